@@ -1,0 +1,18 @@
+// One JSON line per event on stderr; stdout belongs to the first-start banner. Prompts, answers and credentials are never logged:
+// callers pass ids and figures only, and the redaction below is the second fence.
+
+import { type Logger, pino } from "pino";
+
+export type Log = Logger;
+
+/** A logger at `level` (pino's names; `silent` for none). */
+export function createLog(level: string): Log {
+  return pino(
+    {
+      level,
+      base: null,
+      redact: { paths: ["*.authorization", '*["x-api-key"]', "*.secret", "*.password"], censor: "[redacted]" },
+    },
+    pino.destination({ dest: 2, sync: false }),
+  );
+}

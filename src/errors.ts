@@ -15,7 +15,11 @@ export const refusals = {
     rpc: Code.Unauthenticated,
     says: "The key came in a header that this endpoint does not read.",
   },
-  not_permitted: { reason: Reason.NOT_PERMITTED, rpc: Code.PermissionDenied, says: "This credential may not call this method." },
+  not_permitted: {
+    reason: Reason.NOT_PERMITTED,
+    rpc: Code.PermissionDenied,
+    says: "This credential may not call this method.",
+  },
   auth_rate_limited: {
     reason: Reason.AUTH_RATE_LIMITED,
     rpc: Code.ResourceExhausted,

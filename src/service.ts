@@ -1,12 +1,23 @@
 // What a service is to the rest of the house: an object with one function per method of its generated type, called the same way by
-// every binding. `guard` puts identity, required fields and error translation in front of all of them alike.
+// every binding. `guard` puts identity, required fields and the last word on errors in front of all of them alike.
 
-import { type DescEnum, type DescField, type DescMessage, type DescMethod, type DescService, getOption, hasOption, type MessageShape } from "@bufbuild/protobuf";
-import type { DescMethodServerStreaming, DescMethodUnary } from "@bufbuild/protobuf";
+import {
+  type DescField,
+  type DescMessage,
+  type DescMethod,
+  type DescMethodServerStreaming,
+  type DescMethodUnary,
+  type DescService,
+  getOption,
+  hasOption,
+  type Message,
+  type MessageShape,
+} from "@bufbuild/protobuf";
 import { reflect } from "@bufbuild/protobuf/reflect";
 import { callers, required } from "../gen/gateway/common/v1/options_pb.ts";
 import type { Key, Secret } from "../gen/gateway/keys/v1/keys_pb.ts";
-import { Refusal } from "./errors.ts";
+import { Refusal, toRefusal } from "./errors.ts";
+import type { Log } from "./log.ts";
 
 /** One call as every binding gives it. Connect's `HandlerContext` is one. */
 export interface Call {
@@ -30,14 +41,123 @@ export interface CallOf extends Call {
 /** Tells who sends this credential. Throws `missing_key`, `invalid_key` or `revoked_key`. */
 export type Authenticate = (requestHeader: Headers) => Promise<Caller>;
 
-type MethodOf<M, C extends Call> =
-  M extends DescMethodUnary<infer I, infer O>
-    ? (request: MessageShape<I>, call: C) => Promise<MessageShape<O>>
-    : M extends DescMethodServerStreaming<infer I, infer O>
-      ? (request: MessageShape<I>, call: C) => AsyncIterable<MessageShape<O>>
-      : never;
-
 /** The methods of `S`, each taking its request and the call, and answering complete messages. Fits Connect's `ServiceImpl`. */
 export type Implementation<S extends DescService, C extends Call = Call> = {
-  [P in keyof S["method"]]: MethodOf<S["method"][P], C>;
+  [P in keyof S["method"]]: S["method"][P] extends DescMethodUnary<infer I, infer O>
+    ? (request: MessageShape<I>, call: C) => Promise<MessageShape<O>>
+    : S["method"][P] extends DescMethodServerStreaming<infer I, infer O>
+      ? (request: MessageShape<I>, call: C) => AsyncIterable<MessageShape<O>>
+      : never;
 };
+
+/** A method of an implementation, for code that walks all methods of a service. */
+export type BoundMethod<C extends Call = Call> =
+  | { kind: "unary"; desc: DescMethod; run: (request: Message, call: C) => Promise<Message> }
+  | { kind: "stream"; desc: DescMethod; run: (request: Message, call: C) => AsyncIterable<Message> };
+
+/** The method `desc` of `implementation`. */
+export function boundMethod<S extends DescService, C extends Call>(
+  implementation: Implementation<S, C>,
+  desc: DescMethod,
+): BoundMethod<C> {
+  // Descriptors tell at run time what the mapped type tells at compile time; only here and in `implement` do the two meet.
+  const methods = implementation as Record<string, unknown>;
+  const run = methods[desc.localName];
+  if (typeof run !== "function") throw new Error(`${desc.parent.typeName} lacks ${desc.localName}`);
+  if (desc.methodKind === "unary") return { kind: "unary", desc, run: run.bind(implementation) };
+  if (desc.methodKind === "server_streaming") return { kind: "stream", desc, run: run.bind(implementation) };
+  throw new Error(`${desc.parent.typeName}.${desc.name}: client streams are not used here`);
+}
+
+/** Builds an object with one function per method of `service`. */
+export function implement<T>(service: DescService, build: (desc: DescMethod) => unknown): T {
+  return Object.fromEntries(service.methods.map((desc) => [desc.localName, build(desc)])) as T;
+}
+
+/**
+ * The same service for unidentified callers: authenticates each call, admits whom the method's `callers` option names, refuses a
+ * request without a required field, and lets nothing but a `Refusal` out. What was not foreseen is logged here.
+ */
+export function guard<S extends DescService>(
+  service: S,
+  implementation: Implementation<S, CallOf>,
+  authenticate: Authenticate,
+  log: Log,
+): Implementation<S> {
+  return implement<Implementation<S>>(service, (desc) => {
+    const method = boundMethod<S, CallOf>(implementation, desc);
+    const admits = hasOption(desc, callers) ? getOption(desc, callers) : { key: false, admin: false };
+    const requiredFields = desc.input.fields.filter((field) => getOption(field, required));
+
+    const admit = async (request: Message, call: Call): Promise<CallOf> => {
+      const caller = await authenticate(call.requestHeader);
+      if (!admits[caller.kind]) throw new Refusal("not_permitted");
+      requireFields(desc.input, requiredFields, request);
+      return { signal: call.signal, requestHeader: call.requestHeader, caller };
+    };
+    const translate = (error: unknown): never => {
+      const refusal = toRefusal(error);
+      if (refusal.refusal === "internal") log.error({ method: desc.name, err: refusal.cause ?? refusal }, "call failed");
+      throw refusal;
+    };
+
+    if (method.kind === "unary") {
+      return (request: Message, call: Call) =>
+        untilAborted(
+          call.signal,
+          admit(request, call).then((identified) => method.run(request, identified)),
+        ).catch(translate);
+    }
+    return (request: Message, call: Call) =>
+      openLater(async () => method.run(request, await admit(request, call))[Symbol.asyncIterator](), translate);
+  });
+}
+
+function requireFields(message: DescMessage, fields: readonly DescField[], request: Message): void {
+  if (fields.length === 0) return;
+  const reflected = reflect(message, request, false);
+  for (const field of fields) {
+    if (!reflected.isSet(field)) {
+      throw new Refusal("invalid_request", { field: field.name, message: `${field.name}: is required` });
+    }
+  }
+}
+
+/** `work`, or `cancelled` once the signal fires: an implementation that ignores the signal must not keep its caller. */
+function untilAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    const abort = () => reject(new Refusal(isTimeout(signal.reason) ? "timeout" : "cancelled", { cause: signal.reason }));
+    if (signal.aborted) abort();
+    signal.addEventListener("abort", abort, { once: true });
+    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+  });
+}
+
+function isTimeout(reason: unknown): boolean {
+  return reason instanceof Error && reason.name === "TimeoutError";
+}
+
+/** An iterable that opens its source at the first read and then hands the source's own promises on: no cost per message. */
+function openLater(open: () => Promise<AsyncIterator<Message>>, translate: (error: unknown) => never): AsyncIterable<Message> {
+  let opened: Promise<AsyncIterator<Message>> | undefined;
+  let source: AsyncIterator<Message> | undefined;
+  return {
+    [Symbol.asyncIterator]: () => ({
+      next() {
+        if (source) return source.next().catch(translate);
+        opened ??= open();
+        return opened
+          .then((iterator) => {
+            source = iterator;
+            return iterator.next();
+          })
+          .catch(translate);
+      },
+      async return() {
+        const iterator = await opened?.catch(() => undefined);
+        await iterator?.return?.();
+        return { done: true, value: undefined };
+      },
+    }),
+  };
+}

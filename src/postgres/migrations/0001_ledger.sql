@@ -1,0 +1,195 @@
+-- The whole ledger. Money is bigint micro-credits. Ids are text that begins with its time (UUIDv7) or is random, compared bytewise.
+-- Row existence is the state of a request: a row in holds runs, a row in charges has ended.
+
+create table accounts (
+  account_id text collate "C" primary key,
+  name       text not null,
+  created_at timestamptz not null default now()
+);
+
+-- posted = sum of transfers - sum of charges; held = sum of holds.
+create table pools (
+  account_id text collate "C" not null references accounts,
+  family     text not null check (family in ('v1', 'v2')),
+  posted     bigint not null default 0,
+  held       bigint not null default 0 check (held >= 0),
+  -- Set by a chargeback that took more than was free; cleared by the transfer that covers it.
+  in_debt    boolean not null default false,
+  primary key (account_id, family),
+  check (held <= posted or in_debt)
+);
+
+create table keys (
+  key_id              text collate "C" primary key,
+  account_id          text collate "C" not null references accounts,
+  family              text not null check (family in ('v1', 'v2')),
+  name                text not null,
+  status              text not null default 'active' check (status in ('active', 'revoked')),
+  -- Null: unlimited. 0: none.
+  requests_per_minute integer check (requests_per_minute >= 0),
+  -- Model ids, aliases resolved. Empty: all.
+  allowed_models      text[] not null default '{}',
+  -- Null: unlimited.
+  monthly_cap         bigint check (monthly_cap >= 0),
+  created_at          timestamptz not null default now(),
+  revoked_at          timestamptz
+);
+create index keys_by_account on keys (account_id, key_id);
+
+create table key_secrets (
+  -- SHA-256 of the secret.
+  digest     bytea primary key,
+  secret_id  text collate "C" not null unique,
+  key_id     text collate "C" not null references keys,
+  -- First and last characters, for recognising it.
+  shown      text not null,
+  created_at timestamptz not null default now(),
+  expires_at timestamptz,
+  revoked_at timestamptz
+);
+create index key_secrets_by_key on key_secrets (key_id);
+
+-- A key's spend in one UTC calendar month. spent + held <= cap at every admission.
+create table key_months (
+  key_id       text collate "C" not null references keys,
+  month        date not null,
+  spent        bigint not null default 0 check (spent >= 0),
+  held         bigint not null default 0 check (held >= 0),
+  last_used_at timestamptz,
+  primary key (key_id, month)
+);
+
+-- Feed of changed keys, read by every node. Rows older than a day are removed.
+create table key_changes (
+  change_id  text collate "C" primary key,
+  key_id     text collate "C" not null,
+  changed_at timestamptz not null default clock_timestamp()
+);
+create index key_changes_by_time on key_changes (changed_at);
+
+-- Immutable; the id is a hash of the content.
+create table price_versions (
+  price_version  text collate "C" primary key,
+  model          text not null,
+  input          bigint not null check (input >= 0),
+  output         bigint not null check (output >= 0),
+  cache_write_5m bigint not null check (cache_write_5m >= 0),
+  cache_write_1h bigint not null check (cache_write_1h >= 0),
+  cache_read     bigint not null check (cache_read >= 0),
+  thinking       bigint not null check (thinking >= 0),
+  created_at     timestamptz not null default now()
+);
+
+create table holds (
+  request_id     text collate "C" primary key,
+  account_id     text collate "C" not null,
+  family         text not null,
+  key_id         text collate "C" not null,
+  secret_id      text collate "C",
+  model          text not null,
+  -- UTC month of admission; the charge belongs to it.
+  month          date not null,
+  amount         bigint not null check (amount >= 0),
+  price_version  text collate "C" not null,
+  -- Metered so far.
+  input          integer not null default 0,
+  output         integer not null default 0,
+  cache_write_5m integer not null default 0,
+  cache_write_1h integer not null default 0,
+  cache_read     integer not null default 0,
+  thinking       integer not null default 0,
+  node_id        text collate "C" not null,
+  -- Tells a repeat of the same admission from another request under the same id.
+  nonce          text not null,
+  admitted_at    timestamptz not null,
+  deadline       timestamptz not null,
+  foreign key (account_id, family) references pools
+);
+create index holds_by_node on holds (node_id);
+create index holds_by_deadline on holds (deadline);
+create index holds_by_pool on holds (account_id, family);
+
+-- One row per finished request, never changed. The leading month keeps inserts at one end of every index.
+create table charges (
+  month          date not null,
+  request_id     text collate "C" not null,
+  account_id     text collate "C" not null,
+  family         text not null,
+  key_id         text collate "C" not null,
+  secret_id      text collate "C",
+  model          text not null,
+  input          integer not null check (input >= 0),
+  output         integer not null check (output >= 0),
+  cache_write_5m integer not null check (cache_write_5m >= 0),
+  cache_write_1h integer not null check (cache_write_1h >= 0),
+  cache_read     integer not null check (cache_read >= 0),
+  thinking       integer not null check (thinking >= 0),
+  price_version  text collate "C" not null,
+  hold           bigint not null,
+  amount         bigint not null check (amount between 0 and hold),
+  -- Price of the use beyond the hold. Ours.
+  overrun        bigint not null check (overrun >= 0),
+  outcome        text not null,
+  basis          text not null,
+  attempts       jsonb not null default '[]',
+  admitted_at    timestamptz not null,
+  settled_at     timestamptz not null,
+  primary key (month, request_id)
+);
+create index charges_by_account on charges (account_id, month, request_id);
+
+create table transfers (
+  transfer_id     text collate "C" primary key,
+  account_id      text collate "C" not null references accounts,
+  family          text not null check (family in ('v1', 'v2')),
+  kind            text not null check (kind in ('purchase', 'bonus', 'refund', 'chargeback', 'adjustment')),
+  -- Signed: what it adds to the pool.
+  amount          bigint not null check (amount <> 0),
+  actor           text not null,
+  idempotency_key text not null,
+  reason          text not null default '',
+  created_at      timestamptz not null default now(),
+  unique (account_id, idempotency_key)
+);
+create index transfers_by_account on transfers (account_id, transfer_id);
+
+-- Sums of charges by the UTC hour of admission, written with the charge.
+create table usage_hourly (
+  account_id     text collate "C" not null,
+  key_id         text collate "C" not null,
+  model          text not null,
+  hour           timestamptz not null,
+  input          bigint not null default 0,
+  output         bigint not null default 0,
+  cache_write_5m bigint not null default 0,
+  cache_write_1h bigint not null default 0,
+  cache_read     bigint not null default 0,
+  thinking       bigint not null default 0,
+  amount         bigint not null default 0,
+  requests       bigint not null default 0,
+  primary key (account_id, hour, key_id, model)
+);
+
+-- Running gateway processes.
+create table nodes (
+  node_id    text collate "C" primary key,
+  started_at timestamptz not null default now(),
+  heartbeat  bigint not null default 0
+);
+
+-- Charges and transfers are the books: entries are added, never edited, whoever is connected.
+create function refuse_change() returns trigger language plpgsql as $$
+begin
+  raise exception '% is append-only', tg_table_name using errcode = 'integrity_constraint_violation';
+end
+$$;
+create trigger charges_append_only before update or delete on charges
+  for each row execute function refuse_change();
+create trigger charges_no_truncate before truncate on charges
+  for each statement execute function refuse_change();
+create trigger transfers_append_only before update or delete on transfers
+  for each row execute function refuse_change();
+create trigger transfers_no_truncate before truncate on transfers
+  for each statement execute function refuse_change();
+create trigger price_versions_append_only before update or delete on price_versions
+  for each row execute function refuse_change();

@@ -1,0 +1,168 @@
+// One PostgreSQL for everybody: named statements read from `.sql` files, a pool, transactions, and connections for lanes.
+
+import { readFileSync } from "node:fs";
+import { basename, dirname } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { Client, type ClientConfig, DatabaseError, Pool, type PoolClient, type QueryResultRow, types } from "pg";
+
+/** One SQL statement; `name` is its name in the server's statistics too. */
+export type Statement = { readonly name: string; readonly text: string };
+
+/** Reads `sql/<file>.sql` beside the caller's module; the name is `<folder>/<file>`. Call once, when the module loads. */
+export function statement(moduleUrl: string, file: string): Statement {
+  const folder = dirname(fileURLToPath(moduleUrl));
+  return { name: `${basename(folder)}/${file}`, text: readFileSync(`${folder}/sql/${file}.sql`, "utf8") };
+}
+
+/** Whatever statements run in: a transaction, or autocommit. `int8` is `bigint`, `date` is `YYYY-MM-DD`, `timestamptz` is `Date`. */
+export type Tx = { query<Row>(statement: Statement, values: readonly unknown[]): Promise<Row[]> };
+
+/** A connection of its own. Statements queued in one tick go out together; inside a transaction they fail together. */
+export interface Lane {
+  /** `command` tells a COMMIT that the server answered with ROLLBACK. */
+  query<Row>(statement: Statement, values: readonly unknown[]): Promise<{ rows: Row[]; command: string }>;
+  end(): Promise<void>;
+  /** The connection broke; every further query fails. */
+  readonly lost: boolean;
+}
+
+/** The database of one gateway. */
+export interface Postgres extends Tx {
+  /** Runs `work` in one transaction. Repeated, a few times, when the server answers that two transactions got in each other's way. */
+  transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+  connect(): Promise<Lane>;
+  close(): Promise<void>;
+}
+
+/** Seen in `pg_stat_activity`; the embedded server is left running while others of this name are connected. */
+export const applicationName = "model-gateway";
+
+const connectTimeoutMs = 5_000;
+const poolConnectionsMax = 10;
+const attemptsMax = 6;
+
+/** Connects lazily: nothing is sent before the first query. */
+export function connectPostgres(url: string): Postgres {
+  const pool = new Pool({ ...connectionConfig(url), max: poolConnectionsMax });
+  // An idle connection that breaks is replaced at the next query; without a listener it would end the process.
+  pool.on("error", () => {});
+  return {
+    query: (statement, values) => runOn(pool, statement, values),
+    transaction: (work) => transaction(pool, work),
+    connect: () => connectLane(url),
+    close: () => pool.end(),
+  };
+}
+
+/** How every connection of a gateway is made. */
+export function connectionConfig(url: string): ClientConfig {
+  return {
+    connectionString: url,
+    application_name: applicationName,
+    connectionTimeoutMillis: connectTimeoutMs,
+    keepAlive: true,
+    types: { getTypeParser },
+  };
+}
+
+const oid = { int8: 20, int8Array: 1016, date: 1082 };
+
+// pg hands `int8` out as text because it predates bigint, and turns a `date` into midnight of the local zone.
+const getTypeParser: typeof types.getTypeParser = (id: number, format?: "text" | "binary") => {
+  if (id === oid.int8) return BigInt;
+  if (id === oid.int8Array) return parseBigints;
+  if (id === oid.date) return String;
+  return format === "binary" ? types.getTypeParser(id, format) : types.getTypeParser(id, "text");
+};
+
+const parseBigints = (text: string) =>
+  text === "{}"
+    ? []
+    : text
+        .slice(1, -1)
+        .split(",")
+        .map((one) => (one === "NULL" ? null : BigInt(one)));
+
+async function runOn<Row>(db: Pool | PoolClient, { name, text }: Statement, values: readonly unknown[]): Promise<Row[]> {
+  const { rows } = await db.query<QueryResultRow & Row>({ name, text, values: [...values] });
+  return rows;
+}
+
+async function transaction<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise<T> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await transactionOnce(pool, work);
+    } catch (error) {
+      if (!isConflict(error) || attempt === attemptsMax) throw error;
+      await delay(Math.random() * 10 * 2 ** attempt);
+    }
+  }
+}
+
+async function transactionOnce<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise<T> {
+  const client = await pool.connect();
+  try {
+    await client.query("begin");
+    const result = await work({ query: (statement, values) => runOn(client, statement, values) });
+    // A transaction that failed without its work noticing commits "successfully", as a rollback.
+    const { command } = await client.query("commit");
+    if (command !== "COMMIT") throw new Error("the transaction was rolled back");
+    client.release();
+    return result;
+  } catch (error) {
+    const broken = await client.query("rollback").then(
+      () => undefined,
+      (failure: Error) => failure,
+    );
+    client.release(broken);
+    throw error;
+  }
+}
+
+async function connectLane(url: string): Promise<Lane> {
+  // A lane that waits holds up everyone behind it, so it would rather fail and be tried again.
+  const client = new Client({
+    ...connectionConfig(url),
+    pipeline: true,
+    lock_timeout: 1_000,
+    statement_timeout: 2_000,
+    idle_in_transaction_session_timeout: 2_000,
+  });
+  let lost = false;
+  const lose = () => {
+    lost = true;
+  };
+  client.on("error", lose);
+  client.on("end", lose);
+  await client.connect();
+  return {
+    query: <Row>({ name, text }: Statement, values: readonly unknown[]) =>
+      client.query<QueryResultRow & Row>({ name, text, values: [...values] }),
+    end: () => client.end(),
+    get lost() {
+      return lost;
+    },
+  };
+}
+
+/** Serialization failure or deadlock: the same transaction, tried again, may pass. */
+export function isConflict(error: unknown): boolean {
+  return error instanceof DatabaseError && (error.code === "40001" || error.code === "40P01");
+}
+
+// SQLSTATE: class 08 connection exception, 57P01-57P03 the server stops or starts, 53300 too many connections.
+const unreachableStates = /^(08|57P0[123]|53300)/;
+const unreachableErrnos =
+  /^(ECONNREFUSED|ECONNRESET|ENOENT|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ECONNABORTED|EACCES)$/;
+// What pg and pg-pool say where the socket is gone or cannot be had; they give these errors no code.
+const unreachableMessages =
+  /^(Connection terminated|timeout e(xceeded|xpired)|Client (has encountered a connection error|was closed)|Cannot use a pool)/;
+
+/** True for a failure of the connection, not of the statement: the statement may or may not have run. */
+export function isUnreachable(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  const code = "code" in error && typeof error.code === "string" ? error.code : "";
+  if (error instanceof DatabaseError) return unreachableStates.test(code);
+  return unreachableErrnos.test(code) || unreachableMessages.test(error.message);
+}

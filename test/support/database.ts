@@ -1,0 +1,46 @@
+// A database of one's own on the run's PostgreSQL server.
+
+import { randomBytes } from "node:crypto";
+import { Client } from "pg";
+import { inject } from "vitest";
+import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
+
+export type FreshDatabase = { postgres: Postgres; url: string; drop(): Promise<void> };
+
+/** A migrated, empty database. `drop` closes `postgres` and ends whatever else is connected. */
+export async function freshDatabase(): Promise<FreshDatabase> {
+  const { url, drop: dropDatabase } = await cloneDatabase("gateway");
+  const postgres = connectPostgres(url);
+  const drop = async () => {
+    await postgres.close();
+    await dropDatabase();
+  };
+  return { postgres, url, drop };
+}
+
+/** A database without our schema. */
+export function emptyDatabase(): Promise<{ url: string; drop(): Promise<void> }> {
+  return cloneDatabase("template1");
+}
+
+async function cloneDatabase(template: string): Promise<{ url: string; drop(): Promise<void> }> {
+  const name = `test_${randomBytes(8).toString("hex")}`;
+  await administer(`create database ${name} template ${template}`);
+  return { url: urlOf(name), drop: () => administer(`drop database if exists ${name} with (force)`) };
+}
+
+function urlOf(database: string): string {
+  const url = new URL(inject("templateUrl"));
+  url.pathname = `/${database}`;
+  return url.href;
+}
+
+async function administer(sql: string): Promise<void> {
+  const client = new Client({ connectionString: urlOf("postgres") });
+  await client.connect();
+  try {
+    await client.query(sql);
+  } finally {
+    await client.end();
+  }
+}

@@ -1,0 +1,76 @@
+// JSON at the doors: bytes in, values out, with the limits that every door keeps, and text that is safe on one line of an event
+// stream.
+
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import { Refusal } from "../errors.ts";
+import { findFault, jsonDepthMax } from "./json-fault.ts";
+
+/** True for `{…}`, false for arrays, null and scalars. */
+export function isObject(value: JsonValue | undefined): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+const decoder = new TextDecoder("utf-8", { fatal: true });
+
+/**
+ * The value of a request body. A byte order mark is skipped; of duplicate members the last one counts. Throws `invalid_request` for
+ * anything else than UTF-8 JSON of at most `jsonDepthMax` levels without lone surrogates; the message names the byte, never content.
+ */
+export function parseJson(bytes: Uint8Array): JsonValue {
+  try {
+    const value: JsonValue = JSON.parse(decoder.decode(bytes));
+    if (isSound(value, mayHoldSurrogates(bytes))) return value;
+  } catch {
+    // The parser's own message would repeat the content; the fault is looked up below.
+  }
+  const { offset, problem } = findFault(bytes) ?? { offset: 0, problem: "unreadable text" };
+  throw new Refusal("invalid_request", { message: `The body is not acceptable JSON: ${problem} at byte ${offset}.` });
+}
+
+/** The value of a JSON text inside another value, such as the arguments of a tool. Undefined where `parseJson` would refuse. */
+export function parseJsonText(text: string): JsonValue | undefined {
+  try {
+    const value: JsonValue = JSON.parse(text);
+    return isSound(value, true) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** True when `value` is at most `jsonDepthMax` levels deep and, if asked, no string in it holds half a surrogate pair. */
+export function isSound(value: JsonValue, checkStrings: boolean, levels = jsonDepthMax): boolean {
+  if (typeof value === "string") return !checkStrings || value.isWellFormed();
+  if (typeof value !== "object" || value === null) return true;
+  if (levels === 0) return false;
+  if (Array.isArray(value)) {
+    for (const item of value) if (!isSound(item, checkStrings, levels - 1)) return false;
+    return true;
+  }
+  for (const name in value) {
+    const member = value[name];
+    if (checkStrings && !name.isWellFormed()) return false;
+    if (member !== undefined && !isSound(member, checkStrings, levels - 1)) return false;
+  }
+  return true;
+}
+
+// UTF-8 cannot hold surrogates, so they come as escapes only, and most bodies have none.
+function mayHoldSurrogates(bytes: Uint8Array): boolean {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  return buffer.includes("\\ud") || buffer.includes("\\uD");
+}
+
+/**
+ * JSON text of `value` in which U+2028, U+2029 and U+0085 are escaped: some clients split event streams at them. They stand inside
+ * strings only, so the value stays the same.
+ */
+export function stringifyJson(value: JsonValue): string {
+  return escapeLineSeparators(JSON.stringify(value));
+}
+
+/** `json` with the line separators of Unicode as escapes. */
+export function escapeLineSeparators(json: string): string {
+  // Three searches that nearly always fail are cheaper than a pattern run over the text.
+  if (!json.includes("\u2028") && !json.includes("\u2029") && !json.includes("\u0085")) return json;
+  return json.replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029").replaceAll("\u0085", "\\u0085");
+}

@@ -27,6 +27,10 @@ export type Embedded = {
 const startTimeoutMs = 60_000;
 const stopTimeoutMs = 30_000;
 const pollMs = 20;
+const startsMax = 20;
+const restartDelayMs = 250;
+// A connection that was closed a moment ago is still listed by the server.
+const sharedSettleMs = 1_000;
 // A socket's path is limited to 107 bytes on Linux and 103 on macOS, `/.s.PGSQL.5432` included.
 const socketFolderBytesMax = 88;
 const user = "gateway";
@@ -109,21 +113,30 @@ function urlOf({ port, socketFolder }: Server, password: string, database: strin
 async function ensureRunning(binaries: Binaries, cluster: string, password: string, log: Log): Promise<void> {
   const deadline = Date.now() + startTimeoutMs;
   const logFile = join(cluster, "..", "postgres.log");
-  let starting: Promise<unknown> | undefined;
-  while (Date.now() < deadline) {
+  let starting = false;
+  let startsLeft = startsMax;
+  let failure: unknown;
+  while (Date.now() < deadline && failure === undefined) {
     const server = await findRunning(cluster);
     if (server && (await answers(urlOf(server, password, "postgres")))) return;
-    if (!starting) {
+    if (!starting && startsLeft-- > 0) {
       if (server && !(await isPostgres(server.pid))) await rm(join(cluster, "postmaster.pid"), { force: true });
       log.debug({ cluster }, "starting the embedded PostgreSQL");
-      starting = startServer(binaries, cluster, logFile).finally(() => {
-        // It lost against another start, or found processes of an earlier one that have not ended yet.
-        starting = undefined;
-      });
+      starting = true;
+      startServer(binaries, cluster, logFile)
+        // It lost to another start, which will answer soon, or processes of an earlier server have not all ended yet.
+        .then(() => delay(restartDelayMs))
+        .catch((error: unknown) => {
+          failure = error;
+        })
+        .finally(() => {
+          starting = false;
+        });
     }
+    if (!starting && startsLeft < 0) break;
     await delay(pollMs);
   }
-  throw new Error(`the embedded PostgreSQL did not start; see ${logFile}`);
+  throw new Error(`the embedded PostgreSQL did not start; see ${logFile}`, { cause: failure });
 }
 
 /** Resolves when the server has ended. */
@@ -207,13 +220,18 @@ async function stop(cluster: string, url: string, log: Log): Promise<void> {
 async function isShared(url: string): Promise<boolean> {
   const client = new Client(connectionConfig(url));
   client.on("error", () => {});
+  const others = {
+    text: "select 1 from pg_stat_activity where application_name = $1 and pid <> pg_backend_pid() and backend_type = 'client backend'",
+    values: [applicationName],
+  };
   try {
     await client.connect();
-    const { rows } = await client.query(
-      "select 1 from pg_stat_activity where application_name = $1 and pid <> pg_backend_pid() and backend_type = 'client backend'",
-      [applicationName],
-    );
-    return rows.length > 0;
+    const deadline = Date.now() + sharedSettleMs;
+    while ((await client.query(others)).rows.length > 0) {
+      if (Date.now() > deadline) return true;
+      await delay(pollMs);
+    }
+    return false;
   } catch {
     return false;
   } finally {

@@ -1,0 +1,124 @@
+// The environment, read once into one frozen object.
+
+export type Role = "all" | "core" | "facade";
+
+export type Config = {
+  /** Of the public HTTP door. Port 0 takes any free one. */
+  readonly host: string;
+  readonly port: number;
+  readonly grpcHost: string;
+  readonly grpcPort: number;
+  /** Folder of the embedded database and of first-keys.json. */
+  readonly dataDir: string;
+  /** Absent: the embedded database. */
+  readonly databaseUrl?: string;
+  /** Absent: limits are counted in this process's memory. */
+  readonly redisUrl?: string;
+  /** Absent: made at the first start and kept in first-keys.json. Never absent with `databaseUrl`. */
+  readonly adminToken?: string;
+  /** Path of the catalogue file. Absent: the built-in one. */
+  readonly catalogPath?: string;
+  readonly logLevel: LogLevel;
+  readonly role: Role;
+  /** `host:port` of each core. Empty unless the role is `facade`. */
+  readonly coreAddresses: readonly string[];
+  /** Whether an empty database gets an account, credits and two keys. */
+  readonly seed: boolean;
+  /** How long running requests may take to finish after SIGTERM, in milliseconds. */
+  readonly drainLimitMs: number;
+  /** Addresses and CIDR ranges whose `X-Forwarded-For` is believed. */
+  readonly trustedProxies: readonly string[];
+};
+
+const logLevels = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
+type LogLevel = (typeof logLevels)[number];
+const roles = ["all", "core", "facade"] as const;
+
+// Shorter tokens can be guessed; the one that a first start makes has 43 characters.
+const adminTokenLengthMin = 16;
+
+/** Reads the environment. Throws one Error whose lines name every problem. */
+export function readConfig(env: NodeJS.ProcessEnv): Config {
+  const problems: string[] = [];
+  const { text, integer, choice, flag, list, url } = createReader(env, problems);
+
+  const role = choice("ROLE", roles, "all");
+  const databaseUrl = url("DATABASE_URL", ["postgres:", "postgresql:"]);
+  const redisUrl = url("REDIS_URL", ["redis:", "rediss:"]);
+  const adminToken = text("ADMIN_TOKEN");
+  const catalogPath = text("CONFIG");
+  const coreAddresses = list("CORE_ADDRESS");
+
+  if (adminToken !== undefined && !/^[\x21-\x7e]+$/.test(adminToken)) {
+    problems.push("ADMIN_TOKEN: only visible ASCII characters, without spaces, fit into a header");
+  } else if (adminToken !== undefined && adminToken.length < adminTokenLengthMin) {
+    problems.push(`ADMIN_TOKEN: needs at least ${adminTokenLengthMin} characters`);
+  }
+  if (role !== "facade" && databaseUrl !== undefined && adminToken === undefined) {
+    problems.push("ADMIN_TOKEN: is required with DATABASE_URL");
+  }
+  if (role === "facade" && coreAddresses.length === 0) problems.push("CORE_ADDRESS: is required with ROLE=facade");
+  for (const address of coreAddresses) {
+    if (!/^(\[[0-9a-f:.]+\]|[^:/\s]+):\d{1,5}$/i.test(address)) {
+      problems.push("CORE_ADDRESS: must be host:port, or several separated by commas");
+    }
+  }
+
+  const config: Config = {
+    host: text("HOST") ?? "127.0.0.1",
+    port: integer("PORT", { min: 0, max: 65_535, otherwise: 8080 }),
+    grpcHost: text("GRPC_HOST") ?? "127.0.0.1",
+    grpcPort: integer("GRPC_PORT", { min: 0, max: 65_535, otherwise: 50_051 }),
+    dataDir: text("DATA_DIR") ?? "./data",
+    ...(databaseUrl !== undefined && { databaseUrl }),
+    ...(redisUrl !== undefined && { redisUrl }),
+    ...(adminToken !== undefined && { adminToken }),
+    ...(catalogPath !== undefined && { catalogPath }),
+    logLevel: choice("LOG_LEVEL", logLevels, "info"),
+    role,
+    coreAddresses,
+    seed: flag("SEED", databaseUrl === undefined),
+    drainLimitMs: integer("DRAIN_LIMIT_SECONDS", { min: 0, max: 3_600, otherwise: 120 }) * 1000,
+    trustedProxies: list("TRUSTED_PROXIES"),
+  };
+  if (problems.length > 0) throw new Error(`configuration:\n${[...new Set(problems)].map((one) => `  ${one}`).join("\n")}`);
+  return Object.freeze(config);
+}
+
+// Values are never repeated in a problem: one of them may be a secret in the wrong place.
+function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
+  const text = (name: string): string | undefined => {
+    const value = env[name]?.trim();
+    return value === "" ? undefined : value;
+  };
+  const integer = (name: string, range: { min: number; max: number; otherwise: number }): number => {
+    const value = text(name);
+    if (value === undefined) return range.otherwise;
+    const number = /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
+    if (number >= range.min && number <= range.max) return number;
+    problems.push(`${name}: must be a whole number from ${range.min} to ${range.max}`);
+    return range.otherwise;
+  };
+  const choice = <T extends string>(name: string, choices: readonly T[], otherwise: T): T => {
+    const value = text(name);
+    if (value === undefined) return otherwise;
+    const found = choices.find((one) => one === value);
+    if (found === undefined) problems.push(`${name}: must be one of ${choices.join(", ")}`);
+    return found ?? otherwise;
+  };
+  const flag = (name: string, otherwise: boolean): boolean =>
+    text(name) === undefined ? otherwise : choice(name, ["true", "false"], otherwise ? "true" : "false") === "true";
+  const list = (name: string): string[] =>
+    (text(name) ?? "")
+      .split(",")
+      .map((one) => one.trim())
+      .filter((one) => one !== "");
+  const url = (name: string, protocols: readonly string[]): string | undefined => {
+    const value = text(name);
+    if (value !== undefined && !protocols.includes(URL.parse(value)?.protocol ?? "")) {
+      problems.push(`${name}: must be a URL that begins with ${protocols.map((one) => `${one}//`).join(" or ")}`);
+    }
+    return value;
+  };
+  return { text, integer, choice, flag, list, url };
+}

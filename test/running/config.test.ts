@@ -1,0 +1,99 @@
+import { expect, test } from "vitest";
+import { readConfig } from "../../src/config.ts";
+
+test("an empty environment gives a gateway for one machine", () => {
+  expect(readConfig({})).toEqual({
+    host: "127.0.0.1",
+    port: 8080,
+    grpcHost: "127.0.0.1",
+    grpcPort: 50051,
+    dataDir: "./data",
+    logLevel: "info",
+    role: "all",
+    coreAddresses: [],
+    seed: true,
+    drainLimitMs: 120_000,
+    trustedProxies: [],
+  });
+});
+
+test("a set but empty variable counts as absent", () => {
+  expect(readConfig({ PORT: "", DATABASE_URL: " ", CORE_ADDRESS: "" })).toEqual(readConfig({}));
+});
+
+test("nothing is seeded into somebody's own database unless asked", () => {
+  const env = { DATABASE_URL: "postgres://somewhere/ledger", ADMIN_TOKEN: "a-token-of-some-length" };
+  expect(readConfig(env).seed).toBe(false);
+  expect(readConfig({ ...env, SEED: "true" }).seed).toBe(true);
+});
+
+test("lists are separated by commas", () => {
+  const config = readConfig({ ROLE: "facade", CORE_ADDRESS: "one:50051, [::1]:50052,", TRUSTED_PROXIES: "10.0.0.0/8" });
+  expect(config.coreAddresses).toEqual(["one:50051", "[::1]:50052"]);
+  expect(config.trustedProxies).toEqual(["10.0.0.0/8"]);
+});
+
+test("all problems are named at once", () => {
+  const env = {
+    PORT: "http",
+    GRPC_PORT: "65536",
+    DATABASE_URL: "localhost:5432",
+    REDIS_URL: "http://localhost",
+    LOG_LEVEL: "loud",
+    ROLE: "facade",
+    SEED: "yes",
+    DRAIN_LIMIT_SECONDS: "-1",
+    ADMIN_TOKEN: "short",
+  };
+  expect(problemsOf(env)).toEqual([
+    "DATABASE_URL: must be a URL that begins with postgres:// or postgresql://",
+    "REDIS_URL: must be a URL that begins with redis:// or rediss://",
+    "ADMIN_TOKEN: needs at least 16 characters",
+    "CORE_ADDRESS: is required with ROLE=facade",
+    "PORT: must be a whole number from 0 to 65535",
+    "GRPC_PORT: must be a whole number from 0 to 65535",
+    "LOG_LEVEL: must be one of trace, debug, info, warn, error, fatal, silent",
+    "SEED: must be one of true, false",
+    "DRAIN_LIMIT_SECONDS: must be a whole number from 0 to 3600",
+  ]);
+});
+
+const refused = [
+  {
+    name: "a database of one's own without an admin token",
+    env: { DATABASE_URL: "postgres://x/y" },
+    says: "ADMIN_TOKEN: is required",
+  },
+  {
+    name: "an admin token that no header can carry",
+    env: { ADMIN_TOKEN: "sixteen chars ü ü ü" },
+    says: "ADMIN_TOKEN: only visible",
+  },
+  {
+    name: "a core address without a port",
+    env: { ROLE: "facade", CORE_ADDRESS: "core" },
+    says: "CORE_ADDRESS: must be host:port",
+  },
+  { name: "a fraction of a port", env: { PORT: "80.5" }, says: "PORT: must be" },
+];
+for (const { name, env, says } of refused) {
+  test(`${name} is refused`, () => {
+    expect(problemsOf(env)).toEqual([expect.stringContaining(says)]);
+  });
+}
+
+test("a problem never repeats the value, which may be a secret in the wrong place", () => {
+  expect(problemsOf({ PORT: "sk-gw2-secret", REDIS_URL: "sk-gw2-secret" }).join()).not.toContain("secret");
+});
+
+function problemsOf(env: NodeJS.ProcessEnv): string[] {
+  try {
+    readConfig(env);
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    const [first, ...problems] = error.message.split("\n");
+    expect(first).toBe("configuration:");
+    return problems.map((one) => one.trim());
+  }
+  return [];
+}

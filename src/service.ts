@@ -2,8 +2,6 @@
 // every binding. `guard` puts identity, required fields and the last word on errors in front of all of them alike.
 
 import {
-  type DescField,
-  type DescMessage,
   type DescMethod,
   type DescMethodServerStreaming,
   type DescMethodUnary,
@@ -13,11 +11,12 @@ import {
   type Message,
   type MessageShape,
 } from "@bufbuild/protobuf";
-import { reflect } from "@bufbuild/protobuf/reflect";
-import { callers, required } from "../gen/gateway/common/v1/options_pb.ts";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { callers } from "../gen/gateway/common/v1/options_pb.ts";
 import type { Key, Secret } from "../gen/gateway/keys/v1/keys_pb.ts";
 import { Refusal, toRefusal } from "./errors.ts";
 import type { Log } from "./log.ts";
+import { checkRequest } from "./request-rules.ts";
 
 /** One call as every binding gives it. Connect's `HandlerContext` is one. */
 export interface Call {
@@ -76,7 +75,7 @@ export function implement<T>(service: DescService, build: (desc: DescMethod) => 
 
 /**
  * The same service for unidentified callers: authenticates each call, admits whom the method's `callers` option names, refuses a
- * request without a required field, and lets nothing but a `Refusal` out. What was not foreseen is logged here.
+ * request that breaks what the protos declare, and lets nothing but a `Refusal` out. What was not foreseen is logged here.
  */
 export function guard<S extends DescService>(
   service: S,
@@ -87,16 +86,17 @@ export function guard<S extends DescService>(
   return implement<Implementation<S>>(service, (desc) => {
     const method = boundMethod<S, CallOf>(implementation, desc);
     const admits = hasOption(desc, callers) ? getOption(desc, callers) : { key: false, admin: false };
-    const requiredFields = desc.input.fields.filter((field) => getOption(field, required));
 
     const admit = async (request: Message, call: Call): Promise<CallOf> => {
       const caller = await authenticate(call.requestHeader);
       if (!admits[caller.kind]) throw new Refusal("not_permitted");
-      requireFields(desc.input, requiredFields, request);
+      checkRequest(desc.input, request);
+      if (call.signal.aborted) throw abortRefusal(call.signal);
       return { signal: call.signal, requestHeader: call.requestHeader, caller };
     };
-    const translate = (error: unknown): never => {
-      const refusal = toRefusal(error);
+    const refuse = (error: unknown, { signal }: Call): never => {
+      // What an implementation throws when its signal fires is up to the libraries it uses.
+      const refusal = signal.aborted && !(error instanceof Refusal) ? abortRefusal(signal) : toRefusal(error);
       if (refusal.refusal === "internal") log.error({ method: desc.name, err: refusal.cause ?? refusal }, "call failed");
       throw refusal;
     };
@@ -106,58 +106,57 @@ export function guard<S extends DescService>(
         untilAborted(
           call.signal,
           admit(request, call).then((identified) => method.run(request, identified)),
-        ).catch(translate);
+        ).catch((error) => refuse(error, call));
     }
     return (request: Message, call: Call) =>
-      openLater(async () => method.run(request, await admit(request, call))[Symbol.asyncIterator](), translate);
+      openLater(
+        async () => method.run(request, await admit(request, call))[Symbol.asyncIterator](),
+        (error) => refuse(error, call),
+      );
   });
 }
 
-function requireFields(message: DescMessage, fields: readonly DescField[], request: Message): void {
-  if (fields.length === 0) return;
-  const reflected = reflect(message, request, false);
-  for (const field of fields) {
-    if (!reflected.isSet(field)) {
-      throw new Refusal("invalid_request", { field: field.name, message: `${field.name}: is required` });
-    }
-  }
-}
-
-/** `work`, or `cancelled` once the signal fires: an implementation that ignores the signal must not keep its caller. */
+/** `work`, or the refusal of the abort once the signal fires: an implementation that ignores the signal must not keep its caller. */
 function untilAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
   return new Promise<T>((resolve, reject) => {
-    const abort = () => reject(new Refusal(isTimeout(signal.reason) ? "timeout" : "cancelled", { cause: signal.reason }));
-    if (signal.aborted) abort();
+    const abort = () => reject(abortRefusal(signal));
     signal.addEventListener("abort", abort, { once: true });
     work.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
   });
 }
 
-function isTimeout(reason: unknown): boolean {
-  return reason instanceof Error && reason.name === "TimeoutError";
+/** What a call that this signal ended fails with: `timeout` for a passed deadline, else `cancelled`. */
+export function abortRefusal(signal: AbortSignal): Refusal {
+  const { reason } = signal;
+  const timeout = reason instanceof ConnectError ? reason.code === Code.DeadlineExceeded : reason?.name === "TimeoutError";
+  return new Refusal(timeout ? "timeout" : "cancelled", { cause: reason });
 }
 
-/** An iterable that opens its source at the first read and then hands the source's own promises on: no cost per message. */
-function openLater(open: () => Promise<AsyncIterator<Message>>, translate: (error: unknown) => never): AsyncIterable<Message> {
+/** An iterable that opens its source at the first read, and from then on adds nothing but `refuse` to the source's own promises. */
+function openLater(open: () => Promise<AsyncIterator<Message>>, refuse: (error: unknown) => never): AsyncIterable<Message> {
   let opened: Promise<AsyncIterator<Message>> | undefined;
   let source: AsyncIterator<Message> | undefined;
   return {
     [Symbol.asyncIterator]: () => ({
       next() {
-        if (source) return source.next().catch(translate);
+        if (source) return source.next().catch(refuse);
         opened ??= open();
         return opened
           .then((iterator) => {
             source = iterator;
             return iterator.next();
           })
-          .catch(translate);
+          .catch(refuse);
       },
       async return() {
-        const iterator = await opened?.catch(() => undefined);
+        // Nothing is opened after the caller has left.
+        opened ??= Promise.resolve(ended);
+        const iterator = await opened.catch(() => undefined);
         await iterator?.return?.();
         return { done: true, value: undefined };
       },
     }),
   };
 }
+
+const ended: AsyncIterator<Message> = { next: async () => ({ done: true, value: undefined }) };

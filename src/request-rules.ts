@@ -1,0 +1,70 @@
+// What the protos declare about requests, checked alike on every binding: required fields are set, and enums hold listed values.
+// (protobuf keeps a number that an enum does not list, so that an old relay can pass it on. In a request it means nothing to us.)
+
+import { type DescField, type DescMessage, getOption, isFieldSet, isMessage, type Message } from "@bufbuild/protobuf";
+import { required } from "../gen/gateway/common/v1/options_pb.ts";
+import { Refusal } from "./errors.ts";
+
+/** Throws `invalid_request` naming the first field of `request` at fault, as `messages[0].role`. */
+export function checkRequest(type: DescMessage, request: Message): void {
+  const fault = findFault(type, request);
+  if (!fault) return;
+  const field = fault.path.join("").slice(1);
+  throw new Refusal("invalid_request", { field, allowed: fault.allowed, message: `${field}: ${fault.says}` });
+}
+
+/** `path` as `.messages`, `[0]`, `.role`. It is put together only where something is wrong: conversations have thousands of items. */
+type Fault = { path: string[]; says: string; allowed: string[] };
+
+function findFault(type: DescMessage, message: Message): Fault | undefined {
+  for (const field of ruledFields(type)) {
+    const fault = isFieldSet(message, field) ? findFieldFault(field, readField(message, field)) : findAbsence(field);
+    if (fault) return { ...fault, path: [`.${field.name}`, ...fault.path] };
+  }
+  return undefined;
+}
+
+function findAbsence(field: DescField): Fault | undefined {
+  return getOption(field, required) ? { path: [], says: "is required", allowed: [] } : undefined;
+}
+
+function findFieldFault(field: DescField, value: unknown): Fault | undefined {
+  if (!Array.isArray(value)) return findValueFault(field, value);
+  for (let index = 0; index < value.length; index++) {
+    const fault = findValueFault(field, value[index]);
+    if (fault) return { ...fault, path: [`[${index}]`, ...fault.path] };
+  }
+  return undefined;
+}
+
+function findValueFault(field: DescField, value: unknown): Fault | undefined {
+  if (field.enum && typeof value === "number" && !field.enum.value[value]) {
+    return { path: [], says: `${value} is not a ${field.enum.name}`, allowed: field.enum.values.map((one) => one.name) };
+  }
+  return field.message && isMessage(value) ? findFault(field.message, value) : undefined;
+}
+
+/** The value of a field that is set. */
+function readField(message: Message, field: DescField): unknown {
+  const value: unknown = Reflect.get(message, field.oneof?.localName ?? field.localName);
+  return field.oneof && typeof value === "object" && value !== null && "value" in value ? value.value : value;
+}
+
+const fieldsWithRules = new WeakMap<DescMessage, readonly DescField[]>();
+
+function ruledFields(type: DescMessage): readonly DescField[] {
+  const known = fieldsWithRules.get(type);
+  if (known) return known;
+  const fields = type.fields.filter((field) => hasRules(field, new Set()));
+  fieldsWithRules.set(type, fields);
+  return fields;
+}
+
+function hasRules(field: DescField, seen: Set<DescMessage>): boolean {
+  if (field.enum || getOption(field, required)) return true;
+  const { message } = field;
+  // google.protobuf.Struct and the like are plain values here, not messages of ours.
+  if (!message || seen.has(message) || message.typeName.startsWith("google.protobuf.")) return false;
+  seen.add(message);
+  return message.fields.some((inner) => hasRules(inner, seen));
+}

@@ -1,0 +1,166 @@
+// The gRPC door: serves the three services to internal callers, with the same objects that the facade calls in process.
+
+import type { DescService, Message } from "@bufbuild/protobuf";
+import {
+  type Metadata,
+  Server,
+  ServerInterceptingCall,
+  type ServerInterceptor,
+  type ServerUnaryCall,
+  type ServerWritableStream,
+  type sendUnaryData,
+  type UntypedHandleCall,
+} from "@grpc/grpc-js";
+import { type Services, serviceTypes } from "../core.ts";
+import { type Authenticate, type BoundMethod, boundMethod, type Implementation } from "../service.ts";
+import { createHealth, type ServingServices } from "./health.ts";
+import { decodeRequest, encodeMessage, messageBytesMax, pathOf } from "./messages.ts";
+import { headersOf } from "./metadata.ts";
+import { createReflection } from "./reflection.ts";
+import { RunningCalls } from "./running-calls.ts";
+import { toStatus } from "./status.ts";
+import { type ServerTls, serverCredentials } from "./tls.ts";
+
+export type GrpcServer = {
+  /** Starts to listen and gives the port, which matters for port 0. Throws for a public address without TLS, or a taken port. */
+  listen(host: string, port: number): Promise<number>;
+  /**
+   * Takes no new calls, reports itself as not serving, and waits for the running ones. Those that still run after `limitMs` are
+   * aborted and waited for, since they settle what they owe.
+   */
+  drain(limitMs: number): Promise<void>;
+};
+
+export type GrpcServerParts = {
+  services: Services;
+  /** Asked before a request is read, so that strangers cannot fill our memory. The services ask again. */
+  authenticate: Authenticate;
+  readiness: () => Promise<ServingServices>;
+  /** Absent: plaintext. */
+  tls?: ServerTls;
+  /** Allows plaintext on an address that others can reach, for networks that encrypt by themselves. */
+  allowPlaintext: boolean;
+};
+
+export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
+  const calls = new RunningCalls();
+  const health = createHealth(parts.readiness);
+  const server = new Server({
+    interceptors: [admitBeforeReading(parts.authenticate)],
+    // One limit for the whole server; smaller ones are checked when a request is decoded.
+    "grpc.max_receive_message_length": messageBytesMax,
+    "grpc.max_concurrent_streams": 10_000,
+    "grpc.keepalive_time_ms": 60_000,
+    "grpc.keepalive_timeout_ms": 20_000,
+    "grpc.enable_channelz": 0,
+  });
+  addService(server, serviceTypes.billing, parts.services.billing, calls);
+  addService(server, serviceTypes.keys, parts.services.keys, calls);
+  addService(server, serviceTypes.inference, parts.services.inference, calls);
+  health.implementation.addToServer(server);
+  createReflection(Object.values(serviceTypes)).addToServer(server);
+
+  return {
+    async listen(host, port) {
+      const credentials = serverCredentials(host, parts.tls, parts.allowPlaintext);
+      const address = `${host.includes(":") ? `[${host}]` : host}:${port}`;
+      const bound = await new Promise<number>((resolve, reject) => {
+        server.bindAsync(address, credentials, (error, boundPort) => (error ? reject(error) : resolve(boundPort)));
+      });
+      await health.follow();
+      return bound;
+    },
+    async drain(limitMs) {
+      health.stop();
+      const closed = new Promise<void>((resolve) => server.tryShutdown(() => resolve()));
+      const limit = setTimeout(() => calls.abort(new Error("The drain limit passed.")), limitMs);
+      await calls.ended();
+      clearTimeout(limit);
+      // What is left are watchers of the health service, which never end by themselves, and clients that do not read their end.
+      await Promise.race([closed, new Promise((resolve) => setTimeout(resolve, lastBytesMs).unref())]);
+      server.forceShutdown();
+    },
+  };
+}
+
+/** How long a client may take to fetch the end of its last answer. */
+const lastBytesMs = 1_000;
+
+function addService<S extends DescService>(server: Server, service: S, implementation: Implementation<S>, calls: RunningCalls) {
+  for (const desc of service.methods) {
+    const method = boundMethod(implementation, desc);
+    server.register(
+      pathOf(desc),
+      handlerOf(method, calls),
+      (answer: Message) => encodeMessage(desc.output, answer),
+      // Decoded by the handler: a failure here would be told as INTERNAL.
+      (bytes: Buffer) => bytes,
+      method.kind === "unary" ? "unary" : "serverStream",
+    );
+  }
+}
+
+function handlerOf(method: BoundMethod, calls: RunningCalls): UntypedHandleCall {
+  if (method.kind === "unary") {
+    return (surface: ServerUnaryCall<Buffer, Message>, answer: sendUnaryData<Message>) => {
+      calls
+        .run(surface, (call) => method.run(decodeRequest(method.desc, surface.request), call))
+        .then(
+          (message) => answer(null, message),
+          (error) => answer(toStatus(error)),
+        );
+    };
+  }
+  return (surface: ServerWritableStream<Buffer, Message>) => {
+    calls
+      .run(surface, async (call) => {
+        for await (const message of method.run(decodeRequest(method.desc, surface.request), call)) {
+          if (!surface.write(message)) await drained(surface, call.signal);
+        }
+      })
+      .then(
+        () => surface.end(),
+        (error) => surface.emit("error", toStatus(error)),
+      );
+  };
+}
+
+/** Waits for a slow reader. Throws when the call is over, since then nobody reads any more. */
+async function drained(surface: ServerWritableStream<Buffer, Message>, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted();
+  await new Promise<void>((resolve, reject) => {
+    const onDrain = () => {
+      signal.removeEventListener("abort", onAbort);
+      resolve();
+    };
+    const onAbort = () => {
+      surface.off("drain", onDrain);
+      reject(signal.reason);
+    };
+    surface.once("drain", onDrain);
+    signal.addEventListener("abort", onAbort, { once: true });
+  });
+}
+
+const ownPaths = new Set(Object.values(serviceTypes).flatMap((service) => service.methods.map(pathOf)));
+
+/** Refuses a call by its credential while its request still waits in the socket. Health and reflection are open to all. */
+function admitBeforeReading(authenticate: Authenticate): ServerInterceptor {
+  return (method, call) =>
+    new ServerInterceptingCall(call, {
+      start: (next) =>
+        next({
+          onReceiveMetadata: (metadata, proceed) => {
+            if (!ownPaths.has(method.path)) return proceed(metadata);
+            admit(metadata).then(
+              () => proceed(metadata),
+              (error: unknown) => call.sendStatus(toStatus(error)),
+            );
+          },
+        }),
+    });
+
+  async function admit(metadata: Metadata): Promise<void> {
+    await authenticate(headersOf(metadata));
+  }
+}

@@ -1,0 +1,9 @@
+// The chat completions format. One codec for both sides of the gateway: doors decode requests and encode answers with it, adapters of
+// providers that speak it encode requests and decode answers.
+
+export { decodeAnswer } from "./decode-answer.ts";
+export { createEventDecoder } from "./decode-events.ts";
+export { decodeRequest, wantsUsage } from "./decode-request.ts";
+export { encodeAnswer } from "./encode-answer.ts";
+export { type ChatAnswerContext, type ChatEventEncoder, createEventEncoder } from "./encode-events.ts";
+export { type ChatTarget, encodeRequest } from "./encode-request.ts";

@@ -1,0 +1,66 @@
+// A provider's plain answer as the events of an answer whose blocks arrive whole.
+
+import type { JsonObject } from "@bufbuild/protobuf";
+import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { randomId } from "../../ids.ts";
+import { isObject } from "../json.ts";
+import { argumentsText, readThinking, textsOf } from "./decode-events.ts";
+import {
+  blockDelta,
+  blockStop,
+  failure,
+  messageEnd,
+  messageStart,
+  textStart,
+  thinkingStart,
+  toolUseStart,
+} from "./new-events.ts";
+import { readProviderError } from "./provider-errors.ts";
+import { toStopReason } from "./stop-reasons.ts";
+import { toolId } from "./tool-calls.ts";
+import { decodeUsage } from "./usage.ts";
+
+/** Events of a `chat.completion` body. What is none gives one `failure` event. */
+export function decodeAnswer(body: JsonObject): Event[] {
+  const error = readProviderError(body);
+  if (error) return [error];
+  const choice = Array.isArray(body.choices) ? body.choices[0] : undefined;
+  if (!isObject(choice) || !isObject(choice.message)) {
+    return [failure("api_error", "The model provider's answer is not a chat completion.")];
+  }
+
+  const events = [messageStart(typeof body.model === "string" ? body.model : "")];
+  let index = 0;
+  const { message } = choice;
+  const thought = readThinking(message);
+  if (thought) events.push(thinkingStart(index, thought.text, thought.signature), blockStop(index++));
+  const text = textOf(message);
+  if (text !== "") events.push(textStart(index, text), blockStop(index++));
+  const calls = readCalls(message);
+  for (const call of calls) {
+    const called = isObject(call.function) ? call.function : {};
+    if (typeof called.name !== "string" || called.name === "") {
+      return [failure("api_error", "The model provider sent a tool call without a name.")];
+    }
+    const id = typeof call.id === "string" && call.id !== "" ? toolId(call.id) : randomId("toolu_");
+    events.push(toolUseStart(index, id, called.name));
+    const callArguments = argumentsText(called.arguments);
+    if (callArguments !== "") events.push(blockDelta(index, { case: "inputJson", value: callArguments }));
+    events.push(blockStop(index++));
+  }
+
+  const finishReason = typeof choice.finish_reason === "string" ? choice.finish_reason : "stop";
+  const refusal = typeof message.refusal === "string" && message.refusal !== "";
+  events.push(...messageEnd(toStopReason(finishReason, { toolCalls: calls.length > 0, refusal }), decodeUsage(body.usage)));
+  return events;
+}
+
+function textOf({ content, refusal }: JsonObject): string {
+  const text = typeof content === "string" ? content : Array.isArray(content) ? textsOf(content).join("") : "";
+  return typeof refusal === "string" ? text + refusal : text;
+}
+
+function readCalls(message: JsonObject): JsonObject[] {
+  if (Array.isArray(message.tool_calls) && message.tool_calls.length > 0) return message.tool_calls.filter(isObject);
+  return isObject(message.function_call) ? [{ function: message.function_call }] : [];
+}

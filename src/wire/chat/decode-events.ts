@@ -1,0 +1,255 @@
+// A provider's chunks become events. Chat has no blocks: text, reasoning and the fragments of tool calls arrive in any order, and the
+// usage after the end. Here they get blocks, one after the other, and the end is held until the usage is known.
+
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import type { Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { randomId } from "../../ids.ts";
+import { isObject, parseJsonText } from "../json.ts";
+import { createSseParser, type SseEvent } from "../sse.ts";
+import {
+  blockDelta,
+  blockStop,
+  failure,
+  messageEnd,
+  messageStart,
+  textStart,
+  thinkingStart,
+  toolUseStart,
+} from "./new-events.ts";
+import { readProviderError } from "./provider-errors.ts";
+import { toStopReason } from "./stop-reasons.ts";
+import { toolId } from "./tool-calls.ts";
+import { decodeUsage } from "./usage.ts";
+
+/** A tool call in the order of its first fragment. */
+type Call = { id: string; name: string; arguments: string; state: "waiting" | "open" | "done" };
+
+/** Text and thinking by what they are; a tool call by itself. */
+type OpenBlock = "text" | "thinking" | Call;
+
+/** Incremental decoder of a provider's stream. `failure` events end it; a stream that breaks off gives one in `end`. */
+export function createEventDecoder(): { push(bytes: Uint8Array): Event[]; end(): Event[] } {
+  const parser = createSseParser();
+  let started = false;
+  let ended = false;
+  let blocks = 0;
+  let open: OpenBlock | undefined;
+  let refused = false;
+  let finishReason: string | undefined;
+  let usage: ReportedUsage | undefined;
+  const calls: Call[] = [];
+  /** The provider's own numbers of the calls; some count anew, so the latest call of a number is meant. */
+  const callByIndex = new Map<number, Call>();
+
+  const closeBlock = (events: Event[]): void => {
+    if (open === undefined) return;
+    if (typeof open === "object") open.state = "done";
+    events.push(blockStop(blocks - 1));
+    open = undefined;
+  };
+
+  const addText = (text: string, events: Event[]): void => {
+    if (open !== "text") {
+      closeBlock(events);
+      events.push(textStart(blocks++, ""));
+      open = "text";
+    }
+    events.push(blockDelta(blocks - 1, { case: "text", value: text }));
+  };
+
+  const addThinking = (delta: { text: string; signature: string }, events: Event[]): void => {
+    if (open !== "thinking") {
+      closeBlock(events);
+      events.push(thinkingStart(blocks++, "", ""));
+      open = "thinking";
+    }
+    if (delta.text !== "") events.push(blockDelta(blocks - 1, { case: "thinking", value: delta.text }));
+    if (delta.signature !== "") events.push(blockDelta(blocks - 1, { case: "signature", value: delta.signature }));
+  };
+
+  const openCall = (call: Call, events: Event[]): void => {
+    closeBlock(events);
+    events.push(toolUseStart(blocks++, toolId(call.id) || randomId("toolu_"), call.name));
+    if (call.arguments !== "") events.push(blockDelta(blocks - 1, { case: "inputJson", value: call.arguments }));
+    call.state = "open";
+    open = call;
+  };
+
+  const addCall = (fragment: JsonObject, events: Event[]): void => {
+    const { id, name, text } = readFragment(fragment);
+    const call = callOf(fragment.index, id, name);
+    call.id ||= id;
+    call.name ||= name;
+    call.arguments += text;
+    if (call.state === "open") {
+      if (text !== "") events.push(blockDelta(blocks - 1, { case: "inputJson", value: text }));
+    } else if (call.state === "waiting" && call.name !== "" && mayOpenNext()) {
+      openCall(call, events);
+    }
+  };
+
+  const callOf = (index: JsonValue | undefined, id: string, name: string): Call => {
+    const known =
+      typeof index === "number" ? callByIndex.get(index) : id === "" ? calls.at(-1) : calls.find((one) => one.id === id);
+    // Some servers number all calls 0: another id with a name of its own is another call.
+    const isNew = !known || (id !== "" && known.id !== "" && known.id !== id && name !== "");
+    if (!isNew) return known;
+    const call: Call = { id, name: "", arguments: "", state: "waiting" };
+    calls.push(call);
+    if (typeof index === "number") callByIndex.set(index, call);
+    return call;
+  };
+
+  // Fragments of parallel calls may come mixed. A call whose arguments are whole will get no more of them; while it may, the others
+  // wait, since its block cannot be opened again.
+  const mayOpenNext = (): boolean =>
+    typeof open !== "object" || (open.arguments !== "" && parseJsonText(open.arguments) !== undefined);
+
+  const finish = (events: Event[]): void => {
+    if (ended) return;
+    ended = true;
+    for (const call of calls) {
+      if (call.state !== "waiting") continue;
+      if (call.name === "") {
+        events.push(failure("api_error", "The model provider sent a tool call without a name."));
+        return;
+      }
+      openCall(call, events);
+    }
+    closeBlock(events);
+    events.push(...messageEnd(toStopReason(finishReason ?? "stop", { toolCalls: calls.length > 0, refusal: refused }), usage));
+  };
+
+  const fail = (event: Event, events: Event[]): void => {
+    ended = true;
+    events.push(event);
+  };
+
+  const readDelta = (delta: JsonObject, events: Event[]): void => {
+    const thought = readThinking(delta);
+    if (thought) addThinking(thought, events);
+    const { content, refusal } = delta;
+    if (typeof content === "string") {
+      if (content !== "") addText(content, events);
+    } else if (Array.isArray(content)) {
+      for (const text of textsOf(content)) addText(text, events);
+    }
+    if (typeof refusal === "string" && refusal !== "") {
+      refused = true;
+      addText(refusal, events);
+    }
+    if (Array.isArray(delta.tool_calls)) {
+      for (const fragment of delta.tool_calls) if (isObject(fragment)) addCall(fragment, events);
+    } else if (isObject(delta.function_call)) {
+      addCall({ index: 0, function: delta.function_call }, events);
+    }
+  };
+
+  const readChunk = (chunk: JsonObject, events: Event[]): void => {
+    const error = readProviderError(chunk);
+    if (error) {
+      fail(error, events);
+      return;
+    }
+    if (!started) {
+      started = true;
+      events.push(messageStart(typeof chunk.model === "string" ? chunk.model : ""));
+    }
+    const wasFinished = finishReason !== undefined;
+    const choice = Array.isArray(chunk.choices) ? chunk.choices.find(isFirstChoice) : undefined;
+    if (isObject(choice)) {
+      if (isObject(choice.delta)) readDelta(choice.delta, events);
+      if (typeof choice.finish_reason === "string") finishReason = choice.finish_reason;
+    }
+    if (finishReason === "error") {
+      fail(failure("api_error", "The model provider failed amid its answer."), events);
+      return;
+    }
+    const reported = decodeUsage(chunk.usage);
+    usage = reported ?? usage;
+    // Servers that report with every chunk report once more after the last one.
+    if (reported && wasFinished) finish(events);
+  };
+
+  const readEvent = ({ data }: SseEvent, events: Event[]): void => {
+    if (ended || data === "") return;
+    if (data === "[DONE]") {
+      if (started) finish(events);
+      else fail(brokenOff(), events);
+      return;
+    }
+    const chunk = parseChunk(data);
+    if (chunk) readChunk(chunk, events);
+    else fail(failure("api_error", "The model provider sent an event that is not a JSON object."), events);
+  };
+
+  return {
+    push(bytes) {
+      const events: Event[] = [];
+      for (const event of parser.push(bytes)) readEvent(event, events);
+      return events;
+    },
+    end() {
+      const events: Event[] = [];
+      for (const event of parser.end()) readEvent(event, events);
+      if (!ended && finishReason !== undefined) finish(events);
+      if (!ended) fail(brokenOff(), events);
+      return events;
+    },
+  };
+}
+
+function brokenOff(): Event {
+  return failure("api_error", "The model provider's answer ended before it was complete.");
+}
+
+function parseChunk(data: string): JsonObject | undefined {
+  try {
+    const value: JsonValue = JSON.parse(data);
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function isFirstChoice(choice: JsonValue): boolean {
+  return isObject(choice) && (choice.index === undefined || choice.index === 0);
+}
+
+function readFragment(fragment: JsonObject): { id: string; name: string; text: string } {
+  const called = isObject(fragment.function) ? fragment.function : {};
+  return {
+    id: typeof fragment.id === "string" ? fragment.id : "",
+    name: typeof called.name === "string" ? called.name : "",
+    text: argumentsText(called.arguments),
+  };
+}
+
+/** The arguments as text; some servers send the object itself. */
+export function argumentsText(value: JsonValue | undefined): string {
+  if (typeof value === "string") return value;
+  return isObject(value) ? JSON.stringify(value) : "";
+}
+
+/** Thinking in a delta or message, under the names that providers give it; the signature stands in `reasoning_details` only. */
+export function readThinking(from: JsonObject): { text: string; signature: string } | undefined {
+  const named = from.reasoning_content ?? from.reasoning;
+  let text = typeof named === "string" ? named : "";
+  let signature = "";
+  let detailed = "";
+  if (Array.isArray(from.reasoning_details)) {
+    for (const detail of from.reasoning_details) {
+      if (!isObject(detail) || detail.type !== "reasoning.text") continue;
+      if (typeof detail.text === "string") detailed += detail.text;
+      if (typeof detail.signature === "string") signature += detail.signature;
+    }
+  }
+  // The details repeat what the plain member says.
+  text ||= detailed;
+  return text === "" && signature === "" ? undefined : { text, signature };
+}
+
+/** Texts of a content that is a list of parts. */
+export function textsOf(content: readonly JsonValue[]): string[] {
+  return content.flatMap((part) => (isObject(part) && typeof part.text === "string" && part.text !== "" ? [part.text] : []));
+}

@@ -1,12 +1,13 @@
 // The hub's conversation as chat messages. One turn of the user may become several messages: its tool results first, as `tool`
 // messages right after the calls, then all else.
 
-import type { JsonObject } from "@bufbuild/protobuf";
+import { create, type JsonObject } from "@bufbuild/protobuf";
 import {
   type Block,
-  ContentForm,
+  BlockSchema,
   Format,
   type Message,
+  MessageSchema,
   Role,
   type System,
   type ToolResultBlock,

@@ -1,0 +1,49 @@
+// POST /v1/chat/completions.
+
+import type { JsonValue } from "@bufbuild/protobuf";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import type { Core } from "../core.ts";
+import { createEventEncoder, decodeRequest, encodeAnswer } from "../wire/chat/chat.ts";
+import { isObject } from "../wire/json.ts";
+import { type AnswerFormat, sendWhole } from "./answer.ts";
+import { readJson } from "./body.ts";
+import { identityOf } from "./exchange.ts";
+import { type StreamPace, sendStream } from "./sse.ts";
+
+export function postChatCompletions(core: Core, pace: StreamPace) {
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const { exchange } = request;
+    const { call } = identityOf(request);
+    const body = await readJson(request.raw);
+    const ask = decodeRequest(body);
+    const answer = core.inference.generate(ask, call);
+    const format = formatOf(asksForUsage(body));
+    exchange.noted.stream = ask.stream === true;
+    return ask.stream
+      ? sendStream(reply, answer, format, exchange, call.signal, pace)
+      : sendWhole(reply, answer, format, exchange);
+  };
+}
+
+function formatOf(includeUsage: boolean): AnswerFormat {
+  // All chunks of a stream carry the same time.
+  const createdAtMs = Date.now();
+  const contextOf = ({ requestId, model, estimatedInputTokens }: Admission) => ({
+    requestId,
+    model,
+    estimatedInputTokens,
+    includeUsage,
+    createdAtMs,
+  });
+  return {
+    envelope: "chat",
+    encodeAnswer: (events, admission) => encodeAnswer(events, contextOf(admission)),
+    createEventEncoder: (admission) => createEventEncoder(contextOf(admission)),
+  };
+}
+
+/** Whether the stream ends with a usage chunk. It changes the form of the answer only, so it is no part of the request itself. */
+function asksForUsage(body: JsonValue): boolean {
+  return isObject(body) && isObject(body.stream_options) && body.stream_options.include_usage === true;
+}

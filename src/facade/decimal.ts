@@ -1,0 +1,25 @@
+// Money and prices as clients read them: exact decimals, made from integers without floating point.
+
+/** Nano-dollars in a micro-credit: 1 credit is 0.005 USD. */
+const nanoUsdPerMicroCredit = 5n;
+
+/** Micro-credits as a decimal number of credits: `1500000n` is `1.5`. */
+export function credits(microCredits: bigint): string {
+  return decimal(microCredits, 6, 0);
+}
+
+/** Micro-credits as a decimal number of dollars with two places or more: `1000000n` is `0.005`. */
+export function usd(microCredits: bigint): string {
+  return decimal(microCredits * nanoUsdPerMicroCredit, 9, 2);
+}
+
+/** `units` of which `10 ** places` make one, without trailing zeros beyond `least` places. */
+export function decimal(units: bigint, places: number, least: number): string {
+  const digits = (units < 0n ? -units : units).toString().padStart(places + 1, "0");
+  const whole = digits.slice(0, digits.length - places);
+  const fraction = digits
+    .slice(digits.length - places)
+    .replace(/0+$/, "")
+    .padEnd(least, "0");
+  return `${units < 0n ? "-" : ""}${whole}${fraction === "" ? "" : `.${fraction}`}`;
+}

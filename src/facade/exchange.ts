@@ -1,0 +1,58 @@
+// One request and its answer, as the hooks and handlers of this door share them.
+
+import { performance } from "node:perf_hooks";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { AuthenticateResponse } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import type { RefusalName } from "../errors.ts";
+import type { Envelope } from "./problem.ts";
+
+/** Headers and signal of every call that a request makes to the services. */
+export type CallOfRequest = { readonly headers: Headers; readonly signal: AbortSignal };
+
+export type Exchange = {
+  readonly requestId: string;
+  readonly envelope: Envelope;
+  /** Path as it stands in the table of routes, never as the client wrote it. */
+  readonly route: string;
+  readonly startedMs: number;
+  /** Absent until the request is identified. */
+  identity?: { readonly call: CallOfRequest; readonly caller: AuthenticateResponse };
+  /** Version and beta flags of a native call, once they are known to be good. */
+  vendor?: { readonly version: string; readonly beta: string };
+  /** What the log line tells beside ids, status and duration. */
+  readonly noted: { model?: string; stream?: boolean; firstByteMs?: number; refusal?: RefusalName };
+};
+
+declare module "fastify" {
+  interface FastifyRequest {
+    exchange: Exchange;
+  }
+}
+
+/** The caller of an identified request. */
+export function identityOf(request: FastifyRequest): NonNullable<Exchange["identity"]> {
+  const { identity } = request.exchange;
+  if (!identity) throw new Error("this route does not identify its callers");
+  return identity;
+}
+
+/** Milliseconds since the request arrived, to a tenth. */
+export function elapsedMs(exchange: Exchange): number {
+  return Math.round((performance.now() - exchange.startedMs) * 10) / 10;
+}
+
+/** Fires when the client hangs up before its answer is complete. */
+export function hangUpSignal(reply: FastifyReply): AbortSignal {
+  const controller = new AbortController();
+  reply.raw.once("close", () => {
+    if (!reply.raw.writableEnded) controller.abort();
+  });
+  return controller.signal;
+}
+
+/** A `:name` segment of the route's path, decoded. */
+export function pathParam(request: FastifyRequest, name: string): string {
+  const { params } = request;
+  const value: unknown = typeof params === "object" && params !== null ? Reflect.get(params, name) : undefined;
+  return typeof value === "string" ? value : "";
+}

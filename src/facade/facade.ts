@@ -1,0 +1,158 @@
+// The public HTTP door: native messages and chat completions over the services. It parses, calls a service, renders.
+
+import { performance } from "node:perf_hooks";
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import type { Core } from "../core.ts";
+import { Refusal } from "../errors.ts";
+import type { Log } from "../log.ts";
+import { refuseBytes, refusePath } from "./broken-request.ts";
+import { postChatCompletions } from "./chat-completions.ts";
+import type { CredentialForm, NativeBearer } from "./credentials.ts";
+import { getCredits } from "./credits.ts";
+import type { Exchange } from "./exchange.ts";
+import { createFailureHandler } from "./failure.ts";
+import { getLiveness, getNothing, getReadiness, type Readiness } from "./health.ts";
+import { createIdentify, type FailedCredentials } from "./identify.ts";
+import { postCountTokens, postMessages } from "./messages.ts";
+import { getModel, getModels, getModelsInfo } from "./models.ts";
+import type { Envelope } from "./problem.ts";
+import { getReceipt } from "./receipts.ts";
+import { requestIdHeaders, requestIdOf } from "./request-id.ts";
+import { logRequest } from "./request-log.ts";
+import { Running } from "./running.ts";
+import { defaultPace, type StreamPace } from "./sse.ts";
+import { refuseUnserved, type Served } from "./unknown-path.ts";
+import { requireVersion } from "./version.ts";
+
+export type { PartState, Readiness } from "./health.ts";
+
+export type FacadeSettings = {
+  readonly nativeBearer: NativeBearer;
+  /** Addresses or CIDR ranges of the proxies whose `X-Forwarded-For` is believed. Empty: none. */
+  readonly trustedProxies: readonly string[];
+  /** When a stream's head leaves, and how often something follows. Absent: 15 s, 10 s. */
+  readonly pace?: StreamPace;
+};
+
+export type FacadeParts = {
+  readonly core: Core;
+  readonly settings: FacadeSettings;
+  readonly readiness: () => Promise<Readiness>;
+  readonly failedCredentials: FailedCredentials;
+  readonly log: Log;
+};
+
+export type Facade = FastifyInstance & {
+  /** Refuses new requests from now on with 503; resolves when those that run have ended. */
+  drain(): Promise<void>;
+};
+
+type Route = {
+  readonly method: "GET" | "POST" | "HEAD";
+  readonly paths: readonly string[];
+  readonly envelope: Envelope;
+  /** Absent: open to all. */
+  readonly credential?: CredentialForm;
+  readonly needsVersion?: true;
+  readonly run: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
+};
+
+/** The HTTP door, not yet listening. */
+export function createFacade(parts: FacadeParts): Facade {
+  const { core, log, settings, readiness, failedCredentials } = parts;
+  const pace = settings.pace ?? defaultPace;
+  const running = new Running();
+
+  const native = { envelope: "native", credential: "native", needsVersion: true } as const;
+  const chat = { envelope: "chat", credential: "chat" } as const;
+  const either = { envelope: "union", credential: "either" } as const;
+  const open = { envelope: "union" } as const;
+  const routes: readonly Route[] = [
+    { ...native, method: "POST", paths: joins("/v1/messages"), run: postMessages(core, pace) },
+    { ...native, method: "POST", paths: joins("/v1/messages/count_tokens"), run: postCountTokens(core) },
+    { ...chat, method: "POST", paths: joins("/v1/chat/completions"), run: postChatCompletions(core, pace) },
+    { ...either, method: "GET", paths: joins("/v1/models"), run: getModels(core) },
+    { ...either, method: "GET", paths: joins("/v1/models/info"), run: getModelsInfo(core) },
+    { ...either, method: "GET", paths: joins("/v1/models/:id"), run: getModel(core) },
+    { ...either, method: "GET", paths: ["/v1/credits"], run: getCredits(core) },
+    { ...either, method: "GET", paths: ["/v1/receipts/:requestId"], run: getReceipt(core) },
+    { ...open, method: "GET", paths: ["/healthz"], run: getLiveness() },
+    { ...open, method: "GET", paths: ["/health"], run: getReadiness(readiness, () => running.isDraining) },
+    // Warm-up probes of the coding assistant.
+    { ...open, method: "GET", paths: ["/api/hello"], run: getNothing() },
+    { ...open, method: "HEAD", paths: ["/"], run: getNothing() },
+  ];
+  const served: Served[] = routes.flatMap(({ method, paths }) =>
+    paths.map((path) => ({ path, methods: method === "GET" ? ["GET", "HEAD"] : [method] })),
+  );
+
+  const app = fastify({
+    logger: false,
+    genReqId: requestIdOf,
+    trustProxy: settings.trustedProxies.length > 0 ? [...settings.trustedProxies] : false,
+    // Time for a client to send its whole request, as in Node itself; answers have no limit.
+    requestTimeout: 300_000,
+    // While closing, requests get our own 503.
+    return503OnClosing: false,
+    routerOptions: { maxParamLength: 500 },
+    frameworkErrors: refusePath,
+    clientErrorHandler: (error, socket) => refuseBytes(error, socket, running.isBusy(socket)),
+  });
+  const identify = createIdentify({ core, nativeBearer: settings.nativeBearer, failedCredentials });
+
+  // A scope of its own: nothing here touches routes that others add.
+  app.register(async (scope) => {
+    scope.decorateRequest("exchange");
+    scope.setErrorHandler(createFailureHandler(log));
+    // Bodies are read by the handlers, after the credential is known to be good.
+    scope.removeAllContentTypeParsers();
+    scope.addContentTypeParser("*", (_request, _payload, done) => done(null));
+
+    const begin = (route: string, envelope: Envelope, request: FastifyRequest, reply: FastifyReply): Exchange => {
+      const exchange: Exchange = { requestId: request.id, envelope, route, startedMs: performance.now(), noted: {} };
+      request.exchange = exchange;
+      reply.headers(requestIdHeaders(exchange.requestId));
+      if (running.isDraining) reply.header("connection", "close");
+      running.add(reply);
+      reply.raw.once("close", () => logRequest(log, request, reply));
+      return exchange;
+    };
+
+    for (const { method, paths, envelope, credential, needsVersion, run } of routes) {
+      const identifyCaller = credential && identify(credential);
+      for (const url of paths) {
+        scope.route({
+          method,
+          url,
+          onRequest: async (request, reply) => {
+            const exchange = begin(url, envelope, request, reply);
+            if (!identifyCaller) return;
+            if (running.isDraining) throw new Refusal("gateway_unavailable");
+            await identifyCaller(request, reply);
+            if (needsVersion) exchange.vendor = requireVersion(request.headers);
+          },
+          handler: run,
+        });
+      }
+    }
+
+    // In the first hook, since the body of a request to nowhere is nobody's business.
+    scope.setNotFoundHandler(async () => {});
+    scope.addHook("onRequest", (request, reply, done) => {
+      if (!request.is404) return done();
+      begin("none", "union", request, reply);
+      const { refusal, allow } = refuseUnserved(request.method, request.url, served);
+      if (allow.length > 0) reply.header("allow", allow.join(", "));
+      done(refusal);
+    });
+  });
+  // Not awaited: `close` itself waits for connections.
+  app.addHook("preClose", async () => void running.drain());
+
+  return Object.assign(app, { drain: () => running.drain() });
+}
+
+/** A path, and what it becomes when a client's base address has one `/v1` too few or too many. */
+function joins(path: string): string[] {
+  return [path, path.slice("/v1".length), `/v1${path}`];
+}

@@ -1,0 +1,44 @@
+// Who calls: asked of the keys service before anything of the body is read.
+
+import { hash } from "node:crypto";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Core } from "../core.ts";
+import { toRefusal } from "../errors.ts";
+import { type CredentialForm, type NativeBearer, readCredential } from "./credentials.ts";
+import { hangUpSignal } from "./exchange.ts";
+
+/** Failed credentials per client address. `check` throws `auth_rate_limited` for an address that had too many. */
+export type FailedCredentials = { check(address: string): void; record(address: string): void };
+
+// Enough for the keys that are in use at one time; digests of 44 characters make it about a megabyte.
+const knownKeysMax = 10_000;
+
+/** Builds hooks that identify the caller of a request and refuse it otherwise. */
+export function createIdentify(parts: { core: Core; nativeBearer: NativeBearer; failedCredentials: FailedCredentials }) {
+  const { core, nativeBearer, failedCredentials } = parts;
+  // Digests of keys that were good lately: an address shared by many is not closed to those who use good keys from it.
+  const known = new Set<string>();
+
+  return (form: CredentialForm) =>
+    async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+      const { exchange } = request;
+      const key = readCredential(form, request.raw, nativeBearer);
+      const digest = hash("sha256", key, "base64");
+      if (!known.has(digest)) failedCredentials.check(request.ip);
+
+      const headers = new Headers({ authorization: `Bearer ${key}`, "x-request-id": exchange.requestId });
+      const call = { headers, signal: hangUpSignal(reply) };
+      try {
+        exchange.identity = { call, caller: await core.keys.authenticate({}, call) };
+      } catch (error) {
+        const { refusal } = toRefusal(error);
+        if (refusal === "invalid_key" || refusal === "revoked_key") {
+          known.delete(digest);
+          failedCredentials.record(request.ip);
+        }
+        throw error;
+      }
+      if (known.size >= knownKeysMax) known.clear();
+      known.add(digest);
+    };
+}

@@ -1,0 +1,54 @@
+// POST /v1/messages and /v1/messages/count_tokens: the native format.
+
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import type { Core } from "../core.ts";
+import { isObject } from "../wire/json.ts";
+import { createEventEncoder, decodeRequest, encodeAnswer } from "../wire/native/native.ts";
+import { type AnswerFormat, sendWhole } from "./answer.ts";
+import { readJson } from "./body.ts";
+import { type Exchange, identityOf } from "./exchange.ts";
+import { sendJson } from "./json-reply.ts";
+import { type StreamPace, sendStream } from "./sse.ts";
+
+const format: AnswerFormat = {
+  envelope: "native",
+  encodeAnswer: (events, admission) => encodeAnswer(events, contextOf(admission)),
+  createEventEncoder: (admission) => createEventEncoder(contextOf(admission)),
+};
+
+function contextOf({ requestId, model, estimatedInputTokens }: Admission) {
+  return { requestId, model, estimatedInputTokens };
+}
+
+export function postMessages(core: Core, pace: StreamPace) {
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const { exchange } = request;
+    const { call } = identityOf(request);
+    const ask = decodeRequest(await readJson(request.raw), vendorOf(exchange));
+    const answer = core.inference.generate(ask, call);
+    // The body alone chooses: both official SDKs send `accept: application/json` for streams too.
+    exchange.noted.stream = ask.stream === true;
+    return ask.stream
+      ? sendStream(reply, answer, format, exchange, call.signal, pace)
+      : sendWhole(reply, answer, format, exchange);
+  };
+}
+
+export function postCountTokens(core: Core) {
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const body = await readJson(request.raw);
+    // The same body as of a message, whose length and mode play no part here and may be missing.
+    const ask = isObject(body) ? { ...body, max_tokens: 1, stream: false } : body;
+    const answer = await core.inference.countTokens(
+      { request: decodeRequest(ask, vendorOf(request.exchange)) },
+      identityOf(request).call,
+    );
+    return sendJson(reply, { input_tokens: answer.inputTokens, ...answer.extensions });
+  };
+}
+
+function vendorOf(exchange: Exchange): NonNullable<Exchange["vendor"]> {
+  if (!exchange.vendor) throw new Error("this route does not read the version header");
+  return exchange.vendor;
+}

@@ -1,0 +1,66 @@
+// GET /v1/receipts/{request_id}: what one request cost.
+
+import type { DescEnum, JsonObject } from "@bufbuild/protobuf";
+import { durationMs } from "@bufbuild/protobuf/wkt";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { type Attempt, BasisSchema, OutcomeSchema, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Core } from "../core.ts";
+import { Refusal } from "../errors.ts";
+import { familyName } from "./credits.ts";
+import { credits, usd } from "./decimal.ts";
+import { identityOf, pathParam } from "./exchange.ts";
+import { sendJson } from "./json-reply.ts";
+import { rfc3339OrNull } from "./time.ts";
+
+export function getReceipt(core: Core) {
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const requestId = pathParam(request, "requestId");
+    const { receipt } = await core.billing.getReceipt({ requestId }, identityOf(request).call);
+    if (!receipt) throw new Refusal("not_found");
+    return sendJson(reply, renderReceipt(receipt));
+  };
+}
+
+/** A receipt as JSON. Credits and dollars are exact decimals, written as strings. */
+export function renderReceipt(receipt: Receipt): JsonObject {
+  const { usage, price } = receipt;
+  return {
+    object: "receipt",
+    request_id: receipt.requestId,
+    model: receipt.model,
+    key_id: receipt.keyId,
+    family: familyName(receipt.family),
+    outcome: receipt.settledAt ? nameOf(OutcomeSchema, receipt.outcome) : "RUNNING",
+    basis: receipt.settledAt ? nameOf(BasisSchema, receipt.basis) : null,
+    tokens: {
+      input: usage?.input ?? 0,
+      output: usage?.output ?? 0,
+      cache_write_5m: usage?.cacheWrite5m ?? 0,
+      cache_write_1h: usage?.cacheWrite1h ?? 0,
+      cache_read: usage?.cacheRead ?? 0,
+      thinking: usage?.thinking ?? 0,
+    },
+    price_version: price?.priceVersion ?? null,
+    hold_credits: credits(receipt.holdMicrocredits),
+    charge_credits: credits(receipt.amountMicrocredits),
+    charge_usd: usd(receipt.amountMicrocredits),
+    overrun_credits: credits(receipt.overrunMicrocredits),
+    attempts: receipt.attempts.map(renderAttempt),
+    admitted_at: rfc3339OrNull(receipt.admittedAt),
+    settled_at: rfc3339OrNull(receipt.settledAt),
+  };
+}
+
+function renderAttempt({ upstream, outcome, status, firstEventAfter }: Attempt): JsonObject {
+  return {
+    upstream,
+    outcome,
+    status: status === 0 ? null : status,
+    first_event_ms: firstEventAfter ? durationMs(firstEventAfter) : null,
+  };
+}
+
+/** Name of an enum value without the prefix of its enum. */
+function nameOf(schema: DescEnum, value: number): string | null {
+  return schema.value[value]?.localName ?? null;
+}

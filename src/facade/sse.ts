@@ -1,0 +1,144 @@
+// An answer as server-sent events.
+
+import { once } from "node:events";
+import type { ServerResponse } from "node:http";
+import type { FastifyReply } from "fastify";
+import type { Admission, GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { Refusal, toRefusal } from "../errors.ts";
+import type { AnswerFormat, EventEncoder } from "./answer.ts";
+import { admissionHeaders } from "./answer-headers.ts";
+import { type Exchange, elapsedMs } from "./exchange.ts";
+import { toStreamProblem } from "./problem.ts";
+import { startRaw } from "./raw-reply.ts";
+
+export type StreamPace = {
+  /** Longest wait for the first event before the status line leaves without one. */
+  readonly holdMs: number;
+  /** Longest silence on an open stream. The coding assistant shows a banner after 20 s without a byte. */
+  readonly pingMs: number;
+};
+
+export const defaultPace: StreamPace = { holdMs: 15_000, pingMs: 10_000 };
+
+const headers = {
+  "content-type": "text/event-stream; charset=utf-8",
+  // Both stop proxies from buffering or rewriting the stream.
+  "cache-control": "no-cache, no-transform",
+  "x-accel-buffering": "no",
+};
+
+/**
+ * Streams the answer. Until its first events the reply is untouched, and a failure is thrown, so that it gets its own HTTP status;
+ * after that a failure becomes the last event. A reader that stops reading stops the answer at its next message.
+ */
+export async function sendStream(
+  reply: FastifyReply,
+  answer: AsyncIterable<GenerateResponse>,
+  format: AnswerFormat,
+  exchange: Exchange,
+  signal: AbortSignal,
+  pace: StreamPace,
+): Promise<FastifyReply> {
+  const stream = new Stream(reply, format, exchange, pace);
+  try {
+    for await (const { kind } of answer) {
+      if (kind.case === "events") {
+        const { events } = kind.value;
+        // A provider's ping says nothing yet about how its answer will go.
+        if (!stream.isOpen && events.every((event) => event.kind.case === "ping")) continue;
+        if (!stream.write(stream.encoder.encode(events))) await once(reply.raw, "drain", { signal });
+      } else if (kind.case === "admission") stream.admit(kind.value);
+    }
+    stream.end();
+  } catch (error) {
+    if (!stream.isOpen) throw error;
+    if (signal.aborted) return reply;
+    const refusal = toRefusal(error);
+    exchange.noted.refusal = refusal.refusal;
+    stream.fail(refusal);
+  } finally {
+    stream.close();
+  }
+  return reply;
+}
+
+/** The open end of a streamed reply: when the head leaves, and that something leaves every few seconds. */
+class Stream {
+  readonly #reply: FastifyReply;
+  readonly #raw: ServerResponse;
+  readonly #format: AnswerFormat;
+  readonly #exchange: Exchange;
+  readonly #pace: StreamPace;
+  #encoder: EventEncoder | undefined;
+  #timer: NodeJS.Timeout;
+  #isOverdue = false;
+  isOpen = false;
+
+  constructor(reply: FastifyReply, format: AnswerFormat, exchange: Exchange, pace: StreamPace) {
+    this.#reply = reply;
+    this.#raw = reply.raw;
+    this.#format = format;
+    this.#exchange = exchange;
+    this.#pace = pace;
+    this.#timer = setTimeout(() => this.#beat(), pace.holdMs);
+  }
+
+  get encoder(): EventEncoder {
+    if (!this.#encoder) throw new Refusal("internal", { cause: new Error("events before the admission") });
+    return this.#encoder;
+  }
+
+  admit(admission: Admission): void {
+    this.#exchange.noted.model = admission.model;
+    this.#encoder = this.#format.createEventEncoder(admission);
+    this.#reply.headers(admissionHeaders(this.#format.envelope, admission));
+    if (this.#isOverdue) this.#beat();
+  }
+
+  /** False when the reader is behind and the writer should wait for `drain`. */
+  write(text: string): boolean {
+    const isFirst = !this.isOpen;
+    if (isFirst) this.#open();
+    if (text === "") {
+      if (isFirst) this.#raw.flushHeaders();
+      return true;
+    }
+    this.#timer.refresh();
+    return this.#raw.write(text);
+  }
+
+  end(): void {
+    if (!this.isOpen) throw new Refusal("internal", { cause: new Error("an answer without events") });
+    this.#raw.end(this.encoder.end());
+  }
+
+  fail(refusal: Refusal): void {
+    this.#raw.end(this.encoder.failure(toStreamProblem(refusal, this.#format.envelope, this.#exchange.requestId)));
+  }
+
+  close(): void {
+    clearTimeout(this.#timer);
+  }
+
+  #open(): void {
+    this.isOpen = true;
+    this.#exchange.noted.firstByteMs = elapsedMs(this.#exchange);
+    startRaw(this.#reply, 200, headers);
+    this.#keepAlive();
+  }
+
+  #keepAlive(): void {
+    clearTimeout(this.#timer);
+    this.#timer = setInterval(() => this.#beat(), this.#pace.pingMs);
+  }
+
+  #beat(): void {
+    // Without an admission the headers are not known, and the request may still be refused.
+    if (!this.#encoder) {
+      this.#isOverdue = true;
+      return;
+    }
+    if (!this.isOpen) this.#open();
+    if (!this.#raw.writableNeedDrain) this.#raw.write(this.#encoder.ping());
+  }
+}

@@ -5,13 +5,15 @@ import type { Section } from "./catalog-section.ts";
 /** One entry of `upstreams`. */
 export type UpstreamSettings = SimulatedSettings | ProviderSettings;
 
-/** How many calls an upstream carries at once; those beyond it wait. */
+/** How many calls an upstream carries at once, and for how long; those beyond it wait. */
 export type LoadSettings = {
   readonly concurrency: number;
   /** Most calls that wait; the next one is refused at once. */
   readonly queue: number;
   /** Longest wait. */
   readonly queueMs: number;
+  /** The whole call, the attempt before it included. */
+  readonly totalMs: number;
 };
 
 /** A deterministic model inside the gateway. */
@@ -41,8 +43,9 @@ export type ProviderSettings = LoadSettings & {
   readonly firstByteMs: number;
   /** Between two reads of the body. */
   readonly idleMs: number;
-  /** The whole call, its second attempt included. */
-  readonly totalMs: number;
+  /** openai: whether `cache_control` marks are passed on, and the name of the output limit there. */
+  readonly cacheMarks: boolean;
+  readonly maxTokensName: "max_tokens" | "max_completion_tokens";
 };
 
 const kinds = ["simulated", "anthropic", "openai"] as const;
@@ -56,6 +59,7 @@ export function readUpstream(section: Section): UpstreamSettings {
     concurrency: section.whole("concurrency", { min: 1, max: 1_000_000, otherwise: 10_000 }),
     queue: section.whole("queue", { min: 0, max: 100_000, otherwise: 1_000 }),
     queueMs: section.whole("queue_ms", { min: 0, max: hourMs, otherwise: 5_000 }),
+    totalMs: section.whole("total_ms", { min: 1, max: 24 * hourMs, otherwise: 840_000 }),
   };
   const settings = kind === "simulated" ? readSimulated(section, load) : readProvider(section, kind, load);
   // A kind that does not exist says nothing about which members do.
@@ -90,7 +94,8 @@ function readProvider(section: Section, kind: ProviderSettings["kind"], load: Lo
     connectMs: limit("connect_ms", 5_000),
     firstByteMs: limit("first_byte_ms", 120_000),
     idleMs: limit("idle_ms", 120_000),
-    totalMs: limit("total_ms", 840_000),
+    cacheMarks: kind === "openai" && section.flag("cache_marks", false),
+    maxTokensName: section.choice("max_tokens_name", ["max_tokens", "max_completion_tokens"], "max_tokens"),
   };
 }
 

@@ -241,6 +241,8 @@ describe("upstreams", () => {
       firstByteMs: 120_000,
       idleMs: 120_000,
       totalMs: 840_000,
+      cacheMarks: false,
+      maxTokensName: "max_tokens",
     });
     expect(models[0]?.routes).toEqual([[{ upstream: "real", model: "claude", weight: 3, systemEntries: "forward" }]]);
   });

@@ -1,0 +1,134 @@
+// One call to one provider: it holds a slot, tells the breaker how it went, and is recorded for the receipt.
+
+import { create } from "@bufbuild/protobuf";
+import { DurationSchema } from "@bufbuild/protobuf/wkt";
+import { type Attempt, AttemptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
+import { Refusal, toRefusal } from "../errors.ts";
+import type { Log } from "../log.ts";
+import type { Clock } from "./clock.ts";
+import { failed } from "./failures.ts";
+import type { ProviderEnd, ProviderFailure, ProviderStream } from "./provider.ts";
+import type { Way } from "./router.ts";
+import type { UpstreamAsk } from "./upstream.ts";
+
+export type Read = IteratorResult<Event[], undefined>;
+
+/** A call to the provider of `way`, whose slot it gives back when it ends. */
+export class RunningAttempt {
+  readonly #way: Way;
+  readonly #clock: Clock;
+  readonly #log: Log;
+  readonly #attempts: Attempt[];
+  readonly #record: Attempt;
+  readonly #startMs: number;
+  readonly #isProbe: boolean;
+  readonly #stream: ProviderStream | undefined;
+  readonly #cancelTimer: () => void;
+  readonly #onEnd: () => void;
+  #isFlowing = false;
+  #end: ProviderEnd | undefined;
+
+  /** `totalMs` is what is left of the whole request's time. `onEnd` is called once, when the call is over. */
+  constructor(way: Way, ask: UpstreamAsk, parts: { clock: Clock; log: Log; totalMs: number; onEnd: () => void }) {
+    this.#way = way;
+    this.#clock = parts.clock;
+    this.#log = parts.log;
+    this.#onEnd = parts.onEnd;
+    this.#attempts = ask.attempts;
+    this.#record = create(AttemptSchema, { upstream: way.channel.name });
+    this.#startMs = parts.clock.now();
+    this.#isProbe = way.channel.breaker.begin();
+    this.#cancelTimer = parts.clock.after(Math.max(0, parts.totalMs), () => this.stop(new Refusal("timeout")));
+    const { request, onAccepted } = ask;
+    try {
+      this.#stream = way.channel.provider.generate({
+        request,
+        route: way.route,
+        onAccepted,
+        onEnd: (end) => this.#finish(end),
+      });
+    } catch (error) {
+      this.#finish({ outcome: "refused", status: 0, refusal: toRefusal(error), mayRetry: false });
+    }
+  }
+
+  /** The provider's own reads, once `readFirst` has brought the first. */
+  get stream(): ProviderStream | undefined {
+    return this.#stream;
+  }
+
+  /** How the call failed; undefined while it runs and when it did not. */
+  get failure(): ProviderFailure | undefined {
+    return this.#end === undefined || this.#end.outcome === "delivered" ? undefined : this.#end;
+  }
+
+  stop(why: Refusal): void {
+    this.#stream?.stop(why);
+  }
+
+  /** The first read that holds an event of the answer; pings before it are dropped, since nothing is settled by them. */
+  async readFirst(): Promise<Read> {
+    if (this.#stream === undefined) throw this.failure?.refusal;
+    for (;;) {
+      const read = await this.#readStream(this.#stream);
+      if (read.done) return read;
+      const events = read.value.filter(({ kind }) => kind.case !== "ping");
+      if (events.length === 0) continue;
+      this.#flow();
+      return { done: false, value: events };
+    }
+  }
+
+  #readStream(stream: ProviderStream): Promise<Read> {
+    return stream.next().catch((error: unknown) => {
+      // A stream that fails without saying so is a bug of ours; slot and breaker are put right all the same.
+      this.#finish(failed(0, { cause: error }));
+      throw error;
+    });
+  }
+
+  // The record says "delivered" as soon as the answer flows, because a receipt is written before the last event is read; what comes
+  // otherwise corrects it.
+  #flow(): void {
+    const afterMs = this.#clock.now() - this.#startMs;
+    this.#isFlowing = true;
+    this.#record.status ||= 200;
+    this.#record.firstEventAfter = create(DurationSchema, {
+      seconds: BigInt(Math.floor(afterMs / 1000)),
+      nanos: Math.floor((afterMs % 1000) * 1_000_000),
+    });
+    if (this.#end !== undefined) return;
+    this.#record.outcome = "delivered";
+    this.#attempts.push(this.#record);
+    this.#way.channel.breaker.succeed();
+  }
+
+  #finish(end: ProviderEnd): void {
+    if (this.#end !== undefined) return;
+    this.#end = end;
+    this.#cancelTimer();
+    this.#way.channel.slots.release();
+    this.#record.status = end.status;
+    this.#record.outcome = end.outcome === "failed" && this.#isFlowing ? "broke" : end.outcome;
+    if (!this.#isFlowing) this.#attempts.push(this.#record);
+    this.#tellBreaker(end);
+    this.#onEnd();
+  }
+
+  #tellBreaker(end: ProviderEnd): void {
+    const { breaker, name } = this.#way.channel;
+    if (end.outcome === "delivered" || end.outcome === "refused") {
+      if (!this.#isFlowing) breaker.succeed();
+      return;
+    }
+    if (end.isOurs) {
+      breaker.leave(this.#isProbe);
+      return;
+    }
+    const facts = { upstream: name, model: this.#way.route.model, outcome: this.#record.outcome, status: end.status };
+    if (end.alarm !== undefined) this.#log.error(facts, end.alarm);
+    else this.#log.warn({ ...facts, err: end.refusal.facts.cause }, "an upstream call failed");
+    if (breaker.fail(this.#isProbe, end.coolDownMs)) this.#log.error(facts, "the upstream is given a rest");
+  }
+}

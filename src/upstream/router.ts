@@ -1,0 +1,61 @@
+// Which upstream a call goes to: the first in the conversation's order that may be called and has a free slot.
+
+import type { CatalogFile, Route } from "../catalog-file.ts";
+import { Refusal } from "../errors.ts";
+import { orderRoutes } from "./affinity.ts";
+import type { Channel } from "./channel.ts";
+
+/** A way to a model that may be called. */
+export type Way = { readonly route: Route; readonly channel: Channel };
+
+/** The models of a file and the channels that lead to them. */
+export class Router {
+  readonly #groupsByModel: ReadonlyMap<string, readonly (readonly Route[])[]>;
+  readonly channels: ReadonlyMap<string, Channel>;
+
+  constructor(file: CatalogFile, channels: ReadonlyMap<string, Channel>) {
+    this.#groupsByModel = new Map(file.models.map((model) => [model.id, model.routes]));
+    this.channels = channels;
+  }
+
+  /** Every way to a model, in the order in which this conversation tries them. Throws `model_not_found`. */
+  waysTo(model: string, affinity: string): readonly Way[] {
+    const groups = this.#groupsByModel.get(model);
+    if (groups === undefined) throw new Refusal("model_not_found", { message: `model: ${model}` });
+    return orderRoutes(groups, affinity).flatMap((route) => {
+      const channel = this.channels.get(route.upstream);
+      return channel === undefined ? [] : [{ route, channel }];
+    });
+  }
+
+  /** True when some model has an upstream that may be called now. */
+  isUsable(): boolean {
+    for (const groups of this.#groupsByModel.values()) {
+      for (const { upstream } of groups.flat()) if (this.channels.get(upstream)?.breaker.waitMs() === 0) return true;
+    }
+    return false;
+  }
+}
+
+/**
+ * Takes a slot of the first way that may be called and has one free, or waits for one of the first that may be called. Throws
+ * `overloaded` when none may, or too many wait, and `cancelled` on abort. The slot is the caller's to release.
+ */
+export async function takeWay(ways: readonly Way[], signal: AbortSignal): Promise<Way> {
+  if (signal.aborted) throw new Refusal("cancelled");
+  const open = ways.filter(({ channel }) => channel.breaker.waitMs() === 0);
+  for (const way of open) if (way.channel.slots.tryTake()) return way;
+  const [first] = open;
+  if (first === undefined) {
+    throw new Refusal("overloaded", { retryAfterMs: Math.min(...ways.map(({ channel }) => channel.breaker.waitMs())) });
+  }
+  await first.channel.slots.take(signal);
+  return first;
+}
+
+/** The ways left for a second attempt: other upstreams, and the same one only where trying at once may help. */
+export function waysAfter(ways: readonly Way[], failed: Way, failure: Refusal): readonly Way[] {
+  const others = ways.filter(({ channel }) => channel !== failed.channel);
+  const left = failure.refusal === "overloaded" ? others : [...others, failed];
+  return left.filter(({ channel }) => channel.breaker.waitMs() === 0);
+}

@@ -1,0 +1,166 @@
+// What the simulated model answers: a plan of blocks drawn from the conversation. Pure, so that the same request is always answered
+// alike; only ids differ.
+
+import { createHash } from "node:crypto";
+import type { Tool } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
+import { answerFor, argumentsFor } from "./arguments.ts";
+import { type Directives, readDirectives } from "./directives.ts";
+import { cutText, fillText } from "./measure.ts";
+import { type LastTurn, readLastTurn, tokensOf } from "./prompt.ts";
+import { type PlannedBlock, sampleBlock } from "./samples.ts";
+
+export type Plan = {
+  readonly blocks: readonly PlannedBlock[];
+  readonly stopReason: string;
+  readonly stopSequence?: string;
+  /** Thinking included. */
+  readonly outputTokens: number;
+  readonly thinkingTokens: number;
+  readonly directives: Directives;
+};
+
+/** Plans the answer to `request`, whose prompt has `inputTokens` tokens. Throws `invalid_request` for a wrong directive. */
+export function planAnswer(request: GenerateRequest, inputTokens: number, obeysDirectives: boolean): Plan {
+  const turn = readLastTurn(request.messages);
+  const { directives, rest } = obeysDirectives ? readDirectives(turn.text) : { directives: {}, rest: turn.text };
+  const wanted = directives.blocks ?? chooseBlocks(request, { ...turn, text: rest });
+  const tools = chooseTools(request, { ...turn, text: rest });
+  const said = speak(request, { ...turn, text: rest }, inputTokens);
+  const text = directives.tokens === undefined ? said : fillText(said, directives.tokens);
+  const blocks = wanted.flatMap((kind): PlannedBlock[] => {
+    if (kind === "text") return text === "" ? [] : [{ kind, text }];
+    if (kind === "thinking") return [think(request, rest)];
+    if (kind === "tool_use" && tools.length > 0) return tools.map(callTool);
+    return [sampleBlock(kind)];
+  });
+  return finish(request, blocks, directives);
+}
+
+function chooseBlocks(request: GenerateRequest, turn: LastTurn): string[] {
+  const thinks = request.thinking !== undefined && request.thinking.type !== "disabled";
+  const calls = chooseTools(request, turn).length > 0;
+  return [...(thinks ? ["thinking"] : []), "text", ...(calls ? ["tool_use"] : [])];
+}
+
+// A tool that the user names is called. A result is answered in words, unless a call is demanded.
+function chooseTools(request: GenerateRequest, turn: LastTurn): Tool[] {
+  const { type = "auto", name, disableParallelToolUse = false } = request.toolChoice ?? {};
+  const callable = request.tools.filter((tool) => tool.name !== "");
+  if (type === "none") return [];
+  if (type === "tool") return callable.filter((tool) => tool.name === name).slice(0, 1);
+  const named = turn.results.length > 0 ? [] : callable.filter((tool) => isNamed(tool.name, turn.text));
+  if (named.length === 0) return type === "any" ? callable.slice(0, 1) : [];
+  return disableParallelToolUse ? named.slice(0, 1) : named;
+}
+
+function isNamed(tool: string, text: string): boolean {
+  const at = text.indexOf(tool);
+  const around = `${text[at - 1] ?? " "}${text[at + tool.length] ?? " "}`;
+  return at >= 0 && !/[A-Za-z0-9_-]/.test(around);
+}
+
+function speak(request: GenerateRequest, { text, results }: LastTurn, inputTokens: number): string {
+  const schema = request.outputConfig?.format?.schema;
+  if (typeof schema === "object" && schema !== null && !Array.isArray(schema)) return JSON.stringify(answerFor(schema));
+  if (results.length > 0) {
+    return results
+      .map((result) => `${result.tool} ${result.isError ? "failed" : "answered"}: ${cutText(result.text, 400)}`)
+      .join("\n");
+  }
+  const count = request.messages.length;
+  const read = `I have read ${count} ${count === 1 ? "message" : "messages"} (${inputTokens} tokens).`;
+  return `This is the simulated upstream, playing ${request.model}. ${read}${text === "" ? "" : ` You said: ${cutText(text, 400)}`}`;
+}
+
+function think(request: GenerateRequest, text: string): PlannedBlock {
+  const thought = `The last message is ${Buffer.byteLength(text)} bytes long. I shall answer it plainly.`;
+  const shown = request.thinking?.extensions?.display !== "omitted";
+  const signature = createHash("sha256").update(`${request.model}\0${thought}`).digest("base64");
+  return { kind: "thinking", thinking: thought, shown, signature };
+}
+
+function callTool(tool: Tool): PlannedBlock {
+  return { kind: "tool_use", name: tool.name, input: JSON.stringify(argumentsFor(tool.inputSchema)) };
+}
+
+// Applies the limits of the request, and counts.
+function finish(request: GenerateRequest, blocks: readonly PlannedBlock[], directives: Directives): Plan {
+  const calls = blocks.some((block) => block.kind === "tool_use");
+  let stopReason = directives.stopReason ?? (calls ? "tool_use" : "end_turn");
+  let stopSequence: string | undefined;
+  let left = request.maxTokens ?? Number.POSITIVE_INFINITY;
+  let outputTokens = 0;
+  let thinkingTokens = 0;
+  const kept: PlannedBlock[] = [];
+  for (const planned of blocks) {
+    let block = planned;
+    if (block.kind === "text") {
+      const stop = findStop(block.text, request.stopSequences);
+      if (stop !== undefined) {
+        block = { kind: "text", text: block.text.slice(0, stop.at) };
+        stopReason = "stop_sequence";
+        stopSequence = stop.sequence;
+      }
+    }
+    if (block.kind === "thinking" && request.thinking?.budgetTokens !== undefined) {
+      block = { ...block, thinking: cutText(block.thinking, request.thinking.budgetTokens * 4) };
+    }
+    const tokens = tokensOf(Buffer.byteLength(contentOf(block)));
+    const fits = tokens <= left;
+    const granted = fits ? tokens : left;
+    if (!fits) {
+      block = cutBlock(block, granted * 4);
+      stopReason = "max_tokens";
+      stopSequence = undefined;
+    }
+    left -= granted;
+    outputTokens += granted;
+    if (block.kind === "thinking") thinkingTokens += granted;
+    if (fits || granted > 0) kept.push(block);
+    if (!fits || stopSequence !== undefined) break;
+  }
+  return {
+    blocks: kept,
+    stopReason,
+    ...(stopSequence !== undefined && { stopSequence }),
+    outputTokens,
+    thinkingTokens,
+    directives,
+  };
+}
+
+function findStop(text: string, sequences: readonly string[]): { at: number; sequence: string } | undefined {
+  let first: { at: number; sequence: string } | undefined;
+  for (const sequence of sequences) {
+    const at = sequence === "" ? -1 : text.indexOf(sequence);
+    if (at >= 0 && (first === undefined || at < first.at)) first = { at, sequence };
+  }
+  return first;
+}
+
+function contentOf(block: PlannedBlock): string {
+  switch (block.kind) {
+    case "text":
+      return block.text;
+    case "thinking":
+      return block.thinking;
+    case "tool_use":
+      return block.input;
+    default:
+      return JSON.stringify(block.start.kind.value ?? "");
+  }
+}
+
+function cutBlock(block: PlannedBlock, bytes: number): PlannedBlock {
+  switch (block.kind) {
+    case "text":
+      return { ...block, text: cutText(block.text, bytes) };
+    case "thinking":
+      return { ...block, thinking: cutText(block.thinking, bytes) };
+    case "tool_use":
+      return { ...block, input: cutText(block.input, bytes) };
+    default:
+      return block;
+  }
+}

@@ -1,0 +1,40 @@
+// Text by bytes of UTF-8: 4 bytes are a token, and a character is never cut.
+
+/** The beginning of `text`, at most `bytes` bytes long. */
+export function cutText(text: string, bytes: number): string {
+  if (text.length * 3 <= bytes) return text;
+  let used = 0;
+  let end = 0;
+  for (const character of text) {
+    used += Buffer.byteLength(character);
+    if (used > bytes) return text.slice(0, end);
+    end += character.length;
+  }
+  return text;
+}
+
+/** `text`, repeated or cut to exactly `tokens` tokens. */
+export function fillText(text: string, tokens: number): string {
+  const bytes = tokens * 4;
+  const line = `${text} `;
+  const cut = cutText(line.repeat(Math.ceil(bytes / Buffer.byteLength(line))), bytes);
+  return cut.padEnd(cut.length + bytes - Buffer.byteLength(cut), ".");
+}
+
+/** `text` in pieces of about one token each. */
+export function* splitTokens(text: string): Generator<string> {
+  let start = 0;
+  let end = 0;
+  let bytes = 0;
+  for (const character of text) {
+    const more = Buffer.byteLength(character);
+    if (bytes + more > 4 && bytes > 0) {
+      yield text.slice(start, end);
+      start = end;
+      bytes = 0;
+    }
+    bytes += more;
+    end += character.length;
+  }
+  if (end > start) yield text.slice(start);
+}

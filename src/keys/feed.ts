@@ -1,0 +1,89 @@
+// Changes of keys, as every process learns of them: a reading of the feed in the database every half second, and at once on a hint.
+
+import type { Log } from "../log.ts";
+import type { ChangePage } from "./store.ts";
+
+const everyMs = 500;
+const cleanEveryMs = 600_000;
+// Longer than the ten seconds that each reading repeats.
+const rememberMs = 60_000;
+
+export type Feed = {
+  start(): void;
+  stop(): Promise<void>;
+  /** Reads soon, not at the next half second. */
+  hurry(): void;
+};
+
+/** Tells each change once. A reading that fails is repeated; what it missed is found then, since readings go on from the last good one. */
+export function createFeed(parts: {
+  read: (since: Date | undefined) => Promise<ChangePage>;
+  clean: () => Promise<void>;
+  onChange: (keyId: string) => void;
+  log: Log;
+}): Feed {
+  const { read, clean, onChange, log } = parts;
+  const seen = new Map<string, number>();
+  let since: Date | undefined;
+  let failing = false;
+  let running = false;
+  let hurried = false;
+  let timer: NodeJS.Timeout | undefined;
+  let reading: Promise<void> = Promise.resolve();
+  let cleanedAtMs = Date.now();
+
+  async function readOnce(): Promise<void> {
+    try {
+      const { at, changes } = await read(since);
+      since = at;
+      for (const [changeId, atMs] of seen) {
+        if (Date.now() - atMs < rememberMs) break;
+        seen.delete(changeId);
+      }
+      for (const { changeId, keyId } of changes) {
+        if (seen.has(changeId)) continue;
+        seen.set(changeId, Date.now());
+        onChange(keyId);
+      }
+      if (failing) log.info("the feed of key changes is readable again");
+      failing = false;
+      if (Date.now() - cleanedAtMs > cleanEveryMs) {
+        cleanedAtMs = Date.now();
+        await clean();
+      }
+    } catch (err) {
+      if (!failing) log.warn({ err }, "the feed of key changes cannot be read; cached keys end after 30 s");
+      failing = true;
+    }
+  }
+
+  function readSoon(afterMs: number): void {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      timer = undefined;
+      reading = readOnce().finally(() => {
+        if (running) readSoon(hurried ? 0 : everyMs);
+        hurried = false;
+      });
+    }, afterMs);
+    timer.unref();
+  }
+
+  return {
+    start() {
+      running = true;
+      readSoon(0);
+    },
+    async stop() {
+      running = false;
+      clearTimeout(timer);
+      await reading;
+    },
+    hurry() {
+      if (!running) return;
+      // No timer: a reading is under way, and may have missed what the hint is about.
+      if (timer) readSoon(0);
+      else hurried = true;
+    },
+  };
+}

@@ -1,0 +1,133 @@
+// What may be asked of keys. Pure: each function answers the checked values or throws a refusal that names the field.
+
+import type { Duration } from "@bufbuild/protobuf/wkt";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import type { CreateKeyRequest, ListKeysRequest, UpdateKeyRequest } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { Refusal } from "../errors.ts";
+import type { KeyFamily } from "./secret.ts";
+import type { Controls } from "./store.ts";
+
+/** Gives a model's catalogue id for an id or alias. Undefined: no such model. */
+export type ResolveModel = (name: string) => string | undefined;
+
+const nameLengthMax = 200;
+const requestsPerMinuteMax = 1_000_000;
+const allowedModelsMax = 100;
+const monthlyCapMax = 2n ** 53n;
+const overlapMsDefault = 24 * 3_600_000;
+const overlapMsMax = 7 * 24 * 3_600_000;
+const pageSizeDefault = 100;
+const pageSizeMax = 1000;
+
+/** An id that can be in the database. What cannot looks like one that is not there. */
+export function checkId(field: string, id: string): string {
+  if (!/^[0-9A-Za-z_-]{1,100}$/.test(id)) throw new Refusal("not_found", { field });
+  return id;
+}
+
+export function checkFamily(family: Family): KeyFamily {
+  if (family === Family.V1) return Family.V1;
+  if (family === Family.V2) return Family.V2;
+  throw invalid("family", "has to be FAMILY_V1 or FAMILY_V2");
+}
+
+/** Throws `invalid_request` and `model_not_found`. */
+export function checkControls(ask: CreateKeyRequest, resolve: ResolveModel): Controls {
+  return {
+    name: checkName("name", ask.name),
+    requestsPerMinute: checkRequestsPerMinute("requests_per_minute", ask.requestsPerMinute),
+    allowedModels: resolveModels("allowed_models", ask.allowedModels, resolve),
+    monthlyCap: checkMonthlyCap("monthly_cap_microcredits", ask.monthlyCapMicrocredits),
+  };
+}
+
+/** The members that an update names, checked. Throws `invalid_request` and `model_not_found`. */
+export function checkUpdate(ask: UpdateKeyRequest, resolve: ResolveModel): { keyId: string; controls: Partial<Controls> } {
+  const { key } = ask;
+  if (!key || key.keyId === "") throw invalid("key.key_id", "is required");
+  const paths = ask.updateMask?.paths ?? [];
+  if (paths.length === 0) throw invalid("update_mask", "has to name at least one field");
+  const controls: Partial<Controls> = {};
+  for (const path of paths) {
+    switch (path) {
+      case "name":
+        controls.name = checkName("key.name", key.name);
+        break;
+      case "requests_per_minute":
+        controls.requestsPerMinute = checkRequestsPerMinute("key.requests_per_minute", key.requestsPerMinute);
+        break;
+      case "allowed_models":
+        controls.allowedModels = resolveModels("key.allowed_models", key.allowedModels, resolve);
+        break;
+      case "monthly_cap_microcredits":
+        controls.monthlyCap = checkMonthlyCap("key.monthly_cap_microcredits", key.monthlyCapMicrocredits);
+        break;
+      default:
+        throw new Refusal("invalid_request", {
+          field: "update_mask",
+          message: "update_mask: names a field that cannot be changed",
+          allowed: ["name", "requests_per_minute", "allowed_models", "monthly_cap_microcredits"],
+        });
+    }
+  }
+  return { keyId: checkId("key.key_id", key.keyId), controls };
+}
+
+/** How long earlier secrets stay good, in milliseconds. */
+export function checkOverlap(overlap: Duration | undefined): number {
+  if (!overlap) return overlapMsDefault;
+  const { seconds, nanos } = overlap;
+  const overlapMs = Number(seconds) * 1000 + nanos / 1e6;
+  if (nanos < 0 || nanos > 999_999_999 || seconds < 0n || overlapMs > overlapMsMax) {
+    throw invalid("overlap", "has to be from 0 to 7 days (604800s)");
+  }
+  return overlapMs;
+}
+
+export type Page = { accountId: string; afterKeyId: string; countMax: number };
+
+/** Page tokens are the last key id of the page before, so that they stay good whatever is added. */
+export function checkPage(ask: ListKeysRequest): Page {
+  const { pageSize, pageToken } = ask;
+  if (!Number.isInteger(pageSize) || pageSize < 0 || pageSize > pageSizeMax) {
+    throw invalid("page_size", `has to be a whole number up to ${pageSizeMax}`);
+  }
+  if (!/^(key_[0-9A-Za-z]{1,90})?$/.test(pageToken)) {
+    throw invalid("page_token", "has to be empty or the next_page_token of an earlier answer");
+  }
+  const accountId = ask.accountId === "" ? "" : checkId("account_id", ask.accountId);
+  return { accountId, afterKeyId: pageToken, countMax: pageSize === 0 ? pageSizeDefault : pageSize };
+}
+
+function checkName(field: string, name: string): string {
+  // Counted as people count; UTF-16 units only bound the counting.
+  if (name.length > 2 * nameLengthMax || [...name].length > nameLengthMax) {
+    throw invalid(field, `has to be at most ${nameLengthMax} characters`);
+  }
+  if (!name.isWellFormed() || /\p{Cc}/u.test(name)) throw invalid(field, "must not hold control characters");
+  return name;
+}
+
+function checkRequestsPerMinute(field: string, limit: number | undefined): number | undefined {
+  if (limit === undefined || (Number.isInteger(limit) && limit >= 0 && limit <= requestsPerMinuteMax)) return limit;
+  throw invalid(field, `has to be a whole number from 0 to ${requestsPerMinuteMax}`);
+}
+
+function resolveModels(field: string, names: readonly string[], resolve: ResolveModel): string[] {
+  if (names.length > allowedModelsMax) throw invalid(field, `has to name at most ${allowedModelsMax} models`);
+  const ids = names.map((name, index) => {
+    const id = resolve(name);
+    if (id === undefined) throw new Refusal("model_not_found", { field: `${field}[${index}]` });
+    return id;
+  });
+  return [...new Set(ids)];
+}
+
+function checkMonthlyCap(field: string, cap: bigint | undefined): bigint | undefined {
+  if (cap === undefined || (cap >= 0n && cap <= monthlyCapMax)) return cap;
+  throw invalid(field, `has to be from 0 to ${monthlyCapMax}`);
+}
+
+function invalid(field: string, says: string): Refusal {
+  return new Refusal("invalid_request", { field, message: `${field}: ${says}` });
+}

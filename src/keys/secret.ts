@@ -1,0 +1,58 @@
+// The secret of a key: `sk-gw2-`, one character for the family, 43 random characters, 6 of checksum. The checksum turns away typing
+// mistakes and noise without asking anybody; it keeps no secret, and what is stored is the digest.
+
+import { hash } from "node:crypto";
+import { crc32 } from "node:zlib";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { randomId } from "../ids.ts";
+
+/** The families a key can have; `UNSPECIFIED` is never stored. */
+export type KeyFamily = typeof Family.V1 | typeof Family.V2;
+
+const prefix = "sk-gw2-";
+/** 62^43 is more than 2^256. */
+const randomLength = 43;
+const checksumLength = 6;
+const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const familyCharacter = { [Family.V1]: "1", [Family.V2]: "2" } as const;
+
+const secretLength = prefix.length + 1 + randomLength + checksumLength;
+const secretForm = /^sk-gw2-[12][0-9A-Za-z]{49}$/;
+
+/** A new secret. */
+export function mintSecret(family: KeyFamily): string {
+  const body = randomId(prefix + familyCharacter[family], randomLength);
+  return body + checksum(body);
+}
+
+/** True when `text` has the form of a secret and its checksum. No such secret need exist. */
+export function isSecret(text: string): boolean {
+  // The length first: a credential of any size must cost the same.
+  if (text.length !== secretLength || !secretForm.test(text)) return false;
+  return text.slice(-checksumLength) === checksum(text.slice(0, -checksumLength));
+}
+
+/** SHA-256 as 32 characters of one byte each: compact as a map's key. `digestBytes` gives what is stored. */
+export function digestSecret(secret: string): string {
+  return hash("sha256", secret, "binary");
+}
+
+export function digestBytes(digest: string): Buffer {
+  return Buffer.from(digest, "latin1");
+}
+
+/** First and last characters of a secret, for recognising it. They tell 48 of its 256 random bits. */
+export function showSecret(secret: string): string {
+  return `${secret.slice(0, prefix.length + 5)}…${secret.slice(-4)}`;
+}
+
+/** CRC-32 (IEEE) in base 62, padded with zeros: 62^6 is more than 2^32. */
+function checksum(body: string): string {
+  let rest = crc32(body);
+  let text = "";
+  for (let place = 0; place < checksumLength; place++) {
+    text = alphabet.charAt(rest % 62) + text;
+    rest = Math.floor(rest / 62);
+  }
+  return text;
+}

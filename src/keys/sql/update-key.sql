@@ -1,0 +1,16 @@
+-- keys/sql/update-key.sql
+-- Changes those members of an active key whose flag is true. No row: the key is revoked or absent.
+-- $1 key_id  $2 change_id  $3 name?  $4 name  $5 requests_per_minute?  $6 requests_per_minute  $7 allowed_models?
+-- $8 allowed_models  $9 monthly_cap?  $10 monthly_cap
+with changed as (
+  update keys
+     set name                = case when $3::boolean then $4::text else name end,
+         requests_per_minute = case when $5::boolean then $6::integer else requests_per_minute end,
+         allowed_models      = case when $7::boolean then $8::text[] else allowed_models end,
+         monthly_cap         = case when $9::boolean then $10::bigint else monthly_cap end
+   where key_id = $1 and status = 'active'
+  returning key_id
+)
+insert into key_changes (change_id, key_id)
+select $2, key_id from changed
+returning key_id;

@@ -1,0 +1,260 @@
+// The tables of keys. The only file that runs this folder's statements and sees their rows.
+
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { type Key, KeySchema, KeyStatus, type Secret, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { Refusal } from "../errors.ts";
+import { timeOrderedId } from "../ids.ts";
+import { isUnreachable, type Postgres, type Statement, statement } from "../postgres/postgres.ts";
+import type { Caller } from "../service.ts";
+import { digestBytes, type KeyFamily } from "./secret.ts";
+
+const statements = {
+  findSecrets: statement(import.meta.url, "find-secrets"),
+  createKey: statement(import.meta.url, "create-key"),
+  pageKeys: statement(import.meta.url, "page-keys"),
+  pageAccountKeys: statement(import.meta.url, "page-account-keys"),
+  readKeys: statement(import.meta.url, "read-keys"),
+  readSecrets: statement(import.meta.url, "read-secrets"),
+  readLiveSecrets: statement(import.meta.url, "read-live-secrets"),
+  readStatus: statement(import.meta.url, "read-status"),
+  updateKey: statement(import.meta.url, "update-key"),
+  rotateKey: statement(import.meta.url, "rotate-key"),
+  revokeKey: statement(import.meta.url, "revoke-key"),
+  revokeSecret: statement(import.meta.url, "revoke-secret"),
+  hasSecret: statement(import.meta.url, "has-secret"),
+  readChanges: statement(import.meta.url, "read-changes"),
+  removeChanges: statement(import.meta.url, "remove-changes"),
+};
+
+const answerMsMax = 5_000;
+
+/** A secret as it is found by its digest, with its key. */
+export type FoundSecret = {
+  digest: string;
+  keyId: string;
+  caller: Caller;
+  /** True when the key or this secret of it is revoked. */
+  revoked: boolean;
+  /** Milliseconds from the reading, by the database's clock. Undefined: does not expire. */
+  expiresInMs: number | undefined;
+};
+
+/** What a new secret leaves behind. */
+export type StoredSecret = { digest: string; shown: string };
+
+/** Limits and name of a key; undefined limits are absent ones. */
+export type Controls = {
+  name: string;
+  requestsPerMinute: number | undefined;
+  allowedModels: readonly string[];
+  monthlyCap: bigint | undefined;
+};
+
+/** `at` is the moment of the reading, to be given to the next one. */
+export type ChangePage = { at: Date; changes: { changeId: string; keyId: string }[] };
+
+export type KeyStore = ReturnType<typeof createKeyStore>;
+
+/** Every function throws `billing_unavailable` while the database is not reachable. */
+export function createKeyStore(postgres: Postgres) {
+  const query = <Row>(one: Statement, values: readonly unknown[]): Promise<Row[]> =>
+    inTime(postgres.query<Row>(one, values)).catch((cause: unknown) => {
+      throw isUnreachable(cause) ? new Refusal("billing_unavailable", { retryAfterMs: 1000, cause }) : cause;
+    });
+
+  async function readKeys(keyIds: readonly string[]): Promise<Key[]> {
+    if (keyIds.length === 0) return [];
+    const [keys, secrets] = await Promise.all([
+      query<KeyRow & FiguresRow>(statements.readKeys, [keyIds]),
+      query<SecretRow & { key_id: string }>(statements.readSecrets, [keyIds]),
+    ]);
+    const secretsOf = Map.groupBy(secrets, (row) => row.key_id);
+    return keys.map((row) =>
+      create(KeySchema, { ...keyMembers(row), ...figures(row), secrets: (secretsOf.get(row.key_id) ?? []).map(toSecret) }),
+    );
+  }
+
+  /** Runs a statement that answers a row when it changed the key. Throws `not_found` and `key_not_active`. */
+  async function changeActive(one: Statement, keyId: string, values: readonly unknown[]): Promise<void> {
+    const changed = await query(one, [keyId, timeOrderedId("chg_"), ...values]);
+    if (changed.length > 0) return;
+    const [found] = await query<{ status: string }>(statements.readStatus, [keyId]);
+    throw new Refusal(found ? "key_not_active" : "not_found", { field: "key_id" });
+  }
+
+  return {
+    async findSecrets(digests: readonly string[]): Promise<FoundSecret[]> {
+      const rows = await query<FoundRow>(statements.findSecrets, [digests.map(digestBytes)]);
+      return rows.map(toFoundSecret);
+    },
+
+    /** Throws `not_found` for an unknown account. */
+    async createKey(accountId: string, family: KeyFamily, controls: Controls, secret: StoredSecret): Promise<Key> {
+      const keyId = timeOrderedId("key_");
+      const { name, requestsPerMinute, allowedModels, monthlyCap } = controls;
+      await query(statements.createKey, [
+        ...[keyId, accountId, familyText[family], name, requestsPerMinute ?? null, allowedModels, monthlyCap ?? null],
+        ...[digestBytes(secret.digest), timeOrderedId("sec_"), secret.shown],
+      ]).catch((cause: unknown) => {
+        throw sqlState(cause) === "23503" ? new Refusal("not_found", { field: "account_id", cause }) : cause;
+      });
+      return this.readKey(keyId);
+    },
+
+    /** Throws `not_found`. */
+    async readKey(keyId: string): Promise<Key> {
+      const [key] = await readKeys([keyId]);
+      if (!key) throw new Refusal("not_found", { field: "key_id" });
+      return key;
+    },
+
+    /** Keys after one of them, oldest first; `accountId` empty: of all accounts. */
+    async listKeys(accountId: string, afterKeyId: string, countMax: number): Promise<Key[]> {
+      const page = accountId === "" ? statements.pageKeys : statements.pageAccountKeys;
+      const values = accountId === "" ? [afterKeyId, countMax] : [accountId, afterKeyId, countMax];
+      const ids = await query<{ key_id: string }>(page, values);
+      return readKeys(ids.map((row) => row.key_id));
+    },
+
+    /** Writes the members of `controls` that are present. Throws `not_found` and `key_not_active`. */
+    async updateKey(keyId: string, controls: Partial<Controls>): Promise<Key> {
+      const member = <K extends keyof Controls>(name: K) => [name in controls, controls[name] ?? null];
+      const values = [member("name"), member("requestsPerMinute"), member("allowedModels"), member("monthlyCap")];
+      await changeActive(statements.updateKey, keyId, values.flat());
+      return this.readKey(keyId);
+    },
+
+    /** Throws `not_found` and `key_not_active`. */
+    async rotateKey(keyId: string, secret: StoredSecret, overlapMs: number): Promise<Key> {
+      const values = [digestBytes(secret.digest), timeOrderedId("sec_"), secret.shown, overlapMs];
+      await changeActive(statements.rotateKey, keyId, values);
+      return this.readKey(keyId);
+    },
+
+    /** Throws `not_found`. */
+    async revokeKey(keyId: string): Promise<Key> {
+      await query(statements.revokeKey, [keyId, timeOrderedId("chg_")]);
+      return this.readKey(keyId);
+    },
+
+    /** Throws `not_found`. */
+    async revokeSecret(keyId: string, secretId: string): Promise<Key> {
+      const revoked = await query(statements.revokeSecret, [keyId, secretId, timeOrderedId("chg_")]);
+      const known = revoked.length > 0 || (await query(statements.hasSecret, [keyId, secretId])).length > 0;
+      if (!known) throw new Refusal("not_found", { field: "secret_id" });
+      return this.readKey(keyId);
+    },
+
+    /** Ids of the secrets whose running requests may go on; none of a revoked or unknown key. */
+    async liveSecrets(keyId: string): Promise<Set<string>> {
+      const rows = await query<{ secret_id: string }>(statements.readLiveSecrets, [keyId]);
+      return new Set(rows.map((row) => row.secret_id));
+    },
+
+    /** Changes since ten seconds before `since`; undefined: before now. */
+    async readChanges(since: Date | undefined): Promise<ChangePage> {
+      const rows = await query<ChangeRow>(statements.readChanges, [since ?? null]);
+      const at = rows[0]?.read_at ?? since ?? new Date();
+      return {
+        at,
+        changes: rows.flatMap(({ change_id, key_id }) =>
+          change_id === null || key_id === null ? [] : [{ changeId: change_id, keyId: key_id }],
+        ),
+      };
+    },
+
+    async removeOldChanges(): Promise<void> {
+      await query(statements.removeChanges, []);
+    },
+  };
+}
+
+/** A server that hangs is as good as one that is away. An answer that comes later is dropped. */
+function inTime<T>(answer: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const giveUp = () => reject(new Refusal("billing_unavailable", { retryAfterMs: 1000 }));
+    const timer = setTimeout(giveUp, answerMsMax).unref();
+    answer.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}
+
+type KeyRow = {
+  key_id: string;
+  account_id: string;
+  family: "v1" | "v2";
+  name: string;
+  status: "active" | "revoked";
+  requests_per_minute: number | null;
+  allowed_models: string[];
+  monthly_cap: bigint | null;
+  created_at: Date;
+  revoked_at: Date | null;
+};
+type FiguresRow = { month_spent: bigint; month_held: bigint; last_used_at: Date | null };
+type SecretRow = { secret_id: string; shown: string; created_at: Date; expires_at: Date | null; revoked_at: Date | null };
+type FoundRow = KeyRow & {
+  digest: Buffer;
+  secret_id: string;
+  shown: string;
+  secret_created_at: Date;
+  expires_at: Date | null;
+  secret_revoked_at: Date | null;
+  expires_in_ms: number | null;
+};
+type ChangeRow = { read_at: Date; change_id: string | null; key_id: string | null };
+
+const familyText = { [Family.V1]: "v1", [Family.V2]: "v2" } as const;
+
+function keyMembers(row: KeyRow) {
+  return {
+    keyId: row.key_id,
+    accountId: row.account_id,
+    family: row.family === "v1" ? Family.V1 : Family.V2,
+    name: row.name,
+    status: row.status === "active" ? KeyStatus.ACTIVE : KeyStatus.REVOKED,
+    ...(row.requests_per_minute !== null && { requestsPerMinute: row.requests_per_minute }),
+    allowedModels: row.allowed_models,
+    ...(row.monthly_cap !== null && { monthlyCapMicrocredits: row.monthly_cap }),
+    createdAt: timestampFromDate(row.created_at),
+    ...(row.revoked_at && { revokedAt: timestampFromDate(row.revoked_at) }),
+  };
+}
+
+function figures(row: FiguresRow) {
+  return {
+    monthSpentMicrocredits: row.month_spent,
+    monthHeldMicrocredits: row.month_held,
+    ...(row.last_used_at && { lastUsedAt: timestampFromDate(row.last_used_at) }),
+  };
+}
+
+function toSecret(row: SecretRow): Secret {
+  return create(SecretSchema, {
+    secretId: row.secret_id,
+    shown: row.shown,
+    createdAt: timestampFromDate(row.created_at),
+    ...(row.expires_at && { expiresAt: timestampFromDate(row.expires_at) }),
+    ...(row.revoked_at && { revokedAt: timestampFromDate(row.revoked_at) }),
+  });
+}
+
+function toFoundSecret(row: FoundRow): FoundSecret {
+  const { secret_created_at, secret_revoked_at, ...rest } = row;
+  return {
+    digest: row.digest.toString("latin1"),
+    keyId: row.key_id,
+    caller: {
+      kind: "key",
+      key: create(KeySchema, keyMembers(row)),
+      secret: toSecret({ ...rest, created_at: secret_created_at, revoked_at: secret_revoked_at }),
+    },
+    revoked: row.status === "revoked" || secret_revoked_at !== null,
+    expiresInMs: row.expires_in_ms ?? undefined,
+  };
+}
+
+function sqlState(error: unknown): string | undefined {
+  return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
+}

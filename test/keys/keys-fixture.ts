@@ -1,0 +1,103 @@
+// Keys on a database of their own, with statements counted.
+
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import {
+  AuthenticateRequestSchema,
+  CreateKeyRequestSchema,
+  GetKeyRequestSchema,
+  ListKeysRequestSchema,
+  RevokeKeyRequestSchema,
+  RevokeSecretRequestSchema,
+  RotateKeyRequestSchema,
+  UpdateKeyRequestSchema,
+} from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { Refusal } from "../../src/errors.ts";
+import { createKeys, type Keys } from "../../src/keys/keys.ts";
+import { createLog } from "../../src/log.ts";
+import type { Postgres } from "../../src/postgres/postgres.ts";
+import type { KeyHints } from "../../src/redis/key-hints.ts";
+import type { CallOf } from "../../src/service.ts";
+import { freshDatabase } from "../support/database.ts";
+
+export const adminToken = "admin-token-of-the-tests";
+const models = new Map([
+  ["model-opus-4.6", "model-opus-4.6"],
+  ["opus", "model-opus-4.6"],
+  ["model-haiku-4.5", "model-haiku-4.5"],
+  ["haiku", "model-haiku-4.5"],
+]);
+
+export const adminCall: CallOf = {
+  signal: new AbortController().signal,
+  requestHeader: new Headers(),
+  caller: { kind: "admin" },
+};
+
+/** Names of the statements run through it, in order. */
+export type Counted = Postgres & { ran: string[] };
+
+export function counted(postgres: Postgres): Counted {
+  const ran: string[] = [];
+  return {
+    ...postgres,
+    ran,
+    query: (statement, values) => {
+      ran.push(statement.name);
+      return postgres.query(statement, values);
+    },
+  };
+}
+
+/** A node's keys, not started. */
+export function keysOn(postgres: Postgres, hints?: KeyHints): Keys {
+  return createKeys({ postgres, adminToken, resolveModel: (name) => models.get(name), log: createLog("silent"), hints });
+}
+
+/** The service's methods, called as the operator with plain objects. */
+export function callerOfKeys({ service }: Keys) {
+  return {
+    createKey: (ask: MessageInitShape<typeof CreateKeyRequestSchema>) =>
+      service.createKey(create(CreateKeyRequestSchema, { family: Family.V1, ...ask }), adminCall),
+    getKey: (keyId: string) => service.getKey(create(GetKeyRequestSchema, { keyId }), adminCall),
+    listKeys: (ask: MessageInitShape<typeof ListKeysRequestSchema>) =>
+      service.listKeys(create(ListKeysRequestSchema, ask), adminCall),
+    updateKey: (ask: MessageInitShape<typeof UpdateKeyRequestSchema>) =>
+      service.updateKey(create(UpdateKeyRequestSchema, ask), adminCall),
+    rotateKey: (ask: MessageInitShape<typeof RotateKeyRequestSchema>) =>
+      service.rotateKey(create(RotateKeyRequestSchema, ask), adminCall),
+    revokeKey: (keyId: string) => service.revokeKey(create(RevokeKeyRequestSchema, { keyId }), adminCall),
+    revokeSecret: (keyId: string, secretId: string) =>
+      service.revokeSecret(create(RevokeSecretRequestSchema, { keyId, secretId }), adminCall),
+    authenticate: (ask: MessageInitShape<typeof AuthenticateRequestSchema>, call: CallOf) =>
+      service.authenticate(create(AuthenticateRequestSchema, ask), call),
+  };
+}
+
+export type Asks = ReturnType<typeof callerOfKeys>;
+
+const insertAccount = { name: "test/insert-account", text: "insert into accounts (account_id, name) values ($1, $1)" };
+
+/** A database with the accounts `acc_a` and `acc_b`, and one node's keys on it. */
+export async function keysFixture() {
+  const { postgres, url, drop } = await freshDatabase();
+  for (const accountId of ["acc_a", "acc_b"]) await postgres.query(insertAccount, [accountId]);
+  const database = counted(postgres);
+  const keys = keysOn(database);
+  return { database, url, keys, ask: callerOfKeys(keys), drop };
+}
+
+export function bearer(token: string): Headers {
+  return new Headers({ authorization: `Bearer ${token}` });
+}
+
+/** What a failed call was refused for: `refusal` or `refusal field`. */
+export async function refusalOf(call: Promise<unknown>): Promise<string> {
+  try {
+    await call;
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    return [error.refusal, error.facts.field].filter((one) => one !== undefined).join(" ");
+  }
+  return "no refusal";
+}

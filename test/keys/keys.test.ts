@@ -1,0 +1,307 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { timestampDate } from "@bufbuild/protobuf/wkt";
+import { afterAll, beforeAll, test } from "vitest";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { mintSecret } from "../../src/keys/secret.ts";
+import { adminCall, adminToken, bearer, keysFixture, refusalOf } from "./keys-fixture.ts";
+
+let fixture: Awaited<ReturnType<typeof keysFixture>>;
+beforeAll(async () => {
+  fixture = await keysFixture();
+});
+afterAll(() => fixture.drop());
+
+const run = <Row>(text: string, values: unknown[] = []) =>
+  fixture.database.query<Row>({ name: createHash("md5").update(text).digest("hex"), text }, values);
+
+test("a created key has what was asked for, models resolved, and its secret authenticates it", async () => {
+  const { ask, keys } = fixture;
+  const { key, secret } = await ask.createKey({
+    accountId: "acc_a",
+    family: Family.V2,
+    name: "Ana’s editor",
+    requestsPerMinute: 60,
+    allowedModels: ["opus", "model-opus-4.6", "haiku"],
+    monthlyCapMicrocredits: 5_000_000n,
+  });
+  assert.ok(key);
+  assert.deepEqual(key.allowedModels, ["model-opus-4.6", "model-haiku-4.5"]);
+  assert.deepEqual(
+    [key.accountId, key.family, key.name, key.status, key.requestsPerMinute, key.monthlyCapMicrocredits],
+    ["acc_a", Family.V2, "Ana’s editor", KeyStatus.ACTIVE, 60, 5_000_000n],
+  );
+  assert.match(key.keyId, /^key_[0-9a-f]{32}$/);
+  assert.deepEqual([key.monthSpentMicrocredits, key.monthHeldMicrocredits, key.lastUsedAt], [0n, 0n, undefined]);
+  assert.equal(key.secrets.length, 1);
+  assert.match(key.secrets[0]?.secretId ?? "", /^sec_/);
+  assert.equal(key.secrets[0]?.shown, `${secret.slice(0, 12)}…${secret.slice(-4)}`);
+
+  const caller = await keys.authenticate(bearer(secret));
+  assert.ok(caller.kind === "key");
+  assert.deepEqual([caller.key.keyId, caller.secret.secretId], [key.keyId, key.secrets[0]?.secretId]);
+  assert.deepEqual([caller.key.requestsPerMinute, caller.key.monthlyCapMicrocredits], [60, 5_000_000n]);
+});
+
+test("limits that are not set are absent, and zero is kept as zero", async () => {
+  const { ask, keys } = fixture;
+  const free = await ask.createKey({ accountId: "acc_a" });
+  assert.deepEqual([free.key?.requestsPerMinute, free.key?.monthlyCapMicrocredits], [undefined, undefined]);
+  const none = await ask.createKey({ accountId: "acc_a", requestsPerMinute: 0, monthlyCapMicrocredits: 0n });
+  const caller = await keys.authenticate(bearer(none.secret));
+  assert.ok(caller.kind === "key");
+  assert.deepEqual([caller.key.requestsPerMinute, caller.key.monthlyCapMicrocredits], [0, 0n]);
+});
+
+test("no secret is stored, and no answer but the one that makes it holds it", async () => {
+  const { ask } = fixture;
+  const { key, secret } = await ask.createKey({ accountId: "acc_a", name: "kept" });
+  const stored = await run<{ all: string }>(
+    "select (select json_agg(k)::text from keys k) || (select json_agg(s)::text from key_secrets s) as all",
+  );
+  const answers = [await ask.getKey(key?.keyId ?? ""), await ask.listKeys({})];
+  const text = JSON.stringify([stored, answers], (_, value: unknown) => (typeof value === "bigint" ? String(value) : value));
+  assert.ok(text.includes(key?.keyId ?? "-"));
+  assert.ok(!text.includes(secret) && !text.includes(secret.slice(12, -4)));
+});
+
+test("the operator's token is the admin, whatever is near it is not", async () => {
+  const { keys } = fixture;
+  assert.deepEqual(await keys.authenticate(bearer(adminToken)), { kind: "admin" });
+  for (const token of [`${adminToken}x`, adminToken.slice(1), adminToken.toUpperCase()]) {
+    assert.equal(await refusalOf(keys.authenticate(bearer(token))), "invalid_key");
+  }
+});
+
+const badHeaders: [string, string | undefined, string][] = [
+  ["no header", undefined, "missing_key"],
+  ["an empty header", "  ", "missing_key"],
+  ["a scheme alone", "Bearer ", "missing_key"],
+  ["another scheme", "Basic dXNlcjpwYXNz", "invalid_key"],
+  ["a list", `Bearer ${mintSecret(Family.V1)}, Bearer ${mintSecret(Family.V1)}`, "invalid_key"],
+  ["ten kilobytes", `Bearer ${"x".repeat(10_240)}`, "invalid_key"],
+  ["a mistyped secret", `Bearer ${mintSecret(Family.V1).slice(0, -1)}_`, "invalid_key"],
+];
+for (const [name, header, refusal] of badHeaders) {
+  test(`${name} is ${refusal}, without a statement`, async () => {
+    const { keys, database } = fixture;
+    const before = database.ran.length;
+    const headers = new Headers(header === undefined ? {} : { authorization: header });
+    assert.equal(await refusalOf(keys.authenticate(headers)), refusal);
+    assert.equal(database.ran.length, before);
+  });
+}
+
+test("the scheme is read in any case and blanks around the secret are trimmed", async () => {
+  const { keys, ask } = fixture;
+  const { secret, key } = await ask.createKey({ accountId: "acc_a" });
+  const caller = await keys.authenticate(new Headers({ authorization: `bEARER   ${secret}  ` }));
+  assert.ok(caller.kind === "key" && caller.key.keyId === key?.keyId);
+});
+
+test("unknown, malformed and expired secrets are refused in the same words; a revoked one is said to be revoked", async () => {
+  const { keys, ask } = fixture;
+  const { secret, key } = await ask.createKey({ accountId: "acc_a" });
+  await ask.rotateKey({ keyId: key?.keyId ?? "", overlap: { seconds: 0n, nanos: 0 } });
+  const revoked = await ask.createKey({ accountId: "acc_a" });
+  await ask.revokeKey(revoked.key?.keyId ?? "");
+  const says = async (token: string) => {
+    const error: unknown = await keys.authenticate(bearer(token)).catch((failure: unknown) => failure);
+    return error instanceof Error ? error.message : "authenticated";
+  };
+  const [unknown, malformed, expired] = await Promise.all([says(mintSecret(Family.V1)), says("sk-gw2-1abc"), says(secret)]);
+  assert.deepEqual([malformed, expired], [unknown, unknown]);
+  assert.match(await says(revoked.secret), /revoked/);
+});
+
+test("a rotated key keeps its id and limits; both secrets work during the overlap", async () => {
+  const { keys, ask } = fixture;
+  const first = await ask.createKey({ accountId: "acc_a", requestsPerMinute: 7 });
+  const keyId = first.key?.keyId ?? "";
+  const before = Date.now();
+  const second = await ask.rotateKey({ keyId });
+  assert.notEqual(second.secret, first.secret);
+  assert.equal(second.secret.slice(0, 8), first.secret.slice(0, 8));
+  for (const secret of [first.secret, second.secret]) {
+    const caller = await keys.authenticate(bearer(secret));
+    assert.ok(caller.kind === "key");
+    assert.deepEqual([caller.key.keyId, caller.key.requestsPerMinute], [keyId, 7]);
+  }
+  const [newer, older] = second.key?.secrets ?? [];
+  assert.equal(newer?.expiresAt, undefined);
+  assert.ok(older?.expiresAt);
+  const overlapMs = timestampDate(older.expiresAt).getTime() - before;
+  assert.ok(overlapMs > 23.9 * 3_600_000 && overlapMs < 24.1 * 3_600_000);
+
+  // A later rotation with a long overlap does not prolong the first secret.
+  const third = await ask.rotateKey({ keyId, overlap: { seconds: 604_800n, nanos: 0 } });
+  const oldest = third.key?.secrets.at(-1);
+  assert.deepEqual(oldest?.expiresAt, older.expiresAt);
+  assert.equal(third.key?.secrets.length, 3);
+});
+
+test("one secret of a key can be revoked, and the other goes on", async () => {
+  const { keys, ask } = fixture;
+  const first = await ask.createKey({ accountId: "acc_a" });
+  const keyId = first.key?.keyId ?? "";
+  const second = await ask.rotateKey({ keyId });
+  const secretId = first.key?.secrets[0]?.secretId ?? "";
+  const { key } = await ask.revokeSecret(keyId, secretId);
+  assert.ok(key?.secrets.find((one) => one.secretId === secretId)?.revokedAt);
+  assert.equal(await refusalOf(keys.authenticate(bearer(first.secret))), "revoked_key");
+  await keys.authenticate(bearer(second.secret));
+  assert.deepEqual(
+    [await keys.isLive(keyId, secretId), await keys.isLive(keyId, key?.secrets[0]?.secretId ?? "")],
+    [false, true],
+  );
+  await ask.revokeSecret(keyId, secretId);
+  assert.equal(await refusalOf(ask.revokeSecret(keyId, "sec_none")), "not_found secret_id");
+  const other = await ask.createKey({ accountId: "acc_b" });
+  assert.equal(await refusalOf(ask.revokeSecret(other.key?.keyId ?? "", secretId)), "not_found secret_id");
+});
+
+test("a revoked key authenticates nobody, its streams are to end, and it cannot be changed any more", async () => {
+  const { keys, ask } = fixture;
+  const { key, secret } = await ask.createKey({ accountId: "acc_a" });
+  const keyId = key?.keyId ?? "";
+  await keys.authenticate(bearer(secret));
+  const revoked = await ask.revokeKey(keyId);
+  assert.equal(revoked.key?.status, KeyStatus.REVOKED);
+  assert.ok(revoked.key?.revokedAt);
+  assert.equal(await refusalOf(keys.authenticate(bearer(secret))), "revoked_key");
+  assert.equal(await keys.isLive(keyId, key?.secrets[0]?.secretId ?? ""), false);
+  assert.deepEqual((await ask.revokeKey(keyId)).key, revoked.key);
+  assert.equal(await refusalOf(ask.rotateKey({ keyId })), "key_not_active key_id");
+  const update = { key: { keyId, name: "late" }, updateMask: { paths: ["name"] } };
+  assert.equal(await refusalOf(ask.updateKey(update)), "key_not_active key_id");
+});
+
+test("an update changes the members of its mask, clears absent ones, and takes effect on this node at once", async () => {
+  const { keys, ask } = fixture;
+  const { key, secret } = await ask.createKey({
+    accountId: "acc_a",
+    name: "before",
+    requestsPerMinute: 5,
+    monthlyCapMicrocredits: 9n,
+  });
+  const keyId = key?.keyId ?? "";
+  await keys.authenticate(bearer(secret));
+  await ask.updateKey({
+    key: { keyId, name: "ignored", requestsPerMinute: 8, allowedModels: ["haiku"] },
+    updateMask: { paths: ["requests_per_minute", "allowed_models", "monthly_cap_microcredits"] },
+  });
+  const caller = await keys.authenticate(bearer(secret));
+  assert.ok(caller.kind === "key");
+  const { name, requestsPerMinute, allowedModels, monthlyCapMicrocredits } = caller.key;
+  assert.deepEqual(
+    [name, requestsPerMinute, allowedModels, monthlyCapMicrocredits],
+    ["before", 8, ["model-haiku-4.5"], undefined],
+  );
+});
+
+test("lists answer keys of one account or of all, oldest first, page by page, whatever is added meanwhile", async () => {
+  const { ask } = fixture;
+  const created: string[] = [];
+  for (let index = 0; index < 5; index++) created.push((await ask.createKey({ accountId: "acc_b" })).key?.keyId ?? "");
+  const listed: string[] = [];
+  let pageToken = "";
+  do {
+    const page = await ask.listKeys({ accountId: "acc_b", pageSize: 2, pageToken });
+    assert.ok(page.keys.length <= 2);
+    listed.push(...page.keys.map((key) => key.keyId));
+    pageToken = page.nextPageToken;
+  } while (pageToken !== "");
+  assert.deepEqual(listed.slice(-5), created);
+  assert.deepEqual(listed, listed.toSorted());
+  const all = await ask.listKeys({ pageSize: 1000 });
+  assert.deepEqual(new Set(all.keys.map((key) => key.accountId)), new Set(["acc_a", "acc_b"]));
+  assert.deepEqual(await ask.listKeys({ accountId: "acc_nobody" }).then((page) => page.keys), []);
+});
+
+test("lists show the month's spend and holds and the last use, from the key's months alone", async () => {
+  const { ask } = fixture;
+  const { key, secret } = await ask.createKey({ accountId: "acc_b" });
+  const keyId = key?.keyId ?? "";
+  const month = "date_trunc('month', now() at time zone 'UTC')::date";
+  await run(
+    `insert into key_months (key_id, month, spent, held, last_used_at) values
+      ($1, ${month}, 700, 30, '2026-05-04T03:02:01Z'), ($1, (${month} - interval '1 month')::date, 9000, 5, '2026-04-01T00:00:00Z')`,
+    [keyId],
+  );
+  const page = await ask.listKeys({ accountId: "acc_b", pageSize: 1000 });
+  const listed = page.keys.find((one) => one.keyId === keyId);
+  assert.deepEqual([listed?.monthSpentMicrocredits, listed?.monthHeldMicrocredits], [700n, 30n]);
+  assert.ok(listed?.lastUsedAt);
+  assert.equal(timestampDate(listed.lastUsedAt).toISOString(), "2026-05-04T03:02:01.000Z");
+
+  const caller = await fixture.keys.authenticate(bearer(secret));
+  const described = await ask.authenticate({ monthFigures: true }, { ...adminCall, caller });
+  assert.deepEqual([described.key?.monthSpentMicrocredits, described.key?.secrets], [700n, []]);
+});
+
+test("a caller is described by its key without secrets and the secret it used, without a statement; the admin has no key", async () => {
+  const { ask, keys, database } = fixture;
+  const { key, secret } = await ask.createKey({ accountId: "acc_a", name: "mine" });
+  const caller = await keys.authenticate(bearer(secret));
+  const before = database.ran.length;
+  const described = await ask.authenticate({}, { ...adminCall, caller });
+  assert.deepEqual(
+    [described.admin, described.key?.name, described.key?.secrets, described.secret?.secretId],
+    [false, "mine", [], key?.secrets[0]?.secretId],
+  );
+  const admin = await ask.authenticate({}, adminCall);
+  assert.deepEqual([admin.admin, admin.key, admin.secret], [true, undefined, undefined]);
+  assert.equal(database.ran.length, before);
+});
+
+test("bad input is refused by the name of its field, and nothing is stored", async () => {
+  const { ask } = fixture;
+  const accountId = "acc_a";
+  const { key } = await ask.createKey({ accountId });
+  const keyId = key?.keyId ?? "";
+  const count = async () => (await run<{ count: bigint }>("select count(*) from keys"))[0]?.count;
+  const before = await count();
+  const update = (changes: object, paths: string[]) => ask.updateKey({ key: { keyId, ...changes }, updateMask: { paths } });
+  const cases: [Promise<unknown>, string][] = [
+    [ask.createKey({ accountId: "acc_nobody" }), "not_found account_id"],
+    [ask.createKey({ accountId: "acc\u0000" }), "not_found account_id"],
+    [ask.createKey({ accountId, family: Family.UNSPECIFIED }), "invalid_request family"],
+    [ask.createKey({ accountId, requestsPerMinute: -1 }), "invalid_request requests_per_minute"],
+    [ask.createKey({ accountId, requestsPerMinute: 1.5 }), "invalid_request requests_per_minute"],
+    [ask.createKey({ accountId, requestsPerMinute: 1_000_001 }), "invalid_request requests_per_minute"],
+    [ask.createKey({ accountId, monthlyCapMicrocredits: -1n }), "invalid_request monthly_cap_microcredits"],
+    [ask.createKey({ accountId, monthlyCapMicrocredits: 2n ** 53n + 1n }), "invalid_request monthly_cap_microcredits"],
+    [ask.createKey({ accountId, name: "x".repeat(201) }), "invalid_request name"],
+    [ask.createKey({ accountId, name: "a\u0000b" }), "invalid_request name"],
+    [ask.createKey({ accountId, name: "\ud800" }), "invalid_request name"],
+    [ask.createKey({ accountId, allowedModels: ["opus", "gpt"] }), "model_not_found allowed_models[1]"],
+    [ask.createKey({ accountId, allowedModels: Array<string>(101).fill("opus") }), "invalid_request allowed_models"],
+    [ask.getKey("key_unknown"), "not_found key_id"],
+    [ask.getKey("'; drop table keys; --"), "not_found key_id"],
+    [ask.revokeKey("key_unknown"), "not_found key_id"],
+    [ask.rotateKey({ keyId: "key_unknown" }), "not_found key_id"],
+    [ask.rotateKey({ keyId, overlap: { seconds: 604_800n, nanos: 1 } }), "invalid_request overlap"],
+    [ask.rotateKey({ keyId, overlap: { seconds: -1n, nanos: 0 } }), "invalid_request overlap"],
+    [ask.rotateKey({ keyId, overlap: { seconds: 0n, nanos: -1 } }), "invalid_request overlap"],
+    [update({}, []), "invalid_request update_mask"],
+    [update({}, ["status"]), "invalid_request update_mask"],
+    [update({ requestsPerMinute: -2 }, ["requests_per_minute"]), "invalid_request key.requests_per_minute"],
+    [update({ monthlyCapMicrocredits: -2n }, ["monthly_cap_microcredits"]), "invalid_request key.monthly_cap_microcredits"],
+    [update({ allowedModels: ["?"] }, ["allowed_models"]), "model_not_found key.allowed_models[0]"],
+    [update({ keyId: "" }, ["name"]), "invalid_request key.key_id"],
+    [update({ keyId: "key_unknown" }, ["name"]), "not_found key_id"],
+    [ask.listKeys({ pageSize: 1001 }), "invalid_request page_size"],
+    [ask.listKeys({ pageToken: "acc_a" }), "invalid_request page_token"],
+  ];
+  const got = await Promise.all(cases.map(([call]) => refusalOf(call)));
+  assert.deepEqual(
+    got,
+    cases.map(([, expected]) => expected),
+  );
+  assert.equal(await count(), before);
+  assert.equal(
+    (await ask.createKey({ accountId, name: "😀".repeat(200), monthlyCapMicrocredits: 2n ** 53n })).key?.name.length,
+    400,
+  );
+});

@@ -1,0 +1,77 @@
+import assert from "node:assert/strict";
+import { crc32 } from "node:zlib";
+import fc from "fast-check";
+import { test } from "vitest";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { digestBytes, digestSecret, isSecret, mintSecret, showSecret } from "../../src/keys/secret.ts";
+
+const families = fc.constantFrom(Family.V1, Family.V2);
+const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+test("a minted secret has the documented form and its checksum is the CRC-32 of all before it", () => {
+  fc.assert(
+    fc.property(families, (family) => {
+      const secret = mintSecret(family);
+      assert.match(secret, /^sk-gw2-[12][0-9A-Za-z]{43}[0-9A-Za-z]{6}$/);
+      assert.equal(secret.at(7), family === Family.V1 ? "1" : "2");
+      const value = [...secret.slice(-6)].reduce((sum, one) => sum * 62 + alphabet.indexOf(one), 0);
+      assert.equal(value, crc32(secret.slice(0, -6)));
+      assert.ok(isSecret(secret));
+    }),
+  );
+});
+
+test("secrets do not repeat and use every character of the alphabet about equally", () => {
+  const secrets = Array.from({ length: 5_000 }, () => mintSecret(Family.V1));
+  assert.equal(new Set(secrets).size, secrets.length);
+  const counts = new Map<string, number>();
+  for (const one of secrets) for (const character of one.slice(8, 51)) counts.set(character, (counts.get(character) ?? 0) + 1);
+  const expected = (5_000 * 43) / 62;
+  assert.equal(counts.size, 62);
+  // Eight standard deviations: a fair draw fails this once in 10^13 runs.
+  for (const count of counts.values()) assert.ok(Math.abs(count - expected) < 8 * Math.sqrt(expected));
+});
+
+test("any single wrong character, swap of neighbours, lost or added character is noticed without a look-up", () => {
+  fc.assert(
+    fc.property(families, fc.nat(55), fc.nat(61), (family, place, other) => {
+      const secret = mintSecret(family);
+      const replaced = secret.slice(0, place) + alphabet.charAt(other) + secret.slice(place + 1);
+      if (replaced !== secret) assert.ok(!isSecret(replaced));
+      const swapped = secret.slice(0, place) + secret.charAt(place + 1) + secret.charAt(place) + secret.slice(place + 2);
+      if (swapped !== secret) assert.ok(!isSecret(swapped));
+      assert.ok(!isSecret(secret.slice(0, place) + secret.slice(place + 1)));
+      assert.ok(!isSecret(secret.slice(0, place) + alphabet.charAt(other) + secret.slice(place)));
+    }),
+  );
+});
+
+test("look-alikes, other cases, blanks and sizes are no secrets", () => {
+  const secret = mintSecret(Family.V2);
+  const wrong = [
+    "",
+    "sk-gw2-",
+    ` ${secret}`,
+    `${secret}\n`,
+    secret.replace("sk-", "SK-"),
+    secret.toUpperCase(),
+    secret.replace("s", "ѕ"),
+    secret.replace("-", "‐"),
+    secret.replace("2-2", "2-3"),
+    secret.normalize("NFKD").replace("k", "ｋ"),
+    "x".repeat(10_240),
+    secret + secret,
+  ];
+  for (const one of wrong) assert.ok(!isSecret(one), JSON.stringify(one));
+});
+
+test("arbitrary text is no secret", () => {
+  fc.assert(fc.property(fc.string({ unit: "binary" }), (text) => !isSecret(text)));
+});
+
+test("what is shown and stored of a secret does not give it away", () => {
+  const secret = mintSecret(Family.V1);
+  assert.match(showSecret(secret), /^sk-gw2-1[0-9A-Za-z]{4}…[0-9A-Za-z]{4}$/);
+  assert.equal(digestBytes(digestSecret("abc")).toString("hex").slice(0, 16), "ba7816bf8f01cfea");
+  assert.equal(digestBytes(digestSecret(secret)).length, 32);
+});

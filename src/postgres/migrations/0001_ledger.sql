@@ -102,17 +102,16 @@ create table holds (
   -- Tells a repeat of the same admission from another request under the same id.
   nonce          text not null,
   admitted_at    timestamptz not null,
-  deadline       timestamptz not null,
-  foreign key (account_id, family) references pools
+  deadline       timestamptz not null
 );
 create index holds_by_node on holds (node_id);
 create index holds_by_deadline on holds (deadline);
-create index holds_by_pool on holds (account_id, family);
 
--- One row per finished request, never changed. The leading month keeps inserts at one end of every index.
+-- One row per finished request, never changed. Request ids begin with their time, so the primary key grows at one end.
 create table charges (
+  request_id     text collate "C" primary key,
+  -- UTC month of admission.
   month          date not null,
-  request_id     text collate "C" not null,
   account_id     text collate "C" not null,
   family         text not null,
   key_id         text collate "C" not null,
@@ -133,10 +132,9 @@ create table charges (
   basis          text not null,
   attempts       jsonb not null default '[]',
   admitted_at    timestamptz not null,
-  settled_at     timestamptz not null,
-  primary key (month, request_id)
+  settled_at     timestamptz not null
 );
-create index charges_by_account on charges (account_id, month, request_id);
+create index charges_by_account on charges (account_id, admitted_at, request_id);
 
 create table transfers (
   transfer_id     text collate "C" primary key,

@@ -1,0 +1,222 @@
+// Admission decided: who may start, and how much each start holds. A pure function over the rows that the batch has locked.
+
+import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { Refusal } from "../errors.ts";
+import { grantedBy, sizeHold, type UsageBounds } from "./hold-size.ts";
+
+export type FamilyName = "v1" | "v2";
+
+/** Who pays: a key and its pool. */
+export type Payer = {
+  readonly accountId: string;
+  readonly family: FamilyName;
+  readonly keyId: string;
+  /** The secret that was shown, checked again here. Absent when an internal service asks for a key. */
+  readonly secretId?: string;
+};
+
+/** A request that wants to start. */
+export type HoldAsk = {
+  readonly kind: "place";
+  readonly requestId: string;
+  readonly nonce: string;
+  readonly payer: Payer;
+  readonly model: string;
+  readonly price: Price;
+  readonly bounds: UsageBounds;
+  /** From admission to the moment when anybody may settle it. */
+  readonly deadlineMs: number;
+};
+
+/** A running request whose input turned out larger than its hold foresaw. */
+export type GrowAsk = { readonly kind: "grow"; readonly hold: Hold; readonly amountMicro: bigint };
+
+/** A request that runs, as it was admitted. */
+export type Hold = {
+  readonly requestId: string;
+  readonly payer: Payer;
+  readonly model: string;
+  readonly price: Price;
+  readonly grantedOutput: number;
+  readonly amountMicro: bigint;
+  /** What the pool had left after admission. */
+  readonly freeMicro: bigint;
+  /** UTC month of admission, `YYYY-MM-01`. */
+  readonly month: string;
+  readonly admittedAt: Date;
+};
+
+/** The rows of one batch, locked or read in its transaction. The decision keeps the pools and keys up to date as it goes. */
+export type Ledger = {
+  readonly at: Date;
+  readonly month: string;
+  readonly nodeId: string;
+  readonly pools: Map<string, { posted: bigint; held: bigint; readonly inDebt: boolean }>;
+  readonly keys: Map<string, KeyRow>;
+  /** Secrets that are no longer good, and whether they were revoked. */
+  readonly deadSecrets: ReadonlyMap<string, boolean>;
+  /** Request ids in use, or charged a short while ago. */
+  readonly used: Map<string, UsedRow>;
+  /** Amounts of holds that want to grow. */
+  readonly amounts: Map<string, bigint>;
+};
+
+export type KeyRow = {
+  readonly status: string;
+  readonly allowedModels: readonly string[];
+  readonly cap: bigint | null;
+  readonly spent: bigint;
+  held: bigint;
+};
+
+export type UsedRow = {
+  readonly nodeId: string;
+  readonly nonce: string;
+  readonly amount: bigint;
+  readonly admittedAt: Date;
+  readonly month: string;
+};
+
+export type Admitted =
+  | { readonly kind: "held"; readonly hold: Hold; readonly addedMicro: bigint }
+  | { readonly kind: "refused"; readonly refusal: Refusal }
+  /** The funds are there, but running requests hold them: worth a wait. */
+  | { readonly kind: "waits"; readonly refusal: Refusal };
+
+/** The name of a pool in `Ledger.pools`. */
+export function poolOf({ accountId, family }: Payer): string {
+  return `${accountId}/${family}`;
+}
+
+/** Decides one ask and books it in `ledger`. */
+export function admit(ledger: Ledger, ask: HoldAsk | GrowAsk): Admitted {
+  return ask.kind === "place" ? place(ledger, ask) : grow(ledger, ask);
+}
+
+function place(ledger: Ledger, ask: HoldAsk): Admitted {
+  const { payer, price, bounds } = ask;
+  const used = ledger.used.get(ask.requestId);
+  if (used) {
+    // Our own earlier try, whose commit we did not hear of.
+    if (used.nodeId !== ledger.nodeId || used.nonce !== ask.nonce) return refused(new Refusal("request_id_used"));
+    const { amount: amountMicro, admittedAt, month } = used;
+    return {
+      kind: "held",
+      addedMicro: 0n,
+      hold: { ...holdOf(ask, grantedBy(price, bounds, amountMicro), amountMicro), freeMicro: 0n, admittedAt, month },
+    };
+  }
+
+  const key = ledger.keys.get(payer.keyId);
+  const pool = ledger.pools.get(poolOf(payer));
+  if (!key || !pool) return refused(new Refusal("not_found", { message: "There is no such key." }));
+  if (key.status !== "active") return refused(new Refusal("revoked_key"));
+  const revoked = payer.secretId === undefined ? undefined : ledger.deadSecrets.get(payer.secretId);
+  if (revoked !== undefined) return refused(new Refusal(revoked ? "revoked_key" : "invalid_key"));
+  if (key.allowedModels.length > 0 && !key.allowedModels.includes(ask.model)) {
+    return refused(new Refusal("model_not_allowed", { allowed: key.allowedModels, field: "model" }));
+  }
+  if (pool.inDebt) return refused(creditsExhausted(payer, pool));
+
+  const grant = sizeHold(price, bounds, {
+    posted: pool.posted,
+    poolHeld: pool.held,
+    ...(key.cap !== null && { cap: { limit: key.cap, spent: key.spent, held: key.held } }),
+  });
+  if (grant.kind === "short") return shortOf(ledger, payer, pool, key, grant);
+  pool.held += grant.amountMicro;
+  key.held += grant.amountMicro;
+  ledger.used.set(ask.requestId, {
+    nodeId: ledger.nodeId,
+    nonce: ask.nonce,
+    amount: grant.amountMicro,
+    admittedAt: ledger.at,
+    month: ledger.month,
+  });
+  return {
+    kind: "held",
+    addedMicro: grant.amountMicro,
+    hold: {
+      ...holdOf(ask, grant.output, grant.amountMicro),
+      freeMicro: pool.posted - pool.held,
+      admittedAt: ledger.at,
+      month: ledger.month,
+    },
+  };
+}
+
+function grow(ledger: Ledger, ask: GrowAsk): Admitted {
+  const { hold } = ask;
+  const before = ledger.amounts.get(hold.requestId);
+  const key = ledger.keys.get(hold.payer.keyId);
+  const pool = ledger.pools.get(poolOf(hold.payer));
+  if (before === undefined || !key || !pool)
+    return refused(new Refusal("gateway_unavailable", { message: "The hold is gone." }));
+  const addedMicro = ask.amountMicro - before;
+  if (addedMicro <= 0n) return { kind: "held", addedMicro: 0n, hold: { ...hold, amountMicro: before } };
+  if (pool.posted - pool.held < addedMicro)
+    return shortOf(ledger, hold.payer, pool, key, { of: "pool", held: pool.posted >= ask.amountMicro });
+  // A month that has passed since admission takes no new requests, so only the current one can be crowded.
+  if (key.cap !== null && hold.month === ledger.month && key.cap - key.spent - key.held < addedMicro) {
+    return shortOf(ledger, hold.payer, pool, key, { of: "cap", held: key.cap - key.spent >= ask.amountMicro });
+  }
+  pool.held += addedMicro;
+  if (hold.month === ledger.month) key.held += addedMicro;
+  ledger.amounts.set(hold.requestId, ask.amountMicro);
+  return { kind: "held", addedMicro, hold: { ...hold, amountMicro: ask.amountMicro } };
+}
+
+function holdOf({ requestId, payer, model, price }: HoldAsk, grantedOutput: number, amountMicro: bigint) {
+  return { requestId, payer, model, price, grantedOutput, amountMicro };
+}
+
+function refused(refusal: Refusal): Admitted {
+  return { kind: "refused", refusal };
+}
+
+function shortOf(
+  ledger: Ledger,
+  payer: Payer,
+  pool: { posted: bigint; held: bigint },
+  key: KeyRow,
+  short: { of: "pool" | "cap"; held: boolean },
+): Admitted {
+  if (short.held) return { kind: "waits", refusal: new Refusal("credits_held", { retryAfterMs: 2000 }) };
+  return refused(short.of === "pool" ? creditsExhausted(payer, pool) : capReached(ledger, key));
+}
+
+function creditsExhausted(payer: Payer, pool: { posted: bigint; held: bigint }): Refusal {
+  const remaining = pool.posted - pool.held;
+  return new Refusal("credits_exhausted", {
+    message: `The ${payer.family} pool of this account does not hold enough credits for this request. Add credits to go on.`,
+    limit: {
+      name: "pool_microcredits",
+      limit: pool.posted,
+      used: pool.held,
+      remaining: remaining > 0n ? remaining : 0n,
+      family: payer.family === "v1" ? 1 : 2,
+    },
+  });
+}
+
+function capReached(ledger: Ledger, key: KeyRow): Refusal {
+  const limit = key.cap ?? 0n;
+  const remaining = limit - key.spent - key.held;
+  const resetsAt = monthAfter(ledger.month);
+  return new Refusal("monthly_cap_reached", {
+    message: `The monthly credit cap of this key is reached. It resets at ${resetsAt.toISOString()}.`,
+    limit: {
+      name: "monthly_cap_microcredits",
+      limit,
+      used: key.spent + key.held,
+      remaining: remaining > 0n ? remaining : 0n,
+      resetsAt: { seconds: BigInt(resetsAt.getTime() / 1000) },
+    },
+  });
+}
+
+/** First instant of the UTC month after `month` (`YYYY-MM-01`). */
+export function monthAfter(month: string): Date {
+  const start = new Date(`${month}T00:00:00Z`);
+  return new Date(Date.UTC(start.getUTCFullYear(), start.getUTCMonth() + 1, 1));
+}

@@ -1,0 +1,262 @@
+// Accounts, pools, holds and charges: the implementation of BillingService, and the holds that this process keeps.
+
+import { create } from "@bufbuild/protobuf";
+import { durationMs, timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  AuditResponseSchema,
+  type BillingService,
+  CheckpointHoldResponseSchema,
+  CreateAccountResponseSchema,
+  type CreateTransferRequest,
+  CreateTransferResponseSchema,
+  GetAccountResponseSchema,
+  GetPoolsResponseSchema,
+  GetReceiptResponseSchema,
+  type GetUsageRequest,
+  GetUsageResponseSchema,
+  ListAccountsResponseSchema,
+  ListChargesResponseSchema,
+  ListTransfersResponseSchema,
+  type PlaceHoldRequest,
+  PlaceHoldResponseSchema,
+  type Receipt,
+  type SettleHoldRequest,
+  SettleHoldResponseSchema,
+  TransferKind,
+  UsagePeriod,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { Refusal } from "../errors.ts";
+import { isRequestId } from "../ids.ts";
+import type { Log } from "../log.ts";
+import type { Postgres } from "../postgres/postgres.ts";
+import type { Caller, CallOf, Implementation } from "../service.ts";
+import { HoldKeeper, type Holds } from "./holds.ts";
+import { familyName } from "./names.ts";
+import { Node } from "./node.ts";
+import { pageOf, placeOf, tokenOf } from "./pages.ts";
+import { categories } from "./price.ts";
+import { createLedgerStore, type LedgerStore, runningReceipt } from "./store.ts";
+
+export type { Hold } from "./admission.ts";
+export type { Holds } from "./holds.ts";
+export type { Ending } from "./settlement.ts";
+
+export type Billing = {
+  readonly service: Implementation<typeof BillingService, CallOf>;
+  readonly holds: Holds;
+  /** Ids of the live processes on this database, in order, this one among them. */
+  readonly liveNodes: () => readonly string[];
+  readonly nodeId: () => string;
+  /** Enters this process among the nodes; begins heartbeats, checkpoints and reaping. */
+  start(): Promise<void>;
+  /** Returns when every queued settlement is durable. */
+  stop(): Promise<void>;
+};
+
+type Parts = {
+  readonly postgres: Postgres;
+  /** Price of a catalogue model; undefined for an unknown one. */
+  readonly priceOf: (model: string) => Price | undefined;
+  readonly log: Log;
+  /** Called when this process was declared dead by others: its running requests are settled already and must end. */
+  readonly onLost: () => void;
+};
+
+export function createBilling(parts: Parts): Billing {
+  const store = createLedgerStore(parts.postgres);
+  const node = new Node({ store, log: parts.log, onLost: parts.onLost });
+  const holds = new HoldKeeper({ ...parts, store, nodeId: node.id, onLost: () => node.lose() });
+  return {
+    service: createService({ store, holds, priceOf: parts.priceOf }),
+    holds,
+    liveNodes: node.live,
+    nodeId: node.id,
+    start: () => node.start(holds),
+    async stop() {
+      await holds.close();
+      await node.stop();
+    },
+  };
+}
+
+type ServiceParts = { readonly store: LedgerStore; readonly holds: HoldKeeper; readonly priceOf: Parts["priceOf"] };
+
+function createService({ store, holds, priceOf }: ServiceParts): Implementation<typeof BillingService, CallOf> {
+  return {
+    async createAccount({ name }) {
+      checkText("name", name, 200);
+      return create(CreateAccountResponseSchema, { account: await store.insertAccount(name) });
+    },
+    async getAccount({ accountId }) {
+      const account = await store.findAccount(accountId);
+      if (!account) throw noSuch("account");
+      return create(GetAccountResponseSchema, { account });
+    },
+    async listAccounts({ pageSize, pageToken }) {
+      const { size, after } = pageOf(pageSize, pageToken);
+      const accounts = await store.listAccounts(after ?? "", size);
+      return create(ListAccountsResponseSchema, { accounts, nextPageToken: tokenOf(accounts, size, (last) => last.accountId) });
+    },
+    async getPools({ accountId }, { caller }) {
+      const pools = await store.readPools(accountFor(caller, accountId));
+      if (pools.length === 0) throw noSuch("account");
+      return create(GetPoolsResponseSchema, { pools });
+    },
+
+    async createTransfer(request) {
+      return create(CreateTransferResponseSchema, { transfer: await createTransfer(store, request) });
+    },
+    async listTransfers({ accountId, pageSize, pageToken }) {
+      const { size, after } = pageOf(pageSize, pageToken);
+      if (!(await store.findAccount(accountId))) throw noSuch("account");
+      const transfers = await store.listTransfers(accountId, after ?? null, size);
+      return create(ListTransfersResponseSchema, {
+        transfers,
+        nextPageToken: tokenOf(transfers, size, (last) => last.transferId),
+      });
+    },
+
+    async placeHold(request, { signal }) {
+      const hold = await placeHold({ store, holds, priceOf }, request, signal);
+      return create(PlaceHoldResponseSchema, {
+        grantedOutput: hold.grantedOutput,
+        holdMicrocredits: hold.amountMicro,
+        price: hold.price,
+        admittedAt: timestampFromDate(hold.admittedAt),
+      });
+    },
+    async checkpointHold({ requestId, usage }) {
+      const running = await store.checkpoint(new Map([[requestId, checkedUsage(usage)]]));
+      if (running.length === 0) throw noSuch("hold");
+      return create(CheckpointHoldResponseSchema);
+    },
+    async settleHold(request) {
+      return create(SettleHoldResponseSchema, { receipt: await settleHold({ store, holds }, request) });
+    },
+
+    async getReceipt({ requestId }, { caller }) {
+      // Read in this order a request that is settled in between is found all the same.
+      const hold = await store.findHold(requestId);
+      const receipt = (await store.findCharge(requestId)) ?? (hold && runningReceipt(hold));
+      if (!receipt || (caller.kind === "key" && receipt.accountId !== caller.key.accountId)) throw noSuch("request");
+      return create(GetReceiptResponseSchema, { receipt });
+    },
+    async listCharges({ accountId, pageSize, pageToken }, { caller }) {
+      const { size, after } = pageOf(pageSize, pageToken);
+      const charges = await store.listCharges(
+        accountFor(caller, accountId),
+        after === undefined ? undefined : placeOf(after),
+        size,
+      );
+      return create(ListChargesResponseSchema, { charges, nextPageToken: tokenOf(charges, size, chargePlace) });
+    },
+    async getUsage(request, { caller }) {
+      return create(GetUsageResponseSchema, {
+        rows: await store.readUsage(usageQuery(request, accountFor(caller, request.accountId))),
+      });
+    },
+    async audit() {
+      return create(AuditResponseSchema, { violations: await store.audit() });
+    },
+  };
+}
+
+/** The account that a caller asks about: a key has its own only, and the admin token none. */
+function accountFor(caller: Caller, accountId: string): string {
+  if (caller.kind === "admin") {
+    if (accountId === "") throw invalid("account_id", "is required for the admin token");
+    return accountId;
+  }
+  if (accountId !== "" && accountId !== caller.key.accountId) throw noSuch("account");
+  return caller.key.accountId;
+}
+
+// What a double, and so any JSON client, still holds exactly.
+const amountMax = 2n ** 53n;
+const smallestPackMicro = 1_000_000_000n;
+
+function createTransfer(store: LedgerStore, request: CreateTransferRequest) {
+  const { accountId, kind, amountMicrocredits: amount, idempotencyKey, reason } = request;
+  const family = familyName(request.family);
+  if (!family) throw invalid("family", "is not a family");
+  checkText("idempotency_key", idempotencyKey, 200);
+  checkText("reason", reason, 1000);
+  if (amount > amountMax || amount < -amountMax) throw invalid("amount_microcredits", "is larger than 2^53");
+  if (amount < 0n && kind !== TransferKind.ADJUSTMENT)
+    throw invalid("amount_microcredits", "must be positive: the kind gives the direction");
+  if (kind === TransferKind.PURCHASE && amount < smallestPackMicro) {
+    throw invalid("amount_microcredits", "a purchase is at least 1,000 credits (1000000000 micro-credits)");
+  }
+  const isTaking = kind === TransferKind.REFUND || kind === TransferKind.CHARGEBACK;
+  return store.createTransfer({ accountId, family, kind, amountMicro: isTaking ? -amount : amount, idempotencyKey, reason });
+}
+
+const defaultDeadlineMs = 15 * 60_000;
+const deadlineMaxMs = 24 * 3_600_000;
+
+async function placeHold({ store, holds, priceOf }: ServiceParts, request: PlaceHoldRequest, signal: AbortSignal) {
+  const { requestId, keyId, model, input, dearestInput, minOutput, maxOutput, nonce } = request;
+  if (!isRequestId(requestId)) throw invalid("request_id", "is req_ and 8 to 64 of a-z, A-Z, 0-9, _ and -");
+  if (!/^[0-9A-Za-z_-]{8,64}$/.test(nonce)) throw invalid("nonce", "is 8 to 64 of a-z, A-Z, 0-9, _ and -");
+  if (minOutput > maxOutput) throw invalid("min_output", "is larger than max_output");
+  if (input === 0 && maxOutput === 0) throw invalid("input", "a hold needs input or output to cover");
+  checkTokens("input", input);
+  checkTokens("max_output", maxOutput);
+  const deadlineMs = request.deadline ? durationMs(request.deadline) : defaultDeadlineMs;
+  if (!(deadlineMs >= 1000 && deadlineMs <= deadlineMaxMs)) throw invalid("deadline", "is 1 s to 24 h");
+  const price = priceOf(model);
+  if (!price) throw new Refusal("model_not_found", { field: "model" });
+  const payer = await store.findPayer(keyId);
+  if (!payer) throw noSuch("key");
+  const bounds = { input, dearestInput, minOutput, maxOutput };
+  return holds.place({ requestId, nonce, payer, model, price, bounds, deadlineMs }, signal);
+}
+
+async function settleHold({ store, holds }: Omit<ServiceParts, "priceOf">, request: SettleHoldRequest): Promise<Receipt> {
+  const { requestId, outcome, basis, attempts } = request;
+  const usage = checkedUsage(request.usage);
+  const stored = await store.findHold(requestId);
+  if (stored) return holds.settle(stored.hold, { usage, outcome, basis, attempts });
+  const charge = await store.findCharge(requestId);
+  if (!charge) throw noSuch("hold");
+  return charge;
+}
+
+function usageQuery(request: GetUsageRequest, accountId: string) {
+  const now = new Date();
+  const from = request.from ? timestampDate(request.from) : new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), 1));
+  const to = request.to ? timestampDate(request.to) : now;
+  if (to < from) throw invalid("to", "is before from");
+  const period = request.period === UsagePeriod.HOUR ? "hour" : request.period === UsagePeriod.DAY ? "day" : "all";
+  return { accountId, from, to, period, keyId: request.keyId, model: request.model } as const;
+}
+
+function chargePlace({ admittedAt, requestId }: Receipt): string {
+  return `${admittedAt ? timestampDate(admittedAt).toISOString() : ""} ${requestId}`;
+}
+
+// Columns are signed 32-bit integers.
+const tokensMax = 2 ** 31 - 1;
+
+function checkTokens(field: string, tokens: number): void {
+  if (tokens > tokensMax) throw invalid(field, `is larger than ${tokensMax} tokens`);
+}
+
+function checkedUsage(usage: Usage | undefined): Usage {
+  if (!usage) throw invalid("usage", "is required");
+  for (const category of categories) checkTokens(`usage.${category}`, usage[category]);
+  return usage;
+}
+
+function checkText(field: string, text: string, charactersMax: number): void {
+  if (text.length > charactersMax) throw invalid(field, `is longer than ${charactersMax} characters`);
+}
+
+function invalid(field: string, says: string): Refusal {
+  return new Refusal("invalid_request", { field, message: `${field}: ${says}` });
+}
+
+function noSuch(thing: string): Refusal {
+  return new Refusal("not_found", { message: `There is no such ${thing}.` });
+}

@@ -1,0 +1,78 @@
+// How large a hold is, and how much output it grants. Pure arithmetic in micro-credits.
+//
+// An agent asks for 128,000 output tokens on every call and uses a few hundred. Holding all of it would let a pack of 1,000 credits
+// carry three calls, so a hold covers what is likely and the provider is told the granted figure as its limit.
+
+import type { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { costMicro, dearestInputMicro, dearestOutputMicro, type TokenPrices } from "./price.ts";
+
+/** What a request may use, in tokens. */
+export type UsageBounds = {
+  readonly input: number;
+  readonly dearestInput: InputCategory;
+  /** Output below which the request is not worth starting. */
+  readonly minOutput: number;
+  readonly maxOutput: number;
+};
+
+/** What a pool and a key's month have, in micro-credits. */
+export type Funds = {
+  readonly posted: bigint;
+  readonly poolHeld: bigint;
+  /** Absent: the key has no cap. */
+  readonly cap?: { readonly limit: bigint; readonly spent: bigint; readonly held: bigint };
+};
+
+export type Grant =
+  | { readonly kind: "granted"; readonly output: number; readonly amountMicro: bigint }
+  /** `held` is true when the funds are there but running requests hold them. */
+  | { readonly kind: "short"; readonly of: "pool" | "cap"; readonly held: boolean; readonly neededMicro: bigint };
+
+/** Output that any request may be granted, funds permitting. Longer answers need a quarter of what is free to cover them. */
+const usualOutput = 8192;
+
+/** Decides the hold of one request against the funds of this moment. */
+export function sizeHold(prices: TokenPrices, bounds: UsageBounds, funds: Funds): Grant {
+  const inputMicro = inputPartMicro(prices, bounds);
+  const tokenMicro = dearestOutputMicro(prices);
+  const neededMicro = inputMicro + BigInt(bounds.minOutput) * tokenMicro;
+
+  const poolFree = funds.posted - funds.poolHeld;
+  const capFree = funds.cap && funds.cap.limit - funds.cap.spent - funds.cap.held;
+  const freeMicro = capFree === undefined || poolFree < capFree ? poolFree : capFree;
+  if (freeMicro < neededMicro) {
+    if (funds.posted < neededMicro) return { kind: "short", of: "pool", held: false, neededMicro };
+    if (funds.cap && funds.cap.limit - funds.cap.spent < neededMicro)
+      return { kind: "short", of: "cap", held: false, neededMicro };
+    return { kind: "short", of: poolFree < neededMicro ? "pool" : "cap", held: true, neededMicro };
+  }
+
+  const output =
+    tokenMicro === 0n
+      ? bounds.maxOutput
+      : grantOutput(bounds, (freeMicro - inputMicro) / tokenMicro, freeMicro / 4n / tokenMicro);
+  return { kind: "granted", output, amountMicro: inputMicro + BigInt(output) * tokenMicro };
+}
+
+/** The output that a hold of `amountMicro` grants: the reverse of `sizeHold`, for a hold that was placed before. */
+export function grantedBy(prices: TokenPrices, bounds: UsageBounds, amountMicro: bigint): number {
+  const tokenMicro = dearestOutputMicro(prices);
+  if (tokenMicro === 0n) return bounds.maxOutput;
+  return Number((amountMicro - inputPartMicro(prices, bounds)) / tokenMicro);
+}
+
+/** What the input of a request can cost at most. */
+export function inputPartMicro(prices: TokenPrices, bounds: Pick<UsageBounds, "input" | "dearestInput">): bigint {
+  return BigInt(bounds.input) * dearestInputMicro(prices, bounds.dearestInput);
+}
+
+function grantOutput(bounds: UsageBounds, affordable: bigint, quarterOfFree: bigint): number {
+  const ceiling = Math.max(usualOutput, bounds.minOutput, Number(quarterOfFree));
+  return Math.min(bounds.maxOutput, Number(affordable), ceiling);
+}
+
+/** The hold that a running request needs once its input is known: the exact price of that input, and the output it was granted. */
+export function fitHold(prices: TokenPrices, input: Usage, grantedOutput: number): bigint {
+  return costMicro(prices, { ...input, output: 0, thinking: 0 }) + BigInt(grantedOutput) * dearestOutputMicro(prices);
+}

@@ -1,0 +1,130 @@
+// This process among the others on the same database: it shows that it lives, notices when others died, and settles what they left.
+
+import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { timeOrderedId } from "../ids.ts";
+import type { Log } from "../log.ts";
+import type { HoldKeeper } from "./holds.ts";
+import { categories } from "./price.ts";
+import type { LedgerStore } from "./store.ts";
+
+const everyMs = 1_000;
+const checkpointEvery = 2;
+
+export type NodeWatch = {
+  /** Id of this start of this process. A node that was declared dead gets a new one. */
+  readonly id: () => string;
+  /** Ids of the nodes seen at the last poll, in order. */
+  readonly live: () => readonly string[];
+};
+
+/** The life of this process in the `nodes` table. */
+export class Node implements NodeWatch {
+  readonly #store: LedgerStore;
+  readonly #log: Log;
+  readonly #onLost: () => void;
+  /** Polls without a heartbeat, after which a node counts as dead. */
+  readonly #silentPollsMax: number;
+  #id = timeOrderedId("node_");
+  #entered = false;
+  #live: readonly string[] = [];
+  /** By node: the last heartbeat seen, and the successful polls since it changed. Polls, not seconds: an outage kills nobody. */
+  readonly #seen = new Map<string, { heartbeat: bigint; silentPolls: number }>();
+  #timer: NodeJS.Timeout | undefined;
+  #turn: Promise<void> | undefined;
+  #turns = 0;
+  #failing = false;
+
+  constructor(parts: { store: LedgerStore; log: Log; onLost: () => void; silentPollsMax?: number }) {
+    this.#store = parts.store;
+    this.#log = parts.log;
+    this.#onLost = parts.onLost;
+    this.#silentPollsMax = parts.silentPollsMax ?? 60;
+  }
+
+  id = () => this.#id;
+  live = () => this.#live;
+
+  /** Enters the table and begins to poll. */
+  async start(holds: HoldKeeper): Promise<void> {
+    await this.#enter();
+    await this.poll(holds);
+    this.#timer = setInterval(() => {
+      this.#turn ??= this.#take(holds).finally(() => {
+        this.#turn = undefined;
+      });
+    }, everyMs);
+  }
+
+  /** Stops polling and leaves the table. Whatever this node still holds is left to the others. */
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.#turn;
+    if (this.#entered) await this.#store.deleteNode(this.#id).catch(() => undefined);
+  }
+
+  /** One heartbeat, one look at the others, and the settlement of what nobody else will settle. */
+  async poll(holds: HoldKeeper): Promise<void> {
+    if (!(await this.#store.beat(this.#id))) await this.#reenter();
+    const dead = this.#observe(await this.#store.readNodes());
+    await this.#reap(holds, dead);
+  }
+
+  /** Called when the ledger answers that this node's row is gone. */
+  lose(): void {
+    this.#entered = false;
+    this.#onLost();
+  }
+
+  async #take(holds: HoldKeeper): Promise<void> {
+    try {
+      await this.poll(holds);
+      this.#turns += 1;
+      if (this.#turns % checkpointEvery === 0) await holds.checkpoint();
+      if (this.#failing) this.#log.info("the ledger is reachable again");
+      this.#failing = false;
+    } catch (err) {
+      if (!this.#failing) this.#log.error({ err }, "the ledger is not reachable");
+      this.#failing = true;
+    }
+  }
+
+  async #enter(): Promise<void> {
+    await this.#store.enterNode(this.#id);
+    this.#entered = true;
+  }
+
+  // The others have settled our requests by their last metered figures, so their streams must not end as if all was well.
+  async #reenter(): Promise<void> {
+    this.#log.error({ nodeId: this.#id }, "this process was declared dead; its running requests end and it starts over");
+    this.lose();
+    this.#id = timeOrderedId("node_");
+    await this.#enter();
+  }
+
+  #observe(heartbeats: ReadonlyMap<string, bigint>): string[] {
+    this.#live = [...heartbeats.keys()];
+    for (const nodeId of this.#seen.keys()) if (!heartbeats.has(nodeId)) this.#seen.delete(nodeId);
+    const dead: string[] = [];
+    for (const [nodeId, heartbeat] of heartbeats) {
+      const before = this.#seen.get(nodeId);
+      const silentPolls = before?.heartbeat === heartbeat ? before.silentPolls + 1 : 0;
+      this.#seen.set(nodeId, { heartbeat, silentPolls });
+      if (silentPolls >= this.#silentPollsMax && nodeId !== this.#id) dead.push(nodeId);
+    }
+    return dead;
+  }
+
+  async #reap(holds: HoldKeeper, dead: readonly string[]): Promise<void> {
+    const orphans = await this.#store.findOrphans(dead);
+    await Promise.all(
+      orphans.map(({ hold, used }) => {
+        const isUsed = categories.some((category) => used[category] > 0);
+        const basis = isUsed ? Basis.PARTLY_COUNTED : Basis.NONE;
+        return holds.settle(hold, { usage: used, outcome: Outcome.REAPED, basis, attempts: [] });
+      }),
+    );
+    if (orphans.length > 0)
+      this.#log.warn({ requests: orphans.length, dead }, "settled what dead processes or lost requests had left");
+    for (const nodeId of dead) await this.#store.deleteNode(nodeId);
+  }
+}

@@ -1,0 +1,3 @@
+-- Removes a node that left or died, unless it still holds something.
+-- $1 node_id
+delete from nodes where node_id = $1 and not exists (select from holds where node_id = $1) returning node_id;

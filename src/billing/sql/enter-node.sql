@@ -1,0 +1,2 @@
+-- $1 node_id
+insert into nodes (node_id) values ($1);

@@ -1,0 +1,5 @@
+-- Of these secrets, the ones that are no longer good.
+-- $1 secret_ids
+select secret_id, revoked_at is not null as revoked
+from key_secrets
+where secret_id = any($1::text[]) and (revoked_at is not null or expires_at <= now());

@@ -1,0 +1,1 @@
+select node_id, heartbeat from nodes order by node_id;

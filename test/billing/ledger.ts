@@ -1,0 +1,115 @@
+// A billing part over a fresh database, with an account and keys to bill.
+
+import { create } from "@bufbuild/protobuf";
+import { type Attempt, Basis, InputCategory, Outcome, TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import type { Payer } from "../../src/billing/admission.ts";
+import { HoldKeeper } from "../../src/billing/holds.ts";
+import { Node } from "../../src/billing/node.ts";
+import { priceVersion } from "../../src/billing/price.ts";
+import { createLedgerStore } from "../../src/billing/store.ts";
+import { newRequestId, timeOrderedId } from "../../src/ids.ts";
+import { createLog } from "../../src/log.ts";
+import { connectPostgres, type Statement } from "../../src/postgres/postgres.ts";
+import { freshDatabase } from "../support/database.ts";
+
+/** Micro-credits per token of the model `model-test`. */
+export const price = priceVersion("model-test", {
+  input: 10n,
+  output: 50n,
+  cacheWrite5m: 12n,
+  cacheWrite1h: 20n,
+  cacheRead: 1n,
+  thinking: 60n,
+});
+
+export const log = createLog("silent");
+
+export function usage(tokens: Partial<Omit<Usage, "$typeName" | "$unknown">>): Usage {
+  return create(UsageSchema, tokens);
+}
+
+export function ended(tokens: Parameters<typeof usage>[0], attempts: Attempt[] = []) {
+  return { usage: usage(tokens), outcome: Outcome.COMPLETED, basis: Basis.REPORTED, attempts };
+}
+
+/** A request of 100 input tokens at most and exactly `output` output tokens. */
+export function asking(payer: Payer, output: number, more: { requestId?: string; nonce?: string; minOutput?: number } = {}) {
+  const bounds = {
+    input: 100,
+    dearestInput: InputCategory.UNSPECIFIED,
+    minOutput: more.minOutput ?? output,
+    maxOutput: output,
+  };
+  const { requestId = newRequestId(), nonce } = more;
+  return { requestId, payer, model: "model-test", price, bounds, deadlineMs: 60_000, ...(nonce !== undefined && { nonce }) };
+}
+
+/** What `asking(payer, output)` holds. */
+export function heldFor(output: number): bigint {
+  return 100n * 10n + BigInt(output) * 60n;
+}
+
+/** One process on the ledger of `url`. */
+export async function startNode(url: string, options: { silentPollsMax?: number } = {}) {
+  const postgres = connectPostgres(url);
+  const store = createLedgerStore(postgres);
+  let lost = 0;
+  const node = new Node({ store, log, onLost: () => lost++, ...options });
+  const holds = new HoldKeeper({ postgres, store, log, nodeId: node.id, onLost: () => node.lose() });
+  await store.enterNode(node.id());
+  return {
+    postgres,
+    store,
+    node,
+    holds,
+    lostTimes: () => lost,
+    async stop() {
+      await holds.close();
+      await node.stop();
+      await postgres.close();
+    },
+  };
+}
+
+/** A fresh ledger with one process. `payer` opens an account whose v1 pool has the given micro-credits, and a key. */
+export async function freshLedger() {
+  const database = await freshDatabase();
+  const node = await startNode(database.url);
+  const run = <Row>(text: string, values: unknown[] = []) => {
+    const statement: Statement = { name: "", text };
+    return database.postgres.query<Row>(statement, values);
+  };
+  return {
+    ...node,
+    url: database.url,
+    run,
+    async payer(micro: bigint, key: { cap?: bigint; allowedModels?: string[]; accountId?: string } = {}): Promise<Payer> {
+      const accountId = key.accountId ?? (await node.store.insertAccount("test")).accountId;
+      if (micro > 0n) {
+        await node.store.createTransfer({
+          accountId,
+          family: "v1",
+          kind: TransferKind.BONUS,
+          amountMicro: micro,
+          idempotencyKey: newRequestId(),
+          reason: "",
+        });
+      }
+      const keyId = timeOrderedId("key_");
+      await run(
+        "insert into keys (key_id, account_id, family, name, allowed_models, monthly_cap) values ($1, $2, 'v1', 'test', $3, $4)",
+        [keyId, accountId, key.allowedModels ?? [], key.cap ?? null],
+      );
+      return { accountId, family: "v1", keyId };
+    },
+    async pool({ accountId }: Payer) {
+      const [pool] = await node.store.readPools(accountId);
+      return { posted: pool?.postedMicrocredits, held: pool?.heldMicrocredits };
+    },
+    async close() {
+      await node.stop();
+      await database.drop();
+    },
+  };
+}

@@ -1,0 +1,71 @@
+// A provider's plain answer in the native format → Events.
+
+import { create, type JsonObject } from "@bufbuild/protobuf";
+import {
+  type Event,
+  MessageDeltaSchema,
+  MessageStartSchema,
+  type ReportedUsage,
+  ReportedUsageSchema,
+} from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { isObject } from "../json.ts";
+import { decodeBlock } from "./decode-block.ts";
+import { brokenAnswer, completeBlock, decodeEvent, eventOf } from "./decode-event.ts";
+import { kept } from "./extensions.ts";
+import { decodeUsage } from "./usage.ts";
+
+/**
+ * The events of a whole answer: each block arrives complete, without deltas. The first usage has the input side only and no output,
+ * because some clients add the outputs of the first and the last report. A body that is no answer becomes a `failure`.
+ */
+export function decodeAnswer(body: JsonObject): Event[] {
+  const { id, type, role, model, content, stop_reason, stop_sequence, usage, ...rest } = body;
+  if (type === "error") return [decodeEvent("error", JSON.stringify(body)) ?? brokenAnswer(unreadable)];
+  if (!Array.isArray(content) || !content.every(isObject)) return [brokenAnswer(unreadable)];
+  const reported = isObject(usage) ? decodeUsage(usage) : undefined;
+
+  const start = create(MessageStartSchema, {
+    id: typeof id === "string" ? id : "",
+    model: typeof model === "string" ? model : "",
+  });
+  start.usage = reported && inputSide(reported);
+  const delta = create(MessageDeltaSchema);
+  delta.usage = reported;
+  delta.deltaExtensions = takeDeltaMembers(rest);
+  if (typeof stop_reason === "string") delta.stopReason = stop_reason;
+  if (typeof stop_sequence === "string") delta.stopSequence = stop_sequence;
+  start.extensions = kept(rest);
+
+  return [
+    eventOf({ case: "messageStart", value: start }),
+    ...content.flatMap((block, index): Event[] => [
+      eventOf({
+        case: "blockStart",
+        value: { $typeName: "gateway.inference.v1.BlockStart", index, block: decodeBlock(completeBlock(block)) },
+      }),
+      eventOf({ case: "blockStop", value: { $typeName: "gateway.inference.v1.BlockStop", index } }),
+    ]),
+    eventOf({ case: "messageDelta", value: delta }),
+    eventOf({ case: "messageStop", value: { $typeName: "gateway.inference.v1.MessageStop" } }),
+  ];
+}
+
+const unreadable = "The model provider sent an answer that cannot be read.";
+
+function inputSide(usage: ReportedUsage): ReportedUsage {
+  const { inputTokens, cacheCreationInputTokens, cacheReadInputTokens, cacheCreation } = usage;
+  const first = create(ReportedUsageSchema, { outputTokens: 0 });
+  Object.assign(first, { inputTokens, cacheCreationInputTokens, cacheReadInputTokens, cacheCreation });
+  return first;
+}
+
+/** The members of an answer that a stream tells at its end. */
+function takeDeltaMembers(rest: JsonObject): JsonObject | undefined {
+  const taken: JsonObject = {};
+  for (const name of ["stop_details", "container"]) {
+    if (rest[name] === undefined) continue;
+    taken[name] = rest[name];
+    delete rest[name];
+  }
+  return kept(taken);
+}

@@ -1,0 +1,123 @@
+// Content blocks of the native format, in requests and answers alike. A block whose own members do not have exactly the listed
+// types is carried whole as `other`.
+
+import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
+import {
+  type Block,
+  BlockSchema,
+  type CacheControl,
+  CacheControlSchema,
+  ContentForm,
+  type Source,
+  SourceSchema,
+} from "../../../gen/gateway/inference/v1/content_pb.ts";
+import { isObject } from "../json.ts";
+import { kept, putBack, type Rest, readBoolean, readString } from "./extensions.ts";
+
+/** The typed form of one block. Total: what is not recognised becomes `other`. */
+export function decodeBlock(block: JsonObject): Block {
+  return recognise(block) ?? create(BlockSchema, { kind: { case: "other", value: block } });
+}
+
+function recognise(block: JsonObject): Block | undefined {
+  switch (block.type) {
+    case "text": {
+      const { type, text, cache_control, ...rest } = block;
+      if (typeof text !== "string") return undefined;
+      return blockOf({ case: "text", value: { text } }, cache_control, rest);
+    }
+    case "tool_use": {
+      const { type, id, name, input, cache_control, ...rest } = block;
+      if (typeof id !== "string" || typeof name !== "string" || !isObject(input)) return undefined;
+      return blockOf({ case: "toolUse", value: { id, name, input } }, cache_control, rest);
+    }
+    case "tool_result": {
+      const { type, tool_use_id, content, is_error, cache_control, ...rest } = block;
+      if (typeof tool_use_id !== "string") return undefined;
+      const isError = readBoolean(rest, "is_error", is_error);
+      const value = { toolUseId: tool_use_id, ...readContent(rest, content), ...(isError !== undefined && { isError }) };
+      return blockOf({ case: "toolResult", value }, cache_control, rest);
+    }
+    case "thinking": {
+      const { type, thinking, signature, cache_control, ...rest } = block;
+      if (typeof thinking !== "string" || typeof signature !== "string") return undefined;
+      return blockOf({ case: "thinking", value: { thinking, signature } }, cache_control, rest);
+    }
+    case "redacted_thinking": {
+      const { type, data, cache_control, ...rest } = block;
+      if (typeof data !== "string") return undefined;
+      return blockOf({ case: "redactedThinking", value: { data } }, cache_control, rest);
+    }
+    case "image": {
+      const { type, source, cache_control, ...rest } = block;
+      if (!isObject(source)) return undefined;
+      return blockOf({ case: "image", value: { source: decodeSource(source) } }, cache_control, rest);
+    }
+    case "document": {
+      const { type, source, title, cache_control, ...rest } = block;
+      if (!isObject(source)) return undefined;
+      const text = readString(rest, "title", title);
+      const value = { source: decodeSource(source), ...(text !== undefined && { title: text }) };
+      return blockOf({ case: "document", value }, cache_control, rest);
+    }
+    default:
+      return undefined;
+  }
+}
+
+type Kind = NonNullable<Parameters<typeof create<typeof BlockSchema>>[1]>["kind"];
+
+function blockOf(kind: NonNullable<Kind>, cacheControl: JsonValue | undefined, rest: Rest): Block {
+  const control = readCacheControl(rest, cacheControl);
+  const extensions = kept(rest);
+  return create(BlockSchema, { kind, ...(control && { cacheControl: control }), ...(extensions && { extensions }) });
+}
+
+/** The blocks of a list, or a plain string as one text block, with the form that tells them apart. */
+export function decodeContent(content: string | readonly JsonObject[]): { content: Block[]; form: ContentForm } {
+  if (typeof content !== "string") return { content: content.map(decodeBlock), form: ContentForm.UNSPECIFIED };
+  const block = create(BlockSchema, { kind: { case: "text", value: { text: content } } });
+  return { content: [block], form: ContentForm.TEXT };
+}
+
+/** True for a string or a list of objects. */
+export function isContent(value: JsonValue | undefined): value is string | JsonObject[] {
+  return typeof value === "string" || (Array.isArray(value) && value.every(isObject));
+}
+
+/** The optional `content` of a block; one that is neither a string nor a list of objects goes back to `rest`. */
+function readContent(rest: Rest, content: JsonValue | undefined): { content: Block[]; form: ContentForm } {
+  if (isContent(content)) return decodeContent(content);
+  putBack(rest, "content", content);
+  return { content: [], form: ContentForm.ABSENT };
+}
+
+/** The optional `cache_control` of anything; one that does not mark the end of a prefix goes back to `rest`. */
+export function readCacheControl(rest: Rest, value: JsonValue | undefined): CacheControl | undefined {
+  // The typed form has no type, because there is only this one.
+  if (!isObject(value) || value.type !== "ephemeral") return putBack(rest, "cache_control", value);
+  const { type, ttl, ...others } = value;
+  const life = readString(others, "ttl", ttl);
+  const extensions = kept(others);
+  return create(CacheControlSchema, { ...(life !== undefined && { ttl: life }), ...(extensions && { extensions }) });
+}
+
+function decodeSource(source: JsonObject): Source {
+  switch (source.type) {
+    case "base64":
+    case "text": {
+      const { type, media_type, data, ...rest } = source;
+      if (typeof media_type !== "string" || typeof data !== "string") break;
+      const extensions = kept(rest);
+      const kind = { case: source.type, value: { mediaType: media_type, data } };
+      return create(SourceSchema, { kind, ...(extensions && { extensions }) });
+    }
+    case "url": {
+      const { type, url, ...rest } = source;
+      if (typeof url !== "string") break;
+      const extensions = kept(rest);
+      return create(SourceSchema, { kind: { case: "url", value: url }, ...(extensions && { extensions }) });
+    }
+  }
+  return create(SourceSchema, { kind: { case: "other", value: source } });
+}

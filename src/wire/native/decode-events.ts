@@ -1,0 +1,129 @@
+// A provider's event stream in the native format → Events in their legal order.
+
+import { create } from "@bufbuild/protobuf";
+import { type Event, MessageDeltaSchema } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { createSseParser, type SseEvent } from "../sse.ts";
+import { brokenAnswer, decodeEvent, eventOf } from "./decode-event.ts";
+
+/** Reads one answer. */
+export interface EventDecoder {
+  /** The events that `bytes` complete. Throws `upstream_error` when one event is beyond all bounds. */
+  push(bytes: Uint8Array): Event[];
+  /** The events that the end of the stream completes. */
+  end(): Event[];
+}
+
+/**
+ * A decoder whose events follow the order of event.proto whatever the provider sends: small omissions are repaired, an answer that
+ * makes no sense ends in a `failure`, and nothing comes after `message_stop` or `failure`. An answer that breaks off ends in a
+ * `failure`, too.
+ */
+export function createEventDecoder(): EventDecoder {
+  const parser = createSseParser();
+  const order = createOrder();
+  const read = (parts: readonly SseEvent[]): Event[] => {
+    const events: Event[] = [];
+    for (const { event: name, data } of parts) {
+      // The terminator of the other format, which some servers send in both.
+      if (data === "[DONE]") continue;
+      order.accept(decodeEvent(name, data) ?? brokenAnswer("The model provider sent an event that cannot be read."), events);
+    }
+    return events;
+  };
+  return {
+    push: (bytes) => read(parser.push(bytes)),
+    end() {
+      const events = read(parser.end());
+      order.end(events);
+      return events;
+    },
+  };
+}
+
+function createOrder() {
+  let started = false;
+  let open: number | undefined;
+  let calledTool = false;
+  let deltas = 0;
+  let stopReasonSeen = false;
+  let over = false;
+
+  const closeBlock = (events: Event[]): void => {
+    if (open === undefined) return;
+    events.push(eventOf({ case: "blockStop", value: { $typeName: "gateway.inference.v1.BlockStop", index: open } }));
+    open = undefined;
+  };
+  const fail = (events: Event[], message: string): void => {
+    over = true;
+    events.push(brokenAnswer(message));
+  };
+  const stop = (events: Event[]): void => {
+    over = true;
+    events.push(eventOf({ case: "messageStop", value: { $typeName: "gateway.inference.v1.MessageStop" } }));
+  };
+
+  /** False when the event cannot stand here. What it lacks before itself goes to `events`. */
+  const fits = ({ kind }: Event, events: Event[]): boolean => {
+    switch (kind.case) {
+      case "blockDelta":
+        return open === kind.value.index;
+      case "ping":
+      case "other":
+        return true;
+      case "failure":
+        over = true;
+        return true;
+      case "messageStart":
+        if (started) return false;
+        started = true;
+        return true;
+    }
+    if (!started) return false;
+    switch (kind.case) {
+      case "blockStart":
+        closeBlock(events);
+        open = kind.value.index;
+        calledTool ||= kind.value.block?.kind.case === "toolUse";
+        return true;
+      case "blockStop": {
+        const isOpen = open === kind.value.index;
+        open = undefined;
+        return isOpen;
+      }
+      case "messageDelta":
+        closeBlock(events);
+        deltas++;
+        stopReasonSeen ||= kind.value.stopReason !== undefined;
+        return true;
+      case "messageStop":
+        closeBlock(events);
+        if (deltas === 0) events.push(assumedDelta(calledTool));
+        over = true;
+        return true;
+      default:
+        return false;
+    }
+  };
+
+  return {
+    accept(event: Event, events: Event[]): void {
+      if (over) return;
+      if (fits(event, events)) events.push(event);
+      else fail(events, "The model provider sent events out of order.");
+    },
+    end(events: Event[]): void {
+      if (over) return;
+      // A provider that told why it stopped has said everything.
+      if (stopReasonSeen) stop(events);
+      else fail(events, "The model provider broke off its answer.");
+    },
+  };
+}
+
+/** Clients need the reason of the end; the smallest servers leave it out. */
+function assumedDelta(calledTool: boolean): Event {
+  return eventOf({
+    case: "messageDelta",
+    value: create(MessageDeltaSchema, { stopReason: calledTool ? "tool_use" : "end_turn" }),
+  });
+}

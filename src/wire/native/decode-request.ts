@@ -1,0 +1,144 @@
+// The body of a request in the native format → GenerateRequest. `encode-request.ts` is its inverse.
+
+import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
+import {
+  ContentForm,
+  Format,
+  type Message,
+  MessageSchema,
+  type OutputConfig,
+  OutputConfigSchema,
+  Role,
+  type System,
+  SystemSchema,
+  type Thinking,
+  ThinkingSchema,
+  type Tool,
+  type ToolChoice,
+  ToolChoiceSchema,
+  ToolSchema,
+} from "../../../gen/gateway/inference/v1/content_pb.ts";
+import {
+  type CountTokensRequest,
+  CountTokensRequestSchema,
+  type GenerateRequest,
+  GenerateRequestSchema,
+} from "../../../gen/gateway/inference/v1/inference_pb.ts";
+import { isObject } from "../json.ts";
+import { type CheckedBody, type CheckedMessage, checkRequest } from "./check-request.ts";
+import { decodeContent, isContent, readCacheControl } from "./decode-block.ts";
+import { isCount, kept, putBack, type Rest, readBoolean, readCount, readName, readObject, readString } from "./extensions.ts";
+
+/** The headers of a request that belong to its meaning. Empty where a client sent none. */
+export type RequestHeaders = { version: string; beta: string };
+
+/** What a body asks for, nothing lost. Throws `invalid_request`, naming the member at fault. */
+export function decodeRequest(body: JsonValue, headers: RequestHeaders): GenerateRequest {
+  checkRequest(body, headers.version, "generate");
+  return decode(body, headers);
+}
+
+/** The same for a request to count; members that do not bear on the count may be there. */
+export function decodeCountRequest(body: JsonValue, headers: RequestHeaders): CountTokensRequest {
+  checkRequest(body, headers.version, "count");
+  return create(CountTokensRequestSchema, { request: decode(body, headers) });
+}
+
+function decode(body: CheckedBody, headers: RequestHeaders): GenerateRequest {
+  const {
+    model,
+    messages,
+    system,
+    max_tokens,
+    stream,
+    temperature,
+    top_p,
+    top_k,
+    stop_sequences,
+    tools,
+    tool_choice,
+    thinking,
+    output_config,
+    cache_control,
+    ...rest
+  } = body;
+  const request = create(GenerateRequestSchema, {
+    model,
+    sourceFormat: Format.NATIVE,
+    messages: messages.map(decodeMessage),
+    vendorVersion: headers.version,
+    vendorBeta: headers.beta,
+  });
+  if (isContent(system)) request.system = decodeSystem(system);
+  if (isCount(max_tokens)) request.maxTokens = max_tokens;
+  if (typeof stream === "boolean") request.stream = stream;
+  if (typeof temperature === "number") request.temperature = temperature;
+  if (typeof top_p === "number") request.topP = top_p;
+  request.topK = readCount(rest, "top_k", top_k);
+  request.stopSequences = readList(rest, "stop_sequences", stop_sequences, (item) => (typeof item === "string" ? item : ""));
+  request.tools = readList(rest, "tools", tools, (tool) => decodeTool(isObject(tool) ? tool : {}));
+  if (isObject(tool_choice)) request.toolChoice = decodeToolChoice(tool_choice);
+  if (isObject(thinking)) request.thinking = decodeThinking(thinking);
+  const output = readObject(rest, "output_config", output_config);
+  if (output) request.outputConfig = decodeOutputConfig(output);
+  request.cacheControl = readCacheControl(rest, cache_control);
+  request.extensions = kept(rest);
+  return request;
+}
+
+/** A list whose items were checked; an empty one goes back to `rest`, since the typed field cannot tell it from none. */
+function readList<T>(rest: Rest, name: string, list: JsonValue | undefined, decodeItem: (item: JsonValue) => T): T[] {
+  if (Array.isArray(list) && list.length > 0) return list.map(decodeItem);
+  putBack(rest, name, list);
+  return [];
+}
+
+const roles = { user: Role.USER, assistant: Role.ASSISTANT, system: Role.SYSTEM };
+
+function decodeMessage(message: CheckedMessage): Message {
+  const { role, content, ...rest } = message;
+  const typed = isContent(content) ? decodeContent(content) : { form: ContentForm.ABSENT };
+  const extensions = kept(rest);
+  return create(MessageSchema, { role: roles[role], ...typed, ...(extensions && { extensions }) });
+}
+
+function decodeSystem(system: string | JsonObject[]): System {
+  return create(SystemSchema, decodeContent(system));
+}
+
+function decodeTool(tool: JsonObject): Tool {
+  const { name, type, description, input_schema, cache_control, ...rest } = tool;
+  const decoded = create(ToolSchema, { name: readName(rest, "name", name) });
+  decoded.type = readString(rest, "type", type);
+  decoded.description = readString(rest, "description", description);
+  decoded.inputSchema = readObject(rest, "input_schema", input_schema);
+  decoded.cacheControl = readCacheControl(rest, cache_control);
+  decoded.extensions = kept(rest);
+  return decoded;
+}
+
+function decodeToolChoice(choice: JsonObject): ToolChoice {
+  const { type, name, disable_parallel_tool_use, ...rest } = choice;
+  const decoded = create(ToolChoiceSchema, { type: readName(rest, "type", type) });
+  decoded.name = readString(rest, "name", name);
+  decoded.disableParallelToolUse = readBoolean(rest, "disable_parallel_tool_use", disable_parallel_tool_use);
+  decoded.extensions = kept(rest);
+  return decoded;
+}
+
+function decodeThinking(thinking: JsonObject): Thinking {
+  const { type, budget_tokens, ...rest } = thinking;
+  const decoded = create(ThinkingSchema, { type: readName(rest, "type", type) });
+  decoded.budgetTokens = readCount(rest, "budget_tokens", budget_tokens);
+  decoded.extensions = kept(rest);
+  return decoded;
+}
+
+function decodeOutputConfig(config: JsonObject): OutputConfig {
+  const { effort, format, ...rest } = config;
+  const decoded = create(OutputConfigSchema);
+  decoded.effort = readString(rest, "effort", effort);
+  decoded.format = readObject(rest, "format", format);
+  decoded.extensions = kept(rest);
+  return decoded;
+}

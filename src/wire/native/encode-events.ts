@@ -1,0 +1,190 @@
+// Events → the event stream of the native format.
+
+import type { JsonObject } from "@bufbuild/protobuf";
+import { type Block, Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import type { BlockDelta, Event, MessageDelta, MessageStart } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { randomId } from "../../ids.ts";
+import { stringifyJson } from "../json.ts";
+import { splitBlock } from "./split-block.ts";
+import { encodeFirstUsage, encodeUsage } from "./usage.ts";
+
+/** What an answer shows that is not the provider's. */
+export type AnswerContext = {
+  requestId: string;
+  /** Catalogue id of the model. */
+  model: string;
+  /** Shown until the provider reports its input tokens. */
+  estimatedInputTokens: number;
+};
+
+/** Writes one answer. Every function returns whole events, ready to be sent. */
+export interface EventEncoder {
+  /** `events` continue those of the calls before, in the order of event.proto. */
+  encode(events: readonly Event[]): string;
+  ping(): string;
+  /** The last event of an answer that failed. `problem` is the whole error envelope. */
+  failure(problem: JsonObject): string;
+  /** What closes a complete answer: nothing in this format. */
+  end(): string;
+}
+
+/** The block that is being written. */
+type OpenBlock = {
+  /** Where it stands in our answer: blocks are numbered without gaps, whatever the provider does. */
+  readonly index: number;
+  /** The value of these deltas came with the start of the block; it counts only if no such delta follows. */
+  late: { readonly kind: "inputJson" | "signature"; readonly delta: JsonObject } | undefined;
+};
+
+export function createEventEncoder(context: AnswerContext): EventEncoder {
+  let open: OpenBlock | undefined;
+  let blocks = 0;
+  let outputTokens = 0;
+  let over = false;
+
+  const openBlock = (theirs: number, block: Block, event: Event): string => {
+    const closed = closeBlock();
+    const { start, deltas, late } = splitBlock(block, event.rawFormat !== Format.CHAT);
+    if (!start) return closed;
+    const index = blocks++;
+    open = { index, late };
+    const raw = theirs === index && deltas.length === 0 && !late ? reusable(event) : undefined;
+    const first = frame(
+      "content_block_start",
+      raw ?? stringifyJson({ type: "content_block_start", index, content_block: start }),
+    );
+    return closed + first + deltas.map((delta) => frameDelta(index, stringifyJson(delta))).join("");
+  };
+
+  const closeBlock = (): string => {
+    if (!open) return "";
+    const { index, late } = open;
+    open = undefined;
+    const last = late ? frameDelta(index, stringifyJson(late.delta)) : "";
+    return `${last}event: content_block_stop\ndata: {"type":"content_block_stop","index":${index}}\n\n`;
+  };
+
+  const continueBlock = (delta: BlockDelta, event: Event): string => {
+    // A block of a kind that this format does not carry.
+    if (!open) return "";
+    if (open.late?.kind === delta.kind.case) open.late = undefined;
+    const raw = event.raw.length > 0 && delta.index === open.index ? reusable(event) : undefined;
+    if (raw !== undefined) return frame("content_block_delta", raw);
+    const json = encodeDelta(delta, event.rawFormat !== Format.CHAT);
+    return json === undefined ? "" : frameDelta(open.index, json);
+  };
+
+  const encodeOne = (event: Event): string => {
+    const { kind } = event;
+    switch (kind.case) {
+      case "blockDelta":
+        return continueBlock(kind.value, event);
+      case "blockStart":
+        return kind.value.block ? openBlock(kind.value.index, kind.value.block, event) : "";
+      case "blockStop":
+        return closeBlock();
+      case "messageStart":
+        outputTokens = kind.value.usage?.outputTokens ?? 0;
+        return encodeStart(kind.value, context, event.rawFormat !== Format.CHAT);
+      case "messageDelta":
+        outputTokens = kind.value.usage?.outputTokens ?? outputTokens;
+        return closeBlock() + encodeMessageDelta(kind.value, outputTokens, event.rawFormat !== Format.CHAT);
+      case "messageStop":
+        over = true;
+        return `${closeBlock()}event: message_stop\ndata: {"type":"message_stop"}\n\n`;
+      case "ping":
+        return pingText;
+      case "failure": {
+        over = true;
+        const { type, message, extensions } = kind.value;
+        const error = { type, message, ...extensions };
+        return frame("error", stringifyJson({ type: "error", error, request_id: context.requestId }));
+      }
+      case "other":
+        return event.rawFormat === Format.CHAT ? "" : encodeOther(kind.value);
+      default:
+        return "";
+    }
+  };
+
+  return {
+    encode(events) {
+      let text = "";
+      for (const event of events) if (!over) text += encodeOne(event);
+      return text;
+    },
+    ping: () => pingText,
+    failure(problem) {
+      over = true;
+      return frame("error", stringifyJson(problem));
+    },
+    end: () => "",
+  };
+}
+
+const pingText = 'event: ping\ndata: {"type":"ping"}\n\n';
+
+function frame(name: string, json: string): string {
+  return `event: ${name}\ndata: ${json}\n\n`;
+}
+
+function frameDelta(index: number, json: string): string {
+  return `event: content_block_delta\ndata: {"type":"content_block_delta","index":${index},"delta":${json}}\n\n`;
+}
+
+const deltaStarts = {
+  text: '{"type":"text_delta","text":',
+  thinking: '{"type":"thinking_delta","thinking":',
+  signature: '{"type":"signature_delta","signature":',
+  inputJson: '{"type":"input_json_delta","partial_json":',
+};
+
+function encodeDelta({ kind, extensions }: BlockDelta, keep: boolean): string | undefined {
+  if (kind.case === undefined) return undefined;
+  if (kind.case === "other") return keep ? stringifyJson(kind.value) : undefined;
+  const json = `${deltaStarts[kind.case]}${stringifyJson(kind.value)}`;
+  // The braces of the further members give way to a comma and to the end of the delta.
+  if (keep && extensions) return `${json},${stringifyJson(extensions).slice(1)}`;
+  return `${json}}`;
+}
+
+function encodeStart(start: MessageStart, context: AnswerContext, keep: boolean): string {
+  const message = {
+    id: start.id || randomId("msg_"),
+    type: "message",
+    role: "assistant",
+    model: context.model,
+    content: [],
+    stop_reason: null,
+    stop_sequence: null,
+    ...(keep && start.extensions),
+    usage: encodeFirstUsage(start.usage, context.estimatedInputTokens, keep),
+  };
+  return frame("message_start", stringifyJson({ type: "message_start", message }));
+}
+
+function encodeMessageDelta(delta: MessageDelta, outputTokens: number, keep: boolean): string {
+  const { stopReason, stopSequence, usage, deltaExtensions, extensions } = delta;
+  return frame(
+    "message_delta",
+    stringifyJson({
+      type: "message_delta",
+      delta: { stop_reason: stopReason ?? null, stop_sequence: stopSequence ?? null, ...(keep && deltaExtensions) },
+      usage: { ...(usage && encodeUsage(usage, keep)), output_tokens: outputTokens },
+      ...(keep && extensions),
+    }),
+  );
+}
+
+/** A provider's event as it came. Its name is its type, so a type that cannot stand on a line cannot be told. */
+function encodeOther(event: JsonObject): string {
+  const { type } = event;
+  return typeof type === "string" && /^[\w.-]+$/.test(type) ? frame(type, stringifyJson(event)) : "";
+}
+
+/** The provider's own JSON text, where it may be sent as it is: one line for every client. */
+function reusable(event: Event): string | undefined {
+  if (event.raw.length === 0 || event.rawFormat !== Format.NATIVE) return undefined;
+  const text = Buffer.from(event.raw.buffer, event.raw.byteOffset, event.raw.byteLength).toString();
+  return /[\r\n\u0085\u2028\u2029]/.test(text) ? undefined : text;
+}

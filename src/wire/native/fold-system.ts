@@ -1,0 +1,35 @@
+// Instructions in the middle of a conversation, for models and servers that know no such role: each becomes a text block at the end
+// of the user message before it. Never part of the top-level instruction, whose prefix the provider has cached.
+
+import { create } from "@bufbuild/protobuf";
+import { BlockSchema, ContentForm, type Message, MessageSchema, Role } from "../../../gen/gateway/inference/v1/content_pb.ts";
+
+/** `messages` without system entries. Messages are read-only: those that change are copies. */
+export function foldSystemEntries(messages: readonly Message[]): Message[] {
+  if (!messages.some((message) => message.role === Role.SYSTEM)) return [...messages];
+  const folded: Message[] = [];
+  for (const message of messages) {
+    if (message.role !== Role.SYSTEM) {
+      folded.push(message);
+      continue;
+    }
+    const reminder = remind(message);
+    // An entry may hold settings only; a server that does not know the role does not know them either.
+    if (!reminder) continue;
+    const before = folded.at(-1);
+    if (before?.role === Role.USER) {
+      folded[folded.length - 1] = { ...before, content: [...before.content, reminder], form: ContentForm.UNSPECIFIED };
+    } else {
+      folded.push(create(MessageSchema, { role: Role.USER, content: [reminder] }));
+    }
+  }
+  return folded;
+}
+
+function remind(entry: Message) {
+  const texts = entry.content.flatMap((block) => (block.kind.case === "text" ? [block.kind.value.text] : []));
+  if (texts.length === 0) return undefined;
+  const text = `<system-reminder>\n${texts.join("\n")}\n</system-reminder>`;
+  const cacheControl = entry.content.findLast((block) => block.cacheControl)?.cacheControl;
+  return create(BlockSchema, { kind: { case: "text", value: { text } }, ...(cacheControl && { cacheControl }) });
+}

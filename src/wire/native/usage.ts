@@ -1,0 +1,96 @@
+// The usage object of the native format.
+
+import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
+import {
+  type CacheCreation,
+  CacheCreationSchema,
+  type ReportedUsage,
+  ReportedUsageSchema,
+} from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { isObject } from "../json.ts";
+import { isCount, kept, putBack, type Rest, readCount } from "./extensions.ts";
+
+export function decodeUsage(usage: JsonObject): ReportedUsage {
+  const {
+    input_tokens,
+    output_tokens,
+    cache_creation_input_tokens,
+    cache_read_input_tokens,
+    cache_creation,
+    output_tokens_details,
+    ...rest
+  } = usage;
+  const decoded = create(ReportedUsageSchema);
+  decoded.inputTokens = readCount(rest, "input_tokens", input_tokens);
+  decoded.outputTokens = readCount(rest, "output_tokens", output_tokens);
+  decoded.cacheCreationInputTokens = readCount(rest, "cache_creation_input_tokens", cache_creation_input_tokens);
+  decoded.cacheReadInputTokens = readCount(rest, "cache_read_input_tokens", cache_read_input_tokens);
+  if (isObject(cache_creation)) decoded.cacheCreation = decodeCacheCreation(cache_creation);
+  else putBack(rest, "cache_creation", cache_creation);
+  decoded.thinkingTokens = readThinkingTokens(rest, output_tokens_details);
+  decoded.extensions = kept(rest);
+  return decoded;
+}
+
+function decodeCacheCreation(creation: JsonObject): CacheCreation {
+  const { ephemeral_5m_input_tokens, ephemeral_1h_input_tokens, ...rest } = creation;
+  const decoded = create(CacheCreationSchema);
+  decoded.ephemeral5mInputTokens = readCount(rest, "ephemeral_5m_input_tokens", ephemeral_5m_input_tokens);
+  decoded.ephemeral1hInputTokens = readCount(rest, "ephemeral_1h_input_tokens", ephemeral_1h_input_tokens);
+  decoded.extensions = kept(rest);
+  return decoded;
+}
+
+/** Thinking has its own price, so its count is typed even where the object around it has more members and is kept whole. */
+function readThinkingTokens(rest: Rest, details: JsonValue | undefined): number | undefined {
+  const tokens = isObject(details) && isCount(details.thinking_tokens) ? details.thinking_tokens : undefined;
+  if (tokens === undefined || !isObject(details) || Object.keys(details).length > 1) {
+    putBack(rest, "output_tokens_details", details);
+  }
+  return tokens;
+}
+
+/** All that was reported; what was not is absent. */
+export function encodeUsage(usage: ReportedUsage, keep: boolean): JsonObject {
+  const { inputTokens, outputTokens, cacheCreationInputTokens, cacheReadInputTokens, cacheCreation, thinkingTokens } = usage;
+  return {
+    ...(inputTokens !== undefined && { input_tokens: inputTokens }),
+    ...(cacheCreationInputTokens !== undefined && { cache_creation_input_tokens: cacheCreationInputTokens }),
+    ...(cacheReadInputTokens !== undefined && { cache_read_input_tokens: cacheReadInputTokens }),
+    ...(cacheCreation && { cache_creation: encodeCacheCreation(cacheCreation, keep) }),
+    ...(outputTokens !== undefined && { output_tokens: outputTokens }),
+    ...(thinkingTokens !== undefined && { output_tokens_details: { thinking_tokens: thinkingTokens } }),
+    ...(keep && usage.extensions),
+  };
+}
+
+function encodeCacheCreation(creation: CacheCreation, keep: boolean): JsonObject {
+  const { ephemeral5mInputTokens, ephemeral1hInputTokens, extensions } = creation;
+  return {
+    ...(ephemeral5mInputTokens !== undefined && { ephemeral_5m_input_tokens: ephemeral5mInputTokens }),
+    ...(ephemeral1hInputTokens !== undefined && { ephemeral_1h_input_tokens: ephemeral1hInputTokens }),
+    ...(keep && extensions),
+  };
+}
+
+/**
+ * The usage that an answer begins with: clients fail without numbers for input and output, and their context meters stand still at
+ * zero, so the estimate stands in until the provider has reported its input.
+ */
+export function encodeFirstUsage(usage: ReportedUsage | undefined, estimatedInputTokens: number, keep: boolean): JsonObject {
+  const { inputTokens = 0, cacheCreationInputTokens = 0, cacheReadInputTokens = 0, outputTokens = 0 } = usage ?? {};
+  const isReported = inputTokens + cacheCreationInputTokens + cacheReadInputTokens > 0;
+  return {
+    cache_creation_input_tokens: 0,
+    cache_read_input_tokens: 0,
+    ...(usage && encodeUsage(usage, keep)),
+    input_tokens: isReported ? inputTokens : Math.max(1, estimatedInputTokens),
+    output_tokens: outputTokens,
+  };
+}
+
+/** `later` over `earlier`: totals replace totals member by member, and null says nothing. */
+export function mergeUsage(earlier: JsonObject, later: JsonObject): JsonObject {
+  const told = Object.entries(later).filter(([name, value]) => value !== null || earlier[name] === undefined);
+  return { ...earlier, ...Object.fromEntries(told) };
+}

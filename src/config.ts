@@ -1,5 +1,7 @@
 // The environment, read once into one frozen object.
 
+import { readFileSync } from "node:fs";
+
 export type Role = "all" | "core" | "facade";
 
 export type Config = {
@@ -8,6 +10,10 @@ export type Config = {
   readonly port: number;
   readonly grpcHost: string;
   readonly grpcPort: number;
+  /** Absent: the gRPC door speaks plaintext. With `clientAuthorities` callers must show a certificate too. */
+  readonly grpcTls?: { readonly certificate: Buffer; readonly privateKey: Buffer; readonly clientAuthorities?: Buffer };
+  /** Lets gRPC in plaintext listen on an address that others can reach. */
+  readonly grpcAllowPlaintext: boolean;
   /** Folder of the embedded database and of first-keys.json. */
   readonly dataDir: string;
   /** Absent: the embedded database. */
@@ -22,6 +28,13 @@ export type Config = {
   readonly role: Role;
   /** `host:port` of each core. Empty unless the role is `facade`. */
   readonly coreAddresses: readonly string[];
+  /** Absent: cores are called in plaintext. Without `authorities` their certificates are checked against those that Node trusts. */
+  readonly coreTls?: {
+    readonly authorities?: Buffer;
+    readonly identity?: { readonly certificate: Buffer; readonly privateKey: Buffer };
+  };
+  /** Whether the HTTP door also serves the methods that only the admin token may call. */
+  readonly httpAdmin: boolean;
   /** Whether an empty database gets an account, credits and two keys. */
   readonly seed: boolean;
   /** How long running requests may take to finish after SIGTERM, in milliseconds. */
@@ -40,7 +53,7 @@ const adminTokenLengthMin = 16;
 /** Reads the environment. Throws one Error whose lines name every problem. */
 export function readConfig(env: NodeJS.ProcessEnv): Config {
   const problems: string[] = [];
-  const { text, integer, choice, flag, list, url } = createReader(env, problems);
+  const { text, integer, choice, flag, list, url, pair, file } = createReader(env, problems);
 
   const role = choice("ROLE", roles, "all");
   const databaseUrl = url("DATABASE_URL", ["postgres:", "postgresql:"]);
@@ -48,6 +61,11 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   const adminToken = text("ADMIN_TOKEN");
   const catalogPath = text("CONFIG");
   const coreAddresses = list("CORE_ADDRESS");
+  const grpcPair = pair("GRPC_TLS_CERT", "GRPC_TLS_KEY");
+  const clientAuthorities = file("GRPC_TLS_CLIENT_CA");
+  const authorities = file("CORE_TLS_CA");
+  const identity = pair("CORE_TLS_CERT", "CORE_TLS_KEY");
+  const coreTls = flag("CORE_TLS", authorities !== undefined || identity !== undefined);
 
   if (adminToken !== undefined && !/^[\x21-\x7e]+$/.test(adminToken)) {
     problems.push("ADMIN_TOKEN: only visible ASCII characters, without spaces, fit into a header");
@@ -58,6 +76,9 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     problems.push("ADMIN_TOKEN: is required with DATABASE_URL");
   }
   if (role === "facade" && coreAddresses.length === 0) problems.push("CORE_ADDRESS: is required with ROLE=facade");
+  if (clientAuthorities !== undefined && grpcPair === undefined) {
+    problems.push("GRPC_TLS_CLIENT_CA: needs GRPC_TLS_CERT and GRPC_TLS_KEY");
+  }
   for (const address of coreAddresses) {
     if (!/^(\[[0-9a-f:.]+\]|[^:/\s]+):\d{1,5}$/i.test(address)) {
       problems.push("CORE_ADDRESS: must be host:port, or several separated by commas");
@@ -69,6 +90,8 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     port: integer("PORT", { min: 0, max: 65_535, otherwise: 8080 }),
     grpcHost: text("GRPC_HOST") ?? "127.0.0.1",
     grpcPort: integer("GRPC_PORT", { min: 0, max: 65_535, otherwise: 50_051 }),
+    ...(grpcPair && { grpcTls: { ...grpcPair, ...(clientAuthorities && { clientAuthorities }) } }),
+    grpcAllowPlaintext: flag("GRPC_ALLOW_PLAINTEXT", false),
     dataDir: text("DATA_DIR") ?? "./data",
     ...(databaseUrl !== undefined && { databaseUrl }),
     ...(redisUrl !== undefined && { redisUrl }),
@@ -77,6 +100,8 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     logLevel: choice("LOG_LEVEL", logLevels, "info"),
     role,
     coreAddresses,
+    ...(coreTls && { coreTls: { ...(authorities && { authorities }), ...(identity && { identity }) } }),
+    httpAdmin: flag("HTTP_ADMIN", true),
     seed: flag("SEED", databaseUrl === undefined),
     drainLimitMs: integer("DRAIN_LIMIT_SECONDS", { min: 0, max: 3_600, otherwise: 120 }) * 1000,
     trustedProxies: list("TRUSTED_PROXIES"),
@@ -120,5 +145,23 @@ function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
     }
     return value;
   };
-  return { text, integer, choice, flag, list, url };
+  const file = (name: string): Buffer | undefined => {
+    const path = text(name);
+    if (path === undefined) return undefined;
+    try {
+      return readFileSync(path);
+    } catch {
+      problems.push(`${name}: names a file that cannot be read`);
+      return undefined;
+    }
+  };
+  const pair = (certificateName: string, keyName: string): { certificate: Buffer; privateKey: Buffer } | undefined => {
+    const [certificate, privateKey] = [file(certificateName), file(keyName)];
+    if (certificate && privateKey) return { certificate, privateKey };
+    if ((text(certificateName) === undefined) !== (text(keyName) === undefined)) {
+      problems.push(`${certificateName} and ${keyName}: are needed together`);
+    }
+    return undefined;
+  };
+  return { text, integer, choice, flag, list, url, file, pair };
 }

@@ -7,10 +7,12 @@ test("an empty environment gives a gateway for one machine", () => {
     port: 8080,
     grpcHost: "127.0.0.1",
     grpcPort: 50051,
+    grpcAllowPlaintext: false,
     dataDir: "./data",
     logLevel: "info",
     role: "all",
     coreAddresses: [],
+    httpAdmin: true,
     seed: true,
     drainLimitMs: 120_000,
     trustedProxies: [],
@@ -75,6 +77,13 @@ const refused = [
     says: "CORE_ADDRESS: must be host:port",
   },
   { name: "a fraction of a port", env: { PORT: "80.5" }, says: "PORT: must be" },
+  { name: "a certificate without its key", env: { GRPC_TLS_CERT: import.meta.filename }, says: "are needed together" },
+  { name: "a certificate that is not there", env: { CORE_TLS_CA: "/nowhere" }, says: "CORE_TLS_CA: names a file" },
+  {
+    name: "asking callers for certificates without having one",
+    env: { GRPC_TLS_CLIENT_CA: import.meta.filename },
+    says: "GRPC_TLS_CLIENT_CA: needs",
+  },
 ];
 for (const { name, env, says } of refused) {
   test(`${name} is refused`, () => {

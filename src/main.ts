@@ -1,0 +1,90 @@
+// The process: reads its configuration, starts a gateway, and listens to the signals of whoever runs it.
+
+import { readFileSync } from "node:fs";
+import { startGateway } from "./app.ts";
+import { type CatalogFile, defaultCatalog, readCatalogFile } from "./catalog-file.ts";
+import { findMissingCredentials } from "./catalog-upstream.ts";
+import { type Config, readConfig } from "./config.ts";
+import { renderBanner } from "./first-start.ts";
+import { createLog } from "./log.ts";
+import { explainStartFailure } from "./start-failure.ts";
+
+// EX_CONFIG of sysexits.h: a supervisor need not try again.
+const exitConfiguration = 78;
+
+const { config, catalog } = readConfiguration();
+const log = createLog(config.logLevel);
+
+process.on("uncaughtException", (error) => {
+  log.fatal({ err: error }, "a failure that nobody expected: the process ends");
+  process.exit(1);
+});
+
+try {
+  const gateway = await startGateway({ config, catalog, env: process.env, log });
+  announce(gateway);
+
+  let stopping = false;
+  for (const signal of ["SIGTERM", "SIGINT"] as const) {
+    process.on(signal, () => {
+      // The second Ctrl-C of somebody who does not want to wait: what runs is settled by the next start.
+      if (stopping) process.exit(1);
+      stopping = true;
+      log.info({ signal, limitMs: config.drainLimitMs }, "draining: new requests are refused, running ones finish");
+      gateway.stop().then(
+        () => process.exit(0),
+        (error: unknown) => {
+          log.error({ err: error }, "the gateway did not stop cleanly");
+          process.exit(1);
+        },
+      );
+    });
+  }
+  process.on("SIGHUP", () => {
+    try {
+      gateway.reload(readCatalog(config));
+      log.info("the configuration file was read again");
+    } catch (error) {
+      log.error({ problem: messageOf(error) }, "the new configuration file is refused; the old one stays");
+    }
+  });
+} catch (error) {
+  log.debug({ err: error }, "the gateway could not start");
+  console.error(explainStartFailure(error, config));
+  process.exit(1);
+}
+
+function readConfiguration(): { config: Config; catalog: CatalogFile } {
+  const problems: string[] = [];
+  const attempt = <T>(read: () => T): T | undefined => {
+    try {
+      return read();
+    } catch (error) {
+      problems.push(messageOf(error));
+      return undefined;
+    }
+  };
+  const config = attempt(() => readConfig(process.env));
+  const catalog = attempt(() => readCatalog({ catalogPath: config?.catalogPath ?? process.env.CONFIG }));
+  if (config && catalog) return { config, catalog };
+  console.error(problems.join("\n"));
+  process.exit(exitConfiguration);
+}
+
+/** Reads the catalogue file, whose credentials must be in the environment. Throws one Error with all its problems. */
+function readCatalog({ catalogPath }: { catalogPath?: string | undefined }): CatalogFile {
+  const catalog = readCatalogFile(catalogPath === undefined ? defaultCatalog() : readFileSync(catalogPath, "utf8"));
+  const missing = findMissingCredentials(catalog.upstreams, process.env);
+  if (missing.length > 0) throw new Error(`configuration file:\n  ${missing.join("\n  ")}`);
+  return catalog;
+}
+
+function announce({ httpAddress, grpcAddress, firstKeys }: Awaited<ReturnType<typeof startGateway>>): void {
+  if (firstKeys && httpAddress !== undefined) console.log(renderBanner(firstKeys, httpAddress, config.dataDir));
+  else console.log(`The model gateway runs at ${httpAddress ?? grpcAddress}`);
+  log.info({ http: httpAddress, grpc: grpcAddress, role: config.role }, "ready");
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

@@ -1,0 +1,25 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { readReadme, refreshReadme } from "./readme/tables.ts";
+
+const root = join(import.meta.dirname, "..");
+
+test("the README's tables of reasons and methods are what the code says (`npm run readme` writes them)", () => {
+  expect(refreshReadme(readReadme())).toBe(readReadme());
+});
+
+test("the README names every environment variable that is read, and no other", () => {
+  const source = readFileSync(join(root, "src/config.ts"), "utf8");
+  const read = [...source.matchAll(/\b(?:text|integer|choice|flag|list|url|file|pair)\(\s*"([A-Z_]+)"(?:, "([A-Z_]+)")?/g)];
+  const named = [...readReadme().matchAll(/^\| `([A-Z_]+)` \|/gm)].map((match) => match[1]);
+  const expected = read.flatMap((match) => [match[1], match[2]]).filter((name) => name !== undefined);
+  expect(named.sort()).toEqual([...new Set(expected)].sort());
+});
+
+test("the README says why each dependency is there", () => {
+  const manifest: unknown = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  const dependencies = Object.keys(Object(manifest).dependencies);
+  const readme = readReadme();
+  expect(dependencies.filter((name) => !readme.includes(`\`${name}\``))).toEqual([]);
+});

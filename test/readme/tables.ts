@@ -1,0 +1,56 @@
+// The tables of the README that the code knows better. `npm run readme` writes them; `test/readme.test.ts` compares.
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { getOption } from "@bufbuild/protobuf";
+import { Code } from "@connectrpc/connect";
+import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
+import { serviceTypes } from "../../src/core.ts";
+import { refusals } from "../../src/errors.ts";
+import { problems } from "../../src/facade/problem.ts";
+
+const path = join(import.meta.dirname, "../../README.md");
+
+export function readReadme(): string {
+  return readFileSync(path, "utf8");
+}
+
+/** The README as it stands, with its tables as they should be. */
+export function refreshReadme(text: string): string {
+  let fresh = text;
+  for (const [name, table] of Object.entries({ reasons: reasonsTable(), methods: methodsTable() })) {
+    const block = new RegExp(`(<!-- table: ${name} -->\n)[^]*?(<!-- end -->)`);
+    if (!block.test(fresh)) throw new Error(`README.md lacks the table ${name}`);
+    fresh = fresh.replace(block, (_, begin: string, end: string) => `${begin}\n${table}\n\n${end}`);
+  }
+  return fresh;
+}
+
+function reasonsTable(): string {
+  const answers = new Map(Object.entries(problems));
+  const rows = Object.entries(refusals).map(([name, { rpc, says }]) => {
+    const answer = answers.get(name);
+    if (!answer) throw new Error(`${name} has no HTTP answer`);
+    const { status, native, chat } = answer;
+    const chatStatus = "chatStatus" in answer ? ` (chat ${answer.chatStatus})` : "";
+    return [`\`${name}\``, `${status}${chatStatus}`, native[0], chat[1] ?? chat[0], Code[rpc], says];
+  });
+  return renderTable(["reason", "HTTP", "native `error.type`", "chat `error.code`", "gRPC", "what it says"], rows);
+}
+
+function methodsTable(): string {
+  const rows = Object.values(serviceTypes).flatMap((service) =>
+    service.methods.map((method) => {
+      const { key, admin } = getOption(method, callers);
+      return [`${service.name}.${method.name}`, key ? "yes" : "", admin ? "yes" : ""];
+    }),
+  );
+  return renderTable(["method", "API key", "admin token"], rows);
+}
+
+function renderTable(head: string[], rows: string[][]): string {
+  const lines = [head, head.map(() => "---"), ...rows];
+  return lines.map((cells) => `| ${cells.join(" | ")} |`).join("\n");
+}
+
+if (import.meta.main) writeFileSync(path, refreshReadme(readReadme()));

@@ -73,10 +73,10 @@ export class RunningAttempt {
     for (;;) {
       const read = await this.#readStream(this.#stream);
       if (read.done) return read;
-      const events = read.value.filter(({ kind }) => kind.case !== "ping");
-      if (events.length === 0) continue;
+      const first = read.value.findIndex(({ kind }) => kind.case !== "ping");
+      if (first < 0) continue;
       this.#flow();
-      return { done: false, value: events };
+      return first === 0 ? read : { done: false, value: read.value.slice(first) };
     }
   }
 

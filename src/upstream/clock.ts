@@ -7,11 +7,11 @@ export type Clock = {
   after(ms: number, callback: () => void): () => void;
 };
 
-/** The clock of this machine. Its timers do not keep a process alive. */
+/** The clock of this machine. */
 export const systemClock: Clock = {
   now: () => performance.now(),
   after(ms, callback) {
-    const timer = setTimeout(callback, ms).unref();
+    const timer = setTimeout(callback, ms);
     return () => clearTimeout(timer);
   },
 };

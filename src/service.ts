@@ -40,8 +40,11 @@ export interface CallOf extends Call {
 /** Tells who sends this credential. Throws `missing_key`, `invalid_key` or `revoked_key`. */
 export type Authenticate = (requestHeader: Headers) => Promise<Caller>;
 
-/** The methods of `S`, each taking its request and the call, and answering complete messages. Fits Connect's `ServiceImpl`. */
-export type Implementation<S extends DescService, C extends Call = Call> = {
+/**
+ * The methods of `S`, each taking its request and the call, and answering complete messages. Fits Connect's `ServiceImpl`; a client
+ * is one too, with `CallOptions` for the call.
+ */
+export type Implementation<S extends DescService, C = Call> = {
   [P in keyof S["method"]]: S["method"][P] extends DescMethodUnary<infer I, infer O>
     ? (request: MessageShape<I>, call: C) => Promise<MessageShape<O>>
     : S["method"][P] extends DescMethodServerStreaming<infer I, infer O>
@@ -50,22 +53,27 @@ export type Implementation<S extends DescService, C extends Call = Call> = {
 };
 
 /** A method of an implementation, for code that walks all methods of a service. */
-export type BoundMethod<C extends Call = Call> =
-  | { kind: "unary"; desc: DescMethod; run: (request: Message, call: C) => Promise<Message> }
-  | { kind: "stream"; desc: DescMethod; run: (request: Message, call: C) => AsyncIterable<Message> };
+export type BoundMethod<C = Call> =
+  | { kind: "unary"; desc: DescMethodUnary; run: (request: Message, call: C) => Promise<Message> }
+  | { kind: "stream"; desc: DescMethodServerStreaming; run: (request: Message, call: C) => AsyncIterable<Message> };
 
 /** The method `desc` of `implementation`. */
-export function boundMethod<S extends DescService, C extends Call>(
-  implementation: Implementation<S, C>,
-  desc: DescMethod,
-): BoundMethod<C> {
+export function boundMethod<S extends DescService, C>(implementation: Implementation<S, C>, desc: DescMethod): BoundMethod<C> {
   // Descriptors tell at run time what the mapped type tells at compile time; only here and in `implement` do the two meet.
   const methods = implementation as Record<string, unknown>;
   const run = methods[desc.localName];
   if (typeof run !== "function") throw new Error(`${desc.parent.typeName} lacks ${desc.localName}`);
-  if (desc.methodKind === "unary") return { kind: "unary", desc, run: run.bind(implementation) };
-  if (desc.methodKind === "server_streaming") return { kind: "stream", desc, run: run.bind(implementation) };
+  if (isUnary(desc)) return { kind: "unary", desc, run: run.bind(implementation) };
+  if (isServerStreaming(desc)) return { kind: "stream", desc, run: run.bind(implementation) };
   throw new Error(`${desc.parent.typeName}.${desc.name}: client streams are not used here`);
+}
+
+function isUnary(desc: DescMethod): desc is DescMethodUnary {
+  return desc.methodKind === "unary";
+}
+
+function isServerStreaming(desc: DescMethod): desc is DescMethodServerStreaming {
+  return desc.methodKind === "server_streaming";
 }
 
 /** Builds an object with one function per method of `service`. */

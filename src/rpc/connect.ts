@@ -1,0 +1,113 @@
+// The Connect and gRPC-web door: the three services on the public HTTP listener, so that browsers and `curl` with JSON can manage
+// keys and read usage. It calls Core as the facade does, so it works in every role.
+
+import { type DescService, getOption, type Message } from "@bufbuild/protobuf";
+import {
+  type CallOptions,
+  type ConnectRouter,
+  createContextKey,
+  createContextValues,
+  type HandlerContext,
+} from "@connectrpc/connect";
+import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
+import type { FastifyInstance } from "fastify";
+import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
+import { type Core, serviceTypes } from "../core.ts";
+import { toConnectError, toRefusal } from "../errors.ts";
+import { type BoundMethod, boundMethod, type Implementation } from "../service.ts";
+import { checkEnumNames } from "./enum-names.ts";
+import { recursionLimit, requestBytesMax } from "./messages.ts";
+
+export type ConnectParts = {
+  core: Core;
+  /** Wrong credentials per client address. `check` throws for an address that sent too many. */
+  failedCredentials: { check(address: string): void; record(address: string): void };
+  /** Whether this listener has the methods that only the operator may call. */
+  adminMethods: boolean;
+};
+
+/** Adds the routes `/<service>/<method>` to `app`. Browsers of other origins stay out: no CORS header is ever sent. */
+export function registerConnect(app: FastifyInstance, parts: ConnectParts): void {
+  app.register(fastifyConnectPlugin, {
+    routes: (router) => {
+      addMethods(router, serviceTypes.billing, parts.core.billing, parts.adminMethods);
+      addMethods(router, serviceTypes.keys, parts.core.keys, parts.adminMethods);
+      addMethods(router, serviceTypes.inference, parts.core.inference, parts.adminMethods);
+      for (const [index, handler] of router.handlers.entries()) router.handlers[index] = checkEnumNames(handler);
+    },
+    // gRPC itself needs HTTP/2; `rpc/server.ts` has it.
+    grpc: false,
+    // Management is small, and generation streams: nothing here is worth a decompressor that strangers may feed.
+    acceptCompression: [],
+    binaryOptions: { recursionLimit },
+    jsonOptions: { recursionLimit },
+    contextValues: (request) => createContextValues().set(clientAddress, request.ip),
+    requestGate: (context) => admit(parts, context),
+  });
+}
+
+const clientAddress = createContextKey("", { description: "address of the client" });
+
+/** Refuses a call by its credential before its request is read. The services ask again. */
+async function admit({ core, failedCredentials }: ConnectParts, context: HandlerContext): Promise<void> {
+  const address = context.values.get(clientAddress);
+  try {
+    failedCredentials.check(address);
+    await core.keys.authenticate({}, callOf(context));
+  } catch (error) {
+    if (toRefusal(error).refusal === "invalid_key") failedCredentials.record(address);
+    throw toConnectError(error);
+  }
+}
+
+function addMethods<S extends DescService>(
+  router: ConnectRouter,
+  service: S,
+  client: Implementation<S, CallOptions>,
+  adminMethods: boolean,
+): void {
+  for (const desc of service.methods) {
+    if (adminMethods || getOption(desc, callers).key) addMethod(router, boundMethod(client, desc));
+  }
+}
+
+function addMethod(router: ConnectRouter, method: BoundMethod<CallOptions>): void {
+  const options = { readMaxBytes: requestBytesMax(method.desc) };
+  if (method.kind === "unary") {
+    router.rpc(
+      method.desc,
+      async (request: Message, context: HandlerContext) => {
+        try {
+          return await method.run(request, callOf(context));
+        } catch (error) {
+          throw toConnectError(error);
+        }
+      },
+      options,
+    );
+    return;
+  }
+  router.rpc(
+    method.desc,
+    async function* (request: Message, context: HandlerContext) {
+      try {
+        yield* method.run(request, callOf(context));
+      } catch (error) {
+        throw toConnectError(error);
+      }
+    },
+    options,
+  );
+}
+
+// What else a browser sends is nobody's business behind the door.
+const forwarded = ["authorization", "x-request-id"];
+
+function callOf({ requestHeader, signal }: HandlerContext): CallOptions {
+  const headers = new Headers();
+  for (const name of forwarded) {
+    const value = requestHeader.get(name);
+    if (value !== null) headers.set(name, value);
+  }
+  return { headers, signal };
+}

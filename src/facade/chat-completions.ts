@@ -1,11 +1,9 @@
 // POST /v1/chat/completions.
 
-import type { JsonValue } from "@bufbuild/protobuf";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Core } from "../core.ts";
-import { createEventEncoder, decodeRequest, encodeAnswer } from "../wire/chat/chat.ts";
-import { isObject } from "../wire/json.ts";
+import { createEventEncoder, decodeRequest, encodeAnswer, wantsUsage } from "../wire/chat/chat.ts";
 import { type AnswerFormat, sendWhole } from "./answer.ts";
 import { readJson } from "./body.ts";
 import { identityOf } from "./exchange.ts";
@@ -18,7 +16,7 @@ export function postChatCompletions(core: Core, pace: StreamPace) {
     const body = await readJson(request.raw);
     const ask = decodeRequest(body);
     const answer = core.inference.generate(ask, call);
-    const format = formatOf(asksForUsage(body));
+    const format = formatOf(wantsUsage(body));
     exchange.noted.stream = ask.stream === true;
     return ask.stream
       ? sendStream(reply, answer, format, exchange, call.signal, pace)
@@ -41,9 +39,4 @@ function formatOf(includeUsage: boolean): AnswerFormat {
     encodeAnswer: (events, admission) => encodeAnswer(events, contextOf(admission)),
     createEventEncoder: (admission) => createEventEncoder(contextOf(admission)),
   };
-}
-
-/** Whether the stream ends with a usage chunk. It changes the form of the answer only, so it is no part of the request itself. */
-function asksForUsage(body: JsonValue): boolean {
-  return isObject(body) && isObject(body.stream_options) && body.stream_options.include_usage === true;
 }

@@ -3,8 +3,7 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Core } from "../core.ts";
-import { isObject } from "../wire/json.ts";
-import { createEventEncoder, decodeRequest, encodeAnswer } from "../wire/native/native.ts";
+import { createEventEncoder, decodeCountRequest, decodeRequest, encodeAnswer, encodeCount } from "../wire/native/native.ts";
 import { type AnswerFormat, sendWhole } from "./answer.ts";
 import { readJson } from "./body.ts";
 import { type Exchange, identityOf } from "./exchange.ts";
@@ -37,14 +36,8 @@ export function postMessages(core: Core, pace: StreamPace) {
 
 export function postCountTokens(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const body = await readJson(request.raw);
-    // The same body as of a message, whose length and mode play no part here and may be missing.
-    const ask = isObject(body) ? { ...body, max_tokens: 1, stream: false } : body;
-    const answer = await core.inference.countTokens(
-      { request: decodeRequest(ask, vendorOf(request.exchange)) },
-      identityOf(request).call,
-    );
-    return sendJson(reply, { input_tokens: answer.inputTokens, ...answer.extensions });
+    const ask = decodeCountRequest(await readJson(request.raw), vendorOf(request.exchange));
+    return sendJson(reply, encodeCount(await core.inference.countTokens(ask, identityOf(request).call)));
   };
 }
 

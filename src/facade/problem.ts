@@ -3,11 +3,9 @@
 // Three envelopes: native and chat as the SDKs of the two formats parse them, and a union of both for endpoints that either calls.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import type { Refusal, RefusalName } from "../errors.ts";
+import { Refusal, type RefusalName } from "../errors.ts";
 import { isObject } from "../wire/json.ts";
 import { rateHeaders } from "./rate-headers.ts";
-import { rfc3339 } from "./time.ts";
 
 export type Envelope = "native" | "chat" | "union";
 
@@ -212,13 +210,16 @@ export type Problem = { status: number; headers: Record<string, string>; body: J
 
 /** The answer to a refused or failed request. */
 export function toProblem(refusal: Refusal, envelope: Envelope, requestId: string): Problem {
-  const relayed = relay(refusal, envelope, requestId);
   const row: Row = problems[refusal.refusal];
-  const status = relayed?.status ?? (envelope === "native" ? row.status : (row.chatStatus ?? row.status));
+  let status = envelope === "native" ? row.status : (row.chatStatus ?? row.status);
+  if (refusal.refusal === "upstream_refused" && refusal.facts.upstream) {
+    status = refusal.facts.upstream.status;
+    if (isOwnFault(status)) return toProblem(new Refusal("upstream_error"), envelope, requestId);
+  }
   return {
     status,
     headers: headersOf(refusal, row, status, envelope),
-    body: clean(relayed?.body ?? bodyOf(refusal, row, envelope, requestId)),
+    body: clean(relay(refusal, envelope, requestId) ?? bodyOf(refusal, row, envelope, requestId)),
   };
 }
 
@@ -292,7 +293,7 @@ function detailsOf(refusal: Refusal, errorCode: string | undefined): JsonObject 
 
 /** The refusal's sentence with those of its facts that a reader of the text alone needs. */
 function messageOf(refusal: Refusal, envelope: Envelope): string {
-  const { field, allowed, limit } = refusal.facts;
+  const { field, allowed } = refusal.facts;
   const { message } = refusal;
   switch (refusal.refusal) {
     case "invalid_request":
@@ -302,15 +303,6 @@ function messageOf(refusal: Refusal, envelope: Envelope): string {
       return allowed?.length && !allowed.every((id) => message.includes(id))
         ? `${message.replace(/\.$/, "")}. Models of this key: ${allowed.join(", ")}.`
         : message;
-    case "credits_exhausted": {
-      const pool = limit?.family === Family.V1 ? "v1" : limit?.family === Family.V2 ? "v2" : undefined;
-      return pool === undefined || message.includes(pool) ? message : `${message} (pool: ${pool})`;
-    }
-    case "monthly_cap_reached": {
-      if (limit?.resetsAt?.seconds === undefined) return message;
-      const resetsAt = rfc3339(new Date(Number(limit.resetsAt.seconds) * 1000));
-      return message.includes(resetsAt) ? message : `${message} It resets at ${resetsAt}.`;
-    }
     default:
       return message;
   }
@@ -323,29 +315,23 @@ function withVendorPath(message: string, field: string): string {
   return message.startsWith(`${field}:`) ? path + message.slice(field.length) : `${path}: ${message}`;
 }
 
-/** The provider's own answer in the client's format; undefined when there is none that clients may see. */
-function relay(refusal: Refusal, envelope: Envelope, requestId: string): { status: number; body: JsonObject } | undefined {
-  const upstream = refusal.refusal === "upstream_refused" ? refusal.facts.upstream : undefined;
-  const error = upstream?.body?.error;
-  if (!upstream?.body || !isObject(error) || typeof error.message !== "string") return undefined;
-  const { status } = upstream;
-  // Unmodified, since clients recognise the vendor's wording and act on it.
-  if (envelope === "native" && upstream.body.type === "error") {
-    return { status, body: { ...upstream.body, request_id: requestId } };
-  }
+// A provider's doubt about our credential, our balance there or our pace is not the client's fault.
+const ownFaults = new Set([401, 402, 403, 407, 408, 429]);
 
-  const isOverflow = error.code === "context_length_exceeded" || error.message.startsWith("prompt is too long");
-  if (envelope === "chat") {
-    const isChat = upstream.body.type !== "error";
-    const code = isOverflow ? "context_length_exceeded" : isChat && typeof error.code === "string" ? error.code : null;
-    const param = isOverflow ? "messages" : isChat && typeof error.param === "string" ? error.param : null;
-    return { status, body: { error: { message: error.message, type: invalid, param, code } } };
-  }
-  const type = status === 404 ? "not_found_error" : status === 413 ? "request_too_large" : invalid;
-  // The words by which native clients recognise an overflow and compact the conversation.
-  const message =
-    isOverflow && !error.message.startsWith("prompt is too long") ? `prompt is too long: ${error.message}` : error.message;
-  return { status, body: { type: "error", error: { type, message }, request_id: requestId } };
+function isOwnFault(status: number): boolean {
+  return status < 400 || status >= 500 || ownFaults.has(status);
+}
+
+/** The provider's own answer in the client's format; undefined when it gave none. */
+function relay(refusal: Refusal, envelope: Envelope, requestId: string): JsonObject | undefined {
+  const body = refusal.refusal === "upstream_refused" ? refusal.facts.upstream?.body : undefined;
+  if (body?.type !== "error" || !isObject(body.error)) return undefined;
+  // Unmodified, since clients recognise the vendor's wording and act on it.
+  if (envelope !== "chat") return { ...body, request_id: requestId };
+  const { message } = body.error;
+  return {
+    error: { message: typeof message === "string" ? message : refusal.message, type: invalid, param: null, code: null },
+  };
 }
 
 // Coding assistants replace a body that names the native key header by "log in again", whatever it says; and a key pasted into the

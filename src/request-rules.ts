@@ -39,7 +39,8 @@ function findFieldFault(field: DescField, value: unknown): Fault | undefined {
 
 function findValueFault(field: DescField, value: unknown): Fault | undefined {
   if (field.enum && typeof value === "number" && !field.enum.value[value]) {
-    return { path: [], says: `${value} is not a ${field.enum.name}`, allowed: field.enum.values.map((one) => one.name) };
+    const allowed = field.enum.values.filter((one) => one.number !== 0 || !getOption(field, required));
+    return { path: [], says: `${value} is not a ${field.enum.name}`, allowed: allowed.map((one) => one.name) };
   }
   return field.message && isMessage(value) ? findFault(field.message, value) : undefined;
 }

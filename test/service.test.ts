@@ -1,0 +1,301 @@
+// What stands in front of every service, whichever binding calls it.
+
+import { create, type DescMethod, fromJson, type JsonObject } from "@bufbuild/protobuf";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { describe, expect, test, vi } from "vitest";
+import { BillingService, GetPoolsResponseSchema, UsagePeriod } from "../gen/gateway/billing/v1/billing_pb.ts";
+import { Role } from "../gen/gateway/inference/v1/content_pb.ts";
+import { type GenerateResponse, GenerateResponseSchema, InferenceService } from "../gen/gateway/inference/v1/inference_pb.ts";
+import { KeySchema, KeysService, SecretSchema } from "../gen/gateway/keys/v1/keys_pb.ts";
+import { type Core, localCore, type Services } from "../src/core.ts";
+import { Refusal, type RefusalName, toRefusal } from "../src/errors.ts";
+import { createLog } from "../src/log.ts";
+import { checkRequest } from "../src/request-rules.ts";
+import { type Authenticate, type Caller, type CallOf, guard, type Implementation, implement } from "../src/service.ts";
+
+const customer: Caller = {
+  kind: "key",
+  key: create(KeySchema, { keyId: "key_1", accountId: "acc_1" }),
+  secret: create(SecretSchema, { secretId: "sec_1" }),
+};
+const authenticate: Authenticate = async (headers) => {
+  const credential = headers.get("authorization");
+  if (credential === null) throw new Refusal("missing_key");
+  if (credential === "Bearer admin") return { kind: "admin" };
+  if (credential === "Bearer customer") return customer;
+  throw new Refusal("invalid_key");
+};
+const asCustomer = { headers: { authorization: "Bearer customer" } };
+const asAdmin = { headers: { authorization: "Bearer admin" } };
+
+const log = createLog("silent");
+
+/** A Core whose methods do what the test says and refuse the rest. */
+function coreWith(methods: {
+  billing?: Partial<Implementation<typeof BillingService, CallOf>>;
+  keys?: Partial<Implementation<typeof KeysService, CallOf>>;
+  inference?: Partial<Implementation<typeof InferenceService, CallOf>>;
+}): Core {
+  const unimplemented = () => {
+    throw new Refusal("unimplemented");
+  };
+  const rest = <S extends typeof BillingService | typeof KeysService | typeof InferenceService>(service: S) =>
+    implement<Implementation<S, CallOf>>(service, () => async () => unimplemented());
+  const services: Services = {
+    billing: guard(BillingService, { ...rest(BillingService), ...methods.billing }, authenticate, log),
+    keys: guard(KeysService, { ...rest(KeysService), ...methods.keys }, authenticate, log),
+    inference: guard(InferenceService, { ...rest(InferenceService), ...methods.inference }, authenticate, log),
+  };
+  return localCore(services);
+}
+
+async function refusalOf(call: PromiseLike<unknown>): Promise<Refusal> {
+  try {
+    await call;
+  } catch (error) {
+    expect(error).toBeInstanceOf(Refusal);
+    return toRefusal(error);
+  }
+  return expect.unreachable("the call was answered");
+}
+
+async function all<T>(answers: AsyncIterable<T>): Promise<T[]> {
+  const list: T[] = [];
+  for await (const answer of answers) list.push(answer);
+  return list;
+}
+
+const hello = { model: "sonnet", messages: [{ role: Role.USER }] };
+
+describe("identity", () => {
+  test("a method learns who calls, and gets the request itself, not a copy", async () => {
+    const getPools = vi.fn(async (_request: unknown, _call: CallOf) => create(GetPoolsResponseSchema));
+    const core = coreWith({ billing: { getPools } });
+    await core.billing.getPools({ accountId: "acc_1" }, asCustomer);
+    expect(getPools.mock.calls[0]?.[0]).toMatchObject({ accountId: "acc_1" });
+    expect(getPools.mock.calls[0]?.[1].caller).toBe(customer);
+  });
+
+  test.for<[string, HeadersInit | undefined, RefusalName]>([
+    ["no credential", undefined, "missing_key"],
+    ["a wrong credential", { authorization: "Bearer somebody" }, "invalid_key"],
+    ["a credential that the method does not name", { authorization: "Bearer admin" }, "not_permitted"],
+  ])("with %s neither kind of method runs", async ([, headers, refusal]) => {
+    const generate = vi.fn();
+    const countTokens = vi.fn();
+    const core = coreWith({ inference: { generate, countTokens } });
+    const options = headers === undefined ? {} : { headers };
+    expect((await refusalOf(core.inference.countTokens({ request: hello }, options))).refusal).toBe(refusal);
+    expect((await refusalOf(all(core.inference.generate(hello, options)))).refusal).toBe(refusal);
+    expect(generate).not.toHaveBeenCalled();
+    expect(countTokens).not.toHaveBeenCalled();
+  });
+
+  test("a stranger does not learn what is wrong with the request", async () => {
+    expect((await refusalOf(coreWith({}).keys.getKey({}, asCustomer))).refusal).toBe("not_permitted");
+  });
+});
+
+describe("declared fields", () => {
+  const { generate, countTokens } = InferenceService.method;
+  const { getKey, createKey, updateKey } = KeysService.method;
+  const { createTransfer } = BillingService.method;
+  const message = { role: "ROLE_USER" };
+  const check = async (method: DescMethod, json: JsonObject) => checkRequest(method.input, fromJson(method.input, json));
+
+  test.for<[string, DescMethod, JsonObject, string]>([
+    ["a missing text", getKey, {}, "key_id"],
+    ["an enum left at zero", createKey, { accountId: "acc_1" }, "family"],
+    ["a missing message", updateKey, { key: { keyId: "key_1" } }, "update_mask"],
+    ["an empty list", generate, { model: "sonnet", messages: [] }, "messages"],
+    ["an amount of zero", createTransfer, { accountId: "a", family: 1, kind: 1, idempotencyKey: "i" }, "amount_microcredits"],
+    ["a missing field inside a message", countTokens, { request: { model: "sonnet" } }, "request.messages"],
+    ["an unlisted value", createKey, { accountId: "acc_1", family: 7 }, "family"],
+    ["an unlisted value in a list", generate, { model: "sonnet", messages: [message, { role: 9 }] }, "messages[1].role"],
+    [
+      "an unlisted value deep inside",
+      generate,
+      { model: "sonnet", messages: [{ ...message, content: [{ toolResult: { content: [{}], form: 9 } }] }] },
+      "messages[0].content[0].tool_result.form",
+    ],
+  ])("%s is refused by name", async ([, method, json, field]) => {
+    const { refusal, facts, message } = await refusalOf(check(method, json));
+    expect([refusal, facts.field]).toEqual(["invalid_request", field]);
+    expect(message).toContain(field);
+  });
+
+  test("the values that would be accepted are told", async () => {
+    const request = fromJson(createKey.input, { accountId: "acc_1", family: 7 });
+    const { facts } = await refusalOf(coreWith({}).keys.createKey(request, asAdmin));
+    expect(facts.allowed).toEqual(["FAMILY_V1", "FAMILY_V2"]);
+  });
+
+  test("a request with a fault does not reach its method", async () => {
+    const methods = { generate: vi.fn(), countTokens: vi.fn() };
+    const core = coreWith({ inference: methods });
+    await refusalOf(core.inference.countTokens({}, asCustomer));
+    await refusalOf(all(core.inference.generate({}, asCustomer)));
+    expect(methods.generate).not.toHaveBeenCalled();
+    expect(methods.countTokens).not.toHaveBeenCalled();
+  });
+
+  test("listed values pass, absent optional ones too", async () => {
+    const getUsage = vi.fn(async () => ({ $typeName: "gateway.billing.v1.GetUsageResponse" as const, rows: [] }));
+    const core = coreWith({ billing: { getUsage } });
+    await core.billing.getUsage({ period: UsagePeriod.DAY }, asCustomer);
+    await core.billing.getUsage({}, asCustomer);
+    expect(getUsage).toHaveBeenCalledTimes(2);
+  });
+});
+
+describe("abort", () => {
+  test("a caller that hangs up leaves a method that ignores its signal", async () => {
+    const controller = new AbortController();
+    const started = Promise.withResolvers<void>();
+    const core = coreWith({
+      billing: {
+        getPools: () => {
+          started.resolve();
+          return new Promise(() => {});
+        },
+      },
+    });
+    const call = refusalOf(core.billing.getPools({}, { ...asCustomer, signal: controller.signal }));
+    await started.promise;
+    controller.abort();
+    expect((await call).refusal).toBe("cancelled");
+  });
+
+  test("a deadline is told as such", async () => {
+    const core = coreWith({ billing: { getPools: () => new Promise(() => {}) } });
+    expect((await refusalOf(core.billing.getPools({}, { ...asCustomer, timeoutMs: 1 }))).refusal).toBe("timeout");
+  });
+
+  test.for<[string, unknown, RefusalName]>([
+    ["by the caller", undefined, "cancelled"],
+    ["by a deadline", new DOMException("late", "TimeoutError"), "timeout"],
+    ["by a deadline of Connect", new ConnectError("late", Code.DeadlineExceeded), "timeout"],
+  ])("a call that was ended %s before it began does not run", async ([, reason, refusal]) => {
+    const getPools = vi.fn();
+    const generate = vi.fn();
+    const core = coreWith({ billing: { getPools }, inference: { generate } });
+    const options = { ...asCustomer, signal: AbortSignal.abort(reason) };
+    expect((await refusalOf(core.billing.getPools({}, options))).refusal).toBe(refusal);
+    expect((await refusalOf(all(core.inference.generate(hello, options)))).refusal).toBe(refusal);
+    expect(getPools).not.toHaveBeenCalled();
+    expect(generate).not.toHaveBeenCalled();
+  });
+
+  test("whatever a stream throws once its signal fired, the caller hears why", async () => {
+    const controller = new AbortController();
+    const core = coreWith({
+      inference: {
+        async *generate() {
+          yield create(GenerateResponseSchema);
+          controller.abort(new DOMException("late", "TimeoutError"));
+          throw new Error("socket hang up");
+        },
+      },
+    });
+    const call = all(core.inference.generate(hello, { ...asCustomer, signal: controller.signal }));
+    expect((await refusalOf(call)).refusal).toBe("timeout");
+  });
+});
+
+describe("failures", () => {
+  test("a refusal passes as it is, from both kinds of method", async () => {
+    const refusal = new Refusal("credits_exhausted", { retryAfterMs: 5 });
+    const core = coreWith({
+      billing: { getPools: () => Promise.reject(refusal) },
+      inference: {
+        // biome-ignore lint/correctness/useYield: it fails before it has anything to say.
+        async *generate() {
+          throw refusal;
+        },
+      },
+    });
+    expect(await refusalOf(core.billing.getPools({}, asCustomer))).toBe(refusal);
+    expect(await refusalOf(all(core.inference.generate(hello, asCustomer)))).toBe(refusal);
+  });
+
+  test("what was not foreseen is logged here and tells the caller nothing", async () => {
+    const cause = new Error("the password is wrong");
+    const failed = vi.spyOn(log, "error");
+    const core = coreWith({ billing: { getPools: () => Promise.reject(cause) } });
+    const failure = await refusalOf(core.billing.getPools({}, asCustomer));
+    expect([failure.refusal, failure.message]).toEqual(["internal", "Internal error."]);
+    expect(failed).toHaveBeenCalledWith({ method: "GetPools", err: cause }, "call failed");
+    failed.mockRestore();
+  });
+
+  test("a method that throws before it returns a promise fails like any other", async () => {
+    const core = coreWith({
+      billing: {
+        getPools: () => {
+          throw new Error("at once");
+        },
+      },
+    });
+    expect((await refusalOf(core.billing.getPools({}, asCustomer))).refusal).toBe("internal");
+  });
+});
+
+describe("streams", () => {
+  test("messages pass by reference, and the credential is asked once", async () => {
+    const messages = Array.from({ length: 100 }, () => create(GenerateResponseSchema));
+    const counted = vi.fn(authenticate);
+    const implementation = {
+      ...implement<Implementation<typeof InferenceService, CallOf>>(InferenceService, () => async () => undefined),
+      async *generate() {
+        yield* messages;
+      },
+    };
+    const services = guard(InferenceService, implementation, counted, log);
+    const seen: GenerateResponse[] = [];
+    const call = { signal: new AbortController().signal, requestHeader: new Headers(asCustomer.headers) };
+    for await (const message of services.generate(create(InferenceService.method.generate.input, hello), call))
+      seen.push(message);
+    expect(seen.every((message, index) => message === messages[index])).toBe(true);
+    expect(counted).toHaveBeenCalledTimes(1);
+  });
+
+  test("nothing waits on the signal once for each message", async () => {
+    const controller = new AbortController();
+    const listening = vi.spyOn(controller.signal, "addEventListener");
+    const core = coreWith({
+      inference: {
+        async *generate() {
+          for (let index = 0; index < 100; index++) yield create(GenerateResponseSchema);
+        },
+      },
+    });
+    await all(core.inference.generate(hello, { ...asCustomer, signal: controller.signal }));
+    expect(listening.mock.calls.length).toBeLessThanOrEqual(1);
+  });
+
+  test("a reader that stops lets the method clean up before it goes on", async () => {
+    let cleaned = false;
+    const core = coreWith({
+      inference: {
+        async *generate() {
+          try {
+            for (;;) yield create(GenerateResponseSchema);
+          } finally {
+            cleaned = true;
+          }
+        },
+      },
+    });
+    for await (const _message of core.inference.generate(hello, asCustomer)) break;
+    expect(cleaned).toBe(true);
+  });
+
+  test("a stream that nobody reads is never opened", async () => {
+    const generate = vi.fn();
+    const core = coreWith({ inference: { generate } });
+    const iterator = core.inference.generate(hello, asCustomer)[Symbol.asyncIterator]();
+    await iterator.return?.();
+    expect(await iterator.next()).toEqual({ done: true, value: undefined });
+    expect(generate).not.toHaveBeenCalled();
+  });
+});

@@ -1,0 +1,113 @@
+// At most so many requests in any 60 seconds, exactly, over all nodes.
+//
+// With Redis, its log of all nodes decides. While it does not answer, a node allows its share of the limit, less what it has admitted in
+// the last minute, and less what others are known to have admitted beyond theirs: those tell when they do. So the nodes together stay
+// within the limit in the very minute in which Redis goes away: any node i then admits only while
+//   own(i) + excess of others < share(i),   and every other node j has own(j) <= share(j) + excess(j).
+
+import type { Log } from "../log.ts";
+import type { Redis } from "../redis/redis.ts";
+import { createSharedLogs, type Entry, type Nodes, type SharedLogs } from "./shared-logs.ts";
+import { type Decision, decide, SlidingLog, shareOf, windowMs } from "./sliding-log.ts";
+
+/** A decision. With `admitted`, `used` does not count this request yet. `allowed`: what it was measured by. */
+export type Taken = Decision & { allowed: number };
+
+export type Pace = {
+  /** Asks for one request under the limit called `name`. */
+  take(name: string, limit: number): Promise<Taken>;
+  readonly shared: SharedLogs | undefined;
+};
+
+type Limit = {
+  own: SlidingLog;
+  /** What other nodes admitted beyond their shares. */
+  excess: SlidingLog;
+  /** Asked of Redis and not answered yet. */
+  asked: number;
+};
+
+export function createPace(parts: {
+  redis: Redis | undefined;
+  nodes: Nodes;
+  log: Log;
+  /** Must never go back. */
+  nowMs?: () => number;
+}): Pace {
+  const { redis, nodes, log, nowMs = () => performance.now() } = parts;
+  const limits = new Map<string, Limit>();
+  let lastId = 0;
+  let sweptAtMs = nowMs();
+
+  function limitOf(name: string): Limit {
+    let limit = limits.get(name);
+    if (!limit) {
+      limit = { own: new SlidingLog(), excess: new SlidingLog(), asked: 0 };
+      limits.set(name, limit);
+    }
+    return limit;
+  }
+
+  function* admitted(): Generator<Entry> {
+    for (const [name, { own }] of limits) {
+      own.forget(nowMs());
+      for (const { atMs, id } of own.entries()) yield { name, id, atMs };
+    }
+  }
+
+  const shared =
+    redis && createSharedLogs({ redis, nodes, log, nowMs, admitted, onExcess: (name) => limitOf(name).excess.add(nowMs(), 0) });
+
+  function ownShare(limit: number): number {
+    const self = nodes.id();
+    const ids = [...new Set([...nodes.live(), self])].sort();
+    return shareOf(limit, ids.length, ids.indexOf(self));
+  }
+
+  function takeAlone(name: string, id: number, limit: number): Taken {
+    const { own, excess } = limitOf(name);
+    const atMs = nowMs();
+    const allowed = shared ? ownShare(limit) : limit;
+    const decision = decide(own, excess, allowed, atMs);
+    if (decision.admitted) {
+      own.add(atMs, id);
+      shared?.owe({ name, id, atMs });
+    }
+    return { ...decision, allowed };
+  }
+
+  /** Forgets limits that nobody used for a minute, once a minute. */
+  function sweep(): void {
+    if (nowMs() - sweptAtMs < windowMs) return;
+    sweptAtMs = nowMs();
+    for (const [name, { own, excess, asked }] of limits) {
+      own.forget(sweptAtMs);
+      excess.forget(sweptAtMs);
+      if (own.size === 0 && excess.size === 0 && asked === 0) limits.delete(name);
+    }
+  }
+
+  return {
+    shared,
+    async take(name, limit) {
+      sweep();
+      lastId += 1;
+      const id = lastId;
+      if (!shared?.complete) return takeAlone(name, id, limit);
+
+      const { own, ...rest } = limitOf(name);
+      own.forget(nowMs());
+      const excess = own.size + rest.asked >= ownShare(limit);
+      limitOf(name).asked += 1;
+      const answer = await shared.take({ name, id, limit, excess });
+      limitOf(name).asked -= 1;
+      if (answer) {
+        if (answer.admitted) own.add(nowMs(), id);
+        return { ...answer, used: answer.admitted ? answer.used - 1 : answer.used, allowed: limit };
+      }
+      const alone = takeAlone(name, id, limit);
+      if (!alone.admitted) shared.takeBack({ name, id });
+      return alone;
+    },
+  };
+}

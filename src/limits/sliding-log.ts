@@ -1,0 +1,75 @@
+// Times of the last minute, and what they decide. Pure: the caller brings the clock.
+
+/** Length of the window, in milliseconds: what happened this long ago counts no more. */
+export const windowMs = 60_000;
+
+/** What was admitted, oldest first. Times must not go back. */
+export class SlidingLog {
+  #atMs: number[] = [];
+  #ids: number[] = [];
+  #first = 0;
+
+  /** Entries, after `forget`. */
+  get size(): number {
+    return this.#atMs.length - this.#first;
+  }
+
+  /** Forgets what has left the window that ends now. */
+  forget(nowMs: number): void {
+    while (this.#first < this.#atMs.length && (this.#atMs[this.#first] ?? nowMs) <= nowMs - windowMs) this.#first++;
+    // Moving the rest costs as much as it has entries; done when the gap is larger, it costs each entry one move.
+    if (this.#first > 32 && this.#first * 2 > this.#atMs.length) {
+      this.#atMs = this.#atMs.slice(this.#first);
+      this.#ids = this.#ids.slice(this.#first);
+      this.#first = 0;
+    }
+  }
+
+  add(atMs: number, id: number): void {
+    this.#atMs.push(atMs);
+    this.#ids.push(id);
+  }
+
+  /** Time of the entry at `place`, oldest first. Undefined beyond the end. */
+  at(place: number): number | undefined {
+    return this.#atMs[this.#first + place];
+  }
+
+  *entries(): Generator<{ atMs: number; id: number }> {
+    for (let place = this.#first; place < this.#atMs.length; place++) {
+      yield { atMs: this.#atMs[place] ?? 0, id: this.#ids[place] ?? 0 };
+    }
+  }
+}
+
+/** `waitMs` until one more would be admitted if nothing else is; undefined when time frees nothing. */
+export type Decision = { admitted: boolean; used: number; waitMs: number | undefined };
+
+/** Whether one more fits at most `limit` entries of two logs together. Forgets what has left the window. */
+export function decide(own: SlidingLog, others: SlidingLog | undefined, limit: number, nowMs: number): Decision {
+  own.forget(nowMs);
+  others?.forget(nowMs);
+  const used = own.size + (others?.size ?? 0);
+  if (used < limit) return { admitted: true, used, waitMs: 0 };
+  if (limit <= 0) return { admitted: false, used, waitMs: undefined };
+  const leavesAtMs = oldest(own, others, used - limit) + windowMs;
+  return { admitted: false, used, waitMs: Math.max(0, leavesAtMs - nowMs) };
+}
+
+/** Time of the entry at `place` in the merge of two logs. */
+function oldest(own: SlidingLog, others: SlidingLog | undefined, place: number): number {
+  let [mine, theirs, atMs] = [0, 0, 0];
+  for (let step = 0; step <= place; step++) {
+    const a = own.at(mine) ?? Number.POSITIVE_INFINITY;
+    const b = others?.at(theirs) ?? Number.POSITIVE_INFINITY;
+    atMs = Math.min(a, b);
+    if (a <= b) mine++;
+    else theirs++;
+  }
+  return atMs;
+}
+
+/** One node's part of a limit: an equal share, and the remainder to the first ones. `place` counts from 0 in the order of ids. */
+export function shareOf(limit: number, nodes: number, place: number): number {
+  return Math.floor(limit / nodes) + (place < limit % nodes ? 1 : 0);
+}

@@ -98,7 +98,11 @@ export class RunningAttempt {
       seconds: BigInt(Math.floor(afterMs / 1000)),
       nanos: Math.floor((afterMs % 1000) * 1_000_000),
     });
-    if (this.#end !== undefined) return;
+    if (this.#end !== undefined) {
+      // It broke in the same read that brought the first events.
+      if (this.#end.outcome === "failed") this.#record.outcome = "broke";
+      return;
+    }
     this.#record.outcome = "delivered";
     this.#attempts.push(this.#record);
     this.#way.channel.breaker.succeed();

@@ -56,13 +56,6 @@ export function failureOfEvent({ type, message }: Pick<Failure, "type" | "messag
   }
 }
 
-/** The error in the body of an answer with status 200, if it is one. */
-export function findErrorBody(body: JsonObject): { type: string; message: string } | undefined {
-  if (!isObject(body.error)) return undefined;
-  const { type, code, message } = readErrorBody(body);
-  return { type: code === "insufficient_quota" || code === "rate_limit_exceeded" ? code : type, message };
-}
-
 /** A provider that does not behave. `cause` is for the log. */
 export function failed(
   status: number,

@@ -5,13 +5,15 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import type { Attempt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import type { CatalogFile, UpstreamSettings } from "../catalog-file.ts";
+import type { CatalogFile, ProviderSettings, UpstreamSettings } from "../catalog-file.ts";
 import { findMissingCredentials } from "../catalog-upstream.ts";
 import type { Log } from "../log.ts";
 import { Answer } from "./answer.ts";
+import { createAnthropic } from "./anthropic.ts";
 import { type Channel, createChannel } from "./channel.ts";
 import { type Clock, systemClock } from "./clock.ts";
 import { countTokens } from "./count.ts";
+import { createOpenai } from "./openai.ts";
 import type { Provider } from "./provider.ts";
 import { RetryBudget } from "./retry-budget.ts";
 import { Router } from "./router.ts";
@@ -108,9 +110,14 @@ function openProvider(settings: UpstreamSettings, env: NodeJS.ProcessEnv, clock:
     case "simulated":
       return createSimulated(settings, clock);
     case "anthropic":
+      return createAnthropic(settings, credentialOf(settings, env));
     case "openai":
-      throw new Error(`not yet ${env.NONE}`);
+      return createOpenai(settings, credentialOf(settings, env));
   }
+}
+
+function credentialOf({ credentialEnv }: ProviderSettings, env: NodeJS.ProcessEnv): string | undefined {
+  return credentialEnv === undefined ? undefined : env[credentialEnv];
 }
 
 function closeLater({ name, provider }: Channel, log: Log): void {

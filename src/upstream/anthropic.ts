@@ -1,0 +1,80 @@
+// Providers that speak the native messages format.
+
+import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import type { ProviderSettings } from "../catalog-file.ts";
+import { Refusal, toRefusal } from "../errors.ts";
+import { isObject, parseJson } from "../wire/json.ts";
+import * as native from "../wire/native/native.ts";
+import { type Connection, openConnection } from "./connection.ts";
+import { failureOfAnswer } from "./failures.ts";
+import { HttpStream } from "./http-stream.ts";
+import type { Provider, ProviderCall } from "./provider.ts";
+import { redactSecrets } from "./redact.ts";
+import { wantsStream } from "./streaming.ts";
+import type { UpstreamCount } from "./upstream.ts";
+
+/** A provider with the native API. */
+export function createAnthropic(settings: ProviderSettings, credential: string | undefined): Provider {
+  const connection = openConnection(settings, credential);
+  const { dispatcher, basePath, secrets } = connection;
+  return {
+    generate(call) {
+      const { request, route } = call;
+      const stream = wantsStream(request);
+      const body = native.encodeRequest(request, { model: route.model, stream, foldSystem: route.systemEntries === "fold" });
+      return new HttpStream(
+        {
+          dispatcher,
+          path: `${basePath}/v1/messages`,
+          headers: headersOf(connection, request),
+          body: Buffer.from(JSON.stringify(body)),
+          stream,
+          codec: native,
+          secrets,
+        },
+        call,
+      );
+    },
+    countTokens: (call, signal) => countTokens(connection, call, signal),
+    close: () => dispatcher.close(),
+  };
+}
+
+function headersOf({ headers }: Connection, { vendorVersion, vendorBeta }: GenerateRequest): string[] {
+  // What cannot be sent is the caller's fault; undici would call it a failure of the provider.
+  if (!/^[\t\x20-\x7e]*$/.test(vendorVersion + vendorBeta)) {
+    throw new Refusal("invalid_request", { message: "vendor_version and vendor_beta: must be printable ASCII" });
+  }
+  const own = ["anthropic-version", vendorVersion || "2023-06-01"];
+  return vendorBeta === "" ? [...headers, ...own] : [...headers, ...own, "anthropic-beta", vendorBeta];
+}
+
+async function countTokens(
+  connection: Connection,
+  { request, route }: Pick<ProviderCall, "request" | "route">,
+  signal: AbortSignal,
+): Promise<UpstreamCount> {
+  const { dispatcher, basePath, secrets } = connection;
+  const target = { model: route.model, foldSystem: route.systemEntries === "fold" };
+  const body = JSON.stringify(native.encodeCountRequest(request, target));
+  const headers = headersOf(connection, request);
+  try {
+    const answer = await dispatcher.request({
+      method: "POST",
+      path: `${basePath}/v1/messages/count_tokens`,
+      headers,
+      body,
+      signal,
+    });
+    const counted = parseJson(await answer.body.bytes());
+    if (!isObject(counted)) throw new Refusal("upstream_error");
+    if (answer.statusCode !== 200) {
+      throw failureOfAnswer({ status: answer.statusCode, body: redactSecrets(counted, secrets) }, route.model).refusal;
+    }
+    return native.decodeCount(counted);
+  } catch (error) {
+    if (signal.aborted) throw new Refusal("cancelled", { cause: error });
+    if (error instanceof Refusal && error.refusal !== "invalid_request") throw error;
+    throw new Refusal("upstream_error", { cause: toRefusal(error) });
+  }
+}

@@ -1,0 +1,34 @@
+// Providers that speak chat completions: hosted ones, vLLM, Ollama, llama.cpp, OpenRouter.
+
+import type { ProviderSettings } from "../catalog-file.ts";
+import * as chat from "../wire/chat/chat.ts";
+import { openConnection } from "./connection.ts";
+import { HttpStream } from "./http-stream.ts";
+import type { Provider } from "./provider.ts";
+import { wantsStream } from "./streaming.ts";
+
+/** A provider with the chat API. It cannot count tokens. */
+export function createOpenai(settings: ProviderSettings, credential: string | undefined): Provider {
+  const { dispatcher, basePath, headers, secrets } = openConnection(settings, credential);
+  const { cacheMarks, maxTokensName } = settings;
+  return {
+    generate(call) {
+      const stream = wantsStream(call.request);
+      const body = chat.encodeRequest(call.request, { model: call.route.model, stream, cacheMarks, maxTokensName });
+      return new HttpStream(
+        {
+          dispatcher,
+          path: `${basePath}/chat/completions`,
+          headers: [...headers],
+          body: Buffer.from(JSON.stringify(body)),
+          stream,
+          codec: chat,
+          secrets,
+        },
+        call,
+      );
+    },
+    countTokens: async () => undefined,
+    close: () => dispatcher.close(),
+  };
+}

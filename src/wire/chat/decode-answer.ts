@@ -4,7 +4,7 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { randomId } from "../../ids.ts";
 import { isObject } from "../json.ts";
-import { argumentsText, readThinking, textsOf } from "./decode-events.ts";
+import { argumentsText, textsOf } from "./decode-events.ts";
 import {
   blockDelta,
   blockStop,
@@ -16,6 +16,7 @@ import {
   toolUseStart,
 } from "./new-events.ts";
 import { readProviderError } from "./provider-errors.ts";
+import { readDetails, readReasoning, type Thought } from "./reasoning-details.ts";
 import { toStopReason } from "./stop-reasons.ts";
 import { toolId } from "./tool-calls.ts";
 import { decodeUsage } from "./usage.ts";
@@ -32,8 +33,9 @@ export function decodeAnswer(body: JsonObject): Event[] {
   const events = [messageStart(typeof body.model === "string" ? body.model : "")];
   let index = 0;
   const { message } = choice;
-  const thought = readThinking(message);
-  if (thought) events.push(thinkingStart(index, thought.text, thought.signature), blockStop(index++));
+  for (const { text, signature } of thoughtsOf(message)) {
+    events.push(thinkingStart(index, text, signature), blockStop(index++));
+  }
   const text = textOf(message);
   if (text !== "") events.push(textStart(index, text), blockStop(index++));
   const calls = readCalls(message);
@@ -53,6 +55,15 @@ export function decodeAnswer(body: JsonObject): Event[] {
   const refusal = typeof message.refusal === "string" && message.refusal !== "";
   events.push(...messageEnd(toStopReason(finishReason, { toolCalls: calls.length > 0, refusal }), decodeUsage(body.usage)));
   return events;
+}
+
+/** One thought per detail, where the details tell the whole reasoning; else what the plain member says. */
+function thoughtsOf(message: JsonObject): Thought[] {
+  const details = Array.isArray(message.reasoning_details) ? readDetails(message.reasoning_details) : [];
+  const detailed = details.map((thought) => thought.text).join("");
+  const plain = readReasoning(message);
+  if (plain === "" || plain === detailed) return details;
+  return [{ text: plain, signature: "" }];
 }
 
 function textOf({ content, refusal }: JsonObject): string {

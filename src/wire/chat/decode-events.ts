@@ -17,6 +17,7 @@ import {
   toolUseStart,
 } from "./new-events.ts";
 import { readProviderError } from "./provider-errors.ts";
+import { readDetails, readReasoning, type Thought } from "./reasoning-details.ts";
 import { toStopReason } from "./stop-reasons.ts";
 import { toolId } from "./tool-calls.ts";
 import { decodeUsage } from "./usage.ts";
@@ -35,6 +36,7 @@ export function createEventDecoder(): { push(bytes: Uint8Array): Event[]; end():
   let blocks = 0;
   let open: OpenBlock | undefined;
   let refused = false;
+  let hasPlainReasoning = false;
   let finishReason: string | undefined;
   let usage: ReportedUsage | undefined;
   const calls: Call[] = [];
@@ -57,14 +59,26 @@ export function createEventDecoder(): { push(bytes: Uint8Array): Event[]; end():
     events.push(blockDelta(blocks - 1, { case: "text", value: text }));
   };
 
-  const addThinking = (delta: { text: string; signature: string }, events: Event[]): void => {
-    if (open !== "thinking") {
-      closeBlock(events);
-      events.push(thinkingStart(blocks++, "", ""));
-      open = "thinking";
-    }
-    if (delta.text !== "") events.push(blockDelta(blocks - 1, { case: "thinking", value: delta.text }));
-    if (delta.signature !== "") events.push(blockDelta(blocks - 1, { case: "signature", value: delta.signature }));
+  const openThinking = (events: Event[]): void => {
+    if (open === "thinking") return;
+    closeBlock(events);
+    events.push(thinkingStart(blocks++, "", ""));
+    open = "thinking";
+  };
+
+  const addThinking = (text: string, events: Event[]): void => {
+    openThinking(events);
+    events.push(blockDelta(blocks - 1, { case: "thinking", value: text }));
+  };
+
+  // Details repeat what the plain member says, so that only their signatures count beside it. One that comes after the block of its
+  // thought has ended belongs to nothing any more.
+  const addDetail = ({ text, signature }: Thought, events: Event[]): void => {
+    if (text !== "" && !hasPlainReasoning) addThinking(text, events);
+    if (signature === "" || (hasPlainReasoning && open !== "thinking")) return;
+    openThinking(events);
+    events.push(blockDelta(blocks - 1, { case: "signature", value: signature }));
+    closeBlock(events);
   };
 
   const openCall = (call: Call, events: Event[]): void => {
@@ -126,8 +140,14 @@ export function createEventDecoder(): { push(bytes: Uint8Array): Event[]; end():
   };
 
   const readDelta = (delta: JsonObject, events: Event[]): void => {
-    const thought = readThinking(delta);
-    if (thought) addThinking(thought, events);
+    const reasoning = readReasoning(delta);
+    if (reasoning !== "") {
+      hasPlainReasoning = true;
+      addThinking(reasoning, events);
+    }
+    if (Array.isArray(delta.reasoning_details)) {
+      for (const detail of readDetails(delta.reasoning_details)) addDetail(detail, events);
+    }
     const { content, refusal } = delta;
     if (typeof content === "string") {
       if (content !== "") addText(content, events);
@@ -229,24 +249,6 @@ function readFragment(fragment: JsonObject): { id: string; name: string; text: s
 export function argumentsText(value: JsonValue | undefined): string {
   if (typeof value === "string") return value;
   return isObject(value) ? JSON.stringify(value) : "";
-}
-
-/** Thinking in a delta or message, under the names that providers give it; the signature stands in `reasoning_details` only. */
-export function readThinking(from: JsonObject): { text: string; signature: string } | undefined {
-  const named = from.reasoning_content ?? from.reasoning;
-  let text = typeof named === "string" ? named : "";
-  let signature = "";
-  let detailed = "";
-  if (Array.isArray(from.reasoning_details)) {
-    for (const detail of from.reasoning_details) {
-      if (!isObject(detail) || detail.type !== "reasoning.text") continue;
-      if (typeof detail.text === "string") detailed += detail.text;
-      if (typeof detail.signature === "string") signature += detail.signature;
-    }
-  }
-  // The details repeat what the plain member says.
-  text ||= detailed;
-  return text === "" && signature === "" ? undefined : { text, signature };
 }
 
 /** Texts of a content that is a list of parts. */

@@ -26,6 +26,7 @@ export function encodeAnswer(events: readonly Event[], context: ChatAnswerContex
         usage = laterUsage(usage, kind.value.usage);
         break;
       case "blockStart":
+        if (open) add(answer, open);
         open = openBlock(kind.value.block);
         break;
       case "blockDelta":

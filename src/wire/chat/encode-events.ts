@@ -148,7 +148,7 @@ export function createEventEncoder(context: ChatAnswerContext): ChatEventEncoder
       case "blockDelta":
         return continueBlock(kind.value);
       case "blockStart":
-        return role() + startBlock(kind.value.block);
+        return role() + stopBlock() + startBlock(kind.value.block);
       case "blockStop":
         return stopBlock();
       case "messageStart":

@@ -54,6 +54,7 @@ type Route = {
   /** Absent: open to all. */
   readonly credential?: CredentialForm;
   readonly needsVersion?: true;
+  readonly monthFigures?: true;
   readonly run: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
 };
 
@@ -74,7 +75,7 @@ export function createFacade(parts: FacadeParts): Facade {
     { ...either, method: "GET", paths: joins("/v1/models"), run: getModels(core) },
     { ...either, method: "GET", paths: joins("/v1/models/info"), run: getModelsInfo(core) },
     { ...either, method: "GET", paths: joins("/v1/models/:id"), run: getModel(core) },
-    { ...either, method: "GET", paths: ["/v1/credits"], run: getCredits(core) },
+    { ...either, monthFigures: true, method: "GET", paths: ["/v1/credits"], run: getCredits(core) },
     { ...either, method: "GET", paths: ["/v1/receipts/:requestId"], run: getReceipt(core) },
     { ...open, method: "GET", paths: ["/healthz"], run: getLiveness() },
     { ...open, method: "GET", paths: ["/health"], run: getReadiness(readiness, () => running.isDraining) },
@@ -100,7 +101,12 @@ export function createFacade(parts: FacadeParts): Facade {
   });
   const identify = createIdentify({ core, nativeBearer: settings.nativeBearer, failedCredentials });
 
-  // A scope of its own: nothing here touches routes that others add.
+  // Routes that others add are waited for as well.
+  app.addHook("onRequest", (_request, reply, done) => {
+    running.add(reply);
+    done();
+  });
+  // A scope of its own: nothing in it touches routes that others add.
   app.register(async (scope) => {
     scope.decorateRequest("exchange");
     scope.setErrorHandler(createFailureHandler(log));
@@ -113,13 +119,12 @@ export function createFacade(parts: FacadeParts): Facade {
       request.exchange = exchange;
       reply.headers(requestIdHeaders(exchange.requestId));
       if (running.isDraining) reply.header("connection", "close");
-      running.add(reply);
       reply.raw.once("close", () => logRequest(log, request, reply));
       return exchange;
     };
 
-    for (const { method, paths, envelope, credential, needsVersion, run } of routes) {
-      const identifyCaller = credential && identify(credential);
+    for (const { method, paths, envelope, credential, needsVersion, monthFigures = false, run } of routes) {
+      const identifyCaller = credential && identify({ form: credential, monthFigures });
       for (const url of paths) {
         scope.route({
           method,

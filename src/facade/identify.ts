@@ -4,6 +4,7 @@ import { hash } from "node:crypto";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Core } from "../core.ts";
 import { toRefusal } from "../errors.ts";
+import { RecentMap } from "../recent-map.ts";
 import { type CredentialForm, type NativeBearer, readCredential } from "./credentials.ts";
 import { hangUpSignal } from "./exchange.ts";
 
@@ -13,32 +14,35 @@ export type FailedCredentials = { check(address: string): void; record(address: 
 // Enough for the keys that are in use at one time; digests of 44 characters make it about a megabyte.
 const knownKeysMax = 10_000;
 
+/** What a hook needs to know about its route. */
+export type IdentifyOptions = {
+  readonly form: CredentialForm;
+  /** Asks for what the key spent this month, which costs a look into the database. */
+  readonly monthFigures: boolean;
+};
+
 /** Builds hooks that identify the caller of a request and refuse it otherwise. */
 export function createIdentify(parts: { core: Core; nativeBearer: NativeBearer; failedCredentials: FailedCredentials }) {
   const { core, nativeBearer, failedCredentials } = parts;
   // Digests of keys that were good lately: an address shared by many is not closed to those who use good keys from it.
-  const known = new Set<string>();
+  const known = new RecentMap<string, true>(knownKeysMax);
 
-  return (form: CredentialForm) =>
+  return ({ form, monthFigures }: IdentifyOptions) =>
     async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
       const { exchange } = request;
       const key = readCredential(form, request.raw, nativeBearer);
       const digest = hash("sha256", key, "base64");
-      if (!known.has(digest)) failedCredentials.check(request.ip);
+      if (!known.get(digest)) failedCredentials.check(request.ip);
 
       const headers = new Headers({ authorization: `Bearer ${key}`, "x-request-id": exchange.requestId });
       const call = { headers, signal: hangUpSignal(reply) };
       try {
-        exchange.identity = { call, caller: await core.keys.authenticate({}, call) };
+        exchange.identity = { call, caller: await core.keys.authenticate({ monthFigures }, call) };
       } catch (error) {
-        const { refusal } = toRefusal(error);
-        if (refusal === "invalid_key" || refusal === "revoked_key") {
-          known.delete(digest);
-          failedCredentials.record(request.ip);
-        }
+        known.delete(digest);
+        if (toRefusal(error).refusal === "invalid_key") failedCredentials.record(request.ip);
         throw error;
       }
-      if (known.size >= knownKeysMax) known.clear();
-      known.add(digest);
+      known.set(digest, true);
     };
 }

@@ -117,7 +117,7 @@ function scriptedCore(script: Script): Core {
     keys: client(
       KeysService,
       {
-        authenticate: async (_request: never, { headers }: Options) => {
+        authenticate: async ({ monthFigures }: { monthFigures: boolean }, { headers }: Options) => {
           const secret = headers.get("authorization")?.slice("Bearer ".length) ?? "";
           if (secret.startsWith("sk-gw2-1revoked")) throw new Refusal("revoked_key");
           if (!script.keys.has(secret)) throw new Refusal("invalid_key");
@@ -125,13 +125,12 @@ function scriptedCore(script: Script): Core {
             key: {
               keyId: "key_1",
               family: Family.V1,
-              monthSpentMicrocredits: 2_500_000n,
-              monthHeldMicrocredits: 1n,
+              ...(monthFigures && { monthSpentMicrocredits: 2_500_000n, monthHeldMicrocredits: 1n }),
               monthlyCapMicrocredits: 10_000_000n,
             },
           });
         },
-      },
+      } as Record<string, AnyMethod>,
       script.calls,
     ),
     inference: client(

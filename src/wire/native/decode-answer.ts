@@ -1,13 +1,7 @@
 // A provider's plain answer in the native format → Events.
 
-import { create, type JsonObject } from "@bufbuild/protobuf";
-import {
-  type Event,
-  MessageDeltaSchema,
-  MessageStartSchema,
-  type ReportedUsage,
-  ReportedUsageSchema,
-} from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
+import { type Event, MessageDeltaSchema, MessageStartSchema } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { isObject } from "../json.ts";
 import { decodeBlock } from "./decode-block.ts";
 import { brokenAnswer, completeBlock, decodeEvent, eventOf } from "./decode-event.ts";
@@ -22,15 +16,14 @@ export function decodeAnswer(body: JsonObject): Event[] {
   const { id, type, role, model, content, stop_reason, stop_sequence, usage, ...rest } = body;
   if (type === "error") return [decodeEvent("error", JSON.stringify(body)) ?? brokenAnswer(unreadable)];
   if (!Array.isArray(content) || !content.every(isObject)) return [brokenAnswer(unreadable)];
-  const reported = isObject(usage) ? decodeUsage(usage) : undefined;
 
   const start = create(MessageStartSchema, {
     id: typeof id === "string" ? id : "",
     model: typeof model === "string" ? model : "",
   });
-  start.usage = reported && inputSide(reported);
+  if (isObject(usage)) start.usage = decodeUsage(inputSide(usage));
   const delta = create(MessageDeltaSchema);
-  delta.usage = reported;
+  if (isObject(usage)) delta.usage = decodeUsage(usage);
   delta.deltaExtensions = takeDeltaMembers(rest);
   if (typeof stop_reason === "string") delta.stopReason = stop_reason;
   if (typeof stop_sequence === "string") delta.stopSequence = stop_sequence;
@@ -52,11 +45,15 @@ export function decodeAnswer(body: JsonObject): Event[] {
 
 const unreadable = "The model provider sent an answer that cannot be read.";
 
-function inputSide(usage: ReportedUsage): ReportedUsage {
-  const { inputTokens, cacheCreationInputTokens, cacheReadInputTokens, cacheCreation } = usage;
-  const first = create(ReportedUsageSchema, { outputTokens: 0 });
-  Object.assign(first, { inputTokens, cacheCreationInputTokens, cacheReadInputTokens, cacheCreation });
-  return first;
+function inputSide({
+  input_tokens,
+  cache_creation_input_tokens,
+  cache_read_input_tokens,
+  cache_creation,
+}: JsonObject): JsonObject {
+  const all = { input_tokens, cache_creation_input_tokens, cache_read_input_tokens, cache_creation };
+  const told = Object.entries(all).filter((member): member is [string, JsonValue] => member[1] !== undefined);
+  return { ...Object.fromEntries(told), output_tokens: 0 };
 }
 
 /** The members of an answer that a stream tells at its end. */

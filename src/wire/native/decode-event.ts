@@ -49,7 +49,7 @@ export function decodeEvent(name: string, data: string): Event | undefined {
         hasMore(value, 2) ? data : undefined,
       );
     case "message_start":
-      return isObject(value.message) ? decodeMessageStart(value.message) : undefined;
+      return isObject(value.message) ? decodeMessageStart(value.message, hasMore(value, 2) ? data : undefined) : undefined;
     case "message_delta":
       return decodeMessageDelta(value);
     case "message_stop":
@@ -118,10 +118,10 @@ function furtherMembers(delta: JsonObject): JsonObject {
 function decodeBlockStart(value: JsonObject, data: string): Event | undefined {
   const { index, content_block } = value;
   if (!isCount(index) || !isObject(content_block)) return undefined;
-  const block = decodeBlock(completeBlock(content_block));
+  const complete = completeBlock(content_block);
   return eventOf(
-    { case: "blockStart", value: { $typeName: "gateway.inference.v1.BlockStart", index, block } },
-    hasMore(value, 3) ? data : undefined,
+    { case: "blockStart", value: { $typeName: "gateway.inference.v1.BlockStart", index, block: decodeBlock(complete) } },
+    complete === content_block && hasMore(value, 3) ? data : undefined,
   );
 }
 
@@ -142,7 +142,7 @@ export function completeBlock(block: JsonObject): JsonObject {
   }
 }
 
-function decodeMessageStart(message: JsonObject): Event {
+function decodeMessageStart(message: JsonObject, data: string | undefined): Event {
   const { id, type, role, model, content, stop_reason, stop_sequence, usage, ...rest } = message;
   const start = create(MessageStartSchema, {
     id: typeof id === "string" ? id : "",
@@ -152,7 +152,7 @@ function decodeMessageStart(message: JsonObject): Event {
   // Some answers begin with blocks that were complete before.
   if (Array.isArray(content) && content.length > 0) rest.content = content;
   start.extensions = kept(rest);
-  return eventOf({ case: "messageStart", value: start });
+  return eventOf({ case: "messageStart", value: start }, data);
 }
 
 function decodeMessageDelta(value: JsonObject): Event {

@@ -7,7 +7,7 @@ import { randomId } from "../../ids.ts";
 import { isObject, parseJsonText } from "../json.ts";
 import { encodeBlock } from "./encode-block.ts";
 import type { AnswerContext } from "./encode-events.ts";
-import { encodeFirstUsage, encodeUsage, mergeUsage } from "./usage.ts";
+import { completeUsage, encodeUsage, mergeUsage } from "./usage.ts";
 
 /** The answer that `events` add up to: all events of one complete answer, in the order of event.proto. */
 export function encodeAnswer(events: readonly Event[], context: AnswerContext): JsonObject {
@@ -35,7 +35,7 @@ export function encodeAnswer(events: readonly Event[], context: AnswerContext): 
         const { content: earlier, ...others } = (keep && kind.value.extensions) || {};
         if (Array.isArray(earlier)) content.push(...earlier);
         message = { ...message, ...others };
-        usage = encodeFirstUsage(kind.value.usage, context.estimatedInputTokens, keep);
+        if (kind.value.usage) usage = encodeUsage(kind.value.usage, keep);
         break;
       }
       case "blockStart": {
@@ -64,7 +64,7 @@ export function encodeAnswer(events: readonly Event[], context: AnswerContext): 
     stop_reason: stopReason,
     stop_sequence: stopSequence,
     ...message,
-    usage,
+    usage: completeUsage(usage, context.estimatedInputTokens),
   };
 }
 

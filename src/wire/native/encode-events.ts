@@ -4,9 +4,9 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import { type Block, Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { BlockDelta, Event, MessageDelta, MessageStart } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { randomId } from "../../ids.ts";
-import { stringifyJson } from "../json.ts";
+import { escapeLineSeparators, isObject, parseJsonText, stringifyJson } from "../json.ts";
 import { splitBlock } from "./split-block.ts";
-import { encodeFirstUsage, encodeUsage } from "./usage.ts";
+import { completeUsage, encodeUsage } from "./usage.ts";
 
 /** What an answer shows that is not the provider's. */
 export type AnswerContext = {
@@ -56,12 +56,13 @@ export function createEventEncoder(context: AnswerContext): EventEncoder {
     return closed + first + deltas.map((delta) => frameDelta(index, stringifyJson(delta))).join("");
   };
 
-  const closeBlock = (): string => {
+  const closeBlock = (event?: Event): string => {
     if (!open) return "";
     const { index, late } = open;
     open = undefined;
     const last = late ? frameDelta(index, stringifyJson(late.delta)) : "";
-    return `${last}event: content_block_stop\ndata: {"type":"content_block_stop","index":${index}}\n\n`;
+    const raw = event?.kind.case === "blockStop" && event.kind.value.index === index ? reusable(event) : undefined;
+    return last + frame("content_block_stop", raw ?? `{"type":"content_block_stop","index":${index}}`);
   };
 
   const continueBlock = (delta: BlockDelta, event: Event): string => {
@@ -82,10 +83,10 @@ export function createEventEncoder(context: AnswerContext): EventEncoder {
       case "blockStart":
         return kind.value.block ? openBlock(kind.value.index, kind.value.block, event) : "";
       case "blockStop":
-        return closeBlock();
+        return closeBlock(event);
       case "messageStart":
         outputTokens = kind.value.usage?.outputTokens ?? 0;
-        return encodeStart(kind.value, context, event.rawFormat !== Format.CHAT);
+        return encodeStart(kind.value, context, event);
       case "messageDelta":
         outputTokens = kind.value.usage?.outputTokens ?? outputTokens;
         return closeBlock() + encodeMessageDelta(kind.value, outputTokens, event.rawFormat !== Format.CHAT);
@@ -148,7 +149,8 @@ function encodeDelta({ kind, extensions }: BlockDelta, keep: boolean): string | 
   return `${json}}`;
 }
 
-function encodeStart(start: MessageStart, context: AnswerContext, keep: boolean): string {
+function encodeStart(start: MessageStart, context: AnswerContext, event: Event): string {
+  const keep = event.rawFormat !== Format.CHAT;
   const message = {
     id: start.id || randomId("msg_"),
     type: "message",
@@ -158,9 +160,11 @@ function encodeStart(start: MessageStart, context: AnswerContext, keep: boolean)
     stop_reason: null,
     stop_sequence: null,
     ...(keep && start.extensions),
-    usage: encodeFirstUsage(start.usage, context.estimatedInputTokens, keep),
+    usage: completeUsage(start.usage ? encodeUsage(start.usage, keep) : {}, context.estimatedInputTokens),
   };
-  return frame("message_start", stringifyJson({ type: "message_start", message }));
+  // Members beside `message` stand in the provider's text only.
+  const whole = parseJsonText(reusable(event) ?? "{}");
+  return frame("message_start", stringifyJson({ ...(isObject(whole) && whole), type: "message_start", message }));
 }
 
 function encodeMessageDelta(delta: MessageDelta, outputTokens: number, keep: boolean): string {
@@ -182,9 +186,10 @@ function encodeOther(event: JsonObject): string {
   return typeof type === "string" && /^[\w.-]+$/.test(type) ? frame(type, stringifyJson(event)) : "";
 }
 
-/** The provider's own JSON text, where it may be sent as it is: one line for every client. */
+/** The provider's own JSON text, where the event has it, on one line for every client. */
 function reusable(event: Event): string | undefined {
   if (event.raw.length === 0 || event.rawFormat !== Format.NATIVE) return undefined;
   const text = Buffer.from(event.raw.buffer, event.raw.byteOffset, event.raw.byteLength).toString();
-  return /[\r\n\u0085\u2028\u2029]/.test(text) ? undefined : text;
+  // Line ends in JSON stand between its tokens only.
+  return escapeLineSeparators(text).replaceAll(/[\r\n]/g, " ");
 }

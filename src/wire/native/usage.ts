@@ -74,20 +74,22 @@ function encodeCacheCreation(creation: CacheCreation, keep: boolean): JsonObject
 }
 
 /**
- * The usage that an answer begins with: clients fail without numbers for input and output, and their context meters stand still at
+ * `told` with what every client needs: clients fail without numbers for input and output, and their context meters stand still at
  * zero, so the estimate stands in until the provider has reported its input.
  */
-export function encodeFirstUsage(usage: ReportedUsage | undefined, estimatedInputTokens: number, keep: boolean): JsonObject {
-  const { inputTokens = 0, cacheCreationInputTokens = 0, cacheReadInputTokens = 0, outputTokens = 0 } = usage ?? {};
-  const isReported = inputTokens + cacheCreationInputTokens + cacheReadInputTokens > 0;
+export function completeUsage(told: JsonObject, estimatedInputTokens: number): JsonObject {
+  const [input, output] = [countOf(told.input_tokens), countOf(told.output_tokens)];
+  const isReported = input + countOf(told.cache_creation_input_tokens) + countOf(told.cache_read_input_tokens) > 0;
   return {
     cache_creation_input_tokens: 0,
     cache_read_input_tokens: 0,
-    ...(usage && encodeUsage(usage, keep)),
-    input_tokens: isReported ? inputTokens : Math.max(1, estimatedInputTokens),
-    output_tokens: outputTokens,
+    ...told,
+    input_tokens: isReported ? input : Math.max(1, estimatedInputTokens),
+    output_tokens: output,
   };
 }
+
+const countOf = (value: JsonValue | undefined): number => (isCount(value) ? value : 0);
 
 /** `later` over `earlier`: totals replace totals member by member, and null says nothing. */
 export function mergeUsage(earlier: JsonObject, later: JsonObject): JsonObject {

@@ -9,6 +9,7 @@ import { GenerateRequestSchema } from "../../../gen/gateway/inference/v1/inferen
 import { isObject } from "../../../src/wire/json.ts";
 import { decodeRequest, encodeRequest } from "../../../src/wire/native/native.ts";
 import { anyBlock, anyBody } from "./bodies.ts";
+import { canonical } from "./canonical.ts";
 
 const headers = { version: "2023-06-01", beta: "a,b" };
 const target = { model: "provider-name", stream: true };
@@ -16,14 +17,6 @@ const target = { model: "provider-name", stream: true };
 /** What the provider has to receive: all but the members that the gateway owns. */
 function expected(body: JsonObject): JsonObject {
   return { ...body, model: target.model, stream: target.stream };
-}
-
-/** JSON text with members in order of their names, so that equal values have equal texts, `__proto__` and all. */
-function canonical(value: JsonValue): string {
-  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
-  if (!isObject(value)) return JSON.stringify(value);
-  const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
-  return `{${members.map(([name, member]) => `${JSON.stringify(name)}:${canonical(member)}`).join()}}`;
 }
 
 test("a native provider receives what the client sent", () => {

@@ -26,8 +26,11 @@ export interface Holds {
    * `credits_exhausted`, `credits_held` or `monthly_cap_reached`; a smaller one is written in passing.
    */
   fit(hold: Hold, input: Usage): Promise<Hold>;
-  /** Remembers what a running request used so far; written every two seconds, for the reaper. */
-  meter(requestId: string, used: Usage): void;
+  /**
+   * Watches a running request until it is settled: every two seconds `read` is asked what was used so far, and its answer is written
+   * for the reaper. Undefined: nothing since the last time.
+   */
+  watch(requestId: string, read: () => Usage | undefined): void;
   /** Ends a request; returns when its charge is durable, however long the database is away. */
   settle(hold: Hold, ending: Ending): Promise<Receipt>;
 }
@@ -57,7 +60,9 @@ export class HoldKeeper implements Holds {
   readonly #admitLane: Lane<HoldAsk | GrowAsk, Admitted>;
   readonly #settleLane: Lane<SettleAsk, Settled>;
   readonly #registered = new Set<string>();
-  readonly #moved = new Map<string, Usage>();
+  readonly #meters = new Map<string, () => Usage | undefined>();
+  /** Figures read from meters and not yet written. */
+  readonly #unwritten = new Map<string, Usage>();
   /** Requests that wait for funds of a pool, called when one of its holds was settled. */
   readonly #waiting = new Map<string, Set<() => void>>();
   /** Request ids whose admission was given up without knowing how it ended, with their nonces. */
@@ -116,12 +121,13 @@ export class HoldKeeper implements Holds {
     return hold;
   }
 
-  meter(requestId: string, used: Usage): void {
-    this.#moved.set(requestId, used);
+  watch(requestId: string, read: () => Usage | undefined): void {
+    this.#meters.set(requestId, read);
   }
 
   async settle(hold: Hold, ending: Ending): Promise<Receipt> {
-    this.#moved.delete(hold.requestId);
+    this.#meters.delete(hold.requestId);
+    this.#unwritten.delete(hold.requestId);
     const settled = await this.#settleLane.submit({ kind: "settle", hold, ending });
     this.#tellWaiting(poolOf(hold.payer));
     if (settled.kind === "charged") return receiptOf(settled.charge);
@@ -148,14 +154,14 @@ export class HoldKeeper implements Holds {
 
   async #checkpointOnce(): Promise<void> {
     await this.#releaseAbandoned();
-    if (this.#moved.size === 0) return;
-    const moved = new Map(this.#moved);
-    this.#moved.clear();
-    await this.#store.checkpoint(moved).catch((err: unknown) => {
-      // The next round writes the same or later figures.
-      for (const [requestId, used] of moved) if (!this.#moved.has(requestId)) this.#moved.set(requestId, used);
-      throw err;
-    });
+    for (const [requestId, read] of this.#meters) {
+      const used = read();
+      if (used) this.#unwritten.set(requestId, used);
+    }
+    if (this.#unwritten.size === 0) return;
+    const writing = new Map(this.#unwritten);
+    await this.#store.checkpoint(writing);
+    for (const [requestId, used] of writing) if (this.#unwritten.get(requestId) === used) this.#unwritten.delete(requestId);
   }
 
   // A price must be durable before anything refers to it.

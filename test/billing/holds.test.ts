@@ -112,7 +112,7 @@ test("a revoked key, a dead secret and a model outside the list are refused by t
 test("what a dead process left is settled by its last metered figure", async () => {
   const payer = await ledger.payer(100_000_000n);
   const hold = await place(asking(payer, 100));
-  ledger.holds.meter(hold.requestId, usage({ input: 7, output: 3 }));
+  ledger.holds.watch(hold.requestId, () => usage({ input: 7, output: 3 }));
   await ledger.holds.checkpoint();
   await ledger.run("update holds set deadline = now() - interval '1 second' where request_id = $1", [hold.requestId]);
   await ledger.node.poll(ledger.holds);

@@ -1,0 +1,82 @@
+// What a request may ask for beyond tokens. The price list holds token categories only, so whatever makes a provider charge something
+// else is refused unless the operator has priced it. Judged on the hub, extensions included, so that no door goes around it.
+
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import type { Block } from "../../gen/gateway/inference/v1/content_pb.ts";
+import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
+import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import type { CatalogFile } from "../catalog-file.ts";
+import { Refusal } from "../errors.ts";
+
+type Offers = CatalogFile["offers"];
+
+const pricedToolTypes = /^(web_search_|web_fetch_|code_execution_|advisor_|mcp_toolset)/;
+
+/** The request without the members that the gateway decides about. Throws `feature_not_offered` or `thread_unsupported_request`. */
+export function judgeOffers(request: GenerateRequest, offers: Offers): GenerateRequest {
+  for (const [index, { type }] of request.tools.entries()) {
+    if (type !== undefined && pricedToolTypes.test(type) && !offers.serverTools) throw notOffered(`tools[${index}].type`, type);
+  }
+  for (const [index, { content }] of request.messages.entries()) refuseFiles(content, `messages[${index}]`);
+  // Members of the chat format never reach a provider under a native name.
+  if (request.extensions === undefined || request.sourceFormat === Format.CHAT) return request;
+  return { ...request, extensions: judgeExtensions(request.extensions, offers) };
+}
+
+function judgeExtensions(extensions: JsonObject, offers: Offers): JsonObject {
+  const judged: JsonObject = {};
+  for (const [name, value] of Object.entries(extensions)) {
+    const kept = judgeMember(name, value, offers);
+    // Defined, not assigned: a member called __proto__ is a member like any other.
+    if (kept !== undefined)
+      Object.defineProperty(judged, name, { value: kept, enumerable: true, writable: true, configurable: true });
+  }
+  return judged;
+}
+
+/** The value to send on; undefined drops the member. */
+function judgeMember(name: string, value: JsonValue, offers: Offers): JsonValue | undefined {
+  switch (name) {
+    case "thread":
+      if (value === null) return undefined;
+      throw new Refusal("thread_unsupported_request", { field: "thread" });
+    case "fallbacks":
+    case "fallback_credit_token":
+    case "billing_policy":
+      if (value === null) return undefined;
+      throw notOffered(name);
+    case "inference_geo":
+      if (value === null) return undefined;
+      if (offers.inferenceGeo) return value;
+      throw notOffered(name);
+    case "speed":
+      if (value === null || value === "standard" || offers.fastSpeed) return value;
+      throw notOffered(name, value);
+    case "service_tier":
+      // `auto` may be served at a dearer tier.
+      if (value === null || value === "auto" || value === "standard_only") return value === null ? value : "standard_only";
+      throw notOffered(name, value);
+    case "mcp_servers":
+    case "container":
+      if (value === null || (Array.isArray(value) && value.length === 0) || offers.serverTools) return value;
+      throw notOffered(name);
+    default:
+      return value;
+  }
+}
+
+// There is no file store here, and a provider's ids belong to another account.
+function refuseFiles(content: readonly Block[], path: string): void {
+  content.forEach(({ kind }, index) => {
+    if (kind.case === "toolResult") refuseFiles(kind.value.content, `${path}.content[${index}]`);
+    const source = kind.case === "image" || kind.case === "document" ? kind.value.source?.kind : undefined;
+    if (source?.case === "other" && source.value.type === "file") throw notOffered(`${path}.content[${index}].source`, "file");
+    if (kind.case === "other" && kind.value.type === "container_upload")
+      throw notOffered(`${path}.content[${index}]`, "container_upload");
+  });
+}
+
+function notOffered(field: string, value?: JsonValue): Refusal {
+  const what = typeof value === "string" ? `${field}: ${value.slice(0, 100)}` : field;
+  return new Refusal("feature_not_offered", { field, message: `${what} is not offered by this gateway.` });
+}

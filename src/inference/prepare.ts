@@ -1,0 +1,63 @@
+// What a request turns into before any money or provider is involved: a known model, rules kept, limits in tokens. Pure.
+
+import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import type { UsageBounds } from "../billing/hold-size.ts";
+import { Refusal } from "../errors.ts";
+import type { Catalog, Resolved } from "./catalog.ts";
+import { judgeOffers } from "./offers.ts";
+import { measurePrompt, type PromptSize, tokensAtMost } from "./prompt-size.ts";
+import { mapReasoning } from "./reasoning.ts";
+
+export type Prepared = {
+  readonly target: Resolved;
+  /** Ready for a provider, except that `maxTokens` is what was asked for. */
+  readonly request: GenerateRequest;
+  readonly maxTokens: number;
+  readonly size: PromptSize;
+  readonly bounds: UsageBounds;
+};
+
+/** Output tokens of a request that does not say. */
+const usualMaxTokens = 32_000;
+/** Output below which starting is not worth while, where so much was asked for. */
+const worthwhileTokens = 1_024;
+
+/** Throws `model_not_found`, `model_not_allowed`, `feature_not_offered`, `thread_unsupported_request`, `invalid_request`. */
+export function prepare(catalog: Catalog, ask: GenerateRequest, allowedModels: readonly string[]): Prepared {
+  const { target, request: named } = prepareModel(catalog, ask, allowedModels);
+  const maxTokens = limitOutput(ask, target);
+  const request = mapReasoning(judgeOffers(named, catalog.offers), target.model, maxTokens);
+  const size = measurePrompt(request);
+  const bounds = {
+    input: tokensAtMost(size, target.model.contextTokens),
+    dearestInput: size.dearest,
+    minOutput: worthStarting(request, maxTokens),
+    maxOutput: maxTokens,
+  };
+  return { target, request, maxTokens, size, bounds };
+}
+
+/** Resolves the model and checks that the key may use it. Throws `model_not_found`, `model_not_allowed`. */
+export function prepareModel(catalog: Catalog, ask: GenerateRequest, allowedModels: readonly string[]) {
+  const target = catalog.resolve(ask.model, allowedModels);
+  if (allowedModels.length > 0 && !allowedModels.includes(target.model.id)) {
+    const message = `model: this key may not use ${target.model.id}. It may use ${allowedModels.join(", ")}.`;
+    throw new Refusal("model_not_allowed", { field: "model", allowed: allowedModels, message });
+  }
+  return { target, request: { ...ask, model: target.model.id } };
+}
+
+function limitOutput({ maxTokens }: GenerateRequest, { model, exact }: Resolved): number {
+  if (maxTokens === undefined) return Math.min(usualMaxTokens, model.maxOutputTokens);
+  if (maxTokens <= model.maxOutputTokens) return maxTokens;
+  // A client that named a model we only guess at does not know this model's limit.
+  if (!exact) return model.maxOutputTokens;
+  const message = `max_tokens: ${maxTokens} > ${model.maxOutputTokens}, which is the maximum allowed number of output tokens for ${model.id}`;
+  throw new Refusal("invalid_request", { field: "max_tokens", message });
+}
+
+// A thinking budget that max_tokens does not leave room for is the provider's to refuse.
+function worthStarting({ thinking }: GenerateRequest, maxTokens: number): number {
+  const budget = thinking?.budgetTokens ?? 0;
+  return Math.min(maxTokens, Math.max(worthwhileTokens, budget < maxTokens ? budget + 1 : 0));
+}

@@ -1,0 +1,38 @@
+// Chat's `reasoning_effort` in terms of what a model can do. Pure.
+
+import { create } from "@bufbuild/protobuf";
+import { OutputConfigSchema, type Thinking, ThinkingSchema } from "../../gen/gateway/inference/v1/content_pb.ts";
+import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import type { ModelEntry } from "../catalog-file.ts";
+
+const efforts: Record<string, { effort: string; budget: number }> = {
+  minimal: { effort: "low", budget: 1_024 },
+  low: { effort: "low", budget: 1_024 },
+  medium: { effort: "medium", budget: 4_096 },
+  high: { effort: "high", budget: 16_384 },
+  xhigh: { effort: "max", budget: 32_768 },
+  max: { effort: "max", budget: 32_768 },
+};
+const budgetMin = 1_024;
+
+/** The request with its effort written as thinking. Whoever set `thinking` or forces a tool has decided already. */
+export function mapReasoning(request: GenerateRequest, model: ModelEntry, maxTokens: number): GenerateRequest {
+  const { reasoningEffort, thinking, toolChoice } = request;
+  if (reasoningEffort === undefined || thinking !== undefined) return request;
+  if (reasoningEffort === "none") return { ...request, thinking: create(ThinkingSchema, { type: "disabled" }) };
+  const known = efforts[reasoningEffort];
+  if (known === undefined || toolChoice?.type === "any" || toolChoice?.type === "tool") return request;
+
+  if (model.thinking === "adaptive") {
+    const outputConfig = create(OutputConfigSchema, { ...request.outputConfig, effort: known.effort });
+    return thinkingOn({ ...request, outputConfig }, create(ThinkingSchema, { type: "adaptive" }));
+  }
+  const budgetTokens = Math.min(known.budget, maxTokens - 1);
+  if (budgetTokens < budgetMin) return request;
+  return thinkingOn(request, create(ThinkingSchema, { type: "enabled", budgetTokens }));
+}
+
+// Providers refuse sampling fields beside thinking.
+function thinkingOn({ temperature, topP, topK, ...request }: GenerateRequest, thinking: Thinking): GenerateRequest {
+  return { ...request, thinking };
+}

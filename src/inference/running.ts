@@ -1,0 +1,78 @@
+// The requests that run in this process, so that they can be ended: one key's when it is revoked, all when the process drains.
+
+import type { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Refusal } from "../errors.ts";
+
+/** Why a request is ended from outside: what its client is told, and what is recorded. */
+export type EndedBy = { readonly refusal: Refusal; readonly outcome: Outcome };
+
+/** One running request. */
+export class Running {
+  readonly keyId: string;
+  readonly secretId: string;
+  /** Set when the gateway ends the request. */
+  endedBy: EndedBy | undefined;
+  readonly #provider = new AbortController();
+
+  constructor(keyId: string, secretId: string) {
+    this.keyId = keyId;
+    this.secretId = secretId;
+  }
+
+  /** Aborts the provider call. */
+  get signal(): AbortSignal {
+    return this.#provider.signal;
+  }
+
+  /** Ends the request; the first reason counts. */
+  end(by: EndedBy): void {
+    this.endedBy ??= by;
+    this.#provider.abort();
+  }
+
+  /** Stops the provider's work; nobody is told. */
+  stopProvider(): void {
+    this.#provider.abort();
+  }
+}
+
+export class RunningRequests {
+  readonly #byKey = new Map<string, Set<Running>>();
+  #emptied: (() => void)[] = [];
+
+  get size(): number {
+    let size = 0;
+    for (const running of this.#byKey.values()) size += running.size;
+    return size;
+  }
+
+  open(keyId: string, secretId: string): Running {
+    const running = new Running(keyId, secretId);
+    const ofKey = this.#byKey.get(keyId);
+    if (ofKey) ofKey.add(running);
+    else this.#byKey.set(keyId, new Set([running]));
+    return running;
+  }
+
+  close(running: Running): void {
+    const ofKey = this.#byKey.get(running.keyId);
+    ofKey?.delete(running);
+    if (ofKey?.size === 0) this.#byKey.delete(running.keyId);
+    if (this.#byKey.size > 0) return;
+    for (const tell of this.#emptied) tell();
+    this.#emptied = [];
+  }
+
+  ofKey(keyId: string): readonly Running[] {
+    return [...(this.#byKey.get(keyId) ?? [])];
+  }
+
+  endAll(by: EndedBy): void {
+    for (const ofKey of [...this.#byKey.values()]) for (const running of [...ofKey]) running.end(by);
+  }
+
+  /** Resolves when nothing runs any more. */
+  async emptied(): Promise<void> {
+    if (this.#byKey.size > 0) await new Promise<void>((resolve) => this.#emptied.push(resolve));
+  }
+}

@@ -41,7 +41,7 @@ export function encodeUsage(usage: ReportedUsage | undefined, estimatedInputToke
 export function decodeUsage(value: JsonValue | undefined): ReportedUsage | undefined {
   if (!isObject(value)) return undefined;
   const prompt = isObject(value.prompt_tokens_details) ? value.prompt_tokens_details : {};
-  const completion = isObject(value.completion_tokens_details) ? value.completion_tokens_details : {};
+  const completion = isObject(value.completion_tokens_details) ? value.completion_tokens_details : undefined;
   const cacheReadInputTokens = countOf(prompt.cached_tokens);
   const cacheCreationInputTokens = countOf(prompt.cache_write_tokens);
   return create(ReportedUsageSchema, {
@@ -49,7 +49,7 @@ export function decodeUsage(value: JsonValue | undefined): ReportedUsage | undef
     outputTokens: countOf(value.completion_tokens),
     cacheReadInputTokens,
     cacheCreationInputTokens,
-    thinkingTokens: countOf(completion.reasoning_tokens),
+    ...(completion && { thinkingTokens: countOf(completion.reasoning_tokens) }),
   });
 }
 

@@ -214,7 +214,7 @@ export function toProblem(refusal: Refusal, envelope: Envelope, requestId: strin
   let status = envelope === "native" ? row.status : (row.chatStatus ?? row.status);
   if (refusal.refusal === "upstream_refused" && refusal.facts.upstream) {
     status = refusal.facts.upstream.status;
-    if (isOwnFault(status)) return toProblem(new Refusal("upstream_error"), envelope, requestId);
+    if (isOwnFault(status)) return toProblem(new Refusal("upstream_error", { upstream: { status } }), envelope, requestId);
   }
   return {
     status,
@@ -240,12 +240,14 @@ const streamTypes = new Set<JsonValue | undefined>([
 ]);
 
 function headersOf(refusal: Refusal, row: Row, status: number, envelope: Envelope): Record<string, string> {
-  const { retryAfterMs } = refusal.facts;
+  const { retryAfterMs, upstream } = refusal.facts;
+  // A provider that doubts our account goes on doubting it until an operator has looked.
+  const isHopeless = refusal.refusal === "upstream_error" && upstream !== undefined && accountFaults.has(upstream.status);
   const waits = status === 429 || status === 503 || status === 529;
   const retryAfterSeconds = retryAfterMs === undefined ? row.retryAfterSeconds : Math.max(1, Math.ceil(retryAfterMs / 1000));
   return {
     ...(waits && retryAfterSeconds !== undefined && { "retry-after": String(retryAfterSeconds) }),
-    ...(row.shouldRetry === false && { "x-should-retry": "false" }),
+    ...((row.shouldRetry === false || isHopeless) && { "x-should-retry": "false" }),
     ...(status === 401 && { "www-authenticate": challenges[envelope] }),
     ...(refusal.refusal === "request_too_large" && { connection: "close" }),
     ...limitHeaders(refusal, envelope),
@@ -316,7 +318,8 @@ function withVendorPath(message: string, field: string): string {
 }
 
 // A provider's doubt about our credential, our balance there or our pace is not the client's fault.
-const ownFaults = new Set([401, 402, 403, 407, 408, 429]);
+const accountFaults = new Set([401, 402, 403]);
+const ownFaults = new Set([...accountFaults, 407, 408, 429]);
 
 function isOwnFault(status: number): boolean {
   return status < 400 || status >= 500 || ownFaults.has(status);

@@ -336,7 +336,8 @@ test("a provider's refusal reaches chat clients translated", () => {
 test("a provider's doubt about our own credential is never shown as doubt about the client's", () => {
   for (const status of [401, 402, 403, 429]) {
     const refusal = new Refusal("upstream_refused", { upstream: { status, body: vendorBody } });
-    expect(toProblem(refusal, "native", "r").status).toBe(502);
+    const { status: shown, headers } = toProblem(refusal, "native", "r");
+    expect([shown, headers["x-should-retry"]]).toEqual([502, status === 429 ? undefined : "false"]);
   }
 });
 

@@ -3,6 +3,7 @@
 import { once } from "node:events";
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from "node:zlib";
+import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { Refusal } from "../../src/errors.ts";
 import { bodyBytesMax } from "../../src/facade/body.ts";
@@ -236,6 +237,32 @@ describe("bodies", () => {
       expect(Object.keys(chat.body.error).sort()).toEqual(["code", "message", "param", "type"]);
     }
     expect(script.calls).not.toContain("generate");
+  });
+
+  test("broken anywhere are answered or refused, never a failure of ours", async () => {
+    const { url } = await startFacade();
+    const whole = JSON.stringify({
+      ...nativeBody,
+      system: [{ type: "text", text: "s" }],
+      tools: [{ name: "t", input_schema: { type: "object" } }],
+      stop_sequences: ["x"],
+      stream: false,
+    });
+    const breaks = fc.tuple(
+      fc.nat(whole.length - 1),
+      fc.nat(12),
+      fc.constantFrom("", "null", "[]", "{}", '"', "0", "-1e999", "\u0000", ",", "🙂"),
+    );
+    await fc.assert(
+      fc.asyncProperty(breaks, async ([at, length, filling]) => {
+        const body = whole.slice(0, at) + filling + whole.slice(at + length);
+        for (const response of [await postNative(url, body), await postChat(url, body)]) {
+          expect([200, 400]).toContain(response.status);
+          await response.arrayBuffer();
+        }
+      }),
+      { numRuns: 500 },
+    );
   });
 
   test("may begin with a byte order mark", async () => {

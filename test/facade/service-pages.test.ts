@@ -276,6 +276,33 @@ test("a draining gateway refuses new requests, finishes those that run, and then
   await drained;
 });
 
+test("calls of other doors on the same listener keep their own parsers and answers, and drain with the rest", async () => {
+  const gate = Promise.withResolvers<void>();
+  const begun = Promise.withResolvers<void>();
+  const { url, facade } = await startFacade({}, {}, (app) => {
+    app.post("/other.v1.Service/Echo", async (request) => {
+      begun.resolve();
+      await gate.promise;
+      return request.body;
+    });
+  });
+  const answer = fetch(`${url}/other.v1.Service/Echo`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: '{"a":[1]}',
+  });
+  await begun.promise;
+  let isDone = false;
+  const drained = facade.drain().then(() => {
+    isDone = true;
+  });
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(isDone).toBe(false);
+  gate.resolve();
+  expect(await (await answer).json()).toEqual({ a: [1] });
+  await drained;
+});
+
 test("the log has one line per request, with ids and figures and nothing that was said or secret", async () => {
   const lines: string[] = [];
   const log = pino({ level: "info", base: null }, { write: (line: string) => void lines.push(line) });

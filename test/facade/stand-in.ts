@@ -174,6 +174,7 @@ export type StandIn = { facade: Facade; url: string; port: number; script: Scrip
 export async function startFacade(
   parts: Partial<FacadeParts> = {},
   settings: Partial<FacadeParts["settings"]> = {},
+  addRoutes: (facade: Facade) => void = () => {},
 ): Promise<StandIn> {
   const script: Script = {
     generate: () => play(answerOf("Hello")),
@@ -190,6 +191,7 @@ export async function startFacade(
     log: createLog("silent"),
     ...parts,
   });
+  addRoutes(facade);
   const url = await facade.listen({ host: "127.0.0.1", port: 0 });
   onTestFinished(async () => {
     facade.server.closeAllConnections();

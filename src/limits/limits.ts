@@ -29,6 +29,8 @@ export type Limits = {
   stop(): Promise<void>;
 };
 
+// A round trip takes well under a millisecond nearby; beyond this bound a request is better served alone.
+const answerMsMaxDefault = 50;
 /** Free calls of one key in any 60 seconds. */
 const countCallsPerMinute = 600;
 
@@ -37,8 +39,10 @@ export function createLimits(parts: {
   redis?: Redis | undefined;
   nodes: Nodes;
   log: Log;
+  /** How long Redis may take for a decision, in milliseconds. */
+  answerMsMax?: number;
 }): Limits {
-  const pace = createPace({ redis: parts.redis, nodes: parts.nodes, log: parts.log });
+  const pace = createPace({ answerMsMax: answerMsMaxDefault, ...parts });
   const bucket = new CountingBucket();
 
   return {

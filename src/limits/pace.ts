@@ -28,13 +28,15 @@ type Limit = {
 };
 
 export function createPace(parts: {
-  redis: Redis | undefined;
+  redis?: Redis | undefined;
   nodes: Nodes;
   log: Log;
+  /** How long Redis may take for a decision, in milliseconds. */
+  answerMsMax: number;
   /** Must never go back. */
   nowMs?: () => number;
 }): Pace {
-  const { redis, nodes, log, nowMs = () => performance.now() } = parts;
+  const { redis, nodes, log, answerMsMax, nowMs = () => performance.now() } = parts;
   const limits = new Map<string, Limit>();
   let lastId = 0;
   let sweptAtMs = nowMs();
@@ -56,7 +58,11 @@ export function createPace(parts: {
   }
 
   const shared =
-    redis && createSharedLogs({ redis, nodes, log, nowMs, admitted, onExcess: (name) => limitOf(name).excess.add(nowMs(), 0) });
+    redis &&
+    createSharedLogs({
+      ...{ redis, nodes, log, nowMs, answerMsMax, admitted },
+      onExcess: (name) => limitOf(name).excess.add(nowMs(), 0),
+    });
 
   function ownShare(limit: number): number {
     const self = nodes.id();

@@ -15,8 +15,6 @@ const scripts = {
   join: script(import.meta.url, "join"),
 };
 
-// A round trip takes well under a millisecond nearby; beyond this bound a request is better served alone.
-const answerMsMax = 50;
 const handInMsMax = 1_000;
 const handInMax = 500;
 const completeMs = 3_000;
@@ -48,7 +46,7 @@ export type SharedLogs = {
   take(ask: { name: string; id: number; limit: number; excess: boolean }): Promise<Answer>;
   /** Undoes a `take` whose answer did not come and that was then refused. */
   takeBack(entry: { name: string; id: number }): void;
-  /** Hands in what this node admitted by itself, as soon as that is possible. */
+  /** Hands in what this node admitted by itself, as soon as Redis takes it. */
   owe(entry: Entry): void;
   /** Checks the server, joins the others, and stays. Resolves when Redis decides, or after a second without it. */
   start(): Promise<void>;
@@ -60,12 +58,13 @@ export function createSharedLogs(parts: {
   nodes: Nodes;
   log: Log;
   nowMs: () => number;
+  answerMsMax: number;
   /** All that this node has admitted and that still counts. */
   admitted: () => Iterable<Entry>;
   /** Another node admitted one beyond its share. */
   onExcess: (name: string) => void;
 }): SharedLogs {
-  const { redis, nodes, log, nowMs, admitted, onExcess } = parts;
+  const { redis, nodes, log, nowMs, answerMsMax, admitted, onExcess } = parts;
   // Random per start: ids of requests and of nodes' messages never meet those of another process.
   const self = randomId("", 12);
   let state: "away" | "joining" | "complete" = "away";
@@ -213,7 +212,7 @@ export function createSharedLogs(parts: {
 
     owe(entry) {
       owed.push(entry);
-      if (state !== "away") handInAll().catch(() => undefined);
+      if (redis.connected) handInAll().catch(() => undefined);
     },
 
     async start() {

@@ -1,0 +1,138 @@
+// A real Redis of one's own. Where no binary is installed, suites that need one say how to get it and are skipped.
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { accessSync, constants } from "node:fs";
+import { createServer, type Socket } from "node:net";
+import { delimiter, join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { Redis as Connection } from "ioredis";
+
+/** Path of `redis-server`. Undefined: none is installed. */
+export const redisBinary = findBinary("redis-server") ?? findBinary("valkey-server");
+
+/** Why a suite is skipped, with what helps. */
+export const withoutRedis = "no redis-server on the PATH; install one to run this suite (Debian: apt-get install redis-server)";
+if (!redisBinary) console.warn(`skipped: ${withoutRedis}`);
+
+export type TestRedis = {
+  readonly url: string;
+  readonly port: number;
+  /** Ends the server at once, as a crash would. */
+  kill(): Promise<void>;
+  /** Starts it again on the same port, with an empty memory. */
+  restart(): Promise<void>;
+  /** The server stands still; connections stay open. */
+  pause(): void;
+  resume(): void;
+  flush(): Promise<void>;
+  /** Runs a command, for looking at what is stored. */
+  command(name: string, ...args: string[]): Promise<unknown>;
+  stop(): Promise<void>;
+};
+
+export async function startRedis(): Promise<TestRedis> {
+  const port = await freePort();
+  const url = `redis://127.0.0.1:${port}`;
+  let server = await launch(port);
+  const connection = new Connection(url, { maxRetriesPerRequest: null });
+  connection.on("error", () => {});
+
+  const kill = async () => {
+    if (server.exitCode !== null || server.signalCode !== null) return;
+    const ended = new Promise((resolve) => server.once("exit", resolve));
+    server.kill("SIGKILL");
+    await ended;
+  };
+  return {
+    url,
+    port,
+    kill,
+    async restart() {
+      await kill();
+      server = await launch(port);
+    },
+    pause: () => void server.kill("SIGSTOP"),
+    resume: () => void server.kill("SIGCONT"),
+    async flush() {
+      await connection.flushall();
+    },
+    command: (name, ...args) => connection.call(name, ...args),
+    async stop() {
+      connection.disconnect();
+      await kill();
+    },
+  };
+}
+
+async function launch(port: number): Promise<ChildProcess> {
+  if (!redisBinary) throw new Error(withoutRedis);
+  const args = ["--port", `${port}`, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+  const server = spawn(redisBinary, args, { stdio: ["ignore", "pipe", "inherit"] });
+  await new Promise<void>((resolve, reject) => {
+    let output = "";
+    server.once("exit", () => reject(new Error(`redis-server did not start:\n${output}`)));
+    server.stdout?.on("data", (text: Buffer) => {
+      output += text.toString();
+      if (output.includes("Ready to accept connections")) resolve();
+    });
+  });
+  return server;
+}
+
+/** A relay to a port that holds every read back for a while, each way. */
+export async function startSlowRelay(port: number, delayMs: number): Promise<{ port: number; stop(): Promise<void> }> {
+  const sockets = new Set<Socket>();
+  const { createConnection } = await import("node:net");
+  const relay = createServer((near) => {
+    const far = createConnection(port, "127.0.0.1");
+    for (const [from, to] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      sockets.add(from);
+      from.setNoDelay(true);
+      from.on("error", () => to.destroy());
+      from.on("close", () => to.destroy());
+      from.on("data", (bytes) => void delay(delayMs).then(() => to.write(bytes)));
+    }
+  });
+  const relayPort = await new Promise<number>((resolve) => {
+    relay.listen(0, "127.0.0.1", () => {
+      const address = relay.address();
+      resolve(typeof address === "object" && address ? address.port : 0);
+    });
+  });
+  return {
+    port: relayPort,
+    async stop() {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => relay.close(resolve));
+    },
+  };
+}
+
+async function freePort(): Promise<number> {
+  const probe = createServer();
+  const port = await new Promise<number>((resolve) => {
+    probe.listen(0, "127.0.0.1", () => {
+      const address = probe.address();
+      resolve(typeof address === "object" && address ? address.port : 0);
+    });
+  });
+  await new Promise((resolve) => probe.close(resolve));
+  return port;
+}
+
+function findBinary(name: string): string | undefined {
+  const folders = [...(process.env.PATH ?? "").split(delimiter), "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"];
+  return folders
+    .map((folder) => join(folder, name))
+    .find((path) => {
+      try {
+        accessSync(path, constants.X_OK);
+        return true;
+      } catch {
+        return false;
+      }
+    });
+}

@@ -1,0 +1,114 @@
+// The inference service over a real ledger, with a provider whose every event a test decides.
+
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { type Event, EventSchema } from "../../gen/gateway/inference/v1/event_pb.ts";
+import {
+  type GenerateRequest,
+  GenerateRequestSchema,
+  type GenerateResponse,
+} from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import type { Payer } from "../../src/billing/admission.ts";
+import { defaultCatalog, readCatalogFile } from "../../src/catalog-file.ts";
+import { createCatalog, createInference } from "../../src/inference/inference.ts";
+import { createLimits } from "../../src/limits/limits.ts";
+import type { UpstreamAsk, Upstreams } from "../../src/upstream/upstream.ts";
+import { freshLedger, log } from "../billing/ledger.ts";
+
+export const events = {
+  start: (usage?: { inputTokens?: number; cacheReadInputTokens?: number; outputTokens?: number }): Event =>
+    create(EventSchema, { kind: { case: "messageStart", value: { id: "msg_x", model: "m", ...(usage && { usage }) } } }),
+  text: (text: string): Event =>
+    create(EventSchema, { kind: { case: "blockDelta", value: { index: 0, kind: { case: "text", value: text } } } }),
+  open: (): Event =>
+    create(EventSchema, {
+      kind: { case: "blockStart", value: { index: 0, block: { kind: { case: "text", value: { text: "" } } } } },
+    }),
+  close: (): Event => create(EventSchema, { kind: { case: "blockStop", value: { index: 0 } } }),
+  delta: (usage?: { outputTokens?: number; inputTokens?: number; thinkingTokens?: number }): Event =>
+    create(EventSchema, { kind: { case: "messageDelta", value: { stopReason: "end_turn", ...(usage && { usage }) } } }),
+  stop: (): Event => create(EventSchema, { kind: { case: "messageStop", value: {} } }),
+};
+
+/** Plays one answer. It may wait for what a test resolves, watch `ask.signal`, throw, or call `ask.onAccepted`. */
+export type Play = (ask: UpstreamAsk) => AsyncIterable<Event[]>;
+
+export type Answer = Awaited<ReturnType<typeof freshInference>>;
+
+export async function freshInference(options: { requestMaxMs?: number } = {}) {
+  const ledger = await freshLedger();
+  const catalog = createCatalog(readCatalogFile(defaultCatalog()));
+  let play: Play = async function* () {};
+  let count: number | undefined;
+  const upstreams: Upstreams = {
+    generate: (ask) => play(ask),
+    countTokens: async () => (count === undefined ? undefined : { inputTokens: count }),
+    usable: () => true,
+  };
+  const live = new Set<(change: { keyId: string }) => void>();
+  const dead = new Set<string>();
+  const keys = {
+    onChanged: (listener: (change: { keyId: string }) => void) => {
+      live.add(listener);
+      return () => live.delete(listener);
+    },
+    isLive: async (keyId: string) => !dead.has(keyId),
+  };
+  const limits = createLimits({ nodes: { id: () => "a", live: () => ["a"] }, log });
+  const inference = createInference({ catalog: () => catalog, holds: ledger.holds, keys, limits, upstreams, log, ...options });
+
+  return {
+    ...ledger,
+    inference,
+    plays: (next: Play) => {
+      play = next;
+    },
+    counts: (tokens: number) => {
+      count = tokens;
+    },
+    revoke: (keyId: string) => {
+      dead.add(keyId);
+      for (const listener of live) listener({ keyId });
+    },
+    /** Runs a request to its end. The caller hangs up through `hangUp`. */
+    generate(
+      payer: Payer,
+      more: Exclude<MessageInitShape<typeof GenerateRequestSchema>, GenerateRequest> = {},
+      hangUp = new AbortController(),
+    ) {
+      const request = create(GenerateRequestSchema, {
+        model: "haiku",
+        maxTokens: 100,
+        messages: [{ role: 1, form: 1, content: [{ kind: { case: "text", value: { text: "Hello, model" } } }] }],
+        ...more,
+      });
+      const caller = {
+        kind: "key" as const,
+        key: create(KeySchema, { keyId: payer.keyId, accountId: payer.accountId, family: 1 }),
+        secret: create(SecretSchema, { secretId: "sec_of_test" }),
+      };
+      return inference.service.generate(request, { signal: hangUp.signal, requestHeader: new Headers(), caller });
+    },
+    async collect(stream: AsyncIterable<GenerateResponse>) {
+      const seen: GenerateResponse[] = [];
+      let failure: unknown;
+      try {
+        for await (const one of stream) seen.push(one);
+      } catch (error) {
+        failure = error;
+      }
+      const admission = seen.flatMap(({ kind }) => (kind.case === "admission" ? [kind.value] : []))[0];
+      const receipt = seen.flatMap(({ kind }) => (kind.case === "receipt" ? [kind.value.receipt] : []))[0];
+      const shown = seen.flatMap(({ kind }) => (kind.case === "events" ? kind.value.events : []));
+      return { seen, admission, receipt, shown: shown.map(({ kind }) => kind.case), failure };
+    },
+    /** The charge of a request, once its hold is gone. */
+    async charged(requestId: string) {
+      for (;;) {
+        const charge = await ledger.store.findCharge(requestId);
+        if (charge) return charge;
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      }
+    },
+  };
+}

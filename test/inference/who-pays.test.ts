@@ -1,0 +1,272 @@
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Payer } from "../../src/billing/admission.ts";
+import { Refusal } from "../../src/errors.ts";
+import type { UpstreamAsk } from "../../src/upstream/upstream.ts";
+import { type Answer, events, freshInference } from "./answers.ts";
+
+// haiku 4.5: 140 micro-credits per input token, 700 per output token, 14 per cache read.
+const input = 140n;
+const output = 700n;
+
+let gateway: Answer;
+let payer: Payer;
+beforeAll(async () => {
+  gateway = await freshInference();
+  payer = await gateway.payer(1_000_000_000n);
+});
+afterEach(async () => {
+  expect(await gateway.store.audit()).toEqual([]);
+});
+afterAll(() => gateway.close());
+
+/** Resolves when the signal fires; what a provider does that has nothing more to say. */
+const silence = ({ signal }: UpstreamAsk) =>
+  new Promise<never>((_, reject) => {
+    const abort = () => reject(new DOMException("aborted", "AbortError"));
+    if (signal.aborted) abort();
+    signal.addEventListener("abort", abort);
+  });
+
+const usage = { inputTokens: 11, cacheReadInputTokens: 5 };
+
+test("a complete answer costs the final usage, and its receipt comes last", async () => {
+  gateway.plays(async function* (ask) {
+    ask.onAccepted();
+    yield [events.start(usage), events.open(), events.text("Hi")];
+    yield [events.close(), events.delta({ outputTokens: 9 }), events.stop()];
+  });
+  const { seen, receipt, shown } = await gateway.collect(gateway.generate(payer));
+  expect(shown).toEqual(["messageStart", "blockStart", "blockDelta", "blockStop", "messageDelta", "messageStop"]);
+  expect(seen.map(({ kind }) => kind.case)).toEqual(["admission", "events", "events", "events", "receipt"]);
+  expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, basis: Basis.REPORTED });
+  expect(receipt?.amountMicrocredits).toBe(11n * input + 5n * 14n + 9n * output);
+});
+
+test("thinking is taken out of the output once, and charged at its own price", async () => {
+  gateway.plays(async function* () {
+    yield [events.start(usage), events.open(), events.text("Hi"), events.close()];
+    yield [events.delta({ outputTokens: 30, thinkingTokens: 20 }), events.stop()];
+  });
+  const { receipt } = await gateway.collect(gateway.generate(payer));
+  expect(receipt?.usage).toMatchObject({ output: 10, thinking: 20 });
+});
+
+test("the end of an answer is shown only when its charge is durable", async () => {
+  gateway.plays(async function* () {
+    yield [
+      events.start(usage),
+      events.open(),
+      events.text("Hi"),
+      events.close(),
+      events.delta({ outputTokens: 9 }),
+      events.stop(),
+    ];
+  });
+  for await (const { kind } of gateway.generate(payer)) {
+    if (kind.case !== "events") continue;
+    const isEnd = kind.value.events.some((event) => event.kind.case === "messageDelta" || event.kind.case === "messageStop");
+    const [held] = await gateway.run<{ n: bigint }>("select count(*) as n from holds");
+    expect(held?.n).toBe(isEnd ? 0n : 1n);
+  }
+});
+
+test("nothing leaves before the hold is durable", async () => {
+  let called = false;
+  gateway.plays(async function* () {
+    called = true;
+    yield [events.start(usage), events.delta({ outputTokens: 1 }), events.stop()];
+  });
+  const stream = gateway.generate(payer)[Symbol.asyncIterator]();
+  const first = await stream.next();
+  expect(first.value?.kind.case).toBe("admission");
+  expect(called).toBe(false);
+  const [held] = await gateway.run<{ n: bigint }>("select count(*) as n from holds");
+  expect(held?.n).toBe(1n);
+  for (let next = await stream.next(); !next.done; next = await stream.next());
+});
+
+test("a refusal of the provider before content costs nothing", async () => {
+  gateway.plays(async function* () {
+    yield* [];
+    throw new Refusal("overloaded");
+  });
+  const { admission, failure } = await gateway.collect(gateway.generate(payer));
+  expect(failure).toMatchObject({ refusal: "overloaded" });
+  expect(await gateway.charged(admission?.requestId ?? "")).toMatchObject({
+    amountMicrocredits: 0n,
+    outcome: Outcome.UPSTREAM_FAILED,
+    basis: Basis.NONE,
+  });
+});
+
+test("a provider that dies amid its answer is paid for input and what was delivered", async () => {
+  gateway.plays(async function* (ask) {
+    ask.onAccepted();
+    yield [events.start(usage), events.open(), events.text("12345678")];
+    throw new Refusal("upstream_error");
+  });
+  const { admission, failure } = await gateway.collect(gateway.generate(payer));
+  expect(failure).toMatchObject({ refusal: "upstream_error" });
+  const charge = await gateway.charged(admission?.requestId ?? "");
+  expect(charge).toMatchObject({ outcome: Outcome.UPSTREAM_BROKE, basis: Basis.PARTLY_COUNTED });
+  expect(charge.amountMicrocredits).toBe(11n * input + 5n * 14n + 2n * output);
+});
+
+test("an answer that stops without its end is an error, not a success", async () => {
+  gateway.plays(async function* () {
+    yield [events.start(usage), events.open(), events.text("1234")];
+  });
+  const { failure, receipt } = await gateway.collect(gateway.generate(payer));
+  expect(failure).toMatchObject({ refusal: "upstream_error" });
+  expect(receipt).toBeUndefined();
+});
+
+test("usage that is missing at a normal end is counted here, and marked", async () => {
+  gateway.plays(async function* () {
+    yield [events.start(), events.open(), events.text("12345678"), events.close(), events.delta(), events.stop()];
+  });
+  const { receipt } = await gateway.collect(gateway.generate(payer));
+  expect(receipt).toMatchObject({ basis: Basis.COUNTED, usage: { output: 2 } });
+  expect(receipt?.usage?.input).toBeGreaterThan(0);
+});
+
+test("explicit zeros beside content are no report", async () => {
+  gateway.plays(async function* () {
+    yield [
+      events.start({ inputTokens: 0 }),
+      events.open(),
+      events.text("1234"),
+      events.delta({ outputTokens: 0 }),
+      events.stop(),
+    ];
+  });
+  const { receipt } = await gateway.collect(gateway.generate(payer));
+  expect(receipt).toMatchObject({ basis: Basis.COUNTED, usage: { output: 1 } });
+});
+
+test("a client that hangs up before the provider accepted pays nothing", async () => {
+  const hangUp = new AbortController();
+  gateway.plays(async function* (ask) {
+    hangUp.abort();
+    yield await silence(ask);
+  });
+  const { admission, failure } = await gateway.collect(gateway.generate(payer, {}, hangUp));
+  expect(failure).toMatchObject({ refusal: "cancelled" });
+  expect(await gateway.charged(admission?.requestId ?? "")).toMatchObject({
+    amountMicrocredits: 0n,
+    outcome: Outcome.CLIENT_LEFT_BEFORE_ACCEPTANCE,
+  });
+});
+
+test("a client that hangs up after acceptance pays the input that the provider reports in the next moment", async () => {
+  const hangUp = new AbortController();
+  gateway.plays(async function* (ask) {
+    ask.onAccepted();
+    hangUp.abort();
+    yield [events.start(usage)];
+    yield await silence(ask);
+  });
+  const { admission } = await gateway.collect(gateway.generate(payer, {}, hangUp));
+  const charge = await gateway.charged(admission?.requestId ?? "");
+  expect(charge).toMatchObject({ outcome: Outcome.CLIENT_LEFT_BEFORE_CONTENT, basis: Basis.REPORTED });
+  expect(charge.amountMicrocredits).toBe(11n * input + 5n * 14n);
+});
+
+test("a client that hangs up amid the answer pays input and output so far, and the provider is stopped at once", async () => {
+  const hangUp = new AbortController();
+  let stopped = false;
+  gateway.plays(async function* (ask) {
+    ask.onAccepted();
+    yield [events.start(usage), events.open(), events.text("12345678")];
+    hangUp.abort();
+    stopped = ask.signal.aborted;
+    yield await silence(ask);
+  });
+  const { admission } = await gateway.collect(gateway.generate(payer, {}, hangUp));
+  expect(stopped).toBe(true);
+  const charge = await gateway.charged(admission?.requestId ?? "");
+  expect(charge.outcome).toBe(Outcome.CLIENT_LEFT);
+  expect(charge.amountMicrocredits).toBe(11n * input + 5n * 14n + 2n * output);
+});
+
+test("a client that stops reading and returns pays what was produced", async () => {
+  gateway.plays(async function* (ask) {
+    ask.onAccepted();
+    yield [events.start(usage), events.open(), events.text("12345678")];
+    yield await silence(ask);
+  });
+  let requestId = "";
+  for await (const { kind } of gateway.generate(payer)) {
+    if (kind.case === "admission") requestId = kind.value.requestId;
+    if (kind.case === "events") break;
+  }
+  expect((await gateway.charged(requestId)).outcome).toBe(Outcome.CLIENT_LEFT);
+});
+
+test("a key revoked amid its answer ends the stream and pays what was produced", async () => {
+  const other = await gateway.payer(1_000_000_000n);
+  gateway.plays(async function* (ask) {
+    ask.onAccepted();
+    yield [events.start(usage), events.open(), events.text("12345678")];
+    gateway.revoke(other.keyId);
+    yield await silence(ask);
+  });
+  const { admission, failure } = await gateway.collect(gateway.generate(other));
+  expect(failure).toMatchObject({ refusal: "revoked_key" });
+  const charge = await gateway.charged(admission?.requestId ?? "");
+  expect(charge).toMatchObject({ outcome: Outcome.REVOKED, amountMicrocredits: 11n * input + 5n * 14n + 2n * output });
+});
+
+test("an answer that outlives the time limit is ended and billed", async () => {
+  const hasty = await freshInference({ requestMaxMs: 20 });
+  const poor = await hasty.payer(1_000_000_000n);
+  hasty.plays(async function* (ask) {
+    ask.onAccepted();
+    yield [events.start(usage), events.open(), events.text("12345678")];
+    yield await silence(ask);
+  });
+  const { admission, failure } = await hasty.collect(hasty.generate(poor));
+  expect(failure).toMatchObject({ refusal: "timeout" });
+  expect((await hasty.charged(admission?.requestId ?? "")).outcome).toBe(Outcome.TIME_LIMIT);
+  await hasty.close();
+});
+
+test("more input than funds could ever cover ends the request before anything is shown, free of charge", async () => {
+  const poor = await gateway.payer(20_000_000n);
+  gateway.plays(async function* () {
+    yield [events.start({ inputTokens: 900_000 })];
+  });
+  const { admission, shown, failure } = await gateway.collect(gateway.generate(poor));
+  expect(failure).toMatchObject({ refusal: "credits_exhausted" });
+  expect(shown).toEqual([]);
+  expect(await gateway.charged(admission?.requestId ?? "")).toMatchObject({
+    amountMicrocredits: 0n,
+    outcome: Outcome.INPUT_ABOVE_HOLD,
+  });
+});
+
+test("a failure of our own with nothing delivered costs nothing", async () => {
+  gateway.plays(async function* () {
+    yield* [];
+    throw new TypeError("a bug");
+  });
+  const { admission } = await gateway.collect(gateway.generate(payer));
+  expect(await gateway.charged(admission?.requestId ?? "")).toMatchObject({
+    amountMicrocredits: 0n,
+    outcome: Outcome.GATEWAY_FAILED,
+  });
+});
+
+test("where the estimate does not fit but the prompt usually would, the provider's own count decides", async () => {
+  const text = "x".repeat(40_000);
+  const poor = await gateway.payer(11_000n * input + 100n * output);
+  gateway.counts(9_000);
+  gateway.plays(async function* () {
+    yield [events.start({ inputTokens: 9_000 }), events.delta({ outputTokens: 1 }), events.stop()];
+  });
+  const { receipt } = await gateway.collect(
+    gateway.generate(poor, { system: { form: 1, content: [{ kind: { case: "text", value: { text } } }] } }),
+  );
+  expect(receipt?.amountMicrocredits).toBe(9_000n * input + output);
+});

@@ -134,9 +134,10 @@ function untilAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
   });
 }
 
-/** What a call that this signal ended fails with: `timeout` for a passed deadline, else `cancelled`. */
+/** What a call that this signal ended fails with: its reason if that is a refusal, `timeout` for a deadline, else `cancelled`. */
 export function abortRefusal(signal: AbortSignal): Refusal {
   const { reason } = signal;
+  if (reason instanceof Refusal) return reason;
   const timeout = reason instanceof ConnectError ? reason.code === Code.DeadlineExceeded : reason?.name === "TimeoutError";
   return new Refusal(timeout ? "timeout" : "cancelled", { cause: reason });
 }

@@ -2,6 +2,7 @@
 
 import type { DescService, Message } from "@bufbuild/protobuf";
 import {
+  logVerbosity,
   type Metadata,
   Server,
   ServerInterceptingCall,
@@ -9,9 +10,11 @@ import {
   type ServerUnaryCall,
   type ServerWritableStream,
   type sendUnaryData,
+  setLogVerbosity,
   type UntypedHandleCall,
 } from "@grpc/grpc-js";
 import { type Services, serviceTypes } from "../core.ts";
+import { Refusal } from "../errors.ts";
 import { type Authenticate, type BoundMethod, boundMethod, type Implementation } from "../service.ts";
 import { createHealth, type ServingServices } from "./health.ts";
 import { decodeRequest, encodeMessage, messageBytesMax, pathOf } from "./messages.ts";
@@ -20,6 +23,9 @@ import { createReflection } from "./reflection.ts";
 import { RunningCalls } from "./running-calls.ts";
 import { toStatus } from "./status.ts";
 import { type ServerTls, serverCredentials } from "./tls.ts";
+
+// What grpc-js would print on its own reaches us as errors, and stderr holds one JSON object a line.
+setLogVerbosity(logVerbosity.NONE);
 
 export type GrpcServer = {
   /** Starts to listen and gives the port, which matters for port 0. Throws for a public address without TLS, or a taken port. */
@@ -73,7 +79,7 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
     async drain(limitMs) {
       health.stop();
       const closed = new Promise<void>((resolve) => server.tryShutdown(() => resolve()));
-      const limit = setTimeout(() => calls.abort(new Error("The drain limit passed.")), limitMs);
+      const limit = setTimeout(() => calls.abort(shuttingDown()), limitMs);
       await calls.ended();
       clearTimeout(limit);
       // What is left are watchers of the health service, which never end by themselves, and clients that do not read their end.
@@ -82,6 +88,9 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
     },
   };
 }
+
+const shuttingDown = () =>
+  new Refusal("gateway_unavailable", { message: "The gateway is shutting down; try again shortly.", retryAfterMs: 1_000 });
 
 /** How long a client may take to fetch the end of its last answer. */
 const lastBytesMs = 1_000;
@@ -117,6 +126,8 @@ function handlerOf(method: BoundMethod, calls: RunningCalls): UntypedHandleCall 
         for await (const message of method.run(decodeRequest(method.desc, surface.request), call)) {
           if (!surface.write(message)) await drained(surface, call.signal);
         }
+        // A stream that was cut short must not look like a complete one.
+        call.signal.throwIfAborted();
       })
       .then(
         () => surface.end(),

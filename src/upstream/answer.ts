@@ -7,7 +7,7 @@ import { type Read, RunningAttempt } from "./attempt.ts";
 import type { Clock } from "./clock.ts";
 import type { ProviderStream } from "./provider.ts";
 import type { RetryBudget } from "./retry-budget.ts";
-import { takeWay, type Way, waysAfter } from "./router.ts";
+import { type TakenWay, takeWay, type Way, waysAfter } from "./router.ts";
 import type { UpstreamAsk } from "./upstream.ts";
 
 /** What every answer needs of the process. */
@@ -64,7 +64,7 @@ export class Answer implements AsyncIterator<Event[], undefined> {
     }
   }
 
-  async #try(way: Way): Promise<{ read: Read } | { read?: never; refusal: Refusal; mayRetry: boolean }> {
+  async #try(way: TakenWay): Promise<{ read: Read } | { read?: never; refusal: Refusal; mayRetry: boolean }> {
     const { clock, log } = this.#parts;
     const totalMs = way.channel.settings.totalMs - (clock.now() - this.#startMs);
     const onEnd = () => this.#ask.signal.removeEventListener("abort", this.#cancel);

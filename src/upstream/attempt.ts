@@ -9,20 +9,19 @@ import type { Log } from "../log.ts";
 import type { Clock } from "./clock.ts";
 import { failed } from "./failures.ts";
 import type { ProviderEnd, ProviderFailure, ProviderStream } from "./provider.ts";
-import type { Way } from "./router.ts";
+import type { TakenWay } from "./router.ts";
 import type { UpstreamAsk } from "./upstream.ts";
 
 export type Read = IteratorResult<Event[], undefined>;
 
 /** A call to the provider of `way`, whose slot it gives back when it ends. */
 export class RunningAttempt {
-  readonly #way: Way;
+  readonly #way: TakenWay;
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #attempts: Attempt[];
   readonly #record: Attempt;
   readonly #startMs: number;
-  readonly #isProbe: boolean;
   readonly #stream: ProviderStream | undefined;
   readonly #cancelTimer: () => void;
   readonly #onEnd: () => void;
@@ -30,7 +29,7 @@ export class RunningAttempt {
   #end: ProviderEnd | undefined;
 
   /** `totalMs` is what is left of the whole request's time. `onEnd` is called once, when the call is over. */
-  constructor(way: Way, ask: UpstreamAsk, parts: { clock: Clock; log: Log; totalMs: number; onEnd: () => void }) {
+  constructor(way: TakenWay, ask: UpstreamAsk, parts: { clock: Clock; log: Log; totalMs: number; onEnd: () => void }) {
     this.#way = way;
     this.#clock = parts.clock;
     this.#log = parts.log;
@@ -38,7 +37,6 @@ export class RunningAttempt {
     this.#attempts = ask.attempts;
     this.#record = create(AttemptSchema, { upstream: way.channel.name });
     this.#startMs = parts.clock.now();
-    this.#isProbe = way.channel.breaker.begin();
     this.#cancelTimer = parts.clock.after(Math.max(0, parts.totalMs), () => this.stop(new Refusal("timeout")));
     const { request, onAccepted } = ask;
     try {
@@ -127,12 +125,12 @@ export class RunningAttempt {
       return;
     }
     if (end.isOurs) {
-      breaker.leave(this.#isProbe);
+      breaker.leave(this.#way.isProbe);
       return;
     }
     const facts = { upstream: name, model: this.#way.route.model, outcome: this.#record.outcome, status: end.status };
     if (end.alarm !== undefined) this.#log.error(facts, end.alarm);
     else this.#log.warn({ ...facts, err: end.refusal.facts.cause }, "an upstream call failed");
-    if (breaker.fail(this.#isProbe, end.coolDownMs)) this.#log.error(facts, "the upstream is given a rest");
+    if (breaker.fail(this.#way.isProbe, end.coolDownMs)) this.#log.error(facts, "the upstream is given a rest");
   }
 }

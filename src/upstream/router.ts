@@ -37,20 +37,29 @@ export class Router {
   }
 }
 
+/** A way whose slot is taken. `isProbe` is true for the call that decides whether its breaker closes. */
+export type TakenWay = Way & { readonly isProbe: boolean };
+
 /**
  * Takes a slot of the first way that may be called and has one free, or waits for one of the first that may be called. Throws
  * `overloaded` when none may, or too many wait, and `cancelled` on abort. The slot is the caller's to release.
  */
-export async function takeWay(ways: readonly Way[], signal: AbortSignal): Promise<Way> {
+export async function takeWay(ways: readonly Way[], signal: AbortSignal): Promise<TakenWay> {
   if (signal.aborted) throw new Refusal("cancelled");
   const open = ways.filter(({ channel }) => channel.breaker.waitMs() === 0);
-  for (const way of open) if (way.channel.slots.tryTake()) return way;
+  for (const way of open) if (way.channel.slots.tryTake()) return { ...way, isProbe: way.channel.breaker.begin() };
   const [first] = open;
-  if (first === undefined) {
-    throw new Refusal("overloaded", { retryAfterMs: Math.min(...ways.map(({ channel }) => channel.breaker.waitMs())) });
-  }
-  await first.channel.slots.take(signal);
-  return first;
+  if (first === undefined) throw allResting(ways);
+  const { slots, breaker } = first.channel;
+  await slots.take(signal);
+  if (breaker.waitMs() === 0) return { ...first, isProbe: breaker.begin() };
+  // It was given a rest while this call waited.
+  slots.release();
+  throw allResting([first]);
+}
+
+function allResting(ways: readonly Way[]): Refusal {
+  return new Refusal("overloaded", { retryAfterMs: Math.min(...ways.map(({ channel }) => channel.breaker.waitMs())) });
 }
 
 /** The ways left for a second attempt: other upstreams, and the same one only where trying at once may help. */

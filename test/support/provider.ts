@@ -343,7 +343,7 @@ export function nativeEvents(content: AnswerContent = {}): string[] {
     ...blocks,
     sseEvent("message_delta", {
       delta: { stop_reason: stopReasonOf(content), stop_sequence: null },
-      ...(!content.noUsage && { usage: { output_tokens: nativeUsage(content).output_tokens } }),
+      ...(!content.noUsage && { usage: outputUsage(content) }),
     }),
     sseEvent("message_stop"),
   ];
@@ -415,6 +415,11 @@ function nativeUsage({ usage = {} }: AnswerContent) {
     output_tokens: output,
     ...(thinking !== undefined && { output_tokens_details: { thinking_tokens: thinking } }),
   };
+}
+
+function outputUsage(content: AnswerContent): JsonObject {
+  const { output_tokens, output_tokens_details } = nativeUsage(content);
+  return { output_tokens, ...(output_tokens_details && { output_tokens_details }) };
 }
 
 function chatUsage({ usage = {} }: AnswerContent): JsonObject {

@@ -6,6 +6,7 @@ import { type CatalogFile, defaultCatalog, readCatalogFile } from "./catalog-fil
 import { findMissingCredentials } from "./catalog-upstream.ts";
 import { type Config, readConfig } from "./config.ts";
 import { renderBanner } from "./first-start.ts";
+import { giveBackMemory } from "./give-back-memory.ts";
 import { createLog } from "./log.ts";
 import { explainStartFailure } from "./start-failure.ts";
 
@@ -20,38 +21,43 @@ process.on("uncaughtException", (error) => {
   process.exit(1);
 });
 
-try {
-  const gateway = await startGateway({ config, catalog, env: process.env, log });
-  announce(gateway);
+let isStopping = false;
+const starting = startGateway({ config, catalog, env: process.env, log });
+for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => stop(signal));
+process.on("SIGHUP", () => reload());
 
-  let stopping = false;
-  for (const signal of ["SIGTERM", "SIGINT"] as const) {
-    process.on(signal, () => {
-      // The second Ctrl-C of somebody who does not want to wait: what runs is settled by the next start.
-      if (stopping) process.exit(1);
-      stopping = true;
-      log.info({ signal, limitMs: config.drainLimitMs }, "draining: new requests are refused, running ones finish");
-      gateway.stop().then(
-        () => process.exit(0),
-        (error: unknown) => {
-          log.error({ err: error }, "the gateway did not stop cleanly");
-          process.exit(1);
-        },
-      );
-    });
-  }
-  process.on("SIGHUP", () => {
-    try {
-      gateway.reload(readCatalog(config));
-      log.info("the configuration file was read again");
-    } catch (error) {
-      log.error({ problem: messageOf(error) }, "the new configuration file is refused; the old one stays");
-    }
-  });
+try {
+  announce(await starting);
+  giveBackMemory();
 } catch (error) {
   log.debug({ err: error }, "the gateway could not start");
   console.error(explainStartFailure(error, config));
   process.exit(1);
+}
+
+async function stop(signal: string): Promise<void> {
+  // The second Ctrl-C of somebody who does not want to wait: what runs is settled by the next start.
+  if (isStopping) process.exit(1);
+  isStopping = true;
+  log.info({ signal, limitMs: config.drainLimitMs }, "draining: new requests are refused, running ones finish");
+  try {
+    const gateway = await starting;
+    await gateway.stop();
+    process.exit(0);
+  } catch (error) {
+    log.error({ err: error }, "the gateway did not stop cleanly");
+    process.exit(1);
+  }
+}
+
+async function reload(): Promise<void> {
+  try {
+    const gateway = await starting;
+    gateway.reload(readCatalog(config));
+    log.info("the configuration file was read again");
+  } catch (error) {
+    log.error({ problem: messageOf(error) }, "the new configuration file is refused; the old one stays");
+  }
 }
 
 function readConfiguration(): { config: Config; catalog: CatalogFile } {

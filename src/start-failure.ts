@@ -6,10 +6,9 @@ import { isUnreachable } from "./postgres/postgres.ts";
 /** Names what to do where that is known. Holds no password. */
 export function explainStartFailure(error: unknown, config: Config): string {
   const { code, message, port, path } = membersOf(error);
-  if (code === "EADDRINUSE") {
-    const variable = port === config.port ? "PORT" : "GRPC_PORT";
-    return `cannot start: port ${port} is taken; end what listens there, or set ${variable}`;
-  }
+  if (code === "EADDRINUSE") return explainTakenPort("PORT", port);
+  // grpc-js tells it in words only.
+  if (message.includes("EADDRINUSE")) return explainTakenPort("GRPC_PORT", config.grpcPort);
   if (code === "EACCES" || code === "EROFS" || code === "EPERM" || code === "ENOSPC" || code === "ENOTDIR") {
     return `cannot start: the data directory ${config.dataDir} is not writable (${code}${path ? `, ${path}` : ""}); set DATA_DIR`;
   }
@@ -18,6 +17,10 @@ export function explainStartFailure(error: unknown, config: Config): string {
     return `cannot start: the database at ${host} is not reachable (${code || message}); see DATABASE_URL`;
   }
   return `cannot start: ${message}`;
+}
+
+function explainTakenPort(variable: string, port: number | undefined): string {
+  return `cannot start: port ${port} is taken; end what listens there, or set ${variable}`;
 }
 
 function membersOf(error: unknown): { code: string; message: string; port: number | undefined; path: string | undefined } {

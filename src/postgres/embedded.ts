@@ -41,6 +41,7 @@ const passwordFile = "gateway.password";
 export async function startEmbedded(dataDir: string, log: Log): Promise<Embedded> {
   const binaries = await findBinaries();
   const cluster = join(resolve(dataDir), "postgres");
+  await mkdir(resolve(dataDir), { recursive: true });
   if (!(await exists(cluster))) await createCluster(binaries, cluster);
   await giveTo(binaries.ownerId, cluster);
   const password = await readFile(join(cluster, passwordFile), "utf8");
@@ -203,7 +204,7 @@ async function stop(cluster: string, url: string, log: Log): Promise<void> {
   const server = await findRunning(cluster);
   if (!server) return;
   if (await isShared(url)) {
-    log.info("the embedded PostgreSQL stays: another gateway uses it");
+    log.debug("the embedded PostgreSQL stays: another gateway uses it");
     return;
   }
   // The fast shutdown; SIGTERM would wait for clients.

@@ -11,7 +11,7 @@ import { type Embedded, startEmbedded } from "../../src/postgres/embedded.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 
 const log = createLog("silent");
-const cleanups: (() => Promise<void> | void)[] = [];
+const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });

@@ -1,0 +1,67 @@
+// A gateway as a process of its own, started as `npm start` does it, for what only a process can show: signals, exits, output.
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { join } from "node:path";
+
+export type ChildGateway = {
+  readonly process: ChildProcess;
+  /** Base address of the HTTP door, as the gateway printed it. */
+  readonly address: string;
+  stdout(): string;
+  stderr(): string;
+  /** Sends `signal` and resolves with how the process ended. */
+  end(signal: NodeJS.Signals): Promise<Exit>;
+};
+
+export type Exit = { code: number | null; signal: NodeJS.Signals | null; stdout: string; stderr: string };
+
+const main = join(import.meta.dirname, "../../src/main.ts");
+
+function launch(env: NodeJS.ProcessEnv) {
+  const { PATH, HOME, TMPDIR } = process.env;
+  const base = { PATH, HOME, TMPDIR, PORT: "0", GRPC_PORT: "0" };
+  const child = spawn(process.execPath, [main], { env: { ...base, ...env }, stdio: ["ignore", "pipe", "pipe"] });
+  let [stdout, stderr] = ["", ""];
+  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+    stdout += text;
+  });
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    stderr += text;
+  });
+  const exited = new Promise<Exit>((resolve) => {
+    child.on("close", (code, signal) => resolve({ code, signal, stdout, stderr }));
+  });
+  return { child, exited, output: () => ({ stdout, stderr }) };
+}
+
+/** Starts a gateway and waits until it says where it listens. Throws with its output when it ends before that. */
+export async function startChildGateway(env: NodeJS.ProcessEnv): Promise<ChildGateway> {
+  const { child, exited, output } = launch(env);
+  const announced = new Promise<string>((resolve) => {
+    child.stdout.on("data", () => {
+      const address = /The model gateway runs at (\S+)/.exec(output().stdout)?.[1];
+      if (address !== undefined) resolve(address);
+    });
+  });
+  const address = await Promise.race([
+    announced,
+    exited.then(({ code, stdout, stderr }) => {
+      throw new Error(`the gateway ended with ${code}\n${stdout}\n${stderr}`);
+    }),
+  ]);
+  return {
+    process: child,
+    address,
+    stdout: () => output().stdout,
+    stderr: () => output().stderr,
+    end(signal) {
+      child.kill(signal);
+      return exited;
+    },
+  };
+}
+
+/** Starts a gateway that is expected to refuse to start. */
+export function failToStart(env: NodeJS.ProcessEnv): Promise<Exit> {
+  return launch(env).exited;
+}

@@ -1,0 +1,98 @@
+// A whole gateway on a fresh database, with an account, two keys and a simulated model without pauses.
+
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect } from "vitest";
+import { type Gateway, startGateway } from "../../src/app.ts";
+import { type CatalogFile, defaultCatalog, readCatalogFile } from "../../src/catalog-file.ts";
+import { readConfig } from "../../src/config.ts";
+import { createLog } from "../../src/log.ts";
+import { grpcCore } from "../../src/rpc/client.ts";
+import { freshDatabase } from "./database.ts";
+
+export type TestGateway = {
+  /** Base address of the HTTP door, without a slash at the end. */
+  address: string;
+  /** `host:port` of the gRPC door. */
+  grpcAddress: string;
+  databaseUrl: string;
+  accountId: string;
+  v1: string;
+  v2: string;
+  adminToken: string;
+  /** Calls the services as the operator. */
+  admin: AdminCore;
+  reload(catalog: CatalogFile): void;
+  /** Drains the gateway, checks that the ledger is in order, and drops the database. */
+  stop(): Promise<void>;
+};
+
+type AdminCore = { core: ReturnType<typeof grpcCore>; call: { headers: { authorization: string } } };
+
+export type TestGatewayOptions = {
+  /** Further settings, as in the README. */
+  env?: NodeJS.ProcessEnv;
+  /** Default: the built-in catalogue without pauses. */
+  catalog?: CatalogFile;
+  /** True: the HTTP door is a gateway of the role `facade`, and the services one of the role `core`. */
+  split?: boolean;
+};
+
+/** The built-in catalogue with a simulated model that answers at once. */
+export function fastCatalog(): CatalogFile {
+  return readCatalogFile(
+    defaultCatalog()
+      .replace(/first_token_ms: \d+/, "first_token_ms: 0")
+      .replace(/ token_ms: \d+/, " token_ms: 0"),
+  );
+}
+
+/** Starts a gateway in this process. */
+export async function startTestGateway(options: TestGatewayOptions = {}): Promise<TestGateway> {
+  const database = await freshDatabase();
+  const dataDir = await mkdtemp(join(tmpdir(), "gateway-data-"));
+  const adminToken = "the-admin-token-of-a-test";
+  const catalog = options.catalog ?? fastCatalog();
+  const start = (env: NodeJS.ProcessEnv): Promise<Gateway> => {
+    const ports = { PORT: "0", GRPC_PORT: "0", DATA_DIR: dataDir, LOG_LEVEL: process.env.LOG_LEVEL ?? "silent" };
+    const config = readConfig({ ...ports, ...env, ...options.env });
+    return startGateway({ config, catalog, env: { ...process.env, ...env, ...options.env }, log: createLog(config.logLevel) });
+  };
+
+  const services = { DATABASE_URL: database.url, ADMIN_TOKEN: adminToken, SEED: "true" };
+  const core = await start({ ...services, ROLE: options.split ? "core" : "all" });
+  const facade = options.split ? await start({ ROLE: "facade", CORE_ADDRESS: text(core.grpcAddress) }) : core;
+  const keys: unknown = JSON.parse(await readFile(join(dataDir, "first-keys.json"), "utf8"));
+  const { v1, v2, accountId } = Object(keys);
+
+  const admin = {
+    core: grpcCore({ addresses: [text(core.grpcAddress)] }),
+    call: { headers: { authorization: `Bearer ${adminToken}` } },
+  };
+  return {
+    address: text(facade.httpAddress),
+    grpcAddress: text(core.grpcAddress),
+    databaseUrl: database.url,
+    accountId: text(accountId),
+    v1: text(v1),
+    v2: text(v2),
+    adminToken,
+    admin,
+    reload: (file) => core.reload(file),
+    async stop() {
+      const { violations } = await admin.core.billing.audit({}, admin.call);
+      admin.core.close();
+      if (facade !== core) await facade.stop();
+      await core.stop();
+      await database.drop();
+      await rm(dataDir, { recursive: true, force: true });
+      expect(violations).toEqual([]);
+    },
+  };
+}
+
+function text(value: unknown): string {
+  if (typeof value !== "string") throw new Error("the gateway did not say what it should");
+  return value;
+}

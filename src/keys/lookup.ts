@@ -10,7 +10,7 @@ import type { FoundSecret } from "./store.ts";
 const batchMax = 256;
 const waitingMax = 10_000;
 // While the database is away, callers wait this long before they are told: a restart of it takes a second or two.
-const patienceMs = 10_000;
+const patienceMsDefault = 10_000;
 const retryMs = 250;
 
 export type Lookup = (digest: string) => Promise<FoundSecret | undefined>;
@@ -27,7 +27,7 @@ type Waiter = { sinceMs: number; promise: Promise<FoundSecret | undefined> } & P
 export function createLookup(
   find: (digests: readonly string[]) => Promise<FoundSecret[]>,
   cache: KeyCache,
-  nowMs: () => number = () => performance.now(),
+  patienceMs = patienceMsDefault,
 ): Lookup {
   const waiting = new Map<string, Waiter>();
   let busy = false;
@@ -36,7 +36,7 @@ export function createLookup(
     busy = true;
     while (waiting.size > 0) {
       const asked = waiting.entries().take(batchMax).toArray();
-      const readAtMs = nowMs();
+      const readAtMs = performance.now();
       try {
         const found = new Map((await find(asked.map(([digest]) => digest))).map((one) => [one.digest, one]));
         for (const [digest, waiter] of asked) {
@@ -49,7 +49,7 @@ export function createLookup(
       } catch (error) {
         const away = error instanceof Refusal && error.refusal === "billing_unavailable";
         for (const [digest, waiter] of away ? waiting : asked) {
-          if (away && nowMs() - waiter.sinceMs < patienceMs) continue;
+          if (away && performance.now() - waiter.sinceMs < patienceMs) continue;
           waiting.delete(digest);
           waiter.reject(error);
         }
@@ -64,7 +64,7 @@ export function createLookup(
     if (earlier) return earlier.promise;
     if (waiting.size >= waitingMax) return Promise.reject(new Refusal("gateway_unavailable", { retryAfterMs: 1000 }));
     const { promise, resolve, reject } = Promise.withResolvers<FoundSecret | undefined>();
-    waiting.set(digest, { sinceMs: nowMs(), promise, resolve, reject });
+    waiting.set(digest, { sinceMs: performance.now(), promise, resolve, reject });
     if (!busy) void work();
     return promise;
   };

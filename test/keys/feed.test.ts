@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { afterEach, beforeEach, test, vi } from "vitest";
+import { createFeed } from "../../src/keys/feed.ts";
+import type { ChangePage } from "../../src/keys/store.ts";
+import { createLog } from "../../src/log.ts";
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+/** A feed whose readings the test answers; `told` are the changes it passed on. */
+function feedOf(answer: (since: Date | undefined) => Promise<ChangePage>) {
+  const since: (Date | undefined)[] = [];
+  const told: string[] = [];
+  let cleaned = 0;
+  const feed = createFeed({
+    read: (from) => {
+      since.push(from);
+      return answer(from);
+    },
+    clean: async () => {
+      cleaned += 1;
+    },
+    onChange: (keyId) => told.push(keyId),
+    log: createLog("silent"),
+  });
+  return { feed, since, told, cleaned: () => cleaned };
+}
+
+const page = (at: number, ...ids: string[]): Promise<ChangePage> =>
+  Promise.resolve({ at: new Date(at), changes: ids.map((id) => ({ changeId: id, keyId: `key_of_${id}` })) });
+
+test("the feed is read twice a second, each time from the last good reading, and a change is told once", async () => {
+  const answers = [
+    () => page(1_000, "a"),
+    () => page(1_500, "a", "b"),
+    () => Promise.reject(new Error("away")),
+    () => page(2_500, "a", "b", "c"),
+  ];
+  const { feed, since, told } = feedOf(() => answers.shift()?.() ?? page(3_000));
+  feed.start();
+  await vi.advanceTimersByTimeAsync(1_600);
+  assert.deepEqual(told, ["key_of_a", "key_of_b", "key_of_c"]);
+  assert.deepEqual(
+    since.map((one) => one?.getTime()),
+    [undefined, 1_000, 1_500, 1_500],
+  );
+  await feed.stop();
+  await vi.advanceTimersByTimeAsync(5_000);
+  assert.equal(since.length, 4);
+});
+
+test("a hint brings the next reading forward; one that comes during a reading brings another after it", async () => {
+  const held: PromiseWithResolvers<ChangePage>[] = [];
+  const { feed, since } = feedOf(() => {
+    const one = Promise.withResolvers<ChangePage>();
+    held.push(one);
+    return one.promise;
+  });
+  feed.start();
+  await vi.advanceTimersByTimeAsync(0);
+  held[0]?.resolve(await page(1_000));
+  await vi.advanceTimersByTimeAsync(10);
+  assert.equal(since.length, 1);
+  feed.hurry();
+  feed.hurry();
+  await vi.advanceTimersByTimeAsync(0);
+  assert.equal(since.length, 2);
+  feed.hurry();
+  held[1]?.resolve(await page(1_010));
+  await vi.advanceTimersByTimeAsync(0);
+  assert.equal(since.length, 3);
+  held[2]?.resolve(await page(1_020));
+  await vi.advanceTimersByTimeAsync(400);
+  assert.equal(since.length, 3);
+  await feed.stop();
+});
+
+test("old changes are removed every ten minutes", async () => {
+  const { feed, cleaned } = feedOf(() => page(Date.now()));
+  feed.start();
+  await vi.advanceTimersByTimeAsync(21 * 60_000);
+  assert.equal(cleaned(), 2);
+  await feed.stop();
+});

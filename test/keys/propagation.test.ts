@@ -1,0 +1,228 @@
+// Several nodes on one database: what one changes, all know.
+
+import assert from "node:assert/strict";
+import { setTimeout as delay } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, describe, test, vi } from "vitest";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import type { Keys } from "../../src/keys/keys.ts";
+import { mintSecret } from "../../src/keys/secret.ts";
+import { createLimits } from "../../src/limits/limits.ts";
+import { createLog } from "../../src/log.ts";
+import { connectPostgres } from "../../src/postgres/postgres.ts";
+import { createKeyHints } from "../../src/redis/key-hints.ts";
+import { connectRedis } from "../../src/redis/redis.ts";
+import { redisBinary, startRedis, withoutRedis } from "../support/redis.ts";
+import { bearer, callerOfKeys, counted, keysFixture, keysOn, refusalOf } from "./keys-fixture.ts";
+
+let fixture: Awaited<ReturnType<typeof keysFixture>>;
+beforeAll(async () => {
+  fixture = await keysFixture();
+});
+afterAll(() => fixture.drop());
+
+const running: Keys[] = [];
+afterEach(async () => {
+  for (const keys of running.splice(0)) await keys.stop();
+});
+
+function startNode(): Keys {
+  const keys = keysOn(fixture.database);
+  keys.start();
+  running.push(keys);
+  return keys;
+}
+
+test("a warm key costs no statement, and with a limit one call of Redis or none", async () => {
+  const { database, ask } = fixture;
+  const node = startNode();
+  const limits = createLimits({ nodes: { id: () => "n", live: () => ["n"] }, log: createLog("silent") });
+  const { secret } = await ask.createKey({ accountId: "acc_a", requestsPerMinute: 1_000 });
+  await node.authenticate(bearer(secret));
+  const before = database.ran.length;
+  for (let index = 0; index < 500; index++) {
+    const caller = await node.authenticate(bearer(secret));
+    assert.ok(caller.kind === "key");
+    await limits.take(caller.key.keyId, caller.key.requestsPerMinute);
+  }
+  const ran = database.ran.slice(before).filter((name) => name !== "keys/read-changes");
+  assert.deepEqual(ran, []);
+});
+
+test("a thousand callers with one cold key cost one statement", async () => {
+  const { ask, database } = fixture;
+  const { secret } = await ask.createKey({ accountId: "acc_a" });
+  const node = keysOn(database);
+  const before = database.ran.length;
+  await Promise.all(Array.from({ length: 1_000 }, () => node.authenticate(bearer(secret))));
+  assert.deepEqual(database.ran.slice(before), ["keys/find-secrets"]);
+});
+
+test("a flood of well-formed secrets that do not exist costs few statements, and a repeated one costs none", async () => {
+  const { ask, database } = fixture;
+  const node = keysOn(database);
+  const { secret } = await ask.createKey({ accountId: "acc_a" });
+  const before = database.ran.length;
+  const flood = Array.from({ length: 5_000 }, () => mintSecret(Family.V1));
+  const refused = Promise.all(flood.map((one) => refusalOf(node.authenticate(bearer(one)))));
+  // Good traffic goes on amid it.
+  assert.equal((await node.authenticate(bearer(secret))).kind, "key");
+  assert.deepEqual(new Set(await refused), new Set(["invalid_key"]));
+  assert.ok(database.ran.length - before <= 30, `${database.ran.length - before} statements`);
+  const after = database.ran.length;
+  for (const one of flood.slice(0, 100)) assert.equal(await refusalOf(node.authenticate(bearer(one))), "invalid_key");
+  assert.equal(database.ran.length, after);
+});
+
+test("a change on one node is known on every other within a second, and told there once", async () => {
+  const { ask } = fixture;
+  const nodes = [startNode(), startNode(), startNode()];
+  const { key, secret } = await ask.createKey({ accountId: "acc_a", requestsPerMinute: 5 });
+  const keyId = key?.keyId ?? "";
+  const told = nodes.map(() => 0);
+  nodes.forEach((node, index) => {
+    node.onChanged((change) => {
+      if (change.keyId === keyId) told[index] = (told[index] ?? 0) + 1;
+    });
+  });
+  const limitAt = async (node: Keys) => {
+    const caller = await node.authenticate(bearer(secret));
+    return caller.kind === "key" ? caller.key.requestsPerMinute : undefined;
+  };
+  assert.deepEqual(await Promise.all(nodes.map(limitAt)), [5, 5, 5]);
+  await delay(600);
+  const writer = nodes[0];
+  assert.ok(writer);
+  await callerOfKeys(writer).updateKey({
+    key: { keyId, requestsPerMinute: 9 },
+    updateMask: { paths: ["requests_per_minute"] },
+  });
+  assert.equal(await limitAt(writer), 9);
+  await vi.waitFor(async () => assert.deepEqual(await Promise.all(nodes.map(limitAt)), [9, 9, 9]), {
+    timeout: 1_000,
+    interval: 20,
+  });
+  await vi.waitFor(() => assert.ok(told.every((times) => times > 0)), { timeout: 1_000, interval: 20 });
+  // Two more readings repeat the same ten seconds. The writer knows by itself, and by the feed.
+  await delay(1_100);
+  assert.deepEqual(told, [2, 1, 1]);
+});
+
+test("a revoked key is refused on every node within a second, and its siblings go on", async () => {
+  const { ask } = fixture;
+  const nodes = [startNode(), startNode(), startNode(), startNode()];
+  const revoked = await ask.createKey({ accountId: "acc_a" });
+  const sibling = await ask.createKey({ accountId: "acc_a" });
+  for (const node of nodes) for (const { secret } of [revoked, sibling]) await node.authenticate(bearer(secret));
+  await ask.revokeKey(revoked.key?.keyId ?? "");
+  await vi.waitFor(
+    async () => {
+      const refusals = await Promise.all(nodes.map((node) => refusalOf(node.authenticate(bearer(revoked.secret)))));
+      assert.deepEqual(new Set(refusals), new Set(["revoked_key"]));
+    },
+    { timeout: 1_000, interval: 20 },
+  );
+  for (const node of nodes) assert.equal((await node.authenticate(bearer(sibling.secret))).kind, "key");
+});
+
+test("a change that commits later than others with younger times is found all the same", async () => {
+  const { ask, database, url } = fixture;
+  const node = startNode();
+  const { key, secret } = await ask.createKey({ accountId: "acc_a" });
+  await node.authenticate(bearer(secret));
+  const other = connectPostgres(url);
+  try {
+    await other.transaction(async (tx) => {
+      const text = "insert into key_changes (change_id, key_id) values ('chg_late', $1)";
+      await tx.query({ name: "test/late", text }, [key?.keyId]);
+      await tx.query({ name: "test/late-key", text: "update keys set status = 'revoked' where key_id = $1" }, [key?.keyId]);
+      // Meanwhile the node reads the feed, several times and with younger changes in it.
+      await ask.revokeKey((await ask.createKey({ accountId: "acc_a" })).key?.keyId ?? "");
+      await delay(1_200);
+    });
+  } finally {
+    await other.close();
+  }
+  await vi.waitFor(async () => assert.equal(await refusalOf(node.authenticate(bearer(secret))), "revoked_key"), {
+    timeout: 1_000,
+    interval: 20,
+  });
+  assert.ok(database.ran.includes("keys/read-changes"));
+});
+
+test("under load a rotation loses no request: old secret and new are good on every node at every moment", async () => {
+  const { ask } = fixture;
+  const nodes = [startNode(), startNode()];
+  const first = await ask.createKey({ accountId: "acc_a" });
+  const keyId = first.key?.keyId ?? "";
+  let secrets = [first.secret];
+  let failed = 0;
+  let served = 0;
+  let loading = true;
+  const load = nodes.map(async (node) => {
+    while (loading) {
+      const results = await Promise.allSettled(secrets.map((secret) => node.authenticate(bearer(secret))));
+      failed += results.filter((one) => one.status === "rejected").length;
+      served += results.length;
+      await delay(2);
+    }
+  });
+  for (let round = 0; round < 5; round++) {
+    const { secret } = await ask.rotateKey({ keyId });
+    secrets = [...secrets, secret];
+    await delay(300);
+  }
+  loading = false;
+  await Promise.all(load);
+  assert.ok(served > 100);
+  assert.equal(failed, 0);
+});
+
+test("while the database is away warm keys are served, and changes fail with the reason", async () => {
+  const { ask, url } = fixture;
+  const { secret } = await ask.createKey({ accountId: "acc_a" });
+  const broken = { on: false };
+  const postgres = connectPostgres(url);
+  const node = keysOn({
+    ...counted(postgres),
+    query: (statement, values) =>
+      broken.on
+        ? Promise.reject(Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" }))
+        : postgres.query(statement, values),
+  });
+  try {
+    await node.authenticate(bearer(secret));
+    broken.on = true;
+    assert.equal((await node.authenticate(bearer(secret))).kind, "key");
+    assert.equal(await refusalOf(callerOfKeys(node).getKey("key_a")), "billing_unavailable");
+  } finally {
+    await postgres.close();
+  }
+});
+
+describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
+  test("a change on one node hints at it on all others, and the hint alone says nothing about keys", async () => {
+    const server = await startRedis();
+    const connections = [0, 1, 2].map(() => connectRedis(server.url, createLog("silent")));
+    try {
+      const [writer, ...readers] = connections.map(createKeyHints);
+      const heard = readers.map(() => 0);
+      readers.forEach((hints, index) => {
+        hints.listen(() => {
+          heard[index] = (heard[index] ?? 0) + 1;
+        });
+      });
+      await vi.waitFor(async () => {
+        const [, listeners] = [await server.command("pubsub", "numsub", "gateway:keys-changed")].flat();
+        assert.equal(listeners, 2);
+        assert.ok(connections.every((redis) => redis.connected));
+      });
+      const node = keysOn(fixture.database, writer);
+      const { key } = await callerOfKeys(node).createKey({ accountId: "acc_a" });
+      await callerOfKeys(node).revokeKey(key?.keyId ?? "");
+      await vi.waitFor(() => assert.deepEqual(heard, [1, 1]));
+    } finally {
+      for (const redis of connections) await redis.close();
+      await server.stop();
+    }
+  });
+});

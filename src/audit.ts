@@ -22,7 +22,7 @@ try {
   const { violations } = await service.audit({ $typeName: "gateway.billing.v1.AuditRequest" }, call);
   await postgres.close();
   await embedded?.stop();
-  for (const violation of violations) console.log(violation);
+  for (const { invariant, subject, detail } of violations) console.log(`${invariant}: ${subject}: ${detail}`);
   console.log(violations.length === 0 ? "the ledger is in order" : `${violations.length} violations`);
   process.exitCode = violations.length === 0 ? 0 : 1;
 } catch (error) {

@@ -1,14 +1,17 @@
 // The gateway as a process: what it prints, how it ends, what it survives. Each test has a data directory and ports of its own.
 
+import { execFile } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { afterEach, expect, test } from "vitest";
 import { defaultCatalog } from "../../src/catalog-file.ts";
 import { type ChildGateway, failToStart, startChildGateway } from "../support/child-gateway.ts";
-import { emptyDatabase } from "../support/database.ts";
+import { emptyDatabase, freshDatabase } from "../support/database.ts";
 
+const run = promisify(execFile);
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
@@ -201,6 +204,17 @@ test("with a database of one's own nothing is seeded, and the configured admin t
   });
   expect(await accounts.json()).toEqual({});
   await gateway.end("SIGTERM");
+});
+
+test("`npm run audit` finds the ledger of a running gateway in order, and names what is not", async () => {
+  const database = await freshDatabase();
+  cleanups.push(() => database.drop());
+  const env = { ...process.env, DATABASE_URL: database.url, LOG_LEVEL: "silent" };
+  const audit = () => run(process.execPath, [join(import.meta.dirname, "../../src/audit.ts")], { env });
+  expect((await audit()).stdout).toBe("the ledger is in order\n");
+  await database.postgres.query({ name: "test/account", text: "insert into accounts values ('acc_1', 'x')" }, []);
+  await database.postgres.query({ name: "test/pool", text: "insert into pools values ('acc_1', 'v1', 5)" }, []);
+  await expect(audit()).rejects.toMatchObject({ code: 1, stdout: expect.stringContaining("acc_1") });
 });
 
 test("SIGHUP takes a new configuration file, and keeps the old one where the new one is wrong", async () => {

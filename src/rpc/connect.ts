@@ -35,8 +35,6 @@ export function registerConnect(app: FastifyInstance, parts: ConnectParts): void
       addMethods(router, serviceTypes.inference, parts.core.inference, parts.adminMethods);
       for (const [index, handler] of router.handlers.entries()) router.handlers[index] = checkEnumNames(handler);
     },
-    // gRPC itself needs HTTP/2; `rpc/server.ts` has it.
-    grpc: false,
     // Management is small, and generation streams: nothing here is worth a decompressor that strangers may feed.
     acceptCompression: [],
     binaryOptions: { recursionLimit },
@@ -72,7 +70,8 @@ function addMethods<S extends DescService>(
 }
 
 function addMethod(router: ConnectRouter, method: BoundMethod<CallOptions>): void {
-  const options = { readMaxBytes: requestBytesMax(method.desc) };
+  // gRPC itself needs HTTP/2, and has a door of its own. (A switch of the router would not reach methods with options.)
+  const options = { readMaxBytes: requestBytesMax(method.desc), grpc: false };
   if (method.kind === "unary") {
     router.rpc(
       method.desc,

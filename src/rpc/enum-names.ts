@@ -4,7 +4,7 @@
 import type { DescField, DescMessage } from "@bufbuild/protobuf";
 import type { ConnectRouter } from "@connectrpc/connect";
 import { Refusal, toConnectError } from "../errors.ts";
-import { requestBytesMax } from "./messages.ts";
+import { recursionLimit, requestBytesMax } from "./messages.ts";
 
 type Handler = ConnectRouter["handlers"][number];
 
@@ -61,25 +61,29 @@ function refuseUnlistedNames(input: DescMessage, text: Buffer): void {
 
 type Found = { path: string[]; allowed: string[] };
 
-function findUnlistedName(type: DescMessage, value: unknown): Found | undefined {
-  if (typeof value !== "object" || value === null || type.typeName.startsWith("google.protobuf.")) return undefined;
+function findUnlistedName(type: DescMessage, value: unknown, depth = 0): Found | undefined {
+  // What is deeper is refused by the parser.
+  if (depth > recursionLimit || type.typeName.startsWith("google.protobuf.")) return undefined;
+  if (typeof value !== "object" || value === null) return undefined;
   for (const [name, member] of Object.entries(value)) {
     const field = type.fields.find((one) => one.jsonName === name || one.name === name);
-    const found = field && findInField(field, member);
+    const found = field && findInField(field, member, depth + 1);
     if (found) return { ...found, path: [`.${field.name}`, ...found.path] };
   }
   return undefined;
 }
 
-function findInField(field: DescField, value: unknown): Found | undefined {
-  if (Array.isArray(value)) {
-    for (const [index, item] of value.entries()) {
-      const found = findInField(field, item);
-      if (found) return { ...found, path: [`[${index}]`, ...found.path] };
-    }
-    return undefined;
+function findInField(field: DescField, value: unknown, depth: number): Found | undefined {
+  if (!Array.isArray(value)) return findInValue(field, value, depth);
+  for (const [index, item] of value.entries()) {
+    const found = findInValue(field, item, depth);
+    if (found) return { ...found, path: [`[${index}]`, ...found.path] };
   }
-  if (field.message) return findUnlistedName(field.message, value);
+  return undefined;
+}
+
+function findInValue(field: DescField, value: unknown, depth: number): Found | undefined {
+  if (field.message) return findUnlistedName(field.message, value, depth);
   if (!field.enum || typeof value !== "string") return undefined;
   const allowed = field.enum.values.map((one) => one.name);
   return allowed.includes(value) ? undefined : { path: [], allowed };

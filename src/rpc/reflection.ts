@@ -4,10 +4,12 @@ import { type DescFile, type DescService, fromBinary, toBinary } from "@bufbuild
 import { FileDescriptorProtoSchema, file_google_protobuf_descriptor } from "@bufbuild/protobuf/wkt";
 import { ReflectionService } from "@grpc/reflection";
 import { file_gateway_common_v1_options } from "../../gen/gateway/common/v1/options_pb.ts";
+import { file_gateway_common_v1_refusal } from "../../gen/gateway/common/v1/refusal_pb.ts";
 
-/** Describes these services and everything they mention. */
+/** Describes these services, everything they mention, and the error detail. */
 export function createReflection(services: readonly DescService[]): ReflectionService {
   const files = new Set<DescFile>();
+  addFiles(file_gateway_common_v1_refusal, files);
   for (const service of services) addFiles(service.file, files);
   // Only the files are read; the rest is what the library calls the smallest definition that can carry them.
   const definition = {

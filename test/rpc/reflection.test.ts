@@ -1,0 +1,61 @@
+// What a tool without files learns from the server alone. `buf curl` stands for grpcurl and its kin.
+
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import { create } from "@bufbuild/protobuf";
+import { expect, test } from "vitest";
+import { GetPoolsResponseSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { methods } from "./bindings.ts";
+import { emptyAnswers, key, type Script, scriptedServices } from "./scripted.ts";
+import { serve } from "./serve.ts";
+
+async function curl(...args: string[]): Promise<string> {
+  const { stdout } = await promisify(execFile)("buf", ["curl", "--protocol", "grpc", "--http2-prior-knowledge", ...args]);
+  return stdout.trim();
+}
+
+test("a tool finds every service and method", async () => {
+  const { address } = await serve(scriptedServices(emptyAnswers()));
+  const listed = await curl("--list-methods", `http://${address}`);
+  expect(listed.split("\n").filter((one) => one.startsWith("gateway."))).toEqual(
+    methods.map((desc) => `${desc.parent.typeName}/${desc.name}`).sort(),
+  );
+});
+
+test.for(["v1", "v1alpha"])("a tool calls with JSON and reads names, over reflection %s", async (version) => {
+  const script: Script = {
+    ...emptyAnswers(),
+    unary: async () => create(GetPoolsResponseSchema, { pools: [{ family: Family.V2, postedMicrocredits: 5n }] }),
+  };
+  const { address } = await serve(scriptedServices(script));
+  const answer = await curl(
+    ...[
+      "--reflect-protocol",
+      `grpc-${version}`,
+      "--header",
+      `authorization: Bearer ${key}`,
+      "--data",
+      '{"account_id": "acc_1"}',
+    ],
+    `http://${address}/gateway.billing.v1.BillingService/GetPools`,
+  );
+  expect(JSON.parse(answer)).toEqual({ pools: [{ family: "FAMILY_V2", postedMicrocredits: "5" }] });
+});
+
+test("a tool streams", async () => {
+  const { address } = await serve(scriptedServices(emptyAnswers()));
+  const answer = await curl(
+    ...["--header", `authorization: Bearer ${key}`, "--data", '{"model": "sonnet", "messages": [{"role": "ROLE_USER"}]}'],
+    `http://${address}/gateway.inference.v1.InferenceService/Generate`,
+  );
+  expect(answer.split("\n")).toEqual(["{}", "{}", "{}"]);
+});
+
+test("a tool shows why a call was refused", async () => {
+  const { address } = await serve(scriptedServices(emptyAnswers()));
+  const failed = curl("--data", "{}", `http://${address}/gateway.keys.v1.KeysService/GetKey`);
+  await expect(failed).rejects.toMatchObject({
+    stderr: expect.stringMatching(/unauthenticated[\s\S]*gateway\.common\.v1\.Refusal/),
+  });
+});

@@ -6,9 +6,11 @@ import { windowMs } from "./sliding-log.ts";
 
 const bytesPerMinuteMax = 256 * 1024 * 1024;
 const concurrencyMax = 4;
+// One command of a coding assistant sends 27 counting calls at once; they take their turns.
+const waitingMax = 100;
 
 type Call = { readonly atMs: number; readonly bytes: number };
-type Use = { running: number; calls: Call[] };
+type Use = { running: number; calls: Call[]; waiting: (() => void)[] };
 
 /** Ends a call; `refused` takes its bytes back. Further calls of it do nothing. */
 export type EndCall = (outcome: "counted" | "refused") => void;
@@ -24,15 +26,15 @@ export class CountingBucket {
     this.#sweptAtMs = nowMs();
   }
 
-  /** Begins a call. Throws `count_rate_limited`, and counts nothing then. */
-  begin(keyId: string, bytes: number): EndCall {
+  /** Begins a call, in its turn. Throws `count_rate_limited`, and counts nothing then. */
+  async begin(keyId: string, bytes: number): Promise<EndCall> {
     const nowMs = this.#nowMs();
     this.#sweep(nowMs);
-    const use = this.#uses.get(keyId) ?? { running: 0, calls: [] };
+    const use = this.#uses.get(keyId) ?? { running: 0, calls: [], waiting: [] };
     forget(use, nowMs);
-    if (use.running >= concurrencyMax) {
+    if (use.waiting.length >= waitingMax) {
       throw new Refusal("count_rate_limited", {
-        message: `This key may run ${concurrencyMax} counting calls at once.`,
+        message: `This key may run ${concurrencyMax} counting calls at once, and too many wait already.`,
         retryAfterMs: 1_000,
         limit: { name: "count_concurrency", limit: BigInt(concurrencyMax), used: BigInt(use.running), remaining: 0n },
       });
@@ -41,13 +43,17 @@ export class CountingBucket {
 
     const call = { atMs: nowMs, bytes };
     use.calls.push(call);
-    use.running += 1;
     this.#uses.set(keyId, use);
+    if (use.running < concurrencyMax) use.running += 1;
+    // Whoever ends hands its place on.
+    else await new Promise<void>((resolve) => use.waiting.push(resolve));
     let ended = false;
     return (outcome) => {
       if (ended) return;
       ended = true;
-      use.running -= 1;
+      const next = use.waiting.shift();
+      if (next) next();
+      else use.running -= 1;
       if (outcome === "refused") use.calls = use.calls.filter((one) => one !== call);
     };
   }

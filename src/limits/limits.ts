@@ -20,7 +20,7 @@ export type Limits = {
    * admitted in any 60 seconds; undefined means unlimited, 0 none.
    */
   take(keyId: string, perMinute: number | undefined): Promise<RateLimitState | undefined>;
-  /** Counts one free call with a body of this size; call the answer when it has ended. Throws `count_rate_limited`. */
+  /** Counts one free call with a body of this size, in its turn; call the answer when it has ended. Throws `count_rate_limited`. */
   count(keyId: string, bytes: number): Promise<() => void>;
   /** `degraded`: Redis is configured and does not decide, so each node allows its share. */
   ready(): { state: "memory" | "redis" | "degraded" };
@@ -58,7 +58,7 @@ export function createLimits(parts: {
     },
 
     async count(keyId, bytes) {
-      const end = bucket.begin(keyId, bytes);
+      const end = await bucket.begin(keyId, bytes);
       const taken = await pace.take(`count:${keyId}`, countCallsPerMinute);
       if (taken.admitted) return () => end("counted");
       end("refused");

@@ -71,41 +71,49 @@ test("a key may count 600 times a minute, beside its requests per minute", async
   (await limits.count("key_b", 1_000))();
 });
 
-test("four counting calls of a key run at once, a fifth is refused until one ends", async () => {
+test("four counting calls of a key run at once, the others take their turns, and too many that wait are refused", async () => {
   const limits = createLimits({ nodes, log });
   const ends: (() => void)[] = [];
-  for (let index = 0; index < 4; index++) ends.push(await limits.count("key_a", 10));
+  let begun = 0;
+  const calls = Array.from({ length: 104 }, async () => {
+    const end = await limits.count("key_a", 10);
+    begun += 1;
+    ends.push(end);
+  });
+  const settled = () => new Promise((resolve) => setImmediate(resolve));
+  await settled();
+  assert.equal(begun, 4);
   const { refusal, facts } = await refusalOf(() => limits.count("key_a", 10));
-  assert.deepEqual([refusal, facts.limit?.name], ["count_rate_limited", "count_concurrency"]);
+  assert.deepEqual([refusal, facts.limit?.name, facts.limit?.limit], ["count_rate_limited", "count_concurrency", 4n]);
   ends[0]?.();
   ends[0]?.();
+  await settled();
+  assert.equal(begun, 5);
+  for (let index = 1; index < 104; index++) {
+    ends[index]?.();
+    await settled();
+  }
+  await Promise.all(calls);
   (await limits.count("key_a", 10))();
-  assert.equal(
-    (await refusalOf(() => Promise.all([limits.count("key_a", 1), limits.count("key_a", 1)]))).refusal,
-    "count_rate_limited",
-  );
 });
 
-test("a key may count 256 MiB a minute; the wait is until enough has left, and refused bytes are not counted", () => {
+test("a key may count 256 MiB a minute; the wait is until enough has left, and refused bytes are not counted", async () => {
   const { now, nowMs } = clock();
   const bucket = new CountingBucket(nowMs);
   const mib = 1024 * 1024;
+  const count = async (bytes: number, outcome: "counted" | "refused" = "counted") =>
+    (await bucket.begin("key_a", bytes))(outcome);
   for (let index = 0; index < 8; index++) {
-    bucket.begin("key_a", 32 * mib)("counted");
+    await count(32 * mib);
     now.ms += 1_000;
   }
-  assert.throws(
-    () => bucket.begin("key_a", 33 * mib),
-    (error: Refusal) => error.facts.limit?.name === "count_bytes_per_minute" && error.facts.retryAfterMs === 53_000,
-  );
-  assert.throws(
-    () => bucket.begin("key_a", 1),
-    (error: Refusal) => error.facts.retryAfterMs === 52_000,
-  );
+  const { facts } = await refusalOf(() => count(33 * mib));
+  assert.deepEqual([facts.limit?.name, facts.retryAfterMs], ["count_bytes_per_minute", 53_000]);
+  assert.equal((await refusalOf(() => count(1))).facts.retryAfterMs, 52_000);
   now.ms += 52_000;
-  bucket.begin("key_a", 32 * mib)("refused");
-  bucket.begin("key_a", 32 * mib)("counted");
-  assert.throws(() => bucket.begin("key_a", 1));
+  await count(32 * mib, "refused");
+  await count(32 * mib);
+  await refusalOf(() => count(1));
 });
 
 test("an address that fails a hundred times in a minute is refused until the first failure is a minute old", () => {

@@ -37,6 +37,7 @@ export function createAnthropic(settings: ProviderSettings, credential: string |
     },
     countTokens: (call, signal) => countTokens(connection, call, signal),
     close: () => dispatcher.close(),
+    destroy: () => dispatcher.destroy(),
   };
 }
 

@@ -30,5 +30,6 @@ export function createOpenai(settings: ProviderSettings, credential: string | un
     },
     countTokens: async () => undefined,
     close: () => dispatcher.close(),
+    destroy: () => dispatcher.destroy(),
   };
 }

@@ -54,6 +54,8 @@ export interface Provider {
   generate(call: ProviderCall): ProviderStream;
   /** Undefined where the provider cannot count. Rejects with a Refusal. */
   countTokens(call: Omit<ProviderCall, "onAccepted" | "onEnd">, signal: AbortSignal): Promise<UpstreamCount | undefined>;
-  /** Resolves when running calls have ended. */
+  /** Takes no further call, and resolves when the running ones have ended. */
   close(): Promise<void>;
+  /** Cuts every connection. */
+  destroy(): Promise<void>;
 }

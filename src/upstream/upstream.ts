@@ -55,7 +55,7 @@ export interface Upstreams {
 export type ManagedUpstreams = Upstreams & {
   /** Follows another file from the next request on; running requests end as they began. Throws, and changes nothing, as below. */
   reload(file: CatalogFile): void;
-  /** Resolves when running requests have ended and no connection is left. */
+  /** Cuts every connection: what still runs then fails. */
   close(): Promise<void>;
 };
 
@@ -82,7 +82,7 @@ export function createUpstreams(parts: {
       for (const channel of before.values()) if (router.channels.get(channel.name) !== channel) closeLater(channel, log);
     },
     async close() {
-      await Promise.all([...router.channels.values()].map(({ provider }) => provider.close()));
+      await Promise.all([...router.channels.values()].map(({ provider }) => provider.destroy()));
     },
   };
 }

@@ -25,6 +25,7 @@ export function createSimulated(settings: SimulatedSettings, clock: Clock): Prov
       return { inputTokens: Math.max(1, tokensOf(bytes)) };
     },
     async close() {},
+    async destroy() {},
   };
 }
 

@@ -103,8 +103,9 @@ export function guard<S extends DescService>(
       return { signal: call.signal, requestHeader: call.requestHeader, caller };
     };
     const refuse = (error: unknown, { signal }: Call): never => {
-      // What an implementation throws when its signal fires is up to the libraries it uses.
-      const refusal = signal.aborted && !(error instanceof Refusal) ? abortRefusal(signal) : toRefusal(error);
+      // What an implementation throws when its signal fires is up to the libraries it uses, and few of them know of deadlines.
+      const saysMore = error instanceof Refusal && error.refusal !== "cancelled";
+      const refusal = signal.aborted && !saysMore ? abortRefusal(signal) : toRefusal(error);
       if (refusal.refusal === "internal") log.error({ method: desc.name, err: refusal.cause ?? refusal }, "call failed");
       throw refusal;
     };

@@ -14,7 +14,7 @@ type SurfaceCall = {
 
 export class RunningCalls {
   readonly #controllers = new Set<AbortController>();
-  #emptied: (() => void) | undefined;
+  #waiting: (() => void)[] = [];
 
   /** Runs `work` as one call, until it has ended. Rejects as `work` does, or with `request_too_large` for the metadata. */
   async run<T>(surface: SurfaceCall, work: (call: Call) => Promise<T>): Promise<T> {
@@ -28,7 +28,7 @@ export class RunningCalls {
       return await work({ signal: controller.signal, requestHeader: headersOf(surface.metadata) });
     } finally {
       this.#controllers.delete(controller);
-      if (this.#controllers.size === 0) this.#emptied?.();
+      if (this.#controllers.size === 0) for (const resolve of this.#waiting.splice(0)) resolve();
     }
   }
 
@@ -39,7 +39,7 @@ export class RunningCalls {
 
   /** Resolves when no call runs. */
   async ended(): Promise<void> {
-    if (this.#controllers.size > 0) await new Promise<void>((resolve) => (this.#emptied = resolve));
+    if (this.#controllers.size > 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 }
 

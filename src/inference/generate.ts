@@ -64,7 +64,7 @@ export async function* generate(
     yield response({ case: "receipt", value: create(ReceiptSchema, { receipt }) });
   } finally {
     // The answer failed, or the client hung up: what was produced is owed, unless it was settled above.
-    await answer.close();
+    answer.close();
     parts.running.close(running);
   }
 }
@@ -128,7 +128,7 @@ class Answer {
   }
 
   /** Ends whatever still runs and charges it. */
-  async close(): Promise<void> {
+  close(): void {
     clearTimeout(this.#timer);
     clearTimeout(this.#lastFigures);
     this.#client.removeEventListener("abort", this.#onHangUp);
@@ -137,7 +137,6 @@ class Answer {
     const { outcome, owed } = this.#interrupted();
     // Nobody waits for this receipt, and the lane keeps the charge until the ledger takes it.
     this.#settle(owed, outcome).catch(() => undefined);
-    await Promise.resolve();
   }
 
   #ask(): UpstreamAsk {

@@ -1,0 +1,67 @@
+// Compares targets inside one run: rounds in which each takes its turn, so that a machine whose speed drifts drifts for all alike.
+
+import type { Lab, Part } from "./lab.ts";
+import type { Done, Job } from "./load.ts";
+import { cpuSeconds, cpuSecondsOfTree, type Spread, spreadOf } from "./measure.ts";
+
+export type Target = {
+  readonly name: string;
+  readonly part: Part;
+  /** Processes whose processor time belongs to this target beside its own: the postmaster of its database. */
+  readonly database?: number;
+  readonly job: Omit<Job, "url" | "requests" | "concurrency">;
+};
+
+export type Figures = {
+  /** Processor time per request of the target itself, in microseconds. */
+  readonly cpuMicros: readonly number[];
+  readonly databaseMicros: readonly number[];
+  readonly perSecond: readonly number[];
+  readonly last: Done;
+};
+
+export type Comparison = ReadonlyMap<string, Figures>;
+
+/** Measures every target `rounds` times, after one round that does not count. Throws when an answer was not 200. */
+export async function compare(
+  lab: Lab,
+  targets: readonly Target[],
+  { rounds, requests, concurrency }: { rounds: number; requests: number; concurrency: number },
+): Promise<Comparison> {
+  const all = new Map<string, { cpuMicros: number[]; databaseMicros: number[]; perSecond: number[]; last: Done }>();
+  for (let round = 0; round <= rounds; round++) {
+    for (const { name, part, database, job } of targets) {
+      const cpu = () => ({ own: cpuSeconds(part.pid), database: database === undefined ? 0 : cpuSecondsOfTree(database) });
+      const before = cpu();
+      const done = await lab.load({ ...job, url: `http://127.0.0.1:${part.port}`, requests, concurrency });
+      const after = cpu();
+      if (done.statuses["200"] !== requests) throw new Error(`${name}: ${JSON.stringify(done.statuses)} ${done.odd ?? ""}`);
+      if (round === 0) continue;
+      const figures = all.get(name) ?? { cpuMicros: [], databaseMicros: [], perSecond: [], last: done };
+      figures.cpuMicros.push(((after.own - before.own) * 1e6) / requests);
+      figures.databaseMicros.push(((after.database - before.database) * 1e6) / requests);
+      figures.perSecond.push(requests / done.seconds);
+      figures.last = done;
+      all.set(name, figures);
+    }
+  }
+  return all;
+}
+
+/** The ratio of two targets' figures, round by round. */
+export function ratio(
+  comparison: Comparison,
+  name: string,
+  to: string,
+  figure: (figures: Figures) => readonly number[],
+): Spread {
+  const above = figure(found(comparison, name));
+  const below = figure(found(comparison, to));
+  return spreadOf(above.map((one, round) => one / (below[round] ?? Number.NaN)));
+}
+
+export function found(comparison: Comparison, name: string): Figures {
+  const figures = comparison.get(name);
+  if (!figures) throw new Error(`${name} was not measured`);
+  return figures;
+}

@@ -1,0 +1,47 @@
+// Added latency at half of capacity, in an open loop: requests come when they come.
+
+import { nativeBody, nativeHeaders, plainHeaders } from "../bodies.ts";
+import { benchPrice, Lab } from "../lab.ts";
+import { quantile, spreadOf } from "../measure.ts";
+import type { Row } from "../report.ts";
+
+const rounds = 3;
+
+export async function latency(): Promise<{ rows: Row[]; faults: string[] }> {
+  await using lab = new Lab();
+  const provider = await lab.provider();
+  const gateway = await lab.gateway(provider);
+  const bodies = [nativeBody("native", 1_000, true)];
+  const direct = { url: `http://127.0.0.1:${provider.port}`, path: "/v1/messages", headers: plainHeaders, bodies };
+  const through = { ...direct, url: `http://127.0.0.1:${gateway.port}`, headers: nativeHeaders(gateway) };
+
+  await lab.load({ ...through, requests: 1_000, concurrency: 32 });
+  const full = await lab.load({ ...through, requests: 2_000, concurrency: 32 });
+  const perSecond = 2_000 / full.seconds / 2;
+  const requests = Math.ceil(perSecond * 8);
+  const added: Record<string, number[]> = { firstP50: [], firstP99: [], totalP50: [], totalP99: [] };
+  for (let round = 0; round < rounds; round++) {
+    const without = await lab.load({ ...direct, requests, concurrency: 256, perSecond });
+    const withGateway = await lab.load({ ...through, requests, concurrency: 256, perSecond });
+    added["firstP50"]?.push(quantile(withGateway.firstMs, 0.5) - quantile(without.firstMs, 0.5));
+    added["firstP99"]?.push(quantile(withGateway.firstMs, 0.99) - quantile(without.firstMs, 0.99));
+    added["totalP50"]?.push(quantile(withGateway.totalMs, 0.5) - quantile(without.totalMs, 0.5));
+    added["totalP99"]?.push(quantile(withGateway.totalMs, 0.99) - quantile(without.totalMs, 0.99));
+  }
+  const row = (measure: string, name: string, must: string): Row => ({
+    measure,
+    value: spreadOf(added[name] ?? []),
+    unit: "ms",
+    must,
+  });
+  return {
+    rows: [
+      { measure: "load", value: spreadOf([perSecond]), unit: "/s" },
+      row("added time to first token, p50", "firstP50", "≤ 1 ms"),
+      row("added time to first token, p99", "firstP99", "≤ 5 ms"),
+      row("added total, p50", "totalP50", ""),
+      row("added total, p99", "totalP99", ""),
+    ],
+    faults: await lab.faults(provider, benchPrice, rounds * requests),
+  };
+}

@@ -51,6 +51,8 @@ export type ProviderSettings = LoadSettings & {
 const kinds = ["simulated", "anthropic", "openai"] as const;
 
 const hourMs = 3_600_000;
+// No request lives longer than this, whatever its upstream allows.
+const totalMaxMs = hourMs / 2;
 
 /** Reads one upstream; every problem is noted in the section. */
 export function readUpstream(section: Section): UpstreamSettings {
@@ -59,7 +61,7 @@ export function readUpstream(section: Section): UpstreamSettings {
     concurrency: section.whole("concurrency", { min: 1, max: 1_000_000, otherwise: 10_000 }),
     queue: section.whole("queue", { min: 0, max: 100_000, otherwise: 1_000 }),
     queueMs: section.whole("queue_ms", { min: 0, max: hourMs, otherwise: 5_000 }),
-    totalMs: section.whole("total_ms", { min: 1, max: 24 * hourMs, otherwise: 840_000 }),
+    totalMs: section.whole("total_ms", { min: 1, max: totalMaxMs, otherwise: totalMaxMs }),
   };
   const settings = kind === "simulated" ? readSimulated(section, load) : readProvider(section, kind, load);
   // A kind that does not exist says nothing about which members do.

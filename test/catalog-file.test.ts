@@ -240,7 +240,7 @@ describe("upstreams", () => {
       connectMs: 5_000,
       firstByteMs: 120_000,
       idleMs: 120_000,
-      totalMs: 840_000,
+      totalMs: 1_800_000,
       cacheMarks: false,
       maxTokensName: "max_tokens",
     });

@@ -27,9 +27,7 @@ export function failureOfAnswer({ status, body, retryAfterMs }: ErrorAnswer, mod
   if (status === 408) return { ...failed(status, { mayRetry: true }), outcome: "timeout", refusal: new Refusal("timeout") };
   if (status >= 500) return failed(status, { mayRetry: true });
   if (body === undefined) return failed(status, { alarm: `the provider answers status ${status} without a JSON body` });
-  if (status === 404 && (error.code === "model_not_found" || error.message.includes(model))) {
-    return failed(status, { alarm: `the provider has no model ${model}` });
-  }
+  if (isWrongModel(status, body, error, model)) return failed(status, { alarm: `the provider has no model ${model}` });
   if (status === 400 || status === 404 || status === 413 || status === 422) return refused(status, body, error);
   return failed(status, { alarm: `the provider answers status ${status}` });
 }
@@ -101,12 +99,18 @@ function refused(status: number, body: JsonObject, error: ErrorBody): ProviderFa
   return { outcome: "refused", status, refusal, mayRetry: false };
 }
 
+// A chat provider has nothing else that could be missing; a native one has files, too.
+function isWrongModel(status: number, body: JsonObject, error: ErrorBody, model: string): boolean {
+  if (error.code === "model_not_found" || /not a valid model/i.test(error.message)) return true;
+  return status === 404 && (body.type !== "error" || error.message.includes(model));
+}
+
 // Clients compact their conversation when they recognise this wording, so every provider's own is turned into it.
-function findContextOverflow({ code, message }: ErrorBody): string | undefined {
+function findContextOverflow({ type, code, message }: ErrorBody): string | undefined {
   if (message.startsWith("prompt is too long")) return message;
   const figures = /maximum context length is (\d+) tokens\D+(\d+)/.exec(message);
   if (figures !== null) return `prompt is too long: ${figures[2]} tokens > ${figures[1]} maximum`;
-  return code === "context_length_exceeded" ? "prompt is too long" : undefined;
+  return code === "context_length_exceeded" || type === "exceed_context_size_error" ? "prompt is too long" : undefined;
 }
 
 // Doors read the native envelope; a chat provider's is put into it.

@@ -1,7 +1,16 @@
-// What the protos declare about requests, checked alike on every binding: required fields are set, and enums hold listed values.
-// (protobuf keeps a number that an enum does not list, so that an old relay can pass it on. In a request it means nothing to us.)
+// What can be judged of a request by its descriptors, alike on every binding: required fields are set, enums hold listed values,
+// and texts can be stored. (protobuf keeps a number that an enum does not list, so that an old relay can pass it on. In a request it
+// means nothing to us.)
 
-import { type DescField, type DescMessage, getOption, isFieldSet, isMessage, type Message } from "@bufbuild/protobuf";
+import {
+  type DescField,
+  type DescMessage,
+  getOption,
+  isFieldSet,
+  isMessage,
+  type Message,
+  ScalarType,
+} from "@bufbuild/protobuf";
 import { required } from "../gen/gateway/common/v1/options_pb.ts";
 import { Refusal } from "./errors.ts";
 
@@ -42,6 +51,7 @@ function findValueFault(field: DescField, value: unknown): Fault | undefined {
     const allowed = field.enum.values.filter((one) => one.number !== 0 || !getOption(field, required));
     return { path: [], says: `${value} is not a ${field.enum.name}`, allowed: allowed.map((one) => one.name) };
   }
+  if (typeof value === "string" && value.includes("\0")) return { path: [], says: "holds the character U+0000", allowed: [] };
   return field.message && isMessage(value) ? findFault(field.message, value) : undefined;
 }
 
@@ -62,10 +72,15 @@ function ruledFields(type: DescMessage): readonly DescField[] {
 }
 
 function hasRules(field: DescField, seen: Set<DescMessage>): boolean {
-  if (field.enum || getOption(field, required)) return true;
+  if (field.enum || getOption(field, required) || isStoredText(field)) return true;
   const { message } = field;
   // google.protobuf.Struct and the like are plain values here, not messages of ours.
   if (!message || seen.has(message) || message.typeName.startsWith("google.protobuf.")) return false;
   seen.add(message);
   return message.fields.some((inner) => hasRules(inner, seen));
+}
+
+/** Ids, names and reasons end up in PostgreSQL, which cannot hold U+0000. Content of conversations only passes through. */
+function isStoredText(field: DescField): boolean {
+  return field.scalar === ScalarType.STRING && field.parent.file.proto.package !== "gateway.inference.v1";
 }

@@ -110,6 +110,9 @@ describe("declared fields", () => {
     ["an empty list", generate, { model: "sonnet", messages: [] }, "messages"],
     ["an amount of zero", createTransfer, { accountId: "a", family: 1, kind: 1, idempotencyKey: "i" }, "amount_microcredits"],
     ["a missing field inside a message", countTokens, { request: { model: "sonnet" } }, "request.messages"],
+    ["a text that no database can hold", getKey, { keyId: "key_\0" }, "key_id"],
+    ["such a text inside a message", updateKey, { key: { keyId: "k", name: "\0" }, updateMask: "name" }, "key.name"],
+    ["such a text in a list", createKey, { accountId: "a", family: 1, allowedModels: ["opus", "\0"] }, "allowed_models[1]"],
     ["an unlisted value", createKey, { accountId: "acc_1", family: 7 }, "family"],
     ["an unlisted value in a list", generate, { model: "sonnet", messages: [message, { role: 9 }] }, "messages[1].role"],
     [
@@ -122,6 +125,11 @@ describe("declared fields", () => {
     const { refusal, facts, message } = await refusalOf(check(method, json));
     expect([refusal, facts.field]).toEqual(["invalid_request", field]);
     expect(message).toContain(field);
+  });
+
+  test("what people write to each other may hold any character", () => {
+    const messages = [{ ...message, content: [{ text: { text: "\0" } }] }];
+    expect(() => checkRequest(generate.input, fromJson(generate.input, { model: "sonnet", messages }))).not.toThrow();
   });
 
   test("the values that would be accepted are told", async () => {

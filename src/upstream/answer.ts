@@ -17,7 +17,7 @@ export type AnswerParts = { readonly clock: Clock; readonly log: Log; readonly b
 export class Answer implements AsyncIterator<Event[], undefined> {
   readonly #parts: AnswerParts;
   readonly #ask: UpstreamAsk;
-  readonly #ways: readonly Way[];
+  readonly #findWays: () => readonly Way[];
   #attempt: RunningAttempt | undefined;
   /** Set from the first event on. */
   #flowing: ProviderStream | undefined;
@@ -25,10 +25,11 @@ export class Answer implements AsyncIterator<Event[], undefined> {
   #startMs = 0;
   readonly #cancel = () => this.#attempt?.stop(new Refusal("cancelled"));
 
-  constructor(parts: AnswerParts, ask: UpstreamAsk, ways: readonly Way[]) {
+  /** `findWays` is asked before each attempt, since the configuration may have changed in between. */
+  constructor(parts: AnswerParts, ask: UpstreamAsk, findWays: () => readonly Way[]) {
     this.#parts = parts;
     this.#ask = ask;
-    this.#ways = ways;
+    this.#findWays = findWays;
   }
 
   next(): Promise<Read> {
@@ -49,11 +50,11 @@ export class Answer implements AsyncIterator<Event[], undefined> {
     this.#startMs = clock.now();
     budget.earn();
     try {
-      const way = await takeWay(this.#ways, signal);
+      const way = await takeWay(this.#findWays(), signal);
       const first = await this.#try(way);
       if (first.read !== undefined) return first.read;
 
-      const ways = first.mayRetry ? waysAfter(this.#ways, way, first.refusal) : [];
+      const ways = first.mayRetry ? waysAfter(this.#findWays(), way, first.refusal) : [];
       if (ways.length === 0 || !budget.spend()) throw first.refusal;
       const second = await this.#try(await takeWay(ways, signal));
       if (second.read !== undefined) return second.read;

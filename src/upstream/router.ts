@@ -65,6 +65,7 @@ function allResting(ways: readonly Way[]): Refusal {
 /** The ways left for a second attempt: other upstreams, and the same one only where trying at once may help. */
 export function waysAfter(ways: readonly Way[], failed: Way, failure: Refusal): readonly Way[] {
   const others = ways.filter(({ channel }) => channel !== failed.channel);
-  const left = failure.refusal === "overloaded" ? others : [...others, failed];
+  const same = ways.filter(({ channel }) => channel === failed.channel);
+  const left = failure.refusal === "overloaded" ? others : [...others, ...same];
   return left.filter(({ channel }) => channel.breaker.waitMs() === 0);
 }

@@ -11,6 +11,7 @@ export class Slots {
   readonly #clock: Clock;
   #taken = 0;
   readonly #waiting = new Set<() => void>();
+  #idle: PromiseWithResolvers<void> | undefined;
 
   constructor(limits: SlotLimits, clock: Clock) {
     this.#limits = limits;
@@ -19,6 +20,13 @@ export class Slots {
 
   get taken(): number {
     return this.#taken;
+  }
+
+  /** Resolves when no slot is taken and nobody waits for one. */
+  whenIdle(): Promise<void> {
+    if (this.#taken === 0) return Promise.resolve();
+    this.#idle ??= Promise.withResolvers<void>();
+    return this.#idle.promise;
   }
 
   /** Takes a slot if one is free. */
@@ -51,7 +59,13 @@ export class Slots {
   /** Gives a slot back, to the first that waits. */
   release(): void {
     const [next] = this.#waiting;
-    if (next === undefined) this.#taken--;
-    else next();
+    if (next !== undefined) {
+      next();
+      return;
+    }
+    this.#taken--;
+    if (this.#taken > 0) return;
+    this.#idle?.resolve();
+    this.#idle = undefined;
   }
 }

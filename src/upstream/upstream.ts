@@ -72,7 +72,7 @@ export function createUpstreams(parts: {
   let router = new Router(parts.file, openChannels(parts.file, new Map(), env, clock));
   return {
     generate: (ask) => ({
-      [Symbol.asyncIterator]: () => new Answer(answerParts, ask, router.waysTo(ask.request.model, ask.affinity)),
+      [Symbol.asyncIterator]: () => new Answer(answerParts, ask, () => router.waysTo(ask.request.model, ask.affinity)),
     }),
     countTokens: (ask) => countTokens(ask, router.waysTo(ask.request.model, ask.affinity)),
     usable: () => router.isUsable(),
@@ -120,6 +120,8 @@ function credentialOf({ credentialEnv }: ProviderSettings, env: NodeJS.ProcessEn
   return credentialEnv === undefined ? undefined : env[credentialEnv];
 }
 
-function closeLater({ name, provider }: Channel, log: Log): void {
-  provider.close().catch((error: unknown) => log.warn({ upstream: name, err: error }, "an upstream did not close"));
+// Calls that wait for a slot of this upstream shall find it open.
+function closeLater({ name, provider, slots }: Channel, log: Log): void {
+  const closing = slots.whenIdle().then(() => provider.close());
+  closing.catch((error: unknown) => log.warn({ upstream: name, err: error }, "an upstream did not close"));
 }

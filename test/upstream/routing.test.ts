@@ -306,6 +306,27 @@ describe("a new configuration", () => {
     expect([outcome.refusal, textOf(outcome.events), attemptsOf(outcome)]).toEqual([undefined, "old", ["first delivered 200"]]);
   });
 
+  test("drops neither a call that waits for a slot of an upstream that goes, nor the second attempt of one that fails", async () => {
+    openFirst("concurrency: 1");
+    const gates = [new Gate(), new Gate()] as const;
+    first.play({ ...nativeStream({ text: ["1"] }), before: gates[0] }, { ...nativeStream({ text: ["2"] }), before: gates[1] });
+    const running = [readAll(upstreams, "1"), readAll(upstreams, "2")];
+    await gates[0].reached;
+    upstreams.reload(catalogOf(second, "second"));
+    gates[0].open();
+    await gates[1].reached;
+    gates[1].open();
+    expect((await Promise.all(running)).map(({ events }) => textOf(events))).toEqual(["1", "2"]);
+
+    const gate = new Gate();
+    second.play({ ...errorAnswer(500, "api_error", "oops"), before: gate });
+    const failing = readAll(upstreams, "3");
+    await gate.reached;
+    upstreams.reload(catalogOf(first, "first"));
+    gate.open();
+    expect(attemptsOf(await failing)).toEqual(["second failed 500", "first delivered 200"]);
+  });
+
   test("keeps the connections and the rest of an upstream that stays as it was", async () => {
     openFirst("", new HandClock());
     first.play(errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }));

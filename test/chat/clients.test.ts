@@ -1,0 +1,199 @@
+// The clients that people use, each against a provider of either format.
+
+import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import { HumanMessage } from "@langchain/core/messages";
+import { tool as langchainTool } from "@langchain/core/tools";
+import { ChatOpenAI } from "@langchain/openai";
+import { generateText, stepCountIs, streamText, tool } from "ai";
+import { zodResponseFormat } from "openai/helpers/zod";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { z } from "zod";
+import { openai, openStage, providerFormats, type Stage } from "./stage.ts";
+
+const user = [{ role: "user" as const, content: "What is the weather in Oslo?" }];
+const weather = {
+  thinking: { pieces: ["I need ", "the weather."] },
+  tool: { id: "call_weather_1", name: "weather", input: ['{"city":', '"Oslo"}'] },
+};
+const sunny = { text: ["It is ", "sunny."], usage: { input: 20, output: 6, cacheRead: 4 } };
+
+/** A tool of the official client, which runs it by itself. */
+function weatherFunction(note: (given: unknown) => void) {
+  return {
+    type: "function" as const,
+    function: {
+      name: "weather",
+      description: "Tells the weather of a city.",
+      parameters: { type: "object", properties: { city: { type: "string" } } },
+      function: (given: string) => {
+        note(JSON.parse(given));
+        return "22 degrees";
+      },
+    },
+  };
+}
+
+for (const format of providerFormats) {
+  describe(`with a ${format} provider`, () => {
+    let stage: Stage;
+    beforeAll(async () => {
+      stage = await openStage(format);
+    });
+    afterAll(() => stage.stop());
+
+    /** The provider calls the tool first and answers then. */
+    const playToolLoop = () => stage.provider.play(stage.reply(weather), stage.reply(sunny));
+    /** The last request at the provider had the result of the call. */
+    const expectResultSent = () => {
+      const sent = JSON.stringify(stage.provider.requests.at(-1)?.body.messages);
+      expect(sent).toContain("call_weather_1");
+      expect(sent).toContain("22 degrees");
+    };
+
+    describe("openai", () => {
+      test("creates a plain answer", async () => {
+        stage.provider.play(stage.reply(sunny));
+        const answer = await openai(stage).chat.completions.create({ model: "sonnet", messages: user });
+        expect(answer.choices[0]).toMatchObject({
+          finish_reason: "stop",
+          message: { role: "assistant", content: "It is sunny.", refusal: null },
+        });
+        expect(answer.usage).toMatchObject({
+          prompt_tokens: 24,
+          completion_tokens: 6,
+          total_tokens: 30,
+          prompt_tokens_details: { cached_tokens: 4 },
+        });
+      });
+
+      test("creates a stream", async () => {
+        stage.provider.play(stage.reply(sunny));
+        const stream = await openai(stage).chat.completions.create({ model: "sonnet", messages: user, stream: true });
+        const texts: string[] = [];
+        for await (const chunk of stream) texts.push(chunk.choices[0]?.delta.content ?? "");
+        expect(texts.join("|")).toBe("|It is |sunny.|");
+      });
+
+      test("adds up a stream with its helper", async () => {
+        stage.provider.play(stage.reply(weather));
+        const stream = openai(stage).chat.completions.stream({
+          model: "sonnet",
+          messages: user,
+          tools: [{ type: "function", function: { name: "weather", parameters: {} } }],
+          stream_options: { include_usage: true },
+        });
+        const completion = await stream.finalChatCompletion();
+        expect(completion.choices[0]).toMatchObject({
+          finish_reason: "tool_calls",
+          message: {
+            tool_calls: [
+              { id: "call_weather_1", type: "function", function: { name: "weather", arguments: '{"city":"Oslo"}' } },
+            ],
+          },
+        });
+        expect(await stream.totalUsage()).toMatchObject({ prompt_tokens: 10, completion_tokens: 5 });
+      });
+
+      for (const stream of [false, true]) {
+        test(`runs tools, ${stream ? "streamed" : "plain"}`, async () => {
+          playToolLoop();
+          const cities: unknown[] = [];
+          const { completions } = openai(stage).chat;
+          const ask = { model: "sonnet", messages: user, tools: [weatherFunction((given) => cities.push(given))] };
+          const runner = stream ? completions.runTools({ ...ask, stream }) : completions.runTools(ask);
+          expect(await runner.finalContent()).toBe("It is sunny.");
+          expect(cities).toEqual([{ city: "Oslo" }]);
+          expectResultSent();
+        });
+      }
+
+      test("parses structured output", async () => {
+        stage.provider.play(stage.reply({ text: ['{"sky":', '"clear"}'] }));
+        const answer = await openai(stage).chat.completions.parse({
+          model: "sonnet",
+          messages: user,
+          response_format: zodResponseFormat(z.object({ sky: z.string() }), "sky"),
+        });
+        expect(answer.choices[0]?.message.parsed).toEqual({ sky: "clear" });
+        const sent = stage.provider.requests.at(-1)?.body;
+        expect(JSON.stringify(format === "native" ? sent?.output_config : sent?.response_format)).toContain('"sky"');
+      });
+
+      test("retrieves a model by its alias", async () => {
+        expect(await openai(stage).models.retrieve("sonnet")).toMatchObject({ object: "model", id: "sonnet" });
+      });
+    });
+
+    describe("Vercel's client", () => {
+      const model = () => {
+        const { address, v1 } = stage.gateway;
+        return createOpenAICompatible({ name: "gateway", baseURL: `${address}/v1`, apiKey: v1, includeUsage: true })("sonnet");
+      };
+      const tools = {
+        weather: tool({ inputSchema: z.object({ city: z.string() }), execute: async ({ city }) => `22 degrees in ${city}` }),
+      };
+
+      test("generates text through a tool loop, with reasoning and usage", async () => {
+        playToolLoop();
+        const answer = await generateText({ model: model(), prompt: "Weather?", tools, stopWhen: stepCountIs(3) });
+        expect(answer.text).toBe("It is sunny.");
+        expect(answer.steps[0]?.reasoningText).toBe("I need the weather.");
+        expect(answer.steps[1]?.usage).toMatchObject({ inputTokens: 24, outputTokens: 6 });
+        expectResultSent();
+      });
+
+      test("streams text through a tool loop", async () => {
+        playToolLoop();
+        const answer = streamText({ model: model(), prompt: "Weather?", tools, stopWhen: stepCountIs(3) });
+        const parts: string[] = [];
+        for await (const part of answer.fullStream) parts.push(part.type);
+        expect(parts).not.toContain("error");
+        expect(await answer.text).toBe("It is sunny.");
+        expect(await answer.finishReason).toBe("stop");
+        expectResultSent();
+      });
+    });
+
+    describe("LangChain's client", () => {
+      const model = () => {
+        const { address, v1 } = stage.gateway;
+        return new ChatOpenAI({ model: "sonnet", apiKey: v1, maxRetries: 0, configuration: { baseURL: `${address}/v1` } });
+      };
+
+      test("invokes a model, and tells its usage", async () => {
+        stage.provider.play(stage.reply(sunny));
+        const answer = await model().invoke([new HumanMessage("Weather?")]);
+        expect(answer.content).toBe("It is sunny.");
+        expect(answer.usage_metadata).toMatchObject({ input_tokens: 24, output_tokens: 6, total_tokens: 30 });
+      });
+
+      test("streams text and the usage", async () => {
+        stage.provider.play(stage.reply(sunny));
+        let text = "";
+        let tokens = 0;
+        for await (const chunk of await model().stream("Weather?")) {
+          text += chunk.text;
+          tokens += Object(chunk.usage_metadata).total_tokens ?? 0;
+        }
+        expect([text, tokens]).toEqual(["It is sunny.", 30]);
+      });
+
+      test("calls a tool", async () => {
+        playToolLoop();
+        const ask = langchainTool(({ city }) => `22 degrees in ${city}`, {
+          name: "weather",
+          schema: z.object({ city: z.string() }),
+        });
+        const bound = model().bindTools([ask]);
+        const question = new HumanMessage("Weather?");
+        const first = await bound.invoke([question]);
+        const [call] = first.tool_calls ?? [];
+        if (!call) throw new Error("no call");
+        expect(call).toMatchObject({ id: "call_weather_1", name: "weather", args: { city: "Oslo" } });
+        const result = await ask.invoke({ ...call, type: "tool_call" });
+        expect((await bound.invoke([question, first, result])).content).toBe("It is sunny.");
+        expectResultSent();
+      });
+    });
+  });
+}

@@ -1,0 +1,360 @@
+// The chat cases of the wire contract, over HTTP, with a provider of the native format.
+
+import { readFileSync } from "node:fs";
+import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import Anthropic from "@anthropic-ai/sdk";
+import type { JsonObject } from "@bufbuild/protobuf";
+import { generateText } from "ai";
+import OpenAI from "openai";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { isObject } from "../../src/wire/json.ts";
+import { nativeEvents, sseEvent } from "../support/provider.ts";
+import { readStream } from "../wire/chat/bodies.ts";
+import { openai, openStage, post, type Stage } from "./stage.ts";
+
+let stage: Stage;
+beforeAll(async () => {
+  stage = await openStage("native");
+  stage.provider.always(stage.reply({ text: ["Hel", "lo"] }));
+});
+afterAll(() => stage.stop());
+
+const ask = { model: "sonnet", messages: [{ role: "user", content: "Hi" }] };
+
+/** What the provider received for a body that the gateway accepts. */
+async function receivedFor(body: unknown): Promise<JsonObject> {
+  const response = await post(stage, body);
+  expect({ status: response.status, body: response.ok ? "" : await response.text() }).toEqual({ status: 200, body: "" });
+  return stage.provider.requests.at(-1)?.body ?? {};
+}
+
+async function errorFor(body: unknown): Promise<{ status: number; error: unknown }> {
+  const response = await post(stage, body);
+  const { error } = Object(await response.json());
+  expect(Object.keys(error).sort()).toEqual(["code", "message", "param", "type"]);
+  return { status: response.status, error };
+}
+
+async function chunksOf(body: JsonObject): Promise<ReturnType<typeof readStream>> {
+  const response = await post(stage, { ...body, stream: true });
+  expect(response.headers.get("content-type")).toBe("text/event-stream; charset=utf-8");
+  return readStream(await response.text());
+}
+
+test("31: system and developer texts become one instruction, and only user and assistant speak", async () => {
+  const messages = [
+    { role: "system", content: "One." },
+    { role: "user", content: "Hi" },
+    { role: "assistant", content: "Hello" },
+    { role: "developer", content: "Two." },
+    { role: "user", content: "Go" },
+  ];
+  const sent = await receivedFor({ ...ask, messages });
+  expect(sent.system).toBe("One.\nTwo.");
+  expect(sent.messages).toEqual([
+    { role: "user", content: "Hi" },
+    { role: "assistant", content: "Hello" },
+    { role: "user", content: "Go" },
+  ]);
+});
+
+test("32: results of two calls and the user's text are one turn, results first, ids as they were", async () => {
+  const call = (id: string) => ({ id, type: "function", function: { name: "f", arguments: "{}" } });
+  const messages = [
+    { role: "user", content: "Hi" },
+    { role: "assistant", content: null, tool_calls: [call("call_a"), call("call_b")] },
+    { role: "tool", tool_call_id: "call_a", content: "1" },
+    { role: "tool", tool_call_id: "call_b", content: "2" },
+    { role: "user", content: "So?" },
+  ];
+  const sent = await receivedFor({ ...ask, messages, tools: [{ type: "function", function: { name: "f" } }] });
+  expect(Array.isArray(sent.messages) && sent.messages[2]).toEqual({
+    role: "user",
+    content: [
+      { type: "tool_result", tool_use_id: "call_a", content: "1" },
+      { type: "tool_result", tool_use_id: "call_b", content: "2" },
+      { type: "text", text: "So?" },
+    ],
+  });
+});
+
+test("33: images come inline or by address, and another scheme is refused by its part", async () => {
+  const image = (url: string) => ({
+    ...ask,
+    messages: [
+      {
+        role: "user",
+        content: [
+          { type: "text", text: "a" },
+          { type: "image_url", image_url: { url } },
+        ],
+      },
+    ],
+  });
+  const sourceOf = ({ messages }: JsonObject) => Object(messages)[0].content[1].source;
+  expect(sourceOf(await receivedFor(image("data:image/png;base64,iVBORw0KGgo=")))).toEqual({
+    type: "base64",
+    media_type: "image/png",
+    data: "iVBORw0KGgo=",
+  });
+  expect(sourceOf(await receivedFor(image("https://example.com/a.png")))).toEqual({
+    type: "url",
+    url: "https://example.com/a.png",
+  });
+  expect(await errorFor(image("ftp://example.com/a.png"))).toMatchObject({
+    status: 400,
+    error: { type: "invalid_request_error", param: "messages[0].content[1].image_url.url", code: null },
+  });
+});
+
+test("34: temperature is capped, several choices are refused, and what has no counterpart is ignored", async () => {
+  expect(await receivedFor({ ...ask, temperature: 1.7, seed: 1, logit_bias: { 5: 1 }, user: "u", store: true })).toEqual({
+    model: "provider-model",
+    max_tokens: expect.any(Number),
+    stream: true,
+    temperature: 1,
+    messages: ask.messages,
+  });
+  expect(await errorFor({ ...ask, n: 2 })).toMatchObject({ status: 400, error: { param: "n" } });
+});
+
+test("35: parallel calls of a stream are numbered 0 and 1 and can be read", async () => {
+  const call = (index: number, id: string, name: string, pieces: string[]) => [
+    sseEvent("content_block_start", { index, content_block: { type: "tool_use", id, name, input: {} } }),
+    ...pieces.map((piece) =>
+      sseEvent("content_block_delta", { index, delta: { type: "input_json_delta", partial_json: piece } }),
+    ),
+    sseEvent("content_block_stop", { index }),
+  ];
+  const [start = "", ...end] = nativeEvents({ stopReason: "tool_use" });
+  const calls = [...call(0, "toolu_a", "f", ['{"x"', ":1}"]), ...call(1, "toolu_b", "g", [])];
+  stage.provider.play({ headers: { "content-type": "text/event-stream" }, writes: [start, ...calls, ...end] });
+  const chunks = await chunksOf({
+    ...ask,
+    tools: [
+      { type: "function", function: { name: "f" } },
+      { type: "function", function: { name: "g" } },
+    ],
+  });
+  const deltas = chunks.flatMap((chunk) => (chunk === "[DONE]" ? [] : Object(chunk.choices)));
+  const fragments = deltas.flatMap(({ delta }) => delta.tool_calls ?? []);
+  expect(fragments.map(({ index }) => index)).toEqual([0, 0, 0, 1, 1]);
+  expect(fragments[0]).toEqual({ index: 0, id: "toolu_a", type: "function", function: { name: "f", arguments: "" } });
+  expect(fragments[3]).toEqual({ index: 1, id: "toolu_b", type: "function", function: { name: "g", arguments: "" } });
+  const argumentsOf = (index: number) =>
+    fragments
+      .filter((one) => one.index === index)
+      .map((one) => one.function.arguments)
+      .join("");
+  expect([JSON.parse(argumentsOf(0)), JSON.parse(argumentsOf(1))]).toEqual([{ x: 1 }, {}]);
+  expect(deltas.at(-1).finish_reason).toBe("tool_calls");
+  expect(chunks.at(-1)).toBe("[DONE]");
+});
+
+test("36: the usage of a stream comes when asked, right before the end, cached input included", async () => {
+  const usage = { input: 10, cacheRead: 3, cacheWrite: 2, output: 5 };
+  stage.provider.play(stage.reply({ text: ["a"], usage }), stage.reply({ text: ["a"], usage }));
+  const asked = await chunksOf({ ...ask, stream_options: { include_usage: true } });
+  expect(asked.at(-2)).toMatchObject({
+    choices: [],
+    usage: {
+      prompt_tokens: 15,
+      completion_tokens: 5,
+      total_tokens: 20,
+      prompt_tokens_details: { cached_tokens: 3, cache_write_tokens: 2 },
+    },
+  });
+  expect(asked.at(-1)).toBe("[DONE]");
+  const notAsked = await chunksOf(ask);
+  expect(JSON.stringify(notAsked)).not.toContain("usage");
+  expect(notAsked.at(-1)).toBe("[DONE]");
+});
+
+describe("37: a provider that breaks off amid a stream", () => {
+  // Without the end, and cut.
+  const broken = () =>
+    stage.provider.play({
+      headers: { "content-type": "text/event-stream" },
+      writes: nativeEvents({ text: ["Hel", "lo"] }).slice(0, 4),
+      end: "reset",
+    });
+
+  test("ends in one error object, and neither a final chunk nor a terminator", async () => {
+    broken();
+    const chunks = await chunksOf(ask);
+    expect(chunks.at(-1)).toEqual({
+      error: { message: expect.any(String), type: "server_error", param: null, code: "upstream_error" },
+    });
+    expect(JSON.stringify(chunks.slice(0, -1))).not.toContain("error");
+    expect(JSON.stringify(chunks)).not.toMatch(/DONE|"finish_reason":"/);
+  });
+
+  test("is an exception with a code to the official client", async () => {
+    broken();
+    const stream = openai(stage).chat.completions.stream({ model: "sonnet", messages: [{ role: "user", content: "Hi" }] });
+    await expect(stream.finalMessage()).rejects.toMatchObject({ code: "upstream_error" });
+  });
+});
+
+describe("38: who cannot pay, or is too fast", () => {
+  /** Counts calls, and makes the clients' pauses between tries short. */
+  function countingFetch() {
+    const seen: Response[] = [];
+    const counting: typeof fetch = async (...given) => {
+      const response = await fetch(...given);
+      seen.push(response);
+      if (response.status !== 429) return response;
+      const headers = new Headers(response.headers);
+      headers.set("retry-after-ms", "1");
+      return new Response(response.body, { status: response.status, headers });
+    };
+    return { seen, counting };
+  }
+
+  async function keyWith(limits: {
+    requestsPerMinute?: number;
+    monthlyCapMicrocredits?: bigint;
+    poor?: boolean;
+  }): Promise<string> {
+    const { core, call } = stage.gateway.admin;
+    const { poor, ...more } = limits;
+    const accountId = poor
+      ? ((await core.billing.createAccount({ name: "poor" }, call)).account?.accountId ?? "")
+      : stage.gateway.accountId;
+    return (await core.keys.createKey({ accountId, family: Family.V1, ...more }, call)).secret;
+  }
+
+  const cases = [
+    {
+      name: "no credits",
+      limits: { poor: true },
+      status: 402,
+      error: { type: "insufficient_quota", code: "insufficient_quota" },
+      calls: 1,
+    },
+    {
+      name: "the month's cap",
+      limits: { monthlyCapMicrocredits: 0n },
+      status: 402,
+      error: { type: "insufficient_quota", code: "monthly_cap_reached" },
+      calls: 1,
+    },
+    {
+      name: "the pace",
+      limits: { requestsPerMinute: 0 },
+      status: 429,
+      error: { type: "requests", code: "rate_limit_exceeded" },
+      calls: 3,
+    },
+  ];
+  for (const { name, limits, status, error, calls } of cases) {
+    test(`${name}: ${status}, and the clients call ${calls} times`, async () => {
+      const apiKey = await keyWith(limits);
+      const official = countingFetch();
+      const client = openai(stage, { apiKey, maxRetries: 2, fetch: official.counting });
+      const refused = client.chat.completions.create({ model: "sonnet", messages: [{ role: "user", content: "Hi" }] });
+      await expect(refused).rejects.toMatchObject({ status, error: { ...error, param: null } });
+      expect(official.seen).toHaveLength(calls);
+      if (status === 429) expect(official.seen[0]?.headers.get("retry-after")).toMatch(/^[1-9]\d*$/);
+
+      const other = countingFetch();
+      const provider = createOpenAICompatible({
+        name: "gateway",
+        baseURL: `${stage.gateway.address}/v1`,
+        apiKey,
+        fetch: other.counting,
+      });
+      await expect(generateText({ model: provider("sonnet"), prompt: "Hi" })).rejects.toThrow();
+      expect(other.seen).toHaveLength(calls);
+    });
+  }
+});
+
+test("39: both official clients walk the models in one request, with either header", async () => {
+  const { gateway } = stage;
+  let calls = 0;
+  const counting: typeof fetch = (...given) => {
+    calls++;
+    return fetch(...given);
+  };
+  const ids: string[] = [];
+  for await (const model of openai(stage, { fetch: counting }).models.list()) ids.push(model.id);
+  const nativeIds: string[] = [];
+  for await (const model of new Anthropic({ apiKey: gateway.v1, baseURL: gateway.address, fetch: counting }).models.list())
+    nativeIds.push(model.id);
+  expect(calls).toBe(2);
+  expect(nativeIds).toEqual(ids);
+  expect(ids).toEqual(["model-opus-4.6", "model-sonnet-4.6", "model-haiku-4.5", "opus", "sonnet", "haiku"]);
+
+  const response = await fetch(`${gateway.address}/v1/models`, { headers: { "x-api-key": gateway.v1 } });
+  const { data } = Object(await response.json());
+  expect(data.filter((entry: JsonObject) => "alias_for" in entry).map((entry: JsonObject) => entry.id)).toEqual([
+    "opus",
+    "sonnet",
+    "haiku",
+  ]);
+});
+
+test("40: a body as Cursor's agent sends it arrives as meant, and one of the Responses API is told where it is", async () => {
+  const fixture = (name: string) =>
+    JSON.parse(readFileSync(new URL(`../wire/chat/fixtures/${name}.json`, import.meta.url), "utf8"));
+  const { body, native } = fixture("cursor-agent");
+  const sent = await receivedFor(body);
+  expect(sent).toMatchObject({ ...native, model: "provider-model" });
+  expect(await errorFor(fixture("cursor-responses").body)).toMatchObject({
+    status: 400,
+    error: { code: "responses_api_unsupported" },
+  });
+});
+
+test("the base address works with and without /v1", async () => {
+  for (const path of ["/v1/chat/completions", "/chat/completions", "/v1/v1/chat/completions"]) {
+    expect((await post(stage, ask, path)).status).toBe(200);
+  }
+});
+
+test("an answer names the catalogue's model and the request, also when the name was a guess", async () => {
+  const response = await post(stage, { ...ask, model: "claude-sonnet-9-9" });
+  const body: unknown = await response.json();
+  expect(isObject(Object(body)) && body).toMatchObject({ object: "chat.completion", model: "model-sonnet-4.6" });
+  expect(response.headers.get("x-request-id")).toMatch(/^req_/);
+});
+
+test("a reasoning effort becomes what the model can do, and signed thinking finds its way back", async () => {
+  stage.provider.play(
+    stage.reply({
+      thinking: { pieces: ["Let me ", "think."], signature: "c2lnbmVk" },
+      tool: { id: "toolu_1", name: "f", input: ["{}"] },
+    }),
+  );
+  const first = await post(stage, {
+    ...ask,
+    reasoning_effort: "high",
+    temperature: 0.5,
+    tools: [{ type: "function", function: { name: "f" } }],
+  });
+  expect(stage.provider.requests.at(-1)?.body).toMatchObject({
+    thinking: { type: "adaptive" },
+    output_config: { effort: "high" },
+  });
+  expect(stage.provider.requests.at(-1)?.body).not.toHaveProperty("temperature");
+  const { message } = Object(await first.json()).choices[0];
+  expect(message).toMatchObject({ content: null, reasoning_content: "Let me think." });
+  const messages = [...ask.messages, message, { role: "tool", tool_call_id: "toolu_1", content: "1" }];
+  const sent = await receivedFor({ ...ask, reasoning_effort: "high", messages });
+  expect(Object(sent.messages)[1].content).toEqual([
+    { type: "thinking", thinking: "Let me think.", signature: "c2lnbmVk" },
+    { type: "tool_use", id: "toolu_1", name: "f", input: {} },
+  ]);
+});
+
+test("the official client and a plain one read the same error", async () => {
+  await expect(
+    openai(stage).chat.completions.create({ model: "gpt-4o", messages: [{ role: "user", content: "Hi" }] }),
+  ).rejects.toBeInstanceOf(OpenAI.NotFoundError);
+  expect(await errorFor({ ...ask, model: "gpt-4o" })).toMatchObject({
+    status: 404,
+    error: { code: "model_not_found", param: "model" },
+  });
+});

@@ -171,10 +171,12 @@ function catalogFor(provider: Part): string {
   const models = [
     model("native", "anthropic", "bench"),
     model("chat", "openai", "bench"),
-    model("native-paced", "anthropic", "bench-5"),
+    model("native-paced", "anthropic", "bench-2"),
+    model("chat-paced", "openai", "bench-2"),
     model("native-idle", "anthropic", "bench-60000"),
   ];
-  return `models:${models.join("")}\nupstreams:\n${upstream("anthropic", "")}\n${upstream("openai", "/v1")}\n`;
+  const multipliers = "price_multipliers: { cache_write_5m: 1.25, cache_write_1h: 2, cache_read: 0.1, thinking: 1 }";
+  return `${multipliers}\nmodels:${models.join("")}\nupstreams:\n${upstream("anthropic", "")}\n${upstream("openai", "/v1")}\n`;
 }
 
 async function fund(address: string, accountId: string): Promise<void> {

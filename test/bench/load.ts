@@ -57,7 +57,7 @@ async function run(job: Job): Promise<Done> {
       statuses[statusCode] = (statuses[statusCode] ?? 0) + 1;
     } catch (error) {
       odd ??= String(error);
-      statuses["error"] = (statuses["error"] ?? 0) + 1;
+      statuses.error = (statuses.error ?? 0) + 1;
     }
     firstMs.push(first);
     totalMs.push(performance.now() - start);

@@ -23,10 +23,10 @@ export async function latency(): Promise<{ rows: Row[]; faults: string[] }> {
   for (let round = 0; round < rounds; round++) {
     const without = await lab.load({ ...direct, requests, concurrency: 256, perSecond });
     const withGateway = await lab.load({ ...through, requests, concurrency: 256, perSecond });
-    added["firstP50"]?.push(quantile(withGateway.firstMs, 0.5) - quantile(without.firstMs, 0.5));
-    added["firstP99"]?.push(quantile(withGateway.firstMs, 0.99) - quantile(without.firstMs, 0.99));
-    added["totalP50"]?.push(quantile(withGateway.totalMs, 0.5) - quantile(without.totalMs, 0.5));
-    added["totalP99"]?.push(quantile(withGateway.totalMs, 0.99) - quantile(without.totalMs, 0.99));
+    added.firstP50?.push(quantile(withGateway.firstMs, 0.5) - quantile(without.firstMs, 0.5));
+    added.firstP99?.push(quantile(withGateway.firstMs, 0.99) - quantile(without.firstMs, 0.99));
+    added.totalP50?.push(quantile(withGateway.totalMs, 0.5) - quantile(without.totalMs, 0.5));
+    added.totalP99?.push(quantile(withGateway.totalMs, 0.99) - quantile(without.totalMs, 0.99));
   }
   const row = (measure: string, name: string, must: string): Row => ({
     measure,

@@ -84,9 +84,9 @@ export function createKeys(parts: {
     }
     const digest = digestSecret(token);
     const known = cache.look(digest);
-    if (!known) return callerOf(await lookup(digest), false);
-    // Refreshed beside the call; a failure shows when the entry is too old to be used.
-    if (known.stale) lookup(digest).catch(() => undefined);
+    if (!known) return callerOf(await lookup.find(digest), false);
+    // Beside the call; a failure shows when the entry is too old to be used.
+    if (known.stale) lookup.refresh(digest);
     return callerOf(known.found, known.expired);
   }
 

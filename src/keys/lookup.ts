@@ -12,60 +12,97 @@ const waitingMax = 10_000;
 // While the database is away, callers wait this long before they are told: a restart of it takes a second or two.
 const patienceMsDefault = 10_000;
 const retryMs = 250;
+// What is known and only gets old waits for company.
+const refreshAfterMs = 100;
 
-export type Lookup = (digest: string) => Promise<FoundSecret | undefined>;
+export type Lookup = {
+  /**
+   * What is found is kept in the cache too. Throws `gateway_unavailable` when too many digests wait, `billing_unavailable` when the
+   * database stayed away.
+   */
+  find(digest: string): Promise<FoundSecret | undefined>;
+  /** Reads an entry of the cache anew, soon. */
+  refresh(digest: string): void;
+};
 
 type Waiter = { sinceMs: number; promise: Promise<FoundSecret | undefined> } & Pick<
   PromiseWithResolvers<FoundSecret | undefined>,
   "resolve" | "reject"
 >;
 
-/**
- * What is found is kept in `cache`. Throws `gateway_unavailable` when too many digests wait, `billing_unavailable` when the database
- * stayed away.
- */
 export function createLookup(
-  find: (digests: readonly string[]) => Promise<FoundSecret[]>,
+  findAll: (digests: readonly string[]) => Promise<FoundSecret[]>,
   cache: KeyCache,
   patienceMs = patienceMsDefault,
 ): Lookup {
   const waiting = new Map<string, Waiter>();
+  const stale = new Set<string>();
   let busy = false;
+  let isRefreshDue = false;
 
   async function work(): Promise<void> {
     busy = true;
-    while (waiting.size > 0) {
-      const asked = waiting.entries().take(batchMax).toArray();
+    do {
+      const asked = waiting.keys().take(batchMax).toArray();
+      const also = stale
+        .keys()
+        .take(batchMax - asked.length)
+        .toArray();
+      for (const digest of also) stale.delete(digest);
       const readAtMs = performance.now();
       try {
-        const found = new Map((await find(asked.map(([digest]) => digest))).map((one) => [one.digest, one]));
-        for (const [digest, waiter] of asked) {
+        const digests = [...new Set([...asked, ...also])];
+        const found = new Map((await findAll(digests)).map((one) => [one.digest, one]));
+        for (const digest of digests) {
           const one = found.get(digest);
-          // A key that changed meanwhile stays in the queue.
+          // For a key that changed meanwhile whoever waits goes on waiting.
           if (!cache.keep(digest, one, readAtMs)) continue;
+          waiting.get(digest)?.resolve(one);
           waiting.delete(digest);
-          waiter.resolve(one);
         }
       } catch (error) {
         const away = error instanceof Refusal && error.refusal === "billing_unavailable";
-        for (const [digest, waiter] of away ? waiting : asked) {
+        for (const [digest, waiter] of away ? waiting : waitersOf(asked)) {
           if (away && performance.now() - waiter.sinceMs < patienceMs) continue;
           waiting.delete(digest);
           waiter.reject(error);
         }
         if (away) await delay(retryMs);
       }
-    }
+    } while (waiting.size > 0);
     busy = false;
+    if (stale.size > 0) refreshSoon();
   }
 
-  return (digest) => {
-    const earlier = waiting.get(digest);
-    if (earlier) return earlier.promise;
-    if (waiting.size >= waitingMax) return Promise.reject(new Refusal("gateway_unavailable", { retryAfterMs: 1000 }));
-    const { promise, resolve, reject } = Promise.withResolvers<FoundSecret | undefined>();
-    waiting.set(digest, { sinceMs: performance.now(), promise, resolve, reject });
-    if (!busy) void work();
-    return promise;
+  const waitersOf = (digests: readonly string[]): [string, Waiter][] =>
+    digests.flatMap((digest) => {
+      const waiter = waiting.get(digest);
+      return waiter ? [[digest, waiter]] : [];
+    });
+
+  function refreshSoon(): void {
+    if (isRefreshDue) return;
+    isRefreshDue = true;
+    setTimeout(() => {
+      isRefreshDue = false;
+      if (!busy) void work();
+    }, refreshAfterMs).unref();
+  }
+
+  return {
+    find(digest) {
+      const earlier = waiting.get(digest);
+      if (earlier) return earlier.promise;
+      if (waiting.size >= waitingMax) return Promise.reject(new Refusal("gateway_unavailable", { retryAfterMs: 1000 }));
+      const { promise, resolve, reject } = Promise.withResolvers<FoundSecret | undefined>();
+      waiting.set(digest, { sinceMs: performance.now(), promise, resolve, reject });
+      if (!busy) void work();
+      return promise;
+    },
+    refresh(digest) {
+      if (stale.size >= waitingMax) return;
+      stale.add(digest);
+      if (!busy) refreshSoon();
+    },
   };
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { create } from "@bufbuild/protobuf";
-import { test } from "vitest";
+import { test, vi } from "vitest";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { Refusal } from "../../src/errors.ts";
 import { KeyCache } from "../../src/keys/cache.ts";
@@ -30,7 +30,7 @@ const settled = () => new Promise((resolve) => setImmediate(resolve));
 
 test("whoever asks for the same secret at the same time shares one question", async () => {
   const { questions, lookup } = heldLookup();
-  const asked = Array.from({ length: 100 }, () => lookup("a"));
+  const asked = Array.from({ length: 100 }, () => lookup.find("a"));
   assert.deepEqual(
     questions.map((one) => one.digests),
     [["a"]],
@@ -42,8 +42,8 @@ test("whoever asks for the same secret at the same time shares one question", as
 
 test("secrets asked for while a question is under way go into the next one, a bounded number at a time", async () => {
   const { questions, lookup, cache } = heldLookup();
-  const first = lookup("first");
-  const others = Array.from({ length: 600 }, (_, index) => lookup(`d${index}`));
+  const first = lookup.find("first");
+  const others = Array.from({ length: 600 }, (_, index) => lookup.find(`d${index}`));
   questions[0]?.answer.resolve([]);
   assert.equal(await first, undefined);
   for (let index = 1; index <= 3; index++) {
@@ -61,7 +61,7 @@ test("secrets asked for while a question is under way go into the next one, a bo
 
 test("a key that changes while it is read is read again, and its callers get the newer answer", async () => {
   const { questions, lookup, cache } = heldLookup();
-  const asked = lookup("a");
+  const asked = lookup.find("a");
   await settled();
   cache.change("key_a");
   questions[0]?.answer.resolve([found("a")]);
@@ -72,8 +72,8 @@ test("a key that changes while it is read is read again, and its callers get the
 
 test("too many waiting secrets are refused at once, and those that wait are served", async () => {
   const { questions, lookup } = heldLookup();
-  const waiting = Array.from({ length: 10_000 }, (_, index) => lookup(`d${index}`));
-  assert.equal(await refusalOf(lookup("more")), "gateway_unavailable");
+  const waiting = Array.from({ length: 10_000 }, (_, index) => lookup.find(`d${index}`));
+  assert.equal(await refusalOf(lookup.find("more")), "gateway_unavailable");
   for (let index = 0; index <= 40; index++) {
     questions[index]?.answer.resolve([]);
     await settled();
@@ -91,7 +91,7 @@ test("a database that is away for a moment is asked again; callers notice a dela
     },
     new KeyCache({ foundMax: 10, absentMax: 10 }),
   );
-  assert.equal((await lookup("a"))?.keyId, "key_a");
+  assert.equal((await lookup.find("a"))?.keyId, "key_a");
   assert.equal(attempts, 3);
 });
 
@@ -100,8 +100,31 @@ test("a database that stays away is reported to those who waited long enough", a
     throw new Refusal("billing_unavailable");
   };
   const lookup = createLookup(away, new KeyCache({ foundMax: 10, absentMax: 10 }), 100);
-  const refusals = await Promise.all(["a", "b"].map((digest) => refusalOf(lookup(digest))));
+  const refusals = await Promise.all(["a", "b"].map((digest) => refusalOf(lookup.find(digest))));
   assert.deepEqual(refusals, ["billing_unavailable", "billing_unavailable"]);
+});
+
+test("what only gets old is read anew in company: with the next question, or a tenth of a second later", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  try {
+    const { questions, lookup } = heldLookup();
+    lookup.refresh("old1");
+    lookup.refresh("old1");
+    lookup.refresh("old2");
+    assert.equal(questions.length, 0);
+    const asked = lookup.find("new");
+    assert.deepEqual(questions[0]?.digests, ["new", "old1", "old2"]);
+    lookup.refresh("old3");
+    questions[0]?.answer.resolve([found("new"), found("old1")]);
+    assert.equal((await asked)?.keyId, "key_new");
+    assert.equal(questions.length, 1);
+    await vi.advanceTimersByTimeAsync(100);
+    assert.deepEqual(questions[1]?.digests, ["old3"]);
+    questions[1]?.answer.reject(new Error("nobody waits for this"));
+    await settled();
+  } finally {
+    vi.useRealTimers();
+  }
 });
 
 test("a failure of the question itself reaches those who asked, and the next ones are served", async () => {
@@ -114,6 +137,6 @@ test("a failure of the question itself reaches those who asked, and the next one
     },
     new KeyCache({ foundMax: 10, absentMax: 10 }),
   );
-  await assert.rejects(lookup("a"), /broken/);
-  assert.equal((await lookup("a"))?.keyId, "key_a");
+  await assert.rejects(lookup.find("a"), /broken/);
+  assert.equal((await lookup.find("a"))?.keyId, "key_a");
 });

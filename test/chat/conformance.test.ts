@@ -308,6 +308,31 @@ test("40: a body as Cursor's agent sends it arrives as meant, and one of the Res
   });
 });
 
+const badBodies: [name: string, text: string, param: string | null][] = [
+  ["is no JSON", '{"model":', null],
+  ["is no object", "[]", null],
+  ["is deeper than any body may be", `{"model":"sonnet","messages":${"[".repeat(300)}${"]".repeat(300)}}`, null],
+  ["holds half a character", '{"model":"sonnet","messages":[{"role":"user","content":"\\ud800"}]}', null],
+  ["has no messages", '{"model":"sonnet"}', "messages"],
+  ["has a number for content", '{"model":"sonnet","messages":[{"role":"user","content":4}]}', "messages[0].content"],
+  [
+    "asks for more than the model can give",
+    '{"model":"haiku","max_tokens":99000,"messages":[{"role":"user","content":"a"}]}',
+    "max_tokens",
+  ],
+];
+for (const [name, text, param] of badBodies) {
+  test(`a body that ${name} is a 400 that names its path`, async () => {
+    const headers = { "content-type": "application/json", authorization: `Bearer ${stage.gateway.v1}` };
+    const response = await fetch(`${stage.gateway.address}/v1/chat/completions`, { method: "POST", headers, body: text });
+    expect(response.status).toBe(400);
+    expect(response.headers.get("x-should-retry")).toBe("false");
+    expect(await response.json()).toEqual({
+      error: { message: expect.any(String), type: "invalid_request_error", param, code: null },
+    });
+  });
+}
+
 test("the base address works with and without /v1", async () => {
   for (const path of ["/v1/chat/completions", "/chat/completions", "/v1/v1/chat/completions"]) {
     expect((await post(stage, ask, path)).status).toBe(200);

@@ -29,6 +29,7 @@ export function decodeAnswer(body: JsonObject): Event[] {
   if (!isObject(choice) || !isObject(choice.message)) {
     return [failure("api_error", "The model provider's answer is not a chat completion.")];
   }
+  if (choice.finish_reason === "error") return [failure("api_error", "The model provider failed amid its answer.")];
 
   const events = [messageStart(typeof body.model === "string" ? body.model : "")];
   let index = 0;

@@ -22,8 +22,8 @@ import { toStopReason } from "./stop-reasons.ts";
 import { toolId } from "./tool-calls.ts";
 import { decodeUsage } from "./usage.ts";
 
-/** A tool call in the order of its first fragment. */
-type Call = { id: string; name: string; arguments: string; state: "waiting" | "open" | "done" };
+/** A tool call in the order of its first fragment. `cut`: its block ended before its arguments did. */
+type Call = { id: string; name: string; arguments: string; state: "waiting" | "open" | "done" | "cut" };
 
 /** Text and thinking by what they are; a tool call by itself. */
 type OpenBlock = "text" | "thinking" | Call;
@@ -45,7 +45,7 @@ export function createEventDecoder(): { push(bytes: Uint8Array): Event[]; end():
 
   const closeBlock = (events: Event[]): void => {
     if (open === undefined) return;
-    if (typeof open === "object") open.state = "done";
+    if (typeof open === "object") open.state = isWhole(open) ? "done" : "cut";
     events.push(blockStop(blocks - 1));
     open = undefined;
   };
@@ -99,6 +99,8 @@ export function createEventDecoder(): { push(bytes: Uint8Array): Event[]; end():
       if (text !== "") events.push(blockDelta(blocks - 1, { case: "inputJson", value: text }));
     } else if (call.state === "waiting" && call.name !== "" && mayOpenNext()) {
       openCall(call, events);
+    } else if (call.state === "cut" && text !== "") {
+      fail(failure("api_error", "The model provider went on with a tool call that it had left."), events);
     }
   };
 
@@ -116,8 +118,7 @@ export function createEventDecoder(): { push(bytes: Uint8Array): Event[]; end():
 
   // Fragments of parallel calls may come mixed. A call whose arguments are whole will get no more of them; while it may, the others
   // wait, since its block cannot be opened again.
-  const mayOpenNext = (): boolean =>
-    typeof open !== "object" || (open.arguments !== "" && parseJsonText(open.arguments) !== undefined);
+  const mayOpenNext = (): boolean => typeof open !== "object" || isWhole(open);
 
   const finish = (events: Event[]): void => {
     if (ended) return;
@@ -159,7 +160,7 @@ export function createEventDecoder(): { push(bytes: Uint8Array): Event[]; end():
       addText(refusal, events);
     }
     if (Array.isArray(delta.tool_calls)) {
-      for (const fragment of delta.tool_calls) if (isObject(fragment)) addCall(fragment, events);
+      for (const fragment of delta.tool_calls) if (isObject(fragment) && !ended) addCall(fragment, events);
     } else if (isObject(delta.function_call)) {
       addCall({ index: 0, function: delta.function_call }, events);
     }
@@ -179,8 +180,10 @@ export function createEventDecoder(): { push(bytes: Uint8Array): Event[]; end():
     const choice = Array.isArray(chunk.choices) ? chunk.choices.find(isFirstChoice) : undefined;
     if (isObject(choice)) {
       if (isObject(choice.delta)) readDelta(choice.delta, events);
-      if (typeof choice.finish_reason === "string") finishReason = choice.finish_reason;
+      // Some servers write an empty reason where others write null.
+      if (typeof choice.finish_reason === "string" && choice.finish_reason !== "") finishReason = choice.finish_reason;
     }
+    if (ended) return;
     if (finishReason === "error") {
       fail(failure("api_error", "The model provider failed amid its answer."), events);
       return;
@@ -191,15 +194,15 @@ export function createEventDecoder(): { push(bytes: Uint8Array): Event[]; end():
     if (reported && wasFinished) finish(events);
   };
 
-  const readEvent = ({ data }: SseEvent, events: Event[]): void => {
+  const readEvent = ({ event: name, data }: SseEvent, events: Event[]): void => {
     if (ended || data === "") return;
-    if (data === "[DONE]") {
+    if (data.startsWith("[DONE]")) {
       if (started) finish(events);
       else fail(brokenOff(), events);
       return;
     }
     const chunk = parseChunk(data);
-    if (chunk) readChunk(chunk, events);
+    if (chunk) readChunk(name === "error" && chunk.error === undefined ? { error: chunk } : chunk, events);
     else fail(failure("api_error", "The model provider sent an event that is not a JSON object."), events);
   };
 
@@ -217,6 +220,10 @@ export function createEventDecoder(): { push(bytes: Uint8Array): Event[]; end():
       return events;
     },
   };
+}
+
+function isWhole(call: Call): boolean {
+  return call.arguments !== "" && parseJsonText(call.arguments) !== undefined;
 }
 
 function brokenOff(): Event {

@@ -307,6 +307,39 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     stream: [calls({ index: 0, id: "a", function: { arguments: "{}" } }), finish("tool_calls"), "[DONE]"],
     events: ["start", { failure: "api_error" }],
   },
+  {
+    name: "an error that says the request is at fault is told as that",
+    stream: [{ error: { message: "maximum context length is 8 tokens", type: "BadRequestError", code: 400 } }],
+    events: [{ failure: "invalid_request_error" }],
+  },
+  {
+    name: "an error about our account is told as that",
+    stream: [{ error: { message: "m", code: "insufficient_quota" } }],
+    events: [{ failure: "authentication_error" }],
+  },
+  {
+    name: "an empty finish reason is none",
+    stream: [
+      { ...chunkOf({ content: "a" }, ""), usage: { prompt_tokens: 1 } },
+      { ...chunkOf({ content: "b" }, ""), usage: { prompt_tokens: 1 } },
+      finish("stop"),
+      "[DONE]",
+    ],
+    events: ["start", { at: 0, text: "" }, { text: "a" }, { text: "b" }, "stop 0", { end: "end_turn" }, "done"],
+  },
+  {
+    name: "a call that goes on after other content is a failure, since its block has ended",
+    stream: [calls(call(0, "a", "f", '{"x"')), text("by the way"), calls(more(0, ":1}")), finish("tool_calls"), "[DONE]"],
+    events: [
+      "start",
+      { at: 0, call: "a", name: "f" },
+      { inputJson: '{"x"' },
+      "stop 0",
+      { at: 1, text: "" },
+      { text: "by the way" },
+      { failure: "api_error" },
+    ],
+  },
   { name: "an event that is no object is a failure", stream: [[1]], events: [{ failure: "api_error" }] },
 ];
 for (const { name, stream, events } of streams) {
@@ -319,6 +352,11 @@ test("an event that is no JSON is a failure that does not repeat it", () => {
   const events = createEventDecoder().push(Buffer.from("data: <html>secret</html>\n\n"));
   expect(told(events)).toEqual([{ failure: "api_error" }]);
   expect(JSON.stringify(events)).not.toContain("secret");
+});
+
+test("an event named error is an error, whatever its data calls itself", () => {
+  const events = createEventDecoder().push(Buffer.from('event: error\ndata: {"message":"m","status":504}\n\n'));
+  expect(told(events)).toEqual([{ failure: "timeout_error" }]);
 });
 
 test("the end is held until the usage is known, and told at once then", () => {

@@ -149,7 +149,7 @@ export type RefusalFacts = {
   /** Earliest useful time to try again, in milliseconds from now. */
   retryAfterMs?: number;
   limit?: MessageInitShape<typeof RefusalSchema>["limit"];
-  /** The provider's own answer, with `upstream_refused`. */
+  /** The provider's own answer, with `upstream_refused`; its status alone with an `upstream_error` that only the operator can mend. */
   upstream?: { status: number; body?: JsonObject };
   /** The original error, for the log only. */
   cause?: unknown;

@@ -146,8 +146,8 @@ class Answer {
       affinity: `${this.#hold.payer.keyId}/${target.model.id}/${conversationStart(request)}`,
       signal: this.#running.signal,
       attempts: this.#attempts,
-      onAccepted: () => {
-        this.#accepted = true;
+      onAccepted: (isAccepted) => {
+        this.#accepted = isAccepted;
       },
     };
   }

@@ -37,8 +37,6 @@ export class Meter {
   #estimatedThinking = 0;
   #moved = false;
 
-  /** True from the first content that the provider produced. */
-  contentBegan = false;
   /** True from the first event that tells how or at what cost the answer ends. */
   ending = false;
   /** True when the provider said that the answer is complete. */
@@ -47,6 +45,11 @@ export class Meter {
   constructor(countedInput: number, writesLiveLong: boolean) {
     this.#countedInput = countedInput;
     this.#writesLiveLong = writesLiveLong;
+  }
+
+  /** True from the first content that the provider produced. The empty form that opens a block is none. */
+  get contentBegan(): boolean {
+    return this.#answerBytes + this.#thinkingBytes + this.#hiddenBytes + this.#estimatedThinking > 0;
   }
 
   /** Folds the events of one read. Answers how many of them stand before the end of the answer. */
@@ -60,11 +63,9 @@ export class Meter {
           if (kind.value.usage) this.#report(kind.value.usage);
           break;
         case "blockStart":
-          this.contentBegan = true;
           if (kind.value.block) this.#countBlock(kind.value.block);
           break;
         case "blockDelta":
-          this.contentBegan = true;
           this.#countDelta(kind.value);
           break;
         case "messageDelta":

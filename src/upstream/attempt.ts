@@ -25,6 +25,7 @@ export class RunningAttempt {
   readonly #stream: ProviderStream | undefined;
   readonly #cancelTimer: () => void;
   readonly #onEnd: () => void;
+  readonly #onAccepted: UpstreamAsk["onAccepted"];
   #isFlowing = false;
   #end: ProviderEnd | undefined;
 
@@ -38,12 +39,13 @@ export class RunningAttempt {
     this.#record = create(AttemptSchema, { upstream: way.channel.name });
     this.#startMs = parts.clock.now();
     this.#cancelTimer = parts.clock.after(Math.max(0, parts.totalMs), () => this.stop(new Refusal("timeout")));
-    const { request, onAccepted } = ask;
+    const { request } = ask;
+    this.#onAccepted = ask.onAccepted;
     try {
       this.#stream = way.channel.provider.generate({
         request,
         route: way.route,
-        onAccepted,
+        onAccepted: () => ask.onAccepted(true),
         onEnd: (end) => this.#finish(end),
       });
     } catch (error) {
@@ -113,7 +115,11 @@ export class RunningAttempt {
     this.#way.channel.slots.release();
     this.#record.status = end.status;
     this.#record.outcome = end.outcome === "failed" && this.#isFlowing ? "broke" : end.outcome;
-    if (!this.#isFlowing) this.#attempts.push(this.#record);
+    if (!this.#isFlowing) {
+      this.#attempts.push(this.#record);
+      // A call that we ended ourselves leaves the provider with the work done.
+      if (end.outcome !== "delivered" && end.isOurs !== true) this.#onAccepted(false);
+    }
     this.#tellBreaker(end);
     this.#onEnd();
   }

@@ -66,6 +66,8 @@ export function failed(
     refusal: new Refusal("upstream_error", {
       ...(cause !== undefined && { cause }),
       ...(message !== undefined && { message }),
+      // The caller is told the same whatever the status, but not to try again where only the operator can help.
+      ...(alarm !== undefined && { upstream: { status } }),
     }),
     mayRetry,
     ...(alarm !== undefined && { alarm }),

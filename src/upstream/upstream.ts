@@ -29,8 +29,11 @@ export type UpstreamAsk = {
   readonly signal: AbortSignal;
   /** Every call to a provider is added here: one that failed as it ends, the delivered one with its first event, as the last. */
   readonly attempts: Attempt[];
-  /** Called when a provider has the whole request and has not answered with an error status; again with a second attempt. */
-  readonly onAccepted: () => void;
+  /**
+   * Called with true when a provider has the whole request and has not answered with an error status, and with false when it then
+   * failed without an event, so that nobody works on the request any more.
+   */
+  readonly onAccepted: (isAccepted: boolean) => void;
 };
 
 /** Input tokens as a provider counts them, with further members of its answer. */

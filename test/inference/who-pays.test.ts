@@ -32,7 +32,7 @@ const usage = { inputTokens: 11, cacheReadInputTokens: 5 };
 
 test("a complete answer costs the final usage, and its receipt comes last", async () => {
   gateway.plays(async function* (ask) {
-    ask.onAccepted();
+    ask.onAccepted(true);
     yield [events.start(usage), events.open(), events.text("Hi")];
     yield [events.close(), events.delta({ outputTokens: 9 }), events.stop()];
   });
@@ -102,7 +102,7 @@ test("a refusal of the provider before content costs nothing", async () => {
 
 test("a provider that dies amid its answer is paid for input and what was delivered", async () => {
   gateway.plays(async function* (ask) {
-    ask.onAccepted();
+    ask.onAccepted(true);
     yield [events.start(usage), events.open(), events.text("12345678")];
     throw new Refusal("upstream_error");
   });
@@ -162,7 +162,7 @@ test("a client that hangs up before the provider accepted pays nothing", async (
 test("a client that hangs up after acceptance pays the input that the provider reports in the next moment", async () => {
   const hangUp = new AbortController();
   gateway.plays(async function* (ask) {
-    ask.onAccepted();
+    ask.onAccepted(true);
     hangUp.abort();
     yield [events.start(usage)];
     yield await silence(ask);
@@ -177,7 +177,7 @@ test("a client that hangs up amid the answer pays input and output so far, and t
   const hangUp = new AbortController();
   let stopped = false;
   gateway.plays(async function* (ask) {
-    ask.onAccepted();
+    ask.onAccepted(true);
     yield [events.start(usage), events.open(), events.text("12345678")];
     hangUp.abort();
     stopped = ask.signal.aborted;
@@ -192,7 +192,7 @@ test("a client that hangs up amid the answer pays input and output so far, and t
 
 test("a client that stops reading and returns pays what was produced", async () => {
   gateway.plays(async function* (ask) {
-    ask.onAccepted();
+    ask.onAccepted(true);
     yield [events.start(usage), events.open(), events.text("12345678")];
     yield await silence(ask);
   });
@@ -207,7 +207,7 @@ test("a client that stops reading and returns pays what was produced", async () 
 test("a key revoked amid its answer ends the stream and pays what was produced", async () => {
   const other = await gateway.payer(1_000_000_000n);
   gateway.plays(async function* (ask) {
-    ask.onAccepted();
+    ask.onAccepted(true);
     yield [events.start(usage), events.open(), events.text("12345678")];
     gateway.revoke(other.keyId);
     yield await silence(ask);
@@ -222,7 +222,7 @@ test("an answer that outlives the time limit is ended and billed", async () => {
   const hasty = await freshInference({ requestMaxMs: 20 });
   const poor = await hasty.payer(1_000_000_000n);
   hasty.plays(async function* (ask) {
-    ask.onAccepted();
+    ask.onAccepted(true);
     yield [events.start(usage), events.open(), events.text("12345678")];
     yield await silence(ask);
   });

@@ -30,7 +30,7 @@ export function requestOf(text: string, more: MessageInitShape<typeof GenerateRe
 }
 
 /** An ask with what it tells beside the events. */
-export type Asked = UpstreamAsk & { readonly abort: AbortController; accepted: number };
+export type Asked = UpstreamAsk & { readonly abort: AbortController; accepted: number; rejected: number };
 
 export function askFor(request: GenerateRequest, affinity = "a"): Asked {
   const abort = new AbortController();
@@ -41,8 +41,10 @@ export function askFor(request: GenerateRequest, affinity = "a"): Asked {
     signal: abort.signal,
     attempts: [] as Attempt[],
     accepted: 0,
-    onAccepted: () => {
-      ask.accepted++;
+    rejected: 0,
+    onAccepted: (isAccepted: boolean) => {
+      if (isAccepted) ask.accepted++;
+      else ask.rejected++;
     },
   };
   return ask;

@@ -63,7 +63,8 @@ export type Refusal = Message<"gateway.common.v1.Refusal"> & {
   limit?: Limit | undefined;
 
   /**
-   * The provider's own answer. Present with REASON_UPSTREAM_REFUSED only.
+   * The provider's own answer. Present with REASON_UPSTREAM_REFUSED; with REASON_UPSTREAM_ERROR its status alone, where a repeat is
+   * pointless because the operator has to act.
    *
    * @generated from field: gateway.common.v1.UpstreamAnswer upstream = 7;
    */

@@ -5,7 +5,7 @@ import { execFile, spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
 import { chown, lstat, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { promisify } from "node:util";
 import { Client, DatabaseError } from "pg";
@@ -25,6 +25,7 @@ export type Embedded = {
 
 // The replay of a long log after a crash takes longest.
 const startTimeoutMs = 60_000;
+const draftAgeMsMax = 600_000;
 const stopTimeoutMs = 30_000;
 const pollMs = 20;
 const startsMax = 20;
@@ -43,6 +44,7 @@ export async function startEmbedded(dataDir: string, log: Log): Promise<Embedded
   const cluster = join(resolve(dataDir), "postgres");
   await mkdir(resolve(dataDir), { recursive: true });
   if (!(await exists(cluster))) await createCluster(binaries, cluster);
+  await removeOldDrafts(cluster);
   await giveTo(binaries.ownerId, cluster);
   const password = await readFile(join(cluster, passwordFile), "utf8");
   await ensureRunning(binaries, cluster, password, log);
@@ -79,6 +81,17 @@ async function createCluster(binaries: Binaries, cluster: string): Promise<void>
     if (!(await exists(cluster))) throw error;
   } finally {
     await rm(draft, { recursive: true, force: true });
+  }
+}
+
+// Left by a start that was killed in the middle. One that is younger may belong to somebody who still works on it.
+async function removeOldDrafts(cluster: string): Promise<void> {
+  const folder = dirname(cluster);
+  for (const name of await readdir(folder)) {
+    if (!name.startsWith(`${basename(cluster)}.new-`)) continue;
+    const draft = join(folder, name);
+    const made = await stat(draft).catch(() => undefined);
+    if (made && Date.now() - made.mtimeMs > draftAgeMsMax) await rm(draft, { recursive: true, force: true });
   }
 }
 

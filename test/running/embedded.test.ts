@@ -1,7 +1,7 @@
 // The embedded server in folders of its own. These suites start and stop real servers.
 
 import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client } from "pg";
@@ -72,6 +72,14 @@ test("several starts at once on an empty folder share one server", async () => {
   const all = await Promise.all([start(folder), start(folder), start(folder)]);
   expect(new Set(all.map(({ url }) => url)).size).toBe(1);
   expect(readdirSync(folder).filter((name) => name.startsWith("postgres.new-"))).toEqual([]);
+});
+
+test("what a killed first start left half made is removed once nobody can be working on it", async () => {
+  const folder = newFolder();
+  for (const name of ["postgres.new-old", "postgres.new-young"]) mkdirSync(join(folder, name));
+  utimesSync(join(folder, "postgres.new-old"), 0, 0);
+  await start(folder);
+  expect(readdirSync(folder).filter((name) => name.includes("new"))).toEqual(["postgres.new-young"]);
 });
 
 test("a server that outlived its gateway is found and used", async () => {

@@ -64,10 +64,15 @@ export function createPace(parts: {
       onExcess: (name) => limitOf(name).excess.add(nowMs(), 0),
     });
 
+  // Worked out anew when the nodes change, not for every request.
+  let row = { live: nodes.live(), self: "", count: 1, place: 0 };
   function ownShare(limit: number): number {
-    const self = nodes.id();
-    const ids = [...new Set([...nodes.live(), self])].sort();
-    return shareOf(limit, ids.length, ids.indexOf(self));
+    const [live, self] = [nodes.live(), nodes.id()];
+    if (row.live !== live || row.self !== self) {
+      const ids = [...new Set([...live, self])].sort();
+      row = { live, self, count: ids.length, place: ids.indexOf(self) };
+    }
+    return shareOf(limit, row.count, row.place);
   }
 
   function takeAlone(name: string, id: number, limit: number): Taken {

@@ -53,7 +53,8 @@ export function connectRedis(url: string, log: Log): Redis {
 
   let reported = "";
   commands.on("error", (error) => {
-    if (error.message !== reported) log.warn({ err: error }, "redis: no connection");
+    // The message alone: an error of ioredis also holds its command, and with AUTH that is the password.
+    if (error.message !== reported) log.warn({ reason: error.message }, "redis: no connection");
     reported = error.message;
   });
   commands.on("ready", () => {

@@ -179,7 +179,7 @@ test("under load a rotation loses no request: old secret and new are good on eve
 
 test("while the database is away warm keys are served, and changes fail with the reason", async () => {
   const { ask, url } = fixture;
-  const { secret } = await ask.createKey({ accountId: "acc_a" });
+  const { key, secret } = await ask.createKey({ accountId: "acc_a" });
   const broken = { on: false };
   const postgres = connectPostgres(url);
   const node = keysOn({
@@ -194,6 +194,11 @@ test("while the database is away warm keys are served, and changes fail with the
     broken.on = true;
     assert.equal((await node.authenticate(bearer(secret))).kind, "key");
     assert.equal(await refusalOf(callerOfKeys(node).getKey("key_a")), "billing_unavailable");
+    // Whether a stream has to end is asked until there is an answer.
+    const isLive = node.isLive(key?.keyId ?? "", key?.secrets[0]?.secretId ?? "");
+    await delay(100);
+    broken.on = false;
+    assert.equal(await isLive, true);
   } finally {
     await postgres.close();
   }

@@ -268,6 +268,23 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
     });
   }
 
+  test("a Redis that stood still for long begins anew: it decides only when every node has handed in its part", async () => {
+    nodes = await startNodes(server.url, 3);
+    assert.equal(sum(await burst(nodes, "key_a", 30, 3)), 9);
+    server.pause();
+    try {
+      assert.ok(sum(await burst(nodes.slice(0, 2), "key_a", 30, 5)) > 0);
+      // The mark of completeness lives for three seconds.
+      await delay(3_300);
+    } finally {
+      server.resume();
+    }
+    await untilAll(nodes, "degraded");
+    await untilAll(nodes, "redis");
+    const stored = Number(await server.command("zcard", "gateway:limits:log:rpm:key_a"));
+    assert.equal(sum(await burst(nodes, "key_a", 30, 40)), 30 - stored);
+  });
+
   test("a node that finds Redis away when it starts serves its share at once, and joins when Redis comes", async () => {
     await server.kill();
     try {

@@ -5,7 +5,7 @@ import { ChatAnthropic } from "@langchain/anthropic";
 import { type AIMessageChunk, HumanMessage } from "@langchain/core/messages";
 import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { nativeEvents, nativeStream, sseEvent } from "../support/provider.ts";
+import { type Choose, nativeAnswer, nativeEvents, nativeStream, sseEvent } from "../support/provider.ts";
 import { converse, weather } from "./conversation.ts";
 import { type NativeFixture, startNative } from "./fixture.ts";
 
@@ -25,6 +25,13 @@ const lateUsage = {
     sseEvent("message_stop"),
   ],
 };
+
+/** A call of a tool that takes nothing. */
+const withoutArguments: Choose = ({ body }) =>
+  (body.stream === true ? nativeStream : nativeAnswer)({ tool: { name: "now", input: [] } });
+
+/** A stream whose connection breaks amid the text. */
+const broken = { ...nativeStream(), writes: nativeEvents({ text: ["a", "b"] }).slice(0, 3), end: "reset" as const };
 
 describe("Vercel's AI SDK", () => {
   // Its base address ends in /v1; without it, the paths are joined differently and served all the same.
@@ -55,6 +62,30 @@ describe("Vercel's AI SDK", () => {
     };
     const text = stream ? await streamText(options).text : (await generateText(options)).text;
     expect([text, cities]).toEqual(["Hello 😀", ["Paris"]]);
+  });
+
+  test("gets a tool call without arguments, plain and streamed", async () => {
+    native.provider.always(withoutArguments);
+    const tools = { now: tool({ inputSchema: jsonSchema<object>({ type: "object" }), outputSchema: jsonSchema<string>({}) }) };
+    const options = { model: modelAt("/v1"), prompt: "Time?", maxOutputTokens: 100, tools, maxRetries: 0 };
+    expect((await generateText(options)).toolCalls).toMatchObject([{ toolName: "now", input: {} }]);
+    expect(await streamText(options).toolCalls).toMatchObject([{ toolName: "now", input: {} }]);
+  });
+
+  test("gets thoughts", async () => {
+    const providerOptions = { anthropic: { thinking: { type: "enabled", budgetTokens: 1024 } } };
+    const options = { model: modelAt("/v1"), prompt: "Hello", maxOutputTokens: 2000, providerOptions, maxRetries: 0 };
+    expect((await generateText(options)).reasoningText).toBe("hm…");
+    expect(await streamText(options).reasoningText).toBe("hm…");
+  });
+
+  test("reports the error of a stream that fails amid the text", async () => {
+    native.provider.always(broken);
+    const errors: unknown[] = [];
+    const onError = ({ error }: { error: unknown }) => void errors.push(error);
+    const streamed = streamText({ model: modelAt("/v1"), prompt: "Hello", maxOutputTokens: 100, maxRetries: 0, onError });
+    await streamed.consumeStream();
+    expect(errors.length).toBe(1);
   });
 
   test("reads the whole answer of a provider that reports its usage at the end", async () => {
@@ -93,6 +124,16 @@ describe("LangChain", () => {
       .bindTools([weather])
       .invoke([new HumanMessage("Weather?")]);
     expect(answer.tool_calls).toMatchObject([{ name: "get_weather", args: { city: "Paris" } }]);
+  });
+
+  test("gets a tool call without arguments", async () => {
+    native.provider.always(withoutArguments);
+    expect((await streamed())?.tool_calls).toMatchObject([{ name: "now", args: {} }]);
+  });
+
+  test("throws from a stream that fails amid the text", async () => {
+    native.provider.always(broken);
+    await expect(streamed()).rejects.toThrow();
   });
 
   test("adds the outputs of start and end to exactly the provider's output", async () => {

@@ -7,7 +7,7 @@ import Older from "anthropic-sdk-0-137";
 import { betaTool as olderBetaTool } from "anthropic-sdk-0-137/helpers/beta/json-schema";
 import { jsonSchemaOutputFormat as olderOutputFormat } from "anthropic-sdk-0-137/helpers/json-schema";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { chatStream, errorAnswer, nativeEvents, nativeStream } from "../support/provider.ts";
+import { chatStream, errorAnswer, nativeAnswer, nativeEvents, nativeStream } from "../support/provider.ts";
 import { converse, weather } from "./conversation.ts";
 import { type NativeFixture, startNative } from "./fixture.ts";
 
@@ -134,11 +134,10 @@ for (const [name, sdk] of [
     });
 
     test("gets a tool call without arguments as an empty object", async () => {
-      native.provider.always(({ body }) => {
-        const events = nativeStream({ tool: { name: "now", input: [] } });
-        return body.stream ? events : converse({ ...Object(native.provider.requests.at(-1)), body: { ...body, tools: [] } });
-      });
-      expect((await sdk.stream()).message).toMatchObject({ content: [{ type: "tool_use", name: "now", input: {} }] });
+      const content = [{ type: "tool_use", name: "now", input: {} }];
+      native.provider.always(({ body }) => (body.stream ? nativeStream : nativeAnswer)({ tool: { name: "now", input: [] } }));
+      expect(await sdk.create()).toMatchObject({ content });
+      expect((await sdk.stream()).message).toMatchObject({ content });
     });
 
     test("gets thoughts with their signature", async () => {

@@ -138,7 +138,8 @@ const open = object(
   {
     output_config: object({}, { effort: text, format: anyObject, task_budget: anyValue }),
     cache_control: cacheControl,
-    service_tier: text,
+    service_tier: fc.constant("standard_only"),
+    newest: text,
   },
 );
 

@@ -1,0 +1,38 @@
+// The law of the native format through the whole gateway: what the provider receives is what the client sent.
+
+import { isDeepStrictEqual } from "node:util";
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { nativeAnswer } from "../support/provider.ts";
+import { anyBody } from "../wire/native/bodies.ts";
+import { type NativeFixture, startNative } from "./fixture.ts";
+
+let native: NativeFixture;
+beforeAll(async () => {
+  native = await startNative();
+  native.provider.always(nativeAnswer({ text: ["Hi"] }));
+});
+afterAll(() => native.stop());
+
+test("any body reaches the provider as it was, or is refused for what it asks and reaches none", async () => {
+  let taken = 0;
+  await fc.assert(
+    fc.asyncProperty(anyBody, async (generated) => {
+      const body = { ...generated, model: "haiku", max_tokens: 50, stream: false };
+      const before = native.provider.requests.length;
+      const response = await native.post(body);
+      const answer: unknown = await response.json();
+      if (response.status === 200) {
+        taken++;
+        const received = JSON.parse(native.provider.requests.at(-1)?.bodyText ?? "");
+        const sent = JSON.parse(JSON.stringify({ ...body, model: "provider-model" }));
+        expect(isDeepStrictEqual(received, sent), JSON.stringify(received)).toBe(true);
+      } else {
+        expect(answer).toMatchObject({ error: { type: "invalid_request_error" } });
+        expect(native.provider.requests.length).toBe(before);
+      }
+    }),
+    { numRuns: 300 },
+  );
+  expect(taken).toBeGreaterThan(100);
+});

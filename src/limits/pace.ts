@@ -106,14 +106,14 @@ export function createPace(parts: {
       const id = lastId;
       if (!shared?.complete) return takeAlone(name, id, limit);
 
-      const { own, ...rest } = limitOf(name);
-      own.forget(nowMs());
-      const excess = own.size + rest.asked >= ownShare(limit);
-      limitOf(name).asked += 1;
+      const entry = limitOf(name);
+      entry.own.forget(nowMs());
+      const excess = entry.own.size + entry.asked >= ownShare(limit);
+      entry.asked += 1;
       const answer = await shared.take({ name, id, limit, excess });
-      limitOf(name).asked -= 1;
+      entry.asked -= 1;
       if (answer) {
-        if (answer.admitted) own.add(nowMs(), id);
+        if (answer.admitted) entry.own.add(nowMs(), id);
         return { ...answer, used: answer.admitted ? answer.used - 1 : answer.used, allowed: limit };
       }
       const alone = takeAlone(name, id, limit);

@@ -13,22 +13,20 @@ import {
   Client as Channel,
   type ClientReadableStream,
   connectivityState,
-  Metadata,
+  type Metadata,
   type ServiceError,
-  status,
 } from "@grpc/grpc-js";
 import { type Core, serviceTypes } from "../core.ts";
-import { Refusal } from "../errors.ts";
-import { abortRefusal, implement } from "../service.ts";
+import { implement } from "../service.ts";
 import { decodeMessage, encodeMessage, pathOf } from "./messages.ts";
 import { metadataOf } from "./metadata.ts";
-import { fromStatus } from "./status.ts";
+import { Patience } from "./patience.ts";
 import { type ClientTls, clientCredentials } from "./tls.ts";
 
 /**
  * A Core that calls the cores at `addresses` (`host:port`) in turn, those first that are connected. A name that stands for several
- * hosts is called on all of them. Connections are made when needed and made again when lost; a call that finds no core fails with
- * `gateway_unavailable`.
+ * hosts is called on all of them. Connections are made when needed and made again when lost; a call that finds no core for a second
+ * fails with `gateway_unavailable`.
  */
 export function grpcCore(parts: { addresses: readonly string[]; tls?: ClientTls }): Core & { close(): void } {
   const channels = parts.addresses.map((address) => new Channel(address, clientCredentials(parts.tls), channelOptions));
@@ -51,7 +49,7 @@ const channelOptions = {
   "grpc.keepalive_time_ms": 30_000,
   "grpc.keepalive_timeout_ms": 10_000,
   "grpc.initial_reconnect_backoff_ms": 100,
-  "grpc.max_reconnect_backoff_ms": 2_000,
+  "grpc.max_reconnect_backoff_ms": 500,
   "grpc.enable_channelz": 0,
 };
 
@@ -79,66 +77,93 @@ function grpcClient<S extends DescService>(service: S, pick: Pick): Client<S> {
   );
 }
 
-type Ask = MessageInitShape<DescMessage>;
+/** One call on its way, the same for every attempt. */
+type Outgoing = {
+  readonly desc: DescMethod;
+  readonly message: Message;
+  readonly metadata: Metadata;
+  readonly deadline: { deadline?: number };
+  readonly signal: AbortSignal | undefined;
+};
 
-function callUnary(desc: DescMethod, pick: Pick) {
-  return (request: Ask, options: CallOptions = {}) =>
-    new Promise<Message>((resolve, reject) => {
-      const { signal } = options;
-      if (signal?.aborted) return reject(abortRefusal(signal));
-      const call = pick().makeUnaryRequest(
-        pathOf(desc),
-        (message: Message) => encodeMessage(desc.input, message),
-        (bytes: Buffer) => decodeMessage(desc.output, bytes),
-        create(desc.input, request),
-        metadataOf(options.headers),
-        deadlineOf(options),
-        (error: ServiceError | null, answer?: Message) => {
-          signal?.removeEventListener("abort", cancel);
-          if (answer) resolve(answer);
-          else reject(failureOf(error, signal));
-        },
-      );
-      const cancel = () => call.cancel();
-      signal?.addEventListener("abort", cancel, { once: true });
-    });
+function prepare(desc: DescMethod, request: MessageInitShape<DescMessage>, options: CallOptions = {}): Outgoing {
+  const { headers, signal, timeoutMs = 0 } = options;
+  return {
+    desc,
+    message: create(desc.input, request),
+    metadata: metadataOf(headers),
+    deadline: timeoutMs > 0 ? { deadline: Date.now() + timeoutMs } : {},
+    signal,
+  };
 }
 
-function callStream(desc: DescMethod, pick: Pick) {
-  return async function* (request: Ask, options: CallOptions = {}): AsyncGenerator<Message> {
-    const { signal } = options;
-    if (signal?.aborted) throw abortRefusal(signal);
-    const call: ClientReadableStream<Message> = pick().makeServerStreamRequest(
-      pathOf(desc),
-      (message: Message) => encodeMessage(desc.input, message),
-      (bytes: Buffer) => decodeMessage(desc.output, bytes),
-      create(desc.input, request),
-      metadataOf(options.headers),
-      deadlineOf(options),
-    );
-    const cancel = () => call.cancel();
-    signal?.addEventListener("abort", cancel, { once: true });
-    try {
-      yield* call;
-    } catch (error) {
-      throw failureOf(error, signal);
-    } finally {
-      signal?.removeEventListener("abort", cancel);
-      // A caller that stops reading is not interested any more.
-      call.cancel();
+function callUnary(desc: DescMethod, pick: Pick) {
+  return async (request: MessageInitShape<DescMessage>, options?: CallOptions): Promise<Message> => {
+    const outgoing = prepare(desc, request, options);
+    const patience = new Patience(outgoing.signal);
+    for (;;) {
+      try {
+        return await sendUnary(pick(), outgoing);
+      } catch (error) {
+        await patience.endure(error);
+      }
     }
   };
 }
 
-function deadlineOf({ timeoutMs = 0 }: CallOptions): { deadline?: number } {
-  return timeoutMs > 0 ? { deadline: Date.now() + timeoutMs } : {};
+function sendUnary(channel: Channel, { desc, message, metadata, deadline, signal }: Outgoing): Promise<Message> {
+  return new Promise((resolve, reject) => {
+    const call = channel.makeUnaryRequest(
+      pathOf(desc),
+      (one: Message) => encodeMessage(desc.input, one),
+      (bytes: Buffer) => decodeMessage(desc.output, bytes),
+      message,
+      metadata,
+      deadline,
+      (error: ServiceError | null, answer?: Message) => {
+        signal?.removeEventListener("abort", cancel);
+        if (answer) resolve(answer);
+        else reject(error);
+      },
+    );
+    const cancel = () => call.cancel();
+    if (signal?.aborted) cancel();
+    signal?.addEventListener("abort", cancel, { once: true });
+  });
 }
 
-function failureOf(error: unknown, signal: AbortSignal | undefined): Refusal {
-  if (!isServiceError(error)) return new Refusal("internal", { cause: error });
-  return signal?.aborted && error.code === status.CANCELLED ? abortRefusal(signal) : fromStatus(error);
+function callStream(desc: DescMethod, pick: Pick) {
+  return async function* (request: MessageInitShape<DescMessage>, options?: CallOptions): AsyncGenerator<Message> {
+    const outgoing = prepare(desc, request, options);
+    const patience = new Patience(outgoing.signal);
+    for (;;) {
+      try {
+        return yield* sendStream(pick(), outgoing);
+      } catch (error) {
+        await patience.endure(error);
+      }
+    }
+  };
 }
 
-function isServiceError(error: unknown): error is ServiceError {
-  return error instanceof Error && "code" in error && "metadata" in error && error.metadata instanceof Metadata;
+async function* sendStream(channel: Channel, outgoing: Outgoing): AsyncGenerator<Message, undefined> {
+  const { desc, message, metadata, deadline, signal } = outgoing;
+  const call: ClientReadableStream<Message> = channel.makeServerStreamRequest(
+    pathOf(desc),
+    (one: Message) => encodeMessage(desc.input, one),
+    (bytes: Buffer) => decodeMessage(desc.output, bytes),
+    message,
+    metadata,
+    deadline,
+  );
+  const cancel = () => call.cancel();
+  if (signal?.aborted) cancel();
+  signal?.addEventListener("abort", cancel, { once: true });
+  try {
+    yield* call;
+  } finally {
+    signal?.removeEventListener("abort", cancel);
+    // A caller that stops reading is not interested any more.
+    call.cancel();
+  }
 }

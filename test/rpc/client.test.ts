@@ -81,7 +81,7 @@ describe("a core that is not there", () => {
     const core = dial(first.address);
     expect(await whoAnswers(core)).toBe("first");
     await first.server.drain(0);
-    await expect.poll(() => whoAnswers(core)).toBe("gateway_unavailable");
+    expect(await whoAnswers(core)).toBe("gateway_unavailable");
 
     const second = createGrpcServer({
       services: scriptedServices(named("second")),
@@ -92,6 +92,23 @@ describe("a core that is not there", () => {
     onTestFinished(() => second.drain(0));
     await second.listen("127.0.0.1", first.port);
     await expect.poll(() => whoAnswers(core), { timeout: 10_000 }).toBe("second");
+  });
+
+  test("is waited for by calls that nobody has seen yet", async () => {
+    const first = await serve(scriptedServices(named("first")));
+    const core = dial(first.address);
+    expect(await whoAnswers(core)).toBe("first");
+    await first.server.drain(0);
+    const calls = Promise.all([whoAnswers(core), core.billing.getPools({}, asCustomer)]);
+    const second = createGrpcServer({
+      services: scriptedServices(named("second")),
+      authenticate,
+      readiness: everythingServes,
+      allowPlaintext: false,
+    });
+    onTestFinished(() => second.drain(0));
+    await second.listen("127.0.0.1", first.port);
+    expect((await calls)[0]).toBe("second");
   });
 
   test("ends the streams that it had begun with the same refusal when it is stopped", async () => {

@@ -58,6 +58,7 @@ export function createInference(parts: {
         return create(CountTokensResponseSchema, await countTokens(all, request, call, payerOf(call.caller)));
       },
       listModels: async ({ pageSize, pageToken }, { caller }) => {
+        await paceFreeCall(parts.limits, caller);
         if (pageSize > 1000)
           throw new Refusal("invalid_request", { field: "page_size", message: "page_size: is at most 1000" });
         const models = catalog().list(allowedModels(caller));
@@ -70,6 +71,7 @@ export function createInference(parts: {
         return create(ListModelsResponseSchema, { models: page, nextPageToken: isLast ? "" : (page.at(-1)?.id ?? "") });
       },
       getModel: async ({ model }, { caller }) => {
+        await paceFreeCall(parts.limits, caller);
         const allowed = allowedModels(caller);
         const usable = catalog().list(allowed);
         const named = usable.find(({ id }) => id === model) ?? usable.find(({ id }) => id === catalog().find(model)?.model.id);
@@ -116,6 +118,13 @@ function payerOf(caller: Caller): Payer {
   // The methods that need a payer admit no other caller.
   if (caller.kind !== "key") throw new Refusal("not_permitted");
   return caller;
+}
+
+// Reading the catalogue shares the bucket of counting, so that neither takes from a key's requests per minute.
+async function paceFreeCall(limits: Limits, caller: Caller): Promise<void> {
+  if (caller.kind !== "key") return;
+  const end = await limits.count(caller.key.keyId, 0);
+  end();
 }
 
 function allowedModels(caller: Caller): readonly string[] {

@@ -29,11 +29,14 @@ export class Meter {
   #output: number | undefined;
   #thinking: number | undefined;
   #iterations: JsonValue | undefined;
+  /** True when the output was reported at the end of the answer, not only at its start. */
+  #totalReported = false;
 
   #answerBytes = 0;
   #thinkingBytes = 0;
-  /** Signatures and redacted blocks: what hidden thinking leaves behind. */
-  #hiddenBytes = 0;
+  /** What hidden thinking leaves behind. */
+  #signatureBytes = 0;
+  #redactedBytes = 0;
   #estimatedThinking = 0;
   #moved = false;
 
@@ -69,7 +72,10 @@ export class Meter {
           this.#countDelta(kind.value);
           break;
         case "messageDelta":
-          if (kind.value.usage) this.#report(kind.value.usage);
+          if (kind.value.usage) {
+            this.#report(kind.value.usage);
+            this.#totalReported ||= kind.value.usage.outputTokens !== undefined;
+          }
           if (!this.ending) before = index;
           this.ending = true;
           break;
@@ -91,15 +97,10 @@ export class Meter {
   /** What is owed for a complete answer. */
   final(): Owed {
     const reported = this.#output ?? 0;
-    // Zero output beside content is no report at all.
-    if (reported > 0 || !this.contentBegan) {
-      const thinking = Math.min(this.#thinking ?? 0, reported);
-      return {
-        usage: this.#billable({ output: reported - thinking, thinking }),
-        basis: this.#basis(this.#output !== undefined),
-      };
-    }
-    return { usage: this.#billable(this.#counted()), basis: this.#basis(false) };
+    // The figure that came with the start is no total, and zero output beside content is no report at all.
+    if (this.contentBegan && (!this.#totalReported || reported === 0)) return this.soFar();
+    const thinking = Math.min(this.#thinking ?? 0, reported);
+    return { usage: this.#billable({ output: reported - thinking, thinking }), basis: this.#basis(this.#totalReported) };
   }
 
   /** What is owed for an answer that breaks off here: the input, and what was produced. */
@@ -147,10 +148,10 @@ export class Meter {
         break;
       case "thinking":
         this.#thinkingBytes += Buffer.byteLength(kind.value.thinking);
-        this.#hiddenBytes += kind.value.signature.length;
+        this.#signatureBytes += kind.value.signature.length;
         break;
       case "redactedThinking":
-        this.#hiddenBytes += kind.value.data.length;
+        this.#redactedBytes += kind.value.data.length;
         break;
       case "toolUse":
         this.#answerBytes += Buffer.byteLength(kind.value.name) + bytesOfInput(kind.value.input);
@@ -175,7 +176,7 @@ export class Meter {
         break;
       }
       case "signature":
-        this.#hiddenBytes += kind.value.length;
+        this.#signatureBytes += kind.value.length;
         break;
       case "other":
         this.#answerBytes += Buffer.byteLength(JSON.stringify(kind.value));
@@ -184,9 +185,9 @@ export class Meter {
   }
 
   #counted(): { output: number; thinking: number } {
-    const visible = Math.ceil(this.#thinkingBytes / bytesPerToken);
-    const hidden = Math.ceil(this.#hiddenBytes / bytesPerToken);
-    const thinking = Math.max(visible > 0 ? visible : hidden, this.#estimatedThinking);
+    // The signature of visible thinking holds the same thoughts again.
+    const bytes = (this.#thinkingBytes > 0 ? this.#thinkingBytes : this.#signatureBytes) + this.#redactedBytes;
+    const thinking = Math.max(Math.ceil(bytes / bytesPerToken), this.#estimatedThinking);
     return { output: Math.ceil(this.#answerBytes / bytesPerToken), thinking };
   }
 

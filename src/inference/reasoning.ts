@@ -5,14 +5,14 @@ import { OutputConfigSchema, type Thinking, ThinkingSchema } from "../../gen/gat
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { ModelEntry } from "../catalog-file.ts";
 
-const efforts: Record<string, { effort: string; budget: number }> = {
-  minimal: { effort: "low", budget: 1_024 },
-  low: { effort: "low", budget: 1_024 },
-  medium: { effort: "medium", budget: 4_096 },
-  high: { effort: "high", budget: 16_384 },
-  xhigh: { effort: "max", budget: 32_768 },
-  max: { effort: "max", budget: 32_768 },
-};
+const efforts = new Map([
+  ["minimal", { effort: "low", budget: 1_024 }],
+  ["low", { effort: "low", budget: 1_024 }],
+  ["medium", { effort: "medium", budget: 4_096 }],
+  ["high", { effort: "high", budget: 16_384 }],
+  ["xhigh", { effort: "max", budget: 32_768 }],
+  ["max", { effort: "max", budget: 32_768 }],
+]);
 const budgetMin = 1_024;
 
 /** The request with its effort written as thinking. Whoever set `thinking` or forces a tool has decided already. */
@@ -20,7 +20,7 @@ export function mapReasoning(request: GenerateRequest, model: ModelEntry, maxTok
   const { reasoningEffort, thinking, toolChoice } = request;
   if (reasoningEffort === undefined || thinking !== undefined) return request;
   if (reasoningEffort === "none") return { ...request, thinking: create(ThinkingSchema, { type: "disabled" }) };
-  const known = efforts[reasoningEffort];
+  const known = efforts.get(reasoningEffort);
   if (known === undefined || toolChoice?.type === "any" || toolChoice?.type === "tool") return request;
 
   if (model.thinking === "adaptive") {

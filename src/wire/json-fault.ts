@@ -116,6 +116,7 @@ class Walk {
   }
 
   #number(): JsonFault | undefined {
+    const start = this.#at;
     if (this.#bytes[this.#at] === minus) this.#at++;
     if (this.#bytes[this.#at] === zero) this.#at++;
     else if (!this.#digits()) return this.#unexpected();
@@ -128,7 +129,8 @@ class Walk {
       if (this.#isOneOf("+-")) this.#at++;
       if (!this.#digits()) return this.#unexpected();
     }
-    return undefined;
+    const number = Number(Buffer.from(this.#bytes.subarray(start, this.#at)).toString());
+    return Number.isFinite(number) ? undefined : { offset: start, problem: "a number beyond all range" };
   }
 
   #digits(): boolean {

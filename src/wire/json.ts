@@ -14,7 +14,8 @@ const decoder = new TextDecoder("utf-8", { fatal: true });
 
 /**
  * The value of a request body. A byte order mark is skipped; of duplicate members the last one counts. Throws `invalid_request` for
- * anything else than UTF-8 JSON of at most `jsonDepthMax` levels without lone surrogates; the message names the byte, never content.
+ * anything else than UTF-8 JSON of at most `jsonDepthMax` levels, without lone surrogates and numbers beyond all range; the message names
+ * the byte, never content.
  */
 export function parseJson(bytes: Uint8Array): JsonValue {
   try {
@@ -37,9 +38,13 @@ export function parseJsonText(text: string): JsonValue | undefined {
   }
 }
 
-/** True when `value` is at most `jsonDepthMax` levels deep and, if asked, no string in it holds half a surrogate pair. */
+/**
+ * True when `value` is at most `jsonDepthMax` levels deep, its numbers are finite (`1e999` is not, and would become null on its way)
+ * and, if asked, no string in it holds half a surrogate pair.
+ */
 export function isSound(value: JsonValue, checkStrings: boolean, levels = jsonDepthMax): boolean {
   if (typeof value === "string") return !checkStrings || value.isWellFormed();
+  if (typeof value === "number") return Number.isFinite(value);
   if (typeof value !== "object" || value === null) return true;
   if (levels === 0) return false;
   if (Array.isArray(value)) {

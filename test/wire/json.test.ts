@@ -21,6 +21,7 @@ const faults: { name: string; body: string | Uint8Array; says: string }[] = [
   { name: "a lone low surrogate", body: '["\\uDE00"]', says: "a lone surrogate at byte 2" },
   { name: "a lone surrogate in a name", body: '{"\\ud83d":1}', says: "a lone surrogate at byte 2" },
   { name: "two surrogates the wrong way round", body: '["\\ude00\\ud83d"]', says: "a lone surrogate at byte 2" },
+  { name: "a number beyond all range", body: '{"a":-1e999}', says: "a number beyond all range at byte 5" },
   { name: "201 levels", body: nested(201), says: "more than 200 levels of nesting at byte 200" },
   { name: "10,000 levels", body: nested(10_000), says: "more than 200 levels of nesting at byte 200" },
   { name: "invalid UTF-8", body: Uint8Array.of(0x22, 0x61, 0xff, 0x22), says: "invalid UTF-8 at byte 2" },

@@ -81,6 +81,7 @@ function createOrder() {
     if (!started) return false;
     switch (kind.case) {
       case "blockStart":
+        if (deltas > 0) return false;
         closeBlock(events);
         open = kind.value.index;
         calledTool ||= kind.value.block?.kind.case === "toolUse";
@@ -107,7 +108,8 @@ function createOrder() {
 
   return {
     accept(event: Event, events: Event[]): void {
-      if (over) return;
+      // Some servers end a block twice.
+      if (over || (open === undefined && started && event.kind.case === "blockStop")) return;
       if (fits(event, events)) events.push(event);
       else fail(events, "The model provider sent events out of order.");
     },

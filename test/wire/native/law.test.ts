@@ -1,12 +1,11 @@
 // The law of the native format: what a native provider receives is what the client sent.
 
 import { isDeepStrictEqual } from "node:util";
-import { fromBinary, type JsonObject, type JsonValue, toBinary } from "@bufbuild/protobuf";
+import { fromBinary, type JsonObject, toBinary } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { GenerateRequestSchema } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import { isObject } from "../../../src/wire/json.ts";
 import { decodeRequest, encodeRequest } from "../../../src/wire/native/native.ts";
 import { anyBlock, anyBody } from "./bodies.ts";
 import { canonical } from "./canonical.ts";
@@ -64,13 +63,8 @@ test("tool input, schemas and unknown values keep the order of their members", (
 });
 
 test("the law holds through the gRPC wire as well", () => {
-  // Struct maps of the wire have no place for a member called `__proto__`, and their numbers are doubles as in JSON.
-  const portable = (value: JsonValue): boolean =>
-    Array.isArray(value)
-      ? value.every(portable)
-      : !isObject(value) || Object.entries(value).every(([name, member]) => name !== "__proto__" && portable(member));
   fc.assert(
-    fc.property(anyBody.filter(portable), (body) => {
+    fc.property(anyBody, (body) => {
       const request = decodeRequest(body, headers);
       const received = fromBinary(GenerateRequestSchema, toBinary(GenerateRequestSchema, request));
       expect(canonical(encodeRequest(received, target))).toBe(canonical(expected(body)));

@@ -52,7 +52,7 @@ export class Meter {
 
   /** True from the first content that the provider produced. The empty form that opens a block is none. */
   get contentBegan(): boolean {
-    return this.#answerBytes + this.#thinkingBytes + this.#hiddenBytes + this.#estimatedThinking > 0;
+    return this.#answerBytes + this.#thinkingBytes + this.#signatureBytes + this.#redactedBytes + this.#estimatedThinking > 0;
   }
 
   /** Folds the events of one read. Answers how many of them stand before the end of the answer. */

@@ -1,0 +1,310 @@
+import { create, type JsonObject, type MessageInitShape } from "@bufbuild/protobuf";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { Basis } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { type Event, EventSchema, type ReportedUsageSchema } from "../../gen/gateway/inference/v1/event_pb.ts";
+import { Meter } from "../../src/inference/meter.ts";
+import * as chat from "../../src/wire/chat/chat.ts";
+import * as native from "../../src/wire/native/native.ts";
+import { type AnswerContent, chatAnswer, chatStream, nativeAnswer, nativeStream, type Script } from "../support/provider.ts";
+import { events } from "./answers.ts";
+
+type Reported = Exclude<MessageInitShape<typeof ReportedUsageSchema>, { $typeName: string }>;
+
+const countedInput = 77;
+const figures = { input: 0, output: 0, cacheWrite5m: 0, cacheWrite1h: 0, cacheRead: 0, thinking: 0 };
+
+function start(usage?: Reported): Event {
+  return create(EventSchema, { kind: { case: "messageStart", value: { id: "m", model: "m", ...(usage && { usage }) } } });
+}
+function delta(usage?: Reported): Event {
+  return create(EventSchema, {
+    kind: { case: "messageDelta", value: { stopReason: "end_turn", ...(usage && { usage }) } },
+  });
+}
+function thought(text: string, extensions?: JsonObject): Event {
+  const value = { index: 0, kind: { case: "thinking" as const, value: text }, ...(extensions && { extensions }) };
+  return create(EventSchema, { kind: { case: "blockDelta", value } });
+}
+function signature(bytes: number): Event {
+  return create(EventSchema, {
+    kind: { case: "blockDelta", value: { index: 0, kind: { case: "signature", value: "s".repeat(bytes) } } },
+  });
+}
+function redacted(bytes: number): Event {
+  const kind = { case: "redactedThinking" as const, value: { data: "r".repeat(bytes) } };
+  return create(EventSchema, { kind: { case: "blockStart", value: { index: 0, block: { kind } } } });
+}
+
+function meterOf(read: readonly Event[], writesLiveLong = false): Meter {
+  const meter = new Meter(countedInput, writesLiveLong);
+  meter.fold(read);
+  return meter;
+}
+
+const told = { inputTokens: 10, outputTokens: 1 };
+const table: { name: string; read: Event[]; usage: Partial<typeof figures>; basis: Basis }[] = [
+  {
+    name: "the last report of each category counts, never a sum",
+    read: [start(told), events.text("abcd"), delta({ outputTokens: 20 }), delta({ outputTokens: 30, inputTokens: 12 })],
+    usage: { input: 12, output: 30 },
+    basis: Basis.REPORTED,
+  },
+  {
+    name: "a figure that falls is believed: the provider has corrected itself",
+    read: [
+      start({ inputTokens: 50 }),
+      events.text("abcd"),
+      delta({ outputTokens: 30 }),
+      delta({ outputTokens: 8, inputTokens: 9 }),
+    ],
+    usage: { input: 9, output: 8 },
+    basis: Basis.REPORTED,
+  },
+  {
+    name: "the output figure of the start is no report of the end",
+    read: [start(told), events.text("x".repeat(400)), delta(), events.stop()],
+    usage: { input: 10, output: 100 },
+    basis: Basis.PARTLY_COUNTED,
+  },
+  {
+    name: "an answer without any figures is counted",
+    read: [start(), events.text("x".repeat(9)), delta(), events.stop()],
+    usage: { input: countedInput, output: 3 },
+    basis: Basis.COUNTED,
+  },
+  {
+    name: "input that is not reported is counted, output that is reported is believed",
+    read: [start(), events.text("x".repeat(9)), delta({ outputTokens: 40 }), events.stop()],
+    usage: { input: countedInput, output: 40 },
+    basis: Basis.PARTLY_COUNTED,
+  },
+  {
+    name: "an answer without content costs the output that was reported, even none",
+    read: [start(told), delta({ outputTokens: 0 }), events.stop()],
+    usage: { input: 10 },
+    basis: Basis.REPORTED,
+  },
+  {
+    name: "thinking is a part of the output, taken out once",
+    read: [start(told), events.text("a"), delta({ outputTokens: 50, thinkingTokens: 30 })],
+    usage: { input: 10, output: 20, thinking: 30 },
+    basis: Basis.REPORTED,
+  },
+  {
+    name: "thinking beyond the output is not believed",
+    read: [start(told), events.text("a"), delta({ outputTokens: 50, thinkingTokens: 80 })],
+    usage: { input: 10, output: 0, thinking: 50 },
+    basis: Basis.REPORTED,
+  },
+  {
+    name: "cache reads are input of their own",
+    read: [start({ inputTokens: 3, cacheReadInputTokens: 900 }), events.text("a"), delta({ outputTokens: 1 })],
+    usage: { input: 3, cacheRead: 900, output: 1 },
+    basis: Basis.REPORTED,
+  },
+  {
+    name: "a prompt that came from the cache as a whole has no input besides",
+    read: [start({ inputTokens: 0, cacheReadInputTokens: 900 }), events.text("a"), delta({ outputTokens: 1 })],
+    usage: { cacheRead: 900, output: 1 },
+    basis: Basis.REPORTED,
+  },
+  {
+    name: "cache writes are split by the life that was reported",
+    read: [
+      start({
+        inputTokens: 3,
+        cacheCreationInputTokens: 100,
+        cacheCreation: { ephemeral5mInputTokens: 30, ephemeral1hInputTokens: 70 },
+      }),
+      delta({ outputTokens: 1 }),
+    ],
+    usage: { input: 3, cacheWrite5m: 30, cacheWrite1h: 70, output: 1 },
+    basis: Basis.REPORTED,
+  },
+  {
+    name: "cache writes of no reported life live five minutes",
+    read: [start({ cacheCreationInputTokens: 100, cacheCreation: { ephemeral1hInputTokens: 40 } }), delta({ outputTokens: 1 })],
+    usage: { cacheWrite5m: 60, cacheWrite1h: 40, output: 1 },
+    basis: Basis.REPORTED,
+  },
+  {
+    name: "a split that exceeds its total counts as it stands",
+    read: [
+      start({ cacheCreationInputTokens: 10, cacheCreation: { ephemeral5mInputTokens: 30, ephemeral1hInputTokens: 40 } }),
+      delta({ outputTokens: 1 }),
+    ],
+    usage: { cacheWrite5m: 30, cacheWrite1h: 40, output: 1 },
+    basis: Basis.REPORTED,
+  },
+  {
+    name: "compaction and advice are paid beside the totals, other iterations are in them",
+    read: [
+      start(told),
+      events.text("a"),
+      delta({
+        outputTokens: 5,
+        extensions: {
+          iterations: [
+            { type: "message", input_tokens: 1_000, output_tokens: 1_000 },
+            { type: "compaction", input_tokens: 200, output_tokens: 30, cache_read_input_tokens: 4 },
+            { type: "advisor_message", input_tokens: 7, cache_creation_input_tokens: 2, output_tokens: -9 },
+            { type: "compaction", input_tokens: 1.5, output_tokens: "many" },
+            null,
+            "compaction",
+          ],
+        },
+      }),
+    ],
+    usage: { input: 217, output: 35, cacheRead: 4, cacheWrite5m: 2 },
+    basis: Basis.REPORTED,
+  },
+  {
+    name: "figures beyond what the ledger can hold are cut",
+    read: [start({ inputTokens: 0xffff_ffff }), events.text("a"), delta({ outputTokens: 0xffff_ffff })],
+    usage: { input: 2 ** 31 - 1, output: 2 ** 31 - 1 },
+    basis: Basis.REPORTED,
+  },
+  {
+    name: "visible thinking is counted as thinking, and its signature is not counted again",
+    read: [start({ inputTokens: 1 }), thought("x".repeat(40)), signature(4_000), delta()],
+    usage: { input: 1, thinking: 10 },
+    basis: Basis.PARTLY_COUNTED,
+  },
+  {
+    name: "hidden thinking is counted by what it leaves behind",
+    read: [start({ inputTokens: 1 }), signature(400), redacted(80), delta()],
+    usage: { input: 1, thinking: 120 },
+    basis: Basis.PARTLY_COUNTED,
+  },
+  {
+    name: "redacted thinking is counted beside visible thinking",
+    read: [start({ inputTokens: 1 }), thought("x".repeat(40)), redacted(80), delta()],
+    usage: { input: 1, thinking: 30 },
+    basis: Basis.PARTLY_COUNTED,
+  },
+  {
+    name: "the provider's own estimate of hidden thinking counts where it is larger",
+    read: [start({ inputTokens: 1 }), thought("", { estimated_tokens: 350.2 }), signature(40), delta()],
+    usage: { input: 1, thinking: 351 },
+    basis: Basis.PARTLY_COUNTED,
+  },
+];
+for (const { name, read, usage, basis } of table) {
+  test(name, () => {
+    const owed = meterOf(read).final();
+    expect(owed.usage).toMatchObject({ ...figures, ...usage });
+    expect(owed.basis).toBe(basis);
+  });
+}
+
+test("cache writes of no reported life live an hour where the request asked for an hour", () => {
+  const read = [start({ cacheCreationInputTokens: 100 }), delta({ outputTokens: 1 })];
+  expect(meterOf(read, true).final().usage).toMatchObject({ cacheWrite5m: 0, cacheWrite1h: 100 });
+});
+
+test("an answer that breaks off owes the larger of what was reported and what was counted", () => {
+  expect(meterOf([start(told), events.text("x".repeat(400))]).soFar().usage).toMatchObject({ input: 10, output: 100 });
+  const ahead = meterOf([start({ inputTokens: 10, outputTokens: 500, thinkingTokens: 300 }), events.text("x".repeat(400))]);
+  expect(ahead.soFar().usage).toMatchObject({ output: 200, thinking: 300 });
+});
+
+test("an answer that never began owes its input at most", () => {
+  expect(meterOf([]).inputOnly()).toMatchObject({ usage: { input: countedInput, output: 0 }, basis: Basis.COUNTED });
+  expect(meterOf([start(told)]).inputOnly()).toMatchObject({ usage: { input: 10, output: 0 }, basis: Basis.REPORTED });
+  expect(meterOf([start(told)]).nothing()).toMatchObject({ usage: figures, basis: Basis.NONE });
+});
+
+test("the figure to remember is told once for each time that something came", () => {
+  const meter = meterOf([start(told), events.text("abcd")]);
+  expect(meter.movedUsage()).toMatchObject({ input: 10, output: 1 });
+  expect(meter.movedUsage()).toBeUndefined();
+  meter.fold([events.text("efgh")]);
+  expect(meter.movedUsage()).toMatchObject({ output: 2 });
+});
+
+const piece = fc.oneof(fc.string({ unit: "grapheme", maxLength: 12 }), fc.constantFrom("", "漢字", "😀", "\n"));
+const pieces = fc.array(piece, { minLength: 1, maxLength: 6 });
+const tokens = fc.oneof(fc.nat(2_000), fc.constantFrom(0, 1, 0xffff_ffff));
+const anyContent: fc.Arbitrary<AnswerContent> = fc
+  .record({
+    text: pieces,
+    thinking: fc.option(fc.record({ pieces, signature: fc.constantFrom("c2ln", "s".repeat(99)) })),
+    tool: fc.option(fc.dictionary(fc.string({ maxLength: 5 }), fc.nat(), { minKeys: 1, maxKeys: 3 })),
+    noUsage: fc.boolean(),
+    input: tokens,
+    output: tokens,
+    cacheRead: tokens,
+    cacheWrite: tokens,
+    thinkingTokens: fc.option(tokens),
+  })
+  .map(({ text, thinking, tool, noUsage, thinkingTokens, ...usage }) => ({
+    text,
+    noUsage,
+    usage: { ...usage, ...(thinkingTokens !== null && { thinking: thinkingTokens }) },
+    ...(thinking && { thinking }),
+    ...(tool && { tool: { name: "look", input: [JSON.stringify(tool)] } }),
+  }));
+
+type Codec = Pick<typeof native, "createEventDecoder" | "decodeAnswer">;
+
+function textOf({ writes = [] }: Script): string {
+  return writes.filter((one) => typeof one === "string").join("");
+}
+
+function readStream({ createEventDecoder }: Codec, script: Script, cuts: readonly number[]): Event[][] {
+  const bytes = Buffer.from(textOf(script));
+  const decoder = createEventDecoder();
+  const places = [0, ...cuts.map((cut) => cut % (bytes.length + 1)).sort((a, b) => a - b), bytes.length];
+  const reads = places.slice(1).map((to, index) => decoder.push(bytes.subarray(places[index], to)));
+  return [...reads, decoder.end()];
+}
+
+function readWhole({ decodeAnswer }: Codec, script: Script): Event[] {
+  return decodeAnswer(JSON.parse(textOf(script)));
+}
+
+test("the same answer costs the same however it was cut into reads", () => {
+  fc.assert(
+    fc.property(anyContent, fc.array(fc.nat(), { maxLength: 8 }), (content, cuts) => {
+      for (const [codec, script] of [
+        [native, nativeStream(content)],
+        [chat, chatStream(content)],
+      ] as const) {
+        const cut = new Meter(countedInput, false);
+        for (const read of readStream(codec, script, cuts)) cut.fold(read);
+        const whole = meterOf(readStream(codec, script, []).flat());
+        expect(cut.final()).toEqual(whole.final());
+        expect(cut.complete).toBe(true);
+      }
+    }),
+  );
+});
+
+test("a streamed answer costs what the same answer costs as one JSON body", () => {
+  fc.assert(
+    fc.property(anyContent, (content) => {
+      expect(meterOf(readStream(native, nativeStream(content), []).flat()).final()).toEqual(
+        meterOf(readWhole(native, nativeAnswer(content))).final(),
+      );
+      expect(meterOf(readStream(chat, chatStream(content), []).flat()).final()).toEqual(
+        meterOf(readWhole(chat, chatAnswer(content))).final(),
+      );
+    }),
+  );
+});
+
+test("everything from the first word about the end is told apart, whatever read it comes in", () => {
+  const all = [start(told), events.open(), events.text("a"), events.close(), delta({ outputTokens: 1 }), events.stop()];
+  fc.assert(
+    fc.property(fc.array(fc.nat(all.length), { maxLength: 5 }), (cuts) => {
+      const meter = new Meter(countedInput, false);
+      const places = [0, ...cuts.sort((a, b) => a - b), all.length];
+      const shown = places.slice(1).flatMap((to, index) => {
+        const read = all.slice(places[index], to);
+        return read.slice(0, meter.fold(read));
+      });
+      expect(shown).toEqual(all.slice(0, 4));
+    }),
+  );
+});

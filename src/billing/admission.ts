@@ -72,6 +72,8 @@ export type KeyRow = {
 export type UsedRow = {
   readonly nodeId: string;
   readonly nonce: string;
+  readonly keyId: string;
+  readonly model: string;
   readonly amount: bigint;
   readonly admittedAt: Date;
   readonly month: string;
@@ -97,13 +99,16 @@ function place(ledger: Ledger, ask: HoldAsk): Admitted {
   const { payer, price, bounds } = ask;
   const used = ledger.used.get(ask.requestId);
   if (used) {
-    // Our own earlier try, whose commit we did not hear of.
-    if (used.nodeId !== ledger.nodeId || used.nonce !== ask.nonce) return refused(new Refusal("request_id_used"));
+    // Our own earlier try, whose commit we did not hear of. Whoever asks for something else under the same id gets nothing.
+    const isRepeat = used.nodeId === ledger.nodeId && used.nonce === ask.nonce;
+    const isSame = used.keyId === payer.keyId && used.model === ask.model;
+    const grantedOutput = isRepeat && isSame ? grantedBy(price, bounds, used.amount) : undefined;
+    if (grantedOutput === undefined) return refused(new Refusal("request_id_used"));
     const { amount: amountMicro, admittedAt, month } = used;
     return {
       kind: "held",
       addedMicro: 0n,
-      hold: { ...holdOf(ask, grantedBy(price, bounds, amountMicro), amountMicro), freeMicro: 0n, admittedAt, month },
+      hold: { ...holdOf(ask, grantedOutput, amountMicro), freeMicro: 0n, admittedAt, month },
     };
   }
 
@@ -129,6 +134,8 @@ function place(ledger: Ledger, ask: HoldAsk): Admitted {
   ledger.used.set(ask.requestId, {
     nodeId: ledger.nodeId,
     nonce: ask.nonce,
+    keyId: payer.keyId,
+    model: ask.model,
     amount: grant.amountMicro,
     admittedAt: ledger.at,
     month: ledger.month,

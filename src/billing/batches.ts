@@ -104,7 +104,16 @@ type KeyRow = {
   spent: bigint;
   held: bigint;
 };
-type UsedRow = { request_id: string; node_id: string; nonce: string; amount: bigint; admitted_at: Date; month: string };
+type UsedRow = {
+  request_id: string;
+  node_id: string;
+  nonce: string;
+  key_id: string;
+  model: string;
+  amount: bigint;
+  admitted_at: Date;
+  month: string;
+};
 type HoldRow = { request_id: string; amount: bigint };
 
 /** Admits or refuses each ask. Nothing is admitted for a node whose row is gone; `onLost` hears of it. */
@@ -146,7 +155,7 @@ export function admissionBatch(
         used: new Map(
           (used as UsedRow[]).map((row) => [
             row.request_id,
-            { nodeId: row.node_id, nonce: row.nonce, amount: row.amount, admittedAt: row.admitted_at, month: row.month },
+            { ...row, nodeId: row.node_id, keyId: row.key_id, admittedAt: row.admitted_at },
           ]),
         ),
         amounts: amountsOf(growingHolds as HoldRow[]),

@@ -55,11 +55,14 @@ export function sizeHold(prices: TokenPrices, bounds: UsageBounds, funds: Funds)
   return { kind: "granted", output, amountMicro: inputMicro + BigInt(output) * tokenMicro };
 }
 
-/** The output that a hold of `amountMicro` grants: the reverse of `sizeHold`, for a hold that was placed before. */
-export function grantedBy(prices: TokenPrices, bounds: UsageBounds, amountMicro: bigint): number {
+/** The output that a hold of `amountMicro` grants: the reverse of `sizeHold`. Undefined: these bounds never lead to that amount. */
+export function grantedBy(prices: TokenPrices, bounds: UsageBounds, amountMicro: bigint): number | undefined {
   const tokenMicro = dearestOutputMicro(prices);
-  if (tokenMicro === 0n) return bounds.maxOutput;
-  return Number((amountMicro - inputPartMicro(prices, bounds)) / tokenMicro);
+  const outputMicro = amountMicro - inputPartMicro(prices, bounds);
+  if (tokenMicro === 0n) return outputMicro === 0n ? bounds.maxOutput : undefined;
+  const output = outputMicro / tokenMicro;
+  const isExact = output * tokenMicro === outputMicro;
+  return isExact && output >= bounds.minOutput && output <= bounds.maxOutput ? Number(output) : undefined;
 }
 
 /** What the input of a request can cost at most. */

@@ -1,0 +1,206 @@
+// The two pure decisions of the ledger against a model that is simple enough to be seen to be right: lists of what was held and what
+// was charged, added up anew each time.
+
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { type Admitted, admit, type Hold, type HoldAsk, type Ledger } from "../../src/billing/admission.ts";
+import { type Holdings, settle } from "../../src/billing/settlement.ts";
+import { asking, ended, heldFor, price } from "./ledger.ts";
+
+const at = new Date("2026-03-31T23:59:59Z");
+const month = "2026-03-01";
+
+type KeyOfModel = { cap: bigint | null };
+type Model = {
+  posted: bigint;
+  readonly keys: Record<string, KeyOfModel>;
+  readonly running: Map<string, Hold & { nonce: string }>;
+  readonly ended: Map<string, { keyId: string; amountMicro: bigint }>;
+};
+
+const sum = (amounts: Iterable<bigint>) => [...amounts].reduce((total, one) => total + one, 0n);
+const heldBy = ({ running }: Model, keyId?: string) =>
+  sum([...running.values()].filter(({ payer }) => keyId === undefined || payer.keyId === keyId).map((one) => one.amountMicro));
+const spentBy = (model: Model, keyId?: string) =>
+  sum([...model.ended.values()].filter((one) => keyId === undefined || one.keyId === keyId).map((one) => one.amountMicro));
+
+/** The rows as a batch would lock them. */
+function lockRows(model: Model): Ledger {
+  return {
+    at,
+    month,
+    nodeId: "node_of_test",
+    pools: new Map([["acc/v1", { posted: model.posted - spentBy(model), held: heldBy(model), inDebt: false }]]),
+    keys: new Map(
+      Object.entries(model.keys).map(([keyId, { cap }]) => [
+        keyId,
+        { status: "active", allowedModels: [], cap, spent: spentBy(model, keyId), held: heldBy(model, keyId) },
+      ]),
+    ),
+    deadSecrets: new Map(),
+    used: new Map([
+      ...[...model.running].map(([id, hold]) => [id, { ...usedRow(hold), amount: hold.amountMicro }] as const),
+      ...[...model.ended].map(([id, { keyId }]) => [id, { ...usedRow(), keyId, amount: 0n }] as const),
+    ]),
+    amounts: new Map([...model.running].map(([id, { amountMicro }]) => [id, amountMicro])),
+  };
+}
+
+function usedRow(hold?: Hold & { nonce: string }) {
+  const node = hold ? { nodeId: "node_of_test", nonce: hold.nonce } : { nodeId: "", nonce: "" };
+  return { ...node, admittedAt: at, month, keyId: hold?.payer.keyId ?? "", model: "model-test" };
+}
+
+const requests = ["req_00000001", "req_00000002", "req_00000003", "req_00000004", "req_00000005"];
+const request = fc.constantFrom(...requests);
+const command = fc.oneof(
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      do: fc.constant("place" as const),
+      request,
+      key: fc.constantFrom("key_a", "key_b"),
+      output: fc.nat(300),
+      nonce: fc.constantFrom("nonce-one", "nonce-two"),
+    }),
+  },
+  fc.record({ do: fc.constant("settle" as const), request, output: fc.nat(600) }),
+  fc.record({ do: fc.constant("grow" as const), request, micro: fc.bigInt({ min: 0n, max: 40_000n }) }),
+  fc.record({ do: fc.constant("shrink" as const), request, micro: fc.bigInt({ min: 0n, max: 40_000n }) }),
+);
+type Command = typeof command extends fc.Arbitrary<infer T> ? T : never;
+
+const cap = fc.option(fc.bigInt({ min: 0n, max: 60_000n }));
+
+test("whatever is asked, in any order and any batches, never holds or spends more than there is, and nothing is paid twice", () => {
+  fc.assert(
+    fc.property(
+      fc.bigInt({ min: 0n, max: 80_000n }),
+      fc.record({ key_a: cap, key_b: cap }),
+      fc.array(fc.array(command, { minLength: 1, maxLength: 6 }), { maxLength: 8 }),
+      (posted, caps, batches) => {
+        const model: Model = {
+          posted,
+          keys: { key_a: { cap: caps.key_a }, key_b: { cap: caps.key_b } },
+          running: new Map(),
+          ended: new Map(),
+        };
+        for (const batch of batches) {
+          runAdmissions(model, batch);
+          runSettlements(model, batch);
+        }
+      },
+    ),
+    { numRuns: 300 },
+  );
+});
+
+function runAdmissions(model: Model, batch: readonly Command[]): void {
+  const ledger = lockRows(model);
+  // A request learns of its hold before it can ask to grow it.
+  const placed = new Set<string>();
+  const grown = new Set<string>();
+  for (const one of batch) {
+    if (one.do === "place" && !grown.has(one.request)) {
+      placed.add(one.request);
+      checkPlaced(model, ledger, one);
+    } else if (one.do === "grow" && !placed.has(one.request)) {
+      grown.add(one.request);
+      checkGrown(model, ledger, one);
+    }
+    // What the decision books must be what the model adds up.
+    expect(ledger.pools.get("acc/v1")?.held).toBe(heldBy(model));
+    for (const keyId of Object.keys(model.keys)) expect(ledger.keys.get(keyId)?.held).toBe(heldBy(model, keyId));
+  }
+  expect(heldBy(model) <= model.posted - spentBy(model)).toBe(true);
+  for (const [keyId, { cap }] of Object.entries(model.keys)) {
+    if (cap !== null) expect(heldBy(model, keyId) + spentBy(model, keyId) <= cap).toBe(true);
+  }
+}
+
+function checkPlaced(model: Model, ledger: Ledger, one: Extract<Command, { do: "place" }>): void {
+  const payer = { accountId: "acc", family: "v1" as const, keyId: one.key };
+  const ask: HoldAsk = { ...asking(payer, one.output, { requestId: one.request }), kind: "place", nonce: one.nonce };
+  const running = model.running.get(one.request);
+  const outcome = admit(ledger, ask);
+  if (running) {
+    const isRepeat =
+      running.nonce === one.nonce && running.payer.keyId === one.key && running.amountMicro === heldFor(one.output);
+    if (isRepeat) expect(outcome).toMatchObject({ kind: "held", addedMicro: 0n, hold: { amountMicro: running.amountMicro } });
+    else expectRefused(outcome, "request_id_used");
+    return;
+  }
+  if (model.ended.has(one.request)) {
+    expectRefused(outcome, "request_id_used");
+    return;
+  }
+  const needed = heldFor(one.output);
+  const { cap } = model.keys[one.key] ?? { cap: null };
+  const posted = model.posted - spentBy(model);
+  const spent = spentBy(model, one.key);
+  const fits = needed <= posted - heldBy(model) && (cap === null || needed <= cap - spent - heldBy(model, one.key));
+  if (fits) {
+    expect(outcome).toMatchObject({ kind: "held", addedMicro: needed, hold: { grantedOutput: one.output, month } });
+    if (outcome.kind === "held") model.running.set(one.request, { ...outcome.hold, nonce: one.nonce });
+  } else if (posted < needed) expectRefused(outcome, "credits_exhausted");
+  else if (cap !== null && cap - spent < needed) expectRefused(outcome, "monthly_cap_reached");
+  else expect(outcome).toMatchObject({ kind: "waits", refusal: { refusal: "credits_held" } });
+}
+
+function checkGrown(model: Model, ledger: Ledger, one: Extract<Command, { do: "grow" }>): void {
+  const running = model.running.get(one.request);
+  const hold = running ?? unheld(one.request);
+  const outcome = admit(ledger, { kind: "grow", hold, amountMicro: one.micro });
+  if (!running) {
+    expectRefused(outcome, "gateway_unavailable");
+    return;
+  }
+  const added = one.micro - running.amountMicro;
+  const { cap } = model.keys[running.payer.keyId] ?? { cap: null };
+  const free = model.posted - spentBy(model) - heldBy(model);
+  const capFree = cap === null ? free : cap - spentBy(model, running.payer.keyId) - heldBy(model, running.payer.keyId);
+  if (added <= 0n) expect(outcome).toMatchObject({ kind: "held", addedMicro: 0n });
+  else if (added <= free && added <= capFree) {
+    expect(outcome).toMatchObject({ kind: "held", addedMicro: added });
+    model.running.set(one.request, { ...running, amountMicro: one.micro });
+  } else expect(["refused", "waits"]).toContain(outcome.kind);
+}
+
+function runSettlements(model: Model, batch: readonly Command[]): void {
+  const holdings: Holdings = {
+    at,
+    amounts: new Map([...model.running].map(([id, { amountMicro }]) => [id, amountMicro])),
+    charges: new Map(),
+  };
+  for (const one of batch) {
+    if (one.do !== "settle" && one.do !== "shrink") continue;
+    const running = model.running.get(one.request);
+    const hold = running ?? unheld(one.request);
+    if (one.do === "shrink") {
+      settle(holdings, { kind: "shrink", hold, amountMicro: one.micro });
+      if (running && one.micro < running.amountMicro) model.running.set(one.request, { ...running, amountMicro: one.micro });
+    } else {
+      const settled = settle(holdings, { kind: "settle", hold, ending: ended({ output: one.output }) });
+      if (!running) {
+        expect(settled.kind).toBe(holdings.charges.has(one.request) ? "charged" : "missing");
+        continue;
+      }
+      const cost = BigInt(one.output) * price.output;
+      const amountMicro = cost < running.amountMicro ? cost : running.amountMicro;
+      expect(settled).toMatchObject({ kind: "charged", charge: { amountMicro, overrunMicro: cost - amountMicro } });
+      model.running.delete(one.request);
+      model.ended.set(one.request, { keyId: running.payer.keyId, amountMicro });
+    }
+    expect(sum(holdings.amounts.values())).toBe(heldBy(model));
+  }
+  expect(spentBy(model) <= model.posted).toBe(true);
+}
+
+function unheld(requestId: string): Hold {
+  const payer = { accountId: "acc", family: "v1" as const, keyId: "key_a" };
+  return { ...asking(payer, 1, { requestId }), grantedOutput: 1, amountMicro: 0n, freeMicro: 0n, month, admittedAt: at };
+}
+
+function expectRefused(outcome: Admitted, refusal: string): void {
+  expect(outcome).toMatchObject({ kind: "refused", refusal: { refusal } });
+}

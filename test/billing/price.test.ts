@@ -1,0 +1,53 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { costMicro, dearestInputMicro, dearestOutputMicro, priceVersion } from "../../src/billing/price.ts";
+import { usage } from "./ledger.ts";
+import { anyPrices, anyUsage } from "./samples.ts";
+
+test("a cost is the exact sum of tokens times price, however large", () => {
+  fc.assert(
+    fc.property(anyPrices, anyUsage, (prices, used) => {
+      // Written out, category by category, in whole numbers from end to end.
+      const expected =
+        BigInt(used.input) * prices.input +
+        BigInt(used.output) * prices.output +
+        BigInt(used.cacheWrite5m) * prices.cacheWrite5m +
+        BigInt(used.cacheWrite1h) * prices.cacheWrite1h +
+        BigInt(used.cacheRead) * prices.cacheRead +
+        BigInt(used.thinking) * prices.thinking;
+      expect(costMicro(prices, used)).toBe(expected);
+    }),
+  );
+});
+
+test("a figure below zero never lowers a cost", () => {
+  const prices = { input: 10n, output: 50n, cacheWrite5m: 12n, cacheWrite1h: 20n, cacheRead: 1n, thinking: 60n };
+  expect(costMicro(prices, { ...usage({ output: 2 }), input: -5 })).toBe(100n);
+});
+
+test("no token costs more than the dearest of its side", () => {
+  fc.assert(
+    fc.property(anyPrices, (prices) => {
+      const output = dearestOutputMicro(prices);
+      expect([prices.output, prices.thinking].every((one) => one <= output)).toBe(true);
+      const long = dearestInputMicro(prices, InputCategory.CACHE_WRITE_1H);
+      const short = dearestInputMicro(prices, InputCategory.CACHE_WRITE_5M);
+      const plain = dearestInputMicro(prices, InputCategory.UNSPECIFIED);
+      expect([prices.input, prices.cacheRead].every((one) => one <= plain)).toBe(true);
+      expect(short >= plain && short >= prices.cacheWrite5m).toBe(true);
+      expect(long >= short && long >= prices.cacheWrite1h).toBe(true);
+    }),
+  );
+});
+
+test("a price version is named by its content: the same on every node, another for every change", () => {
+  fc.assert(
+    fc.property(anyPrices, anyPrices, (one, other) => {
+      const isSame = Object.entries(one).every(([category, price]) => Reflect.get(other, category) === price);
+      expect(priceVersion("m", one).priceVersion).toBe(priceVersion("m", { ...one }).priceVersion);
+      expect(priceVersion("m", one).priceVersion === priceVersion("m", other).priceVersion).toBe(isSame);
+      expect(priceVersion("m", one).priceVersion).not.toBe(priceVersion("another", one).priceVersion);
+    }),
+  );
+});

@@ -1,0 +1,39 @@
+// Any prices, usage and bounds, for properties.
+
+import fc from "fast-check";
+import type { UsageBounds } from "../../src/billing/hold-size.ts";
+import type { TokenPrices } from "../../src/billing/price.ts";
+import { usage } from "./ledger.ts";
+
+const tokensMax = 2 ** 31 - 1;
+const micro = fc.oneof(fc.bigInt({ min: 0n, max: 4_000n }), fc.constantFrom(0n, 1n, 10n ** 12n));
+const tokens = fc.oneof(fc.nat(5_000), fc.nat(tokensMax), fc.constantFrom(0, 1, tokensMax));
+
+export const anyPrices: fc.Arbitrary<TokenPrices> = fc.record({
+  input: micro,
+  output: micro,
+  cacheWrite5m: micro,
+  cacheWrite1h: micro,
+  cacheRead: micro,
+  thinking: micro,
+});
+
+export const anyUsage = fc
+  .record({
+    input: tokens,
+    output: tokens,
+    cacheWrite5m: tokens,
+    cacheWrite1h: tokens,
+    cacheRead: tokens,
+    thinking: tokens,
+  })
+  .map(usage);
+
+export const anyBounds: fc.Arbitrary<UsageBounds> = fc
+  .record({ input: tokens, dearestInput: fc.constantFrom(0, 1, 2), first: tokens, second: tokens })
+  .map(({ input, dearestInput, first, second }) => ({
+    input,
+    dearestInput,
+    minOutput: Math.min(first, second),
+    maxOutput: Math.max(first, second),
+  }));

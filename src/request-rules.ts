@@ -26,16 +26,14 @@ export function checkRequest(type: DescMessage, request: Message): void {
 type Fault = { path: string[]; says: string; allowed: string[] };
 
 function findFault(type: DescMessage, message: Message): Fault | undefined {
-  for (const field of ruledFields(type)) {
-    const fault = isFieldSet(message, field) ? findFieldFault(field, readField(message, field)) : findAbsence(field);
+  for (const { field, isRequired } of rulesOf(type)) {
+    const fault = isFieldSet(message, field) ? findFieldFault(field, readField(message, field)) : isRequired ? absence : undefined;
     if (fault) return { ...fault, path: [`.${field.name}`, ...fault.path] };
   }
   return undefined;
 }
 
-function findAbsence(field: DescField): Fault | undefined {
-  return getOption(field, required) ? { path: [], says: "is required", allowed: [] } : undefined;
-}
+const absence: Fault = { path: [], says: "is required", allowed: [] };
 
 function findFieldFault(field: DescField, value: unknown): Fault | undefined {
   if (!Array.isArray(value)) return findValueFault(field, value);
@@ -61,14 +59,18 @@ function readField(message: Message, field: DescField): unknown {
   return field.oneof && typeof value === "object" && value !== null && "value" in value ? value.value : value;
 }
 
-const fieldsWithRules = new WeakMap<DescMessage, readonly DescField[]>();
+type Rule = { readonly field: DescField; readonly isRequired: boolean };
+const rulesByType = new WeakMap<DescMessage, readonly Rule[]>();
 
-function ruledFields(type: DescMessage): readonly DescField[] {
-  const known = fieldsWithRules.get(type);
+// Options are read once per type: each look at one costs more than all checks of a field.
+function rulesOf(type: DescMessage): readonly Rule[] {
+  const known = rulesByType.get(type);
   if (known) return known;
-  const fields = type.fields.filter((field) => hasRules(field, new Set()));
-  fieldsWithRules.set(type, fields);
-  return fields;
+  const rules = type.fields
+    .filter((field) => hasRules(field, new Set()))
+    .map((field) => ({ field, isRequired: getOption(field, required) }));
+  rulesByType.set(type, rules);
+  return rules;
 }
 
 function hasRules(field: DescField, seen: Set<DescMessage>): boolean {

@@ -57,7 +57,9 @@ function readBytes(request: IncomingMessage): Promise<Buffer> {
       reject(tooLarge());
     });
     request.once("end", () => resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks, length)));
-    const left = () => reject(new Refusal("cancelled"));
+    const left = () => {
+      if (!request.complete) reject(new Refusal("cancelled"));
+    };
     request.once("error", left);
     request.once("close", left);
   });

@@ -1,7 +1,7 @@
 // The life of one request: prepare, pace, hold, provider, settle.
 
 import { create } from "@bufbuild/protobuf";
-import { type Attempt, InputCategory, Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { type Attempt, Basis, InputCategory, Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import {
   AdmissionSchema,
@@ -23,6 +23,7 @@ import { Meter, type Owed } from "./meter.ts";
 import { type Prepared, prepare } from "./prepare.ts";
 import { tokensAbout } from "./prompt-size.ts";
 import type { Running, RunningRequests } from "./running.ts";
+import { showCharged } from "./shown-usage.ts";
 
 export type GenerateParts = {
   readonly catalog: () => Catalog;
@@ -59,8 +60,8 @@ export async function* generate(
   try {
     yield admission(prepared, hold, rateLimit);
     for await (const events of answer.events()) yield response({ case: "events", value: create(EventsSchema, { events }) });
-    const receipt = await answer.settled();
-    if (answer.held.length > 0) yield response({ case: "events", value: create(EventsSchema, { events: answer.held }) });
+    const { receipt, end } = await answer.settled();
+    if (end.length > 0) yield response({ case: "events", value: create(EventsSchema, { events: end }) });
     yield response({ case: "receipt", value: create(ReceiptSchema, { receipt }) });
   } finally {
     // The answer failed, or the client hung up: what was produced is owed, unless it was settled above.
@@ -72,7 +73,7 @@ export async function* generate(
 /** An answer under way: relays what may be seen, holds back its end, and knows what is owed at each moment. */
 class Answer {
   /** The end of the answer, which waits for the charge. */
-  readonly held: Event[] = [];
+  readonly #end: Event[] = [];
   readonly #parts: GenerateParts;
   readonly #prepared: Prepared;
   readonly #running: Running;
@@ -106,7 +107,7 @@ class Answer {
       for await (const events of this.#parts.upstreams.generate(this.#ask())) {
         const before = this.#meter.fold(events);
         if (!this.#inputFitted) await this.#fitInput();
-        if (before < events.length) this.held.push(...(before === 0 ? events : events.slice(before)));
+        if (before < events.length) this.#end.push(...(before === 0 ? events : events.slice(before)));
         if (this.#client.aborted) this.#onHangUp();
         else if (before > 0) yield before === events.length ? events : events.slice(0, before);
       }
@@ -118,13 +119,17 @@ class Answer {
     }
   }
 
-  /** The charge of a complete answer. Throws `billing_unavailable` when the ledger stays away; the charge is made all the same. */
-  async settled(): Promise<Receipt> {
-    const settling = this.#settle(this.#meter.final(), Outcome.COMPLETED);
+  /**
+   * The charge of a complete answer, and its end, which may be shown now. Throws `billing_unavailable` when the ledger stays away; the
+   * charge is made all the same.
+   */
+  async settled(): Promise<{ receipt: Receipt; end: Event[] }> {
+    const owed = this.#meter.final();
+    const settling = this.#settle(owed, Outcome.COMPLETED);
     const receipt = await within(settlePatienceMs, settling, () => new Refusal("billing_unavailable", { retryAfterMs: 1000 }));
     // Somebody settled by older figures, so this client must not see an end that says otherwise.
     if (receipt.outcome !== Outcome.COMPLETED) throw this.#running.endedBy?.refusal ?? new Refusal("gateway_unavailable");
-    return receipt;
+    return { receipt, end: owed.basis === Basis.REPORTED ? this.#end : showCharged(this.#end, owed.usage) };
   }
 
   /** Ends whatever still runs and charges it. */

@@ -50,9 +50,7 @@ export function createInference(parts: {
   });
   return {
     service: {
-      async *generate(request, call) {
-        yield* generate(all, request, call, payerOf(call.caller));
-      },
+      generate: (request, call) => generate(all, request, call, payerOf(call.caller)),
       countTokens: async ({ request }, call) => {
         if (!request) throw new Refusal("invalid_request", { field: "request", message: "request: is required" });
         return create(CountTokensResponseSchema, await countTokens(all, request, call, payerOf(call.caller)));

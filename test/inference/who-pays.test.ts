@@ -126,9 +126,14 @@ test("usage that is missing at a normal end is counted here, and marked", async 
   gateway.plays(async function* () {
     yield [events.start(), events.open(), events.text("12345678"), events.close(), events.delta(), events.stop()];
   });
-  const { receipt } = await gateway.collect(gateway.generate(payer));
+  const { receipt, seen } = await gateway.collect(gateway.generate(payer));
   expect(receipt).toMatchObject({ basis: Basis.COUNTED, usage: { output: 2 } });
-  expect(receipt?.usage?.input).toBeGreaterThan(0);
+  const { input } = receipt?.usage ?? {};
+  expect(input).toBeGreaterThan(0);
+  // What is shown is what is charged.
+  const shown = seen.flatMap(({ kind }) => (kind.case === "events" ? kind.value.events : [])).map(({ kind }) => kind);
+  const delta = shown.find((kind) => kind.case === "messageDelta")?.value;
+  expect(delta).toMatchObject({ usage: { inputTokens: input, outputTokens: 2 } });
 });
 
 test("explicit zeros beside content are no report", async () => {

@@ -14,8 +14,9 @@ const pricedToolTypes = /^(web_search_|web_fetch_|code_execution_|advisor_|mcp_t
 
 /** The request without the members that the gateway decides about. Throws `feature_not_offered` or `thread_unsupported_request`. */
 export function judgeOffers(request: GenerateRequest, offers: Offers): GenerateRequest {
-  for (const [index, { type }] of request.tools.entries()) {
+  for (const [index, { type, extensions }] of request.tools.entries()) {
     if (type !== undefined && pricedToolTypes.test(type) && !offers.serverTools) throw notOffered(`tools[${index}].type`, type);
+    if (typeof extensions?.type === "string") throw hasField(`tools[${index}].type`);
   }
   for (const [index, { content }] of request.messages.entries()) refuseFiles(content, `messages[${index}]`);
   // Members of the chat format never reach a provider under a native name.
@@ -37,6 +38,18 @@ function judgeExtensions(extensions: JsonObject, offers: Offers): JsonObject {
 /** The value to send on; undefined drops the member. */
 function judgeMember(name: string, value: JsonValue, offers: Offers): JsonValue | undefined {
   switch (name) {
+    // Sent on, these would stand before what was judged, granted and held.
+    case "model":
+    case "messages":
+    case "system":
+    case "max_tokens":
+    case "stream":
+    case "thinking":
+    case "tool_choice":
+      throw hasField(name);
+    case "tools":
+      if (Array.isArray(value) && value.length === 0) return value;
+      throw hasField(name);
     case "thread":
       if (value === null) return undefined;
       throw new Refusal("thread_unsupported_request", { field: "thread" });
@@ -67,13 +80,20 @@ function judgeMember(name: string, value: JsonValue, offers: Offers): JsonValue 
 
 // There is no file store here, and a provider's ids belong to another account.
 function refuseFiles(content: readonly Block[], path: string): void {
-  content.forEach(({ kind }, index) => {
+  content.forEach(({ kind, extensions }, index) => {
     if (kind.case === "toolResult") refuseFiles(kind.value.content, `${path}.content[${index}]`);
-    const source = kind.case === "image" || kind.case === "document" ? kind.value.source?.kind : undefined;
+    const hasSource = kind.case === "image" || kind.case === "document";
+    if (hasSource && extensions?.source !== undefined) throw hasField(`${path}.content[${index}].source`);
+    const source = hasSource ? kind.value.source?.kind : undefined;
     if (source?.case === "other" && source.value.type === "file") throw notOffered(`${path}.content[${index}].source`, "file");
     if (kind.case === "other" && kind.value.type === "container_upload")
       throw notOffered(`${path}.content[${index}]`, "container_upload");
   });
+}
+
+// Only callers over RPC can write such a thing: decoders give each member its field.
+function hasField(field: string): Refusal {
+  return new Refusal("invalid_request", { field, message: `${field}: has a field of its own and cannot be an extension` });
 }
 
 function notOffered(field: string, value?: JsonValue): Refusal {

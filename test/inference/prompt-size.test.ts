@@ -1,0 +1,117 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
+import { measurePrompt, tokensAbout, tokensAtMost } from "../../src/inference/prompt-size.ts";
+import * as native from "../../src/wire/native/native.ts";
+import { type RequestMembers, requestOf, said } from "./requests.ts";
+
+const window = 200_000;
+const bytesOf = (more: RequestMembers) => measurePrompt(requestOf(more)).textBytes;
+
+test("every text counts by its bytes, wherever it stands", () => {
+  const before = bytesOf({});
+  const text = "漢".repeat(1_000);
+  const block = { kind: { case: "text" as const, value: { text } } };
+  const carriers: RequestMembers[] = [
+    { system: { content: [block] } },
+    { messages: [said("Hello"), said(text)] },
+    { tools: [{ name: "t", description: text }] },
+    { tools: [{ name: "t", inputSchema: { properties: { a: { description: text } } } }] },
+    { outputConfig: { format: { schema: { description: text } } } },
+    { extensions: { anything: [{ at: text }] } },
+    ...[
+      { case: "toolUse" as const, value: { id: "i", name: "n", input: { a: [text] } } },
+      { case: "toolResult" as const, value: { toolUseId: "i", content: [block] } },
+      { case: "thinking" as const, value: { thinking: text, signature: "" } },
+      { case: "thinking" as const, value: { thinking: "", signature: text } },
+      { case: "redactedThinking" as const, value: { data: text } },
+      { case: "document" as const, value: { source: { kind: { case: "text" as const, value: { data: text } } } } },
+      { case: "other" as const, value: { type: "x", inner: { deep: text } } },
+    ].map((kind) => ({ messages: [said("Hello"), { role: Role.USER, content: [{ kind }] }] })),
+  ];
+  for (const carrier of carriers) expect(bytesOf(carrier) - before).toBeGreaterThanOrEqual(3_000);
+});
+
+test("a picture counts by a constant, however many bytes it has", () => {
+  const source = { kind: { case: "base64" as const, value: { mediaType: "image/png", data: "A".repeat(4_000_000) } } };
+  const picture = { kind: { case: "image" as const, value: { source } } };
+  const size = measurePrompt(requestOf({ messages: [{ role: Role.USER, content: [picture, picture] }] }));
+  expect(size).toMatchObject({ images: 2, unbounded: false });
+  expect(size.textBytes).toBeLessThan(100);
+  expect(tokensAtMost(size, window)).toBeLessThan(10_000);
+});
+
+test("what cannot be measured from here may fill the model's window", () => {
+  for (const kind of [
+    { case: "base64" as const, value: { mediaType: "application/pdf", data: "JVBERi0=" } },
+    { case: "url" as const, value: "https://example.com/a.pdf" },
+  ]) {
+    const document = { kind: { case: "document" as const, value: { source: { kind } } } };
+    const size = measurePrompt(requestOf({ messages: [{ role: Role.USER, content: [document] }] }));
+    expect(tokensAtMost(size, window)).toBe(window);
+  }
+});
+
+test("no prompt is larger than the window, and none is empty", () => {
+  fc.assert(
+    fc.property(fc.nat(10_000_000), fc.nat(50), fc.boolean(), (textBytes, images, unbounded) => {
+      const size = { textBytes, images, unbounded, dearest: InputCategory.UNSPECIFIED };
+      expect(tokensAtMost(size, window)).toBeLessThanOrEqual(window);
+      expect(tokensAtMost(size, window)).toBeGreaterThan(0);
+      expect(tokensAbout(size)).toBeGreaterThan(0);
+    }),
+  );
+});
+
+const marks: { name: string; more: RequestMembers; dearest: InputCategory }[] = [
+  { name: "nothing", more: {}, dearest: InputCategory.UNSPECIFIED },
+  { name: "a mark", more: { cacheControl: {} }, dearest: InputCategory.CACHE_WRITE_5M },
+  { name: "a mark for five minutes", more: { cacheControl: { ttl: "5m" } }, dearest: InputCategory.CACHE_WRITE_5M },
+  { name: "a mark for an hour", more: { cacheControl: { ttl: "1h" } }, dearest: InputCategory.CACHE_WRITE_1H },
+  {
+    name: "marks of both lives",
+    more: { cacheControl: { ttl: "1h" }, tools: [{ name: "t", cacheControl: { ttl: "5m" } }] },
+    dearest: InputCategory.CACHE_WRITE_1H,
+  },
+  {
+    name: "a mark of a tool, an hour after five minutes",
+    more: { cacheControl: {}, tools: [{ name: "t", cacheControl: { ttl: "1h" } }] },
+    dearest: InputCategory.CACHE_WRITE_1H,
+  },
+  {
+    name: "a mark inside a block of another kind",
+    more: {
+      messages: [
+        { role: Role.USER, content: [{ kind: { case: "other", value: { type: "x", cache_control: { ttl: "1h" } } } }] },
+      ],
+    },
+    dearest: InputCategory.CACHE_WRITE_1H,
+  },
+];
+for (const { name, more, dearest } of marks) {
+  test(`with ${name}, the dearest input is ${Object.keys(InputCategory)[dearest]}`, () => {
+    expect(measurePrompt(requestOf(more)).dearest).toBe(dearest);
+  });
+}
+
+test("a mark deep in a decoded conversation is found", () => {
+  const body = {
+    model: "haiku",
+    max_tokens: 1,
+    messages: [
+      {
+        role: "user",
+        content: [
+          {
+            type: "tool_result",
+            tool_use_id: "t",
+            content: [{ type: "text", text: "a", cache_control: { type: "ephemeral", ttl: "1h" } }],
+          },
+        ],
+      },
+    ],
+  };
+  const request = native.decodeRequest(body, { version: "", beta: "" });
+  expect(measurePrompt(request).dearest).toBe(InputCategory.CACHE_WRITE_1H);
+});

@@ -20,7 +20,6 @@ import { type Charge, type Holdings, type SettleAsk, type Settled, settle } from
 const statements = {
   batchClock: statement(import.meta.url, "batch-clock"),
   lockPools: statement(import.meta.url, "lock-pools"),
-  openMonths: statement(import.meta.url, "open-months"),
   readKeys: statement(import.meta.url, "read-keys"),
   readDeadSecrets: statement(import.meta.url, "read-dead-secrets"),
   readUsedRequests: statement(import.meta.url, "read-used-requests"),
@@ -31,6 +30,7 @@ const statements = {
   insertCharges: statement(import.meta.url, "insert-charges"),
   addToUsage: statement(import.meta.url, "add-to-usage"),
   addToPools: statement(import.meta.url, "add-to-pools"),
+  holdInMonths: statement(import.meta.url, "hold-in-months"),
   addToMonths: statement(import.meta.url, "add-to-months"),
 };
 const begin: Statement = { name: "billing/begin", text: "begin" };
@@ -130,13 +130,12 @@ export function admissionBatch(
     reads: [
       [statements.batchClock, [nodeId]],
       [statements.lockPools, poolIds(payers)],
-      [statements.openMonths, [keyIds]],
       [statements.readKeys, [keyIds]],
       [statements.readDeadSecrets, [distinct(payers.flatMap(({ secretId }) => (secretId === undefined ? [] : [secretId])))]],
       [statements.readUsedRequests, [requestIds]],
-      [statements.lockHolds, [growing]],
+      ...(growing.length > 0 ? [[statements.lockHolds, [growing]] as const] : []),
     ],
-    decide: ([clock, pools, , keys, dead, used, growingHolds]) => {
+    decide: ([clock, pools, keys, dead, used, growingHolds = []]) => {
       const [now] = clock as { at: Date; month: string }[];
       if (!now) {
         onLost();
@@ -178,7 +177,7 @@ function admissionWrites(asks: readonly (HoldAsk | GrowAsk)[], outcomes: readonl
     if (ask.kind === "place") placed.push({ ask, hold: outcome.hold });
     else grown.push(outcome.hold);
   });
-  const writes = sums.writes();
+  const writes = sums.writesOfHolds();
   if (placed.length > 0) writes.push(insertHolds(placed, nodeId));
   if (grown.length > 0) writes.push(resizeHolds(new Map(grown.map(({ requestId, amountMicro }) => [requestId, amountMicro]))));
   return writes;
@@ -247,7 +246,7 @@ function settlementWrites(
       resized.set(requestId, left);
     }
   }
-  const writes = sums.writes();
+  const writes = sums.writesOfSettlement();
   if (resized.size > 0) writes.push(resizeHolds(resized));
   if (charges.size > 0) writes.push(...chargeWrites([...charges.values()]));
   return writes;
@@ -310,31 +309,39 @@ class Sums {
     keyMonth.used ||= used;
   }
 
-  writes(): Query[] {
+  /** For holds placed or grown: a key may have no row for its month yet. */
+  writesOfHolds(): Query[] {
+    const { keyIds, months, held } = this.#monthColumns();
+    return this.#withPools([statements.holdInMonths, [keyIds, months, held]]);
+  }
+
+  /** For holds settled or shrunk. */
+  writesOfSettlement(): Query[] {
+    const { keyIds, months, spent, held, used } = this.#monthColumns();
+    return this.#withPools([statements.addToMonths, [keyIds, months, spent, held, used]]);
+  }
+
+  #monthColumns() {
+    const rows = [...this.#months.values()];
+    return {
+      keyIds: rows.map(({ keyId }) => keyId),
+      months: rows.map(({ month }) => month),
+      spent: rows.map(({ spent }) => spent),
+      held: rows.map(({ held }) => held),
+      used: rows.map(({ used }) => used),
+    };
+  }
+
+  #withPools(months: Query): Query[] {
     if (this.#pools.size === 0) return [];
     const pools = [...this.#pools.values()];
-    const months = [...this.#months.values()];
-    return [
-      [
-        statements.addToPools,
-        [
-          pools.map(({ payer }) => payer.accountId),
-          pools.map(({ payer }) => payer.family),
-          pools.map(({ posted }) => posted),
-          pools.map(({ held }) => held),
-        ],
-      ],
-      [
-        statements.addToMonths,
-        [
-          months.map(({ keyId }) => keyId),
-          months.map(({ month }) => month),
-          months.map(({ spent }) => spent),
-          months.map(({ held }) => held),
-          months.map(({ used }) => used),
-        ],
-      ],
+    const values = [
+      pools.map(({ payer }) => payer.accountId),
+      pools.map(({ payer }) => payer.family),
+      pools.map(({ posted }) => posted),
+      pools.map(({ held }) => held),
     ];
+    return [[statements.addToPools, values], months];
   }
 }
 

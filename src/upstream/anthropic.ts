@@ -50,11 +50,14 @@ function headersOf({ headers }: Connection, { vendorVersion, vendorBeta }: Gener
   return vendorBeta === "" ? [...headers, ...own] : [...headers, ...own, "anthropic-beta", vendorBeta];
 }
 
+// What servers answer that speak the native API without its counting endpoint.
+const unserved = new Set([404, 405, 501]);
+
 async function countTokens(
   connection: Connection,
   { request, route }: Pick<ProviderCall, "request" | "route">,
   signal: AbortSignal,
-): Promise<UpstreamCount> {
+): Promise<UpstreamCount | undefined> {
   const { dispatcher, basePath, secrets } = connection;
   const target = { model: route.model, foldSystem: route.systemEntries === "fold" };
   const body = JSON.stringify(native.encodeCountRequest(request, target));
@@ -67,6 +70,10 @@ async function countTokens(
       body,
       signal,
     });
+    if (unserved.has(answer.statusCode)) {
+      await answer.body.dump();
+      return undefined;
+    }
     const counted = parseJson(await answer.body.bytes());
     if (!isObject(counted)) throw new Refusal("upstream_error");
     if (answer.statusCode !== 200) {

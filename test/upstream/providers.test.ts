@@ -381,6 +381,13 @@ describe("counting", () => {
     expect(provider.requests).toHaveLength(0);
   });
 
+  test.for([404, 405, 501])("is not known to a native provider that answers %d", async (status) => {
+    open("anthropic");
+    provider.always({ status, writes: ["<html>No such page</html>"] });
+    expect(await count("Hi")).toBeUndefined();
+    expect(provider.requests).toHaveLength(1);
+  });
+
   test("fails as an answer does", async () => {
     open("anthropic");
     provider.play(errorAnswer(400, "invalid_request_error", "wrong"), errorAnswer(500, "api_error", "oops"), {

@@ -11,11 +11,9 @@ const anyFunds: fc.Arbitrary<Funds> = fc
   .record({ posted: credits, poolHeld: credits, cap: fc.option(fc.record({ limit: credits, spent: credits, held: credits })) })
   .map(({ posted, poolHeld, cap }) => ({ posted, poolHeld, ...(cap && { cap }) }));
 
-/** What funds can cover, the plain way. */
-function freeOf({ posted, poolHeld, cap }: Funds): bigint {
-  const poolFree = posted - poolHeld;
-  const capFree = cap ? cap.limit - cap.spent - cap.held : poolFree;
-  return poolFree < capFree ? poolFree : capFree;
+/** True when funds can cover `micro`, the plain way. */
+function covers({ posted, poolHeld, cap }: Funds, micro: bigint): boolean {
+  return posted - poolHeld >= micro && (cap === undefined || cap.limit - cap.spent - cap.held >= micro);
 }
 
 test("a hold grants between the least and the most that was asked for, and never takes more than is free", () => {
@@ -25,7 +23,7 @@ test("a hold grants between the least and the most that was asked for, and never
       if (grant.kind === "short") return;
       expect(grant.output).toBeGreaterThanOrEqual(bounds.minOutput);
       expect(grant.output).toBeLessThanOrEqual(bounds.maxOutput);
-      expect(grant.amountMicro <= freeOf(funds)).toBe(true);
+      expect(covers(funds, grant.amountMicro)).toBe(true);
     }),
   );
 });
@@ -35,7 +33,7 @@ test("a request is refused exactly when its floor does not fit, and told whether
     fc.property(anyPrices, anyBounds, anyFunds, (prices, bounds, funds) => {
       const needed = inputPartMicro(prices, bounds) + BigInt(bounds.minOutput) * dearestOutputMicro(prices);
       const grant = sizeHold(prices, bounds, funds);
-      expect(grant.kind).toBe(freeOf(funds) < needed ? "short" : "granted");
+      expect(grant.kind).toBe(covers(funds, needed) ? "granted" : "short");
       if (grant.kind === "granted") return;
       const { posted, cap } = funds;
       // Without anybody else's holds.

@@ -1,0 +1,190 @@
+// Any order of anything, by eight clients over several processes, with every repeat and every wrong moment that comes along.
+
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { FamilyName, Hold, Payer } from "../../src/billing/admission.ts";
+import { Refusal, type RefusalName } from "../../src/errors.ts";
+import { newRequestId } from "../../src/ids.ts";
+import { asking, ended, freshLedger, heldFor, startNode, usage } from "./ledger.ts";
+
+type Ledger = Awaited<ReturnType<typeof freshLedger>>;
+type Node = Awaited<ReturnType<typeof startNode>>;
+
+let ledger: Ledger;
+let nodes: Node[];
+beforeAll(async () => {
+  ledger = await freshLedger();
+  // Nodes here are polled by the clients alone, so they are declared dead and come back all the time.
+  nodes = await Promise.all(Array.from({ length: 4 }, () => startNode(ledger.url, { silentPollsMax: 3 })));
+});
+afterAll(async () => {
+  await Promise.all(nodes.map((node) => node.stop()));
+  await ledger.close();
+});
+
+const request = fc.nat(9);
+const node = fc.nat(3);
+const key = fc.nat(2);
+const output = fc.nat(120);
+const command = fc.oneof(
+  {
+    weight: 5,
+    arbitrary: fc.record({ do: fc.constant("place" as const), node, key, request, output, nonce: fc.nat(1) }),
+  },
+  { weight: 4, arbitrary: fc.record({ do: fc.constant("settle" as const), node, request, output }) },
+  fc.record({ do: fc.constant("checkpoint" as const), node, request, output }),
+  fc.record({ do: fc.constant("fit" as const), node, request, input: fc.nat(900) }),
+  fc.record({ do: fc.constant("expire" as const), request }),
+  fc.record({ do: fc.constant("poll" as const), node }),
+  fc.record({
+    do: fc.constant("transfer" as const),
+    node,
+    account: fc.nat(1),
+    kind: fc.constantFrom(TransferKind.BONUS, TransferKind.REFUND, TransferKind.CHARGEBACK, TransferKind.ADJUSTMENT),
+    credits: fc.integer({ min: -9_000, max: 9_000 }),
+    idempotency: fc.nat(4),
+  }),
+);
+type Command = typeof command extends fc.Arbitrary<infer T> ? T : never;
+
+/** What a client may be told. Anything else is a bug. */
+const expected = new Set<RefusalName>([
+  "request_id_used",
+  "credits_exhausted",
+  "credits_held",
+  "monthly_cap_reached",
+  "insufficient_funds",
+  "idempotency_key_reused",
+  "not_found",
+  // The node was declared dead, or a hold that was to grow has been settled.
+  "gateway_unavailable",
+]);
+
+/** One run's accounts, keys and requests, on the database that all runs share. */
+async function openWorld() {
+  const first = await ledger.payer(heldFor(100) * 6n);
+  const second = await ledger.payer(heldFor(100) * 3n, { cap: heldFor(120) });
+  const sibling = await ledger.payer(0n, { accountId: first.accountId, cap: heldFor(120) });
+  const payers: [Payer, Payer, Payer] = [first, second, sibling];
+  return { payers, requestIds: Array.from({ length: 10 }, () => newRequestId()), known: new Map<string, Hold>() };
+}
+type World = Awaited<ReturnType<typeof openWorld>>;
+
+// A request that finds its funds held does not wait here: the next command may be what it waits for.
+const noWaiting = AbortSignal.abort();
+
+async function run(world: World, one: Command): Promise<void> {
+  const at = <T>(list: readonly T[], index: number): T => {
+    const found = list[index % list.length];
+    if (found === undefined) throw new Error("an empty list");
+    return found;
+  };
+  if (one.do === "expire") {
+    const requestId = at(world.requestIds, one.request);
+    await ledger.run("update holds set deadline = now() - interval '1 second' where request_id = $1", [requestId]);
+    return;
+  }
+  const { holds, store, node } = at(nodes, one.node);
+  switch (one.do) {
+    case "place": {
+      const requestId = at(world.requestIds, one.request);
+      const ask = asking(at(world.payers, one.key), one.output, { requestId, nonce: `nonce-${one.nonce}-of-test` });
+      world.known.set(requestId, await holds.place(ask, noWaiting));
+      return;
+    }
+    case "settle": {
+      const hold = await holdOf(world, store, at(world.requestIds, one.request));
+      if (hold) await holds.settle(hold, ended({ output: one.output }));
+      return;
+    }
+    case "checkpoint": {
+      const requestId = at(world.requestIds, one.request);
+      holds.watch(requestId, () => usage({ output: one.output }));
+      await holds.checkpoint();
+      return;
+    }
+    case "fit": {
+      const requestId = at(world.requestIds, one.request);
+      const hold = await holdOf(world, store, requestId);
+      if (hold) world.known.set(requestId, await holds.fit(hold, usage({ input: one.input })));
+      return;
+    }
+    case "poll":
+      return node.poll(holds);
+    case "transfer": {
+      const { accountId } = at(world.payers, one.account);
+      const isTaking = one.kind === TransferKind.REFUND || one.kind === TransferKind.CHARGEBACK;
+      const size = BigInt(one.credits === 0 ? 1 : Math.abs(one.credits));
+      const signed = one.kind === TransferKind.ADJUSTMENT && one.credits < 0 ? -size : size;
+      const family: FamilyName = one.idempotency % 2 === 0 ? "v1" : "v2";
+      await store.createTransfer({
+        accountId,
+        family,
+        kind: one.kind,
+        amountMicro: isTaking ? -size : signed,
+        idempotencyKey: `key-${one.idempotency}-of-test`,
+        reason: "",
+      });
+    }
+  }
+}
+
+/** The hold as the client knows it, or as another process reads it. */
+async function holdOf(world: World, store: Node["store"], requestId: string): Promise<Hold | undefined> {
+  return world.known.get(requestId) ?? (await store.findHold(requestId))?.hold;
+}
+
+async function runAll(world: World, commands: readonly Command[], seen: RefusalName[]): Promise<void> {
+  for (const one of commands) {
+    await run(world, one).catch((error: unknown) => {
+      if (!(error instanceof Refusal && expected.has(error.refusal))) throw error;
+      seen.push(error.refusal);
+    });
+  }
+}
+
+/** Everything that must hold at every moment, not only at the end. */
+const overdrawn = `
+  select key_id as subject from key_months join keys using (key_id) where spent + held > monthly_cap
+  union all
+  select account_id from pools where held > posted and not in_debt`;
+
+test("whatever eight clients do on several processes, nobody overdraws, and the books are right", {
+  timeout: 60_000,
+}, async () => {
+  const seen: RefusalName[] = [];
+  let charged = 0;
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.array(command, { maxLength: 14 }), { minLength: 8, maxLength: 8 }), async (clients) => {
+      const world = await openWorld();
+      let running = true;
+      const watching = (async () => {
+        while (running) expect(await ledger.run(overdrawn)).toEqual([]);
+      })();
+      await Promise.all(clients.map((commands) => runAll(world, commands, seen))).finally(() => {
+        running = false;
+      });
+      await watching;
+      expect(await ledger.store.audit()).toEqual([]);
+
+      // What still runs ends; then nothing is held, and each request has one end at most.
+      for (const requestId of world.requestIds) {
+        const stored = await ledger.store.findHold(requestId);
+        if (stored) await ledger.holds.settle(stored.hold, ended({ output: 1 }));
+      }
+      const [left] = await ledger.run<{ held: bigint; charges: bigint }>(
+        "select (select count(*) from holds) as held, (select count(*) from charges where request_id = any($1)) as charges",
+        [world.requestIds],
+      );
+      expect(left?.held).toBe(0n);
+      expect(left?.charges).toBeLessThanOrEqual(world.requestIds.length);
+      charged += Number(left?.charges);
+      expect(await ledger.store.audit()).toEqual([]);
+    }),
+    { numRuns: 60, endOnFailure: true },
+  );
+  // The runs have met what they are about.
+  expect(charged).toBeGreaterThan(60);
+  expect([...new Set(seen)]).toEqual(expect.arrayContaining(["credits_held", "monthly_cap_reached", "request_id_used"]));
+});

@@ -295,26 +295,26 @@ function detailsOf(refusal: Refusal, errorCode: string | undefined): JsonObject 
 
 /** The refusal's sentence with those of its facts that a reader of the text alone needs. */
 function messageOf(refusal: Refusal, envelope: Envelope): string {
-  const { field, allowed } = refusal.facts;
-  const { message } = refusal;
-  switch (refusal.refusal) {
-    case "invalid_request":
-      return envelope === "chat" || field === undefined ? message : withVendorPath(message, field);
-    case "model_not_found":
-    case "model_not_allowed":
-      return allowed?.length && !allowed.every((id) => message.includes(id))
-        ? `${message.replace(/\.$/, "")}. Models of this key: ${allowed.join(", ")}.`
-        : message;
-    default:
-      return message;
-  }
+  const { field } = refusal.facts;
+  const message = withAllowed(refusal);
+  // Clients compact their conversation when a message begins as this one does.
+  const isWording = refusal.refusal === "context_length_exceeded";
+  return envelope === "chat" || field === undefined || isWording ? message : withVendorPath(message, field);
+}
+
+function withAllowed({ refusal, message, facts: { allowed } }: Refusal): string {
+  if (refusal !== "model_not_found" && refusal !== "model_not_allowed") return message;
+  return allowed?.length && !allowed.every((id) => message.includes(id))
+    ? `${message.replace(/\.$/, "")}. Models of this key: ${allowed.join(", ")}.`
+    : message;
 }
 
 /** The vendor begins its messages with the path of the field, written `messages.1.content`. */
 function withVendorPath(message: string, field: string): string {
   const path = field.replace(/\[(\d+)\]/g, ".$1");
-  if (message.startsWith(path)) return message;
-  return message.startsWith(`${field}:`) ? path + message.slice(field.length) : `${path}: ${message}`;
+  if (message.startsWith(`${path}:`) || message.startsWith(`${path}.`)) return message;
+  const says = message.startsWith(field) ? /^:? +(.*)$/s.exec(message.slice(field.length))?.[1] : undefined;
+  return `${path}: ${says ?? message}`;
 }
 
 // A provider's doubt about our credential, our balance there or our pace is not the client's fault.

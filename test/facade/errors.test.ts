@@ -294,12 +294,29 @@ test("an exceeded limit of requests shows in the rate headers of the format", ()
   expect(headers("chat")["x-ratelimit-reset-requests"]).toMatch(/^\d+s$/);
 });
 
-test("a message of the native format begins with the path of the field, as the vendor writes it", () => {
-  const facts = { field: "messages[1].content", message: "messages[1].content: must be text" };
-  const native = toProblem(new Refusal("invalid_request", facts), "native", "r").body;
-  const chat = toProblem(new Refusal("invalid_request", facts), "chat", "r").body;
-  expect(native).toMatchObject({ error: { message: "messages.1.content: must be text" } });
-  expect(chat).toMatchObject({ error: { param: "messages[1].content" } });
+const source = "messages[0].content[1].source";
+test.for<[RefusalName, field: string, message: string | undefined, native: string]>([
+  ["invalid_request", "messages[1].content", "messages[1].content: must be text", "messages.1.content: must be text"],
+  ["invalid_request", "messages[1]", "messages.1.content: must be text", "messages.1.content: must be text"],
+  ["feature_not_offered", source, `${source}: file is not offered`, "messages.0.content.1.source: file is not offered"],
+  ["feature_not_offered", "tools[2]", "tools[2] is not offered.", "tools.2: is not offered."],
+  ["feature_not_offered", "tools[2]", undefined, "tools.2: This feature is not offered."],
+  ["model_not_found", "model", "model: gpt-9 is not one of opus", "model: gpt-9 is not one of opus"],
+  ["model_not_allowed", "model", undefined, "model: This key may not use this model."],
+])(
+  "%s of %s begins with the vendor's path for native clients, and names the field for those of chat",
+  ([name, field, message, says]) => {
+    const refusal = new Refusal(name, { field, ...(message !== undefined && { message }) });
+    for (const envelope of ["native", "union"] as const) {
+      expect(toProblem(refusal, envelope, "r").body).toMatchObject({ error: { message: says } });
+    }
+    expect(toProblem(refusal, "chat", "r").body).toMatchObject({ error: { param: field } });
+  },
+);
+
+test("a prompt that is too long says so first, since clients look for that", () => {
+  const tooLong = new Refusal("context_length_exceeded", { field: "messages" });
+  expect(toProblem(tooLong, "native", "r").body).toMatchObject({ error: { message: "prompt is too long" } });
 });
 
 test("an unknown model comes with those that exist", () => {

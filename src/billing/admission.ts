@@ -80,7 +80,8 @@ export type UsedRow = {
 };
 
 export type Admitted =
-  | { readonly kind: "held"; readonly hold: Hold; readonly addedMicro: bigint }
+  /** `addedMicro` is undefined when it was held before. */
+  | { readonly kind: "held"; readonly hold: Hold; readonly addedMicro: bigint | undefined }
   | { readonly kind: "refused"; readonly refusal: Refusal }
   /** The funds are there, but running requests hold them: worth a wait. */
   | { readonly kind: "waits"; readonly refusal: Refusal };
@@ -107,7 +108,7 @@ function place(ledger: Ledger, ask: HoldAsk): Admitted {
     const { amount: amountMicro, admittedAt, month } = used;
     return {
       kind: "held",
-      addedMicro: 0n,
+      addedMicro: undefined,
       hold: { ...holdOf(ask, grantedOutput, amountMicro), freeMicro: 0n, admittedAt, month },
     };
   }
@@ -160,7 +161,7 @@ function grow(ledger: Ledger, ask: GrowAsk): Admitted {
   if (before === undefined || !key || !pool)
     return refused(new Refusal("gateway_unavailable", { message: "The hold is gone." }));
   const addedMicro = ask.amountMicro - before;
-  if (addedMicro <= 0n) return { kind: "held", addedMicro: 0n, hold: { ...hold, amountMicro: before } };
+  if (addedMicro <= 0n) return { kind: "held", addedMicro: undefined, hold: { ...hold, amountMicro: before } };
   if (pool.posted - pool.held < addedMicro)
     return shortOf(ledger, hold.payer, pool, key, { of: "pool", held: pool.posted >= ask.amountMicro });
   // A month that has passed since admission takes no new requests, so only the current one can be crowded.

@@ -171,8 +171,7 @@ function admissionWrites(asks: readonly (HoldAsk | GrowAsk)[], outcomes: readonl
   const grown: Hold[] = [];
   asks.forEach((ask, index) => {
     const outcome = outcomes[index];
-    // Nothing added: it was held before.
-    if (outcome?.kind !== "held" || outcome.addedMicro === 0n) return;
+    if (outcome?.kind !== "held" || outcome.addedMicro === undefined) return;
     sums.add(outcome.hold, { heldMicro: outcome.addedMicro });
     if (ask.kind === "place") placed.push({ ask, hold: outcome.hold });
     else grown.push(outcome.hold);

@@ -1,7 +1,7 @@
 // Accounts, pools, holds and charges: the implementation of BillingService, and the holds that this process keeps.
 
 import { create } from "@bufbuild/protobuf";
-import { durationMs, timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { durationMs, type Timestamp, timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   AuditResponseSchema,
   type BillingService,
@@ -225,11 +225,19 @@ async function settleHold({ store, holds }: Omit<ServiceParts, "priceOf">, reque
 
 function usageQuery(request: GetUsageRequest, accountId: string) {
   const now = new Date();
-  const from = request.from ? timestampDate(request.from) : new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), 1));
-  const to = request.to ? timestampDate(request.to) : now;
+  const from = request.from ? dateOf("from", request.from) : new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), 1));
+  const to = request.to ? dateOf("to", request.to) : now;
   if (to < from) throw invalid("to", "is before from");
   const period = request.period === UsagePeriod.HOUR ? "hour" : request.period === UsagePeriod.DAY ? "day" : "all";
   return { accountId, from, to, period, keyId: request.keyId, model: request.model } as const;
+}
+
+// A Timestamp is of the years 1 to 9999.
+function dateOf(field: string, timestamp: Timestamp): Date {
+  const date = timestampDate(timestamp);
+  const year = date.getUTCFullYear();
+  if (!(year >= 1 && year <= 9999)) throw invalid(field, "is not in the years 1 to 9999");
+  return date;
 }
 
 function chargePlace({ admittedAt, requestId }: Receipt): string {

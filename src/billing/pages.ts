@@ -13,7 +13,7 @@ export function pageOf(pageSize: number, pageToken: string): { size: number; aft
   const size = pageSize === 0 ? usualSize : pageSize;
   if (pageToken === "") return { size };
   const after = Buffer.from(pageToken, "base64url").toString("utf8");
-  if (Buffer.from(after).toString("base64url") !== pageToken) throw badToken();
+  if (Buffer.from(after).toString("base64url") !== pageToken || after.includes("\0")) throw badToken();
   return { size, after };
 }
 
@@ -27,7 +27,8 @@ export function tokenOf<T>(entries: readonly T[], size: number, nameOf: (last: T
 export function placeOf(after: string): Place {
   const [time = "", id = ""] = after.split(" ");
   const at = new Date(time);
-  if (Number.isNaN(at.getTime())) throw badToken();
+  // Years of more digits are beyond what the database knows.
+  if (!/^\d{4}-/.test(time) || Number.isNaN(at.getTime())) throw badToken();
   return { at, id };
 }
 

@@ -2,6 +2,7 @@
 
 import { create, fromJson, type JsonValue } from "@bufbuild/protobuf";
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { DatabaseError } from "pg";
 import {
   type Account,
   AccountSchema,
@@ -225,6 +226,18 @@ type UsageSumRow = Omit<PriceRow, "price_version"> & {
 };
 
 async function createTransfer(db: Postgres, ask: NewTransfer): Promise<Transfer> {
+  return createTransferOnce(db, ask).catch((error: unknown) => {
+    // Another transfer took the same idempotency key under the lock of the other pool: the repeat sees it.
+    if (isTaken(error)) return createTransferOnce(db, ask);
+    throw error;
+  });
+}
+
+function isTaken(error: unknown): boolean {
+  return error instanceof DatabaseError && error.code === "23505";
+}
+
+function createTransferOnce(db: Postgres, ask: NewTransfer): Promise<Transfer> {
   return db.transaction(async (tx) => {
     const [pool] = await tx.query<PoolRow & { in_debt: boolean }>(statements.lockPool, [ask.accountId, ask.family]);
     if (!pool) throw new Refusal("not_found", { message: "There is no such account.", field: "account_id" });

@@ -126,7 +126,8 @@ function checkPlaced(model: Model, ledger: Ledger, one: Extract<Command, { do: "
   if (running) {
     const isRepeat =
       running.nonce === one.nonce && running.payer.keyId === one.key && running.amountMicro === heldFor(one.output);
-    if (isRepeat) expect(outcome).toMatchObject({ kind: "held", addedMicro: 0n, hold: { amountMicro: running.amountMicro } });
+    if (isRepeat)
+      expect(outcome).toMatchObject({ kind: "held", addedMicro: undefined, hold: { amountMicro: running.amountMicro } });
     else expectRefused(outcome, "request_id_used");
     return;
   }
@@ -159,7 +160,7 @@ function checkGrown(model: Model, ledger: Ledger, one: Extract<Command, { do: "g
   const { cap } = model.keys[running.payer.keyId] ?? { cap: null };
   const free = model.posted - spentBy(model) - heldBy(model);
   const capFree = cap === null ? free : cap - spentBy(model, running.payer.keyId) - heldBy(model, running.payer.keyId);
-  if (added <= 0n) expect(outcome).toMatchObject({ kind: "held", addedMicro: 0n });
+  if (added <= 0n) expect(outcome).toMatchObject({ kind: "held", addedMicro: undefined });
   else if (added <= free && added <= capFree) {
     expect(outcome).toMatchObject({ kind: "held", addedMicro: added });
     model.running.set(one.request, { ...running, amountMicro: one.micro });

@@ -1,0 +1,378 @@
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import {
+  Basis,
+  CheckpointHoldRequestSchema,
+  CreateAccountRequestSchema,
+  GetAccountRequestSchema,
+  GetPoolsRequestSchema,
+  GetReceiptRequestSchema,
+  GetUsageRequestSchema,
+  InputCategory,
+  ListAccountsRequestSchema,
+  ListChargesRequestSchema,
+  ListTransfersRequestSchema,
+  Outcome,
+  PlaceHoldRequestSchema,
+  SettleHoldRequestSchema,
+  UsagePeriod,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Payer } from "../../src/billing/admission.ts";
+import { newRequestId } from "../../src/ids.ts";
+import { asking, ended, heldFor } from "./ledger.ts";
+import { freshBilling, newNonce, refused } from "./service.ts";
+
+type Place = Exclude<MessageInitShape<typeof PlaceHoldRequestSchema>, { $typeName: string }>;
+type Settle = Exclude<MessageInitShape<typeof SettleHoldRequestSchema>, { $typeName: string }>;
+
+let world: Awaited<ReturnType<typeof freshBilling>>;
+beforeAll(async () => {
+  world = await freshBilling();
+});
+afterEach(async () => {
+  expect(await world.store.audit()).toEqual([]);
+});
+afterAll(() => world.close());
+
+const never = new AbortController().signal;
+const tokensMax = 2 ** 31 - 1;
+
+const placing = (payer: Payer, more: Place = {}) =>
+  create(PlaceHoldRequestSchema, {
+    requestId: newRequestId(),
+    keyId: payer.keyId,
+    model: "model-test",
+    input: 100,
+    minOutput: 100,
+    maxOutput: 100,
+    nonce: newNonce(),
+    ...more,
+  });
+const place = (payer: Payer, more: Place = {}) => world.billing.placeHold(placing(payer, more), world.admin);
+const settle = (more: Settle) =>
+  world.billing.settleHold(
+    create(SettleHoldRequestSchema, { usage: { output: 1 }, outcome: Outcome.COMPLETED, basis: Basis.REPORTED, ...more }),
+    world.admin,
+  );
+const checkpoint = (requestId: string, usage: { output: number }) =>
+  world.billing.checkpointHold(create(CheckpointHoldRequestSchema, { requestId, usage }), world.admin);
+const receiptOf = async (requestId: string, call = world.admin) =>
+  (await world.billing.getReceipt(create(GetReceiptRequestSchema, { requestId }), call)).receipt;
+
+describe("holds of internal services", () => {
+  test("a hold is placed, metered and settled, and its receipt tells each state", async () => {
+    const payer = await world.payer(heldFor(100));
+    const request = placing(payer);
+    const { requestId } = request;
+    const placed = await world.billing.placeHold(request, world.admin);
+    expect(placed).toMatchObject({ grantedOutput: 100, holdMicrocredits: heldFor(100) });
+    await checkpoint(requestId, { output: 7 });
+    await checkpoint(requestId, { output: 3 });
+    expect(await receiptOf(requestId)).toMatchObject({
+      outcome: Outcome.UNSPECIFIED,
+      usage: { output: 7 },
+      amountMicrocredits: 0n,
+    });
+    const { receipt } = await settle({ requestId, usage: { output: 20 } });
+    expect(receipt).toMatchObject({ amountMicrocredits: 1_000n, holdMicrocredits: heldFor(100), outcome: Outcome.COMPLETED });
+    expect(await receiptOf(requestId)).toEqual(receipt);
+  });
+
+  test("the same call again answers the first hold; another call under its id is refused", async () => {
+    const payer = await world.payer(heldFor(100) * 5n);
+    const other = await world.payer(heldFor(100), { accountId: payer.accountId });
+    const request = placing(payer);
+    const first = await world.billing.placeHold(request, world.admin);
+    expect(await world.billing.placeHold(request, world.admin)).toEqual(first);
+    for (const more of [
+      { nonce: newNonce() },
+      { keyId: other.keyId },
+      { input: 101 },
+      { minOutput: 200, maxOutput: 200 },
+      { input: 1_000_000, minOutput: 0 },
+    ]) {
+      expect(await refused(world.billing.placeHold({ ...request, ...more }, world.admin))).toMatchObject({
+        refusal: "request_id_used",
+      });
+    }
+    await settle({ requestId: request.requestId });
+    expect((await refused(world.billing.placeHold(request, world.admin))).refusal).toBe("request_id_used");
+  });
+
+  test("many simultaneous repeats of one call make one hold", async () => {
+    const payer = await world.payer(heldFor(100) * 5n);
+    const request = placing(payer);
+    await Promise.all(Array.from({ length: 20 }, () => world.billing.placeHold(request, world.admin)));
+    expect(await world.pool(payer)).toEqual({ posted: heldFor(100) * 5n, held: heldFor(100) });
+    await Promise.all(Array.from({ length: 20 }, () => settle({ requestId: request.requestId, usage: { output: 2 } })));
+    expect(await world.pool(payer)).toEqual({ posted: heldFor(100) * 5n - 100n, held: 0n });
+  });
+
+  test("a hold of no micro-credits is a hold like any other", async () => {
+    const payer = await world.payer(0n);
+    const request = placing(payer, { input: 0, minOutput: 0, maxOutput: 100 });
+    expect(await world.billing.placeHold(request, world.admin)).toMatchObject({ grantedOutput: 0, holdMicrocredits: 0n });
+    const { receipt } = await settle({ requestId: request.requestId, usage: { output: 3 } });
+    expect(receipt).toMatchObject({ amountMicrocredits: 0n, overrunMicrocredits: 150n });
+  });
+
+  const bad: { name: string; more: Place; refusal: string; field?: string }[] = [
+    { name: "no request id", more: { requestId: "" }, refusal: "invalid_request", field: "request_id" },
+    { name: "a request id of another form", more: { requestId: "x" }, refusal: "invalid_request", field: "request_id" },
+    { name: "no nonce", more: { nonce: "" }, refusal: "invalid_request", field: "nonce" },
+    { name: "a short nonce", more: { nonce: "short" }, refusal: "invalid_request", field: "nonce" },
+    { name: "nothing to cover", more: { input: 0, minOutput: 0, maxOutput: 0 }, refusal: "invalid_request", field: "input" },
+    { name: "a floor above the ceiling", more: { minOutput: 101 }, refusal: "invalid_request", field: "min_output" },
+    { name: "too much input", more: { input: tokensMax + 1 }, refusal: "invalid_request", field: "input" },
+    { name: "too much output", more: { maxOutput: tokensMax + 1 }, refusal: "invalid_request", field: "max_output" },
+    { name: "a deadline of half a second", more: { deadline: { nanos: 5e8 } }, refusal: "invalid_request", field: "deadline" },
+    {
+      name: "a deadline of two days",
+      more: { deadline: { seconds: 172_800n } },
+      refusal: "invalid_request",
+      field: "deadline",
+    },
+    { name: "an endless deadline", more: { deadline: { seconds: 2n ** 62n } }, refusal: "invalid_request", field: "deadline" },
+    { name: "an unknown model", more: { model: "model-nobody" }, refusal: "model_not_found" },
+    { name: "an unknown key", more: { keyId: "key_nobody" }, refusal: "not_found" },
+    { name: "a key id with a NUL", more: { keyId: "key\0" }, refusal: "invalid_request", field: "key_id" },
+    { name: "an input category that there is not", more: { dearestInput: 9 as InputCategory }, refusal: "invalid_request" },
+  ];
+  for (const { name, more, refusal, field } of bad) {
+    test(`a hold with ${name} is refused`, async () => {
+      const payer = await world.payer(heldFor(100));
+      expect(await refused(place(payer, more))).toMatchObject({ refusal, ...(field !== undefined && { field }) });
+      expect(await world.pool(payer)).toEqual({ posted: heldFor(100), held: 0n });
+    });
+  }
+
+  test("a deadline may have a fraction of a millisecond", async () => {
+    const payer = await world.payer(heldFor(100));
+    const request = placing(payer, { deadline: { seconds: 2n, nanos: 1_234_567 } });
+    await world.billing.placeHold(request, world.admin);
+    await settle({ requestId: request.requestId });
+  });
+
+  test("what nobody holds cannot be metered or settled", async () => {
+    for (const requestId of [newRequestId(), "nonsense"]) {
+      expect((await refused(checkpoint(requestId, { output: 1 }))).refusal).toBe("not_found");
+      expect((await refused(settle({ requestId }))).refusal).toBe("not_found");
+      expect((await refused(receiptOf(requestId))).refusal).toBe("not_found");
+    }
+    for (const work of [checkpoint("\0", { output: 1 }), settle({ requestId: "\0" }), receiptOf("\0")]) {
+      expect(await refused(work)).toEqual({ refusal: "invalid_request", field: "request_id" });
+    }
+  });
+
+  const badEndings: { name: string; more: Settle; field: string }[] = [
+    { name: "no outcome", more: { outcome: Outcome.UNSPECIFIED }, field: "outcome" },
+    { name: "an outcome that there is not", more: { outcome: 99 as Outcome }, field: "outcome" },
+    { name: "more tokens than a column holds", more: { usage: { thinking: tokensMax + 1 } }, field: "usage.thinking" },
+    { name: "an attempt with a NUL in its name", more: { attempts: [{ upstream: "a\0" }] }, field: "attempts" },
+  ];
+  for (const { name, more, field } of badEndings) {
+    test(`a settlement with ${name} is refused, and the request runs on`, async () => {
+      const payer = await world.payer(heldFor(100));
+      const request = placing(payer);
+      await world.billing.placeHold(request, world.admin);
+      const { refusal, field: named } = await refused(settle({ requestId: request.requestId, ...more }));
+      expect(refusal).toBe("invalid_request");
+      expect(named).toContain(field);
+      await settle({ requestId: request.requestId });
+    });
+  }
+
+  test("use beyond the hold is ours", async () => {
+    const payer = await world.payer(heldFor(100) + 1n);
+    const request = placing(payer);
+    await world.billing.placeHold(request, world.admin);
+    const { receipt } = await settle({ requestId: request.requestId, usage: { thinking: tokensMax } });
+    expect(receipt).toMatchObject({
+      amountMicrocredits: heldFor(100),
+      overrunMicrocredits: BigInt(tokensMax) * 60n - heldFor(100),
+    });
+    expect(await world.pool(payer)).toEqual({ posted: 1n, held: 0n });
+  });
+
+  test("cache writes for an hour are held at their price where they can occur", async () => {
+    const payer = await world.payer(100_000n);
+    const request = placing(payer, { dearestInput: InputCategory.CACHE_WRITE_1H, minOutput: 0, maxOutput: 0 });
+    expect((await world.billing.placeHold(request, world.admin)).holdMicrocredits).toBe(100n * 20n);
+    await settle({ requestId: request.requestId });
+  });
+});
+
+describe("accounts", () => {
+  test("a key sees its own account, and another one's ids look absent", async () => {
+    const [mine, theirs] = [await world.payer(heldFor(100)), await world.payer(heldFor(100))];
+    const hold = await world.holds.place(asking(theirs, 100), never);
+    const running = await refused(receiptOf(hold.requestId, world.keyCall(mine)));
+    await world.holds.settle(hold, ended({ output: 1 }));
+    const finished = await refused(receiptOf(hold.requestId, world.keyCall(mine)));
+    const absent = await refused(receiptOf(newRequestId(), world.keyCall(mine)));
+    expect([running, finished]).toEqual([absent, absent]);
+    expect(await receiptOf(hold.requestId, world.keyCall(theirs))).toMatchObject({ amountMicrocredits: 50n });
+
+    const call = world.keyCall(mine);
+    for (const accountId of [theirs.accountId, "acc_nobody"]) {
+      expect((await refused(world.billing.getPools(create(GetPoolsRequestSchema, { accountId }), call))).refusal).toBe(
+        "not_found",
+      );
+      expect((await refused(world.billing.listCharges(create(ListChargesRequestSchema, { accountId }), call))).refusal).toBe(
+        "not_found",
+      );
+      expect((await refused(world.billing.getUsage(create(GetUsageRequestSchema, { accountId }), call))).refusal).toBe(
+        "not_found",
+      );
+    }
+    for (const accountId of ["", mine.accountId]) {
+      const { pools } = await world.billing.getPools(create(GetPoolsRequestSchema, { accountId }), call);
+      expect(pools[0]?.postedMicrocredits).toBe(heldFor(100));
+    }
+  });
+
+  test("a key may not do what is the operator's", async () => {
+    const payer = await world.payer(0n);
+    const call = world.keyCall(payer);
+    const { accountId } = payer;
+    for (const work of [
+      world.billing.createAccount(create(CreateAccountRequestSchema, { name: "x" }), call),
+      world.billing.listAccounts(create(ListAccountsRequestSchema), call),
+      world.billing.listTransfers(create(ListTransfersRequestSchema, { accountId }), call),
+      world.billing.placeHold(placing(payer), call),
+    ]) {
+      expect((await refused(work)).refusal).toBe("not_permitted");
+    }
+  });
+
+  test("the operator has to say which account is meant", async () => {
+    expect(await refused(world.billing.getPools(create(GetPoolsRequestSchema), world.admin))).toEqual({
+      refusal: "invalid_request",
+      field: "account_id",
+    });
+  });
+
+  for (const accountId of ["acc_nobody", "acc\0"]) {
+    test(`an account called ${JSON.stringify(accountId)} is refused wherever it is named`, async () => {
+      const refusal = accountId.includes("\0") ? "invalid_request" : "not_found";
+      for (const work of [
+        world.billing.getAccount(create(GetAccountRequestSchema, { accountId }), world.admin),
+        world.billing.getPools(create(GetPoolsRequestSchema, { accountId }), world.admin),
+        world.billing.listTransfers(create(ListTransfersRequestSchema, { accountId }), world.admin),
+      ]) {
+        expect((await refused(work)).refusal).toBe(refusal);
+      }
+    });
+  }
+
+  const names: [string, string | undefined][] = [
+    ["a".repeat(200), undefined],
+    ["a".repeat(201), "name"],
+    ["", "name"],
+    ["a\0b", "name"],
+    ["漢字 😀", undefined],
+  ];
+  for (const [name, field] of names) {
+    test(`an account named ${JSON.stringify(name.slice(0, 10))} of ${name.length} characters is ${field ? "refused" : "made"}`, async () => {
+      const made = world.billing.createAccount(create(CreateAccountRequestSchema, { name }), world.admin);
+      if (field !== undefined) expect(await refused(made)).toEqual({ refusal: "invalid_request", field });
+      else expect((await made).account?.name).toBe(name);
+    });
+  }
+});
+
+describe("lists", () => {
+  test("charges come newest first, in pages that stay in place while others are added", async () => {
+    const payer = await world.payer(1_000_000n);
+    const { accountId } = payer;
+    const charge = async () => {
+      const hold = await world.holds.place(asking(payer, 1), never);
+      await world.holds.settle(hold, ended({ output: 1 }));
+      return hold.requestId;
+    };
+    const made: string[] = [];
+    for (let index = 0; index < 5; index++) made.unshift(await charge());
+    const seen: string[] = [];
+    let pageToken = "";
+    do {
+      const page = await world.billing.listCharges(
+        create(ListChargesRequestSchema, { accountId, pageSize: 2, pageToken }),
+        world.admin,
+      );
+      seen.push(...page.charges.map(({ requestId }) => requestId));
+      pageToken = page.nextPageToken;
+      if (seen.length === 2) await charge();
+    } while (pageToken !== "");
+    expect(seen).toEqual(made);
+  });
+
+  const tokens = ["nonsense!", "?", "bm9uc2Vuc2U", Buffer.from("-200000-01-01T00:00:00.000Z req_x").toString("base64url")];
+  for (const pageToken of [...tokens, Buffer.from("2026-01-01T00:00:00.000Z \0").toString("base64url")]) {
+    test(`a page token ${pageToken} is none that the list of charges gave`, async () => {
+      const { accountId } = await world.payer(0n);
+      const listed = world.billing.listCharges(create(ListChargesRequestSchema, { accountId, pageToken }), world.admin);
+      expect(await refused(listed)).toEqual({ refusal: "invalid_request", field: "page_token" });
+    });
+  }
+
+  test("a page is at most 1,000 entries, and a token with a NUL is none", async () => {
+    const { accountId } = await world.payer(0n);
+    const nul = Buffer.from("acc_\0").toString("base64url");
+    for (const work of [
+      world.billing.listAccounts(create(ListAccountsRequestSchema, { pageSize: 1_001 }), world.admin),
+      world.billing.listTransfers(create(ListTransfersRequestSchema, { accountId, pageSize: 1_001 }), world.admin),
+      world.billing.listCharges(create(ListChargesRequestSchema, { accountId, pageSize: 1_001 }), world.admin),
+      world.billing.listAccounts(create(ListAccountsRequestSchema, { pageToken: nul }), world.admin),
+      world.billing.listTransfers(create(ListTransfersRequestSchema, { accountId, pageToken: nul }), world.admin),
+    ]) {
+      expect((await refused(work)).refusal).toBe("invalid_request");
+    }
+  });
+});
+
+describe("usage", () => {
+  test("sums over charges by key, model and time, read from the roll-ups alone", async () => {
+    const payer = await world.payer(1_000_000n);
+    const other = await world.payer(0n, { accountId: payer.accountId });
+    for (const [who, output] of [
+      [payer, 3],
+      [payer, 4],
+      [other, 5],
+    ] as const) {
+      await world.holds.settle(await world.holds.place(asking(who, 10), never), ended({ input: 1, output }));
+    }
+    const read = async (more: object) =>
+      (await world.billing.getUsage(create(GetUsageRequestSchema, { accountId: payer.accountId, ...more }), world.admin)).rows;
+    const all = await read({});
+    expect(all.map(({ keyId, requests, usage }) => [keyId, requests, usage?.input, usage?.output])).toEqual([
+      [payer.keyId, 2n, 2n, 7n],
+      [other.keyId, 1n, 1n, 5n],
+    ]);
+    for (const period of [UsagePeriod.HOUR, UsagePeriod.DAY]) {
+      const rows = await read({ period, keyId: payer.keyId });
+      expect(rows.reduce((sum, one) => sum + one.amountMicrocredits, 0n)).toBe(2n * 10n + 7n * 50n);
+    }
+    expect(await read({ model: "model-nobody" })).toEqual([]);
+  });
+
+  const ranges: { name: string; range: object; field: string }[] = [
+    { name: "backwards", range: { from: { seconds: 2_000_000n }, to: { seconds: 1_000_000n } }, field: "to" },
+    { name: "beyond all time", range: { to: { seconds: 2n ** 60n } }, field: "to" },
+    { name: "before all time", range: { from: { seconds: -(2n ** 60n) } }, field: "from" },
+  ];
+  for (const { name, range, field } of ranges) {
+    test(`a range that goes ${name} is refused`, async () => {
+      const { accountId } = await world.payer(0n);
+      const read = world.billing.getUsage(create(GetUsageRequestSchema, { accountId, ...range }), world.admin);
+      expect(await refused(read)).toEqual({ refusal: "invalid_request", field });
+    });
+  }
+
+  test("a key or model with a NUL is refused", async () => {
+    const { accountId } = await world.payer(0n);
+    for (const more of [{ keyId: "\0" }, { model: "\0" }]) {
+      const read = world.billing.getUsage(create(GetUsageRequestSchema, { accountId, ...more }), world.admin);
+      expect((await refused(read)).refusal).toBe("invalid_request");
+    }
+  });
+});

@@ -1,0 +1,64 @@
+// BillingService as doors see it, guarded, over a fresh ledger.
+
+import { create } from "@bufbuild/protobuf";
+import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import type { Payer } from "../../src/billing/admission.ts";
+import { createBilling } from "../../src/billing/billing.ts";
+import { Refusal, type RefusalName } from "../../src/errors.ts";
+import { newRequestId } from "../../src/ids.ts";
+import { type Authenticate, type Call, guard } from "../../src/service.ts";
+import { freshLedger, log, price } from "./ledger.ts";
+
+const admin = "the-admin-token";
+
+// The credential of a key is its id and its account's, so that no key has to be made for a test.
+const authenticate: Authenticate = async (headers) => {
+  const credential = headers.get("authorization")?.slice("Bearer ".length) ?? "";
+  if (credential === admin) return { kind: "admin" };
+  const [keyId = "", accountId = ""] = credential.split("/");
+  return { kind: "key", key: create(KeySchema, { keyId, accountId, family: 1 }), secret: create(SecretSchema) };
+};
+
+function callAs(credential: string): Call {
+  return {
+    signal: new AbortController().signal,
+    requestHeader: new Headers({ authorization: `Bearer ${credential}` }),
+  };
+}
+
+export async function freshBilling() {
+  const ledger = await freshLedger();
+  const billing = createBilling({
+    postgres: ledger.postgres,
+    priceOf: (model) => (model === "model-test" ? price : undefined),
+    log,
+    onLost: () => {},
+  });
+  await billing.start();
+  return {
+    ...ledger,
+    billing: guard(BillingService, billing.service, authenticate, log),
+    admin: callAs(admin),
+    keyCall: ({ keyId, accountId }: Payer) => callAs(`${keyId}/${accountId}`),
+    async close() {
+      await billing.stop();
+      await ledger.close();
+    },
+  };
+}
+
+export function newNonce(): string {
+  return newRequestId().slice("req_".length);
+}
+
+/** The name and field of the refusal that `work` ends with. */
+export async function refused(work: Promise<unknown>): Promise<{ refusal: RefusalName; field: string | undefined }> {
+  try {
+    await work;
+  } catch (error) {
+    if (error instanceof Refusal) return { refusal: error.refusal, field: error.facts.field };
+    throw error;
+  }
+  throw new Error("it was not refused");
+}

@@ -1,0 +1,210 @@
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import {
+  CreateTransferRequestSchema,
+  GetPoolsRequestSchema,
+  ListTransfersRequestSchema,
+  TransferKind,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import type { Payer } from "../../src/billing/admission.ts";
+import { newRequestId } from "../../src/ids.ts";
+import { asking, ended, heldFor } from "./ledger.ts";
+import { freshBilling, refused } from "./service.ts";
+
+type Transfer = Exclude<MessageInitShape<typeof CreateTransferRequestSchema>, { $typeName: string }>;
+
+let world: Awaited<ReturnType<typeof freshBilling>>;
+beforeAll(async () => {
+  world = await freshBilling();
+});
+afterEach(async () => {
+  expect(await world.store.audit()).toEqual([]);
+});
+afterAll(() => world.close());
+
+const never = new AbortController().signal;
+const transfer = (more: Transfer) =>
+  world.billing.createTransfer(
+    create(CreateTransferRequestSchema, {
+      family: Family.V1,
+      kind: TransferKind.BONUS,
+      amountMicrocredits: 5_000n,
+      idempotencyKey: newRequestId(),
+      ...more,
+    }),
+    world.admin,
+  );
+const postedOf = async ({ accountId }: Payer) => {
+  const { pools } = await world.billing.getPools(create(GetPoolsRequestSchema, { accountId }), world.admin);
+  return pools.map(({ postedMicrocredits }) => postedMicrocredits);
+};
+
+test("each kind moves credits its own way, and is listed as it was asked for", async () => {
+  const payer = await world.payer(0n);
+  const { accountId } = payer;
+  const kinds: [TransferKind, bigint, bigint][] = [
+    [TransferKind.PURCHASE, 1_000_000_000n, 1_000_000_000n],
+    [TransferKind.BONUS, 7n, 1_000_000_007n],
+    [TransferKind.REFUND, 1_000n, 999_999_007n],
+    [TransferKind.ADJUSTMENT, -7n, 999_999_000n],
+    [TransferKind.ADJUSTMENT, 1n, 999_999_001n],
+    [TransferKind.CHARGEBACK, 1n, 999_999_000n],
+  ];
+  for (const [kind, amountMicrocredits, posted] of kinds) {
+    await transfer({ accountId, kind, amountMicrocredits });
+    expect(await postedOf(payer)).toEqual([posted, 0n]);
+  }
+  const { transfers } = await world.billing.listTransfers(create(ListTransfersRequestSchema, { accountId }), world.admin);
+  expect(transfers.map(({ kind, amountMicrocredits }) => [kind, amountMicrocredits])).toEqual(
+    kinds.map(([kind, amount]) => [kind, amount]).reverse(),
+  );
+  expect(transfers.every(({ actor }) => actor === "admin")).toBe(true);
+});
+
+test("the pools of the two families are apart", async () => {
+  const payer = await world.payer(10n);
+  await transfer({ accountId: payer.accountId, family: Family.V2, amountMicrocredits: 3n });
+  expect(await postedOf(payer)).toEqual([10n, 3n]);
+});
+
+const purchases: [bigint, string | undefined][] = [
+  [999_999_999n, "amount_microcredits"],
+  [1_000_000_000n, undefined],
+];
+for (const [amountMicrocredits, field] of purchases) {
+  test(`a purchase of ${amountMicrocredits} micro-credits is ${field ? "below the smallest pack" : "the smallest pack"}`, async () => {
+    const { accountId } = await world.payer(0n);
+    const bought = transfer({ accountId, kind: TransferKind.PURCHASE, amountMicrocredits });
+    if (field === undefined) await bought;
+    else expect(await refused(bought)).toEqual({ refusal: "invalid_request", field });
+  });
+}
+
+const bad: { name: string; more: Transfer; field: string }[] = [
+  { name: "no amount", more: { amountMicrocredits: 0n }, field: "amount_microcredits" },
+  { name: "a negative bonus", more: { amountMicrocredits: -1n }, field: "amount_microcredits" },
+  { name: "a negative refund", more: { kind: TransferKind.REFUND, amountMicrocredits: -1n }, field: "amount_microcredits" },
+  { name: "more than 2^53", more: { amountMicrocredits: 2n ** 53n + 1n }, field: "amount_microcredits" },
+  {
+    name: "an adjustment below -2^53",
+    more: { kind: TransferKind.ADJUSTMENT, amountMicrocredits: -(2n ** 53n) - 1n },
+    field: "amount_microcredits",
+  },
+  { name: "no kind", more: { kind: TransferKind.UNSPECIFIED }, field: "kind" },
+  { name: "no family", more: { family: Family.UNSPECIFIED }, field: "family" },
+  { name: "no idempotency key", more: { idempotencyKey: "" }, field: "idempotency_key" },
+  { name: "a long idempotency key", more: { idempotencyKey: "k".repeat(201) }, field: "idempotency_key" },
+  { name: "an idempotency key with a NUL", more: { idempotencyKey: "a\0b" }, field: "idempotency_key" },
+  { name: "a long reason", more: { reason: "r".repeat(1_001) }, field: "reason" },
+  { name: "a reason with a NUL", more: { reason: "\0" }, field: "reason" },
+];
+for (const { name, more, field } of bad) {
+  test(`a transfer with ${name} is refused`, async () => {
+    const { accountId } = await world.payer(0n);
+    expect(await refused(transfer({ accountId, ...more }))).toEqual({ refusal: "invalid_request", field });
+  });
+}
+
+test("a transfer to an unknown account is refused", async () => {
+  expect((await refused(transfer({ accountId: "acc_nobody" }))).refusal).toBe("not_found");
+});
+
+test("the same idempotency key moves credits once, however often and by how many callers at once it is sent", async () => {
+  const payer = await world.payer(0n);
+  const more = { accountId: payer.accountId, idempotencyKey: "invoice-7" };
+  const answers = await Promise.all(Array.from({ length: 8 }, () => transfer(more)));
+  expect(new Set(answers.map((one) => one.transfer?.transferId)).size).toBe(1);
+  expect(await postedOf(payer)).toEqual([5_000n, 0n]);
+});
+
+test("the same idempotency key with another body is refused", async () => {
+  const payer = await world.payer(0n);
+  const more = { accountId: payer.accountId, idempotencyKey: "invoice-8" };
+  await transfer(more);
+  for (const other of [
+    { amountMicrocredits: 5_001n },
+    { kind: TransferKind.ADJUSTMENT },
+    { family: Family.V2 },
+    { reason: "another" },
+  ]) {
+    expect((await refused(transfer({ ...more, ...other }))).refusal).toBe("idempotency_key_reused");
+  }
+  expect(await postedOf(payer)).toEqual([5_000n, 0n]);
+});
+
+test("two simultaneous transfers to both pools under one idempotency key: one is made, the other refused", async () => {
+  const payer = await world.payer(0n);
+  for (let round = 0; round < 5; round++) {
+    const more = { accountId: payer.accountId, idempotencyKey: `both-${round}` };
+    const both = await Promise.allSettled([transfer(more), transfer({ ...more, family: Family.V2 })]);
+    const reasons = both.flatMap((one) => (one.status === "rejected" ? [one.reason.refusal] : []));
+    expect(reasons).toEqual(["idempotency_key_reused"]);
+  }
+});
+
+test("an idempotency key belongs to its account", async () => {
+  const [one, other] = [await world.payer(0n), await world.payer(0n)];
+  for (const { accountId } of [one, other]) await transfer({ accountId, idempotencyKey: "mine" });
+  expect(await postedOf(other)).toEqual([5_000n, 0n]);
+});
+
+for (const kind of [TransferKind.REFUND, TransferKind.ADJUSTMENT]) {
+  test(`kind ${kind} takes only what is free`, async () => {
+    const payer = await world.payer(heldFor(100) + 50n);
+    const hold = await world.holds.place(asking(payer, 100), never);
+    const sign = kind === TransferKind.ADJUSTMENT ? -1n : 1n;
+    const take = (amount: bigint) => transfer({ accountId: payer.accountId, kind, amountMicrocredits: amount * sign });
+    expect((await refused(take(51n))).refusal).toBe("insufficient_funds");
+    await take(50n);
+    await world.holds.settle(hold, ended({ output: 100 }));
+    expect((await refused(take(heldFor(100)))).refusal).toBe("insufficient_funds");
+  });
+}
+
+test("a chargeback may leave a pool in debt, which stops new requests until it is covered", async () => {
+  const payer = await world.payer(heldFor(100) * 2n);
+  const { accountId } = payer;
+  const running = await world.holds.place(asking(payer, 100), never);
+  await transfer({ accountId, kind: TransferKind.CHARGEBACK, amountMicrocredits: heldFor(100) * 3n });
+  expect(await postedOf(payer)).toEqual([-heldFor(100), 0n]);
+  await expect(world.holds.place(asking(payer, 1), never)).rejects.toMatchObject({ refusal: "credits_exhausted" });
+
+  // What runs is charged all the same, and the debt grows by it.
+  const receipt = await world.holds.settle(running, ended({ output: 100 }));
+  expect(receipt.amountMicrocredits).toBe(100n * 50n);
+  expect(await postedOf(payer)).toEqual([-heldFor(100) - 5_000n, 0n]);
+
+  await transfer({ accountId, amountMicrocredits: heldFor(100) });
+  await expect(world.holds.place(asking(payer, 1), never)).rejects.toMatchObject({ refusal: "credits_exhausted" });
+  await transfer({ accountId, amountMicrocredits: 5_000n + heldFor(1) });
+  await world.holds.settle(await world.holds.place(asking(payer, 1), never), ended({}));
+});
+
+test("a pool whose running requests give back enough to cover a chargeback is no longer in debt", async () => {
+  const payer = await world.payer(heldFor(100) * 2n);
+  const holds = [await world.holds.place(asking(payer, 100), never), await world.holds.place(asking(payer, 100), never)];
+  await transfer({ accountId: payer.accountId, kind: TransferKind.CHARGEBACK, amountMicrocredits: heldFor(100) });
+  await expect(world.holds.place(asking(payer, 1), never)).rejects.toMatchObject({ refusal: "credits_exhausted" });
+  for (const hold of holds) await world.holds.settle(hold, ended({}));
+  expect(await postedOf(payer)).toEqual([heldFor(100), 0n]);
+  await world.holds.settle(await world.holds.place(asking(payer, 100), never), ended({}));
+});
+
+test("the books cannot be changed by whoever is connected", async () => {
+  const payer = await world.payer(heldFor(100));
+  await world.holds.settle(await world.holds.place(asking(payer, 100), never), ended({ output: 3 }));
+  for (const table of ["charges", "transfers"]) {
+    await expect(world.run(`update ${table} set amount = amount + 1`)).rejects.toThrow("append-only");
+    await expect(world.run(`delete from ${table}`)).rejects.toThrow("append-only");
+    await expect(world.run(`truncate ${table} cascade`)).rejects.toThrow("append-only");
+  }
+  await expect(world.run("update price_versions set input = 0")).rejects.toThrow("append-only");
+  await expect(world.run("delete from price_versions")).rejects.toThrow("append-only");
+});
+
+test("no pool can be left with more held than posted, nor any figure below zero, by a bug", async () => {
+  const { accountId } = await world.payer(100n);
+  await expect(world.run("update pools set held = posted + 1 where account_id = $1", [accountId])).rejects.toThrow("check");
+  await expect(world.run("update pools set held = -1 where account_id = $1", [accountId])).rejects.toThrow("check");
+});

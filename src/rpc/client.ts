@@ -18,6 +18,7 @@ import {
 } from "@grpc/grpc-js";
 import { type Core, serviceTypes } from "../core.ts";
 import { implement } from "../service.ts";
+import { Answers } from "./answers.ts";
 import { decodeMessage, encodeMessage, pathOf } from "./messages.ts";
 import { metadataOf } from "./metadata.ts";
 import { Patience } from "./patience.ts";
@@ -133,22 +134,15 @@ function sendUnary(channel: Channel, { desc, message, metadata, deadline, signal
 }
 
 function callStream(desc: DescMethod, pick: Pick) {
-  return async function* (request: MessageInitShape<DescMessage>, options?: CallOptions): AsyncGenerator<Message> {
+  return (request: MessageInitShape<DescMessage>, options?: CallOptions): AsyncIterable<Message> => {
     const outgoing = prepare(desc, request, options);
-    const patience = new Patience(outgoing.signal);
-    for (;;) {
-      try {
-        return yield* sendStream(pick(), outgoing);
-      } catch (error) {
-        await patience.endure(error);
-      }
-    }
+    const open = () => openStream(pick(), outgoing);
+    return new Answers(open, new Patience(outgoing.signal), outgoing.signal);
   };
 }
 
-async function* sendStream(channel: Channel, outgoing: Outgoing): AsyncGenerator<Message, undefined> {
-  const { desc, message, metadata, deadline, signal } = outgoing;
-  const call: ClientReadableStream<Message> = channel.makeServerStreamRequest(
+function openStream(channel: Channel, { desc, message, metadata, deadline }: Outgoing): ClientReadableStream<Message> {
+  return channel.makeServerStreamRequest(
     pathOf(desc),
     (one: Message) => encodeMessage(desc.input, one),
     (bytes: Buffer) => decodeMessage(desc.output, bytes),
@@ -156,14 +150,4 @@ async function* sendStream(channel: Channel, outgoing: Outgoing): AsyncGenerator
     metadata,
     deadline,
   );
-  const cancel = () => call.cancel();
-  if (signal?.aborted) cancel();
-  signal?.addEventListener("abort", cancel, { once: true });
-  try {
-    yield* call;
-  } finally {
-    signal?.removeEventListener("abort", cancel);
-    // A caller that stops reading is not interested any more.
-    call.cancel();
-  }
 }

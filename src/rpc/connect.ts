@@ -17,6 +17,7 @@ import { toConnectError, toRefusal } from "../errors.ts";
 import { type BoundMethod, boundMethod, type Implementation } from "../service.ts";
 import { checkEnumNames } from "./enum-names.ts";
 import { recursionLimit, requestBytesMax } from "./messages.ts";
+import { shuttingDown } from "./shutting-down.ts";
 
 export type ConnectParts = {
   core: Core;
@@ -24,6 +25,8 @@ export type ConnectParts = {
   failedCredentials: { check(address: string): void; record(address: string): void };
   /** Whether this listener has the methods that only the operator may call. */
   adminMethods: boolean;
+  /** True once the listener takes no new calls. Absent: it always does. */
+  isDraining?: () => boolean;
 };
 
 /** Adds the routes `/<service>/<method>` to `app`. Browsers of other origins stay out: no CORS header is ever sent. */
@@ -47,7 +50,8 @@ export function registerConnect(app: FastifyInstance, parts: ConnectParts): void
 const clientAddress = createContextKey("", { description: "address of the client" });
 
 /** Refuses a call by its credential before its request is read. The services ask again. */
-async function admit({ core, failedCredentials }: ConnectParts, context: HandlerContext): Promise<void> {
+async function admit({ core, failedCredentials, isDraining }: ConnectParts, context: HandlerContext): Promise<void> {
+  if (isDraining?.()) throw toConnectError(shuttingDown());
   const address = context.values.get(clientAddress);
   try {
     failedCredentials.check(address);

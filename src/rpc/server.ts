@@ -14,13 +14,13 @@ import {
   type UntypedHandleCall,
 } from "@grpc/grpc-js";
 import { type Services, serviceTypes } from "../core.ts";
-import { Refusal } from "../errors.ts";
 import { type Authenticate, type BoundMethod, boundMethod, type Implementation } from "../service.ts";
 import { createHealth, type ServingServices } from "./health.ts";
 import { decodeRequest, encodeMessage, messageBytesMax, pathOf } from "./messages.ts";
 import { headersOf } from "./metadata.ts";
 import { createReflection } from "./reflection.ts";
 import { RunningCalls } from "./running-calls.ts";
+import { shuttingDown } from "./shutting-down.ts";
 import { toStatus } from "./status.ts";
 import { type ServerTls, serverCredentials } from "./tls.ts";
 
@@ -88,9 +88,6 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
     },
   };
 }
-
-const shuttingDown = () =>
-  new Refusal("gateway_unavailable", { message: "The gateway is shutting down; try again shortly.", retryAfterMs: 1_000 });
 
 /** How long a client may take to fetch the end of its last answer. */
 const lastBytesMs = 1_000;

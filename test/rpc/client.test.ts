@@ -195,6 +195,27 @@ describe("the same as in process", () => {
     }
   });
 
+  test("what was sent before a failure arrives before it", async () => {
+    const script: Script = {
+      ...emptyAnswers(),
+      async *stream(desc) {
+        for (let index = 0; index < 100; index++) yield create(desc.output);
+        throw new Refusal("overloaded");
+      },
+    };
+    for (const core of await cores(script)) {
+      let count = 0;
+      const reading = (async () => {
+        for await (const _message of core.inference.generate(hello, asCustomer)) {
+          count++;
+          await Promise.resolve();
+        }
+      })();
+      await expect(reading).rejects.toMatchObject({ refusal: "overloaded" });
+      expect(count).toBe(100);
+    }
+  });
+
   test("an answer of many megabytes arrives", async () => {
     const model = "x".repeat(20 * 1024 * 1024);
     for (const core of await cores(named(model))) expect((await whoAnswers(core)).length).toBe(model.length);

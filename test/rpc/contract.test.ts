@@ -16,6 +16,7 @@ import fc from "fast-check";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { Refusal, type RefusalName, refusals, toRefusal } from "../../src/errors.ts";
+import { toProblem } from "../../src/facade/problem.ts";
 import { type Bindings, bindingNames, callAll, methods, openBindings } from "./bindings.ts";
 import { anyMessage, enumPaths, leastRequest, nameOfPath, requiredFields, setEnum } from "./samples.ts";
 import { adminToken, emptyAnswers, key, type Script, scriptedServices } from "./scripted.ts";
@@ -204,6 +205,16 @@ for (const type of messageTypes) {
 }
 
 const refusalNames = Object.keys(refusals).filter((name): name is RefusalName => name in refusals);
+for (const name of refusalNames) {
+  for (const envelope of ["native", "chat", "union"] as const) {
+    promise(`${name} has an answer in the ${envelope} format of HTTP`, async () => {
+      const { status, body } = toProblem(new Refusal(name), envelope, "req_12345678");
+      expect(status).toBeGreaterThanOrEqual(400);
+      expect(body).toMatchObject({ error: { type: expect.any(String), message: expect.any(String) } });
+    });
+  }
+}
+
 const unaryMethod = methods.find((desc) => desc.methodKind === "unary");
 const streamMethod = methods.find((desc) => desc.methodKind !== "unary");
 for (const binding of bindingNames) {

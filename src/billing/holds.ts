@@ -167,10 +167,7 @@ export class HoldKeeper implements Holds {
   // A price must be durable before anything refers to it.
   async #register(model: string, price: Price): Promise<void> {
     if (this.#registered.has(price.priceVersion)) return;
-    await this.#store.registerPrice(model, price).catch((error: unknown) => {
-      if (isPassing(error)) throw new Refusal("billing_unavailable", { retryAfterMs: 1000, cause: error });
-      throw error;
-    });
+    await this.#store.registerPrice(model, price);
     this.#registered.add(price.priceVersion);
   }
 

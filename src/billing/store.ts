@@ -22,7 +22,7 @@ import {
 import { type Price, PriceSchema, type Usage, UsageSchema, UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { Refusal } from "../errors.ts";
 import { timeOrderedId } from "../ids.ts";
-import { type Postgres, statement } from "../postgres/postgres.ts";
+import { isUnreachable, type Postgres, statement } from "../postgres/postgres.ts";
 import type { FamilyName, Hold, Payer } from "./admission.ts";
 import { basisOf, familyOf, outcomeOf, transferKindName, transferKindOf } from "./names.ts";
 import type { Charge } from "./settlement.ts";
@@ -79,8 +79,14 @@ export type NewTransfer = {
 
 export type LedgerStore = ReturnType<typeof createLedgerStore>;
 
-/** The statements of the ledger over `db`. */
-export function createLedgerStore(db: Postgres) {
+type Database = Pick<Postgres, "query" | "transaction">;
+
+/** The statements of the ledger. Every function throws `billing_unavailable` while the database is not reachable. */
+export function createLedgerStore(postgres: Postgres) {
+  const db: Database = {
+    query: (one, values) => postgres.query<never>(one, values).catch(refuseUnreachable),
+    transaction: (work) => postgres.transaction(work).catch(refuseUnreachable),
+  };
   return {
     insertAccount: async (name: string): Promise<Account> =>
       toAccount(only(await db.query<AccountRow>(statements.insertAccount, [timeOrderedId("acc_"), name]))),
@@ -225,7 +231,11 @@ type UsageSumRow = Omit<PriceRow, "price_version"> & {
   requests: bigint;
 };
 
-async function createTransfer(db: Postgres, ask: NewTransfer): Promise<Transfer> {
+function refuseUnreachable(cause: unknown): never {
+  throw isUnreachable(cause) ? new Refusal("billing_unavailable", { retryAfterMs: 1000, cause }) : cause;
+}
+
+async function createTransfer(db: Database, ask: NewTransfer): Promise<Transfer> {
   return createTransferOnce(db, ask).catch((error: unknown) => {
     // Another transfer took the same idempotency key under the lock of the other pool: the repeat sees it.
     if (isTaken(error)) return createTransferOnce(db, ask);
@@ -237,7 +247,7 @@ function isTaken(error: unknown): boolean {
   return error instanceof DatabaseError && error.code === "23505";
 }
 
-function createTransferOnce(db: Postgres, ask: NewTransfer): Promise<Transfer> {
+function createTransferOnce(db: Database, ask: NewTransfer): Promise<Transfer> {
   return db.transaction(async (tx) => {
     const [pool] = await tx.query<PoolRow & { in_debt: boolean }>(statements.lockPool, [ask.accountId, ask.family]);
     if (!pool) throw new Refusal("not_found", { message: "There is no such account.", field: "account_id" });

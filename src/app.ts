@@ -21,7 +21,7 @@ export type Gateway = {
   readonly grpcAddress?: string;
   /** What the first start made. Absent at later starts. */
   readonly firstKeys?: FirstKeys;
-  /** Takes models, prices, routes and upstreams from another file, without dropping a request. */
+  /** Follows another file, without dropping a request. */
   reload(catalog: CatalogFile): void;
   /** Refuses new requests, lets running ones finish within the drain limit, settles what they owe, and closes everything. */
   stop(): Promise<void>;
@@ -61,12 +61,16 @@ async function openGateway(parts: GatewayParts, stack: AsyncDisposableStack): Pr
   const firstKeys = running && config.seed ? await seed(core, running.adminToken, config.dataDir) : undefined;
 
   const grpc = running && (await openGrpc(config, running, stack));
-  const http = config.role === "core" ? undefined : await openHttp(parts, core, readiness, stack);
+  let { nativeBearer } = parts.catalog;
+  const http = config.role === "core" ? undefined : await openHttp(parts, core, readiness, () => nativeBearer, stack);
   return {
     ...(http && { httpAddress: http.address }),
     ...(grpc && { grpcAddress: grpc.address }),
     ...(firstKeys && { firstKeys }),
-    reload: (catalog) => running?.reload(catalog),
+    reload(catalog) {
+      running?.reload(catalog);
+      ({ nativeBearer } = catalog);
+    },
     async stop() {
       await drain([http, grpc], running, config.drainLimitMs, log);
       await stack.disposeAsync();
@@ -100,12 +104,12 @@ function servingOf({ database, upstreams }: Readiness) {
 }
 
 async function openHttp(
-  { config, catalog, log }: GatewayParts,
+  { config, log }: GatewayParts,
   core: Core,
   readiness: () => Promise<Readiness>,
+  nativeBearer: () => CatalogFile["nativeBearer"],
   stack: AsyncDisposableStack,
 ): Promise<Door> {
-  const { nativeBearer } = catalog;
   const { host, port, trustedProxies, httpAdmin } = config;
   const failedCredentials = createFailedCredentials();
   const app = createFacade({ core, settings: { nativeBearer, trustedProxies }, readiness, failedCredentials, log });

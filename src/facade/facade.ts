@@ -27,7 +27,8 @@ import { requireVersion } from "./version.ts";
 export type { PartState, Readiness } from "./health.ts";
 
 export type FacadeSettings = {
-  readonly nativeBearer: NativeBearer;
+  /** Asked at every request, since the configuration file may change. */
+  readonly nativeBearer: () => NativeBearer;
   /** Addresses or CIDR ranges of the proxies whose `X-Forwarded-For` is believed. Empty: none. */
   readonly trustedProxies: readonly string[];
   /** When a stream's head leaves, and how often something follows. Absent: 15 s, 10 s. */

@@ -22,7 +22,7 @@ export type IdentifyOptions = {
 };
 
 /** Builds hooks that identify the caller of a request and refuse it otherwise. */
-export function createIdentify(parts: { core: Core; nativeBearer: NativeBearer; failedCredentials: FailedCredentials }) {
+export function createIdentify(parts: { core: Core; nativeBearer: () => NativeBearer; failedCredentials: FailedCredentials }) {
   const { core, nativeBearer, failedCredentials } = parts;
   // Digests of keys that were good lately: an address shared by many is not closed to those who use good keys from it.
   const known = new RecentMap<string, true>(knownKeysMax);
@@ -30,7 +30,7 @@ export function createIdentify(parts: { core: Core; nativeBearer: NativeBearer; 
   return ({ form, monthFigures }: IdentifyOptions) =>
     async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
       const { exchange } = request;
-      const key = readCredential(form, request.raw, nativeBearer);
+      const key = readCredential(form, request.raw, nativeBearer());
       const digest = hash("sha256", key, "base64");
       if (!known.get(digest)) failedCredentials.check(request.ip);
 

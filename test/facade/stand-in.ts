@@ -185,7 +185,7 @@ export async function startFacade(
   };
   const facade = createFacade({
     core: scriptedCore(script),
-    settings: { nativeBearer: "auto", trustedProxies: [], ...settings },
+    settings: { nativeBearer: () => "auto", trustedProxies: [], ...settings },
     readiness: async () => ({ database: { state: "ok" } }),
     failedCredentials: { check: () => {}, record: () => {} },
     log: createLog("silent"),

@@ -229,12 +229,22 @@ test("SIGHUP takes a new configuration file, and keeps the old one where the new
     return Object(body).data.map((model: { id: string }) => model.id);
   };
   const hangUp = async (text: string, says: string) => {
+    const { length } = gateway.stderr();
     writeFileSync(file, text);
     gateway.process.kill("SIGHUP");
-    while (!gateway.stderr().includes(says)) await new Promise((resolve) => setTimeout(resolve, 5));
+    while (!gateway.stderr().slice(length).includes(says)) await new Promise((resolve) => setTimeout(resolve, 5));
   };
   await hangUp(defaultCatalog().replace("  haiku: model", "  quick: model"), "was read again");
   expect(await names()).toContain("quick");
   await hangUp("models: nonsense", "is refused");
   expect(await names()).toContain("quick");
+
+  const askWithBearer = async () => {
+    const headers = { authorization: `Bearer ${v1}`, "anthropic-version": "2023-06-01", "content-type": "application/json" };
+    const body = JSON.stringify({ model: "sonnet", messages: [{ role: "user", content: "Hello" }] });
+    return (await fetch(`${gateway.address}/v1/messages/count_tokens`, { method: "POST", headers, body })).status;
+  };
+  expect(await askWithBearer()).toBe(401);
+  await hangUp(defaultCatalog().replace("native_bearer: auto", "native_bearer: always"), "was read again");
+  expect(await askWithBearer()).toBe(200);
 });

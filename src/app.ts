@@ -113,7 +113,7 @@ async function openHttp(
   const { host, port, trustedProxies, httpAdmin } = config;
   const failedCredentials = createFailedCredentials();
   const app = createFacade({ core, settings: { nativeBearer, trustedProxies }, readiness, failedCredentials, log });
-  registerConnect(app, { core, failedCredentials, adminMethods: httpAdmin });
+  registerConnect(app, { core, failedCredentials, adminMethods: httpAdmin, isDraining: () => app.isDraining() });
   stack.defer(() => {
     // Idle connections of clients would keep the listener open for as long as they like.
     const closed = app.close();

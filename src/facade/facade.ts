@@ -46,6 +46,8 @@ export type FacadeParts = {
 export type Facade = FastifyInstance & {
   /** Refuses new requests from now on with 503; resolves when those that run have ended. */
   drain(): Promise<void>;
+  /** True once new requests are refused. Routes that others add refuse theirs by themselves. */
+  isDraining(): boolean;
 };
 
 type Route = {
@@ -155,7 +157,7 @@ export function createFacade(parts: FacadeParts): Facade {
   // Not awaited: `close` itself waits for connections.
   app.addHook("preClose", async () => void running.drain());
 
-  return Object.assign(app, { drain: () => running.drain() });
+  return Object.assign(app, { drain: () => running.drain(), isDraining: () => running.isDraining });
 }
 
 /** A path, and what it becomes when a client's base address has one `/v1` too few or too many. */

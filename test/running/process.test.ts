@@ -6,7 +6,11 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { Code, createClient } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-node";
 import { afterEach, expect, test } from "vitest";
+import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
+import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { defaultCatalog } from "../../src/catalog-file.ts";
 import { type ChildGateway, failToStart, startChildGateway } from "../support/child-gateway.ts";
 import { emptyDatabase, freshDatabase } from "../support/database.ts";
@@ -122,6 +126,37 @@ test("SIGTERM lets a running stream finish, refuses what is new, and ends with 0
   expect(text).toContain("event: message_stop");
   expect(await exit).toMatchObject({ code: 0 });
   expect(() => statSync(join(dataDir, "postgres/postmaster.pid"))).toThrow("ENOENT");
+});
+
+test("SIGTERM refuses new Connect calls as well, and lets the running ones finish", async () => {
+  const dataDir = newDataDir();
+  const gateway = await start({ DATA_DIR: dataDir });
+  const headers = { authorization: `Bearer ${readKeys(dataDir).v1}` };
+  const { generate } = createClient(InferenceService, createConnectTransport({ baseUrl: gateway.address, httpVersion: "1.1" }));
+  const content = [{ kind: { case: "text" as const, value: { text: "[[simulate tokens=100 token_ms=20]]" } } }];
+  const request = { model: "haiku", maxTokens: 500, messages: [{ role: Role.USER, content }] };
+  const running = generate(request, { headers })[Symbol.asyncIterator]();
+  expect((await running.next()).value?.kind.case).toBe("admission");
+
+  const exit = gateway.end("SIGTERM");
+  while (!gateway.stderr().includes("draining")) await new Promise((resolve) => setTimeout(resolve, 5));
+  const refused = await fetch(`${gateway.address}/gateway.billing.v1.BillingService/GetPools`, {
+    method: "POST",
+    headers: { ...headers, "content-type": "application/json" },
+    body: "{}",
+  });
+  expect(refused.status).toBe(503);
+  expect(await refused.json()).toMatchObject({
+    code: "unavailable",
+    details: [{ debug: { reason: "REASON_GATEWAY_UNAVAILABLE", retryAfter: "1s" } }],
+  });
+  const isRefused = generate(request, { headers })[Symbol.asyncIterator]().next();
+  await expect(isRefused).rejects.toMatchObject({ code: Code.Unavailable });
+
+  let last: string | undefined;
+  for (let next = await running.next(); !next.done; next = await running.next()) last = next.value.kind.case;
+  expect(last).toBe("receipt");
+  expect(await exit).toMatchObject({ code: 0 });
 });
 
 test("the drain limit ends a stream with an error event, and what it used is charged", async () => {

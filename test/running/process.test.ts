@@ -198,7 +198,9 @@ test("a taken gRPC port is named as such", async () => {
   const port = typeof address === "object" ? String(address?.port) : "";
   const { code, stderr } = await failToStart({ DATA_DIR: newDataDir(), GRPC_PORT: port });
   expect(code).toBe(1);
-  expect(stderr).toContain(`cannot start: port ${port} is taken; end what listens there, or set GRPC_PORT\n`);
+  expect(stderr.split("\n").filter((line) => line !== "" && !line.startsWith("{"))).toEqual([
+    `cannot start: port ${port} is taken; end what listens there, or set GRPC_PORT`,
+  ]);
 });
 
 test("a data directory that cannot be written is one clear line", async () => {

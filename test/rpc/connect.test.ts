@@ -11,7 +11,8 @@ async function open(script: Script = emptyAnswers(), changes: Partial<ConnectPar
   // Smaller than what the services take: the limit of other routes is not theirs.
   const app = fastify({ bodyLimit: 1000 });
   const failedCredentials = { check() {}, record() {} };
-  registerConnect(app, { core: localCore(scriptedServices(script)), failedCredentials, adminMethods: true, ...changes });
+  const core = localCore(scriptedServices(script));
+  registerConnect(app, { core, failedCredentials, adminMethods: true, isDraining: () => false, ...changes });
   onTestFinished(async () => {
     app.server.closeAllConnections();
     await app.close();
@@ -121,6 +122,11 @@ describe("the public listener", () => {
     const closed = await open(emptyAnswers(), { adminMethods: false });
     expect((await post(closed, listAccounts, { credential: adminToken })).status).toBe(404);
     expect((await post(closed, getPools)).status).toBe(200);
+  });
+
+  test("takes no new call while it drains", async () => {
+    const response = await post(await open(emptyAnswers(), { isDraining: () => true }), getPools);
+    expect([response.status, await response.json()]).toMatchObject([503, { code: "unavailable" }]);
   });
 
   test("lets no page of another origin in", async () => {

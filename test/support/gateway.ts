@@ -35,7 +35,7 @@ export type TestGatewayOptions = {
   env?: NodeJS.ProcessEnv;
   /** Default: the built-in catalogue without pauses. */
   catalog?: CatalogFile;
-  /** True: the HTTP door is a gateway of the role `facade`, and the services one of the role `core`. */
+  /** True: the HTTP door is a gateway of the role `facade`, and the services one of the role `core`. Default: TEST_SPLIT is "true". */
   split?: boolean;
 };
 
@@ -53,6 +53,7 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
   const database = await freshDatabase();
   const dataDir = await mkdtemp(join(tmpdir(), "gateway-data-"));
   const adminToken = "the-admin-token-of-a-test";
+  const split = options.split ?? process.env.TEST_SPLIT === "true";
   const catalog = options.catalog ?? fastCatalog();
   const start = (env: NodeJS.ProcessEnv): Promise<Gateway> => {
     const ports = { PORT: "0", GRPC_PORT: "0", DATA_DIR: dataDir, LOG_LEVEL: process.env.LOG_LEVEL ?? "silent" };
@@ -61,8 +62,8 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
   };
 
   const services = { DATABASE_URL: database.url, ADMIN_TOKEN: adminToken, SEED: "true" };
-  const core = await start({ ...services, ROLE: options.split ? "core" : "all" });
-  const facade = options.split ? await start({ ROLE: "facade", CORE_ADDRESS: text(core.grpcAddress) }) : core;
+  const core = await start({ ...services, ROLE: split ? "core" : "all" });
+  const facade = split ? await start({ ROLE: "facade", CORE_ADDRESS: text(core.grpcAddress) }) : core;
   const keys: unknown = JSON.parse(await readFile(join(dataDir, "first-keys.json"), "utf8"));
   const { v1, v2, accountId } = Object(keys);
 

@@ -20,8 +20,9 @@ export function createFailureHandler(log: Log) {
       log.error({ requestId: exchange.requestId, err: error }, "request failed");
     exchange.noted.refusal = refusal.refusal;
     const problem = toProblem(refusal, exchange.envelope, exchange.requestId);
-    if (refusal.refusal === "request_too_large" && !request.raw.complete) sendAndLinger(request, reply, problem);
-    else sendJson(reply.code(problem.status).headers(problem.headers), problem.body);
+    reply.headers(problem.headers);
+    if (reply.getHeader("connection") === "close" && !request.raw.complete) sendAndLinger(request, reply, problem);
+    else sendJson(reply.code(problem.status), problem.body);
   };
 }
 
@@ -41,7 +42,7 @@ function refusalOfFastify(error: Error): Refusal | undefined {
  */
 function sendAndLinger(request: FastifyRequest, reply: FastifyReply, problem: Problem): void {
   const body = Buffer.from(JSON.stringify(problem.body));
-  const headers = { ...problem.headers, "content-type": "application/json", "content-length": String(body.length) };
+  const headers = { "content-type": "application/json", "content-length": String(body.length) };
   const raw = startRaw(reply, problem.status, headers);
   raw.write(body);
   const close = () => {

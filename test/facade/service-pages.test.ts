@@ -1,5 +1,7 @@
 // Catalogue, balance, receipts, probes, draining and the log.
 
+import { once } from "node:events";
+import { connect } from "node:net";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
@@ -274,6 +276,27 @@ test("a draining gateway refuses new requests, finishes those that run, and then
   gate.resolve();
   expect(await running.text()).toContain("message_stop");
   await drained;
+});
+
+test("a draining gateway closes a connection only when the body of the refused request is through", async () => {
+  const { url, port, facade } = await startFacade();
+  await facade.drain();
+  const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
+  socket.write(`POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: ${goodKey}\r\ncontent-length: 2\r\n\r\n`);
+  let answer = "";
+  let isClosed = false;
+  socket.on("data", (bytes) => {
+    answer += bytes;
+  });
+  const ended = once(socket, "end").then(() => {
+    isClosed = true;
+  });
+  while (!answer.includes("gateway_unavailable")) await fetch(`${url}/healthz`);
+  expect(answer).toMatch(/^HTTP\/1\.1 503 /);
+  await fetch(`${url}/healthz`);
+  expect(isClosed).toBe(false);
+  socket.end("{}");
+  await ended;
 });
 
 test("calls of other doors on the same listener keep their own parsers and answers, and drain with the rest", async () => {

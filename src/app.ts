@@ -95,7 +95,9 @@ async function openGrpc(config: Config, running: RunningServices, stack: AsyncDi
   const port = await server.listen(config.grpcHost, config.grpcPort);
   // After a drain nothing is left to do; after a failed start there is nothing to wait for.
   stack.defer(() => server.drain(0));
-  return { address: hostAndPort(config.grpcHost, port), drain: () => server.drain(config.drainLimitMs) };
+  // Its own limit comes after ours, which knows how to end and settle what runs.
+  const limitMs = config.drainLimitMs + lastBytesMs;
+  return { address: hostAndPort(config.grpcHost, port), drain: () => server.drain(limitMs) };
 }
 
 function servingOf({ database, upstreams }: Readiness) {

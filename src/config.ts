@@ -1,6 +1,7 @@
 // The environment, read once into one frozen object.
 
 import { readFileSync } from "node:fs";
+import { isIP } from "node:net";
 
 export type Role = "all" | "core" | "facade";
 
@@ -61,6 +62,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   const adminToken = text("ADMIN_TOKEN");
   const catalogPath = text("CONFIG");
   const coreAddresses = list("CORE_ADDRESS");
+  const trustedProxies = list("TRUSTED_PROXIES");
   const grpcPair = pair("GRPC_TLS_CERT", "GRPC_TLS_KEY");
   const clientAuthorities = file("GRPC_TLS_CLIENT_CA");
   const authorities = file("CORE_TLS_CA");
@@ -85,6 +87,10 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     }
   }
 
+  if (!trustedProxies.every(isAddressRange)) {
+    problems.push("TRUSTED_PROXIES: must be an address or a CIDR range, or several separated by commas");
+  }
+
   const config: Config = {
     host: text("HOST") ?? "127.0.0.1",
     port: integer("PORT", { min: 0, max: 65_535, otherwise: 8080 }),
@@ -104,10 +110,18 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     httpAdmin: flag("HTTP_ADMIN", true),
     seed: flag("SEED", databaseUrl === undefined),
     drainLimitMs: integer("DRAIN_LIMIT_SECONDS", { min: 0, max: 3_600, otherwise: 120 }) * 1000,
-    trustedProxies: list("TRUSTED_PROXIES"),
+    trustedProxies,
   };
   if (problems.length > 0) throw new Error(`configuration:\n${[...new Set(problems)].map((one) => `  ${one}`).join("\n")}`);
   return Object.freeze(config);
+}
+
+/** An address, or a range written `10.0.0.0/8`. A range of all addresses is none: then anybody could say where they come from. */
+function isAddressRange(text: string): boolean {
+  const [address = "", prefix, ...rest] = text.split("/");
+  const family = isIP(address);
+  if (family === 0 || rest.length > 0) return false;
+  return prefix === undefined || (/^[1-9]\d{0,2}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128));
 }
 
 // Values are never repeated in a problem: one of them may be a secret in the wrong place.

@@ -1,3 +1,4 @@
+import fastify from "fastify";
 import { expect, test } from "vitest";
 import { readConfig } from "../../src/config.ts";
 
@@ -35,6 +36,26 @@ test("lists are separated by commas", () => {
   expect(config.trustedProxies).toEqual(["10.0.0.0/8"]);
 });
 
+test("proxies are trusted by address and by range", () => {
+  const proxies = ["10.0.0.1", "10.0.0.0/8", "::1", "fd00::/8", "2001:db8::1/128"];
+  expect(readConfig({ TRUSTED_PROXIES: proxies.join(",") }).trustedProxies).toEqual(proxies);
+  expect(() => fastify({ trustProxy: proxies })).not.toThrow();
+});
+
+test.for([
+  "nginx",
+  "10.0.0",
+  "10.0.0.0/33",
+  "::1/129",
+  "0.0.0.0/0",
+  "10.0.0.0/",
+  "10.0.0.0/8/8",
+  "10.0.0.0/255.0.0.0",
+  "loopback",
+])("%s is no proxy to trust", (proxy) => {
+  expect(problemsOf({ TRUSTED_PROXIES: `10.0.0.1,${proxy}` })).toEqual([expect.stringMatching(/^TRUSTED_PROXIES: /)]);
+});
+
 test("all problems are named at once", () => {
   const env = {
     PORT: "http",
@@ -46,12 +67,14 @@ test("all problems are named at once", () => {
     SEED: "yes",
     DRAIN_LIMIT_SECONDS: "-1",
     ADMIN_TOKEN: "short",
+    TRUSTED_PROXIES: "nginx",
   };
   expect(problemsOf(env)).toEqual([
     "DATABASE_URL: must be a URL that begins with postgres:// or postgresql://",
     "REDIS_URL: must be a URL that begins with redis:// or rediss://",
     "ADMIN_TOKEN: needs at least 16 characters",
     "CORE_ADDRESS: is required with ROLE=facade",
+    "TRUSTED_PROXIES: must be an address or a CIDR range, or several separated by commas",
     "PORT: must be a whole number from 0 to 65535",
     "GRPC_PORT: must be a whole number from 0 to 65535",
     "LOG_LEVEL: must be one of trace, debug, info, warn, error, fatal, silent",

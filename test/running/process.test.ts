@@ -221,9 +221,9 @@ test("a database that does not answer is one clear line without its password", a
 test("all problems of environment and configuration file are told together, with status 78", async () => {
   const file = join(newDataDir(), "catalog.yaml");
   writeFileSync(file, `${defaultCatalog()}\nupstreamz: 1\n`);
-  const { code, stderr } = await failToStart({ PORT: "http", ROLE: "both", CONFIG: file });
+  const { code, stderr } = await failToStart({ PORT: "http", ROLE: "both", TRUSTED_PROXIES: "nginx", CONFIG: file });
   expect(code).toBe(78);
-  for (const part of ["PORT", "ROLE", "upstreamz"]) expect(stderr).toContain(part);
+  for (const part of ["PORT", "ROLE", "TRUSTED_PROXIES", "upstreamz"]) expect(stderr).toContain(part);
 });
 
 test("with a database of one's own nothing is seeded, and the configured admin token is good", async () => {

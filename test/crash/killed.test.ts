@@ -1,0 +1,141 @@
+// A gateway that is killed at any point of a request's life. What it had not settled is settled by another process, by the last figure
+// that was written down; what a client saw complete was charged before.
+
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { ChildGateway } from "../support/child-gateway.ts";
+import { Gate, nativeEvents, nativeStream } from "../support/provider.ts";
+import { haiku, type Stage, startStage } from "./stage.ts";
+
+const credits = 1_000_000_000n;
+const content = { text: ["x".repeat(40), "y".repeat(40)], usage: { input: 11, output: 9 } };
+const cost = 11n * haiku.input + 9n * haiku.output;
+const sse = { "content-type": "text/event-stream" };
+
+let stage: Stage;
+beforeAll(async () => {
+  stage = await startStage();
+});
+afterAll(() => stage.stop());
+
+const killAt = (moment: string) =>
+  stage.start({ KILL_AT: moment, NODE_OPTIONS: `--import ${join(import.meta.dirname, "kill-at.ts")}` });
+
+/** The charges of a key, which has one request in each test. */
+const chargesOf = async (keyId: string) => {
+  const rows = await stage.ledger.run<{ request_id: string }>("select request_id from charges where key_id = $1", [keyId]);
+  return Promise.all(rows.map(({ request_id }) => stage.chargeOf(request_id)));
+};
+
+/** Ends the gateway and resolves when it is gone. */
+async function kill(gateway: ChildGateway): Promise<void> {
+  await gateway.end("SIGKILL");
+}
+
+const ofStatements: { moment: string; charges: { outcome: Outcome; amount: bigint }[][] }[] = [
+  { moment: "hold written", charges: [[]] },
+  // The server may or may not have committed what it was sent. Nothing had begun, so nothing is owed.
+  { moment: "hold sent", charges: [[], [{ outcome: Outcome.REAPED, amount: 0n }]] },
+  { moment: "hold committed", charges: [[{ outcome: Outcome.REAPED, amount: 0n }]] },
+  // All was produced, and the client has not seen the end: the charge stands if it was committed, else the last figure written.
+  { moment: "settle written", charges: [[{ outcome: Outcome.REAPED, amount: 0n }]] },
+  {
+    moment: "settle sent",
+    charges: [[{ outcome: Outcome.COMPLETED, amount: cost }], [{ outcome: Outcome.REAPED, amount: 0n }]],
+  },
+  { moment: "settle committed", charges: [[{ outcome: Outcome.COMPLETED, amount: cost }]] },
+];
+for (const { moment, charges } of ofStatements) {
+  test(`killed at "${moment}": no end was seen, and the request is charged once at most`, async () => {
+    const { payer, secret } = await stage.key(credits);
+    const before = stage.provider.requests.length;
+    stage.provider.always(nativeStream(content));
+    const gateway = await killAt(moment);
+    const seen = await stage.ask(gateway, secret);
+    expect((await gateway.end("SIGKILL")).signal).toBe("SIGKILL");
+    expect(seen.complete).toBe(false);
+    expect(stage.provider.requests.length - before).toBe(moment.startsWith("hold") ? 0 : 1);
+    if (moment.startsWith("hold")) expect(seen).toMatchObject({ status: 0, text: "" });
+    await stage.recover();
+    const made = (await chargesOf(payer.keyId)).map((one) => ({ outcome: one?.outcome, amount: one?.amountMicrocredits }));
+    expect(charges).toContainEqual(made);
+  });
+}
+
+test("killed when the provider is called: nothing was produced, nothing is owed", async () => {
+  const { payer, secret } = await stage.key(credits);
+  const gateway = await stage.start();
+  const seen = stage.ask(gateway, secret);
+  stage.provider.play({ headers: sse, end: "hang" });
+  await stage.provider.received();
+  await kill(gateway);
+  expect(await seen).toMatchObject({ complete: false });
+  await stage.recover();
+  expect(await chargesOf(payer.keyId)).toMatchObject([{ outcome: Outcome.REAPED, amountMicrocredits: 0n, basis: Basis.NONE }]);
+});
+
+const events = nativeEvents(content);
+const amid: { moment: string; sent: number; shows: string; usage: { input: number; output: number } }[] = [
+  { moment: "at the first byte", sent: 1, shows: "message_start", usage: { input: 11, output: 1 } },
+  { moment: "amid the stream", sent: 3, shows: "content_block_delta", usage: { input: 11, output: 10 } },
+];
+for (const { moment, sent, shows, usage } of amid) {
+  test(`killed ${moment}: the last figure that was written is what is owed`, async () => {
+    const { payer, secret } = await stage.key(credits);
+    const gateway = await stage.start();
+    stage.provider.play({ headers: sse, writes: [...events.slice(0, sent), new Gate()] });
+    const shown = Promise.withResolvers<void>();
+    const seen = stage.ask(gateway, secret, {}, (text) => text.includes(shows) && shown.resolve());
+    await shown.promise;
+    await metered(payer.keyId, usage.output);
+    await kill(gateway);
+    expect(await seen).toMatchObject({ status: 200, complete: false });
+    await stage.recover();
+    const [charge, ...others] = await chargesOf(payer.keyId);
+    expect(others).toEqual([]);
+    expect(charge).toMatchObject({ outcome: Outcome.REAPED, usage });
+    expect(charge?.amountMicrocredits).toBe(BigInt(usage.input) * haiku.input + BigInt(usage.output) * haiku.output);
+    // The client can look it up under the id that it was given.
+    expect(charge?.requestId).toBe((await seen).requestId);
+  });
+}
+
+test("killed when the final usage was seen and not settled: that usage is charged, and no end was shown", async () => {
+  const { payer, secret } = await stage.key(credits);
+  const gateway = await stage.start();
+  // Without message_stop the answer is not complete, so nothing is settled yet.
+  const long = { ...content, usage: { input: 11, output: 90 } };
+  stage.provider.play({ headers: sse, writes: [...nativeEvents(long).slice(0, -1), new Gate()] });
+  const seen = stage.ask(gateway, secret);
+  await metered(payer.keyId, 90);
+  await kill(gateway);
+  expect(await seen).toMatchObject({ status: 200, complete: false });
+  expect((await seen).text).not.toContain("message_delta");
+  await stage.recover();
+  const [charge] = await chargesOf(payer.keyId);
+  expect(charge?.amountMicrocredits).toBe(11n * haiku.input + 90n * haiku.output);
+});
+
+test("an answer that was seen complete is charged exactly, though the gateway died right after it", async () => {
+  const { payer, secret } = await stage.key(credits);
+  const gateway = await stage.start();
+  for (const stream of [true, false]) {
+    stage.provider.play(nativeStream(content));
+    const seen = await stage.ask(gateway, secret, { stream });
+    expect(seen.complete).toBe(true);
+    expect((await stage.chargeOf(seen.requestId))?.amountMicrocredits).toBe(cost);
+  }
+  await kill(gateway);
+  await stage.recover();
+  expect((await chargesOf(payer.keyId)).map((one) => one?.outcome)).toEqual([Outcome.COMPLETED, Outcome.COMPLETED]);
+});
+
+/** Resolves when the figure of the key's running request has been written down. */
+async function metered(keyId: string, output: number): Promise<void> {
+  for (;;) {
+    const rows = await stage.ledger.run<{ output: number }>("select output from holds where key_id = $1", [keyId]);
+    if (rows.some((row) => row.output >= output)) return;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}

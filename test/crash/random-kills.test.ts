@@ -1,0 +1,80 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { ChildGateway } from "../support/child-gateway.ts";
+import { answerOf, numbered, type Seen, type Stage, startStage, usageOf } from "./stage.ts";
+
+const kills = 30;
+const clients = 10;
+/** Gateways that take requests at any time. */
+const gatewaysWanted = 2;
+
+let stage: Stage;
+beforeAll(async () => {
+  stage = await startStage();
+});
+afterAll(() => stage.stop());
+
+/** The same numbers in every run: they place the kills among the requests. */
+function createDice(seed: number): (sides: number) => number {
+  let state = seed;
+  return (sides) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return Math.floor((state / 2 ** 32) * sides);
+  };
+}
+
+test("thirty kills amid the load: what was seen complete is charged exactly, all else once at most", {
+  timeout: 180_000,
+}, async () => {
+  const { payer, secret } = await stage.key(1_000_000_000_000n);
+  stage.provider.always(answerOf);
+  const dice = createDice(4_711);
+  const gateways: ChildGateway[] = await Promise.all(Array.from({ length: gatewaysWanted }, () => stage.start()));
+
+  const seen: { number: number; seen: Seen }[] = [];
+  let asked = 0;
+  let running = true;
+  const client = async () => {
+    while (running) {
+      const number = asked++;
+      const gateway = gateways[number % gateways.length];
+      if (!gateway) throw new Error("no gateway runs");
+      seen.push({ number, seen: await stage.ask(gateway, secret, { ...numbered(number), stream: number % 5 > 0 }) });
+    }
+  };
+  const load = Array.from({ length: clients }, client);
+
+  let next = stage.start();
+  for (let kill = 0; kill < kills; kill++) {
+    const replacement = await next;
+    if (kill < kills - 1) next = stage.start();
+    // Counted in requests, not in seconds, so that it is amid the load on any machine.
+    await stage.provider.received(stage.provider.requests.length + 1 + dice(20));
+    const [victim] = gateways.splice(dice(gateways.length), 1, replacement);
+    await victim?.end("SIGKILL");
+  }
+  running = false;
+  await Promise.all(load);
+  await stage.recover();
+
+  for (const one of seen) {
+    const charge = await stage.chargeOf(one.seen.requestId);
+    if (one.seen.complete) {
+      const { input, output, cost } = usageOf(one.number);
+      expect(charge).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: cost, usage: { input, output } });
+    } else if (one.seen.status === 200) {
+      // Its head left, so it was admitted.
+      expect(charge?.amountMicrocredits).toBeLessThanOrEqual(usageOf(one.number).cost);
+    }
+  }
+  const [charged] = await stage.ledger.run<{ all: bigint; reaped: bigint; posted: bigint }>(
+    `select (select count(*) from charges) as all, (select count(*) from charges where outcome = 'reaped') as reaped,
+       (select sum(posted) from pools where account_id = $1) as posted`,
+    [payer.accountId],
+  );
+  const complete = seen.filter((one) => one.seen.complete);
+  expect(complete.length).toBeGreaterThan(100);
+  expect(charged?.reaped).toBeGreaterThan(0n);
+  expect(charged?.all).toBeLessThanOrEqual(BigInt(asked));
+  expect(charged?.all).toBeGreaterThanOrEqual(BigInt(complete.length));
+});

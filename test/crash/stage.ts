@@ -1,0 +1,170 @@
+// Gateway processes on one ledger, before one scripted provider, with clients that remember exactly what they saw.
+
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { isMessage, type JsonObject } from "@bufbuild/protobuf";
+import { Agent, request } from "undici";
+import { expect } from "vitest";
+import { ReceiptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import type { Payer } from "../../src/billing/admission.ts";
+import { timeOrderedId } from "../../src/ids.ts";
+import { digestBytes, digestSecret, mintSecret, showSecret } from "../../src/keys/secret.ts";
+import { freshLedger, startNode } from "../billing/ledger.ts";
+import { type ChildGateway, startChildGateway } from "../support/child-gateway.ts";
+import { catalogFor, nativeStream, type ReceivedRequest, type Script, startProvider } from "../support/provider.ts";
+
+/** haiku 4.5, in micro-credits per token. */
+export const haiku = { input: 140n, output: 700n };
+
+/** What one client saw of one answer. */
+export type Seen = {
+  readonly requestId: string | undefined;
+  readonly status: number;
+  /** True when the answer came to its proper end. */
+  readonly complete: boolean;
+  /** Everything received. */
+  readonly text: string;
+};
+
+export type Stage = Awaited<ReturnType<typeof startStage>>;
+
+/** A ledger, a provider and a catalogue that leads every model to it. */
+export async function startStage() {
+  const ledger = await freshLedger();
+  const provider = await startProvider();
+  const folder = await mkdtemp(join(tmpdir(), "gateway-crash-"));
+  const catalogPath = join(folder, "catalog.yaml");
+  await writeFile(catalogPath, catalogFor({ real: { kind: "anthropic", url: provider.url } }));
+  const env = {
+    DATABASE_URL: ledger.url,
+    ADMIN_TOKEN: "the-admin-token-of-a-crash",
+    CONFIG: catalogPath,
+    DATA_DIR: folder,
+    LOG_LEVEL: "error",
+  };
+  const started = new Set<ChildGateway>();
+  const clients = new Agent({ connections: 1_000, pipelining: 1 });
+
+  return {
+    ledger,
+    provider,
+    catalogPath,
+    /** Starts one more gateway. */
+    async start(more: NodeJS.ProcessEnv = {}): Promise<ChildGateway> {
+      const gateway = await startChildGateway({ ...env, ...more });
+      started.add(gateway);
+      return gateway;
+    },
+    /** A key with its secret, and who pays. */
+    async key(micro: bigint, more: { cap?: bigint } = {}): Promise<{ payer: Payer; secret: string }> {
+      const payer = await ledger.payer(micro, more);
+      const secret = mintSecret(Family.V1);
+      await ledger.run("insert into key_secrets (digest, secret_id, key_id, shown) values ($1, $2, $3, $4)", [
+        digestBytes(digestSecret(secret)),
+        timeOrderedId("sec_"),
+        payer.keyId,
+        showSecret(secret),
+      ]);
+      return { payer, secret };
+    },
+    ask: (gateway: Pick<ChildGateway, "address">, secret: string, more: JsonObject = {}, onText?: (text: string) => void) =>
+      ask({ clients, address: gateway.address, secret, body: { ...usualBody, ...more }, ...(onText && { onText }) }),
+    /** Settles what dead processes have left, as another process would after a minute of silence. */
+    async recover(): Promise<void> {
+      for (const gateway of started) await gateway.end("SIGKILL");
+      started.clear();
+      // What a killed process had sent is still being worked on.
+      while ((await ledger.run(busy)).length > 0);
+      const node = await startNode(ledger.url, { silentPollsMax: 1 });
+      for (let poll = 0; poll < 4; poll++) await node.node.poll(node.holds);
+      await node.stop();
+      expect(await ledger.run("select request_id from holds")).toEqual([]);
+      expect(await ledger.store.audit()).toEqual([]);
+    },
+    async chargeOf(requestId: string | undefined) {
+      const charge = await ledger.store.findCharge(requestId ?? "");
+      return isMessage(charge, ReceiptSchema) ? charge : undefined;
+    },
+    async stop(): Promise<void> {
+      await Promise.all([...started].map((gateway) => gateway.end("SIGKILL")));
+      await clients.destroy();
+      await provider.stop();
+      await ledger.close();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+const busy =
+  "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and state <> 'idle'";
+
+const usualBody = {
+  model: "haiku",
+  max_tokens: 100,
+  stream: true,
+  messages: [{ role: "user", content: "Hello" }],
+} satisfies JsonObject;
+
+type Ask = { clients: Agent; address: string; secret: string; body: JsonObject; onText?: (text: string) => void };
+
+/** Never throws: a connection that breaks is something that a client sees. */
+async function ask({ clients, address, secret, body, onText }: Ask): Promise<Seen> {
+  const seen = { requestId: undefined as string | undefined, status: 0, text: "" };
+  try {
+    const answer = await request(`${address}/v1/messages`, {
+      dispatcher: clients,
+      method: "POST",
+      headers: { "x-api-key": secret, "anthropic-version": "2023-06-01", "content-type": "application/json" },
+      body: JSON.stringify(body),
+      headersTimeout: 60_000,
+      bodyTimeout: 60_000,
+    });
+    const { "request-id": requestId } = answer.headers;
+    seen.requestId = typeof requestId === "string" ? requestId : undefined;
+    seen.status = answer.statusCode;
+    answer.body.setEncoding("utf8");
+    for await (const piece of answer.body) {
+      seen.text += piece;
+      onText?.(seen.text);
+    }
+  } catch {
+    // What was seen until then is what counts.
+  }
+  const isStream = body.stream === true;
+  const complete = seen.status === 200 && (isStream ? seen.text.includes('"type":"message_stop"') : isWhole(seen.text));
+  return { ...seen, complete };
+}
+
+function isWhole(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** A request of its own, so that its answer can have figures of its own. */
+export function numbered(number: number): { messages: { role: string; content: string }[] } {
+  return { messages: [{ role: "user", content: `number ${number}` }] };
+}
+
+/** The number of a request that the provider received. */
+export function numberIn({ bodyText }: ReceivedRequest): number {
+  return Number(/number (\d+)/.exec(bodyText)?.[1] ?? 0);
+}
+
+/** What the answer to a numbered request uses, and what that costs. */
+export function usageOf(number: number): { input: number; output: number; cost: bigint } {
+  const input = 10 + (number % 53);
+  const output = 8 + (number % 41);
+  return { input, output, cost: BigInt(input) * haiku.input + BigInt(output) * haiku.output };
+}
+
+/** A streamed answer to a numbered request, in several writes. */
+export function answerOf(request: ReceivedRequest): Script {
+  const usage = usageOf(numberIn(request));
+  return nativeStream({ text: ["one ", "two ", "three ", "four"], usage }, { pauseMs: 2 });
+}

@@ -176,7 +176,7 @@ export class Refusal extends Error {
       ...(field !== undefined && { field }),
       ...(allowed !== undefined && { allowed: [...allowed] }),
       ...(retryAfterMs !== undefined && {
-        retryAfter: { seconds: BigInt(Math.floor(retryAfterMs / 1000)), nanos: (Math.ceil(retryAfterMs) % 1000) * 1_000_000 },
+        retryAfter: durationOf(Math.ceil(retryAfterMs)),
       }),
       ...(limit !== undefined && { limit }),
       ...(upstream !== undefined && { upstream }),
@@ -197,6 +197,10 @@ export class Refusal extends Error {
       }),
     });
   }
+}
+
+function durationOf(ms: number): { seconds: bigint; nanos: number } {
+  return { seconds: BigInt(Math.floor(ms / 1000)), nanos: (ms % 1000) * 1_000_000 };
 }
 
 /** Gives any thrown value its refusal. What we did not foresee tells the caller nothing; the original stays as `cause`. */

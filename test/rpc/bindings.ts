@@ -14,7 +14,7 @@ import { authenticate } from "./scripted.ts";
 export const bindingNames = ["local", "gRPC", "Connect with JSON", "Connect with protobuf", "gRPC-web"] as const;
 export type BindingName = (typeof bindingNames)[number];
 
-export type Bindings = Record<BindingName, Core> & { httpUrl: string; close(): Promise<void> };
+export type Bindings = Record<BindingName, Core> & { grpcUrl: string; httpUrl: string; close(): Promise<void> };
 
 export async function openBindings(services: Services, identify = authenticate): Promise<Bindings> {
   const server = createGrpcServer({
@@ -38,6 +38,7 @@ export async function openBindings(services: Services, identify = authenticate):
     "Connect with JSON": coreOver(createConnectTransport({ ...options, useBinaryFormat: false })),
     "Connect with protobuf": coreOver(createConnectTransport({ ...options, useBinaryFormat: true })),
     "gRPC-web": coreOver(createGrpcWebTransport(options)),
+    grpcUrl: `http://127.0.0.1:${port}`,
     httpUrl: baseUrl,
     async close() {
       grpc.close();

@@ -89,6 +89,22 @@ for (const { kind, stream: play, wire, error } of providers) {
       }
     }
 
+    test(`hears ${kind === "anthropic" ? "version and beta flags" : "nothing"} of a client's own headers`, async () => {
+      provider.always(play(content));
+      const own = { "anthropic-version": "2023-06-01", "anthropic-beta": "b-1,a-2" };
+      const others = {
+        "anthropic-user-profile-id": "profile",
+        "anthropic-workspace-id": "workspace",
+        "anthropic-dangerous-direct-browser-access": "true",
+        "anthropic-newest": "1",
+      };
+      const headers = { "x-api-key": gateway.v1, ...own, ...others };
+      const { status } = await post(`${gateway.address}/v1/messages`, headers, { model: "haiku", max_tokens: 100, messages });
+      expect(status).toBe(200);
+      const heard = Object.entries(provider.requests.at(-1)?.headers ?? {}).filter(([name]) => name.startsWith("anthropic-"));
+      expect(Object.fromEntries(heard)).toEqual(kind === "anthropic" ? own : {});
+    });
+
     for (const client of clients) {
       describe(`a ${client.name} client`, () => {
         test("of a complete stream sees its end once, and pays what the provider reported", async () => {

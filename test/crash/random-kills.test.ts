@@ -4,7 +4,7 @@ import type { ChildGateway } from "../support/child-gateway.ts";
 import { answerOf, numbered, type Seen, type Stage, startStage, usageOf } from "./stage.ts";
 
 const kills = 30;
-const clients = 10;
+const clients = 6;
 /** Gateways that take requests at any time. */
 const gatewaysWanted = 2;
 

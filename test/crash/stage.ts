@@ -45,7 +45,7 @@ export async function startStage() {
     LOG_LEVEL: "error",
   };
   const started = new Set<ChildGateway>();
-  const clients = new Agent({ connections: 1_000, pipelining: 1 });
+  const clients = createClients();
 
   return {
     ledger,
@@ -69,8 +69,8 @@ export async function startStage() {
       ]);
       return { payer, secret };
     },
-    ask: (gateway: Pick<ChildGateway, "address">, secret: string, more: JsonObject = {}, onText?: (text: string) => void) =>
-      ask({ clients, address: gateway.address, secret, body: { ...usualBody, ...more }, ...(onText && { onText }) }),
+    ask: ({ address }: ChildGateway, secret: string, body: JsonObject = {}, onText?: (text: string) => void) =>
+      clients.ask({ address, secret, body, ...(onText && { onText }) }),
     /** Settles what dead processes have left, as another process would after a minute of silence. */
     async recover(): Promise<void> {
       for (const gateway of started) await gateway.end("SIGKILL");
@@ -89,7 +89,7 @@ export async function startStage() {
     },
     async stop(): Promise<void> {
       await Promise.all([...started].map((gateway) => gateway.end("SIGKILL")));
-      await clients.destroy();
+      await clients.close();
       await provider.stop();
       await ledger.close();
       await rm(folder, { recursive: true, force: true });
@@ -107,14 +107,24 @@ const usualBody = {
   messages: [{ role: "user", content: "Hello" }],
 } satisfies JsonObject;
 
-type Ask = { clients: Agent; address: string; secret: string; body: JsonObject; onText?: (text: string) => void };
+type Ask = { address: string; secret: string; body: JsonObject; onText?: (text: string) => void };
+
+/** Clients of any gateway, with many connections. */
+export function createClients() {
+  const agent = new Agent({ connections: 1_000, pipelining: 1 });
+  return {
+    /** Sends `body` over the usual one: a streamed "Hello" to haiku, 100 tokens at most. */
+    ask: (one: Ask): Promise<Seen> => ask(agent, { ...one, body: { ...usualBody, ...one.body } }),
+    close: () => agent.destroy(),
+  };
+}
 
 /** Never throws: a connection that breaks is something that a client sees. */
-async function ask({ clients, address, secret, body, onText }: Ask): Promise<Seen> {
+async function ask(dispatcher: Agent, { address, secret, body, onText }: Ask): Promise<Seen> {
   const seen = { requestId: undefined as string | undefined, status: 0, text: "" };
   try {
     const answer = await request(`${address}/v1/messages`, {
-      dispatcher: clients,
+      dispatcher,
       method: "POST",
       headers: { "x-api-key": secret, "anthropic-version": "2023-06-01", "content-type": "application/json" },
       body: JSON.stringify(body),

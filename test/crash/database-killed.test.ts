@@ -1,0 +1,143 @@
+// PostgreSQL ends without a word and comes back. Requests that run go on; what they owe is settled when the ledger is there again.
+
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { JsonObject } from "@bufbuild/protobuf";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { type Gateway, startGateway } from "../../src/app.ts";
+import { createLedgerStore, type LedgerStore } from "../../src/billing/store.ts";
+import { readCatalogFile } from "../../src/catalog-file.ts";
+import { readConfig } from "../../src/config.ts";
+import { type Embedded, startEmbedded } from "../../src/postgres/embedded.ts";
+import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
+import { log } from "../billing/ledger.ts";
+import { catalogFor, Gate, type ScriptedProvider, startProvider } from "../support/provider.ts";
+import { answerOf, createClients, numbered, type Seen, usageOf } from "./stage.ts";
+
+let folder: string;
+let embedded: Embedded;
+let provider: ScriptedProvider;
+let gateway: Gateway;
+let postgres: Postgres;
+let store: LedgerStore;
+let secret: string;
+const clients = createClients();
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "gateway-outage-"));
+  embedded = await startEmbedded(folder, log);
+  provider = await startProvider();
+  const env = {
+    DATABASE_URL: embedded.url,
+    ADMIN_TOKEN: "the-admin-token-of-an-outage",
+    DATA_DIR: folder,
+    PORT: "0",
+    GRPC_PORT: "0",
+    SEED: "true",
+    LOG_LEVEL: "silent",
+  };
+  const catalog = readCatalogFile(catalogFor({ real: { kind: "anthropic", url: provider.url } }));
+  gateway = await startGateway({ config: readConfig(env), catalog, env, log });
+  const keys: unknown = JSON.parse(await readFile(join(folder, "first-keys.json"), "utf8"));
+  secret = String(Object(keys).v1);
+  postgres = connectPostgres(embedded.url);
+  store = createLedgerStore(postgres);
+});
+afterEach(async () => {
+  // What was given up while the ledger was away is let go soon after it is back.
+  while ((await run("select request_id from holds")).length > 0);
+  expect(await store.audit()).toEqual([]);
+  expect(await run("select request_id from charges where outcome = 'reaped'")).toEqual([]);
+});
+afterAll(async () => {
+  await gateway.stop();
+  await postgres.close();
+  await clients.close();
+  await provider.stop();
+  await embedded.stop();
+  await rm(folder, { recursive: true, force: true });
+});
+
+const run = (text: string) => postgres.query<Record<string, unknown>>({ name: "", text }, []);
+const ask = (body: JsonObject, onText?: (text: string) => void) =>
+  clients.ask({ address: gateway.httpAddress ?? "", secret, body, ...(onText && { onText }) });
+
+/** As a crash of the machine's PostgreSQL: no shutdown, no farewell to its clients. */
+async function killPostgres(): Promise<void> {
+  const [pid] = (await readFile(join(folder, "postgres/postmaster.pid"), "utf8")).split("\n");
+  process.kill(Number(pid), "SIGKILL");
+}
+
+async function expectExact(seen: Seen, number: number): Promise<void> {
+  const { input, output, cost } = usageOf(number);
+  const charge = await store.findCharge(seen.requestId ?? "");
+  expect(charge).toMatchObject({ outcome: Outcome.COMPLETED, usage: { input, output }, amountMicrocredits: cost });
+}
+
+test("an outage ends no answer, admits none, and charges every answer exactly when it is over", {
+  timeout: 60_000,
+}, async () => {
+  const rest = new Gate();
+  provider.always((request) => {
+    const { writes = [], ...script } = answerOf(request);
+    return { ...script, writes: [...writes.slice(0, 3), rest, ...writes.slice(3)] };
+  });
+  const running = Array.from({ length: 10 }, async (_, number) => ({
+    number,
+    seen: await ask({ ...numbered(number), stream: number % 2 === 0 }),
+  }));
+  await provider.received(10);
+  await killPostgres();
+  rest.open();
+
+  // Nothing can be admitted: it is waited for a while, and then said so.
+  const refused = await Promise.all([ask({ stream: true }), ask({ stream: false })]);
+  for (const { status, text } of refused) {
+    expect(status).toBe(503);
+    expect(text).toContain("billing_unavailable");
+  }
+  expect(provider.requests).toHaveLength(10);
+
+  await startEmbedded(folder, log);
+  for (const { number, seen } of await Promise.all(running)) {
+    expect(seen.complete).toBe(true);
+    await expectExact(seen, number);
+  }
+});
+
+test("a request that comes amid a short outage waits for its end", { timeout: 60_000 }, async () => {
+  provider.always(answerOf);
+  await killPostgres();
+  const waiting = ask({ ...numbered(7), stream: true });
+  await startEmbedded(folder, log);
+  const seen = await waiting;
+  expect(seen.complete).toBe(true);
+  await expectExact(seen, 7);
+});
+
+test("killed again and again under load: each answer that was seen complete is charged exactly", {
+  timeout: 60_000,
+}, async () => {
+  provider.always(answerOf);
+  const all: { number: number; seen: Seen }[] = [];
+  let running = true;
+  let asked = 100;
+  const load = Array.from({ length: 8 }, async () => {
+    while (running) {
+      const number = asked++;
+      all.push({ number, seen: await ask({ ...numbered(number), stream: number % 3 > 0 }) });
+    }
+  });
+  for (let kill = 0; kill < 4; kill++) {
+    await provider.received(provider.requests.length + 40);
+    await killPostgres();
+    await startEmbedded(folder, log);
+  }
+  running = false;
+  await Promise.all(load);
+  const complete = all.filter(({ seen }) => seen.complete);
+  expect(complete.length).toBeGreaterThan(100);
+  for (const { number, seen } of complete) await expectExact(seen, number);
+});

@@ -31,6 +31,14 @@ function namesIn(heading: string): string[] {
   return [...(section ?? "").matchAll(/^\| `([A-Z_]+)` \|/gm)].map((match) => match[1] ?? "");
 }
 
+test("the README names every directive of the simulated model", () => {
+  const source = readFileSync(join(root, "src/upstream/simulated/directives.ts"), "utf8");
+  const directives = [...source.matchAll(/case "([a-z_]+)":/g)].map((match) => match[1] ?? "");
+  expect(directives.length).toBeGreaterThan(0);
+  const readme = readReadme();
+  expect(directives.filter((name) => !readme.includes(`\`${name}=`))).toEqual([]);
+});
+
 test("the README says why each dependency is there", () => {
   const manifest: unknown = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
   const dependencies = Object.keys(Object(manifest).dependencies);

@@ -46,7 +46,7 @@ const channelOptions = {
   "grpc.service_config": JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] }),
   // Answers come from our own core: what bounds them is what it lets a provider send.
   "grpc.max_receive_message_length": -1,
-  // Finds out about a core that vanished without a word. The server's own limit on pings is looser.
+  // Finds out about a core that vanished without a word.
   "grpc.keepalive_time_ms": 30_000,
   "grpc.keepalive_timeout_ms": 10_000,
   "grpc.initial_reconnect_backoff_ms": 100,

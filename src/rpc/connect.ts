@@ -13,7 +13,7 @@ import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance } from "fastify";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { type Core, serviceTypes } from "../core.ts";
-import { Refusal, toConnectError, toRefusal } from "../errors.ts";
+import { toConnectError, toRefusal } from "../errors.ts";
 import { type BoundMethod, boundMethod, type Implementation } from "../service.ts";
 import { checkEnumNames } from "./enum-names.ts";
 import { recursionLimit, requestBytesMax } from "./messages.ts";

@@ -26,6 +26,7 @@ export function headersOf(metadata: Metadata): Headers {
   return headers;
 }
 
+const legalName = /^[0-9a-z_.-]+(?<!-bin)$/;
 // gRPC allows printable ASCII only. A credential with anything else in it is wrong in any case: it is sent as far as it can be,
 // and refused over there as it would be here.
 const unprintable = /[^\x20-\x7e]/g;
@@ -35,7 +36,7 @@ export function metadataOf(headers: HeadersInit | undefined): Metadata {
   const metadata = new Metadata();
   if (headers === undefined) return metadata;
   for (const [name, value] of headers instanceof Headers ? headers : new Headers(headers)) {
-    if (!name.endsWith("-bin")) metadata.set(name, value.replace(unprintable, "?"));
+    if (legalName.test(name)) metadata.set(name, value.replace(unprintable, "?"));
   }
   return metadata;
 }

@@ -33,7 +33,7 @@ export class Patience {
 
 /** True when the call did not leave this process, so that repeating it repeats nothing. Only the sentence tells. */
 function isUnsent({ code, details }: ServiceError): boolean {
-  return code === status.UNAVAILABLE && details.includes("No connection established");
+  return code === status.UNAVAILABLE && /No connection established|Name resolution failed/.test(details);
 }
 
 function isServiceError(error: unknown): error is ServiceError {

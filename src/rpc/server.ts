@@ -55,7 +55,9 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
     interceptors: [admitBeforeReading(parts.authenticate)],
     // One limit for the whole server; smaller ones are checked when a request is decoded.
     "grpc.max_receive_message_length": messageBytesMax,
+    // A facade has one connection, and every answer that runs is a stream on it.
     "grpc.max_concurrent_streams": 10_000,
+    // Finds out about callers that vanished without a word, and ends what they asked for.
     "grpc.keepalive_time_ms": 60_000,
     "grpc.keepalive_timeout_ms": 20_000,
     "grpc.enable_channelz": 0,

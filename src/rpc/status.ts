@@ -12,30 +12,40 @@ const trailer = "grpc-status-details-bin";
 const detailBytesMax = 4 * 1024;
 const sentenceCharactersMax = 500;
 
-/** What the server sends for a failure. Facts that would not fit into the trailers are left out, the longest first. */
+/** What the server sends for a failure. Facts that do not fit into the trailers are left out, the longest first. Never throws. */
 export function toStatus(error: unknown): { code: number; details: string; metadata: Metadata } {
   const refusal = toRefusal(error);
   const code = refusals[refusal.refusal].rpc;
-  const detail = shorten(refusal.toDetail());
+  const message = refusal.message.toWellFormed();
   const metadata = new Metadata();
-  metadata.set(trailer, Buffer.from(toBinary(StatusSchema, statusOf(code, detail))));
-  return { code, details: detail.message.slice(0, sentenceCharactersMax).toWellFormed(), metadata };
+  metadata.set(trailer, encodeDetail(code, message, refusal));
+  return { code, details: shorten(message), metadata };
 }
 
-function statusOf(code: number, detail: RefusalDetail) {
-  return create(StatusSchema, { code, message: detail.message, details: [anyPack(RefusalSchema, detail)] });
-}
-
-function shorten(detail: RefusalDetail): RefusalDetail {
-  detail.message = detail.message.toWellFormed();
-  const fits = () => toBinary(RefusalSchema, detail).byteLength <= detailBytesMax;
-  if (!fits() && detail.upstream) delete detail.upstream.body;
-  if (!fits()) detail.allowed = [];
-  if (!fits()) {
-    detail.message = detail.message.slice(0, sentenceCharactersMax).toWellFormed();
-    detail.field = detail.field.slice(0, sentenceCharactersMax).toWellFormed();
+function encodeDetail(code: number, message: string, refusal: Refusal): Buffer {
+  const { reason } = refusals[refusal.refusal];
+  const { retryAfter, limit, upstream, field, allowed } = refusal.toDetail();
+  const least = { reason, message: shorten(message), ...(retryAfter && { retryAfter }), ...(limit && { limit }) };
+  const candidates = [
+    { ...least, message, field, allowed, ...(upstream && { upstream }) },
+    { ...least, field, allowed, ...(upstream && { upstream: { status: upstream.status } }) },
+    { ...least, field: shorten(field), ...(upstream && { upstream: { status: upstream.status } }) },
+    { reason },
+  ];
+  for (const candidate of candidates) {
+    try {
+      const details = [anyPack(RefusalSchema, create(RefusalSchema, candidate))];
+      const bytes = toBinary(StatusSchema, create(StatusSchema, { code, message: shorten(message), details }));
+      if (bytes.byteLength <= detailBytesMax) return Buffer.from(bytes);
+    } catch {
+      // A figure that its field cannot hold. The failure is told without it.
+    }
   }
-  return detail;
+  return Buffer.alloc(0);
+}
+
+function shorten(sentence: string): string {
+  return sentence.slice(0, sentenceCharactersMax).toWellFormed();
 }
 
 /** Earliest useful time to try a core again that was not reached: about as long as one takes to start. */

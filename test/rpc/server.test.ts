@@ -102,6 +102,16 @@ describe("a plain gRPC client", () => {
     expect(refusal?.message).toMatch(/^é{100}/);
   });
 
+  test("hears of a failure whose facts are beyond any field", async () => {
+    const script = {
+      ...emptyAnswers(),
+      unary: () => Promise.reject(new Refusal("rate_limited", { limit: { limit: 2n ** 70n } })),
+    };
+    const { address } = await serve(scriptedServices(script));
+    const { code, refusal } = await callPlainly(plainClient(address), getPools, new Uint8Array(), asCustomer);
+    expect([code, reasonName(refusal)]).toEqual([status.RESOURCE_EXHAUSTED, "RATE_LIMITED"]);
+  });
+
   test("hears of methods that do not exist", async () => {
     const { address } = await serve(scriptedServices(emptyAnswers()));
     const { code } = await callPlainly(plainClient(address), "/gateway.keys.v1.KeysService/Steal", helloBytes, asCustomer);

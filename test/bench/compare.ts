@@ -7,6 +7,8 @@ import { cpuSeconds, cpuSecondsOfTree, type Spread, spreadOf } from "./measure.t
 export type Target = {
   readonly name: string;
   readonly part: Part;
+  /** Further processes that do the work of this target. */
+  readonly also?: readonly Part[];
   /** Processes whose processor time belongs to this target beside its own: the postmaster of its database. */
   readonly database?: number;
   readonly job: Omit<Job, "url" | "requests" | "concurrency">;
@@ -30,8 +32,9 @@ export async function compare(
 ): Promise<Comparison> {
   const all = new Map<string, { cpuMicros: number[]; databaseMicros: number[]; perSecond: number[]; last: Done }>();
   for (let round = 0; round <= rounds; round++) {
-    for (const { name, part, database, job } of targets) {
-      const cpu = () => ({ own: cpuSeconds(part.pid), database: database === undefined ? 0 : cpuSecondsOfTree(database) });
+    for (const { name, part, also = [], database, job } of targets) {
+      const own = () => [part, ...also].reduce((sum, { pid }) => sum + cpuSeconds(pid), 0);
+      const cpu = () => ({ own: own(), database: database === undefined ? 0 : cpuSecondsOfTree(database) });
       const before = cpu();
       const done = await lab.load({ ...job, url: `http://127.0.0.1:${part.port}`, requests, concurrency });
       const after = cpu();

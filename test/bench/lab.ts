@@ -10,12 +10,16 @@ import { fileURLToPath } from "node:url";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { createLog } from "../../src/log.ts";
 import { startEmbedded } from "../../src/postgres/embedded.ts";
+import { migrate } from "../../src/postgres/migrate.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { grpcCore } from "../../src/rpc/client.ts";
+import { findViolations, runSql, sumCharges } from "./books.ts";
+import { benchPrice, type CatalogOptions, catalogFor } from "./catalog.ts";
 import type { Done, Job } from "./load.ts";
 
 const log = createLog("silent");
 const here = (file: string) => fileURLToPath(new URL(file, import.meta.url));
+const adminToken = "the-admin-token-of-the-bench";
 
 /** A process of the bench. */
 export type Part = { readonly pid: number; readonly port: number };
@@ -27,9 +31,21 @@ export type GatewayPart = Part & {
   readonly accountId: string;
 };
 
+export type GatewayOptions = {
+  readonly env?: NodeJS.ProcessEnv;
+  readonly catalog?: CatalogOptions;
+  /** Absent: the lab's own. */
+  readonly databaseUrl?: string;
+  /** What is started, as a path beside this file. Absent: the gateway as it is shipped. */
+  readonly main?: string;
+  /** False: no account and no keys are made. */
+  readonly seed?: boolean;
+};
+
 export class Lab {
   readonly #stack = new AsyncDisposableStack();
-  readonly #children = new Set<ChildProcess>();
+  readonly #children = new Map<number, ChildProcess>();
+  readonly #keys = new Map<string, { v1: string; accountId: string }>();
   #database: { url: string; pid: number } | undefined;
 
   /** The embedded PostgreSQL of this lab. */
@@ -43,6 +59,18 @@ export class Lab {
     return this.#database;
   }
 
+  /** The address of one more database on the same server, empty but for its tables. */
+  async emptyDatabase(name: string): Promise<string> {
+    const { url } = await this.database();
+    const postgres = connectPostgres(url);
+    await runSql(postgres, `create database ${name}`);
+    await postgres.close();
+    const address = new URL(url);
+    address.pathname = `/${name}`;
+    await migrate(address.href);
+    return address.href;
+  }
+
   async folder(): Promise<string> {
     const folder = await mkdtemp(join(tmpdir(), "bench-"));
     this.#stack.defer(() => rm(folder, { recursive: true, force: true }));
@@ -50,133 +78,158 @@ export class Lab {
   }
 
   provider(): Promise<Part> {
-    return this.#start(here("./provider.ts"), []);
+    return this.start([here("./provider.ts")]);
   }
 
   forwarder(to: Part): Promise<Part> {
-    return this.#start(here("./forwarder.ts"), [`http://127.0.0.1:${to.port}`]);
+    return this.start([here("./forwarder.ts"), `http://127.0.0.1:${to.port}`]);
   }
 
   /** A gateway process in front of the provider, with one account that cannot run out. */
-  async gateway(provider: Part, env: NodeJS.ProcessEnv = {}): Promise<GatewayPart> {
-    const database = await this.database();
+  async gateway(provider: Part, options: GatewayOptions = {}): Promise<GatewayPart> {
+    const { env = {}, catalog = {}, main = "../../src/main.ts", seed = true } = options;
+    const databaseUrl = options.databaseUrl ?? (await this.database()).url;
     const folder = await this.folder();
-    await writeFile(join(folder, "catalog.yaml"), catalogFor(provider));
-    const child = this.#spawn(here("../../src/main.ts"), [], {
-      DATABASE_URL: database.url,
+    await writeFile(join(folder, "catalog.yaml"), catalogFor(provider, catalog));
+    const { child, http, grpc } = await this.#startGateway(main, {
+      DATABASE_URL: databaseUrl,
       ADMIN_TOKEN: adminToken,
-      SEED: "true",
+      SEED: String(seed),
       DATA_DIR: folder,
       CONFIG: join(folder, "catalog.yaml"),
-      PORT: "0",
-      GRPC_PORT: "0",
-      LOG_LEVEL: "info",
       ...env,
     });
-    const { http, grpc } = await readyLine(child);
-    // A database of an earlier gateway in this lab is seeded already.
-    const keys = JSON.parse(await readFile(join(folder, "first-keys.json"), "utf8").catch(() => "{}"));
-    this.#keys ??= { v1: String(keys.v1), accountId: String(keys.accountId) };
-    if (keys.v1 !== undefined) await fund(String(grpc), this.#keys.accountId);
-    return {
-      pid: child.pid ?? 0,
-      port: Number(new URL(String(http)).port),
-      key: this.#keys.v1,
-      accountId: this.#keys.accountId,
-      grpcAddress: String(grpc),
-      adminToken,
-    };
+    // A database of an earlier gateway in this lab is seeded already, and no file is written.
+    const written = JSON.parse(await readFile(join(folder, "first-keys.json"), "utf8").catch(() => "{}"));
+    if (written.v1 !== undefined) {
+      this.#keys.set(databaseUrl, { v1: written.v1, accountId: written.accountId });
+      await fund(grpc, written.accountId);
+    }
+    const { v1: key, accountId } = this.#keys.get(databaseUrl) ?? { v1: "", accountId: "" };
+    return { pid: pidOf(child), port: portOf(http), key, accountId, grpcAddress: grpc, adminToken };
   }
-  #keys: { v1: string; accountId: string } | undefined;
+
+  /** A process of the role `facade` in front of one of the role `core`. */
+  async facade(core: GatewayPart): Promise<GatewayPart> {
+    const env = { ROLE: "facade", CORE_ADDRESS: core.grpcAddress, DATA_DIR: await this.folder() };
+    const { child, http } = await this.#startGateway("../../src/main.ts", env);
+    return { ...core, pid: pidOf(child), port: portOf(http) };
+  }
+
+  /** Starts a process of Node that prints a line of JSON when it is ready, with the port at which it listens. */
+  async start(args: readonly string[]): Promise<Part> {
+    const child = this.#spawn(process.execPath, args, {}, "inherit");
+    const { port } = await firstLine(child);
+    return { pid: pidOf(child), port: Number(port) };
+  }
+
+  /** Starts a server that others wrote, at a port given to it, and waits until it listens. */
+  async server(command: string, args: readonly string[], port: number): Promise<Part> {
+    const child = this.#spawn(command, args, {}, "ignore");
+    child.stdout?.resume();
+    for (let attempt = 0; attempt < 200; attempt++) {
+      if (child.exitCode !== null) break;
+      const answers = await fetch(`http://127.0.0.1:${port}/`).then(
+        () => true,
+        () => false,
+      );
+      if (answers) return { pid: pidOf(child), port };
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    throw new Error(`${command} did not listen at port ${port}`);
+  }
+
+  /** Ends a process before the lab ends. */
+  async end({ pid }: Part): Promise<void> {
+    const child = this.#children.get(pid);
+    this.#children.delete(pid);
+    if (child) await end(child);
+  }
 
   /** Sends a load from a process of its own. */
-  async load(job: Job): Promise<Done> {
-    const child = spawn(process.execPath, [here("./load.ts")], { stdio: ["pipe", "pipe", "inherit"] });
-    this.#children.add(child);
+  load(job: Job): Promise<Done> {
+    return this.ask("./load.ts", job);
+  }
+
+  /** Gives a job to a program of the bench, and returns what it printed. */
+  async ask<Answer>(program: string, job: object): Promise<Answer> {
+    const child = spawn(process.execPath, [here(program)], { stdio: ["pipe", "pipe", "inherit"] });
+    this.#children.set(pidOf(child), child);
     child.stdin.end(JSON.stringify(job));
     let printed = "";
     child.stdout.setEncoding("utf8").on("data", (chunk: string) => {
       printed += chunk;
     });
     const [code] = await once(child, "close");
-    this.#children.delete(child);
-    if (code !== 0) throw new Error(`the load ended with ${code}`);
+    this.#children.delete(pidOf(child));
+    if (code !== 0) throw new Error(`${program} ended with ${code}`);
     return JSON.parse(printed);
   }
 
-  /** Violations of the ledger, and whether its charges are what the provider served at list price. Empty: the run is good. */
-  async faults(provider: Part, priceMicro: { input: bigint; output: bigint }, uncounted = 0): Promise<string[]> {
-    const { url } = await this.database();
-    const postgres = connectPostgres(url);
-    try {
-      const audit = await readFile(here("../../src/billing/sql/audit.sql"), "utf8");
-      const violations = await postgres.query<{ invariant: string; subject: string }>({ name: "audit", text: audit }, []);
-      const sum = { name: "sum", text: "select coalesce(sum(amount), 0)::bigint as amount, count(*) as requests from charges" };
-      const [charged] = await postgres.query<{ amount: bigint; requests: bigint }>(sum, []);
-      const served = await (await fetch(`http://127.0.0.1:${provider.port}/served`)).json();
-      const { requests, input, output } = Object(served);
-      const direct = BigInt(uncounted);
-      const each =
-        requests > 0 ? { input: BigInt(input / requests), output: BigInt(output / requests) } : { input: 0n, output: 0n };
-      const owed = (BigInt(requests) - direct) * (each.input * priceMicro.input + each.output * priceMicro.output);
-      const faults = violations.map(({ invariant, subject }) => `${invariant}: ${subject}`);
-      if (charged?.amount !== owed) faults.push(`charged ${charged?.amount} micro-credits, the provider served ${owed}`);
-      return faults;
-    } finally {
+  /**
+   * Violations of the ledgers at `urls`, and whether their charges are what the provider served at list price, but for `uncounted`
+   * requests that did not pass a ledger. Empty: the run is good.
+   */
+  async faults(provider: Part, uncounted = 0, urls: readonly string[] = []): Promise<string[]> {
+    const faults: string[] = [];
+    let charged = 0n;
+    for (const url of urls.length > 0 ? urls : [(await this.database()).url]) {
+      const postgres = connectPostgres(url);
+      faults.push(...(await findViolations(postgres)));
+      charged += await sumCharges(postgres);
       await postgres.close();
     }
+    const { requests, input, output } = await served(provider);
+    // Each answer is alike.
+    const each =
+      requests > 0 ? { input: BigInt(input / requests), output: BigInt(output / requests) } : { input: 0n, output: 0n };
+    const owed = BigInt(requests - uncounted) * (each.input * benchPrice.input + each.output * benchPrice.output);
+    if (charged !== owed) faults.push(`charged ${charged} micro-credits, the provider served ${owed}`);
+    return faults;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.all([...this.#children].map((child) => end(child)));
+    await Promise.all([...this.#children.values()].map((child) => end(child)));
     await this.#stack.disposeAsync();
   }
 
-  async #start(file: string, args: readonly string[]): Promise<Part> {
-    const child = this.#spawn(file, args, {});
-    const { port } = await firstLine(child);
-    return { pid: child.pid ?? 0, port: Number(port) };
+  async #startGateway(main: string, env: NodeJS.ProcessEnv) {
+    const anyPort = { PORT: "0", GRPC_PORT: "0", LOG_LEVEL: "info" };
+    const child = this.#spawn(process.execPath, [here(main)], { ...anyPort, ...env }, "pipe");
+    const { http, grpc } = await readyLine(child);
+    return { child, http: String(http), grpc: String(grpc) };
   }
 
-  #spawn(file: string, args: readonly string[], env: NodeJS.ProcessEnv): ChildProcess {
-    const stderr = env.DATABASE_URL === undefined ? "inherit" : "pipe";
-    const child = spawn(process.execPath, [file, ...args], {
-      env: { ...process.env, ...env },
-      stdio: ["ignore", "pipe", stderr],
-    });
-    this.#children.add(child);
+  #spawn(
+    command: string,
+    args: readonly string[],
+    env: NodeJS.ProcessEnv,
+    stderr: "pipe" | "inherit" | "ignore",
+  ): ChildProcess {
+    const child = spawn(command, args, { env: { ...process.env, ...env }, stdio: ["ignore", "pipe", stderr] });
+    // A command that cannot be started has no process; whoever waits for it learns why.
+    child.once("error", (error) => child.stdout?.destroy(error));
+    if (child.pid !== undefined) this.#children.set(child.pid, child);
     return child;
   }
 }
 
-const adminToken = "the-admin-token-of-the-bench";
+/** What the provider has served so far; `waiting` streams are idle at this moment. */
+export async function served(provider: Part): Promise<{ requests: number; input: number; output: number; waiting: number }> {
+  const answer = await fetch(`http://127.0.0.1:${provider.port}/served`);
+  const totals: unknown = await answer.json();
+  const { requests, input, output, waiting } = Object(totals);
+  return { requests, input, output, waiting };
+}
 
-/** haiku 4.5, in micro-credits per token. */
-export const benchPrice = { input: 140n, output: 700n };
+function pidOf(child: ChildProcess): number {
+  if (child.pid === undefined) throw new Error(`${child.spawnfile} could not be started`);
+  return child.pid;
+}
 
-function catalogFor(provider: Part): string {
-  const upstream = (kind: string, path: string) =>
-    `  ${kind}: { kind: ${kind}, base_url: "http://127.0.0.1:${provider.port}${path}", concurrency: 20000 }`;
-  const model = (id: string, kind: string, name: string) => `
-  - id: ${id}
-    display_name: ${id}
-    tier: haiku
-    created_at: 2025-10-15T00:00:00Z
-    context_tokens: 200000
-    max_output_tokens: 64000
-    thinking: budget
-    price: { input: 0.70, output: 3.50 }
-    routes:
-      - [{ upstream: ${kind}, model: ${name} }]`;
-  const models = [
-    model("native", "anthropic", "bench"),
-    model("chat", "openai", "bench"),
-    model("native-paced", "anthropic", "bench-2"),
-    model("chat-paced", "openai", "bench-2"),
-    model("native-idle", "anthropic", "bench-60000"),
-  ];
-  const multipliers = "price_multipliers: { cache_write_5m: 1.25, cache_write_1h: 2, cache_read: 0.1, thinking: 1 }";
-  return `${multipliers}\nmodels:${models.join("")}\nupstreams:\n${upstream("anthropic", "")}\n${upstream("openai", "/v1")}\n`;
+/** 0 where a gateway has no HTTP door. */
+function portOf(address: string): number {
+  return Number(URL.parse(address)?.port ?? 0);
 }
 
 async function fund(address: string, accountId: string): Promise<void> {

@@ -13,16 +13,18 @@ export type Job = {
   readonly concurrency: number;
   /** Requests per second, whether or not earlier ones have ended. Absent: as fast as `concurrency` allows. */
   readonly perSecond?: number;
-  /** Keys that take turns in the credential header. */
-  readonly keys?: readonly string[];
+  /** Values that take turns in a header. */
+  readonly turns?: Readonly<Record<string, readonly string[]>>;
 };
 
 export type Done = {
   readonly seconds: number;
   readonly statuses: Record<string, number>;
-  /** Milliseconds to the first byte of the body, and to its end; sorted. */
+  /** Milliseconds to the first byte of the body, and to its end, where the status was 200; in the order of their ends. */
   readonly firstMs: readonly number[];
   readonly totalMs: readonly number[];
+  /** Milliseconds to the end of every other answer. */
+  readonly refusedMs: readonly number[];
   /** The first body that was not 200, for the reader of a void run. */
   readonly odd?: string;
 };
@@ -34,18 +36,21 @@ async function run(job: Job): Promise<Done> {
   const statuses: Record<string, number> = {};
   const firstMs: number[] = [];
   const totalMs: number[] = [];
+  const refusedMs: number[] = [];
+  const turns = Object.entries(job.turns ?? {});
   let odd: string | undefined;
   let next = 0;
 
   const send = async (index: number): Promise<void> => {
     const start = performance.now();
     let first = 0;
-    const key = job.keys?.[index % job.keys.length];
+    const headers = { ...job.headers };
+    for (const [name, values] of turns) headers[name] = values[index % values.length] ?? "";
     try {
       const { statusCode, body } = await pool.request({
         path: job.path,
         method: "POST",
-        headers: key === undefined ? job.headers : { ...job.headers, "x-api-key": key },
+        headers: turns.length > 0 ? headers : job.headers,
         body: job.bodies[index % job.bodies.length] ?? "",
       });
       const chunks: Buffer[] = [];
@@ -53,14 +58,19 @@ async function run(job: Job): Promise<Done> {
         if (first === 0) first = performance.now() - start;
         if (statusCode !== 200) chunks.push(chunk);
       }
-      if (statusCode !== 200) odd ??= Buffer.concat(chunks).toString();
       statuses[statusCode] = (statuses[statusCode] ?? 0) + 1;
+      const ms = performance.now() - start;
+      if (statusCode === 200) {
+        firstMs.push(first);
+        totalMs.push(ms);
+      } else {
+        odd ??= Buffer.concat(chunks).toString();
+        refusedMs.push(ms);
+      }
     } catch (error) {
       odd ??= String(error);
       statuses.error = (statuses.error ?? 0) + 1;
     }
-    firstMs.push(first);
-    totalMs.push(performance.now() - start);
   };
 
   const started = performance.now();
@@ -80,12 +90,5 @@ async function run(job: Job): Promise<Done> {
   }
   const seconds = (performance.now() - started) / 1000;
   await pool.close();
-  const ascending = (one: number, other: number) => one - other;
-  return {
-    seconds,
-    statuses,
-    firstMs: firstMs.sort(ascending),
-    totalMs: totalMs.sort(ascending),
-    ...(odd !== undefined && { odd }),
-  };
+  return { seconds, statuses, firstMs, totalMs, refusedMs, ...(odd !== undefined && { odd }) };
 }

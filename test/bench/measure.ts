@@ -5,27 +5,40 @@ import { readdirSync, readFileSync } from "node:fs";
 /** Clock ticks of `/proc` per second; 100 on every Linux that Node runs on. */
 const ticksPerSecond = 100;
 
-/** Processor seconds that a process used so far, and its children that have ended. */
+/** Processor seconds that the threads of a process used so far. The scheduler counts nanoseconds; `stat` knows 10 ms only. */
 export function cpuSeconds(pid: number): number {
-  const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-  // The name in parentheses may hold spaces; utime, stime, cutime and cstime are the 12th to 15th fields after it.
-  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-  return fields.slice(11, 15).reduce((sum, field) => sum + Number(field), 0) / ticksPerSecond;
+  let nanoseconds = 0;
+  for (const thread of readdirSync(`/proc/${pid}/task`)) {
+    nanoseconds += Number(readProc(`${pid}/task/${thread}/schedstat`)?.split(" ")[0] ?? 0);
+  }
+  return nanoseconds / 1e9;
 }
 
-/** Processor seconds of a process and everything it started that still runs. */
+/** Processor seconds of a process and everything it started, whether that still runs or not. */
 export function cpuSecondsOfTree(pid: number): number {
   let sum = cpuSeconds(pid);
   for (const name of readdirSync("/proc")) {
     if (!/^\d+$/.test(name)) continue;
-    try {
-      const stat = readFileSync(`/proc/${name}/stat`, "utf8");
-      if (Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]) === pid) sum += cpuSecondsOfTree(Number(name));
-    } catch {
-      // It ended between the two reads.
-    }
+    const fields = statFields(Number(name));
+    if (Number(name) === pid) sum += (Number(fields[13]) + Number(fields[14])) / ticksPerSecond;
+    else if (Number(fields[1]) === pid) sum += cpuSecondsOfTree(Number(name));
   }
   return sum;
+}
+
+// What follows the name in parentheses, which may hold spaces: state, parent, …; the 13th and 14th after the state are the ended children.
+function statFields(pid: number): readonly string[] {
+  const stat = readProc(`${pid}/stat`) ?? "";
+  return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+}
+
+/** Undefined: it ended a moment ago. */
+function readProc(path: string): string | undefined {
+  try {
+    return readFileSync(`/proc/${path}`, "utf8");
+  } catch {
+    return undefined;
+  }
 }
 
 /** Resident bytes of a process. */
@@ -43,7 +56,8 @@ export function spreadOf(figures: readonly number[]): Spread {
   return { median: at(Math.floor(sorted.length / 2)), min: at(0), max: at(sorted.length - 1) };
 }
 
-/** The figure below which `share` of the sorted figures lie. */
-export function quantile(sorted: readonly number[], share: number): number {
+/** The figure below which `share` of the figures lie. */
+export function quantile(figures: readonly number[], share: number): number {
+  const sorted = figures.toSorted((one, other) => one - other);
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
 }

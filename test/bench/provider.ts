@@ -1,4 +1,5 @@
-// The mock provider of the benchmark, a process of its own: answers at once, in either format, and counts what it served.
+// The mock provider of the benchmark, a process of its own: answers in either format, and counts what it served. The model's name says
+// how: `bench` at once, `bench-2` with 2 ms before each part, `bench-idle` with the start at once and the rest after POST /release.
 // It prints its port; GET /served answers the totals.
 
 import { createServer, type ServerResponse } from "node:http";
@@ -7,7 +8,9 @@ import { setTimeout as delay } from "node:timers/promises";
 export const answerUsage = { input: 100, output: 100 };
 
 const text = "four";
-const served = { requests: 0, input: 0, output: 0 };
+const served = { requests: 0, input: 0, output: 0, waiting: 0 };
+/** Ends the idle streams. */
+let release = Promise.withResolvers<void>();
 
 const nativeUsage = { input_tokens: answerUsage.input, output_tokens: answerUsage.output };
 const chatUsage = { prompt_tokens: answerUsage.input, completion_tokens: answerUsage.output, total_tokens: 200 };
@@ -63,11 +66,16 @@ const streams = {
   chat: { paced: chatStream, unpaced: unpacedParts(chatStream) },
 };
 
-async function play(response: ServerResponse, parts: readonly string[], paceMs: number): Promise<void> {
+async function play(response: ServerResponse, parts: readonly string[], paceMs: number, isIdle: boolean): Promise<void> {
   response.writeHead(200, { "content-type": "text/event-stream" });
-  for (const part of parts) {
+  for (const [index, part] of parts.entries()) {
     response.write(part);
     if (paceMs > 0) await delay(paceMs);
+    if (isIdle && index === 0) {
+      served.waiting += 1;
+      await release.promise;
+      served.waiting -= 1;
+    }
   }
   response.end();
 }
@@ -77,29 +85,37 @@ const server = createServer((request, response) => {
     response.end(JSON.stringify(served));
     return;
   }
+  if (request.url === "/release") {
+    release.resolve();
+    release = Promise.withResolvers();
+    response.end();
+    return;
+  }
   let body = "";
   request.setEncoding("utf8");
   request.on("data", (chunk: string) => {
     body += chunk;
   });
-  request.on("end", () => {
+  request.on("end", async () => {
     const format = request.url?.includes("chat") ? "chat" : "native";
     served.requests += 1;
     served.input += answerUsage.input;
     served.output += answerUsage.output;
-    // The model's name says how to answer.
-    const [, pace] = /"model":"[a-z]*-?(\d*)/.exec(body) ?? [];
+    const [, pace] = /"model":"[a-z]*-?([a-z]*\d*)/.exec(body) ?? [];
+    const paceMs = Number.parseInt(pace ?? "", 10) || 0;
     if (!body.includes('"stream":true')) {
+      if (paceMs > 0) await delay(paceMs);
       response.writeHead(200, { "content-type": "application/json" });
       response.end(format === "chat" ? chatAnswer : nativeAnswer);
     } else {
-      const paceMs = Number(pace ?? 0);
-      play(response, streams[format][paceMs > 0 ? "paced" : "unpaced"], paceMs).catch(() => response.destroy());
+      const parts = streams[format][paceMs > 0 ? "paced" : "unpaced"];
+      play(response, parts, paceMs, pace === "idle").catch(() => response.destroy());
     }
   });
 });
 server.keepAliveTimeout = 60_000;
-server.listen(0, "127.0.0.1", () => {
+// Thousands of connections come at once.
+server.listen({ port: 0, host: "127.0.0.1", backlog: 4096 }, () => {
   const address = server.address();
   console.log(JSON.stringify({ port: typeof address === "object" ? address?.port : 0 }));
 });

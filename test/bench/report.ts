@@ -1,4 +1,4 @@
-// One row of the table, and how a table is printed.
+// What a suite results in, and how its table is printed.
 
 import type { Spread } from "./measure.ts";
 
@@ -10,6 +10,9 @@ export type Row = {
   readonly must?: string;
 };
 
+/** `faults`: what makes a run void, such as a charge that is not what the provider served. `notes`: what the reader must know. */
+export type Result = { readonly rows: readonly Row[]; readonly faults: readonly string[]; readonly notes?: readonly string[] };
+
 /** Above this spread between rounds a figure says more about the machine than about the gateway. */
 const wideSpread = 0.5;
 
@@ -17,14 +20,18 @@ export function single(figure: number): Spread {
   return { median: figure, min: figure, max: figure };
 }
 
-export function printRows(suite: string, rows: readonly Row[]): void {
-  console.log(`\n${suite}`);
+export function printResult(suite: string, seconds: number, { rows, faults, notes = [] }: Result): void {
+  console.log(`\n${suite} (${Math.round(seconds)} s)`);
   for (const { measure, value, unit = "", must = "" } of rows) {
     const spread = value.min === value.max ? "" : `(${show(value.min)} to ${show(value.max)})`;
-    const isWide = (value.max - value.min) / value.median > wideSpread;
+    const isWide = value.max - value.min > wideSpread * Math.abs(value.median);
     const remark = isWide ? "spread too wide: the machine is busy" : must && `must ${must}`;
-    console.log(`  ${measure.padEnd(58)} ${`${show(value.median)} ${unit}`.padEnd(14)} ${spread.padEnd(22)} ${remark}`);
+    console.log(
+      `  ${measure.padEnd(62)} ${`${show(value.median)} ${unit}`.padEnd(14)} ${spread.padEnd(22)} ${remark}`.trimEnd(),
+    );
   }
+  for (const note of notes) console.log(`  ${note}`);
+  if (faults.length > 0) console.log(`  VOID: ${faults.slice(0, 5).join("; ")}`);
 }
 
 function show(figure: number): string {

@@ -2,14 +2,38 @@
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
-import { printRows, type Row } from "./report.ts";
+import { printResult, type Result } from "./report.ts";
+import { billingPrice } from "./suites/billing-price.ts";
+import { codec } from "./suites/codec.ts";
+import { failover } from "./suites/failover.ts";
+import { flood } from "./suites/flood.ts";
+import { history } from "./suites/history.ts";
+import { idleStreams } from "./suites/idle-streams.ts";
+import { keys } from "./suites/keys.ts";
 import { latency } from "./suites/latency.ts";
 import { ledger } from "./suites/ledger.ts";
+import { overload } from "./suites/overload.ts";
 import { plain } from "./suites/plain.ts";
+import { processes } from "./suites/processes.ts";
+import { split } from "./suites/split.ts";
 import { stream } from "./suites/stream.ts";
 
-/** `faults`: what makes the run void, such as a charge that is not what the provider served. */
-const suites: Record<string, () => Promise<{ rows: Row[]; faults: string[] }>> = { plain, stream, latency, ledger };
+const suites: Record<string, () => Promise<Result>> = {
+  plain,
+  stream,
+  latency,
+  "billing-price": billingPrice,
+  ledger,
+  codec,
+  failover,
+  overload,
+  flood,
+  "idle-streams": idleStreams,
+  split,
+  processes,
+  keys,
+  history,
+};
 
 const asked = process.argv.slice(2);
 const unknown = asked.filter((name) => !Object.hasOwn(suites, name));
@@ -22,19 +46,26 @@ if (process.platform !== "linux") {
   process.exit(2);
 }
 
-console.log(`Node ${process.version}, ${cpus().length} × ${cpus()[0]?.model}`);
-const results: Record<string, unknown> = { at: new Date().toISOString(), node: process.version, processors: cpus().length };
+const machine = `${cpus().length} × ${cpus()[0]?.model}`;
+console.log(`Node ${process.version}, ${machine}`);
+const results: Record<string, unknown> = { at: new Date().toISOString(), node: process.version, machine };
 let isVoid = false;
+const startedAll = performance.now();
 for (const [name, run] of Object.entries(suites)) {
   if (asked.length > 0 && !asked.includes(name)) continue;
-  const { rows, faults } = await run();
-  printRows(name, rows);
-  if (faults.length > 0) {
-    isVoid = true;
-    console.log(`  VOID: ${faults.slice(0, 5).join("; ")}`);
-  }
-  results[name] = { rows, faults };
+  const started = performance.now();
+  const result = await run().catch((error: unknown): Result => ({ rows: [], faults: [messageOf(error)] }));
+  const seconds = (performance.now() - started) / 1000;
+  printResult(name, seconds, result);
+  isVoid ||= result.faults.length > 0;
+  results[name] = { seconds, ...result };
 }
+console.log(`\n${Math.round((performance.now() - startedAll) / 1000)} s in all`);
 mkdirSync("bench-results", { recursive: true });
 writeFileSync("bench-results/latest.json", `${JSON.stringify(results, null, 2)}\n`);
 process.exit(isVoid ? 1 : 0);
+
+function messageOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause === undefined ? error.message : `${error.message} (${messageOf(error.cause)})`;
+}

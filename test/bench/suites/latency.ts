@@ -1,13 +1,13 @@
 // Added latency at half of capacity, in an open loop: requests come when they come.
 
 import { nativeBody, nativeHeaders, plainHeaders } from "../bodies.ts";
-import { benchPrice, Lab } from "../lab.ts";
+import { Lab } from "../lab.ts";
 import { quantile, spreadOf } from "../measure.ts";
-import type { Row } from "../report.ts";
+import type { Result, Row } from "../report.ts";
 
 const rounds = 3;
 
-export async function latency(): Promise<{ rows: Row[]; faults: string[] }> {
+export async function latency(): Promise<Result> {
   await using lab = new Lab();
   const provider = await lab.provider();
   const gateway = await lab.gateway(provider);
@@ -42,6 +42,6 @@ export async function latency(): Promise<{ rows: Row[]; faults: string[] }> {
       row("added total, p50", "totalP50", ""),
       row("added total, p99", "totalP99", ""),
     ],
-    faults: await lab.faults(provider, benchPrice, rounds * requests),
+    faults: await lab.faults(provider, rounds * requests),
   };
 }

@@ -2,11 +2,11 @@
 
 import { nativeBody, nativeHeaders, plainHeaders } from "../bodies.ts";
 import { compare, found, ratio } from "../compare.ts";
-import { benchPrice, Lab } from "../lab.ts";
+import { Lab } from "../lab.ts";
 import { spreadOf } from "../measure.ts";
-import type { Row } from "../report.ts";
+import type { Result, Row } from "../report.ts";
 
-export async function plain(): Promise<{ rows: Row[]; faults: string[] }> {
+export async function plain(): Promise<Result> {
   await using lab = new Lab();
   const provider = await lab.provider();
   const forwarder = await lab.forwarder(provider);
@@ -51,5 +51,5 @@ export async function plain(): Promise<{ rows: Row[]; faults: string[] }> {
       { measure: `${name}: requests per second, gateway`, value: spreadOf(found(comparison, "gateway").perSecond), unit: "/s" },
     );
   }
-  return { rows, faults: await lab.faults(provider, benchPrice, uncounted) };
+  return { rows, faults: await lab.faults(provider, uncounted) };
 }

@@ -2,9 +2,9 @@
 
 import { chatBody, chatHeaders, nativeBody, nativeHeaders, plainHeaders } from "../bodies.ts";
 import { compare, found, ratio, type Target } from "../compare.ts";
-import { benchPrice, Lab } from "../lab.ts";
+import { Lab } from "../lab.ts";
 import { spreadOf } from "../measure.ts";
-import type { Row } from "../report.ts";
+import type { Result, Row } from "../report.ts";
 
 const rounds = 5;
 /** How the provider writes: ten deltas at a time without a pause, or each by itself, as a model makes them. */
@@ -19,7 +19,7 @@ const pairs = [
   { name: "native → chat", from: "native", to: "chat", must: "≤ 1.8" },
 ] as const;
 
-export async function stream(): Promise<{ rows: Row[]; faults: string[] }> {
+export async function stream(): Promise<Result> {
   await using lab = new Lab();
   const provider = await lab.provider();
   const forwarder = await lab.forwarder(provider);
@@ -52,5 +52,5 @@ export async function stream(): Promise<{ rows: Row[]; faults: string[] }> {
     }
     rows.push({ measure: `${pace}, F0: CPU per stream`, value: spreadOf(found(comparison, "F0").cpuMicros), unit: "µs" });
   }
-  return { rows, faults: await lab.faults(provider, benchPrice, uncounted) };
+  return { rows, faults: await lab.faults(provider, uncounted) };
 }

@@ -1,0 +1,53 @@
+// Rows of the ledger by SQL, for a database that is large at once, and the check of the books.
+
+import { readFile } from "node:fs/promises";
+import type { Postgres } from "../../src/postgres/postgres.ts";
+
+type Row = Record<string, unknown>;
+
+/** Runs a statement that is not named. */
+export function runSql<R = Row>(postgres: Postgres, text: string, values: readonly unknown[] = []): Promise<R[]> {
+  return postgres.query<R>({ name: "", text }, values);
+}
+
+/** Credits of each account, in micro-credits. */
+export const creditsMicro = 2n ** 52n;
+
+/** Accounts `acc_1` to `acc_<count>`, each with credits in its v1 pool. */
+export async function addAccounts(postgres: Postgres, count: number): Promise<void> {
+  const each = "from generate_series(1, $1::int) n";
+  await runSql(postgres, `insert into accounts (account_id, name) select 'acc_' || n, 'bench' ${each}`, [count]);
+  await runSql(
+    postgres,
+    `insert into transfers (transfer_id, account_id, family, kind, amount, actor, idempotency_key)
+     select 'tra_' || n, 'acc_' || n, 'v1', 'bonus', $2, 'bench', 'bench' ${each}`,
+    [count, creditsMicro],
+  );
+  await runSql(postgres, `insert into pools (account_id, family, posted) select 'acc_' || n, 'v1', $2::bigint ${each}`, [
+    count,
+    creditsMicro,
+  ]);
+}
+
+/** Keys `key_1` to `key_<count>`, spread over the first `accounts` accounts, without secrets. */
+export async function addKeys(postgres: Postgres, count: number, accounts: number): Promise<void> {
+  await runSql(
+    postgres,
+    `insert into keys (key_id, account_id, family, name)
+     select 'key_' || n, 'acc_' || (n - 1) % $2::int + 1, 'v1', 'bench' from generate_series(1, $1::int) n`,
+    [count, accounts],
+  );
+}
+
+/** What the auditor finds. Empty: every invariant holds. */
+export async function findViolations(postgres: Postgres): Promise<string[]> {
+  const audit = await readFile(new URL("../../src/billing/sql/audit.sql", import.meta.url), "utf8");
+  const violations = await runSql<{ invariant: string; subject: string }>(postgres, audit);
+  return violations.map(({ invariant, subject }) => `${invariant}: ${subject}`);
+}
+
+/** All charges together, in micro-credits. */
+export async function sumCharges(postgres: Postgres): Promise<bigint> {
+  const [sum] = await runSql<{ amount: bigint }>(postgres, "select coalesce(sum(amount), 0)::bigint as amount from charges");
+  return sum?.amount ?? 0n;
+}

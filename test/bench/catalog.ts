@@ -1,0 +1,48 @@
+// The catalogue of the bench: models whose names say how the mock provider answers.
+
+import type { Part } from "./lab.ts";
+
+/** haiku 4.5, in micro-credits per token. */
+export const benchPrice = { input: 140n, output: 700n };
+
+export type CatalogOptions = {
+  /** Members of both upstreams, such as `concurrency: 20, queue: 20`. */
+  readonly upstream?: string;
+  /** Models `failover-0`, … whose first upstream listens nowhere. Each has one of its own, so that no breaker learns of it. */
+  readonly failovers?: { readonly count: number; readonly deadPort: number };
+};
+
+/** The text of a catalogue file whose models are served by `provider`. */
+export function catalogFor(provider: Part, { upstream = "concurrency: 20000", failovers }: CatalogOptions = {}): string {
+  const numbers = failovers ? Array.from({ length: failovers.count }, (_, index) => index) : [];
+  const models = [
+    modelText("native", ["anthropic"], "bench"),
+    modelText("chat", ["openai"], "bench"),
+    modelText("native-paced", ["anthropic"], "bench-2"),
+    modelText("chat-paced", ["openai"], "bench-2"),
+    modelText("native-slow", ["anthropic"], "bench-50"),
+    modelText("native-idle", ["anthropic"], "bench-idle"),
+    ...numbers.map((number) => modelText(`failover-${number}`, [`dead${number}`, "anthropic"], "bench")),
+  ];
+  const address = `http://127.0.0.1:${provider.port}`;
+  const upstreams = [
+    `  anthropic: { kind: anthropic, base_url: "${address}", ${upstream} }`,
+    `  openai: { kind: openai, base_url: "${address}/v1", ${upstream} }`,
+    ...numbers.map((number) => `  dead${number}: { kind: anthropic, base_url: "http://127.0.0.1:${failovers?.deadPort}" }`),
+  ];
+  const multipliers = "price_multipliers: { cache_write_5m: 1.25, cache_write_1h: 2, cache_read: 0.1, thinking: 1 }";
+  return `${multipliers}\nmodels:${models.join("")}\nupstreams:\n${upstreams.join("\n")}\n`;
+}
+
+function modelText(id: string, upstreams: readonly string[], name: string): string {
+  return `
+  - id: ${id}
+    display_name: ${id}
+    tier: haiku
+    created_at: 2025-10-15T00:00:00Z
+    context_tokens: 200000
+    max_output_tokens: 64000
+    thinking: budget
+    price: { input: 0.70, output: 3.50 }
+    routes:${upstreams.map((upstream) => `\n      - [{ upstream: ${upstream}, model: ${name} }]`).join("")}`;
+}

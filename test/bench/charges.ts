@@ -1,0 +1,91 @@
+// Months of finished requests by SQL: as many charges in each hour for each key, with their roll-ups, months and pools.
+
+import type { Postgres } from "../../src/postgres/postgres.ts";
+import { runSql } from "./books.ts";
+import { pairModel, pairPrice, pairTokens } from "./pairs.ts";
+
+/** Of thirty days. */
+export const hoursPerMonth = 720;
+export const keysCount = 200;
+const perKeyAndHour = 7;
+export const chargesPerMonth = hoursPerMonth * keysCount * perKeyAndHour;
+const amountMicro = BigInt(pairTokens) * (pairPrice.input + pairPrice.output);
+/** As many at once as use two processors. */
+const width = 2;
+
+/**
+ * Adds charges of the keys `key_1` to `key_200` in the months of thirty days that end with the full hour `before`, latest first, until
+ * all are there or `msMax` is over. Returns how many months were added. Append-only triggers and constraints stay as they are.
+ */
+export async function addMonths(
+  postgres: Postgres,
+  { months, before, msMax }: { months: number; before: Date; msMax: number },
+): Promise<number> {
+  const end = Math.floor(before.getTime() / 3_600_000) * 3_600_000;
+  const deadline = performance.now() + msMax;
+  // Otherwise the server would tidy up the large table, and not the small one, while both are measured.
+  for (const table of ["charges", "usage_hourly"])
+    await runSql(postgres, `alter table ${table} set (autovacuum_enabled = false)`);
+  const price = [pairPrice.priceVersion, pairModel, ...tokenPrices];
+  await runSql(postgres, "insert into price_versions values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict do nothing", price);
+
+  let added = 0;
+  let next = 0;
+  const worker = async () => {
+    while (next < months && performance.now() < deadline) {
+      const start = new Date(end - ++next * hoursPerMonth * 3_600_000);
+      await addCharges(postgres, start);
+      added += 1;
+    }
+  };
+  await Promise.all(Array.from({ length: width }, worker));
+
+  await runSql(
+    postgres,
+    `insert into key_months (key_id, month, spent)
+     select key_id, date_trunc('month', hour at time zone 'UTC')::date, sum(amount) from usage_hourly group by 1, 2`,
+  );
+  await runSql(
+    postgres,
+    `update pools set posted = posted - spent
+     from (select account_id, sum(amount)::bigint as spent from usage_hourly group by 1) used
+     where used.account_id = pools.account_id`,
+  );
+  await runSql(postgres, "analyze");
+  await runSql(postgres, "checkpoint");
+  return added;
+}
+
+const tokenPrices = [
+  pairPrice.input,
+  pairPrice.output,
+  pairPrice.cacheWrite5m,
+  pairPrice.cacheWrite1h,
+  pairPrice.cacheRead,
+  pairPrice.thinking,
+];
+
+// Ids as long as real ones, which begin with their time.
+async function addCharges(postgres: Postgres, start: Date): Promise<void> {
+  await runSql(
+    postgres,
+    `insert into charges (request_id, month, account_id, family, key_id, model, input, output, cache_write_5m, cache_write_1h,
+       cache_read, thinking, price_version, hold, amount, overrun, outcome, basis, attempts, admitted_at, settled_at)
+     select 'req_' || lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '7' || substr(md5(n::text), 1, 19),
+       date_trunc('month', at at time zone 'UTC')::date, 'acc_' || n % 100 + 1, 'v1', 'key_' || n % $2::int + 1, $3, $4, $4, 0, 0,
+       0, 0, $5, $6, $6, 0, 'completed', 'reported', '[]', at, at
+     from (
+       select n, $1::timestamptz + n * interval '1 hour' / ($2::int * $7::int) as at
+       from generate_series(0, $8::int - 1) n
+     ) times`,
+    [start, keysCount, pairModel, pairTokens, pairPrice.priceVersion, amountMicro, perKeyAndHour, chargesPerMonth],
+  );
+  await runSql(
+    postgres,
+    `insert into usage_hourly (account_id, key_id, model, hour, input, output, amount, requests)
+     select 'acc_' || key % 100 + 1, 'key_' || key + 1, $2, $1::timestamptz + hour * interval '1 hour',
+       $3::bigint * $4::int, $3::bigint * $4::int, $5::bigint * $4::int, $4::int
+     from generate_series(0, $6::int - 1) hour, generate_series(0, $7::int - 1) key`,
+    [start, pairModel, pairTokens, perKeyAndHour, amountMicro, hoursPerMonth, keysCount],
+  );
+}

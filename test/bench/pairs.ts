@@ -1,0 +1,61 @@
+// Pairs of a hold and its settlement, made by the ledger in this process.
+
+import { create } from "@bufbuild/protobuf";
+import { Basis, InputCategory, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { createBilling } from "../../src/billing/billing.ts";
+import { priceVersion } from "../../src/billing/price.ts";
+import { newRequestId } from "../../src/ids.ts";
+import { createLog } from "../../src/log.ts";
+import type { Postgres } from "../../src/postgres/postgres.ts";
+import { cpuSeconds } from "./measure.ts";
+
+export const pairModel = "bench";
+export const pairPrice = priceVersion(pairModel, {
+  input: 140n,
+  output: 700n,
+  cacheWrite5m: 175n,
+  cacheWrite1h: 280n,
+  cacheRead: 14n,
+  thinking: 700n,
+});
+/** What a pair charges, in tokens of each kind. */
+export const pairTokens = 100;
+
+export type PairFigures = { readonly perSecond: number; readonly cpuMicros: number };
+
+/** Starts a ledger. `run` makes `count` pairs, `width` of them at once, each for the key `keyOf` names. */
+export async function startPairs(postgres: Postgres) {
+  const billing = createBilling({ postgres, priceOf: () => pairPrice, log: createLog("silent"), onLost: () => {} });
+  await billing.start();
+  const { holds } = billing;
+  const never = new AbortController().signal;
+  const bounds = { input: 1_000, dearestInput: InputCategory.UNSPECIFIED, minOutput: pairTokens, maxOutput: pairTokens };
+  const usage = create(UsageSchema, { input: pairTokens, output: pairTokens });
+  const ending = { usage, outcome: Outcome.COMPLETED, basis: Basis.REPORTED, attempts: [] };
+
+  async function makePair({ accountId, keyId }: PairKey): Promise<void> {
+    const payer = { accountId, keyId, family: "v1" } as const;
+    const ask = { requestId: newRequestId(), payer, model: pairModel, price: pairPrice, bounds, deadlineMs: 60_000 };
+    await holds.settle(await holds.place(ask, never), ending);
+  }
+
+  return {
+    service: billing.service,
+    async run(parts: { count: number; width: number; keyOf: (pair: number) => PairKey }): Promise<PairFigures> {
+      const { count, width, keyOf } = parts;
+      let next = 0;
+      const cpuBefore = cpuSeconds(process.pid);
+      const started = performance.now();
+      const worker = async () => {
+        while (next < count) await makePair(keyOf(next++));
+      };
+      await Promise.all(Array.from({ length: width }, worker));
+      const seconds = (performance.now() - started) / 1000;
+      return { perSecond: count / seconds, cpuMicros: ((cpuSeconds(process.pid) - cpuBefore) * 1e6) / count };
+    },
+    stop: () => billing.stop(),
+  };
+}
+
+export type PairKey = { readonly accountId: string; readonly keyId: string };

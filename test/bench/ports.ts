@@ -1,0 +1,15 @@
+// Ports of the loopback address.
+
+import { once } from "node:events";
+import { createServer } from "node:net";
+
+/** A port at which nobody listens. It was free a moment ago, and the system gives out others first. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const address = server.address();
+  server.close();
+  await once(server, "close");
+  if (typeof address !== "object" || address === null) throw new Error("no port is free");
+  return address.port;
+}

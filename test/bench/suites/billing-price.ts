@@ -1,0 +1,50 @@
+// What durable billing costs: the gateway against itself with holds in memory.
+
+import { nativeBody, nativeHeaders } from "../bodies.ts";
+import { compare, found, ratio } from "../compare.ts";
+import { Lab } from "../lab.ts";
+import { spreadOf } from "../measure.ts";
+import type { Result, Row } from "../report.ts";
+
+const rounds = 5;
+
+export async function billingPrice(): Promise<Result> {
+  await using lab = new Lab();
+  const provider = await lab.provider();
+  const billed = await lab.gateway(provider);
+  const unbilled = await lab.gateway(provider, { main: "./unbilled.ts" });
+  const { pid } = await lab.database();
+  const rows: Row[] = [];
+  let uncounted = 0;
+  for (const { name, stream, requests } of [
+    { name: "plain 1 KB", stream: false, requests: 2_000 },
+    { name: "stream of 100 deltas", stream: true, requests: 1_000 },
+  ]) {
+    const job = { path: "/v1/messages", headers: nativeHeaders(billed), bodies: [nativeBody("native", 1_000, stream)] };
+    const comparison = await compare(
+      lab,
+      [
+        { name: "on", part: billed, database: pid, job },
+        { name: "off", part: unbilled, job },
+      ],
+      { rounds, requests, concurrency: 32 },
+    );
+    uncounted += (rounds + 1) * requests;
+    const isPlain = !stream;
+    rows.push(
+      {
+        measure: `${name}: CPU per request, billing on ÷ off`,
+        value: ratio(comparison, "on", "off", (one) => one.cpuMicros),
+        must: isPlain ? "≤ 1.25" : "",
+      },
+      { measure: `${name}: CPU per request, off`, value: spreadOf(found(comparison, "off").cpuMicros), unit: "µs" },
+      { measure: `${name}: CPU per request, on`, value: spreadOf(found(comparison, "on").cpuMicros), unit: "µs" },
+      {
+        measure: `${name}: CPU per request, PostgreSQL beside it`,
+        value: spreadOf(found(comparison, "on").databaseMicros),
+        unit: "µs",
+      },
+    );
+  }
+  return { rows, faults: await lab.faults(provider, uncounted) };
+}

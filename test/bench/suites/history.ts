@@ -1,0 +1,105 @@
+// A ledger with a month of charges, and one with twenty: what settling, a month's report and a balance notice of it.
+
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { GetPoolsRequestSchema, GetUsageRequestSchema, UsagePeriod } from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import { connectPostgres } from "../../../src/postgres/postgres.ts";
+import type { CallOf } from "../../../src/service.ts";
+import { addAccounts, addKeys, findViolations } from "../books.ts";
+import { addMonths, chargesPerMonth, hoursPerMonth, keysCount } from "../charges.ts";
+import { Lab } from "../lab.ts";
+import { quantile, spreadOf } from "../measure.ts";
+import { startPairs } from "../pairs.ts";
+import type { Result } from "../report.ts";
+
+const accounts = 100;
+const months = 20;
+/** A disk that is slow gets a shorter history, and the table says so. */
+const fillMsMax = 120_000;
+const rounds = 4;
+const pairs = 10_000;
+const reports = 200;
+const operator: CallOf = { caller: { kind: "admin" }, signal: new AbortController().signal, requestHeader: new Headers() };
+
+export async function history(): Promise<Result> {
+  await using lab = new Lab();
+  const small = await openSite(lab, "history_small");
+  const large = await openSite(lab, "history_large");
+  await small.fill(1, fillMsMax);
+  const filled = await large.fill(months, fillMsMax);
+
+  type Figures = Awaited<ReturnType<typeof small.measure>>;
+  const all: { small: Figures; large: Figures }[] = [];
+  for (let round = 0; round <= rounds; round++) {
+    const one = { small: await small.measure(round), large: await large.measure(round) };
+    if (round > 0) all.push(one);
+  }
+  const faults = [...(await small.close()), ...(await large.close())];
+  const grown = (figure: (one: Figures) => number) => spreadOf(all.map((one) => figure(one.large) / figure(one.small)));
+  const inLarge = (figure: (one: Figures) => number) => spreadOf(all.map((one) => figure(one.large)));
+  const million = (count: number) => (count / 1e6).toFixed(1);
+  const from = `${million(filled * chargesPerMonth)}M ÷ ${million(chargesPerMonth)}M charges`;
+  return {
+    rows: [
+      { measure: `hold + settle pairs/s, ${from}`, value: grown((one) => one.perSecond), must: "≥ 0.90" },
+      { measure: "month report, p99, the same", value: grown((one) => one.reportP99), must: "≤ 1.5" },
+      { measure: "month report, p50, the same", value: grown((one) => one.reportP50) },
+      { measure: "balance read, p99, the same", value: grown((one) => one.balanceP99) },
+      { measure: "hold + settle pairs/s, large", value: inLarge((one) => one.perSecond), unit: "/s" },
+      { measure: "month report by day, p99, large", value: inLarge((one) => one.reportP99), unit: "ms" },
+      { measure: "balance read, p99, large", value: inLarge((one) => one.balanceP99), unit: "ms" },
+    ],
+    notes: filled < months ? [`scaled down: ${filled} of ${months} months were written in ${fillMsMax / 1000} s`] : [],
+    faults,
+  };
+}
+
+/** A database of its own with a ledger on it. */
+async function openSite(lab: Lab, name: string) {
+  const postgres = connectPostgres(await lab.emptyDatabase(name));
+  await addAccounts(postgres, accounts);
+  await addKeys(postgres, keysCount, accounts);
+  const ledger = await startPairs(postgres);
+  const now = new Date();
+  const from = timestampFromDate(new Date(now.getTime() - hoursPerMonth * 3_600_000));
+  const keyOf = (pair: number) => {
+    const key = (pair * 7919) % keysCount;
+    return { accountId: `acc_${(key % accounts) + 1}`, keyId: `key_${key + 1}` };
+  };
+
+  /** Milliseconds of each of some calls, one after the other. */
+  async function timeEach(count: number, run: (accountId: string) => Promise<unknown>): Promise<number[]> {
+    const each: number[] = [];
+    for (let call = 0; call < count; call++) {
+      const started = performance.now();
+      await run(`acc_${((call * 37) % accounts) + 1}`);
+      each.push(performance.now() - started);
+    }
+    return each;
+  }
+
+  return {
+    fill: (count: number, msMax: number) => addMonths(postgres, { months: count, before: now, msMax }),
+    async measure(round: number) {
+      const { perSecond } = await ledger.run({ count: round === 0 ? pairs / 4 : pairs, width: 500, keyOf });
+      const reportMs = await timeEach(reports, (accountId) =>
+        ledger.service.getUsage(create(GetUsageRequestSchema, { accountId, from, period: UsagePeriod.DAY }), operator),
+      );
+      const balanceMs = await timeEach(reports, (accountId) =>
+        ledger.service.getPools(create(GetPoolsRequestSchema, { accountId }), operator),
+      );
+      return {
+        perSecond,
+        reportP50: quantile(reportMs, 0.5),
+        reportP99: quantile(reportMs, 0.99),
+        balanceP99: quantile(balanceMs, 0.99),
+      };
+    },
+    async close(): Promise<string[]> {
+      await ledger.stop();
+      const violations = await findViolations(postgres);
+      await postgres.close();
+      return violations;
+    },
+  };
+}

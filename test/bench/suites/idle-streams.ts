@@ -1,0 +1,80 @@
+// Memory of streams that are open and silent, as those of a model that thinks.
+
+import { readFileSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
+import { nativeBody, nativeHeaders } from "../bodies.ts";
+import { Lab, type Part, served } from "../lab.ts";
+import { residentBytes } from "../measure.ts";
+import { type Result, single } from "../report.ts";
+
+const counts = [1_000, 5_000];
+const openWithinMs = 60_000;
+
+export async function idleStreams(): Promise<Result> {
+  await using lab = new Lab();
+  const provider = await lab.provider();
+  const gateway = await lab.gateway(provider);
+  const job = { url: `http://127.0.0.1:${gateway.port}`, path: "/v1/messages", headers: nativeHeaders(gateway) };
+  // What the process takes once and for all, it takes here.
+  await lab.load({ ...job, bodies: [nativeBody("native", 1_000, true)], requests: 1_500, concurrency: 64 });
+
+  const rows = [];
+  const faults: string[] = [];
+  const notes: string[] = [];
+  const taken: { count: number; bytes: number }[] = [{ count: 0, bytes: await settledBytes(gateway) }];
+  for (const count of counts) {
+    // Each takes a descriptor towards the client and one towards the provider.
+    if (openFilesMax() < 2 * count + 500) {
+      notes.push(`${count} streams left out: only ${openFilesMax()} files may be open (ulimit -Hn)`);
+      continue;
+    }
+    const loading = lab.load({ ...job, bodies: [nativeBody("native-idle", 1_000, true)], requests: count, concurrency: count });
+    const isOpen = await untilWaiting(provider, count);
+    taken.push({ count, bytes: await settledBytes(gateway) });
+    await fetch(`http://127.0.0.1:${provider.port}/release`);
+    const { statuses } = await loading;
+    if (!isOpen || statuses["200"] !== count) faults.push(`${count} streams: ${JSON.stringify(statuses)}`);
+  }
+  const [before, ...open] = taken;
+  const last = open.at(-1);
+  for (const { count, bytes } of open) {
+    const each = (bytes - (before?.bytes ?? 0)) / count / 1024;
+    const must = count === last?.count ? "≤ 60 KB" : "";
+    rows.push({ measure: `memory per open stream, ${count} of them`, value: single(each), unit: "KiB", must });
+  }
+  const [first] = open;
+  if (first && last && last !== first) {
+    const each = (last.bytes - first.bytes) / (last.count - first.count) / 1024;
+    rows.push({ measure: `memory of each further one`, value: single(each), unit: "KiB" });
+  }
+  rows.push({ measure: "memory without them", value: single((before?.bytes ?? 0) / 2 ** 20), unit: "MiB" });
+  return { rows, notes, faults: [...faults, ...(await lab.faults(provider))] };
+}
+
+async function untilWaiting(provider: Part, count: number): Promise<boolean> {
+  const deadline = performance.now() + openWithinMs;
+  while (performance.now() < deadline) {
+    const { waiting } = await served(provider);
+    if (waiting === count) return true;
+    await delay(100);
+  }
+  return false;
+}
+
+/** Resident bytes once they change by less than a percent a second; ten seconds at most. */
+async function settledBytes({ pid }: Part): Promise<number> {
+  let bytes = residentBytes(pid);
+  for (let second = 0; second < 10; second++) {
+    await delay(1_000);
+    const before = bytes;
+    bytes = residentBytes(pid);
+    if (Math.abs(bytes - before) < before / 100) break;
+  }
+  return bytes;
+}
+
+function openFilesMax(): number {
+  return Number(
+    /^Max open files\s+\d+\s+(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8"))?.[1] ?? Number.POSITIVE_INFINITY,
+  );
+}

@@ -1,0 +1,65 @@
+// The roles apart: a facade and a core in processes of their own, against one process that is both.
+
+import type { AuthenticateJob } from "../authenticate.ts";
+import { nativeBody, nativeHeaders } from "../bodies.ts";
+import { compare, found, ratio } from "../compare.ts";
+import { Lab } from "../lab.ts";
+import { cpuSeconds, quantile, spreadOf } from "../measure.ts";
+import type { Result, Row } from "../report.ts";
+
+const rounds = 4;
+const requests = { unpaced: 800, paced: 200 };
+const calls = 6_000;
+
+export async function split(): Promise<Result> {
+  await using lab = new Lab();
+  const provider = await lab.provider();
+  const single = await lab.gateway(provider);
+  const core = await lab.gateway(provider, { env: { ROLE: "core" } });
+  const facade = await lab.facade(core);
+  const headers = nativeHeaders(single);
+
+  const rows: Row[] = [];
+  for (const [pace, model, concurrency] of [
+    ["unpaced", "native", 32],
+    ["paced", "native-paced", 64],
+  ] as const) {
+    const job = { path: "/v1/messages", headers, bodies: [nativeBody(model, 1_000, true)] };
+    const targets = [
+      { name: "single", part: single, job },
+      { name: "split", part: facade, also: [core], job },
+    ];
+    const comparison = await compare(lab, targets, { rounds, requests: requests[pace], concurrency });
+    rows.push(
+      {
+        measure: `${pace}: CPU of both per stream ÷ single process`,
+        value: ratio(comparison, "split", "single", (one) => one.cpuMicros),
+        must: "≤ 2",
+      },
+      { measure: `${pace}: CPU of both per stream`, value: spreadOf(found(comparison, "split").cpuMicros), unit: "µs" },
+    );
+  }
+
+  const addedMs: number[] = [];
+  const perSecond: number[] = [];
+  const perCoreSecond: number[] = [];
+  for (let round = 0; round < rounds; round++) {
+    const job = { path: "/v1/messages", headers, bodies: [nativeBody("native", 1_000, true)] };
+    const calm = { ...job, requests: 200, concurrency: 64, perSecond: 100 };
+    const one = await lab.load({ ...calm, url: `http://127.0.0.1:${single.port}` });
+    const two = await lab.load({ ...calm, url: `http://127.0.0.1:${facade.port}` });
+    addedMs.push(quantile(two.firstMs, 0.5) - quantile(one.firstMs, 0.5));
+
+    const before = cpuSeconds(core.pid);
+    const authentication: AuthenticateJob = { address: core.grpcAddress, key: single.key, calls, concurrency: 100 };
+    const { seconds } = await lab.ask<{ seconds: number }>("./authenticate.ts", authentication);
+    perSecond.push(calls / seconds);
+    perCoreSecond.push(calls / (cpuSeconds(core.pid) - before));
+  }
+  rows.push(
+    { measure: "added time to first token at 100/s, p50", value: spreadOf(addedMs), unit: "ms", must: "≤ 1 ms" },
+    { measure: "Authenticate over gRPC, per second of the core's CPU", value: spreadOf(perCoreSecond), must: "≥ 5000" },
+    { measure: "Authenticate over gRPC, one client", value: spreadOf(perSecond), unit: "/s" },
+  );
+  return { rows, faults: await lab.faults(provider) };
+}

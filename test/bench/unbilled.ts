@@ -1,0 +1,79 @@
+// A gateway process like the shipped one, except that its holds live in memory: what durable billing costs is the difference.
+
+import { readFileSync } from "node:fs";
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { BillingService, ReceiptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { createBilling, type Hold, type Holds } from "../../src/billing/billing.ts";
+import { costMicro } from "../../src/billing/price.ts";
+import { readCatalogFile } from "../../src/catalog-file.ts";
+import { readConfig } from "../../src/config.ts";
+import { localCore } from "../../src/core.ts";
+import { createFacade } from "../../src/facade/facade.ts";
+import { giveBackMemory } from "../../src/give-back-memory.ts";
+import { createCatalog, createInference } from "../../src/inference/inference.ts";
+import { createKeys } from "../../src/keys/keys.ts";
+import { createFailedCredentials } from "../../src/limits/failed-credentials.ts";
+import { createLimits } from "../../src/limits/limits.ts";
+import { createLog } from "../../src/log.ts";
+import { connectPostgres } from "../../src/postgres/postgres.ts";
+import { coreReadiness } from "../../src/readiness.ts";
+import { guard } from "../../src/service.ts";
+import { createUpstreams } from "../../src/upstream/upstream.ts";
+
+const freeMicro = 2n ** 52n;
+
+/** Grants everything at once, and forgets it. */
+const holdsInMemory: Holds = {
+  place: async ({ requestId, payer, model, price, bounds }): Promise<Hold> => ({
+    ...{ requestId, payer, model, price, freeMicro },
+    grantedOutput: bounds.maxOutput,
+    amountMicro: 1n,
+    month: "2026-01-01",
+    admittedAt: new Date(),
+  }),
+  fit: async (hold) => hold,
+  watch: () => {},
+  settle: async ({ requestId, payer, model, price, admittedAt }, { usage, outcome, basis, attempts }) =>
+    create(ReceiptSchema, {
+      ...{ requestId, model, price, usage, outcome, basis },
+      accountId: payer.accountId,
+      keyId: payer.keyId,
+      amountMicrocredits: costMicro(price, usage),
+      attempts: [...attempts],
+      admittedAt: timestampFromDate(admittedAt),
+      settledAt: timestampFromDate(new Date()),
+    }),
+};
+
+const config = readConfig(process.env);
+const log = createLog(config.logLevel);
+const file = readCatalogFile(readFileSync(config.catalogPath ?? "", "utf8"));
+const catalog = createCatalog(file);
+const postgres = connectPostgres(config.databaseUrl ?? "");
+const upstreams = createUpstreams({ file, log, env: process.env });
+const resolveModel = (name: string) => catalog.find(name)?.model.id;
+const keys = createKeys({ postgres, adminToken: config.adminToken ?? "", resolveModel, log });
+const limits = createLimits({ nodes: { id: () => "bench", live: () => ["bench"] }, log });
+const billing = createBilling({ postgres, priceOf: (model) => catalog.priceOf(model), log, onLost: () => {} });
+const inference = createInference({ catalog: () => catalog, holds: holdsInMemory, keys, limits, upstreams, log });
+keys.start();
+await limits.start();
+
+const core = localCore({
+  billing: guard(BillingService, billing.service, keys.authenticate, log),
+  keys: guard(KeysService, keys.service, keys.authenticate, log),
+  inference: guard(InferenceService, inference.service, keys.authenticate, log),
+});
+const facade = createFacade({
+  core,
+  settings: { nativeBearer: () => file.nativeBearer, trustedProxies: config.trustedProxies },
+  readiness: coreReadiness({ postgres, limits, upstreams }),
+  failedCredentials: createFailedCredentials(),
+  log,
+});
+const http = await facade.listen({ host: config.host, port: config.port });
+giveBackMemory();
+log.info({ http }, "ready");

@@ -1,0 +1,134 @@
+// What changes while requests run: the month, a price, an alias. Each request keeps what it began with.
+
+import { readFile, writeFile } from "node:fs/promises";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import type { ChildGateway } from "../support/child-gateway.ts";
+import { Gate } from "../support/provider.ts";
+import { answerOf, haiku, numbered, type Seen, type Stage, startStage, usageOf } from "./stage.ts";
+
+let stage: Stage;
+let gateway: ChildGateway;
+beforeAll(async () => {
+  stage = await startStage();
+  for (const statement of ownClock.split(/;\n(?= {2}(?:create|insert|do))/)) await stage.ledger.run(statement);
+  gateway = await stage.start({ LOG_LEVEL: "info" });
+});
+afterEach(async () => {
+  expect(await stage.ledger.store.audit()).toEqual([]);
+});
+afterAll(() => stage.stop());
+
+// The ledger goes by its own clock alone, so a function that stands before the real one moves the gateway's time.
+const ownClock = `
+  create schema clock;
+  create table clock.shifts (shift interval not null);
+  insert into clock.shifts values ('0');
+  create function clock.now() returns timestamptz language sql stable as
+    'select pg_catalog.now() + shift from clock.shifts';
+  do $$ begin
+    execute format('alter database %I set search_path = public, clock, pg_catalog', current_database());
+  end $$`;
+
+/** Sets the clock of the ledger to so many seconds before or after the next month begins. */
+const setClock = (secondsAfter: number) =>
+  stage.ledger.run(
+    `update clock.shifts set shift = (date_trunc('month', pg_catalog.now() at time zone 'utc') + interval '1 month')
+       at time zone 'utc' + $1 * interval '1 second' - pg_catalog.now()`,
+    [secondsAfter],
+  );
+
+test("a request that crosses the end of a month belongs wholly to the month of its start", async () => {
+  await setClock(-60);
+  const { payer, secret } = await stage.key(10n ** 12n);
+  const rest = new Gate();
+  stage.provider.always((request) => {
+    const { writes = [], ...script } = answerOf(request);
+    return { ...script, writes: [...writes.slice(0, 3), rest, ...writes.slice(3)] };
+  });
+  const before = [1, 2, 3, 4].map((number) => stage.ask(gateway, secret, numbered(number)));
+  await stage.provider.received(stage.provider.requests.length + before.length);
+  await setClock(1);
+  const after = [5, 6, 7].map((number) => stage.ask(gateway, secret, numbered(number)));
+  await stage.provider.received(stage.provider.requests.length + after.length);
+  rest.open();
+  for (const seen of await Promise.all([...before, ...after])) expect(seen.complete).toBe(true);
+
+  const months = await stage.ledger.run<{ spent: bigint; held: bigint }>(
+    "select spent, held from key_months where key_id = $1 order by month",
+    [payer.keyId],
+  );
+  const cost = (numbers: number[]) => numbers.reduce((sum, number) => sum + usageOf(number).cost, 0n);
+  expect(months).toEqual([
+    { spent: cost([1, 2, 3, 4]), held: 0n },
+    { spent: cost([5, 6, 7]), held: 0n },
+  ]);
+});
+
+test("a cap that was reached last month is free again, and what still runs from then does not count", async () => {
+  await setClock(-60);
+  const { payer, secret } = await stage.key(10n ** 12n, { cap: 100_000n });
+  const rest = new Gate();
+  stage.provider.always((request) => ({ ...answerOf(request), before: rest }));
+  const first = stage.ask(gateway, secret, numbered(1));
+  await stage.provider.received(stage.provider.requests.length + 1);
+  expect((await stage.ask(gateway, secret, numbered(2))).status).toBe(429);
+  await setClock(1);
+  const second = stage.ask(gateway, secret, numbered(3));
+  await stage.provider.received(stage.provider.requests.length + 1);
+  rest.open();
+  expect((await first).complete && (await second).complete).toBe(true);
+  const [current] = await stage.ledger.run<{ spent: bigint }>(
+    "select spent from key_months where key_id = $1 order by month desc limit 1",
+    [payer.keyId],
+  );
+  expect(current?.spent).toBe(usageOf(3).cost);
+});
+
+test("a new price and a new alias under load: each request is charged at the price and model of its start", {
+  timeout: 30_000,
+}, async () => {
+  const { secret } = await stage.key(10n ** 12n);
+  const rest = new Gate();
+  // Half of the answers stand still over the change.
+  stage.provider.always((request) => {
+    const script = answerOf(request);
+    const isHeld = /number \d*[02468]"/.test(request.bodyText);
+    return isHeld ? { ...script, before: rest } : script;
+  });
+  const all: { number: number; seen: Promise<Seen> }[] = [];
+  const ask = (number: number) => all.push({ number, seen: stage.ask(gateway, secret, numbered(number)) });
+  for (let number = 0; number < 20; number++) ask(number);
+  await stage.provider.received(stage.provider.requests.length + 20);
+
+  const before = await readFile(stage.catalogPath, "utf8");
+  const dearer = before
+    .replace("price: { input: 0.70, output: 3.50 }", "price: { input: 1.40, output: 7.00 }")
+    .replace("haiku: model-haiku-4.5", "haiku: model-haiku-4.5, fast: model-sonnet-4.6");
+  expect(dearer).not.toBe(before);
+  await writeFile(stage.catalogPath, dearer);
+  gateway.process.kill("SIGHUP");
+  await vi.waitFor(() => expect(gateway.stdout() + gateway.stderr()).toContain("was read again"), { timeout: 10_000 });
+
+  for (let number = 21; number < 61; number += 2) ask(number);
+  const renamed = await stage.ask(gateway, secret, { ...numbered(63), model: "fast" });
+  rest.open();
+  for (const { number, seen } of all) {
+    const { complete, requestId } = await seen;
+    expect(complete).toBe(true);
+    const { input, output, cost } = usageOf(number);
+    expect(await stage.chargeOf(requestId)).toMatchObject({
+      usage: { input, output },
+      amountMicrocredits: number < 20 ? cost : cost * 2n,
+      price: { input: number < 20 ? haiku.input : haiku.input * 2n },
+    });
+  }
+  expect(await stage.chargeOf(renamed.requestId)).toMatchObject({ model: "model-sonnet-4.6", price: { input: 420n } });
+
+  // The alias is led elsewhere.
+  await writeFile(stage.catalogPath, before.replace("haiku: model-haiku-4.5", "haiku: model-opus-4.6"));
+  gateway.process.kill("SIGHUP");
+  await vi.waitFor(async () => {
+    const { requestId } = await stage.ask(gateway, secret, numbered(65));
+    expect((await stage.chargeOf(requestId))?.model).toBe("model-opus-4.6");
+  });
+});

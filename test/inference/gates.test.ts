@@ -1,0 +1,137 @@
+// The two gates of a paid answer, over HTTP: nothing happens before its hold is durable, and its end waits for the charge. The database
+// is made to stand still in the very moment of the commit.
+
+import { Client } from "pg";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { readCatalogFile } from "../../src/catalog-file.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { catalogFor, Gate, nativeAnswer, nativeStream, type ScriptedProvider, startProvider } from "../support/provider.ts";
+
+let provider: ScriptedProvider;
+let gateway: TestGateway;
+let other: Client;
+beforeAll(async () => {
+  provider = await startProvider();
+  gateway = await startTestGateway({
+    catalog: readCatalogFile(catalogFor({ real: { kind: "anthropic", url: provider.url } })),
+  });
+  other = new Client({ connectionString: gateway.databaseUrl });
+  await other.connect();
+  // Deferred triggers run inside COMMIT, so a commit with a new hold or charge waits for whoever has the lock.
+  await other.query(`
+    create function wait_at_commit() returns trigger language plpgsql as $$
+    begin perform pg_advisory_xact_lock(1); return null; end $$;
+    create constraint trigger holds_wait after insert on holds deferrable initially deferred
+      for each row execute function wait_at_commit();
+    create constraint trigger charges_wait after insert on charges deferrable initially deferred
+      for each row execute function wait_at_commit();
+  `);
+});
+afterAll(async () => {
+  await other.end();
+  await gateway.stop();
+  await provider.stop();
+});
+beforeEach(() => {
+  provider.always(nativeStream({ text: ["Hi"] }));
+});
+
+const forms = [
+  { name: "native stream", path: "/v1/messages", stream: true, end: "message_stop" },
+  { name: "native answer", path: "/v1/messages", stream: false, end: '"stop_reason":"end_turn"' },
+  { name: "chat stream", path: "/v1/chat/completions", stream: true, end: '"finish_reason":"stop"' },
+  { name: "chat answer", path: "/v1/chat/completions", stream: false, end: '"finish_reason":"stop"' },
+];
+
+/** Sends a request and notes what arrives, as it arrives. */
+function send({ path, stream }: { path: string; stream: boolean }) {
+  const seen = { status: 0, text: "" };
+  const headers = {
+    ...(path === "/v1/messages"
+      ? { "x-api-key": gateway.v1, "anthropic-version": "2023-06-01" }
+      : { authorization: `Bearer ${gateway.v1}` }),
+    "content-type": "application/json",
+  };
+  const body = JSON.stringify({ model: "haiku", max_tokens: 50, stream, messages: [{ role: "user", content: "Hello" }] });
+  const done = (async () => {
+    const answer = await fetch(gateway.address + path, { method: "POST", headers, body });
+    seen.status = answer.status;
+    const decoder = new TextDecoder();
+    for await (const piece of answer.body ?? []) seen.text += decoder.decode(piece, { stream: true });
+  })();
+  return { seen, done };
+}
+
+const stall = () => other.query("select pg_advisory_lock(1)");
+const release = () => other.query("select pg_advisory_unlock(1)");
+
+/** Resolves when a commit stands still. */
+async function stalled(): Promise<void> {
+  const waiting = "select pid from pg_stat_activity where datname = current_database() and wait_event = 'advisory'";
+  while ((await other.query(waiting)).rows.length === 0);
+}
+
+const rows = async (table: string) => Number((await other.query(`select count(*) from ${table}`)).rows[0].count);
+
+describe("the first gate", () => {
+  for (const form of forms) {
+    test(`${form.name}: no status, no byte and no call to the provider before the hold is durable`, async () => {
+      const called = provider.requests.length;
+      await stall();
+      const { seen, done } = send(form);
+      await stalled();
+      // It is tried again after a second; nothing has changed until then.
+      for (let look = 0; look < 3; look++) {
+        expect(seen).toEqual({ status: 0, text: "" });
+        expect(provider.requests).toHaveLength(called);
+        expect(await rows("holds")).toBe(0);
+      }
+      await release();
+      await done;
+      expect(seen).toMatchObject({ status: 200, text: expect.stringContaining(form.end) });
+      expect(provider.requests).toHaveLength(called + 1);
+    });
+  }
+});
+
+describe("the end gate", () => {
+  for (const form of forms) {
+    test(`${form.name}: the end is not shown before the charge is durable`, async () => {
+      const [shown, ended] = [new Gate(), new Gate()];
+      const { writes = [], ...script } = nativeStream({ text: ["first"] });
+      provider.play({ ...script, writes: [...writes.slice(0, 3), shown, ...writes.slice(3, 4), ended, ...writes.slice(4)] });
+      const charged = await rows("charges");
+      const { seen, done } = send(form);
+      await shown.reached;
+      if (form.stream) await vi.waitFor(() => expect(seen.text).toContain("first"));
+      await stall();
+      shown.open();
+      ended.open();
+      await stalled();
+      for (let look = 0; look < 3; look++) {
+        expect(seen.text).not.toContain(form.end);
+        expect(seen.text).not.toContain("[DONE]");
+        expect(seen.status).toBe(form.stream ? 200 : 0);
+        expect(await rows("charges")).toBe(charged);
+      }
+      await release();
+      await done;
+      expect(seen.text).toContain(form.end);
+      expect(await rows("charges")).toBe(charged + 1);
+    });
+  }
+
+  test("a provider's plain answer waits as a stream does", async () => {
+    const before = new Gate();
+    provider.play(nativeAnswer({ text: ["first"] }, { before }));
+    const { seen, done } = send({ path: "/v1/messages", stream: true });
+    await before.reached;
+    await stall();
+    before.open();
+    await stalled();
+    expect(seen.text).not.toContain("message_delta");
+    await release();
+    await done;
+    expect(seen.text).toContain("message_stop");
+  });
+});

@@ -101,7 +101,11 @@ export function createFacade(parts: FacadeParts): Facade {
     routerOptions: { maxParamLength: 500 },
     frameworkErrors: refusePath,
     clientErrorHandler: (error, socket) => refuseBytes(error, socket, running.isBusy(socket)),
+    // Node's own answer to a request without Host has no id and no body, and nothing here depends on the name.
+    http: { requireHostHeader: false },
   });
+  // The same holds for an expectation that Node does not know.
+  app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
   const identify = createIdentify({ core, nativeBearer: settings.nativeBearer, failedCredentials });
 
   // Routes that others add are waited for as well.

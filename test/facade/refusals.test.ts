@@ -418,6 +418,15 @@ describe("paths and methods", () => {
       expect(JSON.parse(body)).toMatchObject({ type: "error", error: { type: "invalid_request_error" } });
     }
   });
+
+  test("that Node would answer by itself carry the request id all the same", async () => {
+    const { port } = await startFacade();
+    for (const header of ["a: b", "host: x\r\nexpect: the-unexpected"]) {
+      const answer = await sendRaw(port, `GET /healthz HTTP/1.1\r\n${header}\r\nconnection: close\r\n\r\n`);
+      expect(answer).toMatch(/^HTTP\/1\.1 200 /);
+      expect(answer).toMatch(/^request-id: req_/m);
+    }
+  });
 });
 
 describe("failures of services", () => {

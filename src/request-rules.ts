@@ -27,7 +27,11 @@ type Fault = { path: string[]; says: string; allowed: string[] };
 
 function findFault(type: DescMessage, message: Message): Fault | undefined {
   for (const { field, isRequired } of rulesOf(type)) {
-    const fault = isFieldSet(message, field) ? findFieldFault(field, readField(message, field)) : isRequired ? absence : undefined;
+    const fault = isFieldSet(message, field)
+      ? findFieldFault(field, readField(message, field))
+      : isRequired
+        ? absence
+        : undefined;
     if (fault) return { ...fault, path: [`.${field.name}`, ...fault.path] };
   }
   return undefined;

@@ -31,7 +31,7 @@ export type FacadeSettings = {
   readonly nativeBearer: () => NativeBearer;
   /** Addresses or CIDR ranges of the proxies whose `X-Forwarded-For` is believed. Empty: none. */
   readonly trustedProxies: readonly string[];
-  /** When a stream's head leaves, and how often something follows. Absent: 15 s, 10 s. */
+  /** When a stream's head leaves, and how often something follows. Absent: 12 s, 10 s. */
   readonly pace?: StreamPace;
 };
 

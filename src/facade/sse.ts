@@ -18,7 +18,8 @@ export type StreamPace = {
   readonly pingMs: number;
 };
 
-export const defaultPace: StreamPace = { holdMs: 15_000, pingMs: 10_000 };
+// Before or amid an answer, 35 s of silence hold three signs of life.
+export const defaultPace: StreamPace = { holdMs: 12_000, pingMs: 10_000 };
 
 const headers = {
   "content-type": "text/event-stream; charset=utf-8",

@@ -1,0 +1,87 @@
+// A provider that thinks for long: what clients of both formats see of it, through the whole gateway.
+
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createFacade, type Facade } from "../../src/facade/facade.ts";
+import { defaultPace } from "../../src/facade/sse.ts";
+import { createFailedCredentials } from "../../src/limits/failed-credentials.ts";
+import { createLog } from "../../src/log.ts";
+import { grpcCore } from "../../src/rpc/client.ts";
+import { Gate, nativeEvents, nativeStream, type Write } from "../support/provider.ts";
+import { ask, type NativeFixture, startNative } from "./fixture.ts";
+
+let native: NativeFixture;
+let core: ReturnType<typeof grpcCore>;
+let door: Facade;
+let address: string;
+
+// A door of its own, because the pace of one that an operator starts is fixed.
+beforeAll(async () => {
+  native = await startNative();
+  core = grpcCore({ addresses: [native.gateway.grpcAddress] });
+  door = createFacade({
+    core,
+    settings: { nativeBearer: () => "auto", trustedProxies: [], pace: { holdMs: 40, pingMs: 30 } },
+    readiness: async () => ({}),
+    failedCredentials: createFailedCredentials(),
+    log: createLog("silent"),
+  });
+  address = await door.listen({ host: "127.0.0.1", port: 0 });
+});
+afterAll(async () => {
+  door.server.closeAllConnections();
+  await door.close();
+  core.close();
+  await native.stop();
+});
+
+const formats = [
+  { name: "native", path: "/v1/messages", ping: 'event: ping\ndata: {"type":"ping"}\n\n' },
+  { name: "chat", path: "/v1/chat/completions", ping: ": keep-alive\n\n" },
+];
+const events = nativeEvents({ text: ["Hel", "lo"] });
+
+/** A streamed answer, read to its end; `opens` opens once three pings have come. */
+async function read({ path, ping }: (typeof formats)[number], opens?: Gate): Promise<string> {
+  const response = await fetch(address + path, {
+    method: "POST",
+    headers: {
+      "content-type": "application/json",
+      "anthropic-version": "2023-06-01",
+      "x-api-key": native.gateway.v1,
+      authorization: `Bearer ${native.gateway.v1}`,
+    },
+    body: JSON.stringify({ ...ask, stream: true }),
+  });
+  expect(response.status).toBe(200);
+  let text = "";
+  for await (const piece of response.body?.pipeThrough(new TextDecoderStream()) ?? []) {
+    text += piece;
+    if (text.split(ping).length > 3) opens?.open();
+  }
+  return text;
+}
+
+/** Without what differs from answer to answer. */
+const plain = (text: string) => text.replaceAll(/"(id|created|request_id)":("[^"]*"|\d+)/g, "");
+
+describe.each(formats)("a $name client", (format) => {
+  test.each([
+    ["before its first event", 0],
+    ["amid its text", 3],
+  ])("of a provider that is silent %s sees three pings, none inside an event, and the same answer", async (_, at) => {
+    native.provider.play(nativeStream({}, { writes: events }));
+    const answer = (await read(format)).replaceAll(format.ping, "");
+
+    const gate = new Gate();
+    const writes: Write[] = [...events.slice(0, at), gate, ...events.slice(at)];
+    native.provider.play(nativeStream({}, { writes }));
+    const parts = (await read(format, gate)).split(format.ping);
+    expect(parts.length).toBeGreaterThan(3);
+    expect(parts.every((part) => part === "" || part.endsWith("\n\n"))).toBe(true);
+    expect(plain(parts.join(""))).toBe(plain(answer));
+  });
+});
+
+test("35 seconds of silence are long enough for three pings, wherever they fall", () => {
+  expect(defaultPace.holdMs + 2 * defaultPace.pingMs).toBeLessThan(35_000);
+});

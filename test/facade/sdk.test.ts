@@ -3,7 +3,7 @@
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
 import { describe, expect, test } from "vitest";
-import { Refusal, type RefusalName } from "../../src/errors.ts";
+import { Refusal, type RefusalFacts, type RefusalName } from "../../src/errors.ts";
 import { admission, goodKey, type StandIn, start, startFacade, textDelta, textStart } from "./stand-in.ts";
 
 const sonnet = { id: "model-sonnet-4.6", displayName: "Sonnet 4.6", tier: "sonnet" };
@@ -16,11 +16,11 @@ const ask = { model: "sonnet", max_tokens: 100, messages: [{ role: "user" as con
 const askChat = { model: "sonnet", messages: [{ role: "user" as const, content: "Hi" }] };
 
 /** Makes every generation fail, and counts how often it was tried. */
-function failWith(standIn: StandIn, refusal: RefusalName): { tries: number } {
+function failWith(standIn: StandIn, refusal: RefusalName, facts: RefusalFacts = {}): { tries: number } {
   const counted = { tries: 0 };
   standIn.script.generate = () => {
     counted.tries++;
-    throw new Refusal(refusal, { retryAfterMs: 1 });
+    throw new Refusal(refusal, { retryAfterMs: 1, ...facts });
   };
   return counted;
 }
@@ -36,7 +36,34 @@ async function failureOf(work: PromiseLike<unknown>): Promise<unknown> {
   throw new Error("this should have failed");
 }
 
+// What may pass by waiting is tried again, twice; what only an operator can mend is not.
+const tried: [refusal: RefusalName, tries: number, facts?: RefusalFacts][] = [
+  ["rate_limited", 3],
+  ["credits_held", 3],
+  ["overloaded", 3],
+  ["upstream_error", 3],
+  ["timeout", 3],
+  ["billing_unavailable", 3],
+  ["internal", 3],
+  ["upstream_error", 1, { upstream: { status: 401 } }],
+];
+
+/** How often each of those was tried. */
+async function triesOf(ask: (standIn: StandIn) => PromiseLike<unknown>): Promise<typeof tried> {
+  const counts = tried.map(async ([refusal, , facts]): Promise<(typeof tried)[number]> => {
+    const standIn = await startFacade();
+    const counted = failWith(standIn, refusal, facts);
+    await failureOf(ask(standIn));
+    return facts === undefined ? [refusal, counted.tries] : [refusal, counted.tries, facts];
+  });
+  return Promise.all(counts);
+}
+
 describe("the native SDK", () => {
+  test("tries again what may pass, and only that", async () => {
+    expect(await triesOf((standIn) => anthropic(standIn).messages.create(ask))).toEqual(tried);
+  });
+
   test("gets whole and streamed answers, counts, and walks the catalogue in one request", async () => {
     const standIn = await startFacade();
     standIn.script.models = [sonnet, alias];
@@ -85,6 +112,10 @@ describe("the native SDK", () => {
 });
 
 describe("the chat SDK", () => {
+  test("tries again what may pass, and only that", async () => {
+    expect(await triesOf((standIn) => openai(standIn).chat.completions.create(askChat))).toEqual(tried);
+  });
+
   test("gets whole and streamed answers, and walks the catalogue in one request", async () => {
     const standIn = await startFacade();
     standIn.script.models = [sonnet, alias];

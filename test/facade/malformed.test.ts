@@ -1,0 +1,76 @@
+// Ten thousand bodies that are no request: what they cost, and what they leave behind.
+
+import { setImmediate } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import fc from "fast-check";
+import { Pool } from "undici";
+import { expect, onTestFinished, test } from "vitest";
+import { chatHeaders, nativeBody, nativeHeaders, startFacade } from "./stand-in.ts";
+
+const whole = JSON.stringify({
+  ...nativeBody,
+  tools: [{ name: "t", input_schema: { type: "object" } }],
+  stop_sequences: ["x"],
+});
+const odd = fc.constantFrom(5, "x", {}, true, -1, 1.5, [null], [[]], [5]);
+
+/** Bodies that neither format takes. */
+const malformed: fc.Arbitrary<string | Buffer> = fc.oneof(
+  fc.nat(whole.length - 1).map((at) => whole.slice(0, at)),
+  fc.constantFrom("]", "}", "x", ",", "\u0000").map((end) => whole + end),
+  fc.integer({ min: 201, max: 10_000 }).map((levels) => "[".repeat(levels) + "]".repeat(levels)),
+  fc.nat(20_000).map((length) => `{"name ${length}":"${"x".repeat(length)}\\ud800"}`),
+  fc.tuple(fc.nat(whole.length), fc.integer({ min: 0x80, max: 0xff })).map(([at, byte]) => {
+    const bytes = Buffer.from(whole);
+    return Buffer.concat([bytes.subarray(0, at), Buffer.from([byte]), bytes.subarray(at)]);
+  }),
+  odd.map((messages) => JSON.stringify({ ...nativeBody, messages })),
+  odd.map((content) => JSON.stringify({ ...nativeBody, messages: [{ role: "nobody", content }] })),
+  fc.constantFrom("5", {}, [], true, -1, 1.5).map((max_tokens) => JSON.stringify({ ...nativeBody, max_tokens })),
+);
+
+const exposeGc = () => {
+  setFlagsFromString("--expose-gc");
+  const gc: unknown = runInNewContext("gc");
+  return typeof gc === "function" ? () => void gc() : () => {};
+};
+
+test("10,000 malformed bodies are 400, at less than a second of CPU per thousand, and leave no memory taken", async () => {
+  const { url, script } = await startFacade();
+  const pool = new Pool(url, { connections: 8 });
+  onTestFinished(() => pool.destroy());
+  const collectGarbage = exposeGc();
+  const send = async (body: string | Buffer, native: boolean) => {
+    const [path, headers] = native ? ["/v1/messages", nativeHeaders] : ["/v1/chat/completions", chatHeaders];
+    const { statusCode, body: answer } = await pool.request({ method: "POST", path, headers, body });
+    await answer.dump();
+    return statusCode;
+  };
+  const thousand = async (seed: number) => {
+    const bodies = fc.sample(malformed, { numRuns: 1_000, seed });
+    const statuses = await Promise.all(bodies.map((body, index) => send(body, index % 2 === 0)));
+    expect(statuses.filter((status) => status !== 400)).toEqual([]);
+    script.calls.length = 0;
+  };
+  const bytesInUse = async () => {
+    // What ended just now is let go in later turns.
+    for (let turn = 0; turn < 5; turn++) {
+      await setImmediate();
+      collectGarbage();
+    }
+    const { heapUsed, external } = process.memoryUsage();
+    return heapUsed + external;
+  };
+
+  await thousand(0);
+  await thousand(1);
+  const before = await bytesInUse();
+  const startCpu = process.cpuUsage();
+  for (let seed = 2; seed < 12; seed++) await thousand(seed);
+  const { user, system } = process.cpuUsage(startCpu);
+  // This process plays the clients, too.
+  expect(user + system).toBeLessThan(10_000_000);
+  // 200 bytes per request would be a leak.
+  expect((await bytesInUse()) - before).toBeLessThan(2_000_000);
+}, 60_000);

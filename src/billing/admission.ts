@@ -59,6 +59,8 @@ export type Ledger = {
   readonly used: Map<string, UsedRow>;
   /** Amounts of holds that want to grow. */
   readonly amounts: Map<string, bigint>;
+  /** Months in which holds that want to grow were admitted, by `<key_id>/<month>`. */
+  readonly pastMonths: ReadonlyMap<string, { readonly spent: bigint; held: bigint }>;
 };
 
 export type KeyRow = {
@@ -164,12 +166,13 @@ function grow(ledger: Ledger, ask: GrowAsk): Admitted {
   if (addedMicro <= 0n) return { kind: "held", addedMicro: undefined, hold: { ...hold, amountMicro: before } };
   if (pool.posted - pool.held < addedMicro)
     return shortOf(ledger, hold.payer, pool, key, { of: "pool", held: pool.posted >= ask.amountMicro });
-  // A month that has passed since admission takes no new requests, so only the current one can be crowded.
-  if (key.cap !== null && hold.month === ledger.month && key.cap - key.spent - key.held < addedMicro) {
-    return shortOf(ledger, hold.payer, pool, key, { of: "cap", held: key.cap - key.spent >= ask.amountMicro });
+  const month = hold.month === ledger.month ? key : ledger.pastMonths.get(`${hold.payer.keyId}/${hold.month}`);
+  if (!month) return refused(new Refusal("gateway_unavailable", { message: "The month of the hold is gone." }));
+  if (key.cap !== null && key.cap - month.spent - month.held < addedMicro) {
+    return shortOf(ledger, hold.payer, pool, key, { of: "cap", held: key.cap - month.spent >= ask.amountMicro });
   }
   pool.held += addedMicro;
-  if (hold.month === ledger.month) key.held += addedMicro;
+  month.held += addedMicro;
   ledger.amounts.set(hold.requestId, ask.amountMicro);
   return { kind: "held", addedMicro, hold: { ...hold, amountMicro: ask.amountMicro } };
 }

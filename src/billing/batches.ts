@@ -23,6 +23,7 @@ const statements = {
   readKeys: statement(import.meta.url, "read-keys"),
   readDeadSecrets: statement(import.meta.url, "read-dead-secrets"),
   readUsedRequests: statement(import.meta.url, "read-used-requests"),
+  readPastMonths: statement(import.meta.url, "read-past-months"),
   lockHolds: statement(import.meta.url, "lock-holds"),
   insertHolds: statement(import.meta.url, "insert-holds"),
   resizeHolds: statement(import.meta.url, "resize-holds"),
@@ -45,13 +46,18 @@ export type Batch<Outcome> = {
   readonly decide: (rows: readonly unknown[][]) => { readonly writes: readonly Query[]; readonly outcome: Outcome };
 };
 
-/** A database connection that one lane has for itself, opened again when it broke. */
+// Several times what the server's own limits leave to the statements of a batch.
+const answerMsMax = 5_000;
+
+/** A database connection that one lane has for itself, opened again when it broke or fell silent. */
 export class BatchConnection {
   readonly #postgres: Postgres;
+  readonly #answerMs: number;
   #connection: Connection | undefined;
 
-  constructor(postgres: Postgres) {
+  constructor(postgres: Postgres, answerMs = answerMsMax) {
     this.#postgres = postgres;
+    this.#answerMs = answerMs;
   }
 
   /** Runs a batch. A commit that the server answered with a rollback fails like any other statement. */
@@ -59,6 +65,7 @@ export class BatchConnection {
     if (this.#connection === undefined || this.#connection.lost) this.#connection = await this.#postgres.connect();
     const connection = this.#connection;
     const send = ([text, values]: Query) => connection.query<unknown>(text, values);
+    const timer = setTimeout(() => connection.cut(), this.#answerMs);
     try {
       const [, ...rows] = await allOf([[begin, []] as const, ...reads].map(send));
       const { writes, outcome } = decide(rows.map((one) => one.rows));
@@ -68,6 +75,8 @@ export class BatchConnection {
     } catch (error) {
       await connection.query(rollback, []).catch(() => undefined);
       throw error;
+    } finally {
+      clearTimeout(timer);
     }
   }
 
@@ -85,14 +94,20 @@ async function allOf<T>(answers: Promise<T>[]): Promise<T[]> {
   return Promise.all(answers);
 }
 
-// lock_not_available, query_canceled by its time limit, in_failed_sql_transaction, idle_in_transaction_session_timeout; and a unique
-// violation, by which a concurrent batch took the same request id: the repeat sees it.
-const passingStates = new Set(["55P03", "57014", "25P02", "25P03", "23505"]);
+// lock_not_available; query_canceled by its time limit; in_failed_sql_transaction; idle_in_transaction_session_timeout;
+// read_only_sql_transaction, of a server that has just become or is about to become the primary one; and the classes of a server that
+// lacks something, is told to stop, or fails itself.
+const passingStates = /^(55P03|25P02|25P03|25006|53...|57...|58...)$/;
 
 /** True when the same batch, sent again, may pass. */
 export function isPassing(error: unknown): boolean {
   if (error instanceof RolledBack || isConflict(error) || isUnreachable(error)) return true;
-  return error instanceof DatabaseError && error.code !== undefined && passingStates.has(error.code);
+  return error instanceof DatabaseError && passingStates.test(error.code ?? "");
+}
+
+/** True for a batch that took a request id which a concurrent one took, too: the repeat sees that. */
+export function isTaken(error: unknown): boolean {
+  return error instanceof DatabaseError && error.code === "23505";
 }
 
 type PoolRow = { account_id: string; family: string; posted: bigint; held: bigint; in_debt: boolean; at: Date };
@@ -115,6 +130,7 @@ type UsedRow = {
   month: string;
 };
 type HoldRow = { request_id: string; amount: bigint };
+type MonthRow = { key_id: string; month: string; spent: bigint; held: bigint };
 
 /** Admits or refuses each ask. Nothing is admitted for a node whose row is gone; `onLost` hears of it. */
 export function admissionBatch(
@@ -125,7 +141,7 @@ export function admissionBatch(
   const payers = asks.map((ask) => (ask.kind === "place" ? ask.payer : ask.hold.payer));
   const keyIds = distinct(payers.map(({ keyId }) => keyId));
   const requestIds = asks.flatMap((ask) => (ask.kind === "place" ? [ask.requestId] : []));
-  const growing = asks.flatMap((ask) => (ask.kind === "grow" ? [ask.hold.requestId] : []));
+  const growing = asks.flatMap((ask) => (ask.kind === "grow" ? [ask.hold] : []));
   return {
     reads: [
       [statements.batchClock, [nodeId]],
@@ -133,9 +149,9 @@ export function admissionBatch(
       [statements.readKeys, [keyIds]],
       [statements.readDeadSecrets, [distinct(payers.flatMap(({ secretId }) => (secretId === undefined ? [] : [secretId])))]],
       [statements.readUsedRequests, [requestIds]],
-      ...(growing.length > 0 ? [[statements.lockHolds, [growing]] as const] : []),
+      ...(growing.length > 0 ? readsOfGrowing(growing) : []),
     ],
-    decide: ([clock, pools, keys, dead, used, growingHolds = []]) => {
+    decide: ([clock, pools, keys, dead, used, growingHolds = [], pastMonths = []]) => {
       const [now] = clock as { at: Date; month: string }[];
       if (!now) {
         onLost();
@@ -158,11 +174,21 @@ export function admissionBatch(
           ]),
         ),
         amounts: amountsOf(growingHolds as HoldRow[]),
+        pastMonths: new Map(
+          (pastMonths as MonthRow[]).map(({ key_id, month, spent, held }) => [`${key_id}/${month}`, { spent, held }]),
+        ),
       };
       const outcome = asks.map((ask) => admit(ledger, ask));
       return { outcome, writes: admissionWrites(asks, outcome, nodeId) };
     },
   };
+}
+
+function readsOfGrowing(holds: readonly Hold[]): Query[] {
+  return [
+    [statements.lockHolds, [holds.map(({ requestId }) => requestId)]],
+    [statements.readPastMonths, [holds.map(({ payer }) => payer.keyId), holds.map(({ month }) => month)]],
+  ];
 }
 
 function admissionWrites(asks: readonly (HoldAsk | GrowAsk)[], outcomes: readonly Admitted[], nodeId: string): Query[] {

@@ -8,7 +8,7 @@ import { Refusal } from "../errors.ts";
 import type { Log } from "../log.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import { type Admitted, type GrowAsk, type Hold, type HoldAsk, poolOf } from "./admission.ts";
-import { admissionBatch, BatchConnection, isPassing, settlementBatch } from "./batches.ts";
+import { admissionBatch, BatchConnection, isPassing, isTaken, settlementBatch } from "./batches.ts";
 import { fitHold } from "./hold-size.ts";
 import { Lane } from "./lane.ts";
 import type { Ending, SettleAsk, Settled } from "./settlement.ts";
@@ -42,6 +42,8 @@ const settings = {
   settleQueueMax: 1_000_000,
   pauseMs: 100,
   admitPatienceMs: 10_000,
+  /** How long a transaction that we lost sight of may still commit: several times what the server gives it. */
+  abandonedForMs: 10_000,
   heldWaitMs: 2_000,
   heldRetryMs: 250,
   checkpointEveryMs: 2_000,
@@ -65,11 +67,18 @@ export class HoldKeeper implements Holds {
   readonly #unwritten = new Map<string, Usage>();
   /** Requests that wait for funds of a pool, called when one of its holds was settled. */
   readonly #waiting = new Map<string, Set<() => void>>();
-  /** Request ids whose admission was given up without knowing how it ended, with their nonces. */
-  readonly #abandoned = new Map<string, string>();
+  /** Request ids whose admission was given up without knowing how it ended. */
+  readonly #abandoned = new Map<string, { nonce: string; untilMs: number }>();
   #checkpointing: Promise<void> | undefined;
 
-  constructor(parts: { postgres: Postgres; store: LedgerStore; log: Log; nodeId: () => string; onLost: () => void }) {
+  constructor(parts: {
+    postgres: Postgres;
+    store: LedgerStore;
+    log: Log;
+    nodeId: () => string;
+    onLost: () => void;
+    admitPatienceMs?: number;
+  }) {
     this.#store = parts.store;
     this.#log = parts.log;
     this.#nodeId = parts.nodeId;
@@ -79,9 +88,8 @@ export class HoldKeeper implements Holds {
       batchMax: settings.batchMax,
       queueMax: settings.admitQueueMax,
       pauseMs: settings.pauseMs,
-      patienceMs: settings.admitPatienceMs,
-      isPassing,
-      onAbandoned: (ask) => ask.kind === "place" && this.#abandoned.set(ask.requestId, ask.nonce),
+      patienceMs: parts.admitPatienceMs ?? settings.admitPatienceMs,
+      isPassing: (error) => isPassing(error) || isTaken(error),
     });
     this.#settleLane = new Lane((asks) => this.#settlements.run(settlementBatch(asks)), {
       batchMax: settings.batchMax,
@@ -97,7 +105,11 @@ export class HoldKeeper implements Holds {
     const placing: HoldAsk = { ...ask, kind: "place", nonce: ask.nonce ?? randomUUID() };
     const giveUpAt = performance.now() + settings.heldWaitMs;
     for (;;) {
-      const admitted = await this.#admitLane.submit(placing);
+      const admitted = await this.#admitLane.submit(placing).catch((error: unknown) => {
+        // A caller with a nonce of its own will ask again. Nobody else knows of ours.
+        if (ask.nonce === undefined) this.#abandon(placing);
+        throw error;
+      });
       if (admitted.kind === "held") return admitted.hold;
       if (admitted.kind === "refused" || performance.now() >= giveUpAt || signal.aborted) throw admitted.refusal;
       await this.#fundsOrRetry(poolOf(ask.payer), signal);
@@ -131,9 +143,21 @@ export class HoldKeeper implements Holds {
     const settled = await this.#settleLane.submit({ kind: "settle", hold, ending });
     this.#tellWaiting(poolOf(hold.payer));
     if (settled.kind === "charged") return receiptOf(settled.charge);
-    const earlier = await this.#store.findCharge(hold.requestId);
+    const earlier = await this.#findCharge(hold.requestId);
     if (earlier) return earlier;
     throw new Refusal("not_found", { message: "There is no such hold." });
+  }
+
+  // The charge may have been made by our own batch, whose commit we did not hear of: the database went away amid it.
+  async #findCharge(requestId: string): Promise<Receipt | undefined> {
+    for (;;) {
+      try {
+        return await this.#store.findCharge(requestId);
+      } catch (error) {
+        if (!(error instanceof Refusal && error.refusal === "billing_unavailable")) throw error;
+        await new Promise((resolve) => setTimeout(resolve, settings.pauseMs));
+      }
+    }
   }
 
   /** Writes the metered figures of requests that moved since the last time. */
@@ -171,12 +195,18 @@ export class HoldKeeper implements Holds {
     this.#registered.add(price.priceVersion);
   }
 
-  // Nobody waits for these any more, but a commit whose answer we missed may have placed them.
+  #abandon({ requestId, nonce }: HoldAsk): void {
+    this.#abandoned.set(requestId, { nonce, untilMs: performance.now() + settings.abandonedForMs });
+  }
+
+  // Nobody waits for these any more, but a commit whose answer we missed may have placed them, or may still do so.
   async #releaseAbandoned(): Promise<void> {
-    for (const [requestId, nonce] of this.#abandoned) {
+    for (const [requestId, { nonce, untilMs }] of this.#abandoned) {
+      const isLast = performance.now() > untilMs;
       const stored = await this.#store.findHold(requestId);
-      if (stored?.nonce === nonce) await this.settle(stored.hold, unused);
-      this.#abandoned.delete(requestId);
+      const isOurs = stored?.nonce === nonce;
+      if (isOurs) await this.settle(stored.hold, unused);
+      if (isOurs || isLast) this.#abandoned.delete(requestId);
     }
   }
 

@@ -6,7 +6,7 @@ import { Refusal } from "../errors.ts";
 /** What a lane does with a batch. Answers one outcome per item, in order. A thrown error concerns the batch as a whole. */
 export type RunBatch<Item, Outcome> = (items: readonly Item[]) => Promise<readonly Outcome[]>;
 
-export type LaneSettings<Item> = {
+export type LaneSettings = {
   readonly batchMax: number;
   /** Beyond this many waiting items `submit` refuses before any work. */
   readonly queueMax: number;
@@ -16,26 +16,23 @@ export type LaneSettings<Item> = {
   readonly pauseMs: number;
   /** How long an item may wait for the database before it is refused. Infinity: for ever. */
   readonly patienceMs: number;
-  /** Called for an item that is refused although an earlier try may have committed it. */
-  readonly onAbandoned?: (item: Item) => void;
 };
 
 type Waiting<Item, Outcome> = {
   readonly item: Item;
   readonly since: number;
-  tried: boolean;
   readonly resolve: (outcome: Outcome) => void;
   readonly reject: (error: unknown) => void;
 };
 
 export class Lane<Item, Outcome> {
   readonly #run: RunBatch<Item, Outcome>;
-  readonly #settings: LaneSettings<Item>;
+  readonly #settings: LaneSettings;
   #queue: Waiting<Item, Outcome>[] = [];
   #working: Promise<void> | undefined;
   #stopped = false;
 
-  constructor(run: RunBatch<Item, Outcome>, settings: LaneSettings<Item>) {
+  constructor(run: RunBatch<Item, Outcome>, settings: LaneSettings) {
     this.#run = run;
     this.#settings = settings;
   }
@@ -51,7 +48,7 @@ export class Lane<Item, Outcome> {
       return Promise.reject(new Refusal("gateway_unavailable", { retryAfterMs: 1000 }));
     }
     return new Promise((resolve, reject) => {
-      this.#queue.push({ item, since: performance.now(), tried: false, resolve, reject });
+      this.#queue.push({ item, since: performance.now(), resolve, reject });
       this.#working ??= this.#work();
     });
   }
@@ -86,10 +83,7 @@ export class Lane<Item, Outcome> {
       });
       return true;
     } catch (error) {
-      if (this.#settings.isPassing(error)) {
-        for (const one of batch) one.tried = true;
-        return false;
-      }
+      if (this.#settings.isPassing(error)) return false;
       // One item that the database refuses must not take its neighbours along.
       if (batch.length > 1) {
         for (const one of batch) if (!(await this.#settle([one]))) this.#queue.unshift(one);
@@ -105,9 +99,6 @@ export class Lane<Item, Outcome> {
     const impatient = this.#queue.filter(({ since }) => since < oldest);
     if (impatient.length === 0) return;
     this.#queue = this.#queue.filter(({ since }) => since >= oldest);
-    for (const { item, tried, reject } of impatient) {
-      if (tried) this.#settings.onAbandoned?.(item);
-      reject(new Refusal("billing_unavailable", { retryAfterMs: 1000 }));
-    }
+    for (const { reject } of impatient) reject(new Refusal("billing_unavailable", { retryAfterMs: 1000 }));
   }
 }

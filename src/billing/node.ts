@@ -116,13 +116,16 @@ export class Node implements NodeWatch {
 
   async #reap(holds: HoldKeeper, dead: readonly string[]): Promise<void> {
     const orphans = await this.#store.findOrphans(dead);
-    await Promise.all(
+    const settled = await Promise.allSettled(
       orphans.map(({ hold, used }) => {
         const isUsed = categories.some((category) => used[category] > 0);
         const basis = isUsed ? Basis.PARTLY_COUNTED : Basis.NONE;
         return holds.settle(hold, { usage: used, outcome: Outcome.REAPED, basis, attempts: [] });
       }),
     );
+    // One that cannot be settled must not keep the others, nor the nodes, from being cleared away.
+    const failed = settled.find((one) => one.status === "rejected");
+    if (failed) this.#log.error({ err: failed.reason }, "a request that was left behind could not be settled");
     if (orphans.length > 0)
       this.#log.warn({ requests: orphans.length, dead }, "settled what dead processes or lost requests had left");
     for (const nodeId of dead) await this.#store.deleteNode(nodeId);

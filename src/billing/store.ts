@@ -49,7 +49,8 @@ const statements = {
   beat: statement(import.meta.url, "beat"),
   readNodes: statement(import.meta.url, "read-nodes"),
   deleteNode: statement(import.meta.url, "delete-node"),
-  audit: statement(import.meta.url, "audit"),
+  // It reads the whole ledger.
+  audit: { ...statement(import.meta.url, "audit"), timeoutMs: 3_600_000 },
 };
 
 /** A hold as it is stored, with what was metered so far. */

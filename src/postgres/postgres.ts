@@ -8,7 +8,12 @@ import { fileURLToPath } from "node:url";
 import { Client, type ClientConfig, DatabaseError, Pool, type PoolClient, type QueryResultRow, types } from "pg";
 
 /** One SQL statement; `name` is its name in the server's statistics too. */
-export type Statement = { readonly name: string; readonly text: string };
+export type Statement = {
+  readonly name: string;
+  readonly text: string;
+  /** How long its answer is waited for. Absent: as long as a server takes that is well. */
+  readonly timeoutMs?: number;
+};
 
 /** Reads `sql/<file>.sql` beside the caller's module; the name is `<folder>/<file>`. Call once, when the module loads. */
 export function statement(moduleUrl: string, file: string): Statement {
@@ -24,6 +29,8 @@ export interface Lane {
   /** `command` tells a COMMIT that the server answered with ROLLBACK. */
   query<Row>(statement: Statement, values: readonly unknown[]): Promise<{ rows: Row[]; command: string }>;
   end(): Promise<void>;
+  /** Breaks the connection: whatever waits for an answer fails. */
+  cut(): void;
   /** The connection broke; every further query fails. */
   readonly lost: boolean;
 }
@@ -41,11 +48,13 @@ export const applicationName = "model-gateway";
 
 const connectTimeoutMs = 5_000;
 const poolConnectionsMax = 10;
+// A server that stands still, or a network that lost it, says nothing: only a clock tells.
+const answerTimeoutMs = 30_000;
 const attemptsMax = 6;
 
 /** Connects lazily: nothing is sent before the first query. */
 export function connectPostgres(url: string): Postgres {
-  const pool = new Pool({ ...connectionConfig(url), max: poolConnectionsMax });
+  const pool = new Pool({ ...connectionConfig(url), max: poolConnectionsMax, query_timeout: answerTimeoutMs });
   // An idle connection that breaks is replaced at the next query; without a listener it would end the process.
   pool.on("error", () => {});
   return {
@@ -85,8 +94,10 @@ const parseBigints = (text: string) =>
         .split(",")
         .map((one) => (one === "NULL" ? null : BigInt(one)));
 
-async function runOn<Row>(db: Pool | PoolClient, { name, text }: Statement, values: readonly unknown[]): Promise<Row[]> {
-  const { rows } = await db.query<QueryResultRow & Row>({ name, text, values: [...values] });
+async function runOn<Row>(db: Pool | PoolClient, statement: Statement, values: readonly unknown[]): Promise<Row[]> {
+  const { name, text, timeoutMs } = statement;
+  const ask = { name, text, values: [...values], ...(timeoutMs !== undefined && { query_timeout: timeoutMs }) };
+  const { rows } = await db.query<QueryResultRow & Row>(ask);
   return rows;
 }
 
@@ -157,6 +168,7 @@ async function connectLane(url: string): Promise<Lane> {
       return client.query<QueryResultRow & Row>({ name, text, values: [...values] });
     },
     end: () => client.end(),
+    cut: () => void socket.destroy(),
     get lost() {
       return lost;
     },
@@ -174,7 +186,7 @@ const unreachableErrnos =
   /^(ECONNREFUSED|ECONNRESET|ENOENT|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ECONNABORTED|EACCES)$/;
 // What pg and pg-pool say where the socket is gone or cannot be had; they give these errors no code.
 const unreachableMessages =
-  /^(Connection terminated|timeout e(xceeded|xpired)|Client (has encountered a connection error|was closed)|Cannot use a pool)/;
+  /^(Connection terminated|Query read timeout|timeout e(xceeded|xpired)|Client (has encountered a connection error|was closed)|Cannot use a pool)/;
 
 /** True for a failure of the connection, not of the statement: the statement may or may not have run. */
 export function isUnreachable(error: unknown): boolean {

@@ -43,6 +43,7 @@ function lockRows(model: Model): Ledger {
       ...[...model.ended].map(([id, { keyId }]) => [id, { ...usedRow(), keyId, amount: 0n }] as const),
     ]),
     amounts: new Map([...model.running].map(([id, { amountMicro }]) => [id, amountMicro])),
+    pastMonths: new Map(),
   };
 }
 

@@ -159,8 +159,9 @@ describe("holds of internal services", () => {
       expect((await refused(settle({ requestId }))).refusal).toBe("not_found");
       expect((await refused(receiptOf(requestId))).refusal).toBe("not_found");
     }
-    for (const work of [checkpoint("\0", { output: 1 }), settle({ requestId: "\0" }), receiptOf("\0")]) {
-      expect(await refused(work)).toEqual({ refusal: "invalid_request", field: "request_id" });
+    const works = [checkpoint("\0", { output: 1 }), settle({ requestId: "\0" }), receiptOf("\0")];
+    for (const seen of await Promise.all(works.map(refused))) {
+      expect(seen).toEqual({ refusal: "invalid_request", field: "request_id" });
     }
   });
 
@@ -235,14 +236,13 @@ describe("accounts", () => {
     const payer = await world.payer(0n);
     const call = world.keyCall(payer);
     const { accountId } = payer;
-    for (const work of [
+    const works = [
       world.billing.createAccount(create(CreateAccountRequestSchema, { name: "x" }), call),
       world.billing.listAccounts(create(ListAccountsRequestSchema), call),
       world.billing.listTransfers(create(ListTransfersRequestSchema, { accountId }), call),
       world.billing.placeHold(placing(payer), call),
-    ]) {
-      expect((await refused(work)).refusal).toBe("not_permitted");
-    }
+    ];
+    for (const { refusal: seen } of await Promise.all(works.map(refused))) expect(seen).toBe("not_permitted");
   });
 
   test("the operator has to say which account is meant", async () => {
@@ -255,13 +255,12 @@ describe("accounts", () => {
   for (const accountId of ["acc_nobody", "acc\0"]) {
     test(`an account called ${JSON.stringify(accountId)} is refused wherever it is named`, async () => {
       const refusal = accountId.includes("\0") ? "invalid_request" : "not_found";
-      for (const work of [
+      const works = [
         world.billing.getAccount(create(GetAccountRequestSchema, { accountId }), world.admin),
         world.billing.getPools(create(GetPoolsRequestSchema, { accountId }), world.admin),
         world.billing.listTransfers(create(ListTransfersRequestSchema, { accountId }), world.admin),
-      ]) {
-        expect((await refused(work)).refusal).toBe(refusal);
-      }
+      ];
+      for (const { refusal: seen } of await Promise.all(works.map(refused))) expect(seen).toBe(refusal);
     });
   }
 
@@ -318,15 +317,14 @@ describe("lists", () => {
   test("a page is at most 1,000 entries, and a token with a NUL is none", async () => {
     const { accountId } = await world.payer(0n);
     const nul = Buffer.from("acc_\0").toString("base64url");
-    for (const work of [
+    const works = [
       world.billing.listAccounts(create(ListAccountsRequestSchema, { pageSize: 1_001 }), world.admin),
       world.billing.listTransfers(create(ListTransfersRequestSchema, { accountId, pageSize: 1_001 }), world.admin),
       world.billing.listCharges(create(ListChargesRequestSchema, { accountId, pageSize: 1_001 }), world.admin),
       world.billing.listAccounts(create(ListAccountsRequestSchema, { pageToken: nul }), world.admin),
       world.billing.listTransfers(create(ListTransfersRequestSchema, { accountId, pageToken: nul }), world.admin),
-    ]) {
-      expect((await refused(work)).refusal).toBe("invalid_request");
-    }
+    ];
+    for (const { refusal: seen } of await Promise.all(works.map(refused))) expect(seen).toBe("invalid_request");
   });
 });
 
@@ -344,10 +342,14 @@ describe("usage", () => {
     const read = async (more: object) =>
       (await world.billing.getUsage(create(GetUsageRequestSchema, { accountId: payer.accountId, ...more }), world.admin)).rows;
     const all = await read({});
-    expect(all.map(({ keyId, requests, usage }) => [keyId, requests, usage?.input, usage?.output])).toEqual([
-      [payer.keyId, 2n, 2n, 7n],
-      [other.keyId, 1n, 1n, 5n],
-    ]);
+    const figures = all.map(({ keyId, requests, usage }) => [keyId, requests, usage?.input, usage?.output]);
+    expect(figures).toHaveLength(2);
+    expect(figures).toEqual(
+      expect.arrayContaining([
+        [payer.keyId, 2n, 2n, 7n],
+        [other.keyId, 1n, 1n, 5n],
+      ]),
+    );
     for (const period of [UsagePeriod.HOUR, UsagePeriod.DAY]) {
       const rows = await read({ period, keyId: payer.keyId });
       expect(rows.reduce((sum, one) => sum + one.amountMicrocredits, 0n)).toBe(2n * 10n + 7n * 50n);

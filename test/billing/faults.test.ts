@@ -1,0 +1,222 @@
+// A ledger whose connections break, fall silent or meet what must not be there.
+
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { BatchConnection, isPassing } from "../../src/billing/batches.ts";
+import { HoldKeeper } from "../../src/billing/holds.ts";
+import { createLedgerStore } from "../../src/billing/store.ts";
+import { newRequestId } from "../../src/ids.ts";
+import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
+import { asking, ended, freshLedger, heldFor, log, usage } from "./ledger.ts";
+
+let ledger: Awaited<ReturnType<typeof freshLedger>>;
+beforeEach(async () => {
+  ledger = await freshLedger();
+});
+afterEach(() => ledger.close());
+
+const never = new AbortController().signal;
+
+/** A keeper of holds whose connections can be broken, on the node of `ledger`. */
+function breakableHolds(options: { admitPatienceMs?: number } = {}) {
+  const real = connectPostgres(ledger.url);
+  // Statement after which the connection breaks, the answer unheard, and how often.
+  const broken = { after: "", times: 0 };
+  const takes = (name: string) => name === broken.after && broken.times-- > 0;
+  const lost = () => new Error("Connection terminated unexpectedly");
+  const postgres: Postgres = {
+    ...real,
+    async query(statement, values) {
+      const rows = await real.query<never>(statement, values);
+      if (takes(statement.name)) throw lost();
+      return rows;
+    },
+    async connect() {
+      const lane = await real.connect();
+      return {
+        ...lane,
+        get lost() {
+          return lane.lost;
+        },
+        async query(statement, values) {
+          const answer = await lane.query<never>(statement, values);
+          if (!takes(statement.name)) return answer;
+          lane.cut();
+          throw lost();
+        },
+      };
+    },
+  };
+  const store = createLedgerStore(postgres);
+  const { node } = ledger;
+  const holds = new HoldKeeper({ postgres, store, log, nodeId: node.id, onLost: () => node.lose(), ...options });
+  return {
+    holds,
+    breakAfter(name: string, times = 1) {
+      broken.after = name;
+      broken.times = times;
+    },
+    async close() {
+      await holds.close();
+      await real.close();
+    },
+  };
+}
+
+test("a commit whose answer is never heard is neither lost nor done twice", async () => {
+  const { holds, breakAfter, close } = breakableHolds();
+  const payer = await ledger.payer(heldFor(100) * 2n);
+  breakAfter("billing/commit");
+  const hold = await holds.place(asking(payer, 100), never);
+  expect(hold.grantedOutput).toBe(100);
+  expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100) * 2n, held: heldFor(100) });
+  breakAfter("billing/commit");
+  expect((await holds.settle(hold, ended({ output: 7 }))).amountMicrocredits).toBe(350n);
+  expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100) * 2n - 350n, held: 0n });
+  expect(await ledger.store.audit()).toEqual([]);
+  await close();
+});
+
+test("a charge whose commit was not heard is found, though the database is away when it is looked up", async () => {
+  const { holds, breakAfter, close } = breakableHolds();
+  const payer = await ledger.payer(heldFor(100));
+  const hold = await holds.place(asking(payer, 100), never);
+  await ledger.holds.settle(hold, ended({ output: 7 }));
+  breakAfter("billing/find-charge", 2);
+  expect((await holds.settle(hold, ended({ output: 50 }))).amountMicrocredits).toBe(350n);
+  await close();
+});
+
+test("a hold that was placed unheard and given up is let go", async () => {
+  const { holds, breakAfter, close } = breakableHolds({ admitPatienceMs: -1 });
+  const payer = await ledger.payer(heldFor(100));
+  breakAfter("billing/commit");
+  await expect(holds.place(asking(payer, 100), never)).rejects.toMatchObject({ refusal: "billing_unavailable" });
+  expect((await ledger.pool(payer)).held).toBe(heldFor(100));
+  await holds.checkpoint();
+  expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100), held: 0n });
+  expect(await ledger.run("select outcome from charges")).toEqual([{ outcome: "gateway_failed" }]);
+  expect(await ledger.store.audit()).toEqual([]);
+  await close();
+});
+
+test("a hold that its caller can ask for again is kept for that", async () => {
+  const { holds, breakAfter, close } = breakableHolds({ admitPatienceMs: -1 });
+  const payer = await ledger.payer(heldFor(100));
+  const ask = asking(payer, 100, { nonce: "nonce-of-a-caller" });
+  breakAfter("billing/commit");
+  await expect(holds.place(ask, never)).rejects.toMatchObject({ refusal: "billing_unavailable" });
+  const hold = await holds.place(ask, never);
+  await holds.checkpoint();
+  const receipt = await holds.settle(hold, ended({ output: 7 }));
+  expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: 350n });
+  await close();
+});
+
+test("a batch whose connection falls silent fails in time, and passes on another one", async () => {
+  const postgres = connectPostgres(ledger.url);
+  const connection = new BatchConnection(postgres, 200);
+  const pidOf = {
+    reads: [[{ name: "pid", text: "select pg_backend_pid() as pid" }, []]] as const,
+    decide: ([rows]: readonly unknown[][]) => ({ writes: [], outcome: Number(Object(rows?.[0]).pid) }),
+  };
+  const pid = await connection.run(pidOf);
+  process.kill(pid, "SIGSTOP");
+  try {
+    const error: unknown = await connection.run(pidOf).catch((failure: unknown) => failure);
+    expect(isPassing(error)).toBe(true);
+    expect(await connection.run(pidOf)).not.toBe(pid);
+  } finally {
+    process.kill(pid, "SIGCONT");
+  }
+  await connection.close();
+  await postgres.close();
+});
+
+test("a request that cannot be settled keeps neither its neighbours nor the reaper", async () => {
+  const payer = await ledger.payer(heldFor(100) * 3n);
+  const other = await ledger.payer(heldFor(100) * 3n);
+  const [bad, good] = [
+    await ledger.holds.place(asking(payer, 100), never),
+    await ledger.holds.place(asking(other, 100), never),
+  ];
+  // A charge under its id, as if it had been used for another account in the same instant.
+  await ledger.run(
+    `insert into charges (request_id, month, account_id, family, key_id, model, input, output, cache_write_5m, cache_write_1h,
+       cache_read, thinking, price_version, hold, amount, overrun, outcome, basis, admitted_at, settled_at)
+     select request_id, month, 'acc_another', family, key_id, model, 0, 0, 0, 0, 0, 0, price_version, 0, 0, 0, 'completed', 'none',
+       admitted_at, now() from holds where request_id = $1`,
+    [bad.requestId],
+  );
+  const both = await Promise.allSettled([bad, good].map((hold) => ledger.holds.settle(hold, ended({ output: 1 }))));
+  expect(both).toMatchObject([{ status: "rejected" }, { status: "fulfilled", value: { amountMicrocredits: 50n } }]);
+
+  const late = await ledger.holds.place(asking(other, 100), never);
+  await ledger.run("update holds set deadline = now() - interval '1 second'");
+  await ledger.node.poll(ledger.holds);
+  expect(await ledger.store.findCharge(late.requestId)).toMatchObject({ outcome: Outcome.REAPED });
+});
+
+test("a request id that two nodes take at once belongs to one of them", async () => {
+  const payers = await Promise.all([ledger.payer(heldFor(100)), ledger.payer(heldFor(100))]);
+  const second = breakableHolds();
+  for (let round = 0; round < 10; round++) {
+    const requestId = newRequestId();
+    const placed = await Promise.allSettled(
+      [ledger.holds, second.holds].map((holds, index) => {
+        const payer = payers[index];
+        if (!payer) throw new Error("no payer");
+        return holds.place(asking(payer, 100, { requestId }), never);
+      }),
+    );
+    const held = placed.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
+    expect(held).toHaveLength(1);
+    expect(placed.find((one) => one.status === "rejected")?.reason).toMatchObject({ refusal: "request_id_used" });
+    for (const hold of held) await ledger.holds.settle(hold, ended({}));
+  }
+  expect(await ledger.store.audit()).toEqual([]);
+  await second.close();
+});
+
+test("a hold of last month grows within last month's cap", async () => {
+  const payer = await ledger.payer(heldFor(100) * 10n, { cap: heldFor(100) * 2n });
+  const [first, second] = [
+    await ledger.holds.place(asking(payer, 100), never),
+    await ledger.holds.place(asking(payer, 100), never),
+  ];
+  const month = "2020-01-01";
+  await ledger.run("update holds set month = $1", [month]);
+  await ledger.run("update key_months set month = $1", [month]);
+  const old = [first, second].map((hold) => ({ ...hold, month }));
+  for (const hold of old) {
+    await expect(ledger.holds.fit(hold, usage({ input: 101 }))).rejects.toMatchObject({ refusal: "credits_held" });
+  }
+  expect(await ledger.store.audit()).toEqual([]);
+  const [one, another] = old;
+  if (!one || !another) throw new Error("no holds");
+  await ledger.holds.settle(one, ended({ output: 1 }));
+  const grown = await ledger.holds.fit(another, usage({ input: 200 }));
+  expect(grown.amountMicro).toBe(heldFor(100) + 1_000n);
+  await ledger.holds.settle(grown, ended({ input: 200, output: 100 }));
+  expect(await ledger.run("select spent, held from key_months where key_id = $1", [payer.keyId])).toEqual([
+    { spent: 50n + 2_000n + 5_000n, held: 0n },
+  ]);
+  expect(await ledger.store.audit()).toEqual([]);
+});
+
+test("a process that was declared dead admits nothing until it has entered again", async () => {
+  const payer = await ledger.payer(heldFor(100) * 3n);
+  const running = await ledger.holds.place(asking(payer, 100), never);
+  const before = ledger.node.id();
+  await ledger.run("delete from nodes");
+  await expect(ledger.holds.place(asking(payer, 100), never)).rejects.toMatchObject({ refusal: "gateway_unavailable" });
+  expect(ledger.lostTimes()).toBeGreaterThan(0);
+  await ledger.node.poll(ledger.holds);
+  expect(ledger.node.id()).not.toBe(before);
+  // What it held was settled by whoever declared it dead; here by itself.
+  await vi.waitFor(async () =>
+    expect(await ledger.store.findCharge(running.requestId)).toMatchObject({ outcome: Outcome.REAPED }),
+  );
+  await ledger.holds.settle(await ledger.holds.place(asking(payer, 100), never), ended({}));
+  expect(await ledger.store.audit()).toEqual([]);
+});

@@ -1,0 +1,130 @@
+import { expect, test, vi } from "vitest";
+import { Lane, type LaneSettings } from "../../src/billing/lane.ts";
+
+class Passing extends Error {}
+
+const usual: LaneSettings = {
+  batchMax: 3,
+  queueMax: 10,
+  pauseMs: 0,
+  patienceMs: Number.POSITIVE_INFINITY,
+  isPassing: (error) => error instanceof Passing,
+};
+
+/** A lane over a database that the test plays: each batch waits for its answer. */
+function playedLane(more: Partial<LaneSettings> = {}) {
+  const batches: { items: readonly string[]; answer: PromiseWithResolvers<readonly string[]> }[] = [];
+  const lane = new Lane<string, string>(
+    (items) => {
+      const answer = Promise.withResolvers<readonly string[]>();
+      batches.push({ items, answer });
+      return answer.promise;
+    },
+    { ...usual, ...more },
+  );
+  const next = async (index: number) => {
+    await vi.waitFor(() => expect(batches.length).toBeGreaterThan(index));
+    const batch = batches[index];
+    if (!batch) throw new Error("no batch");
+    return batch;
+  };
+  return {
+    lane,
+    batches,
+    next,
+    /** Answers the batch of this number, in upper case. */
+    async pass(index: number) {
+      const { items, answer } = await next(index);
+      answer.resolve(items.map((item) => item.toUpperCase()));
+      return items;
+    },
+    async fail(index: number, error: Error) {
+      (await next(index)).answer.reject(error);
+    },
+  };
+}
+
+test("one item alone waits for nobody, and what comes meanwhile shares the next batch", async () => {
+  const { lane, batches, pass } = playedLane();
+  const first = lane.submit("a");
+  await pass(0);
+  expect(await first).toBe("A");
+  const more = ["b", "c", "d", "e", "f"].map((item) => lane.submit(item));
+  expect(await pass(1)).toEqual(["b", "c", "d"]);
+  expect(await pass(2)).toEqual(["e", "f"]);
+  expect(await Promise.all(more)).toEqual(["B", "C", "D", "E", "F"]);
+  expect(batches).toHaveLength(3);
+});
+
+test("one batch is in flight at a time", async () => {
+  const { lane, batches, next, pass } = playedLane();
+  const all = ["a", "b", "c", "d"].map((item) => lane.submit(item));
+  await next(0);
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(batches).toHaveLength(1);
+  await pass(0);
+  await pass(1);
+  await Promise.all(all);
+});
+
+test("a failure that passes is tried again with the same items in the same order, before any other", async () => {
+  const { lane, fail, pass } = playedLane();
+  const all = ["a", "b"].map((item) => lane.submit(item));
+  await fail(0, new Passing());
+  const late = lane.submit("c");
+  expect(await pass(1)).toEqual(["a", "b", "c"]);
+  expect(await Promise.all([...all, late])).toEqual(["A", "B", "C"]);
+});
+
+test("one item that the database refuses does not take its neighbours along", async () => {
+  const { lane, fail, pass } = playedLane();
+  const all = Promise.allSettled(["a", "bad", "c"].map((item) => lane.submit(item)));
+  await fail(0, new Error("refused"));
+  expect(await pass(1)).toEqual(["a"]);
+  await fail(2, new Error("refused"));
+  expect(await pass(3)).toEqual(["c"]);
+  expect(await all).toMatchObject([{ value: "A" }, { reason: { message: "refused" } }, { value: "C" }]);
+});
+
+test("neighbours whose own try met a failure that passes are tried again", async () => {
+  const { lane, fail, pass } = playedLane();
+  const all = Promise.all(["a", "b"].map((item) => lane.submit(item)));
+  await fail(0, new Error("refused"));
+  await fail(1, new Passing());
+  expect(await pass(2)).toEqual(["b"]);
+  expect(await pass(3)).toEqual(["a"]);
+  expect(await all).toEqual(["A", "B"]);
+});
+
+test("beyond its bound the queue refuses before any work, and nobody is lost", async () => {
+  const { lane, pass } = playedLane({ queueMax: 4, batchMax: 4 });
+  const all = Promise.allSettled(["a", "b", "c", "d", "e"].map((item) => lane.submit(item)));
+  await pass(0);
+  expect(await all).toMatchObject([
+    { value: "A" },
+    { value: "B" },
+    { value: "C" },
+    { value: "D" },
+    { reason: { refusal: "gateway_unavailable" } },
+  ]);
+});
+
+test("whoever has waited too long for the database is told so", async () => {
+  const { lane, fail } = playedLane({ patienceMs: -1 });
+  const waiting = lane.submit("a");
+  const failed = expect(waiting).rejects.toMatchObject({ refusal: "billing_unavailable" });
+  await fail(0, new Passing());
+  await failed;
+});
+
+test("a drained lane has answered everybody, and takes nothing more", async () => {
+  const { lane, fail, pass } = playedLane();
+  const all = Promise.all(["a", "b", "c", "d"].map((item) => lane.submit(item)));
+  const drained = lane.drain();
+  await fail(0, new Passing());
+  await pass(1);
+  await pass(2);
+  await drained;
+  expect(await all).toEqual(["A", "B", "C", "D"]);
+  await expect(lane.submit("e")).rejects.toMatchObject({ refusal: "gateway_unavailable" });
+});

@@ -1,7 +1,7 @@
 // One gateway: the services or the way to them, and the doors that its role opens.
 
 import { setTimeout as delay } from "node:timers/promises";
-import type { CatalogFile } from "./catalog-file.ts";
+import type { CatalogFile } from "./catalog-file/catalog-file.ts";
 import type { Config } from "./config.ts";
 import { type Core, localCore } from "./core.ts";
 import { createFacade } from "./facade/facade.ts";

@@ -1,9 +1,7 @@
 // `npm run check-config -- FILE`: reads a configuration file as the gateway would, and prints what it comes to.
 
 import { readFileSync } from "node:fs";
-import { describeCatalog } from "./catalog-description.ts";
-import { defaultCatalog, readCatalogFile } from "./catalog-file.ts";
-import { findMissingCredentials } from "./catalog-upstream.ts";
+import { defaultCatalog, describeCatalog, findMissingCredentials, readCatalogFile } from "./catalog-file/catalog-file.ts";
 
 const [path] = process.argv.slice(2);
 try {

@@ -2,8 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { startGateway } from "./app.ts";
-import { type CatalogFile, defaultCatalog, readCatalogFile } from "./catalog-file.ts";
-import { findMissingCredentials } from "./catalog-upstream.ts";
+import { type CatalogFile, defaultCatalog, findMissingCredentials, readCatalogFile } from "./catalog-file/catalog-file.ts";
 import { type Config, readConfig } from "./config.ts";
 import { renderBanner } from "./first-start.ts";
 import { giveBackMemory } from "./give-back-memory.ts";

@@ -4,7 +4,7 @@ import { BillingService } from "../gen/gateway/billing/v1/billing_pb.ts";
 import { InferenceService } from "../gen/gateway/inference/v1/inference_pb.ts";
 import { KeysService } from "../gen/gateway/keys/v1/keys_pb.ts";
 import { createBilling } from "./billing/billing.ts";
-import type { CatalogFile } from "./catalog-file.ts";
+import type { CatalogFile } from "./catalog-file/catalog-file.ts";
 import type { Config } from "./config.ts";
 import type { Services } from "./core.ts";
 import { findAdminToken } from "./first-start.ts";

@@ -5,7 +5,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { type Model, ModelSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { priceVersion } from "../billing/price.ts";
-import type { CatalogFile, ModelEntry } from "../catalog-file.ts";
+import type { CatalogFile, ModelEntry } from "../catalog-file/catalog-file.ts";
 import { Refusal } from "../errors.ts";
 import { canonicalName, tierOf } from "./model-names.ts";
 

@@ -5,7 +5,7 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Block } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import type { CatalogFile } from "../catalog-file.ts";
+import type { CatalogFile } from "../catalog-file/catalog-file.ts";
 import { Refusal } from "../errors.ts";
 
 type Offers = CatalogFile["offers"];

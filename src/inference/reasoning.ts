@@ -3,7 +3,7 @@
 import { create } from "@bufbuild/protobuf";
 import { OutputConfigSchema, type Thinking, ThinkingSchema } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import type { ModelEntry } from "../catalog-file.ts";
+import type { ModelEntry } from "../catalog-file/catalog-file.ts";
 
 const efforts = new Map([
   ["minimal", { effort: "low", budget: 1_024 }],

@@ -2,7 +2,7 @@
 // state, weights share conversations out, and when one upstream leaves only its own conversations move.
 
 import { hash } from "node:crypto";
-import type { Route } from "../catalog-file.ts";
+import type { Route } from "../catalog-file/catalog-file.ts";
 
 /** All routes of a model in the order in which a conversation tries them. */
 export function orderRoutes(groups: readonly (readonly Route[])[], affinity: string): readonly Route[] {

@@ -1,7 +1,7 @@
 // Providers that speak the native messages format.
 
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import type { ProviderSettings } from "../catalog-file.ts";
+import type { ProviderSettings } from "../catalog-file/catalog-file.ts";
 import { Refusal, toRefusal } from "../errors.ts";
 import { isObject, parseJson } from "../wire/json.ts";
 import * as native from "../wire/native/native.ts";

@@ -1,6 +1,6 @@
 // One upstream as the router sees it: its provider, whether it may be called, and how many calls it carries.
 
-import type { UpstreamSettings } from "../catalog-file.ts";
+import type { UpstreamSettings } from "../catalog-file/catalog-file.ts";
 import { Breaker } from "./breaker.ts";
 import type { Clock } from "./clock.ts";
 import type { Provider } from "./provider.ts";

@@ -1,7 +1,7 @@
 // The connections to one provider, and what every request to it has in common.
 
 import { Pool } from "undici";
-import type { ProviderSettings } from "../catalog-file.ts";
+import type { ProviderSettings } from "../catalog-file/catalog-file.ts";
 
 export type Connection = {
   readonly dispatcher: Pool;

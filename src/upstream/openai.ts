@@ -1,6 +1,6 @@
 // Providers that speak chat completions: hosted ones, vLLM, Ollama, llama.cpp, OpenRouter.
 
-import type { ProviderSettings } from "../catalog-file.ts";
+import type { ProviderSettings } from "../catalog-file/catalog-file.ts";
 import * as chat from "../wire/chat/chat.ts";
 import { openConnection } from "./connection.ts";
 import { HttpStream } from "./http-stream.ts";

@@ -2,7 +2,7 @@
 
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import type { Route } from "../catalog-file.ts";
+import type { Route } from "../catalog-file/catalog-file.ts";
 import type { Refusal } from "../errors.ts";
 import type { UpstreamCount } from "./upstream.ts";
 

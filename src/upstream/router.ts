@@ -1,6 +1,6 @@
 // Which upstream a call goes to: the first in the conversation's order that may be called and has a free slot.
 
-import type { CatalogFile, Route } from "../catalog-file.ts";
+import type { CatalogFile, Route } from "../catalog-file/catalog-file.ts";
 import { Refusal } from "../errors.ts";
 import { orderRoutes } from "./affinity.ts";
 import type { Channel } from "./channel.ts";

@@ -5,8 +5,12 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import type { Attempt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import type { CatalogFile, ProviderSettings, UpstreamSettings } from "../catalog-file.ts";
-import { findMissingCredentials } from "../catalog-upstream.ts";
+import {
+  type CatalogFile,
+  findMissingCredentials,
+  type ProviderSettings,
+  type UpstreamSettings,
+} from "../catalog-file/catalog-file.ts";
 import type { Log } from "../log.ts";
 import { Answer } from "./answer.ts";
 import { createAnthropic } from "./anthropic.ts";

@@ -8,7 +8,7 @@ import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts
 import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { createBilling, type Hold, type Holds } from "../../src/billing/billing.ts";
 import { costMicro } from "../../src/billing/price.ts";
-import { readCatalogFile } from "../../src/catalog-file.ts";
+import { readCatalogFile } from "../../src/catalog-file/catalog-file.ts";
 import { readConfig } from "../../src/config.ts";
 import { localCore } from "../../src/core.ts";
 import { createFacade } from "../../src/facade/facade.ts";

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { sizeHold } from "../../src/billing/hold-size.ts";
-import { readCatalogFile } from "../../src/catalog-file.ts";
+import { readCatalogFile } from "../../src/catalog-file/catalog-file.ts";
 import { createCatalog } from "../../src/inference/inference.ts";
 import { prepare } from "../../src/inference/prepare.ts";
 import { decodeRequest } from "../../src/wire/native/native.ts";

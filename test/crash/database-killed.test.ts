@@ -8,7 +8,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Gateway, startGateway } from "../../src/app.ts";
 import { createLedgerStore, type LedgerStore } from "../../src/billing/store.ts";
-import { readCatalogFile } from "../../src/catalog-file.ts";
+import { readCatalogFile } from "../../src/catalog-file/catalog-file.ts";
 import { readConfig } from "../../src/config.ts";
 import { type Embedded, startEmbedded } from "../../src/postgres/embedded.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";

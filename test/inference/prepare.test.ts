@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { defaultCatalog, readCatalogFile } from "../../src/catalog-file.ts";
+import { defaultCatalog, readCatalogFile } from "../../src/catalog-file/catalog-file.ts";
 import { createCatalog } from "../../src/inference/inference.ts";
 import { prepare } from "../../src/inference/prepare.ts";
 import { type RequestMembers, refusalOf, requestOf } from "./requests.ts";

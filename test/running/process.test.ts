@@ -11,7 +11,7 @@ import { createConnectTransport } from "@connectrpc/connect-node";
 import { afterEach, expect, test } from "vitest";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { defaultCatalog } from "../../src/catalog-file.ts";
+import { defaultCatalog } from "../../src/catalog-file/catalog-file.ts";
 import { type ChildGateway, failToStart, startChildGateway } from "../support/child-gateway.ts";
 import { emptyDatabase, freshDatabase } from "../support/database.ts";
 

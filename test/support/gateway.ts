@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect } from "vitest";
 import { type Gateway, startGateway } from "../../src/app.ts";
-import { type CatalogFile, defaultCatalog, readCatalogFile } from "../../src/catalog-file.ts";
+import { type CatalogFile, defaultCatalog, readCatalogFile } from "../../src/catalog-file/catalog-file.ts";
 import { readConfig } from "../../src/config.ts";
 import { createLog } from "../../src/log.ts";
 import { grpcCore } from "../../src/rpc/client.ts";

@@ -3,7 +3,7 @@
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type GetReceiptResponse, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { readCatalogFile } from "../../src/catalog-file.ts";
+import { readCatalogFile } from "../../src/catalog-file/catalog-file.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import {
   catalogFor,

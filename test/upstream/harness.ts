@@ -5,7 +5,7 @@ import type { Attempt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { type GenerateRequest, GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { readCatalogFile } from "../../src/catalog-file.ts";
+import { readCatalogFile } from "../../src/catalog-file/catalog-file.ts";
 import { type Refusal, toRefusal } from "../../src/errors.ts";
 import { createLog } from "../../src/log.ts";
 import type { Clock } from "../../src/upstream/clock.ts";

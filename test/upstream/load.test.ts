@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { Route } from "../../src/catalog-file.ts";
+import type { Route } from "../../src/catalog-file/catalog-file.ts";
 import { orderRoutes } from "../../src/upstream/affinity.ts";
 import { Breaker } from "../../src/upstream/breaker.ts";
 import { readRetryAfterMs } from "../../src/upstream/retry-after.ts";

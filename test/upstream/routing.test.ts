@@ -1,6 +1,6 @@
 import { createServer } from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { readCatalogFile } from "../../src/catalog-file.ts";
+import { readCatalogFile } from "../../src/catalog-file/catalog-file.ts";
 import type { Clock } from "../../src/upstream/clock.ts";
 import type { ManagedUpstreams } from "../../src/upstream/upstream.ts";
 import {

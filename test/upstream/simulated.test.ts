@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { afterEach, describe, expect, test } from "vitest";
 import { type Block, BlockSchema, CacheControlSchema, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
-import { defaultCatalog } from "../../src/catalog-file.ts";
+import { defaultCatalog } from "../../src/catalog-file/catalog-file.ts";
 import { cutText, fillText, splitTokens } from "../../src/upstream/simulated/measure.ts";
 import { type Segment, tokensOf } from "../../src/upstream/simulated/prompt.ts";
 import { PromptCache } from "../../src/upstream/simulated/prompt-cache.ts";

@@ -2,7 +2,7 @@
 // 4 bytes of UTF-8 as a token, and an image or a document as 1,000.
 
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import type { SimulatedSettings } from "../../catalog-file.ts";
+import type { SimulatedSettings } from "../../catalog-file/catalog-file.ts";
 import { type Refusal, toRefusal } from "../../errors.ts";
 import type { Clock } from "../clock.ts";
 import { aborted, failed, failureOfAnswer, failureOfEvent } from "../failures.ts";

@@ -1,6 +1,6 @@
 // Prices of the configuration file: decimal US dollars per million tokens, turned exactly into micro-credits per token.
 
-import type { Section } from "./catalog-section.ts";
+import type { Section } from "./section.ts";
 
 /** Micro-credits (1e-6 credit; 1 credit = 0.005 USD) per token, by category. */
 export type ModelPrice = Readonly<Record<PriceCategory, bigint>>;

@@ -3,12 +3,14 @@
 
 import { readFileSync } from "node:fs";
 import { parseDocument } from "yaml";
-import { type ModelPrice, type PriceMultipliers, readMultipliers, readPrice } from "./catalog-price.ts";
-import { nearestName, Section } from "./catalog-section.ts";
-import { readUpstream, type UpstreamSettings } from "./catalog-upstream.ts";
+import { type ModelPrice, type PriceMultipliers, readMultipliers, readPrice } from "./price.ts";
+import { nearestName, Section } from "./section.ts";
+import { readUpstream, type UpstreamSettings } from "./upstream-settings.ts";
 
-export type { ModelPrice } from "./catalog-price.ts";
-export type { ProviderSettings, SimulatedSettings, UpstreamSettings } from "./catalog-upstream.ts";
+export { describeCatalog } from "./description.ts";
+export type { ModelPrice } from "./price.ts";
+export type { ProviderSettings, SimulatedSettings, UpstreamSettings } from "./upstream-settings.ts";
+export { findMissingCredentials } from "./upstream-settings.ts";
 
 export type CatalogFile = {
   /** When native endpoints take the key as `authorization: Bearer`. */

@@ -5,11 +5,11 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { describeCatalog } from "../src/catalog-description.ts";
-import { defaultCatalog, readCatalogFile } from "../src/catalog-file.ts";
-import { microPerToken } from "../src/catalog-price.ts";
-import { nearestName } from "../src/catalog-section.ts";
-import { findMissingCredentials } from "../src/catalog-upstream.ts";
+import { defaultCatalog, readCatalogFile } from "../../src/catalog-file/catalog-file.ts";
+import { describeCatalog } from "../../src/catalog-file/description.ts";
+import { microPerToken } from "../../src/catalog-file/price.ts";
+import { nearestName } from "../../src/catalog-file/section.ts";
+import { findMissingCredentials } from "../../src/catalog-file/upstream-settings.ts";
 
 const multipliers = "price_multipliers: { cache_write_5m: 1.25, cache_write_1h: 2, cache_read: 0.1, thinking: 1 }";
 
@@ -258,7 +258,7 @@ describe("upstreams", () => {
 });
 
 describe("check-config", () => {
-  const script = fileURLToPath(new URL("../src/check-config.ts", import.meta.url));
+  const script = fileURLToPath(new URL("../../src/check-config.ts", import.meta.url));
 
   test("prints catalogue, prices and routes", () => {
     const printed = describeCatalog(readCatalogFile(defaultCatalog()));

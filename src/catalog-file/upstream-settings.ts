@@ -1,6 +1,6 @@
 // The upstreams of the configuration file.
 
-import type { Section } from "./catalog-section.ts";
+import type { Section } from "./section.ts";
 
 /** One entry of `upstreams`. */
 export type UpstreamSettings = SimulatedSettings | ProviderSettings;

@@ -374,6 +374,13 @@ test("a reasoning effort becomes what the model can do, and signed thinking find
   ]);
 });
 
+test("settings of thinking in the native form reach a native provider whole, and win over an effort", async () => {
+  const thinking = { type: "enabled", budget_tokens: 2048, display: "omitted" };
+  const sent = await receivedFor({ ...ask, thinking, reasoning_effort: "high" });
+  expect(sent.thinking).toEqual(thinking);
+  expect(sent).not.toHaveProperty("output_config");
+});
+
 test("the official client and a plain one read the same error", async () => {
   await expect(
     openai(stage).chat.completions.create({ model: "gpt-4o", messages: [{ role: "user", content: "Hi" }] }),

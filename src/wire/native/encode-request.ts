@@ -63,7 +63,7 @@ function encodePrompt(request: GenerateRequest, target: { foldSystem?: boolean }
     messages: messages.map((message) => encodeMessage(message, keep)),
     ...(tools.length > 0 && { tools: tools.map((tool) => encodeTool(tool, keep)) }),
     ...(toolChoice && { tool_choice: encodeToolChoice(toolChoice, keep) }),
-    ...(thinking && { thinking: encodeThinking(thinking, keep) }),
+    ...(thinking && { thinking: encodeThinking(thinking) }),
     ...(outputConfig && { output_config: encodeOutputConfig(outputConfig, keep) }),
     ...(cacheControl && { cache_control: encodeCacheControl(cacheControl, keep) }),
   };
@@ -98,12 +98,13 @@ function encodeToolChoice(choice: ToolChoice, keep: Keep): JsonObject {
   };
 }
 
-function encodeThinking(thinking: Thinking, keep: Keep): JsonObject {
+function encodeThinking(thinking: Thinking): JsonObject {
   const { type, budgetTokens, extensions } = thinking;
   return {
     ...(type !== "" && { type }),
     ...(budgetTokens !== undefined && { budget_tokens: budgetTokens }),
-    ...(keep && extensions),
+    // Chat clients that send this object mean the native one, with all its members.
+    ...extensions,
   };
 }
 

@@ -66,7 +66,6 @@ export async function* generate(
   } finally {
     // The answer failed, or the client hung up: what was produced is owed, unless it was settled above.
     answer.close();
-    parts.running.close(running);
   }
 }
 
@@ -97,6 +96,7 @@ class Answer {
     this.#meter = new Meter(tokensAbout(prepared.size), prepared.size.dearest === InputCategory.CACHE_WRITE_1H);
     this.#timer = setTimeout(() => running.end(tooLong), parts.requestMaxMs);
     client.addEventListener("abort", this.#onHangUp, { once: true });
+    running.onEnd = () => this.close();
     parts.holds.watch(hold.requestId, () => this.#meter.movedUsage());
   }
 
@@ -104,9 +104,11 @@ class Answer {
   async *events(): AsyncGenerator<Event[]> {
     try {
       if (this.#client.aborted) throw clientLeft();
+      this.#checkEnded();
       for await (const events of this.#parts.upstreams.generate(this.#ask())) {
         const before = this.#meter.fold(events);
         if (!this.#inputFitted) await this.#fitInput();
+        this.#checkEnded();
         if (before < events.length) this.#end.push(...(before === 0 ? events : events.slice(before)));
         if (this.#client.aborted) this.#onHangUp();
         else if (before > 0) yield before === events.length ? events : events.slice(0, before);
@@ -132,8 +134,9 @@ class Answer {
     return { receipt, end: owed.basis === Basis.REPORTED ? this.#end : showCharged(this.#end, owed.usage) };
   }
 
-  /** Ends whatever still runs and charges it. */
+  /** Ends whatever still runs and charges it. Harmless when repeated. */
   close(): void {
+    this.#parts.running.close(this.#running);
     clearTimeout(this.#timer);
     clearTimeout(this.#lastFigures);
     this.#client.removeEventListener("abort", this.#onHangUp);
@@ -155,6 +158,11 @@ class Answer {
         this.#accepted = isAccepted;
       },
     };
+  }
+
+  // What the gateway has ended is settled, so what the provider had sent ahead must not follow.
+  #checkEnded(): void {
+    if (this.#running.endedBy) throw this.#running.endedBy.refusal;
   }
 
   // The estimate that the hold was made for is corrected once, before anything is relayed.

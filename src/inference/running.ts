@@ -12,6 +12,8 @@ export class Running {
   readonly secretId: string;
   /** Set when the gateway ends the request. */
   endedBy: EndedBy | undefined;
+  /** Called when the gateway ends the request: its client may have stopped reading, so that nobody else would settle it soon. */
+  onEnd: () => void = () => {};
   readonly #provider = new AbortController();
 
   constructor(keyId: string, secretId: string) {
@@ -26,8 +28,10 @@ export class Running {
 
   /** Ends the request; the first reason counts. */
   end(by: EndedBy): void {
-    this.endedBy ??= by;
+    if (this.endedBy) return;
+    this.endedBy = by;
     this.#provider.abort();
+    this.onEnd();
   }
 
   /** Stops the provider's work; nobody is told. */

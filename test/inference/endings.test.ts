@@ -1,0 +1,218 @@
+// Wherever an answer stops, whoever stops it: its hold becomes a charge, its provider is stopped, and nothing of it stays behind.
+
+import { getEventListeners } from "node:events";
+import { Client } from "pg";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import type { Payer } from "../../src/billing/admission.ts";
+import type { UpstreamAsk } from "../../src/upstream/upstream.ts";
+import { type Answer, events, freshInference } from "./answers.ts";
+
+const input = 140n;
+const output = 700n;
+const usage = { inputTokens: 11 };
+
+let gateway: Answer;
+let payer: Payer;
+beforeAll(async () => {
+  gateway = await freshInference();
+  payer = await gateway.payer(1_000_000_000_000n);
+});
+afterEach(async () => {
+  // Settlement goes on after the answer has ended.
+  await vi.waitFor(async () => expect(await gateway.run("select request_id from holds")).toEqual([]));
+  expect(await gateway.store.audit()).toEqual([]);
+  // Nothing runs any more, or this would wait.
+  await gateway.inference.endAll("draining");
+});
+afterAll(() => gateway.close());
+
+/** What a provider does that has nothing more to say. */
+const silence = ({ signal }: UpstreamAsk) =>
+  new Promise<never>((_, reject) => {
+    const abort = () => reject(new DOMException("aborted", "AbortError"));
+    if (signal.aborted) abort();
+    signal.addEventListener("abort", abort);
+  });
+
+function play(more: (ask: UpstreamAsk) => void = () => {}) {
+  const seen = { called: 0, signal: undefined as AbortSignal | undefined };
+  gateway.plays(async function* (ask) {
+    seen.called++;
+    seen.signal = ask.signal;
+    ask.onAccepted(true);
+    more(ask);
+    yield [events.start(usage), events.open(), events.text("12345678")];
+    yield [events.text("12345678"), events.close(), events.delta({ outputTokens: 9 })];
+    yield [events.stop()];
+  });
+  return seen;
+}
+
+function requestIdOf({ kind }: GenerateResponse): string {
+  return kind.case === "admission" ? kind.value.requestId : "";
+}
+
+async function readSome(stream: AsyncIterable<GenerateResponse>, messages: number) {
+  const iterator = stream[Symbol.asyncIterator]();
+  const first = await iterator.next();
+  for (let read = 1; read < messages; read++) await iterator.next();
+  return { iterator, requestId: first.done ? "" : requestIdOf(first.value) };
+}
+
+const soFar = 11n * input + 2n * output;
+const whole = 11n * input + 9n * output;
+const stops: { read: number; outcome: Outcome; amount: bigint }[] = [
+  { read: 1, outcome: Outcome.CLIENT_LEFT_BEFORE_ACCEPTANCE, amount: 0n },
+  { read: 2, outcome: Outcome.CLIENT_LEFT, amount: soFar },
+  // The text before the end in the second read.
+  { read: 3, outcome: Outcome.CLIENT_LEFT, amount: whole },
+  { read: 4, outcome: Outcome.COMPLETED, amount: whole },
+  { read: 5, outcome: Outcome.COMPLETED, amount: whole },
+];
+for (const { read, outcome, amount } of stops) {
+  test(`a reader that leaves after message ${read} leaves nothing behind`, async () => {
+    const seen = play();
+    const hangUp = new AbortController();
+    const { iterator, requestId } = await readSome(gateway.generate(payer, {}, hangUp), read);
+    await iterator.return?.();
+    expect(await gateway.charged(requestId)).toMatchObject({ outcome, amountMicrocredits: amount });
+    expect(getEventListeners(hangUp.signal, "abort")).toEqual([]);
+    expect(seen.called).toBe(read === 1 ? 0 : 1);
+    if (outcome !== Outcome.COMPLETED && seen.signal) expect(seen.signal.aborted).toBe(true);
+  });
+}
+
+test("a request that nobody ever reads holds nothing", async () => {
+  const seen = play();
+  const iterator = gateway.generate(payer)[Symbol.asyncIterator]();
+  await iterator.return?.();
+  expect(seen.called).toBe(0);
+});
+
+test("a client that leaves while its hold is being made is charged nothing, and no provider is called", async () => {
+  const seen = play();
+  const hangUp = new AbortController();
+  const answer = gateway.collect(gateway.generate(payer, {}, hangUp));
+  hangUp.abort();
+  const { admission, failure, shown } = await answer;
+  expect(failure).toMatchObject({ refusal: "cancelled" });
+  expect(shown).toEqual([]);
+  expect(seen.called).toBe(0);
+  if (admission) {
+    expect(await gateway.charged(admission.requestId)).toMatchObject({
+      outcome: Outcome.CLIENT_LEFT_BEFORE_ACCEPTANCE,
+      amountMicrocredits: 0n,
+      basis: Basis.NONE,
+    });
+  }
+  expect(getEventListeners(hangUp.signal, "abort")).toEqual([]);
+});
+
+test("a client that waits for held funds and leaves is let go", async () => {
+  const poor = await gateway.payer(200_000n);
+  play();
+  const first = await readSome(gateway.generate(poor), 1);
+  const hangUp = new AbortController();
+  const waiting = gateway.collect(gateway.generate(poor, { maxTokens: 200 }, hangUp));
+  hangUp.abort();
+  expect((await waiting).failure).toMatchObject({ refusal: "credits_held" });
+  await first.iterator.return?.();
+});
+
+test("a reader that has stopped reading does not keep a gateway from ending: it is charged at once, and told when it reads", async () => {
+  const seen = play();
+  const { iterator, requestId } = await readSome(gateway.generate(payer), 2);
+  await gateway.inference.endAll("draining");
+  expect(seen.signal?.aborted).toBe(true);
+  expect(await gateway.charged(requestId)).toMatchObject({ outcome: Outcome.TIME_LIMIT, amountMicrocredits: soFar });
+  // What the provider had sent ahead is not shown: it was not charged.
+  await expect(iterator.next()).rejects.toMatchObject({ refusal: "gateway_unavailable" });
+});
+
+test("a revoked key's stalled reader is charged for what it was sent, and gets no more", async () => {
+  const other = await gateway.payer(1_000_000_000n);
+  play();
+  const { iterator, requestId } = await readSome(gateway.generate(other), 2);
+  gateway.revoke(other.keyId);
+  expect(await gateway.charged(requestId)).toMatchObject({ outcome: Outcome.REVOKED, amountMicrocredits: soFar });
+  await expect(iterator.next()).rejects.toMatchObject({ refusal: "revoked_key" });
+});
+
+test("a request that is ended before its provider was called costs nothing, and calls none", async () => {
+  const seen = play();
+  const { iterator, requestId } = await readSome(gateway.generate(payer), 1);
+  await gateway.inference.endAll("draining");
+  expect(await gateway.charged(requestId)).toMatchObject({ amountMicrocredits: 0n });
+  await expect(iterator.next()).rejects.toMatchObject({ refusal: "gateway_unavailable" });
+  expect(seen.called).toBe(0);
+});
+
+test("an answer that is ended while its end waits for the charge was complete, and stays so", async () => {
+  play();
+  const { iterator, requestId } = await readSome(gateway.generate(payer), 3);
+  const end = iterator.next();
+  // The provider's last event, and the settlement that it leads to, are under way.
+  await vi.waitFor(async () => expect(await gateway.store.findCharge(requestId)).toBeDefined());
+  await gateway.inference.endAll("declared dead");
+  expect(await gateway.charged(requestId)).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: whole });
+  expect((await end).value?.kind.case).toBe("events");
+  await iterator.return?.();
+});
+
+test("an answer whose hold was reaped ends with an error, never as if it was complete", async () => {
+  const other = await gateway.payer(1_000_000_000n);
+  play();
+  const { iterator, requestId } = await readSome(gateway.generate(other), 2);
+  await gateway.run("update holds set deadline = now() - interval '1 second' where request_id = $1", [requestId]);
+  await gateway.node.poll(gateway.holds);
+  await iterator.next();
+  await expect(iterator.next()).rejects.toMatchObject({ refusal: "gateway_unavailable" });
+  expect(await gateway.charged(requestId)).toMatchObject({ outcome: Outcome.REAPED });
+});
+
+test("a key revoked in the moment of the admission ends the request that it admitted", async () => {
+  const other = await gateway.payer(1_000_000_000n);
+  const blocker = new Client({ connectionString: gateway.url });
+  await blocker.connect();
+  await blocker.query(`
+    create function wait_at_commit() returns trigger language plpgsql as $$
+    begin perform pg_advisory_xact_lock(1); return null; end $$;
+    create constraint trigger holds_wait after insert on holds deferrable initially deferred
+      for each row execute function wait_at_commit();
+    select pg_advisory_lock(1)`);
+  gateway.plays(async function* (ask) {
+    ask.onAccepted(true);
+    yield [events.start(usage), events.open(), events.text("12345678")];
+    yield await silence(ask);
+  });
+  const answer = gateway.collect(gateway.generate(other));
+  const waiting = "select pid from pg_stat_activity where datname = current_database() and wait_event = 'advisory'";
+  while ((await blocker.query(waiting)).rows.length === 0);
+  gateway.revoke(other.keyId);
+  await blocker.query("select pg_advisory_unlock(1)");
+  expect((await answer).failure).toMatchObject({ refusal: "revoked_key" });
+  await blocker.query("drop trigger holds_wait on holds");
+  await blocker.end();
+});
+
+test("an answer whose charge is not durable within a minute ends with an error, and is charged when the ledger is back", async () => {
+  play();
+  const { iterator, requestId } = await readSome(gateway.generate(payer), 3);
+  const blocker = new Client({ connectionString: gateway.url });
+  await blocker.connect();
+  await blocker.query("begin");
+  await blocker.query("select 1 from pools where account_id = $1 for update", [payer.accountId]);
+  // Its minute is made a moment; all other times stay.
+  const { setTimeout } = globalThis;
+  vi.spyOn(globalThis, "setTimeout").mockImplementation((call, ms, ...more) =>
+    setTimeout(call, ms === 60_000 ? 0 : ms, ...more),
+  );
+  await expect(iterator.next()).rejects.toMatchObject({ refusal: "billing_unavailable" });
+  vi.restoreAllMocks();
+  expect(await gateway.store.findCharge(requestId)).toBeUndefined();
+  await blocker.query("rollback");
+  await blocker.end();
+  expect(await gateway.charged(requestId)).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: whole });
+});

@@ -1,0 +1,54 @@
+import { connect } from "node:net";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { Gate, nativeEvents } from "../support/provider.ts";
+import { numbered, type Stage, startStage } from "./stage.ts";
+
+let stage: Stage;
+beforeAll(async () => {
+  stage = await startStage();
+});
+afterAll(() => stage.stop());
+
+const sse = { "content-type": "text/event-stream" };
+
+test("a drain past its limit ends and charges what runs, a client that reads no more included", async () => {
+  const { payer, secret } = await stage.key(10n ** 12n);
+  const gateway = await stage.start({ DRAIN_LIMIT_SECONDS: "1" });
+  const [start = "", open = "", ...rest] = nativeEvents({ text: ["x".repeat(20_000)] });
+  const delta = rest[0] ?? "";
+  // More than all the buffers between provider and client can hold.
+  stage.provider.always({ headers: sse, writes: [start, open, ...Array.from({ length: 800 }, () => delta), new Gate()] });
+
+  const { hostname, port } = new URL(gateway.address);
+  const stalled = connect(Number(port), hostname);
+  const body = JSON.stringify({ model: "haiku", max_tokens: 60_000, stream: true, ...numbered(1) });
+  const head = [
+    "POST /v1/messages HTTP/1.1",
+    "host: gateway",
+    `x-api-key: ${secret}`,
+    "anthropic-version: 2023-06-01",
+    "content-type: application/json",
+    `content-length: ${body.length}`,
+  ];
+  stalled.write(`${head.join("\r\n")}\r\n\r\n${body}`);
+  await new Promise((resolve) => stalled.once("data", resolve));
+  stalled.pause();
+  stalled.on("error", () => {});
+
+  const reading = stage.ask(gateway, secret, { ...numbered(2), max_tokens: 60_000 });
+  await stage.provider.received(2);
+  const { code } = await gateway.end("SIGTERM");
+  expect(code).toBe(0);
+  expect((await reading).complete).toBe(false);
+  stalled.destroy();
+
+  // Settled by the process itself: nobody has to find it dead first.
+  expect(await stage.ledger.run("select request_id from holds")).toEqual([]);
+  const charges = await stage.ledger.run<{ outcome: string; output: number }>(
+    "select outcome, output from charges where key_id = $1",
+    [payer.keyId],
+  );
+  expect(charges.map(({ outcome }) => outcome)).toEqual(["time_limit", "time_limit"]);
+  for (const { output } of charges) expect(output).toBeGreaterThan(0);
+  expect(await stage.ledger.store.audit()).toEqual([]);
+});

@@ -29,7 +29,7 @@ export function encodeUsage(usage: ReportedUsage | undefined, estimatedInputToke
     total_tokens: prompt + completion,
     prompt_tokens_details: { cached_tokens: cached, cache_write_tokens: written, audio_tokens: 0 },
     completion_tokens_details: {
-      reasoning_tokens: usage?.thinkingTokens ?? 0,
+      reasoning_tokens: Math.min(usage?.thinkingTokens ?? 0, completion),
       audio_tokens: 0,
       accepted_prediction_tokens: 0,
       rejected_prediction_tokens: 0,
@@ -44,12 +44,14 @@ export function decodeUsage(value: JsonValue | undefined): ReportedUsage | undef
   const completion = isObject(value.completion_tokens_details) ? value.completion_tokens_details : undefined;
   const cacheReadInputTokens = countOf(prompt.cached_tokens);
   const cacheCreationInputTokens = countOf(prompt.cache_write_tokens);
+  const outputTokens = countOf(value.completion_tokens);
   return create(ReportedUsageSchema, {
     inputTokens: Math.max(0, countOf(value.prompt_tokens) - cacheReadInputTokens - cacheCreationInputTokens),
-    outputTokens: countOf(value.completion_tokens),
+    outputTokens,
     cacheReadInputTokens,
     cacheCreationInputTokens,
-    ...(completion && { thinkingTokens: countOf(completion.reasoning_tokens) }),
+    // Reasoning is a part of the output in either format.
+    ...(completion && { thinkingTokens: Math.min(countOf(completion.reasoning_tokens), outputTokens) }),
   });
 }
 

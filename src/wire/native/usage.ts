@@ -21,10 +21,10 @@ export function decodeUsage(usage: JsonObject): ReportedUsage {
     ...rest
   } = usage;
   const decoded = create(ReportedUsageSchema);
-  decoded.inputTokens = readCount(rest, "input_tokens", input_tokens);
-  decoded.outputTokens = readCount(rest, "output_tokens", output_tokens);
-  decoded.cacheCreationInputTokens = readCount(rest, "cache_creation_input_tokens", cache_creation_input_tokens);
-  decoded.cacheReadInputTokens = readCount(rest, "cache_read_input_tokens", cache_read_input_tokens);
+  decoded.inputTokens = readTokens(rest, "input_tokens", input_tokens);
+  decoded.outputTokens = readTokens(rest, "output_tokens", output_tokens);
+  decoded.cacheCreationInputTokens = readTokens(rest, "cache_creation_input_tokens", cache_creation_input_tokens);
+  decoded.cacheReadInputTokens = readTokens(rest, "cache_read_input_tokens", cache_read_input_tokens);
   if (isObject(cache_creation)) decoded.cacheCreation = decodeCacheCreation(cache_creation);
   else putBack(rest, "cache_creation", cache_creation);
   decoded.thinkingTokens = readThinkingTokens(rest, output_tokens_details);
@@ -35,10 +35,15 @@ export function decodeUsage(usage: JsonObject): ReportedUsage {
 function decodeCacheCreation(creation: JsonObject): CacheCreation {
   const { ephemeral_5m_input_tokens, ephemeral_1h_input_tokens, ...rest } = creation;
   const decoded = create(CacheCreationSchema);
-  decoded.ephemeral5mInputTokens = readCount(rest, "ephemeral_5m_input_tokens", ephemeral_5m_input_tokens);
-  decoded.ephemeral1hInputTokens = readCount(rest, "ephemeral_1h_input_tokens", ephemeral_1h_input_tokens);
+  decoded.ephemeral5mInputTokens = readTokens(rest, "ephemeral_5m_input_tokens", ephemeral_5m_input_tokens);
+  decoded.ephemeral1hInputTokens = readTokens(rest, "ephemeral_1h_input_tokens", ephemeral_1h_input_tokens);
   decoded.extensions = kept(rest);
   return decoded;
+}
+
+/** A number that cannot count tokens is no report: sent on, it would stand where clients look for what they were charged. */
+function readTokens(rest: Rest, name: string, value: JsonValue | undefined): number | undefined {
+  return typeof value === "number" && !isCount(value) ? undefined : readCount(rest, name, value);
 }
 
 /** Thinking has its own price, so its count is typed even where the object around it has more members and is kept whole. */

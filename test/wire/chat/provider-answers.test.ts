@@ -382,6 +382,12 @@ test("usage in every chunk counts once, the last one", () => {
   expect(usageOf(decode(text("a"), { ...finish("stop"), usage: usage(3) }, "[DONE]"))).toMatchObject({ outputTokens: 3 });
 });
 
+test("more reasoning than output is all of the output", () => {
+  const usage = { prompt_tokens: 2, completion_tokens: 4, completion_tokens_details: { reasoning_tokens: 9 } };
+  const reported = usageOf(decode(text("a"), finish("stop"), { choices: [], usage }, "[DONE]"));
+  expect(reported).toMatchObject({ outputTokens: 4, thinkingTokens: 4 });
+});
+
 test("usage that makes no sense is not negative", () => {
   const usage = { prompt_tokens: 2, completion_tokens: -4, prompt_tokens_details: { cached_tokens: 9 } };
   expect(usageOf(decode(text("a"), finish("stop"), { choices: [], usage }, "[DONE]"))).toMatchObject({

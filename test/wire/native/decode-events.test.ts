@@ -173,6 +173,14 @@ test("usage is read member by member, thinking apart", () => {
   });
 });
 
+test("a number that cannot count tokens is no report", () => {
+  const usage = { input_tokens: -5, output_tokens: 1e15, cache_read_input_tokens: 0.5, cache_creation_input_tokens: null };
+  const [, delta] = decode(start, { ...end, usage }, stop);
+  const reported = delta?.kind.case === "messageDelta" ? delta.kind.value.usage : undefined;
+  expect(reported?.extensions).toEqual({ cache_creation_input_tokens: null });
+  expect([reported?.inputTokens, reported?.outputTokens, reported?.cacheReadInputTokens]).toEqual(Array(3).fill(undefined));
+});
+
 test("a plain answer that is none is a failure", () => {
   expect(failureOf(decodeAnswer({ type: "error", error: { type: "api_error", message: "no" } }))).toBe("api_error: no");
   expect(failureOf(decodeAnswer({}))).toMatch(/cannot be read/);

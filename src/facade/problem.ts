@@ -214,7 +214,10 @@ export function toProblem(refusal: Refusal, envelope: Envelope, requestId: strin
   let status = envelope === "native" ? row.status : (row.chatStatus ?? row.status);
   if (refusal.refusal === "upstream_refused" && refusal.facts.upstream) {
     status = refusal.facts.upstream.status;
-    if (isOwnFault(status)) return toProblem(new Refusal("upstream_error", { upstream: { status } }), envelope, requestId);
+    if (isOwnFault(status)) {
+      const facts = accountFaults.has(status) ? { upstream: { status } } : {};
+      return toProblem(new Refusal("upstream_error", facts), envelope, requestId);
+    }
   }
   return {
     status,
@@ -241,8 +244,8 @@ const streamTypes = new Set<JsonValue | undefined>([
 
 function headersOf(refusal: Refusal, row: Row, status: number, envelope: Envelope): Record<string, string> {
   const { retryAfterMs, upstream } = refusal.facts;
-  // A provider that doubts our account goes on doubting it until an operator has looked.
-  const isHopeless = refusal.refusal === "upstream_error" && upstream !== undefined && accountFaults.has(upstream.status);
+  // A provider that doubts our account, or does not know a model, goes on so until an operator has looked.
+  const isHopeless = refusal.refusal === "upstream_error" && upstream !== undefined;
   const waits = status === 429 || status === 503 || status === 529;
   const retryAfterSeconds = retryAfterMs === undefined ? row.retryAfterSeconds : Math.max(1, Math.ceil(retryAfterMs / 1000));
   return {

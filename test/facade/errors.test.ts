@@ -358,6 +358,15 @@ test("a provider's doubt about our own credential is never shown as doubt about 
   }
 });
 
+test("what only the operator can mend at a provider is not worth trying again, whatever its status", () => {
+  for (const status of [200, 401, 404, 429]) {
+    const refusal = new Refusal("upstream_error", { upstream: { status } });
+    const { status: shown, headers } = toProblem(refusal, "chat", "r");
+    expect([shown, headers["x-should-retry"]]).toEqual([502, "false"]);
+  }
+  expect(toProblem(new Refusal("upstream_error"), "chat", "r").headers).not.toHaveProperty("x-should-retry");
+});
+
 test("an error amid a native stream has one of the types that clients know there", () => {
   const known = ["overloaded_error", "api_error", "timeout_error", "rate_limit_error", "authentication_error"];
   for (const name of names) {

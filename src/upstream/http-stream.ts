@@ -4,7 +4,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Dispatcher } from "undici";
-import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
+import type { Event, Failure } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { Refusal } from "../errors.ts";
 import { isObject, parseJson } from "../wire/json.ts";
 import { aborted, failed, failureOfAnswer, failureOfEvent } from "./failures.ts";
@@ -160,7 +160,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     const last = events.at(-1)?.kind;
     if (last?.case === "failure") events.pop();
     this.#hand(events);
-    if (last?.case === "failure") this.#fail(failureOfEvent(last.value, this.#status));
+    if (last?.case === "failure") this.#fail(this.#readFailureEvent(last.value));
     else if (last?.case === "messageStop") this.#finish({ outcome: "delivered", status: this.#status });
   }
 
@@ -209,6 +209,11 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
       },
       this.#call.route.model,
     );
+  }
+
+  #readFailureEvent({ type, message }: Failure): ProviderFailure {
+    const { message: shown } = redactSecrets({ message }, this.#request.secrets);
+    return failureOfEvent({ type, message: String(shown) }, this.#status);
   }
 
   #fail(failure: ProviderFailure): void {

@@ -9,9 +9,11 @@ import {
   chatStream,
   errorAnswer,
   nativeAnswer,
+  nativeEvents,
   nativeStream,
   type Script,
   type ScriptedProvider,
+  sseEvent,
   startProvider,
 } from "../support/provider.ts";
 import { askFor, attemptsOf, endOf, kindsOf, type Outcome, openUpstreams, readAll, requestOf, textOf } from "./harness.ts";
@@ -332,10 +334,19 @@ describe("an error answer", () => {
   test("never repeats the credential, or anything that looks like one", async () => {
     open("anthropic", "credential_env: KEY, headers: { x-team: blue-team }", { KEY: credential });
     const told = `key ${credential} of blue-team, sk-ant-REDACTED, Bearer abcdefghijkl`;
-    provider.always(errorAnswer(400, "invalid_request_error", told));
-    const { refusal } = await readAll(upstreams, "Hi");
-    const shown = JSON.stringify(refusal?.facts.upstream);
-    expect(shown).toContain("key [redacted] of [redacted], [redacted], [redacted]");
+    const error = { type: "invalid_request_error", message: told };
+    const answers = [
+      errorAnswer(400, error.type, told),
+      errorAnswer(200, error.type, told),
+      { ...nativeStream(), writes: [sseEvent("error", { error })] },
+      { ...nativeStream(), writes: [...nativeEvents({ text: ["a"] }).slice(0, 3), sseEvent("error", { error })] },
+    ];
+    for (const answer of answers) {
+      provider.play(answer);
+      const { refusal } = await readAll(upstreams, "Hi");
+      const shown = JSON.stringify(refusal?.facts.upstream);
+      expect(shown).toContain("key [redacted] of [redacted], [redacted], [redacted]");
+    }
   });
 
   test("is told by the status alone when its body is broken off, or goes on for ever", async () => {

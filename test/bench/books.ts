@@ -1,13 +1,18 @@
 // Rows of the ledger by SQL, for a database that is large at once, and the check of the books.
 
 import { readFile } from "node:fs/promises";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { digestBytes, digestSecret, mintSecret } from "../../src/keys/secret.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
 
 type Row = Record<string, unknown>;
 
+/** Millions of rows take longer than a gateway waits for an answer. */
+const timeoutMs = 300_000;
+
 /** Runs a statement that is not named. */
 export function runSql<R = Row>(postgres: Postgres, text: string, values: readonly unknown[] = []): Promise<R[]> {
-  return postgres.query<R>({ name: "", text }, values);
+  return postgres.query<R>({ name: "", text, timeoutMs }, values);
 }
 
 /** Credits of each account, in micro-credits. */
@@ -37,6 +42,24 @@ export async function addKeys(postgres: Postgres, count: number, accounts: numbe
      select 'key_' || n, 'acc_' || (n - 1) % $2::int + 1, 'v1', 'bench' from generate_series(1, $1::int) n`,
     [count, accounts],
   );
+}
+
+/** Gives the keys `key_1` to `key_<count>` secrets, of which the first `used` are returned; nobody knows the others. */
+export async function addSecrets(postgres: Postgres, count: number, used: number): Promise<string[]> {
+  const secrets = Array.from({ length: used }, () => mintSecret(Family.V1));
+  await runSql(
+    postgres,
+    `insert into key_secrets (digest, secret_id, key_id, shown)
+     select digest, 'sec_' || n, 'key_' || n, '' from unnest($1::bytea[]) with ordinality as known (digest, n)`,
+    [secrets.map((secret) => digestBytes(digestSecret(secret)))],
+  );
+  await runSql(
+    postgres,
+    `insert into key_secrets (digest, secret_id, key_id, shown)
+     select sha256(n::text::bytea), 'sec_' || n, 'key_' || n, '' from generate_series($1::int + 1, $2::int) n`,
+    [used, count],
+  );
+  return secrets;
 }
 
 /** What the auditor finds. Empty: every invariant holds. */

@@ -9,7 +9,8 @@ export const hoursPerMonth = 720;
 export const keysCount = 200;
 const perKeyAndHour = 7;
 export const chargesPerMonth = hoursPerMonth * keysCount * perKeyAndHour;
-const amountMicro = BigInt(pairTokens) * (pairPrice.input + pairPrice.output);
+/** What each charge comes to, like that of a pair. */
+export const chargeMicro = BigInt(pairTokens) * (pairPrice.input + pairPrice.output);
 /** As many at once as use two processors. */
 const width = 2;
 
@@ -78,7 +79,7 @@ async function addCharges(postgres: Postgres, start: Date): Promise<void> {
        select n, $1::timestamptz + n * interval '1 hour' / ($2::int * $7::int) as at
        from generate_series(0, $8::int - 1) n
      ) times`,
-    [start, keysCount, pairModel, pairTokens, pairPrice.priceVersion, amountMicro, perKeyAndHour, chargesPerMonth],
+    [start, keysCount, pairModel, pairTokens, pairPrice.priceVersion, chargeMicro, perKeyAndHour, chargesPerMonth],
   );
   await runSql(
     postgres,
@@ -86,6 +87,6 @@ async function addCharges(postgres: Postgres, start: Date): Promise<void> {
      select 'acc_' || key % 100 + 1, 'key_' || key + 1, $2, $1::timestamptz + hour * interval '1 hour',
        $3::bigint * $4::int, $3::bigint * $4::int, $5::bigint * $4::int, $4::int
      from generate_series(0, $6::int - 1) hour, generate_series(0, $7::int - 1) key`,
-    [start, pairModel, pairTokens, perKeyAndHour, amountMicro, hoursPerMonth, keysCount],
+    [start, pairModel, pairTokens, perKeyAndHour, chargeMicro, hoursPerMonth, keysCount],
   );
 }

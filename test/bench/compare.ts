@@ -1,6 +1,6 @@
 // Compares targets inside one run: rounds in which each takes its turn, so that a machine whose speed drifts drifts for all alike.
 
-import type { Lab, Part } from "./lab.ts";
+import { type Lab, type Part, urlOf } from "./lab.ts";
 import type { Done, Job } from "./load.ts";
 import { cpuSeconds, cpuSecondsOfTree, type Spread, spreadOf } from "./measure.ts";
 
@@ -36,7 +36,7 @@ export async function compare(
       const own = () => [part, ...also].reduce((sum, { pid }) => sum + cpuSeconds(pid), 0);
       const cpu = () => ({ own: own(), database: database === undefined ? 0 : cpuSecondsOfTree(database) });
       const before = cpu();
-      const done = await lab.load({ ...job, url: `http://127.0.0.1:${part.port}`, requests, concurrency });
+      const done = await lab.load({ ...job, url: urlOf(part), requests, concurrency });
       const after = cpu();
       if (done.statuses["200"] !== requests) throw new Error(`${name}: ${JSON.stringify(done.statuses)} ${done.odd ?? ""}`);
       if (round === 0) continue;

@@ -6,6 +6,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { createLog } from "../../src/log.ts";
@@ -16,6 +17,7 @@ import { grpcCore } from "../../src/rpc/client.ts";
 import { findViolations, runSql, sumCharges } from "./books.ts";
 import { benchPrice, type CatalogOptions, catalogFor } from "./catalog.ts";
 import type { Done, Job } from "./load.ts";
+import { listens } from "./ports.ts";
 
 const log = createLog("silent");
 const here = (file: string) => fileURLToPath(new URL(file, import.meta.url));
@@ -82,7 +84,7 @@ export class Lab {
   }
 
   forwarder(to: Part): Promise<Part> {
-    return this.start([here("./forwarder.ts"), `http://127.0.0.1:${to.port}`]);
+    return this.start([here("./forwarder.ts"), urlOf(to)]);
   }
 
   /** A gateway process in front of the provider, with one account that cannot run out. */
@@ -127,14 +129,9 @@ export class Lab {
   async server(command: string, args: readonly string[], port: number): Promise<Part> {
     const child = this.#spawn(command, args, {}, "ignore");
     child.stdout?.resume();
-    for (let attempt = 0; attempt < 200; attempt++) {
-      if (child.exitCode !== null) break;
-      const answers = await fetch(`http://127.0.0.1:${port}/`).then(
-        () => true,
-        () => false,
-      );
-      if (answers) return { pid: pidOf(child), port };
-      await new Promise((resolve) => setTimeout(resolve, 50));
+    for (let attempt = 0; attempt < 200 && child.exitCode === null; attempt++) {
+      if (await listens(port)) return { pid: pidOf(child), port };
+      await delay(50);
     }
     throw new Error(`${command} did not listen at port ${port}`);
   }
@@ -216,10 +213,14 @@ export class Lab {
 
 /** What the provider has served so far; `waiting` streams are idle at this moment. */
 export async function served(provider: Part): Promise<{ requests: number; input: number; output: number; waiting: number }> {
-  const answer = await fetch(`http://127.0.0.1:${provider.port}/served`);
+  const answer = await fetch(`${urlOf(provider)}/served`);
   const totals: unknown = await answer.json();
   const { requests, input, output, waiting } = Object(totals);
   return { requests, input, output, waiting };
+}
+
+export function urlOf({ port }: Part): string {
+  return `http://127.0.0.1:${port}`;
 }
 
 function pidOf(child: ChildProcess): number {

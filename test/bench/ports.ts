@@ -1,7 +1,7 @@
 // Ports of the loopback address.
 
 import { once } from "node:events";
-import { createServer } from "node:net";
+import { connect, createServer } from "node:net";
 
 /** A port at which nobody listens. It was free a moment ago, and the system gives out others first. */
 export async function freePort(): Promise<number> {
@@ -12,4 +12,17 @@ export async function freePort(): Promise<number> {
   await once(server, "close");
   if (typeof address !== "object" || address === null) throw new Error("no port is free");
   return address.port;
+}
+
+/** True when somebody listens at the port. */
+export async function listens(port: number): Promise<boolean> {
+  const socket = connect(port, "127.0.0.1");
+  try {
+    await once(socket, "connect");
+    return true;
+  } catch {
+    return false;
+  } finally {
+    socket.destroy();
+  }
 }

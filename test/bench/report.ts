@@ -25,9 +25,9 @@ export function printResult(suite: string, seconds: number, { rows, faults, note
   for (const { measure, value, unit = "", must = "" } of rows) {
     const spread = value.min === value.max ? "" : `(${show(value.min)} to ${show(value.max)})`;
     const isWide = value.max - value.min > wideSpread * Math.abs(value.median);
-    const remark = isWide ? "spread too wide: the machine is busy" : must && `must ${must}`;
+    const remarks = [must && `must ${must}`, isWide ? "spread too wide: the machine is busy" : ""].filter((one) => one !== "");
     console.log(
-      `  ${measure.padEnd(62)} ${`${show(value.median)} ${unit}`.padEnd(14)} ${spread.padEnd(22)} ${remark}`.trimEnd(),
+      `  ${measure.padEnd(62)} ${`${show(value.median)} ${unit}`.padEnd(14)} ${spread.padEnd(22)} ${remarks.join("; ")}`.trimEnd(),
     );
   }
   for (const note of notes) console.log(`  ${note}`);

@@ -17,8 +17,8 @@ export async function billingPrice(): Promise<Result> {
   const rows: Row[] = [];
   let uncounted = 0;
   for (const { name, stream, requests } of [
-    { name: "plain 1 KB", stream: false, requests: 2_000 },
-    { name: "stream of 100 deltas", stream: true, requests: 1_000 },
+    { name: "plain 1 KB", stream: false, requests: 1_500 },
+    { name: "stream of 100 deltas", stream: true, requests: 800 },
   ]) {
     const job = { path: "/v1/messages", headers: nativeHeaders(billed), bodies: [nativeBody("native", 1_000, stream)] };
     const comparison = await compare(

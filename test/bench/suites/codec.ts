@@ -82,5 +82,5 @@ function conversation(): JsonObject {
       required: ["path"],
     },
   }));
-  return { max_tokens: 4096, system: source.slice(0, 4_000), tools, messages };
+  return { model: "opus", max_tokens: 4096, system: source.slice(0, 4_000), tools, messages };
 }

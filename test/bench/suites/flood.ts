@@ -3,13 +3,13 @@
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { mintSecret } from "../../../src/keys/secret.ts";
 import { nativeBody, nativeHeaders } from "../bodies.ts";
-import { Lab } from "../lab.ts";
+import { Lab, urlOf } from "../lab.ts";
 import { cpuSeconds, quantile, spreadOf } from "../measure.ts";
 import type { Result } from "../report.ts";
 
 const rounds = 3;
-const requests = 4_000;
-const beside = { perSecond: 200, requests: 800, concurrency: 64 };
+const requests = 2_500;
+const beside = { perSecond: 200, requests: 600, concurrency: 64 };
 
 export async function flood(): Promise<Result> {
   await using lab = new Lab();
@@ -17,7 +17,7 @@ export async function flood(): Promise<Result> {
   // The load tells a client address with each request, as a proxy would.
   const gateway = await lab.gateway(provider, { env: { TRUSTED_PROXIES: "127.0.0.1" } });
   const base = {
-    url: `http://127.0.0.1:${gateway.port}`,
+    url: urlOf(gateway),
     path: "/v1/messages",
     headers: nativeHeaders(gateway),
     bodies: [nativeBody("native", 1_000, false)],
@@ -50,7 +50,7 @@ export async function flood(): Promise<Result> {
     const alone = await lab.load({ ...base, ...beside });
     const [amid] = await Promise.all([
       lab.load({ ...base, ...beside }),
-      lab.load({ ...good, turns: invented(), perSecond: 5 * beside.perSecond, requests }),
+      lab.load({ ...good, turns: invented(), perSecond: 5 * beside.perSecond, requests: 5 * beside.requests }),
     ]);
     if (amid.statuses["200"] !== beside.requests) faults.push(`good requests: ${JSON.stringify(amid.statuses)}`);
     for (const [index, share] of [0.5, 0.99].entries()) {

@@ -5,8 +5,8 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { GetPoolsRequestSchema, GetUsageRequestSchema, UsagePeriod } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import { connectPostgres } from "../../../src/postgres/postgres.ts";
 import type { CallOf } from "../../../src/service.ts";
-import { addAccounts, addKeys, findViolations } from "../books.ts";
-import { addMonths, chargesPerMonth, hoursPerMonth, keysCount } from "../charges.ts";
+import { addAccounts, addKeys, findViolations, sumCharges } from "../books.ts";
+import { addMonths, chargeMicro, chargesPerMonth, hoursPerMonth, keysCount } from "../charges.ts";
 import { Lab } from "../lab.ts";
 import { quantile, spreadOf } from "../measure.ts";
 import { startPairs } from "../pairs.ts";
@@ -15,7 +15,7 @@ import type { Result } from "../report.ts";
 const accounts = 100;
 const months = 20;
 /** A disk that is slow gets a shorter history, and the table says so. */
-const fillMsMax = 120_000;
+const fillMsMax = 90_000;
 const rounds = 4;
 const pairs = 10_000;
 const reports = 200;
@@ -34,7 +34,7 @@ export async function history(): Promise<Result> {
     const one = { small: await small.measure(round), large: await large.measure(round) };
     if (round > 0) all.push(one);
   }
-  const faults = [...(await small.close()), ...(await large.close())];
+  const faults = [...(await small.close(1)), ...(await large.close(filled))];
   const grown = (figure: (one: Figures) => number) => spreadOf(all.map((one) => figure(one.large) / figure(one.small)));
   const inLarge = (figure: (one: Figures) => number) => spreadOf(all.map((one) => figure(one.large)));
   const million = (count: number) => (count / 1e6).toFixed(1);
@@ -60,6 +60,7 @@ async function openSite(lab: Lab, name: string) {
   await addAccounts(postgres, accounts);
   await addKeys(postgres, keysCount, accounts);
   const ledger = await startPairs(postgres);
+  let settled = 0;
   const now = new Date();
   const from = timestampFromDate(new Date(now.getTime() - hoursPerMonth * 3_600_000));
   const keyOf = (pair: number) => {
@@ -81,7 +82,9 @@ async function openSite(lab: Lab, name: string) {
   return {
     fill: (count: number, msMax: number) => addMonths(postgres, { months: count, before: now, msMax }),
     async measure(round: number) {
-      const { perSecond } = await ledger.run({ count: round === 0 ? pairs / 4 : pairs, width: 500, keyOf });
+      const count = round === 0 ? pairs / 4 : pairs;
+      const { perSecond } = await ledger.run({ count, width: 500, keyOf });
+      settled += count;
       const reportMs = await timeEach(reports, (accountId) =>
         ledger.service.getUsage(create(GetUsageRequestSchema, { accountId, from, period: UsagePeriod.DAY }), operator),
       );
@@ -95,11 +98,15 @@ async function openSite(lab: Lab, name: string) {
         balanceP99: quantile(balanceMs, 0.99),
       };
     },
-    async close(): Promise<string[]> {
+    /** Closes the books, of which `filled` months were written here, and returns what is wrong with them. */
+    async close(filled: number): Promise<string[]> {
       await ledger.stop();
-      const violations = await findViolations(postgres);
+      const faults = await findViolations(postgres);
+      const charged = await sumCharges(postgres);
+      const owed = BigInt(filled * chargesPerMonth + settled) * chargeMicro;
+      if (charged !== owed) faults.push(`${name}: charged ${charged} micro-credits instead of ${owed}`);
       await postgres.close();
-      return violations;
+      return faults;
     },
   };
 }

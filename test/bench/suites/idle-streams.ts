@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { nativeBody, nativeHeaders } from "../bodies.ts";
-import { Lab, type Part, served } from "../lab.ts";
+import { Lab, type Part, served, urlOf } from "../lab.ts";
 import { residentBytes } from "../measure.ts";
 import { type Result, single } from "../report.ts";
 
@@ -14,7 +14,7 @@ export async function idleStreams(): Promise<Result> {
   await using lab = new Lab();
   const provider = await lab.provider();
   const gateway = await lab.gateway(provider);
-  const job = { url: `http://127.0.0.1:${gateway.port}`, path: "/v1/messages", headers: nativeHeaders(gateway) };
+  const job = { url: urlOf(gateway), path: "/v1/messages", headers: nativeHeaders(gateway) };
   // What the process takes once and for all, it takes here.
   await lab.load({ ...job, bodies: [nativeBody("native", 1_000, true)], requests: 1_500, concurrency: 64 });
 
@@ -31,23 +31,23 @@ export async function idleStreams(): Promise<Result> {
     const loading = lab.load({ ...job, bodies: [nativeBody("native-idle", 1_000, true)], requests: count, concurrency: count });
     const isOpen = await untilWaiting(provider, count);
     taken.push({ count, bytes: await settledBytes(gateway) });
-    await fetch(`http://127.0.0.1:${provider.port}/release`);
+    await fetch(`${urlOf(provider)}/release`);
     const { statuses } = await loading;
     if (!isOpen || statuses["200"] !== count) faults.push(`${count} streams: ${JSON.stringify(statuses)}`);
   }
   const [before, ...open] = taken;
   const last = open.at(-1);
   for (const { count, bytes } of open) {
-    const each = (bytes - (before?.bytes ?? 0)) / count / 1024;
+    const each = (bytes - (before?.bytes ?? 0)) / count / 1000;
     const must = count === last?.count ? "≤ 60 KB" : "";
-    rows.push({ measure: `memory per open stream, ${count} of them`, value: single(each), unit: "KiB", must });
+    rows.push({ measure: `memory per open stream, ${count} of them`, value: single(each), unit: "KB", must });
   }
   const [first] = open;
   if (first && last && last !== first) {
-    const each = (last.bytes - first.bytes) / (last.count - first.count) / 1024;
-    rows.push({ measure: `memory of each further one`, value: single(each), unit: "KiB" });
+    const each = (last.bytes - first.bytes) / (last.count - first.count) / 1000;
+    rows.push({ measure: `memory of each further one`, value: single(each), unit: "KB" });
   }
-  rows.push({ measure: "memory without them", value: single((before?.bytes ?? 0) / 2 ** 20), unit: "MiB" });
+  rows.push({ measure: "memory without them", value: single((before?.bytes ?? 0) / 1e6), unit: "MB" });
   return { rows, notes, faults: [...faults, ...(await lab.faults(provider))] };
 }
 

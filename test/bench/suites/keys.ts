@@ -1,10 +1,8 @@
 // A thousand keys in the database, and a million: what a request, a start and the memory notice of it.
 
-import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
-import { digestBytes, digestSecret, mintSecret } from "../../../src/keys/secret.ts";
 import { connectPostgres } from "../../../src/postgres/postgres.ts";
 import { nativeBody, nativeHeaders } from "../bodies.ts";
-import { addAccounts, addKeys, runSql } from "../books.ts";
+import { addAccounts, addKeys, addSecrets, runSql } from "../books.ts";
 import { compare, ratio } from "../compare.ts";
 import { type GatewayPart, Lab } from "../lab.ts";
 import { residentBytes, spreadOf } from "../measure.ts";
@@ -16,7 +14,7 @@ const sizes = [
 ] as const;
 const keysPerAccount = 10;
 const rounds = 5;
-const requests = 2_000;
+const requests = 1_500;
 const starts = 3;
 
 export async function keys(): Promise<Result> {
@@ -76,25 +74,13 @@ export async function keys(): Promise<Result> {
   };
 }
 
-/** Fills a database with keys; the first `used` of them have secrets that are known, and are returned. */
+/** Fills a database with keys; returns the secrets of those that are used. */
 async function fill(url: string, size: { keys: number; used: number }): Promise<string[]> {
   const postgres = connectPostgres(url);
   const accounts = size.keys / keysPerAccount;
   await addAccounts(postgres, accounts);
   await addKeys(postgres, size.keys, accounts);
-  const secrets = Array.from({ length: size.used }, () => mintSecret(Family.V1));
-  await runSql(
-    postgres,
-    `insert into key_secrets (digest, secret_id, key_id, shown)
-     select digest, 'sec_' || n, 'key_' || n, '' from unnest($1::bytea[]) with ordinality as known (digest, n)`,
-    [secrets.map((secret) => digestBytes(digestSecret(secret)))],
-  );
-  await runSql(
-    postgres,
-    `insert into key_secrets (digest, secret_id, key_id, shown)
-     select sha256(n::text::bytea), 'sec_' || n, 'key_' || n, '' from generate_series($1::int + 1, $2::int) n`,
-    [size.used, size.keys],
-  );
+  const secrets = await addSecrets(postgres, size.keys, size.used);
   await runSql(postgres, "analyze");
   await postgres.close();
   return secrets;

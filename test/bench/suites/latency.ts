@@ -1,7 +1,7 @@
 // Added latency at half of capacity, in an open loop: requests come when they come.
 
 import { nativeBody, nativeHeaders, plainHeaders } from "../bodies.ts";
-import { Lab } from "../lab.ts";
+import { Lab, urlOf } from "../lab.ts";
 import { quantile, spreadOf } from "../measure.ts";
 import type { Result, Row } from "../report.ts";
 
@@ -12,17 +12,17 @@ export async function latency(): Promise<Result> {
   const provider = await lab.provider();
   const gateway = await lab.gateway(provider);
   const bodies = [nativeBody("native", 1_000, true)];
-  const direct = { url: `http://127.0.0.1:${provider.port}`, path: "/v1/messages", headers: plainHeaders, bodies };
-  const through = { ...direct, url: `http://127.0.0.1:${gateway.port}`, headers: nativeHeaders(gateway) };
+  const direct = { url: urlOf(provider), path: "/v1/messages", headers: plainHeaders, bodies };
+  const through = { ...direct, url: urlOf(gateway), headers: nativeHeaders(gateway) };
 
   await lab.load({ ...through, requests: 1_000, concurrency: 32 });
   const full = await lab.load({ ...through, requests: 2_000, concurrency: 32 });
   const perSecond = 2_000 / full.seconds / 2;
-  const requests = Math.ceil(perSecond * 8);
+  const requests = Math.ceil(perSecond * 5);
   const added: Record<string, number[]> = { firstP50: [], firstP99: [], totalP50: [], totalP99: [] };
   for (let round = 0; round < rounds; round++) {
-    const without = await lab.load({ ...direct, requests, concurrency: 256, perSecond });
-    const withGateway = await lab.load({ ...through, requests, concurrency: 256, perSecond });
+    const without = await lab.load({ ...direct, requests, concurrency: 512, perSecond });
+    const withGateway = await lab.load({ ...through, requests, concurrency: 512, perSecond });
     added.firstP50?.push(quantile(withGateway.firstMs, 0.5) - quantile(without.firstMs, 0.5));
     added.firstP99?.push(quantile(withGateway.firstMs, 0.99) - quantile(without.firstMs, 0.99));
     added.totalP50?.push(quantile(withGateway.totalMs, 0.5) - quantile(without.totalMs, 0.5));

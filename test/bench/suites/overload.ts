@@ -1,13 +1,13 @@
 // Twice as many requests as can be served, in an open loop: what is still served, and how soon the rest learns that it is not.
 
 import { nativeBody, nativeHeaders } from "../bodies.ts";
-import { Lab } from "../lab.ts";
+import { Lab, urlOf } from "../lab.ts";
 import type { Done } from "../load.ts";
 import { quantile, spreadOf } from "../measure.ts";
 import type { Result, Row } from "../report.ts";
 
 const rounds = 3;
-const seconds = 4;
+const seconds = 3;
 // The slow model takes 50 ms, so 20 slots are 400 requests a second, which processor time does not limit.
 const upstream = "concurrency: 20, queue: 20";
 
@@ -19,10 +19,10 @@ export async function overload(): Promise<Result> {
   const rows: Row[] = [];
   for (const { name, gateway, model, concurrency } of [
     { name: "provider's slots", gateway: narrow, model: "native-slow", concurrency: 32 },
-    { name: "processor", gateway: wide, model: "native", concurrency: 64 },
+    { name: "processor", gateway: wide, model: "native", concurrency: 512 },
   ]) {
     const job = {
-      url: `http://127.0.0.1:${gateway.port}`,
+      url: urlOf(gateway),
       path: "/v1/messages",
       headers: nativeHeaders(gateway),
       bodies: [nativeBody(model, 1_000, false)],
@@ -33,7 +33,7 @@ export async function overload(): Promise<Result> {
     const refusedShare: number[] = [];
     const servedP50: number[] = [];
     for (let round = 0; round <= rounds; round++) {
-      const peak = await lab.load({ ...job, requests: round === 0 ? 300 : 1_500, concurrency });
+      const peak = await lab.load({ ...job, requests: round === 0 ? 300 : 1_200, concurrency });
       const perSecond = 2 * goodPerSecond(peak);
       const requests = Math.ceil(perSecond * (round === 0 ? 1 : seconds));
       const over = await lab.load({ ...job, requests, concurrency: 2_000, perSecond });

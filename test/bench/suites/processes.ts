@@ -1,55 +1,69 @@
 // A second gateway process on the same database: what it adds.
 
 import { availableParallelism } from "node:os";
+import { connectPostgres } from "../../../src/postgres/postgres.ts";
 import { nativeBody, nativeHeaders } from "../bodies.ts";
-import { Lab, type Part } from "../lab.ts";
+import { addAccounts, addKeys, addSecrets } from "../books.ts";
+import { type GatewayPart, Lab, urlOf } from "../lab.ts";
 import { cpuSeconds, cpuSecondsOfTree, spreadOf } from "../measure.ts";
-import type { Result } from "../report.ts";
+import type { Result, Row } from "../report.ts";
 
-const rounds = 4;
-const requests = 2_000;
+const rounds = 3;
+const requests = 1_200;
+const accounts = 1_000;
 
 export async function processes(): Promise<Result> {
   await using lab = new Lab();
   const provider = await lab.provider();
   const first = await lab.gateway(provider);
   const second = await lab.gateway(provider);
-  const { pid } = await lab.database();
-  const headers = nativeHeaders(first);
-  const bodies = [nativeBody("native", 1_000, false)];
+  const { url, pid } = await lab.database();
+  const postgres = connectPostgres(url);
+  await addAccounts(postgres, accounts);
+  await addKeys(postgres, accounts, accounts);
+  const secrets = await addSecrets(postgres, accounts, accounts);
+  await postgres.close();
 
   // Two loads in either case, so that theirs is not the limit.
-  async function measure(gateways: readonly [Part, Part]) {
+  async function measure(gateways: readonly GatewayPart[], keys: readonly string[]) {
     const cpu = () => ({ own: cpuSeconds(first.pid) + cpuSeconds(second.pid), database: cpuSecondsOfTree(pid) });
+    const job = { path: "/v1/messages", headers: nativeHeaders(first), bodies: [nativeBody("native", 1_000, false)] };
     const before = cpu();
     const done = await Promise.all(
-      gateways.map(({ port }) =>
-        lab.load({ url: `http://127.0.0.1:${port}`, path: "/v1/messages", headers, bodies, requests, concurrency: 32 }),
+      gateways.map((gateway) =>
+        lab.load({ ...job, url: urlOf(gateway), turns: { "x-api-key": keys }, requests, concurrency: 32 }),
       ),
     );
     const after = cpu();
-    const micros = (seconds: number) => (seconds * 1e6) / (2 * requests);
+    const micros = (seconds: number) => (seconds * 1e6) / (done.length * requests);
     return {
-      perSecond: (2 * requests) / Math.max(...done.map(({ seconds }) => seconds)),
+      perSecond: (done.length * requests) / Math.max(...done.map(({ seconds }) => seconds)),
       cpuMicros: micros(after.own - before.own),
       databaseMicros: micros(after.database - before.database),
     };
   }
   type Figures = Awaited<ReturnType<typeof measure>>;
 
-  const pairs: { one: Figures; two: Figures }[] = [];
-  for (let round = 0; round <= rounds; round++) {
-    const pair = { one: await measure([first, first]), two: await measure([first, second]) };
-    if (round > 0) pairs.push(pair);
+  const rows: Row[] = [];
+  for (const { name, keys } of [
+    { name: `${accounts} accounts`, keys: secrets },
+    { name: "one account", keys: [first.key] },
+  ]) {
+    const pairs: { one: Figures; two: Figures }[] = [];
+    for (let round = 0; round <= rounds; round++) {
+      const pair = { one: await measure([first, first], keys), two: await measure([first, second], keys) };
+      if (round > 0) pairs.push(pair);
+    }
+    const ratioOf = (figure: (one: Figures) => number) => spreadOf(pairs.map(({ one, two }) => figure(two) / figure(one)));
+    rows.push(
+      { measure: `${name}: requests/s, two processes ÷ one`, value: ratioOf((one) => one.perSecond) },
+      { measure: `${name}: CPU of the gateways per request, two ÷ one`, value: ratioOf((one) => one.cpuMicros) },
+      { measure: `${name}: CPU of PostgreSQL per request, two ÷ one`, value: ratioOf((one) => one.databaseMicros) },
+      { measure: `${name}: requests/s, one process`, value: spreadOf(pairs.map(({ one }) => one.perSecond)), unit: "/s" },
+    );
   }
-  const ratioOf = (figure: (one: Figures) => number) => spreadOf(pairs.map(({ one, two }) => figure(two) / figure(one)));
   return {
-    rows: [
-      { measure: "requests/s, two processes ÷ one", value: ratioOf((one) => one.perSecond) },
-      { measure: "CPU of the gateways per request, two ÷ one", value: ratioOf((one) => one.cpuMicros) },
-      { measure: "CPU of PostgreSQL per request, two ÷ one", value: ratioOf((one) => one.databaseMicros) },
-      { measure: "requests/s, one process", value: spreadOf(pairs.map(({ one }) => one.perSecond)), unit: "/s" },
-    ],
+    rows,
     notes: [`${availableParallelism()} processors are shared by gateways, PostgreSQL, provider and load`],
     faults: await lab.faults(provider),
   };

@@ -3,12 +3,12 @@
 import type { AuthenticateJob } from "../authenticate.ts";
 import { nativeBody, nativeHeaders } from "../bodies.ts";
 import { compare, found, ratio } from "../compare.ts";
-import { Lab } from "../lab.ts";
+import { Lab, urlOf } from "../lab.ts";
 import { cpuSeconds, quantile, spreadOf } from "../measure.ts";
 import type { Result, Row } from "../report.ts";
 
 const rounds = 4;
-const requests = { unpaced: 800, paced: 200 };
+const requests = { unpaced: 600, paced: 150 };
 const calls = 6_000;
 
 export async function split(): Promise<Result> {
@@ -46,8 +46,8 @@ export async function split(): Promise<Result> {
   for (let round = 0; round < rounds; round++) {
     const job = { path: "/v1/messages", headers, bodies: [nativeBody("native", 1_000, true)] };
     const calm = { ...job, requests: 200, concurrency: 64, perSecond: 100 };
-    const one = await lab.load({ ...calm, url: `http://127.0.0.1:${single.port}` });
-    const two = await lab.load({ ...calm, url: `http://127.0.0.1:${facade.port}` });
+    const one = await lab.load({ ...calm, url: urlOf(single) });
+    const two = await lab.load({ ...calm, url: urlOf(facade) });
     addedMs.push(quantile(two.firstMs, 0.5) - quantile(one.firstMs, 0.5));
 
     const before = cpuSeconds(core.pid);

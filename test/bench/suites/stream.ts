@@ -4,13 +4,13 @@ import { chatBody, chatHeaders, nativeBody, nativeHeaders, plainHeaders } from "
 import { compare, found, ratio, type Target } from "../compare.ts";
 import { Lab } from "../lab.ts";
 import { spreadOf } from "../measure.ts";
+import { findOthers } from "../others.ts";
 import type { Result, Row } from "../report.ts";
 
-const rounds = 5;
 /** How the provider writes: ten deltas at a time without a pause, or each by itself, as a model makes them. */
 const paces = [
-  { pace: "unpaced", suffix: "", requests: 1_500, concurrency: 32 },
-  { pace: "paced", suffix: "-paced", requests: 300, concurrency: 64 },
+  { pace: "unpaced", suffix: "", rounds: 5, requests: 800, concurrency: 32 },
+  { pace: "paced", suffix: "-paced", rounds: 3, requests: 200, concurrency: 64 },
 ] as const;
 const pairs = [
   { name: "native → native", from: "native", to: "native", must: "≤ 1.3" },
@@ -31,18 +31,22 @@ export async function stream(): Promise<Result> {
   };
 
   const rows: Row[] = [];
+  const notes = new Set<string>();
   let uncounted = 0;
-  for (const { pace, suffix, requests, concurrency } of paces) {
+  for (const { pace, suffix, rounds, requests, concurrency } of paces) {
     const bare = { path: "/v1/messages", headers: plainHeaders, bodies: [nativeBody(`bench${suffix && "-2"}`, 1_000, true)] };
+    const others = await findOthers(lab, provider, bare.bodies);
+    for (const note of others.notes) notes.add(note);
     const targets: Target[] = [
       { name: "F0", part: forwarder, job: bare },
       ...pairs.map(({ name, from, to }) => {
         const { path, headers, body } = doors[from];
         return { name, part: gateway, database: pid, job: { path, headers, bodies: [body(`${to}${suffix}`, 1_000, true)] } };
       }),
+      ...others.targets,
     ];
     const comparison = await compare(lab, targets, { rounds, requests, concurrency });
-    uncounted += (rounds + 1) * requests;
+    uncounted += others.uncounted + (1 + others.targets.length) * (rounds + 1) * requests;
     for (const { name, must } of pairs) {
       const title = `${pace}, ${name}`;
       rows.push(
@@ -50,7 +54,12 @@ export async function stream(): Promise<Result> {
         { measure: `${title}: CPU per stream`, value: spreadOf(found(comparison, name).cpuMicros), unit: "µs" },
       );
     }
+    for (const { name, part } of others.targets) {
+      const value = ratio(comparison, name, "F0", (one) => one.cpuMicros);
+      rows.push({ measure: `${pace}, ${name}: CPU per stream ÷ F0`, value });
+      await lab.end(part);
+    }
     rows.push({ measure: `${pace}, F0: CPU per stream`, value: spreadOf(found(comparison, "F0").cpuMicros), unit: "µs" });
   }
-  return { rows, faults: await lab.faults(provider, uncounted) };
+  return { rows, notes: [...notes], faults: await lab.faults(provider, uncounted) };
 }

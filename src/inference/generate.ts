@@ -2,6 +2,7 @@
 
 import { create } from "@bufbuild/protobuf";
 import { type Attempt, Basis, InputCategory, Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Block } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import {
   AdmissionSchema,
@@ -281,11 +282,16 @@ async function countWhereItDecides(
 
 /** Enough of a conversation's beginning to tell it from others. */
 export function conversationStart({ messages, system }: GenerateRequest): string {
-  const [first] = messages[0]?.content ?? [];
-  const [instruction] = system?.content ?? [];
-  return [instruction, first]
-    .map((block) => (block?.kind.case === "text" ? block.kind.value.text.slice(0, 256) : ""))
-    .join("/");
+  const instruction = system?.content.find((block) => !textOf(block).startsWith(attribution));
+  const first = messages[0]?.content[0];
+  return [instruction, first].map((block) => textOf(block).slice(0, 256)).join("/");
+}
+
+/** The first line of the coding assistant's instructions, which differs from call to call of one conversation. */
+const attribution = "x-anthropic-billing-header:";
+
+function textOf(block: Block | undefined): string {
+  return block?.kind.case === "text" ? block.kind.value.text : "";
 }
 
 function admission({ maxTokens, size }: Prepared, hold: Hold, rateLimit: RateLimitState | undefined): GenerateResponse {

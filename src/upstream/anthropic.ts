@@ -10,6 +10,7 @@ import { failureOfAnswer } from "./failures.ts";
 import { HttpStream } from "./http-stream.ts";
 import type { Provider, ProviderCall } from "./provider.ts";
 import { redactSecrets } from "./redact.ts";
+import { readRetryAfterMs } from "./retry-after.ts";
 import { wantsStream } from "./streaming.ts";
 import type { UpstreamCount } from "./upstream.ts";
 
@@ -77,7 +78,9 @@ async function countTokens(
     const counted = parseJson(await answer.body.bytes());
     if (!isObject(counted)) throw new Refusal("upstream_error");
     if (answer.statusCode !== 200) {
-      throw failureOfAnswer({ status: answer.statusCode, body: redactSecrets(counted, secrets) }, route.model).refusal;
+      const retryAfterMs = readRetryAfterMs(answer.headers);
+      const told = { status: answer.statusCode, body: redactSecrets(counted, secrets) };
+      throw failureOfAnswer({ ...told, ...(retryAfterMs !== undefined && { retryAfterMs }) }, route.model).refusal;
     }
     return native.decodeCount(counted);
   } catch (error) {

@@ -404,8 +404,10 @@ describe("counting", () => {
     provider.play(errorAnswer(400, "invalid_request_error", "wrong"), errorAnswer(500, "api_error", "oops"), {
       writes: ["<html>"],
     });
+    provider.always(errorAnswer(529, "overloaded_error", "Overloaded", { headers: { "retry-after": "7" } }));
     await expect(count("Hi")).rejects.toMatchObject({ refusal: "upstream_refused" });
     await expect(count("Hi")).rejects.toMatchObject({ refusal: "upstream_error" });
     await expect(count("Hi")).rejects.toMatchObject({ refusal: "upstream_error" });
+    await expect(count("Hi")).rejects.toMatchObject({ refusal: "overloaded", facts: { retryAfterMs: 7000 } });
   });
 });

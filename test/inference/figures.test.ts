@@ -1,0 +1,193 @@
+// What providers report that they should not, from the wire to the charge. The rule: a figure that is none is no report, and what is
+// not reported is counted; nothing is charged beyond the hold.
+
+import type { JsonObject } from "@bufbuild/protobuf";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { Basis, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { readCatalogFile } from "../../src/catalog-file/catalog-file.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { catalogFor, type ScriptedProvider, sseEvent, startProvider } from "../support/provider.ts";
+
+const haiku = { input: 140n, output: 700n };
+
+let provider: ScriptedProvider;
+let gateway: TestGateway;
+beforeAll(async () => {
+  provider = await startProvider();
+  const kinds = { native: { kind: "anthropic", url: provider.url }, chat: { kind: "openai", url: provider.url } } as const;
+  // Haiku is led to the provider of the native format, the others to the one of chat.
+  const text = catalogFor(kinds).replace(/(id: model-(?:opus|sonnet).*routes: \[)\[\{ upstream: native[^\]]*\], /g, "$1");
+  gateway = await startTestGateway({ catalog: readCatalogFile(text) });
+});
+afterAll(async () => {
+  await gateway.stop();
+  await provider.stop();
+});
+
+/** The usage as JSON text, since JSON can say what JavaScript's numbers cannot. */
+type Told = { start: string; end: string };
+
+function nativeScript({ start, end }: Told) {
+  const message = { id: "m", type: "message", role: "assistant", model: "x", content: [], stop_reason: null, usage: "START" };
+  const delta = { delta: { stop_reason: "end_turn", stop_sequence: null }, usage: "END" };
+  const text = [
+    sseEvent("message_start", { message }),
+    sseEvent("content_block_start", { index: 0, content_block: { type: "text", text: "" } }),
+    sseEvent("content_block_delta", { index: 0, delta: { type: "text_delta", text: "x".repeat(80) } }),
+    sseEvent("content_block_stop", { index: 0 }),
+    sseEvent("message_delta", delta),
+    sseEvent("message_stop"),
+  ].join("");
+  const headers = { "content-type": "text/event-stream" };
+  return { headers, writes: [text.replace('"START"', start).replace('"END"', end)] };
+}
+
+async function charge(model: string): Promise<{ status: number; text: string; receipt: Receipt | undefined }> {
+  const body: JsonObject = { model, max_tokens: 100, stream: true, messages: [{ role: "user", content: "Hello" }] };
+  const answer = await fetch(`${gateway.address}/v1/messages`, {
+    method: "POST",
+    headers: { "x-api-key": gateway.v1, "anthropic-version": "2023-06-01", "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  const text = await answer.text();
+  const requestId = answer.headers.get("request-id") ?? "";
+  const { core, call } = gateway.admin;
+  // A failed answer is charged after it was told.
+  for (;;) {
+    const { receipt } = await core.billing.getReceipt({ requestId }, call);
+    if (receipt?.settledAt) return { status: answer.status, text, receipt };
+  }
+}
+
+const told = '{"input_tokens":10,"output_tokens":1}';
+const counted = { input: expect.any(Number), output: 20 };
+const cases: { name: string; start: string; end: string; usage: object; basis: Basis }[] = [
+  { name: "as it should", start: told, end: '{"output_tokens":30}', usage: { input: 10, output: 30 }, basis: Basis.REPORTED },
+  { name: "nothing", start: "{}", end: "{}", usage: counted, basis: Basis.COUNTED },
+  { name: "null", start: "null", end: "null", usage: counted, basis: Basis.COUNTED },
+  {
+    name: "negative output",
+    start: told,
+    end: '{"output_tokens":-30}',
+    usage: { input: 10, output: 20 },
+    basis: Basis.PARTLY_COUNTED,
+  },
+  {
+    name: "negative input",
+    start: '{"input_tokens":-10,"output_tokens":1}',
+    end: '{"output_tokens":30}',
+    usage: { input: expect.any(Number), output: 30 },
+    basis: Basis.PARTLY_COUNTED,
+  },
+  {
+    name: "half a token",
+    start: told,
+    end: '{"output_tokens":30.5}',
+    usage: { input: 10, output: 20 },
+    basis: Basis.PARTLY_COUNTED,
+  },
+  {
+    name: "a number in quotes",
+    start: told,
+    end: '{"output_tokens":"30"}',
+    usage: { input: 10, output: 20 },
+    basis: Basis.PARTLY_COUNTED,
+  },
+  {
+    name: "a number beyond all range",
+    start: told,
+    end: '{"output_tokens":1e999}',
+    usage: { input: 10, output: 20 },
+    basis: Basis.PARTLY_COUNTED,
+  },
+  {
+    name: "a list",
+    start: told,
+    end: '{"output_tokens":[30]}',
+    usage: { input: 10, output: 20 },
+    basis: Basis.PARTLY_COUNTED,
+  },
+  {
+    name: "less than before",
+    start: '{"input_tokens":500,"output_tokens":40}',
+    end: '{"input_tokens":12,"output_tokens":30}',
+    usage: { input: 12, output: 30 },
+    basis: Basis.REPORTED,
+  },
+  {
+    name: "its usage in message_start only",
+    start: '{"input_tokens":10,"output_tokens":1}',
+    end: "{}",
+    usage: { input: 10, output: 20 },
+    basis: Basis.PARTLY_COUNTED,
+  },
+];
+for (const { name, start, end, usage, basis } of cases) {
+  test(`a provider that reports ${name} is charged by the rule`, async () => {
+    provider.play(nativeScript({ start, end }));
+    const { status, text, receipt } = await charge("haiku");
+    expect(status).toBe(200);
+    expect(text).toContain("message_stop");
+    expect(receipt).toMatchObject({ usage, basis });
+    const input = BigInt(receipt?.usage?.input ?? 0);
+    expect(input).toBeGreaterThan(0n);
+    expect(receipt?.amountMicrocredits).toBe(input * haiku.input + BigInt(receipt?.usage?.output ?? 0) * haiku.output);
+  });
+}
+
+test("a provider that reports more output than was granted is charged the hold, and the rest is ours", async () => {
+  provider.play(nativeScript({ start: told, end: '{"output_tokens":100000}' }));
+  const { receipt } = await charge("haiku");
+  expect(receipt?.amountMicrocredits).toBe(receipt?.holdMicrocredits);
+  expect((receipt?.amountMicrocredits ?? 0n) + (receipt?.overrunMicrocredits ?? 0n)).toBe(
+    10n * haiku.input + 100_000n * haiku.output,
+  );
+});
+
+test("a provider that reports more input than the funds could ever cover ends the request, free of charge", async () => {
+  provider.play(nativeScript({ start: '{"input_tokens":4000000000,"output_tokens":1}', end: "{}" }));
+  const { status, receipt } = await charge("haiku");
+  expect(status).toBe(402);
+  expect(receipt?.amountMicrocredits).toBe(0n);
+});
+
+test("a figure that no JSON can hold ends the answer with an error, and what was delivered is owed", async () => {
+  provider.play(nativeScript({ start: told, end: '{"output_tokens":NaN}' }));
+  const { text, receipt } = await charge("haiku");
+  expect(text).toContain("error");
+  expect(text).not.toContain("message_stop");
+  expect(receipt).toMatchObject({ usage: { input: 10, output: 20 }, basis: Basis.PARTLY_COUNTED });
+});
+
+const chatCases: { name: string; usage: string; expected: object }[] = [
+  { name: "as it should", usage: '{"prompt_tokens":10,"completion_tokens":30}', expected: { input: 10, output: 30 } },
+  { name: "nothing", usage: "null", expected: counted },
+  { name: "zeros", usage: '{"prompt_tokens":0,"completion_tokens":0}', expected: counted },
+  { name: "negative figures", usage: '{"prompt_tokens":-1,"completion_tokens":-1}', expected: counted },
+  {
+    name: "more cached than there was",
+    usage: '{"prompt_tokens":10,"completion_tokens":30,"prompt_tokens_details":{"cached_tokens":90}}',
+    expected: { input: 0, cacheRead: 90, output: 30 },
+  },
+  {
+    name: "more reasoning than output",
+    usage: '{"prompt_tokens":10,"completion_tokens":30,"completion_tokens_details":{"reasoning_tokens":90}}',
+    expected: { input: 10, output: 0, thinking: 30 },
+  },
+];
+for (const { name, usage, expected } of chatCases) {
+  test(`a chat provider that reports ${name} is charged by the rule`, async () => {
+    const chunk = (members: JsonObject) =>
+      `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", ...members })}\n\n`;
+    const text = [
+      chunk({ choices: [{ index: 0, delta: { role: "assistant", content: "x".repeat(80) }, finish_reason: null }] }),
+      chunk({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] }),
+      chunk({ choices: [], usage: "USAGE" }).replace('"USAGE"', usage),
+      "data: [DONE]\n\n",
+    ].join("");
+    provider.play({ headers: { "content-type": "text/event-stream" }, writes: [text] });
+    const { status, receipt } = await charge("sonnet");
+    expect(status).toBe(200);
+    expect(receipt?.usage).toMatchObject(expected);
+  });
+}

@@ -1,7 +1,10 @@
+import { once } from "node:events";
+import { createServer } from "node:https";
 import { create } from "@bufbuild/protobuf";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { ContentForm, MessageSchema, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { ManagedUpstreams } from "../../src/upstream/upstream.ts";
+import { createAuthority } from "../rpc/certificates.ts";
 import {
   catalogFor,
   chatAnswer,
@@ -96,6 +99,21 @@ describe("a request to a native provider", () => {
     await upstreams.close();
     expect(await rolesSent("[[{ upstream: real, system_entries: fold }]]")).toEqual(["user", "assistant", "user"]);
   });
+});
+
+test("a provider whose certificate nobody vouches for is told nothing", async () => {
+  const { certificate, privateKey } = createAuthority("nobody").issue("localhost");
+  let requests = 0;
+  const impostor = createServer({ cert: certificate, key: privateKey }, () => requests++).listen(0, "127.0.0.1");
+  await once(impostor, "listening");
+  onTestFinished(() => void impostor.close());
+  const { port } = Object(impostor.address());
+  const url = `https://127.0.0.1:${port}`;
+  upstreams = openUpstreams(catalogFor({ real: { kind: "anthropic", url, more: "credential_env: KEY" } }), {
+    env: { KEY: credential },
+  });
+  expect((await readAll(upstreams, "Hi")).refusal?.refusal).toBe("upstream_error");
+  expect(requests).toBe(0);
 });
 
 describe("a request to a chat provider", () => {

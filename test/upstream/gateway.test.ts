@@ -171,12 +171,12 @@ for (const { kind, stream: play, wire, error } of providers) {
   });
 }
 
-describe("two gateways, one behind the other", () => {
+describe.each(["anthropic", "openai"] as const)("two gateways, one behind the other as a provider of kind %s", (kind) => {
   let back: TestGateway;
   let front: TestGateway;
   beforeAll(async () => {
     back = await startTestGateway();
-    const upstream = { kind: "anthropic" as const, url: back.address, more: "credential_env: BACK_KEY" };
+    const upstream = { kind, url: back.address, more: "credential_env: BACK_KEY" };
     const routes = "[[{ upstream: back, model: haiku }]]";
     front = await startTestGateway({
       catalog: readCatalogFile(catalogFor({ back: upstream }, routes)),

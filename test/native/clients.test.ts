@@ -3,7 +3,7 @@
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { ChatAnthropic } from "@langchain/anthropic";
 import { type AIMessageChunk, HumanMessage } from "@langchain/core/messages";
-import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
+import { generateText, jsonSchema, Output, stepCountIs, streamText, tool } from "ai";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type Choose, nativeAnswer, nativeEvents, nativeStream, sseEvent } from "../support/provider.ts";
 import { converse, weather } from "./conversation.ts";
@@ -79,6 +79,23 @@ describe("Vercel's AI SDK", () => {
     expect(await streamText(options).reasoningText).toBe("hm…");
   });
 
+  test("parses structured output", async () => {
+    const schema = jsonSchema<{ city: string }>(weather.input_schema);
+    const { output } = await generateText({
+      model: modelAt("/v1"),
+      prompt: "Where?",
+      output: Output.object({ schema }),
+      maxRetries: 0,
+    });
+    expect(output).toEqual({ city: "Paris" });
+  });
+
+  test("tells its errors by their status, and does not repeat what cannot help", async () => {
+    const stranger = createAnthropic({ baseURL: `${native.gateway.address}/v1`, apiKey: "sk-gw2-1nonsense" })("opus");
+    const refused = generateText({ model: stranger, prompt: "Hello", maxOutputTokens: 100 });
+    await expect(refused).rejects.toMatchObject({ name: "AI_APICallError", statusCode: 401, isRetryable: false });
+  });
+
   test("reports the error of a stream that fails amid the text", async () => {
     native.provider.always(broken);
     const errors: unknown[] = [];
@@ -124,6 +141,11 @@ describe("LangChain", () => {
       .bindTools([weather])
       .invoke([new HumanMessage("Weather?")]);
     expect(answer.tool_calls).toMatchObject([{ name: "get_weather", args: { city: "Paris" } }]);
+  });
+
+  test("parses structured output", async () => {
+    const structured = model(false).withStructuredOutput<{ city: string }>(weather.input_schema);
+    expect(await structured.invoke([new HumanMessage("Where?")])).toEqual({ city: "Paris" });
   });
 
   test("gets a tool call without arguments", async () => {

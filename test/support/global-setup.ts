@@ -3,6 +3,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Client } from "pg";
 import type { TestProject } from "vitest/node";
 import { createLog } from "../../src/log.ts";
 import { startEmbedded } from "../../src/postgres/embedded.ts";
@@ -15,10 +16,20 @@ declare module "vitest" {
   }
 }
 
+/** Tests kill processes, not machines, so nothing needs to be on the disk. */
+async function forgetPowerCuts(url: string): Promise<void> {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  await client.query("alter system set fsync = off");
+  await client.query("select pg_reload_conf()");
+  await client.end();
+}
+
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const folder = await mkdtemp(join(tmpdir(), "gateway-test-"));
   const embedded = await startEmbedded(folder, createLog("warn"));
   await migrate(embedded.url);
+  await forgetPowerCuts(embedded.url);
   project.provide("templateUrl", embedded.url);
   return async () => {
     await embedded.stop();

@@ -211,14 +211,14 @@ test("pings and failures are whole events, and nothing follows a failure or the 
   expect(failed).toEqual([{ type: "error", error: { type: "api_error", message: "no" }, request_id: "req_12345678" }]);
 });
 
-test("an answer cut inside the arguments of a tool is still an answer", () => {
+test("arguments that are no JSON object are shown as they are, never as none", () => {
   const opened = event({
     case: "blockStart",
     value: { index: 0, block: { kind: { case: "toolUse", value: { id: "t", name: "f" } } } },
   });
   const delta = event({ case: "blockDelta", value: { index: 0, kind: { case: "inputJson", value: '{"b":' } } });
   expect(encodeAnswer([start, opened, delta, close(0), end, stop], context).content).toEqual([
-    { type: "tool_use", id: "t", name: "f", input: {} },
+    { type: "tool_use", id: "t", name: "f", input: { _raw: '{"b":' } },
   ]);
 });
 

@@ -40,6 +40,8 @@ export type GatewayOptions = {
   readonly databaseUrl?: string;
   /** What is started, as a path beside this file. Absent: the gateway as it is shipped. */
   readonly main?: string;
+  /** Of Node. */
+  readonly flags?: readonly string[];
   /** False: no account and no keys are made. */
   readonly seed?: boolean;
 };
@@ -89,11 +91,11 @@ export class Lab {
 
   /** A gateway process in front of the provider, with one account that cannot run out. */
   async gateway(provider: Part, options: GatewayOptions = {}): Promise<GatewayPart> {
-    const { env = {}, catalog = {}, main = "../../src/main.ts", seed = true } = options;
+    const { env = {}, catalog = {}, main = "../../src/main.ts", flags = [], seed = true } = options;
     const databaseUrl = options.databaseUrl ?? (await this.database()).url;
     const folder = await this.folder();
     await writeFile(join(folder, "catalog.yaml"), catalogFor(provider, catalog));
-    const { child, http, grpc } = await this.#startGateway(main, {
+    const { child, http, grpc } = await this.#startGateway([...flags, here(main)], {
       DATABASE_URL: databaseUrl,
       ADMIN_TOKEN: adminToken,
       SEED: String(seed),
@@ -114,7 +116,7 @@ export class Lab {
   /** A process of the role `facade` in front of one of the role `core`. */
   async facade(core: GatewayPart): Promise<GatewayPart> {
     const env = { ROLE: "facade", CORE_ADDRESS: core.grpcAddress, DATA_DIR: await this.folder() };
-    const { child, http } = await this.#startGateway("../../src/main.ts", env);
+    const { child, http } = await this.#startGateway([here("../../src/main.ts")], env);
     return { ...core, pid: pidOf(child), port: portOf(http) };
   }
 
@@ -190,9 +192,9 @@ export class Lab {
     await this.#stack.disposeAsync();
   }
 
-  async #startGateway(main: string, env: NodeJS.ProcessEnv) {
+  async #startGateway(args: readonly string[], env: NodeJS.ProcessEnv) {
     const anyPort = { PORT: "0", GRPC_PORT: "0", LOG_LEVEL: "info" };
-    const child = this.#spawn(process.execPath, [here(main)], { ...anyPort, ...env }, "pipe");
+    const child = this.#spawn(process.execPath, args, { ...anyPort, ...env }, "pipe");
     const { http, grpc } = await readyLine(child);
     return { child, http: String(http), grpc: String(grpc) };
   }

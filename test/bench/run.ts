@@ -15,6 +15,7 @@ import { ledger } from "./suites/ledger.ts";
 import { overload } from "./suites/overload.ts";
 import { plain } from "./suites/plain.ts";
 import { processes } from "./suites/processes.ts";
+import { profile } from "./suites/profile.ts";
 import { split } from "./suites/split.ts";
 import { stream } from "./suites/stream.ts";
 
@@ -33,7 +34,9 @@ const suites: Record<string, () => Promise<Result>> = {
   processes,
   keys,
   history,
+  profile,
 };
+const onlyWhenAsked = ["profile"];
 
 const asked = process.argv.slice(2);
 const unknown = asked.filter((name) => !Object.hasOwn(suites, name));
@@ -52,7 +55,7 @@ const results: Record<string, unknown> = { at: new Date().toISOString(), node: p
 let isVoid = false;
 const startedAll = performance.now();
 for (const [name, run] of Object.entries(suites)) {
-  if (asked.length > 0 && !asked.includes(name)) continue;
+  if (asked.length > 0 ? !asked.includes(name) : onlyWhenAsked.includes(name)) continue;
   const started = performance.now();
   const result = await run().catch((error: unknown): Result => ({ rows: [], faults: [messageOf(error)] }));
   const seconds = (performance.now() - started) / 1000;

@@ -20,8 +20,8 @@ export async function plain(): Promise<Result> {
   const notes = new Set<string>();
   let uncounted = 0;
   for (const { name, bytes, requests, must } of [
-    { name: "1 KB", bytes: 1_000, requests: 2_000, must: "≤ 1.8" },
-    { name: "100 KB", bytes: 100_000, requests: 600, must: "" },
+    { name: "1 KB", bytes: 1_000, requests: 1_600, must: "≤ 1.8" },
+    { name: "100 KB", bytes: 100_000, requests: 400, must: "" },
   ]) {
     const bodies = [nativeBody("native", bytes, false)];
     const others = await findOthers(lab, provider, bodies);

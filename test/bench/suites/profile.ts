@@ -1,0 +1,52 @@
+// Where the processor time of a plain request and of a stream goes, by part of the gateway: from V8's sampling profiler. Only when asked
+// for; the profiler itself takes some time.
+
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { nativeBody, nativeHeaders } from "../bodies.ts";
+import { Lab, urlOf } from "../lab.ts";
+import { cpuSeconds } from "../measure.ts";
+import { readProfile, timeByPart } from "../profile.ts";
+import { type Result, type Row, single } from "../report.ts";
+
+const warmUps = 1_500;
+const requests = 4_000;
+/** Parts with less than this share of the time are one row. */
+const shareMin = 0.015;
+
+export async function profile(): Promise<Result> {
+  await using lab = new Lab();
+  const provider = await lab.provider();
+  const rows: Row[] = [];
+  for (const { name, model, stream } of [
+    { name: "plain 1 KB", model: "native", stream: false },
+    { name: "stream, unpaced", model: "native", stream: true },
+    { name: "stream, paced", model: "native-paced", stream: true },
+  ]) {
+    const folder = await lab.folder();
+    const gateway = await lab.gateway(provider, { flags: ["--cpu-prof", `--cpu-prof-dir=${folder}`] });
+    const bodies = [nativeBody(model, 1_000, stream)];
+    const job = { url: urlOf(gateway), path: "/v1/messages", headers: nativeHeaders(gateway), bodies, concurrency: 32 };
+    const count = model === "native" ? requests : requests / 8;
+    await lab.load({ ...job, requests: model === "native" ? warmUps : 1 });
+    const started = performance.now();
+    const before = cpuSeconds(gateway.pid);
+    await lab.load({ ...job, requests: count });
+    const micros = ((cpuSeconds(gateway.pid) - before) * 1e6) / count;
+    await lab.end(gateway);
+    const lastMs = performance.now() - started;
+
+    const [file = ""] = await readdir(folder);
+    const parts = timeByPart(readProfile(JSON.parse(await readFile(join(folder, file), "utf8")), lastMs));
+    const sum = parts.reduce((all, { time }) => all + time, 0);
+    const [large, small] = [
+      parts.filter(({ time }) => time >= shareMin * sum),
+      parts.filter(({ time }) => time < shareMin * sum),
+    ];
+    rows.push({ measure: `${name}: CPU of the gateway`, value: single(micros), unit: "µs" });
+    for (const { part, time } of [...large, { part: "the rest", time: small.reduce((all, one) => all + one.time, 0) }]) {
+      rows.push({ measure: `${name}: ${part}`, value: single((100 * time) / sum), unit: "%" });
+    }
+  }
+  return { rows, faults: await lab.faults(provider) };
+}

@@ -51,6 +51,16 @@ export class Lab {
   readonly #children = new Map<number, ChildProcess>();
   readonly #keys = new Map<string, { v1: string; accountId: string }>();
   #database: { url: string; pid: number } | undefined;
+  #disposed: Promise<void> | undefined;
+
+  constructor() {
+    // The database has a session of its own, and would outlive Ctrl-C.
+    const interrupt = () => void this[Symbol.asyncDispose]().finally(() => process.exit(130));
+    for (const signal of ["SIGINT", "SIGTERM"] as const) {
+      process.once(signal, interrupt);
+      this.#stack.defer(() => void process.off(signal, interrupt));
+    }
+  }
 
   /** The embedded PostgreSQL of this lab. */
   async database(): Promise<{ url: string; pid: number }> {
@@ -187,7 +197,12 @@ export class Lab {
     return faults;
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
+  [Symbol.asyncDispose](): Promise<void> {
+    this.#disposed ??= this.#dispose();
+    return this.#disposed;
+  }
+
+  async #dispose(): Promise<void> {
     await Promise.all([...this.#children.values()].map((child) => end(child)));
     await this.#stack.disposeAsync();
   }

@@ -5,7 +5,7 @@ import { connectPostgres } from "../../../src/postgres/postgres.ts";
 import { addAccounts, addKeys, findViolations, sumCharges } from "../books.ts";
 import { benchPrice } from "../catalog.ts";
 import { Lab } from "../lab.ts";
-import { spreadOf } from "../measure.ts";
+import { cpuSecondsOfTree, spreadOf } from "../measure.ts";
 import { type PairFigures, type PairKey, pairTokens, startPairs } from "../pairs.ts";
 import type { Result } from "../report.ts";
 
@@ -17,7 +17,7 @@ const pairsAlone = 300;
 
 export async function ledger(): Promise<Result> {
   await using lab = new Lab();
-  const { url } = await lab.database();
+  const { url, pid } = await lab.database();
   await migrate(url);
   const postgres = connectPostgres(url);
   await addAccounts(postgres, accounts);
@@ -30,10 +30,17 @@ export async function ledger(): Promise<Result> {
   const spread: PairFigures[] = [];
   const hot: PairFigures[] = [];
   const alone: PairFigures[] = [];
+  const spreadDatabase: number[] = [];
+  const hotDatabase: number[] = [];
   await run({ count: pairs / 2, width, keyOf: spreadKey });
   for (let round = 0; round < rounds; round++) {
+    const before = cpuSecondsOfTree(pid);
     spread.push(await run({ count: pairs, width, keyOf: spreadKey }));
+    const between = cpuSecondsOfTree(pid);
     hot.push(await run({ count: pairs, width, keyOf: () => keyOf(1) }));
+    const after = cpuSecondsOfTree(pid);
+    spreadDatabase.push(((between - before) * 1e6) / pairs);
+    hotDatabase.push(((after - between) * 1e6) / pairs);
     alone.push(await run({ count: pairsAlone, width: 1, keyOf: spreadKey }));
   }
   await stop();
@@ -63,6 +70,8 @@ export async function ledger(): Promise<Result> {
         unit: "µs",
         must: "≤ 30 µs",
       },
+      { measure: "CPU of PostgreSQL per pair, 10,000 accounts", value: spreadOf(spreadDatabase), unit: "µs" },
+      { measure: "CPU of PostgreSQL per pair, one hot account", value: spreadOf(hotDatabase), unit: "µs" },
       { measure: "one pair alone (two commits)", value: spreadOf(alone.map((one) => 1000 / one.perSecond)), unit: "ms" },
     ],
     faults,

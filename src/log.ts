@@ -13,6 +13,7 @@ export function createLog(level: string): Log {
       base: null,
       redact: { paths: ["*.authorization", '*["x-api-key"]', "*.secret", "*.password"], censor: "[redacted]" },
     },
-    pino.destination({ dest: 2, sync: false }),
+    // Lines leave together, a tenth of a second late at most: a write each took a tenth of a plain request. Exits flush.
+    pino.destination({ dest: 2, sync: false, minLength: 4096, periodicFlush: 100 }),
   );
 }

@@ -69,8 +69,17 @@ const ask = (body: JsonObject, onText?: (text: string) => void) =>
 
 /** As a crash of the machine's PostgreSQL: no shutdown, no farewell to its clients. */
 async function killPostgres(): Promise<void> {
-  const [pid] = (await readFile(join(folder, "postgres/postmaster.pid"), "utf8")).split("\n");
-  process.kill(Number(pid), "SIGKILL");
+  const backends = await postgres.query<{ pid: number }>({ name: "", text: "select pid from pg_stat_activity" }, []);
+  const [postmaster] = (await readFile(join(folder, "postgres/postmaster.pid"), "utf8")).split("\n");
+  process.kill(Number(postmaster), "SIGKILL");
+  // Left alone they would notice in a moment, and commit until then.
+  for (const { pid } of backends) {
+    try {
+      process.kill(pid, "SIGKILL");
+    } catch {
+      // It has noticed.
+    }
+  }
 }
 
 async function expectExact(seen: Seen, number: number): Promise<void> {

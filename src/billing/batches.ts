@@ -18,7 +18,8 @@ import { categories } from "./price.ts";
 import { type Charge, type Holdings, type SettleAsk, type Settled, settle } from "./settlement.ts";
 
 const statements = {
-  batchClock: statement(import.meta.url, "batch-clock"),
+  clock: statement(import.meta.url, "clock"),
+  nodeClock: statement(import.meta.url, "node-clock"),
   lockPools: statement(import.meta.url, "lock-pools"),
   readKeys: statement(import.meta.url, "read-keys"),
   readDeadSecrets: statement(import.meta.url, "read-dead-secrets"),
@@ -27,9 +28,7 @@ const statements = {
   lockHolds: statement(import.meta.url, "lock-holds"),
   insertHolds: statement(import.meta.url, "insert-holds"),
   resizeHolds: statement(import.meta.url, "resize-holds"),
-  deleteHolds: statement(import.meta.url, "delete-holds"),
-  insertCharges: statement(import.meta.url, "insert-charges"),
-  addToUsage: statement(import.meta.url, "add-to-usage"),
+  chargeHolds: statement(import.meta.url, "charge-holds"),
   addToPools: statement(import.meta.url, "add-to-pools"),
   holdInMonths: statement(import.meta.url, "hold-in-months"),
   addToMonths: statement(import.meta.url, "add-to-months"),
@@ -110,7 +109,7 @@ export function isTaken(error: unknown): boolean {
   return error instanceof DatabaseError && error.code === "23505";
 }
 
-type PoolRow = { account_id: string; family: string; posted: bigint; held: bigint; in_debt: boolean; at: Date };
+type PoolRow = { account_id: string; family: string; posted: bigint; held: bigint; in_debt: boolean };
 type KeyRow = {
   key_id: string;
   status: string;
@@ -144,7 +143,7 @@ export function admissionBatch(
   const growing = asks.flatMap((ask) => (ask.kind === "grow" ? [ask.hold] : []));
   return {
     reads: [
-      [statements.batchClock, [nodeId]],
+      [statements.nodeClock, [nodeId]],
       [statements.lockPools, poolIds(payers)],
       [statements.readKeys, [keyIds]],
       [statements.readDeadSecrets, [distinct(payers.flatMap(({ secretId }) => (secretId === undefined ? [] : [secretId])))]],
@@ -235,12 +234,13 @@ function resizeHolds(amounts: ReadonlyMap<string, bigint>): Query {
 export function settlementBatch(asks: readonly SettleAsk[]): Batch<readonly Settled[]> {
   return {
     reads: [
+      [statements.clock, []],
       [statements.lockPools, poolIds(asks.map(({ hold }) => hold.payer))],
       [statements.lockHolds, [distinct(asks.map(({ hold }) => hold.requestId))]],
     ],
-    decide: ([pools, holds]) => {
+    decide: ([clock, , holds]) => {
       const holdings: Holdings = {
-        at: (pools as PoolRow[])[0]?.at ?? new Date(),
+        at: (clock as { at: Date }[])[0]?.at ?? new Date(),
         amounts: amountsOf(holds as HoldRow[]),
         charges: new Map(),
       };
@@ -273,42 +273,23 @@ function settlementWrites(
   }
   const writes = sums.writesOfSettlement();
   if (resized.size > 0) writes.push(resizeHolds(resized));
-  if (charges.size > 0) writes.push(...chargeWrites([...charges.values()]));
+  if (charges.size > 0) writes.push(chargeHolds([...charges.values()]));
   return writes;
 }
 
-function chargeWrites(charges: readonly Charge[]): Query[] {
-  const accountIds = charges.map(({ hold }) => hold.payer.accountId);
-  const keyIds = charges.map(({ hold }) => hold.payer.keyId);
-  const models = charges.map(({ hold }) => hold.model);
-  const requestIds = charges.map(({ hold }) => hold.requestId);
-  const admittedAt = charges.map(({ hold }) => hold.admittedAt);
-  const tokens = categories.map((category) => charges.map(({ usage }) => usage[category]));
-  const amounts = charges.map(({ amountMicro }) => amountMicro);
+function chargeHolds(charges: readonly Charge[]): Query {
   return [
-    [statements.deleteHolds, [requestIds]],
+    statements.chargeHolds,
     [
-      statements.insertCharges,
-      [
-        charges.map(({ hold }) => hold.month),
-        requestIds,
-        accountIds,
-        charges.map(({ hold }) => hold.payer.family),
-        keyIds,
-        charges.map(({ hold }) => hold.payer.secretId ?? null),
-        models,
-        ...tokens,
-        charges.map(({ hold }) => hold.price.priceVersion),
-        charges.map(({ holdMicro }) => holdMicro),
-        amounts,
-        charges.map(({ overrunMicro }) => overrunMicro),
-        charges.map(({ outcome }) => outcomeName(outcome)),
-        charges.map(({ basis }) => basisName(basis)),
-        charges.map(({ attempts }) => JSON.stringify(attempts.map((attempt) => toJson(AttemptSchema, attempt)))),
-        admittedAt,
-      ],
+      charges.map(({ hold }) => hold.requestId),
+      ...categories.map((category) => charges.map(({ usage }) => usage[category])),
+      charges.map(({ holdMicro }) => holdMicro),
+      charges.map(({ amountMicro }) => amountMicro),
+      charges.map(({ overrunMicro }) => overrunMicro),
+      charges.map(({ outcome }) => outcomeName(outcome)),
+      charges.map(({ basis }) => basisName(basis)),
+      charges.map(({ attempts }) => JSON.stringify(attempts.map((attempt) => toJson(AttemptSchema, attempt)))),
     ],
-    [statements.addToUsage, [accountIds, keyIds, models, admittedAt, ...tokens, amounts]],
   ];
 }
 

@@ -1,0 +1,2 @@
+-- The database's time of this transaction.
+select now() as at;

@@ -1,2 +1,0 @@
--- $1 request_ids
-delete from holds where request_id = any($1::text[]);

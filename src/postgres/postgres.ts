@@ -143,7 +143,7 @@ async function connectLane(url: string): Promise<Lane> {
     statement_timeout: 2_000,
     idle_in_transaction_session_timeout: 2_000,
     // A batch names each of its rows. The planner guesses otherwise about arrays, and reads a table of 10,000 rows whole for 256.
-    options: "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c enable_material=off",
+    options: "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c enable_material=off -c plan_cache_mode=force_generic_plan",
   });
   let lost = false;
   const lose = () => {

@@ -4,14 +4,8 @@ import { toJson } from "@bufbuild/protobuf";
 import { DatabaseError } from "pg";
 import { AttemptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Refusal } from "../errors.ts";
-import {
-  type Lane as Connection,
-  isConflict,
-  isUnreachable,
-  type Postgres,
-  type Statement,
-  statement,
-} from "../postgres/postgres.ts";
+import { type Connection, isConflict, isUnreachable, type Postgres, type Statement, statement } from "../postgres/postgres.ts";
+import type { Query } from "../postgres/round-trip.ts";
 import { type Admitted, admit, type GrowAsk, type Hold, type HoldAsk, type Ledger, type Payer, poolOf } from "./admission.ts";
 import { basisName, outcomeName } from "./names.ts";
 import { categories } from "./price.ts";
@@ -37,8 +31,6 @@ const begin: Statement = { name: "billing/begin", text: "begin" };
 const commit: Statement = { name: "billing/commit", text: "commit" };
 const rollback: Statement = { name: "billing/rollback", text: "rollback" };
 
-type Query = readonly [Statement, readonly unknown[]];
-
 /** A transaction in two round trips. `decide` sees the rows of the first queries and names the writes. */
 export type Batch<Outcome> = {
   readonly reads: readonly Query[];
@@ -63,16 +55,15 @@ export class BatchConnection {
   async run<Outcome>({ reads, decide }: Batch<Outcome>): Promise<Outcome> {
     if (this.#connection === undefined || this.#connection.lost) this.#connection = await this.#postgres.connect();
     const connection = this.#connection;
-    const send = ([text, values]: Query) => connection.query<unknown>(text, values);
     const timer = setTimeout(() => connection.cut(), this.#answerMs);
     try {
-      const [, ...rows] = await allOf([[begin, []] as const, ...reads].map(send));
-      const { writes, outcome } = decide(rows.map((one) => one.rows));
-      const answers = await allOf([...writes, [commit, []] as const].map(send));
-      if (answers.at(-1)?.command !== "COMMIT") throw new RolledBack();
+      const [, ...read] = await connection.send([[begin, []], ...reads]);
+      const { writes, outcome } = decide(read.map(({ rows }) => rows));
+      const written = await connection.send([...writes, [commit, []]]);
+      if (written.at(-1)?.command !== "COMMIT") throw new RolledBack();
       return outcome;
     } catch (error) {
-      await connection.query(rollback, []).catch(() => undefined);
+      await connection.send([[rollback, []]]).catch(() => undefined);
       throw error;
     } finally {
       clearTimeout(timer);
@@ -86,12 +77,6 @@ export class BatchConnection {
 }
 
 class RolledBack extends Error {}
-
-// In a pipeline every statement after a failed one fails too; the first tells why, and none may be left unhandled.
-async function allOf<T>(answers: Promise<T>[]): Promise<T[]> {
-  await Promise.allSettled(answers);
-  return Promise.all(answers);
-}
 
 // lock_not_available; query_canceled by its time limit; in_failed_sql_transaction; idle_in_transaction_session_timeout;
 // read_only_sql_transaction, of a server that has just become or is about to become the primary one; and the classes of a server that

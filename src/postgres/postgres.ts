@@ -6,6 +6,7 @@ import { basename, dirname } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Client, type ClientConfig, DatabaseError, Pool, type PoolClient, type QueryResultRow, types } from "pg";
+import { type Answer, type Prepared, type Query, RoundTrip } from "./round-trip.ts";
 
 /** One SQL statement; `name` is its name in the server's statistics too. */
 export type Statement = {
@@ -24,14 +25,14 @@ export function statement(moduleUrl: string, file: string): Statement {
 /** Whatever statements run in: a transaction, or autocommit. `int8` is `bigint`, `date` is `YYYY-MM-DD`, `timestamptz` is `Date`. */
 export type Tx = { query<Row>(statement: Statement, values: readonly unknown[]): Promise<Row[]> };
 
-/** A connection of its own. Statements queued in one tick go out together; inside a transaction they fail together. */
-export interface Lane {
-  /** `command` tells a COMMIT that the server answered with ROLLBACK. */
-  query<Row>(statement: Statement, values: readonly unknown[]): Promise<{ rows: Row[]; command: string }>;
+/** A connection of its own, for transactions of few round trips. */
+export interface Connection {
+  /** Runs statements in one round trip. Fails with the error of the first that fails; those after it are not run. */
+  send(queries: readonly Query[]): Promise<Answer[]>;
   end(): Promise<void>;
   /** Breaks the connection: whatever waits for an answer fails. */
   cut(): void;
-  /** The connection broke; every further query fails. */
+  /** The connection broke; every further round trip fails. */
   readonly lost: boolean;
 }
 
@@ -39,12 +40,19 @@ export interface Lane {
 export interface Postgres extends Tx {
   /** Runs `work` in one transaction. Repeated, a few times, when the server answers that two transactions got in each other's way. */
   transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
-  connect(): Promise<Lane>;
+  connect(): Promise<Connection>;
   close(): Promise<void>;
 }
 
 /** Seen in `pg_stat_activity`; the embedded server is left running while others of this name are connected. */
 export const applicationName = "model-gateway";
+
+// A batch names each of its rows, so each is found by its index. The planner guesses otherwise about arrays: it reads tables of 10,000
+// rows whole, keeps their rows to go through them once per key, and plans batches of one request anew each time.
+const plannerOptions = [
+  ...["seqscan", "hashjoin", "mergejoin", "material"].map((way) => `-c enable_${way}=off`),
+  "-c plan_cache_mode=force_generic_plan",
+].join(" ");
 
 const connectTimeoutMs = 5_000;
 const poolConnectionsMax = 10;
@@ -60,7 +68,7 @@ export function connectPostgres(url: string): Postgres {
   return {
     query: (statement, values) => runOn(pool, statement, values),
     transaction: (work) => transaction(pool, work),
-    connect: () => connectLane(url),
+    connect: () => connect(url),
     close: () => pool.end(),
   };
 }
@@ -132,18 +140,16 @@ async function transactionOnce<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Pro
   }
 }
 
-async function connectLane(url: string): Promise<Lane> {
-  // A lane that waits holds up everyone behind it, so it would rather fail and be tried again.
+async function connect(url: string): Promise<Connection> {
   const socket = new Socket();
   const client = new Client({
     ...connectionConfig(url),
     stream: () => socket,
-    pipeline: true,
+    // A batch that waits holds up everyone behind it, so it would rather fail and be tried again.
     lock_timeout: 1_000,
     statement_timeout: 2_000,
     idle_in_transaction_session_timeout: 2_000,
-    // A batch names each of its rows. The planner guesses otherwise about arrays, and reads a table of 10,000 rows whole for 256.
-    options: "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c enable_material=off -c plan_cache_mode=force_generic_plan",
+    options: plannerOptions,
   });
   let lost = false;
   const lose = () => {
@@ -152,21 +158,9 @@ async function connectLane(url: string): Promise<Lane> {
   client.on("error", lose);
   client.on("end", lose);
   await client.connect();
-  let corked = false;
-  const uncork = () => {
-    corked = false;
-    socket.uncork();
-  };
+  const prepared: Prepared = new Map();
   return {
-    query: <Row>({ name, text }: Statement, values: readonly unknown[]) => {
-      // The statements of one tick leave in one write, not in one each.
-      if (!corked) {
-        corked = true;
-        socket.cork();
-        queueMicrotask(uncork);
-      }
-      return client.query<QueryResultRow & Row>({ name, text, values: [...values] });
-    },
+    send: async (queries) => client.query(new RoundTrip(queries, prepared, (typeId) => getTypeParser(typeId, "text"))).answers,
     end: () => client.end(),
     cut: () => void socket.destroy(),
     get lost() {

@@ -32,16 +32,16 @@ function breakableHolds(options: { admitPatienceMs?: number } = {}) {
       return rows;
     },
     async connect() {
-      const lane = await real.connect();
+      const connection = await real.connect();
       return {
-        ...lane,
+        ...connection,
         get lost() {
-          return lane.lost;
+          return connection.lost;
         },
-        async query(statement, values) {
-          const answer = await lane.query<never>(statement, values);
-          if (!takes(statement.name)) return answer;
-          lane.cut();
+        async send(queries) {
+          const answers = await connection.send(queries);
+          if (!queries.some(([{ name }]) => takes(name))) return answers;
+          connection.cut();
           throw lost();
         },
       };

@@ -2,8 +2,9 @@
 // told by the statements that go to the database.
 
 import { Client } from "pg";
+import { RoundTrip } from "../../src/postgres/round-trip.ts";
 
-/** When the process ends: as a statement leaves, or as soon as the commit after it was answered. */
+/** When the process ends: before a statement leaves, once it left, or as soon as its commit was answered. */
 const moments: Record<string, { statement: string; when: "unsent" | "sent" | "committed" }> = {
   "hold written": { statement: "billing/insert-holds", when: "unsent" },
   "hold sent": { statement: "billing/insert-holds", when: "sent" },
@@ -16,24 +17,16 @@ const moments: Record<string, { statement: string; when: "unsent" | "sent" | "co
 const moment = moments[process.env.KILL_AT ?? ""];
 const original = Client.prototype.query;
 
-let isNear = false;
 const query = function (this: Client, ...args: unknown[]): unknown {
+  const [trip] = args;
+  const isIt = trip instanceof RoundTrip && trip.queries.some(([{ name }]) => name === moment?.statement);
+  if (isIt && moment?.when === "unsent") die();
   const answer: unknown = Reflect.apply(original, this, args);
-  const name = nameOf(args[0]);
-  if (moment && name === moment.statement) {
-    if (moment.when === "unsent") die();
-    // What was queued in this turn has left the process when the next one begins.
-    else if (moment.when === "sent") setImmediate(die);
-    else isNear = true;
-  }
-  if (isNear && name === "billing/commit" && answer instanceof Promise) return answer.then(die);
+  if (isIt && moment?.when === "sent") setImmediate(die);
+  if (isIt && moment?.when === "committed") trip.answers.then(die);
   return answer;
 };
 Object.defineProperty(Client.prototype, "query", { value: query });
-
-function nameOf(statement: unknown): string {
-  return typeof statement === "object" && statement !== null && "name" in statement ? String(statement.name) : "";
-}
 
 function die(): void {
   process.kill(process.pid, "SIGKILL");

@@ -59,34 +59,21 @@ test("two transactions that deadlock both commit in the end", async () => {
   expect(await postgres.query(names, [])).toEqual([{ name: "x++" }, { name: "x++" }]);
 });
 
-test("a lane sends together what was queued together, and tells a commit that was none", async () => {
-  const lane = await postgres.connect();
-  const results = await Promise.allSettled([
-    lane.query(sql("begin", "begin"), []),
-    lane.query(insert, ["acc_lane"]),
-    lane.query(insert, ["acc_lane"]),
-    lane.query(sql("commit", "commit"), []),
-  ]);
-  expect(results.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "rejected", "fulfilled"]);
-  expect(results[3]).toMatchObject({ value: { command: "ROLLBACK" } });
-  await lane.end();
-});
-
-test("a lane that is cut off says so, and its failure is one of the connection", async () => {
-  const lane = await postgres.connect();
-  const { rows } = await lane.query<{ pid: number }>(sql("pid", "select pg_backend_pid() as pid"), []);
-  expect(lane.lost).toBe(false);
-  await postgres.query(sql("terminate", "select pg_terminate_backend($1, 5000)"), [rows[0]?.pid]);
-  const failure = await lane.query(one, []).catch((error: unknown) => error);
+test("a connection that is cut off says so, and its failure is one of the connection", async () => {
+  const connection = await postgres.connect();
+  const [answer] = await connection.send([[sql("pid", "select pg_backend_pid() as pid"), []]]);
+  expect(connection.lost).toBe(false);
+  await postgres.query(sql("terminate", "select pg_terminate_backend($1, 5000)"), [Object(answer?.rows[0]).pid]);
+  const failure = await connection.send([[one, []]]).catch((error: unknown) => error);
   expect(isUnreachable(failure)).toBe(true);
-  expect(lane.lost).toBe(true);
+  expect(connection.lost).toBe(true);
 });
 
-test("a lane gives up a lock after a second rather than keep its queue waiting", async () => {
-  const lane = await postgres.connect();
-  const { rows } = await lane.query(sql("limits", "select current_setting('lock_timeout') as lock"), []);
-  expect(rows).toEqual([{ lock: "1s" }]);
-  await lane.end();
+test("a connection gives up a lock after a second rather than keep a queue waiting", async () => {
+  const connection = await postgres.connect();
+  const [answer] = await connection.send([[sql("limits", "select current_setting('lock_timeout') as lock"), []]]);
+  expect(answer?.rows).toEqual([{ lock: "1s" }]);
+  await connection.end();
 });
 
 const faults = [

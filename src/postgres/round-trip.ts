@@ -1,0 +1,132 @@
+// Several statements in one message to the server, with one Sync. pg sends a Sync per statement, and the server answers each with a
+// write of its own, which wakes both sides a dozen times for a transaction of ten statements.
+
+import type { Connection, Submittable } from "pg";
+import type { Statement } from "./postgres.ts";
+
+export type Query = readonly [Statement, readonly unknown[]];
+
+/** `command` tells a COMMIT that the server answered with ROLLBACK. */
+export type Answer = { readonly rows: unknown[]; readonly command: string };
+
+type Column = { readonly name: string; readonly parse: (text: string) => unknown };
+
+/** The statements that a connection has prepared, with the columns that they answer, by name. */
+export type Prepared = Map<string, readonly Column[]>;
+
+export type FindParser = (typeId: number) => (text: string) => unknown;
+
+/** Hand it to `Client.query`, once. Statements after one that fails are not run. */
+export class RoundTrip implements Submittable {
+  readonly queries: readonly Query[];
+  readonly #values: readonly (string | null)[][];
+  readonly #prepared: Prepared;
+  readonly #findParser: FindParser;
+  readonly #answers: Answer[] = [];
+  readonly #settle = Promise.withResolvers<Answer[]>();
+  #columns: readonly Column[] = [];
+  #rows: unknown[] = [];
+
+  constructor(queries: readonly Query[], prepared: Prepared, findParser: FindParser) {
+    this.queries = queries;
+    // A value that cannot be sent is found here, before anything is.
+    this.#values = queries.map(([, values]) => values.map(encode));
+    this.#prepared = prepared;
+    this.#findParser = findParser;
+    this.#expectNext();
+  }
+
+  /** One per statement. Fails with the error of the first that failed. */
+  get answers(): Promise<Answer[]> {
+    return this.#settle.promise;
+  }
+
+  submit(connection: Connection): void {
+    connection.stream.cork();
+    for (const [index, [{ name, text }]] of this.queries.entries()) {
+      const isPrepared = this.#prepared.has(name);
+      if (!isPrepared) {
+        // It may have been prepared by a trip that failed after that.
+        connection.close({ type: "S", name }, true);
+        connection.parse({ name, text, types: [] }, true);
+      }
+      connection.bind({ statement: name, values: this.#values[index] }, true);
+      if (!isPrepared) connection.describe({ type: "P" }, true);
+      connection.execute(null, true);
+    }
+    connection.sync();
+    connection.stream.uncork();
+  }
+
+  // What pg calls as the messages of the server arrive.
+
+  handleRowDescription({ fields }: { fields: readonly { name: string; dataTypeID: number }[] }): void {
+    this.#columns = fields.map(({ name, dataTypeID }) => ({ name, parse: this.#findParser(dataTypeID) }));
+  }
+
+  handleDataRow({ fields }: { fields: readonly (string | null)[] }): void {
+    const row: Record<string, unknown> = {};
+    for (const [index, { name, parse }] of this.#columns.entries()) {
+      const text = fields[index];
+      row[name] = text === null || text === undefined ? null : parse(text);
+    }
+    this.#rows.push(row);
+  }
+
+  handleCommandComplete({ text }: { text: string }): void {
+    this.#prepared.set(this.#name(), this.#columns);
+    const end = text.indexOf(" ");
+    this.#answers.push({ rows: this.#rows, command: end < 0 ? text : text.slice(0, end) });
+    this.#expectNext();
+  }
+
+  handleReadyForQuery(): void {
+    this.#settle.resolve(this.#answers);
+  }
+
+  handleError(error: Error): void {
+    // A plan that has become invalid must be made anew.
+    this.#prepared.delete(this.#name());
+    this.#settle.reject(error);
+  }
+
+  #name(): string {
+    return this.queries[this.#answers.length]?.[0].name ?? "";
+  }
+
+  #expectNext(): void {
+    this.#rows = [];
+    this.#columns = this.#prepared.get(this.#name()) ?? [];
+  }
+}
+
+/** A value as PostgreSQL reads it from text. */
+function encode(value: unknown): string | null {
+  if (value === null || value === undefined) return null;
+  return Array.isArray(value) ? `{${value.map(encodeElement).join(",")}}` : encodeScalar(value);
+}
+
+function encodeElement(value: unknown): string {
+  if (value === null || value === undefined) return "NULL";
+  return typeof value === "string" ? quote(value) : encodeScalar(value);
+}
+
+function encodeScalar(value: unknown): string {
+  switch (typeof value) {
+    case "string":
+      return value;
+    case "number":
+    case "bigint":
+    case "boolean":
+      return String(value);
+    default:
+      if (value instanceof Date) return value.toISOString();
+      throw new TypeError(`a statement was given ${Object.prototype.toString.call(value)}`);
+  }
+}
+
+const special = /["\\]/g;
+
+function quote(text: string): string {
+  return `"${text.replace(special, "\\$&")}"`;
+}

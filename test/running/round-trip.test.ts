@@ -1,0 +1,79 @@
+import fc from "fast-check";
+import { afterAll, expect, test } from "vitest";
+import { freshDatabase } from "../support/database.ts";
+
+const { postgres, drop } = await freshDatabase();
+const connection = await postgres.connect();
+afterAll(async () => {
+  await connection.end();
+  await drop();
+});
+
+const sql = (name: string, text: string) => ({ name: `test/${name}`, text });
+const begin = [sql("begin", "begin"), []] as const;
+const commit = [sql("commit", "commit"), []] as const;
+const insert = (id: string) =>
+  [sql("insert", "insert into accounts (account_id, name) values ($1, 'x') returning name"), [id]] as const;
+const count = (id: string) => [sql("count", "select count(*) from accounts where account_id = $1"), [id]] as const;
+
+test("statements of one round trip are answered in their order", async () => {
+  const answers = await connection.send([begin, insert("acc_order"), count("acc_order"), commit]);
+  expect(answers).toEqual([
+    { rows: [], command: "BEGIN" },
+    { rows: [{ name: "x" }], command: "INSERT" },
+    { rows: [{ count: 1n }], command: "SELECT" },
+    { rows: [], command: "COMMIT" },
+  ]);
+  // Once more, now that the server knows them.
+  expect(await connection.send([count("acc_order"), count("acc_other")])).toMatchObject([
+    { rows: [{ count: 1n }] },
+    { rows: [{ count: 0n }] },
+  ]);
+});
+
+test("after a statement that fails nothing more is run, and the connection goes on", async () => {
+  const failing = connection.send([begin, insert("acc_once"), insert("acc_once"), commit]);
+  await expect(failing).rejects.toMatchObject({ code: "23505" });
+  expect(await connection.send([commit])).toEqual([{ rows: [], command: "ROLLBACK" }]);
+  expect(await connection.send([count("acc_once")])).toMatchObject([{ rows: [{ count: 0n }] }]);
+});
+
+test("a statement that failed when it was first used can be used again", async () => {
+  const divide = (by: number) => [sql("divide", "select 6 / $1::integer as result"), [by]] as const;
+  await expect(connection.send([divide(0)])).rejects.toMatchObject({ code: "22012" });
+  expect(await connection.send([divide(2)])).toMatchObject([{ rows: [{ result: 3 }] }]);
+  await expect(connection.send([divide(0), count("acc_order")])).rejects.toMatchObject({ code: "22012" });
+  expect(await connection.send([divide(3), divide(6)])).toMatchObject([{ rows: [{ result: 2 }] }, { rows: [{ result: 1 }] }]);
+});
+
+test("values arrive as they were sent, whatever characters they are made of", async () => {
+  const echo = sql(
+    "echo",
+    "select $1::text as text, $2::text[] as texts, $3::bigint[] as amounts, $4::boolean[] as flags, $5::timestamptz[] as times, $6::jsonb as json",
+  );
+  // PostgreSQL's text has no NUL, and UTF-8 no half of a pair.
+  const text = fc
+    .string({ unit: "grapheme" })
+    .map((one) => one.replaceAll("\0", ""))
+    .filter((one) => one.isWellFormed());
+  const values = fc.tuple(
+    fc.option(text),
+    fc.array(fc.option(fc.oneof(text, fc.constantFrom("NULL", "null", "", "{}", '"', "\\", ",", " ", "'"))), { maxLength: 5 }),
+    fc.array(fc.option(fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n })), { maxLength: 5 }),
+    fc.array(fc.boolean(), { maxLength: 5 }),
+    fc.array(fc.date({ min: new Date("2000-01-01"), max: new Date("2100-01-01"), noInvalidDate: true }), { maxLength: 5 }),
+    fc.option(fc.dictionary(text, text)),
+  );
+  await fc.assert(
+    fc.asyncProperty(values, async ([one, texts, amounts, flags, times, json]) => {
+      const sent = [one, texts, amounts, flags, times, json && JSON.stringify(json)];
+      const [answer] = await connection.send([[echo, sent]]);
+      expect(answer?.rows).toEqual([{ text: one, texts, amounts, flags, times, json }]);
+    }),
+  );
+});
+
+test("a value that no statement takes is refused before anything is sent", async () => {
+  await expect(connection.send([[sql("object", "select $1::text"), [{ an: "object" }]]])).rejects.toThrow(TypeError);
+  expect(await connection.send([count("acc_order")])).toMatchObject([{ rows: [{ count: 1n }] }]);
+});

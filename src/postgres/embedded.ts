@@ -73,6 +73,8 @@ async function createCluster(binaries: Binaries, cluster: string): Promise<void>
       "--locale-provider=builtin",
       "--builtin-locale=C.UTF-8",
       "--locale=C",
+      // Each new segment is filled with zeros while commits wait: 45 ms for the usual 16 MB, 3 ms for one.
+      "--wal-segsize=1",
     ]);
     await run(file, args);
     await rename(password, join(data, passwordFile));
@@ -163,6 +165,9 @@ async function startServer(binaries: Binaries, cluster: string, logFile: string)
     ...["-c", "unix_socket_permissions=0700"],
     ...["-c", "max_connections=200"],
     ...["-c", "log_checkpoints=off"],
+    // Not the multiples of the segment's size that `initdb` chooses.
+    ...["-c", "min_wal_size=160MB"],
+    ...["-c", "max_wal_size=1GB"],
   ]);
   // A file, not a pipe: the server goes on writing when this process is gone.
   const output = openSync(logFile, "a", 0o600);

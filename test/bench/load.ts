@@ -13,6 +13,8 @@ export type Job = {
   readonly concurrency: number;
   /** Requests per second, whether or not earlier ones have ended. Absent: as fast as `concurrency` allows. */
   readonly perSecond?: number;
+  /** So many of the first requests are left out of the times: this process is new, and slow at first. Absent: none. */
+  readonly unmeasured?: number;
   /** Values that take turns in a header. */
   readonly turns?: Readonly<Record<string, readonly string[]>>;
 };
@@ -60,6 +62,7 @@ async function run(job: Job): Promise<Done> {
       }
       statuses[statusCode] = (statuses[statusCode] ?? 0) + 1;
       const ms = performance.now() - start;
+      if (index < (job.unmeasured ?? 0)) return;
       if (statusCode === 200) {
         firstMs.push(first);
         totalMs.push(ms);

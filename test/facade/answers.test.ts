@@ -22,6 +22,7 @@ import {
   postNative,
   receipt,
   requestIdForm,
+  sendRaw,
   start,
   startFacade,
   textDelta,
@@ -45,6 +46,24 @@ function readEvents(text: string): { event: string; data: Record<string, unknown
 function readChunks(text: string): string[] {
   expect(text.endsWith("\n\n")).toBe(true);
   return text.slice(0, -2).split("\n\n");
+}
+
+/** The body that was sent as `chunks`, which must be exactly that. */
+function unchunk(chunks: string): string {
+  let rest = Buffer.from(chunks);
+  let body = "";
+  for (;;) {
+    const end = rest.indexOf("\r\n");
+    const length = Number.parseInt(rest.toString("latin1", 0, end), 16);
+    const next = end + 2 + length;
+    expect(rest.toString("latin1", next, next + 2)).toBe("\r\n");
+    if (length === 0) {
+      expect(rest).toHaveLength(next + 2);
+      return body;
+    }
+    body += rest.toString("utf8", end + 2, next);
+    rest = rest.subarray(next + 2);
+  }
 }
 
 describe("a plain answer", () => {
@@ -222,6 +241,41 @@ describe("a streamed answer", () => {
       error: expect.objectContaining({ type: "server_error", code: "upstream_error", param: null }),
     });
     expect(chunks.join()).not.toContain("[DONE]");
+  });
+
+  describe("on a bare connection", () => {
+    const streamed = (model: string) => JSON.stringify({ ...nativeBody, model, stream: true });
+    const headersOf = (body: string) =>
+      `Host: x\r\nX-Api-Key: ${goodKey}\r\nAnthropic-Version: 2023-06-01\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n`;
+    const bytes = "Grüße 🙂 — 你好";
+
+    test("comes in chunks, also where two requests share the connection without waiting", async () => {
+      const { port, script } = await startFacade();
+      script.generate = (ask) => play(answerOf(`${ask.model} ${bytes}`));
+      const ask = (model: string, more: string) => {
+        const body = streamed(model);
+        return `POST /v1/messages HTTP/1.1\r\n${headersOf(body)}${more}\r\n${body}`;
+      };
+      const text = await sendRaw(port, ask("sonnet", "") + ask("haiku", "Connection: close\r\n"));
+      const answers = text.split(/(?=HTTP\/1\.1 200)/).map((one) => {
+        const [head = "", ...rest] = one.split("\r\n\r\n");
+        expect(head.toLowerCase()).toContain("transfer-encoding: chunked");
+        return readEvents(unchunk(rest.join("\r\n\r\n")));
+      });
+      const texts = answers.map((one) => one.map(({ data }) => Object(data.delta).text ?? "").join(""));
+      expect(texts).toEqual([`sonnet ${bytes}`, `haiku ${bytes}`]);
+    });
+
+    test("comes bare to a client of HTTP/1.0, which reads until the connection ends", async () => {
+      const { port, script } = await startFacade();
+      script.generate = () => play(answerOf(bytes));
+      const body = streamed("sonnet");
+      const text = await sendRaw(port, `POST /v1/messages HTTP/1.0\r\n${headersOf(body)}\r\n${body}`);
+      const end = text.indexOf("\r\n\r\n");
+      expect(text.slice(0, end).toLowerCase()).not.toContain("transfer-encoding");
+      const shown = readEvents(text.slice(end + 4));
+      expect(shown.map(({ data }) => Object(data.delta).text ?? "").join("")).toBe(bytes);
+    });
   });
 
   test("leaves in one write for each message of the service", async () => {

@@ -24,14 +24,16 @@ export type Figures = {
 
 export type Comparison = ReadonlyMap<string, Figures>;
 
-/** Measures every target `rounds` times, after one round that does not count. Throws when an answer was not 200. */
+/** Measures every target `rounds` times, after a round of `warmUp` requests that does not count. Throws when an answer was not 200. */
 export async function compare(
   lab: Lab,
   targets: readonly Target[],
-  { rounds, requests, concurrency }: { rounds: number; requests: number; concurrency: number },
+  parts: { rounds: number; warmUp: number; requests: number; concurrency: number },
 ): Promise<Comparison> {
+  const { rounds, warmUp, concurrency } = parts;
   const all = new Map<string, { cpuMicros: number[]; databaseMicros: number[]; perSecond: number[]; last: Done }>();
   for (let round = 0; round <= rounds; round++) {
+    const requests = round === 0 ? warmUp : parts.requests;
     for (const { name, part, also = [], database, job } of targets) {
       const own = () => [part, ...also].reduce((sum, { pid }) => sum + cpuSeconds(pid), 0);
       const cpu = () => ({ own: own(), database: database === undefined ? 0 : cpuSecondsOfTree(database) });

@@ -48,7 +48,7 @@ export async function keys(): Promise<Result> {
     const job = { path: "/v1/messages", headers: nativeHeaders(part), turns, bodies: [nativeBody("native", 1_000, false)] };
     return [{ name, part, job }];
   });
-  const comparison = await compare(lab, targets, { rounds, requests, concurrency: 32 });
+  const comparison = await compare(lab, targets, { rounds, warmUp: 3 * requests, requests, concurrency: 32 });
   const grown = ([small, large]: readonly (readonly number[])[]) =>
     spreadOf((large ?? []).map((one, round) => one / (small?.[round] ?? Number.NaN)));
   const loadedBytes = targets.map(({ part }) => [residentBytes(part.pid)]);

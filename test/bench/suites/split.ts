@@ -8,6 +8,7 @@ import { cpuSeconds, quantile, spreadOf } from "../measure.ts";
 import type { Result, Row } from "../report.ts";
 
 const rounds = 4;
+const warmUp = { unpaced: 4_000, paced: 600 };
 const requests = { unpaced: 600, paced: 150 };
 const calls = 6_000;
 
@@ -29,7 +30,7 @@ export async function split(): Promise<Result> {
       { name: "single", part: single, job },
       { name: "split", part: facade, also: [core], job },
     ];
-    const comparison = await compare(lab, targets, { rounds, requests: requests[pace], concurrency });
+    const comparison = await compare(lab, targets, { rounds, warmUp: warmUp[pace], requests: requests[pace], concurrency });
     rows.push(
       {
         measure: `${pace}: CPU of both per stream ÷ single process`,
@@ -45,7 +46,7 @@ export async function split(): Promise<Result> {
   const perCoreSecond: number[] = [];
   for (let round = 0; round < rounds; round++) {
     const job = { path: "/v1/messages", headers, bodies: [nativeBody("native", 1_000, true)] };
-    const calm = { ...job, requests: 200, concurrency: 64, perSecond: 100 };
+    const calm = { ...job, requests: 400, unmeasured: 100, concurrency: 64, perSecond: 100 };
     const one = await lab.load({ ...calm, url: urlOf(single) });
     const two = await lab.load({ ...calm, url: urlOf(facade) });
     addedMs.push(quantile(two.firstMs, 0.5) - quantile(one.firstMs, 0.5));

@@ -9,8 +9,8 @@ import type { Result, Row } from "../report.ts";
 
 /** How the provider writes: ten deltas at a time without a pause, or each by itself, as a model makes them. */
 const paces = [
-  { pace: "unpaced", suffix: "", rounds: 5, requests: 800, concurrency: 32 },
-  { pace: "paced", suffix: "-paced", rounds: 3, requests: 200, concurrency: 64 },
+  { pace: "unpaced", suffix: "", rounds: 5, warmUp: 4_000, requests: 800, concurrency: 32 },
+  { pace: "paced", suffix: "-paced", rounds: 3, warmUp: 600, requests: 200, concurrency: 64 },
 ] as const;
 const pairs = [
   { name: "native → native", from: "native", to: "native", must: "≤ 1.3" },
@@ -33,7 +33,7 @@ export async function stream(): Promise<Result> {
   const rows: Row[] = [];
   const notes = new Set<string>();
   let uncounted = 0;
-  for (const { pace, suffix, rounds, requests, concurrency } of paces) {
+  for (const { pace, suffix, rounds, warmUp, requests, concurrency } of paces) {
     const bare = { path: "/v1/messages", headers: plainHeaders, bodies: [nativeBody(`bench${suffix && "-2"}`, 1_000, true)] };
     const others = await findOthers(lab, provider, bare.bodies);
     for (const note of others.notes) notes.add(note);
@@ -45,8 +45,8 @@ export async function stream(): Promise<Result> {
       }),
       ...others.targets,
     ];
-    const comparison = await compare(lab, targets, { rounds, requests, concurrency });
-    uncounted += others.uncounted + (1 + others.targets.length) * (rounds + 1) * requests;
+    const comparison = await compare(lab, targets, { rounds, warmUp, requests, concurrency });
+    uncounted += others.uncounted + (1 + others.targets.length) * (warmUp + rounds * requests);
     for (const { name, must } of pairs) {
       const title = `${pace}, ${name}`;
       rows.push(

@@ -19,6 +19,8 @@ export type Payer = {
 export type HoldAsk = {
   readonly kind: "place";
   readonly requestId: string;
+  /** Whose request it is. One of this process is settled by others when the process dies; a caller's waits for its deadline. */
+  readonly owner: "process" | "caller";
   readonly nonce: string;
   readonly payer: Payer;
   readonly model: string;
@@ -72,7 +74,8 @@ export type KeyRow = {
 };
 
 export type UsedRow = {
-  readonly nodeId: string;
+  /** Null: no process's. */
+  readonly nodeId: string | null;
   readonly nonce: string;
   readonly keyId: string;
   readonly model: string;
@@ -93,6 +96,11 @@ export function poolOf({ accountId, family }: Payer): string {
   return `${accountId}/${family}`;
 }
 
+/** The process that `ask` belongs to. */
+export function nodeOf({ owner }: HoldAsk, nodeId: string): string | null {
+  return owner === "process" ? nodeId : null;
+}
+
 /** Decides one ask and books it in `ledger`. */
 export function admit(ledger: Ledger, ask: HoldAsk | GrowAsk): Admitted {
   return ask.kind === "place" ? place(ledger, ask) : grow(ledger, ask);
@@ -102,8 +110,8 @@ function place(ledger: Ledger, ask: HoldAsk): Admitted {
   const { payer, price, bounds } = ask;
   const used = ledger.used.get(ask.requestId);
   if (used) {
-    // Our own earlier try, whose commit we did not hear of. Whoever asks for something else under the same id gets nothing.
-    const isRepeat = used.nodeId === ledger.nodeId && used.nonce === ask.nonce;
+    // An earlier try of the same process or caller, whose commit it did not hear of. Whoever asks for something else under the same id gets nothing.
+    const isRepeat = used.nodeId === nodeOf(ask, ledger.nodeId) && used.nonce === ask.nonce;
     const isSame = used.keyId === payer.keyId && used.model === ask.model;
     const grantedOutput = isRepeat && isSame ? grantedBy(price, bounds, used.amount) : undefined;
     if (grantedOutput === undefined) return refused(new Refusal("request_id_used"));
@@ -135,7 +143,7 @@ function place(ledger: Ledger, ask: HoldAsk): Admitted {
   pool.held += grant.amountMicro;
   key.held += grant.amountMicro;
   ledger.used.set(ask.requestId, {
-    nodeId: ledger.nodeId,
+    nodeId: nodeOf(ask, ledger.nodeId),
     nonce: ask.nonce,
     keyId: payer.keyId,
     model: ask.model,

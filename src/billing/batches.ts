@@ -6,7 +6,17 @@ import { AttemptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Refusal } from "../errors.ts";
 import { type Connection, isConflict, isUnreachable, type Postgres, type Statement, statement } from "../postgres/postgres.ts";
 import type { Query } from "../postgres/round-trip.ts";
-import { type Admitted, admit, type GrowAsk, type Hold, type HoldAsk, type Ledger, type Payer, poolOf } from "./admission.ts";
+import {
+  type Admitted,
+  admit,
+  type GrowAsk,
+  type Hold,
+  type HoldAsk,
+  type Ledger,
+  nodeOf,
+  type Payer,
+  poolOf,
+} from "./admission.ts";
 import { basisName, outcomeName } from "./names.ts";
 import { categories } from "./price.ts";
 import { type Charge, type Holdings, type SettleAsk, type Settled, settle } from "./settlement.ts";
@@ -105,7 +115,7 @@ type KeyRow = {
 };
 type UsedRow = {
   request_id: string;
-  node_id: string;
+  node_id: string | null;
   nonce: string;
   key_id: string;
   model: string;
@@ -206,7 +216,7 @@ function insertHolds(placed: readonly { ask: HoldAsk; hold: Hold }[], nodeId: st
       placed.map(({ ask }) => ask.price.priceVersion),
       placed.map(({ ask }) => ask.nonce),
       placed.map(({ ask }) => ask.deadlineMs),
-      nodeId,
+      placed.map(({ ask }) => nodeOf(ask, nodeId)),
     ],
   ];
 }

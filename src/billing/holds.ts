@@ -20,7 +20,7 @@ export interface Holds {
    * Reserves the worst case of a request; returns when it is durable. Throws the refusals of `BillingService.PlaceHold`. Funds that
    * running requests hold are waited for, two seconds at most.
    */
-  place(ask: Omit<HoldAsk, "kind" | "nonce">, signal: AbortSignal): Promise<Hold>;
+  place(ask: Omit<HoldAsk, "kind" | "owner" | "nonce">, signal: AbortSignal): Promise<Hold>;
   /**
    * Fits a hold to the exact input that the provider reported. A larger hold is returned when it is durable, or refused with
    * `credits_exhausted`, `credits_held` or `monthly_cap_reached`; a smaller one is written in passing.
@@ -100,9 +100,14 @@ export class HoldKeeper implements Holds {
     });
   }
 
-  async place(ask: Omit<HoldAsk, "kind" | "nonce"> & { nonce?: string }, signal: AbortSignal): Promise<Hold> {
+  async place(ask: Omit<HoldAsk, "kind" | "owner" | "nonce"> & { nonce?: string }, signal: AbortSignal): Promise<Hold> {
     await this.#register(ask.model, ask.price);
-    const placing: HoldAsk = { ...ask, kind: "place", nonce: ask.nonce ?? randomUUID() };
+    const own = { owner: "process", nonce: randomUUID() } as const;
+    const placing: HoldAsk = {
+      ...ask,
+      kind: "place",
+      ...(ask.nonce === undefined ? own : { owner: "caller", nonce: ask.nonce }),
+    };
     const giveUpAt = performance.now() + settings.heldWaitMs;
     for (;;) {
       const admitted = await this.#admitLane.submit(placing).catch((error: unknown) => {

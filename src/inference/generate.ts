@@ -52,9 +52,12 @@ export async function* generate(
   const requestId = requestIdOf(call);
   const prepared = prepare(parts.catalog(), ask, payer.key.allowedModels);
   const rateLimit = await parts.limits.take(payer.key.keyId, payer.key.requestsPerMinute);
-  const hold = await placeHold(parts, prepared, { requestId, payer, signal: call.signal });
-
+  // From here on, so that whatever ends the requests of a key or of the process also finds those that are being admitted.
   const running = parts.running.open(payer.key.keyId, payer.secret.secretId);
+  const hold = await placeHold(parts, prepared, { requestId, payer, signal: call.signal }).catch((error: unknown) => {
+    parts.running.close(running);
+    throw error;
+  });
   const answer = new Answer(parts, prepared, hold, running, call.signal);
   try {
     yield admission(prepared, hold, rateLimit);

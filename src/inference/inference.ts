@@ -1,6 +1,5 @@
 // Answers of models: the implementation of InferenceService, over the catalogue, the providers and the holds.
 
-import { setTimeout as delay } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import {
@@ -45,7 +44,7 @@ export function createInference(parts: {
   const running = new RunningRequests();
   const all = { ...parts, running, requestMaxMs: parts.requestMaxMs ?? 30 * 60_000 };
   const stopWatching = parts.keys.onChanged(({ keyId }) => {
-    endRevokedNowAndSoon(running, parts.keys, keyId).catch((err: unknown) =>
+    endRevoked(running, parts.keys, keyId).catch((err: unknown) =>
       parts.log.error({ err, keyId }, "a changed key could not be read"),
     );
   });
@@ -104,15 +103,6 @@ const endings = {
 } as const;
 
 const revoked = { refusal: new Refusal("revoked_key"), outcome: Outcome.REVOKED };
-
-// A request that was admitted in the very moment of the change is not among the running ones yet.
-const secondLookMs = 500;
-
-async function endRevokedNowAndSoon(running: RunningRequests, keys: Pick<Keys, "isLive">, keyId: string): Promise<void> {
-  await endRevoked(running, keys, keyId);
-  await delay(secondLookMs, undefined, { ref: false });
-  await endRevoked(running, keys, keyId);
-}
 
 async function endRevoked(running: RunningRequests, keys: Pick<Keys, "isLive">, keyId: string): Promise<void> {
   await Promise.all(

@@ -121,7 +121,8 @@ function runAdmissions(model: Model, batch: readonly Command[]): void {
 
 function checkPlaced(model: Model, ledger: Ledger, one: Extract<Command, { do: "place" }>): void {
   const payer = { accountId: "acc", family: "v1" as const, keyId: one.key };
-  const ask: HoldAsk = { ...asking(payer, one.output, { requestId: one.request }), kind: "place", nonce: one.nonce };
+  const asked = asking(payer, one.output, { requestId: one.request });
+  const ask: HoldAsk = { ...asked, kind: "place", owner: "process", nonce: one.nonce };
   const running = model.running.get(one.request);
   const outcome = admit(ledger, ask);
   if (running) {

@@ -7,7 +7,7 @@ import { HoldKeeper } from "../../src/billing/holds.ts";
 import { createLedgerStore } from "../../src/billing/store.ts";
 import { newRequestId } from "../../src/ids.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
-import { asking, ended, freshLedger, heldFor, log, usage } from "./ledger.ts";
+import { asking, ended, freshLedger, heldFor, log, startNode, usage } from "./ledger.ts";
 
 let ledger: Awaited<ReturnType<typeof freshLedger>>;
 beforeEach(async () => {
@@ -111,6 +111,33 @@ test("a hold that its caller can ask for again is kept for that", async () => {
   const receipt = await holds.settle(hold, ended({ output: 7 }));
   expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: 350n });
   await close();
+});
+
+test("what a caller holds outlives the process that placed it, and is asked for again at another", async () => {
+  const payer = await ledger.payer(heldFor(100) * 2n);
+  const other = await startNode(ledger.url);
+  const ask = asking(payer, 100, { nonce: "nonce-of-a-caller" });
+  await other.holds.place(ask, never);
+  const own = await other.holds.place(asking(payer, 100), never);
+  await ledger.run("delete from nodes where node_id = $1", [other.node.id()]);
+  await ledger.node.poll(ledger.holds);
+  expect(await ledger.store.findCharge(own.requestId)).toMatchObject({ outcome: Outcome.REAPED });
+  expect(await ledger.store.findCharge(ask.requestId)).toBeUndefined();
+
+  const hold = await ledger.holds.place(ask, never);
+  expect((await ledger.pool(payer)).held).toBe(heldFor(100));
+  expect((await ledger.holds.settle(hold, ended({ output: 7 }))).amountMicrocredits).toBe(350n);
+  expect(await ledger.store.audit()).toEqual([]);
+  await other.stop();
+});
+
+test("what a caller holds and forgets is settled after its deadline", async () => {
+  const payer = await ledger.payer(heldFor(100));
+  const ask = asking(payer, 100, { nonce: "nonce-of-a-caller" });
+  await ledger.holds.place(ask, never);
+  await ledger.run("update holds set deadline = now() - interval '1 second'");
+  await ledger.node.poll(ledger.holds);
+  expect(await ledger.store.findCharge(ask.requestId)).toMatchObject({ outcome: Outcome.REAPED });
 });
 
 test("a batch whose connection falls silent fails in time, and passes on another one", async () => {

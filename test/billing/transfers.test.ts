@@ -201,6 +201,7 @@ test("the books cannot be changed by whoever is connected", async () => {
   }
   await expect(world.run("update price_versions set input = 0")).rejects.toThrow("append-only");
   await expect(world.run("delete from price_versions")).rejects.toThrow("append-only");
+  await expect(world.run("truncate price_versions")).rejects.toThrow("append-only");
 });
 
 test("no pool can be left with more held than posted, nor any figure below zero, by a bug", async () => {

@@ -1380,7 +1380,8 @@ export const BillingService: GenService<{
     output: typeof ListTransfersResponseSchema;
   },
   /**
-   * Reserves the worst-case cost of one request, durably. The same request id with the same nonce answers the first hold again.
+   * Reserves the worst-case cost of one request, durably. The same request id with the same nonce answers the first hold again, from
+   * any gateway process. A hold that is neither settled nor past its deadline stays, whatever becomes of the process that placed it.
    * Refusals: REQUEST_ID_USED, CREDITS_EXHAUSTED, CREDITS_HELD, MONTHLY_CAP_REACHED, REVOKED_KEY, MODEL_NOT_ALLOWED,
    * MODEL_NOT_FOUND, NOT_FOUND (key), BILLING_UNAVAILABLE, INVALID_REQUEST.
    *

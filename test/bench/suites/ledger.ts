@@ -1,4 +1,4 @@
-// The ledger alone: pairs of hold and settlement per second, spread over many accounts and on one.
+// The ledger alone: pairs of hold and settlement per second, spread over many accounts, on one, and on one by four processes at once.
 
 import { migrate } from "../../../src/postgres/migrate.ts";
 import { connectPostgres } from "../../../src/postgres/postgres.ts";
@@ -7,6 +7,7 @@ import { benchPrice } from "../catalog.ts";
 import { Lab } from "../lab.ts";
 import { cpuSecondsOfTree, spreadOf } from "../measure.ts";
 import { type PairFigures, type PairKey, pairTokens, startPairs } from "../pairs.ts";
+import type { PairsJob } from "../pairs-process.ts";
 import type { Result } from "../report.ts";
 
 const accounts = 10_000;
@@ -14,6 +15,8 @@ const pairs = 20_000;
 const width = 1_000;
 const rounds = 3;
 const pairsAlone = 300;
+const processes = 4;
+const together = { warmUp: 2_000, count: 5_000, width: width / processes };
 
 export async function ledger(): Promise<Result> {
   await using lab = new Lab();
@@ -30,6 +33,7 @@ export async function ledger(): Promise<Result> {
   const spread: PairFigures[] = [];
   const hot: PairFigures[] = [];
   const alone: PairFigures[] = [];
+  const four: number[] = [];
   const spreadDatabase: number[] = [];
   const hotDatabase: number[] = [];
   await run({ count: pairs / 2, width, keyOf: spreadKey });
@@ -42,11 +46,14 @@ export async function ledger(): Promise<Result> {
     spreadDatabase.push(((between - before) * 1e6) / pairs);
     hotDatabase.push(((after - between) * 1e6) / pairs);
     alone.push(await run({ count: pairsAlone, width: 1, keyOf: spreadKey }));
+    const job: PairsJob = { url, key: keyOf(1), ...together };
+    const each = await Promise.all(Array.from({ length: processes }, () => lab.ask<PairFigures>("./pairs-process.ts", job)));
+    four.push(each.reduce((sum, { perSecond }) => sum + perSecond, 0));
   }
   await stop();
 
   const faults = await findViolations(postgres);
-  const made = BigInt(pairs / 2 + rounds * (2 * pairs + pairsAlone));
+  const made = BigInt(pairs / 2 + rounds * (2 * pairs + pairsAlone + processes * (together.warmUp + together.count)));
   const owed = made * BigInt(pairTokens) * (benchPrice.input + benchPrice.output);
   const charged = await sumCharges(postgres);
   if (charged !== owed) faults.push(`charged ${charged} micro-credits instead of ${owed}`);
@@ -62,6 +69,11 @@ export async function ledger(): Promise<Result> {
       {
         measure: "one hot account ÷ spread",
         value: spreadOf(hot.map((one, round) => one.perSecond / (spread[round]?.perSecond ?? Number.NaN))),
+        must: "≥ 0.8",
+      },
+      {
+        measure: "four processes on one hot account ÷ spread",
+        value: spreadOf(four.map((perSecond, round) => perSecond / (spread[round]?.perSecond ?? Number.NaN))),
         must: "≥ 0.8",
       },
       {

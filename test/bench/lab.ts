@@ -9,6 +9,7 @@ import { createInterface } from "node:readline";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { createLog } from "../../src/log.ts";
 import { startEmbedded } from "../../src/postgres/embedded.ts";
 import { migrate } from "../../src/postgres/migrate.ts";
@@ -17,7 +18,8 @@ import { grpcCore } from "../../src/rpc/client.ts";
 import { findViolations, runSql, sumCharges } from "./books.ts";
 import { benchPrice, type CatalogOptions, catalogFor } from "./catalog.ts";
 import type { Done, Job } from "./load.ts";
-import { listens } from "./ports.ts";
+import { freePort, listens } from "./ports.ts";
+import { findProgram } from "./programs.ts";
 
 const log = createLog("silent");
 const here = (file: string) => fileURLToPath(new URL(file, import.meta.url));
@@ -146,6 +148,24 @@ export class Lab {
       await delay(50);
     }
     throw new Error(`${command} did not listen at port ${port}`);
+  }
+
+  /** A Redis that keeps nothing on disk. Undefined: none is installed. */
+  async redis(): Promise<Part | undefined> {
+    const command = findProgram("redis-server") ?? findProgram("valkey-server");
+    if (command === undefined) return undefined;
+    const [port, folder] = [await freePort(), await this.folder()];
+    const args = ["--bind", "127.0.0.1", "--port", String(port), "--dir", folder, "--save", "", "--appendonly", "no"];
+    return this.server(command, args, port);
+  }
+
+  /** A further key of the gateway's account, as its secret. */
+  async createKey({ grpcAddress, accountId }: GatewayPart, key: { requestsPerMinute: number }): Promise<string> {
+    const core = grpcCore({ addresses: [grpcAddress] });
+    const headers = { authorization: `Bearer ${adminToken}` };
+    const { secret } = await core.keys.createKey({ accountId, family: Family.V1, name: "bench", ...key }, { headers });
+    core.close();
+    return secret;
   }
 
   /** Ends a process before the lab ends. */

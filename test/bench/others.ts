@@ -2,11 +2,12 @@
 
 import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
-import { delimiter, join } from "node:path";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Target } from "./compare.ts";
 import { type Lab, type Part, served, urlOf } from "./lab.ts";
 import { freePort } from "./ports.ts";
+import { findProgram } from "./programs.ts";
 
 /**
  * The targets that are installed here and answer these bodies, and why others are left out. `uncounted`: what the provider served in
@@ -29,10 +30,7 @@ export async function findOthers(lab: Lab, provider: Part, bodies: readonly stri
     await lab.end(target.part);
   }
 
-  const nginx = (process.env.PATH ?? "")
-    .split(delimiter)
-    .map((folder) => join(folder, "nginx"))
-    .find(existsSync);
+  const nginx = findProgram("nginx");
   if (nginx === undefined) notes.push("nginx is left out: it is not on the PATH");
   else await add({ name: "nginx", part: await startNginx(lab, nginx, provider), job: { path, headers, bodies } });
 

@@ -12,6 +12,7 @@ import { idleStreams } from "./suites/idle-streams.ts";
 import { keys } from "./suites/keys.ts";
 import { latency } from "./suites/latency.ts";
 import { ledger } from "./suites/ledger.ts";
+import { limits } from "./suites/limits.ts";
 import { overload } from "./suites/overload.ts";
 import { plain } from "./suites/plain.ts";
 import { processes } from "./suites/processes.ts";
@@ -32,6 +33,7 @@ const suites: Record<string, () => Promise<Result>> = {
   "idle-streams": idleStreams,
   split,
   processes,
+  limits,
   keys,
   history,
   profile,

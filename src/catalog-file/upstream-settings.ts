@@ -43,6 +43,8 @@ export type ProviderSettings = LoadSettings & {
   readonly firstByteMs: number;
   /** Between two reads of the body. */
   readonly idleMs: number;
+  /** Whether tools that a conversation has used are defined for it where its request defines none. */
+  readonly toolStubs: boolean;
   /** openai: whether `cache_control` marks are passed on, and the name of the output limit there. */
   readonly cacheMarks: boolean;
   readonly maxTokensName: "max_tokens" | "max_completion_tokens";
@@ -96,6 +98,7 @@ function readProvider(section: Section, kind: ProviderSettings["kind"], load: Lo
     connectMs: limit("connect_ms", 5_000),
     firstByteMs: limit("first_byte_ms", 120_000),
     idleMs: limit("idle_ms", 120_000),
+    toolStubs: section.flag("tool_stubs", false),
     cacheMarks: kind === "openai" && section.flag("cache_marks", false),
     maxTokensName: section.choice("max_tokens_name", ["max_tokens", "max_completion_tokens"], "max_tokens"),
   };

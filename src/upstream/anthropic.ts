@@ -12,15 +12,18 @@ import type { Provider, ProviderCall } from "./provider.ts";
 import { redactSecrets } from "./redact.ts";
 import { readRetryAfterMs } from "./retry-after.ts";
 import { wantsStream } from "./streaming.ts";
+import { addToolStubs } from "./tool-stubs.ts";
 import type { UpstreamCount } from "./upstream.ts";
 
 /** A provider with the native API. */
 export function createAnthropic(settings: ProviderSettings, credential: string | undefined): Provider {
   const connection = openConnection(settings, credential);
   const { dispatcher, basePath, secrets } = connection;
+  const askOf = (request: GenerateRequest) => (settings.toolStubs ? addToolStubs(request) : request);
   return {
     generate(call) {
-      const { request, route } = call;
+      const { route } = call;
+      const request = askOf(call.request);
       const stream = wantsStream(request);
       const body = native.encodeRequest(request, { model: route.model, stream, foldSystem: route.systemEntries === "fold" });
       return new HttpStream(
@@ -36,7 +39,7 @@ export function createAnthropic(settings: ProviderSettings, credential: string |
         call,
       );
     },
-    countTokens: (call, signal) => countTokens(connection, call, signal),
+    countTokens: ({ request, route }, signal) => countTokens(connection, { request: askOf(request), route }, signal),
     close: () => dispatcher.close(),
     destroy: () => dispatcher.destroy(),
   };

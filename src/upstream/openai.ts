@@ -6,15 +6,17 @@ import { openConnection } from "./connection.ts";
 import { HttpStream } from "./http-stream.ts";
 import type { Provider } from "./provider.ts";
 import { wantsStream } from "./streaming.ts";
+import { addToolStubs } from "./tool-stubs.ts";
 
 /** A provider with the chat API. It cannot count tokens. */
 export function createOpenai(settings: ProviderSettings, credential: string | undefined): Provider {
   const { dispatcher, basePath, headers, secrets } = openConnection(settings, credential);
-  const { cacheMarks, maxTokensName } = settings;
+  const { cacheMarks, maxTokensName, toolStubs } = settings;
   return {
     generate(call) {
       const stream = wantsStream(call.request);
-      const body = chat.encodeRequest(call.request, { model: call.route.model, stream, cacheMarks, maxTokensName });
+      const request = toolStubs ? addToolStubs(call.request) : call.request;
+      const body = chat.encodeRequest(request, { model: call.route.model, stream, cacheMarks, maxTokensName });
       return new HttpStream(
         {
           dispatcher,

@@ -241,6 +241,7 @@ describe("upstreams", () => {
       firstByteMs: 120_000,
       idleMs: 120_000,
       totalMs: 1_800_000,
+      toolStubs: false,
       cacheMarks: false,
       maxTokensName: "max_tokens",
     });

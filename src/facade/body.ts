@@ -44,7 +44,7 @@ function requireJson(contentType: string | undefined): void {
 
 function readBytes(request: IncomingMessage): Promise<Buffer> {
   return new Promise((resolve, reject) => {
-    const chunks: Buffer[] = [];
+    let chunks: Buffer[] = [];
     let length = 0;
     request.on("data", (chunk: Buffer) => {
       length += chunk.length;
@@ -53,10 +53,14 @@ function readBytes(request: IncomingMessage): Promise<Buffer> {
         return;
       }
       // Whatever still comes is read and dropped, until the answer is out.
-      chunks.length = 0;
+      chunks = [];
       reject(tooLarge());
     });
-    request.once("end", () => resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks, length)));
+    request.once("end", () => {
+      resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks, length));
+      // The listeners live as long as the answer, and must not keep the body that long.
+      chunks = [];
+    });
     const left = () => {
       if (!request.complete) reject(new Refusal("cancelled"));
     };

@@ -101,7 +101,9 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     if (this.#end === undefined) this.#call.onAccepted();
   }
 
-  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
+  onResponseStart(controller: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
+    // Nobody reads them, and they would take 3 KB for as long as the stream is open.
+    controller.rawHeaders = null;
     if (status < 200 || this.#end !== undefined) return;
     this.#status = status;
     this.#retryAfterMs = readRetryAfterMs(headers);

@@ -1,7 +1,7 @@
 // Several statements in one message to the server, with one Sync. pg sends a Sync per statement, and the server answers each with a
 // write of its own, which wakes both sides a dozen times for a transaction of ten statements.
 
-import type { Connection, Submittable } from "pg";
+import { type Connection, DatabaseError, type Submittable } from "pg";
 import type { Statement } from "./postgres.ts";
 
 export type Query = readonly [Statement, readonly unknown[]];
@@ -24,6 +24,8 @@ export class RoundTrip implements Submittable {
   readonly #findParser: FindParser;
   readonly #answers: Answer[] = [];
   readonly #settle = Promise.withResolvers<Answer[]>();
+  // As of the moment when the statements were sent, by their order. Undefined: the server describes them.
+  #known: readonly (readonly Column[] | undefined)[] = [];
   #columns: readonly Column[] = [];
   #rows: unknown[] = [];
 
@@ -33,7 +35,6 @@ export class RoundTrip implements Submittable {
     this.#values = queries.map(([, values]) => values.map(encode));
     this.#prepared = prepared;
     this.#findParser = findParser;
-    this.#expectNext();
   }
 
   /** One per statement. Fails with the error of the first that failed. */
@@ -42,9 +43,11 @@ export class RoundTrip implements Submittable {
   }
 
   submit(connection: Connection): void {
+    this.#known = this.queries.map(([{ name }]) => this.#prepared.get(name));
+    this.#expectNext();
     connection.stream.cork();
     for (const [index, [{ name, text }]] of this.queries.entries()) {
-      const isPrepared = this.#prepared.has(name);
+      const isPrepared = this.#known[index] !== undefined;
       if (!isPrepared) {
         // It may have been prepared by a trip that failed after that.
         connection.close({ type: "S", name }, true);
@@ -74,7 +77,7 @@ export class RoundTrip implements Submittable {
   }
 
   handleCommandComplete({ text }: { text: string }): void {
-    this.#prepared.set(this.#name(), this.#columns);
+    this.#prepared.set(this.queries[this.#answers.length]?.[0].name ?? "", this.#columns);
     const end = text.indexOf(" ");
     this.#answers.push({ rows: this.#rows, command: end < 0 ? text : text.slice(0, end) });
     this.#expectNext();
@@ -85,18 +88,14 @@ export class RoundTrip implements Submittable {
   }
 
   handleError(error: Error): void {
-    // A plan that has become invalid must be made anew.
-    this.#prepared.delete(this.#name());
+    // What no longer fits the tables, or was forgotten by the server, must be prepared anew, and is seldom the only one.
+    if (error instanceof DatabaseError) this.#prepared.clear();
     this.#settle.reject(error);
-  }
-
-  #name(): string {
-    return this.queries[this.#answers.length]?.[0].name ?? "";
   }
 
   #expectNext(): void {
     this.#rows = [];
-    this.#columns = this.#prepared.get(this.#name()) ?? [];
+    this.#columns = this.#known[this.#answers.length] ?? [];
   }
 }
 

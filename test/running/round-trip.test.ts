@@ -31,6 +31,22 @@ test("statements of one round trip are answered in their order", async () => {
   ]);
 });
 
+test("round trips that are asked for at once are answered in full, each", async () => {
+  const later = [sql("later", "select 7 as seven"), []] as const;
+  const answers = await Promise.all([connection.send([later]), connection.send([later, later])]);
+  expect(answers.flat().map(({ rows }) => rows)).toEqual([[{ seven: 7 }], [{ seven: 7 }], [{ seven: 7 }]]);
+});
+
+test("statements that the server has forgotten are prepared anew after one failure", async () => {
+  await connection.send([count("acc_order"), insert("acc_forgotten")]);
+  await connection.send([[sql("forget", "deallocate all"), []]]);
+  await expect(connection.send([count("acc_order")])).rejects.toMatchObject({ code: "26000" });
+  expect(await connection.send([count("acc_forgotten"), insert("acc_remembered")])).toMatchObject([
+    { rows: [{ count: 1n }] },
+    { rows: [{ name: "x" }] },
+  ]);
+});
+
 test("after a statement that fails nothing more is run, and the connection goes on", async () => {
   const failing = connection.send([begin, insert("acc_once"), insert("acc_once"), commit]);
   await expect(failing).rejects.toMatchObject({ code: "23505" });

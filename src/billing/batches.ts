@@ -89,9 +89,10 @@ export class BatchConnection {
 class RolledBack extends Error {}
 
 // lock_not_available; query_canceled by its time limit; in_failed_sql_transaction; idle_in_transaction_session_timeout;
-// read_only_sql_transaction, of a server that has just become or is about to become the primary one; and the classes of a server that
-// lacks something, is told to stop, or fails itself.
-const passingStates = /^(55P03|25P02|25P03|25006|53...|57...|58...)$/;
+// read_only_sql_transaction, of a server that has just become or is about to become the primary one; feature_not_supported and
+// invalid_sql_statement_name, of a prepared statement whose columns a migration changed or that a proxy's other server never saw, and
+// which is prepared anew at the repeat; and the classes of a server that lacks something, is told to stop, or fails itself.
+const passingStates = /^(55P03|25P02|25P03|25006|0A000|26000|53...|57...|58...)$/;
 
 /** True when the same batch, sent again, may pass. */
 export function isPassing(error: unknown): boolean {

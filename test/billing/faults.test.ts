@@ -87,6 +87,19 @@ test("a charge whose commit was not heard is found, though the database is away 
   await close();
 });
 
+test("a ledger whose columns change under it goes on admitting and charging", async () => {
+  const payer = await ledger.payer(heldFor(100) * 2n);
+  const first = await ledger.holds.place(asking(payer, 100), never);
+  const second = await ledger.holds.place(asking(payer, 100), never);
+  await ledger.holds.settle(first, ended({ output: 7 }));
+  // The server answers that a plan which it keeps no longer fits.
+  await ledger.run(`alter table holds alter column request_id type varchar collate "C"`);
+  expect((await ledger.holds.settle(second, ended({ output: 8 }))).amountMicrocredits).toBe(400n);
+  const third = await ledger.holds.place(asking(payer, 100), never);
+  expect((await ledger.holds.settle(third, ended({ output: 9 }))).amountMicrocredits).toBe(450n);
+  expect(await ledger.store.audit()).toEqual([]);
+});
+
 test("a hold that was placed unheard and given up is let go", async () => {
   const { holds, breakAfter, close } = breakableHolds({ admitPatienceMs: -1 });
   const payer = await ledger.payer(heldFor(100));

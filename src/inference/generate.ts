@@ -100,6 +100,8 @@ class Answer {
     client.addEventListener("abort", this.#onHangUp, { once: true });
     running.onEnd = () => this.close();
     parts.holds.watch(hold.requestId, () => this.#meter.movedUsage());
+    // The gateway ended the request while it was being admitted, and its client may read no further than the admission.
+    if (running.endedBy) this.close();
   }
 
   /** What may be relayed before the charge. Fails with what the client is to be told. */

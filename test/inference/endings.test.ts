@@ -172,29 +172,57 @@ test("an answer whose hold was reaped ends with an error, never as if it was com
   expect(await gateway.charged(requestId)).toMatchObject({ outcome: Outcome.REAPED });
 });
 
-test("a key revoked in the moment of the admission ends the request that it admitted", async () => {
-  const other = await gateway.payer(1_000_000_000n);
+/** Stops every admission in its commit, until it may go on. */
+async function stopAdmissions() {
   const blocker = new Client({ connectionString: gateway.url });
   await blocker.connect();
   await blocker.query(`
-    create function wait_at_commit() returns trigger language plpgsql as $$
+    create or replace function wait_at_commit() returns trigger language plpgsql as $$
     begin perform pg_advisory_xact_lock(1); return null; end $$;
     create constraint trigger holds_wait after insert on holds deferrable initially deferred
       for each row execute function wait_at_commit();
     select pg_advisory_lock(1)`);
+  const waiting = "select pid from pg_stat_activity where datname = current_database() and wait_event = 'advisory'";
+  return {
+    async stopped() {
+      while ((await blocker.query(waiting)).rows.length === 0);
+    },
+    async goOn() {
+      await blocker.query("select pg_advisory_unlock(1)");
+      await blocker.query("drop trigger holds_wait on holds");
+      await blocker.end();
+    },
+  };
+}
+
+test("a key revoked in the moment of the admission ends the request that it admitted", async () => {
+  const other = await gateway.payer(1_000_000_000n);
+  const admissions = await stopAdmissions();
   gateway.plays(async function* (ask) {
     ask.onAccepted(true);
     yield [events.start(usage), events.open(), events.text("12345678")];
     yield await silence(ask);
   });
   const answer = gateway.collect(gateway.generate(other));
-  const waiting = "select pid from pg_stat_activity where datname = current_database() and wait_event = 'advisory'";
-  while ((await blocker.query(waiting)).rows.length === 0);
+  await admissions.stopped();
   gateway.revoke(other.keyId);
-  await blocker.query("select pg_advisory_unlock(1)");
+  await admissions.goOn();
   expect((await answer).failure).toMatchObject({ refusal: "revoked_key" });
-  await blocker.query("drop trigger holds_wait on holds");
-  await blocker.end();
+});
+
+test("a drain in the moment of an admission does not wait for a client that stopped reading", async () => {
+  const admissions = await stopAdmissions();
+  const provider = play();
+  const iterator = gateway.generate(payer)[Symbol.asyncIterator]();
+  const first = iterator.next();
+  await admissions.stopped();
+  const drained = gateway.inference.endAll("draining");
+  await admissions.goOn();
+  const { value } = await first;
+  await drained;
+  expect(await gateway.charged(requestIdOf(value))).toMatchObject({ outcome: Outcome.TIME_LIMIT, amountMicrocredits: 0n });
+  await expect(iterator.next()).rejects.toMatchObject({ refusal: "gateway_unavailable" });
+  expect(provider.called).toBe(0);
 });
 
 test("an answer whose charge is not durable within a minute ends with an error, and is charged when the ledger is back", async () => {

@@ -15,11 +15,11 @@ import { startEmbedded } from "../../src/postgres/embedded.ts";
 import { migrate } from "../../src/postgres/migrate.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { grpcCore } from "../../src/rpc/client.ts";
+import { freePort, listens } from "../support/ports.ts";
+import { redisBinary } from "../support/programs.ts";
 import { findViolations, runSql, sumCharges } from "./books.ts";
 import { benchPrice, type CatalogOptions, catalogFor } from "./catalog.ts";
 import type { Done, Job } from "./load.ts";
-import { freePort, listens } from "./ports.ts";
-import { findProgram } from "./programs.ts";
 
 const log = createLog("silent");
 const here = (file: string) => fileURLToPath(new URL(file, import.meta.url));
@@ -152,11 +152,10 @@ export class Lab {
 
   /** A Redis that keeps nothing on disk. Undefined: none is installed. */
   async redis(): Promise<Part | undefined> {
-    const command = findProgram("redis-server") ?? findProgram("valkey-server");
-    if (command === undefined) return undefined;
+    if (redisBinary === undefined) return undefined;
     const [port, folder] = [await freePort(), await this.folder()];
     const args = ["--bind", "127.0.0.1", "--port", String(port), "--dir", folder, "--save", "", "--appendonly", "no"];
-    return this.server(command, args, port);
+    return this.server(redisBinary, args, port);
   }
 
   /** A further key of the gateway's account, as its secret. */

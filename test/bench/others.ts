@@ -4,10 +4,10 @@ import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { freePort } from "../support/ports.ts";
+import { findProgram } from "../support/programs.ts";
 import type { Target } from "./compare.ts";
 import { type Lab, type Part, served, urlOf } from "./lab.ts";
-import { freePort } from "./ports.ts";
-import { findProgram } from "./programs.ts";
 
 /**
  * The targets that are installed here and answer these bodies, and why others are left out. `uncounted`: what the provider served in

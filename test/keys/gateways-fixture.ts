@@ -7,7 +7,8 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { defaultCatalog } from "../../src/catalog-file/catalog-file.ts";
 import { type ChildGateway, startChildGateway } from "../support/child-gateway.ts";
 import { freshDatabase } from "../support/database.ts";
-import { redisBinary, startRedis, type TestRedis } from "../support/redis.ts";
+import { redisBinary } from "../support/programs.ts";
+import { startRedis, type TestRedis } from "../support/redis.ts";
 
 export type Gateways = {
   readonly nodes: readonly ChildGateway[];

@@ -11,7 +11,8 @@ import { createLog } from "../../src/log.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { createKeyHints } from "../../src/redis/key-hints.ts";
 import { connectRedis } from "../../src/redis/redis.ts";
-import { redisBinary, startRedis, withoutRedis } from "../support/redis.ts";
+import { redisBinary } from "../support/programs.ts";
+import { startRedis, withoutRedis } from "../support/redis.ts";
 import { bearer, callerOfKeys, counted, keysFixture, keysOn, refusalOf } from "./keys-fixture.ts";
 
 let fixture: Awaited<ReturnType<typeof keysFixture>>;

@@ -3,7 +3,8 @@ import { pino } from "pino";
 import { afterAll, beforeAll, describe, test, vi } from "vitest";
 import { createLog } from "../../src/log.ts";
 import { connectRedis } from "../../src/redis/redis.ts";
-import { redisBinary, startRedis, type TestRedis, withoutRedis } from "../support/redis.ts";
+import { redisBinary } from "../support/programs.ts";
+import { startRedis, type TestRedis, withoutRedis } from "../support/redis.ts";
 
 const ping = { text: "return 'pong'", sha: "0".repeat(40) };
 const hang = { text: "while true do end", sha: "1".repeat(40) };

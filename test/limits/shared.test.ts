@@ -9,7 +9,8 @@ import { createLimits, type Limits } from "../../src/limits/limits.ts";
 import { createPace } from "../../src/limits/pace.ts";
 import { createLog } from "../../src/log.ts";
 import { connectRedis, type Redis } from "../../src/redis/redis.ts";
-import { redisBinary, startRedis, startSlowRelay, type TestRedis, withoutRedis } from "../support/redis.ts";
+import { redisBinary } from "../support/programs.ts";
+import { startRedis, startSlowRelay, type TestRedis, withoutRedis } from "../support/redis.ts";
 
 const log = createLog("silent");
 

@@ -1,14 +1,11 @@
 // A real Redis of one's own. Where no binary is installed, suites that need one say how to get it and are skipped.
 
 import { type ChildProcess, spawn } from "node:child_process";
-import { accessSync, constants } from "node:fs";
 import { createServer, type Socket } from "node:net";
-import { delimiter, join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Redis as Connection } from "ioredis";
-
-/** Path of `redis-server`. Undefined: none is installed. */
-export const redisBinary = findBinary("redis-server") ?? findBinary("valkey-server");
+import { freePort } from "./ports.ts";
+import { redisBinary } from "./programs.ts";
 
 /** Why a suite is skipped, with what helps. */
 export const withoutRedis = "no redis-server on the PATH; install one to run this suite (Debian: apt-get install redis-server)";
@@ -109,30 +106,4 @@ export async function startSlowRelay(port: number, delayMs: number): Promise<{ p
       await new Promise((resolve) => relay.close(resolve));
     },
   };
-}
-
-async function freePort(): Promise<number> {
-  const probe = createServer();
-  const port = await new Promise<number>((resolve) => {
-    probe.listen(0, "127.0.0.1", () => {
-      const address = probe.address();
-      resolve(typeof address === "object" && address ? address.port : 0);
-    });
-  });
-  await new Promise((resolve) => probe.close(resolve));
-  return port;
-}
-
-function findBinary(name: string): string | undefined {
-  const folders = [...(process.env.PATH ?? "").split(delimiter), "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"];
-  return folders
-    .map((folder) => join(folder, name))
-    .find((path) => {
-      try {
-        accessSync(path, constants.X_OK);
-        return true;
-      } catch {
-        return false;
-      }
-    });
 }

@@ -1,9 +1,9 @@
 // A first upstream that refuses the connection: what the second attempt adds to a request.
 
+import { freePort } from "../../support/ports.ts";
 import { nativeBody, nativeHeaders } from "../bodies.ts";
 import { Lab, urlOf } from "../lab.ts";
 import { quantile, spreadOf } from "../measure.ts";
-import { freePort } from "../ports.ts";
 import type { Result } from "../report.ts";
 
 const rounds = 6;

@@ -6,7 +6,7 @@ import { Refusal } from "../errors.ts";
 import type { Catalog, Resolved } from "./catalog.ts";
 import { judgeOffers } from "./offers.ts";
 import { measurePrompt, type PromptSize, tokensAtMost } from "./prompt-size.ts";
-import { mapReasoning } from "./reasoning.ts";
+import { fitThinking, mapReasoning } from "./reasoning.ts";
 
 export type Prepared = {
   readonly target: Resolved;
@@ -26,7 +26,10 @@ const worthwhileTokens = 1_024;
 export function prepare(catalog: Catalog, ask: GenerateRequest, allowedModels: readonly string[]): Prepared {
   const { target, request: named } = prepareModel(catalog, ask, allowedModels);
   const maxTokens = limitOutput(ask, target);
-  const request = mapReasoning(judgeOffers(named, catalog.offers), target.model, maxTokens);
+  const offered = judgeOffers(named, catalog.offers);
+  // As with the limit: who named a model that we only guess at does not know how this one thinks.
+  const fitting = target.exact ? offered : fitThinking(offered, target.model, maxTokens);
+  const request = mapReasoning(fitting, target.model, maxTokens);
   const size = measurePrompt(request);
   const bounds = {
     input: tokensAtMost(size, target.model.contextTokens),

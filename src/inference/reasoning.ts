@@ -1,7 +1,12 @@
-// Chat's `reasoning_effort` in terms of what a model can do. Pure.
+// Thinking in terms of what a model can do: chat's `reasoning_effort`, and what was meant for another model. Pure.
 
 import { create } from "@bufbuild/protobuf";
-import { OutputConfigSchema, type Thinking, ThinkingSchema } from "../../gen/gateway/inference/v1/content_pb.ts";
+import {
+  type OutputConfig,
+  OutputConfigSchema,
+  type Thinking,
+  ThinkingSchema,
+} from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { ModelEntry } from "../catalog-file/catalog-file.ts";
 
@@ -14,6 +19,8 @@ const efforts = new Map([
   ["max", { effort: "max", budget: 32_768 }],
 ]);
 const budgetMin = 1_024;
+// Vendors take an effort that is not stated for a high one.
+const usualBudget = 16_384;
 
 /** The request with its effort written as thinking. Whoever set `thinking` or forces a tool has decided already. */
 export function mapReasoning(request: GenerateRequest, model: ModelEntry, maxTokens: number): GenerateRequest {
@@ -30,6 +37,28 @@ export function mapReasoning(request: GenerateRequest, model: ModelEntry, maxTok
   const budgetTokens = Math.min(known.budget, maxTokens - 1);
   if (budgetTokens < budgetMin) return request;
   return thinkingOn(request, create(ThinkingSchema, { type: "enabled", budgetTokens }));
+}
+
+/**
+ * The request with its thinking as `model` takes it, when the client wrote it for another one: a budget instead of an effort where the
+ * model knows budgets only, and one that fits into the output that it can give. Providers refuse anything else.
+ */
+export function fitThinking(request: GenerateRequest, model: ModelEntry, maxTokens: number): GenerateRequest {
+  const { thinking, outputConfig } = request;
+  const takesEffort = model.thinking === "adaptive";
+  const fitting = takesEffort || outputConfig?.effort === undefined ? request : withoutEffort(request, outputConfig);
+  const isAdaptive = thinking?.type === "adaptive" && !takesEffort;
+  const budget = isAdaptive ? (efforts.get(outputConfig?.effort ?? "")?.budget ?? usualBudget) : thinking?.budgetTokens;
+  if (thinking === undefined || budget === undefined) return fitting;
+
+  const budgetTokens = Math.min(budget, maxTokens - 1);
+  if (budgetTokens >= budgetMin) return { ...fitting, thinking: { ...thinking, type: "enabled", budgetTokens } };
+  return isAdaptive ? { ...fitting, thinking: undefined } : fitting;
+}
+
+function withoutEffort(request: GenerateRequest, { effort, ...outputConfig }: OutputConfig): GenerateRequest {
+  const isEmpty = outputConfig.format === undefined && outputConfig.extensions === undefined;
+  return { ...request, outputConfig: isEmpty ? undefined : outputConfig };
 }
 
 // Providers refuse sampling fields beside thinking.

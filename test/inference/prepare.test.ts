@@ -99,6 +99,40 @@ test("an effort gives way to a thinking that was set, a forced tool, an unknown 
   expect(prepared({ ...asked, maxTokens: 1_500 }).request.thinking?.budgetTokens).toBe(1_499);
 });
 
+const guesses: { name: string; asked: RequestMembers; sent: object }[] = [
+  {
+    name: "an effort",
+    asked: { thinking: { type: "adaptive", extensions: { display: "omitted" } }, outputConfig: { effort: "medium" } },
+    sent: { thinking: { type: "enabled", budgetTokens: 4_096, extensions: { display: "omitted" } }, outputConfig: undefined },
+  },
+  {
+    name: "no effort",
+    asked: { thinking: { type: "adaptive" } },
+    sent: { thinking: { type: "enabled", budgetTokens: 16_384 } },
+  },
+  {
+    name: "a budget for more output",
+    asked: { thinking: { type: "enabled", budgetTokens: 127_999 } },
+    sent: { thinking: { type: "enabled", budgetTokens: 63_999 } },
+  },
+  { name: "few tokens", asked: { maxTokens: 1_000, thinking: { type: "adaptive" } }, sent: { thinking: undefined } },
+];
+for (const { name, asked, sent } of guesses) {
+  test(`thinking with ${name}, written for a model that we only guess at, becomes what the model takes`, () => {
+    const { request } = prepared({ model: "claude-haiku-9", maxTokens: 128_000, ...asked });
+    expect({ thinking: request.thinking, outputConfig: request.outputConfig }).toMatchObject(sent);
+  });
+}
+
+test("thinking goes on as it is to a model that was named, and to one that takes it so", () => {
+  const asked = { maxTokens: 8_000, thinking: { type: "adaptive" }, outputConfig: { effort: "low" } };
+  expect(prepared(asked).request).toMatchObject({ thinking: asked.thinking, outputConfig: asked.outputConfig });
+  expect(prepared({ ...asked, model: "claude-opus-9" }).request).toMatchObject({
+    thinking: asked.thinking,
+    outputConfig: asked.outputConfig,
+  });
+});
+
 test("what costs beyond tokens is refused before anything is held", () => {
   expect(refused({ tools: [{ name: "s", type: "web_search_20250305" }] })?.refusal).toBe("feature_not_offered");
 });

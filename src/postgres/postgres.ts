@@ -3,6 +3,7 @@
 import { readFileSync } from "node:fs";
 import { Socket } from "node:net";
 import { basename, dirname } from "node:path";
+import { performance } from "node:perf_hooks";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { Client, type ClientConfig, DatabaseError, Pool, type PoolClient, type QueryResultRow, types } from "pg";
@@ -53,6 +54,10 @@ const plannerOptions = [
   ...["seqscan", "hashjoin", "mergejoin", "material"].map((way) => `-c enable_${way}=off`),
   "-c plan_cache_mode=force_generic_plan",
 ].join(" ");
+
+// A plan is made for the tables as they are at that moment, and the server looks again once a minute. One that was made while a single
+// request ran goes through all holds once per charge: 880 ms for a batch of 256 among 10,000, where a new one takes 4.
+const planAgeMsMax = 10_000;
 
 const connectTimeoutMs = 5_000;
 const poolConnectionsMax = 10;
@@ -159,8 +164,15 @@ async function connect(url: string): Promise<Connection> {
   client.on("end", lose);
   await client.connect();
   const prepared: Prepared = new Map();
+  let preparedAtMs = performance.now();
   return {
-    send: async (queries) => client.query(new RoundTrip(queries, prepared, (typeId) => getTypeParser(typeId, "text"))).answers,
+    async send(queries) {
+      if (performance.now() - preparedAtMs > planAgeMsMax) {
+        prepared.clear();
+        preparedAtMs = performance.now();
+      }
+      return client.query(new RoundTrip(queries, prepared, (typeId) => getTypeParser(typeId, "text"))).answers;
+    },
     end: () => client.end(),
     cut: () => void socket.destroy(),
     get lost() {

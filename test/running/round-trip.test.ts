@@ -1,5 +1,6 @@
+import { performance } from "node:perf_hooks";
 import fc from "fast-check";
-import { afterAll, expect, test } from "vitest";
+import { afterAll, expect, test, vi } from "vitest";
 import { freshDatabase } from "../support/database.ts";
 
 const { postgres, drop } = await freshDatabase();
@@ -60,6 +61,19 @@ test("a statement that failed when it was first used can be used again", async (
   expect(await connection.send([divide(2)])).toMatchObject([{ rows: [{ result: 3 }] }]);
   await expect(connection.send([divide(0), count("acc_order")])).rejects.toMatchObject({ code: "22012" });
   expect(await connection.send([divide(3), divide(6)])).toMatchObject([{ rows: [{ result: 2 }] }, { rows: [{ result: 1 }] }]);
+});
+
+test("a plan that was made for tables as they were ten seconds ago is made anew", async () => {
+  const times = sql("times", "select prepare_time::text as at from pg_prepared_statements where name = 'test/times'");
+  const preparedAt = async () => Object((await connection.send([[times, []]]))[0]?.rows[0]).at;
+  const first = await preparedAt();
+  expect(await preparedAt()).toBe(first);
+  const now = performance.now();
+  const clock = vi.spyOn(performance, "now").mockReturnValue(now + 10_001);
+  const second = await preparedAt();
+  expect(second).not.toBe(first);
+  expect(await preparedAt()).toBe(second);
+  clock.mockRestore();
 });
 
 test("values arrive as they were sent, whatever characters they are made of", async () => {

@@ -72,8 +72,9 @@ export function createLimits(parts: {
 }
 
 function tooMany(refusal: RefusalName, name: string, limit: number, { used, waitMs }: Taken): Refusal {
+  const calls = refusal === "rate_limited" ? "request" : "counting call";
   const facts: RefusalFacts = {
-    message: `This key is limited to ${limit} ${refusal === "rate_limited" ? "requests" : "counting calls"} a minute.`,
+    message: `This key is limited to ${limit} ${calls}${limit === 1 ? "" : "s"} a minute.`,
     limit: { name, limit: BigInt(limit), used: BigInt(used), remaining: 0n },
   };
   if (waitMs !== undefined) {

@@ -33,6 +33,13 @@ test("a key without a limit is never counted, one with a limit of none is always
   assert.deepEqual([refusal, facts.retryAfterMs, facts.limit?.limit], ["rate_limited", undefined, 0n]);
 });
 
+test("a refusal says the pace of the key in good English, for one request as for several", async () => {
+  const limits = createLimits({ nodes, log });
+  await limits.take("key_a", 1);
+  assert.equal((await refusalOf(() => limits.take("key_a", 1))).facts.message, "This key is limited to 1 request a minute.");
+  assert.equal((await refusalOf(() => limits.take("key_b", 0))).facts.message, "This key is limited to 0 requests a minute.");
+});
+
 test("an admitted request learns what remains, a refused one when to come back and by which limit", async () => {
   const limits = createLimits({ nodes, log });
   const remaining: (number | undefined)[] = [];

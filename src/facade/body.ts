@@ -6,6 +6,7 @@ import { brotliDecompress, gunzip, inflate, inflateRaw } from "node:zlib";
 import type { JsonValue } from "@bufbuild/protobuf";
 import { Refusal } from "../errors.ts";
 import { parseJson } from "../wire/json.ts";
+import { hasMoreItems, jsonItemsMax, tooManyItems } from "../wire/json-items.ts";
 
 /** Largest body, before and after unpacking. One prompt of a coding assistant is 100 KB, one with images tens of megabytes. */
 export const bodyBytesMax = 32 * 1024 * 1024;
@@ -20,7 +21,12 @@ export async function readJson(request: IncomingMessage): Promise<JsonValue> {
   requireJson(headers["content-type"]);
   const unpack = unpackerOf(headers["content-encoding"]);
   const bytes = await readBytes(request);
-  return parseJson(unpack ? await unpack(bytes) : bytes);
+  return parseBody(unpack ? await unpack(bytes) : bytes);
+}
+
+function parseBody(bytes: Buffer): JsonValue {
+  if (hasMoreItems(bytes, jsonItemsMax)) throw tooManyItems(jsonItemsMax);
+  return parseJson(bytes);
 }
 
 function tooLarge(): Refusal {

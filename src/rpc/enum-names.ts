@@ -4,6 +4,7 @@
 import type { DescField, DescMessage } from "@bufbuild/protobuf";
 import type { ConnectRouter } from "@connectrpc/connect";
 import { Refusal, toConnectError } from "../errors.ts";
+import { hasMoreItems, jsonItemsMax, tooManyItems } from "../wire/json-items.ts";
 import { recursionLimit, requestBytesMax } from "./messages.ts";
 
 type Handler = ConnectRouter["handlers"][number];
@@ -44,6 +45,8 @@ async function* checkBody(body: Bytes, offset: number, input: DescMessage, bytes
 }
 
 function refuseUnlistedNames(input: DescMessage, text: Buffer): void {
+  // The same request has more members in this form than in a public one: a Block has its kind as an object of its own.
+  if (hasMoreItems(text, 2 * jsonItemsMax)) throw toConnectError(tooManyItems(2 * jsonItemsMax));
   let request: unknown;
   try {
     request = JSON.parse(text.toString());

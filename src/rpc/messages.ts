@@ -3,10 +3,14 @@
 import { type DescMessage, type DescMethod, fromBinary, type Message, toBinary } from "@bufbuild/protobuf";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { Refusal } from "../errors.ts";
+import { jsonItemsMax } from "../wire/json-items.ts";
+import { hasMoreFields } from "./field-count.ts";
 
 /** What one message may hold. The largest request carries the 32 MiB of the public door and what protobuf adds to them. */
 export const messageBytesMax = 48 * 1024 * 1024;
 const smallRequestBytesMax = 1024 * 1024;
+/** Most fields that a request may hold, all messages inside it included: a member of a JSON object takes four of them. */
+export const fieldsMax = 4 * jsonItemsMax;
 const largeRequests = new Set<DescMethod>([InferenceService.method.generate, InferenceService.method.countTokens]);
 
 /** Most bytes that a request of this method may have, on every door. */
@@ -39,6 +43,12 @@ export function decodeRequest(method: DescMethod, bytes: Uint8Array): Message {
   if (bytes.byteLength > limit) {
     throw new Refusal("request_too_large", {
       limit: { name: "body_bytes", limit: BigInt(limit), used: BigInt(bytes.byteLength) },
+    });
+  }
+  if (hasMoreFields(method.input, bytes, fieldsMax, recursionLimit)) {
+    throw new Refusal("request_too_large", {
+      message: `The request has more than ${fieldsMax} fields.`,
+      limit: { name: "request_fields", limit: BigInt(fieldsMax) },
     });
   }
   try {

@@ -136,15 +136,18 @@ function resolve(reference: string, root: JsonObject): JsonValue | undefined {
 
 function merge(schema: JsonObject, others: readonly JsonValue[], root: JsonObject): JsonObject {
   const { allOf: _allOf, anyOf: _anyOf, oneOf: _oneOf, ...merged } = schema;
+  const properties = { ...objectOf(merged.properties) };
+  const required = [...listOf(merged.required)];
   for (const other of others) {
     const part = isObject(other) && typeof other.$ref === "string" ? resolve(other.$ref, root) : other;
     if (!isObject(part)) continue;
-    const properties = { ...objectOf(merged.properties), ...objectOf(part.properties) };
-    const required = [...listOf(merged.required), ...listOf(part.required)];
-    Object.assign(merged, part);
-    if (Object.keys(properties).length > 0) merged.properties = properties;
-    if (required.length > 0) merged.required = required;
+    const { properties: moreProperties, required: moreRequired, ...members } = part;
+    Object.assign(properties, objectOf(moreProperties));
+    for (const name of listOf(moreRequired)) required.push(name);
+    Object.assign(merged, members);
   }
+  if (Object.keys(properties).length > 0) merged.properties = properties;
+  if (required.length > 0) merged.required = required;
   return merged;
 }
 

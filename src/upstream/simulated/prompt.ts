@@ -116,13 +116,14 @@ export type LastTurn = {
 export function readLastTurn(messages: readonly Message[]): LastTurn {
   const last = messages.findLast((message) => message.role === Role.USER);
   let text = "";
+  const tools = toolsOfCalls(messages);
   const results: { tool: string; text: string; isError: boolean }[] = [];
   for (const { kind } of last?.content ?? []) {
     if (kind.case === "text" && !kind.value.text.trimStart().startsWith("<system-reminder>")) text = kind.value.text;
     if (kind.case !== "toolResult") continue;
     const said = kind.value.content.flatMap((block) => (block.kind.case === "text" ? [block.kind.value.text] : []));
     results.push({
-      tool: toolOfCall(messages, kind.value.toolUseId),
+      tool: tools.get(kind.value.toolUseId) ?? "tool",
       text: said.join("\n"),
       isError: kind.value.isError ?? false,
     });
@@ -130,9 +131,13 @@ export function readLastTurn(messages: readonly Message[]): LastTurn {
   return { text, results };
 }
 
-function toolOfCall(messages: readonly Message[], id: string): string {
+/** Names of the tools by the ids of their calls. */
+function toolsOfCalls(messages: readonly Message[]): ReadonlyMap<string, string> {
+  const tools = new Map<string, string>();
   for (const { content } of messages) {
-    for (const { kind } of content) if (kind.case === "toolUse" && kind.value.id === id) return kind.value.name;
+    for (const { kind } of content) {
+      if (kind.case === "toolUse" && !tools.has(kind.value.id)) tools.set(kind.value.id, kind.value.name);
+    }
   }
-  return "tool";
+  return tools;
 }

@@ -10,6 +10,8 @@ import {
   type System,
   SystemSchema,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import { isObject } from "../json.ts";
+import { countItems, jsonItemsMax, tooManyItems } from "../json-items.ts";
 import { decodeCacheMark, markLast } from "./cache-marks.ts";
 import { decodeContent, decodeReasoningDetails, textBlock, toolResult } from "./decode-parts.ts";
 import { invalid, objectAt, optionalArray, textAt } from "./fields.ts";
@@ -29,11 +31,12 @@ type Conversation = {
   blankUser?: string;
 };
 
-/** Turns and instructions of a request. Throws `invalid_request`. */
+/** Turns and instructions of a request. Throws `invalid_request`, or `request_too_large` for what the arguments of its calls hold. */
 export function decodeMessages(value: JsonValue | undefined): { messages: Message[]; system: System | undefined } {
   const list = optionalArray(value, "messages");
   if (!list || list.length === 0) throw invalid("messages", "must be an array of at least one message");
   if (list.length > messagesMax) throw invalid("messages", `must not be longer than ${messagesMax}`);
+  checkArguments(list);
 
   const conversation: Conversation = { instructions: [], turns: [], functionCalls: 0 };
   for (const [index, message] of list.entries()) {
@@ -48,12 +51,35 @@ export function decodeMessages(value: JsonValue | undefined): { messages: Messag
   return { messages, system: joinInstructions(conversation.instructions) };
 }
 
+// Arguments are JSON inside of JSON, so the limit of what a body holds does not see what they hold.
+function checkArguments(list: readonly JsonValue[]): void {
+  const texts: string[] = [];
+  let characters = 0;
+  const add = (called: JsonValue | undefined) => {
+    if (!isObject(called) || typeof called.arguments !== "string") return;
+    texts.push(called.arguments);
+    characters += called.arguments.length;
+  };
+  for (const message of list) {
+    if (!isObject(message)) continue;
+    if (Array.isArray(message.tool_calls)) for (const call of message.tool_calls) if (isObject(call)) add(call.function);
+    add(message.function_call);
+  }
+  // Every item is at least a character.
+  if (characters <= jsonItemsMax) return;
+  let items = 0;
+  for (const text of texts) {
+    items += countItems(Buffer.from(text), jsonItemsMax - items);
+    if (items > jsonItemsMax) throw tooManyItems(jsonItemsMax);
+  }
+}
+
 function decodeMessage(conversation: Conversation, message: JsonObject, at: string): void {
   const { instructions, turns } = conversation;
   switch (message.role) {
     case "system":
     case "developer":
-      instructions.push(...decodeInstruction(message, at));
+      for (const block of decodeInstruction(message, at)) instructions.push(block);
       return;
     case "user": {
       const content = decodeUser(message, at);
@@ -108,7 +134,7 @@ function decodeUser(message: JsonObject, at: string): Block[] {
 
 function decodeAssistant(conversation: Conversation, message: JsonObject, at: string): Block[] {
   const blocks = decodeReasoningDetails(message.reasoning_details, `${at}.reasoning_details`);
-  blocks.push(...(decodeContent(message.content, `${at}.content`) ?? []));
+  for (const block of decodeContent(message.content, `${at}.content`) ?? []) blocks.push(block);
   for (const [index, call] of (optionalArray(message.tool_calls, `${at}.tool_calls`) ?? []).entries()) {
     blocks.push(decodeToolCall(call, `${at}.tool_calls[${index}]`));
   }

@@ -24,8 +24,10 @@ export function encodeMessages(request: GenerateRequest, cacheMarks: boolean): J
   const system = request.system && encodeSystem(request.system, cacheMarks);
   if (system) messages.push(system);
   for (const turn of foldInstructions(request.messages)) {
-    if (turn.role === Role.ASSISTANT) messages.push(...encodeAssistant(turn, request.sourceFormat === Format.CHAT));
-    else messages.push(...encodeUser(turn, cacheMarks));
+    const isAssistant = turn.role === Role.ASSISTANT;
+    const encoded = isAssistant ? encodeAssistant(turn, request.sourceFormat === Format.CHAT) : encodeUser(turn, cacheMarks);
+    // Not spread: a turn may have more results than a call has room for arguments.
+    for (const message of encoded) messages.push(message);
   }
   return messages;
 }
@@ -55,6 +57,7 @@ function textOf(block: Block): string {
 function foldInstructions(turns: readonly Message[]): Message[] {
   if (!turns.some((turn) => turn.role === Role.SYSTEM)) return [...turns];
   const folded: Message[] = [];
+  let own: Message | undefined;
   for (const turn of turns) {
     if (turn.role !== Role.SYSTEM) {
       folded.push(turn);
@@ -63,8 +66,15 @@ function foldInstructions(turns: readonly Message[]): Message[] {
     const reminder = remind(turn);
     if (!reminder) continue;
     const before = folded.at(-1);
-    if (before?.role === Role.USER) folded[folded.length - 1] = { ...before, content: [...before.content, reminder] };
-    else folded.push(create(MessageSchema, { role: Role.USER, content: [reminder] }));
+    // Many instructions in a row share one copy.
+    if (own !== undefined && before === own) own.content.push(reminder);
+    else if (before?.role === Role.USER) {
+      own = { ...before, content: [...before.content, reminder] };
+      folded[folded.length - 1] = own;
+    } else {
+      own = create(MessageSchema, { role: Role.USER, content: [reminder] });
+      folded.push(own);
+    }
   }
   return folded;
 }
@@ -101,7 +111,7 @@ function encodeUser(turn: Message, cacheMarks: boolean): JsonObject[] {
       const { message, rest } = encodeResult(block, block.kind.value, cacheMarks);
       messages.push(message);
       // A `tool` message holds text only; what else the tool gave follows as from the user.
-      parts.push(...rest.flatMap((one) => encodePart(one, cacheMarks)));
+      for (const one of rest) parts.push(...encodePart(one, cacheMarks));
     }
   }
   for (const block of turn.content) if (block.kind.case !== "toolResult") parts.push(...encodePart(block, cacheMarks));
@@ -110,8 +120,9 @@ function encodeUser(turn: Message, cacheMarks: boolean): JsonObject[] {
 }
 
 function encodeResult(block: Block, result: ToolResultBlock, cacheMarks: boolean): { message: JsonObject; rest: Block[] } {
-  const rest = result.content.filter((one) => one.kind.case === "image" || one.kind.case === "document");
-  const content = textOfBlocks(result.content.filter((one) => !rest.includes(one)));
+  const isAttachment = ({ kind }: Block) => kind.case === "image" || kind.case === "document";
+  const rest = result.content.filter(isAttachment);
+  const content = textOfBlocks(result.content.filter((one) => !isAttachment(one)));
   const mark = cacheMarks ? encodeCacheMark(block.cacheControl) : {};
   return { message: { role: "tool", tool_call_id: result.toolUseId, content, ...mark }, rest };
 }

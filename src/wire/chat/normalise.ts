@@ -18,7 +18,7 @@ export function normaliseTurns(turns: readonly Message[]): Message[] {
     if (content.length === 0) continue;
     const last = merged.at(-1);
     if (last?.role === turn.role) {
-      last.content.push(...content);
+      for (const block of content) last.content.push(block);
       continue;
     }
     turn.content = content;

@@ -9,6 +9,12 @@ import { isCount } from "./extensions.ts";
 /** Most entries of a conversation. */
 export const messagesMax = 100_000;
 
+/**
+ * Most members of one object that is taken apart here: the body, a message, a block, a tool. The largest has thirty names. Those without
+ * a name are copied to stand beside the named ones, which takes several times as long as to parse them.
+ */
+export const membersMax = 100;
+
 /** The version whose semantics this file knows beyond the first one: sampling members are refused by their presence alone. */
 export const versionWithoutSampling = "2026-10-21";
 
@@ -22,6 +28,7 @@ export type CheckedMessage = JsonObject & { role: "user" | "assistant" | "system
  */
 export function checkRequest(body: JsonValue, version: string, purpose: "generate" | "count"): asserts body is CheckedBody {
   if (!isObject(body)) throw new Refusal("invalid_request", { message: "The body must be a JSON object." });
+  checkMembers(body, "body");
   checkModel(body.model);
   checkMessages(body.messages);
   if (purpose === "generate") checkMaxTokens(body);
@@ -31,6 +38,16 @@ export function checkRequest(body: JsonValue, version: string, purpose: "generat
   optional(body, "stop_sequences", isStrings, "Input should be a list of strings");
   checkTools(body.tools);
   for (const name of ["tool_choice", "thinking", "metadata"]) optional(body, name, isObject, "Input should be an object");
+  for (const name of ["tool_choice", "thinking", "output_config", "cache_control"]) checkMembers(body[name], name);
+}
+
+function checkMembers(value: JsonValue | undefined, at: string): void {
+  if (!isObject(value)) return;
+  let members = 0;
+  for (const _ in value) {
+    members++;
+    if (members > membersMax) throw invalid(at, `at most ${membersMax} members are accepted`);
+  }
 }
 
 /** The refusal of a body for what stands at `path`, written as `messages.1.content`. */
@@ -64,6 +81,7 @@ function checkMessages(messages: JsonValue | undefined): void {
 function checkMessage(message: JsonValue, index: number): void {
   const at = `messages.${index}`;
   if (!isObject(message)) throw invalid(at, "Input should be an object");
+  checkMembers(message, at);
   const { role, content } = message;
   if (role === undefined) throw invalid(`${at}.role`, "Field required");
   if (role !== "user" && role !== "assistant" && role !== "system") {
@@ -82,6 +100,19 @@ function checkContent(content: JsonValue | undefined, at: string): void {
     if (!isObject(block)) throw invalid(`${at}.${index}`, "Input should be an object");
     if (block.type === undefined) throw invalid(`${at}.${index}.type`, "Field required");
     if (typeof block.type !== "string") throw invalid(`${at}.${index}.type`, "Input should be a valid string");
+    checkBlockMembers(block, `${at}.${index}`);
+  });
+}
+
+// The content of a tool's result is read in the same way, whatever stands in it.
+function checkBlockMembers(block: JsonObject, at: string): void {
+  checkMembers(block, at);
+  const { cache_control, source, content } = block;
+  if (cache_control !== undefined) checkMembers(cache_control, `${at}.cache_control`);
+  if (source !== undefined) checkMembers(source, `${at}.source`);
+  if (block.type !== "tool_result" || !Array.isArray(content)) return;
+  content.forEach((inner, index) => {
+    if (isObject(inner)) checkBlockMembers(inner, `${at}.content.${index}`);
   });
 }
 
@@ -101,7 +132,8 @@ function mentions(value: JsonValue, name: string): boolean {
   if (Array.isArray(value)) return value.some((item) => mentions(item, name));
   if (!isObject(value)) return false;
   if (isObject(value[name])) return true;
-  return Object.values(value).some((member) => mentions(member, name));
+  for (const member in value) if (mentions(value[member] ?? null, name)) return true;
+  return false;
 }
 
 function checkSampling(body: JsonObject, version: string): void {
@@ -127,6 +159,8 @@ function checkTools(tools: JsonValue | undefined): void {
   if (!Array.isArray(tools)) throw invalid("tools", "Input should be a valid list");
   tools.forEach((tool, index) => {
     if (!isObject(tool)) throw invalid(`tools.${index}`, "Input should be an object");
+    checkMembers(tool, `tools.${index}`);
+    checkMembers(tool.cache_control, `tools.${index}.cache_control`);
     // Tools that run at the provider may go by their type alone.
     if (typeof tool.name !== "string" && typeof tool.type !== "string") throw invalid(`tools.${index}.name`, "Field required");
   });

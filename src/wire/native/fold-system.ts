@@ -8,6 +8,7 @@ import { BlockSchema, ContentForm, type Message, MessageSchema, Role } from "../
 export function foldSystemEntries(messages: readonly Message[]): Message[] {
   if (!messages.some((message) => message.role === Role.SYSTEM)) return [...messages];
   const folded: Message[] = [];
+  let own: Message | undefined;
   for (const message of messages) {
     if (message.role !== Role.SYSTEM) {
       folded.push(message);
@@ -17,10 +18,15 @@ export function foldSystemEntries(messages: readonly Message[]): Message[] {
     // An entry may hold settings only; a server that does not know the role does not know them either.
     if (!reminder) continue;
     const before = folded.at(-1);
-    if (before?.role === Role.USER) {
-      folded[folded.length - 1] = { ...before, content: [...before.content, reminder], form: ContentForm.UNSPECIFIED };
+    // Many entries in a row share one copy.
+    if (own !== undefined && before === own) {
+      own.content.push(reminder);
+    } else if (before?.role === Role.USER) {
+      own = { ...before, content: [...before.content, reminder], form: ContentForm.UNSPECIFIED };
+      folded[folded.length - 1] = own;
     } else {
-      folded.push(create(MessageSchema, { role: Role.USER, content: [reminder] }));
+      own = create(MessageSchema, { role: Role.USER, content: [reminder] });
+      folded.push(own);
     }
   }
   return folded;

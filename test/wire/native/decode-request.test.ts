@@ -22,6 +22,8 @@ function refusalOf(work: () => unknown): Refusal {
   throw new Error("nothing was refused");
 }
 
+const many = Object.fromEntries(Array.from({ length: 101 }, (_, index) => [`k${index}`, index]));
+
 const refused: { name: string; body: JsonObject; message: string; field: string }[] = [
   { name: "no model", body: { model: null }, message: "model: Input should be a valid string", field: "model" },
   { name: "an empty model", body: { model: "" }, message: "model: String should have", field: "model" },
@@ -37,6 +39,34 @@ const refused: { name: string; body: JsonObject; message: string; field: string 
     body: { messages: Array(100_001).fill(least.messages[0]) },
     message: "messages: at most",
     field: "messages",
+  },
+  { name: "a body of many members", body: many, message: "body: at most 100", field: "body" },
+  {
+    name: "a message of many members",
+    body: entry({ role: "user", content: "x", ...many }),
+    message: "messages.1: at most 100",
+    field: "messages[1]",
+  },
+  {
+    name: "a block of many members",
+    body: entry({ role: "user", content: [{ type: "text", text: "x", ...many }] }),
+    message: "messages.1.content.0: at most 100",
+    field: "messages[1].content[0]",
+  },
+  {
+    name: "a block of many members in a tool's result",
+    body: entry({
+      role: "user",
+      content: [{ type: "tool_result", tool_use_id: "t", content: [{ type: "text", text: "x", ...many }] }],
+    }),
+    message: "messages.1.content.0.content.0: at most 100",
+    field: "messages[1].content[0].content[0]",
+  },
+  {
+    name: "a tool of many members",
+    body: { tools: [{ name: "t", ...many }] },
+    message: "tools.0: at most 100",
+    field: "tools[0]",
   },
   { name: "a message that is no object", body: entry("x"), message: "messages.1: Input", field: "messages[1]" },
   {

@@ -51,6 +51,22 @@ test("an entry with settings only goes, and one without a user message before it
   ]);
 });
 
+test("the given messages stay as they are, however many entries follow one", () => {
+  const texts = ["", "a", "b", "c"];
+  const messages = [
+    { role: "user", content: "hi" },
+    ...texts.map((content) => ({ role: "system", content })),
+    { role: "user", content: "x" },
+  ];
+  const request = decodeRequest({ model: "m", max_tokens: 1, messages }, { version: "", beta: "" });
+  const encode = () => encodeRequest(request, { model: "m", stream: false, foldSystem: true }).messages;
+  expect(encode()).toEqual(encode());
+  expect(encode()).toEqual([
+    { role: "user", content: [{ type: "text", text: "hi" }, ...texts.map(reminder)] },
+    { role: "user", content: "x" },
+  ]);
+});
+
 test("a conversation without such entries stays as it is", () => {
   const messages = [{ role: "user", content: "hi" }];
   expect(fold(messages)).toEqual(messages);

@@ -1,6 +1,7 @@
 // Admission decided: who may start, and how much each start holds. A pure function over the rows that the batch has locked.
 
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { credits } from "../decimal.ts";
 import { Refusal } from "../errors.ts";
 import { grantedBy, sizeHold, type UsageBounds } from "./hold-size.ts";
 
@@ -132,7 +133,7 @@ function place(ledger: Ledger, ask: HoldAsk): Admitted {
   if (key.allowedModels.length > 0 && !key.allowedModels.includes(ask.model)) {
     return refused(new Refusal("model_not_allowed", { allowed: key.allowedModels, field: "model" }));
   }
-  if (pool.inDebt) return refused(creditsExhausted(payer, pool));
+  if (pool.inDebt) return refused(creditsExhausted(payer, pool, "in debt"));
 
   const grant = sizeHold(price, bounds, {
     posted: pool.posted,
@@ -173,11 +174,19 @@ function grow(ledger: Ledger, ask: GrowAsk): Admitted {
   const addedMicro = ask.amountMicro - before;
   if (addedMicro <= 0n) return { kind: "held", addedMicro: undefined, hold: { ...hold, amountMicro: before } };
   if (pool.posted - pool.held < addedMicro)
-    return shortOf(ledger, hold.payer, pool, key, { of: "pool", held: pool.posted >= ask.amountMicro });
+    return shortOf(ledger, hold.payer, pool, key, {
+      of: "pool",
+      held: pool.posted >= ask.amountMicro,
+      neededMicro: addedMicro,
+    });
   const month = hold.month === ledger.month ? key : ledger.pastMonths.get(`${hold.payer.keyId}/${hold.month}`);
   if (!month) return refused(new Refusal("gateway_unavailable", { message: "The month of the hold is gone." }));
   if (key.cap !== null && key.cap - month.spent - month.held < addedMicro) {
-    return shortOf(ledger, hold.payer, pool, key, { of: "cap", held: key.cap - month.spent >= ask.amountMicro });
+    return shortOf(ledger, hold.payer, pool, key, {
+      of: "cap",
+      held: key.cap - month.spent >= ask.amountMicro,
+      neededMicro: addedMicro,
+    });
   }
   pool.held += addedMicro;
   month.held += addedMicro;
@@ -198,40 +207,54 @@ function shortOf(
   payer: Payer,
   pool: { posted: bigint; held: bigint },
   key: KeyRow,
-  short: { of: "pool" | "cap"; held: boolean },
+  short: { of: "pool" | "cap"; held: boolean; neededMicro: bigint },
 ): Admitted {
   if (short.held) return { kind: "waits", refusal: new Refusal("credits_held", { retryAfterMs: 2000 }) };
-  return refused(short.of === "pool" ? creditsExhausted(payer, pool) : capReached(ledger, key));
+  return refused(short.of === "pool" ? creditsExhausted(payer, pool, short) : capReached(ledger, key, short));
 }
 
-function creditsExhausted(payer: Payer, pool: { posted: bigint; held: bigint }): Refusal {
-  const remaining = pool.posted - pool.held;
+function creditsExhausted(
+  payer: Payer,
+  pool: { posted: bigint; held: bigint },
+  why: "in debt" | { neededMicro: bigint },
+): Refusal {
+  const remaining = atLeastZero(pool.posted - pool.held);
+  const says =
+    why === "in debt"
+      ? "is in debt"
+      : `has ${credits(remaining)} credits free, and this request needs ${credits(why.neededMicro)} set aside`;
   return new Refusal("credits_exhausted", {
-    message: `The ${payer.family} pool of this account does not hold enough credits for this request. Add credits to go on.`,
+    message: `The ${payer.family} pool of this account ${says}. Add credits to go on.`,
     limit: {
       name: "pool_microcredits",
       limit: pool.posted,
       used: pool.held,
-      remaining: remaining > 0n ? remaining : 0n,
+      remaining,
       family: payer.family === "v1" ? 1 : 2,
     },
   });
 }
 
-function capReached(ledger: Ledger, key: KeyRow): Refusal {
+function capReached(ledger: Ledger, key: KeyRow, { neededMicro }: { neededMicro: bigint }): Refusal {
   const limit = key.cap ?? 0n;
-  const remaining = limit - key.spent - key.held;
+  const remaining = atLeastZero(limit - key.spent - key.held);
   const resetsAt = monthAfter(ledger.month);
   return new Refusal("monthly_cap_reached", {
-    message: `The monthly credit cap of this key is reached. It resets at ${resetsAt.toISOString()}.`,
+    message:
+      `The monthly credit cap of this key is reached: ${credits(remaining)} credits of it are left, ` +
+      `and this request needs ${credits(neededMicro)} set aside. It resets at ${resetsAt.toISOString()}.`,
     limit: {
       name: "monthly_cap_microcredits",
       limit,
       used: key.spent + key.held,
-      remaining: remaining > 0n ? remaining : 0n,
+      remaining,
       resetsAt: { seconds: BigInt(resetsAt.getTime() / 1000) },
     },
   });
+}
+
+function atLeastZero(micro: bigint): bigint {
+  return micro > 0n ? micro : 0n;
 }
 
 /** First instant of the UTC month after `month` (`YYYY-MM-01`). */

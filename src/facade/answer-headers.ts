@@ -3,7 +3,7 @@
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { credits } from "./decimal.ts";
+import { credits } from "../decimal.ts";
 import type { Envelope } from "./problem.ts";
 import { rateHeaders } from "./rate-headers.ts";
 

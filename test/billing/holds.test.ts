@@ -62,9 +62,12 @@ test("a request that waits for held funds starts as soon as another one gives th
   await ledger.holds.settle(await second, ended({}));
 });
 
-test("a request beyond the funds is refused with what is there", async () => {
+test("a request beyond the funds is refused with what is there, and what it would take", async () => {
   const payer = await ledger.payer(heldFor(100) - 1n);
-  await expect(place(asking(payer, 100))).rejects.toMatchObject({ refusal: "credits_exhausted" });
+  await expect(place(asking(payer, 100))).rejects.toMatchObject({
+    refusal: "credits_exhausted",
+    message: expect.stringContaining("has 0.006999 credits free, and this request needs 0.007 set aside"),
+  });
 });
 
 test("a key never holds and spends more than its monthly cap", async () => {

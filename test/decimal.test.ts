@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { credits, usd } from "../../src/facade/decimal.ts";
+import { credits, usd } from "../src/decimal.ts";
 
 const cases = [
   { micro: 0n, credits: "0", usd: "0.00" },

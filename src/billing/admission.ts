@@ -111,7 +111,8 @@ function place(ledger: Ledger, ask: HoldAsk): Admitted {
   const { payer, price, bounds } = ask;
   const used = ledger.used.get(ask.requestId);
   if (used) {
-    // An earlier try of the same process or caller, whose commit it did not hear of. Whoever asks for something else under the same id gets nothing.
+    // An earlier try of the same process or caller, whose commit it did not hear of. Whoever asks for something else under the same id
+    // gets nothing.
     const isRepeat = used.nodeId === nodeOf(ask, ledger.nodeId) && used.nonce === ask.nonce;
     const isSame = used.keyId === payer.keyId && used.model === ask.model;
     const grantedOutput = isRepeat && isSame ? grantedBy(price, bounds, used.amount) : undefined;

@@ -1,4 +1,5 @@
-// The requests that run in this process or are being admitted, so that they can be ended: one key's when it is revoked, all when the process drains.
+// The requests that run in this process or are being admitted, so that they can be ended: one key's when it is revoked, all when the
+// process drains.
 
 import type { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Refusal } from "../errors.ts";

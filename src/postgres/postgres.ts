@@ -99,6 +99,8 @@ const getTypeParser: typeof types.getTypeParser = (id: number, format?: "text" |
   return format === "binary" ? types.getTypeParser(id, format) : types.getTypeParser(id, "text");
 };
 
+const textParser = (typeId: number) => getTypeParser(typeId, "text");
+
 const parseBigints = (text: string) =>
   text === "{}"
     ? []
@@ -171,7 +173,7 @@ async function connect(url: string): Promise<Connection> {
         prepared.clear();
         preparedAtMs = performance.now();
       }
-      return client.query(new RoundTrip(queries, prepared, (typeId) => getTypeParser(typeId, "text"))).answers;
+      return client.query(new RoundTrip(queries, prepared, textParser)).answers;
     },
     end: () => client.end(),
     cut: () => void socket.destroy(),

@@ -2,6 +2,7 @@
 
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
+import type { Writable } from "node:stream";
 import type { FastifyReply } from "fastify";
 import type { Admission, GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { Refusal, toRefusal } from "../errors.ts";
@@ -47,7 +48,7 @@ export async function sendStream(
         const { events } = kind.value;
         // A provider's ping says nothing yet about how its answer will go.
         if (!stream.isOpen && events.every((event) => event.kind.case === "ping")) continue;
-        if (!stream.write(stream.encoder.encode(events))) await once(reply.raw, "drain", { signal });
+        if (!stream.write(stream.encoder.encode(events))) await stream.drained(signal);
       } else if (kind.case === "admission") stream.admit(kind.value);
     }
     stream.end();
@@ -74,6 +75,8 @@ class Stream {
   #timer: NodeJS.Timeout;
   #isOverdue = false;
   #isChunked = false;
+  /** True when nothing was written since the last beat. */
+  #isQuiet = false;
   isOpen = false;
 
   constructor(reply: FastifyReply, format: AnswerFormat, exchange: Exchange, pace: StreamPace) {
@@ -97,16 +100,19 @@ class Stream {
     if (this.#isOverdue) this.#beat();
   }
 
-  /** False when the reader is behind and the writer should wait for `drain`. */
+  /** False when the reader is behind and the writer should wait until it has `drained`. */
   write(text: string): boolean {
-    const isFirst = !this.isOpen;
-    if (isFirst) this.#open();
-    if (text === "") {
-      if (isFirst) this.#raw.flushHeaders();
-      return true;
-    }
-    this.#timer.refresh();
-    return this.#raw.write(this.#frame(text));
+    if (this.isOpen) return text === "" || this.#send(text);
+    this.#open();
+    // Head and first events leave together.
+    if (text !== "") return this.#raw.write(this.#frame(text));
+    this.#raw.flushHeaders();
+    return true;
+  }
+
+  /** Throws when `signal` fires. */
+  async drained(signal: AbortSignal): Promise<void> {
+    await once(this.#out, "drain", { signal });
   }
 
   end(): void {
@@ -143,7 +149,8 @@ class Stream {
 
   #keepAlive(): void {
     clearTimeout(this.#timer);
-    this.#timer = setInterval(() => this.#beat(), this.#pace.pingMs);
+    // Half the time, since a beat only finds out that nothing was written since the one before.
+    this.#timer = setInterval(() => this.#beat(), this.#pace.pingMs / 2);
   }
 
   #beat(): void {
@@ -152,7 +159,19 @@ class Stream {
       this.#isOverdue = true;
       return;
     }
-    if (!this.isOpen) this.#open();
-    if (!this.#raw.writableNeedDrain) this.#raw.write(this.#frame(this.#encoder.ping()));
+    if (!this.isOpen) this.write(this.#encoder.ping());
+    else if (!this.#isQuiet) this.#isQuiet = true;
+    else if (!this.#out.writableNeedDrain) this.#send(this.#encoder.ping());
+  }
+
+  #send(text: string): boolean {
+    this.#isQuiet = false;
+    return this.#out.write(this.#frame(text));
+  }
+
+  // The socket itself, once the head is out: the response would cork it until the end of the tick, and a delta is alone in its tick.
+  // There is none when the client is gone, and while the answer to an earlier request of the connection is on its way.
+  get #out(): Writable {
+    return this.#raw.socket ?? this.#raw;
   }
 }

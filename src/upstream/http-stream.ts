@@ -176,13 +176,15 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
       this.#handedOut = events;
       resolve({ done: false, value: events });
       // The reader goes on in a microtask of its own, queued before this one.
-      queueMicrotask(() => {
-        this.#handedOut = undefined;
-      });
+      queueMicrotask(this.#letGo);
     } else {
       this.#ready = this.#ready.length === 0 ? events : this.#ready.concat(events);
     }
   }
+
+  readonly #letGo = (): void => {
+    this.#handedOut = undefined;
+  };
 
   #collect(chunk: Buffer): void {
     this.#body.push(chunk);

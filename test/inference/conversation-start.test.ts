@@ -1,7 +1,7 @@
 // What tells one conversation from another, so that each stays with the provider that has cached its beginning.
 
 import { expect, test } from "vitest";
-import { conversationStart } from "../../src/inference/generate.ts";
+import { conversationStart } from "../../src/inference/conversation-start.ts";
 import { decodeRequest } from "../../src/wire/native/native.ts";
 
 const startOf = (members: object) => {

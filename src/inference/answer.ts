@@ -1,0 +1,208 @@
+// An answer under way: what of it may be seen, what is held back for the charge, and what is owed at each moment.
+
+import { type Attempt, Basis, InputCategory, Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
+import type { Hold, Holds } from "../billing/billing.ts";
+import { Refusal, toRefusal } from "../errors.ts";
+import type { UpstreamAsk, Upstreams } from "../upstream/upstream.ts";
+import { conversationStart } from "./conversation-start.ts";
+import { Meter, type Owed } from "./meter.ts";
+import type { Prepared } from "./prepare.ts";
+import { tokensAbout } from "./prompt-size.ts";
+import type { Running, RunningRequests } from "./running.ts";
+import { showCharged } from "./shown-usage.ts";
+
+export type AnswerParts = {
+  readonly holds: Holds;
+  readonly upstreams: Upstreams;
+  readonly running: RunningRequests;
+  /** Longest life of a request. */
+  readonly requestMaxMs: number;
+};
+
+/** A client that left is worth this wait for figures that would make its bill exact. */
+const lastFiguresMs = 2_000;
+/** How long the end of an answer waits for a ledger that is away. */
+const settlePatienceMs = 60_000;
+
+/** The answer to one admitted request. */
+export class Answer {
+  /** The end of the answer, which waits for the charge. */
+  readonly #end: Event[] = [];
+  readonly #parts: AnswerParts;
+  readonly #prepared: Prepared;
+  readonly #running: Running;
+  readonly #client: AbortSignal;
+  readonly #meter: Meter;
+  readonly #attempts: Attempt[] = [];
+  readonly #timer: NodeJS.Timeout;
+  #hold: Hold;
+  #reads: AsyncIterator<Event[], undefined> | undefined;
+  #accepted = false;
+  #inputFitted = false;
+  #failure: unknown;
+  #settled: Promise<Receipt> | undefined;
+  #lastFigures: NodeJS.Timeout | undefined;
+
+  constructor(parts: AnswerParts, prepared: Prepared, hold: Hold, running: Running, client: AbortSignal) {
+    this.#parts = parts;
+    this.#prepared = prepared;
+    this.#hold = hold;
+    this.#running = running;
+    this.#client = client;
+    this.#meter = new Meter(tokensAbout(prepared.size), prepared.size.dearest === InputCategory.CACHE_WRITE_1H);
+    this.#timer = setTimeout(() => running.end(tooLong), parts.requestMaxMs);
+    client.addEventListener("abort", this.#onHangUp, { once: true });
+    running.onEnd = () => this.close();
+    parts.holds.watch(hold.requestId, () => this.#meter.movedUsage());
+    // The gateway ended the request while it was being admitted, and its client may read no further than the admission.
+    if (running.endedBy) this.close();
+  }
+
+  /** The provider's next read; the first call begins the answer. What it throws or fails with goes to `failed`. */
+  read(): Promise<IteratorResult<Event[], undefined>> {
+    this.#reads ??= this.#begin();
+    return this.#reads.next();
+  }
+
+  /** The events of a read that may be relayed before the charge; there may be none. Throws and fails as `read`. */
+  take(events: Event[]): Event[] | Promise<Event[]> {
+    const before = this.#meter.fold(events);
+    const input = this.#inputFitted ? undefined : this.#meter.reportedInput();
+    if (input === undefined) return this.#shown(events, before);
+    return this.#fitInput(input).then(() => this.#shown(events, before));
+  }
+
+  /** Call it after the last read. Throws when the answer is not all there. */
+  checkComplete(): void {
+    if (this.#client.aborted) throw clientLeft();
+    if (!this.#meter.complete) throw new Refusal("upstream_error", { message: "The model provider ended its answer early." });
+  }
+
+  /** Remembers how the answer failed; returns what the client is to be told. */
+  failed(error: unknown): unknown {
+    this.#failure = this.#running.endedBy?.refusal ?? (this.#client.aborted ? clientLeft() : error);
+    return this.#failure;
+  }
+
+  /**
+   * The charge of a complete answer, and its end, which may be shown now. Throws `billing_unavailable` when the ledger stays away; the
+   * charge is made all the same.
+   */
+  async settled(): Promise<{ receipt: Receipt; end: Event[] }> {
+    const owed = this.#meter.final();
+    const settling = this.#settle(owed, Outcome.COMPLETED);
+    const receipt = await within(settlePatienceMs, settling, () => new Refusal("billing_unavailable", { retryAfterMs: 1000 }));
+    // Somebody settled by older figures, so this client must not see an end that says otherwise.
+    if (receipt.outcome !== Outcome.COMPLETED) throw this.#running.endedBy?.refusal ?? new Refusal("gateway_unavailable");
+    return { receipt, end: owed.basis === Basis.REPORTED ? this.#end : showCharged(this.#end, owed.usage) };
+  }
+
+  /** Ends whatever still runs and charges it. Harmless when repeated. */
+  close(): void {
+    this.#parts.running.close(this.#running);
+    clearTimeout(this.#timer);
+    clearTimeout(this.#lastFigures);
+    this.#client.removeEventListener("abort", this.#onHangUp);
+    if (this.#settled !== undefined) return;
+    this.#running.stopProvider();
+    const { outcome, owed } = this.#interrupted();
+    // Nobody waits for this receipt, and the lane keeps the charge until the ledger takes it.
+    this.#settle(owed, outcome).catch(() => undefined);
+  }
+
+  #begin(): AsyncIterator<Event[], undefined> {
+    if (this.#client.aborted) throw clientLeft();
+    this.#checkEnded();
+    return this.#parts.upstreams.generate(this.#ask())[Symbol.asyncIterator]();
+  }
+
+  #ask(): UpstreamAsk {
+    const { request, target } = this.#prepared;
+    return {
+      request: { ...request, maxTokens: this.#hold.grantedOutput },
+      affinity: `${this.#hold.payer.keyId}/${target.model.id}/${conversationStart(request)}`,
+      signal: this.#running.signal,
+      attempts: this.#attempts,
+      onAccepted: (isAccepted) => {
+        this.#accepted = isAccepted;
+      },
+    };
+  }
+
+  // What the gateway has ended is settled, so what the provider had sent ahead must not follow.
+  #checkEnded(): void {
+    if (this.#running.endedBy) throw this.#running.endedBy.refusal;
+  }
+
+  #shown(events: Event[], before: number): Event[] {
+    this.#checkEnded();
+    if (before < events.length) this.#end.push(...(before === 0 ? events : events.slice(before)));
+    if (this.#client.aborted) {
+      this.#onHangUp();
+      return [];
+    }
+    return before === events.length ? events : events.slice(0, before);
+  }
+
+  // The estimate that the hold was made for is corrected once, before anything is relayed.
+  async #fitInput(input: Usage): Promise<void> {
+    this.#inputFitted = true;
+    try {
+      this.#hold = await this.#parts.holds.fit(this.#hold, input);
+    } catch (error) {
+      this.#running.end({ refusal: toRefusal(error), outcome: Outcome.INPUT_ABOVE_HOLD });
+      throw error;
+    }
+  }
+
+  // Nothing more can be delivered, so the provider is stopped: at once, unless a moment more makes the bill exact.
+  readonly #onHangUp = (): void => {
+    const isWorthAMoment = this.#accepted && (this.#meter.ending || !this.#meter.contentBegan) && !this.#meter.complete;
+    const hasInput = this.#meter.reportedInput() !== undefined;
+    if (!isWorthAMoment || (hasInput && !this.#meter.ending)) this.#running.stopProvider();
+    else this.#lastFigures ??= setTimeout(() => this.#running.stopProvider(), lastFiguresMs);
+  };
+
+  #settle(owed: Owed, outcome: Outcome): Promise<Receipt> {
+    const { usage, basis } = owed;
+    this.#settled ??= this.#parts.holds.settle(this.#hold, { usage, basis, outcome, attempts: this.#attempts });
+    return this.#settled;
+  }
+
+  /** What an answer that did not come to its end costs, and what it is recorded as. */
+  #interrupted(): { outcome: Outcome; owed: Owed } {
+    const meter = this.#meter;
+    const produced = () => (meter.ending ? meter.final() : meter.soFar());
+    const by = this.#running.endedBy;
+    if (by?.outcome === Outcome.INPUT_ABOVE_HOLD) return { outcome: by.outcome, owed: meter.nothing() };
+    if (by) return { outcome: by.outcome, owed: this.#accepted ? produced() : meter.nothing() };
+    if (this.#failure === undefined || this.#client.aborted) {
+      if (!this.#accepted) return { outcome: Outcome.CLIENT_LEFT_BEFORE_ACCEPTANCE, owed: meter.nothing() };
+      if (!meter.contentBegan) return { outcome: Outcome.CLIENT_LEFT_BEFORE_CONTENT, owed: meter.inputOnly() };
+      return { outcome: Outcome.CLIENT_LEFT, owed: produced() };
+    }
+    const { refusal } = toRefusal(this.#failure);
+    const owed = meter.contentBegan ? produced() : meter.nothing();
+    if (refusal === "internal") return { outcome: Outcome.GATEWAY_FAILED, owed };
+    if (!meter.contentBegan) return { outcome: Outcome.UPSTREAM_FAILED, owed };
+    return { outcome: refusal === "timeout" ? Outcome.TIME_LIMIT : Outcome.UPSTREAM_BROKE, owed };
+  }
+}
+
+const tooLong = {
+  refusal: new Refusal("timeout", { message: "The answer took longer than this gateway allows." }),
+  outcome: Outcome.TIME_LIMIT,
+};
+
+function clientLeft(): Refusal {
+  return new Refusal("cancelled");
+}
+
+function within<T>(ms: number, work: Promise<T>, refusal: () => Refusal): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    const timer = setTimeout(() => reject(refusal()), ms);
+    work.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}

@@ -18,7 +18,7 @@ import { getModel, getModels, getModelsInfo } from "./models.ts";
 import type { Envelope } from "./problem.ts";
 import { getReceipt } from "./receipts.ts";
 import { requestIdHeaders, requestIdOf } from "./request-id.ts";
-import { logRequest } from "./request-log.ts";
+import { createRequestLog } from "./request-log.ts";
 import { Running } from "./running.ts";
 import { defaultPace, type StreamPace } from "./sse.ts";
 import { refuseUnserved, type Served } from "./unknown-path.ts";
@@ -66,6 +66,7 @@ export function createFacade(parts: FacadeParts): Facade {
   const { core, log, settings, readiness, failedCredentials } = parts;
   const pace = settings.pace ?? defaultPace;
   const running = new Running();
+  const logRequest = createRequestLog(log);
 
   const native = { envelope: "native", credential: "native", needsVersion: true } as const;
   const chat = { envelope: "chat", credential: "chat" } as const;
@@ -126,7 +127,7 @@ export function createFacade(parts: FacadeParts): Facade {
       request.exchange = exchange;
       reply.headers(requestIdHeaders(exchange.requestId));
       if (running.isDraining) reply.header("connection", "close");
-      reply.raw.once("close", () => logRequest(log, request, reply));
+      reply.raw.once("close", () => logRequest(request, reply));
       return exchange;
     };
 

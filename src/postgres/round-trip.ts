@@ -2,6 +2,7 @@
 // write of its own, which wakes both sides a dozen times for a transaction of ten statements.
 
 import { type Connection, DatabaseError, type Submittable } from "pg";
+import { serialize } from "pg-protocol";
 import type { Statement } from "./postgres.ts";
 
 export type Query = readonly [Statement, readonly unknown[]];
@@ -45,20 +46,20 @@ export class RoundTrip implements Submittable {
   submit(connection: Connection): void {
     this.#known = this.queries.map(([{ name }]) => this.#prepared.get(name));
     this.#expectNext();
-    connection.stream.cork();
+    const messages: Buffer[] = [];
     for (const [index, [{ name, text }]] of this.queries.entries()) {
       const isPrepared = this.#known[index] !== undefined;
       if (!isPrepared) {
         // It may have been prepared by a trip that failed after that.
-        connection.close({ type: "S", name }, true);
-        connection.parse({ name, text, types: [] }, true);
+        messages.push(serialize.close({ type: "S", name }), serialize.parse({ name, text }));
       }
-      connection.bind({ statement: name, values: this.#values[index] }, true);
-      if (!isPrepared) connection.describe({ type: "P" }, true);
-      connection.execute(null, true);
+      messages.push(serialize.bind({ statement: name, values: this.#values[index] ?? [] }));
+      if (!isPrepared) messages.push(serialize.describe({ type: "P" }));
+      messages.push(serialize.execute());
     }
-    connection.sync();
-    connection.stream.uncork();
+    messages.push(serialize.sync());
+    // One piece: a stream spends more on a piece than the copy takes.
+    connection.stream.write(Buffer.concat(messages));
   }
 
   // What pg calls as the messages of the server arrive.
@@ -127,5 +128,7 @@ function encodeScalar(value: unknown): string {
 const special = /["\\]/g;
 
 function quote(text: string): string {
-  return `"${text.replace(special, "\\$&")}"`;
+  // Most are ids.
+  const isPlain = !text.includes('"') && !text.includes("\\");
+  return isPlain ? `"${text}"` : `"${text.replace(special, "\\$&")}"`;
 }

@@ -15,6 +15,7 @@ import { startEmbedded } from "../../src/postgres/embedded.ts";
 import { migrate } from "../../src/postgres/migrate.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { grpcCore } from "../../src/rpc/client.ts";
+import { nodeFlags, main as shippedMain } from "../support/npm-start.ts";
 import { freePort, listens } from "../support/ports.ts";
 import { redisBinary } from "../support/programs.ts";
 import { findViolations, runSql, sumCharges } from "./books.ts";
@@ -42,7 +43,7 @@ export type GatewayOptions = {
   readonly databaseUrl?: string;
   /** What is started, as a path beside this file. Absent: the gateway as it is shipped. */
   readonly main?: string;
-  /** Of Node. */
+  /** Of Node, beside those that `npm start` sets. */
   readonly flags?: readonly string[];
   /** False: no account and no keys are made. */
   readonly seed?: boolean;
@@ -103,11 +104,11 @@ export class Lab {
 
   /** A gateway process in front of the provider, with one account that cannot run out. */
   async gateway(provider: Part, options: GatewayOptions = {}): Promise<GatewayPart> {
-    const { env = {}, catalog = {}, main = "../../src/main.ts", flags = [], seed = true } = options;
+    const { env = {}, catalog = {}, main, flags = [], seed = true } = options;
     const databaseUrl = options.databaseUrl ?? (await this.database()).url;
     const folder = await this.folder();
     await writeFile(join(folder, "catalog.yaml"), catalogFor(provider, catalog));
-    const { child, http, grpc } = await this.#startGateway([...flags, here(main)], {
+    const { child, http, grpc } = await this.#startGateway([...flags, main === undefined ? shippedMain : here(main)], {
       DATABASE_URL: databaseUrl,
       ADMIN_TOKEN: adminToken,
       SEED: String(seed),
@@ -128,7 +129,7 @@ export class Lab {
   /** A process of the role `facade` in front of one of the role `core`. */
   async facade(core: GatewayPart): Promise<GatewayPart> {
     const env = { ROLE: "facade", CORE_ADDRESS: core.grpcAddress, DATA_DIR: await this.folder() };
-    const { child, http } = await this.#startGateway([here("../../src/main.ts")], env);
+    const { child, http } = await this.#startGateway([shippedMain], env);
     return { ...core, pid: pidOf(child), port: portOf(http) };
   }
 
@@ -228,7 +229,7 @@ export class Lab {
 
   async #startGateway(args: readonly string[], env: NodeJS.ProcessEnv) {
     const anyPort = { PORT: "0", GRPC_PORT: "0", LOG_LEVEL: "info" };
-    const child = this.#spawn(process.execPath, args, { ...anyPort, ...env }, "pipe");
+    const child = this.#spawn(process.execPath, [...nodeFlags, ...args], { ...anyPort, ...env }, "pipe");
     const { http, grpc } = await readyLine(child);
     return { child, http: String(http), grpc: String(grpc) };
   }

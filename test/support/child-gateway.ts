@@ -1,7 +1,7 @@
 // A gateway as a process of its own, started as `npm start` does it, for what only a process can show: signals, exits, output.
 
 import { type ChildProcess, spawn } from "node:child_process";
-import { join } from "node:path";
+import { main, nodeFlags } from "./npm-start.ts";
 
 export type ChildGateway = {
   readonly process: ChildProcess;
@@ -15,12 +15,10 @@ export type ChildGateway = {
 
 export type Exit = { code: number | null; signal: NodeJS.Signals | null; stdout: string; stderr: string };
 
-const main = join(import.meta.dirname, "../../src/main.ts");
-
 function launch(env: NodeJS.ProcessEnv) {
   const { PATH, HOME, TMPDIR } = process.env;
   const base = { PATH, HOME, TMPDIR, PORT: "0", GRPC_PORT: "0" };
-  const child = spawn(process.execPath, [main], { env: { ...base, ...env }, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(process.execPath, [...nodeFlags, main], { env: { ...base, ...env }, stdio: ["ignore", "pipe", "pipe"] });
   let [stdout, stderr] = ["", ""];
   child.stdout.setEncoding("utf8").on("data", (text: string) => {
     stdout += text;

@@ -33,17 +33,18 @@ export function createSseParser(): SseParser {
   let event = "";
   let data: string | undefined;
 
-  const readLine = (line: string, events: SseEvent[]): void => {
-    if (line === "") {
+  /** Reads the line that `text` holds from `from` to `end`. */
+  const readLine = (text: string, from: number, end: number, events: SseEvent[]): void => {
+    if (from === end) {
       if (data !== undefined) events.push({ event, data });
       event = "";
       data = undefined;
       return;
     }
     // The two usual lines first: nearly every line of a provider has exactly this form.
-    if (line.startsWith("data: ")) addData(line.slice(6));
-    else if (line.startsWith("event: ")) event = line.slice(7);
-    else readField(line);
+    if (text.startsWith("data: ", from)) addData(text.slice(from + 6, end));
+    else if (text.startsWith("event: ", from)) event = text.slice(from + 7, end);
+    else readField(text.slice(from, end));
   };
 
   const readField = (line: string): void => {
@@ -53,6 +54,15 @@ export function createSseParser(): SseParser {
     if (field === "data") addData(value);
     else if (field === "event") event = value;
     // A colon at the start is a comment; `id` and `retry` mean nothing here, and unknown fields are to be ignored.
+  };
+
+  /** Reads the line of which `last` is the last piece. */
+  const readPieces = (last: string, events: SseEvent[]): void => {
+    pieces.push(last);
+    const line = pieces.join("");
+    pieces = [];
+    piecesLength = 0;
+    readLine(line, 0, line.length, events);
   };
 
   const addData = (value: string): void => {
@@ -85,14 +95,8 @@ export function createSseParser(): SseParser {
         carriageReturn = text.indexOf("\r", next);
       }
       if (end < 0) break;
-      let line = text.slice(from, end);
-      if (pieces.length > 0) {
-        pieces.push(line);
-        line = pieces.join("");
-        pieces = [];
-        piecesLength = 0;
-      }
-      readLine(line, events);
+      if (pieces.length === 0) readLine(text, from, end, events);
+      else readPieces(text.slice(from, end), events);
       from = next;
     }
     if (from < text.length) {
@@ -107,10 +111,8 @@ export function createSseParser(): SseParser {
     push: (bytes) => read(decoder.write(bytes)),
     end() {
       const events = read(decoder.end());
-      if (pieces.length > 0) readLine(pieces.join(""), events);
-      readLine("", events);
-      pieces = [];
-      piecesLength = 0;
+      if (pieces.length > 0) readPieces("", events);
+      readLine("", 0, 0, events);
       return events;
     },
   };

@@ -18,11 +18,10 @@ import {
   poolOf,
 } from "./admission.ts";
 import { basisName, outcomeName } from "./names.ts";
-import { categories } from "./price.ts";
-import { type Charge, type Holdings, type SettleAsk, type Settled, settle } from "./settlement.ts";
+import { categories, costMicro } from "./price.ts";
+import type { Charge, SettleAsk, Settled } from "./settlement.ts";
 
 const statements = {
-  clock: statement(import.meta.url, "clock"),
   nodeClock: statement(import.meta.url, "node-clock"),
   lockPools: statement(import.meta.url, "lock-pools"),
   readKeys: statement(import.meta.url, "read-keys"),
@@ -32,19 +31,25 @@ const statements = {
   lockHolds: statement(import.meta.url, "lock-holds"),
   insertHolds: statement(import.meta.url, "insert-holds"),
   resizeHolds: statement(import.meta.url, "resize-holds"),
-  chargeHolds: statement(import.meta.url, "charge-holds"),
-  addToPools: statement(import.meta.url, "add-to-pools"),
+  shrinkHolds: statement(import.meta.url, "shrink-holds"),
+  settleHolds: statement(import.meta.url, "settle-holds"),
+  holdInPools: statement(import.meta.url, "hold-in-pools"),
   holdInMonths: statement(import.meta.url, "hold-in-months"),
-  addToMonths: statement(import.meta.url, "add-to-months"),
 };
 const begin: Statement = { name: "billing/begin", text: "begin" };
 const commit: Statement = { name: "billing/commit", text: "commit" };
 const rollback: Statement = { name: "billing/rollback", text: "rollback" };
 
-/** A transaction in two round trips. `decide` sees the rows of the first queries and names the writes. */
-export type Batch<Outcome> = {
+/** A transaction in two round trips: `decide` sees the rows of the first queries and names the writes. */
+export type Decision<Outcome> = {
   readonly reads: readonly Query[];
   readonly decide: (rows: readonly unknown[][]) => { readonly writes: readonly Query[]; readonly outcome: Outcome };
+};
+
+/** A transaction in one round trip: nothing that its queries answer is needed to write the next. */
+export type Sequence<Outcome> = {
+  readonly queries: readonly Query[];
+  readonly outcome: (rows: readonly unknown[][]) => Outcome;
 };
 
 // Several times what the server's own limits leave to the statements of a batch.
@@ -62,15 +67,18 @@ export class BatchConnection {
   }
 
   /** Runs a batch. A commit that the server answered with a rollback fails like any other statement. */
-  async run<Outcome>({ reads, decide }: Batch<Outcome>): Promise<Outcome> {
+  async run<Outcome>(batch: Decision<Outcome> | Sequence<Outcome>): Promise<Outcome> {
     if (this.#connection === undefined || this.#connection.lost) this.#connection = await this.#postgres.connect();
     const connection = this.#connection;
     const timer = setTimeout(() => connection.cut(), this.#answerMs);
     try {
-      const [, ...read] = await connection.send([[begin, []], ...reads]);
-      const { writes, outcome } = decide(read.map(({ rows }) => rows));
-      const written = await connection.send([...writes, [commit, []]]);
-      if (written.at(-1)?.command !== "COMMIT") throw new RolledBack();
+      if ("queries" in batch) {
+        const [, ...rows] = await this.#commit(connection, [[begin, []], ...batch.queries]);
+        return batch.outcome(rows);
+      }
+      const [, ...read] = await connection.send([[begin, []], ...batch.reads]);
+      const { writes, outcome } = batch.decide(read.map(({ rows }) => rows));
+      await this.#commit(connection, writes);
       return outcome;
     } catch (error) {
       await connection.send([[rollback, []]]).catch(() => undefined);
@@ -78,6 +86,12 @@ export class BatchConnection {
     } finally {
       clearTimeout(timer);
     }
+  }
+
+  async #commit(connection: Connection, queries: readonly Query[]): Promise<unknown[][]> {
+    const answers = await connection.send([...queries, [commit, []]]);
+    if (answers.pop()?.command !== "COMMIT") throw new RolledBack();
+    return answers.map(({ rows }) => rows);
   }
 
   async close(): Promise<void> {
@@ -125,6 +139,7 @@ type UsedRow = {
   month: string;
 };
 type HoldRow = { request_id: string; amount: bigint };
+type ChargedRow = { request_id: string; hold: bigint; amount: bigint; overrun: bigint; settled_at_ms: bigint };
 type MonthRow = { key_id: string; month: string; spent: bigint; held: bigint };
 
 /** Admits or refuses each ask. Nothing is admitted for a node whose row is gone; `onLost` hears of it. */
@@ -132,7 +147,7 @@ export function admissionBatch(
   asks: readonly (HoldAsk | GrowAsk)[],
   nodeId: string,
   onLost: () => void,
-): Batch<readonly Admitted[]> {
+): Decision<readonly Admitted[]> {
   const payers = asks.map((ask) => (ask.kind === "place" ? ask.payer : ask.hold.payer));
   const keyIds = distinct(payers.map(({ keyId }) => keyId));
   const requestIds = asks.flatMap((ask) => (ask.kind === "place" ? [ask.requestId] : []));
@@ -193,11 +208,11 @@ function admissionWrites(asks: readonly (HoldAsk | GrowAsk)[], outcomes: readonl
   asks.forEach((ask, index) => {
     const outcome = outcomes[index];
     if (outcome?.kind !== "held" || outcome.addedMicro === undefined) return;
-    sums.add(outcome.hold, { heldMicro: outcome.addedMicro });
+    sums.add(outcome.hold, outcome.addedMicro);
     if (ask.kind === "place") placed.push({ ask, hold: outcome.hold });
     else grown.push(outcome.hold);
   });
-  const writes = sums.writesOfHolds();
+  const writes = sums.writes();
   if (placed.length > 0) writes.push(insertHolds(placed, nodeId));
   if (grown.length > 0) writes.push(resizeHolds(new Map(grown.map(({ requestId, amountMicro }) => [requestId, amountMicro]))));
   return writes;
@@ -226,124 +241,79 @@ function resizeHolds(amounts: ReadonlyMap<string, bigint>): Query {
   return [statements.resizeHolds, [[...amounts.keys()], [...amounts.values()]]];
 }
 
-/** Turns holds into charges and gives back what shrinking holds do not need. */
-export function settlementBatch(asks: readonly SettleAsk[]): Batch<readonly Settled[]> {
+/** Turns holds into charges and gives back what shrinking holds do not need. Of several endings of one request the first counts. */
+export function settlementBatch(asks: readonly SettleAsk[]): Sequence<readonly Settled[]> {
+  const endings = new Map<string, SettleAsk & { kind: "settle" }>();
+  const shrunk = new Map<string, bigint>();
+  for (const ask of asks) {
+    const { requestId } = ask.hold;
+    if (ask.kind === "shrink") shrunk.set(requestId, ask.amountMicro);
+    else if (!endings.has(requestId)) endings.set(requestId, ask);
+  }
+  const queries: Query[] = [[statements.lockPools, poolIds(asks.map(({ hold }) => hold.payer))]];
+  if (shrunk.size > 0) queries.push([statements.shrinkHolds, [[...shrunk.keys()], [...shrunk.values()]]]);
+  if (endings.size > 0) queries.push(settleHolds([...endings.values()]));
   return {
-    reads: [
-      [statements.clock, []],
-      [statements.lockPools, poolIds(asks.map(({ hold }) => hold.payer))],
-      [statements.lockHolds, [distinct(asks.map(({ hold }) => hold.requestId))]],
-    ],
-    decide: ([clock, , holds]) => {
-      const holdings: Holdings = {
-        at: (clock as { at: Date }[])[0]?.at ?? new Date(),
-        amounts: amountsOf(holds as HoldRow[]),
-        charges: new Map(),
-      };
-      const before = new Map(holdings.amounts);
-      const outcome = asks.map((ask) => settle(holdings, ask));
-      return { outcome, writes: settlementWrites(asks, before, holdings) };
+    queries,
+    outcome: (rows) => {
+      const charged = endings.size > 0 ? (rows.at(-1) as ChargedRow[]) : [];
+      const charges = new Map(charged.map((row) => [row.request_id, row]));
+      return asks.map((ask) => {
+        if (ask.kind === "shrink") return { kind: "resized" };
+        const { requestId } = ask.hold;
+        const row = charges.get(requestId);
+        const first = endings.get(requestId);
+        return row && first ? { kind: "charged", charge: chargeOf(first, row) } : { kind: "missing" };
+      });
     },
   };
 }
 
-function settlementWrites(
-  asks: readonly SettleAsk[],
-  before: ReadonlyMap<string, bigint>,
-  { amounts, charges }: Holdings,
-): Query[] {
-  const sums = new Sums();
-  const resized = new Map<string, bigint>();
-  const holds = new Map(asks.map(({ hold }) => [hold.requestId, hold]));
-  for (const [requestId, heldBefore] of before) {
-    const hold = holds.get(requestId);
-    const charge = charges.get(requestId);
-    if (!hold) continue;
-    // A charge gives back all that was held before this batch, whatever shrank meanwhile.
-    if (charge) sums.add(hold, { heldMicro: -heldBefore, spentMicro: charge.amountMicro, used: true });
-    const left = amounts.get(requestId);
-    if (left !== undefined && left !== heldBefore) {
-      sums.add(hold, { heldMicro: left - heldBefore });
-      resized.set(requestId, left);
-    }
-  }
-  const writes = sums.writesOfSettlement();
-  if (resized.size > 0) writes.push(resizeHolds(resized));
-  if (charges.size > 0) writes.push(chargeHolds([...charges.values()]));
-  return writes;
-}
-
-function chargeHolds(charges: readonly Charge[]): Query {
+function settleHolds(asks: readonly (SettleAsk & { kind: "settle" })[]): Query {
+  const endings = asks.map(({ ending }) => ending);
   return [
-    statements.chargeHolds,
+    statements.settleHolds,
     [
-      charges.map(({ hold }) => hold.requestId),
-      ...categories.map((category) => charges.map(({ usage }) => usage[category])),
-      charges.map(({ holdMicro }) => holdMicro),
-      charges.map(({ amountMicro }) => amountMicro),
-      charges.map(({ overrunMicro }) => overrunMicro),
-      charges.map(({ outcome }) => outcomeName(outcome)),
-      charges.map(({ basis }) => basisName(basis)),
-      charges.map(({ attempts }) => JSON.stringify(attempts.map((attempt) => toJson(AttemptSchema, attempt)))),
+      asks.map(({ hold }) => hold.requestId),
+      ...categories.map((category) => endings.map(({ usage }) => usage[category])),
+      asks.map(({ hold, ending }) => costMicro(hold.price, ending.usage)),
+      endings.map(({ outcome }) => outcomeName(outcome)),
+      endings.map(({ basis }) => basisName(basis)),
+      endings.map(({ attempts }) => JSON.stringify(attempts.map((attempt) => toJson(AttemptSchema, attempt)))),
     ],
   ];
 }
 
+function chargeOf({ hold, ending }: SettleAsk & { kind: "settle" }, row: ChargedRow): Charge {
+  const { hold: holdMicro, amount: amountMicro, overrun: overrunMicro } = row;
+  return { ...ending, hold, holdMicro, amountMicro, overrunMicro, settledAt: new Date(Number(row.settled_at_ms)) };
+}
+
 /** What a batch adds to pools and months, summed per row: an UPDATE touches each row once. */
 class Sums {
-  readonly #pools = new Map<string, { payer: Payer; posted: bigint; held: bigint }>();
-  readonly #months = new Map<string, { keyId: string; month: string; spent: bigint; held: bigint; used: boolean }>();
+  readonly #pools = new Map<string, { payer: Payer; held: bigint }>();
+  readonly #months = new Map<string, { keyId: string; month: string; held: bigint }>();
 
-  add({ payer, month }: Hold, change: { heldMicro: bigint; spentMicro?: bigint; used?: boolean }): void {
-    const { heldMicro, spentMicro = 0n, used = false } = change;
-    const pool = entry(this.#pools, poolOf(payer), () => ({ payer, posted: 0n, held: 0n }));
-    pool.posted -= spentMicro;
-    pool.held += heldMicro;
-    const keyMonth = entry(this.#months, `${payer.keyId}/${month}`, () => ({
-      keyId: payer.keyId,
-      month,
-      spent: 0n,
-      held: 0n,
-      used,
-    }));
-    keyMonth.spent += spentMicro;
-    keyMonth.held += heldMicro;
-    keyMonth.used ||= used;
+  add({ payer, month }: Hold, heldMicro: bigint): void {
+    entry(this.#pools, poolOf(payer), () => ({ payer, held: 0n })).held += heldMicro;
+    entry(this.#months, `${payer.keyId}/${month}`, () => ({ keyId: payer.keyId, month, held: 0n })).held += heldMicro;
   }
 
-  /** For holds placed or grown: a key may have no row for its month yet. */
-  writesOfHolds(): Query[] {
-    const { keyIds, months, held } = this.#monthColumns();
-    return this.#withPools([statements.holdInMonths, [keyIds, months, held]]);
-  }
-
-  /** For holds settled or shrunk. */
-  writesOfSettlement(): Query[] {
-    const { keyIds, months, spent, held, used } = this.#monthColumns();
-    return this.#withPools([statements.addToMonths, [keyIds, months, spent, held, used]]);
-  }
-
-  #monthColumns() {
-    const rows = [...this.#months.values()];
-    return {
-      keyIds: rows.map(({ keyId }) => keyId),
-      months: rows.map(({ month }) => month),
-      spent: rows.map(({ spent }) => spent),
-      held: rows.map(({ held }) => held),
-      used: rows.map(({ used }) => used),
-    };
-  }
-
-  #withPools(months: Query): Query[] {
+  writes(): Query[] {
     if (this.#pools.size === 0) return [];
     const pools = [...this.#pools.values()];
-    const values = [
-      pools.map(({ payer }) => payer.accountId),
-      pools.map(({ payer }) => payer.family),
-      pools.map(({ posted }) => posted),
-      pools.map(({ held }) => held),
+    const months = [...this.#months.values()];
+    return [
+      [
+        statements.holdInPools,
+        [pools.map(({ payer }) => payer.accountId), pools.map(({ payer }) => payer.family), pools.map(({ held }) => held)],
+      ],
+      // A key may have no row for its month yet.
+      [
+        statements.holdInMonths,
+        [months.map(({ keyId }) => keyId), months.map(({ month }) => month), months.map(({ held }) => held)],
+      ],
     ];
-    return [[statements.addToPools, values], months];
   }
 }
 

@@ -9,9 +9,9 @@ const moments: Record<string, { statement: string; when: "unsent" | "sent" | "co
   "hold written": { statement: "billing/insert-holds", when: "unsent" },
   "hold sent": { statement: "billing/insert-holds", when: "sent" },
   "hold committed": { statement: "billing/insert-holds", when: "committed" },
-  "settle written": { statement: "billing/charge-holds", when: "unsent" },
-  "settle sent": { statement: "billing/charge-holds", when: "sent" },
-  "settle committed": { statement: "billing/charge-holds", when: "committed" },
+  "settle written": { statement: "billing/settle-holds", when: "unsent" },
+  "settle sent": { statement: "billing/settle-holds", when: "sent" },
+  "settle committed": { statement: "billing/settle-holds", when: "committed" },
 };
 
 const moment = moments[process.env.KILL_AT ?? ""];

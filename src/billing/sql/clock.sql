@@ -1,2 +1,0 @@
--- The database's time of this transaction.
-select now() as at;

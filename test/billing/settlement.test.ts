@@ -1,0 +1,101 @@
+// The settle lane's batches on a database, against a model that is simple enough to be seen to be right.
+
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Hold } from "../../src/billing/admission.ts";
+import { BatchConnection, settlementBatch } from "../../src/billing/batches.ts";
+import type { SettleAsk, Settled } from "../../src/billing/settlement.ts";
+import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
+import { asking, ended, freshLedger, heldFor, price } from "./ledger.ts";
+
+let ledger: Awaited<ReturnType<typeof freshLedger>>;
+let postgres: Postgres;
+let lane: BatchConnection;
+beforeAll(async () => {
+  ledger = await freshLedger();
+  postgres = connectPostgres(ledger.url);
+  lane = new BatchConnection(postgres);
+});
+afterAll(async () => {
+  await lane.close();
+  await postgres.close();
+  await ledger.close();
+});
+
+const never = new AbortController().signal;
+const which = fc.nat(4);
+const command = fc.oneof(
+  { weight: 3, arbitrary: fc.record({ do: fc.constant("settle" as const), which, output: fc.nat(200) }) },
+  fc.record({ do: fc.constant("shrink" as const), which, micro: fc.bigInt({ min: 0n, max: heldFor(120) }) }),
+);
+type Command = typeof command extends fc.Arbitrary<infer T> ? T : never;
+
+test("any batches of endings and shrinkings charge each request once, at most what it holds, and give back the rest", async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.array(command, { minLength: 1, maxLength: 8 }), { maxLength: 4 }), async (batches) => {
+      // Two accounts, and two keys of one of them.
+      const first = await ledger.payer(heldFor(100) * 5n);
+      const second = await ledger.payer(heldFor(100) * 5n);
+      const sibling = await ledger.payer(0n, { accountId: first.accountId });
+      const payers = [first, second, sibling, first, second];
+      const holds = await Promise.all(payers.map((payer) => ledger.holds.place(asking(payer, 100), never)));
+      const running = new Map(holds.map((hold, index) => [index, hold.amountMicro]));
+      const charged = new Map<number, bigint>();
+      for (const batch of batches) {
+        const outcomes = await lane.run(settlementBatch(batch.map((one) => askOf(one, holds))));
+        check(batch, outcomes, running, charged);
+        for (const payer of [first, second]) {
+          const sums = (amounts: ReadonlyMap<number, bigint>) =>
+            [...amounts].reduce(
+              (sum, [index, micro]) => (payers[index]?.accountId === payer.accountId ? sum + micro : sum),
+              0n,
+            );
+          expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100) * 5n - sums(charged), held: sums(running) });
+        }
+      }
+      // Months, roll-ups and charges agree with the pools, row by row.
+      expect(await ledger.store.audit()).toEqual([]);
+    }),
+    { numRuns: 40 },
+  );
+});
+
+function askOf(one: Command, holds: readonly Hold[]): SettleAsk {
+  const hold = holds[one.which];
+  if (!hold) throw new Error("no such hold");
+  return one.do === "shrink"
+    ? { kind: "shrink", hold, amountMicro: one.micro }
+    : { kind: "settle", hold, ending: ended({ output: one.output }) };
+}
+
+/** Within a batch holds shrink first, and of several endings of one request the first counts. */
+function check(
+  batch: readonly Command[],
+  outcomes: readonly Settled[],
+  running: Map<number, bigint>,
+  charged: Map<number, bigint>,
+): void {
+  // Of several shrinkings in one batch the last counts.
+  const shrunk = new Map(batch.flatMap((one) => (one.do === "shrink" ? [[one.which, one.micro] as const] : [])));
+  for (const [index, micro] of shrunk) {
+    const held = running.get(index);
+    if (held !== undefined && micro < held) running.set(index, micro);
+  }
+  const charges = new Map<number, { amountMicro: bigint; overrunMicro: bigint; holdMicro: bigint }>();
+  for (const one of batch) {
+    const holdMicro = running.get(one.which);
+    if (one.do !== "settle" || holdMicro === undefined) continue;
+    const cost = BigInt(one.output) * price.output;
+    const amountMicro = cost < holdMicro ? cost : holdMicro;
+    charges.set(one.which, { amountMicro, overrunMicro: cost - amountMicro, holdMicro });
+    charged.set(one.which, amountMicro);
+    running.delete(one.which);
+  }
+  expect(outcomes).toMatchObject(
+    batch.map((one) => {
+      if (one.do === "shrink") return { kind: "resized" };
+      const charge = charges.get(one.which);
+      return charge ? { kind: "charged", charge } : { kind: "missing" };
+    }),
+  );
+}

@@ -48,7 +48,9 @@ export async function sendStream(
         const { events } = kind.value;
         // A provider's ping says nothing yet about how its answer will go.
         if (!stream.isOpen && events.every((event) => event.kind.case === "ping")) continue;
-        if (!stream.write(stream.encoder.encode(events))) await stream.drained(signal);
+        const text = stream.encoder.encode(events);
+        if (events.at(-1)?.kind.case === "messageStop") stream.keep(text);
+        else if (!stream.write(text)) await stream.drained(signal);
       } else if (kind.case === "admission") stream.admit(kind.value);
     }
     stream.end();
@@ -77,6 +79,7 @@ class Stream {
   #isChunked = false;
   /** True when nothing was written since the last beat. */
   #isQuiet = false;
+  #kept = "";
   isOpen = false;
 
   constructor(reply: FastifyReply, format: AnswerFormat, exchange: Exchange, pace: StreamPace) {
@@ -110,6 +113,12 @@ class Stream {
     return true;
   }
 
+  /** Lets the last events leave with the end of the stream, which is about to come. */
+  keep(text: string): void {
+    this.#kept = text;
+    if (!this.isOpen) this.#open();
+  }
+
   /** Throws when `signal` fires. */
   async drained(signal: AbortSignal): Promise<void> {
     await once(this.#out, "drain", { signal });
@@ -138,7 +147,8 @@ class Stream {
     this.#keepAlive();
   }
 
-  #end(text: string): void {
+  #end(last: string): void {
+    const text = this.#kept + last;
     this.#raw.end(this.#isChunked ? `${this.#frame(text)}0\r\n\r\n` : text);
   }
 

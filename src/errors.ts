@@ -162,7 +162,11 @@ export class Refusal extends Error {
   readonly facts: RefusalFacts;
 
   constructor(refusal: RefusalName, facts: RefusalFacts = {}) {
+    // Where an answer to a caller was made tells nobody anything, and noting it is a fifteenth of refusing an unknown key.
+    const { stackTraceLimit } = Error;
+    if (refusal !== "internal") Error.stackTraceLimit = 0;
     super(facts.message ?? refusals[refusal].says, facts.cause === undefined ? undefined : { cause: facts.cause });
+    Error.stackTraceLimit = stackTraceLimit;
     this.refusal = refusal;
     this.facts = facts;
   }

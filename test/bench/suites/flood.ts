@@ -8,7 +8,7 @@ import { cpuSeconds, quantile, spreadOf } from "../measure.ts";
 import type { Result } from "../report.ts";
 
 const rounds = 3;
-const requests = 2_500;
+const requests = 8_000;
 const beside = { perSecond: 200, requests: 600, concurrency: 64 };
 
 export async function flood(): Promise<Result> {
@@ -35,6 +35,7 @@ export async function flood(): Promise<Result> {
   const flooded: number[][] = [[], []];
   const faults: string[] = [];
   await lab.load(good);
+  await lab.load({ ...good, turns: invented() });
   for (let round = 0; round < rounds; round++) {
     const goodBefore = cpuSeconds(gateway.pid);
     const served = await lab.load(good);

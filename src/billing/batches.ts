@@ -29,12 +29,9 @@ const statements = {
   readUsedRequests: statement(import.meta.url, "read-used-requests"),
   readPastMonths: statement(import.meta.url, "read-past-months"),
   lockHolds: statement(import.meta.url, "lock-holds"),
-  insertHolds: statement(import.meta.url, "insert-holds"),
+  placeHolds: statement(import.meta.url, "place-holds"),
   resizeHolds: statement(import.meta.url, "resize-holds"),
-  shrinkHolds: statement(import.meta.url, "shrink-holds"),
   settleHolds: statement(import.meta.url, "settle-holds"),
-  holdInPools: statement(import.meta.url, "hold-in-pools"),
-  holdInMonths: statement(import.meta.url, "hold-in-months"),
 };
 const begin: Statement = { name: "billing/begin", text: "begin" };
 const commit: Statement = { name: "billing/commit", text: "commit" };
@@ -202,25 +199,24 @@ function readsOfGrowing(holds: readonly Hold[]): Query[] {
 }
 
 function admissionWrites(asks: readonly (HoldAsk | GrowAsk)[], outcomes: readonly Admitted[], nodeId: string): Query[] {
-  const sums = new Sums();
   const placed: { ask: HoldAsk; hold: Hold }[] = [];
-  const grown: Hold[] = [];
+  const grown = new Map<string, bigint>();
   asks.forEach((ask, index) => {
     const outcome = outcomes[index];
     if (outcome?.kind !== "held" || outcome.addedMicro === undefined) return;
-    sums.add(outcome.hold, outcome.addedMicro);
-    if (ask.kind === "place") placed.push({ ask, hold: outcome.hold });
-    else grown.push(outcome.hold);
+    const { hold } = outcome;
+    if (ask.kind === "place") placed.push({ ask, hold });
+    else grown.set(hold.requestId, hold.amountMicro);
   });
-  const writes = sums.writes();
-  if (placed.length > 0) writes.push(insertHolds(placed, nodeId));
-  if (grown.length > 0) writes.push(resizeHolds(new Map(grown.map(({ requestId, amountMicro }) => [requestId, amountMicro]))));
+  const writes: Query[] = [];
+  if (placed.length > 0) writes.push(placeHolds(placed, nodeId));
+  if (grown.size > 0) writes.push(resizeHolds(grown, true));
   return writes;
 }
 
-function insertHolds(placed: readonly { ask: HoldAsk; hold: Hold }[], nodeId: string): Query {
+function placeHolds(placed: readonly { ask: HoldAsk; hold: Hold }[], nodeId: string): Query {
   return [
-    statements.insertHolds,
+    statements.placeHolds,
     [
       placed.map(({ ask }) => ask.requestId),
       placed.map(({ ask }) => ask.payer.accountId),
@@ -237,8 +233,8 @@ function insertHolds(placed: readonly { ask: HoldAsk; hold: Hold }[], nodeId: st
   ];
 }
 
-function resizeHolds(amounts: ReadonlyMap<string, bigint>): Query {
-  return [statements.resizeHolds, [[...amounts.keys()], [...amounts.values()]]];
+function resizeHolds(amounts: ReadonlyMap<string, bigint>, mayGrow: boolean): Query {
+  return [statements.resizeHolds, [[...amounts.keys()], [...amounts.values()], mayGrow]];
 }
 
 /** Turns holds into charges and gives back what shrinking holds do not need. Of several endings of one request the first counts. */
@@ -251,7 +247,7 @@ export function settlementBatch(asks: readonly SettleAsk[]): Sequence<readonly S
     else if (!endings.has(requestId)) endings.set(requestId, ask);
   }
   const queries: Query[] = [[statements.lockPools, poolIds(asks.map(({ hold }) => hold.payer))]];
-  if (shrunk.size > 0) queries.push([statements.shrinkHolds, [[...shrunk.keys()], [...shrunk.values()]]]);
+  if (shrunk.size > 0) queries.push(resizeHolds(shrunk, false));
   if (endings.size > 0) queries.push(settleHolds([...endings.values()]));
   return {
     queries,
@@ -287,43 +283,6 @@ function settleHolds(asks: readonly (SettleAsk & { kind: "settle" })[]): Query {
 function chargeOf({ hold, ending }: SettleAsk & { kind: "settle" }, row: ChargedRow): Charge {
   const { hold: holdMicro, amount: amountMicro, overrun: overrunMicro } = row;
   return { ...ending, hold, holdMicro, amountMicro, overrunMicro, settledAt: new Date(Number(row.settled_at_ms)) };
-}
-
-/** What a batch adds to pools and months, summed per row: an UPDATE touches each row once. */
-class Sums {
-  readonly #pools = new Map<string, { payer: Payer; held: bigint }>();
-  readonly #months = new Map<string, { keyId: string; month: string; held: bigint }>();
-
-  add({ payer, month }: Hold, heldMicro: bigint): void {
-    entry(this.#pools, poolOf(payer), () => ({ payer, held: 0n })).held += heldMicro;
-    entry(this.#months, `${payer.keyId}/${month}`, () => ({ keyId: payer.keyId, month, held: 0n })).held += heldMicro;
-  }
-
-  writes(): Query[] {
-    if (this.#pools.size === 0) return [];
-    const pools = [...this.#pools.values()];
-    const months = [...this.#months.values()];
-    return [
-      [
-        statements.holdInPools,
-        [pools.map(({ payer }) => payer.accountId), pools.map(({ payer }) => payer.family), pools.map(({ held }) => held)],
-      ],
-      // A key may have no row for its month yet.
-      [
-        statements.holdInMonths,
-        [months.map(({ keyId }) => keyId), months.map(({ month }) => month), months.map(({ held }) => held)],
-      ],
-    ];
-  }
-}
-
-function entry<K, V>(map: Map<K, V>, key: K, make: () => V): V {
-  let value = map.get(key);
-  if (value === undefined) {
-    value = make();
-    map.set(key, value);
-  }
-  return value;
 }
 
 function poolIds(payers: readonly Payer[]): [string[], string[]] {

@@ -6,9 +6,9 @@ import { RoundTrip } from "../../src/postgres/round-trip.ts";
 
 /** When the process ends: before a statement leaves, once it left, or as soon as its commit was answered. */
 const moments: Record<string, { statement: string; when: "unsent" | "sent" | "committed" }> = {
-  "hold written": { statement: "billing/insert-holds", when: "unsent" },
-  "hold sent": { statement: "billing/insert-holds", when: "sent" },
-  "hold committed": { statement: "billing/insert-holds", when: "committed" },
+  "hold written": { statement: "billing/place-holds", when: "unsent" },
+  "hold sent": { statement: "billing/place-holds", when: "sent" },
+  "hold committed": { statement: "billing/place-holds", when: "committed" },
   "settle written": { statement: "billing/settle-holds", when: "unsent" },
   "settle sent": { statement: "billing/settle-holds", when: "sent" },
   "settle committed": { statement: "billing/settle-holds", when: "committed" },

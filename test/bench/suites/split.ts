@@ -11,6 +11,8 @@ const rounds = 4;
 const warmUp = { unpaced: 4_000, paced: 600 };
 const requests = { unpaced: 600, paced: 150 };
 const calls = 6_000;
+/** Streams per second at which the time to the first token is taken: a machine that mostly sleeps, and one that does not. */
+const rates = [100, 300];
 
 export async function split(): Promise<Result> {
   await using lab = new Lab();
@@ -41,15 +43,17 @@ export async function split(): Promise<Result> {
     );
   }
 
-  const addedMs: number[] = [];
+  const addedMs = new Map<number, number[]>(rates.map((rate) => [rate, []]));
   const perSecond: number[] = [];
   const perCoreSecond: number[] = [];
   for (let round = 0; round < rounds; round++) {
     const job = { path: "/v1/messages", headers, bodies: [nativeBody("native", 1_000, true)] };
-    const calm = { ...job, requests: 400, unmeasured: 100, concurrency: 64, perSecond: 100 };
-    const one = await lab.load({ ...calm, url: urlOf(single) });
-    const two = await lab.load({ ...calm, url: urlOf(facade) });
-    addedMs.push(quantile(two.firstMs, 0.5) - quantile(one.firstMs, 0.5));
+    for (const [rate, added] of addedMs) {
+      const calm = { ...job, requests: 400, unmeasured: 100, concurrency: 64, perSecond: rate };
+      const one = await lab.load({ ...calm, url: urlOf(single) });
+      const two = await lab.load({ ...calm, url: urlOf(facade) });
+      added.push(quantile(two.firstMs, 0.5) - quantile(one.firstMs, 0.5));
+    }
 
     const before = cpuSeconds(core.pid);
     const authentication: AuthenticateJob = { address: core.grpcAddress, key: single.key, calls, concurrency: 100 };
@@ -58,7 +62,12 @@ export async function split(): Promise<Result> {
     perCoreSecond.push(calls / (cpuSeconds(core.pid) - before));
   }
   rows.push(
-    { measure: "added time to first token at 100/s, p50", value: spreadOf(addedMs), unit: "ms", must: "≤ 1 ms" },
+    ...[...addedMs].map(([rate, added]) => ({
+      measure: `added time to first token at ${rate}/s, p50`,
+      value: spreadOf(added),
+      unit: "ms",
+      must: "≤ 1 ms",
+    })),
     { measure: "Authenticate over gRPC, per second of the core's CPU", value: spreadOf(perCoreSecond), must: "≥ 5000" },
     { measure: "Authenticate over gRPC, one client", value: spreadOf(perSecond), unit: "/s" },
   );

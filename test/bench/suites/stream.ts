@@ -10,7 +10,7 @@ import type { Result, Row } from "../report.ts";
 /** How the provider writes: ten deltas at a time without a pause, or each by itself, as a model makes them. */
 const paces = [
   { pace: "unpaced", suffix: "", rounds: 5, warmUp: 4_000, requests: 800, concurrency: 32 },
-  { pace: "paced", suffix: "-paced", rounds: 3, warmUp: 600, requests: 200, concurrency: 64 },
+  { pace: "paced", suffix: "-paced", rounds: 5, warmUp: 600, requests: 200, concurrency: 64 },
 ] as const;
 const pairs = [
   { name: "native → native", from: "native", to: "native", must: "≤ 1.3" },

@@ -1,4 +1,5 @@
-// The two batches of the ledger as transactions: lock and read in one round trip, decide, write and commit in the next.
+// The two batches of the ledger as transactions. Admission locks and reads in one round trip, decides, and writes in the next;
+// settlement takes one, since nothing that it reads changes what is written.
 
 import { toJson } from "@bufbuild/protobuf";
 import { DatabaseError } from "pg";
@@ -237,7 +238,7 @@ function resizeHolds(amounts: ReadonlyMap<string, bigint>, mayGrow: boolean): Qu
   return [statements.resizeHolds, [[...amounts.keys()], [...amounts.values()], mayGrow]];
 }
 
-/** Turns holds into charges and gives back what shrinking holds do not need. Of several endings of one request the first counts. */
+/** Turns holds into charges and gives back what shrinking holds do not need. A request's first ending counts. */
 export function settlementBatch(asks: readonly SettleAsk[]): Sequence<readonly Settled[]> {
   const endings = new Map<string, SettleAsk & { kind: "settle" }>();
   const shrunk = new Map<string, bigint>();
@@ -246,7 +247,11 @@ export function settlementBatch(asks: readonly SettleAsk[]): Sequence<readonly S
     if (ask.kind === "shrink") shrunk.set(requestId, ask.amountMicro);
     else if (!endings.has(requestId)) endings.set(requestId, ask);
   }
-  const queries: Query[] = [[statements.lockPools, poolIds(asks.map(({ hold }) => hold.payer))]];
+  const queries: Query[] = [
+    [statements.lockPools, poolIds(asks.map(({ hold }) => hold.payer))],
+    // What follows would lock them in the order in which the requests ended, and checkpoints lock them in the order of their ids.
+    [statements.lockHolds, [distinct(asks.map(({ hold }) => hold.requestId))]],
+  ];
   if (shrunk.size > 0) queries.push(resizeHolds(shrunk, false));
   if (endings.size > 0) queries.push(settleHolds([...endings.values()]));
   return {

@@ -1,12 +1,13 @@
 // The settle lane's batches on a database, against a model that is simple enough to be seen to be right.
 
 import fc from "fast-check";
+import { Client } from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Hold } from "../../src/billing/admission.ts";
 import { BatchConnection, settlementBatch } from "../../src/billing/batches.ts";
 import type { SettleAsk, Settled } from "../../src/billing/settlement.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
-import { asking, ended, freshLedger, heldFor, price } from "./ledger.ts";
+import { asking, ended, freshLedger, heldFor, price, usage } from "./ledger.ts";
 
 let ledger: Awaited<ReturnType<typeof freshLedger>>;
 let postgres: Postgres;
@@ -59,6 +60,38 @@ test("any batches of endings and shrinkings charge each request once, at most wh
     { numRuns: 40 },
   );
 });
+
+test("a checkpoint of requests that end at the same moment neither stops their charges nor fails itself", async () => {
+  const payer = await ledger.payer(heldFor(100) * 3n);
+  const placed = await Promise.all([1, 2, 3].map(() => ledger.holds.place(asking(payer, 100), never)));
+  const [first, middle, last] = placed.sort((one, other) => (one.requestId < other.requestId ? -1 : 1));
+  if (!first || !middle || !last) throw new Error("no holds");
+  // Somebody in the way of the checkpoint, so that it stands there with the first hold locked.
+  const other = new Client(ledger.url);
+  await other.connect();
+  await other.query("begin");
+  await other.query("select from holds where request_id = $1 for update", [middle.requestId]);
+  const checkpoint = ledger.store.checkpoint(new Map(placed.map(({ requestId }) => [requestId, usage({ output: 1 })])));
+  await waiting(1);
+  // In the order in which they ended, which is not that of their ids.
+  const asks = [last, first].map((hold): SettleAsk => ({ kind: "settle", hold, ending: ended({ output: 7 }) }));
+  const settled = lane.run(settlementBatch(asks));
+  await waiting(2);
+  await other.query("commit");
+  expect(await checkpoint).toHaveLength(3);
+  expect((await settled).map(({ kind }) => kind)).toEqual(["charged", "charged"]);
+  await other.end();
+});
+
+/** Waits until so many statements wait for locks of each other. */
+async function waiting(count: number): Promise<void> {
+  for (;;) {
+    const text =
+      "select count(*)::int as n from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    const [row] = await ledger.run<{ n: number }>(text);
+    if (row?.n === count) return;
+  }
+}
 
 function askOf(one: Command, holds: readonly Hold[]): SettleAsk {
   const hold = holds[one.which];

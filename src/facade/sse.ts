@@ -49,14 +49,15 @@ export async function sendStream(
         // A provider's ping says nothing yet about how its answer will go.
         if (!stream.isOpen && events.every((event) => event.kind.case === "ping")) continue;
         const text = stream.encoder.encode(events);
-        if (events.at(-1)?.kind.case === "messageStop") stream.keep(text);
+        if (stream.isOpen && events.at(-1)?.kind.case === "messageStop") stream.keep(text);
         else if (!stream.write(text)) await stream.drained(signal);
       } else if (kind.case === "admission") stream.admit(kind.value);
     }
     stream.end();
   } catch (error) {
     if (!stream.isOpen) throw error;
-    if (signal.aborted) return reply;
+    // A client that broke its connection while it was waited for is known by its socket first.
+    if (signal.aborted || reply.raw.socket?.destroyed) return reply;
     const refusal = toRefusal(error);
     exchange.noted.refusal = refusal.refusal;
     stream.fail(refusal);
@@ -115,8 +116,7 @@ class Stream {
 
   /** Lets the last events leave with the end of the stream, which is about to come. */
   keep(text: string): void {
-    this.#kept = text;
-    if (!this.isOpen) this.#open();
+    this.#kept += text;
   }
 
   /** Throws when `signal` fires. */
@@ -179,8 +179,8 @@ class Stream {
     return this.#out.write(this.#frame(text));
   }
 
-  // The socket itself, once the head is out: the response would cork it until the end of the tick, and a delta is alone in its tick.
-  // There is none when the client is gone, and while the answer to an earlier request of the connection is on its way.
+  // The socket itself, once the head is out: the response would cork it until the tick ends, and a delta is alone in its tick.
+  // There is none while the answer to an earlier request of the connection is on its way.
   get #out(): Writable {
     return this.#raw.socket ?? this.#raw;
   }

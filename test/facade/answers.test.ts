@@ -434,7 +434,9 @@ describe("a client that hangs up", () => {
     const big = textDelta("x".repeat(64 * 1024));
     let yielded = 0;
     const left = Promise.withResolvers<void>();
-    script.generate = async function* () {
+    const hungUp = Promise.withResolvers<void>();
+    script.generate = async function* (_request, { signal }) {
+      signal.addEventListener("abort", () => hungUp.resolve());
       yield* [admission(), start, textStart];
       try {
         for (; yielded < 4096; yielded++) yield big;
@@ -455,6 +457,8 @@ describe("a client that hangs up", () => {
     expect(yielded).toBeLessThan(500);
     request.destroy();
     await left.promise;
+    // It left; the gateway did not fail.
+    await hungUp.promise;
   });
 });
 

@@ -14,13 +14,13 @@ import { Refusal } from "../errors.ts";
 import { isRequestId, newRequestId } from "../ids.ts";
 import type { Limits, RateLimitState } from "../limits/limits.ts";
 import type { Call, Caller } from "../service.ts";
-import { Answer, type AnswerParts } from "./answer.ts";
 import type { Catalog } from "./catalog.ts";
 import { conversationStart } from "./conversation-start.ts";
+import { MeteredAnswer, type MeteredAnswerParts } from "./metered-answer.ts";
 import { type Prepared, prepare } from "./prepare.ts";
 import { tokensAbout } from "./prompt-size.ts";
 
-export type GenerateParts = AnswerParts & {
+export type GenerateParts = MeteredAnswerParts & {
   readonly catalog: () => Catalog;
   readonly limits: Limits;
 };
@@ -46,7 +46,8 @@ type Step = IteratorResult<GenerateResponse, undefined>;
 class Generation implements AsyncIterableIterator<GenerateResponse, undefined> {
   readonly #stages: AsyncGenerator<GenerateResponse, undefined>;
   /** Set while its reads are relayed and the stages stand at the admission. */
-  #answer: Answer | undefined;
+  #answer: MeteredAnswer | undefined;
+  #hasLeft = false;
 
   constructor(parts: GenerateParts, ask: GenerateRequest, call: Call, payer: Payer) {
     this.#stages = this.#run(parts, ask, call, payer);
@@ -63,6 +64,7 @@ class Generation implements AsyncIterableIterator<GenerateResponse, undefined> {
   }
 
   return(): Promise<Step> {
+    this.#hasLeft = true;
     this.#answer = undefined;
     return this.#stages.return(undefined);
   }
@@ -86,11 +88,14 @@ class Generation implements AsyncIterableIterator<GenerateResponse, undefined> {
       parts.running.close(running);
       throw error;
     });
-    const answer = new Answer(parts, prepared, hold, running, call.signal);
+    const answer = new MeteredAnswer(parts, prepared, hold, running, call.signal);
     try {
-      this.#answer = answer;
+      if (!this.#hasLeft) this.#answer = answer;
       yield admission(prepared, hold, rateLimit);
-      // Here the answer goes by; see `next`.
+      // Here the answer goes by; see `next`. Whoever asked for it before the admission was there would be shown its end alone.
+      if (this.#answer !== undefined) {
+        throw answer.failed(new Refusal("internal", { cause: new Error("an answer is read one message at a time") }));
+      }
       const { receipt, end } = await answer.settled();
       if (end.length > 0) yield relayed(end);
       yield response({ case: "receipt", value: create(ReceiptSchema, { receipt }) });

@@ -13,7 +13,7 @@ import { tokensAbout } from "./prompt-size.ts";
 import type { Running, RunningRequests } from "./running.ts";
 import { showCharged } from "./shown-usage.ts";
 
-export type AnswerParts = {
+export type MeteredAnswerParts = {
   readonly holds: Holds;
   readonly upstreams: Upstreams;
   readonly running: RunningRequests;
@@ -27,10 +27,10 @@ const lastFiguresMs = 2_000;
 const settlePatienceMs = 60_000;
 
 /** The answer to one admitted request. */
-export class Answer {
+export class MeteredAnswer {
   /** The end of the answer, which waits for the charge. */
   readonly #end: Event[] = [];
-  readonly #parts: AnswerParts;
+  readonly #parts: MeteredAnswerParts;
   readonly #prepared: Prepared;
   readonly #running: Running;
   readonly #client: AbortSignal;
@@ -45,7 +45,7 @@ export class Answer {
   #settled: Promise<Receipt> | undefined;
   #lastFigures: NodeJS.Timeout | undefined;
 
-  constructor(parts: AnswerParts, prepared: Prepared, hold: Hold, running: Running, client: AbortSignal) {
+  constructor(parts: MeteredAnswerParts, prepared: Prepared, hold: Hold, running: Running, client: AbortSignal) {
     this.#parts = parts;
     this.#prepared = prepared;
     this.#hold = hold;

@@ -142,7 +142,7 @@ function callStream(desc: DescMethod, pick: Pick) {
 }
 
 function openStream(channel: Channel, { desc, message, metadata, deadline }: Outgoing): ClientReadableStream<Message> {
-  // grpc-js notes where every call came from, which takes as long as the rest of opening it. Nobody reads that: a call fails with a refusal.
+  // grpc-js notes where every call came from, which takes as long as the rest of opening it, and which nobody reads.
   const { stackTraceLimit } = Error;
   Error.stackTraceLimit = 0;
   try {

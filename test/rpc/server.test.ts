@@ -220,7 +220,7 @@ describe("requests", () => {
 describe("a slow reader", () => {
   test("stops the producer, and reads every message in the end", async () => {
     const megabyte = "x".repeat(mebibyte);
-    const total = 64;
+    const total = 96;
     let produced = 0;
     const { address } = await serve(
       scriptedServices({

@@ -4,10 +4,8 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Log } from "../log.ts";
 import { elapsedMs } from "./exchange.ts";
 
-export type RequestLog = (request: FastifyRequest, reply: FastifyReply) => void;
-
 /** Builds the function that writes the line of a request whose answer is out or whose client is gone. */
-export function createRequestLog(log: Log): RequestLog {
+export function createRequestLog(log: Log): (request: FastifyRequest, reply: FastifyReply) => void {
   // Redaction looks at every member of a line: 3.7 of 4.5 µs. The members here are named below, and none is anybody's secret.
   const plain = log.child({}, { redact: [] });
   return (request, reply) => {

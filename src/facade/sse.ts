@@ -119,7 +119,7 @@ class Stream {
     this.#kept += text;
   }
 
-  /** Throws when `signal` fires. */
+  /** Throws when `signal` fires or the connection breaks. */
   async drained(signal: AbortSignal): Promise<void> {
     await once(this.#out, "drain", { signal });
   }

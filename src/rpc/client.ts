@@ -98,6 +98,13 @@ function prepare(desc: DescMethod, request: MessageInitShape<DescMessage>, optio
   };
 }
 
+/** What grpc-js wants to know of a call, in its order. */
+function argumentsOf({ desc, message, metadata, deadline }: Outgoing) {
+  const encode = (one: Message) => encodeMessage(desc.input, one);
+  const decode = (bytes: Buffer) => decodeMessage(desc.output, bytes);
+  return [pathOf(desc), encode, decode, message, metadata, deadline] as const;
+}
+
 function callUnary(desc: DescMethod, pick: Pick) {
   return async (request: MessageInitShape<DescMessage>, options?: CallOptions): Promise<Message> => {
     const outgoing = prepare(desc, request, options);
@@ -112,21 +119,14 @@ function callUnary(desc: DescMethod, pick: Pick) {
   };
 }
 
-function sendUnary(channel: Channel, { desc, message, metadata, deadline, signal }: Outgoing): Promise<Message> {
+function sendUnary(channel: Channel, outgoing: Outgoing): Promise<Message> {
+  const { signal } = outgoing;
   return new Promise((resolve, reject) => {
-    const call = channel.makeUnaryRequest(
-      pathOf(desc),
-      (one: Message) => encodeMessage(desc.input, one),
-      (bytes: Buffer) => decodeMessage(desc.output, bytes),
-      message,
-      metadata,
-      deadline,
-      (error: ServiceError | null, answer?: Message) => {
-        signal?.removeEventListener("abort", cancel);
-        if (answer) resolve(answer);
-        else reject(error);
-      },
-    );
+    const call = channel.makeUnaryRequest(...argumentsOf(outgoing), (error: ServiceError | null, answer?: Message) => {
+      signal?.removeEventListener("abort", cancel);
+      if (answer) resolve(answer);
+      else reject(error);
+    });
     const cancel = () => call.cancel();
     if (signal?.aborted) cancel();
     signal?.addEventListener("abort", cancel, { once: true });
@@ -141,19 +141,12 @@ function callStream(desc: DescMethod, pick: Pick) {
   };
 }
 
-function openStream(channel: Channel, { desc, message, metadata, deadline }: Outgoing): ClientReadableStream<Message> {
+function openStream(channel: Channel, outgoing: Outgoing): ClientReadableStream<Message> {
   // grpc-js notes where every call came from, which takes as long as the rest of opening it, and which nobody reads.
   const { stackTraceLimit } = Error;
   Error.stackTraceLimit = 0;
   try {
-    return channel.makeServerStreamRequest(
-      pathOf(desc),
-      (one: Message) => encodeMessage(desc.input, one),
-      (bytes: Buffer) => decodeMessage(desc.output, bytes),
-      message,
-      metadata,
-      deadline,
-    );
+    return channel.makeServerStreamRequest(...argumentsOf(outgoing));
   } finally {
     Error.stackTraceLimit = stackTraceLimit;
   }

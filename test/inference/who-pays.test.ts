@@ -122,33 +122,28 @@ test("an answer that stops without its end is an error, not a success", async ()
   expect(receipt).toBeUndefined();
 });
 
-test("an answer that is asked for before its admission was told is not taken for a complete one", async () => {
-  let called = false;
-  gateway.plays(async function* () {
-    called = true;
-    yield [
-      events.start(usage),
-      events.open(),
-      events.text("Hi"),
-      events.close(),
-      events.delta({ outputTokens: 9 }),
-      events.stop(),
-    ];
-  });
-  const iterator = gateway.generate(payer)[Symbol.asyncIterator]();
-  const [told, next] = await Promise.allSettled([iterator.next(), iterator.next()]);
-  if (told.status !== "fulfilled" || told.value.value?.kind.case !== "admission") throw new Error("no admission");
-  expect(next).toMatchObject({ status: "rejected", reason: { refusal: "internal" } });
-  expect(await gateway.charged(told.value.value.kind.value.requestId)).toMatchObject({ amountMicrocredits: 0n });
-  expect(called).toBe(false);
-});
-
-test("a caller that leaves while it is being admitted is charged nothing, and no provider is called for it", async () => {
+/** Plays a provider that begins an answer; tells whether it was called. */
+function wasCalled(): () => boolean {
   let called = false;
   gateway.plays(async function* () {
     called = true;
     yield [events.start(usage)];
   });
+  return () => called;
+}
+
+test("an answer that is asked for before its admission was told is not taken for a complete one", async () => {
+  const called = wasCalled();
+  const iterator = gateway.generate(payer)[Symbol.asyncIterator]();
+  const [told, next] = await Promise.allSettled([iterator.next(), iterator.next()]);
+  if (told.status !== "fulfilled" || told.value.value?.kind.case !== "admission") throw new Error("no admission");
+  expect(next).toMatchObject({ status: "rejected", reason: { refusal: "internal" } });
+  expect(await gateway.charged(told.value.value.kind.value.requestId)).toMatchObject({ amountMicrocredits: 0n });
+  expect(called()).toBe(false);
+});
+
+test("a caller that leaves while it is being admitted is charged nothing, and no provider is called for it", async () => {
+  const called = wasCalled();
   const iterator = gateway.generate(payer)[Symbol.asyncIterator]();
   const admitted = iterator.next();
   await iterator.return?.();
@@ -156,7 +151,7 @@ test("a caller that leaves while it is being admitted is charged nothing, and no
   if (value?.kind.case !== "admission") throw new Error("no admission");
   expect(await iterator.next()).toMatchObject({ done: true });
   expect(await gateway.charged(value.kind.value.requestId)).toMatchObject({ amountMicrocredits: 0n });
-  expect(called).toBe(false);
+  expect(called()).toBe(false);
 });
 
 test("usage that is missing at a normal end is counted here, and marked", async () => {

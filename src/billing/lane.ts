@@ -1,6 +1,7 @@
 // A lane turns a crowd of small writes into few transactions: one batch is in flight, the next is whatever queued meanwhile. There is
 // no timer, so one request alone waits for nobody, and a thousand share one commit.
 
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { Refusal } from "../errors.ts";
 
 /** What a lane does with a batch. Answers one outcome per item, in order. A thrown error concerns the batch as a whole. */
@@ -60,8 +61,8 @@ export class Lane<Item, Outcome> {
   }
 
   async #work(): Promise<void> {
-    // Items of the same tick share the first batch.
-    await null;
+    // Items of the same turn of the event loop share the first batch, and what that turn wrote to clients leaves before it.
+    await nextTurn();
     while (this.#queue.length > 0) {
       const batch = this.#queue.splice(0, this.#settings.batchMax);
       if (!(await this.#settle(batch))) {

@@ -182,7 +182,7 @@ export class Lab {
 
   /** Gives a job to a program of the bench, and returns what it printed. */
   async ask<Answer>(program: string, job: object): Promise<Answer> {
-    const child = spawn(process.execPath, [here(program)], { stdio: ["pipe", "pipe", "inherit"] });
+    const child = spawn(process.execPath, [...nodeFlags, here(program)], { stdio: ["pipe", "pipe", "inherit"] });
     this.#children.set(pidOf(child), child);
     child.stdin.end(JSON.stringify(job));
     let printed = "";

@@ -21,7 +21,8 @@ const name = fc.oneof(
     "hasOwnProperty",
     "other",
   ),
-  fc.string({ maxLength: 6 }),
+  // Without backslashes: where V8 (13.6) has read an object with the member `\\`, it takes one called `\"` or `\n` at the same place for it.
+  fc.string({ maxLength: 6 }).filter((one) => !one.includes("\\")),
 );
 
 /** Any JSON value, not too large. `Object.fromEntries` makes own members even of `__proto__`. */

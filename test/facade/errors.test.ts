@@ -276,7 +276,8 @@ test("retry-after is whole seconds, rounded up, and never below one", () => {
 });
 
 test("an exceeded limit of requests shows in the rate headers of the format", () => {
-  const resetsAt = new Date(Date.now() + 11_500);
+  // Amid a second: whole ones are told without a fraction.
+  const resetsAt = new Date(Math.floor(Date.now() / 1000) * 1000 + 11_500);
   const limit = create(LimitSchema, {
     name: "requests_per_minute",
     limit: 60n,

@@ -220,7 +220,7 @@ describe("requests", () => {
 describe("a slow reader", () => {
   test("stops the producer, and reads every message in the end", async () => {
     const megabyte = "x".repeat(mebibyte);
-    const total = 96;
+    const total = 64;
     let produced = 0;
     const { address } = await serve(
       scriptedServices({
@@ -242,9 +242,9 @@ describe("a slow reader", () => {
     );
     const reader = call[Symbol.asyncIterator]();
     await reader.next();
-    // The producer is stopped when a while later it is where it was.
+    // The producer is stopped when a while later it is where it was. One message is read ahead of the one that waits.
     const whenStopped = await settled(() => produced);
-    expect(whenStopped).toBeLessThan(total / 2);
+    expect(whenStopped - 1).toBeLessThan(total / 2);
     let read = 1;
     while (!(await reader.next()).done) read++;
     expect(read).toBe(total);

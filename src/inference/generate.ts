@@ -43,92 +43,113 @@ export function generate(
 
 type Step = IteratorResult<GenerateResponse, undefined>;
 
+const over: Step = { done: true, value: undefined };
+
+/**
+ * A request under way. Every read takes one step, which names the next: admit; relay, as often as the provider is read; settle; tell
+ * the receipt; nothing. By hand, because a generator costs a read about as much as decoding it does.
+ */
 class Generation implements AsyncIterableIterator<GenerateResponse, undefined> {
-  readonly #stages: AsyncGenerator<GenerateResponse, undefined>;
-  /** Set while its reads are relayed and the stages stand at the admission. */
+  #step: () => Promise<Step>;
+  /** Set from the admission until the answer is closed. */
   #answer: MeteredAnswer | undefined;
-  #hasLeft = false;
+  #isClosed = false;
 
   constructor(parts: GenerateParts, ask: GenerateRequest, call: Call, payer: Payer) {
-    this.#stages = this.#run(parts, ask, call, payer);
+    this.#step = () => this.#admit(parts, ask, call, payer);
   }
 
-  // The reads of the provider go past the stages: a generator costs a read about as much as decoding it does.
   next(): Promise<Step> {
-    if (this.#answer === undefined) return this.#stages.next();
-    try {
-      return this.#answer.read().then(this.#relay, this.#fail);
-    } catch (error) {
-      return this.#fail(error);
-    }
+    const step = this.#step;
+    this.#step = this.#refuseSecondRead;
+    return step();
   }
 
-  return(): Promise<Step> {
-    this.#hasLeft = true;
-    this.#answer = undefined;
-    return this.#stages.return(undefined);
+  async return(): Promise<Step> {
+    this.#close();
+    return over;
   }
 
   [Symbol.asyncIterator](): this {
     return this;
   }
 
-  async *#run(
-    parts: GenerateParts,
-    ask: GenerateRequest,
-    call: Call,
-    payer: Payer,
-  ): AsyncGenerator<GenerateResponse, undefined> {
-    const requestId = requestIdOf(call);
-    const prepared = prepare(parts.catalog(), ask, payer.key.allowedModels);
-    const rateLimit = await parts.limits.take(payer.key.keyId, payer.key.requestsPerMinute);
-    // From here on, so that whatever ends the requests of a key or of the process also finds those that are being admitted.
-    const running = parts.running.open(payer.key.keyId, payer.secret.secretId);
-    const hold = await placeHold(parts, prepared, { requestId, payer, signal: call.signal }).catch((error: unknown) => {
-      parts.running.close(running);
-      throw error;
-    });
-    const answer = new MeteredAnswer(parts, prepared, hold, running, call.signal);
+  async #admit(parts: GenerateParts, ask: GenerateRequest, call: Call, payer: Payer): Promise<Step> {
     try {
-      if (!this.#hasLeft) this.#answer = answer;
-      yield admission(prepared, hold, rateLimit);
-      // Here the answer goes by; see `next`. Whoever asked for it before the admission was there would be shown its end alone.
-      if (this.#answer !== undefined) {
-        throw answer.failed(new Refusal("internal", { cause: new Error("an answer is read one message at a time") }));
-      }
-      const { receipt, end } = await answer.settled();
-      if (end.length > 0) yield relayed(end);
-      yield response({ case: "receipt", value: create(ReceiptSchema, { receipt }) });
-    } finally {
-      // The answer failed, or the client hung up: what was produced is owed, unless it was settled above.
-      answer.close();
+      const requestId = requestIdOf(call);
+      const prepared = prepare(parts.catalog(), ask, payer.key.allowedModels);
+      const rateLimit = await parts.limits.take(payer.key.keyId, payer.key.requestsPerMinute);
+      // From here on, so that whatever ends the requests of a key or of the process also finds those that are being admitted.
+      const running = parts.running.open(payer.key.keyId, payer.secret.secretId);
+      const hold = await placeHold(parts, prepared, { requestId, payer, signal: call.signal }).catch((error: unknown) => {
+        parts.running.close(running);
+        throw error;
+      });
+      const answer = new MeteredAnswer(parts, prepared, hold, running, call.signal);
+      if (this.#isClosed) answer.close();
+      else this.#answer = answer;
+      this.#step = this.#read;
+      return { done: false, value: admission(prepared, hold, rateLimit) };
+    } catch (error) {
+      return this.#fail(error);
     }
   }
 
+  readonly #read = (): Promise<Step> => this.#answer?.read().then(this.#relay, this.#fail) ?? this.#finish();
+
   readonly #relay = (read: IteratorResult<Event[], undefined>): Step | Promise<Step> => {
-    const answer = this.#answer;
-    if (answer === undefined) return { done: true, value: undefined };
+    if (this.#answer === undefined) return this.#finish();
     try {
       if (read.done) {
-        answer.checkComplete();
-        this.#answer = undefined;
-        return this.#stages.next();
+        this.#answer.checkComplete();
+        return this.#settle(this.#answer);
       }
-      const events = answer.take(read.value);
+      const events = this.#answer.take(read.value);
       return events instanceof Promise ? events.then(this.#show, this.#fail) : this.#show(events);
     } catch (error) {
       return this.#fail(error);
     }
   };
 
-  readonly #show = (events: Event[]): Step | Promise<Step> =>
-    events.length > 0 ? { done: false, value: relayed(events) } : this.next();
-
-  readonly #fail = (error: unknown): Promise<Step> => {
-    const told = this.#answer === undefined ? error : this.#answer.failed(error);
-    this.#answer = undefined;
-    return this.#stages.throw(told);
+  readonly #show = (events: Event[]): Step | Promise<Step> => {
+    if (events.length === 0) return this.#read();
+    this.#step = this.#read;
+    return { done: false, value: relayed(events) };
   };
+
+  async #settle(answer: MeteredAnswer): Promise<Step> {
+    const { receipt, end } = await answer.settled().finally(() => this.#close());
+    const last: Step = { done: false, value: response({ case: "receipt", value: create(ReceiptSchema, { receipt }) }) };
+    if (end.length === 0) return last;
+    this.#step = async () => {
+      this.#step = this.#finish;
+      return last;
+    };
+    return { done: false, value: relayed(end) };
+  }
+
+  readonly #finish = async (): Promise<Step> => {
+    this.#step = this.#finish;
+    return over;
+  };
+
+  readonly #fail = (error: unknown): never => {
+    const told = this.#answer === undefined ? error : this.#answer.failed(error);
+    this.#close();
+    throw told;
+  };
+
+  // Whoever reads ahead of the admission, or of the provider, would be shown an answer that is not all there.
+  readonly #refuseSecondRead = async (): Promise<Step> =>
+    this.#fail(new Refusal("internal", { cause: new Error("an answer is read one message at a time") }));
+
+  /** The answer failed, or its caller left: what was produced is owed, unless it was settled. */
+  #close(): void {
+    this.#isClosed = true;
+    this.#answer?.close();
+    this.#answer = undefined;
+    this.#step = this.#finish;
+  }
 }
 
 /** The id that the caller proposes, or a new one. */

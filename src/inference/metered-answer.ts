@@ -60,13 +60,12 @@ export class MeteredAnswer {
     if (running.endedBy) this.close();
   }
 
-  /** The provider's next read; the first call begins the answer. What it throws or fails with goes to `failed`. */
+  /** The provider's next read; the first call begins the answer. What it fails with goes to `failed`. */
   read(): Promise<IteratorResult<Event[], undefined>> {
-    this.#reads ??= this.#begin();
-    return this.#reads.next();
+    return this.#reads === undefined ? this.#begin() : this.#reads.next();
   }
 
-  /** The events of a read that may be relayed before the charge; there may be none. Throws and fails as `read`. */
+  /** The events of a read that may be relayed before the charge; there may be none. What it throws or fails with goes to `failed`. */
   take(events: Event[]): Event[] | Promise<Event[]> {
     const before = this.#meter.fold(events);
     const input = this.#inputFitted ? undefined : this.#meter.reportedInput();
@@ -112,10 +111,11 @@ export class MeteredAnswer {
     this.#settle(owed, outcome).catch(() => undefined);
   }
 
-  #begin(): AsyncIterator<Event[], undefined> {
+  async #begin(): Promise<IteratorResult<Event[], undefined>> {
     if (this.#client.aborted) throw clientLeft();
     this.#checkEnded();
-    return this.#parts.upstreams.generate(this.#ask())[Symbol.asyncIterator]();
+    this.#reads = this.#parts.upstreams.generate(this.#ask())[Symbol.asyncIterator]();
+    return this.#reads.next();
   }
 
   #ask(): UpstreamAsk {

@@ -1,9 +1,9 @@
 // An answer under way: what of it may be seen, what is held back for the charge, and what is owed at each moment.
 
 import { type Attempt, Basis, InputCategory, Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Hold, Holds } from "../billing/billing.ts";
+import { costMicro } from "../billing/price.ts";
 import { Refusal, toRefusal } from "../errors.ts";
 import type { UpstreamAsk, Upstreams } from "../upstream/upstream.ts";
 import { conversationStart } from "./conversation-start.ts";
@@ -41,6 +41,8 @@ export class MeteredAnswer {
   #reads: AsyncIterator<Event[], undefined> | undefined;
   #accepted = false;
   #inputFitted = false;
+  /** Whether content was shown. */
+  #isDelivered = false;
   #failure: unknown;
   #settled: Promise<Receipt> | undefined;
   #lastFigures: NodeJS.Timeout | undefined;
@@ -68,9 +70,8 @@ export class MeteredAnswer {
   /** The events of a read that may be relayed before the charge; there may be none. What it throws or fails with goes to `failed`. */
   take(events: Event[]): Event[] | Promise<Event[]> {
     const before = this.#meter.fold(events);
-    const input = this.#inputFitted ? undefined : this.#meter.reportedInput();
-    if (input === undefined) return this.#shown(events, before);
-    return this.#fitInput(input).then(() => this.#shown(events, before));
+    const fitting = this.#inputFitted ? undefined : this.#fitInput();
+    return fitting === undefined ? this.#shown(events, before) : fitting.then(() => this.#shown(events, before));
   }
 
   /** Call it after the last read. Throws when the answer is not all there. */
@@ -143,18 +144,32 @@ export class MeteredAnswer {
       this.#onHangUp();
       return [];
     }
+    this.#isDelivered ||= before > 0 && this.#meter.contentBegan;
     return before === events.length ? events : events.slice(0, before);
   }
 
-  // The estimate that the hold was made for is corrected once, before anything is relayed.
-  async #fitInput(input: Usage): Promise<void> {
+  // The estimate that the hold was made for is corrected once, as soon as the provider reports its input: most do so before anything is
+  // relayed; some with the end, when what the answer costs is known as well.
+  #fitInput(): Promise<void> | undefined {
+    const meter = this.#meter;
+    const input = meter.reportedInput();
+    if (input === undefined) return undefined;
     this.#inputFitted = true;
-    try {
-      this.#hold = await this.#parts.holds.fit(this.#hold, input);
-    } catch (error) {
-      this.#running.end({ refusal: toRefusal(error), outcome: Outcome.INPUT_ABOVE_HOLD });
-      throw error;
-    }
+    const { usage } = meter.ending ? meter.final() : { usage: input };
+    const grantedOutput = meter.ending ? usage.output + usage.thinking : this.#hold.grantedOutput;
+    if (meter.ending && costMicro(this.#hold.price, usage) <= this.#hold.amountMicro) return undefined;
+    return this.#parts.holds.fit({ ...this.#hold, grantedOutput }, usage).then(
+      (hold) => {
+        this.#hold = hold;
+      },
+      (error: unknown) => {
+        // It costs what was held.
+        if (this.#isDelivered) return;
+        const refusal = toRefusal(error);
+        this.#running.end({ refusal, outcome: lacksFunds(refusal) ? Outcome.INPUT_ABOVE_HOLD : Outcome.GATEWAY_FAILED });
+        throw refusal;
+      },
+    );
   }
 
   // Nothing more can be delivered, so the provider is stopped: at once, unless a moment more makes the bill exact.
@@ -176,8 +191,10 @@ export class MeteredAnswer {
     const meter = this.#meter;
     const produced = () => (meter.ending ? meter.final() : meter.soFar());
     const by = this.#running.endedBy;
-    if (by?.outcome === Outcome.INPUT_ABOVE_HOLD) return { outcome: by.outcome, owed: meter.nothing() };
-    if (by) return { outcome: by.outcome, owed: this.#accepted ? produced() : meter.nothing() };
+    if (by) {
+      const isUnfit = by.outcome === Outcome.INPUT_ABOVE_HOLD || by.outcome === Outcome.GATEWAY_FAILED;
+      return { outcome: by.outcome, owed: this.#accepted && !isUnfit ? produced() : meter.nothing() };
+    }
     if (this.#failure === undefined || this.#client.aborted) {
       if (!this.#accepted) return { outcome: Outcome.CLIENT_LEFT_BEFORE_ACCEPTANCE, owed: meter.nothing() };
       if (!meter.contentBegan) return { outcome: Outcome.CLIENT_LEFT_BEFORE_CONTENT, owed: meter.inputOnly() };
@@ -195,6 +212,10 @@ const tooLong = {
   refusal: new Refusal("timeout", { message: "The answer took longer than this gateway allows." }),
   outcome: Outcome.TIME_LIMIT,
 };
+
+function lacksFunds({ refusal }: Refusal): boolean {
+  return refusal === "credits_exhausted" || refusal === "credits_held" || refusal === "monthly_cap_reached";
+}
 
 function clientLeft(): Refusal {
   return new Refusal("cancelled");

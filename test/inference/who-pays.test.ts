@@ -283,6 +283,38 @@ test("more input than funds could ever cover ends the request before anything is
   });
 });
 
+test("input that is reported with the end, and is more than was held, costs the hold: the answer was delivered", async () => {
+  const poor = await gateway.payer(20_000_000n);
+  gateway.plays(async function* () {
+    yield [events.start(), events.open(), events.text("12345678")];
+    yield [events.close(), events.delta({ inputTokens: 900_000, outputTokens: 2 }), events.stop()];
+  });
+  const { receipt, seen } = await gateway.collect(gateway.generate(poor));
+  expect(seen.flatMap(({ kind }) => (kind.case === "events" ? kind.value.events : [])).at(-1)?.kind.case).toBe("messageStop");
+  expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, basis: Basis.REPORTED, usage: { input: 900_000, output: 2 } });
+  expect(receipt?.amountMicrocredits).toBe(receipt?.holdMicrocredits);
+  expect(receipt?.overrunMicrocredits).toBe(900_000n * input + 2n * output - (receipt?.holdMicrocredits ?? 0n));
+});
+
+test("input that is reported with the end, and is more than was held, is charged where funds cover it", async () => {
+  gateway.plays(async function* () {
+    yield [events.start(), events.open(), events.text("12345678")];
+    yield [events.close(), events.delta({ inputTokens: 90_000, outputTokens: 2 }), events.stop()];
+  });
+  const { receipt } = await gateway.collect(gateway.generate(payer));
+  expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: 90_000n * input + 2n * output });
+});
+
+test("a plain answer whose input is above the estimate needs funds for what it cost, not for what it might have", async () => {
+  const poor = await gateway.payer(input * 5_000n + output * 1_100n);
+  gateway.plays(async function* () {
+    const usage = { inputTokens: 5_500, outputTokens: 2 };
+    yield [events.start(usage), events.open(), events.text("12345678"), events.close(), events.delta(usage), events.stop()];
+  });
+  const { receipt } = await gateway.collect(gateway.generate(poor, { maxTokens: 1_100 }));
+  expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: 5_500n * input + 2n * output });
+});
+
 test("a failure of our own with nothing delivered costs nothing", async () => {
   gateway.plays(async function* () {
     yield* [];

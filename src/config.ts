@@ -36,7 +36,7 @@ export type Config = {
   };
   /** Whether the HTTP door also serves the methods that only the admin token may call. */
   readonly httpAdmin: boolean;
-  /** Whether an empty database gets an account, credits and two keys. */
+  /** Whether a start makes the account `default`, with credits and two keys, where there is none of that name. */
   readonly seed: boolean;
   /** How long running requests may take to finish after SIGTERM, in milliseconds. */
   readonly drainLimitMs: number;

@@ -33,7 +33,7 @@ function reasonsTable(): string {
     if (!answer) throw new Error(`${name} has no HTTP answer`);
     const { status, native, chat } = answer;
     const chatStatus = "chatStatus" in answer ? ` (chat ${answer.chatStatus})` : "";
-    return [`\`${name}\``, `${status}${chatStatus}`, native[0], chat[1] ?? chat[0], Code[rpc], says];
+    return [`\`${name}\``, `${status}${chatStatus}`, native[0], chat[1] ?? "null", Code[rpc], says];
   });
   return renderTable(["reason", "HTTP", "native `error.type`", "chat `error.code`", "gRPC", "what it says"], rows);
 }

@@ -5,7 +5,7 @@ import { Refusal } from "../errors.ts";
 import type { Log } from "../log.ts";
 import { type Read, RunningAttempt } from "./attempt.ts";
 import type { Clock } from "./clock.ts";
-import type { ProviderStream } from "./provider.ts";
+import type { ProviderFailure, ProviderStream } from "./provider.ts";
 import type { RetryBudget } from "./retry-budget.ts";
 import { type TakenWay, takeWay, type Way, waysAfter } from "./router.ts";
 import type { UpstreamAsk } from "./upstream.ts";
@@ -54,7 +54,7 @@ export class Answer implements AsyncIterator<Event[], undefined> {
       const first = await this.#try(way);
       if (first.read !== undefined) return first.read;
 
-      const ways = first.mayRetry ? waysAfter(this.#findWays(), way, first.refusal) : [];
+      const ways = first.retry === "nowhere" ? [] : waysAfter(this.#findWays(), way, first.retry);
       if (ways.length === 0 || !budget.spend()) throw first.refusal;
       const second = await this.#try(await takeWay(ways, signal));
       if (second.read !== undefined) return second.read;
@@ -65,7 +65,7 @@ export class Answer implements AsyncIterator<Event[], undefined> {
     }
   }
 
-  async #try(way: TakenWay): Promise<{ read: Read } | { read?: never; refusal: Refusal; mayRetry: boolean }> {
+  async #try(way: TakenWay): Promise<{ read: Read } | ({ read?: never } & Pick<ProviderFailure, "refusal" | "retry">)> {
     const { clock, log } = this.#parts;
     const totalMs = way.channel.settings.totalMs - (clock.now() - this.#startMs);
     const onEnd = () => this.#ask.signal.removeEventListener("abort", this.#cancel);
@@ -81,7 +81,7 @@ export class Answer implements AsyncIterator<Event[], undefined> {
     } catch (error) {
       const { failure } = attempt;
       if (failure === undefined) throw error;
-      return { refusal: failure.refusal, mayRetry: failure.mayRetry };
+      return { refusal: failure.refusal, retry: failure.retry };
     }
   }
 }

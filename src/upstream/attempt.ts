@@ -49,7 +49,7 @@ export class RunningAttempt {
         onEnd: (end) => this.#finish(end),
       });
     } catch (error) {
-      this.#finish({ outcome: "refused", status: 0, refusal: toRefusal(error), mayRetry: false });
+      this.#finish({ outcome: "refused", status: 0, refusal: toRefusal(error), retry: "nowhere" });
     }
   }
 
@@ -83,7 +83,7 @@ export class RunningAttempt {
   #readStream(stream: ProviderStream): Promise<Read> {
     return stream.next().catch((error: unknown) => {
       // A stream that fails without saying so is a bug of ours; slot and breaker are put right all the same.
-      this.#finish(failed(0, { cause: error }));
+      this.#finish({ ...failed(0, { cause: error }), retry: "nowhere" });
       throw error;
     });
   }

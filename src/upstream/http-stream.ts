@@ -7,7 +7,7 @@ import type { Dispatcher } from "undici";
 import type { Event, Failure } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { Refusal } from "../errors.ts";
 import { isObject, parseJson } from "../wire/json.ts";
-import { aborted, failed, failureOfAnswer, failureOfEvent } from "./failures.ts";
+import { aborted, failed, failureOfAnswer, failureOfEvent, timedOut } from "./failures.ts";
 import type { ProviderCall, ProviderEnd, ProviderFailure, ProviderStream } from "./provider.ts";
 import { redactSecrets } from "./redact.ts";
 import { readRetryAfterMs } from "./retry-after.ts";
@@ -112,7 +112,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     this.#retryAfterMs = readRetryAfterMs(headers);
     const kind = status >= 400 ? "error" : kindOfBody(status, headers, this.#request.stream);
     if (kind === undefined) {
-      this.#fail(failed(status, { mayRetry: true, cause: new Error("the answer is neither an event stream nor JSON") }));
+      this.#fail(failed(status, { cause: new Error("the answer is neither an event stream nor JSON") }));
       return;
     }
     this.#reading = kind;
@@ -137,7 +137,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     else if (this.#reading === "answer") this.#accept(() => this.#readAnswer());
     else this.#fail(this.#readFailure());
     // Decoders end every answer; should one not, the reader must not wait for ever.
-    if (this.#end === undefined) this.#fail(failed(this.#status, { mayRetry: true, cause: new Error("no end") }));
+    if (this.#end === undefined) this.#fail(failed(this.#status, { cause: new Error("no end") }));
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
@@ -159,7 +159,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     try {
       events = decode();
     } catch (error) {
-      this.#fail(failed(this.#status, { mayRetry: true, cause: error }));
+      this.#fail(failed(this.#status, { cause: error }));
       return;
     }
     const last = events.at(-1)?.kind;
@@ -196,7 +196,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
       this.#body = [];
       this.#fail(this.#readFailure());
     } else if (this.#bodyBytes > answerBytesMax) {
-      this.#fail(failed(this.#status, { mayRetry: true, cause: new Error("the answer is too large") }));
+      this.#fail(failed(this.#status, { cause: new Error("the answer is too large") }));
     }
   }
 
@@ -263,9 +263,10 @@ function parseErrorBody(pieces: readonly Buffer[]): JsonObject | undefined {
 function failureOfTransport(error: Error & { code?: unknown }, status: number): ProviderFailure {
   const code = typeof error.code === "string" ? error.code : "";
   if (["UND_ERR_CONNECT_TIMEOUT", "UND_ERR_HEADERS_TIMEOUT", "UND_ERR_BODY_TIMEOUT", "ETIMEDOUT"].includes(code)) {
-    return { outcome: "timeout", status, refusal: new Refusal("timeout", { cause: error }), mayRetry: true };
+    return timedOut(status, error);
   }
-  const failure = failed(status, { mayRetry: true, cause: error });
+  const failure = failed(status, { cause: error });
   const isUntrusted = /CERT|SELF_SIGNED|UNABLE_TO_VERIFY/.test(code);
-  return isUntrusted ? { ...failure, alarm: `the provider's certificate is not accepted: ${code}` } : failure;
+  if (!isUntrusted) return failure;
+  return { ...failure, retry: "elsewhere", alarm: `the provider's certificate is not accepted: ${code}` };
 }

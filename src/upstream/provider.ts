@@ -30,8 +30,8 @@ export type ProviderFailure = {
   readonly refusal: Refusal;
   /** True when we stopped the call ourselves, so that it tells nothing about the provider. */
   readonly isOurs?: boolean;
-  /** True when another provider, or a second try, may well answer. */
-  readonly mayRetry: boolean;
+  /** Who may well answer a second attempt: nobody, another provider only, or this one as well. */
+  readonly retry: "nowhere" | "elsewhere" | "anywhere";
   /** How long the provider asked to be left alone. */
   readonly coolDownMs?: number;
   /** What an operator must repair: a credential, an unpaid bill, a model name. */

@@ -62,10 +62,10 @@ function allResting(ways: readonly Way[]): Refusal {
   return new Refusal("overloaded", { retryAfterMs: Math.min(...ways.map(({ channel }) => channel.breaker.waitMs())) });
 }
 
-/** The ways left for a second attempt: other upstreams, and the same one only where trying at once may help. */
-export function waysAfter(ways: readonly Way[], failed: Way, failure: Refusal): readonly Way[] {
+/** The ways left for a second attempt: other upstreams, and with `anywhere` the same one after them. */
+export function waysAfter(ways: readonly Way[], failed: Way, retry: "elsewhere" | "anywhere"): readonly Way[] {
   const others = ways.filter(({ channel }) => channel !== failed.channel);
   const same = ways.filter(({ channel }) => channel === failed.channel);
-  const left = failure.refusal === "overloaded" ? others : [...others, ...same];
+  const left = retry === "elsewhere" ? others : [...others, ...same];
   return left.filter(({ channel }) => channel.breaker.waitMs() === 0);
 }

@@ -252,6 +252,17 @@ describe("an error answer", () => {
       refusal: "upstream_error",
       attempt: "failed 429",
     },
+    ...[
+      "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade.",
+      "You have reached your specified API usage limits. You will regain access on 2026-12-01 at 00:00 UTC.",
+      "This organization has been disabled.",
+    ].map((message) => ({
+      name: `400 that says "${message}"`,
+      script: errorAnswer(400, "invalid_request_error", message),
+      refusal: "upstream_error",
+      facts: { upstream: { status: 400 } },
+      attempt: "failed 400",
+    })),
     {
       name: "529",
       script: errorAnswer(529, "overloaded_error", "Overloaded"),
@@ -335,6 +346,44 @@ describe("an error answer", () => {
       ),
       refusal: "context_length_exceeded",
       facts: { message: "prompt is too long: 300 tokens > 200 maximum" },
+      attempt: "refused 400",
+    },
+    {
+      name: "a prompt that is too long for llama.cpp",
+      kind: "openai",
+      script: {
+        status: 400,
+        headers: { "content-type": "application/json" },
+        writes: [
+          '{"error":{"code":400,"message":"too long","type":"exceed_context_size_error","n_prompt_tokens":1407,"n_ctx":256}}',
+        ],
+      },
+      refusal: "context_length_exceeded",
+      facts: { message: "prompt is too long: 1407 tokens > 256 maximum" },
+      attempt: "refused 400",
+    },
+    {
+      name: "output that a chat provider's context has no room for",
+      kind: "openai",
+      script: chatErrorAnswer(
+        400,
+        "context_length_exceeded",
+        "This model's maximum context length is 4096 tokens. However, you requested 8292 tokens (100 in the messages, 8192 in the completion).",
+      ),
+      refusal: "upstream_refused",
+      facts: {
+        upstream: {
+          status: 400,
+          body: {
+            type: "error",
+            error: {
+              type: "invalid_request_error",
+              message:
+                "input length and `max_tokens` exceed context limit: 100 + 8192 > 4096, decrease input length or `max_tokens` and try again",
+            },
+          },
+        },
+      },
       attempt: "refused 400",
     },
   ];

@@ -60,6 +60,18 @@ async function closedUrl(): Promise<string> {
 describe("failover", () => {
   const overloadedEvent = sseEvent("error", { error: { type: "overloaded_error", message: "Overloaded" } });
   const cases: { name: string; script: Script; attempt: string }[] = [
+    { name: "status 401", script: errorAnswer(401, "authentication_error", "no"), attempt: "failed 401" },
+    { name: "status 402", script: errorAnswer(402, "billing_error", "pay"), attempt: "failed 402" },
+    {
+      name: "status 400 of an unpaid account",
+      script: errorAnswer(400, "invalid_request_error", "Your credit balance is too low to access the Anthropic API."),
+      attempt: "failed 400",
+    },
+    {
+      name: "a model that is unknown there",
+      script: errorAnswer(404, "not_found_error", "model: provider-model"),
+      attempt: "failed 404",
+    },
     { name: "status 500", script: errorAnswer(500, "api_error", "oops"), attempt: "failed 500" },
     { name: "status 429", script: errorAnswer(429, "rate_limit_error", "slow down"), attempt: "failed 429" },
     { name: "status 529", script: errorAnswer(529, "overloaded_error", "busy"), attempt: "failed 529" },
@@ -105,7 +117,6 @@ describe("failover", () => {
 
   for (const [status, type] of [
     [400, "invalid_request_error"],
-    [401, "authentication_error"],
     [413, "request_too_large"],
   ] as const) {
     test(`status ${status} is not tried elsewhere`, async () => {
@@ -142,8 +153,10 @@ describe("failover", () => {
     await third.stop();
   });
 
-  test("goes to the only upstream a second time, but not when it is overloaded", async () => {
+  test("goes to the only upstream a second time, but not when it is overloaded or refuses our account", async () => {
     openFirst();
+    first.play(errorAnswer(401, "authentication_error", "no"));
+    expect(attemptsOf(await readAll(upstreams, "Hi"))).toEqual(["first failed 401"]);
     first.play(errorAnswer(500, "api_error", "oops"));
     expect(attemptsOf(await readAll(upstreams, "Hi"))).toEqual(["first failed 500", "first delivered 200"]);
     first.play(errorAnswer(529, "overloaded_error", "busy"));

@@ -94,7 +94,7 @@ class SimulatedStream implements ProviderStream {
       this.#plan = plan;
       this.#steps = renderPlan(plan, route.model, input);
     } catch (error) {
-      this.#fail({ outcome: "refused", status: 400, refusal: toRefusal(error), mayRetry: false });
+      this.#fail({ outcome: "refused", status: 400, refusal: toRefusal(error), retry: "nowhere" });
     }
   }
 
@@ -117,7 +117,7 @@ class SimulatedStream implements ProviderStream {
   // True when a directive ends the answer here.
   #breaks(): boolean {
     const { dropAfter, failAfter } = this.#plan?.directives ?? {};
-    if (this.#sent === dropAfter) this.#fail(failed(200, { mayRetry: true }));
+    if (this.#sent === dropAfter) this.#fail(failed(200));
     else if (this.#sent === failAfter) this.#fail(failureOfEvent({ type: "overloaded_error", message: "Overloaded" }, 200));
     return this.#ended !== undefined;
   }

@@ -35,8 +35,8 @@ export type ModelEntry = {
   createdAt: string;
   contextTokens: number;
   maxOutputTokens: number;
-  /** How the model is told to think: by effort, or by a budget of tokens. */
-  thinking: "adaptive" | "budget";
+  /** How the model is told to think: by effort, by a budget of tokens, or not at all. */
+  thinking: "adaptive" | "budget" | "none";
   /** Micro-credits per token. */
   price: ModelPrice;
   /** Groups in the order in which they are tried. */
@@ -111,7 +111,7 @@ function readModels(sections: Section[], multipliers: PriceMultipliers, problems
       createdAt: readInstant(section, "created_at"),
       contextTokens: section.whole("context_tokens", { min: 1024, max: 100_000_000 }),
       maxOutputTokens: section.whole("max_output_tokens", { min: 1, max: 10_000_000 }),
-      thinking: section.choice("thinking", ["adaptive", "budget"]),
+      thinking: section.choice("thinking", ["adaptive", "budget", "none"]),
       routes: section.groups("routes").map((group) => group.map((route) => readRoute(route, id))),
     };
     const price = readPrice(section.section("price"), multipliers);

@@ -6,7 +6,7 @@ import { Refusal } from "../errors.ts";
 import type { Catalog, Resolved } from "./catalog.ts";
 import { judgeOffers } from "./offers.ts";
 import { measurePrompt, type PromptSize, tokensAtMost } from "./prompt-size.ts";
-import { fitThinking, mapReasoning } from "./reasoning.ts";
+import { fitThinking, mapReasoning, withoutThinking } from "./reasoning.ts";
 
 export type Prepared = {
   readonly target: Resolved;
@@ -40,14 +40,18 @@ export function prepare(catalog: Catalog, ask: GenerateRequest, allowedModels: r
   return { target, request, maxTokens, size, bounds };
 }
 
-/** Resolves the model and checks that the key may use it. Throws `model_not_found`, `model_not_allowed`. */
+/**
+ * Resolves the model and checks that the key may use it. The request then asks for no thinking where the model does none. Throws
+ * `model_not_found`, `model_not_allowed`.
+ */
 export function prepareModel(catalog: Catalog, ask: GenerateRequest, allowedModels: readonly string[]) {
   const target = catalog.resolve(ask.model, allowedModels);
   if (allowedModels.length > 0 && !allowedModels.includes(target.model.id)) {
     const message = `model: this key may not use ${target.model.id}. It may use ${allowedModels.join(", ")}.`;
     throw new Refusal("model_not_allowed", { field: "model", allowed: allowedModels, message });
   }
-  return { target, request: { ...ask, model: target.model.id } };
+  const named = { ...ask, model: target.model.id };
+  return { target, request: target.model.thinking === "none" ? withoutThinking(named) : named };
 }
 
 function limitOutput({ maxTokens }: GenerateRequest, { model, exact }: Resolved): number {

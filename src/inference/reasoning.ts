@@ -2,8 +2,10 @@
 
 import { create } from "@bufbuild/protobuf";
 import {
+  type Message,
   type OutputConfig,
   OutputConfigSchema,
+  Role,
   type Thinking,
   ThinkingSchema,
 } from "../../gen/gateway/inference/v1/content_pb.ts";
@@ -22,6 +24,11 @@ const budgetMin = 1_024;
 // Vendors take an effort that is not stated for a high one.
 const usualBudget = 16_384;
 
+/** The request without anything that asks for thinking. Providers of models that do not think refuse whatever does. */
+export function withoutThinking({ reasoningEffort, thinking, ...request }: GenerateRequest): GenerateRequest {
+  return request.outputConfig?.effort === undefined ? request : withoutEffort(request, request.outputConfig);
+}
+
 /** The request with its effort written as thinking. Whoever set `thinking` or forces a tool has decided already. */
 export function mapReasoning(request: GenerateRequest, model: ModelEntry, maxTokens: number): GenerateRequest {
   const { reasoningEffort, thinking, toolChoice } = request;
@@ -35,25 +42,47 @@ export function mapReasoning(request: GenerateRequest, model: ModelEntry, maxTok
     return thinkingOn({ ...request, outputConfig }, create(ThinkingSchema, { type: "adaptive" }));
   }
   const budgetTokens = Math.min(known.budget, maxTokens - 1);
-  if (budgetTokens < budgetMin) return request;
+  if (budgetTokens < budgetMin || goesOnWithoutThoughts(request.messages)) return request;
   return thinkingOn(request, create(ThinkingSchema, { type: "enabled", budgetTokens }));
 }
 
 /**
- * The request with its thinking as `model` takes it, when the client wrote it for another one: a budget instead of an effort where the
- * model knows budgets only, and one that fits into the output that it can give. Providers refuse anything else.
+ * The request with its thinking as `model` takes it, when the client wrote it for another one: an effort that it knows, a budget
+ * instead where it knows budgets only, and one that fits into the output that it can give. Providers refuse anything else.
  */
 export function fitThinking(request: GenerateRequest, model: ModelEntry, maxTokens: number): GenerateRequest {
   const { thinking, outputConfig } = request;
   const takesEffort = model.thinking === "adaptive";
-  const fitting = takesEffort || outputConfig?.effort === undefined ? request : withoutEffort(request, outputConfig);
+  const fitting = outputConfig?.effort === undefined ? request : fitEffort(request, outputConfig, takesEffort);
   const isAdaptive = thinking?.type === "adaptive" && !takesEffort;
   const budget = isAdaptive ? (efforts.get(outputConfig?.effort ?? "")?.budget ?? usualBudget) : thinking?.budgetTokens;
   if (thinking === undefined || budget === undefined) return fitting;
 
   const budgetTokens = Math.min(budget, maxTokens - 1);
-  if (budgetTokens >= budgetMin) return { ...fitting, thinking: { ...thinking, type: "enabled", budgetTokens } };
-  return isAdaptive ? { ...fitting, thinking: undefined } : fitting;
+  if (isAdaptive && (budgetTokens < budgetMin || goesOnWithoutThoughts(request.messages))) {
+    return { ...fitting, thinking: undefined };
+  }
+  return budgetTokens < budgetMin ? fitting : { ...fitting, thinking: { ...thinking, type: "enabled", budgetTokens } };
+}
+
+function fitEffort(request: GenerateRequest, outputConfig: OutputConfig, takesEffort: boolean): GenerateRequest {
+  if (!takesEffort) return withoutEffort(request, outputConfig);
+  const known = efforts.get(outputConfig.effort ?? "");
+  return known === undefined ? request : { ...request, outputConfig: { ...outputConfig, effort: known.effort } };
+}
+
+/**
+ * True when the conversation ends amid a turn of the assistant (tool calls with their results, or a beginning that it is to continue)
+ * that did not begin with thoughts. With a budget, providers refuse to think from there on.
+ */
+function goesOnWithoutThoughts(messages: readonly Message[]): boolean {
+  let first: Message | undefined;
+  for (const message of messages.toReversed()) {
+    if (message.role === Role.ASSISTANT) first = message;
+    else if (message.role === Role.USER && !message.content.some(({ kind }) => kind.case === "toolResult")) break;
+  }
+  const begins = first?.content[0]?.kind.case;
+  return first !== undefined && begins !== "thinking" && begins !== "redactedThinking";
 }
 
 function withoutEffort(request: GenerateRequest, { effort, ...outputConfig }: OutputConfig): GenerateRequest {

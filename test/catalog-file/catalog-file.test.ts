@@ -165,6 +165,11 @@ describe("a file is judged as a whole", () => {
       text: file(model("m"), "tier_fallback: yes\nupstreams: { sim: { kind: simulated } }"),
       says: "tier_fallback: must be one of false, true, not yes",
     },
+    {
+      name: "a way to think that no model has",
+      text: file(model("m").replace("adaptive", "deeply")),
+      says: "models[0].thinking: must be one of adaptive, budget, none, not deeply",
+    },
     { name: "a model given twice", text: file(model("m") + model("m")), says: "models[1].id: m is there twice" },
     {
       name: "an alias that hides a model",

@@ -1,9 +1,11 @@
 import { expect, test } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { defaultCatalog, readCatalogFile } from "../../src/catalog-file/catalog-file.ts";
 import { createCatalog } from "../../src/inference/inference.ts";
-import { prepare } from "../../src/inference/prepare.ts";
-import { type RequestMembers, refusalOf, requestOf } from "./requests.ts";
+import { prepare, prepareModel } from "../../src/inference/prepare.ts";
+import * as chat from "../../src/wire/chat/chat.ts";
+import { type RequestMembers, refusalOf, requestOf, said } from "./requests.ts";
 
 const catalog = createCatalog(readCatalogFile(defaultCatalog()));
 const prepared = (more: RequestMembers = {}, allowed: string[] = []) => prepare(catalog, requestOf(more), allowed);
@@ -99,6 +101,79 @@ test("an effort gives way to a thinking that was set, a forced tool, an unknown 
   expect(prepared({ ...asked, maxTokens: 1_500 }).request.thinking?.budgetTokens).toBe(1_499);
 });
 
+const text = { kind: { case: "text" as const, value: { text: "Let me see." } } };
+const thought = { kind: { case: "thinking" as const, value: { thinking: "Hm", signature: "c2ln" } } };
+const hidden = { kind: { case: "redactedThinking" as const, value: { data: "c2ln" } } };
+const call = { kind: { case: "toolUse" as const, value: { id: "t", name: "n" } } };
+const result = { kind: { case: "toolResult" as const, value: { toolUseId: "t" } } };
+const answered = (...content: (typeof text | typeof thought | typeof hidden | typeof call)[]) => ({
+  role: Role.ASSISTANT,
+  content,
+});
+const resulted = { role: Role.USER, content: [result] };
+
+const turns: { name: string; messages: NonNullable<RequestMembers["messages"]>; thinks: boolean }[] = [
+  { name: "an earlier turn without thoughts", messages: [said("A"), answered(text), said("B")], thinks: true },
+  { name: "tool calls without thoughts", messages: [said("A"), answered(call), resulted], thinks: false },
+  { name: "tool calls after a text", messages: [said("A"), answered(text, call), resulted], thinks: false },
+  { name: "tool calls after thoughts", messages: [said("A"), answered(thought, call), resulted], thinks: true },
+  { name: "tool calls after hidden thoughts", messages: [said("A"), answered(hidden, call), resulted], thinks: true },
+  {
+    name: "tool calls whose turn began with thoughts",
+    messages: [said("A"), answered(thought, call), resulted, answered(call), resulted],
+    thinks: true,
+  },
+  {
+    name: "tool calls without thoughts after a turn with them",
+    messages: [said("A"), answered(thought, text), said("B"), answered(call), resulted],
+    thinks: false,
+  },
+  {
+    name: "a word beside the results",
+    messages: [said("A"), answered(call), { role: Role.USER, content: [result, text] }],
+    thinks: false,
+  },
+  { name: "the beginning of an answer", messages: [said("A"), answered(text)], thinks: false },
+];
+for (const { name, messages, thinks } of turns) {
+  test(`after ${name}, a model that thinks by budget ${thinks ? "is asked to think" : "is not: its provider would refuse"}`, () => {
+    const budget = thinks ? { type: "enabled", budgetTokens: 16_384 } : undefined;
+    const asked = { messages, maxTokens: 60_000, reasoningEffort: "high", temperature: 0.5 };
+    const { request } = prepared(asked);
+    expect([request.thinking, request.temperature]).toMatchObject([budget, thinks ? undefined : 0.5]);
+    expect(prepared({ ...asked, model: "sonnet" }).request.thinking).toMatchObject({ type: "adaptive" });
+    const guessed = prepared({ model: "claude-haiku-9", messages, maxTokens: 60_000, thinking: { type: "adaptive" } });
+    expect([guessed.request.thinking]).toMatchObject([budget]);
+  });
+}
+
+test("a model that does not think is asked for no thinking, whatever the client sends", () => {
+  const file = defaultCatalog().replace("thinking: budget", "thinking: none");
+  const thoughtless = createCatalog(readCatalogFile(file));
+  const format = { type: "json_schema", schema: { type: "object" } };
+  const asked: { request: RequestMembers; outputConfig: object | undefined }[] = [
+    { request: { thinking: { type: "adaptive" }, outputConfig: { effort: "high" } }, outputConfig: undefined },
+    { request: { thinking: { type: "adaptive" }, outputConfig: { effort: "high", format } }, outputConfig: { format } },
+    { request: { thinking: { type: "enabled", budgetTokens: 5_000 } }, outputConfig: undefined },
+    { request: { outputConfig: { effort: "low" } }, outputConfig: undefined },
+    { request: { reasoningEffort: "high" }, outputConfig: undefined },
+  ];
+  for (const { request: members, outputConfig } of asked) {
+    for (const model of ["haiku", "claude-haiku-9"]) {
+      const ask = requestOf({ ...members, model, maxTokens: 20_000 });
+      const { request, bounds } = prepare(thoughtless, ask, []);
+      expect([request.thinking, request.reasoningEffort, request.outputConfig]).toMatchObject([
+        undefined,
+        undefined,
+        outputConfig,
+      ]);
+      expect(bounds.minOutput).toBe(1_024);
+      expect(chat.encodeRequest(request, { model: "m", stream: true })).not.toHaveProperty("reasoning_effort");
+      expect(prepareModel(thoughtless, ask, []).request.thinking).toBeUndefined();
+    }
+  }
+});
+
 const guesses: { name: string; asked: RequestMembers; sent: object }[] = [
   {
     name: "an effort",
@@ -123,6 +198,19 @@ for (const { name, asked, sent } of guesses) {
     expect({ thinking: request.thinking, outputConfig: request.outputConfig }).toMatchObject(sent);
   });
 }
+
+test("an effort that a model which we only guess at does not know becomes the one that it knows", () => {
+  const effortSent = (model: string, effort: string) =>
+    prepared({ model, maxTokens: 8_000, thinking: { type: "adaptive" }, outputConfig: { effort } }).request.outputConfig
+      ?.effort;
+  expect(["low", "xhigh", "max", "new"].map((effort) => effortSent("claude-sonnet-9", effort))).toEqual([
+    "low",
+    "max",
+    "max",
+    "new",
+  ]);
+  expect(effortSent("sonnet", "xhigh")).toBe("xhigh");
+});
 
 test("thinking goes on as it is to a model that was named, and to one that takes it so", () => {
   const asked = { maxTokens: 8_000, thinking: { type: "adaptive" }, outputConfig: { effort: "low" } };

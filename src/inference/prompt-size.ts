@@ -9,6 +9,8 @@ export type PromptSize = {
   /** UTF-8 bytes of everything that is text, JSON punctuation left out. */
   readonly textBytes: number;
   readonly images: number;
+  /** About how many pages its documents have, at most 30; those in plain text are left out. */
+  readonly pages: number;
   /** Something whose size cannot be told from here: a PDF, or a document behind an address. */
   readonly unbounded: boolean;
   /** What the dearest token of this prompt can be. */
@@ -18,6 +20,12 @@ export type PromptSize = {
 // The dearest image that a provider of native models counts: 1568 × 1568 pixels are 3,279 tokens, larger ones are scaled down; the
 // newest accept 2576 pixels at 4,784.
 const tokensPerImage = 4_800;
+// Most of what clients send as PDF has about 100 KB a page, text with a few pictures; scans have more. Behind an address may be anything.
+// Guesses are charged where a provider reports no usage, so they end far below what a hold allows for, which is the whole window.
+const bytesPerPage = 100_000;
+const pagesMax = 30;
+/** Tokens of an image or a page as they mostly are. */
+const tokensPerPicture = 1_600;
 // Role markers, block boundaries and the like, per request.
 const framingTokens = 64;
 
@@ -28,12 +36,12 @@ export function tokensAtMost({ textBytes, images, unbounded }: PromptSize, conte
 }
 
 /** About how many tokens a prompt of this size is; at least 1. */
-export function tokensAbout({ textBytes, images }: PromptSize): number {
-  return Math.max(1, Math.ceil(textBytes / 4) + images * 1_600);
+export function tokensAbout({ textBytes, images, pages }: PromptSize): number {
+  return Math.max(1, Math.ceil(textBytes / 4) + (images + pages) * tokensPerPicture);
 }
 
 export function measurePrompt(request: GenerateRequest): PromptSize {
-  const size = { textBytes: 0, images: 0, unbounded: false, dearest: InputCategory.UNSPECIFIED as InputCategory };
+  const size = { textBytes: 0, images: 0, pages: 0, unbounded: false, dearest: InputCategory.UNSPECIFIED as InputCategory };
 
   const addText = (text: string) => {
     size.textBytes += Buffer.byteLength(text);
@@ -63,7 +71,10 @@ export function measurePrompt(request: GenerateRequest): PromptSize {
   const addSource = (source: Source | undefined, isImage: boolean) => {
     if (source?.kind.case === "text") addText(source.kind.value.data);
     else if (isImage) size.images += 1;
-    else size.unbounded = true;
+    else {
+      size.unbounded = true;
+      size.pages = Math.min(pagesMax, size.pages + pagesOf(source));
+    }
   };
   const addBlocks = (blocks: readonly Block[]): void => {
     for (const { kind, cacheControl, extensions } of blocks) {
@@ -118,4 +129,10 @@ export function measurePrompt(request: GenerateRequest): PromptSize {
   }
   addJson(request.outputConfig?.format);
   return size;
+}
+
+function pagesOf(source: Source | undefined): number {
+  if (source?.kind.case !== "base64") return 1;
+  const bytes = (source.kind.value.data.length * 3) / 4;
+  return Math.max(1, Math.ceil(bytes / bytesPerPage));
 }

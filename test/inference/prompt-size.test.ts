@@ -53,10 +53,26 @@ test("what cannot be measured from here may fill the model's window", () => {
   }
 });
 
+const documents: { name: string; kind: { case: "base64"; value: object } | { case: "url"; value: string }; tokens: number }[] =
+  [
+    { name: "a small PDF", kind: { case: "base64", value: { data: "JVBERi0=" } }, tokens: 1_600 },
+    { name: "a PDF of 2 MB", kind: { case: "base64", value: { data: "A".repeat(2_800_000) } }, tokens: 21 * 1_600 },
+    { name: "a PDF of 20 MB", kind: { case: "base64", value: { data: "A".repeat(28_000_000) } }, tokens: 30 * 1_600 },
+    { name: "an address", kind: { case: "url", value: "https://example.com/a.pdf" }, tokens: 1_600 },
+  ];
+for (const { name, kind, tokens } of documents) {
+  test(`where a provider does not count, ${name} is taken for ${tokens} tokens, far from the whole window`, () => {
+    const document = { kind: { case: "document" as const, value: { source: { kind } } } };
+    const about = tokensAbout(measurePrompt(requestOf({ messages: [{ role: Role.USER, content: [document] }] })));
+    expect(about - tokensAbout(measurePrompt(requestOf({ messages: [{ role: Role.USER }] })))).toBe(tokens);
+    expect(about).toBeLessThan(window / 3);
+  });
+}
+
 test("no prompt is larger than the window, and none is empty", () => {
   fc.assert(
-    fc.property(fc.nat(10_000_000), fc.nat(50), fc.boolean(), (textBytes, images, unbounded) => {
-      const size = { textBytes, images, unbounded, dearest: InputCategory.UNSPECIFIED };
+    fc.property(fc.nat(10_000_000), fc.nat(50), fc.nat(50), fc.boolean(), (textBytes, images, pages, unbounded) => {
+      const size = { textBytes, images, pages, unbounded, dearest: InputCategory.UNSPECIFIED };
       expect(tokensAtMost(size, window)).toBeLessThanOrEqual(window);
       expect(tokensAtMost(size, window)).toBeGreaterThan(0);
       expect(tokensAbout(size)).toBeGreaterThan(0);

@@ -2,7 +2,7 @@
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { Refusal } from "../errors.ts";
+import { Refusal, toRefusal } from "../errors.ts";
 import type { Limits } from "../limits/limits.ts";
 import type { Call } from "../service.ts";
 import type { Upstreams } from "../upstream/upstream.ts";
@@ -26,10 +26,17 @@ export async function countTokens(parts: Parts, ask: GenerateRequest, { signal }
   const release = await parts.limits.count(key.keyId, size.textBytes);
   try {
     const affinity = `${key.keyId}/${request.model}/${conversationStart(request)}`;
-    const count = await parts.upstreams.countTokens({ request, affinity, signal, attempts: [] });
+    const ask = { request, affinity, signal, attempts: [] };
+    const count = await parts.upstreams.countTokens(ask).catch(undefinedIfAway);
     if (count) return { ...count, inputTokens: Math.max(1, count.inputTokens), estimated: false };
     return { inputTokens: tokensAbout(size), estimated: true };
   } finally {
     release();
   }
+}
+
+// A client that gets no count makes one with a paid request, so a provider that cannot answer is as good as one that cannot count.
+function undefinedIfAway(error: unknown): undefined {
+  const { refusal } = toRefusal(error);
+  if (refusal !== "overloaded" && refusal !== "upstream_error" && refusal !== "timeout") throw error;
 }

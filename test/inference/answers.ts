@@ -1,8 +1,9 @@
 // The inference service over a real ledger, with a provider whose every event a test decides.
 
-import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { create } from "@bufbuild/protobuf";
 import { type Event, EventSchema } from "../../gen/gateway/inference/v1/event_pb.ts";
 import {
+  CountTokensRequestSchema,
   type GenerateRequest,
   GenerateRequestSchema,
   type GenerateResponse,
@@ -14,6 +15,7 @@ import { createCatalog, createInference } from "../../src/inference/inference.ts
 import { createLimits } from "../../src/limits/limits.ts";
 import type { UpstreamAsk, Upstreams } from "../../src/upstream/upstream.ts";
 import { freshLedger, log } from "../billing/ledger.ts";
+import type { RequestMembers } from "./requests.ts";
 
 export const events = {
   start: (usage?: { inputTokens?: number; cacheReadInputTokens?: number; outputTokens?: number }): Event =>
@@ -39,10 +41,13 @@ export async function freshInference(options: { requestMaxMs?: number } = {}) {
   const ledger = await freshLedger();
   const catalog = createCatalog(readCatalogFile(defaultCatalog()));
   let play: Play = async function* () {};
-  let count: number | undefined;
+  let count: () => number | undefined = () => undefined;
   const upstreams: Upstreams = {
     generate: (ask) => play(ask),
-    countTokens: async () => (count === undefined ? undefined : { inputTokens: count }),
+    countTokens: async () => {
+      const inputTokens = count();
+      return inputTokens === undefined ? undefined : { inputTokens };
+    },
     usable: () => true,
   };
   const live = new Set<(change: { keyId: string }) => void>();
@@ -63,31 +68,21 @@ export async function freshInference(options: { requestMaxMs?: number } = {}) {
     plays: (next: Play) => {
       play = next;
     },
-    counts: (tokens: number) => {
-      count = tokens;
+    counts: (next: () => number | undefined) => {
+      count = next;
     },
     revoke: (keyId: string) => {
       dead.add(keyId);
       for (const listener of live) listener({ keyId });
     },
     /** Runs a request to its end. The caller hangs up through `hangUp`. */
-    generate(
-      payer: Payer,
-      more: Exclude<MessageInitShape<typeof GenerateRequestSchema>, GenerateRequest> = {},
-      hangUp = new AbortController(),
-    ) {
-      const request = create(GenerateRequestSchema, {
-        model: "haiku",
-        maxTokens: 100,
-        messages: [{ role: 1, form: 1, content: [{ kind: { case: "text", value: { text: "Hello, model" } } }] }],
-        ...more,
-      });
-      const caller = {
-        kind: "key" as const,
-        key: create(KeySchema, { keyId: payer.keyId, accountId: payer.accountId, family: 1 }),
-        secret: create(SecretSchema, { secretId: "sec_of_test" }),
-      };
-      return inference.service.generate(request, { signal: hangUp.signal, requestHeader: new Headers(), caller });
+    generate(payer: Payer, more: RequestMembers = {}, hangUp = new AbortController()) {
+      return inference.service.generate(requestOf(more), callOf(payer, hangUp.signal));
+    },
+    async countTokens(payer: Payer) {
+      const ask = create(CountTokensRequestSchema, { request: requestOf({}) });
+      const { inputTokens, estimated } = await inference.service.countTokens(ask, callOf(payer, new AbortController().signal));
+      return { inputTokens, estimated };
     },
     async collect(stream: AsyncIterable<GenerateResponse>) {
       const seen: GenerateResponse[] = [];
@@ -111,4 +106,22 @@ export async function freshInference(options: { requestMaxMs?: number } = {}) {
       }
     },
   };
+}
+
+function requestOf(more: RequestMembers): GenerateRequest {
+  return create(GenerateRequestSchema, {
+    model: "haiku",
+    maxTokens: 100,
+    messages: [{ role: 1, form: 1, content: [{ kind: { case: "text", value: { text: "Hello, model" } } }] }],
+    ...more,
+  });
+}
+
+function callOf({ keyId, accountId }: Payer, signal: AbortSignal) {
+  const caller = {
+    kind: "key" as const,
+    key: create(KeySchema, { keyId, accountId, family: 1 }),
+    secret: create(SecretSchema, { secretId: "sec_of_test" }),
+  };
+  return { signal, requestHeader: new Headers(), caller };
 }

@@ -1,0 +1,38 @@
+// Counting without an answer: free, and never an error for want of a provider that counts.
+
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Payer } from "../../src/billing/admission.ts";
+import { Refusal, type RefusalName } from "../../src/errors.ts";
+import { type Answer, freshInference } from "./answers.ts";
+
+let gateway: Answer;
+let payer: Payer;
+beforeAll(async () => {
+  gateway = await freshInference();
+  payer = await gateway.payer(0n);
+});
+afterAll(() => gateway.close());
+
+test("the provider's count is given where there is one", async () => {
+  gateway.counts(() => 42);
+  expect(await gateway.countTokens(payer)).toEqual({ inputTokens: 42, estimated: false });
+});
+
+const fails = (refusal: RefusalName) =>
+  gateway.counts(() => {
+    throw new Refusal(refusal);
+  });
+
+for (const refusal of ["overloaded", "upstream_error", "timeout"] as const) {
+  test(`where no provider can count because of ${refusal}, an estimate is given, so that clients do not count by paid requests`, async () => {
+    fails(refusal);
+    expect(await gateway.countTokens(payer)).toEqual({ inputTokens: expect.any(Number), estimated: true });
+  });
+}
+
+for (const refusal of ["upstream_refused", "context_length_exceeded", "cancelled"] as const) {
+  test(`a count that ends with ${refusal} tells so`, async () => {
+    fails(refusal);
+    await expect(gateway.countTokens(payer)).rejects.toMatchObject({ refusal });
+  });
+}

@@ -202,7 +202,8 @@ async function countWhereItDecides(
   const limit = error instanceof Refusal ? error.facts.limit : undefined;
   if (limit?.remaining === undefined) return undefined;
   const usualMicro =
-    BigInt(tokensAbout(size)) * dearestInputMicro(price, bounds.dearestInput) +
+    // What a document amounts to is for the provider to tell.
+    BigInt(tokensAbout({ ...size, pages: 0 })) * dearestInputMicro(price, bounds.dearestInput) +
     BigInt(bounds.minOutput) * dearestOutputMicro(price);
   if (usualMicro > limit.remaining) return undefined;
   const affinity = `${payer.key.keyId}/${request.model}/${conversationStart(request)}`;
@@ -210,14 +211,19 @@ async function countWhereItDecides(
   return count && Math.ceil(count.inputTokens * 1.05);
 }
 
-function admission({ maxTokens, size }: Prepared, hold: Hold, rateLimit: RateLimitState | undefined): GenerateResponse {
+function admission(
+  { request, maxTokens, size }: Prepared,
+  hold: Hold,
+  rateLimit: RateLimitState | undefined,
+): GenerateResponse {
   return response({
     case: "admission",
     value: create(AdmissionSchema, {
       requestId: hold.requestId,
       model: hold.model,
       grantedMaxTokens: hold.grantedOutput,
-      requestedMaxTokens: maxTokens,
+      // Not the limit of a model that a name only hinted at: whoever is given less than it asked for is to know.
+      requestedMaxTokens: request.maxTokens ?? maxTokens,
       estimatedInputTokens: tokensAbout(size),
       ...(rateLimit && { rateLimit }),
     }),

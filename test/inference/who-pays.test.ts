@@ -330,7 +330,7 @@ test("a failure of our own with nothing delivered costs nothing", async () => {
 test("where the estimate does not fit but the prompt usually would, the provider's own count decides", async () => {
   const text = "x".repeat(40_000);
   const poor = await gateway.payer(11_000n * input + 100n * output);
-  gateway.counts(9_000);
+  gateway.counts(() => 9_000);
   gateway.plays(async function* () {
     yield [events.start({ inputTokens: 9_000 }), events.delta({ outputTokens: 1 }), events.stop()];
   });
@@ -338,4 +338,15 @@ test("where the estimate does not fit but the prompt usually would, the provider
     gateway.generate(poor, { system: { form: 1, content: [{ kind: { case: "text", value: { text } } }] } }),
   );
   expect(receipt?.amountMicrocredits).toBe(9_000n * input + output);
+});
+
+test("a limit that a name only hinted at is told as what it is: less than was asked for", async () => {
+  gateway.plays(async function* () {
+    yield [events.start(usage), events.delta({ outputTokens: 1 }), events.stop()];
+  });
+  const rich = await gateway.payer(1_000_000_000_000n);
+  const guessed = await gateway.collect(gateway.generate(rich, { model: "claude-sonnet-9", maxTokens: 128_000 }));
+  expect(guessed.admission).toMatchObject({ requestedMaxTokens: 128_000, grantedMaxTokens: 64_000 });
+  const unsaid = await gateway.collect(gateway.generate(rich, { model: "sonnet", maxTokens: undefined }));
+  expect(unsaid.admission).toMatchObject({ requestedMaxTokens: 32_000, grantedMaxTokens: 32_000 });
 });

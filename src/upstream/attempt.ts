@@ -125,7 +125,7 @@ export class RunningAttempt {
   }
 
   #tellBreaker(end: ProviderEnd): void {
-    const { breaker, name } = this.#way.channel;
+    const { breaker, coolDowns, name } = this.#way.channel;
     if (end.outcome === "delivered" || end.outcome === "refused") {
       if (!this.#isFlowing) breaker.succeed();
       return;
@@ -137,6 +137,7 @@ export class RunningAttempt {
     const facts = { upstream: name, model: this.#way.route.model, outcome: this.#record.outcome, status: end.status };
     if (end.alarm !== undefined) this.#log.error(facts, end.alarm);
     else this.#log.warn({ ...facts, err: end.refusal.facts.cause }, "an upstream call failed");
-    if (breaker.fail(this.#way.isProbe, end.coolDownMs)) this.#log.error(facts, "the upstream is given a rest");
+    if (end.coolDownMs !== undefined) coolDowns.add(this.#way.route.model, end.coolDownMs);
+    if (breaker.fail(this.#way.isProbe)) this.#log.error(facts, "the upstream is given a rest");
   }
 }

@@ -7,7 +7,6 @@ const window = 20;
 const failuresMin = 5;
 const restMs = 2_000;
 const restMaxMs = 60_000;
-const coolDownMaxMs = 600_000;
 
 /** A circuit breaker of one upstream. */
 export class Breaker {
@@ -18,8 +17,6 @@ export class Breaker {
   #openUntilMs: number | undefined;
   #restMs = restMs;
   #isProbing = false;
-  /** Until when the provider asked to be left alone. */
-  #coolUntilMs = Number.NEGATIVE_INFINITY;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -27,9 +24,10 @@ export class Breaker {
 
   /** 0 when a call may begin now, else milliseconds until one may. */
   waitMs(): number {
-    const now = this.#clock.now();
-    const opensAt = Math.max(this.#coolUntilMs, this.#openUntilMs ?? Number.NEGATIVE_INFINITY);
-    if (opensAt > now) return Math.ceil(opensAt - now);
+    if (this.#openUntilMs !== undefined) {
+      const leftMs = Math.ceil(this.#openUntilMs - this.#clock.now());
+      if (leftMs > 0) return leftMs;
+    }
     // Half open: the call that is under way decides for all others.
     return this.#isProbing ? this.#restMs : 0;
   }
@@ -47,9 +45,7 @@ export class Breaker {
   }
 
   /** The provider failed. True when this opened the breaker. */
-  fail(isProbe: boolean, coolDownMs = 0): boolean {
-    const now = this.#clock.now();
-    if (coolDownMs > 0) this.#coolUntilMs = Math.max(this.#coolUntilMs, now + Math.min(coolDownMs, coolDownMaxMs));
+  fail(isProbe: boolean): boolean {
     this.#note(true);
     if (this.#openUntilMs !== undefined) {
       // Of the calls that were still running when it opened only the probe says something new.
@@ -59,7 +55,7 @@ export class Breaker {
       const failures = this.#results.filter(Boolean).length;
       if (failures < failuresMin || failures * 2 < this.#results.length) return false;
     }
-    this.#openUntilMs = now + this.#restMs;
+    this.#openUntilMs = this.#clock.now() + this.#restMs;
     this.#isProbing = false;
     return true;
   }

@@ -3,6 +3,7 @@
 import type { UpstreamSettings } from "../catalog-file/catalog-file.ts";
 import { Breaker } from "./breaker.ts";
 import type { Clock } from "./clock.ts";
+import { CoolDowns } from "./cool-downs.ts";
 import type { Provider } from "./provider.ts";
 import { Slots } from "./slots.ts";
 
@@ -11,9 +12,11 @@ export type Channel = {
   readonly settings: UpstreamSettings;
   readonly provider: Provider;
   readonly breaker: Breaker;
+  readonly coolDowns: CoolDowns;
   readonly slots: Slots;
 };
 
 export function createChannel(name: string, settings: UpstreamSettings, provider: Provider, clock: Clock): Channel {
-  return { name, settings, provider, breaker: new Breaker(clock), slots: new Slots(settings, clock) };
+  const [breaker, coolDowns] = [new Breaker(clock), new CoolDowns(clock)];
+  return { name, settings, provider, breaker, coolDowns, slots: new Slots(settings, clock) };
 }

@@ -3,7 +3,7 @@
 import { create } from "@bufbuild/protobuf";
 import { AttemptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Refusal, toRefusal } from "../errors.ts";
-import type { Way } from "./router.ts";
+import { type Way, waitMsOf } from "./router.ts";
 import type { UpstreamAsk, UpstreamCount } from "./upstream.ts";
 
 /** The count of the first upstream that may be called. Undefined where it cannot count. */
@@ -11,7 +11,7 @@ export async function countTokens(
   { request, signal, attempts }: Omit<UpstreamAsk, "onAccepted">,
   ways: readonly Way[],
 ): Promise<UpstreamCount | undefined> {
-  const way = ways.find(({ channel }) => channel.breaker.waitMs() === 0);
+  const way = ways.find((way) => waitMsOf(way) === 0);
   if (way === undefined) throw new Refusal("overloaded");
   const attempt = create(AttemptSchema, { upstream: way.channel.name });
   attempts.push(attempt);

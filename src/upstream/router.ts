@@ -31,10 +31,18 @@ export class Router {
   /** True when some model has an upstream that may be called now. */
   isUsable(): boolean {
     for (const groups of this.#groupsByModel.values()) {
-      for (const { upstream } of groups.flat()) if (this.channels.get(upstream)?.breaker.waitMs() === 0) return true;
+      for (const route of groups.flat()) {
+        const channel = this.channels.get(route.upstream);
+        if (channel !== undefined && waitMsOf({ route, channel }) === 0) return true;
+      }
     }
     return false;
   }
+}
+
+/** 0 when the way may be taken now, else milliseconds until it may. */
+export function waitMsOf({ route, channel }: Way): number {
+  return Math.max(channel.breaker.waitMs(), channel.coolDowns.waitMs(route.model));
 }
 
 /** A way whose slot is taken. `isProbe` is true for the call that decides whether its breaker closes. */
@@ -46,20 +54,20 @@ export type TakenWay = Way & { readonly isProbe: boolean };
  */
 export async function takeWay(ways: readonly Way[], signal: AbortSignal): Promise<TakenWay> {
   if (signal.aborted) throw new Refusal("cancelled");
-  const open = ways.filter(({ channel }) => channel.breaker.waitMs() === 0);
+  const open = ways.filter((way) => waitMsOf(way) === 0);
   for (const way of open) if (way.channel.slots.tryTake()) return { ...way, isProbe: way.channel.breaker.begin() };
   const [first] = open;
   if (first === undefined) throw allResting(ways);
   const { slots, breaker } = first.channel;
   await slots.take(signal);
-  if (breaker.waitMs() === 0) return { ...first, isProbe: breaker.begin() };
+  if (waitMsOf(first) === 0) return { ...first, isProbe: breaker.begin() };
   // It was given a rest while this call waited.
   slots.release();
   throw allResting([first]);
 }
 
 function allResting(ways: readonly Way[]): Refusal {
-  return new Refusal("overloaded", { retryAfterMs: Math.min(...ways.map(({ channel }) => channel.breaker.waitMs())) });
+  return new Refusal("overloaded", { retryAfterMs: Math.min(...ways.map(waitMsOf)) });
 }
 
 /** The ways left for a second attempt: other upstreams, and with `anywhere` the same one after them. */
@@ -67,5 +75,5 @@ export function waysAfter(ways: readonly Way[], failed: Way, retry: "elsewhere" 
   const others = ways.filter(({ channel }) => channel !== failed.channel);
   const same = ways.filter(({ channel }) => channel === failed.channel);
   const left = retry === "elsewhere" ? others : [...others, ...same];
-  return left.filter(({ channel }) => channel.breaker.waitMs() === 0);
+  return left.filter((way) => waitMsOf(way) === 0);
 }

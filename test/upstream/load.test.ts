@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import type { Route } from "../../src/catalog-file/catalog-file.ts";
 import { orderRoutes } from "../../src/upstream/affinity.ts";
 import { Breaker } from "../../src/upstream/breaker.ts";
+import { CoolDowns } from "../../src/upstream/cool-downs.ts";
 import { readRetryAfterMs } from "../../src/upstream/retry-after.ts";
 import { RetryBudget } from "../../src/upstream/retry-budget.ts";
 import { Slots } from "../../src/upstream/slots.ts";
@@ -58,16 +59,26 @@ describe("a breaker", () => {
     breaker.leave(breaker.begin());
     expect([breaker.waitMs(), breaker.begin()]).toEqual([0, true]);
   });
+});
 
-  test("keeps away for as long as the provider asked, though it is closed, and for ten minutes at most", async () => {
+describe("a cool-down", () => {
+  test("lasts for as long as the provider asked, and for ten minutes at most", async () => {
     const clock = new HandClock();
-    const breaker = new Breaker(clock);
-    breaker.fail(breaker.begin(), 30_000);
-    expect(breaker.waitMs()).toBe(30_000);
+    const coolDowns = new CoolDowns(clock);
+    coolDowns.add("m", 30_000);
+    expect(coolDowns.waitMs("m")).toBe(30_000);
+    coolDowns.add("m", 1_000);
+    expect(coolDowns.waitMs("m")).toBe(30_000);
     await clock.advance(30_000);
-    expect(breaker.waitMs()).toBe(0);
-    breaker.fail(breaker.begin(), 86_400_000);
-    expect(breaker.waitMs()).toBe(600_000);
+    expect(coolDowns.waitMs("m")).toBe(0);
+    coolDowns.add("m", 86_400_000);
+    expect(coolDowns.waitMs("m")).toBe(600_000);
+  });
+
+  test("concerns no other model of the upstream", () => {
+    const coolDowns = new CoolDowns(new HandClock());
+    coolDowns.add("opus", 30_000);
+    expect([coolDowns.waitMs("opus"), coolDowns.waitMs("haiku")]).toEqual([30_000, 0]);
   });
 });
 

@@ -229,6 +229,18 @@ describe("an upstream in trouble", () => {
     expect(upstreams.usable()).toBe(true);
   });
 
+  test("for one model goes on to serve the others", async () => {
+    const catalog = catalogFor({ first: { kind: "anthropic", url: first.url } });
+    const named = catalog.replace(/(id: model-haiku.*)provider-model/, "$1haiku-there");
+    upstreams = openUpstreams(named, { clock: new HandClock() });
+    first.play(errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }));
+    const askOf = (model: string) => requestOf("Hi", { model });
+    expect((await readAll(upstreams, askOf("model-opus-4.6"))).refusal?.refusal).toBe("overloaded");
+    expect(attemptsOf(await readAll(upstreams, askOf("model-haiku-4.5")))).toEqual(["first delivered 200"]);
+    expect(attemptsOf(await readAll(upstreams, askOf("model-opus-4.6")))).toEqual([]);
+    expect(upstreams.usable()).toBe(true);
+  });
+
   test("is not blamed for requests that are wrong, nor for those that clients give up", async () => {
     openFirst();
     first.always(errorAnswer(400, "invalid_request_error", "wrong"));

@@ -6,8 +6,8 @@ import { Refusal, toRefusal } from "../errors.ts";
 import type { Limits } from "../limits/limits.ts";
 import type { Call } from "../service.ts";
 import type { Upstreams } from "../upstream/upstream.ts";
+import { affinityOf } from "./affinity.ts";
 import type { Catalog } from "./catalog.ts";
-import { conversationStart } from "./conversation-start.ts";
 import type { Payer } from "./generate.ts";
 import { judgeOffers } from "./offers.ts";
 import { prepareModel } from "./prepare.ts";
@@ -25,8 +25,7 @@ export async function countTokens(parts: Parts, ask: GenerateRequest, { signal }
   const size = measurePrompt(request);
   const release = await parts.limits.count(key.keyId, size.textBytes);
   try {
-    const affinity = `${key.keyId}/${request.model}/${conversationStart(request)}`;
-    const ask = { request, affinity, signal, attempts: [] };
+    const ask = { request, affinity: affinityOf(key.keyId, request), signal };
     const count = await parts.upstreams.countTokens(ask).catch(undefinedIfAway);
     if (count) return { ...count, inputTokens: Math.max(1, count.inputTokens), estimated: false };
     return { inputTokens: tokensAbout(size), estimated: true };

@@ -14,8 +14,8 @@ import { Refusal } from "../errors.ts";
 import { isRequestId, newRequestId } from "../ids.ts";
 import type { Limits, RateLimitState } from "../limits/limits.ts";
 import type { Call, Caller } from "../service.ts";
+import { affinityOf } from "./affinity.ts";
 import type { Catalog } from "./catalog.ts";
-import { conversationStart } from "./conversation-start.ts";
 import { MeteredAnswer, type MeteredAnswerParts } from "./metered-answer.ts";
 import { type Prepared, prepare } from "./prepare.ts";
 import { tokensAbout } from "./prompt-size.ts";
@@ -206,8 +206,8 @@ async function countWhereItDecides(
     BigInt(tokensAbout({ ...size, pages: 0 })) * dearestInputMicro(price, bounds.dearestInput) +
     BigInt(bounds.minOutput) * dearestOutputMicro(price);
   if (usualMicro > limit.remaining) return undefined;
-  const affinity = `${payer.key.keyId}/${request.model}/${conversationStart(request)}`;
-  const count = await upstreams.countTokens({ request, affinity, signal, attempts: [] }).catch(() => undefined);
+  const ask = { request, affinity: affinityOf(payer.key.keyId, request), signal };
+  const count = await upstreams.countTokens(ask).catch(() => undefined);
   return count && Math.ceil(count.inputTokens * 1.05);
 }
 

@@ -6,7 +6,7 @@ import type { Hold, Holds } from "../billing/billing.ts";
 import { costMicro } from "../billing/price.ts";
 import { Refusal, toRefusal } from "../errors.ts";
 import type { UpstreamAsk, Upstreams } from "../upstream/upstream.ts";
-import { conversationStart } from "./conversation-start.ts";
+import { affinityOf } from "./affinity.ts";
 import { Meter, type Owed } from "./meter.ts";
 import type { Prepared } from "./prepare.ts";
 import { tokensAbout } from "./prompt-size.ts";
@@ -120,10 +120,10 @@ export class MeteredAnswer {
   }
 
   #ask(): UpstreamAsk {
-    const { request, target } = this.#prepared;
+    const { request } = this.#prepared;
     return {
       request: { ...request, maxTokens: this.#hold.grantedOutput },
-      affinity: `${this.#hold.payer.keyId}/${target.model.id}/${conversationStart(request)}`,
+      affinity: affinityOf(this.#hold.payer.keyId, request),
       signal: this.#running.signal,
       attempts: this.#attempts,
       onAccepted: (isAccepted) => {

@@ -53,7 +53,7 @@ export interface Upstreams {
    */
   generate(ask: UpstreamAsk): AsyncIterable<Event[]>;
   /** Undefined where the provider of this model cannot count. Throws as `generate`. */
-  countTokens(ask: Omit<UpstreamAsk, "onAccepted">): Promise<UpstreamCount | undefined>;
+  countTokens(ask: Pick<UpstreamAsk, "request" | "affinity" | "signal">): Promise<UpstreamCount | undefined>;
   /** False when no model has a provider that may be called at this moment. */
   usable(): boolean;
 }

@@ -431,10 +431,7 @@ describe("an error answer", () => {
 });
 
 describe("counting", () => {
-  const count = (text: string) => {
-    const { onAccepted: _, ...ask } = askFor(requestOf(text, { vendorBeta: "a-1" }));
-    return upstreams.countTokens(ask);
-  };
+  const count = (text: string) => upstreams.countTokens(askFor(requestOf(text, { vendorBeta: "a-1" })));
   const counted: Script = {
     headers: { "content-type": "application/json" },
     writes: ['{"input_tokens":42,"context_management":{"original_input_tokens":50}}'],

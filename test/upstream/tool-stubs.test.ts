@@ -121,7 +121,6 @@ test("a native provider that is asked to count is given them too", async () => {
     request: nativeRequest(),
     affinity: "a",
     signal: new AbortController().signal,
-    attempts: [],
   });
   expect(count).toEqual({ inputTokens: 7 });
   expect(provider.requests[0]?.body).toMatchObject(providers.anthropic.stubs);

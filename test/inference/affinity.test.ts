@@ -1,12 +1,12 @@
 // What tells one conversation from another, so that each stays with the provider that has cached its beginning.
 
 import { expect, test } from "vitest";
-import { conversationStart } from "../../src/inference/conversation-start.ts";
+import { affinityOf } from "../../src/inference/affinity.ts";
 import { decodeRequest } from "../../src/wire/native/native.ts";
 
 const startOf = (members: object) => {
   const body = { model: "opus", max_tokens: 1, messages: [{ role: "user", content: "Hello" }], ...members };
-  return conversationStart(decodeRequest(body, { version: "2023-06-01", beta: "" }));
+  return affinityOf("key", decodeRequest(body, { version: "2023-06-01", beta: "" }));
 };
 const text = (said: string) => ({ type: "text", text: said });
 

@@ -25,6 +25,8 @@ export type Catalog = {
   resolve(name: string, allowed: readonly string[]): Resolved;
   /** Models, then aliases, of those that `allowed` names; empty: all. */
   list(allowed: readonly string[]): Model[];
+  /** The entry of that list which `name` stands for. Throws as `resolve`, also for a model that `allowed` leaves out. */
+  describe(name: string, allowed: readonly string[]): Model;
   priceOf(model: string): Price | undefined;
 };
 
@@ -48,10 +50,10 @@ export function createCatalog(file: CatalogFile): Catalog {
     const usable = [...resolved.values()].filter(({ model }) => allowed.length === 0 || allowed.includes(model.id));
     const aliasesOf = (id: string) => aliases.flatMap(([alias, target]) => (target === id ? [alias] : []));
     return [
-      ...usable.map((entry) => describe(entry, { id: entry.model.id, aliases: aliasesOf(entry.model.id) })),
+      ...usable.map((entry) => toModel(entry, { id: entry.model.id, aliases: aliasesOf(entry.model.id) })),
       ...aliases.flatMap(([alias, id]) => {
         const target = usable.find(({ model }) => model.id === id);
-        return target ? [describe(target, { id: alias, aliasFor: id })] : [];
+        return target ? [toModel(target, { id: alias, aliasFor: id })] : [];
       }),
     ];
   };
@@ -62,20 +64,30 @@ export function createCatalog(file: CatalogFile): Catalog {
     resolve(name, allowed) {
       const found = find(name);
       if (found) return found;
-      const valid = list(allowed).map(({ id }) => id);
-      // A name can be as long as a body: what is echoed is not.
-      const message = `model: ${name.slice(0, 100)} is not one of ${valid.join(", ")}`;
-      throw new Refusal("model_not_found", { field: "model", allowed: valid, message });
+      throw notFound(name, list(allowed));
+    },
+    describe(name, allowed) {
+      const models = list(allowed);
+      const found = models.find(({ id }) => id === name) ?? models.find(({ id }) => id === find(name)?.model.id);
+      if (found) return found;
+      throw notFound(name, models);
     },
     priceOf: (model) => resolved.get(model)?.price,
   };
+}
+
+function notFound(name: string, models: readonly Model[]): Refusal {
+  const valid = models.map(({ id }) => id);
+  // A name can be as long as a body: what is echoed is not.
+  const message = `model: ${name.slice(0, 100)} is not one of ${valid.join(", ")}`;
+  return new Refusal("model_not_found", { field: "model", allowed: valid, message });
 }
 
 function entryOf(name: string, entry: Resolved | undefined): (readonly [string, Resolved])[] {
   return entry ? [[name, entry]] : [];
 }
 
-function describe({ model, price }: Resolved, names: { id: string; aliasFor?: string; aliases?: string[] }): Model {
+function toModel({ model, price }: Resolved, names: { id: string; aliasFor?: string; aliases?: string[] }): Model {
   return create(ModelSchema, {
     ...names,
     displayName: names.aliasFor === undefined ? model.displayName : `${model.displayName} (alias)`,

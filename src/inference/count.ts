@@ -1,25 +1,35 @@
 // Counting the input tokens of a request: free, and apart from the key's requests per minute.
 
-import type { JsonObject } from "@bufbuild/protobuf";
-import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import assert from "node:assert/strict";
+import { create } from "@bufbuild/protobuf";
+import {
+  type CountTokensRequest,
+  type CountTokensResponse,
+  CountTokensResponseSchema,
+} from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { Refusal, toRefusal } from "../errors.ts";
 import type { Limits } from "../limits/limits.ts";
 import type { Call } from "../service.ts";
 import type { Upstreams } from "../upstream/upstream.ts";
 import { affinityOf } from "./affinity.ts";
 import type { Catalog } from "./catalog.ts";
-import type { Payer } from "./generate.ts";
+import type { PayingCaller } from "./generate.ts";
 import { judgeOffers } from "./offers.ts";
 import { prepareModel } from "./prepare.ts";
 import { measurePrompt, tokensAbout } from "./prompt-size.ts";
 
 type Parts = { readonly catalog: () => Catalog; readonly limits: Limits; readonly upstreams: Upstreams };
-type Count = { inputTokens: number; estimated: boolean; extensions?: JsonObject };
 
 /** Throws as `prepare`, `rate_limited` for a key that may make no requests at all, `count_rate_limited`. */
-export async function countTokens(parts: Parts, ask: GenerateRequest, { signal }: Call, { key }: Payer): Promise<Count> {
+export async function countTokens(
+  parts: Parts,
+  { request: asked }: CountTokensRequest,
+  { signal }: Call,
+  { key }: PayingCaller,
+): Promise<CountTokensResponse> {
+  assert(asked, "a required field");
   const catalog = parts.catalog();
-  const { request: named } = prepareModel(catalog, ask, key.allowedModels);
+  const { request: named } = prepareModel(catalog, asked, key.allowedModels);
   const request = judgeOffers(named, catalog.offers);
   if (key.requestsPerMinute === 0) throw new Refusal("rate_limited", { message: "This key may make no requests." });
   const size = measurePrompt(request);
@@ -27,8 +37,10 @@ export async function countTokens(parts: Parts, ask: GenerateRequest, { signal }
   try {
     const ask = { request, affinity: affinityOf(key.keyId, request), signal };
     const count = await parts.upstreams.countTokens(ask).catch(undefinedIfAway);
-    if (count) return { ...count, inputTokens: Math.max(1, count.inputTokens), estimated: false };
-    return { inputTokens: tokensAbout(size), estimated: true };
+    return create(
+      CountTokensResponseSchema,
+      count ? { ...count, inputTokens: Math.max(1, count.inputTokens) } : { inputTokens: tokensAbout(size), estimated: true },
+    );
   } finally {
     release();
   }

@@ -26,7 +26,7 @@ export type GenerateParts = MeteredAnswerParts & {
 };
 
 /** A caller that pays. */
-export type Payer = Extract<Caller, { kind: "key" }>;
+export type PayingCaller = Extract<Caller, { kind: "key" }>;
 
 /** The reaper leaves a request alone until it must have ended by itself. */
 const deadlineMarginMs = 60_000;
@@ -36,7 +36,7 @@ export function generate(
   parts: GenerateParts,
   ask: GenerateRequest,
   call: Call,
-  payer: Payer,
+  payer: PayingCaller,
 ): AsyncIterableIterator<GenerateResponse, undefined> {
   return new Generation(parts, ask, call, payer);
 }
@@ -55,7 +55,7 @@ class Generation implements AsyncIterableIterator<GenerateResponse, undefined> {
   #answer: MeteredAnswer | undefined;
   #isClosed = false;
 
-  constructor(parts: GenerateParts, ask: GenerateRequest, call: Call, payer: Payer) {
+  constructor(parts: GenerateParts, ask: GenerateRequest, call: Call, payer: PayingCaller) {
     this.#step = () => this.#admit(parts, ask, call, payer);
   }
 
@@ -74,7 +74,7 @@ class Generation implements AsyncIterableIterator<GenerateResponse, undefined> {
     return this;
   }
 
-  async #admit(parts: GenerateParts, ask: GenerateRequest, call: Call, payer: Payer): Promise<Step> {
+  async #admit(parts: GenerateParts, ask: GenerateRequest, call: Call, payer: PayingCaller): Promise<Step> {
     try {
       const requestId = requestIdOf(call);
       const prepared = prepare(parts.catalog(), ask, payer.key.allowedModels);
@@ -166,7 +166,7 @@ function requestIdOf({ requestHeader }: Call): string {
 async function placeHold(
   parts: GenerateParts,
   prepared: Prepared,
-  { requestId, payer, signal }: { requestId: string; payer: Payer; signal: AbortSignal },
+  { requestId, payer, signal }: { requestId: string; payer: PayingCaller; signal: AbortSignal },
 ): Promise<Hold> {
   const { target, bounds } = prepared;
   const ask = {
@@ -195,7 +195,7 @@ async function placeHold(
 async function countWhereItDecides(
   { upstreams }: GenerateParts,
   { request, size, bounds, target: { price } }: Prepared,
-  payer: Payer,
+  payer: PayingCaller,
   error: unknown,
   signal: AbortSignal,
 ): Promise<number | undefined> {

@@ -1,13 +1,7 @@
 // Answers of models: the implementation of InferenceService, over the catalogue, the providers and the holds.
 
-import { create } from "@bufbuild/protobuf";
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import {
-  CountTokensResponseSchema,
-  GetModelResponseSchema,
-  type InferenceService,
-  ListModelsResponseSchema,
-} from "../../gen/gateway/inference/v1/inference_pb.ts";
+import type { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Holds } from "../billing/billing.ts";
 import { Refusal } from "../errors.ts";
 import type { Keys } from "../keys/keys.ts";
@@ -17,7 +11,8 @@ import type { Caller, CallOf, Implementation } from "../service.ts";
 import type { Upstreams } from "../upstream/upstream.ts";
 import type { Catalog } from "./catalog.ts";
 import { countTokens } from "./count.ts";
-import { generate, type Payer } from "./generate.ts";
+import { generate, type PayingCaller } from "./generate.ts";
+import { getModel, listModels } from "./models.ts";
 import { RunningRequests } from "./running.ts";
 
 export { type Catalog, createCatalog } from "./catalog.ts";
@@ -40,7 +35,6 @@ export function createInference(parts: {
   /** Longest life of a request. */
   requestMaxMs?: number;
 }): Inference {
-  const { catalog } = parts;
   const running = new RunningRequests();
   const all = { ...parts, running, requestMaxMs: parts.requestMaxMs ?? 30 * 60_000 };
   const stopWatching = parts.keys.onChanged(({ keyId }) => {
@@ -51,35 +45,9 @@ export function createInference(parts: {
   return {
     service: {
       generate: (request, call) => generate(all, request, call, payerOf(call.caller)),
-      countTokens: async ({ request }, call) => {
-        if (!request) throw new Refusal("invalid_request", { field: "request", message: "request: is required" });
-        return create(CountTokensResponseSchema, await countTokens(all, request, call, payerOf(call.caller)));
-      },
-      listModels: async ({ pageSize, pageToken }, { caller }) => {
-        await paceFreeCall(parts.limits, caller);
-        if (pageSize > 1000)
-          throw new Refusal("invalid_request", { field: "page_size", message: "page_size: is at most 1000" });
-        const models = catalog().list(allowedModels(caller));
-        const start = pageToken === "" ? 0 : models.findIndex(({ id }) => id === pageToken) + 1;
-        if (pageToken !== "" && start === 0) {
-          throw new Refusal("invalid_request", { field: "page_token", message: "page_token: is not one that this list gave" });
-        }
-        const page = pageSize === 0 ? models.slice(start) : models.slice(start, start + pageSize);
-        const isLast = start + page.length >= models.length;
-        return create(ListModelsResponseSchema, { models: page, nextPageToken: isLast ? "" : (page.at(-1)?.id ?? "") });
-      },
-      getModel: async ({ model }, { caller }) => {
-        await paceFreeCall(parts.limits, caller);
-        const allowed = allowedModels(caller);
-        const usable = catalog().list(allowed);
-        const named = usable.find(({ id }) => id === model) ?? usable.find(({ id }) => id === catalog().find(model)?.model.id);
-        if (!named) {
-          const valid = usable.map(({ id }) => id);
-          const message = `model: ${model.slice(0, 100)} is not one of ${valid.join(", ")}`;
-          throw new Refusal("model_not_found", { field: "model", allowed: valid, message });
-        }
-        return create(GetModelResponseSchema, { model: named });
-      },
+      countTokens: (request, call) => countTokens(all, request, call, payerOf(call.caller)),
+      listModels: (request, { caller }) => listModels(parts, request, caller),
+      getModel: (request, { caller }) => getModel(parts, request, caller),
     },
     async endAll(reason) {
       running.endAll(endings[reason]);
@@ -112,19 +80,8 @@ async function endRevoked(running: RunningRequests, keys: Pick<Keys, "isLive">, 
   );
 }
 
-function payerOf(caller: Caller): Payer {
+function payerOf(caller: Caller): PayingCaller {
   // The methods that need a payer admit no other caller.
   if (caller.kind !== "key") throw new Refusal("not_permitted");
   return caller;
-}
-
-// Reading the catalogue shares the bucket of counting, so that neither takes from a key's requests per minute.
-async function paceFreeCall(limits: Limits, caller: Caller): Promise<void> {
-  if (caller.kind !== "key") return;
-  const end = await limits.count(caller.key.keyId, 0);
-  end();
-}
-
-function allowedModels(caller: Caller): readonly string[] {
-  return caller.kind === "key" ? caller.key.allowedModels : [];
 }

@@ -6,7 +6,7 @@ import type { Section } from "./section.ts";
 export type UpstreamSettings = SimulatedSettings | ProviderSettings;
 
 /** How many calls an upstream carries at once, and for how long; those beyond it wait. */
-export type LoadSettings = {
+type LoadSettings = {
   readonly concurrency: number;
   /** Most calls that wait; the next one is refused at once. */
   readonly queue: number;
@@ -47,9 +47,10 @@ export type ProviderSettings = LoadSettings & {
   readonly toolStubs: boolean;
   /** openai: whether `cache_control` marks are passed on, and the name of the output limit there. */
   readonly cacheMarks: boolean;
-  readonly maxTokensName: "max_tokens" | "max_completion_tokens";
+  readonly maxTokensName: (typeof maxTokensNames)[number];
 };
 
+const maxTokensNames = ["max_tokens", "max_completion_tokens"] as const;
 const kinds = ["simulated", "anthropic", "openai"] as const;
 
 const hourMs = 3_600_000;
@@ -100,7 +101,7 @@ function readProvider(section: Section, kind: ProviderSettings["kind"], load: Lo
     idleMs: limit("idle_ms", 120_000),
     toolStubs: section.flag("tool_stubs", false),
     cacheMarks: kind === "openai" && section.flag("cache_marks", false),
-    maxTokensName: section.choice("max_tokens_name", ["max_tokens", "max_completion_tokens"], "max_tokens"),
+    maxTokensName: kind === "openai" ? section.choice("max_tokens_name", maxTokensNames, "max_tokens") : "max_tokens",
   };
 }
 

@@ -186,6 +186,11 @@ describe("a file is judged as a whole", () => {
       text: file(model("m"), "upstreams: { sim: { kind: magic } }"),
       says: "upstreams.sim.kind: must be one of simulated, anthropic, openai, not magic",
     },
+    ...["cache_marks: true", "max_tokens_name: max_completion_tokens"].map((member) => ({
+      name: `a member of the chat format at a native provider (${member})`,
+      text: file(model("m"), `upstreams: { sim: { kind: anthropic, base_url: http://h, ${member} } }`),
+      says: `upstreams.sim.${member.split(":")[0]}: is not known`,
+    })),
     {
       name: "an address that is none",
       text: file(model("m"), "upstreams: { sim: { kind: openai, base_url: localhost } }"),

@@ -3,9 +3,9 @@
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { Refusal } from "../errors.ts";
 import type { Log } from "../log.ts";
-import { type Read, RunningAttempt } from "./attempt.ts";
+import { RunningAttempt } from "./attempt.ts";
 import type { Clock } from "./clock.ts";
-import type { ProviderFailure, ProviderStream } from "./provider.ts";
+import type { ProviderFailure, ProviderStream, Read } from "./provider.ts";
 import type { RetryBudget } from "./retry-budget.ts";
 import { type TakenWay, takeWay, type Way, waysAfter } from "./router.ts";
 import type { UpstreamAsk } from "./upstream.ts";

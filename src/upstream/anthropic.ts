@@ -5,7 +5,7 @@ import type { ProviderSettings } from "../catalog-file/catalog-file.ts";
 import { Refusal, toRefusal } from "../errors.ts";
 import { isObject, parseJson } from "../wire/json.ts";
 import * as native from "../wire/native/native.ts";
-import { type Connection, openConnection } from "./connection.ts";
+import { type Endpoint, openEndpoint } from "./endpoint.ts";
 import { failureOfAnswer } from "./failures.ts";
 import { HttpStream } from "./http-stream.ts";
 import type { Provider, ProviderCall } from "./provider.ts";
@@ -17,8 +17,8 @@ import type { UpstreamCount } from "./upstream.ts";
 
 /** A provider with the native API. */
 export function createAnthropic(settings: ProviderSettings, credential: string | undefined): Provider {
-  const connection = openConnection(settings, credential);
-  const { dispatcher, basePath, secrets } = connection;
+  const endpoint = openEndpoint(settings, credential);
+  const { dispatcher, basePath, secrets } = endpoint;
   const askOf = (request: GenerateRequest) => (settings.toolStubs ? addToolStubs(request) : request);
   return {
     generate(call) {
@@ -30,7 +30,7 @@ export function createAnthropic(settings: ProviderSettings, credential: string |
         {
           dispatcher,
           path: `${basePath}/v1/messages`,
-          headers: headersOf(connection, request),
+          headers: headersOf(endpoint, request),
           body: Buffer.from(JSON.stringify(body)),
           stream,
           codec: native,
@@ -39,13 +39,13 @@ export function createAnthropic(settings: ProviderSettings, credential: string |
         call,
       );
     },
-    countTokens: ({ request, route }, signal) => countTokens(connection, { request: askOf(request), route }, signal),
+    countTokens: ({ request, route }, signal) => countTokens(endpoint, { request: askOf(request), route }, signal),
     close: () => dispatcher.close(),
     destroy: () => dispatcher.destroy(),
   };
 }
 
-function headersOf({ headers }: Connection, { vendorVersion, vendorBeta }: GenerateRequest): string[] {
+function headersOf({ headers }: Endpoint, { vendorVersion, vendorBeta }: GenerateRequest): string[] {
   // What cannot be sent is the caller's fault; undici would call it a failure of the provider.
   if (!/^[\t\x20-\x7e]*$/.test(vendorVersion + vendorBeta)) {
     throw new Refusal("invalid_request", { message: "vendor_version and vendor_beta: must be printable ASCII" });
@@ -58,14 +58,14 @@ function headersOf({ headers }: Connection, { vendorVersion, vendorBeta }: Gener
 const unserved = new Set([404, 405, 501]);
 
 async function countTokens(
-  connection: Connection,
+  endpoint: Endpoint,
   { request, route }: Pick<ProviderCall, "request" | "route">,
   signal: AbortSignal,
 ): Promise<UpstreamCount | undefined> {
-  const { dispatcher, basePath, secrets } = connection;
+  const { dispatcher, basePath, secrets } = endpoint;
   const target = { model: route.model, foldSystem: route.systemEntries === "fold" };
   const body = JSON.stringify(native.encodeCountRequest(request, target));
-  const headers = headersOf(connection, request);
+  const headers = headersOf(endpoint, request);
   try {
     const answer = await dispatcher.request({
       method: "POST",

@@ -3,16 +3,13 @@
 import { create } from "@bufbuild/protobuf";
 import { DurationSchema } from "@bufbuild/protobuf/wkt";
 import { type Attempt, AttemptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { Refusal, toRefusal } from "../errors.ts";
 import type { Log } from "../log.ts";
 import type { Clock } from "./clock.ts";
 import { failed } from "./failures.ts";
-import type { ProviderEnd, ProviderFailure, ProviderStream } from "./provider.ts";
+import type { ProviderEnd, ProviderFailure, ProviderStream, Read } from "./provider.ts";
 import type { TakenWay } from "./router.ts";
 import type { UpstreamAsk } from "./upstream.ts";
-
-export type Read = IteratorResult<Event[], undefined>;
 
 /** A call to the provider of `way`, whose slot it gives back when it ends. */
 export class RunningAttempt {

@@ -1,9 +1,9 @@
-// The connections to one provider, and what every request to it has in common.
+// Where one provider is reached: its connections, and what every request to it has in common.
 
 import { Pool } from "undici";
 import type { ProviderSettings } from "../catalog-file/catalog-file.ts";
 
-export type Connection = {
+export type Endpoint = {
   readonly dispatcher: Pool;
   /** Path of the base address, without a slash at the end. */
   readonly basePath: string;
@@ -14,7 +14,7 @@ export type Connection = {
 };
 
 /** Opens the pool of a provider. HTTP/1.1 only: one connection per running answer, so that each has its own back-pressure. */
-export function openConnection(settings: ProviderSettings, credential: string | undefined): Connection {
+export function openEndpoint(settings: ProviderSettings, credential: string | undefined): Endpoint {
   const url = new URL(settings.baseUrl);
   const { credentialHeader, headers } = settings;
   return {

@@ -8,7 +8,7 @@ import type { Event, Failure } from "../../gen/gateway/inference/v1/event_pb.ts"
 import { Refusal } from "../errors.ts";
 import { isObject, parseJson } from "../wire/json.ts";
 import { aborted, failed, failureOfAnswer, failureOfEvent, timedOut } from "./failures.ts";
-import type { ProviderCall, ProviderEnd, ProviderFailure, ProviderStream } from "./provider.ts";
+import type { ProviderCall, ProviderEnd, ProviderFailure, ProviderStream, Read } from "./provider.ts";
 import { redactSecrets } from "./redact.ts";
 import { readRetryAfterMs } from "./retry-after.ts";
 
@@ -34,8 +34,6 @@ export type HttpRequest = {
 
 // A microtask of Node's own carries a resource for async hooks, and costs several times as much.
 const settled = Promise.resolve();
-
-type Read = IteratorResult<Event[], undefined>;
 
 // A plain answer is at most 4,096 tokens long, so this bounds a provider that has gone astray.
 const answerBytesMax = 64 * 1024 * 1024;

@@ -2,7 +2,7 @@
 
 import type { ProviderSettings } from "../catalog-file/catalog-file.ts";
 import * as chat from "../wire/chat/chat.ts";
-import { openConnection } from "./connection.ts";
+import { openEndpoint } from "./endpoint.ts";
 import { HttpStream } from "./http-stream.ts";
 import type { Provider } from "./provider.ts";
 import { wantsStream } from "./streaming.ts";
@@ -10,7 +10,7 @@ import { addToolStubs } from "./tool-stubs.ts";
 
 /** A provider with the chat API. It cannot count tokens. */
 export function createOpenai(settings: ProviderSettings, credential: string | undefined): Provider {
-  const { dispatcher, basePath, headers, secrets } = openConnection(settings, credential);
+  const { dispatcher, basePath, headers, secrets } = openEndpoint(settings, credential);
   const { cacheMarks, maxTokensName, toolStubs } = settings;
   return {
     generate(call) {

@@ -38,13 +38,16 @@ export type ProviderFailure = {
   readonly alarm?: string;
 };
 
+/** What one read of an answer brings. */
+export type Read = IteratorResult<Event[], undefined>;
+
 /** A running answer. */
 export interface ProviderStream {
   /**
    * The events of one read, never empty. One call at a time. Rejects with the refusal of the end. While nobody asks, nothing is
    * read from the provider beyond what is on its way. Handed to the consumer as it is: no promise or copy per read is added.
    */
-  next(): Promise<IteratorResult<Event[], undefined>>;
+  next(): Promise<Read>;
   /** Ends the call at once for `why`. Harmless when it is over. */
   stop(why: Refusal): void;
 }

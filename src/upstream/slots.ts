@@ -1,9 +1,10 @@
 // How many calls an upstream carries at once. A bounded number waits, in the order of their coming; the rest is refused at once.
 
+import type { UpstreamSettings } from "../catalog-file/catalog-file.ts";
 import { Refusal } from "../errors.ts";
 import type { Clock } from "./clock.ts";
 
-export type SlotLimits = { readonly concurrency: number; readonly queue: number; readonly queueMs: number };
+type SlotLimits = Pick<UpstreamSettings, "concurrency" | "queue" | "queueMs">;
 
 /** The slots of one upstream. */
 export class Slots {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { answerFor, argumentsFor } from "../../src/upstream/simulated/arguments.ts";
+import { answerFor, argumentsFor } from "../../src/upstream/simulated/schema-values.ts";
 
 describe("arguments of simulated tool calls", () => {
   const cases = [

@@ -4,11 +4,11 @@
 import { createHash } from "node:crypto";
 import type { Tool } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import { answerFor, argumentsFor } from "./arguments.ts";
 import { type Directives, readDirectives } from "./directives.ts";
-import { cutText, fillText } from "./measure.ts";
-import { type LastTurn, readLastTurn, tokensOf } from "./prompt.ts";
+import { cutText, fillText, tokensOf } from "./measure.ts";
+import { type LastTurn, readLastTurn } from "./prompt.ts";
 import { type PlannedBlock, sampleBlock } from "./samples.ts";
+import { answerFor, argumentsFor } from "./schema-values.ts";
 
 export type Plan = {
   readonly blocks: readonly PlannedBlock[];

@@ -44,14 +44,13 @@ export function* renderPlan(plan: Plan, model: string, input: InputTokens): Gene
 }
 
 function* renderBlock(block: PlannedBlock, index: number): Generator<Step> {
-  const start = (kind: NonNullable<MessageInitShape<typeof EventSchema>["kind"]>) => step(kind);
   switch (block.kind) {
     case "text":
-      yield start({ case: "blockStart", value: { index, block: { kind: { case: "text", value: { text: "" } } } } });
+      yield step({ case: "blockStart", value: { index, block: { kind: { case: "text", value: { text: "" } } } } });
       for (const text of splitTokens(block.text)) yield delta(index, { case: "text", value: text }, "token");
       break;
     case "thinking":
-      yield start({ case: "blockStart", value: { index, block: { kind: { case: "thinking", value: {} } } } });
+      yield step({ case: "blockStart", value: { index, block: { kind: { case: "thinking", value: {} } } } });
       if (block.shown) {
         for (const text of splitTokens(block.thinking)) yield delta(index, { case: "thinking", value: text }, "token");
       }
@@ -59,12 +58,12 @@ function* renderBlock(block: PlannedBlock, index: number): Generator<Step> {
       break;
     case "tool_use": {
       const value = { id: randomId("toolu_"), name: block.name, input: {} };
-      yield start({ case: "blockStart", value: { index, block: { kind: { case: "toolUse", value } } } });
+      yield step({ case: "blockStart", value: { index, block: { kind: { case: "toolUse", value } } } });
       for (const text of splitTokens(block.input)) yield delta(index, { case: "inputJson", value: text }, "token");
       break;
     }
     case "sample":
-      yield start({ case: "blockStart", value: { index, block: block.start } });
+      yield step({ case: "blockStart", value: { index, block: block.start } });
       for (const kind of block.deltas) yield delta(index, kind);
       break;
   }

@@ -1,4 +1,11 @@
-// Text by bytes of UTF-8: 4 bytes are a token, and a character is never cut.
+// Text by bytes of UTF-8: so many are a token, and a character is never cut.
+
+const bytesPerToken = 4;
+
+/** Tokens of `bytes` bytes of UTF-8. */
+export function tokensOf(bytes: number): number {
+  return Math.ceil(bytes / bytesPerToken);
+}
 
 /** The beginning of `text`, at most `bytes` bytes long. */
 export function cutText(text: string, bytes: number): string {
@@ -15,7 +22,7 @@ export function cutText(text: string, bytes: number): string {
 
 /** `text`, repeated or cut to exactly `tokens` tokens. */
 export function fillText(text: string, tokens: number): string {
-  const bytes = tokens * 4;
+  const bytes = tokens * bytesPerToken;
   const line = `${text} `;
   const cut = cutText(line.repeat(Math.ceil(bytes / Buffer.byteLength(line))), bytes);
   return cut.padEnd(cut.length + bytes - Buffer.byteLength(cut), ".");
@@ -28,7 +35,7 @@ export function* splitTokens(text: string): Generator<string> {
   let bytes = 0;
   for (const character of text) {
     const more = Buffer.byteLength(character);
-    if (bytes + more > 4 && bytes > 0) {
+    if (bytes + more > bytesPerToken && bytes > 0) {
       yield text.slice(start, end);
       start = end;
       bytes = 0;

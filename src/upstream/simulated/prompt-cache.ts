@@ -1,7 +1,8 @@
 // The prompt cache of the simulated model: it remembers the hashes of prefixes that were marked, for as long as they asked.
 
 import { createHash } from "node:crypto";
-import { type Segment, tokensOf } from "./prompt.ts";
+import { tokensOf } from "./measure.ts";
+import type { Segment } from "./prompt.ts";
 
 /** Input tokens by category; the four are disjoint. */
 export type InputTokens = { readonly input: number; readonly read: number; readonly write5m: number; readonly write1h: number };

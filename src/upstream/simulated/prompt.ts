@@ -16,16 +16,11 @@ import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inferenc
 export type Segment = {
   /** What tells it from another piece. */
   readonly content: string;
-  /** Its weight; 4 bytes are a token. */
+  /** Its weight. */
   readonly bytes: number;
   /** Marks the end of a prefix that shall be cached. */
   readonly cacheControl?: CacheControl;
 };
-
-/** Tokens of `bytes` bytes of UTF-8. */
-export function tokensOf(bytes: number): number {
-  return Math.ceil(bytes / 4);
-}
 
 // An image or a document weighs the same whatever its size, since nothing here looks at it.
 const attachmentBytes = 4_000;

@@ -6,10 +6,11 @@ import type { SimulatedSettings } from "../../catalog-file/catalog-file.ts";
 import { type Refusal, toRefusal } from "../../errors.ts";
 import type { Clock } from "../clock.ts";
 import { aborted, failed, failureOfAnswer, failureOfEvent } from "../failures.ts";
-import type { Provider, ProviderCall, ProviderFailure, ProviderStream } from "../provider.ts";
+import type { Provider, ProviderCall, ProviderFailure, ProviderStream, Read } from "../provider.ts";
 import { type Plan, planAnswer } from "./answer.ts";
 import { renderPlan, type Step } from "./events.ts";
-import { segmentPrompt, tokensOf } from "./prompt.ts";
+import { tokensOf } from "./measure.ts";
+import { segmentPrompt } from "./prompt.ts";
 import { PromptCache } from "./prompt-cache.ts";
 
 // Events that come together when nothing pauses between them.
@@ -50,7 +51,7 @@ class SimulatedStream implements ProviderStream {
     this.#call = call;
   }
 
-  async next(): Promise<IteratorResult<Event[], undefined>> {
+  async next(): Promise<Read> {
     if (this.#ended === undefined && this.#steps === undefined) this.#begin();
     const events: Event[] = [];
     while (this.#ended === undefined && events.length < readMax) {

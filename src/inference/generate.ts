@@ -1,4 +1,9 @@
 // The life of one request: prepare, pace, hold, provider, settle.
+//
+// An answer passes through a chain of iterators, each of which hands on the promise of the one below wherever it has nothing to add:
+// the guard's openLater (service.ts) lets only refusals out; Generation, here, puts the admission before and the receipt after;
+// MeteredAnswer counts, and keeps the end back until it is charged; Answer (upstream/) makes the second attempt; RunningAttempt owns
+// one attempt's slot, time and record up to its first event; HttpStream decodes what comes from the socket.
 
 import { create } from "@bufbuild/protobuf";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
@@ -36,9 +41,9 @@ export function generate(
   parts: GenerateParts,
   ask: GenerateRequest,
   call: Call,
-  payer: PayingCaller,
+  caller: PayingCaller,
 ): AsyncIterableIterator<GenerateResponse, undefined> {
-  return new Generation(parts, ask, call, payer);
+  return new Generation(parts, ask, call, caller);
 }
 
 type Step = IteratorResult<GenerateResponse, undefined>;
@@ -55,8 +60,8 @@ class Generation implements AsyncIterableIterator<GenerateResponse, undefined> {
   #answer: MeteredAnswer | undefined;
   #isClosed = false;
 
-  constructor(parts: GenerateParts, ask: GenerateRequest, call: Call, payer: PayingCaller) {
-    this.#step = () => this.#admit(parts, ask, call, payer);
+  constructor(parts: GenerateParts, ask: GenerateRequest, call: Call, caller: PayingCaller) {
+    this.#step = () => this.#admit(parts, ask, call, caller);
   }
 
   next(): Promise<Step> {
@@ -74,18 +79,18 @@ class Generation implements AsyncIterableIterator<GenerateResponse, undefined> {
     return this;
   }
 
-  async #admit(parts: GenerateParts, ask: GenerateRequest, call: Call, payer: PayingCaller): Promise<Step> {
+  async #admit(parts: GenerateParts, ask: GenerateRequest, call: Call, caller: PayingCaller): Promise<Step> {
     try {
       const requestId = requestIdOf(call);
-      const prepared = prepare(parts.catalog(), ask, payer.key.allowedModels);
-      const rateLimit = await parts.limits.take(payer.key.keyId, payer.key.requestsPerMinute);
+      const prepared = prepare(parts.catalog(), ask, caller.key.allowedModels);
+      const rateLimit = await parts.limits.take(caller.key.keyId, caller.key.requestsPerMinute);
       // From here on, so that whatever ends the requests of a key or of the process also finds those that are being admitted.
-      const running = parts.running.open(payer.key.keyId, payer.secret.secretId);
-      const hold = await placeHold(parts, prepared, { requestId, payer, signal: call.signal }).catch((error: unknown) => {
+      const running = parts.running.open(caller.key.keyId, caller.secret.secretId);
+      const hold = await placeHold(parts, prepared, { requestId, caller, signal: call.signal }).catch((error: unknown) => {
         parts.running.close(running);
         throw error;
       });
-      const answer = new MeteredAnswer(parts, prepared, hold, running, call.signal);
+      const answer = new MeteredAnswer(parts, { prepared, hold, running, client: call.signal });
       if (this.#isClosed) answer.close();
       else this.#answer = answer;
       this.#step = this.#read;
@@ -166,16 +171,16 @@ function requestIdOf({ requestHeader }: Call): string {
 async function placeHold(
   parts: GenerateParts,
   prepared: Prepared,
-  { requestId, payer, signal }: { requestId: string; payer: PayingCaller; signal: AbortSignal },
+  { requestId, caller, signal }: { requestId: string; caller: PayingCaller; signal: AbortSignal },
 ): Promise<Hold> {
   const { target, bounds } = prepared;
   const ask = {
     requestId,
     payer: {
-      accountId: payer.key.accountId,
-      family: payer.key.family === 1 ? ("v1" as const) : ("v2" as const),
-      keyId: payer.key.keyId,
-      secretId: payer.secret.secretId,
+      accountId: caller.key.accountId,
+      family: caller.key.family === 1 ? ("v1" as const) : ("v2" as const),
+      keyId: caller.key.keyId,
+      secretId: caller.secret.secretId,
     },
     model: target.model.id,
     price: target.price,
@@ -185,7 +190,7 @@ async function placeHold(
   try {
     return await parts.holds.place(ask, signal);
   } catch (error) {
-    const exact = await countWhereItDecides(parts, prepared, payer, error, signal);
+    const exact = await countWhereItDecides(parts, prepared, caller, error, signal);
     if (exact === undefined) throw error;
     return parts.holds.place({ ...ask, bounds: { ...bounds, input: exact } }, signal);
   }
@@ -195,7 +200,7 @@ async function placeHold(
 async function countWhereItDecides(
   { upstreams }: GenerateParts,
   { request, size, bounds, target: { price } }: Prepared,
-  payer: PayingCaller,
+  caller: PayingCaller,
   error: unknown,
   signal: AbortSignal,
 ): Promise<number | undefined> {
@@ -206,7 +211,7 @@ async function countWhereItDecides(
     BigInt(tokensAbout({ ...size, pages: 0 })) * dearestInputMicro(price, bounds.dearestInput) +
     BigInt(bounds.minOutput) * dearestOutputMicro(price);
   if (usualMicro > limit.remaining) return undefined;
-  const ask = { request, affinity: affinityOf(payer.key.keyId, request), signal };
+  const ask = { request, affinity: affinityOf(caller.key.keyId, request), signal };
   const count = await upstreams.countTokens(ask).catch(() => undefined);
   return count && Math.ceil(count.inputTokens * 1.05);
 }

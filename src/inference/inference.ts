@@ -44,8 +44,8 @@ export function createInference(parts: {
   });
   return {
     service: {
-      generate: (request, call) => generate(all, request, call, payerOf(call.caller)),
-      countTokens: (request, call) => countTokens(all, request, call, payerOf(call.caller)),
+      generate: (request, call) => generate(all, request, call, payingCaller(call.caller)),
+      countTokens: (request, call) => countTokens(all, request, call, payingCaller(call.caller)),
       listModels: (request, { caller }) => listModels(parts, request, caller),
       getModel: (request, { caller }) => getModel(parts, request, caller),
     },
@@ -80,7 +80,7 @@ async function endRevoked(running: RunningRequests, keys: Pick<Keys, "isLive">, 
   );
 }
 
-function payerOf(caller: Caller): PayingCaller {
+function payingCaller(caller: Caller): PayingCaller {
   // The methods that need a payer admit no other caller.
   if (caller.kind !== "key") throw new Refusal("not_permitted");
   return caller;

@@ -47,7 +47,11 @@ export class MeteredAnswer {
   #settled: Promise<Receipt> | undefined;
   #lastFigures: NodeJS.Timeout | undefined;
 
-  constructor(parts: MeteredAnswerParts, prepared: Prepared, hold: Hold, running: Running, client: AbortSignal) {
+  /** `client` fires when the client hangs up. */
+  constructor(
+    parts: MeteredAnswerParts,
+    { prepared, hold, running, client }: { prepared: Prepared; hold: Hold; running: Running; client: AbortSignal },
+  ) {
     this.#parts = parts;
     this.#prepared = prepared;
     this.#hold = hold;
@@ -56,10 +60,9 @@ export class MeteredAnswer {
     this.#meter = new Meter(tokensAbout(prepared.size), prepared.size.dearest === InputCategory.CACHE_WRITE_1H);
     this.#timer = setTimeout(() => running.end(tooLong), parts.requestMaxMs);
     client.addEventListener("abort", this.#onHangUp, { once: true });
-    running.onEnd = () => this.close();
     parts.holds.watch(hold.requestId, () => this.#meter.movedUsage());
-    // The gateway ended the request while it was being admitted, and its client may read no further than the admission.
-    if (running.endedBy) this.close();
+    // At once, if the gateway ended the request while it was being admitted: its client may read no further than the admission.
+    running.whenEnded(() => this.close());
   }
 
   /** The provider's next read; the first call begins the answer. What it fails with goes to `failed`. */

@@ -13,9 +13,8 @@ export class Running {
   readonly secretId: string;
   /** Set when the gateway ends the request. */
   endedBy: EndedBy | undefined;
-  /** Called when the gateway ends the request: its client may have stopped reading, so that nobody else would settle it soon. */
-  onEnd: () => void = () => {};
   readonly #provider = new AbortController();
+  #tellEnded: (() => void) | undefined;
 
   constructor(keyId: string, secretId: string) {
     this.keyId = keyId;
@@ -32,7 +31,16 @@ export class Running {
     if (this.endedBy) return;
     this.endedBy = by;
     this.#provider.abort();
-    this.onEnd();
+    this.#tellEnded?.();
+  }
+
+  /**
+   * Calls back when the gateway ends the request, at once where it has: its client may have stopped reading, so that nobody else would
+   * settle it soon. For one listener.
+   */
+  whenEnded(callback: () => void): void {
+    this.#tellEnded = callback;
+    if (this.endedBy) callback();
   }
 
   /** Stops the provider's work; nobody is told. */
@@ -44,12 +52,6 @@ export class Running {
 export class RunningRequests {
   readonly #byKey = new Map<string, Set<Running>>();
   #emptied: (() => void)[] = [];
-
-  get size(): number {
-    let size = 0;
-    for (const running of this.#byKey.values()) size += running.size;
-    return size;
-  }
 
   open(keyId: string, secretId: string): Running {
     const running = new Running(keyId, secretId);

@@ -226,7 +226,7 @@ export class Meter {
       usage.input += extra.input;
       usage.output += extra.output;
       usage.cacheRead += extra.cacheRead;
-      usage.cacheWrite5m += extra.cacheWrite;
+      usage[this.#writesLiveLong ? "cacheWrite1h" : "cacheWrite5m"] += extra.cacheWrite;
     }
     return create(UsageSchema, {
       input: Math.min(usage.input, tokensMax),

@@ -46,7 +46,8 @@ export class RunningAttempt {
         onEnd: (end) => this.#finish(end),
       });
     } catch (error) {
-      this.#finish({ outcome: "refused", status: 0, refusal: toRefusal(error), retry: "nowhere" });
+      // Nothing was sent.
+      this.#finish({ outcome: "refused", status: 0, refusal: toRefusal(error), retry: "nowhere", isOurs: true });
     }
   }
 
@@ -123,12 +124,12 @@ export class RunningAttempt {
 
   #tellBreaker(end: ProviderEnd): void {
     const { breaker, coolDowns, name } = this.#way.channel;
-    if (end.outcome === "delivered" || end.outcome === "refused") {
-      if (!this.#isFlowing) breaker.succeed();
+    if (end.outcome !== "delivered" && end.isOurs) {
+      breaker.leave(this.#way.isProbe);
       return;
     }
-    if (end.isOurs) {
-      breaker.leave(this.#way.isProbe);
+    if (end.outcome === "delivered" || end.outcome === "refused") {
+      if (!this.#isFlowing) breaker.succeed();
       return;
     }
     const facts = { upstream: name, model: this.#way.route.model, outcome: this.#record.outcome, status: end.status };

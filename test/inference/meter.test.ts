@@ -199,8 +199,9 @@ for (const { name, read, usage, basis } of table) {
 }
 
 test("cache writes of no reported life live an hour where the request asked for an hour", () => {
-  const read = [start({ cacheCreationInputTokens: 100 }), delta({ outputTokens: 1 })];
-  expect(meterOf(read, true).final().usage).toMatchObject({ cacheWrite5m: 0, cacheWrite1h: 100 });
+  const iterations = [{ type: "compaction", cache_creation_input_tokens: 7 }];
+  const read = [start({ cacheCreationInputTokens: 100 }), delta({ outputTokens: 1, extensions: { iterations } })];
+  expect(meterOf(read, true).final().usage).toMatchObject({ cacheWrite5m: 0, cacheWrite1h: 107 });
 });
 
 test("an answer that breaks off owes the larger of what was reported and what was counted", () => {

@@ -257,6 +257,18 @@ describe("an upstream in trouble", () => {
     expect(upstreams.usable()).toBe(true);
     gate.open();
   });
+
+  test("is not tried again by a request that cannot be sent", async () => {
+    const clock = new HandClock();
+    openFirst("", clock);
+    first.always(errorAnswer(500, "api_error", "oops"));
+    for (let call = 0; call < 5; call++) await readAll(upstreams, "Hi");
+    await clock.advance(2000);
+    const { refusal } = await readAll(upstreams, requestOf("Hi", { vendorVersion: "\u00e9" }));
+    expect(refusal?.refusal).toBe("invalid_request");
+    await readAll(upstreams, "Hi");
+    expect((await readAll(upstreams, "Hi")).refusal).toMatchObject({ refusal: "overloaded", facts: { retryAfterMs: 4000 } });
+  });
 });
 
 describe("a full upstream", () => {

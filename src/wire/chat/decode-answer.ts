@@ -2,7 +2,6 @@
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import { randomId } from "../../ids.ts";
 import { isObject } from "../json.ts";
 import { argumentsText, textsOf } from "./decode-events.ts";
 import {
@@ -18,7 +17,7 @@ import {
 import { readProviderError } from "./provider-errors.ts";
 import { readDetails, readReasoning, type Thought } from "./reasoning-details.ts";
 import { toStopReason } from "./stop-reasons.ts";
-import { toolId } from "./tool-calls.ts";
+import { CallIds } from "./tool-calls.ts";
 import { decodeUsage } from "./usage.ts";
 
 /** Events of a `chat.completion` body. What is none gives one `failure` event. */
@@ -40,13 +39,13 @@ export function decodeAnswer(body: JsonObject): Event[] {
   const text = textOf(message);
   if (text !== "") events.push(textStart(index, text), blockStop(index++));
   const calls = readCalls(message);
+  const ids = new CallIds();
   for (const call of calls) {
     const called = isObject(call.function) ? call.function : {};
     if (typeof called.name !== "string" || called.name === "") {
       return [failure("api_error", "The model provider sent a tool call without a name.")];
     }
-    const id = typeof call.id === "string" && call.id !== "" ? toolId(call.id) : randomId("toolu_");
-    events.push(toolUseStart(index, id, called.name));
+    events.push(toolUseStart(index, ids.take(typeof call.id === "string" ? call.id : ""), called.name));
     const callArguments = argumentsText(called.arguments);
     if (callArguments !== "") events.push(blockDelta(index, { case: "inputJson", value: callArguments }));
     events.push(blockStop(index++));

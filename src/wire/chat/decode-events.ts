@@ -3,7 +3,6 @@
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import { randomId } from "../../ids.ts";
 import { isObject, parseJsonText } from "../json.ts";
 import { createSseParser, type SseEvent } from "../sse.ts";
 import {
@@ -19,11 +18,14 @@ import {
 import { readProviderError } from "./provider-errors.ts";
 import { readDetails, readReasoning, type Thought } from "./reasoning-details.ts";
 import { toStopReason } from "./stop-reasons.ts";
-import { toolId } from "./tool-calls.ts";
+import { CallIds } from "./tool-calls.ts";
 import { decodeUsage } from "./usage.ts";
 
 /** A tool call in the order of its first fragment. `cut`: its block ended before its arguments did. */
 type Call = { id: string; name: string; arguments: string; state: "waiting" | "open" | "done" | "cut" };
+
+/** What a chunk says of a call. Empty: nothing. */
+type Fragment = { id: string; name: string; text: string };
 
 /** Text and thinking by what they are; a tool call by itself. */
 type OpenBlock = "text" | "thinking" | Call;
@@ -42,6 +44,7 @@ export function createEventDecoder(): { push(bytes: Uint8Array): Event[]; end():
   const calls: Call[] = [];
   /** The provider's own numbers of the calls; some count anew, so the latest call of a number is meant. */
   const callByIndex = new Map<number, Call>();
+  const ids = new CallIds();
 
   const closeBlock = (events: Event[]): void => {
     if (open === undefined) return;
@@ -83,7 +86,7 @@ export function createEventDecoder(): { push(bytes: Uint8Array): Event[]; end():
 
   const openCall = (call: Call, events: Event[]): void => {
     closeBlock(events);
-    events.push(toolUseStart(blocks++, toolId(call.id) || randomId("toolu_"), call.name));
+    events.push(toolUseStart(blocks++, ids.take(call.id), call.name));
     if (call.arguments !== "") events.push(blockDelta(blocks - 1, { case: "inputJson", value: call.arguments }));
     call.state = "open";
     open = call;
@@ -91,7 +94,7 @@ export function createEventDecoder(): { push(bytes: Uint8Array): Event[]; end():
 
   const addCall = (fragment: JsonObject, events: Event[]): void => {
     const { id, name, text } = readFragment(fragment);
-    const call = callOf(fragment.index, id, name);
+    const call = callOf(fragment.index, { id, name, text });
     call.id ||= id;
     call.name ||= name;
     call.arguments += text;
@@ -104,12 +107,11 @@ export function createEventDecoder(): { push(bytes: Uint8Array): Event[]; end():
     }
   };
 
-  const callOf = (index: JsonValue | undefined, id: string, name: string): Call => {
+  const callOf = (index: JsonValue | undefined, fragment: Fragment): Call => {
+    const { id } = fragment;
     const known =
-      typeof index === "number" ? callByIndex.get(index) : id === "" ? calls.at(-1) : calls.find((one) => one.id === id);
-    // Some servers number all calls 0: another id with a name of its own is another call.
-    const isNew = !known || (id !== "" && known.id !== "" && known.id !== id && name !== "");
-    if (!isNew) return known;
+      typeof index === "number" ? callByIndex.get(index) : id === "" ? calls.at(-1) : calls.findLast((one) => one.id === id);
+    if (known && !beginsAnother(known, fragment)) return known;
     const call: Call = { id, name: "", arguments: "", state: "waiting" };
     calls.push(call);
     if (typeof index === "number") callByIndex.set(index, call);
@@ -222,6 +224,17 @@ export function createEventDecoder(): { push(bytes: Uint8Array): Event[]; end():
   };
 }
 
+/**
+ * True when the fragment belongs to another call than the one its number or id means: some servers number all calls 0, and some give
+ * them no ids or all the same. A name that comes again amid the arguments goes on with its call.
+ */
+function beginsAnother(call: Call, { id, name, text }: Fragment): boolean {
+  if (name === "") return false;
+  if (id !== "" && call.id !== "" && id !== call.id) return true;
+  if (call.name === "") return false;
+  return name !== call.name || (text !== "" && isWhole(call));
+}
+
 function isWhole(call: Call): boolean {
   return call.arguments !== "" && parseJsonText(call.arguments) !== undefined;
 }
@@ -243,7 +256,7 @@ function isFirstChoice(choice: JsonValue): boolean {
   return isObject(choice) && (choice.index === undefined || choice.index === 0);
 }
 
-function readFragment(fragment: JsonObject): { id: string; name: string; text: string } {
+function readFragment(fragment: JsonObject): Fragment {
   const called = isObject(fragment.function) ? fragment.function : {};
   return {
     id: typeof fragment.id === "string" ? fragment.id : "",

@@ -2,12 +2,26 @@
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import { type Block, BlockSchema } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import { randomId } from "../../ids.ts";
 import { isObject, parseJsonText } from "../json.ts";
 import { invalid, objectAt, textAt } from "./fields.ts";
 
 /** The id with every character replaced that the native format refuses in one. Calls and results go through it alike. */
 export function toolId(id: string): string {
   return id.replace(/[^a-zA-Z0-9_-]/g, "_");
+}
+
+/** The ids that the calls of one answer go by. Results name the call they belong to, so no two calls may share one. */
+export class CallIds {
+  readonly #taken = new Set<string>();
+
+  /** The provider's id, made fit; one of our own where the provider gave none or has given it before. */
+  take(id: string): string {
+    const fit = toolId(id);
+    const own = fit === "" || this.#taken.has(fit) ? randomId("toolu_") : fit;
+    this.#taken.add(own);
+    return own;
+  }
 }
 
 /** One entry of `tool_calls`. */

@@ -69,7 +69,9 @@ function kindsOf(script: BlockScript, index: number): Kind[] {
       return [start({ case: "thinking", value: { thinking: script.first, signature: "" } }), ...deltas, signature, stop];
     }
     case "toolUse": {
-      const { id, name, input } = script;
+      const { name, input } = script;
+      // No two calls of an answer share an id.
+      const id = `${script.id}_${index}`;
       if (script.whole) return [start({ case: "toolUse", value: { id, name, input } }), stop];
       const deltas = cutAt(JSON.stringify(input), script.cuts).map(
         (value): Kind => ({ case: "blockDelta", value: { index, kind: { case: "inputJson", value } } }),

@@ -53,6 +53,9 @@ const call = (index: number, id: string, name: string, given = ""): JsonObject =
   function: { name, arguments: given },
 });
 const more = (index: number, given: string): JsonObject => ({ index, function: { arguments: given } });
+/** A fragment without a number and an id. */
+const bare = (name: string, given: string): JsonObject => ({ function: { name, arguments: given } });
+const mintedId = /^toolu_\w{24}$/;
 const calls = (...fragments: JsonObject[]): JsonObject => chunkOf({ tool_calls: fragments });
 const text = (content: string): JsonObject => chunkOf({ content });
 const finish = (reason: string): JsonObject => chunkOf({}, reason);
@@ -183,6 +186,80 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
       { at: 1, call: "b", name: "f" },
       { inputJson: '{"x":1}' },
       "stop 1",
+      { end: "tool_use" },
+      "done",
+    ],
+  },
+  {
+    name: "whole calls without numbers and ids are told apart by their names",
+    stream: [calls(bare("f", '{"x":1}'), bare("g", '{"y":2}')), finish("tool_calls"), "[DONE]"],
+    events: [
+      "start",
+      { at: 0, call: expect.stringMatching(mintedId), name: "f" },
+      { inputJson: '{"x":1}' },
+      "stop 0",
+      { at: 1, call: expect.stringMatching(mintedId), name: "g" },
+      { inputJson: '{"y":2}' },
+      "stop 1",
+      { end: "tool_use" },
+      "done",
+    ],
+  },
+  {
+    name: "whole calls that all have number 0 and no id are told apart, those of one tool as well",
+    stream: [
+      calls({ index: 0, ...bare("f", '{"x":1}') }),
+      calls({ index: 0, ...bare("f", '{"x":2}') }),
+      calls({ index: 0, ...bare("g", "{}") }),
+      finish("tool_calls"),
+      "[DONE]",
+    ],
+    events: [
+      "start",
+      { at: 0, call: expect.stringMatching(mintedId), name: "f" },
+      { inputJson: '{"x":1}' },
+      "stop 0",
+      { at: 1, call: expect.stringMatching(mintedId), name: "f" },
+      { inputJson: '{"x":2}' },
+      "stop 1",
+      { at: 2, call: expect.stringMatching(mintedId), name: "g" },
+      { inputJson: "{}" },
+      "stop 2",
+      { end: "tool_use" },
+      "done",
+    ],
+  },
+  {
+    name: "calls that share one id are told apart, and the later ones get ids of their own",
+    stream: [calls(call(0, "a", "f", '{"x":1}')), calls(call(0, "a", "f", '{"x":2}')), finish("tool_calls"), "[DONE]"],
+    events: [
+      "start",
+      { at: 0, call: "a", name: "f" },
+      { inputJson: '{"x":1}' },
+      "stop 0",
+      { at: 1, call: expect.stringMatching(mintedId), name: "f" },
+      { inputJson: '{"x":2}' },
+      "stop 1",
+      { end: "tool_use" },
+      "done",
+    ],
+  },
+  {
+    name: "a name that is repeated with every fragment goes on with its call",
+    stream: [
+      calls({ index: 0, ...bare("f", "") }),
+      calls({ index: 0, ...bare("f", '{"x"') }),
+      calls({ index: 0, ...bare("f", ":1}") }),
+      calls({ index: 0, ...bare("f", "") }),
+      finish("tool_calls"),
+      "[DONE]",
+    ],
+    events: [
+      "start",
+      { at: 0, call: expect.stringMatching(mintedId), name: "f" },
+      { inputJson: '{"x"' },
+      { inputJson: ":1}" },
+      "stop 0",
       { end: "tool_use" },
       "done",
     ],
@@ -440,6 +517,21 @@ test("arguments may be an object, and a plain answer's call may lack its id", ()
     { at: 0, call: expect.stringMatching(/^toolu_/), name: "f" },
     { inputJson: '{"x":1}' },
     "stop 0",
+    { end: "tool_use" },
+    "done",
+  ]);
+});
+
+test("calls of a plain answer that share one id are told apart", () => {
+  const events = decodeAnswer(answerOf({ content: null, tool_calls: [call(0, "a", "f", "{}"), call(1, "a", "g", "{}")] }));
+  expect(told(events)).toMatchObject([
+    "start",
+    { call: "a" },
+    {},
+    "stop 0",
+    { call: expect.stringMatching(mintedId) },
+    {},
+    "stop 1",
     { end: "tool_use" },
     "done",
   ]);

@@ -55,6 +55,8 @@ export function createEventDecoder(): { push(bytes: Uint8Array): Event[]; end():
 
   const addText = (text: string, events: Event[]): void => {
     if (open !== "text") {
+      // It says nothing, and a call could not go on after it.
+      if (typeof open === "object" && text.trim() === "" && !isWhole(open)) return;
       closeBlock(events);
       events.push(textStart(blocks++, ""));
       open = "text";
@@ -253,7 +255,7 @@ function parseChunk(data: string): JsonObject | undefined {
 }
 
 function isFirstChoice(choice: JsonValue): boolean {
-  return isObject(choice) && (choice.index === undefined || choice.index === 0);
+  return isObject(choice) && (choice.index === undefined || choice.index === null || choice.index === 0);
 }
 
 function readFragment(fragment: JsonObject): Fragment {

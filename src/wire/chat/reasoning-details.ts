@@ -29,8 +29,8 @@ export function readDetails(details: readonly JsonValue[]): Thought[] {
   });
 }
 
-/** The reasoning in a provider's delta or message, under either name that providers give it. */
+/** The reasoning in a provider's delta or message, under either name that providers give it. Some write both, one of them empty. */
 export function readReasoning(from: JsonObject): string {
-  const named = from.reasoning_content ?? from.reasoning;
+  const named = from.reasoning_content || from.reasoning;
   return typeof named === "string" ? named : "";
 }

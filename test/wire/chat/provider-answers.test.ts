@@ -337,6 +337,38 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     events: ["start", { at: 0, text: "" }, { text: "a" }, "stop 0", { end: "max_tokens" }, "done"],
   },
   {
+    name: "a choice without a number may say so with null",
+    stream: [{ choices: [{ index: null, delta: { content: "a" }, finish_reason: "stop" }] }, "[DONE]"],
+    events: ["start", { at: 0, text: "" }, { text: "a" }, "stop 0", { end: "end_turn" }, "done"],
+  },
+  {
+    name: "an empty reasoning_content does not hide the reasoning beside it",
+    stream: [chunkOf({ reasoning_content: "", reasoning: "hm" }), finish("stop"), "[DONE]"],
+    events: ["start", { at: 0, thinking: "", signature: "" }, { thinking: "hm" }, "stop 0", { end: "end_turn" }, "done"],
+  },
+  {
+    name: "a blank amid the arguments of a call does not end them",
+    stream: [
+      calls(call(0, "a", "f", '{"x"')),
+      chunkOf({ content: "\n", tool_calls: [more(0, ":1}")] }),
+      text("b"),
+      finish("tool_calls"),
+      "[DONE]",
+    ],
+    events: [
+      "start",
+      { at: 0, call: "a", name: "f" },
+      { inputJson: '{"x"' },
+      { inputJson: ":1}" },
+      "stop 0",
+      { at: 1, text: "" },
+      { text: "b" },
+      "stop 1",
+      { end: "tool_use" },
+      "done",
+    ],
+  },
+  {
     name: "an answer of nothing is an answer",
     stream: [chunkOf({ role: "assistant" }), finish("content_filter"), "[DONE]"],
     events: ["start", { end: "refusal" }, "done"],

@@ -44,14 +44,18 @@ export function decodeUsage(value: JsonValue | undefined): ReportedUsage | undef
   const completion = isObject(value.completion_tokens_details) ? value.completion_tokens_details : undefined;
   const cacheReadInputTokens = countOf(prompt.cached_tokens);
   const cacheCreationInputTokens = countOf(prompt.cache_write_tokens);
-  const outputTokens = countOf(value.completion_tokens);
+  const completed = countOf(value.completion_tokens);
+  const reasoned = countOf(completion?.reasoning_tokens);
+  // Some count reasoning beside the completion instead of within it; their total tells. It bounds what is added, as the reasoning does.
+  const beside = Math.min(reasoned, countOf(value.total_tokens) - countOf(value.prompt_tokens) - completed);
+  const outputTokens = completed + Math.max(0, beside);
   return create(ReportedUsageSchema, {
     inputTokens: Math.max(0, countOf(value.prompt_tokens) - cacheReadInputTokens - cacheCreationInputTokens),
     outputTokens,
     cacheReadInputTokens,
     cacheCreationInputTokens,
     // Reasoning is a part of the output in either format.
-    ...(completion && { thinkingTokens: Math.min(countOf(completion.reasoning_tokens), outputTokens) }),
+    ...(completion && { thinkingTokens: Math.min(reasoned, outputTokens) }),
   });
 }
 

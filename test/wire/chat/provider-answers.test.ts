@@ -497,6 +497,40 @@ test("more reasoning than output is all of the output", () => {
   expect(reported).toMatchObject({ outputTokens: 4, thinkingTokens: 4 });
 });
 
+const apart: { name: string; usage: JsonObject; reported: object }[] = [
+  {
+    name: "reasoning that the total counts beside the completion is output as well",
+    usage: { completion_tokens: 9, total_tokens: 135, completion_tokens_details: { reasoning_tokens: 94 } },
+    reported: { outputTokens: 103, thinkingTokens: 94 },
+  },
+  {
+    name: "reasoning that the total counts within the completion is not counted twice",
+    usage: { completion_tokens: 100, total_tokens: 132, completion_tokens_details: { reasoning_tokens: 94 } },
+    reported: { outputTokens: 100, thinkingTokens: 94 },
+  },
+  {
+    name: "a total beyond the reasoning adds no more than the reasoning",
+    usage: { completion_tokens: 9, total_tokens: 999, completion_tokens_details: { reasoning_tokens: 94 } },
+    reported: { outputTokens: 103, thinkingTokens: 94 },
+  },
+  {
+    name: "a total short of the reasoning adds no more than the total",
+    usage: { completion_tokens: 9, total_tokens: 51, completion_tokens_details: { reasoning_tokens: 94 } },
+    reported: { outputTokens: 19, thinkingTokens: 19 },
+  },
+  {
+    name: "a total without reasoning adds nothing",
+    usage: { completion_tokens: 9, total_tokens: 135 },
+    reported: { outputTokens: 9 },
+  },
+];
+for (const { name, usage, reported } of apart) {
+  test(name, () => {
+    const events = decode(text("a"), finish("stop"), { choices: [], usage: { prompt_tokens: 32, ...usage } }, "[DONE]");
+    expect(usageOf(events)).toMatchObject(reported);
+  });
+}
+
 test("usage that makes no sense is not negative", () => {
   const usage = { prompt_tokens: 2, completion_tokens: -4, prompt_tokens_details: { cached_tokens: 9 } };
   expect(usageOf(decode(text("a"), finish("stop"), { choices: [], usage }, "[DONE]"))).toMatchObject({

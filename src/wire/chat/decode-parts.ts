@@ -5,6 +5,7 @@ import { create, type JsonObject, type JsonValue, type MessageInitShape } from "
 import { type Block, BlockSchema, ContentForm, type SourceSchema } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { decodeCacheMark } from "./cache-marks.ts";
 import { invalid, objectAt, optionalArray, optionalBoolean, optionalText, textAt } from "./fields.ts";
+import { isBlankText } from "./normalise.ts";
 import { parseArguments, toolId, toolUse } from "./tool-calls.ts";
 
 type SourceInit = MessageInitShape<typeof SourceSchema>;
@@ -44,22 +45,18 @@ export function textBlock(text: string): Block {
   return create(BlockSchema, { kind: { case: "text", value: { text } } });
 }
 
-/** The block of a tool's result. An empty content is left out: the provider refuses empty text there. */
+/** The block of a tool's result. Blank text is left out: the provider refuses it there, too. */
 export function toolResult(result: {
   id: string;
   content: JsonValue | undefined;
   at: string;
   isError?: boolean | undefined;
 }): Block {
-  const content = (decodeContent(result.content, result.at) ?? []).filter((block) => !isEmptyText(block));
+  const content = (decodeContent(result.content, result.at) ?? []).filter((block) => !isBlankText(block));
   const form =
     content.length === 0 ? ContentForm.ABSENT : typeof result.content === "string" ? ContentForm.TEXT : ContentForm.UNSPECIFIED;
   const value = { toolUseId: toolId(result.id), content, form, isError: result.isError };
   return create(BlockSchema, { kind: { case: "toolResult", value } });
-}
-
-function isEmptyText(block: Block): boolean {
-  return block.kind.case === "text" && block.kind.value.text === "";
 }
 
 function decodePart(part: JsonObject, at: string): Block | undefined {

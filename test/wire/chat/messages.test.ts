@@ -221,6 +221,20 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     ],
   },
   {
+    name: "a blank result has no content",
+    messages: [
+      user("Hi"),
+      assistant({ tool_calls: [call("a", "f", "{}"), call("b", "f", "{}")] }),
+      { role: "tool", tool_call_id: "a", content: "\n" },
+      { role: "tool", tool_call_id: "b", content: [{ type: "text", text: " " }] },
+    ],
+    turns: [
+      ["USER", "Hi"],
+      ["ASSISTANT", { call: "a", name: "f", input: {} }, { call: "b", name: "f", input: {} }],
+      ["USER", { result: "a", content: [] }, { result: "b", content: [] }],
+    ],
+  },
+  {
     name: "a legacy call and its result meet by a made-up id",
     messages: [
       user("Hi"),

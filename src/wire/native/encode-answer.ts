@@ -3,10 +3,9 @@
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { BlockDelta, Event, MessageDelta } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import { randomId } from "../../ids.ts";
 import { isObject, parseJsonText } from "../json.ts";
 import { encodeBlock } from "./encode-block.ts";
-import type { AnswerContext } from "./encode-events.ts";
+import { type AnswerContext, messageId } from "./encode-events.ts";
 import { completeUsage, encodeUsage, mergeUsage } from "./usage.ts";
 
 /** The answer that `events` add up to: all events of one complete answer, in the order of event.proto. */
@@ -55,17 +54,17 @@ export function encodeAnswer(events: readonly Event[], context: AnswerContext): 
         break;
     }
   }
-  return {
-    id: id || randomId("msg_"),
+  const own: JsonObject = {
+    id: messageId(id),
     type: "message",
     role: "assistant",
     model: context.model,
     content,
     stop_reason: stopReason,
     stop_sequence: stopSequence,
-    ...message,
-    usage: completeUsage(usage, context.estimatedInputTokens),
   };
+  // Once for their place, and once more because no member of the provider's may replace them.
+  return { ...own, ...message, ...own, usage: completeUsage(usage, context.estimatedInputTokens) };
 }
 
 /** A block and the JSON text of its tool input so far. */

@@ -84,9 +84,13 @@ export function createEventEncoder(context: AnswerContext): EventEncoder {
         return kind.value.block ? openBlock(kind.value.index, kind.value.block, event) : "";
       case "blockStop":
         return closeBlock(event);
-      case "messageStart":
+      case "messageStart": {
         outputTokens = kind.value.usage?.outputTokens ?? 0;
+        // Clients count on from the blocks that came with the start.
+        const earlier = kind.value.extensions?.content;
+        if (Array.isArray(earlier)) blocks = earlier.length;
         return encodeStart(kind.value, context, event);
+      }
       case "messageDelta":
         outputTokens = kind.value.usage?.outputTokens ?? outputTokens;
         return closeBlock() + encodeMessageDelta(kind.value, outputTokens, event.rawFormat !== Format.CHAT);
@@ -149,10 +153,15 @@ function encodeDelta({ kind, extensions }: BlockDelta, keep: boolean): string | 
   return `${json}}`;
 }
 
+/** The provider's id, or one of our own where the provider's is not of this format. */
+export function messageId(id: string): string {
+  return id.startsWith("msg_") ? id : randomId("msg_");
+}
+
 function encodeStart(start: MessageStart, context: AnswerContext, event: Event): string {
   const keep = event.rawFormat !== Format.CHAT;
   const message = {
-    id: start.id || randomId("msg_"),
+    id: messageId(start.id),
     type: "message",
     role: "assistant",
     model: context.model,

@@ -81,6 +81,59 @@ test("blocks are numbered without gaps, whatever numbers they come with", () => 
   expect(events.flatMap(({ index }) => (index === undefined ? [] : [index]))).toEqual([0, 0, 0, 1, 1, 1]);
 });
 
+test("blocks that came with the start of the answer have the first numbers", () => {
+  const earlier = [{ type: "tool_use", id: "t", name: "f", input: {} }];
+  const filled = event({ case: "messageStart", value: { extensions: { content: earlier } } });
+  const events = [filled, openText(1), text(1, "a"), close(1), end, stop];
+  const [first, ...others] = encode(...events);
+  expect(first).toMatchObject({ message: { content: earlier } });
+  expect(others.flatMap(({ index }) => (index === undefined ? [] : [index]))).toEqual([1, 1, 1]);
+  expect(encodeAnswer(events, context).content).toEqual([...earlier, { type: "text", text: "a" }]);
+});
+
+test("the answer's id has the form of the format, whatever the provider's looks like", () => {
+  const minted = expect.stringMatching(/^msg_[0-9A-Za-z]{24}$/);
+  for (const [id, shown] of [
+    ["msg_bdrk_1", "msg_bdrk_1"],
+    ["chatcmpl-1", minted],
+  ]) {
+    const named = event({ case: "messageStart", value: { id: String(id) } });
+    expect(encode(named)[0]?.message).toMatchObject({ id: shown });
+    expect(encodeAnswer([named, end, stop], context)).toMatchObject({ id: shown });
+  }
+});
+
+test("members that a provider adds to a plain answer do not replace the answer's own", () => {
+  const foreign = {
+    id: "chatcmpl-1",
+    type: "x",
+    role: "x",
+    model: "x",
+    content: "x",
+    stop_reason: "x",
+    stop_sequence: "x",
+    y: 1,
+  };
+  const named = event({ case: "messageStart", value: { id: "msg_1", extensions: { model: "x", z: 1 } } });
+  const ended = event({
+    case: "messageDelta",
+    value: { stopReason: "end_turn", deltaExtensions: foreign, extensions: foreign },
+  });
+  const answer = encodeAnswer([named, openText(0, "a"), close(0), ended, stop], context);
+  expect(answer).toMatchObject({
+    id: "msg_1",
+    type: "message",
+    role: "assistant",
+    model: "model-haiku-4.5",
+    content: [{ type: "text", text: "a" }],
+    stop_reason: "end_turn",
+    stop_sequence: null,
+    y: 1,
+    z: 1,
+  });
+  expect(Object.keys(answer).slice(0, 3)).toEqual(["id", "type", "role"]);
+});
+
 const complete: { name: string; block: object; start: JsonObject; deltas: JsonObject[] }[] = [
   {
     name: "text",

@@ -34,6 +34,8 @@ export function eventOf(kind: Event["kind"], data?: string): Event {
 
 /** The event that the JSON text `data` stands for; `name` is its name in the stream. Undefined when it cannot be read. */
 export function decodeEvent(name: string, data: string): Event | undefined {
+  // Pings say nothing, and some have data that is no JSON.
+  if (name === "ping") return eventOf({ case: "ping", value: { $typeName: "gateway.inference.v1.Ping" } });
   const parsed = parse(data);
   if (!isObject(parsed)) return undefined;
   const value = typeof parsed.type === "string" || name === "" ? parsed : { ...parsed, type: name };

@@ -24,8 +24,8 @@ export function createEventDecoder(): EventDecoder {
   const read = (parts: readonly SseEvent[]): Event[] => {
     const events: Event[] = [];
     for (const { event: name, data } of parts) {
-      // The terminator of the other format, which some servers send in both.
-      if (data === "[DONE]") continue;
+      // Some servers keep a connection alive with nothing, and some end with the terminator of the other format.
+      if ((data === "" && name !== "ping") || data === "[DONE]") continue;
       order.accept(decodeEvent(name, data) ?? brokenAnswer("The model provider sent an event that cannot be read."), events);
     }
     return events;

@@ -134,6 +134,12 @@ test("an event without a type goes by its name, and the other format's terminato
   expect(kinds(decodeText(text))).toEqual(["messageStart", "messageDelta", "messageStop"]);
 });
 
+test("an event without data is skipped, and a ping needs none", () => {
+  const [first, ...others] = [start, end, stop].map((one) => streamOf([one]).toString());
+  const decoded = decodeText(`event: ping\ndata:\n\n${first}event: ping\ndata:\n\ndata:\n\n${others.join("")}`);
+  expect(kinds(decoded)).toEqual(["ping", "messageStart", "ping", "messageDelta", "messageStop"]);
+});
+
 test("members that clients rely on are filled in", () => {
   const blocks = decode(
     start,

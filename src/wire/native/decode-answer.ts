@@ -4,7 +4,7 @@ import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import { type Event, MessageDeltaSchema, MessageStartSchema } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { isObject } from "../json.ts";
 import { decodeBlock } from "./decode-block.ts";
-import { brokenAnswer, completeBlock, decodeEvent, eventOf } from "./decode-event.ts";
+import { assumedStopReason, brokenAnswer, completeBlock, decodeEvent, eventOf } from "./decode-event.ts";
 import { kept } from "./extensions.ts";
 import { decodeUsage } from "./usage.ts";
 
@@ -25,7 +25,8 @@ export function decodeAnswer(body: JsonObject): Event[] {
   const delta = create(MessageDeltaSchema);
   if (isObject(usage)) delta.usage = decodeUsage(usage);
   delta.deltaExtensions = takeDeltaMembers(rest);
-  if (typeof stop_reason === "string") delta.stopReason = stop_reason;
+  const calledTool = content.some((block) => block.type === "tool_use");
+  delta.stopReason = typeof stop_reason === "string" ? stop_reason : assumedStopReason(calledTool);
   if (typeof stop_sequence === "string") delta.stopSequence = stop_sequence;
   start.extensions = kept(rest);
 

@@ -179,6 +179,11 @@ function decodeFailure(value: JsonObject): Event {
   return eventOf({ case: "failure", value: failure });
 }
 
+/** Why an answer ended whose provider does not tell. Clients need a reason, and run tools on `tool_use` only. */
+export function assumedStopReason(calledTool: boolean): string {
+  return calledTool ? "tool_use" : "end_turn";
+}
+
 /** The failure that stands for a provider's answer which cannot be read on. */
 export function brokenAnswer(message: string): Event {
   return eventOf({ case: "failure", value: create(FailureSchema, { type: "api_error", message }) });

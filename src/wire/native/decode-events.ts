@@ -1,9 +1,9 @@
 // A provider's event stream in the native format → Events in their legal order.
 
 import { create } from "@bufbuild/protobuf";
-import { type Event, MessageDeltaSchema } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { type Event, type MessageDelta, MessageDeltaSchema } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { createSseParser, type SseEvent } from "../sse.ts";
-import { brokenAnswer, decodeEvent, eventOf } from "./decode-event.ts";
+import { assumedStopReason, brokenAnswer, decodeEvent, eventOf } from "./decode-event.ts";
 
 /** Reads one answer. */
 export interface EventDecoder {
@@ -44,8 +44,10 @@ function createOrder() {
   let started = false;
   let open: number | undefined;
   let calledTool = false;
-  let deltas = 0;
+  let ending = false;
   let stopReasonSeen = false;
+  /** A delta without a reason: the next may tell it, and where none does, this one is given one. */
+  let held: MessageDelta | undefined;
   let over = false;
 
   const closeBlock = (events: Event[]): void => {
@@ -55,7 +57,12 @@ function createOrder() {
   };
   const fail = (events: Event[], message: string): void => {
     over = true;
+    letGo(events);
     events.push(brokenAnswer(message));
+  };
+  const letGo = (events: Event[]): void => {
+    if (held) events.push(eventOf({ case: "messageDelta", value: held }));
+    held = undefined;
   };
   const stop = (events: Event[]): void => {
     over = true;
@@ -72,6 +79,7 @@ function createOrder() {
         return true;
       case "failure":
         over = true;
+        letGo(events);
         return true;
       case "messageStart":
         if (started) return false;
@@ -81,7 +89,7 @@ function createOrder() {
     if (!started) return false;
     switch (kind.case) {
       case "blockStart":
-        if (deltas > 0) return false;
+        if (ending) return false;
         closeBlock(events);
         open = kind.value.index;
         calledTool ||= kind.value.block?.kind.case === "toolUse";
@@ -93,12 +101,17 @@ function createOrder() {
       }
       case "messageDelta":
         closeBlock(events);
-        deltas++;
+        letGo(events);
+        ending = true;
         stopReasonSeen ||= kind.value.stopReason !== undefined;
         return true;
       case "messageStop":
         closeBlock(events);
-        if (deltas === 0) events.push(assumedDelta(calledTool));
+        if (!stopReasonSeen) {
+          held ??= create(MessageDeltaSchema);
+          held.stopReason = assumedStopReason(calledTool);
+          letGo(events);
+        }
         over = true;
         return true;
       default:
@@ -110,8 +123,9 @@ function createOrder() {
     accept(event: Event, events: Event[]): void {
       // Some servers end a block twice.
       if (over || (open === undefined && started && event.kind.case === "blockStop")) return;
-      if (fits(event, events)) events.push(event);
-      else fail(events, "The model provider sent events out of order.");
+      if (!fits(event, events)) fail(events, "The model provider sent events out of order.");
+      else if (event.kind.case === "messageDelta" && !stopReasonSeen) held = event.kind.value;
+      else events.push(event);
     },
     end(events: Event[]): void {
       if (over) return;
@@ -120,12 +134,4 @@ function createOrder() {
       else fail(events, "The model provider broke off its answer.");
     },
   };
-}
-
-/** Clients need the reason of the end; the smallest servers leave it out. */
-function assumedDelta(calledTool: boolean): Event {
-  return eventOf({
-    case: "messageDelta",
-    value: create(MessageDeltaSchema, { stopReason: calledTool ? "tool_use" : "end_turn" }),
-  });
 }

@@ -57,6 +57,11 @@ const repaired: { name: string; events: JsonObject[]; kinds: string[] }[] = [
     kinds: ["messageStart", "blockStart", "blockStop", "messageDelta", "messageStop"],
   },
   {
+    name: "a reason that is null until the end",
+    events: [start, open(0), close(0), { ...end, delta: { stop_reason: null } }, { type: "ping" }, stop],
+    kinds: ["messageStart", "blockStart", "blockStop", "ping", "messageDelta", "messageStop"],
+  },
+  {
     name: "events after the end",
     events: [start, end, stop, start, add(0, "x"), stop],
     kinds: ["messageStart", "messageDelta", "messageStop"],
@@ -75,6 +80,12 @@ for (const { name, events, kinds: expected } of repaired) {
 
 const broken: { name: string; events: JsonObject[]; kinds: string[]; says: string }[] = [
   { name: "an empty stream", events: [], kinds: [], says: "broke off" },
+  {
+    name: "a stream that closes before its reason",
+    events: [start, { ...end, delta: { stop_reason: null } }],
+    kinds: ["messageStart", "messageDelta"],
+    says: "broke off",
+  },
   {
     name: "a stream that closes amid the text",
     events: [start, open(0), add(0, "x")],
@@ -140,6 +151,29 @@ test("an event without data is skipped, and a ping needs none", () => {
   expect(kinds(decoded)).toEqual(["ping", "messageStart", "ping", "messageDelta", "messageStop"]);
 });
 
+const unsaid = { ...end, delta: { stop_reason: null } };
+const reasons: { name: string; events: JsonObject[]; reasons: (string | undefined)[] }[] = [
+  {
+    name: "an answer whose provider names no reason has ended its turn",
+    events: [start, open(0), close(0), unsaid, stop],
+    reasons: ["end_turn"],
+  },
+  {
+    name: "an answer with a tool call whose provider names no reason has called the tool",
+    events: [start, open(0, { type: "tool_use", id: "t", name: "f", input: {} }), close(0), unsaid, stop],
+    reasons: ["tool_use"],
+  },
+  { name: "a reason that comes late is the provider's", events: [start, unsaid, end, stop], reasons: [undefined, "end_turn"] },
+  { name: "a reason that is told once stands", events: [start, end, unsaid, stop], reasons: ["end_turn", undefined] },
+];
+for (const { name, events, reasons: expected } of reasons) {
+  test(name, () => {
+    const deltas = decode(...events).flatMap(({ kind }) => (kind.case === "messageDelta" ? [kind.value] : []));
+    expect(deltas.map((delta) => delta.stopReason)).toEqual(expected);
+    expect(deltas.map((delta) => delta.usage?.outputTokens)).toEqual(expected.map(() => 2));
+  });
+}
+
 test("members that clients rely on are filled in", () => {
   const blocks = decode(
     start,
@@ -185,6 +219,15 @@ test("a number that cannot count tokens is no report", () => {
   const reported = delta?.kind.case === "messageDelta" ? delta.kind.value.usage : undefined;
   expect(reported?.extensions).toEqual({ cache_creation_input_tokens: null });
   expect([reported?.inputTokens, reported?.outputTokens, reported?.cacheReadInputTokens]).toEqual(Array(3).fill(undefined));
+});
+
+test("a plain answer whose provider names no reason has one as well", () => {
+  const reasonOf = (block: JsonObject) => {
+    const delta = decodeAnswer({ content: [block], stop_reason: null }).at(-2)?.kind;
+    return delta?.case === "messageDelta" && delta.value.stopReason;
+  };
+  expect(reasonOf({ type: "text", text: "a" })).toBe("end_turn");
+  expect(reasonOf({ type: "tool_use", id: "t", name: "f", input: {} })).toBe("tool_use");
 });
 
 test("a plain answer that is none is a failure", () => {

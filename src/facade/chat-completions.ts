@@ -27,8 +27,7 @@ export function postChatCompletions(core: Core, pace: StreamPace) {
 function formatOf(includeUsage: boolean): AnswerFormat {
   // All chunks of a stream carry the same time.
   const createdAtMs = Date.now();
-  const contextOf = ({ requestId, model, estimatedInputTokens }: Admission) => ({
-    requestId,
+  const contextOf = ({ model, estimatedInputTokens }: Admission) => ({
     model,
     estimatedInputTokens,
     includeUsage,

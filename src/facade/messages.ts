@@ -16,8 +16,8 @@ const format: AnswerFormat = {
   createEventEncoder: (admission) => createEventEncoder(contextOf(admission)),
 };
 
-function contextOf({ requestId, model, estimatedInputTokens }: Admission) {
-  return { requestId, model, estimatedInputTokens };
+function contextOf({ model, estimatedInputTokens }: Admission) {
+  return { model, estimatedInputTokens };
 }
 
 export function postMessages(core: Core, pace: StreamPace) {

@@ -2,7 +2,7 @@
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Block } from "../../../gen/gateway/inference/v1/content_pb.ts";
-import type { BlockDelta, Event, Failure, MessageDelta, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import type { BlockDelta, Event, MessageDelta, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { randomId } from "../../ids.ts";
 import { escapeLineSeparators, stringifyJson } from "../json.ts";
 import { reasoningDetail } from "./reasoning-details.ts";
@@ -11,7 +11,6 @@ import { encodeUsage, laterUsage } from "./usage.ts";
 
 /** What an answer needs beside its events. */
 export type ChatAnswerContext = {
-  requestId: string;
   /** Catalogue id of the model that answers. */
   model: string;
   /** Shown as the input where the provider reports none. */
@@ -161,16 +160,9 @@ export function createEventEncoder(context: ChatAnswerContext): ChatEventEncoder
         return close();
       case "ping":
         return keepAlive;
-      case "failure":
-        return failure(toProblem(kind.value));
       default:
         return "";
     }
-  };
-
-  const failure = (problem: JsonObject): string => {
-    isClosed = true;
-    return `data: ${stringifyJson(problem)}\n\n`;
   };
 
   return {
@@ -180,7 +172,10 @@ export function createEventEncoder(context: ChatAnswerContext): ChatEventEncoder
       return text;
     },
     ping: () => keepAlive,
-    failure,
+    failure(problem) {
+      isClosed = true;
+      return `data: ${stringifyJson(problem)}\n\n`;
+    },
     end: close,
   };
 }
@@ -189,14 +184,4 @@ const keepAlive = ": keep-alive\n\n";
 
 function quote(text: string): string {
   return escapeLineSeparators(JSON.stringify(text));
-}
-
-const failureCodes = new Map([
-  ["overloaded_error", "overloaded"],
-  ["timeout_error", "timeout"],
-]);
-
-function toProblem(failure: Failure): JsonObject {
-  const code = failureCodes.get(failure.type) ?? "upstream_error";
-  return { error: { message: failure.message, type: "server_error", param: null, code } };
 }

@@ -1,7 +1,6 @@
 // Events → the plain answer of the native format.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { BlockDelta, Event, MessageDelta } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { isObject, parseJsonText } from "../json.ts";
 import { encodeBlock } from "./encode-block.ts";
@@ -19,26 +18,25 @@ export function encodeAnswer(events: readonly Event[], context: AnswerContext): 
   const content: JsonValue[] = [];
   let block: GrowingBlock | undefined;
 
-  const finish = (delta: MessageDelta, keep: boolean): void => {
+  const finish = (delta: MessageDelta): void => {
     stopReason = delta.stopReason ?? stopReason;
     stopSequence = delta.stopSequence ?? stopSequence;
-    if (keep) message = { ...message, ...delta.deltaExtensions, ...delta.extensions };
-    if (delta.usage) usage = mergeUsage(usage, encodeUsage(delta.usage, keep));
+    message = { ...message, ...delta.deltaExtensions, ...delta.extensions };
+    if (delta.usage) usage = mergeUsage(usage, encodeUsage(delta.usage));
   };
 
-  for (const { kind, rawFormat } of events) {
-    const keep = rawFormat !== Format.CHAT;
+  for (const { kind } of events) {
     switch (kind.case) {
       case "messageStart": {
         id = kind.value.id;
-        const { content: earlier, ...others } = (keep && kind.value.extensions) || {};
+        const { content: earlier, ...others } = kind.value.extensions ?? {};
         if (Array.isArray(earlier)) content.push(...earlier);
         message = { ...message, ...others };
-        if (kind.value.usage) usage = encodeUsage(kind.value.usage, keep);
+        if (kind.value.usage) usage = encodeUsage(kind.value.usage);
         break;
       }
       case "blockStart": {
-        const start = kind.value.block && encodeBlock(kind.value.block, keep);
+        const start = kind.value.block && encodeBlock(kind.value.block, true);
         block = start && { whole: { ...start }, input: "" };
         break;
       }
@@ -50,7 +48,7 @@ export function encodeAnswer(events: readonly Event[], context: AnswerContext): 
         block = undefined;
         break;
       case "messageDelta":
-        finish(kind.value, keep);
+        finish(kind.value);
         break;
     }
   }

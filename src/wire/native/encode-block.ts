@@ -3,7 +3,10 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { type Block, type CacheControl, ContentForm, type Source } from "../../../gen/gateway/inference/v1/content_pb.ts";
 
-/** What an encoder may emit: `extensions` and `other` stay in the format that they came from. */
+/**
+ * Whether `extensions` and `other` are written: those of a request stay in the format that it came in. Answers hold none of another
+ * format.
+ */
 export type Keep = boolean;
 
 /** One block; undefined for a kind that this format does not carry. */
@@ -61,7 +64,7 @@ export function encodeContent(content: readonly Block[], form: ContentForm, keep
 }
 
 /** A list of blocks, without those that this format does not carry. */
-export function encodeBlocks(content: readonly Block[], keep: Keep): JsonObject[] {
+function encodeBlocks(content: readonly Block[], keep: Keep): JsonObject[] {
   return content.map((block) => encodeBlock(block, keep)).filter((block) => block !== undefined);
 }
 

@@ -10,7 +10,6 @@ import { completeUsage, encodeUsage } from "./usage.ts";
 
 /** What an answer shows that is not the provider's. */
 export type AnswerContext = {
-  requestId: string;
   /** Catalogue id of the model. */
   model: string;
   /** Shown until the provider reports its input tokens. */
@@ -44,7 +43,7 @@ export function createEventEncoder(context: AnswerContext): EventEncoder {
 
   const openBlock = (theirs: number, block: Block, event: Event): string => {
     const closed = closeBlock();
-    const { start, deltas, late } = splitBlock(block, event.rawFormat !== Format.CHAT);
+    const { start, deltas, late } = splitBlock(block);
     if (!start) return closed;
     const index = blocks++;
     open = { index, late };
@@ -71,7 +70,7 @@ export function createEventEncoder(context: AnswerContext): EventEncoder {
     if (open.late?.kind === delta.kind.case) open.late = undefined;
     const raw = event.raw.length > 0 && delta.index === open.index ? reusable(event) : undefined;
     if (raw !== undefined) return frame("content_block_delta", raw);
-    const json = encodeDelta(delta, event.rawFormat !== Format.CHAT);
+    const json = encodeDelta(delta);
     return json === undefined ? "" : frameDelta(open.index, json);
   };
 
@@ -93,20 +92,14 @@ export function createEventEncoder(context: AnswerContext): EventEncoder {
       }
       case "messageDelta":
         outputTokens = kind.value.usage?.outputTokens ?? outputTokens;
-        return closeBlock() + encodeMessageDelta(kind.value, outputTokens, event.rawFormat !== Format.CHAT);
+        return closeBlock() + encodeMessageDelta(kind.value, outputTokens);
       case "messageStop":
         over = true;
         return `${closeBlock()}event: message_stop\ndata: {"type":"message_stop"}\n\n`;
       case "ping":
         return pingText;
-      case "failure": {
-        over = true;
-        const { type, message, extensions } = kind.value;
-        const error = { type, message, ...extensions };
-        return frame("error", stringifyJson({ type: "error", error, request_id: context.requestId }));
-      }
       case "other":
-        return event.rawFormat === Format.CHAT ? "" : encodeOther(kind.value);
+        return encodeOther(kind.value);
       default:
         return "";
     }
@@ -144,12 +137,12 @@ const deltaStarts = {
   inputJson: '{"type":"input_json_delta","partial_json":',
 };
 
-function encodeDelta({ kind, extensions }: BlockDelta, keep: boolean): string | undefined {
+function encodeDelta({ kind, extensions }: BlockDelta): string | undefined {
   if (kind.case === undefined) return undefined;
-  if (kind.case === "other") return keep ? stringifyJson(kind.value) : undefined;
+  if (kind.case === "other") return stringifyJson(kind.value);
   const json = `${deltaStarts[kind.case]}${stringifyJson(kind.value)}`;
   // The braces of the further members give way to a comma and to the end of the delta.
-  if (keep && extensions) return `${json},${stringifyJson(extensions).slice(1)}`;
+  if (extensions) return `${json},${stringifyJson(extensions).slice(1)}`;
   return `${json}}`;
 }
 
@@ -159,7 +152,6 @@ export function messageId(id: string): string {
 }
 
 function encodeStart(start: MessageStart, context: AnswerContext, event: Event): string {
-  const keep = event.rawFormat !== Format.CHAT;
   const message = {
     id: messageId(start.id),
     type: "message",
@@ -168,23 +160,23 @@ function encodeStart(start: MessageStart, context: AnswerContext, event: Event):
     content: [],
     stop_reason: null,
     stop_sequence: null,
-    ...(keep && start.extensions),
-    usage: completeUsage(start.usage ? encodeUsage(start.usage, keep) : {}, context.estimatedInputTokens),
+    ...start.extensions,
+    usage: completeUsage(start.usage ? encodeUsage(start.usage) : {}, context.estimatedInputTokens),
   };
   // Members beside `message` stand in the provider's text only.
   const whole = parseJsonText(reusable(event) ?? "{}");
   return frame("message_start", stringifyJson({ ...(isObject(whole) && whole), type: "message_start", message }));
 }
 
-function encodeMessageDelta(delta: MessageDelta, outputTokens: number, keep: boolean): string {
+function encodeMessageDelta(delta: MessageDelta, outputTokens: number): string {
   const { stopReason, stopSequence, usage, deltaExtensions, extensions } = delta;
   return frame(
     "message_delta",
     stringifyJson({
       type: "message_delta",
-      delta: { stop_reason: stopReason ?? null, stop_sequence: stopSequence ?? null, ...(keep && deltaExtensions) },
-      usage: { ...(usage && encodeUsage(usage, keep)), output_tokens: outputTokens },
-      ...(keep && extensions),
+      delta: { stop_reason: stopReason ?? null, stop_sequence: stopSequence ?? null, ...deltaExtensions },
+      usage: { ...(usage && encodeUsage(usage)), output_tokens: outputTokens },
+      ...extensions,
     }),
   );
 }

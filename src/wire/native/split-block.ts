@@ -5,7 +5,7 @@ import type { Block } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { isObject } from "../json.ts";
 import { encodeBlock } from "./encode-block.ts";
 
-export type SplitBlock = {
+type SplitBlock = {
   /** The block as it starts; undefined for a kind that this format does not carry. */
   start: JsonObject | undefined;
   /** What follows at once. */
@@ -15,8 +15,8 @@ export type SplitBlock = {
 };
 
 /** Splits `block`. What has no deltas in this format stays complete in `start`. */
-export function splitBlock(block: Block, keep: boolean): SplitBlock {
-  const whole = encodeBlock(block, keep);
+export function splitBlock(block: Block): SplitBlock {
+  const whole = encodeBlock(block, true);
   const split: SplitBlock = { start: whole, deltas: [], late: undefined };
   if (!whole) return split;
   switch (whole.type) {

@@ -56,25 +56,25 @@ function readThinkingTokens(rest: Rest, details: JsonValue | undefined): number 
 }
 
 /** All that was reported; what was not is absent. */
-export function encodeUsage(usage: ReportedUsage, keep: boolean): JsonObject {
+export function encodeUsage(usage: ReportedUsage): JsonObject {
   const { inputTokens, outputTokens, cacheCreationInputTokens, cacheReadInputTokens, cacheCreation, thinkingTokens } = usage;
   return {
     ...(inputTokens !== undefined && { input_tokens: inputTokens }),
     ...(cacheCreationInputTokens !== undefined && { cache_creation_input_tokens: cacheCreationInputTokens }),
     ...(cacheReadInputTokens !== undefined && { cache_read_input_tokens: cacheReadInputTokens }),
-    ...(cacheCreation && { cache_creation: encodeCacheCreation(cacheCreation, keep) }),
+    ...(cacheCreation && { cache_creation: encodeCacheCreation(cacheCreation) }),
     ...(outputTokens !== undefined && { output_tokens: outputTokens }),
     ...(thinkingTokens !== undefined && { output_tokens_details: { thinking_tokens: thinkingTokens } }),
-    ...(keep && usage.extensions),
+    ...usage.extensions,
   };
 }
 
-function encodeCacheCreation(creation: CacheCreation, keep: boolean): JsonObject {
+function encodeCacheCreation(creation: CacheCreation): JsonObject {
   const { ephemeral5mInputTokens, ephemeral1hInputTokens, extensions } = creation;
   return {
     ...(ephemeral5mInputTokens !== undefined && { ephemeral_5m_input_tokens: ephemeral5mInputTokens }),
     ...(ephemeral1hInputTokens !== undefined && { ephemeral_1h_input_tokens: ephemeral1hInputTokens }),
-    ...(keep && extensions),
+    ...extensions,
   };
 }
 

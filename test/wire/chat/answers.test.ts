@@ -279,11 +279,6 @@ test("a failure is the last thing in a stream", () => {
   expect(encoder.encode(eventsOf(textDelta(0, "b"), ...end("end_turn"))) + encoder.end()).toBe("");
 });
 
-test("a failure among the events has the same form", () => {
-  const events = eventsOf(start(), { case: "failure", value: { type: "overloaded_error", message: "m" } }, ...end("end_turn"));
-  expect(stream(events).at(-1)).toEqual({ error: { message: "m", type: "server_error", param: null, code: "overloaded" } });
-});
-
 test("events without their frame are told as far as they go", () => {
   expect(deltasOf(stream(eventsOf(block(0, text("a")))))).toEqual([
     { role: "assistant" },

@@ -22,7 +22,6 @@ export function refusalOf(body: JsonValue): Refusal {
 }
 
 export const context: ChatAnswerContext = {
-  requestId: "req_00000000",
   model: "model-sonnet-4.6",
   estimatedInputTokens: 7,
   includeUsage: true,

@@ -10,7 +10,7 @@ import { createSseParser } from "../../../src/wire/sse.ts";
 import { canonical } from "./canonical.ts";
 import { anyAnswer, streamOf } from "./streams.ts";
 
-const context = { requestId: "req_12345678", model: "model-opus-4.6", estimatedInputTokens: 77 };
+const context = { model: "model-opus-4.6", estimatedInputTokens: 77 };
 
 function decode(...chunks: Uint8Array[]): Event[] {
   const decoder = createEventDecoder();

@@ -1,19 +1,18 @@
 // The hub's conversation as chat messages. One turn of the user may become several messages: its tool results first, as `tool`
 // messages right after the calls, then all else.
 
-import { create, type JsonObject } from "@bufbuild/protobuf";
+import type { JsonObject } from "@bufbuild/protobuf";
 import {
   type Block,
-  BlockSchema,
   Format,
   type Message,
-  MessageSchema,
   Role,
   type System,
   type ToolResultBlock,
   type ToolUseBlock,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
+import { foldSystemEntries } from "../fold-system.ts";
 import { encodeCacheMark } from "./cache-marks.ts";
 import { encodePart, textOfBlocks } from "./encode-parts.ts";
 import { signedThinking } from "./reasoning-details.ts";
@@ -23,7 +22,7 @@ export function encodeMessages(request: GenerateRequest, cacheMarks: boolean): J
   const messages: JsonObject[] = [];
   const system = request.system && encodeSystem(request.system, cacheMarks);
   if (system) messages.push(system);
-  for (const turn of foldInstructions(request.messages)) {
+  for (const turn of foldSystemEntries(request.messages)) {
     const isAssistant = turn.role === Role.ASSISTANT;
     const encoded = isAssistant ? encodeAssistant(turn, request.sourceFormat === Format.CHAT) : encodeUser(turn, cacheMarks);
     // Not spread: a turn may have more results than a call has room for arguments.
@@ -48,43 +47,6 @@ function encodeSystem(system: System, cacheMarks: boolean): JsonObject | undefin
 
 function textOf(block: Block): string {
   return block.kind.case === "text" ? block.kind.value.text : "";
-}
-
-/**
- * Turns without instructions between them: few chat templates take a system message later than first. Each becomes a marked text at
- * the end of the user turn before it, since moving it to the front would change the prefix that the provider has cached.
- */
-function foldInstructions(turns: readonly Message[]): Message[] {
-  if (!turns.some((turn) => turn.role === Role.SYSTEM)) return [...turns];
-  const folded: Message[] = [];
-  let own: Message | undefined;
-  for (const turn of turns) {
-    if (turn.role !== Role.SYSTEM) {
-      folded.push(turn);
-      continue;
-    }
-    const reminder = remind(turn);
-    if (!reminder) continue;
-    const before = folded.at(-1);
-    // Many instructions in a row share one copy.
-    if (own !== undefined && before === own) own.content.push(reminder);
-    else if (before?.role === Role.USER) {
-      own = { ...before, content: [...before.content, reminder] };
-      folded[folded.length - 1] = own;
-    } else {
-      own = create(MessageSchema, { role: Role.USER, content: [reminder] });
-      folded.push(own);
-    }
-  }
-  return folded;
-}
-
-function remind(turn: Message): Block | undefined {
-  const texts = turn.content.map(textOf).filter((text) => text !== "");
-  if (texts.length === 0) return undefined;
-  const text = `<system-reminder>\n${texts.join("\n")}\n</system-reminder>`;
-  const cacheControl = turn.content.findLast((block) => block.cacheControl)?.cacheControl;
-  return create(BlockSchema, { kind: { case: "text", value: { text } }, ...(cacheControl && { cacheControl }) });
 }
 
 function encodeAssistant(turn: Message, echoReasoning: boolean): JsonObject[] {

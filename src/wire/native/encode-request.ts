@@ -12,8 +12,8 @@ import {
   type ToolChoice,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
+import { foldSystemEntries } from "../fold-system.ts";
 import { encodeCacheControl, encodeContent, type Keep } from "./encode-block.ts";
-import { foldSystemEntries } from "./fold-system.ts";
 
 /** Whom a body is written for. */
 export type RequestTarget = {

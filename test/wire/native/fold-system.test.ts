@@ -37,11 +37,12 @@ test("it keeps its cache mark and comes after tool results", () => {
   ]);
 });
 
-test("an entry with settings only goes, and one without a user message before it becomes one", () => {
+test("an entry without words goes, and one without a user message before it becomes one", () => {
   const messages = [
     { role: "system", content: "first" },
     { role: "assistant", content: "ok" },
     { role: "system", output_config: { effort: "low" } },
+    { role: "system", content: "" },
     { role: "system", content: "last" },
   ];
   expect(fold(messages)).toEqual([
@@ -52,7 +53,7 @@ test("an entry with settings only goes, and one without a user message before it
 });
 
 test("the given messages stay as they are, however many entries follow one", () => {
-  const texts = ["", "a", "b", "c"];
+  const texts = ["a", "b", "c"];
   const messages = [
     { role: "user", content: "hi" },
     ...texts.map((content) => ({ role: "system", content })),

@@ -1,12 +1,19 @@
-// Instructions in the middle of a conversation, for models and servers that know no such role: each becomes a text block at the end
-// of the user message before it. Never part of the top-level instruction, whose prefix the provider has cached.
+// Instructions in the middle of a conversation, for models and servers that know no such role, and few chat templates do: each becomes a
+// text block at the end of the user message before it. Never part of the top-level instruction, whose prefix the provider has cached.
 
 import { create } from "@bufbuild/protobuf";
-import { BlockSchema, ContentForm, type Message, MessageSchema, Role } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import {
+  type Block,
+  BlockSchema,
+  ContentForm,
+  type Message,
+  MessageSchema,
+  Role,
+} from "../../gen/gateway/inference/v1/content_pb.ts";
 
 /** `messages` without system entries. Messages are read-only: those that change are copies. */
-export function foldSystemEntries(messages: readonly Message[]): Message[] {
-  if (!messages.some((message) => message.role === Role.SYSTEM)) return [...messages];
+export function foldSystemEntries(messages: readonly Message[]): readonly Message[] {
+  if (!messages.some((message) => message.role === Role.SYSTEM)) return messages;
   const folded: Message[] = [];
   let own: Message | undefined;
   for (const message of messages) {
@@ -15,7 +22,6 @@ export function foldSystemEntries(messages: readonly Message[]): Message[] {
       continue;
     }
     const reminder = remind(message);
-    // An entry may hold settings only; a server that does not know the role does not know them either.
     if (!reminder) continue;
     const before = folded.at(-1);
     // Many entries in a row share one copy.
@@ -32,8 +38,9 @@ export function foldSystemEntries(messages: readonly Message[]): Message[] {
   return folded;
 }
 
-function remind(entry: Message) {
-  const texts = entry.content.flatMap((block) => (block.kind.case === "text" ? [block.kind.value.text] : []));
+/** What an entry says, marked. It may say nothing: one of settings only goes, since a server without the role has none for it. */
+function remind(entry: Message): Block | undefined {
+  const texts = entry.content.flatMap(({ kind }) => (kind.case === "text" && kind.value.text !== "" ? [kind.value.text] : []));
   if (texts.length === 0) return undefined;
   const text = `<system-reminder>\n${texts.join("\n")}\n</system-reminder>`;
   const cacheControl = entry.content.findLast((block) => block.cacheControl)?.cacheControl;

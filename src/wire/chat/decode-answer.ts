@@ -3,21 +3,22 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { isObject } from "../json.ts";
-import { argumentsText, textsOf } from "./decode-events.ts";
 import {
   blockDelta,
   blockStop,
   failure,
-  messageEnd,
+  messageDelta,
   messageStart,
+  messageStop,
   textStart,
   thinkingStart,
   toolUseStart,
-} from "./new-events.ts";
+} from "../new-events.ts";
+import { textsOf } from "./fields.ts";
 import { readProviderError } from "./provider-errors.ts";
 import { readDetails, readReasoning, type Thought } from "./reasoning-details.ts";
 import { toStopReason } from "./stop-reasons.ts";
-import { CallIds } from "./tool-calls.ts";
+import { argumentsText, CallIds } from "./tool-calls.ts";
 import { decodeUsage } from "./usage.ts";
 
 /** Events of a `chat.completion` body. What is none gives one `failure` event. */
@@ -30,7 +31,7 @@ export function decodeAnswer(body: JsonObject): Event[] {
   }
   if (choice.finish_reason === "error") return [failure("api_error", "The model provider failed amid its answer.")];
 
-  const events = [messageStart(typeof body.model === "string" ? body.model : "")];
+  const events = [messageStart({ id: "", model: typeof body.model === "string" ? body.model : "" })];
   let index = 0;
   const { message } = choice;
   for (const { text, signature } of thoughtsOf(message)) {
@@ -53,7 +54,8 @@ export function decodeAnswer(body: JsonObject): Event[] {
 
   const finishReason = typeof choice.finish_reason === "string" ? choice.finish_reason : "stop";
   const refusal = typeof message.refusal === "string" && message.refusal !== "";
-  events.push(...messageEnd(toStopReason(finishReason, { toolCalls: calls.length > 0, refusal }), decodeUsage(body.usage)));
+  const stopReason = toStopReason(finishReason, { toolCalls: calls.length > 0, refusal });
+  events.push(messageDelta({ stopReason, usage: decodeUsage(body.usage) }), messageStop());
   return events;
 }
 

@@ -4,21 +4,23 @@
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { isObject, parseJsonText } from "../json.ts";
-import { createSseParser, type SseEvent } from "../sse.ts";
 import {
   blockDelta,
   blockStop,
   failure,
-  messageEnd,
+  messageDelta,
   messageStart,
+  messageStop,
   textStart,
   thinkingStart,
   toolUseStart,
-} from "./new-events.ts";
+} from "../new-events.ts";
+import { createSseParser, type SseEvent } from "../sse.ts";
+import { textsOf } from "./fields.ts";
 import { readProviderError } from "./provider-errors.ts";
 import { readDetails, readReasoning, type Thought } from "./reasoning-details.ts";
 import { toStopReason } from "./stop-reasons.ts";
-import { CallIds } from "./tool-calls.ts";
+import { argumentsText, CallIds } from "./tool-calls.ts";
 import { decodeUsage } from "./usage.ts";
 
 /** A tool call in the order of its first fragment. `cut`: its block ended before its arguments did. */
@@ -136,7 +138,8 @@ export function createEventDecoder(): { push(bytes: Uint8Array): Event[]; end():
       openCall(call, events);
     }
     closeBlock(events);
-    events.push(...messageEnd(toStopReason(finishReason ?? "stop", { toolCalls: calls.length > 0, refusal: refused }), usage));
+    const stopReason = toStopReason(finishReason ?? "stop", { toolCalls: calls.length > 0, refusal: refused });
+    events.push(messageDelta({ stopReason, usage }), messageStop());
   };
 
   const fail = (event: Event, events: Event[]): void => {
@@ -178,7 +181,7 @@ export function createEventDecoder(): { push(bytes: Uint8Array): Event[]; end():
     }
     if (!started) {
       started = true;
-      events.push(messageStart(typeof chunk.model === "string" ? chunk.model : ""));
+      events.push(messageStart({ id: "", model: typeof chunk.model === "string" ? chunk.model : "" }));
     }
     const wasFinished = finishReason !== undefined;
     const choice = Array.isArray(chunk.choices) ? chunk.choices.find(isFirstChoice) : undefined;
@@ -265,15 +268,4 @@ function readFragment(fragment: JsonObject): Fragment {
     name: typeof called.name === "string" ? called.name : "",
     text: argumentsText(called.arguments),
   };
-}
-
-/** The arguments as text; some servers send the object itself. */
-export function argumentsText(value: JsonValue | undefined): string {
-  if (typeof value === "string") return value;
-  return isObject(value) ? JSON.stringify(value) : "";
-}
-
-/** Texts of a content that is a list of parts. */
-export function textsOf(content: readonly JsonValue[]): string[] {
-  return content.flatMap((part) => (isObject(part) && typeof part.text === "string" && part.text !== "" ? [part.text] : []));
 }

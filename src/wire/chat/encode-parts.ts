@@ -3,8 +3,8 @@
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Block, DocumentBlock, Source } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { Refusal } from "../../errors.ts";
-import { isObject } from "../json.ts";
 import { encodeCacheMark } from "./cache-marks.ts";
+import { textsOf } from "./fields.ts";
 
 /** Parts that say what the block says; none for a block that chat has no words for. Throws `feature_not_offered`. */
 export function encodePart(block: Block, cacheMarks: boolean): JsonObject[] {
@@ -72,6 +72,5 @@ function textOfOther(other: JsonObject): string {
 
 function textsIn(content: JsonValue | undefined): string[] {
   if (typeof content === "string") return content === "" ? [] : [content];
-  if (!Array.isArray(content)) return [];
-  return content.flatMap((part) => (isObject(part) && typeof part.text === "string" && part.text !== "" ? [part.text] : []));
+  return Array.isArray(content) ? textsOf(content) : [];
 }

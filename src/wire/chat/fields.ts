@@ -1,4 +1,4 @@
-// Members of a request body, read with the type they must have. Null counts as absent: clients of this format send it freely.
+// Members of a body, read with the type they must have. Null counts as absent: clients of this format send it freely.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { Refusal } from "../../errors.ts";
@@ -64,4 +64,9 @@ export function optionalInteger(value: JsonValue | undefined, at: string, min: n
     throw invalid(at, `must be an integer of at least ${min}`);
   }
   return value;
+}
+
+/** The texts of a content that is a list of parts. */
+export function textsOf(content: readonly JsonValue[]): string[] {
+  return content.flatMap((part) => (isObject(part) && typeof part.text === "string" && part.text !== "" ? [part.text] : []));
 }

@@ -3,7 +3,7 @@
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { isObject } from "../json.ts";
-import { failure } from "./new-events.ts";
+import { failure } from "../new-events.ts";
 
 /** The error in a chunk or answer, as a failure of the native type that its words and numbers mean: `{error: {…}}`, `{error: "…"}`, or older servers' `{object: "error", message, …}`. */
 export function readProviderError(body: JsonObject): Event | undefined {

@@ -60,3 +60,9 @@ export function parseArguments(value: JsonValue | undefined): JsonObject {
   const parsed = parseJsonText(value);
   return isObject(parsed) ? parsed : { _raw: value };
 }
+
+/** The arguments in a provider's answer as text; some servers send the object itself. */
+export function argumentsText(value: JsonValue | undefined): string {
+  if (typeof value === "string") return value;
+  return isObject(value) ? JSON.stringify(value) : "";
+}

@@ -1,10 +1,11 @@
 // A provider's plain answer in the native format → Events.
 
-import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
-import { type Event, MessageDeltaSchema, MessageStartSchema } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { isObject } from "../json.ts";
+import { blockStart, blockStop, failure, messageDelta, messageStart, messageStop } from "../new-events.ts";
 import { decodeBlock } from "./decode-block.ts";
-import { assumedStopReason, brokenAnswer, completeBlock, decodeEvent, eventOf } from "./decode-event.ts";
+import { assumedStopReason, completeBlock, decodeEvent } from "./decode-event.ts";
 import { kept } from "./extensions.ts";
 import { decodeUsage } from "./usage.ts";
 
@@ -14,37 +15,30 @@ import { decodeUsage } from "./usage.ts";
  */
 export function decodeAnswer(body: JsonObject): Event[] {
   const { id, type, role, model, content, stop_reason, stop_sequence, usage, ...rest } = body;
-  if (type === "error") return [decodeEvent("error", JSON.stringify(body)) ?? brokenAnswer(unreadable)];
-  if (!Array.isArray(content) || !content.every(isObject)) return [brokenAnswer(unreadable)];
+  if (type === "error") return [decodeEvent("error", JSON.stringify(body)) ?? unreadable()];
+  if (!Array.isArray(content) || !content.every(isObject)) return [unreadable()];
 
-  const start = create(MessageStartSchema, {
+  const deltaExtensions = takeDeltaMembers(rest);
+  const calledTool = content.some((block) => block.type === "tool_use");
+  const start = messageStart({
     id: typeof id === "string" ? id : "",
     model: typeof model === "string" ? model : "",
+    usage: isObject(usage) ? decodeUsage(inputSide(usage)) : undefined,
+    extensions: kept(rest),
   });
-  if (isObject(usage)) start.usage = decodeUsage(inputSide(usage));
-  const delta = create(MessageDeltaSchema);
-  if (isObject(usage)) delta.usage = decodeUsage(usage);
-  delta.deltaExtensions = takeDeltaMembers(rest);
-  const calledTool = content.some((block) => block.type === "tool_use");
-  delta.stopReason = typeof stop_reason === "string" ? stop_reason : assumedStopReason(calledTool);
-  if (typeof stop_sequence === "string") delta.stopSequence = stop_sequence;
-  start.extensions = kept(rest);
-
-  return [
-    eventOf({ case: "messageStart", value: start }),
-    ...content.flatMap((block, index): Event[] => [
-      eventOf({
-        case: "blockStart",
-        value: { $typeName: "gateway.inference.v1.BlockStart", index, block: decodeBlock(completeBlock(block)) },
-      }),
-      eventOf({ case: "blockStop", value: { $typeName: "gateway.inference.v1.BlockStop", index } }),
-    ]),
-    eventOf({ case: "messageDelta", value: delta }),
-    eventOf({ case: "messageStop", value: { $typeName: "gateway.inference.v1.MessageStop" } }),
-  ];
+  const blocks = content.flatMap((block, index) => [blockStart(index, decodeBlock(completeBlock(block))), blockStop(index)]);
+  const delta = messageDelta({
+    stopReason: typeof stop_reason === "string" ? stop_reason : assumedStopReason(calledTool),
+    stopSequence: typeof stop_sequence === "string" ? stop_sequence : undefined,
+    usage: isObject(usage) ? decodeUsage(usage) : undefined,
+    deltaExtensions,
+  });
+  return [start, ...blocks, delta, messageStop()];
 }
 
-const unreadable = "The model provider sent an answer that cannot be read.";
+function unreadable(): Event {
+  return failure("api_error", "The model provider sent an answer that cannot be read.");
+}
 
 function inputSide({
   input_tokens,

@@ -1,30 +1,30 @@
 // One event of a provider's stream in the native format.
 //
-// Deltas are written as literals instead of with `create`: an answer has hundreds, and on Node 24 a literal takes 30 ns where `create`
-// takes 110, next to 270 ns for parsing the JSON (two shared cores, best of five runs of 300,000). For the same reason an event does
-// not keep its bytes as `raw` when its typed form holds all of it: making and decoding them costs more (125 ns) than writing the
-// event anew (95 ns).
+// An event does not keep its bytes as `raw` when its typed form holds all of it: making and decoding them costs more (125 ns) than
+// writing the event anew (95 ns; Node 24, two shared cores, best of five runs of 300,000).
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
-import {
-  type BlockDelta,
-  type Event,
-  FailureSchema,
-  MessageDeltaSchema,
-  MessageStartSchema,
-} from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { type BlockDelta, type Event, MessageDeltaSchema } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { isObject, isSound } from "../json.ts";
 import { jsonDepthMax } from "../json-fault.ts";
+import {
+  blockDelta,
+  blockStart,
+  blockStop,
+  failure,
+  messageDelta,
+  messageStart,
+  messageStop,
+  otherEvent,
+  ping,
+} from "../new-events.ts";
 import { decodeBlock } from "./decode-block.ts";
 import { isCount, kept, readString } from "./extensions.ts";
 import { decodeUsage } from "./usage.ts";
 
-const noBytes = new Uint8Array(0);
-
-/** An event of this kind. `data` is the provider's JSON text, given where the typed form does not hold all of it. */
-export function eventOf(kind: Event["kind"], data?: string): Event {
-  const event: Event = { $typeName: "gateway.inference.v1.Event", kind, raw: noBytes, rawFormat: Format.UNSPECIFIED };
+/** `event` with the provider's JSON text `data`, which is given where the typed form does not hold all of it. */
+function carrying(event: Event, data: string | undefined): Event {
   if (data !== undefined) {
     event.raw = Buffer.from(data);
     event.rawFormat = Format.NATIVE;
@@ -35,7 +35,7 @@ export function eventOf(kind: Event["kind"], data?: string): Event {
 /** The event that the JSON text `data` stands for; `name` is its name in the stream. Undefined when it cannot be read. */
 export function decodeEvent(name: string, data: string): Event | undefined {
   // Pings say nothing, and some have data that is no JSON.
-  if (name === "ping") return eventOf({ case: "ping", value: { $typeName: "gateway.inference.v1.Ping" } });
+  if (name === "ping") return ping();
   const parsed = parse(data);
   if (!isObject(parsed)) return undefined;
   const value = typeof parsed.type === "string" || name === "" ? parsed : { ...parsed, type: name };
@@ -46,22 +46,19 @@ export function decodeEvent(name: string, data: string): Event | undefined {
       return decodeBlockStart(value, data);
     case "content_block_stop":
       if (!isCount(value.index)) return undefined;
-      return eventOf(
-        { case: "blockStop", value: { $typeName: "gateway.inference.v1.BlockStop", index: value.index } },
-        hasMore(value, 2) ? data : undefined,
-      );
+      return carrying(blockStop(value.index), hasMore(value, 2) ? data : undefined);
     case "message_start":
       return isObject(value.message) ? decodeMessageStart(value.message, hasMore(value, 2) ? data : undefined) : undefined;
     case "message_delta":
       return decodeMessageDelta(value);
     case "message_stop":
-      return eventOf({ case: "messageStop", value: { $typeName: "gateway.inference.v1.MessageStop" } });
+      return messageStop();
     case "ping":
-      return eventOf({ case: "ping", value: { $typeName: "gateway.inference.v1.Ping" } });
+      return ping();
     case "error":
       return decodeFailure(value);
     default:
-      if (typeof value.type === "string") return eventOf({ case: "other", value });
+      if (typeof value.type === "string") return otherEvent(value);
       // Servers that only imitate the format may report an error without a type.
       return isObject(value.error) ? decodeFailure(value) : undefined;
   }
@@ -87,9 +84,9 @@ function hasMore(object: JsonObject, count: number): boolean {
 function decodeBlockDelta(value: JsonObject, data: string): Event | undefined {
   const { index, delta } = value;
   if (!isCount(index) || !isObject(delta)) return undefined;
-  const decoded: BlockDelta = { $typeName: "gateway.inference.v1.BlockDelta", index, kind: decodeDeltaKind(delta) };
-  if (decoded.kind.case !== "other" && hasMore(delta, 2)) decoded.extensions = furtherMembers(delta);
-  return eventOf({ case: "blockDelta", value: decoded }, hasMore(value, 3) ? data : undefined);
+  const kind = decodeDeltaKind(delta);
+  const extensions = kind.case !== "other" && hasMore(delta, 2) ? furtherMembers(delta) : undefined;
+  return carrying(blockDelta(index, kind, extensions), hasMore(value, 3) ? data : undefined);
 }
 
 function decodeDeltaKind(delta: JsonObject): BlockDelta["kind"] {
@@ -121,10 +118,8 @@ function decodeBlockStart(value: JsonObject, data: string): Event | undefined {
   const { index, content_block } = value;
   if (!isCount(index) || !isObject(content_block)) return undefined;
   const complete = completeBlock(content_block);
-  return eventOf(
-    { case: "blockStart", value: { $typeName: "gateway.inference.v1.BlockStart", index, block: decodeBlock(complete) } },
-    complete === content_block && hasMore(value, 3) ? data : undefined,
-  );
+  const isWhole = complete === content_block;
+  return carrying(blockStart(index, decodeBlock(complete)), isWhole && hasMore(value, 3) ? data : undefined);
 }
 
 /** `block` of an answer with the members that clients rely on and that servers which imitate the format leave out. */
@@ -146,15 +141,15 @@ export function completeBlock(block: JsonObject): JsonObject {
 
 function decodeMessageStart(message: JsonObject, data: string | undefined): Event {
   const { id, type, role, model, content, stop_reason, stop_sequence, usage, ...rest } = message;
-  const start = create(MessageStartSchema, {
-    id: typeof id === "string" ? id : "",
-    model: typeof model === "string" ? model : "",
-  });
-  if (isObject(usage)) start.usage = decodeUsage(usage);
   // Some answers begin with blocks that were complete before.
   if (Array.isArray(content) && content.length > 0) rest.content = content;
-  start.extensions = kept(rest);
-  return eventOf({ case: "messageStart", value: start }, data);
+  const start = messageStart({
+    id: typeof id === "string" ? id : "",
+    model: typeof model === "string" ? model : "",
+    usage: isObject(usage) ? decodeUsage(usage) : undefined,
+    extensions: kept(rest),
+  });
+  return carrying(start, data);
 }
 
 function decodeMessageDelta(value: JsonObject): Event {
@@ -168,23 +163,16 @@ function decodeMessageDelta(value: JsonObject): Event {
   }
   if (isObject(usage)) decoded.usage = decodeUsage(usage);
   decoded.extensions = kept(rest);
-  return eventOf({ case: "messageDelta", value: decoded });
+  return messageDelta(decoded);
 }
 
 function decodeFailure(value: JsonObject): Event {
   const { type, message, ...rest } = isObject(value.error) ? value.error : {};
   const text = typeof message === "string" ? message : "The model provider reported an error.";
-  const failure = create(FailureSchema, { type: typeof type === "string" ? type : "api_error", message: text });
-  failure.extensions = kept(rest);
-  return eventOf({ case: "failure", value: failure });
+  return failure(typeof type === "string" ? type : "api_error", text, kept(rest));
 }
 
 /** Why an answer ended whose provider does not tell. Clients need a reason, and run tools on `tool_use` only. */
 export function assumedStopReason(calledTool: boolean): string {
   return calledTool ? "tool_use" : "end_turn";
-}
-
-/** The failure that stands for a provider's answer which cannot be read on. */
-export function brokenAnswer(message: string): Event {
-  return eventOf({ case: "failure", value: create(FailureSchema, { type: "api_error", message }) });
 }

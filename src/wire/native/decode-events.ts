@@ -2,8 +2,9 @@
 
 import { create } from "@bufbuild/protobuf";
 import { type Event, type MessageDelta, MessageDeltaSchema } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { blockStop, failure, messageDelta, messageStop } from "../new-events.ts";
 import { createSseParser, type SseEvent } from "../sse.ts";
-import { assumedStopReason, brokenAnswer, decodeEvent, eventOf } from "./decode-event.ts";
+import { assumedStopReason, decodeEvent } from "./decode-event.ts";
 
 /** Reads one answer. */
 export interface EventDecoder {
@@ -26,7 +27,10 @@ export function createEventDecoder(): EventDecoder {
     for (const { event: name, data } of parts) {
       // Some servers keep a connection alive with nothing, and some end with the terminator of the other format.
       if ((data === "" && name !== "ping") || data === "[DONE]") continue;
-      order.accept(decodeEvent(name, data) ?? brokenAnswer("The model provider sent an event that cannot be read."), events);
+      order.accept(
+        decodeEvent(name, data) ?? failure("api_error", "The model provider sent an event that cannot be read."),
+        events,
+      );
     }
     return events;
   };
@@ -52,21 +56,21 @@ function createOrder() {
 
   const closeBlock = (events: Event[]): void => {
     if (open === undefined) return;
-    events.push(eventOf({ case: "blockStop", value: { $typeName: "gateway.inference.v1.BlockStop", index: open } }));
+    events.push(blockStop(open));
     open = undefined;
   };
   const fail = (events: Event[], message: string): void => {
     over = true;
     letGo(events);
-    events.push(brokenAnswer(message));
+    events.push(failure("api_error", message));
   };
   const letGo = (events: Event[]): void => {
-    if (held) events.push(eventOf({ case: "messageDelta", value: held }));
+    if (held) events.push(messageDelta(held));
     held = undefined;
   };
   const stop = (events: Event[]): void => {
     over = true;
-    events.push(eventOf({ case: "messageStop", value: { $typeName: "gateway.inference.v1.MessageStop" } }));
+    events.push(messageStop());
   };
 
   /** False when the event cannot stand here. What it lacks before itself goes to `events`. */

@@ -6,17 +6,12 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import type { Dispatcher } from "undici";
 import type { Event, Failure } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { Refusal } from "../errors.ts";
+import type { AnswerDecoding, EventDecoder } from "../wire/codec.ts";
 import { isObject, parseJson } from "../wire/json.ts";
 import { aborted, failed, failureOfAnswer, failureOfEvent, timedOut } from "./failures.ts";
 import type { ProviderCall, ProviderEnd, ProviderFailure, ProviderStream, Read } from "./provider.ts";
 import { redactSecrets } from "./redact.ts";
 import { readRetryAfterMs } from "./retry-after.ts";
-
-/** The decoding half of a format. Nothing comes after an event that ends an answer: `message_stop` or `failure`. */
-export type AnswerCodec = {
-  createEventDecoder(): { push(bytes: Uint8Array): Event[]; end(): Event[] };
-  decodeAnswer(body: JsonObject): Event[];
-};
 
 /** A request that is ready to be sent. */
 export type HttpRequest = {
@@ -27,7 +22,7 @@ export type HttpRequest = {
   readonly body: Buffer;
   /** Whether an event stream was asked for. */
   readonly stream: boolean;
-  readonly codec: AnswerCodec;
+  readonly codec: AnswerDecoding;
   /** What must not be seen by a caller, should the provider repeat it. */
   readonly secrets: readonly string[];
 };
@@ -52,7 +47,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   #retryAfterMs: number | undefined;
   /** What the bytes of the body are. */
   #reading: "events" | "answer" | "error" | "nothing" = "nothing";
-  #decoder: ReturnType<AnswerCodec["createEventDecoder"]> | undefined;
+  #decoder: EventDecoder | undefined;
   #body: Buffer[] = [];
   #bodyBytes = 0;
   /** Events that nobody has asked for yet, and how many bytes they came in. */

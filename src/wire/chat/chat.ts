@@ -5,5 +5,5 @@ export { decodeAnswer } from "./decode-answer.ts";
 export { createEventDecoder } from "./decode-events.ts";
 export { decodeRequest, wantsUsage } from "./decode-request.ts";
 export { encodeAnswer } from "./encode-answer.ts";
-export { type ChatAnswerContext, type ChatEventEncoder, createEventEncoder } from "./encode-events.ts";
-export { type ChatTarget, encodeRequest } from "./encode-request.ts";
+export { createEventEncoder } from "./encode-events.ts";
+export { encodeRequest } from "./encode-request.ts";

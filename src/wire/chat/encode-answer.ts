@@ -3,7 +3,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Block } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { BlockDelta, Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import { type ChatAnswerContext, newCompletionId } from "./encode-events.ts";
+import { type CompletionContext, newCompletionId } from "./encode-events.ts";
 import { reasoningDetail } from "./reasoning-details.ts";
 import { toFinishReason } from "./stop-reasons.ts";
 import { encodeUsage, laterUsage } from "./usage.ts";
@@ -15,7 +15,7 @@ type Answer = { text: string; reasoning: string; calls: JsonObject[]; details: J
 type OpenBlock = { kind: Block["kind"]; text: string; signature: string };
 
 /** The JSON answer that the same events give in a stream. `includeUsage` has no bearing: a plain answer always tells its usage. */
-export function encodeAnswer(events: readonly Event[], context: ChatAnswerContext): JsonObject {
+export function encodeAnswer(events: readonly Event[], context: CompletionContext): JsonObject {
   const answer: Answer = { text: "", reasoning: "", calls: [], details: [] };
   let open: OpenBlock | undefined;
   let usage: ReportedUsage | undefined;

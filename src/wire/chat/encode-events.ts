@@ -4,33 +4,18 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Block } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { BlockDelta, Event, MessageDelta, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { randomId } from "../../ids.ts";
+import type { AnswerContext, EventEncoder } from "../codec.ts";
 import { escapeLineSeparators, stringifyJson } from "../json.ts";
 import { reasoningDetail } from "./reasoning-details.ts";
 import { toFinishReason } from "./stop-reasons.ts";
 import { encodeUsage, laterUsage } from "./usage.ts";
 
-/** What an answer needs beside its events. */
-export type ChatAnswerContext = {
-  /** Catalogue id of the model that answers. */
-  model: string;
-  /** Shown as the input where the provider reports none. */
-  estimatedInputTokens: number;
-  /** `stream_options.include_usage` of the request; plain answers have their usage always. */
-  includeUsage: boolean;
-  createdAtMs: number;
+/** What an answer of this format shows beside its events. */
+export type CompletionContext = AnswerContext & {
+  /** `stream_options.include_usage` of the request; plain answers tell their usage always. */
+  readonly includeUsage: boolean;
+  readonly createdAtMs: number;
 };
-
-/** Writes one answer as server-sent events. */
-export interface ChatEventEncoder {
-  /** Text of the events, possibly empty. Takes any legal order of events; what chat has no words for is left out. */
-  encode(events: readonly Event[]): string;
-  /** Keeps the connection alive; a comment, since clients of this format choke on unknown events. */
-  ping(): string;
-  /** The last text of an answer that failed; `problem` is the whole `{"error": …}` body. */
-  failure(problem: JsonObject): string;
-  /** What is left to write after the last event. Empty when the events held their own end. */
-  end(): string;
-}
 
 /** The id of a new answer. */
 export function newCompletionId(): string {
@@ -38,7 +23,7 @@ export function newCompletionId(): string {
 }
 
 /** Encoder of one stream: role chunk, content, reasoning and tool call chunks, final chunk, usage chunk if asked, `[DONE]`. */
-export function createEventEncoder(context: ChatAnswerContext): ChatEventEncoder {
+export function createEventEncoder(context: CompletionContext): EventEncoder {
   const identity = stringifyJson({
     id: newCompletionId(),
     object: "chat.completion.chunk",

@@ -10,7 +10,7 @@ import { encodeCacheMark } from "./cache-marks.ts";
 import { encodeMessages } from "./encode-messages.ts";
 
 /** How a provider is to be asked. */
-export type ChatTarget = {
+export type RequestTarget = {
   /** The model's name there. */
   readonly model: string;
   readonly stream: boolean;
@@ -21,7 +21,7 @@ export type ChatTarget = {
 };
 
 /** The provider's body. Throws `feature_not_offered` for tools and documents that have no counterpart in this format. */
-export function encodeRequest(request: GenerateRequest, target: ChatTarget): JsonObject {
+export function encodeRequest(request: GenerateRequest, target: RequestTarget): JsonObject {
   const body: JsonObject = { model: target.model, messages: encodeMessages(request, target.cacheMarks ?? false) };
   if (request.maxTokens !== undefined) body[target.maxTokensName ?? "max_tokens"] = request.maxTokens;
   if (request.temperature !== undefined) body.temperature = request.temperature;
@@ -38,7 +38,7 @@ export function encodeRequest(request: GenerateRequest, target: ChatTarget): Jso
   return body;
 }
 
-function addTools(body: JsonObject, request: GenerateRequest, target: ChatTarget): void {
+function addTools(body: JsonObject, request: GenerateRequest, target: RequestTarget): void {
   const tools = request.tools.flatMap((tool, index) => encodeTool(tool, index, target));
   // The choices are refused where no tools are given.
   if (tools.length === 0) return;
@@ -48,7 +48,7 @@ function addTools(body: JsonObject, request: GenerateRequest, target: ChatTarget
   if (request.toolChoice?.disableParallelToolUse) body.parallel_tool_calls = false;
 }
 
-function encodeTool(tool: Tool, index: number, target: ChatTarget): JsonObject[] {
+function encodeTool(tool: Tool, index: number, target: RequestTarget): JsonObject[] {
   if (tool.type !== undefined && tool.type !== "custom") {
     // Tool search only spares the model from reading all tools at once; here it is given all of them.
     if (tool.type.startsWith("tool_search_tool_")) return [];

@@ -2,17 +2,10 @@
 
 import { create } from "@bufbuild/protobuf";
 import { type Event, type MessageDelta, MessageDeltaSchema } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import type { EventDecoder } from "../codec.ts";
 import { blockStop, failure, messageDelta, messageStop } from "../new-events.ts";
 import { createSseParser, type SseEvent } from "../sse.ts";
 import { assumedStopReason, decodeEvent } from "./decode-event.ts";
-
-/** Reads one answer. */
-export interface EventDecoder {
-  /** The events that `bytes` complete. Throws `upstream_error` when one event is beyond all bounds. */
-  push(bytes: Uint8Array): Event[];
-  /** The events that the end of the stream completes. */
-  end(): Event[];
-}
 
 /**
  * A decoder whose events follow the order of event.proto whatever the provider sends: small omissions are repaired, an answer that

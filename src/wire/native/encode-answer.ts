@@ -2,9 +2,10 @@
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { BlockDelta, Event, MessageDelta } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import type { AnswerContext } from "../codec.ts";
 import { isObject, parseJsonText } from "../json.ts";
 import { encodeBlock } from "./encode-block.ts";
-import { type AnswerContext, messageId } from "./encode-events.ts";
+import { messageId } from "./encode-events.ts";
 import { completeUsage, encodeUsage, mergeUsage } from "./usage.ts";
 
 /** The answer that `events` add up to: all events of one complete answer, in the order of event.proto. */

@@ -4,28 +4,10 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import { type Block, Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { BlockDelta, Event, MessageDelta, MessageStart } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { randomId } from "../../ids.ts";
+import type { AnswerContext, EventEncoder } from "../codec.ts";
 import { escapeLineSeparators, isObject, parseJsonText, stringifyJson } from "../json.ts";
 import { splitBlock } from "./split-block.ts";
 import { completeUsage, encodeUsage } from "./usage.ts";
-
-/** What an answer shows that is not the provider's. */
-export type AnswerContext = {
-  /** Catalogue id of the model. */
-  model: string;
-  /** Shown until the provider reports its input tokens. */
-  estimatedInputTokens: number;
-};
-
-/** Writes one answer. Every function returns whole events, ready to be sent. */
-export interface EventEncoder {
-  /** `events` continue those of the calls before, in the order of event.proto. */
-  encode(events: readonly Event[]): string;
-  ping(): string;
-  /** The last event of an answer that failed. `problem` is the whole error envelope. */
-  failure(problem: JsonObject): string;
-  /** What closes a complete answer: nothing in this format. */
-  end(): string;
-}
 
 /** The block that is being written. */
 type OpenBlock = {

@@ -3,8 +3,8 @@
 
 export { decodeCount, encodeCount } from "./count.ts";
 export { decodeAnswer } from "./decode-answer.ts";
-export { createEventDecoder, type EventDecoder } from "./decode-events.ts";
-export { decodeCountRequest, decodeRequest, type RequestHeaders } from "./decode-request.ts";
+export { createEventDecoder } from "./decode-events.ts";
+export { decodeCountRequest, decodeRequest } from "./decode-request.ts";
 export { encodeAnswer } from "./encode-answer.ts";
-export { type AnswerContext, createEventEncoder, type EventEncoder } from "./encode-events.ts";
-export { encodeCountRequest, encodeRequest, type RequestTarget } from "./encode-request.ts";
+export { createEventEncoder } from "./encode-events.ts";
+export { encodeCountRequest, encodeRequest } from "./encode-request.ts";

@@ -3,7 +3,7 @@
 import { create, type JsonObject, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Event, EventSchema } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { Refusal } from "../../../src/errors.ts";
-import { type ChatAnswerContext, decodeRequest } from "../../../src/wire/chat/chat.ts";
+import { decodeRequest } from "../../../src/wire/chat/chat.ts";
 
 /** The smallest request, with further members. */
 export function bodyWith(members: JsonObject): JsonObject {
@@ -21,7 +21,7 @@ export function refusalOf(body: JsonValue): Refusal {
   throw new Error("the body was accepted");
 }
 
-export const context: ChatAnswerContext = {
+export const context = {
   model: "model-sonnet-4.6",
   estimatedInputTokens: 7,
   includeUsage: true,

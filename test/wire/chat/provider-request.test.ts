@@ -5,14 +5,15 @@ import { expect, test } from "vitest";
 import { Format, MessageSchema, Role } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { GenerateRequestSchema } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { Refusal } from "../../../src/errors.ts";
-import { type ChatTarget, encodeRequest } from "../../../src/wire/chat/chat.ts";
+import { encodeRequest } from "../../../src/wire/chat/chat.ts";
 
 type RequestInit = MessageInitShape<typeof GenerateRequestSchema>;
+type Target = Parameters<typeof encodeRequest>[1];
 type Turn = MessageInitShape<typeof MessageSchema>;
 
-const target: ChatTarget = { model: "local", stream: false };
+const target: Target = { model: "local", stream: false };
 
-function bodyOf(members: RequestInit, to: ChatTarget = target): JsonObject {
+function bodyOf(members: RequestInit, to: Target = target): JsonObject {
   const request = create(GenerateRequestSchema, members);
   request.sourceFormat ||= Format.NATIVE;
   return encodeRequest(request, to);

@@ -3,7 +3,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Block } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { BlockDelta, Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import { type CompletionContext, newCompletionId } from "./encode-events.ts";
+import { type CompletionContext, completionHead } from "./chunks.ts";
 import { reasoningDetail } from "./reasoning-details.ts";
 import { toFinishReason } from "./stop-reasons.ts";
 import { encodeUsage, laterUsage } from "./usage.ts";
@@ -53,10 +53,7 @@ export function encodeAnswer(events: readonly Event[], context: CompletionContex
   if (answer.details.length > 0) message.reasoning_details = answer.details;
   if (answer.calls.length > 0) message.tool_calls = answer.calls;
   return {
-    id: newCompletionId(),
-    object: "chat.completion",
-    created: Math.floor(context.createdAtMs / 1000),
-    model: context.model,
+    ...completionHead("chat.completion", context),
     choices: [{ index: 0, message, logprobs: null, finish_reason: toFinishReason(stopReason) }],
     usage: encodeUsage(usage, context.estimatedInputTokens),
   };

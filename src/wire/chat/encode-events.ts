@@ -1,172 +1,158 @@
-// Events become chunks of a chat completion stream. Per delta: one string is escaped and put between two that never change.
+// Events become chunks of a chat completion stream.
 
-import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import type { JsonObject } from "@bufbuild/protobuf";
 import type { Block } from "../../../gen/gateway/inference/v1/content_pb.ts";
-import type { BlockDelta, Event, MessageDelta, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import { randomId } from "../../ids.ts";
-import type { AnswerContext, EventEncoder } from "../codec.ts";
-import { escapeLineSeparators, stringifyJson } from "../json.ts";
+import type { BlockDelta, Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import type { EventEncoder } from "../codec.ts";
+import { stringifyJson } from "../json.ts";
+import { Chunks, type CompletionContext } from "./chunks.ts";
 import { reasoningDetail } from "./reasoning-details.ts";
 import { toFinishReason } from "./stop-reasons.ts";
 import { encodeUsage, laterUsage } from "./usage.ts";
 
-/** What an answer of this format shows beside its events. */
-export type CompletionContext = AnswerContext & {
-  /** `stream_options.include_usage` of the request; plain answers tell their usage always. */
-  readonly includeUsage: boolean;
-  readonly createdAtMs: number;
-};
-
-/** The id of a new answer. */
-export function newCompletionId(): string {
-  return randomId("chatcmpl-");
-}
-
 /** Encoder of one stream: role chunk, content, reasoning and tool call chunks, final chunk, usage chunk if asked, `[DONE]`. */
 export function createEventEncoder(context: CompletionContext): EventEncoder {
-  const identity = stringifyJson({
-    id: newCompletionId(),
-    object: "chat.completion.chunk",
-    created: Math.floor(context.createdAtMs / 1000),
-    model: context.model,
-  });
-  const head = `data: ${identity.slice(0, -1)},"choices":[`;
-  const tail = context.includeUsage ? `],"usage":null}\n\n` : "]}\n\n";
-  const deltaHead = `${head}{"index":0,"delta":`;
-  const deltaTail = `,"finish_reason":null}${tail}`;
-  const textHead = `${deltaHead}{"content":`;
-  const textTail = `}${deltaTail}`;
-  const reasoningHead = `${deltaHead}{"reasoning_content":`;
+  return new ChunkEncoder(context);
+}
 
-  let hasRole = false;
-  let isClosed = false;
-  let toolCalls = 0;
-  let usage: ReportedUsage | undefined;
-  let stopReason: string | undefined;
-  const details: JsonObject[] = [];
+const keepAlive = ": keep-alive\n\n";
+
+class ChunkEncoder implements EventEncoder {
+  readonly #context: CompletionContext;
+  readonly #chunks: Chunks;
+  #hasRole = false;
+  #isClosed = false;
+  #toolCalls = 0;
+  #usage: ReportedUsage | undefined;
+  #stopReason: string | undefined;
+  readonly #details: JsonObject[] = [];
   // Blocks come one after the other, so one is open at a time.
-  let open: Block["kind"] = { case: undefined };
-  let thinking = "";
-  let signature = "";
-  let hasArguments = false;
+  #open: Block["kind"] = { case: undefined };
+  #thinking = "";
+  #signature = "";
+  #hasArguments = false;
 
-  const chunk = (delta: JsonValue): string => deltaHead + stringifyJson(delta) + deltaTail;
-  const textChunk = (text: string): string => (text === "" ? "" : textHead + quote(text) + textTail);
-  const reasoningChunk = (text: string): string => {
-    thinking += text;
-    return text === "" ? "" : reasoningHead + quote(text) + textTail;
-  };
-  // Tool calls are numbered among themselves; blocks of other kinds do not count.
-  const argumentsChunk = (text: string): string => {
-    if (text === "") return "";
-    hasArguments = true;
-    return `${deltaHead}{"tool_calls":[{"index":${toolCalls - 1},"function":{"arguments":${quote(text)}}}]}${deltaTail}`;
-  };
-  const role = (): string => {
-    if (hasRole) return "";
-    hasRole = true;
-    return chunk({ role: "assistant" });
-  };
+  constructor(context: CompletionContext) {
+    this.#context = context;
+    this.#chunks = new Chunks(context);
+  }
 
-  const startBlock = (block: Block | undefined): string => {
-    open = block?.kind ?? { case: undefined };
-    switch (open.case) {
-      case "text":
-        return textChunk(open.value.text);
-      case "thinking":
-        thinking = "";
-        signature = open.value.signature;
-        return reasoningChunk(open.value.thinking);
-      case "toolUse": {
-        const { id, name } = open.value;
-        const index = toolCalls++;
-        hasArguments = false;
-        return chunk({ tool_calls: [{ index, id, type: "function", function: { name, arguments: "" } }] });
-      }
-      default:
-        return "";
-    }
-  };
+  encode(events: readonly Event[]): string {
+    let text = "";
+    for (const event of events) if (!this.#isClosed) text += this.#encodeOne(event);
+    return text;
+  }
 
-  const continueBlock = ({ kind }: BlockDelta): string => {
-    // The kind of the block decides, not that of the delta: what a block without a counterpart says is left out as well.
-    switch (open.case) {
-      case "text":
-        return kind.case === "text" ? textChunk(kind.value) : "";
-      case "thinking":
-        if (kind.case === "signature") signature += kind.value;
-        return kind.case === "thinking" ? reasoningChunk(kind.value) : "";
-      case "toolUse":
-        return kind.case === "inputJson" ? argumentsChunk(kind.value) : "";
-      default:
-        return "";
-    }
-  };
+  /** A comment, since clients of this format choke on unknown events. */
+  ping(): string {
+    return keepAlive;
+  }
 
-  const stopBlock = (): string => {
-    const kind = open;
-    open = { case: undefined };
-    if (kind.case === "thinking" && signature !== "") details.push(reasoningDetail(thinking, signature));
-    // A call that arrived whole, or has no arguments at all: clients parse the text, and an empty one is no JSON.
-    return kind.case === "toolUse" && !hasArguments ? argumentsChunk(JSON.stringify(kind.value.input ?? {})) : "";
-  };
+  failure(problem: JsonObject): string {
+    this.#isClosed = true;
+    return `data: ${stringifyJson(problem)}\n\n`;
+  }
 
-  const noteEnd = (delta: MessageDelta): void => {
-    stopReason = delta.stopReason ?? stopReason;
-    usage = laterUsage(usage, delta.usage);
-  };
-
-  const close = (): string => {
-    if (isClosed) return "";
-    let text = role() + stopBlock();
-    isClosed = true;
-    if (details.length > 0) text += chunk({ reasoning_details: details });
-    text += `${deltaHead}{},"finish_reason":"${toFinishReason(stopReason)}"}${tail}`;
-    if (context.includeUsage)
-      text += `${head}],"usage":${stringifyJson(encodeUsage(usage, context.estimatedInputTokens))}}\n\n`;
+  /** Nothing where the events held their own end. */
+  end(): string {
+    if (this.#isClosed) return "";
+    const { includeUsage, estimatedInputTokens } = this.#context;
+    let text = this.#role() + this.#stopBlock();
+    this.#isClosed = true;
+    if (this.#details.length > 0) text += this.#chunks.delta({ reasoning_details: this.#details });
+    text += this.#chunks.finish(toFinishReason(this.#stopReason));
+    if (includeUsage) text += this.#chunks.usage(encodeUsage(this.#usage, estimatedInputTokens));
     return `${text}data: [DONE]\n\n`;
-  };
+  }
 
-  const encodeOne = ({ kind }: Event): string => {
+  #encodeOne({ kind }: Event): string {
     switch (kind.case) {
       case "blockDelta":
-        return continueBlock(kind.value);
+        return this.#continueBlock(kind.value);
       case "blockStart":
-        return role() + stopBlock() + startBlock(kind.value.block);
+        return this.#role() + this.#stopBlock() + this.#startBlock(kind.value.block);
       case "blockStop":
-        return stopBlock();
+        return this.#stopBlock();
       case "messageStart":
-        usage = laterUsage(usage, kind.value.usage);
-        return role();
+        this.#usage = laterUsage(this.#usage, kind.value.usage);
+        return this.#role();
       case "messageDelta":
-        noteEnd(kind.value);
+        this.#stopReason = kind.value.stopReason ?? this.#stopReason;
+        this.#usage = laterUsage(this.#usage, kind.value.usage);
         return "";
       case "messageStop":
-        return close();
+        return this.end();
       case "ping":
         return keepAlive;
       default:
         return "";
     }
-  };
+  }
 
-  return {
-    encode(events) {
-      let text = "";
-      for (const event of events) if (!isClosed) text += encodeOne(event);
-      return text;
-    },
-    ping: () => keepAlive,
-    failure(problem) {
-      isClosed = true;
-      return `data: ${stringifyJson(problem)}\n\n`;
-    },
-    end: close,
-  };
-}
+  #role(): string {
+    if (this.#hasRole) return "";
+    this.#hasRole = true;
+    return this.#chunks.delta({ role: "assistant" });
+  }
 
-const keepAlive = ": keep-alive\n\n";
+  #startBlock(block: Block | undefined): string {
+    const kind: Block["kind"] = block?.kind ?? { case: undefined };
+    this.#open = kind;
+    switch (kind.case) {
+      case "text":
+        return this.#text(kind.value.text);
+      case "thinking":
+        this.#thinking = "";
+        this.#signature = kind.value.signature;
+        return this.#reasoning(kind.value.thinking);
+      case "toolUse": {
+        const { id, name } = kind.value;
+        // Tool calls are numbered among themselves; blocks of other kinds do not count.
+        const index = this.#toolCalls++;
+        this.#hasArguments = false;
+        return this.#chunks.delta({ tool_calls: [{ index, id, type: "function", function: { name, arguments: "" } }] });
+      }
+      default:
+        return "";
+    }
+  }
 
-function quote(text: string): string {
-  return escapeLineSeparators(JSON.stringify(text));
+  #continueBlock({ kind }: BlockDelta): string {
+    // The kind of the block decides, not that of the delta: what a block without a counterpart says is left out as well.
+    switch (this.#open.case) {
+      case "text":
+        return kind.case === "text" ? this.#text(kind.value) : "";
+      case "thinking":
+        if (kind.case === "signature") this.#signature += kind.value;
+        return kind.case === "thinking" ? this.#reasoning(kind.value) : "";
+      case "toolUse":
+        return kind.case === "inputJson" ? this.#arguments(kind.value) : "";
+      default:
+        return "";
+    }
+  }
+
+  #stopBlock(): string {
+    const kind = this.#open;
+    this.#open = { case: undefined };
+    if (kind.case === "thinking" && this.#signature !== "")
+      this.#details.push(reasoningDetail(this.#thinking, this.#signature));
+    // A call that arrived whole, or has no arguments at all: clients parse the text, and an empty one is no JSON.
+    return kind.case === "toolUse" && !this.#hasArguments ? this.#arguments(JSON.stringify(kind.value.input ?? {})) : "";
+  }
+
+  #text(text: string): string {
+    return text === "" ? "" : this.#chunks.text(text);
+  }
+
+  #reasoning(text: string): string {
+    this.#thinking += text;
+    return text === "" ? "" : this.#chunks.reasoning(text);
+  }
+
+  #arguments(text: string): string {
+    if (text === "") return "";
+    this.#hasArguments = true;
+    return this.#chunks.callArguments(this.#toolCalls - 1, text);
+  }
 }

@@ -6,7 +6,7 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import type { Dispatcher } from "undici";
 import type { Event, Failure } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { Refusal } from "../errors.ts";
-import type { AnswerDecoding, EventDecoder } from "../wire/codec.ts";
+import type { AnswerCodec, EventDecoder } from "../wire/codec.ts";
 import { isObject, parseJson } from "../wire/json.ts";
 import { aborted, failed, failureOfAnswer, failureOfEvent, timedOut } from "./failures.ts";
 import type { ProviderCall, ProviderEnd, ProviderFailure, ProviderStream, Read } from "./provider.ts";
@@ -22,7 +22,7 @@ export type HttpRequest = {
   readonly body: Buffer;
   /** Whether an event stream was asked for. */
   readonly stream: boolean;
-  readonly codec: AnswerDecoding;
+  readonly codec: AnswerCodec;
   /** What must not be seen by a caller, should the provider repeat it. */
   readonly secrets: readonly string[];
 };

@@ -1,7 +1,10 @@
-// What both formats offer under the same names: to the doors the writing of answers, to the adapters of providers the reading of them.
+// What both formats have in common: how doors write answers with them, how adapters of providers read answers, and a limit.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
+
+/** Most messages of a conversation. */
+export const messagesMax = 100_000;
 
 /** What an answer shows that is not the provider's. */
 export type AnswerContext = {
@@ -23,7 +26,7 @@ export interface EventEncoder {
   end(): string;
 }
 
-/** Reads the event stream of one answer in any split of its bytes. Nothing comes after `message_stop` or `failure`, one of which ends it. */
+/** Reads the event stream of one answer, in any split of its bytes. The last event is `message_stop` or `failure`. */
 export interface EventDecoder {
   /** The events that `bytes` complete. Throws `upstream_error` when one event is beyond all bounds. */
   push(bytes: Uint8Array): Event[];
@@ -32,8 +35,8 @@ export interface EventDecoder {
 }
 
 /** The half of a format that reads answers. */
-export interface AnswerDecoding {
+export interface AnswerCodec {
   createEventDecoder(): EventDecoder;
-  /** The events of a plain answer; one `failure` where the body is none. */
+  /** The events of a plain answer; one `failure` where the body is not an answer. */
   decodeAnswer(body: JsonObject): Event[];
 }

@@ -1,5 +1,6 @@
-// Instructions in the middle of a conversation, for models and servers that know no such role, and few chat templates do: each becomes a
-// text block at the end of the user message before it. Never part of the top-level instruction, whose prefix the provider has cached.
+// System entries in the middle of a conversation, for models and servers that do not take them, as most chat templates do not. Each
+// becomes a text block at the end of the user message before it, never part of the top-level instruction, whose prefix the provider has
+// cached.
 
 import { create } from "@bufbuild/protobuf";
 import {
@@ -38,7 +39,7 @@ export function foldSystemEntries(messages: readonly Message[]): readonly Messag
   return folded;
 }
 
-/** What an entry says, marked. It may say nothing: one of settings only goes, since a server without the role has none for it. */
+/** The text of an entry, marked as what it is. An entry of settings only has none; servers without the role do not know them either. */
 function remind(entry: Message): Block | undefined {
   const texts = entry.content.flatMap(({ kind }) => (kind.case === "text" && kind.value.text !== "" ? [kind.value.text] : []));
   if (texts.length === 0) return undefined;

@@ -7,7 +7,7 @@ import { isUtf8 } from "node:buffer";
 export const jsonDepthMax = 200;
 
 /** Why a text is refused, and at which byte. */
-export type JsonFault = { readonly offset: number; readonly problem: string };
+type JsonFault = { readonly offset: number; readonly problem: string };
 
 /** The first fault of `bytes`, if there is one. */
 export function findFault(bytes: Uint8Array): JsonFault | undefined {
@@ -84,7 +84,7 @@ class Walk {
     return this.#fault(this.#at < this.#bytes.length ? "unexpected character" : "unexpected end");
   }
 
-  /** The next byte that is no blank. */
+  /** The next byte that is not blank. */
   #next(): number | undefined {
     let byte = this.#bytes[this.#at];
     while (byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09) byte = this.#bytes[++this.#at];
@@ -162,7 +162,7 @@ class Walk {
     }
   }
 
-  /** The UTF-16 unit that an escape stands for; undefined, and `at` on the fault, when it is none. */
+  /** The UTF-16 unit that an escape stands for; undefined, with `at` on the fault, when it is not a valid escape. */
   #escape(): number | undefined {
     this.#at++;
     if (this.#bytes[this.#at] !== code("u")) {

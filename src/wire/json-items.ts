@@ -30,7 +30,7 @@ export function tooManyItems(max: number): Refusal {
 
 /**
  * Members and elements of a JSON text: each stands behind a comma or opens its object or list, and an empty one counts as if it held
- * something. Stops beyond `max`, and looks at no byte more than a few times. What is no JSON is counted somehow.
+ * something. Stops beyond `max`, and looks at no byte more than a few times. The figure means nothing for text that is not JSON.
  */
 export function countItems(bytes: Uint8Array, max: number): number {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);

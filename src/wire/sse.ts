@@ -15,7 +15,7 @@ export type SseEvent = {
 export const sseEventMax = 10 * 1024 * 1024;
 
 /** Reads an event stream in any split of its bytes. */
-export interface SseParser {
+interface SseParser {
   /** The events that `bytes` complete. Throws `upstream_error` when one grows beyond `sseEventMax`. */
   push(bytes: Uint8Array): SseEvent[];
   /** The last event, where the stream ended in good order but without the blank line. */

@@ -17,7 +17,7 @@ import {
 export class AnswerEvents {
   #events: Event[] = [];
   #open: "text" | "thinking" | "toolUse" | undefined;
-  /** Of the newest block, which is the open one if any is. */
+  /** The number of the newest block. If a block is open, it is this one. */
   #index = -1;
   #isOver = false;
 

@@ -21,7 +21,7 @@ import { toStopReason } from "./stop-reasons.ts";
 import { argumentsText, CallIds } from "./tool-calls.ts";
 import { decodeUsage } from "./usage.ts";
 
-/** Events of a `chat.completion` body. What is none gives one `failure` event. */
+/** The events of a `chat.completion` body; one `failure` where the body is something else. */
 export function decodeAnswer(body: JsonObject): Event[] {
   const error = readProviderError(body);
   if (error) return [error];

@@ -10,6 +10,7 @@ import {
   type System,
   SystemSchema,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import { messagesMax } from "../codec.ts";
 import { isObject } from "../json.ts";
 import { countItems, jsonItemsMax, tooManyItems } from "../json-items.ts";
 import { decodeCacheMark, markLast } from "./cache-marks.ts";
@@ -19,7 +20,6 @@ import { isBlankText, normaliseTurns } from "./normalise.ts";
 import { decodeFunctionCall, decodeToolCall } from "./tool-calls.ts";
 
 const roles = ["system", "developer", "user", "assistant", "tool", "function"];
-const messagesMax = 100_000;
 
 /** What has been read so far. */
 type Conversation = {

@@ -137,7 +137,7 @@ class ChunkEncoder implements EventEncoder {
     this.#open = { case: undefined };
     if (kind.case === "thinking" && this.#signature !== "")
       this.#details.push(reasoningDetail(this.#thinking, this.#signature));
-    // A call that arrived whole, or has no arguments at all: clients parse the text, and an empty one is no JSON.
+    // A call that arrived whole, or has no arguments at all: clients parse the text, and an empty one is not JSON.
     return kind.case === "toolUse" && !this.#hasArguments ? this.#arguments(JSON.stringify(kind.value.input ?? {})) : "";
   }
 

@@ -5,7 +5,10 @@ import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { isObject } from "../json.ts";
 import { failure } from "../new-events.ts";
 
-/** The error in a chunk or answer, as a failure of the native type that its words and numbers mean: `{error: {…}}`, `{error: "…"}`, or older servers' `{object: "error", message, …}`. */
+/**
+ * The error in a chunk or answer, as a failure of the native type that its words and numbers mean: `{error: {…}}`, `{error: "…"}`, or
+ * older servers' `{object: "error", message, …}`.
+ */
 export function readProviderError(body: JsonObject): Event | undefined {
   const error = body.object === "error" ? body : body.error;
   if (error === undefined || error === null) return undefined;

@@ -12,7 +12,7 @@ type Call = { id: string; name: string; arguments: string; block: number | undef
 /** What a chunk says of a call. Empty: nothing. */
 type Fragment = { id: string; name: string; text: string };
 
-/** Puts the fragments of calls together. The calls go to `answer` one after the other, those that must wait in the order they came in. */
+/** Puts the fragments of calls together, and passes the calls to `answer` one after the other. */
 export class StreamedCalls {
   readonly #answer: AnswerEvents;
   readonly #calls: Call[] = [];

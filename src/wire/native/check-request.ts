@@ -1,22 +1,19 @@
-// What the gateway asks of a body in the native format. Lists are open: only what the gateway acts on is judged, the rest is the
-// provider's to judge.
+// What the gateway asks of a body in the native format. Only the members that it acts on are checked; the provider judges the others.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { Refusal } from "../../errors.ts";
+import { messagesMax } from "../codec.ts";
 import { isObject } from "../json.ts";
 import { isCount } from "./extensions.ts";
-
-/** Most entries of a conversation. */
-export const messagesMax = 100_000;
 
 /**
  * Most members of one object that is taken apart here: the body, a message, a block, a tool. The largest has thirty names. Those without
  * a name are copied to stand beside the named ones, which takes several times as long as to parse them.
  */
-export const membersMax = 100;
+const membersMax = 100;
 
 /** The version whose semantics this file knows beyond the first one: sampling members are refused by their presence alone. */
-export const versionWithoutSampling = "2026-10-21";
+const versionWithoutSampling = "2026-10-21";
 
 /** A body whose members have the types named here; all other members are still anything. */
 export type CheckedBody = JsonObject & { model: string; messages: CheckedMessage[] };

@@ -34,7 +34,7 @@ function carrying(event: Event, data: string | undefined): Event {
 
 /** The event that the JSON text `data` stands for; `name` is its name in the stream. Undefined when it cannot be read. */
 export function decodeEvent(name: string, data: string): Event | undefined {
-  // Pings say nothing, and some have data that is no JSON.
+  // Pings say nothing, and the data of some is not JSON.
   if (name === "ping") return ping();
   const parsed = parse(data);
   if (!isObject(parsed)) return undefined;
@@ -172,7 +172,7 @@ function decodeFailure(value: JsonObject): Event {
   return failure(typeof type === "string" ? type : "api_error", text, kept(rest));
 }
 
-/** Why an answer ended whose provider does not tell. Clients need a reason, and run tools on `tool_use` only. */
+/** The stop reason of an answer whose provider names none. Clients need one, and run tools on `tool_use` only. */
 export function assumedStopReason(calledTool: boolean): string {
   return calledTool ? "tool_use" : "end_turn";
 }

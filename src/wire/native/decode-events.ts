@@ -43,7 +43,7 @@ function createOrder() {
   let calledTool = false;
   let ending = false;
   let stopReasonSeen = false;
-  /** A delta without a reason: the next may tell it, and where none does, this one is given one. */
+  /** A delta without a stop reason. It waits for the next one; if none names the reason, it is given one here. */
   let held: MessageDelta | undefined;
   let over = false;
 

@@ -30,7 +30,7 @@ import { decodeContent, isContent, readCacheControl } from "./decode-block.ts";
 import { isCount, kept, putBack, type Rest, readBoolean, readCount, readName, readObject, readString } from "./extensions.ts";
 
 /** The headers of a request that belong to its meaning. Empty where a client sent none. */
-export type RequestHeaders = { version: string; beta: string };
+type RequestHeaders = { version: string; beta: string };
 
 /** What a body asks for, nothing lost. Throws `invalid_request`, naming the member at fault. */
 export function decodeRequest(body: JsonValue, headers: RequestHeaders): GenerateRequest {

@@ -101,7 +101,7 @@ function growByOther(whole: JsonObject, delta: JsonObject): void {
 
 function grown({ whole, input }: GrowingBlock): JsonObject {
   if (input === "") return whole;
-  // An answer that was cut at its token limit may end inside the arguments, and small models write what is no JSON. No tool shall run
+  // An answer that was cut at its token limit may end inside the arguments, and small models write what is not JSON. No tool shall run
   // as if it had been called with nothing.
   const parsed = parseJsonText(input);
   return { ...whole, input: isObject(parsed) ? parsed : { _raw: input } };

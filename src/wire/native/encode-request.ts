@@ -15,7 +15,7 @@ import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inferenc
 import { foldSystemEntries } from "../fold-system.ts";
 import { encodeCacheControl, encodeContent, type Keep } from "./encode-block.ts";
 
-/** Whom a body is written for. */
+/** How a provider is to be asked. */
 export type RequestTarget = {
   /** Name of the model as the provider calls it. */
   model: string;

@@ -407,8 +407,10 @@ describe("counting", () => {
 
 describe("text by bytes", () => {
   test("cutting, filling and splitting never tear a character", () => {
+    // What a torn character becomes cannot be told from one that was in the text.
+    const text = fc.string({ unit: "grapheme" }).filter((value) => !value.includes("\uFFFD"));
     fc.assert(
-      fc.property(fc.string({ unit: "grapheme" }), fc.nat(200), (value, tokens) => {
+      fc.property(text, fc.nat(200), (value, tokens) => {
         const filled = fillText(value, tokens);
         return (
           Buffer.byteLength(cutText(value, tokens)) <= tokens &&

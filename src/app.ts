@@ -12,7 +12,7 @@ import { type Readiness, remoteReadiness } from "./readiness.ts";
 import { grpcCore } from "./rpc/client.ts";
 import { registerConnect } from "./rpc/connect.ts";
 import { createGrpcServer } from "./rpc/server.ts";
-import { type RunningServices, startServices } from "./services.ts";
+import { type RunningServices, startServices } from "./start-services.ts";
 
 export type Gateway = {
   /** Base address of the HTTP door. Absent in the role `core`. */

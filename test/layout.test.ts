@@ -7,7 +7,7 @@ import { expect, test } from "vitest";
 const root = join(import.meta.dirname, "..");
 
 // What starts and stops a process; nothing below knows of it.
-const app = ["app.ts", "services.ts", "first-start.ts", "readiness.ts", "start-failure.ts"];
+const app = ["app.ts", "start-services.ts", "first-start.ts", "readiness.ts", "start-failure.ts"];
 
 // From the top down. A file belongs to the first row that names its folder (or itself); what no row names is the floor.
 const rows = [

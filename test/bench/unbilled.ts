@@ -13,6 +13,7 @@ import { readConfig } from "../../src/config.ts";
 import { localCore } from "../../src/core.ts";
 import { createFacade } from "../../src/facade/facade.ts";
 import { giveBackMemory } from "../../src/give-back-memory.ts";
+import { guard } from "../../src/guard.ts";
 import { createCatalog, createInference } from "../../src/inference/inference.ts";
 import { createKeys } from "../../src/keys/keys.ts";
 import { createFailedCredentials } from "../../src/limits/failed-credentials.ts";
@@ -20,7 +21,6 @@ import { createLimits } from "../../src/limits/limits.ts";
 import { createLog } from "../../src/log.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { coreReadiness } from "../../src/readiness.ts";
-import { guard } from "../../src/service.ts";
 import { createUpstreams } from "../../src/upstream/upstream.ts";
 
 const freeMicro = 2n ** 52n;

@@ -6,8 +6,9 @@ import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createBilling } from "../../src/billing/billing.ts";
 import { Refusal, type RefusalName } from "../../src/errors.ts";
+import { guard } from "../../src/guard.ts";
 import { newRequestId } from "../../src/ids.ts";
-import { type Authenticate, type Call, guard } from "../../src/service.ts";
+import type { Authenticate, Call } from "../../src/service.ts";
 import { freshLedger, log, price } from "./ledger.ts";
 
 const admin = "the-admin-token";

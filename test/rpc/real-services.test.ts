@@ -15,7 +15,7 @@ import { localCore } from "../../src/core.ts";
 import { Refusal, toRefusal } from "../../src/errors.ts";
 import { seed } from "../../src/first-start.ts";
 import { createLog } from "../../src/log.ts";
-import { startServices } from "../../src/services.ts";
+import { startServices } from "../../src/start-services.ts";
 import { freshDatabase } from "../support/database.ts";
 import { fastCatalog } from "../support/gateway.ts";
 import { type Bindings, bindingNames, callAll, methods, openBindings } from "./bindings.ts";

@@ -4,8 +4,9 @@ import { create, type DescMethod, type DescService, type Message } from "@bufbui
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { type Services, serviceTypes } from "../../src/core.ts";
 import { Refusal } from "../../src/errors.ts";
+import { guard } from "../../src/guard.ts";
 import { createLog } from "../../src/log.ts";
-import { type Authenticate, type CallOf, guard, type Implementation, implement } from "../../src/service.ts";
+import { type Authenticate, type CallOf, type Implementation, implement } from "../../src/service.ts";
 
 export const key = "sk-gw2-1-of-the-tests";
 export const adminToken = "admin-token-of-the-tests";

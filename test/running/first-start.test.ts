@@ -8,9 +8,10 @@ import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { createBilling } from "../../src/billing/billing.ts";
 import { type Core, localCore } from "../../src/core.ts";
 import { findAdminToken, firstKeysPath, renderBanner, seed } from "../../src/first-start.ts";
+import { guard } from "../../src/guard.ts";
 import { createKeys } from "../../src/keys/keys.ts";
 import { createLog } from "../../src/log.ts";
-import { guard, type Implementation, implement } from "../../src/service.ts";
+import { type Implementation, implement } from "../../src/service.ts";
 import { freshDatabase } from "../support/database.ts";
 
 const cleanups: (() => unknown)[] = [];

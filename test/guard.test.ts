@@ -9,9 +9,10 @@ import { type GenerateResponse, GenerateResponseSchema, InferenceService } from 
 import { KeySchema, KeysService, SecretSchema } from "../gen/gateway/keys/v1/keys_pb.ts";
 import { type Core, localCore, type Services } from "../src/core.ts";
 import { Refusal, type RefusalName, toRefusal } from "../src/errors.ts";
+import { guard } from "../src/guard.ts";
 import { createLog } from "../src/log.ts";
 import { checkRequest } from "../src/request-rules.ts";
-import { type Authenticate, type Caller, type CallOf, guard, type Implementation, implement } from "../src/service.ts";
+import { type Authenticate, type Caller, type CallOf, type Implementation, implement } from "../src/service.ts";
 
 const customer: Caller = {
   kind: "key",

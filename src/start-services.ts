@@ -8,6 +8,7 @@ import type { CatalogFile } from "./catalog-file/catalog-file.ts";
 import type { Config } from "./config.ts";
 import type { Services } from "./core.ts";
 import { findAdminToken } from "./first-start.ts";
+import { guard } from "./guard.ts";
 import { createCatalog, createInference, type Inference } from "./inference/inference.ts";
 import { createKeys } from "./keys/keys.ts";
 import { createLimits } from "./limits/limits.ts";
@@ -18,7 +19,7 @@ import { connectPostgres } from "./postgres/postgres.ts";
 import { coreReadiness, type Readiness } from "./readiness.ts";
 import { createKeyHints } from "./redis/key-hints.ts";
 import { connectRedis, type Redis } from "./redis/redis.ts";
-import { type Authenticate, guard } from "./service.ts";
+import type { Authenticate } from "./service.ts";
 import { createUpstreams } from "./upstream/upstream.ts";
 
 export type RunningServices = {

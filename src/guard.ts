@@ -2,7 +2,8 @@
 // last word on errors.
 
 import { type DescService, getOption, hasOption, type Message } from "@bufbuild/protobuf";
-import { callers } from "../gen/gateway/common/v1/options_pb.ts";
+import { administration, callers } from "../gen/gateway/common/v1/options_pb.ts";
+import { noteAdministration } from "./administration.ts";
 import { Refusal, toRefusal } from "./errors.ts";
 import type { Log } from "./log.ts";
 import { checkRequest } from "./request-rules.ts";
@@ -18,7 +19,8 @@ import {
 
 /**
  * The same service for unidentified callers: authenticates each call, admits whom the method's `callers` option names, refuses a
- * request that breaks what the protos declare, and lets nothing but a `Refusal` out. What was not foreseen is logged here.
+ * request that breaks what the protos declare, and lets nothing but a `Refusal` out. What was not foreseen is logged here, and what the
+ * operator changes.
  */
 export function guard<S extends DescService>(
   service: S,
@@ -46,11 +48,11 @@ export function guard<S extends DescService>(
     };
 
     if (method.kind === "unary") {
+      const admitAndRun = (request: Message, call: Call) =>
+        admit(request, call).then((identified) => method.run(request, identified));
+      const run = getOption(desc, administration) ? noteAdministration(method.desc, admitAndRun, log) : admitAndRun;
       return (request: Message, call: Call) =>
-        untilAborted(
-          call.signal,
-          admit(request, call).then((identified) => method.run(request, identified)),
-        ).catch((error) => refuse(error, call));
+        untilAborted(call.signal, run(request, call)).catch((error) => refuse(error, call));
     }
     return (request: Message, call: Call) =>
       openLater(

@@ -1,16 +1,31 @@
 // What stands in front of every service, whichever binding calls it.
 
-import { create, type DescMethod, fromJson, type JsonObject } from "@bufbuild/protobuf";
+import { create, type DescMethod, fromJson, getOption, type JsonObject } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
+import { pino } from "pino";
 import { describe, expect, test, vi } from "vitest";
-import { BillingService, GetPoolsResponseSchema, UsagePeriod } from "../gen/gateway/billing/v1/billing_pb.ts";
+import {
+  BillingService,
+  CreateTransferResponseSchema,
+  GetPoolsResponseSchema,
+  TransferKind,
+  UsagePeriod,
+} from "../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../gen/gateway/common/v1/family_pb.ts";
+import { administration, callers } from "../gen/gateway/common/v1/options_pb.ts";
 import { Role } from "../gen/gateway/inference/v1/content_pb.ts";
 import { type GenerateResponse, GenerateResponseSchema, InferenceService } from "../gen/gateway/inference/v1/inference_pb.ts";
-import { KeySchema, KeysService, SecretSchema } from "../gen/gateway/keys/v1/keys_pb.ts";
-import { type Core, localCore, type Services } from "../src/core.ts";
+import {
+  CreateKeyResponseSchema,
+  KeySchema,
+  KeysService,
+  RevokeKeyResponseSchema,
+  SecretSchema,
+} from "../gen/gateway/keys/v1/keys_pb.ts";
+import { type Core, localCore, type Services, serviceTypes } from "../src/core.ts";
 import { Refusal, type RefusalName, toRefusal } from "../src/errors.ts";
 import { guard } from "../src/guard.ts";
-import { createLog } from "../src/log.ts";
+import { createLog, type Log } from "../src/log.ts";
 import { checkRequest } from "../src/request-rules.ts";
 import { type Authenticate, type Caller, type CallOf, type Implementation, implement } from "../src/service.ts";
 
@@ -29,14 +44,16 @@ const authenticate: Authenticate = async (headers) => {
 const asCustomer = { headers: { authorization: "Bearer customer" } };
 const asAdmin = { headers: { authorization: "Bearer admin" } };
 
-const log = createLog("silent");
+const silent = createLog("silent");
 
 /** A Core whose methods do what the test says and refuse the rest. */
 function coreWith(methods: {
   billing?: Partial<Implementation<typeof BillingService, CallOf>>;
   keys?: Partial<Implementation<typeof KeysService, CallOf>>;
   inference?: Partial<Implementation<typeof InferenceService, CallOf>>;
+  log?: Log;
 }): Core {
+  const { log = silent } = methods;
   const unimplemented = () => {
     throw new Refusal("unimplemented");
   };
@@ -229,7 +246,7 @@ describe("failures", () => {
 
   test("what was not foreseen is logged here and tells the caller nothing", async () => {
     const cause = new Error("the password is wrong");
-    const failed = vi.spyOn(log, "error");
+    const failed = vi.spyOn(silent, "error");
     const core = coreWith({ billing: { getPools: () => Promise.reject(cause) } });
     const failure = await refusalOf(core.billing.getPools({}, asCustomer));
     expect([failure.refusal, failure.message]).toEqual(["internal", "Internal error."]);
@@ -249,6 +266,101 @@ describe("failures", () => {
   });
 });
 
+describe("administration", () => {
+  /** A log, and the lines that were written to it. */
+  function listen(): { log: Log; lines: () => unknown[]; text: () => string } {
+    const written: string[] = [];
+    const log = pino({ base: null, timestamp: false }, { write: (line: string) => void written.push(line) });
+    return { log, lines: () => written.map((line) => JSON.parse(line)), text: () => written.join("") };
+  }
+  const line = { level: 30, msg: "administration" };
+  const transfer = {
+    accountId: "acc_1",
+    family: Family.V2,
+    kind: TransferKind.PURCHASE,
+    amountMicrocredits: 1_000_000_000n,
+    idempotencyKey: "invoice-7",
+    reason: "by card",
+  };
+
+  test("a change leaves one line with what was changed and how it ended", async () => {
+    const { log, lines } = listen();
+    const createTransfer = vi.fn(async () =>
+      create(CreateTransferResponseSchema, { transfer: { ...transfer, transferId: "tra_1" } }),
+    );
+    const core = coreWith({ billing: { createTransfer }, log });
+    await core.billing.createTransfer(transfer, asAdmin);
+    createTransfer.mockRejectedValueOnce(new Refusal("insufficient_funds"));
+    await refusalOf(core.billing.createTransfer(transfer, asAdmin));
+    const told = { accountId: "acc_1", family: "V2", kind: "PURCHASE", amountMicrocredits: "1000000000" };
+    expect(lines()).toEqual([
+      { ...line, method: "CreateTransfer", outcome: "ok", ...told, transferId: "tra_1" },
+      { ...line, method: "CreateTransfer", outcome: "insufficient_funds", ...told },
+    ]);
+  });
+
+  test("neither a new secret nor one that was sent in the place of an id gets into it", async () => {
+    const { log, lines, text } = listen();
+    const secret = "sk-gw2-1the-secret";
+    const key = { keyId: "key_1", accountId: "acc_1", family: Family.V1, name: secret, secrets: [{ shown: secret }] };
+    const core = coreWith({
+      keys: {
+        createKey: async () => create(CreateKeyResponseSchema, { key, secret }),
+        revokeKey: () => Promise.reject(new Refusal("not_found")),
+      },
+      log,
+    });
+    await core.keys.createKey({ accountId: "acc_1", family: Family.V1, name: secret }, asAdmin);
+    await refusalOf(core.keys.revokeKey({ keyId: secret }, asAdmin));
+    expect(lines()).toEqual([
+      { ...line, method: "CreateKey", outcome: "ok", accountId: "acc_1", family: "V1", keyId: "key_1" },
+      { ...line, method: "RevokeKey", outcome: "not_found" },
+    ]);
+    expect(text()).not.toContain("sk-gw2-");
+  });
+
+  test("what a caller did that hung up meanwhile is told as it ended", async () => {
+    const { log, lines } = listen();
+    const begun = Promise.withResolvers<void>();
+    const committed = Promise.withResolvers<void>();
+    const core = coreWith({
+      keys: {
+        revokeKey: async () => {
+          begun.resolve();
+          await committed.promise;
+          return create(RevokeKeyResponseSchema);
+        },
+      },
+      log,
+    });
+    const controller = new AbortController();
+    const call = refusalOf(core.keys.revokeKey({ keyId: "key_1" }, { ...asAdmin, signal: controller.signal }));
+    await begun.promise;
+    controller.abort();
+    expect((await call).refusal).toBe("cancelled");
+    committed.resolve();
+    await vi.waitFor(() => expect(lines()).toEqual([{ ...line, method: "RevokeKey", outcome: "ok", keyId: "key_1" }]));
+  });
+
+  test("who may not change anything is told of, what is only read is not", async () => {
+    const { log, lines } = listen();
+    const core = coreWith({ log });
+    await refusalOf(core.keys.revokeKey({ keyId: "key_1" }, asCustomer));
+    await refusalOf(core.keys.getKey({ keyId: "key_1" }, asAdmin));
+    expect(lines()).toEqual([{ ...line, method: "RevokeKey", outcome: "not_permitted", keyId: "key_1" }]);
+  });
+
+  test("it is every method of the operator alone, but those that only look and those that other services live by", () => {
+    const methods = Object.values(serviceTypes).flatMap((service) => service.methods);
+    const operators = methods.filter((desc) => getOption(desc, callers).admin && !getOption(desc, callers).key);
+    const silent = operators.filter((desc) => !getOption(desc, administration)).map((desc) => desc.name);
+    const reads = ["GetAccount", "ListAccounts", "ListTransfers", "Audit", "GetKey", "ListKeys"];
+    expect(new Set(silent)).toEqual(new Set([...reads, "PlaceHold", "CheckpointHold", "SettleHold"]));
+    const administered = methods.filter((desc) => getOption(desc, administration));
+    expect(administered.filter((desc) => !operators.includes(desc) || desc.methodKind !== "unary")).toEqual([]);
+  });
+});
+
 describe("streams", () => {
   test("messages pass by reference, and the credential is asked once", async () => {
     const messages = Array.from({ length: 100 }, () => create(GenerateResponseSchema));
@@ -259,7 +371,7 @@ describe("streams", () => {
         yield* messages;
       },
     };
-    const services = guard(InferenceService, implementation, counted, log);
+    const services = guard(InferenceService, implementation, counted, silent);
     const seen: GenerateResponse[] = [];
     const call = { signal: new AbortController().signal, requestHeader: new Headers(asCustomer.headers) };
     for await (const message of services.generate(create(InferenceService.method.generate.input, hello), call))

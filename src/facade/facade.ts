@@ -21,7 +21,7 @@ import { requestIdHeaders, requestIdOf } from "./request-id.ts";
 import { createRequestLog } from "./request-log.ts";
 import { Running } from "./running.ts";
 import { defaultPace, type StreamPace } from "./sse.ts";
-import { refuseUnserved, type Served } from "./unknown-path.ts";
+import { joins, refuseUnserved, type Served } from "./unknown-path.ts";
 import { requireVersion } from "./version.ts";
 
 export type { PartState, Readiness } from "./health.ts";
@@ -163,9 +163,4 @@ export function createFacade(parts: FacadeParts): Facade {
   app.addHook("preClose", async () => void running.drain());
 
   return Object.assign(app, { drain: () => running.drain(), isDraining: () => running.isDraining });
-}
-
-/** A path, and what it becomes when a client's base address has one `/v1` too few or too many. */
-function joins(path: string): string[] {
-  return [path, path.slice("/v1".length), `/v1${path}`];
 }

@@ -27,10 +27,14 @@ export function refuseUnserved(method: string, url: string, served: readonly Ser
     const message = `This path has no method ${method}; it has ${allow.join(", ")}.`;
     return { refusal: new Refusal("method_not_allowed", { message, allowed: allow }), allow };
   }
-  const unprefixed = path.startsWith("/v1/") ? path : `/v1${path}`;
-  const advice = guidance.find(([prefix]) => unprefixed === prefix || unprefixed.startsWith(`${prefix}/`))?.[1];
+  const advice = guidance.find(([prefix]) => joins(prefix).some((one) => path === one || path.startsWith(`${one}/`)))?.[1];
   const message = advice ?? `There is no such path. Served are ${native}, ${chat}, GET /v1/models.`;
   return { refusal: new Refusal("not_found", { message }), allow };
+}
+
+/** A path, and what it becomes when a client's base address has one `/v1` too few or too many. */
+export function joins(path: string): string[] {
+  return [path, path.slice("/v1".length), `/v1${path}`];
 }
 
 function fits(path: string, pattern: string): boolean {

@@ -376,10 +376,11 @@ describe("paths and methods", () => {
 
   test("that people take by mistake name the endpoint that serves them", async () => {
     const { url } = await startFacade();
-    const wrong = ["/v1/responses", "/v1/completions", "/v1/embeddings", "/responses"];
+    const wrong = ["/v1/responses", "/v1/completions", "/v1/embeddings", "/responses", "/v1/v1/responses"];
     for (const path of wrong) {
       const { status, body } = await readError(await post(url, path, chatHeaders, chatBody));
       expect(status).toBe(404);
+      expect(body.error.message).toContain("not served here");
       expect(body.error.message).toContain("/v1/chat/completions");
     }
     for (const path of ["/v1/complete", "/v1/messages/batches", "/v1/messages/batches/b_1/results", "/v1/files"]) {

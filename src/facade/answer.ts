@@ -2,7 +2,6 @@
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { FastifyReply } from "fastify";
-import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Admission, GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { Refusal } from "../errors.ts";
@@ -36,7 +35,6 @@ export async function sendWhole(
   exchange: Exchange,
 ): Promise<FastifyReply> {
   let admission: Admission | undefined;
-  let receipt: Receipt | undefined;
   const events: Event[] = [];
   for await (const { kind } of answer) {
     if (kind.case === "events") events.push(...kind.value.events);
@@ -44,8 +42,9 @@ export async function sendWhole(
       admission = kind.value;
       exchange.noted.model = admission.model;
       reply.headers(admissionHeaders(format.envelope, admission));
-    } else if (kind.case === "receipt") receipt = kind.value.receipt;
+    } else if (kind.case === "receipt") exchange.receipt = kind.value.receipt;
   }
+  const { receipt } = exchange;
   if (!admission || !receipt) throw new Refusal("internal", { cause: new Error("an answer without admission or receipt") });
   reply.headers(receiptHeaders(receipt));
   return sendJson(reply, format.encodeAnswer(events, admission));

@@ -2,6 +2,7 @@
 
 import { performance } from "node:perf_hooks";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { AuthenticateResponse } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { RefusalName } from "../errors.ts";
 import type { Envelope } from "./problem.ts";
@@ -19,7 +20,9 @@ export type Exchange = {
   identity?: { readonly call: CallOfRequest; readonly caller: AuthenticateResponse };
   /** Version and beta flags of a native call, once they are known to be good. */
   vendor?: { readonly version: string; readonly beta: string };
-  /** What the log line tells beside ids, status and duration. */
+  /** What the answer cost. Absent until it is charged, and for good where the answer failed or its client left. */
+  receipt?: Receipt | undefined;
+  /** What the log line tells beside ids, status, duration and cost. */
   readonly noted: { model?: string; stream?: boolean; firstByteMs?: number; refusal?: RefusalName };
 };
 

@@ -52,6 +52,7 @@ export async function sendStream(
         if (stream.isOpen && events.at(-1)?.kind.case === "messageStop") stream.keep(text);
         else if (!stream.write(text)) await stream.drained(signal);
       } else if (kind.case === "admission") stream.admit(kind.value);
+      else if (kind.case === "receipt") exchange.receipt = kind.value.receipt;
     }
     stream.end();
   } catch (error) {

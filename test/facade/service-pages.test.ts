@@ -11,10 +11,13 @@ import type { PartState } from "../../src/facade/facade.ts";
 import {
   admission,
   answerOf,
+  chatBody,
   finish,
   goodKey,
   nativeBody,
   nativeHeaders,
+  play,
+  postChat,
   postNative,
   receipt,
   receiptOf,
@@ -330,21 +333,25 @@ test("the log has one line per request, with ids and figures and nothing that wa
   const lines: string[] = [];
   const log = pino({ level: "info", base: null }, { write: (line: string) => void lines.push(line) });
   const { url, facade, script } = await startFacade({ log });
-  script.generate = async function* () {
-    yield* answerOf("the answer");
-  };
+  const charge = { outcome: Outcome.COMPLETED, amountMicrocredits: 8_400n, usage: { input: 5, output: 2, cacheRead: 70 } };
+  script.generate = () => play([...answerOf("the answer").slice(0, -1), receipt(charge)]);
   const body = { ...nativeBody, messages: [{ role: "user", content: "the question" }] };
   await (await postNative(url, body)).text();
   await (await postNative(url, { ...body, stream: true }, { ...nativeHeaders, "x-request-id": "req_follow-me" })).text();
+  await (await postChat(url, { ...chatBody, stream: true })).text();
   await (await fetch(`${url}/v1/models/${goodKey}?key=${goodKey}`, { headers: { "x-api-key": `${goodKey}x` } })).text();
   await (await fetch(`${url}/${goodKey}`)).text();
   await (await fetch(`${url}/healthz`)).text();
   await facade.drain();
-  expect(lines.map((line) => JSON.parse(line))).toMatchObject([
-    { route: "/v1/messages", method: "POST", status: 200, keyId: "key_1", model: "model-sonnet-4.6", stream: false },
-    { route: "/v1/messages", status: 200, stream: true, requestId: "req_follow-me", firstByteMs: expect.any(Number) },
+  const paid = { accountId: "acc_1", keyId: "key_1", outcome: "COMPLETED", amountMicrocredits: "8400" };
+  const told = lines.map((line) => JSON.parse(line));
+  expect(told).toMatchObject([
+    { route: "/v1/messages", method: "POST", status: 200, model: "model-sonnet-4.6", stream: false, ...paid },
+    { route: "/v1/messages", status: 200, stream: true, requestId: "req_follow-me", firstByteMs: expect.any(Number), ...paid },
+    { route: "/v1/chat/completions", status: 200, stream: true, ...paid },
     { route: "/v1/models/:id", status: 401, refusal: "invalid_key" },
     { route: "none", status: 404, refusal: "not_found" },
   ]);
+  expect(told.map(({ tokens }) => tokens).slice(0, 3)).toEqual(Array(3).fill({ input: 5, output: 2, cacheRead: 70 }));
   expect(lines.join("")).not.toMatch(/sk-gw2-|the answer|the question/);
 });

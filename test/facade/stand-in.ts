@@ -53,8 +53,9 @@ export function admission(init: MessageInitShape<typeof AdmissionSchema> = {}): 
   return create(GenerateResponseSchema, { kind: { case: "admission", value } });
 }
 
-export function receipt(amountMicrocredits = 1_234_500n): GenerateResponse {
-  return create(GenerateResponseSchema, { kind: { case: "receipt", value: { receipt: { amountMicrocredits } } } });
+export function receipt(init: MessageInitShape<typeof ReceiptSchema> = {}): GenerateResponse {
+  const value = { receipt: { amountMicrocredits: 1_234_500n, ...init } };
+  return create(GenerateResponseSchema, { kind: { case: "receipt", value } });
 }
 
 export const start = events({
@@ -124,6 +125,7 @@ function scriptedCore(script: Script): Core {
           return create(AuthenticateResponseSchema, {
             key: {
               keyId: "key_1",
+              accountId: "acc_1",
               family: Family.V1,
               ...(monthFigures && { monthSpentMicrocredits: 2_500_000n, monthHeldMicrocredits: 1n }),
               monthlyCapMicrocredits: 10_000_000n,

@@ -7,6 +7,7 @@ import { type Core, localCore } from "./core.ts";
 import { createFacade } from "./facade/facade.ts";
 import { type FirstKeys, seed } from "./first-start.ts";
 import { createFailedCredentials } from "./limits/failed-credentials.ts";
+import { createIdentifyCaller } from "./limits/identify-caller.ts";
 import type { Log } from "./log.ts";
 import { type Readiness, remoteReadiness } from "./readiness.ts";
 import { grpcCore } from "./rpc/client.ts";
@@ -113,9 +114,9 @@ async function openHttp(
   stack: AsyncDisposableStack,
 ): Promise<Door> {
   const { host, port, trustedProxies, httpAdmin } = config;
-  const failedCredentials = createFailedCredentials();
-  const app = createFacade({ core, settings: { nativeBearer, trustedProxies }, readiness, failedCredentials, log });
-  registerConnect(app, { core, failedCredentials, adminMethods: httpAdmin, isDraining: () => app.isDraining() });
+  const identifyCaller = createIdentifyCaller(core, createFailedCredentials());
+  const app = createFacade({ core, settings: { nativeBearer, trustedProxies }, readiness, identifyCaller, log });
+  registerConnect(app, { core, identifyCaller, adminMethods: httpAdmin, isDraining: () => app.isDraining() });
   stack.defer(() => {
     // Idle connections of clients would keep the listener open for as long as they like.
     const closed = app.close();

@@ -3,16 +3,16 @@
 import { performance } from "node:perf_hooks";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import type { Core } from "../core.ts";
-import { Refusal } from "../errors.ts";
+import type { IdentifyCaller } from "../limits/identify-caller.ts";
 import type { Log } from "../log.ts";
+import { shuttingDown } from "../shutting-down.ts";
 import { refuseBytes, refusePath } from "./broken-request.ts";
 import { postChatCompletions } from "./chat-completions.ts";
-import type { CredentialForm, NativeBearer } from "./credentials.ts";
+import { type CredentialForm, type NativeBearer, readCredential } from "./credentials.ts";
 import { getCredits } from "./credits.ts";
-import type { Exchange } from "./exchange.ts";
+import { type Exchange, hangUpSignal } from "./exchange.ts";
 import { createFailureHandler } from "./failure.ts";
 import { getLiveness, getNothing, getReadiness, type Readiness } from "./health.ts";
-import { createIdentify, type FailedCredentials } from "./identify.ts";
 import { postCountTokens, postMessages } from "./messages.ts";
 import { getModel, getModels, getModelsInfo } from "./models.ts";
 import type { Envelope } from "./problem.ts";
@@ -39,7 +39,7 @@ export type FacadeParts = {
   readonly core: Core;
   readonly settings: FacadeSettings;
   readonly readiness: () => Promise<Readiness>;
-  readonly failedCredentials: FailedCredentials;
+  readonly identifyCaller: IdentifyCaller;
   readonly log: Log;
 };
 
@@ -57,13 +57,14 @@ type Route = {
   /** Absent: open to all. */
   readonly credential?: CredentialForm;
   readonly needsVersion?: true;
+  /** Asks for what the key spent this month. */
   readonly monthFigures?: true;
   readonly run: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
 };
 
 /** The HTTP door, not yet listening. */
 export function createFacade(parts: FacadeParts): Facade {
-  const { core, log, settings, readiness, failedCredentials } = parts;
+  const { core, log, settings, readiness, identifyCaller } = parts;
   const pace = settings.pace ?? defaultPace;
   const running = new Running();
   const logRequest = createRequestLog(log);
@@ -107,7 +108,6 @@ export function createFacade(parts: FacadeParts): Facade {
   });
   // The same holds for an expectation that Node does not know.
   app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
-  const identify = createIdentify({ core, nativeBearer: settings.nativeBearer, failedCredentials });
 
   // Routes that others add are waited for as well.
   app.addHook("onRequest", (_request, reply, done) => {
@@ -132,16 +132,19 @@ export function createFacade(parts: FacadeParts): Facade {
     };
 
     for (const { method, paths, envelope, credential, needsVersion, monthFigures = false, run } of routes) {
-      const identifyCaller = credential && identify({ form: credential, monthFigures });
       for (const url of paths) {
         scope.route({
           method,
           url,
           onRequest: async (request, reply) => {
             const exchange = begin(url, envelope, request, reply);
-            if (!identifyCaller) return;
-            if (running.isDraining) throw new Refusal("gateway_unavailable");
-            await identifyCaller(request, reply);
+            if (!credential) return;
+            if (running.isDraining) throw shuttingDown();
+            const authorization = `Bearer ${readCredential(credential, request.raw, settings.nativeBearer())}`;
+            const headers = new Headers({ authorization, "x-request-id": exchange.requestId });
+            const call = { headers, signal: hangUpSignal(reply) };
+            const caller = await identifyCaller({ authorization, address: request.ip, monthFigures }, call);
+            exchange.identity = { call, caller };
             if (needsVersion) exchange.vendor = requireVersion(request.headers);
           },
           handler: run,

@@ -13,20 +13,20 @@ import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance } from "fastify";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { type Core, serviceTypes } from "../core.ts";
-import { toConnectError, toRefusal } from "../errors.ts";
+import { toConnectError } from "../errors.ts";
+import type { IdentifyCaller } from "../limits/identify-caller.ts";
 import { type BoundMethod, boundMethod, type Implementation } from "../service.ts";
+import { shuttingDown } from "../shutting-down.ts";
 import { checkEnumNames } from "./enum-names.ts";
 import { recursionLimit, requestBytesMax } from "./messages.ts";
-import { shuttingDown } from "./shutting-down.ts";
 
 export type ConnectParts = {
   core: Core;
-  /** Wrong credentials per client address. `check` throws for an address that sent too many. */
-  failedCredentials: { check(address: string): void; record(address: string): void };
+  identifyCaller: IdentifyCaller;
   /** Whether this listener has the methods that only the operator may call. */
   adminMethods: boolean;
-  /** True once the listener takes no new calls. Absent: it always does. */
-  isDraining?: () => boolean;
+  /** True once the listener takes no new calls. */
+  isDraining: () => boolean;
 };
 
 /** Adds the routes `/<service>/<method>` to `app`. Browsers of other origins stay out: no CORS header is ever sent. */
@@ -50,14 +50,13 @@ export function registerConnect(app: FastifyInstance, parts: ConnectParts): void
 const clientAddress = createContextKey("", { description: "address of the client" });
 
 /** Refuses a call by its credential before its request is read. The services ask again. */
-async function admit({ core, failedCredentials, isDraining }: ConnectParts, context: HandlerContext): Promise<void> {
-  if (isDraining?.()) throw toConnectError(shuttingDown());
+async function admit({ identifyCaller, isDraining }: ConnectParts, context: HandlerContext): Promise<void> {
+  const authorization = context.requestHeader.get("authorization") ?? "";
   const address = context.values.get(clientAddress);
   try {
-    failedCredentials.check(address);
-    await core.keys.authenticate({}, callOf(context));
+    if (isDraining()) throw shuttingDown();
+    await identifyCaller({ authorization, address, monthFigures: false }, callOf(context));
   } catch (error) {
-    if (toRefusal(error).refusal === "invalid_key") failedCredentials.record(address);
     throw toConnectError(error);
   }
 }

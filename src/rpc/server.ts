@@ -15,12 +15,12 @@ import {
 } from "@grpc/grpc-js";
 import { type Services, serviceTypes } from "../core.ts";
 import { type Authenticate, type BoundMethod, boundMethod, type Implementation } from "../service.ts";
+import { shuttingDown } from "../shutting-down.ts";
 import { createHealth, type ServingServices } from "./health.ts";
 import { decodeRequest, encodeMessage, messageBytesMax, pathOf } from "./messages.ts";
 import { headersOf } from "./metadata.ts";
 import { createReflection } from "./reflection.ts";
 import { RunningCalls } from "./running-calls.ts";
-import { shuttingDown } from "./shutting-down.ts";
 import { toStatus } from "./status.ts";
 import { type ServerTls, serverCredentials } from "./tls.ts";
 

@@ -17,6 +17,7 @@ import { guard } from "../../src/guard.ts";
 import { createCatalog, createInference } from "../../src/inference/inference.ts";
 import { createKeys } from "../../src/keys/keys.ts";
 import { createFailedCredentials } from "../../src/limits/failed-credentials.ts";
+import { createIdentifyCaller } from "../../src/limits/identify-caller.ts";
 import { createLimits } from "../../src/limits/limits.ts";
 import { createLog } from "../../src/log.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
@@ -71,7 +72,7 @@ const facade = createFacade({
   core,
   settings: { nativeBearer: () => file.nativeBearer, trustedProxies: config.trustedProxies },
   readiness: coreReadiness({ postgres, limits, upstreams }),
-  failedCredentials: createFailedCredentials(),
+  identifyCaller: createIdentifyCaller(core, createFailedCredentials()),
   log,
 });
 const http = await facade.listen({ host: config.host, port: config.port });

@@ -268,7 +268,7 @@ test("a draining gateway refuses new requests, finishes those that run, and then
   });
   const refused = await postNative(url);
   expect(refused.status).toBe(503);
-  expect(refused.headers.get("retry-after")).toMatch(/^\d+$/);
+  expect(refused.headers.get("retry-after")).toBe("1");
   expect(refused.headers.get("connection")).toBe("close");
   expect(await refused.json()).toMatchObject({ error: { type: "api_error", details: { error_code: "gateway_unavailable" } } });
   expect((await fetch(`${url}/healthz`)).status).toBe(200);

@@ -28,6 +28,8 @@ import { AuthenticateResponseSchema, KeysService } from "../../gen/gateway/keys/
 import type { Core } from "../../src/core.ts";
 import { Refusal } from "../../src/errors.ts";
 import { createFacade, type Facade, type FacadeParts } from "../../src/facade/facade.ts";
+import type { FailedCredentials } from "../../src/limits/failed-credentials.ts";
+import { createIdentifyCaller } from "../../src/limits/identify-caller.ts";
 import { createLog } from "../../src/log.ts";
 import { implement } from "../../src/service.ts";
 
@@ -172,9 +174,11 @@ function scriptedCore(script: Script): Core {
 
 export type StandIn = { facade: Facade; url: string; port: number; script: Script };
 
+const nobodyFailed: FailedCredentials = { check: () => {}, record: () => {} };
+
 /** A started facade, stopped when the test ends. */
 export async function startFacade(
-  parts: Partial<FacadeParts> = {},
+  parts: Partial<FacadeParts & { failedCredentials: FailedCredentials }> = {},
   settings: Partial<FacadeParts["settings"]> = {},
   addRoutes: (facade: Facade) => void = () => {},
 ): Promise<StandIn> {
@@ -185,13 +189,15 @@ export async function startFacade(
     keys: new Set([goodKey]),
     calls: [],
   };
+  const { failedCredentials = nobodyFailed, ...rest } = parts;
+  const core = scriptedCore(script);
   const facade = createFacade({
-    core: scriptedCore(script),
+    core,
     settings: { nativeBearer: () => "auto", trustedProxies: [], ...settings },
     readiness: async () => ({ database: { state: "ok" } }),
-    failedCredentials: { check: () => {}, record: () => {} },
+    identifyCaller: createIdentifyCaller(core, failedCredentials),
     log: createLog("silent"),
-    ...parts,
+    ...rest,
   });
   addRoutes(facade);
   const url = await facade.listen({ host: "127.0.0.1", port: 0 });

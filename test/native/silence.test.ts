@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createFacade, type Facade } from "../../src/facade/facade.ts";
 import { defaultPace } from "../../src/facade/sse.ts";
 import { createFailedCredentials } from "../../src/limits/failed-credentials.ts";
+import { createIdentifyCaller } from "../../src/limits/identify-caller.ts";
 import { createLog } from "../../src/log.ts";
 import { grpcCore } from "../../src/rpc/client.ts";
 import { Gate, nativeEvents, nativeStream, type Write } from "../support/provider.ts";
@@ -22,7 +23,7 @@ beforeAll(async () => {
     core,
     settings: { nativeBearer: () => "auto", trustedProxies: [], pace: { holdMs: 40, pingMs: 30 } },
     readiness: async () => ({}),
-    failedCredentials: createFailedCredentials(),
+    identifyCaller: createIdentifyCaller(core, createFailedCredentials()),
     log: createLog("silent"),
   });
   address = await door.listen({ host: "127.0.0.1", port: 0 });

@@ -5,6 +5,7 @@ import { type CallOptions, createClient, type Transport } from "@connectrpc/conn
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import fastify from "fastify";
 import { type Core, localCore, type Services, serviceTypes } from "../../src/core.ts";
+import { createIdentifyCaller } from "../../src/limits/identify-caller.ts";
 import { grpcCore } from "../../src/rpc/client.ts";
 import { registerConnect } from "../../src/rpc/connect.ts";
 import { createGrpcServer } from "../../src/rpc/server.ts";
@@ -27,8 +28,9 @@ export async function openBindings(services: Services, identify = authenticate):
   const grpc = grpcCore({ addresses: [`127.0.0.1:${port}`] });
 
   const http = fastify();
-  const nobody = { check() {}, record() {} };
-  registerConnect(http, { core: localCore(services), failedCredentials: nobody, adminMethods: true });
+  const core = localCore(services);
+  const identifyCaller = createIdentifyCaller(core, { check() {}, record() {} });
+  registerConnect(http, { core, identifyCaller, adminMethods: true, isDraining: () => false });
   const baseUrl = await http.listen({ host: "127.0.0.1", port: 0 });
   const options = { baseUrl, httpVersion: "1.1" } as const;
 

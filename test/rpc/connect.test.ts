@@ -4,15 +4,20 @@ import fastify from "fastify";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { localCore } from "../../src/core.ts";
 import { Refusal } from "../../src/errors.ts";
+import type { FailedCredentials } from "../../src/limits/failed-credentials.ts";
+import { createIdentifyCaller } from "../../src/limits/identify-caller.ts";
 import { type ConnectParts, registerConnect } from "../../src/rpc/connect.ts";
 import { adminToken, emptyAnswers, key, type Script, scriptedServices } from "./scripted.ts";
 
-async function open(script: Script = emptyAnswers(), changes: Partial<ConnectParts> = {}): Promise<string> {
+type Changes = Partial<ConnectParts & { failedCredentials: FailedCredentials }>;
+
+async function open(script: Script = emptyAnswers(), changes: Changes = {}): Promise<string> {
   // Smaller than what the services take: the limit of other routes is not theirs.
   const app = fastify({ bodyLimit: 1000 });
-  const failedCredentials = { check() {}, record() {} };
+  const { failedCredentials = { check() {}, record() {} }, ...rest } = changes;
   const core = localCore(scriptedServices(script));
-  registerConnect(app, { core, failedCredentials, adminMethods: true, isDraining: () => false, ...changes });
+  const identifyCaller = createIdentifyCaller(core, failedCredentials);
+  registerConnect(app, { core, identifyCaller, adminMethods: true, isDraining: () => false, ...rest });
   onTestFinished(async () => {
     app.server.closeAllConnections();
     await app.close();
@@ -148,7 +153,7 @@ describe("the public listener", () => {
     expect(unary).not.toHaveBeenCalled();
   });
 
-  test("counts wrong credentials by address, and keeps away who had too many", async () => {
+  test("counts wrong credentials by address, and keeps strangers away from one that had too many", async () => {
     const failedCredentials = { check: vi.fn(), record: vi.fn() };
     const url = await open(emptyAnswers(), { failedCredentials });
     await post(url, authenticate, { credential: "wrong" });
@@ -158,6 +163,9 @@ describe("the public listener", () => {
     failedCredentials.check.mockImplementation(() => {
       throw new Refusal("auth_rate_limited", { retryAfterMs: 1000 });
     });
-    expect((await post(url, authenticate)).status).toBe(429);
+    expect((await post(url, authenticate, { credential: "wrong" })).status).toBe(429);
+    expect((await post(url, authenticate, { credential: adminToken })).status).toBe(429);
+    // Good a moment ago, from an address that it shares with who is guessing.
+    expect((await post(url, authenticate)).status).toBe(200);
   });
 });

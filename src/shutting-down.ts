@@ -1,7 +1,8 @@
-// What a door that takes no new calls says.
+// What every door says that takes nothing new.
 
-import { Refusal } from "../errors.ts";
+import { Refusal } from "./errors.ts";
 
+/** The refusal of a request or call that comes while the gateway ends. */
 export function shuttingDown(): Refusal {
   return new Refusal("gateway_unavailable", {
     message: "The gateway is shutting down; try again shortly.",

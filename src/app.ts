@@ -1,19 +1,20 @@
 // One gateway: the services or the way to them, and the doors that its role opens.
 
 import { setTimeout as delay } from "node:timers/promises";
+import { hostAndPort } from "./address.ts";
 import type { CatalogFile } from "./catalog-file/catalog-file.ts";
 import type { Config } from "./config.ts";
 import { type Core, localCore } from "./core.ts";
-import { createFacade } from "./facade/facade.ts";
+import { createFacade, type Readiness } from "./facade/facade.ts";
 import { type FirstKeys, seed } from "./first-start.ts";
 import { createFailedCredentials } from "./limits/failed-credentials.ts";
 import { createIdentifyCaller } from "./limits/identify-caller.ts";
 import type { Log } from "./log.ts";
-import { type Readiness, remoteReadiness } from "./readiness.ts";
+import { remoteReadiness } from "./readiness.ts";
 import { grpcCore } from "./rpc/client.ts";
 import { registerConnect } from "./rpc/connect.ts";
 import { createGrpcServer } from "./rpc/server.ts";
-import { type RunningServices, startServices } from "./start-services.ts";
+import { type GatewayParts, type RunningServices, startServices } from "./start-services.ts";
 
 export type Gateway = {
   /** Base address of the HTTP door. Absent in the role `core`. */
@@ -26,14 +27,6 @@ export type Gateway = {
   reload(catalog: CatalogFile): void;
   /** Refuses new requests, lets running ones finish within the drain limit, settles what they owe, and closes everything. */
   stop(): Promise<void>;
-};
-
-export type GatewayParts = {
-  readonly config: Config;
-  readonly catalog: CatalogFile;
-  /** Holds the credentials of the providers. */
-  readonly env: NodeJS.ProcessEnv;
-  readonly log: Log;
 };
 
 /** A door that is open. */
@@ -127,10 +120,6 @@ async function openHttp(
   const address = app.server.address();
   const bound = typeof address === "object" && address ? address.port : port;
   return { address: `http://${hostAndPort(host, bound)}`, drain: () => app.drain() };
-}
-
-function hostAndPort(host: string, port: number): string {
-  return `${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
 async function drain(doors: (Door | undefined)[], running: RunningServices | undefined, limitMs: number, log: Log) {

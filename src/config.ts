@@ -11,8 +11,8 @@ export type Config = {
   readonly port: number;
   readonly grpcHost: string;
   readonly grpcPort: number;
-  /** Absent: the gRPC door speaks plaintext. With `clientAuthorities` callers must show a certificate too. */
-  readonly grpcTls?: { readonly certificate: Buffer; readonly privateKey: Buffer; readonly clientAuthorities?: Buffer };
+  /** Absent: the gRPC door speaks plaintext. */
+  readonly grpcTls?: ServerTls;
   /** Lets gRPC in plaintext listen on an address that others can reach. */
   readonly grpcAllowPlaintext: boolean;
   /** Folder of the embedded database and of first-keys.json. */
@@ -29,11 +29,8 @@ export type Config = {
   readonly role: Role;
   /** `host:port` of each core. Empty unless the role is `facade`. */
   readonly coreAddresses: readonly string[];
-  /** Absent: cores are called in plaintext. Without `authorities` their certificates are checked against those that Node trusts. */
-  readonly coreTls?: {
-    readonly authorities?: Buffer;
-    readonly identity?: { readonly certificate: Buffer; readonly privateKey: Buffer };
-  };
+  /** Absent: cores are called in plaintext. */
+  readonly coreTls?: ClientTls;
   /** Whether the HTTP door also serves the methods that only the admin token may call. */
   readonly httpAdmin: boolean;
   /** Whether a start makes the account `default`, with credits and two keys, where there is none of that name. */
@@ -42,6 +39,22 @@ export type Config = {
   readonly drainLimitMs: number;
   /** Addresses and CIDR ranges whose `X-Forwarded-For` is believed. */
   readonly trustedProxies: readonly string[];
+};
+
+/** PEM texts of a server. */
+export type ServerTls = {
+  readonly certificate: Buffer;
+  readonly privateKey: Buffer;
+  /** Callers must show a certificate signed by one of these. Absent: callers need none. */
+  readonly clientAuthorities?: Buffer;
+};
+
+/** PEM texts of a client. */
+export type ClientTls = {
+  /** Signers of the server's certificate. Absent: those that Node trusts. */
+  readonly authorities?: Buffer;
+  /** Shown to a server that asks for one. */
+  readonly identity?: { readonly certificate: Buffer; readonly privateKey: Buffer };
 };
 
 const logLevels = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;

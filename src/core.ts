@@ -8,22 +8,15 @@ import { InferenceService } from "../gen/gateway/inference/v1/inference_pb.ts";
 import { KeysService } from "../gen/gateway/keys/v1/keys_pb.ts";
 import { boundMethod, type Call, type Implementation, implement } from "./service.ts";
 
+/** The descriptors of the three services. */
+export const serviceTypes = { billing: BillingService, keys: KeysService, inference: InferenceService } as const;
+type ServiceTypes = typeof serviceTypes;
+
 /** Clients of the three services. Credentials travel as `authorization: Bearer …` in the call's headers. */
-export type Core = {
-  billing: Client<typeof BillingService>;
-  keys: Client<typeof KeysService>;
-  inference: Client<typeof InferenceService>;
-};
+export type Core = { [N in keyof ServiceTypes]: Client<ServiceTypes[N]> };
 
 /** The three service objects, guarded. */
-export type Services = {
-  billing: Implementation<typeof BillingService>;
-  keys: Implementation<typeof KeysService>;
-  inference: Implementation<typeof InferenceService>;
-};
-
-/** The services with their descriptors, for code that serves or calls all of them alike. */
-export const serviceTypes = { billing: BillingService, keys: KeysService, inference: InferenceService } as const;
+export type Services = { [N in keyof ServiceTypes]: Implementation<ServiceTypes[N]> };
 
 /** A Core that calls the given services in this process. */
 export function localCore(services: Services): Core {

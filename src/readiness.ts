@@ -2,13 +2,8 @@
 
 import type { Core } from "./core.ts";
 import { toRefusal } from "./errors.ts";
+import type { PartState, Readiness } from "./facade/facade.ts";
 import type { Postgres } from "./postgres/postgres.ts";
-
-/** `down`: requests cannot be served. `degraded`: they are, with less than was configured. */
-export type PartState = { readonly state: "ok" | "degraded" | "down"; readonly says?: string };
-
-/** The parts by name. */
-export type Readiness = Readonly<Record<string, PartState>>;
 
 // Probes come from anybody and as often as they like: within this time they share one answer.
 const freshMs = 500;

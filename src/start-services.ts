@@ -7,6 +7,7 @@ import { createBilling } from "./billing/billing.ts";
 import type { CatalogFile } from "./catalog-file/catalog-file.ts";
 import type { Config } from "./config.ts";
 import type { Services } from "./core.ts";
+import type { Readiness } from "./facade/facade.ts";
 import { findAdminToken } from "./first-start.ts";
 import { guard } from "./guard.ts";
 import { createCatalog, createInference, type Inference } from "./inference/inference.ts";
@@ -16,7 +17,7 @@ import type { Log } from "./log.ts";
 import { startEmbedded } from "./postgres/embedded.ts";
 import { migrate } from "./postgres/migrate.ts";
 import { connectPostgres } from "./postgres/postgres.ts";
-import { coreReadiness, type Readiness } from "./readiness.ts";
+import { coreReadiness } from "./readiness.ts";
 import { createKeyHints } from "./redis/key-hints.ts";
 import { connectRedis, type Redis } from "./redis/redis.ts";
 import type { Authenticate } from "./service.ts";
@@ -33,15 +34,17 @@ export type RunningServices = {
   endRunning(): Promise<void>;
 };
 
-export type ServiceParts = {
+/** What a gateway is made of, whatever its role. */
+export type GatewayParts = {
   readonly config: Config;
   readonly catalog: CatalogFile;
+  /** Holds the credentials of the providers. */
   readonly env: NodeJS.ProcessEnv;
   readonly log: Log;
 };
 
 /** Starts the services. `stack` learns how to stop each part, the one that everything stands on last. */
-export async function startServices(parts: ServiceParts, stack: AsyncDisposableStack): Promise<RunningServices> {
+export async function startServices(parts: GatewayParts, stack: AsyncDisposableStack): Promise<RunningServices> {
   const { config, env, log } = parts;
   const url = config.databaseUrl ?? (await embed(config.dataDir, log, stack));
   await migrate(url);

@@ -1,6 +1,7 @@
 // Which header holds the key, by endpoint. Pure: who the key belongs to is asked of the keys service.
 
 import type { IncomingMessage } from "node:http";
+import type { CatalogFile } from "../catalog-file/catalog-file.ts";
 import { Refusal } from "../errors.ts";
 import { isBearerVersion, readVersion } from "./version.ts";
 
@@ -11,7 +12,7 @@ import { isBearerVersion, readVersion } from "./version.ts";
 export type CredentialForm = "native" | "chat" | "either";
 
 /** Whether native endpoints take a Bearer key: from clients of the versions that send nothing else, from all, or from none. */
-export type NativeBearer = "auto" | "always" | "never";
+export type NativeBearer = CatalogFile["nativeBearer"];
 
 export type HeaderSource = Pick<IncomingMessage, "headers" | "rawHeaders">;
 

@@ -15,11 +15,11 @@ import { createFailureHandler } from "./failure.ts";
 import { getLiveness, getNothing, getReadiness, type Readiness } from "./health.ts";
 import { postCountTokens, postMessages } from "./messages.ts";
 import { getModel, getModels, getModelsInfo } from "./models.ts";
+import { OpenReplies } from "./open-replies.ts";
 import type { Envelope } from "./problem.ts";
 import { getReceipt } from "./receipts.ts";
 import { requestIdHeaders, requestIdOf } from "./request-id.ts";
 import { createRequestLog } from "./request-log.ts";
-import { Running } from "./running.ts";
 import { defaultPace, type StreamPace } from "./sse.ts";
 import { joins, refuseUnserved, type Served } from "./unknown-path.ts";
 import { requireVersion } from "./version.ts";
@@ -66,7 +66,7 @@ type Route = {
 export function createFacade(parts: FacadeParts): Facade {
   const { core, log, settings, readiness, identifyCaller } = parts;
   const pace = settings.pace ?? defaultPace;
-  const running = new Running();
+  const openReplies = new OpenReplies();
   const logRequest = createRequestLog(log);
 
   const native = { envelope: "native", credential: "native", needsVersion: true } as const;
@@ -83,7 +83,7 @@ export function createFacade(parts: FacadeParts): Facade {
     { ...either, monthFigures: true, method: "GET", paths: ["/v1/credits"], run: getCredits(core) },
     { ...either, method: "GET", paths: ["/v1/receipts/:requestId"], run: getReceipt(core) },
     { ...open, method: "GET", paths: ["/healthz"], run: getLiveness() },
-    { ...open, method: "GET", paths: ["/health"], run: getReadiness(readiness, () => running.isDraining) },
+    { ...open, method: "GET", paths: ["/health"], run: getReadiness(readiness, () => openReplies.isDraining) },
     // Warm-up probes of the coding assistant.
     { ...open, method: "GET", paths: ["/api/hello"], run: getNothing() },
     { ...open, method: "HEAD", paths: ["/"], run: getNothing() },
@@ -102,7 +102,7 @@ export function createFacade(parts: FacadeParts): Facade {
     return503OnClosing: false,
     routerOptions: { maxParamLength: 500 },
     frameworkErrors: refusePath,
-    clientErrorHandler: (error, socket) => refuseBytes(error, socket, running.isBusy(socket)),
+    clientErrorHandler: (error, socket) => refuseBytes(error, socket, openReplies.isBusy(socket)),
     // Node's own answer to a request without Host has no id and no body, and nothing here depends on the name.
     http: { requireHostHeader: false },
   });
@@ -111,7 +111,7 @@ export function createFacade(parts: FacadeParts): Facade {
 
   // Routes that others add are waited for as well.
   app.addHook("onRequest", (_request, reply, done) => {
-    running.add(reply);
+    openReplies.add(reply);
     done();
   });
   // A scope of its own: nothing in it touches routes that others add.
@@ -126,7 +126,7 @@ export function createFacade(parts: FacadeParts): Facade {
       const exchange: Exchange = { requestId: request.id, envelope, route, startedMs: performance.now(), noted: {} };
       request.exchange = exchange;
       reply.headers(requestIdHeaders(exchange.requestId));
-      if (running.isDraining) reply.header("connection", "close");
+      if (openReplies.isDraining) reply.header("connection", "close");
       reply.raw.once("close", () => logRequest(request, reply));
       return exchange;
     };
@@ -139,7 +139,7 @@ export function createFacade(parts: FacadeParts): Facade {
           onRequest: async (request, reply) => {
             const exchange = begin(url, envelope, request, reply);
             if (!credential) return;
-            if (running.isDraining) throw shuttingDown();
+            if (openReplies.isDraining) throw shuttingDown();
             const authorization = `Bearer ${readCredential(credential, request.raw, settings.nativeBearer())}`;
             const headers = new Headers({ authorization, "x-request-id": exchange.requestId });
             const call = { headers, signal: hangUpSignal(reply) };
@@ -163,7 +163,7 @@ export function createFacade(parts: FacadeParts): Facade {
     });
   });
   // Not awaited: `close` itself waits for connections.
-  app.addHook("preClose", async () => void running.drain());
+  app.addHook("preClose", async () => void openReplies.drain());
 
-  return Object.assign(app, { drain: () => running.drain(), isDraining: () => running.isDraining });
+  return Object.assign(app, { drain: () => openReplies.drain(), isDraining: () => openReplies.isDraining });
 }

@@ -16,13 +16,14 @@ import {
   type Metadata,
   type ServiceError,
 } from "@grpc/grpc-js";
+import type { ClientTls } from "../config.ts";
 import { type Core, serviceTypes } from "../core.ts";
 import { implement } from "../service.ts";
-import { Answers } from "./answers.ts";
 import { decodeMessage, encodeMessage, pathOf } from "./messages.ts";
 import { metadataOf } from "./metadata.ts";
 import { Patience } from "./patience.ts";
-import { type ClientTls, clientCredentials } from "./tls.ts";
+import { ServerStream } from "./server-stream.ts";
+import { clientCredentials } from "./tls.ts";
 
 /**
  * A Core that calls the cores at `addresses` (`host:port`) in turn, those first that are connected. A name that stands for several
@@ -137,7 +138,7 @@ function callStream(desc: DescMethod, pick: Pick) {
   return (request: MessageInitShape<DescMessage>, options?: CallOptions): AsyncIterable<Message> => {
     const outgoing = prepare(desc, request, options);
     const open = () => openStream(pick(), outgoing);
-    return new Answers(open, new Patience(outgoing.signal), outgoing.signal);
+    return new ServerStream(open, new Patience(outgoing.signal), outgoing.signal);
   };
 }
 

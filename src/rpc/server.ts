@@ -1,5 +1,6 @@
 // The gRPC door: serves the three services to internal callers, with the same objects that the facade calls in process.
 
+import { once } from "node:events";
 import type { DescService, Message } from "@bufbuild/protobuf";
 import {
   logVerbosity,
@@ -13,6 +14,8 @@ import {
   setLogVerbosity,
   type UntypedHandleCall,
 } from "@grpc/grpc-js";
+import { hostAndPort } from "../address.ts";
+import type { ServerTls } from "../config.ts";
 import { type Services, serviceTypes } from "../core.ts";
 import { type Authenticate, type BoundMethod, boundMethod, type Implementation } from "../service.ts";
 import { shuttingDown } from "../shutting-down.ts";
@@ -22,7 +25,7 @@ import { headersOf } from "./metadata.ts";
 import { createReflection } from "./reflection.ts";
 import { RunningCalls } from "./running-calls.ts";
 import { toStatus } from "./status.ts";
-import { type ServerTls, serverCredentials } from "./tls.ts";
+import { serverCredentials } from "./tls.ts";
 
 // What grpc-js would print on its own reaches us as errors, and stderr holds one JSON object a line.
 setLogVerbosity(logVerbosity.NONE);
@@ -71,9 +74,10 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
   return {
     async listen(host, port) {
       const credentials = serverCredentials(host, parts.tls, parts.allowPlaintext);
-      const address = `${host.includes(":") ? `[${host}]` : host}:${port}`;
       const bound = await new Promise<number>((resolve, reject) => {
-        server.bindAsync(address, credentials, (error, boundPort) => (error ? reject(error) : resolve(boundPort)));
+        server.bindAsync(hostAndPort(host, port), credentials, (error, boundPort) =>
+          error ? reject(error) : resolve(boundPort),
+        );
       });
       await health.follow();
       return bound;
@@ -159,18 +163,10 @@ async function writeAll(
 
 /** Waits for a slow reader. Throws when the call is over, since then nobody reads any more. */
 async function drained(surface: ServerWritableStream<Buffer, Message>, signal: AbortSignal): Promise<void> {
-  signal.throwIfAborted();
-  await new Promise<void>((resolve, reject) => {
-    const onDrain = () => {
-      signal.removeEventListener("abort", onAbort);
-      resolve();
-    };
-    const onAbort = () => {
-      surface.off("drain", onDrain);
-      reject(signal.reason);
-    };
-    surface.once("drain", onDrain);
-    signal.addEventListener("abort", onAbort, { once: true });
+  await once(surface, "drain", { signal }).catch((error: unknown) => {
+    // The call's own reason says more than that it was aborted.
+    signal.throwIfAborted();
+    throw error;
   });
 }
 

@@ -2,22 +2,7 @@
 
 import { BlockList, isIP } from "node:net";
 import { ChannelCredentials, ServerCredentials } from "@grpc/grpc-js";
-
-/** PEM texts of a server. */
-export type ServerTls = {
-  readonly certificate: Buffer;
-  readonly privateKey: Buffer;
-  /** Callers must show a certificate signed by one of these. Absent: callers need none. */
-  readonly clientAuthorities?: Buffer;
-};
-
-/** PEM texts of a client. */
-export type ClientTls = {
-  /** Signers of the server's certificate. Absent: those that Node trusts. */
-  readonly authorities?: Buffer;
-  /** Shown to a server that asks for one. */
-  readonly identity?: { readonly certificate: Buffer; readonly privateKey: Buffer };
-};
+import type { ClientTls, ServerTls } from "../config.ts";
 
 /** Credentials of a listener on `host`. Throws for plaintext on an address that others can reach, unless `allowPlaintext`. */
 export function serverCredentials(host: string, tls: ServerTls | undefined, allowPlaintext: boolean): ServerCredentials {

@@ -1,9 +1,9 @@
-// The requests that run, and whether new ones are taken.
+// The replies that are not yet out, and whether new requests are taken.
 
 import type { Socket } from "node:net";
 import type { FastifyReply } from "fastify";
 
-export class Running {
+export class OpenReplies {
   readonly #busySockets = new WeakSet<Socket>();
   readonly #waiting: (() => void)[] = [];
   #count = 0;

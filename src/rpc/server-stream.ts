@@ -12,7 +12,7 @@ type Waiting = { resolve: (result: Result) => void; reject: (error: unknown) => 
 const readAhead = 16;
 
 /** Opens its call at the first read, and again as long as `patience` endures that it cannot be sent. */
-export class Answers implements AsyncIterableIterator<Message, undefined> {
+export class ServerStream implements AsyncIterableIterator<Message, undefined> {
   readonly #open: () => ClientReadableStream<Message>;
   readonly #patience: Patience;
   readonly #signal: AbortSignal | undefined;

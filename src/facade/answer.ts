@@ -1,10 +1,10 @@
 // A generated answer on its way out, whole or as a stream. What the two formats do differently is an `AnswerFormat`.
 
+import assert from "node:assert/strict";
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { FastifyReply } from "fastify";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Admission, GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { Refusal } from "../errors.ts";
 import { admissionHeaders, receiptHeaders } from "./answer-headers.ts";
 import type { Exchange } from "./exchange.ts";
 import { sendJson } from "./json-reply.ts";
@@ -45,7 +45,7 @@ export async function sendWhole(
     } else if (kind.case === "receipt") exchange.receipt = kind.value.receipt;
   }
   const { receipt } = exchange;
-  if (!admission || !receipt) throw new Refusal("internal", { cause: new Error("an answer without admission or receipt") });
+  assert(admission && receipt, "an answer that ends well has an admission and a receipt");
   reply.headers(receiptHeaders(receipt));
   return sendJson(reply, format.encodeAnswer(events, admission));
 }

@@ -14,7 +14,7 @@ export type CredentialForm = "native" | "chat" | "either";
 /** Whether native endpoints take a Bearer key: from clients of the versions that send nothing else, from all, or from none. */
 export type NativeBearer = CatalogFile["nativeBearer"];
 
-export type HeaderSource = Pick<IncomingMessage, "headers" | "rawHeaders">;
+type HeaderSource = Pick<IncomingMessage, "headers" | "rawHeaders">;
 
 // The native header is not named: the coding assistant replaces any message that holds its name by one of its own.
 const nativeHelp =

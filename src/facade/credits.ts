@@ -1,5 +1,6 @@
 // GET /v1/credits: what the caller's pool holds, and what its key has spent this month.
 
+import assert from "node:assert/strict";
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
@@ -24,7 +25,7 @@ export function getCredits(core: Core) {
     const { family } = caller.key;
     const { pools } = await core.billing.getPools({}, call);
     const pool = pools.find((one) => one.family === family);
-    if (!pool) throw new Refusal("internal", { cause: new Error("the account has no pool of the key's family") });
+    assert(pool, "an account has a pool of each family");
     return sendJson(reply, {
       object: "credits",
       pool: {

@@ -1,5 +1,6 @@
 // One request and its answer, as the hooks and handlers of this door share them.
 
+import assert from "node:assert/strict";
 import { performance } from "node:perf_hooks";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -8,7 +9,7 @@ import type { RefusalName } from "../errors.ts";
 import type { Envelope } from "./problem.ts";
 
 /** Headers and signal of every call that a request makes to the services. */
-export type CallOfRequest = { readonly headers: Headers; readonly signal: AbortSignal };
+type CallOfRequest = { readonly headers: Headers; readonly signal: AbortSignal };
 
 export type Exchange = {
   readonly requestId: string;
@@ -35,7 +36,7 @@ declare module "fastify" {
 /** The caller of an identified request. */
 export function identityOf(request: FastifyRequest): NonNullable<Exchange["identity"]> {
   const { identity } = request.exchange;
-  if (!identity) throw new Error("this route does not identify its callers");
+  assert(identity, "the route identifies its callers");
   return identity;
 }
 

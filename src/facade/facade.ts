@@ -26,7 +26,7 @@ import { requireVersion } from "./version.ts";
 
 export type { PartState, Readiness } from "./health.ts";
 
-export type FacadeSettings = {
+type FacadeSettings = {
   /** Asked at every request, since the configuration file may change. */
   readonly nativeBearer: () => NativeBearer;
   /** Addresses or CIDR ranges of the proxies whose `X-Forwarded-For` is believed. Empty: none. */

@@ -1,5 +1,6 @@
 // POST /v1/messages and /v1/messages/count_tokens: the native format.
 
+import assert from "node:assert/strict";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Core } from "../core.ts";
@@ -42,6 +43,6 @@ export function postCountTokens(core: Core) {
 }
 
 function vendorOf(exchange: Exchange): NonNullable<Exchange["vendor"]> {
-  if (!exchange.vendor) throw new Error("this route does not read the version header");
+  assert(exchange.vendor, "the route reads the version header");
   return exchange.vendor;
 }

@@ -1,5 +1,6 @@
 // GET /v1/models, /v1/models/{id} and /v1/models/info. Entries satisfy the parsers of both formats' SDKs at once.
 
+import assert from "node:assert/strict";
 import type { JsonObject } from "@bufbuild/protobuf";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { FastifyReply, FastifyRequest } from "fastify";
@@ -7,7 +8,6 @@ import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Model } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Core } from "../core.ts";
 import { usd } from "../decimal.ts";
-import { Refusal } from "../errors.ts";
 import { identityOf, pathParam } from "./exchange.ts";
 import { sendJson } from "./json-reply.ts";
 import { rfc3339OrNull } from "./time.ts";
@@ -29,7 +29,7 @@ export function getModels(core: Core) {
 export function getModel(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { model } = await core.inference.getModel({ model: pathParam(request, "id") }, identityOf(request).call);
-    if (!model) throw new Refusal("model_not_found");
+    assert(model, "a service answers the model or refuses");
     return sendJson(reply, entry(model));
   };
 }

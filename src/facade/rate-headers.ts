@@ -3,7 +3,7 @@
 import type { Envelope } from "./problem.ts";
 import { rfc3339 } from "./time.ts";
 
-export type RateState = { limit: number; remaining: number; resetsAt: Date | undefined };
+type RateState = { limit: number; remaining: number; resetsAt: Date | undefined };
 
 /** Rate headers of one format; the chat ones state the reset as a duration from now. Shared endpoints have none. */
 export function rateHeaders(envelope: Envelope, state: RateState, nowMs = Date.now()): Record<string, string> {

@@ -1,12 +1,12 @@
 // GET /v1/receipts/{request_id}: what one request cost.
 
+import assert from "node:assert/strict";
 import type { DescEnum, JsonObject } from "@bufbuild/protobuf";
 import { durationMs } from "@bufbuild/protobuf/wkt";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { type Attempt, BasisSchema, OutcomeSchema, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Core } from "../core.ts";
 import { credits, usd } from "../decimal.ts";
-import { Refusal } from "../errors.ts";
 import { familyName } from "./credits.ts";
 import { identityOf, pathParam } from "./exchange.ts";
 import { sendJson } from "./json-reply.ts";
@@ -16,13 +16,13 @@ export function getReceipt(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const requestId = pathParam(request, "requestId");
     const { receipt } = await core.billing.getReceipt({ requestId }, identityOf(request).call);
-    if (!receipt) throw new Refusal("not_found");
+    assert(receipt, "a service answers the receipt or refuses");
     return sendJson(reply, renderReceipt(receipt));
   };
 }
 
 /** A receipt as JSON. Credits and dollars are exact decimals, written as strings. */
-export function renderReceipt(receipt: Receipt): JsonObject {
+function renderReceipt(receipt: Receipt): JsonObject {
   const { usage, price } = receipt;
   return {
     object: "receipt",

@@ -1,11 +1,12 @@
 // An answer as server-sent events.
 
+import assert from "node:assert/strict";
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import type { Writable } from "node:stream";
 import type { FastifyReply } from "fastify";
 import type { Admission, GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { Refusal, toRefusal } from "../errors.ts";
+import { type Refusal, toRefusal } from "../errors.ts";
 import type { AnswerFormat, EventEncoder } from "./answer.ts";
 import { admissionHeaders } from "./answer-headers.ts";
 import { type Exchange, elapsedMs } from "./exchange.ts";
@@ -94,7 +95,7 @@ class Stream {
   }
 
   get encoder(): EventEncoder {
-    if (!this.#encoder) throw new Refusal("internal", { cause: new Error("events before the admission") });
+    if (!this.#encoder) throw new Error("events came before the admission");
     return this.#encoder;
   }
 
@@ -126,7 +127,7 @@ class Stream {
   }
 
   end(): void {
-    if (!this.isOpen) throw new Refusal("internal", { cause: new Error("an answer without events") });
+    assert(this.isOpen, "an answer that ends well has events");
     this.#end(this.encoder.end());
   }
 

@@ -4,7 +4,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import { Refusal } from "../errors.ts";
 
 /** Values of the version header that are served. */
-export const servedVersions: readonly string[] = ["2023-06-01", "2026-10-21"];
+const servedVersions: readonly string[] = ["2023-06-01", "2026-10-21"];
 
 /** From this version on the official SDKs send the key as Bearer on the native endpoints and cannot do otherwise. */
 const bearerSince = "2026-10-21";

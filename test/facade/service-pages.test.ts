@@ -209,6 +209,20 @@ describe("money", () => {
   });
 });
 
+test("what a service left out is our fault, which is logged, and not something that does not exist", async () => {
+  const lines: string[] = [];
+  const log = pino({ level: "error", base: null }, { write: (line: string) => void lines.push(line) });
+  const { url, script } = await startFacade({ log });
+  for (const method of ["getReceipt", "getModel"]) script.instead.set(method, async () => ({}));
+  script.instead.set("getPools", async () => ({ pools: [] }));
+  for (const path of ["/v1/receipts/req_12345678", "/v1/models/sonnet", "/v1/credits"]) {
+    const response = await fetch(url + path, { headers: native });
+    expect(response.status).toBe(500);
+    expect(await response.json()).toMatchObject({ error: { message: "Internal error." } });
+  }
+  expect(lines.map((line) => JSON.parse(line).msg)).toEqual(Array(3).fill("request failed"));
+});
+
 describe("probes", () => {
   test("need no key and carry the request id", async () => {
     const { url } = await startFacade();

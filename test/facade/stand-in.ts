@@ -86,6 +86,9 @@ export const answerOf = (text: string): GenerateResponse[] => [
   receipt(),
 ];
 
+/** A method of a service, whichever. */
+type AnyMethod = (request: never, options: never) => unknown;
+
 /** What the services were asked, and how they answer. */
 export type Script = {
   /** Plays one answer. It may throw a `Refusal` at any point. */
@@ -96,18 +99,18 @@ export type Script = {
   keys: Set<string>;
   /** Names of the methods that were called, in order. */
   calls: string[];
+  /** What a method does instead, by its name. */
+  instead: Map<string, AnyMethod>;
 };
 
 export async function* play(messages: readonly GenerateResponse[]): AsyncGenerator<GenerateResponse> {
   yield* messages;
 }
 
-type AnyMethod = (request: never, options: never) => unknown;
-
-function client<S extends DescService>(service: S, methods: Record<string, AnyMethod>, calls: string[]): Client<S> {
+function client<S extends DescService>(service: S, methods: Record<string, AnyMethod>, { calls, instead }: Script): Client<S> {
   return implement<Client<S>>(service, (desc) => (request: never, options: never) => {
     calls.push(desc.localName);
-    const method = methods[desc.localName];
+    const method = instead.get(desc.localName) ?? methods[desc.localName];
     if (!method) throw new Error(`nobody expected ${desc.localName}`);
     return method(request, options);
   });
@@ -135,7 +138,7 @@ function scriptedCore(script: Script): Core {
           });
         },
       } as Record<string, AnyMethod>,
-      script.calls,
+      script,
     ),
     inference: client(
       InferenceService,
@@ -149,7 +152,7 @@ function scriptedCore(script: Script): Core {
           return { model: found };
         },
       } as Record<string, AnyMethod>,
-      script.calls,
+      script,
     ),
     billing: client(
       BillingService,
@@ -167,7 +170,7 @@ function scriptedCore(script: Script): Core {
           return { receipt: found };
         },
       } as Record<string, AnyMethod>,
-      script.calls,
+      script,
     ),
   };
 }
@@ -188,6 +191,7 @@ export async function startFacade(
     receipts: new Map(),
     keys: new Set([goodKey]),
     calls: [],
+    instead: new Map(),
   };
   const { failedCredentials = nobodyFailed, ...rest } = parts;
   const core = scriptedCore(script);

@@ -210,38 +210,10 @@ function durationOf(ms: number): { seconds: bigint; nanos: number } {
 /** Gives any thrown value its refusal. What we did not foresee tells the caller nothing; the original stays as `cause`. */
 export function toRefusal(error: unknown): Refusal {
   if (error instanceof Refusal) return error;
+  // The reason of a signal that Connect fired: its caller left, or let the deadline pass.
   if (error instanceof ConnectError) {
-    const [detail] = error.findDetails(RefusalSchema);
-    if (detail) return Refusal.fromDetail(detail);
-    return new Refusal(refusalOfCode(error.code), { cause: error });
+    return new Refusal(error.code === Code.DeadlineExceeded ? "timeout" : "cancelled", { cause: error });
   }
   if (error instanceof Error && error.name === "AbortError") return new Refusal("cancelled", { cause: error });
   return new Refusal("internal", { cause: error });
-}
-
-// Errors of the transport itself carry no detail of ours.
-function refusalOfCode(code: Code): RefusalName {
-  switch (code) {
-    case Code.Canceled:
-      return "cancelled";
-    case Code.DeadlineExceeded:
-      return "timeout";
-    case Code.Unavailable:
-      return "gateway_unavailable";
-    case Code.Unimplemented:
-      return "unimplemented";
-    case Code.InvalidArgument:
-      return "invalid_request";
-    case Code.ResourceExhausted:
-      return "request_too_large";
-    default:
-      return "internal";
-  }
-}
-
-/** The same failure as gRPC and Connect tell it: code, sentence and the typed detail. */
-export function toConnectError(error: unknown): ConnectError {
-  const refusal = toRefusal(error);
-  const detail = { desc: RefusalSchema, value: refusal.toDetail() };
-  return new ConnectError(refusal.message, refusals[refusal.refusal].rpc, undefined, [detail], refusal);
 }

@@ -254,6 +254,12 @@ describe("failures", () => {
     failed.mockRestore();
   });
 
+  test("what Connect ended a call with is told as such by whoever threw it on", () => {
+    expect(toRefusal(new ConnectError("late", Code.DeadlineExceeded)).refusal).toBe("timeout");
+    expect(toRefusal(new ConnectError("gone", Code.Canceled)).refusal).toBe("cancelled");
+    expect(toRefusal(new ConnectError("socket hang up", Code.Aborted)).refusal).toBe("cancelled");
+  });
+
   test("a method that throws before it returns a promise fails like any other", async () => {
     const core = coreWith({
       billing: {

@@ -13,10 +13,10 @@ import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance } from "fastify";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { type Core, serviceTypes } from "../core.ts";
-import { toConnectError } from "../errors.ts";
 import type { IdentifyCaller } from "../limits/identify-caller.ts";
 import { type BoundMethod, boundMethod, type Implementation } from "../service.ts";
 import { shuttingDown } from "../shutting-down.ts";
+import { toConnectError } from "./connect-error.ts";
 import { checkEnumNames } from "./enum-names.ts";
 import { recursionLimit, requestBytesMax } from "./messages.ts";
 

@@ -3,8 +3,9 @@
 
 import type { DescField, DescMessage } from "@bufbuild/protobuf";
 import type { ConnectRouter } from "@connectrpc/connect";
-import { Refusal, toConnectError } from "../errors.ts";
+import { Refusal } from "../errors.ts";
 import { hasMoreItems, jsonItemsMax, tooManyItems } from "../wire/json-items.ts";
+import { toConnectError } from "./connect-error.ts";
 import { recursionLimit, requestBytesMax } from "./messages.ts";
 
 type Handler = ConnectRouter["handlers"][number];

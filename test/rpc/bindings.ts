@@ -1,10 +1,12 @@
 // Every way to call the services, side by side.
 
 import type { Message } from "@bufbuild/protobuf";
-import { type CallOptions, createClient, type Transport } from "@connectrpc/connect";
+import { type CallOptions, Code, ConnectError, createClient, type Transport } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import fastify from "fastify";
+import { RefusalSchema } from "../../gen/gateway/common/v1/refusal_pb.ts";
 import { type Core, localCore, type Services, serviceTypes } from "../../src/core.ts";
+import { Refusal, toRefusal } from "../../src/errors.ts";
 import { createIdentifyCaller } from "../../src/limits/identify-caller.ts";
 import { grpcCore } from "../../src/rpc/client.ts";
 import { registerConnect } from "../../src/rpc/connect.ts";
@@ -80,4 +82,15 @@ function find(core: Core, desc: (typeof methods)[number]): BoundMethod<CallOptio
   if (desc.parent === serviceTypes.billing) return boundMethod<typeof serviceTypes.billing, CallOptions>(core.billing, desc);
   if (desc.parent === serviceTypes.keys) return boundMethod<typeof serviceTypes.keys, CallOptions>(core.keys, desc);
   return boundMethod<typeof serviceTypes.inference, CallOptions>(core.inference, desc);
+}
+
+/** The refusal that a call failed with, over whichever binding. */
+export function refusalOfAny(error: unknown): Refusal {
+  if (!(error instanceof ConnectError)) return toRefusal(error);
+  const [detail] = error.findDetails(RefusalSchema);
+  if (detail) return Refusal.fromDetail(detail);
+  // The client's own word, without having heard the gateway.
+  if (error.code === Code.Canceled) return new Refusal("cancelled");
+  if (error.code === Code.DeadlineExceeded) return new Refusal("timeout");
+  throw error;
 }

@@ -15,9 +15,9 @@ import { reflect } from "@bufbuild/protobuf/reflect";
 import fc from "fast-check";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
-import { Refusal, type RefusalName, refusals, toRefusal } from "../../src/errors.ts";
+import { Refusal, type RefusalName, refusals } from "../../src/errors.ts";
 import { toProblem } from "../../src/facade/problem.ts";
-import { type Bindings, bindingNames, callAll, methods, openBindings } from "./bindings.ts";
+import { type Bindings, bindingNames, callAll, methods, openBindings, refusalOfAny } from "./bindings.ts";
 import { anyMessage, enumPaths, leastRequest, nameOfPath, requiredFields, setEnum } from "./samples.ts";
 import { adminToken, emptyAnswers, key, type Script, scriptedServices } from "./scripted.ts";
 
@@ -55,7 +55,7 @@ async function refusalOf(call: Promise<unknown>): Promise<Refusal> {
   try {
     await call;
   } catch (error) {
-    return toRefusal(error);
+    return refusalOfAny(error);
   }
   return expect.unreachable("the call was answered");
 }

@@ -12,13 +12,13 @@ import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { readConfig } from "../../src/config.ts";
 import { localCore } from "../../src/core.ts";
-import { Refusal, toRefusal } from "../../src/errors.ts";
+import { Refusal } from "../../src/errors.ts";
 import { seed } from "../../src/first-start.ts";
 import { createLog } from "../../src/log.ts";
 import { startServices } from "../../src/start-services.ts";
 import { freshDatabase } from "../support/database.ts";
 import { fastCatalog } from "../support/gateway.ts";
-import { type Bindings, bindingNames, callAll, methods, openBindings } from "./bindings.ts";
+import { type Bindings, bindingNames, callAll, methods, openBindings, refusalOfAny } from "./bindings.ts";
 import { anyMessage, enumPaths, leastRequest, nameOfPath, requiredFields, setEnum } from "./samples.ts";
 
 const stack = new AsyncDisposableStack();
@@ -61,7 +61,7 @@ function goodCredential(desc: DescMethod): string {
 async function outcomeOf(call: Promise<unknown>): Promise<string> {
   return call.then(
     () => "answered",
-    (error) => toRefusal(error).refusal,
+    (error) => refusalOfAny(error).refusal,
   );
 }
 
@@ -93,13 +93,13 @@ for (const desc of methods) {
         for (const field of requiredFields(desc.input)) {
           const request = leastRequest(desc.input);
           reflect(desc.input, request, false).clear(field);
-          const failure = await call(request, as(goodCredential(desc))).catch(toRefusal);
+          const failure = await call(request, as(goodCredential(desc))).catch(refusalOfAny);
           expect(failure).toMatchObject({ refusal: "invalid_request", facts: { field: field.name } });
         }
         for (const field of enumPaths(desc.input)) {
           const request = leastRequest(desc.input);
           setEnum(desc.input, request, field, 99);
-          const failure = await call(request, as(goodCredential(desc))).catch(toRefusal);
+          const failure = await call(request, as(goodCredential(desc))).catch(refusalOfAny);
           expect(failure).toMatchObject({ refusal: "invalid_request", facts: { field: nameOfPath(field) } });
         }
       });
@@ -148,7 +148,7 @@ describe("another account", () => {
     promise(`looks absent to ${desc.name}, by its ${field.name}`, async () => {
       const ask = async (id: string) => {
         const request = fromJson(desc.input, { [field.jsonName]: id });
-        return callAll(bindings.gRPC, desc, request, as(key)).catch(toRefusal);
+        return callAll(bindings.gRPC, desc, request, as(key)).catch(refusalOfAny);
       };
       expect(foreign[field.name]).toBeTruthy();
       const theirs = await ask(foreign[field.name] ?? "");

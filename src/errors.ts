@@ -1,5 +1,5 @@
 // What can go wrong, once for every door: a closed list of reasons, what gRPC says about each, and the one error class that carries
-// a reason and its facts. `facade/problem.ts` is the twin of this file for HTTP.
+// a reason and its facts. `facade/problems.ts` is the twin of this file for HTTP.
 
 import { create, type JsonObject, type MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";

@@ -5,7 +5,8 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { describe, expect, test } from "vitest";
 import { LimitSchema } from "../../gen/gateway/common/v1/refusal_pb.ts";
 import { Refusal, type RefusalName, refusals } from "../../src/errors.ts";
-import { type Envelope, problems, toProblem, toStreamProblem } from "../../src/facade/problem.ts";
+import { type Envelope, toProblem, toStreamProblem } from "../../src/facade/problem.ts";
+import { problems } from "../../src/facade/problems.ts";
 
 const names = Object.keys(refusals) as RefusalName[];
 

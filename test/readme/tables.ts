@@ -7,7 +7,7 @@ import { Code } from "@connectrpc/connect";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { serviceTypes } from "../../src/core.ts";
 import { refusals } from "../../src/errors.ts";
-import { problems } from "../../src/facade/problem.ts";
+import { problems } from "../../src/facade/problems.ts";
 
 const path = join(import.meta.dirname, "../../README.md");
 

@@ -4,10 +4,11 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Core } from "../core.ts";
 import { createEventEncoder, decodeRequest, encodeAnswer, wantsUsage } from "../wire/chat/chat.ts";
-import { type AnswerFormat, sendWhole } from "./answer.ts";
+import type { AnswerFormat } from "./answer-format.ts";
 import { readJson } from "./body.ts";
 import { identityOf } from "./exchange.ts";
-import { type StreamPace, sendStream } from "./sse.ts";
+import { type StreamPace, sendStream } from "./send-stream.ts";
+import { sendWhole } from "./send-whole.ts";
 
 export function postChatCompletions(core: Core, pace: StreamPace) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {

@@ -20,7 +20,7 @@ import type { Envelope } from "./problem.ts";
 import { getReceipt } from "./receipts.ts";
 import { requestIdHeaders, requestIdOf } from "./request-id.ts";
 import { createRequestLog } from "./request-log.ts";
-import { defaultPace, type StreamPace } from "./sse.ts";
+import { defaultPace, type StreamPace } from "./send-stream.ts";
 import { joins, refuseUnserved, type Served } from "./unknown-path.ts";
 import { requireVersion } from "./version.ts";
 

@@ -5,11 +5,12 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Core } from "../core.ts";
 import { createEventEncoder, decodeCountRequest, decodeRequest, encodeAnswer, encodeCount } from "../wire/native/native.ts";
-import { type AnswerFormat, sendWhole } from "./answer.ts";
+import type { AnswerFormat } from "./answer-format.ts";
 import { readJson } from "./body.ts";
 import { type Exchange, identityOf } from "./exchange.ts";
 import { sendJson } from "./json-reply.ts";
-import { type StreamPace, sendStream } from "./sse.ts";
+import { type StreamPace, sendStream } from "./send-stream.ts";
+import { sendWhole } from "./send-whole.ts";
 
 const format: AnswerFormat = {
   envelope: "native",

@@ -2,7 +2,7 @@
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createFacade, type Facade } from "../../src/facade/facade.ts";
-import { defaultPace } from "../../src/facade/sse.ts";
+import { defaultPace } from "../../src/facade/send-stream.ts";
 import { createFailedCredentials } from "../../src/limits/failed-credentials.ts";
 import { createIdentifyCaller } from "../../src/limits/identify-caller.ts";
 import { createLog } from "../../src/log.ts";

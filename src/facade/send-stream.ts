@@ -1,14 +1,12 @@
-// An answer as server-sent events.
+// A generated answer as a stream of server-sent events: its loop, and its pace.
 
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import type { ServerResponse } from "node:http";
-import type { Writable } from "node:stream";
 import type { FastifyReply } from "fastify";
 import type { Admission, GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { type Refusal, toRefusal } from "../errors.ts";
-import type { AnswerFormat, EventEncoder } from "./answer.ts";
+import type { AnswerFormat, EventEncoder } from "./answer-format.ts";
 import { admissionHeaders } from "./answer-headers.ts";
+import { ChunkedBody } from "./chunked-body.ts";
 import { type Exchange, elapsedMs } from "./exchange.ts";
 import { toStreamProblem } from "./problem.ts";
 import { startRaw } from "./raw-reply.ts";
@@ -42,52 +40,51 @@ export async function sendStream(
   signal: AbortSignal,
   pace: StreamPace,
 ): Promise<FastifyReply> {
-  const stream = new Stream(reply, format, exchange, pace);
+  const paced = new PacedReply(reply, format, exchange, pace);
   try {
     for await (const { kind } of answer) {
       if (kind.case === "events") {
         const { events } = kind.value;
         // A provider's ping says nothing yet about how its answer will go.
-        if (!stream.isOpen && events.every((event) => event.kind.case === "ping")) continue;
-        const text = stream.encoder.encode(events);
-        if (stream.isOpen && events.at(-1)?.kind.case === "messageStop") stream.keep(text);
-        else if (!stream.write(text)) await stream.drained(signal);
-      } else if (kind.case === "admission") stream.admit(kind.value);
+        if (!paced.isOpen && events.every((event) => event.kind.case === "ping")) continue;
+        const text = paced.encoder.encode(events);
+        if (paced.isOpen && events.at(-1)?.kind.case === "messageStop") paced.keep(text);
+        else if (!paced.write(text)) await paced.drained(signal);
+      } else if (kind.case === "admission") paced.admit(kind.value);
       else if (kind.case === "receipt") exchange.receipt = kind.value.receipt;
     }
-    stream.end();
+    paced.end();
   } catch (error) {
-    if (!stream.isOpen) throw error;
+    if (!paced.isOpen) throw error;
     // A client that broke its connection while it was waited for is known by its socket first.
     if (signal.aborted || reply.raw.socket?.destroyed) return reply;
     const refusal = toRefusal(error);
     exchange.noted.refusal = refusal.refusal;
-    stream.fail(refusal);
+    paced.fail(refusal);
   } finally {
-    stream.close();
+    paced.close();
   }
   return reply;
 }
 
-/** The open end of a streamed reply: when the head leaves, and that something leaves every few seconds. */
-class Stream {
+/** A streamed reply: when its head leaves, and that something leaves every few seconds. */
+class PacedReply {
   readonly #reply: FastifyReply;
-  readonly #raw: ServerResponse;
   readonly #format: AnswerFormat;
   readonly #exchange: Exchange;
   readonly #pace: StreamPace;
   #encoder: EventEncoder | undefined;
+  #body: ChunkedBody | undefined;
   #timer: NodeJS.Timeout;
   #isOverdue = false;
-  #isChunked = false;
   /** True when nothing was written since the last beat. */
   #isQuiet = false;
   #kept = "";
+  /** True once the head is out. */
   isOpen = false;
 
   constructor(reply: FastifyReply, format: AnswerFormat, exchange: Exchange, pace: StreamPace) {
     this.#reply = reply;
-    this.#raw = reply.raw;
     this.#format = format;
     this.#exchange = exchange;
     this.#pace = pace;
@@ -108,12 +105,11 @@ class Stream {
 
   /** False when the reader is behind and the writer should wait until it has `drained`. */
   write(text: string): boolean {
-    if (this.isOpen) return text === "" || this.#send(text);
-    this.#open();
     // Head and first events leave together.
-    if (text !== "") return this.#raw.write(this.#frame(text));
-    this.#raw.flushHeaders();
-    return true;
+    if (!this.#body) return this.#open().begin(text);
+    if (text === "") return true;
+    this.#isQuiet = false;
+    return this.#body.write(text);
   }
 
   /** Lets the last events leave with the end of the stream, which is about to come. */
@@ -122,41 +118,30 @@ class Stream {
   }
 
   /** Throws when `signal` fires or the connection breaks. */
-  async drained(signal: AbortSignal): Promise<void> {
-    await once(this.#out, "drain", { signal });
+  drained(signal: AbortSignal): Promise<void> | undefined {
+    return this.#body?.drained(signal);
   }
 
   end(): void {
-    assert(this.isOpen, "an answer that ends well has events");
-    this.#end(this.encoder.end());
+    assert(this.#body, "an answer that ends well has events");
+    this.#body.end(this.#kept + this.encoder.end());
   }
 
   fail(refusal: Refusal): void {
-    this.#end(this.encoder.failure(toStreamProblem(refusal, this.#format.envelope, this.#exchange.requestId)));
+    const problem = toStreamProblem(refusal, this.#format.envelope, this.#exchange.requestId);
+    this.#body?.end(this.#kept + this.encoder.failure(problem));
   }
 
   close(): void {
     clearTimeout(this.#timer);
   }
 
-  #open(): void {
+  #open(): ChunkedBody {
     this.isOpen = true;
     this.#exchange.noted.firstByteMs = elapsedMs(this.#exchange);
-    startRaw(this.#reply, 200, headers);
-    // A client of HTTP/1.0 reads until the connection ends.
-    this.#isChunked = this.#raw.chunkedEncoding;
-    this.#raw.chunkedEncoding = false;
+    this.#body = new ChunkedBody(startRaw(this.#reply, 200, headers));
     this.#keepAlive();
-  }
-
-  #end(last: string): void {
-    const text = this.#kept + last;
-    this.#raw.end(this.#isChunked ? `${this.#frame(text)}0\r\n\r\n` : text);
-  }
-
-  // Node would write a chunk in four pieces, which costs more than all else that happens to a delta here.
-  #frame(text: string): string {
-    return this.#isChunked && text !== "" ? `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n` : text;
+    return this.#body;
   }
 
   #keepAlive(): void {
@@ -167,23 +152,8 @@ class Stream {
 
   #beat(): void {
     // Without an admission the headers are not known, and the request may still be refused.
-    if (!this.#encoder) {
-      this.#isOverdue = true;
-      return;
-    }
-    if (!this.isOpen) this.write(this.#encoder.ping());
-    else if (!this.#isQuiet) this.#isQuiet = true;
-    else if (!this.#out.writableNeedDrain) this.#send(this.#encoder.ping());
-  }
-
-  #send(text: string): boolean {
-    this.#isQuiet = false;
-    return this.#out.write(this.#frame(text));
-  }
-
-  // The socket itself, once the head is out: the response would cork it until the tick ends, and a delta is alone in its tick.
-  // There is none while the answer to an earlier request of the connection is on its way.
-  get #out(): Writable {
-    return this.#raw.socket ?? this.#raw;
+    if (!this.#encoder) this.#isOverdue = true;
+    else if (this.#body && !this.#isQuiet) this.#isQuiet = true;
+    else if (!this.#body?.isBehind) this.write(this.#encoder.ping());
   }
 }

@@ -27,6 +27,7 @@ export type Knock = {
 /** Throws what `authenticate` of the keys service throws, and `auth_rate_limited`. */
 export type IdentifyCaller = (knock: Knock, call: CallOptions) => Promise<AuthenticateResponse>;
 
+/** Of one listener: its doors share what they learnt of credentials and addresses. */
 export function createIdentifyCaller(core: Core, failedCredentials: FailedCredentials): IdentifyCaller {
   // Digests of credentials that were good lately: an address shared by many is not closed to those who use good ones from it.
   const known = new RecentMap<string, { caller: AuthenticateResponse; atMs: number }>(knownMax);

@@ -9,8 +9,8 @@ const concurrencyMax = 4;
 // One command of a coding assistant sends 27 counting calls at once; they take their turns.
 const waitingMax = 100;
 
-type Call = { readonly atMs: number; readonly bytes: number };
-type Use = { running: number; calls: Call[]; waiting: (() => void)[] };
+type CountedCall = { readonly atMs: number; readonly bytes: number };
+type Use = { running: number; calls: CountedCall[]; waiting: (() => void)[] };
 
 /** Ends a call; `refused` takes its bytes back. Further calls of it do nothing. */
 export type EndCall = (outcome: "counted" | "refused") => void;
@@ -74,7 +74,7 @@ function forget(use: Use, nowMs: number): void {
   use.calls = kept === -1 ? [] : use.calls.slice(kept);
 }
 
-function checkBytes(calls: readonly Call[], bytes: number, nowMs: number): void {
+function checkBytes(calls: readonly CountedCall[], bytes: number, nowMs: number): void {
   const used = calls.reduce((sum, call) => sum + call.bytes, 0);
   if (used + bytes <= bytesPerMinuteMax) return;
   // The oldest calls leave the window until there is room.

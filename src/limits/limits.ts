@@ -8,7 +8,7 @@ import type { Log } from "../log.ts";
 import type { Redis } from "../redis/redis.ts";
 import { CountingBucket } from "./counting.ts";
 import { createPace, type Taken } from "./pace.ts";
-import type { Nodes } from "./shared-logs.ts";
+import type { Nodes } from "./shares.ts";
 import { windowMs } from "./sliding-log.ts";
 
 /** A key's requests per minute after one of them was admitted. */

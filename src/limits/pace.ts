@@ -7,11 +7,13 @@
 
 import type { Log } from "../log.ts";
 import type { Redis } from "../redis/redis.ts";
-import { createSharedLogs, type Entry, type Nodes, type SharedLogs } from "./shared-logs.ts";
-import { type Decision, decide, SlidingLog, shareOf, windowMs } from "./sliding-log.ts";
+import { SharedLogs } from "./shared-logs.ts";
+import { type Nodes, Shares } from "./shares.ts";
+import { decide, SlidingLog, type Verdict, windowMs } from "./sliding-log.ts";
+import type { Entry } from "./store.ts";
 
-/** A decision. With `admitted`, `used` does not count this request yet. `allowed`: what it was measured by. */
-export type Taken = Decision & { allowed: number };
+/** `allowed`: what the request was measured by. */
+export type Taken = Verdict & { allowed: number };
 
 export type Pace = {
   /** Asks for one request under the limit called `name`. */
@@ -38,6 +40,7 @@ export function createPace(parts: {
 }): Pace {
   const { redis, nodes, log, answerMsMax, nowMs = () => performance.now() } = parts;
   const limits = new Map<string, Limit>();
+  const shares = new Shares(nodes);
   let lastId = 0;
   let sweptAtMs = nowMs();
 
@@ -59,32 +62,21 @@ export function createPace(parts: {
 
   const shared =
     redis &&
-    createSharedLogs({
+    new SharedLogs({
       ...{ redis, nodes, log, nowMs, answerMsMax, admitted },
       onExcess: (name) => limitOf(name).excess.add(nowMs(), 0),
     });
 
-  // Worked out anew when the nodes change, not for every request.
-  let row = { live: nodes.live(), self: "", count: 1, place: 0 };
-  function ownShare(limit: number): number {
-    const [live, self] = [nodes.live(), nodes.id()];
-    if (row.live !== live || row.self !== self) {
-      const ids = [...new Set([...live, self])].sort();
-      row = { live, self, count: ids.length, place: ids.indexOf(self) };
-    }
-    return shareOf(limit, row.count, row.place);
-  }
-
   function takeAlone(name: string, id: number, limit: number): Taken {
     const { own, excess } = limitOf(name);
     const atMs = nowMs();
-    const allowed = shared ? ownShare(limit) : limit;
-    const decision = decide(own, excess, allowed, atMs);
-    if (decision.admitted) {
+    const allowed = shared ? shares.of(limit) : limit;
+    const verdict = decide(own, excess, allowed, atMs);
+    if (verdict.admitted) {
       own.add(atMs, id);
       shared?.owe({ name, id, atMs });
     }
-    return { ...decision, allowed };
+    return { ...verdict, allowed };
   }
 
   /** Forgets limits that nobody used for a minute, once a minute. */
@@ -108,13 +100,13 @@ export function createPace(parts: {
 
       const entry = limitOf(name);
       entry.own.forget(nowMs());
-      const excess = entry.own.size + entry.asked >= ownShare(limit);
+      const excess = entry.own.size + entry.asked >= shares.of(limit);
       entry.asked += 1;
-      const answer = await shared.take({ name, id, limit, excess });
+      const verdict = await shared.take({ name, id, limit, excess });
       entry.asked -= 1;
-      if (answer) {
-        if (answer.admitted) entry.own.add(nowMs(), id);
-        return { ...answer, used: answer.admitted ? answer.used - 1 : answer.used, allowed: limit };
+      if (verdict) {
+        if (verdict.admitted) entry.own.add(nowMs(), id);
+        return { ...verdict, allowed: limit };
       }
       const alone = takeAlone(name, id, limit);
       if (!alone.admitted) shared.takeBack({ name, id });

@@ -1,260 +1,179 @@
-// The logs of all nodes together, in Redis, and this node's part in keeping them complete.
+// This node's part in keeping the logs in Redis complete, so that they may decide.
 //
 // A node that gets no answer decides alone (`pace.ts`), owes Redis what it admits meanwhile, and hands it in when Redis answers again.
 // The logs count as complete only when every node has done so, and stop to count when nobody says so for three seconds; so a Redis
 // that was killed, flushed or stood still admits nothing on the strength of what it has forgotten.
 
-import { randomId } from "../ids.ts";
+import { setTimeout as delay } from "node:timers/promises";
 import type { Log } from "../log.ts";
-import { type Redis, script } from "../redis/redis.ts";
+import type { Redis } from "../redis/redis.ts";
+import { Debt } from "./debt.ts";
+import type { Nodes } from "./shares.ts";
+import type { Verdict } from "./sliding-log.ts";
+import { type Ask, createLogStore, type Entry, type LogStore } from "./store.ts";
 
-const scripts = {
-  take: script(import.meta.url, "take"),
-  takeBack: script(import.meta.url, "take-back"),
-  handIn: script(import.meta.url, "hand-in"),
-  join: script(import.meta.url, "join"),
-};
-
-const handInMsMax = 1_000;
-const handInMax = 500;
-const completeMs = 3_000;
 const tickMs = { complete: 500, otherwise: 100 };
 const warnEveryMs = 60_000;
+/** How long a start waits for Redis to decide. */
+const startMsMax = 1_000;
 
-const excessChannel = "gateway:limits:excess";
-const keys = {
-  log: (name: string) => `gateway:limits:log:${name}`,
-  memory: "gateway:limits:memory",
-  complete: "gateway:limits:complete",
-  joined: "gateway:limits:joined",
-  waiting: "gateway:limits:waiting",
-};
-
-/** The running processes of this gateway, as the ledger knows them. */
-export type Nodes = { readonly id: () => string; readonly live: () => readonly string[] };
-
-/** An admitted request in the log of one limit. */
-export type Entry = { name: string; id: number; atMs: number };
-
-/** What Redis decided. Undefined: it did not, decide alone. */
-export type Answer = { admitted: boolean; used: number; waitMs: number } | undefined;
-
-export type SharedLogs = {
-  /** True while Redis decides. */
-  readonly complete: boolean;
-  /** Asks for one request; `excess` tells the other nodes when it is admitted. */
-  take(ask: { name: string; id: number; limit: number; excess: boolean }): Promise<Answer>;
-  /** Undoes a `take` whose answer did not come and that was then refused. */
-  takeBack(entry: { name: string; id: number }): void;
-  /** Hands in what this node admitted by itself, as soon as Redis takes it. */
-  owe(entry: Entry): void;
-  /** Checks the server, joins the others, and stays. Resolves when Redis decides, or after a second without it. */
-  start(): Promise<void>;
-  stop(): Promise<void>;
-};
-
-export function createSharedLogs(parts: {
+export type SharedLogsParts = {
   redis: Redis;
   nodes: Nodes;
   log: Log;
+  /** Must never go back. */
   nowMs: () => number;
+  /** How long Redis may take for a decision, in milliseconds. */
   answerMsMax: number;
   /** All that this node has admitted and that still counts. */
   admitted: () => Iterable<Entry>;
   /** Another node admitted one beyond its share. */
   onExcess: (name: string) => void;
-}): SharedLogs {
-  const { redis, nodes, log, nowMs, answerMsMax, admitted, onExcess } = parts;
-  // Random per start: ids of requests and of nodes' messages never meet those of another process.
-  const self = randomId("", 12);
-  let state: "away" | "joining" | "complete" = "away";
-  // The server's memory that has all of this node's entries. Empty: none does.
-  let handedTo = "";
-  let checked = false;
-  let owed: Entry[] = [];
-  let handing: Promise<void> | undefined;
-  let warnedAtMs = Number.NEGATIVE_INFINITY;
-  let warned = false;
-  let timer: NodeJS.Timeout | undefined;
-  let running = false;
-  let ticking: Promise<void> = Promise.resolve();
-  const endings: (() => void)[] = [];
-  let onComplete = () => {};
+};
 
-  const member = (id: number) => `${self}:${id}`;
+export class SharedLogs {
+  readonly #parts: SharedLogsParts;
+  readonly #store: LogStore;
+  readonly #debt: Debt;
+  #state: "away" | "joining" | "complete" = "away";
+  readonly #entered = Promise.withResolvers<void>();
+  /** The server's memory that has all of this node's entries. Empty: none does. */
+  #handedTo = "";
+  #checked = false;
+  #warnedAtMs: number | undefined;
+  #running = false;
+  #timer: NodeJS.Timeout | undefined;
+  #tick: Promise<void> = Promise.resolve();
+  #endings: (() => void)[] = [];
 
-  function leave(reason: string): void {
-    const left = state === "complete";
-    state = "away";
-    if (nowMs() - warnedAtMs > warnEveryMs) {
-      warnedAtMs = nowMs();
-      warned = true;
-      log.warn({ reason }, "limits: Redis does not decide; each node allows its share of every limit");
-    }
-    if (left) tickAfter(tickMs.otherwise);
+  constructor(parts: SharedLogsParts) {
+    this.#parts = parts;
+    this.#store = createLogStore(parts.redis, parts.answerMsMax);
+    this.#debt = new Debt(this.#store, parts.nowMs);
   }
 
-  function enter(): void {
-    if (state === "complete") return;
-    state = "complete";
-    if (warned) log.info("limits: Redis decides again");
-    warned = false;
-    warnedAtMs = Number.NEGATIVE_INFINITY;
-    onComplete();
+  /** True while Redis decides. */
+  get complete(): boolean {
+    return this.#state === "complete";
   }
 
-  async function handIn(): Promise<void> {
-    while (owed.length > 0) {
-      const batch = owed.splice(0);
-      try {
-        const ofName = Map.groupBy(batch, (entry) => entry.name);
-        await Promise.all([...ofName].flatMap(([name, entries]) => chunks(entries).map((some) => handInSome(name, some))));
-      } catch (error) {
-        owed = batch.concat(owed);
-        throw error;
-      }
-    }
-  }
-
-  function handInSome(name: string, entries: readonly Entry[]): Promise<unknown> {
-    const args = entries.flatMap(({ id, atMs }) => [Math.max(0, nowMs() - atMs).toFixed(3), member(id)]);
-    return redis.run(scripts.handIn, [keys.log(name)], args, handInMsMax);
-  }
-
-  /** One at a time. */
-  function handInAll(): Promise<void> {
-    handing ??= handIn().finally(() => {
-      handing = undefined;
-    });
-    return handing;
-  }
-
-  async function join(): Promise<{ memory: string; complete: boolean }> {
-    const live = new Set([...nodes.live(), nodes.id()]);
-    const args = [nodes.id(), handedTo, randomId("", 12), completeMs, ...live];
-    const answer = await redis.run(scripts.join, [keys.memory, keys.complete, keys.joined, keys.waiting], args, answerMsMax);
-    if (!Array.isArray(answer)) throw new Error("Redis gave an answer of another form");
-    return { memory: String(answer[0]), complete: answer[1] === 1 };
-  }
-
-  async function tick(): Promise<void> {
-    if (!redis.connected) return leave("not connected");
+  /** Asks for one request. Undefined: Redis did not decide, decide alone. */
+  async take(ask: Ask): Promise<Verdict | undefined> {
     try {
-      if (!checked) await check();
-      checked = true;
-      if (handedTo !== "") await handInAll();
-      let { memory, complete } = await join();
-      if (memory !== handedTo) {
-        state = "joining";
-        owed = [...admitted()];
-        await handInAll();
-        handedTo = memory;
-        ({ memory, complete } = await join());
-      }
-      if (complete && memory === handedTo) {
-        enter();
+      const verdict = await this.#store.take(ask);
+      if (!verdict) this.#leave("the logs are not complete");
+      return verdict;
+    } catch (error) {
+      this.#leave(reasonOf(error));
+      return undefined;
+    }
+  }
+
+  /** Undoes a `take` whose answer did not come and that was then refused. */
+  takeBack(entry: { name: string; id: number }): void {
+    if (this.#parts.redis.connected) this.#store.takeBack(entry).catch(() => undefined);
+  }
+
+  /** Hands in what this node admitted by itself, as soon as Redis takes it. */
+  owe(entry: Entry): void {
+    this.#debt.add(entry);
+    if (this.#parts.redis.connected) this.#debt.pay().catch(() => undefined);
+  }
+
+  /** Checks the server, joins the others, and stays. Resolves when Redis decides, or after a second without it. */
+  async start(): Promise<void> {
+    const { redis, onExcess } = this.#parts;
+    this.#running = true;
+    this.#endings = [this.#store.onExcess(onExcess), redis.onConnected(() => this.#beginAnew())];
+    this.#tickAfter(0);
+    await Promise.race([this.#entered.promise, delay(startMsMax, undefined, { ref: false })]);
+    if (!this.complete) this.#leave(redis.connected ? "not ready" : "not connected");
+  }
+
+  async stop(): Promise<void> {
+    this.#running = false;
+    clearTimeout(this.#timer);
+    for (const end of this.#endings) end();
+    await this.#tick;
+  }
+
+  #tickAfter(ms: number): void {
+    if (!this.#running) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => {
+      this.#tick = this.#stay().finally(() => this.#tickAfter(this.complete ? tickMs.complete : tickMs.otherwise));
+    }, ms);
+    this.#timer.unref();
+  }
+
+  /** A new connection: perhaps another server, or one that went back to an older memory under the same name. */
+  #beginAnew(): void {
+    this.#handedTo = "";
+    this.#checked = false;
+    this.#tickAfter(0);
+  }
+
+  /** Says that this node is here and owes nothing; joins where it has not. */
+  async #stay(): Promise<void> {
+    if (!this.#parts.redis.connected) return this.#leave("not connected");
+    try {
+      if (!this.#checked) await this.#store.check();
+      this.#checked = true;
+      if (await this.#join()) {
+        this.#enter();
         // Admitted alone while the answer was on its way.
-        await handInAll();
+        await this.#debt.pay();
       } else {
-        leave("other nodes have not handed in their part yet");
-        state = "joining";
+        this.#leave("other nodes have not handed in their part yet");
+        this.#state = "joining";
       }
     } catch (error) {
-      leave(error instanceof Error ? error.message : String(error));
+      this.#leave(reasonOf(error));
     }
   }
 
-  function tickAfter(ms: number): void {
-    if (!running) return;
-    clearTimeout(timer);
-    timer = setTimeout(() => {
-      ticking = tick().finally(() => tickAfter(state === "complete" ? tickMs.complete : tickMs.otherwise));
-    }, ms);
-    timer.unref();
+  /** True when the logs are complete. */
+  async #join(): Promise<boolean> {
+    if (this.#handedTo !== "") await this.#debt.pay();
+    const { memory, complete } = await this.#sayHere();
+    if (memory === this.#handedTo) return complete;
+    this.#state = "joining";
+    this.#debt.reset(this.#parts.admitted());
+    await this.#debt.pay();
+    this.#handedTo = memory;
+    const joined = await this.#sayHere();
+    return joined.complete && joined.memory === memory;
   }
 
-  /** Throws unless the server admits two of three requests at a limit of two, and says when the third may come. */
-  async function check(): Promise<void> {
-    const name = `check:${self}`;
-    const run = (one: keyof typeof scripts, logs: string[], args: (string | number)[]) =>
-      redis.run(scripts[one], logs, args, handInMsMax);
-    await run("handIn", [keys.log(name)], [0, member(0)]);
-    // The log itself stands for the mark of completeness.
-    const both = [keys.log(name), keys.log(name)];
-    const second = readTake(await run("take", both, [2, member(1), excessChannel, ""]));
-    const third = readTake(await run("take", both, [2, member(2), excessChannel, ""]));
-    await Promise.all([0, 1].map((id) => run("takeBack", [keys.log(name)], [member(id)])));
-    const works = second?.admitted && third && !third.admitted && third.waitMs > 50_000 && third.waitMs <= 60_000;
-    if (!works) throw new Error("Redis failed the check of the limiter");
+  #sayHere() {
+    const { nodes } = this.#parts;
+    return this.#store.join(nodes.id(), nodes.live(), this.#handedTo);
   }
 
-  return {
-    get complete() {
-      return state === "complete";
-    },
+  #enter(): void {
+    if (this.complete) return;
+    this.#state = "complete";
+    if (this.#warnedAtMs !== undefined) this.#parts.log.info("limits: Redis decides again");
+    this.#warnedAtMs = undefined;
+    this.#entered.resolve();
+  }
 
-    async take({ name, id, limit, excess }) {
-      const args = [limit, member(id), excessChannel, excess ? `${self} ${name}` : ""];
-      try {
-        const answer = readTake(await redis.run(scripts.take, [keys.log(name), keys.complete], args, answerMsMax));
-        if (!answer) leave("the logs are not complete");
-        return answer;
-      } catch (error) {
-        leave(error instanceof Error ? error.message : String(error));
-        return undefined;
-      }
-    },
+  #leave(reason: string): void {
+    const left = this.complete;
+    this.#state = "away";
+    this.#warn(reason);
+    // Sooner than the next tick of a node that was complete.
+    if (left) this.#tickAfter(tickMs.otherwise);
+  }
 
-    takeBack({ name, id }) {
-      if (!redis.connected) return;
-      redis.run(scripts.takeBack, [keys.log(name)], [member(id)], handInMsMax).catch(() => undefined);
-    },
-
-    owe(entry) {
-      owed.push(entry);
-      if (redis.connected) handInAll().catch(() => undefined);
-    },
-
-    async start() {
-      running = true;
-      const entered = new Promise<void>((resolve) => {
-        onComplete = resolve;
-      });
-      endings.push(
-        redis.subscribe(excessChannel, (message) => {
-          const [node, name] = message.split(" ");
-          if (node !== self && name !== undefined) onExcess(name);
-        }),
-        redis.onConnected(() => {
-          // Perhaps another server, or one that went back to an older memory under the same name.
-          handedTo = "";
-          checked = false;
-          tickAfter(0);
-        }),
-      );
-      tickAfter(0);
-      await Promise.race([entered, new Promise<void>((resolve) => setTimeout(resolve, 1_000).unref())]);
-      if (state !== "complete") leave(redis.connected ? "not ready" : "not connected");
-    },
-
-    async stop() {
-      running = false;
-      clearTimeout(timer);
-      for (const end of endings) end();
-      await ticking;
-    },
-  };
+  #warn(reason: string): void {
+    const nowMs = this.#parts.nowMs();
+    if (this.#warnedAtMs !== undefined && nowMs - this.#warnedAtMs <= warnEveryMs) return;
+    this.#warnedAtMs = nowMs;
+    this.#parts.log.warn({ reason }, "limits: Redis does not decide; each node allows its share of every limit");
+  }
 }
 
-function readTake(answer: unknown): Answer {
-  if (!Array.isArray(answer)) throw new Error("Redis gave an answer of another form");
-  const [verdict, used, waitMs] = answer.map(Number);
-  if (verdict === undefined || used === undefined || waitMs === undefined || verdict < 0) return undefined;
-  return { admitted: verdict === 1, used, waitMs };
-}
-
-function chunks<T>(all: readonly T[]): T[][] {
-  return Array.from({ length: Math.ceil(all.length / handInMax) }, (_, index) =>
-    all.slice(index * handInMax, (index + 1) * handInMax),
-  );
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }

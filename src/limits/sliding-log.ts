@@ -42,11 +42,14 @@ export class SlidingLog {
   }
 }
 
-/** `waitMs` until one more would be admitted if nothing else is; undefined when time frees nothing. */
-export type Decision = { admitted: boolean; used: number; waitMs: number | undefined };
+/**
+ * `used` does not count the request that is judged. `waitMs` until one more would be admitted if nothing else is; undefined when time
+ * frees nothing.
+ */
+export type Verdict = { admitted: boolean; used: number; waitMs: number | undefined };
 
 /** Whether one more fits at most `limit` entries of two logs together. Forgets what has left the window. */
-export function decide(own: SlidingLog, others: SlidingLog | undefined, limit: number, nowMs: number): Decision {
+export function decide(own: SlidingLog, others: SlidingLog | undefined, limit: number, nowMs: number): Verdict {
   own.forget(nowMs);
   others?.forget(nowMs);
   const used = own.size + (others?.size ?? 0);

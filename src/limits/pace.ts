@@ -4,6 +4,7 @@
 // the last minute, and less what others are known to have admitted beyond theirs: those tell when they do. So the nodes together stay
 // within the limit in the very minute in which Redis goes away: any node i then admits only while
 //   own(i) + excess of others < share(i),   and every other node j has own(j) <= share(j) + excess(j).
+// While Redis answers but may not know of all, both have to allow a request.
 
 import type { Log } from "../log.ts";
 import type { Redis } from "../redis/redis.ts";
@@ -40,7 +41,7 @@ export function createPace(parts: {
 }): Pace {
   const { redis, nodes, log, answerMsMax, nowMs = () => performance.now() } = parts;
   const limits = new Map<string, Limit>();
-  const shares = new Shares(nodes);
+  const shares = new Shares(nodes, nowMs);
   let lastId = 0;
   let sweptAtMs = nowMs();
 
@@ -63,7 +64,7 @@ export function createPace(parts: {
   const shared =
     redis &&
     new SharedLogs({
-      ...{ redis, nodes, log, nowMs, answerMsMax, admitted },
+      ...{ redis, nodes, shares, log, nowMs, answerMsMax, admitted },
       onExcess: (name) => limitOf(name).excess.add(nowMs(), 0),
     });
 
@@ -96,11 +97,17 @@ export function createPace(parts: {
       sweep();
       lastId += 1;
       const id = lastId;
-      if (!shared?.complete) return takeAlone(name, id, limit);
+      if (!shared?.complete && !shared?.joining) return takeAlone(name, id, limit);
 
       const entry = limitOf(name);
       entry.own.forget(nowMs());
-      const excess = entry.own.size + entry.asked >= shares.of(limit);
+      const share = shares.of(limit);
+      const excess = entry.own.size + entry.asked >= share;
+      if (shared.joining) {
+        // What is asked of Redis counts as admitted until it has answered.
+        const alone = decide(entry.own, entry.excess, share - entry.asked, nowMs());
+        if (!alone.admitted) return { ...alone, allowed: share };
+      }
       entry.asked += 1;
       const verdict = await shared.take({ name, id, limit, excess });
       entry.asked -= 1;

@@ -8,7 +8,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Log } from "../log.ts";
 import type { Redis } from "../redis/redis.ts";
 import { Debt } from "./debt.ts";
-import type { Nodes } from "./shares.ts";
+import type { Nodes, Shares } from "./shares.ts";
 import type { Verdict } from "./sliding-log.ts";
 import { type Ask, createLogStore, type Entry, type LogStore } from "./store.ts";
 
@@ -20,6 +20,7 @@ const startMsMax = 1_000;
 export type SharedLogsParts = {
   redis: Redis;
   nodes: Nodes;
+  shares: Shares;
   log: Log;
   /** Must never go back. */
   nowMs: () => number;
@@ -57,10 +58,15 @@ export class SharedLogs {
     return this.#state === "complete";
   }
 
-  /** Asks for one request. Undefined: Redis did not decide, decide alone. */
+  /** True while Redis answers, but does not know of all that other nodes have admitted. */
+  get joining(): boolean {
+    return this.#state === "joining";
+  }
+
+  /** Asks for one request, while complete or joining. Undefined: Redis did not answer, decide alone. */
   async take(ask: Ask): Promise<Verdict | undefined> {
     try {
-      const verdict = await this.#store.take(ask);
+      const verdict = await this.#store.take(ask, this.complete ? "complete" : "memory");
       if (!verdict) this.#leave("the logs are not complete");
       return verdict;
     } catch (error) {
@@ -87,7 +93,7 @@ export class SharedLogs {
     this.#endings = [this.#store.onExcess(onExcess), redis.onConnected(() => this.#beginAnew())];
     this.#tickAfter(0);
     await Promise.race([this.#entered.promise, delay(startMsMax, undefined, { ref: false })]);
-    if (!this.complete) this.#leave(redis.connected ? "not ready" : "not connected");
+    if (!this.complete) this.#warn(redis.connected ? "not ready" : "not connected");
   }
 
   async stop(): Promise<void> {
@@ -115,6 +121,7 @@ export class SharedLogs {
 
   /** Says that this node is here and owes nothing; joins where it has not. */
   async #stay(): Promise<void> {
+    this.#parts.shares.look();
     if (!this.#parts.redis.connected) return this.#leave("not connected");
     try {
       if (!this.#checked) await this.#store.check();
@@ -124,8 +131,8 @@ export class SharedLogs {
         // Admitted alone while the answer was on its way.
         await this.#debt.pay();
       } else {
-        this.#leave("other nodes have not handed in their part yet");
         this.#state = "joining";
+        this.#warn("other nodes have not handed in their part yet");
       }
     } catch (error) {
       this.#leave(reasonOf(error));

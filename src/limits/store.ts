@@ -48,10 +48,13 @@ export function createLogStore(redis: Redis, answerMsMax: number) {
   }
 
   return {
-    /** Asks for one request. Undefined: the logs are not complete, and nothing was done. */
-    async take({ name, id, limit, excess }: Ask): Promise<Verdict | undefined> {
+    /**
+     * Asks for one request. `needed`: the logs have to be complete, or merely in the server's memory, with what some nodes handed in.
+     * Undefined: they are not, and nothing was done.
+     */
+    async take({ name, id, limit, excess }: Ask, needed: "complete" | "memory"): Promise<Verdict | undefined> {
       const args = [limit, member(id), excessChannel, excess ? `${self} ${name}` : ""];
-      return readVerdict(await redis.run(scripts.take, [keys.log(name), keys.complete], args, answerMsMax));
+      return readVerdict(await redis.run(scripts.take, [keys.log(name), keys[needed]], args, answerMsMax));
     },
 
     async takeBack({ name, id }: { name: string; id: number }): Promise<void> {

@@ -61,7 +61,7 @@ const untilAll = (nodes: readonly Node[], state: string) =>
         states(nodes),
       ),
     {
-      timeout: 10_000,
+      timeout: 12_000,
       interval: 10,
     },
   );
@@ -317,6 +317,31 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
       await limits.stop();
       await redis.close();
     }
+  });
+
+  test("a node that joins goes by what Redis knows as well as by its share: the log of one that died is not forgotten", async () => {
+    nodes = await startNodes(server.url, 1);
+    assert.deepEqual(await burst(nodes, "key_a", 30, 40), [30]);
+    assert.deepEqual(await burst(nodes, "key_b", 30, 10), [10]);
+    await stopNodes(nodes);
+    // The logs count as complete for three seconds after the last node said so.
+    await vi.waitFor(async () => assert.equal(await server.command("exists", "gateway:limits:complete"), 0), {
+      timeout: 5_000,
+    });
+    const redis = connectRedis(server.url, log);
+    // In the ledger a node that was killed lives for another minute.
+    const others = { id: () => "node_1", live: () => ["node_0", "node_1"] };
+    const limits = createLimits({ redis, nodes: others, log, answerMsMax: patientMs });
+    const node = { redis, limits, calls: { count: 0 } };
+    nodes = [node];
+    await limits.start();
+    assert.deepEqual(limits.ready(), { state: "degraded" });
+    assert.deepEqual(await burst([node], "key_a", 30, 20), [0]);
+    assert.deepEqual(await burst([node], "key_b", 30, 20), [15]);
+    assert.deepEqual(await burst([node], "key_c", 30, 20), [15]);
+    await untilAll(nodes, "redis");
+    assert.deepEqual(await burst([node], "key_b", 30, 20), [5]);
+    assert.deepEqual(await burst([node], "key_c", 30, 20), [15]);
   });
 
   test("a node that died does not keep the others from deciding together for long", async () => {

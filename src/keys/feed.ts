@@ -1,9 +1,11 @@
-// Changes of keys, as every process learns of them: a reading of the feed in the database every half second, and at once on a hint.
+// Changes of keys, as every process learns of them: a reading of the feed in the database every half second, and on a hint at once, or
+// a tenth of a second after the last reading: each repeats ten seconds of changes, and a flood of them must not be read without pause.
 
 import type { Log } from "../log.ts";
 import type { ChangePage } from "./store.ts";
 
 const everyMs = 500;
+const pauseMs = 100;
 const cleanEveryMs = 600_000;
 // Longer than the ten seconds that each reading repeats.
 const rememberMs = 60_000;
@@ -11,7 +13,7 @@ const rememberMs = 60_000;
 export type Feed = {
   start(): void;
   stop(): Promise<void>;
-  /** Reads soon, not at the next half second. */
+  /** Reads within a tenth of a second, not at the next half. */
   hurry(): void;
 };
 
@@ -28,6 +30,7 @@ export function createFeed(parts: {
   let failing = false;
   let running = false;
   let hurried = false;
+  let readAtMs = Number.NEGATIVE_INFINITY;
   let timer: NodeJS.Timeout | undefined;
   let reading: Promise<void> = Promise.resolve();
   let cleanedAtMs = Date.now();
@@ -62,7 +65,8 @@ export function createFeed(parts: {
     timer = setTimeout(() => {
       timer = undefined;
       reading = readOnce().finally(() => {
-        if (running) readSoon(hurried ? 0 : everyMs);
+        readAtMs = performance.now();
+        if (running) readSoon(hurried ? pauseMs : everyMs);
         hurried = false;
       });
     }, afterMs);
@@ -82,7 +86,7 @@ export function createFeed(parts: {
     hurry() {
       if (!running) return;
       // No timer: a reading is under way, and may have missed what the hint is about.
-      if (timer) readSoon(0);
+      if (timer) readSoon(Math.max(0, readAtMs + pauseMs - performance.now()));
       else hurried = true;
     },
   };

@@ -63,16 +63,42 @@ test("a hint brings the next reading forward; one that comes during a reading br
   assert.equal(since.length, 1);
   feed.hurry();
   feed.hurry();
-  await vi.advanceTimersByTimeAsync(0);
+  await vi.advanceTimersByTimeAsync(100);
   assert.equal(since.length, 2);
   feed.hurry();
   held[1]?.resolve(await page(1_010));
-  await vi.advanceTimersByTimeAsync(0);
+  await vi.advanceTimersByTimeAsync(100);
   assert.equal(since.length, 3);
   held[2]?.resolve(await page(1_020));
   await vi.advanceTimersByTimeAsync(400);
   assert.equal(since.length, 3);
   await feed.stop();
+});
+
+test("a flood of hints makes no flood of readings: there is a pause after each, short enough for a change to be known at once", async () => {
+  let reading = 0;
+  const { feed, since } = feedOf(async () => {
+    reading += 1;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    reading -= 1;
+    assert.equal(reading, 0);
+    return { at: new Date(), changes: [] };
+  });
+  feed.start();
+  for (let ms = 0; ms < 1_150; ms++) {
+    feed.hurry();
+    await vi.advanceTimersByTimeAsync(1);
+  }
+  assert.equal(since.length, 10);
+  // A hint after a rest is followed at once.
+  await vi.advanceTimersByTimeAsync(300);
+  const before = since.length;
+  feed.hurry();
+  await vi.advanceTimersByTimeAsync(0);
+  assert.equal(since.length, before + 1);
+  const stopped = feed.stop();
+  await vi.advanceTimersByTimeAsync(20);
+  await stopped;
 });
 
 test("old changes are removed every ten minutes", async () => {

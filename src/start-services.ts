@@ -18,7 +18,6 @@ import { startEmbedded } from "./postgres/embedded.ts";
 import { migrate } from "./postgres/migrate.ts";
 import { connectPostgres } from "./postgres/postgres.ts";
 import { coreReadiness } from "./readiness.ts";
-import { createKeyHints } from "./redis/key-hints.ts";
 import { connectRedis, type Redis } from "./redis/redis.ts";
 import type { Authenticate } from "./service.ts";
 import { createUpstreams } from "./upstream/upstream.ts";
@@ -59,7 +58,7 @@ export async function startServices(parts: GatewayParts, stack: AsyncDisposableS
     adminToken,
     resolveModel: (name) => catalog.find(name)?.model.id,
     log,
-    ...(redis && { hints: createKeyHints(redis) }),
+    ...(redis && { redis }),
   });
   const billing = createBilling({
     postgres,

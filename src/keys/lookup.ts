@@ -1,6 +1,6 @@
-// Finds secrets in the database: one question for many digests. Whatever is asked while a question is under way goes into the next
-// one, and the same digest is asked once, so that a flood of invented secrets costs a statement per hundreds and delays real ones
-// by little.
+// Finds secrets in the database, many with one statement. Whoever asks while a statement runs goes into the next one, and those who
+// ask for the same secret share an answer. So a flood of invented secrets costs one statement for hundreds of them, and hardly delays
+// the real ones.
 
 import { setTimeout as delay } from "node:timers/promises";
 import { Refusal } from "../errors.ts";

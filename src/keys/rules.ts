@@ -84,19 +84,18 @@ export function checkOverlap(overlap: Duration | undefined): number {
   return overlapMs;
 }
 
-export type Page = { accountId: string; afterKeyId: string; countMax: number };
+/** `accountId` empty: keys of all accounts. `afterKeyId` empty: from the first. */
+export type Page = { accountId: string; afterKeyId: string; size: number };
 
 /** Page tokens are the last key id of the page before, so that they stay good whatever is added. */
 export function checkPage(ask: ListKeysRequest): Page {
   const { pageSize, pageToken } = ask;
-  if (!Number.isInteger(pageSize) || pageSize < 0 || pageSize > pageSizeMax) {
-    throw invalid("page_size", `has to be a whole number up to ${pageSizeMax}`);
-  }
+  if (pageSize > pageSizeMax) throw invalid("page_size", `is at most ${pageSizeMax}`);
   if (!/^(key_[0-9A-Za-z]{1,90})?$/.test(pageToken)) {
     throw invalid("page_token", "has to be empty or the next_page_token of an earlier answer");
   }
   const accountId = ask.accountId === "" ? "" : checkId("account_id", ask.accountId);
-  return { accountId, afterKeyId: pageToken, countMax: pageSize === 0 ? pageSizeDefault : pageSize };
+  return { accountId, afterKeyId: pageToken, size: pageSize === 0 ? pageSizeDefault : pageSize };
 }
 
 function checkName(field: string, name: string): string {

@@ -110,10 +110,17 @@ export function createKeyStore(postgres: Postgres) {
       return key;
     },
 
+    /** A key with its figures of this month, without its secrets. Throws `not_found`. */
+    async readFigures(keyId: string): Promise<Key> {
+      const [row] = await query<KeyRow & FiguresRow>(statements.readKeys, [[keyId]]);
+      if (!row) throw new Refusal("not_found", { field: "key_id" });
+      return create(KeySchema, { ...keyMembers(row), ...figures(row) });
+    },
+
     /** Keys after one of them, oldest first; `accountId` empty: of all accounts. */
-    async listKeys(accountId: string, afterKeyId: string, countMax: number): Promise<Key[]> {
+    async listKeys(accountId: string, afterKeyId: string, size: number): Promise<Key[]> {
       const page = accountId === "" ? statements.pageKeys : statements.pageAccountKeys;
-      const values = accountId === "" ? [afterKeyId, countMax] : [accountId, afterKeyId, countMax];
+      const values = accountId === "" ? [afterKeyId, size] : [accountId, afterKeyId, size];
       const ids = await query<{ key_id: string }>(page, values);
       return readKeys(ids.map((row) => row.key_id));
     },
@@ -183,9 +190,9 @@ function inTime<T>(answer: Promise<T>): Promise<T> {
 type KeyRow = {
   key_id: string;
   account_id: string;
-  family: "v1" | "v2";
+  family: keyof typeof familyOf;
   name: string;
-  status: "active" | "revoked";
+  status: keyof typeof statusOf;
   requests_per_minute: number | null;
   allowed_models: string[];
   monthly_cap: bigint | null;
@@ -206,14 +213,16 @@ type FoundRow = KeyRow & {
 type ChangeRow = { read_at: Date; change_id: string | null; key_id: string | null };
 
 const familyText = { [Family.V1]: "v1", [Family.V2]: "v2" } as const;
+const familyOf = { v1: Family.V1, v2: Family.V2 } as const;
+const statusOf = { active: KeyStatus.ACTIVE, revoked: KeyStatus.REVOKED } as const;
 
 function keyMembers(row: KeyRow) {
   return {
     keyId: row.key_id,
     accountId: row.account_id,
-    family: row.family === "v1" ? Family.V1 : Family.V2,
+    family: familyOf[row.family],
     name: row.name,
-    status: row.status === "active" ? KeyStatus.ACTIVE : KeyStatus.REVOKED,
+    status: statusOf[row.status],
     ...(row.requests_per_minute !== null && { requestsPerMinute: row.requests_per_minute }),
     allowedModels: row.allowed_models,
     ...(row.monthly_cap !== null && { monthlyCapMicrocredits: row.monthly_cap }),

@@ -16,7 +16,7 @@ import { Refusal } from "../../src/errors.ts";
 import { createKeys, type Keys } from "../../src/keys/keys.ts";
 import { createLog } from "../../src/log.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
-import type { KeyHints } from "../../src/redis/key-hints.ts";
+import type { Redis } from "../../src/redis/redis.ts";
 import type { CallOf } from "../../src/service.ts";
 import { freshDatabase } from "../support/database.ts";
 
@@ -50,8 +50,8 @@ export function counted(postgres: Postgres): Counted {
 }
 
 /** A node's keys, not started. */
-export function keysOn(postgres: Postgres, hints?: KeyHints): Keys {
-  return createKeys({ postgres, adminToken, resolveModel: (name) => models.get(name), log: createLog("silent"), hints });
+export function keysOn(postgres: Postgres, redis?: Redis): Keys {
+  return createKeys({ postgres, adminToken, resolveModel: (name) => models.get(name), log: createLog("silent"), redis });
 }
 
 /** The service's methods, called as the operator with plain objects. */

@@ -4,12 +4,12 @@ import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, test, vi } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { createKeyHints } from "../../src/keys/key-hints.ts";
 import type { Keys } from "../../src/keys/keys.ts";
 import { mintSecret } from "../../src/keys/secret.ts";
 import { createLimits } from "../../src/limits/limits.ts";
 import { createLog } from "../../src/log.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
-import { createKeyHints } from "../../src/redis/key-hints.ts";
 import { connectRedis } from "../../src/redis/redis.ts";
 import { redisBinary } from "../support/programs.ts";
 import { startRedis, withoutRedis } from "../support/redis.ts";
@@ -210,10 +210,10 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
     const server = await startRedis();
     const connections = [0, 1, 2].map(() => connectRedis(server.url, createLog("silent")));
     try {
-      const [writer, ...readers] = connections.map(createKeyHints);
+      const [writer, ...readers] = connections;
       const heard = readers.map(() => 0);
-      readers.forEach((hints, index) => {
-        hints.listen(() => {
+      readers.forEach((redis, index) => {
+        createKeyHints(redis).listen(() => {
           heard[index] = (heard[index] ?? 0) + 1;
         });
       });

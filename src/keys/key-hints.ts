@@ -1,8 +1,8 @@
 // Says "a key changed" to the other nodes. Only a nudge: what changed they read in the database.
 
-import type { Redis } from "./redis.ts";
+import type { Redis } from "../redis/redis.ts";
 
-export type KeyHints = {
+type KeyHints = {
   send(): void;
   listen(listener: () => void): () => void;
 };

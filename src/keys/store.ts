@@ -2,6 +2,7 @@
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { DatabaseError } from "pg";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { type Key, KeySchema, KeyStatus, type Secret, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { Refusal } from "../errors.ts";
@@ -10,25 +11,29 @@ import { isUnreachable, type Postgres, type Statement, statement } from "../post
 import type { Caller } from "../service.ts";
 import { digestBytes, type KeyFamily } from "./secret.ts";
 
-const statements = {
-  findSecrets: statement(import.meta.url, "find-secrets"),
-  createKey: statement(import.meta.url, "create-key"),
-  pageKeys: statement(import.meta.url, "page-keys"),
-  pageAccountKeys: statement(import.meta.url, "page-account-keys"),
-  readKeys: statement(import.meta.url, "read-keys"),
-  readSecrets: statement(import.meta.url, "read-secrets"),
-  readLiveSecrets: statement(import.meta.url, "read-live-secrets"),
-  readStatus: statement(import.meta.url, "read-status"),
-  updateKey: statement(import.meta.url, "update-key"),
-  rotateKey: statement(import.meta.url, "rotate-key"),
-  revokeKey: statement(import.meta.url, "revoke-key"),
-  revokeSecret: statement(import.meta.url, "revoke-secret"),
-  hasSecret: statement(import.meta.url, "has-secret"),
-  readChanges: statement(import.meta.url, "read-changes"),
-  removeChanges: statement(import.meta.url, "remove-changes"),
-};
-
+// A server that hangs is as good as one that is away.
 const answerMsMax = 5_000;
+
+/** A statement of this folder, waited for no longer than that. */
+const timely = (file: string): Statement => ({ ...statement(import.meta.url, file), timeoutMs: answerMsMax });
+
+const statements = {
+  findSecrets: timely("find-secrets"),
+  createKey: timely("create-key"),
+  pageKeys: timely("page-keys"),
+  pageAccountKeys: timely("page-account-keys"),
+  readKeys: timely("read-keys"),
+  readSecrets: timely("read-secrets"),
+  readLiveSecrets: timely("read-live-secrets"),
+  readStatus: timely("read-status"),
+  updateKey: timely("update-key"),
+  rotateKey: timely("rotate-key"),
+  revokeKey: timely("revoke-key"),
+  revokeSecret: timely("revoke-secret"),
+  hasSecret: timely("has-secret"),
+  readChanges: timely("read-changes"),
+  removeChanges: timely("remove-changes"),
+};
 
 /** A secret as it is found by its digest, with its key. */
 export type FoundSecret = {
@@ -60,7 +65,7 @@ export type KeyStore = ReturnType<typeof createKeyStore>;
 /** Every function throws `billing_unavailable` while the database is not reachable. */
 export function createKeyStore(postgres: Postgres) {
   const query = <Row>(one: Statement, values: readonly unknown[]): Promise<Row[]> =>
-    inTime(postgres.query<Row>(one, values)).catch((cause: unknown) => {
+    postgres.query<Row>(one, values).catch((cause: unknown) => {
       throw isUnreachable(cause) ? new Refusal("billing_unavailable", { retryAfterMs: 1000, cause }) : cause;
     });
 
@@ -98,7 +103,7 @@ export function createKeyStore(postgres: Postgres) {
         ...[keyId, accountId, familyText[family], name, requestsPerMinute ?? null, allowedModels, monthlyCap ?? null],
         ...[digestBytes(secret.digest), timeOrderedId("sec_"), secret.shown],
       ]).catch((cause: unknown) => {
-        throw sqlState(cause) === "23503" ? new Refusal("not_found", { field: "account_id", cause }) : cause;
+        throw isUnknownAccount(cause) ? new Refusal("not_found", { field: "account_id", cause }) : cause;
       });
       return this.readKey(keyId);
     },
@@ -178,15 +183,6 @@ export function createKeyStore(postgres: Postgres) {
   };
 }
 
-/** A server that hangs is as good as one that is away. An answer that comes later is dropped. */
-function inTime<T>(answer: Promise<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const giveUp = () => reject(new Refusal("billing_unavailable", { retryAfterMs: 1000 }));
-    const timer = setTimeout(giveUp, answerMsMax).unref();
-    answer.then(resolve, reject).finally(() => clearTimeout(timer));
-  });
-}
-
 type KeyRow = {
   key_id: string;
   account_id: string;
@@ -264,6 +260,7 @@ function toFoundSecret(row: FoundRow): FoundSecret {
   };
 }
 
-function sqlState(error: unknown): string | undefined {
-  return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
+/** Foreign key violation: a key refers to its account alone. */
+function isUnknownAccount(error: unknown): boolean {
+  return error instanceof DatabaseError && error.code === "23503";
 }

@@ -205,6 +205,25 @@ test("while the database is away warm keys are served, and changes fail with the
   }
 });
 
+test("a database that takes a question and stands still counts as away after five seconds", async () => {
+  const postgres = connectPostgres(fixture.url);
+  const node = callerOfKeys(keysOn(postgres));
+  const [backend] = await postgres.query<{ pid: number }>({ name: "test/pid", text: "select pg_backend_pid() as pid" }, []);
+  assert.ok(backend);
+  process.kill(backend.pid, "SIGSTOP");
+  try {
+    const sinceMs = performance.now();
+    assert.equal(await refusalOf(node.revokeKey("key_a")), "billing_unavailable");
+    const tookMs = performance.now() - sinceMs;
+    assert.ok(tookMs > 4_900 && tookMs < 7_000, `${tookMs} ms`);
+    // On another connection.
+    assert.equal(await refusalOf(node.revokeKey("key_a")), "not_found key_id");
+  } finally {
+    process.kill(backend.pid, "SIGCONT");
+    await postgres.close();
+  }
+});
+
 describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
   test("a change on one node hints at it on all others, and the hint alone says nothing about keys", async () => {
     const server = await startRedis();

@@ -30,7 +30,7 @@ import { checkControls, checkFamily, checkId, checkOverlap, checkPage, checkUpda
 import { digestSecret, type KeyFamily, mintSecret, showSecret } from "./secret.ts";
 import type { KeyStore } from "./store.ts";
 
-export type Parts = { store: KeyStore; changes: Changes; resolveModel: ResolveModel };
+type Parts = { store: KeyStore; changes: Changes; resolveModel: ResolveModel };
 
 export async function createKey({ store, resolveModel }: Parts, ask: CreateKeyRequest): Promise<CreateKeyResponse> {
   const family = checkFamily(ask.family);

@@ -15,7 +15,7 @@ const cachedAbsentMax = 30_000;
 
 const admin: Caller = { kind: "admin" };
 
-export type Authentication = {
+type Authentication = {
   authenticate: Authenticate;
   /** A key changed: what was verified of it counts no more. */
   forget(keyId: string): void;

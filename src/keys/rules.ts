@@ -85,7 +85,7 @@ export function checkOverlap(overlap: Duration | undefined): number {
 }
 
 /** `accountId` empty: keys of all accounts. `afterKeyId` empty: from the first. */
-export type Page = { accountId: string; afterKeyId: string; size: number };
+type Page = { accountId: string; afterKeyId: string; size: number };
 
 /** Page tokens are the last key id of the page before, so that they stay good whatever is added. */
 export function checkPage(ask: ListKeysRequest): Page {

@@ -47,7 +47,7 @@ export type FoundSecret = {
 };
 
 /** What a new secret leaves behind. */
-export type StoredSecret = { digest: string; shown: string };
+type StoredSecret = { digest: string; shown: string };
 
 /** Limits and name of a key; undefined limits are absent ones. */
 export type Controls = {

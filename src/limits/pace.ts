@@ -80,6 +80,28 @@ export function createPace(parts: {
     return { ...verdict, allowed };
   }
 
+  async function takeTogether(logs: SharedLogs, name: string, id: number, limit: number): Promise<Taken> {
+    const entry = limitOf(name);
+    entry.own.forget(nowMs());
+    const share = shares.of(limit);
+    const excess = entry.own.size + entry.asked >= share;
+    if (logs.joining) {
+      // What is asked of Redis counts as admitted until it has answered.
+      const alone = decide(entry.own, entry.excess, share - entry.asked, nowMs());
+      if (!alone.admitted) return { ...alone, allowed: share };
+    }
+    entry.asked += 1;
+    const verdict = await logs.take({ name, id, limit, excess });
+    entry.asked -= 1;
+    if (verdict) {
+      if (verdict.admitted) entry.own.add(nowMs(), id);
+      return { ...verdict, allowed: limit };
+    }
+    const alone = takeAlone(name, id, limit);
+    if (!alone.admitted) logs.takeBack({ name, id });
+    return alone;
+  }
+
   /** Forgets limits that nobody used for a minute, once a minute. */
   function sweep(): void {
     if (nowMs() - sweptAtMs < windowMs) return;
@@ -93,31 +115,11 @@ export function createPace(parts: {
 
   return {
     shared,
-    async take(name, limit) {
+    take(name, limit) {
       sweep();
       lastId += 1;
-      const id = lastId;
-      if (!shared?.complete && !shared?.joining) return takeAlone(name, id, limit);
-
-      const entry = limitOf(name);
-      entry.own.forget(nowMs());
-      const share = shares.of(limit);
-      const excess = entry.own.size + entry.asked >= share;
-      if (shared.joining) {
-        // What is asked of Redis counts as admitted until it has answered.
-        const alone = decide(entry.own, entry.excess, share - entry.asked, nowMs());
-        if (!alone.admitted) return { ...alone, allowed: share };
-      }
-      entry.asked += 1;
-      const verdict = await shared.take({ name, id, limit, excess });
-      entry.asked -= 1;
-      if (verdict) {
-        if (verdict.admitted) entry.own.add(nowMs(), id);
-        return { ...verdict, allowed: limit };
-      }
-      const alone = takeAlone(name, id, limit);
-      if (!alone.admitted) shared.takeBack({ name, id });
-      return alone;
+      if (shared?.complete || shared?.joining) return takeTogether(shared, name, lastId, limit);
+      return Promise.resolve(takeAlone(name, lastId, limit));
     },
   };
 }

@@ -10,14 +10,14 @@ import type { Redis } from "../redis/redis.ts";
 import { Debt } from "./debt.ts";
 import type { Nodes, Shares } from "./shares.ts";
 import type { Verdict } from "./sliding-log.ts";
-import { type Ask, createLogStore, type Entry, type LogStore } from "./store.ts";
+import { type Ask, createLogStore, type Entry, type LogStore, readVerdict } from "./store.ts";
 
 const tickMs = { complete: 500, otherwise: 100 };
 const warnEveryMs = 60_000;
 /** How long a start waits for Redis to decide. */
 const startMsMax = 1_000;
 
-export type SharedLogsParts = {
+type Parts = {
   redis: Redis;
   nodes: Nodes;
   shares: Shares;
@@ -33,7 +33,7 @@ export type SharedLogsParts = {
 };
 
 export class SharedLogs {
-  readonly #parts: SharedLogsParts;
+  readonly #parts: Parts;
   readonly #store: LogStore;
   readonly #debt: Debt;
   #state: "away" | "joining" | "complete" = "away";
@@ -47,7 +47,7 @@ export class SharedLogs {
   #tick: Promise<void> = Promise.resolve();
   #endings: (() => void)[] = [];
 
-  constructor(parts: SharedLogsParts) {
+  constructor(parts: Parts) {
     this.#parts = parts;
     this.#store = createLogStore(parts.redis, parts.answerMsMax);
     this.#debt = new Debt(this.#store, parts.nowMs);
@@ -66,7 +66,7 @@ export class SharedLogs {
   /** Asks for one request, while complete or joining. Undefined: Redis did not answer, decide alone. */
   async take(ask: Ask): Promise<Verdict | undefined> {
     try {
-      const verdict = await this.#store.take(ask, this.complete ? "complete" : "memory");
+      const verdict = readVerdict(await this.#store.take(ask, this.complete ? "complete" : "memory"));
       if (!verdict) this.#leave("the logs are not complete");
       return verdict;
     } catch (error) {

@@ -2,7 +2,7 @@
 
 import { type Attempt, Basis, InputCategory, Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
-import type { Hold, Holds } from "../billing/billing.ts";
+import type { Ending, Hold, Holds } from "../billing/billing.ts";
 import { costMicro } from "../billing/price.ts";
 import { Refusal, toRefusal } from "../errors.ts";
 import type { UpstreamAsk, Upstreams } from "../upstream/upstream.ts";
@@ -90,13 +90,18 @@ export class MeteredAnswer {
   }
 
   /**
-   * The charge of a complete answer, and its end, which may be shown now. Throws `billing_unavailable` when the ledger stays away; the
-   * charge is made all the same.
+   * The charge of a complete answer, and its end, which may be shown now. Throws `billing_unavailable` when the ledger stays away: a
+   * stream is charged all the same, since all but its end was delivered, and a plain answer nothing.
    */
   async settled(): Promise<{ receipt: Receipt; end: Event[] }> {
     const owed = this.#meter.final();
-    const settling = this.#settle(owed, Outcome.COMPLETED);
-    const receipt = await within(settlePatienceMs, settling, () => new Refusal("billing_unavailable", { retryAfterMs: 1000 }));
+    const ending = this.#endingOf(owed, Outcome.COMPLETED);
+    const receipt = await within(settlePatienceMs, this.#settle(ending), () => {
+      if (this.#prepared.request.stream) return new Refusal("billing_unavailable", { message: chargedLater });
+      // The lane reads what it writes when it comes to it.
+      Object.assign(ending, this.#endingOf(this.#meter.nothing(), Outcome.GATEWAY_FAILED));
+      return new Refusal("billing_unavailable", { retryAfterMs: 1000 });
+    });
     // Somebody settled by older figures, so this client must not see an end that says otherwise.
     if (receipt.outcome !== Outcome.COMPLETED) throw this.#running.endedBy?.refusal ?? new Refusal("gateway_unavailable");
     return { receipt, end: owed.basis === Basis.REPORTED ? this.#end : showCharged(this.#end, owed.usage) };
@@ -112,7 +117,7 @@ export class MeteredAnswer {
     this.#running.stopProvider();
     const { outcome, owed } = this.#interrupted();
     // Nobody waits for this receipt, and the lane keeps the charge until the ledger takes it.
-    this.#settle(owed, outcome).catch(() => undefined);
+    this.#settle(this.#endingOf(owed, outcome)).catch(() => undefined);
   }
 
   async #begin(): Promise<IteratorResult<Event[], undefined>> {
@@ -183,9 +188,12 @@ export class MeteredAnswer {
     else this.#lastFigures ??= setTimeout(() => this.#running.stopProvider(), lastFiguresMs);
   };
 
-  #settle(owed: Owed, outcome: Outcome): Promise<Receipt> {
-    const { usage, basis } = owed;
-    this.#settled ??= this.#parts.holds.settle(this.#hold, { usage, basis, outcome, attempts: this.#attempts });
+  #endingOf({ usage, basis }: Owed, outcome: Outcome): Ending {
+    return { usage, basis, outcome, attempts: this.#attempts };
+  }
+
+  #settle(ending: Ending): Promise<Receipt> {
+    this.#settled ??= this.#parts.holds.settle(this.#hold, ending);
     return this.#settled;
   }
 
@@ -215,6 +223,8 @@ const tooLong = {
   refusal: new Refusal("timeout", { message: "The answer took longer than this gateway allows." }),
   outcome: Outcome.TIME_LIMIT,
 };
+
+const chargedLater = "The ledger is not reachable; the answer is complete, and is charged when it is back.";
 
 function lacksFunds({ refusal }: Refusal): boolean {
   return refusal === "credits_exhausted" || refusal === "credits_held" || refusal === "monthly_cap_reached";

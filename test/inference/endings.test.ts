@@ -2,7 +2,7 @@
 
 import { getEventListeners } from "node:events";
 import { Client } from "pg";
-import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vitest";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
@@ -225,22 +225,48 @@ test("a drain in the moment of an admission does not wait for a client that stop
   expect(provider.called).toBe(0);
 });
 
-test("an answer whose charge is not durable within a minute ends with an error, and is charged when the ledger is back", async () => {
-  play();
-  const { iterator, requestId } = await readSome(gateway.generate(payer), 3);
-  const blocker = new Client({ connectionString: gateway.url });
-  await blocker.connect();
-  await blocker.query("begin");
-  await blocker.query("select 1 from pools where account_id = $1 for update", [payer.accountId]);
-  // Its minute is made a moment; all other times stay.
-  const { setTimeout } = globalThis;
-  vi.spyOn(globalThis, "setTimeout").mockImplementation((call, ms, ...more) =>
-    setTimeout(call, ms === 60_000 ? 0 : ms, ...more),
-  );
-  await expect(iterator.next()).rejects.toMatchObject({ refusal: "billing_unavailable" });
-  vi.restoreAllMocks();
-  expect(await gateway.store.findCharge(requestId)).toBeUndefined();
-  await blocker.query("rollback");
-  await blocker.end();
-  expect(await gateway.charged(requestId)).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: whole });
+describe("an answer whose charge is not durable within a minute ends with an error", () => {
+  /** Reads up to the end while nothing can be settled. `whenRefused` runs before that is over. */
+  async function endWithoutLedger(ask: { stream: boolean }, whenRefused: (requestId: string) => Promise<void>) {
+    play();
+    const { iterator, requestId } = await readSome(gateway.generate(payer, ask), 3);
+    const blocker = new Client({ connectionString: gateway.url });
+    await blocker.connect();
+    await blocker.query("begin");
+    await blocker.query("select 1 from pools where account_id = $1 for update", [payer.accountId]);
+    // Its minute is made a moment; all other times stay.
+    const { setTimeout } = globalThis;
+    vi.spyOn(globalThis, "setTimeout").mockImplementation((call, ms, ...more) =>
+      setTimeout(call, ms === 60_000 ? 0 : ms, ...more),
+    );
+    await expect(iterator.next()).rejects.toMatchObject({ refusal: "billing_unavailable" });
+    vi.restoreAllMocks();
+    await whenRefused(requestId);
+    await blocker.query("rollback");
+    await blocker.end();
+    return gateway.charged(requestId);
+  }
+
+  test("and a stream is charged when the ledger is back: all but its end was delivered", async () => {
+    const charge = await endWithoutLedger({ stream: true }, async (requestId) => {
+      expect(await gateway.store.findCharge(requestId)).toBeUndefined();
+    });
+    expect(charge).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: whole });
+  });
+
+  test("and a plain answer, of which nothing was delivered, costs nothing", { timeout: 20_000 }, async () => {
+    const waiting = "select query_start from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    const charge = await endWithoutLedger({ stream: false }, async () => {
+      // What was on its way when patience ended may still be written. It gives up after a second, and is tried anew.
+      const anotherThan = (before?: unknown) =>
+        vi.waitFor(async () => {
+          const tried = (await gateway.run(waiting)).at(0);
+          expect(tried).toBeDefined();
+          expect(tried).not.toEqual(before);
+          return tried;
+        }, 10_000);
+      await anotherThan(await anotherThan());
+    });
+    expect(charge).toMatchObject({ outcome: Outcome.GATEWAY_FAILED, amountMicrocredits: 0n });
+  });
 });

@@ -65,10 +65,11 @@ type Parts = {
 
 export function createBilling(parts: Parts): Billing {
   const store = createLedgerStore(parts.postgres);
+  const reports = createLedgerStore({ ...parts.postgres, query: parts.postgres.reports.query });
   const node = new Node({ store, log: parts.log, onLost: parts.onLost });
   const holds = new HoldKeeper({ ...parts, store, nodeId: node.id, onLost: () => node.lose() });
   return {
-    service: createService({ store, holds, priceOf: parts.priceOf }),
+    service: createService({ store, reports, holds, priceOf: parts.priceOf }),
     holds,
     liveNodes: node.live,
     nodeId: node.id,
@@ -82,24 +83,30 @@ export function createBilling(parts: Parts): Billing {
 
 type ServiceParts = { readonly store: LedgerStore; readonly holds: HoldKeeper; readonly priceOf: Parts["priceOf"] };
 
-function createService({ store, holds, priceOf }: ServiceParts): Implementation<typeof BillingService, CallOf> {
+/** `reports` is the same ledger, read on connections that neither heartbeats nor admissions wait for. */
+function createService({
+  store,
+  reports,
+  holds,
+  priceOf,
+}: ServiceParts & { readonly reports: LedgerStore }): Implementation<typeof BillingService, CallOf> {
   return {
     async createAccount({ name }) {
       checkText("name", name, 200);
       return create(CreateAccountResponseSchema, { account: await store.insertAccount(name) });
     },
     async getAccount({ accountId }) {
-      const account = await store.findAccount(accountId);
+      const account = await reports.findAccount(accountId);
       if (!account) throw noSuch("account");
       return create(GetAccountResponseSchema, { account });
     },
     async listAccounts({ pageSize, pageToken }) {
       const { size, after } = pageOf(pageSize, pageToken);
-      const accounts = await store.listAccounts(after ?? "", size);
+      const accounts = await reports.listAccounts(after ?? "", size);
       return create(ListAccountsResponseSchema, { accounts, nextPageToken: tokenOf(accounts, size, (last) => last.accountId) });
     },
     async getPools({ accountId }, { caller }) {
-      const pools = await store.readPools(accountFor(caller, accountId));
+      const pools = await reports.readPools(accountFor(caller, accountId));
       if (pools.length === 0) throw noSuch("account");
       return create(GetPoolsResponseSchema, { pools });
     },
@@ -109,8 +116,8 @@ function createService({ store, holds, priceOf }: ServiceParts): Implementation<
     },
     async listTransfers({ accountId, pageSize, pageToken }) {
       const { size, after } = pageOf(pageSize, pageToken);
-      if (!(await store.findAccount(accountId))) throw noSuch("account");
-      const transfers = await store.listTransfers(accountId, after ?? null, size);
+      if (!(await reports.findAccount(accountId))) throw noSuch("account");
+      const transfers = await reports.listTransfers(accountId, after ?? null, size);
       return create(ListTransfersResponseSchema, {
         transfers,
         nextPageToken: tokenOf(transfers, size, (last) => last.transferId),
@@ -137,14 +144,14 @@ function createService({ store, holds, priceOf }: ServiceParts): Implementation<
 
     async getReceipt({ requestId }, { caller }) {
       // Read in this order a request that is settled in between is found all the same.
-      const hold = await store.findHold(requestId);
-      const receipt = (await store.findCharge(requestId)) ?? (hold && runningReceipt(hold));
+      const hold = await reports.findHold(requestId);
+      const receipt = (await reports.findCharge(requestId)) ?? (hold && runningReceipt(hold));
       if (!receipt || (caller.kind === "key" && receipt.accountId !== caller.key.accountId)) throw noSuch("request");
       return create(GetReceiptResponseSchema, { receipt });
     },
     async listCharges({ accountId, pageSize, pageToken }, { caller }) {
       const { size, after } = pageOf(pageSize, pageToken);
-      const charges = await store.listCharges(
+      const charges = await reports.listCharges(
         accountFor(caller, accountId),
         after === undefined ? undefined : placeOf(after),
         size,
@@ -153,11 +160,11 @@ function createService({ store, holds, priceOf }: ServiceParts): Implementation<
     },
     async getUsage(request, { caller }) {
       return create(GetUsageResponseSchema, {
-        rows: await store.readUsage(usageQuery(request, accountFor(caller, request.accountId))),
+        rows: await reports.readUsage(usageQuery(request, accountFor(caller, request.accountId))),
       });
     },
-    async audit() {
-      return create(AuditResponseSchema, { violations: await store.audit() });
+    async audit(_, { signal }) {
+      return create(AuditResponseSchema, { violations: await reports.audit(signal) });
     },
   };
 }

@@ -49,9 +49,11 @@ const statements = {
   beat: statement(import.meta.url, "beat"),
   readNodes: statement(import.meta.url, "read-nodes"),
   deleteNode: statement(import.meta.url, "delete-node"),
-  // It reads the whole ledger.
-  audit: { ...statement(import.meta.url, "audit"), timeoutMs: 3_600_000 },
+  audit: statement(import.meta.url, "audit"),
 };
+
+// It reads the whole ledger.
+const auditMsMax = 3_600_000;
 
 /** A hold as it is stored, with what was metered so far. */
 export type StoredHold = { readonly hold: Hold; readonly nonce: string; readonly used: Usage };
@@ -80,13 +82,14 @@ export type NewTransfer = {
 
 export type LedgerStore = ReturnType<typeof createLedgerStore>;
 
-type Database = Pick<Postgres, "query" | "transaction">;
+type Database = Pick<Postgres, "query" | "transaction" | "runLong">;
 
 /** The statements of the ledger. Every function throws `billing_unavailable` while the database is not reachable. */
-export function createLedgerStore(postgres: Postgres) {
+export function createLedgerStore(postgres: Database) {
   const db: Database = {
     query: (one, values) => postgres.query<never>(one, values).catch(refuseUnreachable),
     transaction: (work) => postgres.transaction(work).catch(refuseUnreachable),
+    runLong: (one, limits) => postgres.runLong<never>(one, limits).catch(refuseUnreachable),
   };
   return {
     insertAccount: async (name: string): Promise<Account> =>
@@ -168,10 +171,13 @@ export function createLedgerStore(postgres: Postgres) {
       ),
     deleteNode: async (nodeId: string): Promise<void> => void (await db.query(statements.deleteNode, [nodeId])),
 
-    audit: async (): Promise<Violation[]> =>
-      (await db.query<{ invariant: string; subject: string; detail: string | null }>(statements.audit, [])).map(
-        ({ invariant, subject, detail }) => create(ViolationSchema, { invariant, subject, detail: detail ?? "" }),
-      ),
+    audit: async (signal = new AbortController().signal): Promise<Violation[]> => {
+      const limits = { timeoutMs: auditMsMax, signal };
+      const rows = await db.runLong<{ invariant: string; subject: string; detail: string | null }>(statements.audit, limits);
+      return rows.map(({ invariant, subject, detail }) =>
+        create(ViolationSchema, { invariant, subject, detail: detail ?? "" }),
+      );
+    },
   };
 }
 

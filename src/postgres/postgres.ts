@@ -10,12 +10,7 @@ import { Client, type ClientConfig, DatabaseError, Pool, type PoolClient, type Q
 import { type Answer, type Prepared, type Query, RoundTrip } from "./round-trip.ts";
 
 /** One SQL statement; `name` is its name in the server's statistics too. */
-export type Statement = {
-  readonly name: string;
-  readonly text: string;
-  /** How long its answer is waited for. Absent: as long as a server takes that is well. */
-  readonly timeoutMs?: number;
-};
+export type Statement = { readonly name: string; readonly text: string };
 
 /** Reads `sql/<file>.sql` beside the caller's module; the name is `<folder>/<file>`. Call once, when the module loads. */
 export function statement(moduleUrl: string, file: string): Statement {
@@ -41,7 +36,12 @@ export interface Connection {
 export interface Postgres extends Tx {
   /** Runs `work` in one transaction. Repeated, a few times, when the server answers that two transactions got in each other's way. */
   transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
+  /** For what callers ask as often and as largely as they like: nothing else waits for these connections. */
+  readonly reports: Tx;
+  /** Runs a statement that may take `timeoutMs` on a connection of its own, until `signal` or `close` cancels it. */
+  runLong<Row>(statement: Statement, limits: { timeoutMs: number; signal: AbortSignal }): Promise<Row[]>;
   connect(): Promise<Connection>;
+  /** Waits for what runs, which takes no longer than its answer is waited for; cancels what may take long. */
   close(): Promise<void>;
 }
 
@@ -61,21 +61,48 @@ const planAgeMsMax = 10_000;
 
 const connectTimeoutMs = 5_000;
 const poolConnectionsMax = 10;
+const reportConnectionsMax = 4;
 // A server that stands still, or a network that lost it, says nothing: only a clock tells.
-const answerTimeoutMs = 30_000;
+const usualAnswerMsMax = 30_000;
+// The server gives up before its answer is no longer waited for, and the connection is free for the next statement.
+const answerMarginMs = 2_000;
+// Locks are held for milliseconds. A process that freezes amid a transaction must not keep them.
+const lockMsMax = 5_000;
 const attemptsMax = 6;
 
-/** Connects lazily: nothing is sent before the first query. */
-export function connectPostgres(url: string): Postgres {
-  const pool = new Pool({ ...connectionConfig(url), max: poolConnectionsMax, query_timeout: answerTimeoutMs });
-  // An idle connection that breaks is replaced at the next query; without a listener it would end the process.
-  pool.on("error", () => {});
+/** Connects lazily: nothing is sent before the first query. `answerMsMax` is how long the answer to a statement is waited for. */
+export function connectPostgres(url: string, answerMsMax = usualAnswerMsMax): Postgres {
+  const pool = openPool(url, { max: poolConnectionsMax, answerMsMax });
+  const reports = openPool(url, { max: reportConnectionsMax, answerMsMax });
+  const closing = new AbortController();
   return {
     query: (statement, values) => runOn(pool, statement, values),
     transaction: (work) => transaction(pool, work),
+    reports: { query: (statement, values) => runOn(reports, statement, values) },
+    runLong: (statement, { timeoutMs, signal }) =>
+      runLong(url, pool, statement, { timeoutMs, signal: AbortSignal.any([signal, closing.signal]) }),
     connect: () => connect(url),
-    close: () => pool.end(),
+    async close() {
+      closing.abort();
+      await Promise.all([pool.end(), reports.end()]);
+    },
   };
+}
+
+function openPool(url: string, { max, answerMsMax }: { max: number; answerMsMax: number }): Pool {
+  const pool = new Pool({
+    ...connectionConfig(url),
+    max,
+    lock_timeout: lockMsMax,
+    idle_in_transaction_session_timeout: lockMsMax,
+    statement_timeout: answerMsMax - answerMarginMs,
+    query_timeout: answerMsMax,
+  });
+  // A connection that breaks fails its next statement. Without listeners it would end the process: the pool has one for idle
+  // connections, and takes its own off those that are in use.
+  pool.on("error", () => {});
+  pool.on("connect", (client) => client.on("error", () => {}));
+  return pool;
 }
 
 /** How every connection of a gateway is made. */
@@ -110,10 +137,34 @@ const parseBigints = (text: string) =>
         .map((one) => (one === "NULL" ? null : BigInt(one)));
 
 async function runOn<Row>(db: Pool | PoolClient, statement: Statement, values: readonly unknown[]): Promise<Row[]> {
-  const { name, text, timeoutMs } = statement;
-  const ask = { name, text, values: [...values], ...(timeoutMs !== undefined && { query_timeout: timeoutMs }) };
-  const { rows } = await db.query<QueryResultRow & Row>(ask);
+  const { rows } = await db.query<QueryResultRow & Row>({ ...statement, values: [...values] });
   return rows;
+}
+
+async function runLong<Row>(
+  url: string,
+  pool: Pool,
+  { text }: Statement,
+  { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
+): Promise<Row[]> {
+  const client = new Client({ ...connectionConfig(url), statement_timeout: timeoutMs });
+  client.on("error", () => {});
+  await client.connect();
+  let cancel = () => {};
+  try {
+    const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
+    cancel = () => {
+      // The server does not notice by itself that nobody listens any more.
+      pool.query("select pg_cancel_backend($1)", [rows[0]?.pid]).catch(() => undefined);
+      void client.end();
+    };
+    signal.throwIfAborted();
+    signal.addEventListener("abort", cancel, { once: true });
+    return (await client.query<QueryResultRow & Row>(text)).rows;
+  } finally {
+    signal.removeEventListener("abort", cancel);
+    await client.end();
+  }
 }
 
 async function transaction<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise<T> {
@@ -188,17 +239,24 @@ export function isConflict(error: unknown): boolean {
   return error instanceof DatabaseError && (error.code === "40001" || error.code === "40P01");
 }
 
-// SQLSTATE: class 08 connection exception, 57P01-57P03 the server stops or starts, 53300 too many connections.
-const unreachableStates = /^(08|57P0[123]|53300)/;
+/** Something holds what the statement needs: a lock was not to be had in time, or the time of the statement was up. */
+export function isBlocked(error: unknown): boolean {
+  return error instanceof DatabaseError && (error.code === "55P03" || error.code === "57014");
+}
+
+// SQLSTATE: class 08 connection exception, 57P01-57P03 the server stops or starts, 53300 too many connections, 25P03 a transaction stood
+// still for too long.
+const unreachableStates = /^(08|57P0[123]|53300|25P03)/;
 const unreachableErrnos =
   /^(ECONNREFUSED|ECONNRESET|ENOENT|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ECONNABORTED|EACCES)$/;
 // What pg and pg-pool say where the socket is gone or cannot be had; they give these errors no code.
 const unreachableMessages =
   /^(Connection terminated|Query read timeout|timeout e(xceeded|xpired)|Client (has encountered a connection error|was closed)|Cannot use a pool)/;
 
-/** True for a failure of the connection, not of the statement: the statement may or may not have run. */
+/** True for a failure of the connection or of its time limits, not of the statement: the statement may or may not have run. */
 export function isUnreachable(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
+  if (isBlocked(error)) return true;
   const code = "code" in error && typeof error.code === "string" ? error.code : "";
   if (error instanceof DatabaseError) return unreachableStates.test(code);
   return unreachableErrnos.test(code) || unreachableMessages.test(error.message);

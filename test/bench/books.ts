@@ -3,16 +3,18 @@
 import { readFile } from "node:fs/promises";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { digestBytes, digestSecret, mintSecret } from "../../src/keys/secret.ts";
-import type { Postgres, Tx } from "../../src/postgres/postgres.ts";
+import { connectPostgres, type Postgres, type Tx } from "../../src/postgres/postgres.ts";
 
 type Row = Record<string, unknown>;
 
-/** Millions of rows take longer than a gateway waits for an answer. */
-const timeoutMs = 300_000;
+/** The database of `url`. Millions of rows take longer than a gateway waits for an answer. */
+export function connectBooks(url: string): Postgres {
+  return connectPostgres(url, 300_000);
+}
 
 /** Runs a statement that is not named. */
 export function runSql<R = Row>(postgres: Tx, text: string, values: readonly unknown[] = []): Promise<R[]> {
-  return postgres.query<R>({ name: "", text, timeoutMs }, values);
+  return postgres.query<R>({ name: "", text }, values);
 }
 
 /** Credits of each account, in micro-credits. */

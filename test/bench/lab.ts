@@ -13,12 +13,11 @@ import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { createLog } from "../../src/log.ts";
 import { startEmbedded } from "../../src/postgres/embedded.ts";
 import { migrate } from "../../src/postgres/migrate.ts";
-import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { grpcCore } from "../../src/rpc/client.ts";
 import { nodeFlags, main as shippedMain } from "../support/npm-start.ts";
 import { freePort, listens } from "../support/ports.ts";
 import { redisBinary } from "../support/programs.ts";
-import { findViolations, runSql, sumCharges } from "./books.ts";
+import { connectBooks, findViolations, runSql, sumCharges } from "./books.ts";
 import { benchPrice, type CatalogOptions, catalogFor } from "./catalog.ts";
 import type { Done, Job } from "./load.ts";
 
@@ -79,7 +78,7 @@ export class Lab {
   /** The address of one more database on the same server, empty but for its tables. */
   async emptyDatabase(name: string): Promise<string> {
     const { url } = await this.database();
-    const postgres = connectPostgres(url);
+    const postgres = connectBooks(url);
     await runSql(postgres, `create database ${name}`);
     await postgres.close();
     const address = new URL(url);
@@ -203,7 +202,7 @@ export class Lab {
     const faults: string[] = [];
     let charged = 0n;
     for (const url of urls.length > 0 ? urls : [(await this.database()).url]) {
-      const postgres = connectPostgres(url);
+      const postgres = connectBooks(url);
       faults.push(...(await findViolations(postgres)));
       charged += await sumCharges(postgres);
       await postgres.close();

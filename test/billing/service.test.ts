@@ -1,6 +1,7 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import {
+  AuditRequestSchema,
   Basis,
   CheckpointHoldRequestSchema,
   CreateAccountRequestSchema,
@@ -18,8 +19,10 @@ import {
   UsagePeriod,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
+import { createBilling } from "../../src/billing/billing.ts";
 import { newRequestId } from "../../src/ids.ts";
-import { asking, ended, heldFor } from "./ledger.ts";
+import type { CallOf } from "../../src/service.ts";
+import { asking, ended, heldFor, log } from "./ledger.ts";
 import { freshBilling, newNonce, refused } from "./service.ts";
 
 type Place = Exclude<MessageInitShape<typeof PlaceHoldRequestSchema>, { $typeName: string }>;
@@ -377,4 +380,27 @@ describe("usage", () => {
       expect((await refused(read)).refusal).toBe("invalid_request");
     }
   });
+});
+
+test("whatever a key or an operator reads is asked on connections that admissions and heartbeats do not need", async () => {
+  const payer = await world.payer(1_000n);
+  const hold = await world.holds.place(asking(payer, 0), never);
+  const { requestId } = await world.holds.settle(hold, ended({}));
+  const elsewhere = () => Promise.reject(new Error("asked on a connection that others need"));
+  const { service } = createBilling({
+    postgres: { ...world.postgres, query: elsewhere, transaction: elsewhere },
+    priceOf: () => undefined,
+    log,
+    onLost: () => {},
+  });
+  const { accountId } = payer;
+  const call: CallOf = { signal: never, requestHeader: new Headers(), caller: { kind: "admin" } };
+  await service.getAccount(create(GetAccountRequestSchema, { accountId }), call);
+  await service.listAccounts(create(ListAccountsRequestSchema), call);
+  await service.getPools(create(GetPoolsRequestSchema, { accountId }), call);
+  await service.getReceipt(create(GetReceiptRequestSchema, { requestId }), call);
+  await service.listCharges(create(ListChargesRequestSchema, { accountId }), call);
+  await service.listTransfers(create(ListTransfersRequestSchema, { accountId }), call);
+  await service.getUsage(create(GetUsageRequestSchema, { accountId }), call);
+  await service.audit(create(AuditRequestSchema), call);
 });

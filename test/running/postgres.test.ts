@@ -1,6 +1,6 @@
-import { afterAll, expect, test } from "vitest";
+import { afterAll, expect, test, vi } from "vitest";
 import { migrate, readMigrations } from "../../src/postgres/migrate.ts";
-import { connectPostgres, isUnreachable, type Statement } from "../../src/postgres/postgres.ts";
+import { connectPostgres, isUnreachable, type Postgres, type Statement } from "../../src/postgres/postgres.ts";
 import { emptyDatabase, freshDatabase } from "../support/database.ts";
 
 const { postgres, drop } = await freshDatabase();
@@ -68,6 +68,80 @@ test("a connection that is cut off says so, and its failure is one of the connec
   expect(isUnreachable(failure)).toBe(true);
   expect(connection.lost).toBe(true);
 });
+
+test("a transaction whose connection breaks amid its work fails, and the process goes on", async () => {
+  const work = postgres.transaction(async (tx) => {
+    const [row] = await tx.query<{ pid: number }>(sql("own-pid", "select pg_backend_pid() as pid"), []);
+    await postgres.query(sql("terminate", "select pg_terminate_backend($1, 5000)"), [row?.pid]);
+    // The end of the connection arrives while no statement waits for an answer.
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    return tx.query(one, []);
+  });
+  expect(isUnreachable(await work.catch((error: unknown) => error))).toBe(true);
+  expect(await postgres.query(one, [])).toEqual([{ one: 1 }]);
+});
+
+test("a transaction that stands still gives its locks back, and no statement waits for ever", async () => {
+  const limits = sql(
+    "limits",
+    `select current_setting('lock_timeout') as lock, current_setting('statement_timeout') as statement,
+       current_setting('idle_in_transaction_session_timeout') as idle`,
+  );
+  const expected = [{ lock: "5s", statement: "28s", idle: "5s" }];
+  expect(await postgres.query(limits, [])).toEqual(expected);
+  expect(await postgres.reports.query(limits, [])).toEqual(expected);
+});
+
+test("reports that keep all of their connections busy leave the others free", async () => {
+  const other = await freshDatabase();
+  const lock = Promise.withResolvers<void>();
+  const isLocked = Promise.withResolvers<void>();
+  const locking = other.postgres.transaction(async (tx) => {
+    await tx.query(sql("lock", "lock table accounts"), []);
+    isLocked.resolve();
+    await lock.promise;
+  });
+  await isLocked.promise;
+  const reports = Promise.all(Array.from({ length: 20 }, () => other.postgres.reports.query(count, ["acc_none"])));
+  expect(await other.postgres.query(one, [])).toEqual([{ one: 1 }]);
+  const [waiting] = await other.postgres.query<{ n: number }>(
+    sql(
+      "waiting",
+      "select count(*)::int as n from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()",
+    ),
+    [],
+  );
+  // The transaction and the reports.
+  expect(waiting?.n).toBeLessThanOrEqual(5);
+  lock.resolve();
+  await locking;
+  expect(await reports).toHaveLength(20);
+  await other.drop();
+});
+
+const stopped = [
+  { name: "whose caller leaves", stop: (_: Postgres, caller: AbortController) => caller.abort() },
+  { name: "when the gateway stops", stop: (database: Postgres) => database.close() },
+];
+for (const { name, stop } of stopped) {
+  test(`a long statement ends ${name}, on the server too`, async () => {
+    const { url, drop: dropOther, postgres: watch } = await freshDatabase();
+    const database = connectPostgres(url);
+    const caller = new AbortController();
+    const long = database.runLong(sql("long", "select pg_sleep(600)"), { timeoutMs: 600_000, signal: caller.signal });
+    const failed = expect(long).rejects.toThrow();
+    const sleeping = sql(
+      "sleeping",
+      "select pid from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'",
+    );
+    await vi.waitFor(async () => expect(await watch.query(sleeping, [])).toHaveLength(1));
+    await stop(database, caller);
+    await failed;
+    await vi.waitFor(async () => expect(await watch.query(sleeping, [])).toEqual([]));
+    if (name !== "when the gateway stops") await database.close();
+    await dropOther();
+  });
+}
 
 test("a connection gives up a lock after a second rather than keep a queue waiting", async () => {
   const connection = await postgres.connect();

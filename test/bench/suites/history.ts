@@ -3,9 +3,8 @@
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { GetPoolsRequestSchema, GetUsageRequestSchema, UsagePeriod } from "../../../gen/gateway/billing/v1/billing_pb.ts";
-import { connectPostgres } from "../../../src/postgres/postgres.ts";
 import type { CallOf } from "../../../src/service.ts";
-import { addAccounts, addKeys, findViolations, sumCharges } from "../books.ts";
+import { addAccounts, addKeys, connectBooks, findViolations, sumCharges } from "../books.ts";
 import { addMonths, chargeMicro, chargesPerMonth, hoursPerMonth, keysCount } from "../charges.ts";
 import { Lab } from "../lab.ts";
 import { quantile, spreadOf } from "../measure.ts";
@@ -57,7 +56,7 @@ export async function history(): Promise<Result> {
 
 /** A database of its own with a ledger on it. */
 async function openSite(lab: Lab, name: string) {
-  const postgres = connectPostgres(await lab.emptyDatabase(name));
+  const postgres = connectBooks(await lab.emptyDatabase(name));
   await addAccounts(postgres, accounts);
   await addKeys(postgres, keysCount, accounts);
   const ledger = await startPairs(postgres);

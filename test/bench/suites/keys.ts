@@ -1,8 +1,7 @@
 // A thousand keys in the database, and a million: what a request, a start and the memory notice of it.
 
-import { connectPostgres } from "../../../src/postgres/postgres.ts";
 import { nativeBody, nativeHeaders } from "../bodies.ts";
-import { addAccounts, addKeys, addSecrets, runSql } from "../books.ts";
+import { addAccounts, addKeys, addSecrets, connectBooks, runSql } from "../books.ts";
 import { compare, ratio } from "../compare.ts";
 import { type GatewayPart, Lab } from "../lab.ts";
 import { residentBytes, spreadOf } from "../measure.ts";
@@ -76,7 +75,7 @@ export async function keys(): Promise<Result> {
 
 /** Fills a database with keys; returns the secrets of those that are used. */
 async function fill(url: string, size: { keys: number; used: number }): Promise<string[]> {
-  const postgres = connectPostgres(url);
+  const postgres = connectBooks(url);
   const accounts = size.keys / keysPerAccount;
   await addAccounts(postgres, accounts);
   await addKeys(postgres, size.keys, accounts);

@@ -1,8 +1,7 @@
 // The ledger alone: pairs of hold and settlement per second, spread over many accounts, on one, and on one by four processes at once.
 
 import { migrate } from "../../../src/postgres/migrate.ts";
-import { connectPostgres } from "../../../src/postgres/postgres.ts";
-import { addAccounts, addKeys, findViolations, sumCharges } from "../books.ts";
+import { addAccounts, addKeys, connectBooks, findViolations, sumCharges } from "../books.ts";
 import { benchPrice } from "../catalog.ts";
 import { Lab } from "../lab.ts";
 import { cpuSecondsOfTree, spreadOf } from "../measure.ts";
@@ -22,7 +21,7 @@ export async function ledger(): Promise<Result> {
   await using lab = new Lab();
   const { url, pid } = await lab.database();
   await migrate(url);
-  const postgres = connectPostgres(url);
+  const postgres = connectBooks(url);
   await addAccounts(postgres, accounts);
   await addKeys(postgres, accounts, accounts);
   const keyOf = (n: number): PairKey => ({ accountId: `acc_${n}`, keyId: `key_${n}` });

@@ -1,9 +1,8 @@
 // A second gateway process on the same database: what it adds.
 
 import { availableParallelism } from "node:os";
-import { connectPostgres } from "../../../src/postgres/postgres.ts";
 import { nativeBody, nativeHeaders } from "../bodies.ts";
-import { addAccounts, addKeys, addSecrets } from "../books.ts";
+import { addAccounts, addKeys, addSecrets, connectBooks } from "../books.ts";
 import { type GatewayPart, Lab, urlOf } from "../lab.ts";
 import { cpuSeconds, cpuSecondsOfTree, spreadOf } from "../measure.ts";
 import type { Result, Row } from "../report.ts";
@@ -18,7 +17,7 @@ export async function processes(): Promise<Result> {
   const first = await lab.gateway(provider);
   const second = await lab.gateway(provider);
   const { url, pid } = await lab.database();
-  const postgres = connectPostgres(url);
+  const postgres = connectBooks(url);
   await addAccounts(postgres, accounts);
   await addKeys(postgres, accounts, accounts);
   const secrets = await addSecrets(postgres, accounts, accounts);

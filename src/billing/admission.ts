@@ -97,6 +97,11 @@ export function poolOf({ accountId, family }: Payer): string {
   return `${accountId}/${family}`;
 }
 
+/** Who pays for what is asked. */
+export function payerOf(ask: HoldAsk | GrowAsk): Payer {
+  return ask.kind === "place" ? ask.payer : ask.hold.payer;
+}
+
 /** The process that `ask` belongs to. */
 export function nodeOf({ owner }: HoldAsk, nodeId: string): string | null {
   return owner === "process" ? nodeId : null;

@@ -2,10 +2,9 @@
 // settlement takes one, since nothing that it reads changes what is written.
 
 import { toJson } from "@bufbuild/protobuf";
-import { DatabaseError } from "pg";
 import { AttemptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Refusal } from "../errors.ts";
-import { type Connection, isConflict, isUnreachable, type Postgres, type Statement, statement } from "../postgres/postgres.ts";
+import { statement } from "../postgres/postgres.ts";
 import type { Query } from "../postgres/round-trip.ts";
 import {
   type Admitted,
@@ -16,8 +15,10 @@ import {
   type Ledger,
   nodeOf,
   type Payer,
+  payerOf,
   poolOf,
 } from "./admission.ts";
+import type { Decision, Sequence } from "./batch-connection.ts";
 import { basisName, outcomeName } from "./names.ts";
 import { categories, costMicro } from "./price.ts";
 import type { Charge, SettleAsk, Settled } from "./settlement.ts";
@@ -34,88 +35,6 @@ const statements = {
   resizeHolds: statement(import.meta.url, "resize-holds"),
   settleHolds: statement(import.meta.url, "settle-holds"),
 };
-const begin: Statement = { name: "billing/begin", text: "begin" };
-const commit: Statement = { name: "billing/commit", text: "commit" };
-const rollback: Statement = { name: "billing/rollback", text: "rollback" };
-
-/** A transaction in two round trips: `decide` sees the rows of the first queries and names the writes. */
-export type Decision<Outcome> = {
-  readonly reads: readonly Query[];
-  readonly decide: (rows: readonly unknown[][]) => { readonly writes: readonly Query[]; readonly outcome: Outcome };
-};
-
-/** A transaction in one round trip: nothing that its queries answer is needed to write the next. */
-export type Sequence<Outcome> = {
-  readonly queries: readonly Query[];
-  readonly outcome: (rows: readonly unknown[][]) => Outcome;
-};
-
-// Several times what the server's own limits leave to the statements of a batch.
-const answerMsMax = 5_000;
-
-/** A database connection that one lane has for itself, opened again when it broke or fell silent. */
-export class BatchConnection {
-  readonly #postgres: Postgres;
-  readonly #answerMs: number;
-  #connection: Connection | undefined;
-
-  constructor(postgres: Postgres, answerMs = answerMsMax) {
-    this.#postgres = postgres;
-    this.#answerMs = answerMs;
-  }
-
-  /** Runs a batch. A commit that the server answered with a rollback fails like any other statement. */
-  async run<Outcome>(batch: Decision<Outcome> | Sequence<Outcome>): Promise<Outcome> {
-    if (this.#connection === undefined || this.#connection.lost) this.#connection = await this.#postgres.connect();
-    const connection = this.#connection;
-    const timer = setTimeout(() => connection.cut(), this.#answerMs);
-    try {
-      if ("queries" in batch) {
-        const [, ...rows] = await this.#commit(connection, [[begin, []], ...batch.queries]);
-        return batch.outcome(rows);
-      }
-      const [, ...read] = await connection.send([[begin, []], ...batch.reads]);
-      const { writes, outcome } = batch.decide(read.map(({ rows }) => rows));
-      await this.#commit(connection, writes);
-      return outcome;
-    } catch (error) {
-      await connection.send([[rollback, []]]).catch(() => undefined);
-      throw error;
-    } finally {
-      clearTimeout(timer);
-    }
-  }
-
-  async #commit(connection: Connection, queries: readonly Query[]): Promise<unknown[][]> {
-    const answers = await connection.send([...queries, [commit, []]]);
-    if (answers.pop()?.command !== "COMMIT") throw new RolledBack();
-    return answers.map(({ rows }) => rows);
-  }
-
-  async close(): Promise<void> {
-    await this.#connection?.end().catch(() => undefined);
-    this.#connection = undefined;
-  }
-}
-
-class RolledBack extends Error {}
-
-// lock_not_available; query_canceled by its time limit; in_failed_sql_transaction; idle_in_transaction_session_timeout;
-// read_only_sql_transaction, of a server that has just become or is about to become the primary one; feature_not_supported and
-// invalid_sql_statement_name, of a prepared statement whose columns a migration changed or that a proxy's other server never saw, and
-// which is prepared anew at the repeat; and the classes of a server that lacks something, is told to stop, or fails itself.
-const passingStates = /^(55P03|25P02|25P03|25006|0A000|26000|53...|57...|58...)$/;
-
-/** True when the same batch, sent again, may pass. */
-export function isPassing(error: unknown): boolean {
-  if (error instanceof RolledBack || isConflict(error) || isUnreachable(error)) return true;
-  return error instanceof DatabaseError && passingStates.test(error.code ?? "");
-}
-
-/** True for a batch that took a request id which a concurrent one took, too: the repeat sees that. */
-export function isTaken(error: unknown): boolean {
-  return error instanceof DatabaseError && error.code === "23505";
-}
 
 type PoolRow = { account_id: string; family: string; posted: bigint; held: bigint; in_debt: boolean };
 type KeyRow = {
@@ -146,7 +65,7 @@ export function admissionBatch(
   nodeId: string,
   onLost: () => void,
 ): Decision<readonly Admitted[]> {
-  const payers = asks.map((ask) => (ask.kind === "place" ? ask.payer : ask.hold.payer));
+  const payers = asks.map(payerOf);
   const keyIds = distinct(payers.map(({ keyId }) => keyId));
   const requestIds = asks.flatMap((ask) => (ask.kind === "place" ? [ask.requestId] : []));
   const growing = asks.flatMap((ask) => (ask.kind === "grow" ? [ask.hold] : []));

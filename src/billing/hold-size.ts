@@ -36,7 +36,7 @@ const usualOutput = 8192;
 export function sizeHold(prices: TokenPrices, bounds: UsageBounds, funds: Funds): Grant {
   const inputMicro = inputPartMicro(prices, bounds);
   const tokenMicro = dearestOutputMicro(prices);
-  const neededMicro = inputMicro + BigInt(bounds.minOutput) * tokenMicro;
+  const neededMicro = leastMicro(prices, bounds);
 
   const poolFree = funds.posted - funds.poolHeld;
   const capFree = funds.cap && funds.cap.limit - funds.cap.spent - funds.cap.held;
@@ -53,6 +53,11 @@ export function sizeHold(prices: TokenPrices, bounds: UsageBounds, funds: Funds)
       ? bounds.maxOutput
       : grantOutput(bounds, (freeMicro - inputMicro) / tokenMicro, freeMicro / 4n / tokenMicro);
   return { kind: "granted", output, amountMicro: inputMicro + BigInt(output) * tokenMicro };
+}
+
+/** The hold below which a request is not worth starting. */
+export function leastMicro(prices: TokenPrices, bounds: UsageBounds): bigint {
+  return inputPartMicro(prices, bounds) + BigInt(bounds.minOutput) * dearestOutputMicro(prices);
 }
 
 /** The output that a hold of `amountMicro` grants: the reverse of `sizeHold`. Undefined: these bounds never lead to that amount. */

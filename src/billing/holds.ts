@@ -7,9 +7,10 @@ import { type Price, type Usage, UsageSchema } from "../../gen/gateway/common/v1
 import { Refusal } from "../errors.ts";
 import type { Log } from "../log.ts";
 import type { Postgres } from "../postgres/postgres.ts";
-import { type Admitted, type GrowAsk, type Hold, type HoldAsk, poolOf } from "./admission.ts";
-import { admissionBatch, BatchConnection, isPassing, isTaken, settlementBatch } from "./batches.ts";
-import { fitHold } from "./hold-size.ts";
+import { type Admitted, type GrowAsk, type Hold, type HoldAsk, payerOf, poolOf } from "./admission.ts";
+import { BatchConnection, judgeAdmission, judgeSettlement } from "./batch-connection.ts";
+import { admissionBatch, settlementBatch } from "./batches.ts";
+import { fitHold, leastMicro } from "./hold-size.ts";
 import { Lane } from "./lane.ts";
 import type { Ending, SettleAsk, Settled } from "./settlement.ts";
 import { type LedgerStore, receiptOf } from "./store.ts";
@@ -17,7 +18,7 @@ import { type LedgerStore, receiptOf } from "./store.ts";
 /** Money for running requests, as the inference service uses it. */
 export interface Holds {
   /**
-   * Reserves the worst case of a request; returns when it is durable. Throws the refusals of `BillingService.PlaceHold`. Funds that
+   * Holds the worst case of a request; returns when it is durable. Throws the refusals of `BillingService.PlaceHold`. Funds that
    * running requests hold are waited for, two seconds at most.
    */
   place(ask: Omit<HoldAsk, "kind" | "owner" | "nonce">, signal: AbortSignal): Promise<Hold>;
@@ -31,7 +32,10 @@ export interface Holds {
    * for the reaper. Undefined: nothing since the last time.
    */
   watch(requestId: string, read: () => Usage | undefined): void;
-  /** Ends a request; returns when its charge is durable, however long the database is away. */
+  /**
+   * Ends a request; returns when its charge is durable, however long the database is away. Throws `billing_unavailable` when the gateway
+   * stops meanwhile: the reaper of another one settles it.
+   */
   settle(hold: Hold, ending: Ending): Promise<Receipt>;
 }
 
@@ -44,11 +48,14 @@ const settings = {
   admitPatienceMs: 10_000,
   /** How long a transaction that we lost sight of may still commit: several times what the server gives it. */
   abandonedForMs: 10_000,
+  /** Beyond so many the deadlines of the holds let go of them. */
+  abandonedMax: 10_000,
   heldWaitMs: 2_000,
   heldRetryMs: 250,
   checkpointEveryMs: 2_000,
   /** A hold shrinks when that frees more than this, or more than 5 % of what was free at admission. */
   shrinkMicro: 10_000_000n,
+  closeMsMax: 10_000,
 };
 
 const unused: Ending = { usage: create(UsageSchema), outcome: Outcome.GATEWAY_FAILED, basis: Basis.NONE, attempts: [] };
@@ -59,6 +66,9 @@ export class HoldKeeper implements Holds {
   readonly #nodeId: () => string;
   readonly #admissions: BatchConnection;
   readonly #settlements: BatchConnection;
+  /** For what is blocked: nobody else waits for these. */
+  readonly #blockedAdmissions: BatchConnection;
+  readonly #blockedSettlements: BatchConnection;
   readonly #admitLane: Lane<HoldAsk | GrowAsk, Admitted>;
   readonly #settleLane: Lane<SettleAsk, Settled>;
   readonly #registered = new Set<string>();
@@ -69,11 +79,12 @@ export class HoldKeeper implements Holds {
   readonly #meters: Record<string, () => Usage | undefined> = Object.create(null);
   /** Figures read from meters and not yet written. */
   readonly #unwritten = new Map<string, Usage>();
-  /** Requests that wait for funds of a pool, called when one of its holds was settled. */
-  readonly #waiting = new Map<string, Set<() => void>>();
+  /** Requests that wait for funds of a pool, the longest first; `go` is called when one of its holds was settled. */
+  readonly #waiting = new Map<string, Set<{ readonly neededMicro: bigint; go(): void }>>();
   /** Request ids whose admission was given up without knowing how it ended. */
   readonly #abandoned = new Map<string, { nonce: string; untilMs: number }>();
   #checkpointing: Promise<void> | undefined;
+  #isClosed = false;
 
   constructor(parts: {
     postgres: Postgres;
@@ -88,19 +99,31 @@ export class HoldKeeper implements Holds {
     this.#nodeId = parts.nodeId;
     this.#admissions = new BatchConnection(parts.postgres);
     this.#settlements = new BatchConnection(parts.postgres);
-    this.#admitLane = new Lane((asks) => this.#admissions.run(admissionBatch(asks, parts.nodeId(), parts.onLost)), {
+    this.#blockedAdmissions = new BatchConnection(parts.postgres);
+    this.#blockedSettlements = new BatchConnection(parts.postgres);
+    const admitOn = (connection: BatchConnection) => (asks: readonly (HoldAsk | GrowAsk)[]) =>
+      connection.run(admissionBatch(asks, parts.nodeId(), parts.onLost));
+    this.#admitLane = new Lane(admitOn(this.#admissions), {
       batchMax: settings.batchMax,
       queueMax: settings.admitQueueMax,
       pauseMs: settings.pauseMs,
       patienceMs: parts.admitPatienceMs ?? settings.admitPatienceMs,
-      isPassing: (error) => isPassing(error) || isTaken(error),
+      judge: judgeAdmission,
+      groupOf: (ask) => poolOf(payerOf(ask)),
+      runBlocked: admitOn(this.#blockedAdmissions),
+      onBlocked: (err) => this.#log.warn({ err }, "requests of some pools cannot be admitted for now and are tried apart"),
+      onGivenUp: (ask) => this.#abandon(ask),
     });
-    this.#settleLane = new Lane((asks) => this.#settlements.run(settlementBatch(asks)), {
+    const settleOn = (connection: BatchConnection) => (asks: readonly SettleAsk[]) => connection.run(settlementBatch(asks));
+    this.#settleLane = new Lane(settleOn(this.#settlements), {
       batchMax: settings.batchMax,
       queueMax: settings.settleQueueMax,
       pauseMs: settings.pauseMs,
       patienceMs: Number.POSITIVE_INFINITY,
-      isPassing,
+      judge: judgeSettlement,
+      groupOf: ({ hold }) => poolOf(hold.payer),
+      runBlocked: settleOn(this.#blockedSettlements),
+      onBlocked: (err) => this.#log.warn({ err }, "requests of some pools cannot be settled for now and are tried apart"),
     });
   }
 
@@ -114,14 +137,10 @@ export class HoldKeeper implements Holds {
     };
     const giveUpAt = performance.now() + settings.heldWaitMs;
     for (;;) {
-      const admitted = await this.#admitLane.submit(placing).catch((error: unknown) => {
-        // A caller with a nonce of its own will ask again. Nobody else knows of ours.
-        if (ask.nonce === undefined) this.#abandon(placing);
-        throw error;
-      });
+      const admitted = await this.#admitLane.submit(placing);
       if (admitted.kind === "held") return admitted.hold;
       if (admitted.kind === "refused" || performance.now() >= giveUpAt || signal.aborted) throw admitted.refusal;
-      await this.#fundsOrRetry(poolOf(ask.payer), signal);
+      await this.#fundsOrRetry(ask, signal);
     }
   }
 
@@ -135,7 +154,7 @@ export class HoldKeeper implements Holds {
     const freedMicro = hold.amountMicro - amountMicro;
     if (freedMicro > settings.shrinkMicro || freedMicro * 20n > hold.freeMicro) {
       this.#settleLane.submit({ kind: "shrink", hold, amountMicro }).then(
-        () => this.#tellWaiting(poolOf(hold.payer)),
+        () => this.#tellWaiting(poolOf(hold.payer), freedMicro),
         (err: unknown) => this.#log.warn({ err, requestId: hold.requestId }, "a hold could not be made smaller"),
       );
     }
@@ -150,7 +169,8 @@ export class HoldKeeper implements Holds {
     delete this.#meters[hold.requestId];
     this.#unwritten.delete(hold.requestId);
     const settled = await this.#settleLane.submit({ kind: "settle", hold, ending });
-    this.#tellWaiting(poolOf(hold.payer));
+    const chargedMicro = settled.kind === "charged" ? settled.charge.amountMicro : 0n;
+    this.#tellWaiting(poolOf(hold.payer), hold.amountMicro - chargedMicro);
     if (settled.kind === "charged") return receiptOf(settled.charge);
     const earlier = await this.#findCharge(hold.requestId);
     if (earlier) return earlier;
@@ -163,7 +183,7 @@ export class HoldKeeper implements Holds {
       try {
         return await this.#store.findCharge(requestId);
       } catch (error) {
-        if (!(error instanceof Refusal && error.refusal === "billing_unavailable")) throw error;
+        if (this.#isClosed || !(error instanceof Refusal && error.refusal === "billing_unavailable")) throw error;
         await new Promise((resolve) => setTimeout(resolve, settings.pauseMs));
       }
     }
@@ -177,16 +197,34 @@ export class HoldKeeper implements Holds {
     return this.#checkpointing;
   }
 
-  /** Waits until every queued settlement is durable, and takes no more. */
-  async close(): Promise<void> {
-    await this.#admitLane.drain();
-    await this.#settleLane.drain();
-    await this.#admissions.close();
-    await this.#settlements.close();
+  /**
+   * Gives back what was held for requests that nobody waits for any more: a commit whose answer we missed may have placed them, or may
+   * still do so.
+   */
+  async releaseAbandoned(): Promise<void> {
+    if (this.#abandoned.size === 0) return;
+    const asked = new Map(this.#abandoned);
+    const askedAtMs = performance.now();
+    const stored = await this.#store.findHolds([...asked.keys()]);
+    const ours = stored.filter(({ hold, nonce }) => asked.get(hold.requestId)?.nonce === nonce);
+    const settling = Promise.all(ours.map(({ hold }) => this.settle(hold, unused)));
+    for (const { hold } of ours) this.#abandoned.delete(hold.requestId);
+    for (const [requestId, { untilMs }] of asked) if (askedAtMs > untilMs) this.#abandoned.delete(requestId);
+    await settling;
+  }
+
+  /** Waits until every queued settlement is durable, `withinMs` at most, and takes no more. What is left is settled by a reaper. */
+  async close(withinMs = settings.closeMsMax): Promise<void> {
+    const until = performance.now() + withinMs;
+    await this.#admitLane.drain(withinMs);
+    const left = await this.#settleLane.drain(Math.max(0, until - performance.now()));
+    if (left > 0) this.#log.error({ requests: left }, "the ledger is away: these are left for another process to settle");
+    this.#isClosed = true;
+    const connections = [this.#admissions, this.#settlements, this.#blockedAdmissions, this.#blockedSettlements];
+    await Promise.all(connections.map((connection) => connection.close()));
   }
 
   async #checkpointOnce(): Promise<void> {
-    await this.#releaseAbandoned();
     for (const [requestId, read] of Object.entries(this.#meters)) {
       const used = read();
       if (used) this.#unwritten.set(requestId, used);
@@ -204,40 +242,38 @@ export class HoldKeeper implements Holds {
     this.#registered.add(price.priceVersion);
   }
 
-  #abandon({ requestId, nonce }: HoldAsk): void {
-    this.#abandoned.set(requestId, { nonce, untilMs: performance.now() + settings.abandonedForMs });
+  // A caller with a nonce of its own will ask again. Nobody else knows of ours.
+  #abandon(ask: HoldAsk | GrowAsk): void {
+    if (ask.kind !== "place" || ask.owner === "caller" || this.#abandoned.size >= settings.abandonedMax) return;
+    this.#abandoned.set(ask.requestId, { nonce: ask.nonce, untilMs: performance.now() + settings.abandonedForMs });
   }
 
-  // Nobody waits for these any more, but a commit whose answer we missed may have placed them, or may still do so.
-  async #releaseAbandoned(): Promise<void> {
-    for (const [requestId, { nonce, untilMs }] of this.#abandoned) {
-      const isLast = performance.now() > untilMs;
-      const stored = await this.#store.findHold(requestId);
-      const isOurs = stored?.nonce === nonce;
-      if (isOurs) await this.settle(stored.hold, unused);
-      if (isOurs || isLast) this.#abandoned.delete(requestId);
-    }
-  }
-
-  #fundsOrRetry(pool: string, signal: AbortSignal): Promise<void> {
+  #fundsOrRetry({ payer, price, bounds }: Pick<HoldAsk, "payer" | "price" | "bounds">, signal: AbortSignal): Promise<void> {
+    const pool = poolOf(payer);
     return new Promise((resolve) => {
       const waiting = this.#waiting.get(pool) ?? new Set();
       this.#waiting.set(pool, waiting);
       const go = () => {
         clearTimeout(timer);
         signal.removeEventListener("abort", go);
-        waiting.delete(go);
+        waiting.delete(one);
         if (waiting.size === 0) this.#waiting.delete(pool);
         resolve();
       };
+      const one = { neededMicro: leastMicro(price, bounds), go };
       const timer = setTimeout(go, settings.heldRetryMs);
       signal.addEventListener("abort", go, { once: true });
-      waiting.add(go);
+      waiting.add(one);
     });
   }
 
-  #tellWaiting(pool: string): void {
-    const waiting = this.#waiting.get(pool);
-    if (waiting) for (const go of [...waiting]) go();
+  // No more than the freed funds may serve: each goes through the lane that all admissions share.
+  #tellWaiting(pool: string, freedMicro: bigint): void {
+    let leftMicro = freedMicro;
+    for (const { neededMicro, go } of this.#waiting.get(pool) ?? []) {
+      go();
+      leftMicro -= neededMicro;
+      if (leftMicro <= 0n) return;
+    }
   }
 }

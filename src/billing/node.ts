@@ -32,6 +32,8 @@ export class Node implements NodeWatch {
   #timer: NodeJS.Timeout | undefined;
   #turn: Promise<void> | undefined;
   #turns = 0;
+  /** What runs beside the heartbeats. */
+  readonly #errands = new Set<string>();
   #failing = false;
 
   constructor(parts: { store: LedgerStore; log: Log; onLost: () => void; silentPollsMax?: number }) {
@@ -47,7 +49,7 @@ export class Node implements NodeWatch {
   /** Enters the table and begins to poll. */
   async start(holds: HoldKeeper): Promise<void> {
     await this.#enter();
-    await this.poll(holds);
+    await this.#turnOnce(holds);
     this.#timer = setInterval(() => {
       this.#turn ??= this.#take(holds).finally(() => {
         this.#turn = undefined;
@@ -64,9 +66,7 @@ export class Node implements NodeWatch {
 
   /** One heartbeat, one look at the others, and the settlement of what nobody else will settle. */
   async poll(holds: HoldKeeper): Promise<void> {
-    if (!(await this.#store.beat(this.#id))) await this.#reenter();
-    const dead = this.#observe(await this.#store.readNodes());
-    await this.#reap(holds, dead);
+    await this.#reap(holds, await this.#beat());
   }
 
   /** Called when the ledger answers that this node's row is gone. */
@@ -77,15 +77,36 @@ export class Node implements NodeWatch {
 
   async #take(holds: HoldKeeper): Promise<void> {
     try {
-      await this.poll(holds);
-      this.#turns += 1;
-      if (this.#turns % checkpointEvery === 0) await holds.checkpoint();
+      await this.#turnOnce(holds);
       if (this.#failing) this.#log.info("the ledger is reachable again");
       this.#failing = false;
     } catch (err) {
       if (!this.#failing) this.#log.error({ err }, "the ledger is not reachable");
       this.#failing = true;
     }
+  }
+
+  async #turnOnce(holds: HoldKeeper): Promise<void> {
+    const dead = await this.#beat();
+    this.#turns += 1;
+    this.#send("reaping", () => this.#reap(holds, dead));
+    this.#send("letting go", () => holds.releaseAbandoned());
+    if (this.#turns % checkpointEvery === 0) this.#send("checkpointing", () => holds.checkpoint());
+  }
+
+  // A hold whose pool is locked for long must not make this process look dead.
+  #send(errand: string, run: () => Promise<void>): void {
+    if (this.#errands.has(errand)) return;
+    this.#errands.add(errand);
+    run()
+      .catch((err: unknown) => this.#log.warn({ err, errand }, "the ledger did not answer"))
+      .finally(() => this.#errands.delete(errand));
+  }
+
+  // Answers the nodes that died.
+  async #beat(): Promise<string[]> {
+    if (!(await this.#store.beat(this.#id))) await this.#reenter();
+    return this.#observe(await this.#store.readNodes());
   }
 
   async #enter(): Promise<void> {

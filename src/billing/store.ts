@@ -2,7 +2,6 @@
 
 import { create, fromJson, type JsonValue } from "@bufbuild/protobuf";
 import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { DatabaseError } from "pg";
 import {
   type Account,
   AccountSchema,
@@ -22,7 +21,7 @@ import {
 import { type Price, PriceSchema, type Usage, UsageSchema, UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { Refusal } from "../errors.ts";
 import { timeOrderedId } from "../ids.ts";
-import { isUnreachable, type Postgres, statement } from "../postgres/postgres.ts";
+import { isUniqueViolation, isUnreachable, type Postgres, statement } from "../postgres/postgres.ts";
 import type { FamilyName, Hold, Payer } from "./admission.ts";
 import { basisOf, familyOf, outcomeOf, transferKindName, transferKindOf } from "./names.ts";
 import type { Charge } from "./settlement.ts";
@@ -37,7 +36,7 @@ const statements = {
   findTransfer: statement(import.meta.url, "find-transfer"),
   insertTransfer: statement(import.meta.url, "insert-transfer"),
   listTransfers: statement(import.meta.url, "list-transfers"),
-  findHold: statement(import.meta.url, "find-hold"),
+  findHolds: statement(import.meta.url, "find-holds"),
   findOrphans: statement(import.meta.url, "find-orphans"),
   checkpointHolds: statement(import.meta.url, "checkpoint-holds"),
   findCharge: statement(import.meta.url, "find-charge"),
@@ -127,9 +126,11 @@ export function createLedgerStore(postgres: Database) {
     },
 
     findHold: async (requestId: string): Promise<StoredHold | undefined> => {
-      const [row] = await db.query<HoldRow>(statements.findHold, [requestId]);
+      const [row] = await db.query<HoldRow>(statements.findHolds, [[requestId]]);
       return row && toStoredHold(row);
     },
+    findHolds: async (requestIds: readonly string[]): Promise<StoredHold[]> =>
+      (await db.query<HoldRow>(statements.findHolds, [requestIds])).map(toStoredHold),
     /** Holds that nobody will settle, at most some hundred at a time. */
     findOrphans: async (deadNodes: readonly string[]): Promise<StoredHold[]> =>
       (await db.query<HoldRow>(statements.findOrphans, [deadNodes])).map(toStoredHold),
@@ -245,13 +246,9 @@ function refuseUnreachable(cause: unknown): never {
 async function createTransfer(db: Database, ask: NewTransfer): Promise<Transfer> {
   return createTransferOnce(db, ask).catch((error: unknown) => {
     // Another transfer took the same idempotency key under the lock of the other pool: the repeat sees it.
-    if (isTaken(error)) return createTransferOnce(db, ask);
+    if (isUniqueViolation(error)) return createTransferOnce(db, ask);
     throw error;
   });
-}
-
-function isTaken(error: unknown): boolean {
-  return error instanceof DatabaseError && error.code === "23505";
 }
 
 function createTransferOnce(db: Database, ask: NewTransfer): Promise<Transfer> {

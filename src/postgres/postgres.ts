@@ -239,6 +239,11 @@ export function isConflict(error: unknown): boolean {
   return error instanceof DatabaseError && (error.code === "40001" || error.code === "40P01");
 }
 
+/** A row of the same unique name is there. */
+export function isUniqueViolation(error: unknown): boolean {
+  return error instanceof DatabaseError && error.code === "23505";
+}
+
 /** Something holds what the statement needs: a lock was not to be had in time, or the time of the statement was up. */
 export function isBlocked(error: unknown): boolean {
   return error instanceof DatabaseError && (error.code === "55P03" || error.code === "57014");

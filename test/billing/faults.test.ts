@@ -1,12 +1,16 @@
 // A ledger whose connections break, fall silent or meet what must not be there.
 
+import { Client, DatabaseError } from "pg";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { BatchConnection, isPassing } from "../../src/billing/batches.ts";
+import type { Payer } from "../../src/billing/admission.ts";
+import { BatchConnection, isTransient } from "../../src/billing/batch-connection.ts";
 import { HoldKeeper } from "../../src/billing/holds.ts";
+import { Node } from "../../src/billing/node.ts";
 import { createLedgerStore } from "../../src/billing/store.ts";
 import { newRequestId } from "../../src/ids.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
+import type { Query } from "../../src/postgres/round-trip.ts";
 import { asking, ended, freshLedger, heldFor, log, startNode, usage } from "./ledger.ts";
 
 let ledger: Awaited<ReturnType<typeof freshLedger>>;
@@ -24,14 +28,19 @@ function breakableHolds(options: { admitPatienceMs?: number } = {}) {
   const broken = { after: "", times: 0 };
   const takes = (name: string) => name === broken.after && broken.times-- > 0;
   const lost = () => new Error("Connection terminated unexpectedly");
+  // Why no lane gets a connection.
+  let refusal: Error | undefined;
+  const sent: Query[] = [];
   const postgres: Postgres = {
     ...real,
     async query(statement, values) {
+      sent.push([statement, values]);
       const rows = await real.query<never>(statement, values);
       if (takes(statement.name)) throw lost();
       return rows;
     },
     async connect() {
+      if (refusal) throw refusal;
       const connection = await real.connect();
       return {
         ...connection,
@@ -39,6 +48,7 @@ function breakableHolds(options: { admitPatienceMs?: number } = {}) {
           return connection.lost;
         },
         async send(queries) {
+          sent.push(...queries);
           const answers = await connection.send(queries);
           if (!queries.some(([{ name }]) => takes(name))) return answers;
           connection.cut();
@@ -52,6 +62,11 @@ function breakableHolds(options: { admitPatienceMs?: number } = {}) {
   const holds = new HoldKeeper({ postgres, store, log, nodeId: node.id, onLost: () => node.lose(), ...options });
   return {
     holds,
+    /** Values of the statements of this name that were sent, in order. */
+    sentTo: (name: string) => sent.filter(([statement]) => statement.name === name).map(([, values]) => values),
+    refuseConnections(error: Error | undefined) {
+      refusal = error;
+    },
     breakAfter(name: string, times = 1) {
       broken.after = name;
       broken.times = times;
@@ -62,6 +77,158 @@ function breakableHolds(options: { admitPatienceMs?: number } = {}) {
     },
   };
 }
+
+/** Keeps the pool of `payer` locked, as a host does that freezes amid a transaction. */
+async function lockPool(payer: Payer) {
+  const client = new Client({ connectionString: ledger.url });
+  await client.connect();
+  await client.query("begin");
+  await client.query("select from pools where account_id = $1 for update", [payer.accountId]);
+  return { unlock: () => client.end() };
+}
+
+const connectFailures = [
+  { name: "this process has no file descriptor left", error: Object.assign(new Error("connect EMFILE"), { code: "EMFILE" }) },
+  { name: "no port is left", error: Object.assign(new Error("connect"), { code: "EADDRNOTAVAIL" }) },
+  { name: "the server's certificate expired", error: Object.assign(new Error("expired"), { code: "CERT_HAS_EXPIRED" }) },
+  { name: "the password changed", error: Object.assign(new DatabaseError("no", 1, "error"), { code: "28P01" }) },
+  { name: "a proxy has lost the server", error: Object.assign(new DatabaseError("no", 1, "error"), { code: "XX000" }) },
+];
+for (const { name, error } of connectFailures) {
+  test(`requests are admitted and charged in the end though ${name}`, async () => {
+    const { holds, refuseConnections, close } = breakableHolds();
+    const payer = await ledger.payer(heldFor(100));
+    refuseConnections(error);
+    const placing = holds.place(asking(payer, 100), never);
+    const isPlaced = vi.fn();
+    void placing.then(isPlaced, isPlaced);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(isPlaced).not.toHaveBeenCalled();
+    refuseConnections(undefined);
+    const hold = await placing;
+    refuseConnections(error);
+    const settling = holds.settle(hold, ended({ output: 7 }));
+    const isSettled = vi.fn();
+    void settling.then(isSettled, isSettled);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(isSettled).not.toHaveBeenCalled();
+    refuseConnections(undefined);
+    expect((await settling).amountMicrocredits).toBe(350n);
+    await close();
+  });
+}
+
+test("a charge that the database cannot take for now, for whatever reason, is made when it can", async () => {
+  const payer = await ledger.payer(heldFor(100));
+  const hold = await ledger.holds.place(asking(payer, 100), never);
+  await ledger.run("alter table usage_hourly rename to usage_hourly_elsewhere");
+  const settling = ledger.holds.settle(hold, ended({ output: 7 }));
+  const isSettled = vi.fn();
+  void settling.then(isSettled, isSettled);
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  expect(isSettled).not.toHaveBeenCalled();
+  await ledger.run("alter table usage_hourly_elsewhere rename to usage_hourly");
+  expect((await settling).amountMicrocredits).toBe(350n);
+});
+
+test("a pool that is locked for long keeps its own requests waiting, and nobody else's", async () => {
+  const [locked, other] = [await ledger.payer(heldFor(100) * 2n), await ledger.payer(heldFor(100) * 9n)];
+  const [lockedHold, otherHold] = [
+    await ledger.holds.place(asking(locked, 100), never),
+    await ledger.holds.place(asking(other, 100), never),
+  ];
+  const { unlock } = await lockPool(locked);
+  const waiting = [
+    ledger.holds.place(asking(locked, 100), never),
+    ledger.holds.settle(lockedHold, ended({ output: 7 })).then(() => undefined),
+  ];
+  const isDone = vi.fn();
+  for (const one of waiting) void one.then(isDone, isDone);
+  await Promise.all([ledger.holds.place(asking(other, 100), never), ledger.holds.settle(otherHold, ended({ output: 8 }))]);
+  // From now on they do not meet the lock at all.
+  const startedAt = performance.now();
+  for (let round = 0; round < 3; round++) {
+    const late = ledger.holds.settle(lockedHold, ended({}));
+    void late.then(isDone, isDone);
+    const hold = await ledger.holds.place(asking(other, 100), never);
+    await ledger.holds.settle(hold, ended({ output: 9 }));
+  }
+  expect(performance.now() - startedAt).toBeLessThan(1_000);
+  expect(isDone).not.toHaveBeenCalled();
+  await unlock();
+  await Promise.all(waiting);
+  expect((await ledger.store.findCharge(lockedHold.requestId))?.amountMicrocredits).toBe(350n);
+  expect(await ledger.store.audit()).toEqual([]);
+});
+
+test("a process shows that it lives while what it must settle is locked", async () => {
+  const payer = await ledger.payer(heldFor(100));
+  await ledger.holds.place(asking(payer, 100), never);
+  await ledger.run("update holds set deadline = now() - interval '1 second'");
+  const { unlock } = await lockPool(payer);
+  const node = new Node({ store: ledger.store, log, onLost: () => {} });
+  await node.start(ledger.holds);
+  const heartbeat = async () =>
+    (await ledger.run<{ heartbeat: bigint }>("select heartbeat from nodes where node_id = $1", [node.id()]))[0]?.heartbeat;
+  await vi.waitFor(async () => expect(await heartbeat()).toBeGreaterThanOrEqual(4n), { timeout: 15_000, interval: 200 });
+  expect(await ledger.run("select outcome from charges")).toEqual([]);
+  await unlock();
+  await vi.waitFor(async () => expect(await ledger.run("select outcome from charges")).toEqual([{ outcome: "reaped" }]), {
+    timeout: 5_000,
+  });
+  await node.stop();
+});
+
+test("requests that were refused before anything was sent are not looked for, and the others all at once", async () => {
+  const { holds, sentTo, refuseConnections, breakAfter, close } = breakableHolds({ admitPatienceMs: -1 });
+  const payer = await ledger.payer(heldFor(100) * 3n);
+  const refused = { refusal: "billing_unavailable" };
+  refuseConnections(new Error("no connection"));
+  await expect(holds.place(asking(payer, 100), never)).rejects.toMatchObject(refused);
+  await holds.releaseAbandoned();
+  expect(sentTo("billing/find-holds")).toEqual([]);
+  refuseConnections(undefined);
+  breakAfter("billing/commit");
+  const asks = [asking(payer, 100), asking(payer, 100)];
+  const placed = await Promise.allSettled(asks.map((ask) => holds.place(ask, never)));
+  expect(placed).toMatchObject([{ reason: refused }, { reason: refused }]);
+  await holds.releaseAbandoned();
+  expect(sentTo("billing/find-holds")).toEqual([[asks.map(({ requestId }) => requestId)]]);
+  expect((await ledger.pool(payer)).held).toBe(0n);
+  await close();
+});
+
+test("a gateway stops in time while the ledger is away, and leaves what it owes to others", async () => {
+  const { holds, refuseConnections, close } = breakableHolds();
+  const payer = await ledger.payer(heldFor(100));
+  const hold = await holds.place(asking(payer, 100), never);
+  refuseConnections(new Error("no connection"));
+  const settling = expect(holds.settle(hold, ended({ output: 7 }))).rejects.toMatchObject({ refusal: "billing_unavailable" });
+  await holds.close(100);
+  await settling;
+  await close();
+  await ledger.run("update holds set deadline = now() - interval '1 second'");
+  await ledger.node.poll(ledger.holds);
+  expect(await ledger.store.findCharge(hold.requestId)).toMatchObject({ outcome: Outcome.REAPED });
+});
+
+test("funds that come free wake as many of those who wait as they may serve, the longest waiting first", async () => {
+  const { holds, sentTo, close } = breakableHolds();
+  const payer = await ledger.payer(heldFor(100) * 2n);
+  const [first, second] = [await holds.place(asking(payer, 100), never), await holds.place(asking(payer, 100), never)];
+  const tried = () => sentTo("billing/read-used-requests").map(([ids]) => ids);
+  const asks = Array.from({ length: 10 }, () => asking(payer, 100));
+  const waiting = asks.map((ask) => holds.place(ask, never));
+  await vi.waitFor(() => expect(tried()).toHaveLength(3));
+  await holds.settle(first, ended({}));
+  await waiting[0];
+  expect(tried()[3]).toEqual([asks[0]?.requestId]);
+  const held = [second, await Promise.any(waiting)];
+  for (const hold of held) await holds.settle(hold, ended({}));
+  const rest = await Promise.allSettled(waiting.slice(1));
+  for (const one of rest) if (one.status === "fulfilled") await holds.settle(one.value, ended({}));
+  await close();
+});
 
 test("a commit whose answer is never heard is neither lost nor done twice", async () => {
   const { holds, breakAfter, close } = breakableHolds();
@@ -106,7 +273,7 @@ test("a hold that was placed unheard and given up is let go", async () => {
   breakAfter("billing/commit");
   await expect(holds.place(asking(payer, 100), never)).rejects.toMatchObject({ refusal: "billing_unavailable" });
   expect((await ledger.pool(payer)).held).toBe(heldFor(100));
-  await holds.checkpoint();
+  await holds.releaseAbandoned();
   expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100), held: 0n });
   expect(await ledger.run("select outcome from charges")).toEqual([{ outcome: "gateway_failed" }]);
   expect(await ledger.store.audit()).toEqual([]);
@@ -120,7 +287,7 @@ test("a hold that its caller can ask for again is kept for that", async () => {
   breakAfter("billing/commit");
   await expect(holds.place(ask, never)).rejects.toMatchObject({ refusal: "billing_unavailable" });
   const hold = await holds.place(ask, never);
-  await holds.checkpoint();
+  await holds.releaseAbandoned();
   const receipt = await holds.settle(hold, ended({ output: 7 }));
   expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: 350n });
   await close();
@@ -164,7 +331,7 @@ test("a batch whose connection falls silent fails in time, and passes on another
   process.kill(pid, "SIGSTOP");
   try {
     const error: unknown = await connection.run(pidOf).catch((failure: unknown) => failure);
-    expect(isPassing(error)).toBe(true);
+    expect(isTransient(error)).toBe(true);
     expect(await connection.run(pidOf)).not.toBe(pid);
   } finally {
     process.kill(pid, "SIGCONT");

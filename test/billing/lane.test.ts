@@ -2,26 +2,31 @@ import { expect, test, vi } from "vitest";
 import { Lane, type LaneSettings } from "../../src/billing/lane.ts";
 
 class Passing extends Error {}
+class Unsent extends Error {}
+class Blocked extends Error {}
 
-const usual: LaneSettings = {
+const usual: Omit<LaneSettings<string, string>, "runBlocked"> = {
   batchMax: 3,
   queueMax: 10,
   pauseMs: 0,
   patienceMs: Number.POSITIVE_INFINITY,
-  isPassing: (error) => error instanceof Passing,
+  judge(error) {
+    if (error instanceof Unsent) return "unsent";
+    if (error instanceof Blocked) return "blocked";
+    return error instanceof Passing ? "unsure" : "refused";
+  },
+  // Items are letters and then a number.
+  groupOf: (item) => item.replace(/\d+$/, ""),
 };
 
-/** A lane over a database that the test plays: each batch waits for its answer. */
-function playedLane(more: Partial<LaneSettings> = {}) {
+/** Batches that the test answers. */
+function playedBatches() {
   const batches: { items: readonly string[]; answer: PromiseWithResolvers<readonly string[]> }[] = [];
-  const lane = new Lane<string, string>(
-    (items) => {
-      const answer = Promise.withResolvers<readonly string[]>();
-      batches.push({ items, answer });
-      return answer.promise;
-    },
-    { ...usual, ...more },
-  );
+  const run = (items: readonly string[]) => {
+    const answer = Promise.withResolvers<readonly string[]>();
+    batches.push({ items, answer });
+    return answer.promise;
+  };
   const next = async (index: number) => {
     await vi.waitFor(() => expect(batches.length).toBeGreaterThan(index));
     const batch = batches[index];
@@ -29,8 +34,8 @@ function playedLane(more: Partial<LaneSettings> = {}) {
     return batch;
   };
   return {
-    lane,
     batches,
+    run,
     next,
     /** Answers the batch of this number, in upper case. */
     async pass(index: number) {
@@ -42,6 +47,13 @@ function playedLane(more: Partial<LaneSettings> = {}) {
       (await next(index)).answer.reject(error);
     },
   };
+}
+
+/** A lane over a database that the test plays: each batch waits for its answer. */
+function playedLane(more: Partial<LaneSettings<string, string>> = {}) {
+  const { run, ...played } = playedBatches();
+  const { run: runBlocked, ...apart } = playedBatches();
+  return { lane: new Lane<string, string>(run, { ...usual, runBlocked, ...more }), ...played, apart };
 }
 
 test("one item alone waits for nobody, and what comes meanwhile shares the next batch", async () => {
@@ -120,11 +132,73 @@ test("whoever has waited too long for the database is told so", async () => {
 test("a drained lane has answered everybody, and takes nothing more", async () => {
   const { lane, fail, pass } = playedLane();
   const all = Promise.all(["a", "b", "c", "d"].map((item) => lane.submit(item)));
-  const drained = lane.drain();
+  const drained = lane.drain(20_000);
   await fail(0, new Passing());
   await pass(1);
   await pass(2);
   await drained;
   expect(await all).toEqual(["A", "B", "C", "D"]);
   await expect(lane.submit("e")).rejects.toMatchObject({ refusal: "gateway_unavailable" });
+});
+
+test("what is blocked runs apart, group by group, and nobody else waits for it", async () => {
+  const { lane, fail, pass, apart } = playedLane({ batchMax: 4 });
+  const all = Promise.all(["a1", "b1", "a2", "c1"].map((item) => lane.submit(item)));
+  const queued = ["a3", "d1"].map((item) => lane.submit(item));
+  await fail(0, new Blocked());
+  expect(await pass(1)).toEqual(["d1"]);
+  // What comes later of a blocked group goes where the others of it are.
+  const late = ["a4", "e1"].map((item) => lane.submit(item));
+  expect(await pass(2)).toEqual(["e1"]);
+  await apart.fail(0, new Blocked());
+  expect(await apart.pass(1)).toEqual(["b1"]);
+  expect(await apart.pass(2)).toEqual(["c1"]);
+  expect(await apart.pass(3)).toEqual(["a1", "a2", "a3", "a4"]);
+  expect(await Promise.all([all, ...queued, ...late])).toEqual([["A1", "B1", "A2", "C1"], "A3", "D1", "A4", "E1"]);
+  const after = lane.submit("a5");
+  expect(await pass(3)).toEqual(["a5"]);
+  expect(await after).toBe("A5");
+});
+
+test("whoever is blocked too long is told so", async () => {
+  const { lane, fail, apart } = playedLane({ patienceMs: -1 });
+  const waiting = lane.submit("a1");
+  const failed = expect(waiting).rejects.toMatchObject({ refusal: "billing_unavailable" });
+  await fail(0, new Blocked());
+  await apart.fail(0, new Blocked());
+  await failed;
+});
+
+test("only those whose batch may have been committed are given up as unsure", async () => {
+  const givenUp: string[] = [];
+  const { lane, fail } = playedLane({ patienceMs: -1, queueMax: 3, onGivenUp: (item) => givenUp.push(item) });
+  const all = Promise.allSettled(["a", "b", "c", "too many"].map((item) => lane.submit(item)));
+  await fail(0, new Unsent());
+  await all;
+  expect(givenUp).toEqual([]);
+  const more = Promise.allSettled(["d", "e"].map((item) => lane.submit(item)));
+  await fail(1, new Passing());
+  await more;
+  expect(givenUp).toEqual(["d", "e"]);
+});
+
+test("an item without an outcome is refused, not forgotten", async () => {
+  const { lane, next } = playedLane();
+  const all = Promise.allSettled(["a", "b"].map((item) => lane.submit(item)));
+  (await next(0)).answer.resolve(["A"]);
+  expect(await all).toMatchObject([{ value: "A" }, { reason: { message: expect.stringContaining("fewer outcomes") } }]);
+});
+
+test("a drain ends in time, and says how many it leaves", async () => {
+  const { lane, batches, fail, apart } = playedLane();
+  const all = Promise.allSettled(["a1", "a2", "a3", "b1", "b2"].map((item) => lane.submit(item)));
+  await fail(0, new Blocked());
+  await fail(1, new Passing());
+  await vi.waitFor(() => expect([batches.length, apart.batches.length]).toEqual([3, 1]));
+  const left = lane.drain(0);
+  await apart.fail(0, new Blocked());
+  await fail(2, new Passing());
+  expect(await left).toBe(5);
+  expect((await all).map((one) => one.status)).toEqual(Array(5).fill("rejected"));
+  await expect(lane.submit("c")).rejects.toMatchObject({ refusal: "gateway_unavailable" });
 });

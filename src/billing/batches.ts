@@ -32,6 +32,7 @@ const statements = {
   readPastMonths: statement(import.meta.url, "read-past-months"),
   lockHolds: statement(import.meta.url, "lock-holds"),
   placeHolds: statement(import.meta.url, "place-holds"),
+  refuseCharged: statement(import.meta.url, "refuse-charged"),
   resizeHolds: statement(import.meta.url, "resize-holds"),
   settleHolds: statement(import.meta.url, "settle-holds"),
 };
@@ -129,7 +130,9 @@ function admissionWrites(asks: readonly (HoldAsk | GrowAsk)[], outcomes: readonl
     else grown.set(hold.requestId, hold.amountMicro);
   });
   const writes: Query[] = [];
-  if (placed.length > 0) writes.push(placeHolds(placed, nodeId));
+  if (placed.length > 0) {
+    writes.push(placeHolds(placed, nodeId), [statements.refuseCharged, [placed.map(({ ask }) => ask.requestId)]]);
+  }
   if (grown.size > 0) writes.push(resizeHolds(grown, true));
   return writes;
 }

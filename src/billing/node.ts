@@ -3,12 +3,14 @@
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { timeOrderedId } from "../ids.ts";
 import type { Log } from "../log.ts";
+import { isUniqueViolation } from "../postgres/postgres.ts";
 import type { HoldKeeper } from "./holds.ts";
 import { categories } from "./price.ts";
-import type { LedgerStore } from "./store.ts";
+import type { LedgerStore, StoredHold } from "./store.ts";
 
 const everyMs = 1_000;
 const checkpointEvery = 2;
+const orphansMax = 500;
 
 export type NodeWatch = {
   /** Id of this start of this process. A node that was declared dead gets a new one. */
@@ -35,6 +37,9 @@ export class Node implements NodeWatch {
   /** What runs beside the heartbeats. */
   readonly #errands = new Set<string>();
   #failing = false;
+  /** Requests that were left behind and are being settled. */
+  readonly #reaping = new Set<string>();
+  #reapedUpTo = "";
 
   constructor(parts: { store: LedgerStore; log: Log; onLost: () => void; silentPollsMax?: number }) {
     this.#store = parts.store;
@@ -66,7 +71,8 @@ export class Node implements NodeWatch {
 
   /** One heartbeat, one look at the others, and the settlement of what nobody else will settle. */
   async poll(holds: HoldKeeper): Promise<void> {
-    await this.#reap(holds, await this.#beat());
+    const dead = await this.#beat();
+    await this.#reap(holds, dead, await this.#findLeftBehind(dead));
   }
 
   /** Called when the ledger answers that this node's row is gone. */
@@ -89,7 +95,10 @@ export class Node implements NodeWatch {
   async #turnOnce(holds: HoldKeeper): Promise<void> {
     const dead = await this.#beat();
     this.#turns += 1;
-    this.#send("reaping", () => this.#reap(holds, dead));
+    this.#send("reaping", async () => {
+      const orphans = await this.#findLeftBehind(dead);
+      this.#reap(holds, dead, orphans).catch((err: unknown) => this.#log.warn({ err }, "a dead node could not be removed"));
+    });
     this.#send("letting go", () => holds.releaseAbandoned());
     if (this.#turns % checkpointEvery === 0) this.#send("checkpointing", () => holds.checkpoint());
   }
@@ -135,20 +144,37 @@ export class Node implements NodeWatch {
     return dead;
   }
 
-  async #reap(holds: HoldKeeper, dead: readonly string[]): Promise<void> {
-    const orphans = await this.#store.findOrphans(dead);
-    const settled = await Promise.allSettled(
-      orphans.map(({ hold, used }) => {
-        const isUsed = categories.some((category) => used[category] > 0);
-        const basis = isUsed ? Basis.PARTLY_COUNTED : Basis.NONE;
-        return holds.settle(hold, { usage: used, outcome: Outcome.REAPED, basis, attempts: [] });
-      }),
-    );
-    // One that cannot be settled must not keep the others, nor the nodes, from being cleared away.
-    const failed = settled.find((one) => one.status === "rejected");
+  // Those that stay, whatever the reason, keep neither those after them nor the next poll from being served.
+  async #findLeftBehind(dead: readonly string[]): Promise<StoredHold[]> {
+    const found = await this.#store.findOrphans(dead, this.#reapedUpTo, orphansMax);
+    this.#reapedUpTo = found.length < orphansMax ? "" : (found.at(-1)?.hold.requestId ?? "");
+    return found.filter(({ hold }) => !this.#reaping.has(hold.requestId));
+  }
+
+  async #reap(holds: HoldKeeper, dead: readonly string[], orphans: readonly StoredHold[]): Promise<void> {
+    const reaped = await Promise.allSettled(orphans.map((orphan) => this.#reapOne(holds, orphan)));
+    const failed = reaped.find((one) => one.status === "rejected");
     if (failed) this.#log.error({ err: failed.reason }, "a request that was left behind could not be settled");
     if (orphans.length > 0)
       this.#log.warn({ requests: orphans.length, dead }, "settled what dead processes or lost requests had left");
     for (const nodeId of dead) await this.#store.deleteNode(nodeId);
+  }
+
+  async #reapOne(holds: HoldKeeper, { hold, used }: StoredHold): Promise<void> {
+    this.#reaping.add(hold.requestId);
+    try {
+      const isUsed = categories.some((category) => used[category] > 0);
+      const basis = isUsed ? Basis.PARTLY_COUNTED : Basis.NONE;
+      await holds.settle(hold, { usage: used, outcome: Outcome.REAPED, basis, attempts: [] });
+    } catch (error) {
+      if (!isUniqueViolation(error)) throw error;
+      this.#log.error(
+        { requestId: hold.requestId },
+        "a request id was used twice; the hold of the one without a charge is given back",
+      );
+      await this.#store.releaseHold(hold);
+    } finally {
+      this.#reaping.delete(hold.requestId);
+    }
   }
 }

@@ -38,6 +38,7 @@ const statements = {
   listTransfers: statement(import.meta.url, "list-transfers"),
   findHolds: statement(import.meta.url, "find-holds"),
   findOrphans: statement(import.meta.url, "find-orphans"),
+  releaseHold: statement(import.meta.url, "release-hold"),
   checkpointHolds: statement(import.meta.url, "checkpoint-holds"),
   findCharge: statement(import.meta.url, "find-charge"),
   listCharges: statement(import.meta.url, "list-charges"),
@@ -131,9 +132,15 @@ export function createLedgerStore(postgres: Database) {
     },
     findHolds: async (requestIds: readonly string[]): Promise<StoredHold[]> =>
       (await db.query<HoldRow>(statements.findHolds, [requestIds])).map(toStoredHold),
-    /** Holds that nobody will settle, at most some hundred at a time. */
-    findOrphans: async (deadNodes: readonly string[]): Promise<StoredHold[]> =>
-      (await db.query<HoldRow>(statements.findOrphans, [deadNodes])).map(toStoredHold),
+    /** Holds that nobody will settle, in the order of their ids, after the given one. */
+    findOrphans: async (deadNodes: readonly string[], after: string, most: number): Promise<StoredHold[]> =>
+      (await db.query<HoldRow>(statements.findOrphans, [deadNodes, after, most])).map(toStoredHold),
+    /** Gives back a hold whose request has a charge. */
+    releaseHold: ({ requestId, payer }: Hold): Promise<void> =>
+      db.transaction(async (tx) => {
+        await tx.query(statements.lockPool, [payer.accountId, payer.family]);
+        await tx.query(statements.releaseHold, [requestId]);
+      }),
     /** Stores what running requests used so far, and answers which of them still run. */
     checkpoint: async (meters: ReadonlyMap<string, Usage>): Promise<string[]> => {
       const used = [...meters.values()];

@@ -30,6 +30,7 @@ function breakableHolds(options: { admitPatienceMs?: number } = {}) {
   const lost = () => new Error("Connection terminated unexpectedly");
   // Why no lane gets a connection.
   let refusal: Error | undefined;
+  let before: { name: string; run: () => Promise<void> } | undefined;
   const sent: Query[] = [];
   const postgres: Postgres = {
     ...real,
@@ -49,6 +50,9 @@ function breakableHolds(options: { admitPatienceMs?: number } = {}) {
         },
         async send(queries) {
           sent.push(...queries);
+          const interloper = queries.some(([{ name }]) => name === before?.name) ? before : undefined;
+          if (interloper) before = undefined;
+          await interloper?.run();
           const answers = await connection.send(queries);
           if (!queries.some(([{ name }]) => takes(name))) return answers;
           connection.cut();
@@ -67,6 +71,10 @@ function breakableHolds(options: { admitPatienceMs?: number } = {}) {
     refuseConnections(error: Error | undefined) {
       refusal = error;
     },
+    /** Does something else once, just before the statement of this name is sent. */
+    runBefore(name: string, run: () => Promise<void>) {
+      before = { name, run };
+    },
     breakAfter(name: string, times = 1) {
       broken.after = name;
       broken.times = times;
@@ -76,6 +84,17 @@ function breakableHolds(options: { admitPatienceMs?: number } = {}) {
       await real.close();
     },
   };
+}
+
+/** A charge under the id of a running request, as if it had been used for another account in the same instant. */
+async function chargeToAnother(requestId: string): Promise<void> {
+  await ledger.run(
+    `insert into charges (request_id, month, account_id, family, key_id, model, input, output, cache_write_5m, cache_write_1h,
+       cache_read, thinking, price_version, hold, amount, overrun, outcome, basis, admitted_at, settled_at)
+     select request_id, month, 'acc_another', family, key_id, model, 0, 0, 0, 0, 0, 0, price_version, 0, 0, 0, 'completed', 'none',
+       admitted_at, now() from holds where request_id = $1`,
+    [requestId],
+  );
 }
 
 /** Keeps the pool of `payer` locked, as a host does that freezes amid a transaction. */
@@ -347,14 +366,7 @@ test("a request that cannot be settled keeps neither its neighbours nor the reap
     await ledger.holds.place(asking(payer, 100), never),
     await ledger.holds.place(asking(other, 100), never),
   ];
-  // A charge under its id, as if it had been used for another account in the same instant.
-  await ledger.run(
-    `insert into charges (request_id, month, account_id, family, key_id, model, input, output, cache_write_5m, cache_write_1h,
-       cache_read, thinking, price_version, hold, amount, overrun, outcome, basis, admitted_at, settled_at)
-     select request_id, month, 'acc_another', family, key_id, model, 0, 0, 0, 0, 0, 0, price_version, 0, 0, 0, 'completed', 'none',
-       admitted_at, now() from holds where request_id = $1`,
-    [bad.requestId],
-  );
+  await chargeToAnother(bad.requestId);
   const both = await Promise.allSettled([bad, good].map((hold) => ledger.holds.settle(hold, ended({ output: 1 }))));
   expect(both).toMatchObject([{ status: "rejected" }, { status: "fulfilled", value: { amountMicrocredits: 50n } }]);
 
@@ -383,6 +395,57 @@ test("a request id that two nodes take at once belongs to one of them", async ()
   }
   expect(await ledger.store.audit()).toEqual([]);
   await second.close();
+});
+
+test("a request id that another node takes and settles between the reads and the writes of a batch is refused", async () => {
+  const [first, second] = [await ledger.payer(heldFor(100)), await ledger.payer(heldFor(100))];
+  const requestId = newRequestId();
+  const slow = breakableHolds();
+  slow.runBefore("billing/place-holds", async () => {
+    const hold = await ledger.holds.place(asking(second, 100, { requestId }), never);
+    await ledger.holds.settle(hold, ended({ output: 7 }));
+  });
+  await expect(slow.holds.place(asking(first, 100, { requestId }), never)).rejects.toMatchObject({
+    refusal: "request_id_used",
+  });
+  expect((await ledger.pool(first)).held).toBe(0n);
+  expect(await ledger.store.audit()).toEqual([]);
+  await slow.close();
+});
+
+test("the reaper gives back a hold whose request id was charged to somebody else", async () => {
+  const payer = await ledger.payer(heldFor(100));
+  const hold = await ledger.holds.place(asking(payer, 100), never);
+  await chargeToAnother(hold.requestId);
+  await ledger.run("update holds set deadline = now() - interval '1 second'");
+  await ledger.node.poll(ledger.holds);
+  expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100), held: 0n });
+  expect(await ledger.run("select spent, held from key_months where key_id = $1", [payer.keyId])).toEqual([
+    { spent: 0n, held: 0n },
+  ]);
+  expect(await ledger.run("select request_id from holds")).toEqual([]);
+});
+
+test("a caller's hold is nobody's orphan, though no process is left", async () => {
+  const payer = await ledger.payer(heldFor(100));
+  await ledger.holds.place(asking(payer, 100, { nonce: "nonce-of-a-caller" }), never);
+  await ledger.run("update holds set admitted_at = now() - interval '2 minutes'");
+  await ledger.run("delete from nodes");
+  expect(await ledger.store.audit()).toEqual([]);
+  expect(await ledger.store.findOrphans([], "", 10)).toEqual([]);
+});
+
+test("what was left behind is found in pages, whatever stays of the first", async () => {
+  const payer = await ledger.payer(heldFor(100) * 3n);
+  for (const ask of [asking(payer, 100), asking(payer, 100), asking(payer, 100)]) await ledger.holds.place(ask, never);
+  await ledger.run("update holds set deadline = now() - interval '1 second'");
+  const idsOf = async (after: string) => (await ledger.store.findOrphans([], after, 2)).map(({ hold }) => hold.requestId);
+  const all = (await ledger.run<{ request_id: string }>("select request_id from holds order by 1")).map(
+    (row) => row.request_id,
+  );
+  expect(await idsOf("")).toEqual(all.slice(0, 2));
+  expect(await idsOf(all[1] ?? "")).toEqual(all.slice(2));
+  await ledger.node.poll(ledger.holds);
 });
 
 test("a hold of last month grows within last month's cap", async () => {

@@ -58,7 +58,7 @@ with checks (invariant, subject, detail) as (
   union all
   select 'no hold of a node that is gone', request_id, node_id
   from holds
-  where node_id not in (select node_id from nodes) and admitted_at < now() - interval '90 seconds'
+  where node_id is not null and node_id not in (select node_id from nodes) and admitted_at < now() - interval '90 seconds'
 )
 select invariant, subject, detail
 from (select *, row_number() over (partition by invariant order by subject) as place from checks) numbered

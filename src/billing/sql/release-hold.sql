@@ -1,0 +1,17 @@
+-- Gives back a hold of a locked pool whose request was charged: what is left of a request id that was used twice.
+-- $1 request_id
+with released as (
+  delete from holds h using charges c
+  where h.request_id = $1 and c.request_id = h.request_id
+  returning h.account_id, h.family, h.key_id, h.month, h.amount
+), in_pool as (
+  update pools
+  set held = pools.held - r.amount,
+    in_debt = pools.in_debt and (pools.posted < pools.held - r.amount or pools.posted < 0)
+  from released r
+  where pools.account_id = r.account_id and pools.family = r.family
+)
+update key_months
+set held = key_months.held - r.amount
+from released r
+where key_months.key_id = r.key_id and key_months.month = r.month;

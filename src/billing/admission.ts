@@ -34,19 +34,23 @@ export type HoldAsk = {
 /** A running request whose input turned out larger than its hold foresaw. */
 export type GrowAsk = { readonly kind: "grow"; readonly hold: Hold; readonly amountMicro: bigint };
 
-/** A request that runs, as it was admitted. */
-export type Hold = {
+/** A request that runs. */
+export type PlacedHold = {
   readonly requestId: string;
   readonly payer: Payer;
   readonly model: string;
   readonly price: Price;
-  readonly grantedOutput: number;
   readonly amountMicro: bigint;
-  /** What the pool had left after admission. */
-  readonly freeMicro: bigint;
   /** UTC month of admission, `YYYY-MM-01`. */
   readonly month: string;
   readonly admittedAt: Date;
+};
+
+/** A request that runs, as whoever placed it knows it. */
+export type Hold = PlacedHold & {
+  readonly grantedOutput: number;
+  /** What the pool had left after admission. Zero where it was placed by an earlier try. */
+  readonly freeMicro: bigint;
 };
 
 /** The rows of one batch, locked or read in its transaction. The decision keeps the pools and keys up to date as it goes. */
@@ -58,7 +62,7 @@ export type Ledger = {
   readonly keys: Map<string, KeyRow>;
   /** Secrets that are no longer good, and whether they were revoked. */
   readonly deadSecrets: ReadonlyMap<string, boolean>;
-  /** Request ids in use, or charged a short while ago. */
+  /** Request ids in use, or charged. */
   readonly used: Map<string, UsedRow>;
   /** Amounts of holds that want to grow. */
   readonly amounts: Map<string, bigint>;
@@ -80,6 +84,7 @@ export type UsedRow = {
   readonly nonce: string;
   readonly keyId: string;
   readonly model: string;
+  readonly price: Price;
   readonly amount: bigint;
   readonly admittedAt: Date;
   readonly month: string;
@@ -120,13 +125,14 @@ function place(ledger: Ledger, ask: HoldAsk): Admitted {
     // gets nothing.
     const isRepeat = used.nodeId === nodeOf(ask, ledger.nodeId) && used.nonce === ask.nonce;
     const isSame = used.keyId === payer.keyId && used.model === ask.model;
-    const grantedOutput = isRepeat && isSame ? grantedBy(price, bounds, used.amount) : undefined;
+    // The model may have another price by now. What was admitted keeps its own.
+    const grantedOutput = isRepeat && isSame ? grantedBy(used.price, bounds, used.amount) : undefined;
     if (grantedOutput === undefined) return refused(new Refusal("request_id_used"));
-    const { amount: amountMicro, admittedAt, month } = used;
+    const { price: ownPrice, amount: amountMicro, admittedAt, month } = used;
     return {
       kind: "held",
       addedMicro: undefined,
-      hold: { ...holdOf(ask, grantedOutput, amountMicro), freeMicro: 0n, admittedAt, month },
+      hold: { ...holdOf(ask, grantedOutput, amountMicro), price: ownPrice, freeMicro: 0n, admittedAt, month },
     };
   }
 
@@ -154,6 +160,7 @@ function place(ledger: Ledger, ask: HoldAsk): Admitted {
     nonce: ask.nonce,
     keyId: payer.keyId,
     model: ask.model,
+    price,
     amount: grant.amountMicro,
     admittedAt: ledger.at,
     month: ledger.month,

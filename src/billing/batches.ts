@@ -21,6 +21,7 @@ import {
 import type { Decision, Sequence } from "./batch-connection.ts";
 import { basisName, outcomeName } from "./names.ts";
 import { categories, costMicro } from "./price.ts";
+import { type PriceRow, toPrice } from "./rows.ts";
 import type { Charge, SettleAsk, Settled } from "./settlement.ts";
 
 const statements = {
@@ -46,7 +47,7 @@ type KeyRow = {
   spent: bigint;
   held: bigint;
 };
-type UsedRow = {
+type UsedRow = PriceRow & {
   request_id: string;
   node_id: string | null;
   nonce: string;
@@ -98,7 +99,7 @@ export function admissionBatch(
         used: new Map(
           (used as UsedRow[]).map((row) => [
             row.request_id,
-            { ...row, nodeId: row.node_id, keyId: row.key_id, admittedAt: row.admitted_at },
+            { ...row, nodeId: row.node_id, keyId: row.key_id, price: toPrice(row), admittedAt: row.admitted_at },
           ]),
         ),
         amounts: amountsOf(growingHolds as HoldRow[]),

@@ -36,7 +36,8 @@ import { familyName } from "./names.ts";
 import { Node } from "./node.ts";
 import { pageOf, placeOf, tokenOf } from "./pages.ts";
 import { categories } from "./price.ts";
-import { createLedgerStore, type LedgerStore, runningReceipt } from "./store.ts";
+import { runningReceipt } from "./receipts.ts";
+import { createLedgerStore, type LedgerStore } from "./store.ts";
 
 export type { Hold } from "./admission.ts";
 export type { Holds } from "./holds.ts";

@@ -7,13 +7,14 @@ import { type Price, type Usage, UsageSchema } from "../../gen/gateway/common/v1
 import { Refusal } from "../errors.ts";
 import type { Log } from "../log.ts";
 import type { Postgres } from "../postgres/postgres.ts";
-import { type Admitted, type GrowAsk, type Hold, type HoldAsk, payerOf, poolOf } from "./admission.ts";
+import { type Admitted, type GrowAsk, type Hold, type HoldAsk, type PlacedHold, payerOf, poolOf } from "./admission.ts";
 import { BatchConnection, judgeAdmission, judgeSettlement } from "./batch-connection.ts";
 import { admissionBatch, settlementBatch } from "./batches.ts";
 import { fitHold, leastMicro } from "./hold-size.ts";
 import { Lane } from "./lane.ts";
+import { receiptOf } from "./receipts.ts";
 import type { Ending, SettleAsk, Settled } from "./settlement.ts";
-import { type LedgerStore, receiptOf } from "./store.ts";
+import type { LedgerStore } from "./store.ts";
 
 /** Money for running requests, as the inference service uses it. */
 export interface Holds {
@@ -36,7 +37,7 @@ export interface Holds {
    * Ends a request; returns when its charge is durable, however long the database is away. Throws `billing_unavailable` when the gateway
    * stops meanwhile: the reaper of another one settles it.
    */
-  settle(hold: Hold, ending: Ending): Promise<Receipt>;
+  settle(hold: PlacedHold, ending: Ending): Promise<Receipt>;
 }
 
 const settings = {
@@ -165,7 +166,7 @@ export class HoldKeeper implements Holds {
     this.#meters[requestId] = read;
   }
 
-  async settle(hold: Hold, ending: Ending): Promise<Receipt> {
+  async settle(hold: PlacedHold, ending: Ending): Promise<Receipt> {
     delete this.#meters[hold.requestId];
     this.#unwritten.delete(hold.requestId);
     const settled = await this.#settleLane.submit({ kind: "settle", hold, ending });

@@ -6,7 +6,8 @@ import type { Log } from "../log.ts";
 import { isUniqueViolation } from "../postgres/postgres.ts";
 import type { HoldKeeper } from "./holds.ts";
 import { categories } from "./price.ts";
-import type { LedgerStore, StoredHold } from "./store.ts";
+import type { StoredHold } from "./rows.ts";
+import type { LedgerStore } from "./store.ts";
 
 const everyMs = 1_000;
 const checkpointEvery = 2;

@@ -2,7 +2,7 @@
 
 import type { Attempt, Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
-import type { Hold } from "./admission.ts";
+import type { PlacedHold } from "./admission.ts";
 
 /** How a request ended and what it used. */
 export type Ending = {
@@ -13,13 +13,13 @@ export type Ending = {
 };
 
 export type SettleAsk =
-  | { readonly kind: "settle"; readonly hold: Hold; readonly ending: Ending }
+  | { readonly kind: "settle"; readonly hold: PlacedHold; readonly ending: Ending }
   /** Gives back what a hold turned out not to need. */
-  | { readonly kind: "shrink"; readonly hold: Hold; readonly amountMicro: bigint };
+  | { readonly kind: "shrink"; readonly hold: PlacedHold; readonly amountMicro: bigint };
 
 /** A finished request. */
 export type Charge = Ending & {
-  readonly hold: Hold;
+  readonly hold: PlacedHold;
   /** What was held at the end. */
   readonly holdMicro: bigint;
   readonly amountMicro: bigint;

@@ -1,30 +1,38 @@
 // The rows of the ledger that are read or written one at a time; the batches have `batches.ts`.
 
-import { create, fromJson, type JsonValue } from "@bufbuild/protobuf";
-import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { create } from "@bufbuild/protobuf";
 import {
   type Account,
-  AccountSchema,
-  AttemptSchema,
   type Pool,
   PoolSchema,
   type Receipt,
-  ReceiptSchema,
   type Transfer,
   TransferKind,
-  TransferSchema,
   type UsageRow,
-  UsageRowSchema,
   type Violation,
   ViolationSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { type Price, PriceSchema, type Usage, UsageSchema, UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { Refusal } from "../errors.ts";
 import { timeOrderedId } from "../ids.ts";
 import { isUniqueViolation, isUnreachable, type Postgres, statement } from "../postgres/postgres.ts";
-import type { FamilyName, Hold, Payer } from "./admission.ts";
-import { basisOf, familyOf, outcomeOf, transferKindName, transferKindOf } from "./names.ts";
-import type { Charge } from "./settlement.ts";
+import type { FamilyName, Payer, PlacedHold } from "./admission.ts";
+import { familyOf, transferKindName } from "./names.ts";
+import { categories } from "./price.ts";
+import {
+  type AccountRow,
+  type ChargeRow,
+  type HoldRow,
+  type PoolRow,
+  type StoredHold,
+  type TransferRow,
+  toAccount,
+  toReceipt,
+  toStoredHold,
+  toTransfer,
+  toUsageRow,
+  type UsageSumRow,
+} from "./rows.ts";
 
 const statements = {
   insertAccount: statement(import.meta.url, "insert-account"),
@@ -54,9 +62,6 @@ const statements = {
 
 // It reads the whole ledger.
 const auditMsMax = 3_600_000;
-
-/** A hold as it is stored, with what was metered so far. */
-export type StoredHold = { readonly hold: Hold; readonly nonce: string; readonly used: Usage };
 
 /** Where a page of a list begins. */
 export type Place = { readonly at: Date; readonly id: string };
@@ -113,17 +118,7 @@ export function createLedgerStore(postgres: Database) {
       return row && { accountId: row.account_id, family: row.family, keyId };
     },
     registerPrice: async (model: string, price: Price): Promise<void> => {
-      const { input, output, cacheWrite5m, cacheWrite1h, cacheRead, thinking } = price;
-      await db.query(statements.registerPrice, [
-        price.priceVersion,
-        model,
-        input,
-        output,
-        cacheWrite5m,
-        cacheWrite1h,
-        cacheRead,
-        thinking,
-      ]);
+      await db.query(statements.registerPrice, [price.priceVersion, model, ...categories.map((category) => price[category])]);
     },
 
     findHold: async (requestId: string): Promise<StoredHold | undefined> => {
@@ -136,7 +131,7 @@ export function createLedgerStore(postgres: Database) {
     findOrphans: async (deadNodes: readonly string[], after: string, most: number): Promise<StoredHold[]> =>
       (await db.query<HoldRow>(statements.findOrphans, [deadNodes, after, most])).map(toStoredHold),
     /** Gives back a hold whose request has a charge. */
-    releaseHold: ({ requestId, payer }: Hold): Promise<void> =>
+    releaseHold: ({ requestId, payer }: PlacedHold): Promise<void> =>
       db.transaction(async (tx) => {
         await tx.query(statements.lockPool, [payer.accountId, payer.family]);
         await tx.query(statements.releaseHold, [requestId]);
@@ -146,12 +141,7 @@ export function createLedgerStore(postgres: Database) {
       const used = [...meters.values()];
       const rows = await db.query<{ request_id: string }>(statements.checkpointHolds, [
         [...meters.keys()],
-        used.map(({ input }) => input),
-        used.map(({ output }) => output),
-        used.map(({ cacheWrite5m }) => cacheWrite5m),
-        used.map(({ cacheWrite1h }) => cacheWrite1h),
-        used.map(({ cacheRead }) => cacheRead),
-        used.map(({ thinking }) => thinking),
+        ...categories.map((category) => used.map((usage) => usage[category])),
       ]);
       return rows.map((row) => row.request_id);
     },
@@ -188,63 +178,6 @@ export function createLedgerStore(postgres: Database) {
     },
   };
 }
-
-type AccountRow = { account_id: string; name: string; created_at: Date };
-type PoolRow = { family: string; posted: bigint; held: bigint };
-type TransferRow = {
-  transfer_id: string;
-  account_id: string;
-  family: FamilyName;
-  kind: string;
-  amount: bigint;
-  idempotency_key: string;
-  reason: string;
-  actor: string;
-  created_at: Date;
-};
-type UsedRow = {
-  used_input: number;
-  used_output: number;
-  used_cache_write_5m: number;
-  used_cache_write_1h: number;
-  used_cache_read: number;
-  used_thinking: number;
-};
-type PriceRow = {
-  price_version: string;
-  input: bigint;
-  output: bigint;
-  cache_write_5m: bigint;
-  cache_write_1h: bigint;
-  cache_read: bigint;
-  thinking: bigint;
-};
-type RequestRow = UsedRow &
-  PriceRow & {
-    request_id: string;
-    account_id: string;
-    family: FamilyName;
-    key_id: string;
-    model: string;
-    amount: bigint;
-    admitted_at: Date;
-  };
-type HoldRow = RequestRow & { secret_id: string | null; month: string; nonce: string };
-type ChargeRow = RequestRow & {
-  hold: bigint;
-  overrun: bigint;
-  outcome: string;
-  basis: string;
-  attempts: JsonValue[];
-  settled_at: Date;
-};
-type UsageSumRow = Omit<PriceRow, "price_version"> & {
-  key_id: string;
-  model: string;
-  period_start: Date;
-  amount: bigint;
-  requests: bigint;
-};
 
 function refuseUnreachable(cause: unknown): never {
   throw isUnreachable(cause) ? new Refusal("billing_unavailable", { retryAfterMs: 1000, cause }) : cause;
@@ -305,149 +238,4 @@ function only<Row>(rows: readonly Row[]): Row {
   const [row] = rows;
   if (row === undefined) throw new Error("a statement that always answers a row answered none");
   return row;
-}
-
-function toAccount({ account_id, name, created_at }: AccountRow): Account {
-  return create(AccountSchema, { accountId: account_id, name, createdAt: timestampFromDate(created_at) });
-}
-
-function toTransfer(row: TransferRow): Transfer {
-  const kind = transferKindOf(row.kind);
-  // Stored as what it adds to the pool, shown as it was asked for: only an adjustment is signed.
-  const amount = kind === TransferKind.ADJUSTMENT || row.amount > 0n ? row.amount : -row.amount;
-  return create(TransferSchema, {
-    transferId: row.transfer_id,
-    accountId: row.account_id,
-    family: familyOf(row.family),
-    kind,
-    amountMicrocredits: amount,
-    idempotencyKey: row.idempotency_key,
-    reason: row.reason,
-    actor: row.actor,
-    createdAt: timestampFromDate(row.created_at),
-  });
-}
-
-function toPrice(row: PriceRow): Price {
-  return create(PriceSchema, {
-    priceVersion: row.price_version,
-    input: row.input,
-    output: row.output,
-    cacheWrite5m: row.cache_write_5m,
-    cacheWrite1h: row.cache_write_1h,
-    cacheRead: row.cache_read,
-    thinking: row.thinking,
-  });
-}
-
-function toUsage(row: UsedRow): Usage {
-  return create(UsageSchema, {
-    input: row.used_input,
-    output: row.used_output,
-    cacheWrite5m: row.used_cache_write_5m,
-    cacheWrite1h: row.used_cache_write_1h,
-    cacheRead: row.used_cache_read,
-    thinking: row.used_thinking,
-  });
-}
-
-function toStoredHold(row: HoldRow): StoredHold {
-  const payer = {
-    accountId: row.account_id,
-    family: row.family,
-    keyId: row.key_id,
-    ...(row.secret_id !== null && { secretId: row.secret_id }),
-  };
-  return {
-    used: toUsage(row),
-    nonce: row.nonce,
-    hold: {
-      requestId: row.request_id,
-      payer,
-      model: row.model,
-      price: toPrice(row),
-      // Nobody who reads a stored hold grants output by it.
-      grantedOutput: 0,
-      freeMicro: 0n,
-      amountMicro: row.amount,
-      month: row.month,
-      admittedAt: row.admitted_at,
-    },
-  };
-}
-
-function toReceipt(row: ChargeRow): Receipt {
-  return create(ReceiptSchema, {
-    requestId: row.request_id,
-    accountId: row.account_id,
-    keyId: row.key_id,
-    family: familyOf(row.family),
-    model: row.model,
-    usage: toUsage(row),
-    price: toPrice(row),
-    holdMicrocredits: row.hold,
-    amountMicrocredits: row.amount,
-    overrunMicrocredits: row.overrun,
-    outcome: outcomeOf(row.outcome),
-    basis: basisOf(row.basis),
-    attempts: row.attempts.map((attempt) => fromJson(AttemptSchema, attempt)),
-    admittedAt: timestampFromDate(row.admitted_at),
-    settledAt: timestampFromDate(row.settled_at),
-  });
-}
-
-/** The receipt of a request that still runs: metered use, no amount, no outcome. */
-export function runningReceipt({ hold, used }: StoredHold): Receipt {
-  return create(ReceiptSchema, {
-    ...receiptHead(hold),
-    usage: used,
-    holdMicrocredits: hold.amountMicro,
-  });
-}
-
-/** The receipt of a charge just made. */
-export function receiptOf(charge: Charge): Receipt {
-  return create(ReceiptSchema, {
-    ...receiptHead(charge.hold),
-    usage: charge.usage,
-    holdMicrocredits: charge.holdMicro,
-    amountMicrocredits: charge.amountMicro,
-    overrunMicrocredits: charge.overrunMicro,
-    outcome: charge.outcome,
-    basis: charge.basis,
-    attempts: [...charge.attempts],
-    settledAt: timestampFromDate(charge.settledAt),
-  });
-}
-
-function receiptHead(hold: Hold) {
-  const { accountId, keyId, family } = hold.payer;
-  return {
-    requestId: hold.requestId,
-    accountId,
-    keyId,
-    family: familyOf(family),
-    model: hold.model,
-    price: hold.price,
-    admittedAt: timestampFromDate(hold.admittedAt),
-  };
-}
-
-function toUsageRow(row: UsageSumRow): UsageRow {
-  const from: Timestamp = timestampFromDate(row.period_start);
-  return create(UsageRowSchema, {
-    keyId: row.key_id,
-    model: row.model,
-    from,
-    usage: create(UsageTotalSchema, {
-      input: row.input,
-      output: row.output,
-      cacheWrite5m: row.cache_write_5m,
-      cacheWrite1h: row.cache_write_1h,
-      cacheRead: row.cache_read,
-      thinking: row.thinking,
-    }),
-    amountMicrocredits: row.amount,
-    requests: row.requests,
-  });
 }

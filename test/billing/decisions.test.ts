@@ -48,7 +48,7 @@ function lockRows(model: Model): Ledger {
 
 function usedRow(hold?: Hold & { nonce: string }) {
   const node = hold ? { nodeId: "node_of_test", nonce: hold.nonce } : { nodeId: "", nonce: "" };
-  return { ...node, admittedAt: at, month, keyId: hold?.payer.keyId ?? "", model: "model-test" };
+  return { ...node, price, admittedAt: at, month, keyId: hold?.payer.keyId ?? "", model: "model-test" };
 }
 
 const requests = ["req_00000001", "req_00000002", "req_00000003", "req_00000004", "req_00000005"];

@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { priceVersion } from "../../src/billing/price.ts";
 import { newRequestId } from "../../src/ids.ts";
-import { asking, ended, freshLedger, heldFor, usage } from "./ledger.ts";
+import { asking, ended, freshLedger, heldFor, price, usage } from "./ledger.ts";
 
 let ledger: Awaited<ReturnType<typeof freshLedger>>;
 beforeAll(async () => {
@@ -86,6 +87,17 @@ test("a request id is used once: by its own repeat, never by another request", a
   await expect(place({ ...ask, nonce: "another-nonce" } as typeof ask)).rejects.toMatchObject({ refusal: "request_id_used" });
   await ledger.holds.settle(hold, ended({}));
   await expect(place(ask)).rejects.toMatchObject({ refusal: "request_id_used" });
+});
+
+test("what was admitted keeps its price, though it is asked for again after the model got another", async () => {
+  const payer = await ledger.payer(100_000_000n);
+  const ask = asking(payer, 100, { nonce: "nonce-of-the-first" });
+  const hold = await place(ask);
+  for (const output of [25n, 70n]) {
+    const again = await place({ ...ask, price: priceVersion("model-test", { ...price, output, thinking: output }) });
+    expect(again).toEqual({ ...hold, freeMicro: 0n });
+  }
+  expect((await ledger.holds.settle(hold, ended({ output: 7 }))).amountMicrocredits).toBe(350n);
 });
 
 test("a small balance grants less output than asked, at least the floor", async () => {

@@ -3,7 +3,7 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import type { FamilyName, Hold, Payer } from "../../src/billing/admission.ts";
+import type { FamilyName, Hold, Payer, PlacedHold } from "../../src/billing/admission.ts";
 import { Refusal, type RefusalName } from "../../src/errors.ts";
 import { newRequestId } from "../../src/ids.ts";
 import { asking, ended, freshLedger, heldFor, startNode, usage } from "./ledger.ts";
@@ -107,7 +107,8 @@ async function run(world: World, one: Command): Promise<void> {
     case "fit": {
       const requestId = at(world.requestIds, one.request);
       const hold = await holdOf(world, store, requestId);
-      if (hold) world.known.set(requestId, await holds.fit(hold, usage({ input: one.input })));
+      if (hold)
+        world.known.set(requestId, await holds.fit({ grantedOutput: 0, freeMicro: 0n, ...hold }, usage({ input: one.input })));
       return;
     }
     case "poll":
@@ -131,7 +132,7 @@ async function run(world: World, one: Command): Promise<void> {
 }
 
 /** The hold as the client knows it, or as another process reads it. */
-async function holdOf(world: World, store: Node["store"], requestId: string): Promise<Hold | undefined> {
+async function holdOf(world: World, store: Node["store"], requestId: string): Promise<PlacedHold | undefined> {
   return world.known.get(requestId) ?? (await store.findHold(requestId))?.hold;
 }
 

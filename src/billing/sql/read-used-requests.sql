@@ -1,9 +1,14 @@
--- Of these request ids, the ones in use and the ones charged.
+-- Of these request ids, the ones in use and the ones charged, with the prices that they were admitted at.
 -- $1 request_ids
-select request_id, node_id, nonce, key_id, model, amount, admitted_at, month
-from holds
-where request_id = any($1::text[])
-union all
-select request_id, '', '', key_id, model, 0, admitted_at, month
-from charges
-where request_id = any($1::text[]);
+select u.request_id, u.node_id, u.nonce, u.key_id, u.model, u.amount, u.admitted_at, u.month,
+  p.price_version, p.input, p.output, p.cache_write_5m, p.cache_write_1h, p.cache_read, p.thinking
+from (
+  select request_id, node_id, nonce, key_id, model, amount, admitted_at, month, price_version
+  from holds
+  where request_id = any($1::text[])
+  union all
+  select request_id, '', '', key_id, model, 0, admitted_at, month, price_version
+  from charges
+  where request_id = any($1::text[])
+) u
+join price_versions p using (price_version);

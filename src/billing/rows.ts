@@ -1,0 +1,183 @@
+// Rows as the statements answer them, and the messages and values that they are outside.
+
+import { create, fromJson, type JsonValue } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  type Account,
+  AccountSchema,
+  AttemptSchema,
+  type Receipt,
+  ReceiptSchema,
+  type Transfer,
+  TransferKind,
+  TransferSchema,
+  type UsageRow,
+  UsageRowSchema,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { type Price, PriceSchema, type Usage, UsageSchema, UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import type { FamilyName, PlacedHold } from "./admission.ts";
+import { basisOf, familyOf, outcomeOf, transferKindOf } from "./names.ts";
+
+/** A hold as it is stored, with what was metered so far. */
+export type StoredHold = { readonly hold: PlacedHold; readonly nonce: string; readonly used: Usage };
+
+export type AccountRow = { account_id: string; name: string; created_at: Date };
+export type PoolRow = { family: string; posted: bigint; held: bigint };
+export type TransferRow = {
+  transfer_id: string;
+  account_id: string;
+  family: FamilyName;
+  kind: string;
+  amount: bigint;
+  idempotency_key: string;
+  reason: string;
+  actor: string;
+  created_at: Date;
+};
+type UsedRow = {
+  used_input: number;
+  used_output: number;
+  used_cache_write_5m: number;
+  used_cache_write_1h: number;
+  used_cache_read: number;
+  used_thinking: number;
+};
+export type PriceRow = {
+  price_version: string;
+  input: bigint;
+  output: bigint;
+  cache_write_5m: bigint;
+  cache_write_1h: bigint;
+  cache_read: bigint;
+  thinking: bigint;
+};
+type RequestRow = UsedRow &
+  PriceRow & {
+    request_id: string;
+    account_id: string;
+    family: FamilyName;
+    key_id: string;
+    model: string;
+    amount: bigint;
+    admitted_at: Date;
+  };
+export type HoldRow = RequestRow & { secret_id: string | null; month: string; nonce: string };
+export type ChargeRow = RequestRow & {
+  hold: bigint;
+  overrun: bigint;
+  outcome: string;
+  basis: string;
+  attempts: JsonValue[];
+  settled_at: Date;
+};
+export type UsageSumRow = Omit<PriceRow, "price_version"> & {
+  key_id: string;
+  model: string;
+  period_start: Date;
+  amount: bigint;
+  requests: bigint;
+};
+
+export function toAccount({ account_id, name, created_at }: AccountRow): Account {
+  return create(AccountSchema, { accountId: account_id, name, createdAt: timestampFromDate(created_at) });
+}
+
+export function toTransfer(row: TransferRow): Transfer {
+  const kind = transferKindOf(row.kind);
+  // Stored as what it adds to the pool, shown as it was asked for: only an adjustment is signed.
+  const amount = kind === TransferKind.ADJUSTMENT || row.amount > 0n ? row.amount : -row.amount;
+  return create(TransferSchema, {
+    transferId: row.transfer_id,
+    accountId: row.account_id,
+    family: familyOf(row.family),
+    kind,
+    amountMicrocredits: amount,
+    idempotencyKey: row.idempotency_key,
+    reason: row.reason,
+    actor: row.actor,
+    createdAt: timestampFromDate(row.created_at),
+  });
+}
+
+export function toPrice(row: PriceRow): Price {
+  return create(PriceSchema, {
+    priceVersion: row.price_version,
+    input: row.input,
+    output: row.output,
+    cacheWrite5m: row.cache_write_5m,
+    cacheWrite1h: row.cache_write_1h,
+    cacheRead: row.cache_read,
+    thinking: row.thinking,
+  });
+}
+
+function toUsage(row: UsedRow): Usage {
+  return create(UsageSchema, {
+    input: row.used_input,
+    output: row.used_output,
+    cacheWrite5m: row.used_cache_write_5m,
+    cacheWrite1h: row.used_cache_write_1h,
+    cacheRead: row.used_cache_read,
+    thinking: row.used_thinking,
+  });
+}
+
+export function toStoredHold(row: HoldRow): StoredHold {
+  const payer = {
+    accountId: row.account_id,
+    family: row.family,
+    keyId: row.key_id,
+    ...(row.secret_id !== null && { secretId: row.secret_id }),
+  };
+  return {
+    used: toUsage(row),
+    nonce: row.nonce,
+    hold: {
+      requestId: row.request_id,
+      payer,
+      model: row.model,
+      price: toPrice(row),
+      amountMicro: row.amount,
+      month: row.month,
+      admittedAt: row.admitted_at,
+    },
+  };
+}
+
+export function toReceipt(row: ChargeRow): Receipt {
+  return create(ReceiptSchema, {
+    requestId: row.request_id,
+    accountId: row.account_id,
+    keyId: row.key_id,
+    family: familyOf(row.family),
+    model: row.model,
+    usage: toUsage(row),
+    price: toPrice(row),
+    holdMicrocredits: row.hold,
+    amountMicrocredits: row.amount,
+    overrunMicrocredits: row.overrun,
+    outcome: outcomeOf(row.outcome),
+    basis: basisOf(row.basis),
+    attempts: row.attempts.map((attempt) => fromJson(AttemptSchema, attempt)),
+    admittedAt: timestampFromDate(row.admitted_at),
+    settledAt: timestampFromDate(row.settled_at),
+  });
+}
+
+export function toUsageRow(row: UsageSumRow): UsageRow {
+  return create(UsageRowSchema, {
+    keyId: row.key_id,
+    model: row.model,
+    from: timestampFromDate(row.period_start),
+    usage: create(UsageTotalSchema, {
+      input: row.input,
+      output: row.output,
+      cacheWrite5m: row.cache_write_5m,
+      cacheWrite1h: row.cache_write_1h,
+      cacheRead: row.cache_read,
+      thinking: row.thinking,
+    }),
+    amountMicrocredits: row.amount,
+    requests: row.requests,
+  });
+}

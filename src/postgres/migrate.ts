@@ -1,8 +1,9 @@
 // Brings a database to the schema of `migrations/`: numbered files, forward only, each in one transaction.
 
 import { readdirSync, readFileSync } from "node:fs";
+import { setTimeout as delay } from "node:timers/promises";
 import { Client } from "pg";
-import { connectionConfig } from "./postgres.ts";
+import { connectionConfig, isBlocked } from "./postgres.ts";
 
 type Migration = { number: number; name: string; text: string };
 
@@ -47,12 +48,33 @@ export function readMigrations(): Migration[] {
   return migrations;
 }
 
-async function apply(client: Client, { number, name, text }: Migration): Promise<void> {
+// Whoever waits for the lock of a table makes all wait that come after, the lanes of running gateways first, which give up after a
+// second. So it waits for less, lets them through, and tries again for five minutes.
+const lockMsMax = 400;
+const lockPauseMs = 1_600;
+const lockAttemptsMax = 150;
+
+async function apply(client: Client, migration: Migration): Promise<void> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await applyOnce(client, migration);
+    } catch (error) {
+      if (!isBlocked(error)) throw error;
+      if (attempt === lockAttemptsMax) {
+        throw new Error(`migration ${migration.name}: another session kept its tables locked for too long`, { cause: error });
+      }
+      await delay(lockPauseMs);
+    }
+  }
+}
+
+async function applyOnce(client: Client, { number, name, text }: Migration): Promise<void> {
   await client.query("begin");
   try {
     await client.query("select 1 from migrations where number = 0 for update");
     const { rows } = await client.query("select 1 from migrations where number = $1", [number]);
     if (rows.length === 0) {
+      await client.query(`set local lock_timeout = ${lockMsMax}`);
       await client.query(text);
       await client.query("insert into migrations (number, name) values ($1, $2)", [number, name]);
     }

@@ -181,6 +181,41 @@ test("migrations are numbered without gaps and run once, however many processes 
   await empty.drop();
 });
 
+test("a migration that meets a long report waits for it, and keeps nobody else waiting", async () => {
+  const { url, postgres: running, drop: dropOther } = await freshDatabase();
+  const undo = [
+    "delete from migrations where number = 2",
+    "drop trigger price_versions_no_truncate on price_versions",
+    "alter table holds alter column node_id set not null",
+  ];
+  for (const text of undo) await running.query(sql(text, text), []);
+  const report = Promise.withResolvers<void>();
+  const isReading = Promise.withResolvers<void>();
+  const reading = running.transaction(async (tx) => {
+    await tx.query(sql("read", "select from holds"), []);
+    isReading.resolve();
+    await report.promise;
+  });
+  await isReading.promise;
+  const migrating = migrate(url);
+  const isMigrated = vi.fn();
+  void migrating.then(isMigrated, isMigrated);
+  const waiting = sql(
+    "waiting",
+    "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query ilike '%alter table holds%'",
+  );
+  await vi.waitFor(async () => expect(await running.query(waiting, [])).toHaveLength(1), { timeout: 5_000, interval: 20 });
+  const lane = await running.connect();
+  await lane.send([[sql("hold", "select from holds for update"), []]]);
+  await lane.end();
+  expect(isMigrated).not.toHaveBeenCalled();
+  report.resolve();
+  await reading;
+  await migrating;
+  expect(await running.query(sql("done", "select name from migrations where number = 2"), [])).toHaveLength(1);
+  await dropOther();
+});
+
 test("what was charged or transferred can be neither changed nor deleted", async () => {
   await postgres.query(insert, ["acc_books"]);
   await postgres.query(

@@ -10,7 +10,12 @@ import { Client, type ClientConfig, DatabaseError, Pool, type PoolClient, type Q
 import { type Answer, type Prepared, type Query, RoundTrip } from "./round-trip.ts";
 
 /** One SQL statement; `name` is its name in the server's statistics too. */
-export type Statement = { readonly name: string; readonly text: string };
+export type Statement = {
+  readonly name: string;
+  readonly text: string;
+  /** How long its answer is waited for. Absent: as long as a server takes that is well. */
+  readonly timeoutMs?: number;
+};
 
 /** Reads `sql/<file>.sql` beside the caller's module; the name is `<folder>/<file>`. Call once, when the module loads. */
 export function statement(moduleUrl: string, file: string): Statement {
@@ -137,7 +142,9 @@ const parseBigints = (text: string) =>
         .map((one) => (one === "NULL" ? null : BigInt(one)));
 
 async function runOn<Row>(db: Pool | PoolClient, statement: Statement, values: readonly unknown[]): Promise<Row[]> {
-  const { rows } = await db.query<QueryResultRow & Row>({ ...statement, values: [...values] });
+  const { name, text, timeoutMs } = statement;
+  const ask = { name, text, values: [...values], ...(timeoutMs !== undefined && { query_timeout: timeoutMs }) };
+  const { rows } = await db.query<QueryResultRow & Row>(ask);
   return rows;
 }
 

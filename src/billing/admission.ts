@@ -3,9 +3,8 @@
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { credits } from "../decimal.ts";
 import { Refusal } from "../errors.ts";
+import { type FamilyName, familyOf } from "../families.ts";
 import { grantedBy, sizeHold, type UsageBounds } from "./hold-size.ts";
-
-export type FamilyName = "v1" | "v2";
 
 /** Who pays: a key and its pool. */
 export type Payer = {
@@ -243,7 +242,7 @@ function creditsExhausted(
       limit: pool.posted,
       used: pool.held,
       remaining,
-      family: payer.family === "v1" ? 1 : 2,
+      family: familyOf(payer.family),
     },
   });
 }

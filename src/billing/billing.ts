@@ -27,12 +27,13 @@ import {
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { Refusal } from "../errors.ts";
+import { familyName } from "../families.ts";
 import { isRequestId } from "../ids.ts";
 import type { Log } from "../log.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Caller, CallOf, Implementation } from "../service.ts";
 import { HoldKeeper, type Holds } from "./holds.ts";
-import { familyName } from "./names.ts";
+import { invalid } from "./invalid.ts";
 import { Node } from "./node.ts";
 import { pageOf, placeOf, tokenOf } from "./pages.ts";
 import { categories } from "./price.ts";
@@ -267,10 +268,6 @@ function checkedUsage(usage: Usage | undefined): Usage {
 
 function checkText(field: string, text: string, charactersMax: number): void {
   if (text.length > charactersMax) throw invalid(field, `is longer than ${charactersMax} characters`);
-}
-
-function invalid(field: string, says: string): Refusal {
-  return new Refusal("invalid_request", { field, message: `${field}: ${says}` });
 }
 
 function noSuch(thing: string): Refusal {

@@ -1,22 +1,10 @@
 // How enums of the API are written in the database: their names in lower case.
 
 import { Basis, Outcome, TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import type { FamilyName } from "./admission.ts";
 
 export const [outcomeName, outcomeOf] = naming(Outcome);
 export const [basisName, basisOf] = naming(Basis);
 export const [transferKindName, transferKindOf] = naming(TransferKind);
-
-/** `v1` or `v2`; undefined for anything else. */
-export function familyName(family: Family): FamilyName | undefined {
-  if (family === Family.V1) return "v1";
-  return family === Family.V2 ? "v2" : undefined;
-}
-
-export function familyOf(name: string): Family {
-  return name === "v1" ? Family.V1 : Family.V2;
-}
 
 /** Maps an enum to its names and back. An unknown number or name is a bug, not an input. */
 function naming<E extends Record<string, number>>(names: E): [(value: number) => string, (name: string) => E[keyof E]] {

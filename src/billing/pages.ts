@@ -1,6 +1,7 @@
 // Pages of lists. A token is the place of the last entry, in base64url: stable while entries are added.
 
-import { Refusal } from "../errors.ts";
+import type { Refusal } from "../errors.ts";
+import { invalid } from "./invalid.ts";
 import type { Place } from "./store.ts";
 
 const usualSize = 100;
@@ -8,8 +9,7 @@ const sizeMax = 1000;
 
 /** The size of a page and the entry after which it begins. Throws `invalid_request`. */
 export function pageOf(pageSize: number, pageToken: string): { size: number; after?: string } {
-  if (pageSize > sizeMax)
-    throw new Refusal("invalid_request", { field: "page_size", message: `page_size: is at most ${sizeMax}` });
+  if (pageSize > sizeMax) throw invalid("page_size", `is at most ${sizeMax}`);
   const size = pageSize === 0 ? usualSize : pageSize;
   if (pageToken === "") return { size };
   const after = Buffer.from(pageToken, "base64url").toString("utf8");
@@ -33,5 +33,5 @@ export function placeOf(after: string): Place {
 }
 
 function badToken(): Refusal {
-  return new Refusal("invalid_request", { field: "page_token", message: "page_token: is not one that this list gave" });
+  return invalid("page_token", "is not one that this list gave");
 }

@@ -3,8 +3,8 @@
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { type Receipt, ReceiptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { familyOf } from "../families.ts";
 import type { PlacedHold } from "./admission.ts";
-import { familyOf } from "./names.ts";
 import type { StoredHold } from "./rows.ts";
 import type { Charge } from "./settlement.ts";
 

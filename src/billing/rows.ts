@@ -15,14 +15,15 @@ import {
   UsageRowSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Price, PriceSchema, type Usage, UsageSchema, UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
-import type { FamilyName, PlacedHold } from "./admission.ts";
-import { basisOf, familyOf, outcomeOf, transferKindOf } from "./names.ts";
+import { type FamilyName, familyOf } from "../families.ts";
+import type { PlacedHold } from "./admission.ts";
+import { basisOf, outcomeOf, transferKindOf } from "./names.ts";
 
 /** A hold as it is stored, with what was metered so far. */
 export type StoredHold = { readonly hold: PlacedHold; readonly nonce: string; readonly used: Usage };
 
 export type AccountRow = { account_id: string; name: string; created_at: Date };
-export type PoolRow = { family: string; posted: bigint; held: bigint };
+export type PoolRow = { family: FamilyName; posted: bigint; held: bigint };
 export type TransferRow = {
   transfer_id: string;
   account_id: string;

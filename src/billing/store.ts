@@ -14,10 +14,11 @@ import {
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { Refusal } from "../errors.ts";
+import { type FamilyName, familyOf } from "../families.ts";
 import { timeOrderedId } from "../ids.ts";
 import { isUniqueViolation, isUnreachable, type Postgres, statement } from "../postgres/postgres.ts";
-import type { FamilyName, Payer, PlacedHold } from "./admission.ts";
-import { familyOf, transferKindName } from "./names.ts";
+import type { Payer, PlacedHold } from "./admission.ts";
+import { transferKindName } from "./names.ts";
 import { categories } from "./price.ts";
 import {
   type AccountRow,

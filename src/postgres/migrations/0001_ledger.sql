@@ -14,7 +14,8 @@ create table pools (
   family     text not null check (family in ('v1', 'v2')),
   posted     bigint not null default 0,
   held       bigint not null default 0 check (held >= 0),
-  -- Set by a chargeback that took more than was free; cleared by the transfer that covers it.
+  -- Set by a chargeback that took more than was free; cleared as soon as what is posted covers what is held, whether by a transfer, a
+  -- settlement or a hold that becomes smaller.
   in_debt    boolean not null default false,
   primary key (account_id, family),
   check (held <= posted or in_debt)

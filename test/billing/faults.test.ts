@@ -27,7 +27,7 @@ function breakableHolds(options: { admitPatienceMs?: number } = {}) {
   // Statement after which the connection breaks, the answer unheard, and how often.
   const broken = { after: "", times: 0 };
   const takes = (name: string) => name === broken.after && broken.times-- > 0;
-  const lost = () => new Error("Connection terminated unexpectedly");
+  let lost = () => new Error("Connection terminated unexpectedly");
   // Why no lane gets a connection.
   let refusal: Error | undefined;
   let before: { name: string; run: () => Promise<void> } | undefined;
@@ -74,6 +74,10 @@ function breakableHolds(options: { admitPatienceMs?: number } = {}) {
     /** Does something else once, just before the statement of this name is sent. */
     runBefore(name: string, run: () => Promise<void>) {
       before = { name, run };
+    },
+    /** Breaks connections with this error from now on. */
+    breakWith(error: Error) {
+      lost = () => error;
     },
     breakAfter(name: string, times = 1) {
       broken.after = name;
@@ -136,6 +140,17 @@ for (const { name, error } of connectFailures) {
     await close();
   });
 }
+
+test("a connection that breaks amid a batch is made anew, whatever the system says of it", async () => {
+  const { holds, breakWith, breakAfter, close } = breakableHolds();
+  const payer = await ledger.payer(heldFor(100));
+  breakWith(Object.assign(new Error("write EHOSTDOWN"), { code: "EHOSTDOWN" }));
+  breakAfter("billing/commit");
+  const hold = await holds.place(asking(payer, 100), never);
+  breakAfter("billing/commit");
+  expect((await holds.settle(hold, ended({ output: 7 }))).amountMicrocredits).toBe(350n);
+  await close();
+});
 
 test("a charge that the database cannot take for now, for whatever reason, is made when it can", async () => {
   const payer = await ledger.payer(heldFor(100));

@@ -129,9 +129,9 @@ async function drain(doors: (Door | undefined)[], running: RunningServices | und
   timer.abort();
   if (isDrained) return;
   log.warn("the drain limit passed: what still runs is ended and settled");
-  await running?.endRunning();
-  await Promise.race([drained, delay(lastBytesMs, undefined, { ref: false })]);
+  const ended = Promise.all([drained, running?.endRunning()]);
+  await Promise.race([ended, delay(lastBytesMs, undefined, { ref: false })]);
 }
 
-/** How long clients may take to read the end of an answer that the drain limit cut short. */
+/** How long answers that the drain limit cut short may take to be handed to the ledger, and to be read to their end. */
 const lastBytesMs = 2_000;

@@ -3,19 +3,14 @@
 import assert from "node:assert/strict";
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { Core } from "../core.ts";
 import { credits } from "../decimal.ts";
 import { Refusal } from "../errors.ts";
+import { familyName } from "../families.ts";
 import { identityOf } from "./exchange.ts";
 import { sendJson } from "./json-reply.ts";
 import { rfc3339 } from "./time.ts";
-
-/** `v1` or `v2`, as in the key itself. */
-export function familyName(family: Family): string | null {
-  return family === Family.V1 ? "v1" : family === Family.V2 ? "v2" : null;
-}
 
 export function getCredits(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
@@ -29,7 +24,7 @@ export function getCredits(core: Core) {
     return sendJson(reply, {
       object: "credits",
       pool: {
-        family: familyName(family),
+        family: familyName(family) ?? null,
         posted_credits: credits(pool.postedMicrocredits),
         held_credits: credits(pool.heldMicrocredits),
         free_credits: credits(pool.postedMicrocredits - pool.heldMicrocredits),

@@ -7,7 +7,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { type Attempt, BasisSchema, OutcomeSchema, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Core } from "../core.ts";
 import { credits, usd } from "../decimal.ts";
-import { familyName } from "./credits.ts";
+import { familyName } from "../families.ts";
 import { identityOf, pathParam } from "./exchange.ts";
 import { sendJson } from "./json-reply.ts";
 import { rfc3339OrNull } from "./time.ts";
@@ -29,7 +29,7 @@ function renderReceipt(receipt: Receipt): JsonObject {
     request_id: receipt.requestId,
     model: receipt.model,
     key_id: receipt.keyId,
-    family: familyName(receipt.family),
+    family: familyName(receipt.family) ?? null,
     outcome: receipt.settledAt ? nameOf(OutcomeSchema, receipt.outcome) : "RUNNING",
     basis: receipt.settledAt ? nameOf(BasisSchema, receipt.basis) : null,
     tokens: {

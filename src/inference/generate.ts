@@ -5,6 +5,7 @@
 // MeteredAnswer counts, and keeps the end back until it is charged; Answer (upstream/) makes the second attempt; RunningAttempt owns
 // one attempt's slot, time and record up to its first event; HttpStream decodes what comes from the socket.
 
+import assert from "node:assert/strict";
 import { create } from "@bufbuild/protobuf";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import {
@@ -16,6 +17,7 @@ import {
 import type { Hold } from "../billing/billing.ts";
 import { dearestInputMicro, dearestOutputMicro } from "../billing/price.ts";
 import { Refusal } from "../errors.ts";
+import { familyName } from "../families.ts";
 import { isRequestId, newRequestId } from "../ids.ts";
 import type { Limits, RateLimitState } from "../limits/limits.ts";
 import type { Call, Caller } from "../service.ts";
@@ -174,11 +176,13 @@ async function placeHold(
   { requestId, caller, signal }: { requestId: string; caller: PayingCaller; signal: AbortSignal },
 ): Promise<Hold> {
   const { target, bounds } = prepared;
+  const family = familyName(caller.key.family);
+  assert(family, "a key has a family");
   const ask = {
     requestId,
     payer: {
       accountId: caller.key.accountId,
-      family: caller.key.family === 1 ? ("v1" as const) : ("v2" as const),
+      family,
       keyId: caller.key.keyId,
       secretId: caller.secret.secretId,
     },

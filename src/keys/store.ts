@@ -3,9 +3,9 @@
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { DatabaseError } from "pg";
-import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { type Key, KeySchema, KeyStatus, type Secret, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { Refusal } from "../errors.ts";
+import { type FamilyName, familyName, familyOf } from "../families.ts";
 import { timeOrderedId } from "../ids.ts";
 import { isUnreachable, type Postgres, type Statement, statement } from "../postgres/postgres.ts";
 import type { Caller } from "../service.ts";
@@ -100,7 +100,7 @@ export function createKeyStore(postgres: Postgres) {
       const keyId = timeOrderedId("key_");
       const { name, requestsPerMinute, allowedModels, monthlyCap } = controls;
       await query(statements.createKey, [
-        ...[keyId, accountId, familyText[family], name, requestsPerMinute ?? null, allowedModels, monthlyCap ?? null],
+        ...[keyId, accountId, familyName(family), name, requestsPerMinute ?? null, allowedModels, monthlyCap ?? null],
         ...[digestBytes(secret.digest), timeOrderedId("sec_"), secret.shown],
       ]).catch((cause: unknown) => {
         throw isUnknownAccount(cause) ? new Refusal("not_found", { field: "account_id", cause }) : cause;
@@ -186,7 +186,7 @@ export function createKeyStore(postgres: Postgres) {
 type KeyRow = {
   key_id: string;
   account_id: string;
-  family: keyof typeof familyOf;
+  family: FamilyName;
   name: string;
   status: keyof typeof statusOf;
   requests_per_minute: number | null;
@@ -208,15 +208,13 @@ type FoundRow = KeyRow & {
 };
 type ChangeRow = { read_at: Date; change_id: string | null; key_id: string | null };
 
-const familyText = { [Family.V1]: "v1", [Family.V2]: "v2" } as const;
-const familyOf = { v1: Family.V1, v2: Family.V2 } as const;
 const statusOf = { active: KeyStatus.ACTIVE, revoked: KeyStatus.REVOKED } as const;
 
 function keyMembers(row: KeyRow) {
   return {
     keyId: row.key_id,
     accountId: row.account_id,
-    family: familyOf[row.family],
+    family: familyOf(row.family),
     name: row.name,
     status: statusOf[row.status],
     ...(row.requests_per_minute !== null && { requestsPerMinute: row.requests_per_minute }),

@@ -203,6 +203,11 @@ export class Refusal extends Error {
   }
 }
 
+/** The refusal of one field or member of a request. `says` goes on where its name ends, as in `must be a string`. */
+export function invalidField(field: string, says: string, allowed?: readonly string[]): Refusal {
+  return new Refusal("invalid_request", { field, ...(allowed && { allowed }), message: `${field}: ${says}` });
+}
+
 function durationOf(ms: number): { seconds: bigint; nanos: number } {
   return { seconds: BigInt(Math.floor(ms / 1000)), nanos: (ms % 1000) * 1_000_000 };
 }

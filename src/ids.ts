@@ -58,6 +58,9 @@ export function randomSecret(bytes: number): string {
 
 const requestIdForm = /^req_[0-9A-Za-z_-]{8,64}$/;
 
+/** What is said of a request id that is none. */
+export const requestIdRule = "is req_ and 8 to 64 of a-z, A-Z, 0-9, _ and -";
+
 /** True when `text` may serve as a request id. */
 export function isRequestId(text: string): boolean {
   return requestIdForm.test(text);

@@ -12,14 +12,14 @@ import {
   ScalarType,
 } from "@bufbuild/protobuf";
 import { required } from "../gen/gateway/common/v1/options_pb.ts";
-import { Refusal } from "./errors.ts";
+import { invalidField } from "./errors.ts";
 
 /** Throws `invalid_request` naming the first field of `request` at fault, as `messages[0].role`. */
 export function checkRequest(type: DescMessage, request: Message): void {
   const fault = findFault(type, request);
   if (!fault) return;
   const field = fault.path.join("").slice(1);
-  throw new Refusal("invalid_request", { field, allowed: fault.allowed, message: `${field}: ${fault.says}` });
+  throw invalidField(field, fault.says, fault.allowed);
 }
 
 /** `path` as `.messages`, `[0]`, `.role`. It is put together only where something is wrong: conversations have thousands of items. */

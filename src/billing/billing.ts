@@ -26,14 +26,13 @@ import {
   UsagePeriod,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
-import { Refusal } from "../errors.ts";
+import { invalidField, Refusal } from "../errors.ts";
 import { familyName } from "../families.ts";
-import { isRequestId } from "../ids.ts";
+import { isRequestId, requestIdRule } from "../ids.ts";
 import type { Log } from "../log.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Caller, CallOf, Implementation } from "../service.ts";
 import { HoldKeeper, type Holds } from "./holds.ts";
-import { invalid } from "./invalid.ts";
 import { Node } from "./node.ts";
 import { pageOf, placeOf, tokenOf } from "./pages.ts";
 import { categories } from "./price.ts";
@@ -174,7 +173,7 @@ function createService({
 /** The account that a caller asks about: a key has its own only, and the admin token none. */
 function accountFor(caller: Caller, accountId: string): string {
   if (caller.kind === "admin") {
-    if (accountId === "") throw invalid("account_id", "is required for the admin token");
+    if (accountId === "") throw invalidField("account_id", "is required for the admin token");
     return accountId;
   }
   if (accountId !== "" && accountId !== caller.key.accountId) throw noSuch("account");
@@ -188,14 +187,14 @@ const smallestPackMicro = 1_000_000_000n;
 function createTransfer(store: LedgerStore, request: CreateTransferRequest) {
   const { accountId, kind, amountMicrocredits: amount, idempotencyKey, reason } = request;
   const family = familyName(request.family);
-  if (!family) throw invalid("family", "is not a family");
+  if (!family) throw invalidField("family", "is not a family");
   checkText("idempotency_key", idempotencyKey, 200);
   checkText("reason", reason, 1000);
-  if (amount > amountMax || amount < -amountMax) throw invalid("amount_microcredits", "is larger than 2^53");
+  if (amount > amountMax || amount < -amountMax) throw invalidField("amount_microcredits", "is larger than 2^53");
   if (amount < 0n && kind !== TransferKind.ADJUSTMENT)
-    throw invalid("amount_microcredits", "must be positive: the kind gives the direction");
+    throw invalidField("amount_microcredits", "must be positive: the kind gives the direction");
   if (kind === TransferKind.PURCHASE && amount < smallestPackMicro) {
-    throw invalid("amount_microcredits", "a purchase is at least 1,000 credits (1000000000 micro-credits)");
+    throw invalidField("amount_microcredits", "a purchase is at least 1,000 credits (1000000000 micro-credits)");
   }
   const isTaking = kind === TransferKind.REFUND || kind === TransferKind.CHARGEBACK;
   return store.createTransfer({ accountId, family, kind, amountMicro: isTaking ? -amount : amount, idempotencyKey, reason });
@@ -206,14 +205,14 @@ const deadlineMaxMs = 24 * 3_600_000;
 
 async function placeHold({ store, holds, priceOf }: ServiceParts, request: PlaceHoldRequest, signal: AbortSignal) {
   const { requestId, keyId, model, input, dearestInput, minOutput, maxOutput, nonce } = request;
-  if (!isRequestId(requestId)) throw invalid("request_id", "is req_ and 8 to 64 of a-z, A-Z, 0-9, _ and -");
-  if (!/^[0-9A-Za-z_-]{8,64}$/.test(nonce)) throw invalid("nonce", "is 8 to 64 of a-z, A-Z, 0-9, _ and -");
-  if (minOutput > maxOutput) throw invalid("min_output", "is larger than max_output");
-  if (input === 0 && maxOutput === 0) throw invalid("input", "a hold needs input or output to cover");
+  if (!isRequestId(requestId)) throw invalidField("request_id", requestIdRule);
+  if (!/^[0-9A-Za-z_-]{8,64}$/.test(nonce)) throw invalidField("nonce", "is 8 to 64 of a-z, A-Z, 0-9, _ and -");
+  if (minOutput > maxOutput) throw invalidField("min_output", "is larger than max_output");
+  if (input === 0 && maxOutput === 0) throw invalidField("input", "a hold needs input or output to cover");
   checkTokens("input", input);
   checkTokens("max_output", maxOutput);
   const deadlineMs = request.deadline ? durationMs(request.deadline) : defaultDeadlineMs;
-  if (!(deadlineMs >= 1000 && deadlineMs <= deadlineMaxMs)) throw invalid("deadline", "is 1 s to 24 h");
+  if (!(deadlineMs >= 1000 && deadlineMs <= deadlineMaxMs)) throw invalidField("deadline", "is 1 s to 24 h");
   const price = priceOf(model);
   if (!price) throw new Refusal("model_not_found", { field: "model" });
   const payer = await store.findPayer(keyId);
@@ -236,7 +235,7 @@ function usageQuery(request: GetUsageRequest, accountId: string) {
   const now = new Date();
   const from = request.from ? dateOf("from", request.from) : new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), 1));
   const to = request.to ? dateOf("to", request.to) : now;
-  if (to < from) throw invalid("to", "is before from");
+  if (to < from) throw invalidField("to", "is before from");
   const period = request.period === UsagePeriod.HOUR ? "hour" : request.period === UsagePeriod.DAY ? "day" : "all";
   return { accountId, from, to, period, keyId: request.keyId, model: request.model } as const;
 }
@@ -245,7 +244,7 @@ function usageQuery(request: GetUsageRequest, accountId: string) {
 function dateOf(field: string, timestamp: Timestamp): Date {
   const date = timestampDate(timestamp);
   const year = date.getUTCFullYear();
-  if (!(year >= 1 && year <= 9999)) throw invalid(field, "is not in the years 1 to 9999");
+  if (!(year >= 1 && year <= 9999)) throw invalidField(field, "is not in the years 1 to 9999");
   return date;
 }
 
@@ -257,17 +256,17 @@ function chargePlace({ admittedAt, requestId }: Receipt): string {
 const tokensMax = 2 ** 31 - 1;
 
 function checkTokens(field: string, tokens: number): void {
-  if (tokens > tokensMax) throw invalid(field, `is larger than ${tokensMax} tokens`);
+  if (tokens > tokensMax) throw invalidField(field, `is larger than ${tokensMax} tokens`);
 }
 
 function checkedUsage(usage: Usage | undefined): Usage {
-  if (!usage) throw invalid("usage", "is required");
+  if (!usage) throw invalidField("usage", "is required");
   for (const category of categories) checkTokens(`usage.${category}`, usage[category]);
   return usage;
 }
 
 function checkText(field: string, text: string, charactersMax: number): void {
-  if (text.length > charactersMax) throw invalid(field, `is longer than ${charactersMax} characters`);
+  if (text.length > charactersMax) throw invalidField(field, `is longer than ${charactersMax} characters`);
 }
 
 function noSuch(thing: string): Refusal {

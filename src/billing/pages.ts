@@ -1,7 +1,6 @@
 // Pages of lists. A token is the place of the last entry, in base64url: stable while entries are added.
 
-import type { Refusal } from "../errors.ts";
-import { invalid } from "./invalid.ts";
+import { invalidField, type Refusal } from "../errors.ts";
 import type { Place } from "./store.ts";
 
 const usualSize = 100;
@@ -9,7 +8,7 @@ const sizeMax = 1000;
 
 /** The size of a page and the entry after which it begins. Throws `invalid_request`. */
 export function pageOf(pageSize: number, pageToken: string): { size: number; after?: string } {
-  if (pageSize > sizeMax) throw invalid("page_size", `is at most ${sizeMax}`);
+  if (pageSize > sizeMax) throw invalidField("page_size", `is at most ${sizeMax}`);
   const size = pageSize === 0 ? usualSize : pageSize;
   if (pageToken === "") return { size };
   const after = Buffer.from(pageToken, "base64url").toString("utf8");
@@ -33,5 +32,5 @@ export function placeOf(after: string): Place {
 }
 
 function badToken(): Refusal {
-  return invalid("page_token", "is not one that this list gave");
+  return invalidField("page_token", "is not one that this list gave");
 }

@@ -16,9 +16,9 @@ import {
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Hold } from "../billing/billing.ts";
 import { dearestInputMicro, dearestOutputMicro } from "../billing/price.ts";
-import { Refusal } from "../errors.ts";
+import { invalidField, Refusal } from "../errors.ts";
 import { familyName } from "../families.ts";
-import { isRequestId, newRequestId } from "../ids.ts";
+import { isRequestId, newRequestId, requestIdRule } from "../ids.ts";
 import type { Limits, RateLimitState } from "../limits/limits.ts";
 import type { Call, Caller } from "../service.ts";
 import { affinityOf } from "./affinity.ts";
@@ -164,10 +164,7 @@ function requestIdOf({ requestHeader }: Call): string {
   const proposed = requestHeader.get("x-request-id");
   if (proposed === null) return newRequestId();
   if (isRequestId(proposed)) return proposed;
-  throw new Refusal("invalid_request", {
-    field: "x-request-id",
-    message: "x-request-id: is req_ and 8 to 64 of a-z, A-Z, 0-9, _ and -",
-  });
+  throw invalidField("x-request-id", requestIdRule);
 }
 
 async function placeHold(

@@ -9,7 +9,7 @@ import {
   type ListModelsResponse,
   ListModelsResponseSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { Refusal } from "../errors.ts";
+import { invalidField } from "../errors.ts";
 import type { Limits } from "../limits/limits.ts";
 import type { Caller } from "../service.ts";
 import type { Catalog } from "./catalog.ts";
@@ -23,11 +23,11 @@ export async function listModels(
   caller: Caller,
 ): Promise<ListModelsResponse> {
   await paceFreeCall(limits, caller);
-  if (pageSize > 1000) throw new Refusal("invalid_request", { field: "page_size", message: "page_size: is at most 1000" });
+  if (pageSize > 1000) throw invalidField("page_size", "is at most 1000");
   const models = catalog().list(allowedModels(caller));
   const start = pageToken === "" ? 0 : models.findIndex(({ id }) => id === pageToken) + 1;
   if (pageToken !== "" && start === 0) {
-    throw new Refusal("invalid_request", { field: "page_token", message: "page_token: is not one that this list gave" });
+    throw invalidField("page_token", "is not one that this list gave");
   }
   const page = pageSize === 0 ? models.slice(start) : models.slice(start, start + pageSize);
   const isLast = start + page.length >= models.length;

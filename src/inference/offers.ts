@@ -6,7 +6,7 @@ import type { Block } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { CatalogFile } from "../catalog-file/catalog-file.ts";
-import { Refusal } from "../errors.ts";
+import { invalidField, Refusal } from "../errors.ts";
 
 type Offers = CatalogFile["offers"];
 
@@ -93,7 +93,7 @@ function refuseFiles(content: readonly Block[], path: string): void {
 
 // Only callers over RPC can write such a thing: decoders give each member its field.
 function hasField(field: string): Refusal {
-  return new Refusal("invalid_request", { field, message: `${field}: has a field of its own and cannot be an extension` });
+  return invalidField(field, "has a field of its own and cannot be an extension");
 }
 
 function notOffered(field: string, value?: JsonValue): Refusal {

@@ -2,7 +2,7 @@
 
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { UsageBounds } from "../billing/hold-size.ts";
-import { Refusal } from "../errors.ts";
+import { invalidField, Refusal } from "../errors.ts";
 import type { Catalog, Resolved } from "./catalog.ts";
 import { judgeOffers } from "./offers.ts";
 import { measurePrompt, type PromptSize, tokensAtMost } from "./prompt-size.ts";
@@ -59,8 +59,8 @@ function limitOutput({ maxTokens }: GenerateRequest, { model, exact }: Resolved)
   if (maxTokens <= model.maxOutputTokens) return maxTokens;
   // A client that named a model we only guess at does not know this model's limit.
   if (!exact) return model.maxOutputTokens;
-  const message = `max_tokens: ${maxTokens} > ${model.maxOutputTokens}, which is the maximum allowed number of output tokens for ${model.id}`;
-  throw new Refusal("invalid_request", { field: "max_tokens", message });
+  const rule = `${model.maxOutputTokens}, which is the maximum allowed number of output tokens for ${model.id}`;
+  throw invalidField("max_tokens", `${maxTokens} > ${rule}`);
 }
 
 // A thinking budget that max_tokens does not leave room for is the provider's to refuse.

@@ -3,7 +3,7 @@
 import type { Duration } from "@bufbuild/protobuf/wkt";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import type { CreateKeyRequest, ListKeysRequest, UpdateKeyRequest } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { Refusal } from "../errors.ts";
+import { invalidField, Refusal } from "../errors.ts";
 import type { KeyFamily } from "./secret.ts";
 import type { Controls } from "./store.ts";
 
@@ -18,6 +18,7 @@ const overlapMsDefault = 24 * 3_600_000;
 const overlapMsMax = 7 * 24 * 3_600_000;
 const pageSizeDefault = 100;
 const pageSizeMax = 1000;
+const changeable = ["name", "requests_per_minute", "allowed_models", "monthly_cap_microcredits"];
 
 /** An id that can be in the database. What cannot looks like one that is not there. */
 export function checkId(field: string, id: string): string {
@@ -28,7 +29,7 @@ export function checkId(field: string, id: string): string {
 export function checkFamily(family: Family): KeyFamily {
   if (family === Family.V1) return Family.V1;
   if (family === Family.V2) return Family.V2;
-  throw invalid("family", "has to be FAMILY_V1 or FAMILY_V2");
+  throw invalidField("family", "has to be FAMILY_V1 or FAMILY_V2");
 }
 
 /** Throws `invalid_request` and `model_not_found`. */
@@ -44,9 +45,9 @@ export function checkControls(ask: CreateKeyRequest, resolve: ResolveModel): Con
 /** The members that an update names, checked. Throws `invalid_request` and `model_not_found`. */
 export function checkUpdate(ask: UpdateKeyRequest, resolve: ResolveModel): { keyId: string; controls: Partial<Controls> } {
   const { key } = ask;
-  if (!key || key.keyId === "") throw invalid("key.key_id", "is required");
+  if (!key || key.keyId === "") throw invalidField("key.key_id", "is required");
   const paths = ask.updateMask?.paths ?? [];
-  if (paths.length === 0) throw invalid("update_mask", "has to name at least one field");
+  if (paths.length === 0) throw invalidField("update_mask", "has to name at least one field");
   const controls: Partial<Controls> = {};
   for (const path of paths) {
     switch (path) {
@@ -63,11 +64,7 @@ export function checkUpdate(ask: UpdateKeyRequest, resolve: ResolveModel): { key
         controls.monthlyCap = checkMonthlyCap("key.monthly_cap_microcredits", key.monthlyCapMicrocredits);
         break;
       default:
-        throw new Refusal("invalid_request", {
-          field: "update_mask",
-          message: "update_mask: names a field that cannot be changed",
-          allowed: ["name", "requests_per_minute", "allowed_models", "monthly_cap_microcredits"],
-        });
+        throw invalidField("update_mask", "names a field that cannot be changed", changeable);
     }
   }
   return { keyId: checkId("key.key_id", key.keyId), controls };
@@ -79,7 +76,7 @@ export function checkOverlap(overlap: Duration | undefined): number {
   const { seconds, nanos } = overlap;
   const overlapMs = Number(seconds) * 1000 + nanos / 1e6;
   if (nanos < 0 || nanos > 999_999_999 || seconds < 0n || overlapMs > overlapMsMax) {
-    throw invalid("overlap", "has to be from 0 to 7 days (604800s)");
+    throw invalidField("overlap", "has to be from 0 to 7 days (604800s)");
   }
   return overlapMs;
 }
@@ -90,9 +87,9 @@ type Page = { accountId: string; afterKeyId: string; size: number };
 /** Page tokens are the last key id of the page before, so that they stay good whatever is added. */
 export function checkPage(ask: ListKeysRequest): Page {
   const { pageSize, pageToken } = ask;
-  if (pageSize > pageSizeMax) throw invalid("page_size", `is at most ${pageSizeMax}`);
+  if (pageSize > pageSizeMax) throw invalidField("page_size", `is at most ${pageSizeMax}`);
   if (!/^(key_[0-9A-Za-z]{1,90})?$/.test(pageToken)) {
-    throw invalid("page_token", "has to be empty or the next_page_token of an earlier answer");
+    throw invalidField("page_token", "has to be empty or the next_page_token of an earlier answer");
   }
   const accountId = ask.accountId === "" ? "" : checkId("account_id", ask.accountId);
   return { accountId, afterKeyId: pageToken, size: pageSize === 0 ? pageSizeDefault : pageSize };
@@ -101,19 +98,19 @@ export function checkPage(ask: ListKeysRequest): Page {
 function checkName(field: string, name: string): string {
   // Counted as people count; UTF-16 units only bound the counting.
   if (name.length > 2 * nameLengthMax || [...name].length > nameLengthMax) {
-    throw invalid(field, `has to be at most ${nameLengthMax} characters`);
+    throw invalidField(field, `has to be at most ${nameLengthMax} characters`);
   }
-  if (!name.isWellFormed() || /\p{Cc}/u.test(name)) throw invalid(field, "must not hold control characters");
+  if (!name.isWellFormed() || /\p{Cc}/u.test(name)) throw invalidField(field, "must not hold control characters");
   return name;
 }
 
 function checkRequestsPerMinute(field: string, limit: number | undefined): number | undefined {
   if (limit === undefined || (Number.isInteger(limit) && limit >= 0 && limit <= requestsPerMinuteMax)) return limit;
-  throw invalid(field, `has to be a whole number from 0 to ${requestsPerMinuteMax}`);
+  throw invalidField(field, `has to be a whole number from 0 to ${requestsPerMinuteMax}`);
 }
 
 function resolveModels(field: string, names: readonly string[], resolve: ResolveModel): string[] {
-  if (names.length > allowedModelsMax) throw invalid(field, `has to name at most ${allowedModelsMax} models`);
+  if (names.length > allowedModelsMax) throw invalidField(field, `has to name at most ${allowedModelsMax} models`);
   const ids = names.map((name, index) => {
     const id = resolve(name);
     if (id === undefined) throw new Refusal("model_not_found", { field: `${field}[${index}]` });
@@ -124,9 +121,5 @@ function resolveModels(field: string, names: readonly string[], resolve: Resolve
 
 function checkMonthlyCap(field: string, cap: bigint | undefined): bigint | undefined {
   if (cap === undefined || (cap >= 0n && cap <= monthlyCapMax)) return cap;
-  throw invalid(field, `has to be from 0 to ${monthlyCapMax}`);
-}
-
-function invalid(field: string, says: string): Refusal {
-  return new Refusal("invalid_request", { field, message: `${field}: ${says}` });
+  throw invalidField(field, `has to be from 0 to ${monthlyCapMax}`);
 }

@@ -1,7 +1,7 @@
 // Members of a body, read with the type they must have. Null counts as absent: clients of this format send it freely.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import { Refusal } from "../../errors.ts";
+import { invalidField, Refusal } from "../../errors.ts";
 import { isObject } from "../json.ts";
 
 /** Largest number that the hub carries in its counts. */
@@ -9,11 +9,7 @@ const countMax = 4_294_967_295;
 
 /** The refusal of one member. `at` is its path, as `messages[1].content`. */
 export function invalid(at: string, problem: string, allowed?: readonly string[]): Refusal {
-  return new Refusal("invalid_request", {
-    ...(at !== "" && { field: at }),
-    ...(allowed && { allowed }),
-    message: at === "" ? problem : `${at}: ${problem}`,
-  });
+  return at === "" ? new Refusal("invalid_request", { message: problem }) : invalidField(at, problem, allowed);
 }
 
 export function objectAt(value: JsonValue | undefined, at: string): JsonObject {

@@ -52,11 +52,11 @@ async function openGateway(parts: GatewayParts, stack: AsyncDisposableStack): Pr
   const running = config.role === "facade" ? undefined : await startServices(parts, stack);
   const core = running ? localCore(running.services) : connectCore(config, stack);
   const readiness = running?.readiness ?? remoteReadiness(core);
-  const firstKeys = running && config.seed ? await seed(core, running.adminToken, config.dataDir) : undefined;
-
   const grpc = running && (await openGrpc(config, running, stack));
   let { nativeBearer } = parts.catalog;
   const http = config.role === "core" ? undefined : await openHttp(parts, core, readiness, () => nativeBearer, stack);
+  // Last, so that a start which fails for a taken port has not made the keys that it would have shown.
+  const firstKeys = running && config.seed ? await seed(core, running.adminToken, config.dataDir) : undefined;
   return {
     ...(http && { httpAddress: http.address }),
     ...(grpc && { grpcAddress: grpc.address }),

@@ -20,7 +20,9 @@ process.on("uncaughtException", (error) => {
   process.exit(1);
 });
 
-let isStopping = false;
+// npm passes on the Ctrl-C that the terminal has sent to every process already: what follows so soon is no second wish.
+const sameWishMs = 1_000;
+let stoppingSinceMs: number | undefined;
 const starting = startGateway({ config, catalog, env: process.env, log });
 for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => stop(signal));
 process.on("SIGHUP", () => reload());
@@ -35,13 +37,17 @@ try {
 }
 
 async function stop(signal: string): Promise<void> {
-  // The second Ctrl-C of somebody who does not want to wait: what runs is settled by the next start.
-  if (isStopping) process.exit(1);
-  isStopping = true;
+  if (stoppingSinceMs !== undefined) {
+    // Somebody does not want to wait: what runs is settled by the next start.
+    if (performance.now() - stoppingSinceMs > sameWishMs) process.exit(1);
+    return;
+  }
+  stoppingSinceMs = performance.now();
   log.info({ signal, limitMs: config.drainLimitMs }, "draining: new requests are refused, running ones finish");
   try {
     const gateway = await starting;
     await gateway.stop();
+    log.info("stopped");
     process.exit(0);
   } catch (error) {
     log.error({ err: error }, "the gateway did not stop cleanly");

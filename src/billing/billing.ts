@@ -152,17 +152,13 @@ function createService({
     },
     async listCharges({ accountId, pageSize, pageToken }, { caller }) {
       const { size, after } = pageOf(pageSize, pageToken);
-      const charges = await reports.listCharges(
-        accountFor(caller, accountId),
-        after === undefined ? undefined : placeOf(after),
-        size,
-      );
+      const of = await knownAccount(reports, caller, accountId);
+      const charges = await reports.listCharges(of, after === undefined ? undefined : placeOf(after), size);
       return create(ListChargesResponseSchema, { charges, nextPageToken: tokenOf(charges, size, chargePlace) });
     },
     async getUsage(request, { caller }) {
-      return create(GetUsageResponseSchema, {
-        rows: await reports.readUsage(usageQuery(request, accountFor(caller, request.accountId))),
-      });
+      const query = usageQuery(request, await knownAccount(reports, caller, request.accountId));
+      return create(GetUsageResponseSchema, { rows: await reports.readUsage(query) });
     },
     async audit(_, { signal }) {
       return create(AuditResponseSchema, { violations: await reports.audit(signal) });
@@ -178,6 +174,12 @@ function accountFor(caller: Caller, accountId: string): string {
   }
   if (accountId !== "" && accountId !== caller.key.accountId) throw noSuch("account");
   return caller.key.accountId;
+}
+
+async function knownAccount(reports: LedgerStore, caller: Caller, accountId: string): Promise<string> {
+  const found = accountFor(caller, accountId);
+  if (caller.kind === "admin" && !(await reports.findAccount(found))) throw noSuch("account");
+  return found;
 }
 
 // What a double, and so any JSON client, still holds exactly.

@@ -128,6 +128,18 @@ test("SIGTERM lets a running stream finish, refuses what is new, and ends with 0
   expect(() => statSync(join(dataDir, "postgres/postmaster.pid"))).toThrow("ENOENT");
 });
 
+test("a signal that comes twice at once, as Ctrl-C does under npm, lets a running stream finish too", async () => {
+  const dataDir = newDataDir();
+  const gateway = await start({ DATA_DIR: dataDir });
+  const stream = await ask(gateway.address, readKeys(dataDir).v1, "[[simulate tokens=40 token_ms=20]]", { stream: true });
+  gateway.process.kill("SIGINT");
+  while (!gateway.stderr().includes("draining")) await new Promise((resolve) => setTimeout(resolve, 5));
+  const exit = gateway.end("SIGINT");
+  expect(await stream.text()).toContain("event: message_stop");
+  expect(await exit).toMatchObject({ code: 0 });
+  expect(() => statSync(join(dataDir, "postgres/postmaster.pid"))).toThrow("ENOENT");
+});
+
 test("SIGTERM refuses new Connect calls as well, and lets the running ones finish", async () => {
   const dataDir = newDataDir();
   const gateway = await start({ DATA_DIR: dataDir });

@@ -18,6 +18,9 @@ import { judgeOffers } from "./offers.ts";
 import { prepareModel } from "./prepare.ts";
 import { measurePrompt, tokensAbout } from "./prompt-size.ts";
 
+/** How long a provider may take to count; clients wait for it before they ask anything. */
+const countMsMax = 10_000;
+
 type Parts = { readonly catalog: () => Catalog; readonly limits: Limits; readonly upstreams: Upstreams };
 
 /** Throws as `prepare`, `rate_limited` for a key that may make no requests at all, `count_rate_limited`. */
@@ -35,8 +38,11 @@ export async function countTokens(
   const size = measurePrompt(request);
   const release = await parts.limits.count(key.keyId, size.textBytes);
   try {
-    const ask = { request, affinity: affinityOf(key.keyId, request), signal };
-    const count = await parts.upstreams.countTokens(ask).catch(undefinedIfAway);
+    const patience = AbortSignal.timeout(countMsMax);
+    const ask = { request, affinity: affinityOf(key.keyId, request), signal: AbortSignal.any([signal, patience]) };
+    const count = await parts.upstreams.countTokens(ask).catch((error: unknown) => {
+      if (signal.aborted || !(patience.aborted || isAway(error))) throw error;
+    });
     return create(
       CountTokensResponseSchema,
       count ? { ...count, inputTokens: Math.max(1, count.inputTokens) } : { inputTokens: tokensAbout(size), estimated: true },
@@ -47,7 +53,7 @@ export async function countTokens(
 }
 
 // A client that gets no count makes one with a paid request, so a provider that cannot answer is as good as one that cannot count.
-function undefinedIfAway(error: unknown): undefined {
+function isAway(error: unknown): boolean {
   const { refusal } = toRefusal(error);
-  if (refusal !== "overloaded" && refusal !== "upstream_error" && refusal !== "timeout") throw error;
+  return refusal === "overloaded" || refusal === "upstream_error" || refusal === "timeout";
 }

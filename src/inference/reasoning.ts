@@ -11,6 +11,7 @@ import {
 } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { ModelEntry } from "../catalog-file/catalog-file.ts";
+import { isObject } from "../wire/json.ts";
 
 const efforts = new Map([
   ["minimal", { effort: "low", budget: 1_024 }],
@@ -25,8 +26,9 @@ const budgetMin = 1_024;
 const usualBudget = 16_384;
 
 /** The request without anything that asks for thinking. Providers of models that do not think refuse whatever does. */
-export function withoutThinking({ reasoningEffort, thinking, ...request }: GenerateRequest): GenerateRequest {
-  return request.outputConfig?.effort === undefined ? request : withoutEffort(request, request.outputConfig);
+export function withoutThinking({ reasoningEffort, ...request }: GenerateRequest): GenerateRequest {
+  const thoughtless = dropThinking(request);
+  return request.outputConfig?.effort === undefined ? thoughtless : withoutEffort(thoughtless, request.outputConfig);
 }
 
 /** The request with its effort written as thinking. Whoever set `thinking` or forces a tool has decided already. */
@@ -60,7 +62,7 @@ export function fitThinking(request: GenerateRequest, model: ModelEntry, maxToke
 
   const budgetTokens = Math.min(budget, maxTokens - 1);
   if (isAdaptive && (budgetTokens < budgetMin || goesOnWithoutThoughts(request.messages))) {
-    return { ...fitting, thinking: undefined };
+    return dropThinking(fitting);
   }
   return budgetTokens < budgetMin ? fitting : { ...fitting, thinking: { ...thinking, type: "enabled", budgetTokens } };
 }
@@ -83,6 +85,15 @@ function goesOnWithoutThoughts(messages: readonly Message[]): boolean {
   }
   const begins = first?.content[0]?.kind.case;
   return first !== undefined && begins !== "thinking" && begins !== "redactedThinking";
+}
+
+// Providers refuse an instruction to clear thoughts where there are none.
+function dropThinking({ thinking, ...request }: GenerateRequest): GenerateRequest {
+  const { context_management: management, ...others } = request.extensions ?? {};
+  if (!isObject(management) || !Array.isArray(management.edits)) return request;
+  const edits = management.edits.filter((edit) => !(isObject(edit) && String(edit.type).startsWith("clear_thinking")));
+  if (edits.length === management.edits.length) return request;
+  return { ...request, extensions: edits.length === 0 ? others : { ...others, context_management: { ...management, edits } } };
 }
 
 function withoutEffort(request: GenerateRequest, { effort, ...outputConfig }: OutputConfig): GenerateRequest {

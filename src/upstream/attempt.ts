@@ -135,7 +135,11 @@ export class RunningAttempt {
     const facts = { upstream: name, model: this.#way.route.model, outcome: this.#record.outcome, status: end.status };
     if (end.alarm !== undefined) this.#log.error(facts, end.alarm);
     else this.#log.warn({ ...facts, err: end.refusal.facts.cause }, "an upstream call failed");
-    if (end.coolDownMs !== undefined) coolDowns.add(this.#way.route.model, end.coolDownMs);
+    if (end.coolDownMs !== undefined) {
+      coolDowns.add(this.#way.route.model, end.coolDownMs);
+      breaker.leave(this.#way.isProbe);
+      return;
+    }
     if (breaker.fail(this.#way.isProbe)) this.#log.error(facts, "the upstream is given a rest");
   }
 }

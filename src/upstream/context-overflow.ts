@@ -17,7 +17,7 @@ export type Overflow = { readonly what: "prompt" | "output"; readonly message: s
 /** Undefined for every other error. */
 export function findContextOverflow(report: OverflowReport): Overflow | undefined {
   const { type, code, message } = report;
-  if (message.startsWith("prompt is too long")) return { what: "prompt", message };
+  if (tooLong.test(message)) return { what: "prompt", message: message.replace(tooLong, "prompt is too long") };
   const context = report.contextTokens ?? figureIn(message, contextForm);
   const output = figureIn(message, outputForm);
   const prompt = report.promptTokens ?? promptIn(message, output);
@@ -33,10 +33,13 @@ export function findContextOverflow(report: OverflowReport): Overflow | undefine
   return isOverflow ? { what: "prompt", message: "prompt is too long" } : undefined;
 }
 
+const tooLong = /^(?:the )?prompt is too long/i;
 // As hosted providers, OpenRouter, Together, SGLang and vLLM (three generations) word them.
-const contextForm = /context length (?:is |of |is only |\()(\d+)/;
+const contextForm =
+  /context length (?:is |of |is only |of only |\()(\d+)|maximum prompt length is (\d+)|number of tokens allowed \((\d+)\)/;
 const outputForm = /requested (\d+) output tokens|(\d+) (?:tokens )?(?:in|for) the (?:completion|output)|is too large: (\d+)/;
-const inputForm = /(\d+) input tokens|input \((\d+) tokens|resulted in (\d+) tokens/;
+const inputForm =
+  /(\d+) input tokens|input \((\d+) tokens|resulted in (\d+) tokens|request contains (\d+) tokens|token count \((\d+)\)/;
 const totalForm = /requested (?:about |a total of )?(\d+) tokens/;
 
 // A total holds the prompt in parts (messages, functions), so what is left of it beside the output is surer than any part.

@@ -2,17 +2,25 @@
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 
-// Keys of providers, tokens of their proxies, and our own keys. Names of tools may begin as keys do, but have neither a digit nor a
-// word of twenty letters (`ant-` is a vendor's own mark), and what follows Bearer in a sentence is mostly one of these words.
-const keyForm = /\b(?:(?:sk|pk|rk|key|xai|gsk|hf)[-_]|AIza)(?=ant-|[A-Za-z_-]*(?:\d|[A-Za-z]{20}))[A-Za-z0-9_-]{12,}/;
-const tokenForm =
-  /\bBearer\s+(?!(?:authentication|authorization|credentials?|challenge)\b(?![._~+/=-]*\w))[A-Za-z0-9._~+/=-]{8,}/;
-const secretForms = new RegExp(`${keyForm.source}|${tokenForm.source}`, "g");
+// Keys of providers, tokens of their proxies, and our own keys. A run is found first and judged then: one expression for both would look
+// ahead through the rest of a run at each of its places.
+const keyRun = /\b(?:(?:sk|pk|rk|key|xai|gsk|hf)[-_]|AIza)[A-Za-z0-9_-]{12,}/g;
+const tokenRun = /\bBearer\s+([A-Za-z0-9._~+/=-]{8,})/g;
+// Names of tools may begin as keys do, but have neither a digit nor a word of twenty letters (`ant-` is a vendor's own mark).
+const keySign = /^AIza|^[a-z]+[-_]ant-|\d|[A-Za-z]{20}/;
+// What follows Bearer in a sentence is mostly one of these.
+const ordinaryWord = /^(?:authentication|authorization|credentials?|challenge)\.?$/;
+
+function redactForms(text: string): string {
+  return text
+    .replace(keyRun, (run) => (keySign.test(run) ? "[redacted]" : run))
+    .replace(tokenRun, (run, token) => (ordinaryWord.test(token) ? run : "[redacted]"));
+}
 
 /** `body` without the given secrets and without anything that looks like one. */
 export function redactSecrets(body: JsonObject, secrets: readonly string[]): JsonObject {
   const redactText = (text: string) =>
-    secrets.reduce((redacted, secret) => redacted.replaceAll(secret, "[redacted]"), text).replace(secretForms, "[redacted]");
+    redactForms(secrets.reduce((redacted, secret) => redacted.replaceAll(secret, "[redacted]"), text));
   const redact = (value: JsonValue): JsonValue => {
     if (typeof value === "string") return redactText(value);
     if (Array.isArray(value)) return value.map(redact);

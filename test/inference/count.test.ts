@@ -1,6 +1,6 @@
 // Counting without an answer: free, and never an error for want of a provider that counts.
 
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import type { Payer } from "../../src/billing/admission.ts";
 import { Refusal, type RefusalName } from "../../src/errors.ts";
 import { type Answer, freshInference } from "./answers.ts";
@@ -29,6 +29,14 @@ for (const refusal of ["overloaded", "upstream_error", "timeout"] as const) {
     expect(await gateway.countTokens(payer)).toEqual({ inputTokens: expect.any(Number), estimated: true });
   });
 }
+
+test("where a provider takes too long to count, an estimate is given", async () => {
+  // Its ten seconds are over at once.
+  const patience = vi.spyOn(AbortSignal, "timeout").mockReturnValue(AbortSignal.abort());
+  fails("cancelled");
+  expect(await gateway.countTokens(payer)).toEqual({ inputTokens: expect.any(Number), estimated: true });
+  patience.mockRestore();
+});
 
 for (const refusal of ["upstream_refused", "context_length_exceeded", "cancelled"] as const) {
   test(`a count that ends with ${refusal} tells so`, async () => {

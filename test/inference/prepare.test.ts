@@ -142,8 +142,13 @@ for (const { name, messages, thinks } of turns) {
     const { request } = prepared(asked);
     expect([request.thinking, request.temperature]).toMatchObject([budget, thinks ? undefined : 0.5]);
     expect(prepared({ ...asked, model: "sonnet" }).request.thinking).toMatchObject({ type: "adaptive" });
-    const guessed = prepared({ model: "claude-haiku-9", messages, maxTokens: 60_000, thinking: { type: "adaptive" } });
-    expect([guessed.request.thinking]).toMatchObject([budget]);
+    const clear = { type: "clear_thinking_20251015", keep: "all" };
+    const shrink = { type: "clear_tool_uses_20250919" };
+    const extensions = { context_management: { edits: [clear, shrink] } };
+    const guess = { model: "claude-haiku-9", messages, maxTokens: 60_000, thinking: { type: "adaptive" }, extensions };
+    const guessed = prepared(guess).request;
+    expect([guessed.thinking]).toMatchObject([budget]);
+    expect(guessed.extensions).toEqual({ context_management: { edits: thinks ? [clear, shrink] : [shrink] } });
   });
 }
 
@@ -158,6 +163,10 @@ test("a model that does not think is asked for no thinking, whatever the client 
     { request: { outputConfig: { effort: "low" } }, outputConfig: undefined },
     { request: { reasoningEffort: "high" }, outputConfig: undefined },
   ];
+  const extensions = { context_management: { edits: [{ type: "clear_thinking_20251015" }] }, metadata: { user_id: "u" } };
+  expect(prepareModel(thoughtless, requestOf({ model: "haiku", extensions }), []).request.extensions).toEqual({
+    metadata: { user_id: "u" },
+  });
   for (const { request: members, outputConfig } of asked) {
     for (const model of ["haiku", "claude-haiku-9"]) {
       const ask = requestOf({ ...members, model, maxTokens: 20_000 });

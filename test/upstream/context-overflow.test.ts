@@ -69,6 +69,21 @@ const cases: { provider: string; says: string; means: object | undefined }[] = [
     says: "Requested token count exceeds the model's maximum context length of 202752 tokens. You requested a total of 202941 tokens: 170941 tokens from the input messages and 32000 tokens for the completion.",
     means: tooMuchOutput(170_941, 32_000, 202_752),
   },
+  {
+    provider: "xAI",
+    says: "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+    means: tooLong(537_812, 131_072),
+  },
+  {
+    provider: "Gemini",
+    says: "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576).",
+    means: tooLong(1_200_000, 1_048_576),
+  },
+  {
+    provider: "a server with a capital letter",
+    says: "Prompt is too long",
+    means: { what: "prompt", message: "prompt is too long" },
+  },
   { provider: "another error", says: "messages.0: wrong, 300 tokens", means: undefined },
   { provider: "a mention of the context", says: "The maximum context length is 200 tokens.", means: undefined },
 ];

@@ -233,9 +233,14 @@ describe("an upstream in trouble", () => {
     const catalog = catalogFor({ first: { kind: "anthropic", url: first.url } });
     const named = catalog.replace(/(id: model-haiku.*)provider-model/, "$1haiku-there");
     upstreams = openUpstreams(named, { clock: new HandClock() });
-    first.play(errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }));
+    const slowDown = errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } });
     const askOf = (model: string) => requestOf("Hi", { model });
-    expect((await readAll(upstreams, askOf("model-opus-4.6"))).refusal?.refusal).toBe("overloaded");
+    const gate = new Gate();
+    for (let call = 0; call < 6; call++) first.play({ ...slowDown, before: gate });
+    const limited = Array.from({ length: 6 }, () => readAll(upstreams, askOf("model-opus-4.6")));
+    await first.received(6);
+    gate.open();
+    for (const { refusal } of await Promise.all(limited)) expect(refusal?.refusal).toBe("overloaded");
     expect(attemptsOf(await readAll(upstreams, askOf("model-haiku-4.5")))).toEqual(["first delivered 200"]);
     expect(attemptsOf(await readAll(upstreams, askOf("model-opus-4.6")))).toEqual([]);
     expect(upstreams.usable()).toBe(true);

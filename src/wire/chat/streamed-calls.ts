@@ -40,6 +40,7 @@ export class StreamedCalls {
   add(entry: JsonObject): void {
     const fragment = readFragment(entry);
     const call = this.#callOf(entry.index, fragment);
+    if (isEcho(call, fragment)) return;
     if (call.block !== undefined && !this.#isOpen(call)) {
       if (fragment.text === "" || isWhole(call)) return;
       this.#answer.fail(failure("api_error", "The model provider went on with a tool call that it had left."));
@@ -107,7 +108,12 @@ function beginsAnother(call: Call, { id, name, text }: Fragment): boolean {
   if (name === "") return false;
   if (id !== "" && call.id !== "" && id !== call.id) return true;
   if (call.name === "") return false;
-  return name !== call.name || (text !== "" && isWhole(call));
+  return name !== call.name || (text.trim() !== "" && isWhole(call) && !isEcho(call, { id, name, text }));
+}
+
+/** True when the fragment says once more all that a call said: some servers end with that. */
+function isEcho(call: Call, { id, name, text }: Fragment): boolean {
+  return id !== "" && text !== "" && id === call.id && name === call.name && text === call.arguments;
 }
 
 function isWhole(call: Call): boolean {

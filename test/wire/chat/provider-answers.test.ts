@@ -245,6 +245,26 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
+    name: "a call that is said once more as a whole, and blanks after it, are no further calls",
+    stream: [
+      calls(call(0, "a", "f", "")),
+      calls({ index: 0, function: { arguments: '{"x":1}' } }),
+      calls(call(0, "a", "f", '{"x":1}')),
+      calls({ index: 0, ...bare("f", "\n") }),
+      finish("tool_calls"),
+      "[DONE]",
+    ],
+    events: [
+      "start",
+      { at: 0, call: "a", name: "f" },
+      { inputJson: '{"x":1}' },
+      { inputJson: "\n" },
+      "stop 0",
+      { end: "tool_use" },
+      "done",
+    ],
+  },
+  {
     name: "a name that is repeated with every fragment goes on with its call",
     stream: [
       calls({ index: 0, ...bare("f", "") }),

@@ -31,6 +31,8 @@ export type Sequence<Outcome> = {
 
 // Several times what the server's own limits leave to the statements of a batch.
 const answerMsMax = 5_000;
+/** How long a server may take to say goodbye. */
+const closeMsMax = 1_000;
 
 /** A database connection that one lane has for itself, opened again when it broke or fell silent. */
 export class BatchConnection {
@@ -43,10 +45,14 @@ export class BatchConnection {
     this.#answerMs = answerMs;
   }
 
-  /** Runs a batch. A commit that the server answered with a rollback fails like any other statement. */
-  async run<Outcome>(batch: Decision<Outcome> | Sequence<Outcome>): Promise<Outcome> {
+  /**
+   * Runs the batch that `build` makes once there is a connection. A commit that the server answered with a rollback fails like any other
+   * statement.
+   */
+  async run<Outcome>(build: () => Decision<Outcome> | Sequence<Outcome>): Promise<Outcome> {
     if (this.#connection === undefined || this.#connection.lost) this.#connection = await this.#connect();
     const connection = this.#connection;
+    const batch = build();
     const timer = setTimeout(() => connection.cut(), this.#answerMs);
     try {
       if ("queries" in batch) {
@@ -79,8 +85,12 @@ export class BatchConnection {
   }
 
   async close(): Promise<void> {
-    await this.#connection?.end().catch(() => undefined);
+    const connection = this.#connection;
     this.#connection = undefined;
+    // A server that fell silent would be waited for until the system gives the socket up.
+    const timer = setTimeout(() => connection?.cut(), closeMsMax);
+    await connection?.end().catch(() => undefined);
+    clearTimeout(timer);
   }
 }
 

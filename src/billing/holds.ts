@@ -103,7 +103,7 @@ export class HoldKeeper implements Holds {
     this.#blockedAdmissions = new BatchConnection(parts.postgres);
     this.#blockedSettlements = new BatchConnection(parts.postgres);
     const admitOn = (connection: BatchConnection) => (asks: readonly (HoldAsk | GrowAsk)[]) =>
-      connection.run(admissionBatch(asks, parts.nodeId(), parts.onLost));
+      connection.run(() => admissionBatch(asks, parts.nodeId(), parts.onLost));
     this.#admitLane = new Lane(admitOn(this.#admissions), {
       batchMax: settings.batchMax,
       queueMax: settings.admitQueueMax,
@@ -115,7 +115,8 @@ export class HoldKeeper implements Holds {
       onBlocked: (err) => this.#log.warn({ err }, "requests of some pools cannot be admitted for now and are tried apart"),
       onGivenUp: (ask) => this.#abandon(ask),
     });
-    const settleOn = (connection: BatchConnection) => (asks: readonly SettleAsk[]) => connection.run(settlementBatch(asks));
+    const settleOn = (connection: BatchConnection) => (asks: readonly SettleAsk[]) =>
+      connection.run(() => settlementBatch(asks));
     this.#settleLane = new Lane(settleOn(this.#settlements), {
       batchMax: settings.batchMax,
       queueMax: settings.settleQueueMax,

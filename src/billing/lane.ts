@@ -114,14 +114,25 @@ export class Lane<Item, Outcome> {
   async #workApart(): Promise<void> {
     while (this.#blocked.size > 0) {
       for (const [group, queue] of this.#blocked) {
-        const batch = queue.splice(0, this.#settings.batchMax);
-        const { again, blocked } = await this.#deliver(batch, this.#settings.runBlocked);
-        queue.unshift(...again, ...blocked);
-        if (again.length + blocked.length > 0) await this.#pause();
-        if (queue.length === 0) this.#blocked.delete(group);
+        if (!(await this.#passesApart(queue))) continue;
+        this.#blocked.delete(group);
+        if (queue.length === 0) continue;
+        for (const one of queue) this.#queue.push(one);
+        this.#working ??= this.#work();
       }
     }
     this.#workingApart = undefined;
+  }
+
+  // Of a batch that is blocked all groups are set apart, and most of them have nothing in their way: one batch shows that.
+  async #passesApart(queue: Waiting<Item, Outcome>[]): Promise<boolean> {
+    const batch = queue.splice(0, this.#settings.batchMax);
+    if (batch.length === 0) return true;
+    const { again, blocked } = await this.#deliver(batch, this.#settings.runBlocked);
+    if (again.length + blocked.length === 0) return true;
+    queue.unshift(...again, ...blocked);
+    await this.#pause();
+    return queue.length === 0;
   }
 
   async #deliver(batch: readonly Waiting<Item, Outcome>[], run: RunBatch<Item, Outcome>): Promise<Unanswered<Item, Outcome>> {

@@ -1,5 +1,6 @@
 // This process among the others on the same database: it shows that it lives, notices when others died, and settles what they left.
 
+import { setTimeout as delay } from "node:timers/promises";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { timeOrderedId } from "../ids.ts";
 import type { Log } from "../log.ts";
@@ -11,7 +12,8 @@ import type { LedgerStore } from "./store.ts";
 
 const everyMs = 1_000;
 const checkpointEvery = 2;
-const orphansMax = 500;
+/** How long a ledger that is away may keep a process that ends; the others find out by themselves that it is gone. */
+const leaveMsMax = 5_000;
 
 export type NodeWatch = {
   /** Id of this start of this process. A node that was declared dead gets a new one. */
@@ -27,6 +29,8 @@ export class Node implements NodeWatch {
   readonly #onLost: () => void;
   /** Polls without a heartbeat, after which a node counts as dead. */
   readonly #silentPollsMax: number;
+  /** Requests that are settled for others at a time. */
+  readonly #orphansMax: number;
   #id = timeOrderedId("node_");
   #entered = false;
   #live: readonly string[] = [];
@@ -42,11 +46,12 @@ export class Node implements NodeWatch {
   readonly #reaping = new Set<string>();
   #reapedUpTo = "";
 
-  constructor(parts: { store: LedgerStore; log: Log; onLost: () => void; silentPollsMax?: number }) {
+  constructor(parts: { store: LedgerStore; log: Log; onLost: () => void; silentPollsMax?: number; orphansMax?: number }) {
     this.#store = parts.store;
     this.#log = parts.log;
     this.#onLost = parts.onLost;
     this.#silentPollsMax = parts.silentPollsMax ?? 60;
+    this.#orphansMax = parts.orphansMax ?? 500;
   }
 
   id = () => this.#id;
@@ -66,6 +71,10 @@ export class Node implements NodeWatch {
   /** Stops polling and leaves the table. Whatever this node still holds is left to the others. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
+    await Promise.race([this.#leave(), delay(leaveMsMax, undefined, { ref: false })]);
+  }
+
+  async #leave(): Promise<void> {
     await this.#turn;
     if (this.#entered) await this.#store.deleteNode(this.#id).catch(() => undefined);
   }
@@ -147,8 +156,8 @@ export class Node implements NodeWatch {
 
   // Those that stay, whatever the reason, keep neither those after them nor the next poll from being served.
   async #findLeftBehind(dead: readonly string[]): Promise<StoredHold[]> {
-    const found = await this.#store.findOrphans(dead, this.#reapedUpTo, orphansMax);
-    this.#reapedUpTo = found.length < orphansMax ? "" : (found.at(-1)?.hold.requestId ?? "");
+    const found = await this.#store.findOrphans(dead, this.#reapedUpTo, this.#orphansMax);
+    this.#reapedUpTo = found.length < this.#orphansMax ? "" : (found.at(-1)?.hold.requestId ?? "");
     return found.filter(({ hold }) => !this.#reaping.has(hold.requestId));
   }
 

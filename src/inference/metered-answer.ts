@@ -98,9 +98,9 @@ export class MeteredAnswer {
     const ending = this.#endingOf(owed, Outcome.COMPLETED);
     const receipt = await within(settlePatienceMs, this.#settle(ending), () => {
       if (this.#prepared.request.stream) return new Refusal("billing_unavailable", { message: chargedLater });
-      // The lane reads what it writes when it comes to it.
+      // The lane reads what it writes when it comes to it; only what it was writing just then stays.
       Object.assign(ending, this.#endingOf(this.#meter.nothing(), Outcome.GATEWAY_FAILED));
-      return new Refusal("billing_unavailable", { retryAfterMs: 1000 });
+      return new Refusal("billing_unavailable", { message: notDelivered, retryAfterMs: 1000 });
     });
     // Somebody settled by older figures, so this client must not see an end that says otherwise.
     if (receipt.outcome !== Outcome.COMPLETED) throw this.#running.endedBy?.refusal ?? new Refusal("gateway_unavailable");
@@ -224,6 +224,8 @@ const tooLong = {
   outcome: Outcome.TIME_LIMIT,
 };
 
+const notDelivered =
+  "The ledger is not reachable, so this answer was not delivered. It costs nothing, unless its charge was being written just then: its receipt tells.";
 const chargedLater = "The ledger is not reachable; the answer is complete, and is charged when it is back.";
 
 function lacksFunds({ refusal }: Refusal): boolean {

@@ -73,6 +73,8 @@ const usualAnswerMsMax = 30_000;
 const answerMarginMs = 2_000;
 // Locks are held for milliseconds. A process that freezes amid a transaction must not keep them.
 const lockMsMax = 5_000;
+/** How long `close` waits for servers to say goodbye. */
+const closeMsMax = 5_000;
 const attemptsMax = 6;
 
 /** Connects lazily: nothing is sent before the first query. `answerMsMax` is how long the answer to a statement is waited for. */
@@ -89,7 +91,8 @@ export function connectPostgres(url: string, answerMsMax = usualAnswerMsMax): Po
     connect: () => connect(url),
     async close() {
       closing.abort();
-      await Promise.all([pool.end(), reports.end()]);
+      // A server that fell silent would be waited for until the system gives the sockets up.
+      await Promise.race([Promise.all([pool.end(), reports.end()]), delay(closeMsMax, undefined, { ref: false })]);
     },
   };
 }

@@ -361,16 +361,32 @@ test("a batch whose connection falls silent fails in time, and passes on another
     reads: [[{ name: "pid", text: "select pg_backend_pid() as pid" }, []]] as const,
     decide: ([rows]: readonly unknown[][]) => ({ writes: [], outcome: Number(Object(rows?.[0]).pid) }),
   };
-  const pid = await connection.run(pidOf);
+  const pid = await connection.run(() => pidOf);
   process.kill(pid, "SIGSTOP");
   try {
-    const error: unknown = await connection.run(pidOf).catch((failure: unknown) => failure);
+    const error: unknown = await connection.run(() => pidOf).catch((failure: unknown) => failure);
     expect(isTransient(error)).toBe(true);
-    expect(await connection.run(pidOf)).not.toBe(pid);
+    expect(await connection.run(() => pidOf)).not.toBe(pid);
   } finally {
     process.kill(pid, "SIGCONT");
   }
   await connection.close();
+  await postgres.close();
+});
+
+test("a connection to a server that fell silent is closed all the same", async () => {
+  const postgres = connectPostgres(ledger.url);
+  const connection = new BatchConnection(postgres);
+  const pid = await connection.run(() => ({
+    queries: [[{ name: "pid", text: "select pg_backend_pid() as pid" }, []]],
+    outcome: ([rows]) => Number(Object(rows?.[0]).pid),
+  }));
+  process.kill(pid, "SIGSTOP");
+  try {
+    await connection.close();
+  } finally {
+    process.kill(pid, "SIGCONT");
+  }
   await postgres.close();
 });
 
@@ -462,6 +478,25 @@ test("what was left behind is found in pages, whatever stays of the first", asyn
   expect(await idsOf(all[1] ?? "")).toEqual(all.slice(2));
   await ledger.node.poll(ledger.holds);
 });
+
+test("a request that cannot be settled does not keep those of the next page from it", async () => {
+  const node = new Node({ store: ledger.store, log, onLost: () => {}, orphansMax: 1 });
+  const payers = await Promise.all([ledger.payer(heldFor(100)), ledger.payer(heldFor(100))]);
+  const holds = await Promise.all(payers.map((payer) => ledger.holds.place(asking(payer, 100), never)));
+  const [stuck, next] = holds.map(({ requestId }) => requestId).sort();
+  const locked = payers[holds.findIndex(({ requestId }) => requestId === stuck)];
+  if (!locked || next === undefined) throw new Error("no holds");
+  await ledger.run("update holds set deadline = now() - interval '1 second'");
+  const { unlock } = await lockPool(locked);
+  const first = node.poll(ledger.holds);
+  const blocked = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+  await vi.waitFor(async () => expect(await ledger.run(blocked)).toHaveLength(1));
+  await node.poll(ledger.holds);
+  expect(await ledger.store.findCharge(next)).toMatchObject({ outcome: Outcome.REAPED });
+  await unlock();
+  await first;
+  expect(await ledger.store.findCharge(stuck ?? "")).toMatchObject({ outcome: Outcome.REAPED });
+}, 20_000);
 
 test("a hold of last month grows within last month's cap", async () => {
   const payer = await ledger.payer(heldFor(100) * 10n, { cap: heldFor(100) * 2n });

@@ -160,6 +160,18 @@ test("what is blocked runs apart, group by group, and nobody else waits for it",
   expect(await after).toBe("A5");
 });
 
+test("a group that has nothing in its way is back among the others after one batch", async () => {
+  const { lane, fail, pass, apart } = playedLane({ batchMax: 2 });
+  const all = Promise.all(["a1", "b1", "b2", "b3", "b4", "b5"].map((item) => lane.submit(item)));
+  await fail(0, new Blocked());
+  await apart.fail(0, new Blocked());
+  expect(await apart.pass(1)).toEqual(["b1", "b2"]);
+  expect(await pass(1)).toEqual(["b3", "b4"]);
+  expect(await pass(2)).toEqual(["b5"]);
+  expect(await apart.pass(2)).toEqual(["a1"]);
+  expect(await all).toEqual(["A1", "B1", "B2", "B3", "B4", "B5"]);
+});
+
 test("whoever is blocked too long is told so", async () => {
   const { lane, fail, apart } = playedLane({ patienceMs: -1 });
   const waiting = lane.submit("a1");
@@ -187,6 +199,17 @@ test("an item without an outcome is refused, not forgotten", async () => {
   const all = Promise.allSettled(["a", "b"].map((item) => lane.submit(item)));
   (await next(0)).answer.resolve(["A"]);
   expect(await all).toMatchObject([{ value: "A" }, { reason: { message: expect.stringContaining("fewer outcomes") } }]);
+});
+
+test("a drain asks nothing for groups that nobody waits for any more", async () => {
+  const { lane, fail, apart } = playedLane();
+  const all = Promise.allSettled(["a1", "b1", "c1"].map((item) => lane.submit(item)));
+  await fail(0, new Blocked());
+  await vi.waitFor(() => expect(apart.batches).toHaveLength(1));
+  const left = lane.drain(0);
+  await apart.fail(0, new Blocked());
+  expect([await left, apart.batches.length]).toEqual([3, 1]);
+  await all;
 });
 
 test("a drain ends in time, and says how many it leaves", async () => {

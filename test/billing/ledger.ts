@@ -51,7 +51,7 @@ export function heldFor(output: number): bigint {
 }
 
 /** One process on the ledger of `url`. */
-export async function startNode(url: string, options: { silentPollsMax?: number } = {}) {
+export async function startNode(url: string, options: { silentPollsMax?: number; orphansMax?: number } = {}) {
   const postgres = connectPostgres(url);
   const store = createLedgerStore(postgres);
   let lost = 0;

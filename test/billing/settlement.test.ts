@@ -44,7 +44,7 @@ test("any batches of endings and shrinkings charge each request once, at most wh
       const running = new Map(holds.map((hold, index) => [index, hold.amountMicro]));
       const charged = new Map<number, bigint>();
       for (const batch of batches) {
-        const outcomes = await lane.run(settlementBatch(batch.map((one) => askOf(one, holds))));
+        const outcomes = await lane.run(() => settlementBatch(batch.map((one) => askOf(one, holds))));
         check(batch, outcomes, running, charged);
         for (const payer of [first, second]) {
           const sums = (amounts: ReadonlyMap<number, bigint>) =>
@@ -76,7 +76,7 @@ test("a checkpoint of requests that end at the same moment neither stops their c
   await waiting(1);
   // In the order in which they ended, which is not that of their ids.
   const asks = [last, first].map((hold): SettleAsk => ({ kind: "settle", hold, ending: ended({ output: 7 }) }));
-  const settled = lane.run(settlementBatch(asks));
+  const settled = lane.run(() => settlementBatch(asks));
   await waiting(2);
   await other.query("commit");
   expect(await checkpoint).toHaveLength(3);

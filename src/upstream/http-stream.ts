@@ -135,8 +135,12 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
     if (this.#end !== undefined) return;
-    if (this.#reading === "error") this.#fail(this.#readFailure());
-    else this.#fail(failureOfTransport(error, this.#status));
+    if (this.#reading === "error") {
+      this.#fail(this.#readFailure());
+      return;
+    }
+    this.#handHeldBack();
+    this.#fail(failureOfTransport(error, this.#status));
   }
 
   #send(): void {
@@ -175,6 +179,16 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
       void settled.then(this.#letGo);
     } else {
       this.#ready = this.#ready.length === 0 ? events : this.#ready.concat(events);
+    }
+  }
+
+  // What the decoder kept until it would know more was produced as well, and its figures count. The end that it makes up was not.
+  #handHeldBack(): void {
+    try {
+      const events = this.#decoder?.end() ?? [];
+      this.#hand(events.filter(({ kind }) => kind.case !== "failure" && kind.case !== "messageStop"));
+    } catch {
+      // The connection's failure says enough.
     }
   }
 

@@ -46,6 +46,17 @@ const content: AnswerContent = {
 };
 const request = () => requestOf("Hi", { tools: [{ name: "get_weather" }] });
 
+test("figures that wait for a stop reason are told when the connection is reset first", async () => {
+  open({ kind: "anthropic" });
+  const delta = sseEvent("message_delta", { delta: { stop_reason: null }, usage: { output_tokens: 700 } });
+  const [start = ""] = nativeEvents(content);
+  const text = nativeEvents({ text: ["Hello"] }).slice(1, 4);
+  provider.play(nativeStream({}, { writes: [start, ...text, delta], end: "reset" }));
+  const { events, refusal } = await readAll(upstreams, request());
+  expect(refusal?.refusal).toBe("upstream_error");
+  expect(events.at(-1)?.kind).toMatchObject({ case: "messageDelta", value: { usage: { outputTokens: 700 } } });
+});
+
 for (const format of formats) {
   describe(`a stream of a provider of kind ${format.kind}`, () => {
     test("arrives the same in any split of its bytes", async () => {

@@ -152,8 +152,8 @@ function createService({
     },
     async listCharges({ accountId, pageSize, pageToken }, { caller }) {
       const { size, after } = pageOf(pageSize, pageToken);
-      const of = await knownAccount(reports, caller, accountId);
-      const charges = await reports.listCharges(of, after === undefined ? undefined : placeOf(after), size);
+      const account = await knownAccount(reports, caller, accountId);
+      const charges = await reports.listCharges(account, after === undefined ? undefined : placeOf(after), size);
       return create(ListChargesResponseSchema, { charges, nextPageToken: tokenOf(charges, size, chargePlace) });
     },
     async getUsage(request, { caller }) {

@@ -35,6 +35,14 @@ export type TransferRow = {
   actor: string;
   created_at: Date;
 };
+type CategoriesRow = {
+  input: bigint;
+  output: bigint;
+  cache_write_5m: bigint;
+  cache_write_1h: bigint;
+  cache_read: bigint;
+  thinking: bigint;
+};
 type UsedRow = {
   used_input: number;
   used_output: number;
@@ -43,15 +51,7 @@ type UsedRow = {
   used_cache_read: number;
   used_thinking: number;
 };
-export type PriceRow = {
-  price_version: string;
-  input: bigint;
-  output: bigint;
-  cache_write_5m: bigint;
-  cache_write_1h: bigint;
-  cache_read: bigint;
-  thinking: bigint;
-};
+export type PriceRow = CategoriesRow & { price_version: string };
 type RequestRow = UsedRow &
   PriceRow & {
     request_id: string;
@@ -71,7 +71,7 @@ export type ChargeRow = RequestRow & {
   attempts: JsonValue[];
   settled_at: Date;
 };
-export type UsageSumRow = Omit<PriceRow, "price_version"> & {
+export type UsageSumRow = CategoriesRow & {
   key_id: string;
   model: string;
   period_start: Date;
@@ -101,15 +101,18 @@ export function toTransfer(row: TransferRow): Transfer {
 }
 
 export function toPrice(row: PriceRow): Price {
-  return create(PriceSchema, {
-    priceVersion: row.price_version,
-    input: row.input,
-    output: row.output,
-    cacheWrite5m: row.cache_write_5m,
-    cacheWrite1h: row.cache_write_1h,
-    cacheRead: row.cache_read,
-    thinking: row.thinking,
-  });
+  return create(PriceSchema, { priceVersion: row.price_version, ...categoriesOf(row) });
+}
+
+function categoriesOf({ input, output, cache_write_5m, cache_write_1h, cache_read, thinking }: CategoriesRow) {
+  return {
+    input,
+    output,
+    cacheWrite5m: cache_write_5m,
+    cacheWrite1h: cache_write_1h,
+    cacheRead: cache_read,
+    thinking,
+  };
 }
 
 function toUsage(row: UsedRow): Usage {
@@ -170,14 +173,7 @@ export function toUsageRow(row: UsageSumRow): UsageRow {
     keyId: row.key_id,
     model: row.model,
     from: timestampFromDate(row.period_start),
-    usage: create(UsageTotalSchema, {
-      input: row.input,
-      output: row.output,
-      cacheWrite5m: row.cache_write_5m,
-      cacheWrite1h: row.cache_write_1h,
-      cacheRead: row.cache_read,
-      thinking: row.thinking,
-    }),
+    usage: create(UsageTotalSchema, categoriesOf(row)),
     amountMicrocredits: row.amount,
     requests: row.requests,
   });

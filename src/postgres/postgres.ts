@@ -46,7 +46,7 @@ export interface Postgres extends Tx {
   /** Runs a statement that may take `timeoutMs` on a connection of its own, until `signal` or `close` cancels it. */
   runLong<Row>(statement: Statement, limits: { timeoutMs: number; signal: AbortSignal }): Promise<Row[]>;
   connect(): Promise<Connection>;
-  /** Waits for what runs, which takes no longer than its answer is waited for; cancels what may take long. */
+  /** Waits a few seconds for what runs, and cancels what may take long. */
   close(): Promise<void>;
 }
 

@@ -39,8 +39,9 @@ export class StreamedCalls {
   /** Takes one entry of `tool_calls`. It fails the answer if it goes on with a call that was left for other content. */
   add(entry: JsonObject): void {
     const fragment = readFragment(entry);
-    const call = this.#callOf(entry.index, fragment);
-    if (isEcho(call, fragment)) return;
+    const known = this.#find(entry.index, fragment.id);
+    if (known && isEcho(known, fragment)) return;
+    const call = known && !beginsAnother(known, fragment) ? known : this.#begin(entry.index, fragment);
     if (call.block !== undefined && !this.#isOpen(call)) {
       if (fragment.text === "" || isWhole(call)) return;
       this.#answer.fail(failure("api_error", "The model provider went on with a tool call that it had left."));
@@ -76,10 +77,8 @@ export class StreamedCalls {
     this.#told = call;
   }
 
-  #callOf(index: JsonValue | undefined, fragment: Fragment): Call {
-    const known = this.#find(index, fragment.id);
-    if (known && !beginsAnother(known, fragment)) return known;
-    const call: Call = { id: fragment.id, name: "", arguments: "", block: undefined };
+  #begin(index: JsonValue | undefined, { id }: Fragment): Call {
+    const call: Call = { id, name: "", arguments: "", block: undefined };
     this.#calls.push(call);
     if (typeof index === "number") this.#byIndex.set(index, call);
     return call;
@@ -108,12 +107,12 @@ function beginsAnother(call: Call, { id, name, text }: Fragment): boolean {
   if (name === "") return false;
   if (id !== "" && call.id !== "" && id !== call.id) return true;
   if (call.name === "") return false;
-  return name !== call.name || (text.trim() !== "" && isWhole(call) && !isEcho(call, { id, name, text }));
+  return name !== call.name || (text.trim() !== "" && isWhole(call));
 }
 
-/** True when the fragment says once more all that a call said: some servers end with that. */
+/** True when the fragment says once more all that a whole call said: some servers end with that. */
 function isEcho(call: Call, { id, name, text }: Fragment): boolean {
-  return id !== "" && text !== "" && id === call.id && name === call.name && text === call.arguments;
+  return id !== "" && id === call.id && name === call.name && text === call.arguments && isWhole(call);
 }
 
 function isWhole(call: Call): boolean {

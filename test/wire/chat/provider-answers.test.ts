@@ -265,6 +265,26 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
+    name: "a fragment that is like the one before it belongs to the arguments",
+    stream: [
+      calls(call(0, "a", "f", '{"x":')),
+      calls(call(0, "a", "f", '{"x":')),
+      calls(call(0, "a", "f", "1}}")),
+      finish("tool_calls"),
+      "[DONE]",
+    ],
+    events: [
+      "start",
+      { at: 0, call: "a", name: "f" },
+      { inputJson: '{"x":' },
+      { inputJson: '{"x":' },
+      { inputJson: "1}}" },
+      "stop 0",
+      { end: "tool_use" },
+      "done",
+    ],
+  },
+  {
     name: "a name that is repeated with every fragment goes on with its call",
     stream: [
       calls({ index: 0, ...bare("f", "") }),

@@ -1,13 +1,13 @@
 // The process: reads its configuration, starts a gateway, and listens to the signals of whoever runs it.
 
 import { readFileSync } from "node:fs";
-import { startGateway } from "./app.ts";
-import { type CatalogFile, defaultCatalog, findMissingCredentials, readCatalogFile } from "./catalog-file/catalog-file.ts";
-import { type Config, readConfig } from "./config.ts";
-import { renderBanner } from "./first-start.ts";
-import { giveBackMemory } from "./give-back-memory.ts";
-import { createLog } from "./log.ts";
-import { explainStartFailure } from "./start-failure.ts";
+import { createLog } from "./base/log.ts";
+import { type CatalogFile, defaultCatalog, findMissingCredentials, readCatalogFile } from "./config/catalog.ts";
+import { type Config, readConfig } from "./config/environment.ts";
+import { renderBanner } from "./server/bootstrap.ts";
+import { startGateway } from "./server/gateway.ts";
+import { giveBackMemory } from "./server/shrink-heap.ts";
+import { explainStartFailure } from "./server/startup-error.ts";
 
 // EX_CONFIG of sysexits.h: a supervisor need not try again.
 const exitConfiguration = 78;

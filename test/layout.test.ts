@@ -1,4 +1,5 @@
-// Imports follow the picture in the README.
+// The shape of the sources: which folder may import which, through which files, whose tables a
+// folder's SQL may touch, and how wide a line is.
 
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative, sep } from "node:path";
@@ -6,49 +7,61 @@ import { expect, test } from "vitest";
 
 const root = join(import.meta.dirname, "..");
 
-// What starts and stops a process; nothing below knows of it.
-const app = ["app.ts", "start-services.ts", "first-start.ts", "readiness.ts", "start-failure.ts"];
+/** Every file in the root of `src/`. */
+const rootFiles = ["main.ts"];
 
-// From the top down. A file belongs to the first row that names its folder (or itself); what no row names is the floor.
-const rows = [
-  ["main.ts", "audit.ts", "check-config.ts"],
-  app,
-  ["facade", "rpc"],
-  ["inference"],
-  ["billing", "keys", "limits"],
-  ["upstream"],
-  ["wire/native", "wire/chat", "wire", "postgres", "redis"],
+/**
+ * Every folder of `src/`, from the top down, with its faces: the only files that other folders may
+ * import. Imports point down; folders of one row do not import each other.
+ */
+const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
+  // Programs. A command is an entry point, as `main.ts` is.
+  { cli: [] },
+  { server: ["gateway", "bootstrap", "shrink-heap", "startup-error"] },
+  { http: ["http", "authenticate", "connect"], grpc: ["grpc", "client"] },
+  { inference: ["inference"] },
+  { billing: ["billing"], keys: ["keys"], "rate-limits": ["rate-limits"] },
+  { contract: ["contract", "interceptor", "message-limits"] },
+  { providers: ["providers"] },
+  { formats: ["native/native", "chat/chat", "codec", "json"] },
+  { postgres: ["postgres", "pipeline", "migrate", "embedded/embedded"], redis: ["redis"] },
+  { config: ["environment", "catalog", "describe"] },
+  // The floor: every file may be imported by all, and imports nothing but generated code.
+  {
+    base: ["bounded-map", "clock", "errors", "families", "headers-init.d", "ids", "log", "money", "paging"],
+  },
 ];
-const floor = { name: "floor", height: 0 };
 
-type Place = { name: string; height: number };
+/** The tables that a folder's SQL may write. */
+const ownTables: Readonly<Record<string, readonly string[]>> = {
+  billing: ["accounts", "charges", "holds", "key_months", "nodes", "pools", "price_versions", "transfers", "usage_hourly"],
+  keys: ["key_changes", "key_secrets", "keys"],
+};
 
-function placeOf(path: string): Place {
-  for (const [index, row] of rows.entries()) {
-    const name = row.find((one) => path === `src/${one}` || path.startsWith(`src/${one}/`));
-    if (name !== undefined) return { name, height: rows.length - index };
-  }
-  return floor;
-}
-
-function mayImport(from: Place, to: Place): boolean {
-  if (from.name === to.name || to.height < from.height) return true;
-  if (app.includes(from.name) && app.includes(to.name)) return true;
-  // What the two formats share lies beside their folders.
-  return to.name === "wire" && from.name.startsWith("wire/");
-}
+/** The tables of other folders that a folder's SQL may read, with the reason. */
+const foreignReads: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  billing: {
+    keys: "a paid call is decided in the admit transaction, whatever a cache says",
+    key_secrets: "the same transaction refuses a secret that was revoked or has expired",
+  },
+  keys: { key_months: "what a key spent this month is shown with the key" },
+};
 
 type Import = { from: string; to: string };
 
-function findFiles(folder: string): string[] {
+function findFiles(folder: string, ending: string): string[] {
   return readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
-    .filter((name) => name.endsWith(".ts"))
+    .filter((name) => name.endsWith(ending))
     .map((name) => join(folder, name).split(sep).join("/"));
 }
 
+function readText(file: string): string {
+  return readFileSync(join(root, file), "utf8");
+}
+
 function readImports(file: string): string[] {
-  const text = readFileSync(join(root, file), "utf8");
-  return [...text.matchAll(/(?:^|\s)(?:from|import)\s*\(?\s*"([^"]+)"/g)].map((match) => match[1] ?? "");
+  const pattern = /(?:^|\s)(?:from|import)\s*\(?\s*"([^"]+)"/g;
+  return [...readText(file).matchAll(pattern)].map((match) => match[1] ?? "");
 }
 
 function resolveImports(file: string): Import[] {
@@ -62,36 +75,110 @@ function resolveImports(file: string): Import[] {
     }));
 }
 
-const sources = findFiles("src");
+/** The folder of `src/` that a file is in; undefined in the root. */
+function folderOf(file: string): string | undefined {
+  const parts = file.split("/");
+  return parts.length > 2 ? parts[1] : undefined;
+}
+
+function rowOf(folder: string | undefined): number {
+  return folder === undefined ? -1 : rows.findIndex((row) => folder in row);
+}
+
+const sources = findFiles("src", ".ts");
 const imports = sources.flatMap(resolveImports);
+const inner = imports.filter(({ to }) => to.startsWith("src/"));
+
+test("every file of the root and every folder has its place", () => {
+  const inRoot = sources.filter((file) => folderOf(file) === undefined);
+  expect(inRoot).toEqual(rootFiles.map((name) => `src/${name}`));
+  const folders = [...new Set(sources.map(folderOf).filter((name) => name !== undefined))];
+  expect(folders.sort()).toEqual(rows.flatMap((row) => Object.keys(row)).sort());
+});
 
 test("imports point down, and neighbours do not import each other", () => {
-  const wrong = imports.filter(({ from, to }) => to.startsWith("src/") && !mayImport(placeOf(from), placeOf(to)));
+  const wrong = inner.filter(({ from, to }) => folderOf(from) !== folderOf(to) && rowOf(folderOf(from)) >= rowOf(folderOf(to)));
   expect(wrong).toEqual([]);
 });
 
+test("a folder is imported through its faces, and every face is imported", () => {
+  const faces = rows.flatMap((row) =>
+    Object.entries(row).flatMap(([folder, names]) => names.map((name) => `src/${folder}/${name}.ts`)),
+  );
+  const crossing = inner.filter(({ from, to }) => folderOf(from) !== folderOf(to));
+  expect(crossing.filter(({ to }) => !faces.includes(to))).toEqual([]);
+  // A declaration file is found by the compiler, not imported.
+  const used = new Set([...crossing.map(({ to }) => to), "src/base/headers-init.d.ts"]);
+  expect(faces.filter((face) => !used.has(face))).toEqual([]);
+});
+
+test("the floor names each of its files", () => {
+  const named = Object.values(rows.at(-1) ?? {}).flat();
+  const found = findFiles("src/base", ".ts").map((file) => file.slice("src/base/".length, -3));
+  expect(found.sort()).toEqual([...named].sort());
+});
+
+test("no file imports itself through others, types included", () => {
+  const targets = new Map(sources.map((file) => [file, new Set<string>()]));
+  for (const { from, to } of inner) targets.get(from)?.add(to);
+  // What imports nothing that is left cannot be in a circle: take it away until nothing changes.
+  for (let before = -1; before !== targets.size; ) {
+    before = targets.size;
+    for (const [file, left] of targets) {
+      for (const to of left) if (!targets.has(to)) left.delete(to);
+      if (left.size === 0) targets.delete(file);
+    }
+  }
+  expect([...targets.keys()]).toEqual([]);
+});
+
 test("sources import sources, generated code and packages, never tests", () => {
-  expect(imports.filter(({ to }) => !to.startsWith("src/") && !to.startsWith("gen/"))).toEqual([]);
+  const outside = imports.filter(({ to }) => !to.startsWith("src/") && !to.startsWith("gen/"));
+  expect(outside).toEqual([]);
 });
 
 test("generated code imports nothing of ours", () => {
-  expect(
-    findFiles("gen")
-      .flatMap(resolveImports)
-      .filter(({ to }) => !to.startsWith("gen/")),
-  ).toEqual([]);
+  const outside = findFiles("gen", ".ts")
+    .flatMap(resolveImports)
+    .filter(({ to }) => !to.startsWith("gen/"));
+  expect(outside).toEqual([]);
 });
 
 test("the codecs are pure: they reach no file, socket or clock service", () => {
   const effects = /^(node:(fs|net|tls|http|https|http2|dns|child_process|worker_threads|timers)|pg|ioredis|undici|fastify)\b/;
-  const wrong = sources.filter((file) => file.startsWith("src/wire/") && readImports(file).some((one) => effects.test(one)));
-  expect(wrong).toEqual([]);
+  const codecs = sources.filter((file) => file.startsWith("src/formats/"));
+  expect(codecs.filter((file) => readImports(file).some((one) => effects.test(one)))).toEqual([]);
 });
 
-test("only a folder's store runs SQL text: statements live in .sql files", () => {
+test("SQL is in `.sql` files: no source runs a statement that it spells out", () => {
   const inline = /\.query\(\s*["'`]/;
-  const wrong = sources.filter(
-    (file) => !file.startsWith("src/postgres/") && inline.test(readFileSync(join(root, file), "utf8")),
-  );
-  expect(wrong).toEqual([]);
+  const callers = sources.filter((file) => !file.startsWith("src/postgres/"));
+  expect(callers.filter((file) => inline.test(readText(file)))).toEqual([]);
 });
+
+const allTables = Object.values(ownTables).flat();
+
+test("every table has one owner", () => {
+  const made = findFiles("src/postgres/migrations", ".sql").flatMap((file) =>
+    [...readText(file).matchAll(/^create table (?:if not exists )?([a-z_]+)/gm)].map((match) => match[1] ?? ""),
+  );
+  expect(made.sort()).toEqual([...allTables].sort());
+});
+
+for (const file of findFiles("src", ".sql").filter((one) => !one.includes("/migrations/"))) {
+  test(`${file} touches only the tables that its folder may touch`, () => {
+    const text = readText(file).replace(/--.*$/gm, "");
+    const named = (pattern: RegExp) =>
+      [...text.matchAll(pattern)].map((match) => match[1] ?? "").filter((name) => allTables.includes(name));
+    const folder = folderOf(file) ?? "";
+    const owned = ownTables[folder] ?? [];
+    const written = named(/\b(?:insert\s+into|update|delete\s+from|truncate)\s+([a-z_]+)/gi);
+    expect(written.filter((name) => !owned.includes(name))).toEqual([]);
+    const mentioned = allTables.filter((name) => new RegExp(`\\b${name}\\b(?!\\s*\\.)`).test(text));
+    const read = named(/\b(?:from|join)\s+([a-z_]+)/gi);
+    const readable = [...owned, ...Object.keys(foreignReads[folder] ?? {})];
+    expect(read.filter((name) => !readable.includes(name))).toEqual([]);
+    // A statement that names no table at all would pass unseen.
+    expect(mentioned.length).toBeGreaterThan(0);
+  });
+}

@@ -11,7 +11,7 @@ test("the README's tables of reasons and methods are what the code says (`npm ru
 });
 
 test("the README names every environment variable that is read, and no other", () => {
-  const source = readFileSync(join(root, "src/config.ts"), "utf8");
+  const source = readFileSync(join(root, "src/config/environment.ts"), "utf8");
   const read = [...source.matchAll(/\b(?:text|integer|choice|flag|list|url|file|pair)\(\s*"([A-Z_]+)"(?:, "([A-Z_]+)")?/g)];
   const named = namesIn("## Settings");
   const expected = read.flatMap((match) => [match[1], match[2]]).filter((name) => name !== undefined);
@@ -32,7 +32,7 @@ function namesIn(heading: string): string[] {
 }
 
 test("the README names every directive of the simulated model", () => {
-  const source = readFileSync(join(root, "src/upstream/simulated/directives.ts"), "utf8");
+  const source = readFileSync(join(root, "src/providers/simulated/directives.ts"), "utf8");
   const directives = [...source.matchAll(/case "([a-z_]+)":/g)].map((match) => match[1] ?? "");
   expect(directives.length).toBeGreaterThan(0);
   const readme = readReadme();

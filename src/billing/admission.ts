@@ -1,9 +1,9 @@
 // Admission decided: who may start, and how much each start holds. A pure function over the rows that the batch has locked.
 
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
-import { credits } from "../decimal.ts";
-import { Refusal } from "../errors.ts";
-import { type FamilyName, familyOf } from "../families.ts";
+import { Refusal } from "../base/errors.ts";
+import { type FamilyName, familyOf } from "../base/families.ts";
+import { credits } from "../base/money.ts";
 import { grantedBy, sizeHold, type UsageBounds } from "./hold-size.ts";
 
 /** Who pays: a key and its pool. */

@@ -1,6 +1,7 @@
 // The transactions of a lane on a connection of its own, and what their failures mean.
 
 import { DatabaseError } from "pg";
+import type { Query } from "../postgres/pipeline.ts";
 import {
   type Connection,
   isBlocked,
@@ -10,8 +11,7 @@ import {
   type Postgres,
   type Statement,
 } from "../postgres/postgres.ts";
-import type { Query } from "../postgres/round-trip.ts";
-import type { Failure } from "./lane.ts";
+import type { Failure } from "./batch-queue.ts";
 
 const begin: Statement = { name: "billing/begin", text: "begin" };
 const commit: Statement = { name: "billing/commit", text: "commit" };

@@ -26,21 +26,23 @@ import {
   UsagePeriod,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
-import { invalidField, Refusal } from "../errors.ts";
-import { familyName } from "../families.ts";
-import { isRequestId, requestIdRule } from "../ids.ts";
-import type { Log } from "../log.ts";
+import { invalidField, Refusal } from "../base/errors.ts";
+import { familyName } from "../base/families.ts";
+import { isRequestId, requestIdRule } from "../base/ids.ts";
+import type { Log } from "../base/log.ts";
+import { pageOf, placeOf, tokenOf } from "../base/paging.ts";
+import type { Caller, CallOf, Implementation } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
-import type { Caller, CallOf, Implementation } from "../service.ts";
+import { Node } from "./cluster-node.ts";
 import { HoldKeeper, type Holds } from "./holds.ts";
-import { Node } from "./node.ts";
-import { pageOf, placeOf, tokenOf } from "./pages.ts";
 import { categories } from "./price.ts";
-import { runningReceipt } from "./receipts.ts";
+import { runningReceipt } from "./settlement.ts";
 import { createLedgerStore, type LedgerStore } from "./store.ts";
 
 export type { Hold } from "./admission.ts";
+export type { UsageBounds } from "./hold-size.ts";
 export type { Holds } from "./holds.ts";
+export { costMicro, dearestInputMicro, dearestOutputMicro, priceVersion } from "./price.ts";
 export type { Ending } from "./settlement.ts";
 
 export type Billing = {

@@ -4,16 +4,16 @@ import { randomUUID } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 import { Basis, Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Price, type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
-import { Refusal } from "../errors.ts";
-import type { Log } from "../log.ts";
+import { Refusal } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import { type Admitted, type GrowAsk, type Hold, type HoldAsk, type PlacedHold, payerOf, poolOf } from "./admission.ts";
 import { BatchConnection, judgeAdmission, judgeSettlement } from "./batch-connection.ts";
-import { admissionBatch, settlementBatch } from "./batches.ts";
+import { Lane } from "./batch-queue.ts";
 import { fitHold, leastMicro } from "./hold-size.ts";
-import { Lane } from "./lane.ts";
-import { receiptOf } from "./receipts.ts";
+import { admissionBatch, settlementBatch } from "./ledger-batches.ts";
 import type { Ending, SettleAsk, Settled } from "./settlement.ts";
+import { receiptOf } from "./settlement.ts";
 import type { LedgerStore } from "./store.ts";
 
 /** Money for running requests, as the inference service uses it. */

@@ -6,6 +6,8 @@ import {
   type Account,
   AccountSchema,
   AttemptSchema,
+  Basis,
+  Outcome,
   type Receipt,
   ReceiptSchema,
   type Transfer,
@@ -15,9 +17,8 @@ import {
   UsageRowSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Price, PriceSchema, type Usage, UsageSchema, UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
-import { type FamilyName, familyOf } from "../families.ts";
+import { type FamilyName, familyOf } from "../base/families.ts";
 import type { PlacedHold } from "./admission.ts";
-import { basisOf, outcomeOf, transferKindOf } from "./names.ts";
 
 /** A hold as it is stored, with what was metered so far. */
 export type StoredHold = { readonly hold: PlacedHold; readonly nonce: string; readonly used: Usage };
@@ -177,4 +178,28 @@ export function toUsageRow(row: UsageSumRow): UsageRow {
     amountMicrocredits: row.amount,
     requests: row.requests,
   });
+}
+
+// How enums of the API are written in the database: their names in lower case.
+
+export const [outcomeName, outcomeOf] = naming(Outcome);
+export const [basisName, basisOf] = naming(Basis);
+export const [transferKindName, transferKindOf] = naming(TransferKind);
+
+/** Maps an enum to its names and back. An unknown number or name is a bug, not an input. */
+function naming<E extends Record<string, number>>(names: E): [(value: number) => string, (name: string) => E[keyof E]] {
+  const nameOf = new Map<number, string>();
+  const memberOf = new Map<string, E[keyof E]>();
+  for (const key in names) {
+    const value = names[key];
+    if (value === undefined) continue;
+    nameOf.set(value, key.toLowerCase());
+    memberOf.set(key.toLowerCase(), value);
+  }
+  return [(value) => found(nameOf.get(value), value), (name) => found(memberOf.get(name), name)];
+}
+
+function found<T>(entry: T | undefined, of: number | string): T {
+  if (entry === undefined) throw new Error(`no such enum member: ${of}`);
+  return entry;
 }

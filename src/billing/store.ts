@@ -13,12 +13,12 @@ import {
   ViolationSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
-import { Refusal } from "../errors.ts";
-import { type FamilyName, familyOf } from "../families.ts";
-import { timeOrderedId } from "../ids.ts";
+import { Refusal } from "../base/errors.ts";
+import { type FamilyName, familyOf } from "../base/families.ts";
+import { timeOrderedId } from "../base/ids.ts";
+import type { Place } from "../base/paging.ts";
 import { isUniqueViolation, isUnreachable, type Postgres, statement } from "../postgres/postgres.ts";
 import type { Payer, PlacedHold } from "./admission.ts";
-import { transferKindName } from "./names.ts";
 import { categories } from "./price.ts";
 import {
   type AccountRow,
@@ -32,6 +32,7 @@ import {
   toStoredHold,
   toTransfer,
   toUsageRow,
+  transferKindName,
   type UsageSumRow,
 } from "./rows.ts";
 
@@ -63,9 +64,6 @@ const statements = {
 
 // It reads the whole ledger.
 const auditMsMax = 3_600_000;
-
-/** Where a page of a list begins. */
-export type Place = { readonly at: Date; readonly id: string };
 
 export type UsageQuery = {
   accountId: string;

@@ -4,10 +4,9 @@ import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { type Model, ModelSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { priceVersion } from "../billing/price.ts";
-import type { CatalogFile, ModelEntry } from "../catalog-file/catalog-file.ts";
-import { Refusal } from "../errors.ts";
-import { canonicalName, tierOf } from "./model-names.ts";
+import { Refusal } from "../base/errors.ts";
+import { priceVersion } from "../billing/billing.ts";
+import type { CatalogFile, ModelEntry } from "../config/catalog.ts";
 
 /** A model that a name stood for. */
 export type Resolved = {
@@ -97,4 +96,25 @@ function toModel({ model, price }: Resolved, names: { id: string; aliasFor?: str
     maxOutputTokens: model.maxOutputTokens,
     price,
   });
+}
+
+// The ways in which clients write a model's name. Pure.
+
+/** What a name may be rewritten to before it is looked up: `claude-haiku-4-5-20251001` is read as `model-haiku-4.5`. */
+export function canonicalName(name: string): string {
+  return name
+    .toLowerCase()
+    .replace(/\[1m\]$/, "")
+    .replace(/^(anthropic|vendor)\//, "")
+    .replace(/^claude-/, "model-")
+    .replace(/(-\d{8}|@\d{8}|-latest)$/, "")
+    .replace(/(\d)-(\d+)$/, "$1.$2");
+}
+
+const tiers = ["opus", "sonnet", "haiku"] as const;
+
+/** The tier that a vendor's name for an unknown version speaks of. Undefined for every other name. */
+export function tierOf(name: string): (typeof tiers)[number] | undefined {
+  const lower = name.toLowerCase();
+  return lower.includes("claude") ? tiers.find((tier) => lower.includes(tier)) : undefined;
 }

@@ -7,15 +7,14 @@ import {
   type CountTokensResponse,
   CountTokensResponseSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { Refusal, toRefusal } from "../errors.ts";
-import type { Limits } from "../limits/limits.ts";
-import type { Call } from "../service.ts";
-import type { Upstreams } from "../upstream/upstream.ts";
-import { affinityOf } from "./affinity.ts";
+import { Refusal, toRefusal } from "../base/errors.ts";
+import type { Call } from "../contract/contract.ts";
+import type { Upstreams } from "../providers/providers.ts";
+import type { Limits } from "../rate-limits/rate-limits.ts";
 import type { Catalog } from "./catalog.ts";
 import type { PayingCaller } from "./generate.ts";
 import { judgeOffers } from "./offers.ts";
-import { prepareModel } from "./prepare.ts";
+import { affinityOf, prepareModel } from "./prepare.ts";
 import { measurePrompt, tokensAbout } from "./prompt-size.ts";
 
 /** How long a provider may take to count; clients wait for it before they ask anything. */

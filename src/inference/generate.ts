@@ -2,7 +2,7 @@
 //
 // An answer passes through a chain of iterators, each of which hands on the promise of the one below wherever it has nothing to add:
 // the guard's openLater (service.ts) lets only refusals out; Generation, here, puts the admission before and the receipt after;
-// MeteredAnswer counts, and keeps the end back until it is charged; Answer (upstream/) makes the second attempt; RunningAttempt owns
+// MeteredAnswer counts, and keeps the end back until it is charged; Answer (providers/) makes the second attempt; RunningAttempt owns
 // one attempt's slot, time and record up to its first event; HttpStream decodes what comes from the socket.
 
 import assert from "node:assert/strict";
@@ -14,17 +14,16 @@ import {
   type GenerateResponse,
   ReceiptSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { invalidField, Refusal } from "../base/errors.ts";
+import { familyName } from "../base/families.ts";
+import { isRequestId, newRequestId, requestIdRule } from "../base/ids.ts";
 import type { Hold } from "../billing/billing.ts";
-import { dearestInputMicro, dearestOutputMicro } from "../billing/price.ts";
-import { invalidField, Refusal } from "../errors.ts";
-import { familyName } from "../families.ts";
-import { isRequestId, newRequestId, requestIdRule } from "../ids.ts";
-import type { Limits, RateLimitState } from "../limits/limits.ts";
-import type { Call, Caller } from "../service.ts";
-import { affinityOf } from "./affinity.ts";
+import { dearestInputMicro, dearestOutputMicro } from "../billing/billing.ts";
+import type { Call, Caller } from "../contract/contract.ts";
+import type { Limits, RateLimitState } from "../rate-limits/rate-limits.ts";
 import type { Catalog } from "./catalog.ts";
 import { MeteredAnswer, type MeteredAnswerParts } from "./metered-answer.ts";
-import { type Prepared, prepare } from "./prepare.ts";
+import { affinityOf, type Prepared, prepare } from "./prepare.ts";
 import { tokensAbout } from "./prompt-size.ts";
 
 export type GenerateParts = MeteredAnswerParts & {

@@ -2,13 +2,13 @@
 
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { Refusal } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
 import type { Holds } from "../billing/billing.ts";
-import { Refusal } from "../errors.ts";
+import type { Caller, CallOf, Implementation } from "../contract/contract.ts";
 import type { Keys } from "../keys/keys.ts";
-import type { Limits } from "../limits/limits.ts";
-import type { Log } from "../log.ts";
-import type { Caller, CallOf, Implementation } from "../service.ts";
-import type { Upstreams } from "../upstream/upstream.ts";
+import type { Upstreams } from "../providers/providers.ts";
+import type { Limits } from "../rate-limits/rate-limits.ts";
 import type { Catalog } from "./catalog.ts";
 import { countTokens } from "./count.ts";
 import { generate, type PayingCaller } from "./generate.ts";

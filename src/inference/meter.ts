@@ -5,7 +5,14 @@ import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import { Basis } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Block } from "../../gen/gateway/inference/v1/content_pb.ts";
-import type { BlockDelta, Event, ReportedUsage } from "../../gen/gateway/inference/v1/event_pb.ts";
+import {
+  type BlockDelta,
+  type Event,
+  EventSchema,
+  MessageDeltaSchema,
+  type ReportedUsage,
+  ReportedUsageSchema,
+} from "../../gen/gateway/inference/v1/event_pb.ts";
 
 /** What is owed, and where the figures come from. */
 export type Owed = { readonly usage: Usage; readonly basis: Basis };
@@ -264,4 +271,27 @@ function extraIterations(iterations: JsonValue | undefined) {
 
 function tokensOf(value: JsonValue | undefined): number {
   return typeof value === "number" && Number.isSafeInteger(value) && value > 0 ? value : 0;
+}
+
+// What a client is shown as usage is what it is charged for, also where we had to count.
+
+/** The end of an answer, with the charged usage in place of what the provider left out. */
+export function showCharged(end: readonly Event[], usage: Usage): Event[] {
+  return end.map((event) => {
+    if (event.kind.case !== "messageDelta") return event;
+    const { usage: reported, ...delta } = event.kind.value;
+    const cacheWrite = usage.cacheWrite5m + usage.cacheWrite1h;
+    const shown = create(ReportedUsageSchema, {
+      ...reported,
+      inputTokens: usage.input,
+      outputTokens: usage.output + usage.thinking,
+      ...(cacheWrite > 0 && { cacheCreationInputTokens: cacheWrite }),
+      ...(usage.cacheRead > 0 && { cacheReadInputTokens: usage.cacheRead }),
+      ...(usage.thinking > 0 && { thinkingTokens: usage.thinking }),
+    });
+    // The provider's own bytes say something else.
+    return create(EventSchema, {
+      kind: { case: "messageDelta", value: create(MessageDeltaSchema, { ...delta, usage: shown }) },
+    });
+  });
 }

@@ -2,16 +2,15 @@
 
 import { type Attempt, Basis, InputCategory, Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
+import { Refusal, toRefusal } from "../base/errors.ts";
 import type { Ending, Hold, Holds } from "../billing/billing.ts";
-import { costMicro } from "../billing/price.ts";
-import { Refusal, toRefusal } from "../errors.ts";
-import type { UpstreamAsk, Upstreams } from "../upstream/upstream.ts";
-import { affinityOf } from "./affinity.ts";
-import { Meter, type Owed } from "./meter.ts";
+import { costMicro } from "../billing/billing.ts";
+import type { UpstreamAsk, Upstreams } from "../providers/providers.ts";
+import { Meter, type Owed, showCharged } from "./meter.ts";
 import type { Prepared } from "./prepare.ts";
+import { affinityOf } from "./prepare.ts";
 import { tokensAbout } from "./prompt-size.ts";
 import type { Running, RunningRequests } from "./running.ts";
-import { showCharged } from "./shown-usage.ts";
 
 export type MeteredAnswerParts = {
   readonly holds: Holds;

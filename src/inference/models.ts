@@ -9,9 +9,9 @@ import {
   type ListModelsResponse,
   ListModelsResponseSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { invalidField } from "../errors.ts";
-import type { Limits } from "../limits/limits.ts";
-import type { Caller } from "../service.ts";
+import { invalidField } from "../base/errors.ts";
+import type { Caller } from "../contract/contract.ts";
+import type { Limits } from "../rate-limits/rate-limits.ts";
 import type { Catalog } from "./catalog.ts";
 
 type Parts = { readonly catalog: () => Catalog; readonly limits: Limits };

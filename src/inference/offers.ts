@@ -5,8 +5,8 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Block } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import type { CatalogFile } from "../catalog-file/catalog-file.ts";
-import { invalidField, Refusal } from "../errors.ts";
+import { invalidField, Refusal } from "../base/errors.ts";
+import type { CatalogFile } from "../config/catalog.ts";
 
 type Offers = CatalogFile["offers"];
 

@@ -10,8 +10,8 @@ import {
   ThinkingSchema,
 } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import type { ModelEntry } from "../catalog-file/catalog-file.ts";
-import { isObject } from "../wire/json.ts";
+import type { ModelEntry } from "../config/catalog.ts";
+import { isObject } from "../formats/json.ts";
 
 const efforts = new Map([
   ["minimal", { effort: "low", budget: 1_024 }],

@@ -2,7 +2,7 @@
 // process drains.
 
 import type { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import type { Refusal } from "../errors.ts";
+import type { Refusal } from "../base/errors.ts";
 
 /** Why a request is ended from outside: what its client is told, and what is recorded. */
 export type EndedBy = { readonly refusal: Refusal; readonly outcome: Outcome };

@@ -1,6 +1,8 @@
 // What the operator does with keys. Each function is a method of the service: the request's rules, the database, the word to all nodes.
 
 import { create } from "@bufbuild/protobuf";
+import type { Duration } from "@bufbuild/protobuf/wkt";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import {
   type CreateKeyRequest,
   type CreateKeyResponse,
@@ -25,10 +27,10 @@ import {
   type UpdateKeyResponse,
   UpdateKeyResponseSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import type { Changes } from "./changes.ts";
-import { checkControls, checkFamily, checkId, checkOverlap, checkPage, checkUpdate, type ResolveModel } from "./rules.ts";
+import { invalidField, Refusal } from "../base/errors.ts";
+import type { Changes } from "./change-feed.ts";
 import { digestSecret, type KeyFamily, mintSecret, showSecret } from "./secret.ts";
-import type { KeyStore } from "./store.ts";
+import type { Controls, KeyStore } from "./store.ts";
 
 type Parts = { store: KeyStore; changes: Changes; resolveModel: ResolveModel };
 
@@ -87,4 +89,123 @@ function published({ changes }: Parts, key: Key): Key {
 function newSecret(family: KeyFamily) {
   const secret = mintSecret(family);
   return { secret, stored: { digest: digestSecret(secret), shown: showSecret(secret) } };
+}
+
+// What may be asked of keys. Pure: each function answers the checked values or throws a refusal that names the field.
+
+/** Gives a model's catalogue id for an id or alias. Undefined: no such model. */
+export type ResolveModel = (name: string) => string | undefined;
+
+const nameLengthMax = 200;
+const requestsPerMinuteMax = 1_000_000;
+const allowedModelsMax = 100;
+const monthlyCapMax = 2n ** 53n;
+const overlapMsDefault = 24 * 3_600_000;
+const overlapMsMax = 7 * 24 * 3_600_000;
+const pageSizeDefault = 100;
+const pageSizeMax = 1000;
+const changeable = ["name", "requests_per_minute", "allowed_models", "monthly_cap_microcredits"];
+
+/** An id that can be in the database. What cannot looks like one that is not there. */
+export function checkId(field: string, id: string): string {
+  if (!/^[0-9A-Za-z_-]{1,100}$/.test(id)) throw new Refusal("not_found", { field });
+  return id;
+}
+
+export function checkFamily(family: Family): KeyFamily {
+  if (family === Family.V1) return Family.V1;
+  if (family === Family.V2) return Family.V2;
+  throw invalidField("family", "has to be FAMILY_V1 or FAMILY_V2");
+}
+
+/** Throws `invalid_request` and `model_not_found`. */
+export function checkControls(ask: CreateKeyRequest, resolve: ResolveModel): Controls {
+  return {
+    name: checkName("name", ask.name),
+    requestsPerMinute: checkRequestsPerMinute("requests_per_minute", ask.requestsPerMinute),
+    allowedModels: resolveModels("allowed_models", ask.allowedModels, resolve),
+    monthlyCap: checkMonthlyCap("monthly_cap_microcredits", ask.monthlyCapMicrocredits),
+  };
+}
+
+/** The members that an update names, checked. Throws `invalid_request` and `model_not_found`. */
+export function checkUpdate(ask: UpdateKeyRequest, resolve: ResolveModel): { keyId: string; controls: Partial<Controls> } {
+  const { key } = ask;
+  if (!key || key.keyId === "") throw invalidField("key.key_id", "is required");
+  const paths = ask.updateMask?.paths ?? [];
+  if (paths.length === 0) throw invalidField("update_mask", "has to name at least one field");
+  const controls: Partial<Controls> = {};
+  for (const path of paths) {
+    switch (path) {
+      case "name":
+        controls.name = checkName("key.name", key.name);
+        break;
+      case "requests_per_minute":
+        controls.requestsPerMinute = checkRequestsPerMinute("key.requests_per_minute", key.requestsPerMinute);
+        break;
+      case "allowed_models":
+        controls.allowedModels = resolveModels("key.allowed_models", key.allowedModels, resolve);
+        break;
+      case "monthly_cap_microcredits":
+        controls.monthlyCap = checkMonthlyCap("key.monthly_cap_microcredits", key.monthlyCapMicrocredits);
+        break;
+      default:
+        throw invalidField("update_mask", "names a field that cannot be changed", changeable);
+    }
+  }
+  return { keyId: checkId("key.key_id", key.keyId), controls };
+}
+
+/** How long earlier secrets stay good, in milliseconds. */
+export function checkOverlap(overlap: Duration | undefined): number {
+  if (!overlap) return overlapMsDefault;
+  const { seconds, nanos } = overlap;
+  const overlapMs = Number(seconds) * 1000 + nanos / 1e6;
+  if (nanos < 0 || nanos > 999_999_999 || seconds < 0n || overlapMs > overlapMsMax) {
+    throw invalidField("overlap", "has to be from 0 to 7 days (604800s)");
+  }
+  return overlapMs;
+}
+
+/** `accountId` empty: keys of all accounts. `afterKeyId` empty: from the first. */
+type Page = { accountId: string; afterKeyId: string; size: number };
+
+/** Page tokens are the last key id of the page before, so that they stay good whatever is added. */
+export function checkPage(ask: ListKeysRequest): Page {
+  const { pageSize, pageToken } = ask;
+  if (pageSize > pageSizeMax) throw invalidField("page_size", `is at most ${pageSizeMax}`);
+  if (!/^(key_[0-9A-Za-z]{1,90})?$/.test(pageToken)) {
+    throw invalidField("page_token", "has to be empty or the next_page_token of an earlier answer");
+  }
+  const accountId = ask.accountId === "" ? "" : checkId("account_id", ask.accountId);
+  return { accountId, afterKeyId: pageToken, size: pageSize === 0 ? pageSizeDefault : pageSize };
+}
+
+function checkName(field: string, name: string): string {
+  // Counted as people count; UTF-16 units only bound the counting.
+  if (name.length > 2 * nameLengthMax || [...name].length > nameLengthMax) {
+    throw invalidField(field, `has to be at most ${nameLengthMax} characters`);
+  }
+  if (!name.isWellFormed() || /\p{Cc}/u.test(name)) throw invalidField(field, "must not hold control characters");
+  return name;
+}
+
+function checkRequestsPerMinute(field: string, limit: number | undefined): number | undefined {
+  if (limit === undefined || (Number.isInteger(limit) && limit >= 0 && limit <= requestsPerMinuteMax)) return limit;
+  throw invalidField(field, `has to be a whole number from 0 to ${requestsPerMinuteMax}`);
+}
+
+function resolveModels(field: string, names: readonly string[], resolve: ResolveModel): string[] {
+  if (names.length > allowedModelsMax) throw invalidField(field, `has to name at most ${allowedModelsMax} models`);
+  const ids = names.map((name, index) => {
+    const id = resolve(name);
+    if (id === undefined) throw new Refusal("model_not_found", { field: `${field}[${index}]` });
+    return id;
+  });
+  return [...new Set(ids)];
+}
+
+function checkMonthlyCap(field: string, cap: bigint | undefined): bigint | undefined {
+  if (cap === undefined || (cap >= 0n && cap <= monthlyCapMax)) return cap;
+  throw invalidField(field, `has to be from 0 to ${monthlyCapMax}`);
 }

@@ -1,10 +1,9 @@
 // Who calls: the operator by the admin token, a key by its secret, as verified a moment ago or found in the database.
 
 import { timingSafeEqual } from "node:crypto";
-import { Refusal } from "../errors.ts";
-import type { Authenticate, Caller } from "../service.ts";
+import { Refusal } from "../base/errors.ts";
+import type { Authenticate, Caller } from "../contract/contract.ts";
 import { KeyCache } from "./cache.ts";
-import { bearerToken } from "./credential.ts";
 import { createLookup } from "./lookup.ts";
 import { digestSecret, isSecret } from "./secret.ts";
 import type { FoundSecret } from "./store.ts";
@@ -60,4 +59,25 @@ function adminCheck(adminToken: string): (token: string) => boolean {
   if (adminToken === "") return () => false;
   const expected = Buffer.from(digestSecret(adminToken), "latin1");
   return (token) => timingSafeEqual(Buffer.from(digestSecret(token), "latin1"), expected);
+}
+
+// The credential of a call, as its headers carry it.
+
+// More than any credential of ours; what is longer is not looked at.
+const headerLengthMax = 512;
+
+/**
+ * The token of `authorization: Bearer …`, blanks trimmed, scheme in any case. Throws `missing_key` without one, `invalid_key` for any
+ * other scheme and for several values.
+ */
+export function bearerToken(requestHeader: Headers): string {
+  const header = requestHeader.get("authorization");
+  if (header === null || header.trim() === "") throw new Refusal("missing_key");
+  if (header.length > headerLengthMax) throw new Refusal("invalid_key");
+  const [, scheme = "", token = ""] = /^\s*(\S+)\s*(.*?)\s*$/.exec(header) ?? [];
+  if (scheme.toLowerCase() !== "bearer") throw new Refusal("invalid_key");
+  if (token === "") throw new Refusal("missing_key");
+  // Headers joins repeated fields with a comma.
+  if (/[\s,]/.test(token)) throw new Refusal("invalid_key");
+  return token;
 }

@@ -4,7 +4,7 @@
 // database. A change of its key ends it at once. Secrets that do not exist are remembered apart, so that inventing them pushes out
 // no real one.
 
-import { RecentMap } from "../recent-map.ts";
+import { RecentMap } from "../base/bounded-map.ts";
 import type { FoundSecret } from "./store.ts";
 
 const freshMs = 5_000;

@@ -7,15 +7,15 @@ import {
   AuthenticateResponseSchema,
   type KeysService,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import type { Log } from "../log.ts";
+import type { Log } from "../base/log.ts";
+import type { Authenticate, Caller, CallOf, Implementation } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Redis } from "../redis/redis.ts";
-import type { Authenticate, Caller, CallOf, Implementation } from "../service.ts";
+import type { ResolveModel } from "./administration.ts";
 import { createKey, getKey, listKeys, revokeKey, revokeSecret, rotateKey, updateKey } from "./administration.ts";
 import { createAuthentication } from "./authenticate.ts";
-import { createChanges, type Listener } from "./changes.ts";
-import { Liveness } from "./liveness.ts";
-import type { ResolveModel } from "./rules.ts";
+import { createChanges, type Listener } from "./change-feed.ts";
+import { Liveness } from "./revocation.ts";
 import { createKeyStore, type KeyStore } from "./store.ts";
 
 export type Keys = {

@@ -3,7 +3,7 @@
 // the real ones.
 
 import { setTimeout as delay } from "node:timers/promises";
-import { Refusal } from "../errors.ts";
+import { Refusal } from "../base/errors.ts";
 import type { KeyCache } from "./cache.ts";
 import type { FoundSecret } from "./store.ts";
 

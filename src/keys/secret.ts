@@ -4,7 +4,7 @@
 import { hash } from "node:crypto";
 import { crc32 } from "node:zlib";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { randomId } from "../ids.ts";
+import { randomId } from "../base/ids.ts";
 
 /** The families a key can have; `UNSPECIFIED` is never stored. */
 export type KeyFamily = typeof Family.V1 | typeof Family.V2;

@@ -4,11 +4,11 @@ import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { DatabaseError } from "pg";
 import { type Key, KeySchema, KeyStatus, type Secret, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { Refusal } from "../errors.ts";
-import { type FamilyName, familyName, familyOf } from "../families.ts";
-import { timeOrderedId } from "../ids.ts";
+import { Refusal } from "../base/errors.ts";
+import { type FamilyName, familyName, familyOf } from "../base/families.ts";
+import { timeOrderedId } from "../base/ids.ts";
+import type { Caller } from "../contract/contract.ts";
 import { isUnreachable, type Postgres, type Statement, statement } from "../postgres/postgres.ts";
-import type { Caller } from "../service.ts";
 import { digestBytes, type KeyFamily } from "./secret.ts";
 
 // A server that hangs is as good as one that is away.

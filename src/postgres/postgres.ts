@@ -1,27 +1,13 @@
 // One PostgreSQL for everybody: named statements read from `.sql` files, a pool, transactions, and connections for lanes.
 
-import { readFileSync } from "node:fs";
 import { Socket } from "node:net";
-import { basename, dirname } from "node:path";
 import { performance } from "node:perf_hooks";
 import { setTimeout as delay } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
 import { Client, type ClientConfig, DatabaseError, Pool, type PoolClient, type QueryResultRow, types } from "pg";
-import { type Answer, type Prepared, type Query, RoundTrip } from "./round-trip.ts";
+import { type Answer, type Prepared, type Query, RoundTrip } from "./pipeline.ts";
+import type { Statement } from "./statement.ts";
 
-/** One SQL statement; `name` is its name in the server's statistics too. */
-export type Statement = {
-  readonly name: string;
-  readonly text: string;
-  /** How long its answer is waited for. Absent: as long as a server takes that is well. */
-  readonly timeoutMs?: number;
-};
-
-/** Reads `sql/<file>.sql` beside the caller's module; the name is `<folder>/<file>`. Call once, when the module loads. */
-export function statement(moduleUrl: string, file: string): Statement {
-  const folder = dirname(fileURLToPath(moduleUrl));
-  return { name: `${basename(folder)}/${file}`, text: readFileSync(`${folder}/sql/${file}.sql`, "utf8") };
-}
+export { type Statement, statement } from "./statement.ts";
 
 /** Whatever statements run in: a transaction, or autocommit. `int8` is `bigint`, `date` is `YYYY-MM-DD`, `timestamptz` is `Date`. */
 export type Tx = { query<Row>(statement: Statement, values: readonly unknown[]): Promise<Row[]> };

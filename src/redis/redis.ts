@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Redis as Connection, type RedisOptions } from "ioredis";
-import type { Log } from "../log.ts";
+import type { Log } from "../base/log.ts";
 
 /** A Lua script; the server knows it by its digest once it has run. */
 export type Script = { readonly text: string; readonly sha: string };

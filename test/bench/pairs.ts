@@ -3,10 +3,10 @@
 import { create } from "@bufbuild/protobuf";
 import { Basis, InputCategory, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { newRequestId } from "../../src/base/ids.ts";
+import { createLog } from "../../src/base/log.ts";
 import { createBilling } from "../../src/billing/billing.ts";
 import { priceVersion } from "../../src/billing/price.ts";
-import { newRequestId } from "../../src/ids.ts";
-import { createLog } from "../../src/log.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
 import { cpuSeconds } from "./measure.ts";
 

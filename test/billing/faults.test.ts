@@ -3,14 +3,14 @@
 import { Client, DatabaseError } from "pg";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { BatchConnection, isTransient } from "../../src/billing/batch-connection.ts";
+import { Node } from "../../src/billing/cluster-node.ts";
 import { HoldKeeper } from "../../src/billing/holds.ts";
-import { Node } from "../../src/billing/node.ts";
 import { createLedgerStore } from "../../src/billing/store.ts";
-import { newRequestId } from "../../src/ids.ts";
+import type { Query } from "../../src/postgres/pipeline.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
-import type { Query } from "../../src/postgres/round-trip.ts";
 import { asking, ended, freshLedger, heldFor, log, startNode, usage } from "./ledger.ts";
 
 let ledger: Awaited<ReturnType<typeof freshLedger>>;

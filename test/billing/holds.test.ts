@@ -1,6 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { newRequestId } from "../../src/base/ids.ts";
 import { priceVersion } from "../../src/billing/price.ts";
-import { newRequestId } from "../../src/ids.ts";
 import { asking, ended, freshLedger, heldFor, price, usage } from "./ledger.ts";
 
 let ledger: Awaited<ReturnType<typeof freshLedger>>;

@@ -3,10 +3,10 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Refusal, type RefusalName } from "../../src/base/errors.ts";
+import type { FamilyName } from "../../src/base/families.ts";
+import { newRequestId } from "../../src/base/ids.ts";
 import type { Hold, Payer, PlacedHold } from "../../src/billing/admission.ts";
-import { Refusal, type RefusalName } from "../../src/errors.ts";
-import type { FamilyName } from "../../src/families.ts";
-import { newRequestId } from "../../src/ids.ts";
 import { asking, ended, freshLedger, heldFor, startNode, usage } from "./ledger.ts";
 
 type Ledger = Awaited<ReturnType<typeof freshLedger>>;

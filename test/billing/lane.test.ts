@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { Lane, type LaneSettings } from "../../src/billing/lane.ts";
+import { Lane, type LaneSettings } from "../../src/billing/batch-queue.ts";
 
 class Passing extends Error {}
 class Unsent extends Error {}

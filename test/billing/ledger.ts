@@ -3,13 +3,13 @@
 import { create } from "@bufbuild/protobuf";
 import { type Attempt, Basis, InputCategory, Outcome, TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { newRequestId, timeOrderedId } from "../../src/base/ids.ts";
+import { createLog } from "../../src/base/log.ts";
 import type { Payer } from "../../src/billing/admission.ts";
+import { Node } from "../../src/billing/cluster-node.ts";
 import { HoldKeeper } from "../../src/billing/holds.ts";
-import { Node } from "../../src/billing/node.ts";
 import { priceVersion } from "../../src/billing/price.ts";
 import { createLedgerStore } from "../../src/billing/store.ts";
-import { newRequestId, timeOrderedId } from "../../src/ids.ts";
-import { createLog } from "../../src/log.ts";
 import { connectPostgres, type Statement } from "../../src/postgres/postgres.ts";
 import { freshDatabase } from "../support/database.ts";
 

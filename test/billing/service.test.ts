@@ -18,10 +18,10 @@ import {
   SettleHoldRequestSchema,
   UsagePeriod,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createBilling } from "../../src/billing/billing.ts";
-import { newRequestId } from "../../src/ids.ts";
-import type { CallOf } from "../../src/service.ts";
+import type { CallOf } from "../../src/contract/contract.ts";
 import { asking, ended, heldFor, log } from "./ledger.ts";
 import { freshBilling, newNonce, refused } from "./service.ts";
 

@@ -3,12 +3,12 @@
 import { create } from "@bufbuild/protobuf";
 import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { Refusal, type RefusalName } from "../../src/base/errors.ts";
+import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createBilling } from "../../src/billing/billing.ts";
-import { Refusal, type RefusalName } from "../../src/errors.ts";
-import { guard } from "../../src/guard.ts";
-import { newRequestId } from "../../src/ids.ts";
-import type { Authenticate, Call } from "../../src/service.ts";
+import type { Authenticate, Call } from "../../src/contract/contract.ts";
+import { guard } from "../../src/contract/interceptor.ts";
 import { freshLedger, log, price } from "./ledger.ts";
 
 const admin = "the-admin-token";

@@ -5,7 +5,7 @@ import { Client } from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Hold } from "../../src/billing/admission.ts";
 import { BatchConnection } from "../../src/billing/batch-connection.ts";
-import { settlementBatch } from "../../src/billing/batches.ts";
+import { settlementBatch } from "../../src/billing/ledger-batches.ts";
 import type { SettleAsk, Settled } from "../../src/billing/settlement.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { asking, ended, freshLedger, heldFor, price, usage } from "./ledger.ts";

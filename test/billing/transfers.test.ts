@@ -7,8 +7,8 @@ import {
   TransferKind,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
-import { newRequestId } from "../../src/ids.ts";
 import { asking, ended, heldFor } from "./ledger.ts";
 import { freshBilling, refused } from "./service.ts";
 

@@ -8,9 +8,9 @@ import { generateText } from "ai";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { isObject } from "../../src/wire/json.ts";
+import { isObject } from "../../src/formats/json.ts";
+import { readStream } from "../formats/chat/bodies.ts";
 import { nativeEvents, sseEvent } from "../support/provider.ts";
-import { readStream } from "../wire/chat/bodies.ts";
 import { openai, openStage, post, type Stage } from "./stage.ts";
 
 let stage: Stage;
@@ -298,7 +298,7 @@ test("39: both official clients walk the models in one request, with either head
 
 test("40: a body as Cursor's agent sends it arrives as meant, and one of the Responses API is told where it is", async () => {
   const fixture = (name: string) =>
-    JSON.parse(readFileSync(new URL(`../wire/chat/fixtures/${name}.json`, import.meta.url), "utf8"));
+    JSON.parse(readFileSync(new URL(`../formats/chat/fixtures/${name}.json`, import.meta.url), "utf8"));
   const { body, native } = fixture("cursor-agent");
   const sent = await receivedFor(body);
   expect(sent).toMatchObject({ ...native, model: "provider-model" });

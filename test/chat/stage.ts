@@ -1,7 +1,7 @@
 // A gateway with one scripted provider behind all its models, in one of the two formats.
 
 import OpenAI from "openai";
-import { readCatalogFile } from "../../src/catalog-file/catalog-file.ts";
+import { readCatalogFile } from "../../src/config/catalog.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import {
   type AnswerContent,

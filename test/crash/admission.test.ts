@@ -1,10 +1,10 @@
 import { readFile } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { sizeHold } from "../../src/billing/hold-size.ts";
-import { readCatalogFile } from "../../src/catalog-file/catalog-file.ts";
+import { readCatalogFile } from "../../src/config/catalog.ts";
+import { decodeRequest } from "../../src/formats/native/native.ts";
 import { createCatalog } from "../../src/inference/inference.ts";
 import { prepare } from "../../src/inference/prepare.ts";
-import { decodeRequest } from "../../src/wire/native/native.ts";
 import type { ChildGateway } from "../support/child-gateway.ts";
 import { Gate, nativeStream } from "../support/provider.ts";
 import { type Stage, startStage } from "./stage.ts";

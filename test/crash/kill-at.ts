@@ -2,7 +2,7 @@
 // told by the statements that go to the database.
 
 import { Client } from "pg";
-import { RoundTrip } from "../../src/postgres/round-trip.ts";
+import { RoundTrip } from "../../src/postgres/pipeline.ts";
 
 /** When the process ends: before a statement leaves, once it left, or as soon as its commit was answered. */
 const moments: Record<string, { statement: string; when: "unsent" | "sent" | "committed" }> = {

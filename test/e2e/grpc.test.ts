@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { grpcCore } from "../../src/rpc/client.ts";
+import { grpcCore } from "../../src/grpc/client.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 
 let gateway: TestGateway;

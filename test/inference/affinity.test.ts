@@ -1,8 +1,8 @@
 // What tells one conversation from another, so that each stays with the provider that has cached its beginning.
 
 import { expect, test } from "vitest";
-import { affinityOf } from "../../src/inference/affinity.ts";
-import { decodeRequest } from "../../src/wire/native/native.ts";
+import { decodeRequest } from "../../src/formats/native/native.ts";
+import { affinityOf } from "../../src/inference/prepare.ts";
 
 const startOf = (members: object) => {
   const body = { model: "opus", max_tokens: 1, messages: [{ role: "user", content: "Hello" }], ...members };

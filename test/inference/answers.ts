@@ -10,10 +10,10 @@ import {
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
-import { defaultCatalog, readCatalogFile } from "../../src/catalog-file/catalog-file.ts";
+import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
 import { createCatalog, createInference } from "../../src/inference/inference.ts";
-import { createLimits } from "../../src/limits/limits.ts";
-import type { UpstreamAsk, Upstreams } from "../../src/upstream/upstream.ts";
+import type { UpstreamAsk, Upstreams } from "../../src/providers/providers.ts";
+import { createLimits } from "../../src/rate-limits/rate-limits.ts";
 import { freshLedger, log } from "../billing/ledger.ts";
 import type { RequestMembers } from "./requests.ts";
 

@@ -1,8 +1,8 @@
 // Counting without an answer: free, and never an error for want of a provider that counts.
 
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { Refusal, type RefusalName } from "../../src/base/errors.ts";
 import type { Payer } from "../../src/billing/admission.ts";
-import { Refusal, type RefusalName } from "../../src/errors.ts";
 import { type Answer, freshInference } from "./answers.ts";
 
 let gateway: Answer;

@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vite
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
-import type { UpstreamAsk } from "../../src/upstream/upstream.ts";
+import type { UpstreamAsk } from "../../src/providers/providers.ts";
 import { type Answer, events, freshInference } from "./answers.ts";
 
 const input = 140n;

@@ -4,7 +4,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Basis, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { readCatalogFile } from "../../src/catalog-file/catalog-file.ts";
+import { readCatalogFile } from "../../src/config/catalog.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { catalogFor, type ScriptedProvider, sseEvent, startProvider } from "../support/provider.ts";
 

@@ -3,7 +3,7 @@
 
 import { Client } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
-import { readCatalogFile } from "../../src/catalog-file/catalog-file.ts";
+import { readCatalogFile } from "../../src/config/catalog.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { catalogFor, Gate, nativeAnswer, nativeStream, type ScriptedProvider, startProvider } from "../support/provider.ts";
 

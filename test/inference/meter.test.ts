@@ -3,9 +3,9 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { Basis } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Event, EventSchema, type ReportedUsageSchema } from "../../gen/gateway/inference/v1/event_pb.ts";
+import * as chat from "../../src/formats/chat/chat.ts";
+import * as native from "../../src/formats/native/native.ts";
 import { Meter } from "../../src/inference/meter.ts";
-import * as chat from "../../src/wire/chat/chat.ts";
-import * as native from "../../src/wire/native/native.ts";
 import { type AnswerContent, chatAnswer, chatStream, nativeAnswer, nativeStream, type Script } from "../support/provider.ts";
 import { events } from "./answers.ts";
 

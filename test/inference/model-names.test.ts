@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { defaultCatalog, readCatalogFile } from "../../src/catalog-file/catalog-file.ts";
+import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
 import { createCatalog } from "../../src/inference/inference.ts";
 import { refusalOf } from "./requests.ts";
 

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
-import { defaultCatalog, readCatalogFile } from "../../src/catalog-file/catalog-file.ts";
+import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
+import * as chat from "../../src/formats/chat/chat.ts";
 import { createCatalog } from "../../src/inference/inference.ts";
 import { prepare, prepareModel } from "../../src/inference/prepare.ts";
-import * as chat from "../../src/wire/chat/chat.ts";
 import { type RequestMembers, refusalOf, requestOf, said } from "./requests.ts";
 
 const catalog = createCatalog(readCatalogFile(defaultCatalog()));

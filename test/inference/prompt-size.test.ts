@@ -2,8 +2,8 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
+import * as native from "../../src/formats/native/native.ts";
 import { measurePrompt, tokensAbout, tokensAtMost } from "../../src/inference/prompt-size.ts";
-import * as native from "../../src/wire/native/native.ts";
 import { type RequestMembers, requestOf, said } from "./requests.ts";
 
 const window = 200_000;

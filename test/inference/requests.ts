@@ -3,7 +3,7 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { type GenerateRequest, GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { Refusal } from "../../src/errors.ts";
+import { Refusal } from "../../src/base/errors.ts";
 
 export type RequestMembers = Exclude<MessageInitShape<typeof GenerateRequestSchema>, GenerateRequest>;
 

@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Refusal } from "../../src/base/errors.ts";
 import type { Payer } from "../../src/billing/admission.ts";
-import { Refusal } from "../../src/errors.ts";
-import type { UpstreamAsk } from "../../src/upstream/upstream.ts";
+import type { UpstreamAsk } from "../../src/providers/providers.ts";
 import { type Answer, events, freshInference } from "./answers.ts";
 
 // haiku 4.5: 140 micro-credits per input token, 700 per output token, 14 per cache read.

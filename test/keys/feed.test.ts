@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test, vi } from "vitest";
-import { createFeed } from "../../src/keys/feed.ts";
+import { createLog } from "../../src/base/log.ts";
+import { createFeed } from "../../src/keys/change-feed.ts";
 import type { ChangePage } from "../../src/keys/store.ts";
-import { createLog } from "../../src/log.ts";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());

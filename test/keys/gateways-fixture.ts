@@ -4,7 +4,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import { defaultCatalog } from "../../src/catalog-file/catalog-file.ts";
+import { defaultCatalog } from "../../src/config/catalog.ts";
 import { type ChildGateway, startChildGateway } from "../support/child-gateway.ts";
 import { freshDatabase } from "../support/database.ts";
 import { redisBinary } from "../support/programs.ts";

@@ -12,12 +12,12 @@ import {
   RotateKeyRequestSchema,
   UpdateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { Refusal } from "../../src/errors.ts";
+import { Refusal } from "../../src/base/errors.ts";
+import { createLog } from "../../src/base/log.ts";
+import type { CallOf } from "../../src/contract/contract.ts";
 import { createKeys, type Keys } from "../../src/keys/keys.ts";
-import { createLog } from "../../src/log.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
 import type { Redis } from "../../src/redis/redis.ts";
-import type { CallOf } from "../../src/service.ts";
 import { freshDatabase } from "../support/database.ts";
 
 export const adminToken = "admin-token-of-the-tests";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { create } from "@bufbuild/protobuf";
 import { test, vi } from "vitest";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { Refusal } from "../../src/errors.ts";
+import { Refusal } from "../../src/base/errors.ts";
 import { KeyCache } from "../../src/keys/cache.ts";
 import { createLookup } from "../../src/keys/lookup.ts";
 import type { FoundSecret } from "../../src/keys/store.ts";

@@ -1,7 +1,7 @@
 // A provider that holds a small conversation, so that every kind of client finds what it asks for.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import { isObject } from "../../src/wire/json.ts";
+import { isObject } from "../../src/formats/json.ts";
 import { type AnswerContent, type Choose, nativeAnswer, nativeStream } from "../support/provider.ts";
 
 const usage = { input: 12, output: 9, cacheRead: 3, cacheWrite: 4 };

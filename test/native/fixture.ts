@@ -2,8 +2,8 @@
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { readCatalogFile } from "../../src/catalog-file/catalog-file.ts";
-import { createSseParser } from "../../src/wire/sse.ts";
+import { readCatalogFile } from "../../src/config/catalog.ts";
+import { createSseParser } from "../../src/formats/sse.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { catalogFor, type ScriptedProvider, startProvider } from "../support/provider.ts";
 

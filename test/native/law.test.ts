@@ -3,8 +3,8 @@
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { anyBody } from "../formats/native/bodies.ts";
 import { nativeAnswer } from "../support/provider.ts";
-import { anyBody } from "../wire/native/bodies.ts";
 import { type NativeFixture, startNative } from "./fixture.ts";
 
 let native: NativeFixture;

@@ -1,12 +1,11 @@
 // A provider that thinks for long: what clients of both formats see of it, through the whole gateway.
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createFacade, type Facade } from "../../src/facade/facade.ts";
-import { defaultPace } from "../../src/facade/send-stream.ts";
-import { createFailedCredentials } from "../../src/limits/failed-credentials.ts";
-import { createIdentifyCaller } from "../../src/limits/identify-caller.ts";
-import { createLog } from "../../src/log.ts";
-import { grpcCore } from "../../src/rpc/client.ts";
+import { createLog } from "../../src/base/log.ts";
+import { grpcCore } from "../../src/grpc/client.ts";
+import { createFailedCredentials, createIdentifyCaller } from "../../src/http/authenticate.ts";
+import { createFacade, type Facade } from "../../src/http/http.ts";
+import { defaultPace } from "../../src/http/send-stream.ts";
 import { Gate, nativeEvents, nativeStream, type Write } from "../support/provider.ts";
 import { ask, type NativeFixture, startNative } from "./fixture.ts";
 

@@ -2,7 +2,7 @@
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
-import { isObject } from "../../src/wire/json.ts";
+import { isObject } from "../../src/formats/json.ts";
 import { errorAnswer, Gate, nativeEvents, nativeStream, sseEvent } from "../support/provider.ts";
 import { ask, type NativeFixture, readEvents, startNative, textOf } from "./fixture.ts";
 

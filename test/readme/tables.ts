@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { getOption } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
-import { serviceTypes } from "../../src/core.ts";
-import { refusals } from "../../src/errors.ts";
-import { problems } from "../../src/facade/problems.ts";
+import { refusals } from "../../src/base/errors.ts";
+import { serviceTypes } from "../../src/contract/contract.ts";
+import { problems } from "../../src/http/error-table.ts";
 
 const path = join(import.meta.dirname, "../../README.md");
 

@@ -4,11 +4,11 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect } from "vitest";
-import { type Gateway, startGateway } from "../../src/app.ts";
-import { type CatalogFile, defaultCatalog, readCatalogFile } from "../../src/catalog-file/catalog-file.ts";
-import { readConfig } from "../../src/config.ts";
-import { createLog } from "../../src/log.ts";
-import { grpcCore } from "../../src/rpc/client.ts";
+import { createLog } from "../../src/base/log.ts";
+import { type CatalogFile, defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
+import { readConfig } from "../../src/config/environment.ts";
+import { grpcCore } from "../../src/grpc/client.ts";
+import { type Gateway, startGateway } from "../../src/server/gateway.ts";
 import { freshDatabase } from "./database.ts";
 
 export type TestGateway = {

@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client } from "pg";
 import type { TestProject } from "vitest/node";
-import { createLog } from "../../src/log.ts";
-import { startEmbedded } from "../../src/postgres/embedded.ts";
+import { createLog } from "../../src/base/log.ts";
+import { startEmbedded } from "../../src/postgres/embedded/embedded.ts";
 import { migrate } from "../../src/postgres/migrate.ts";
 
 declare module "vitest" {

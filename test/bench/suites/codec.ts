@@ -2,8 +2,8 @@
 
 import { isDeepStrictEqual } from "node:util";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import { parseJson, stringifyJson } from "../../../src/wire/json.ts";
-import { decodeRequest, encodeRequest } from "../../../src/wire/native/native.ts";
+import { parseJson, stringifyJson } from "../../../src/formats/json.ts";
+import { decodeRequest, encodeRequest } from "../../../src/formats/native/native.ts";
 import { spreadOf } from "../measure.ts";
 import type { Result } from "../report.ts";
 

@@ -3,7 +3,7 @@
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { GetPoolsRequestSchema, GetUsageRequestSchema, UsagePeriod } from "../../../gen/gateway/billing/v1/billing_pb.ts";
-import type { CallOf } from "../../../src/service.ts";
+import type { CallOf } from "../../../src/contract/contract.ts";
 import { addAccounts, addKeys, connectBooks, findViolations, sumCharges } from "../books.ts";
 import { addMonths, chargeMicro, chargesPerMonth, hoursPerMonth, keysCount } from "../charges.ts";
 import { Lab } from "../lab.ts";

@@ -1,0 +1,17 @@
+// The two families of keys, and of the pools that they draw on, by the names that the database, refusals and documents use.
+
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+
+export type FamilyName = "v1" | "v2";
+
+/** `v1` or `v2`; undefined for anything else. */
+export function familyName(family: typeof Family.V1 | typeof Family.V2): FamilyName;
+export function familyName(family: Family): FamilyName | undefined;
+export function familyName(family: Family): FamilyName | undefined {
+  if (family === Family.V1) return "v1";
+  return family === Family.V2 ? "v2" : undefined;
+}
+
+export function familyOf(name: FamilyName): Family {
+  return name === "v1" ? Family.V1 : Family.V2;
+}

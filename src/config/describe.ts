@@ -1,0 +1,60 @@
+// A configuration file in words: the resolved catalogue, prices and routes.
+
+import type { CatalogFile, ModelEntry, UpstreamSettings } from "./catalog.ts";
+
+/** Text for an operator, with a line feed at the end of every line but the last. */
+export function describeCatalog(file: CatalogFile): string {
+  const aliasesOf = (id: string) => Object.keys(file.aliases).filter((alias) => file.aliases[alias] === id);
+  const offered = Object.entries(file.offers).flatMap(([offer, given]) => (given ? [offer] : []));
+  return [
+    "models, with prices in micro-credits per token (1 credit = 0.005 USD)",
+    ...describePrices(file.models, aliasesOf),
+    "",
+    "routes, in the order in which they are tried",
+    ...file.models.flatMap(describeRoutes),
+    "",
+    "upstreams",
+    ...Object.entries(file.upstreams).map(([name, settings]) => `  ${name}: ${describeUpstream(settings)}`),
+    "",
+    `native bearer: ${file.nativeBearer}; tier fallback: ${file.tierFallback ? "on" : "off"}; offers: ${offered.join(", ") || "none"}`,
+  ].join("\n");
+}
+
+function describePrices(models: readonly ModelEntry[], aliasesOf: (id: string) => string[]): string[] {
+  const rows = [
+    ["model", "aliases", "context", "output ≤", "input", "output", "write 5m", "write 1h", "read", "thinking"],
+    ...models.map(({ id, contextTokens, maxOutputTokens, price }) => [
+      id,
+      aliasesOf(id).join(" ") || "-",
+      ...[contextTokens, maxOutputTokens].map(String),
+      ...[price.input, price.output, price.cacheWrite5m, price.cacheWrite1h, price.cacheRead, price.thinking].map(String),
+    ]),
+  ];
+  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  const align = (cell: string, column: number) =>
+    column < 2 ? cell.padEnd(widths[column] ?? 0) : cell.padStart(widths[column] ?? 0);
+  return rows.map((row) => `  ${row.map(align).join("  ")}`);
+}
+
+function describeRoutes({ id, routes }: ModelEntry): string[] {
+  return routes.map((group, index) => {
+    const ways = group.map(({ upstream, model, weight, systemEntries }) => {
+      const folded = systemEntries === "fold" ? ", system entries folded" : "";
+      return `${upstream} as ${model} (weight ${weight}${folded})`;
+    });
+    return `  ${id} ${index + 1}. ${ways.join(" | ")}`;
+  });
+}
+
+function describeUpstream(settings: UpstreamSettings): string {
+  const load = `${settings.concurrency} at once, ${settings.queue} waiting up to ${settings.queueMs} ms`;
+  if (settings.kind === "simulated") {
+    const pace = `first token after ${settings.firstTokenMs} ms, then ${settings.tokenMs} ms each`;
+    return `simulated; ${pace}; directives ${settings.directives ? "obeyed" : "ignored"}; ${load}`;
+  }
+  const { kind, baseUrl, credentialEnv, credentialHeader, headers, connectMs, firstByteMs, idleMs, totalMs } = settings;
+  const credential = credentialEnv === undefined ? "no credential" : `credential from ${credentialEnv} in ${credentialHeader}`;
+  const extra = Object.keys(headers).length === 0 ? "" : `; headers ${Object.keys(headers).join(", ")}`;
+  const limits = `connect ${connectMs} ms, first byte ${firstByteMs} ms, idle ${idleMs} ms, total ${totalMs} ms`;
+  return `${kind} at ${baseUrl}; ${credential}${extra}; ${limits}; ${load}`;
+}

@@ -1,0 +1,134 @@
+// What a service is to the rest of the house: an object with one function per method of its generated type, called the same way by
+// every binding.
+
+import {
+  create,
+  type DescMessage,
+  type DescMethod,
+  type DescMethodServerStreaming,
+  type DescMethodUnary,
+  type DescService,
+  type Message,
+  type MessageInitShape,
+  type MessageShape,
+} from "@bufbuild/protobuf";
+import { type CallOptions, type Client, Code, ConnectError } from "@connectrpc/connect";
+import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { type Key, KeysService, type Secret } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { Refusal } from "../base/errors.ts";
+
+/** One call as every binding gives it. Connect's `HandlerContext` is one. */
+export interface Call {
+  /** Aborted when the caller hangs up or the deadline passes. */
+  readonly signal: AbortSignal;
+  /** Metadata. `authorization` holds the credential. */
+  readonly requestHeader: Headers;
+}
+
+/** Whoever calls. */
+export type Caller =
+  | { readonly kind: "key"; readonly key: Key; readonly secret: Secret }
+  /** The operator. Sees every account, and has none. */
+  | { readonly kind: "admin" };
+
+/** A call whose caller is known. */
+export interface CallOf extends Call {
+  readonly caller: Caller;
+}
+
+/** Tells who sends this credential. Throws `missing_key`, `invalid_key` or `revoked_key`. */
+export type Authenticate = (requestHeader: Headers) => Promise<Caller>;
+
+/**
+ * The methods of `S`, each taking its request and the call, and answering complete messages. Fits Connect's `ServiceImpl`; a client
+ * is one too, with `CallOptions` for the call.
+ */
+export type Implementation<S extends DescService, C = Call> = {
+  [P in keyof S["method"]]: S["method"][P] extends DescMethodUnary<infer I, infer O>
+    ? (request: MessageShape<I>, call: C) => Promise<MessageShape<O>>
+    : S["method"][P] extends DescMethodServerStreaming<infer I, infer O>
+      ? (request: MessageShape<I>, call: C) => AsyncIterable<MessageShape<O>>
+      : never;
+};
+
+/** A method of an implementation, for code that walks all methods of a service. */
+export type BoundMethod<C = Call> =
+  | { kind: "unary"; desc: DescMethodUnary; run: (request: Message, call: C) => Promise<Message> }
+  | { kind: "stream"; desc: DescMethodServerStreaming; run: (request: Message, call: C) => AsyncIterable<Message> };
+
+/** The method `desc` of `implementation`. */
+export function boundMethod<S extends DescService, C>(implementation: Implementation<S, C>, desc: DescMethod): BoundMethod<C> {
+  // Descriptors tell at run time what the mapped type tells at compile time; only here and in `implement` do the two meet.
+  const methods = implementation as Record<string, unknown>;
+  const run = methods[desc.localName];
+  if (typeof run !== "function") throw new Error(`${desc.parent.typeName} lacks ${desc.localName}`);
+  if (isUnary(desc)) return { kind: "unary", desc, run: run.bind(implementation) };
+  if (isServerStreaming(desc)) return { kind: "stream", desc, run: run.bind(implementation) };
+  throw new Error(`${desc.parent.typeName}.${desc.name}: client streams are not used here`);
+}
+
+function isUnary(desc: DescMethod): desc is DescMethodUnary {
+  return desc.methodKind === "unary";
+}
+
+function isServerStreaming(desc: DescMethod): desc is DescMethodServerStreaming {
+  return desc.methodKind === "server_streaming";
+}
+
+/** Builds an object with one function per method of `service`. */
+export function implement<T>(service: DescService, build: (desc: DescMethod) => unknown): T {
+  return Object.fromEntries(service.methods.map((desc) => [desc.localName, build(desc)])) as T;
+}
+
+/** What a call that this signal ended fails with: its reason if that is a refusal, `timeout` for a deadline, else `cancelled`. */
+export function abortRefusal(signal: AbortSignal): Refusal {
+  const { reason } = signal;
+  if (reason instanceof Refusal) return reason;
+  const timeout = reason instanceof ConnectError ? reason.code === Code.DeadlineExceeded : reason?.name === "TimeoutError";
+  return new Refusal(timeout ? "timeout" : "cancelled", { cause: reason });
+}
+
+// The one interface between doors and services, and its local binding: a client that calls the service objects of this process
+// directly, messages by reference. The gRPC binding is `grpc/client.ts`. Both fail with `Refusal` only.
+
+/** The descriptors of the three services. */
+export const serviceTypes = { billing: BillingService, keys: KeysService, inference: InferenceService } as const;
+type ServiceTypes = typeof serviceTypes;
+
+/** Clients of the three services. Credentials travel as `authorization: Bearer …` in the call's headers. */
+export type Core = { [N in keyof ServiceTypes]: Client<ServiceTypes[N]> };
+
+/** The three service objects, guarded. */
+export type Services = { [N in keyof ServiceTypes]: Implementation<ServiceTypes[N]> };
+
+/** A Core that calls the given services in this process. */
+export function localCore(services: Services): Core {
+  return {
+    billing: localClient(BillingService, services.billing),
+    keys: localClient(KeysService, services.keys),
+    inference: localClient(InferenceService, services.inference),
+  };
+}
+
+function localClient<S extends DescService>(service: S, implementation: Implementation<S>): Client<S> {
+  return implement<Client<S>>(service, (desc) => {
+    const { run } = boundMethod(implementation, desc);
+    return (request: MessageInitShape<DescMessage>, options?: CallOptions) => run(create(desc.input, request), callOf(options));
+  });
+}
+
+const noHeaders = new Headers();
+const never = new AbortController().signal;
+
+function callOf(options: CallOptions | undefined): Call {
+  const headers = options?.headers;
+  const timeoutMs = options?.timeoutMs ?? 0;
+  const signals = [options?.signal, timeoutMs > 0 ? AbortSignal.timeout(timeoutMs) : undefined].filter(
+    (one) => one !== undefined,
+  );
+  return {
+    signal: signals.length > 1 ? AbortSignal.any(signals) : (signals[0] ?? never),
+    requestHeader: headers === undefined ? noHeaders : headers instanceof Headers ? headers : new Headers(headers),
+  };
+}

@@ -1,0 +1,92 @@
+// What can be judged of a request by its descriptors, alike on every binding: required fields are set, enums hold listed values,
+// and texts can be stored. (protobuf keeps a number that an enum does not list, so that an old relay can pass it on. In a request it
+// means nothing to us.)
+
+import {
+  type DescField,
+  type DescMessage,
+  getOption,
+  isFieldSet,
+  isMessage,
+  type Message,
+  ScalarType,
+} from "@bufbuild/protobuf";
+import { required } from "../../gen/gateway/common/v1/options_pb.ts";
+import { invalidField } from "../base/errors.ts";
+
+/** Throws `invalid_request` naming the first field of `request` at fault, as `messages[0].role`. */
+export function checkRequest(type: DescMessage, request: Message): void {
+  const fault = findFault(type, request);
+  if (!fault) return;
+  const field = fault.path.join("").slice(1);
+  throw invalidField(field, fault.says, fault.allowed);
+}
+
+/** `path` as `.messages`, `[0]`, `.role`. It is put together only where something is wrong: conversations have thousands of items. */
+type Fault = { path: string[]; says: string; allowed: string[] };
+
+function findFault(type: DescMessage, message: Message): Fault | undefined {
+  for (const { field, isRequired } of rulesOf(type)) {
+    const fault = isFieldSet(message, field)
+      ? findFieldFault(field, readField(message, field))
+      : isRequired
+        ? absence
+        : undefined;
+    if (fault) return { ...fault, path: [`.${field.name}`, ...fault.path] };
+  }
+  return undefined;
+}
+
+const absence: Fault = { path: [], says: "is required", allowed: [] };
+
+function findFieldFault(field: DescField, value: unknown): Fault | undefined {
+  if (!Array.isArray(value)) return findValueFault(field, value);
+  for (let index = 0; index < value.length; index++) {
+    const fault = findValueFault(field, value[index]);
+    if (fault) return { ...fault, path: [`[${index}]`, ...fault.path] };
+  }
+  return undefined;
+}
+
+function findValueFault(field: DescField, value: unknown): Fault | undefined {
+  if (field.enum && typeof value === "number" && !field.enum.value[value]) {
+    const allowed = field.enum.values.filter((one) => one.number !== 0 || !getOption(field, required));
+    return { path: [], says: `${value} is not a ${field.enum.name}`, allowed: allowed.map((one) => one.name) };
+  }
+  if (typeof value === "string" && value.includes("\0")) return { path: [], says: "holds the character U+0000", allowed: [] };
+  return field.message && isMessage(value) ? findFault(field.message, value) : undefined;
+}
+
+/** The value of a field that is set. */
+function readField(message: Message, field: DescField): unknown {
+  const value: unknown = Reflect.get(message, field.oneof?.localName ?? field.localName);
+  return field.oneof && typeof value === "object" && value !== null && "value" in value ? value.value : value;
+}
+
+type Rule = { readonly field: DescField; readonly isRequired: boolean };
+const rulesByType = new WeakMap<DescMessage, readonly Rule[]>();
+
+// Options are read once per type: each look at one costs more than all checks of a field.
+function rulesOf(type: DescMessage): readonly Rule[] {
+  const known = rulesByType.get(type);
+  if (known) return known;
+  const rules = type.fields
+    .filter((field) => hasRules(field, new Set()))
+    .map((field) => ({ field, isRequired: getOption(field, required) }));
+  rulesByType.set(type, rules);
+  return rules;
+}
+
+function hasRules(field: DescField, seen: Set<DescMessage>): boolean {
+  if (field.enum || getOption(field, required) || isStoredText(field)) return true;
+  const { message } = field;
+  // google.protobuf.Struct and the like are plain values here, not messages of ours.
+  if (!message || seen.has(message) || message.typeName.startsWith("google.protobuf.")) return false;
+  seen.add(message);
+  return message.fields.some((inner) => hasRules(inner, seen));
+}
+
+/** Ids, names and reasons end up in PostgreSQL, which cannot hold U+0000. Content of conversations only passes through. */
+function isStoredText(field: DescField): boolean {
+  return field.scalar === ScalarType.STRING && field.parent.file.proto.package !== "gateway.inference.v1";
+}

@@ -1,0 +1,157 @@
+// The conversation: chat's messages, one kind per speaker and tool, become the hub's turns of user and assistant.
+
+import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
+import {
+  type Block,
+  ContentForm,
+  type Message,
+  MessageSchema,
+  Role,
+  type System,
+  SystemSchema,
+} from "../../../gen/gateway/inference/v1/content_pb.ts";
+import { messagesMax } from "../codec.ts";
+import { countItems, isObject, jsonItemsMax, tooManyItems } from "../json.ts";
+import { decodeContent, decodeReasoningDetails, textBlock, toolResult } from "./decode-parts.ts";
+import { decodeCacheMark, invalid, markLast, objectAt, optionalArray, textAt } from "./fields.ts";
+import { isBlankText, normaliseTurns } from "./normalise.ts";
+import { decodeFunctionCall, decodeToolCall } from "./tool-calls.ts";
+
+const roles = ["system", "developer", "user", "assistant", "tool", "function"];
+
+/** What has been read so far. */
+type Conversation = {
+  instructions: Block[];
+  turns: Message[];
+  /** How many calls of the legacy form, which has no ids, were seen. */
+  functionCalls: number;
+  /** Path of the first user message that says nothing. */
+  blankUser?: string;
+};
+
+/** Turns and instructions of a request. Throws `invalid_request`, or `request_too_large` for what the arguments of its calls hold. */
+export function decodeMessages(value: JsonValue | undefined): { messages: Message[]; system: System | undefined } {
+  const list = optionalArray(value, "messages");
+  if (!list || list.length === 0) throw invalid("messages", "must be an array of at least one message");
+  if (list.length > messagesMax) throw invalid("messages", `must not be longer than ${messagesMax}`);
+  checkArguments(list);
+
+  const conversation: Conversation = { instructions: [], turns: [], functionCalls: 0 };
+  for (const [index, message] of list.entries()) {
+    decodeMessage(conversation, objectAt(message, `messages[${index}]`), `messages[${index}]`);
+  }
+
+  const messages = normaliseTurns(conversation.turns);
+  if (conversation.blankUser !== undefined && !messages.some((message) => message.role === Role.USER)) {
+    throw invalid(conversation.blankUser, "must not be blank");
+  }
+  if (messages.length === 0) throw invalid("messages", "must have a user or assistant message that says something");
+  return { messages, system: joinInstructions(conversation.instructions) };
+}
+
+// Arguments are JSON inside of JSON, so the limit of what a body holds does not see what they hold.
+function checkArguments(list: readonly JsonValue[]): void {
+  const texts: string[] = [];
+  let characters = 0;
+  const add = (called: JsonValue | undefined) => {
+    if (!isObject(called) || typeof called.arguments !== "string") return;
+    texts.push(called.arguments);
+    characters += called.arguments.length;
+  };
+  for (const message of list) {
+    if (!isObject(message)) continue;
+    if (Array.isArray(message.tool_calls)) for (const call of message.tool_calls) if (isObject(call)) add(call.function);
+    add(message.function_call);
+  }
+  // Every item is at least a character.
+  if (characters <= jsonItemsMax) return;
+  let items = 0;
+  for (const text of texts) {
+    items += countItems(Buffer.from(text), jsonItemsMax - items);
+    if (items > jsonItemsMax) throw tooManyItems(jsonItemsMax);
+  }
+}
+
+function decodeMessage(conversation: Conversation, message: JsonObject, at: string): void {
+  const { instructions, turns } = conversation;
+  switch (message.role) {
+    case "system":
+    case "developer":
+      for (const block of decodeInstruction(message, at)) instructions.push(block);
+      return;
+    case "user": {
+      const content = decodeUser(message, at);
+      if (content.every(isBlankText)) conversation.blankUser ??= `${at}.content`;
+      turns.push(turn(Role.USER, content));
+      return;
+    }
+    case "assistant":
+      turns.push(turn(Role.ASSISTANT, decodeAssistant(conversation, message, at)));
+      return;
+    case "tool": {
+      const id = textAt(message.tool_call_id, `${at}.tool_call_id`);
+      turns.push(turn(Role.USER, [decodeResult(message, at, id)]));
+      return;
+    }
+    case "function": {
+      if (conversation.functionCalls === 0) throw invalid(`${at}.role`, "no function was called before this message");
+      turns.push(turn(Role.USER, [decodeResult(message, at, legacyId(conversation.functionCalls - 1))]));
+      return;
+    }
+    default:
+      throw invalid(`${at}.role`, "is not a role that is supported", roles);
+  }
+}
+
+function turn(role: Role, content: Block[]): Message {
+  return create(MessageSchema, { role, content });
+}
+
+function legacyId(count: number): string {
+  return `call_fn_${count}`;
+}
+
+function decodeInstruction(message: JsonObject, at: string): Block[] {
+  const content = decodeContent(message.content, `${at}.content`) ?? [];
+  const other = content.findIndex((block) => block.kind.case !== "text");
+  if (other >= 0) throw invalid(`${at}.content`, "an instruction may hold text only");
+  return markLast(
+    content.filter((block) => !isBlankText(block)),
+    decodeCacheMark(message, at),
+  );
+}
+
+function decodeUser(message: JsonObject, at: string): Block[] {
+  const content = decodeContent(message.content, `${at}.content`);
+  if (!content) throw invalid(`${at}.content`, "must be a string or an array of parts");
+  if (content.length === 0 && Array.isArray(message.content) && message.content.length > 0) {
+    throw invalid(`${at}.content`, "holds nothing that can be passed on (audio is not supported)");
+  }
+  return markLast(content, decodeCacheMark(message, at));
+}
+
+function decodeAssistant(conversation: Conversation, message: JsonObject, at: string): Block[] {
+  const blocks = decodeReasoningDetails(message.reasoning_details, `${at}.reasoning_details`);
+  for (const block of decodeContent(message.content, `${at}.content`) ?? []) blocks.push(block);
+  for (const [index, call] of (optionalArray(message.tool_calls, `${at}.tool_calls`) ?? []).entries()) {
+    blocks.push(decodeToolCall(call, `${at}.tool_calls[${index}]`));
+  }
+  if (message.function_call !== undefined && message.function_call !== null) {
+    blocks.push(decodeFunctionCall(message.function_call, `${at}.function_call`, legacyId(conversation.functionCalls)));
+    conversation.functionCalls += 1;
+  }
+  return markLast(blocks, decodeCacheMark(message, at));
+}
+
+function decodeResult(message: JsonObject, at: string, id: string): Block {
+  const block = toolResult({ id, content: message.content, at: `${at}.content` });
+  return markLast([block], decodeCacheMark(message, at))[0] ?? block;
+}
+
+/** One instruction out of all, in order, wherever they stood. It stays a list only where cache marks need the places between. */
+function joinInstructions(blocks: readonly Block[]): System | undefined {
+  if (blocks.length === 0) return undefined;
+  if (blocks.some((block) => block.cacheControl)) return create(SystemSchema, { content: [...blocks] });
+  const text = blocks.map((block) => (block.kind.case === "text" ? block.kind.value.text : "")).join("\n");
+  return create(SystemSchema, { content: [textBlock(text)], form: ContentForm.TEXT });
+}

@@ -1,0 +1,178 @@
+// Content of a message: a string, or parts. Parts of the native shape are taken as they are, since editors that see a model name they
+// know from the native format send those.
+
+import { create, type JsonObject, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
+import { type Block, BlockSchema, ContentForm, type SourceSchema } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import { decodeCacheMark, invalid, objectAt, optionalArray, optionalBoolean, optionalText, textAt } from "./fields.ts";
+import { isBlankText } from "./normalise.ts";
+import { parseArguments, toolId, toolUse } from "./tool-calls.ts";
+
+type SourceInit = MessageInitShape<typeof SourceSchema>;
+
+const imageTypes = ["image/jpeg", "image/png", "image/gif", "image/webp"];
+const partTypes = [
+  "text",
+  "image_url",
+  "file",
+  "input_audio",
+  "refusal",
+  "image",
+  "document",
+  "tool_use",
+  "tool_result",
+  "thinking",
+];
+
+/** Blocks of a content. Parts without a counterpart (audio, refusals) are left out; `undefined` when there is no content at all. */
+export function decodeContent(content: JsonValue | undefined, at: string): Block[] | undefined {
+  if (content === undefined || content === null) return undefined;
+  if (typeof content === "string") return [textBlock(content)];
+  if (!Array.isArray(content)) throw invalid(at, "must be a string or an array of parts");
+  const blocks: Block[] = [];
+  for (const [index, value] of content.entries()) {
+    const path = `${at}[${index}]`;
+    const block = decodePart(objectAt(value, path), path);
+    if (!block) continue;
+    const mark = decodeCacheMark(objectAt(value, path), path);
+    if (mark) block.cacheControl = mark;
+    blocks.push(block);
+  }
+  return blocks;
+}
+
+export function textBlock(text: string): Block {
+  return create(BlockSchema, { kind: { case: "text", value: { text } } });
+}
+
+/** The block of a tool's result. Blank text is left out: the provider refuses it there, too. */
+export function toolResult(result: {
+  id: string;
+  content: JsonValue | undefined;
+  at: string;
+  isError?: boolean | undefined;
+}): Block {
+  const content = (decodeContent(result.content, result.at) ?? []).filter((block) => !isBlankText(block));
+  const form =
+    content.length === 0 ? ContentForm.ABSENT : typeof result.content === "string" ? ContentForm.TEXT : ContentForm.UNSPECIFIED;
+  const value = { toolUseId: toolId(result.id), content, form, isError: result.isError };
+  return create(BlockSchema, { kind: { case: "toolResult", value } });
+}
+
+function decodePart(part: JsonObject, at: string): Block | undefined {
+  switch (part.type) {
+    case "text":
+      return textBlock(textAt(part.text, `${at}.text`));
+    case "image_url":
+      return decodeImageUrl(part.image_url, `${at}.image_url`);
+    case "file":
+      return decodeFile(objectAt(part.file, `${at}.file`), `${at}.file`);
+    case "input_audio":
+    case "refusal":
+      return undefined;
+    case "image":
+      return create(BlockSchema, { kind: { case: "image", value: { source: decodeSource(part.source, `${at}.source`) } } });
+    case "document": {
+      const title = optionalText(part.title, `${at}.title`);
+      const source = decodeSource(part.source, `${at}.source`);
+      return create(BlockSchema, { kind: { case: "document", value: { source, title } } });
+    }
+    case "tool_use":
+      return toolUse({
+        id: textAt(part.id, `${at}.id`),
+        name: textAt(part.name, `${at}.name`),
+        input: parseArguments(part.input),
+      });
+    case "tool_result":
+      return toolResult({
+        id: textAt(part.tool_use_id, `${at}.tool_use_id`),
+        content: part.content,
+        at: `${at}.content`,
+        isError: optionalBoolean(part.is_error, `${at}.is_error`),
+      });
+    case "thinking":
+      return decodeThinking(part, at);
+    case "redacted_thinking":
+      return create(BlockSchema, { kind: { case: "redactedThinking", value: { data: textAt(part.data, `${at}.data`) } } });
+    default:
+      throw invalid(`${at}.type`, "is not a type of part that is supported here", partTypes);
+  }
+}
+
+// Without its signature the provider refuses a thinking block, so one that lost it is left out.
+function decodeThinking(part: JsonObject, at: string): Block | undefined {
+  const signature = optionalText(part.signature, `${at}.signature`) ?? "";
+  if (signature === "") return undefined;
+  const thinking = textAt(part.thinking, `${at}.thinking`);
+  return create(BlockSchema, { kind: { case: "thinking", value: { thinking, signature } } });
+}
+
+/**
+ * The thinking blocks in an assistant message's `reasoning_details`, as `encodeAnswer` and the event encoder give them out. Entries
+ * of other kinds and entries without a signature are left out.
+ */
+export function decodeReasoningDetails(value: JsonValue | undefined, at: string): Block[] {
+  const blocks: Block[] = [];
+  for (const [index, entry] of (optionalArray(value, at) ?? []).entries()) {
+    const path = `${at}[${index}]`;
+    const { type, text, signature } = objectAt(entry, path);
+    const block = type === "reasoning.text" && decodeThinking({ thinking: text ?? "", signature: signature ?? null }, path);
+    if (block) blocks.push(block);
+  }
+  return blocks;
+}
+
+function decodeImageUrl(value: JsonValue | undefined, at: string): Block {
+  // Some clients write the address itself in place of the object around it.
+  const path = typeof value === "string" ? at : `${at}.url`;
+  const url = typeof value === "string" ? value : textAt(objectAt(value, at).url, path);
+  if (/^https?:\/\//i.test(url)) return imageBlock({ kind: { case: "url", value: url } });
+  const inline = readDataUrl(url);
+  if (!inline) throw invalid(path, "must be an http, https or base64 data URL");
+  const mediaType = inline.mediaType === "image/jpg" ? "image/jpeg" : inline.mediaType;
+  if (!imageTypes.includes(mediaType)) throw invalid(path, "is not an image type that is supported", imageTypes);
+  return imageBlock({ kind: { case: "base64", value: { mediaType, data: inline.data } } });
+}
+
+function imageBlock(source: SourceInit): Block {
+  return create(BlockSchema, { kind: { case: "image", value: { source } } });
+}
+
+function decodeFile(file: JsonObject, at: string): Block {
+  if (typeof file.file_id === "string") {
+    throw invalid(`${at}.file_id`, "there is no file store here; send the file in file_data");
+  }
+  const title = optionalText(file.filename, `${at}.filename`);
+  const text = textAt(file.file_data, `${at}.file_data`);
+  const inline = readDataUrl(text);
+  const isPdf = inline ? inline.mediaType === "application/pdf" : !text.startsWith("data:") && /\.pdf$/i.test(title ?? "");
+  const data = inline ? inline.data : text;
+  if (!isPdf || data === "")
+    throw invalid(`${at}.file_data`, "must be a PDF, as a base64 data URL or as bare base64 with a .pdf filename");
+  const source: SourceInit = { kind: { case: "base64", value: { mediaType: "application/pdf", data } } };
+  return create(BlockSchema, { kind: { case: "document", value: { source, title } } });
+}
+
+// Reads `data:<media type>[;parameters];base64,<data>` without running a pattern over the megabytes that follow the comma.
+function readDataUrl(url: string): { mediaType: string; data: string } | undefined {
+  const comma = url.indexOf(",");
+  if (comma < 0 || comma > 200) return undefined;
+  const head = url.slice(0, comma).toLowerCase();
+  if (!head.startsWith("data:") || !head.endsWith(";base64") || comma === url.length - 1) return undefined;
+  return { mediaType: head.slice("data:".length).split(";")[0] ?? "", data: url.slice(comma + 1) };
+}
+
+// A `source` of the native shape.
+function decodeSource(value: JsonValue | undefined, at: string): SourceInit {
+  const source = objectAt(value, at);
+  switch (source.type) {
+    case "url":
+      return { kind: { case: "url", value: textAt(source.url, `${at}.url`) } };
+    case "base64":
+    case "text": {
+      const mediaType = textAt(source.media_type, `${at}.media_type`);
+      return { kind: { case: source.type, value: { mediaType, data: textAt(source.data, `${at}.data`) } } };
+    }
+    default:
+      throw invalid(`${at}.type`, "is not a source that is supported here", ["base64", "text", "url"]);
+  }
+}

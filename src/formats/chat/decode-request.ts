@@ -1,0 +1,127 @@
+// A public chat request becomes a hub request. A member that cannot change whether the answer is valid is ignored; one that asks for
+// what cannot be given, so that the client would misread the answer, is refused.
+
+import { create, type JsonObject, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
+import {
+  Format,
+  type OutputConfigSchema,
+  type Thinking,
+  ThinkingSchema,
+} from "../../../gen/gateway/inference/v1/content_pb.ts";
+import { type GenerateRequest, GenerateRequestSchema } from "../../../gen/gateway/inference/v1/inference_pb.ts";
+import { Refusal } from "../../base/errors.ts";
+import { isObject } from "../json.ts";
+import { decodeMessages } from "./decode-messages.ts";
+import { decodeTools } from "./decode-tools.ts";
+import {
+  invalid,
+  objectAt,
+  optionalArray,
+  optionalBoolean,
+  optionalInteger,
+  optionalNumber,
+  optionalObject,
+  optionalText,
+  textAt,
+} from "./fields.ts";
+
+const efforts = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+
+/**
+ * The hub form of a `/v1/chat/completions` body. Throws `invalid_request` with the path of the member at fault, or
+ * `responses_api_unsupported` for a body of that other API.
+ */
+export function decodeRequest(body: JsonValue): GenerateRequest {
+  if (!isObject(body)) throw invalid("", "the body must be a JSON object");
+  if (isAbsent(body.messages) && !isAbsent(body.input)) throw new Refusal("responses_api_unsupported", { field: "input" });
+  const model = textAt(body.model, "model");
+  if (model.trim() === "") throw invalid("model", "must not be empty");
+  refuseUnanswerable(body);
+
+  const { messages, system } = decodeMessages(body.messages);
+  const { tools, toolChoice } = decodeTools(body);
+  const thinking = decodeThinkingSettings(body.thinking);
+  return create(GenerateRequestSchema, {
+    model,
+    sourceFormat: Format.CHAT,
+    messages,
+    system,
+    maxTokens: decodeMaxTokens(body),
+    stream: optionalBoolean(body.stream, "stream"),
+    ...decodeSampling(body),
+    stopSequences: decodeStop(body.stop),
+    tools,
+    toolChoice,
+    thinking,
+    reasoningEffort: thinking ? undefined : decodeEffort(body.reasoning_effort),
+    outputConfig: decodeResponseFormat(body.response_format),
+  });
+}
+
+/** True when a stream of this request shall carry its usage. */
+export function wantsUsage(body: JsonValue): boolean {
+  return isObject(body) && isObject(body.stream_options) && body.stream_options.include_usage === true;
+}
+
+function isAbsent(value: JsonValue | undefined): boolean {
+  return value === undefined || value === null;
+}
+
+function refuseUnanswerable(body: JsonObject): void {
+  if (!isAbsent(body.n) && body.n !== 1) throw invalid("n", "only one choice can be given: send 1 or leave it out");
+  const { modalities } = body;
+  if (Array.isArray(modalities) && modalities.includes("audio") && !modalities.includes("text")) {
+    throw invalid("modalities", "audio answers are not supported", ["text"]);
+  }
+  const options = optionalObject(body.stream_options, "stream_options");
+  optionalBoolean(options?.include_usage, "stream_options.include_usage");
+}
+
+function decodeMaxTokens(body: JsonObject): number | undefined {
+  const older = optionalInteger(body.max_tokens, "max_tokens", 1);
+  return optionalInteger(body.max_completion_tokens, "max_completion_tokens", 1) ?? older;
+}
+
+function decodeSampling(body: JsonObject) {
+  const temperature = optionalNumber(body.temperature, "temperature", { min: 0, max: 2 });
+  const topP = optionalNumber(body.top_p, "top_p", { min: 0, max: 1 });
+  return {
+    // This format's scale ends at 2, the models' at 1.
+    temperature: temperature === undefined ? undefined : Math.min(temperature, 1),
+    // The models refuse both together, and clients that send both mean the temperature.
+    topP: temperature === undefined ? topP : undefined,
+    topK: optionalInteger(body.top_k, "top_k", 0),
+  };
+}
+
+function decodeStop(stop: JsonValue | undefined): string[] {
+  const texts = typeof stop === "string" ? [stop] : (optionalArray(stop, "stop") ?? []);
+  // Blank sequences are refused by the provider.
+  return texts.map((text, index) => textAt(text, `stop[${index}]`)).filter((text) => text.trim() !== "");
+}
+
+function decodeThinkingSettings(value: JsonValue | undefined): Thinking | undefined {
+  const thinking = optionalObject(value, "thinking");
+  if (!thinking) return undefined;
+  const { type, budget_tokens: budget, ...extensions } = thinking;
+  return create(ThinkingSchema, {
+    type: textAt(type, "thinking.type"),
+    budgetTokens: optionalInteger(budget, "thinking.budget_tokens", 0),
+    extensions: Object.keys(extensions).length > 0 ? extensions : undefined,
+  });
+}
+
+function decodeEffort(value: JsonValue | undefined): string | undefined {
+  const effort = optionalText(value, "reasoning_effort");
+  if (effort !== undefined && !efforts.includes(effort))
+    throw invalid("reasoning_effort", "is not an effort that is supported", efforts);
+  return effort;
+}
+
+function decodeResponseFormat(value: JsonValue | undefined): MessageInitShape<typeof OutputConfigSchema> | undefined {
+  const format = optionalObject(value, "response_format");
+  if (format?.type !== "json_schema") return undefined;
+  const described = objectAt(format.json_schema, "response_format.json_schema");
+  const schema = optionalObject(described.schema, "response_format.json_schema.schema");
+  return schema && { format: { type: "json_schema", schema } };
+}

@@ -1,0 +1,93 @@
+// Events become one plain chat completion.
+
+import type { JsonObject } from "@bufbuild/protobuf";
+import type { Block } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import type { BlockDelta, Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { type CompletionContext, completionHead } from "./chunks.ts";
+import { encodeUsage, laterUsage, reasoningDetail, toFinishReason } from "./usage-and-endings.ts";
+
+/** The answer so far. */
+type Answer = { text: string; reasoning: string; calls: JsonObject[]; details: JsonObject[] };
+
+/** A block while its deltas arrive. */
+type OpenBlock = { kind: Block["kind"]; text: string; signature: string };
+
+/** The JSON answer that the same events give in a stream. `includeUsage` has no bearing: a plain answer always tells its usage. */
+export function encodeAnswer(events: readonly Event[], context: CompletionContext): JsonObject {
+  const answer: Answer = { text: "", reasoning: "", calls: [], details: [] };
+  let open: OpenBlock | undefined;
+  let usage: ReportedUsage | undefined;
+  let stopReason: string | undefined;
+  for (const { kind } of events) {
+    switch (kind.case) {
+      case "messageStart":
+        usage = laterUsage(usage, kind.value.usage);
+        break;
+      case "blockStart":
+        if (open) add(answer, open);
+        open = openBlock(kind.value.block);
+        break;
+      case "blockDelta":
+        if (open) extend(open, kind.value);
+        break;
+      case "blockStop":
+        if (open) add(answer, open);
+        open = undefined;
+        break;
+      case "messageDelta":
+        stopReason = kind.value.stopReason ?? stopReason;
+        usage = laterUsage(usage, kind.value.usage);
+        break;
+    }
+  }
+  if (open) add(answer, open);
+
+  const message: JsonObject = {
+    role: "assistant",
+    content: answer.text === "" && answer.calls.length > 0 ? null : answer.text,
+    refusal: null,
+  };
+  if (answer.reasoning !== "") message.reasoning_content = answer.reasoning;
+  if (answer.details.length > 0) message.reasoning_details = answer.details;
+  if (answer.calls.length > 0) message.tool_calls = answer.calls;
+  return {
+    ...completionHead("chat.completion", context),
+    choices: [{ index: 0, message, logprobs: null, finish_reason: toFinishReason(stopReason) }],
+    usage: encodeUsage(usage, context.estimatedInputTokens),
+  };
+}
+
+function openBlock(block: Block | undefined): OpenBlock {
+  const kind = block?.kind ?? { case: undefined };
+  if (kind.case === "text") return { kind, text: kind.value.text, signature: "" };
+  if (kind.case === "thinking") return { kind, text: kind.value.thinking, signature: kind.value.signature };
+  return { kind, text: "", signature: "" };
+}
+
+function extend(open: OpenBlock, { kind }: BlockDelta): void {
+  if (kind.case === "signature") open.signature += kind.value;
+  else if (kind.case === "text" || kind.case === "thinking" || kind.case === "inputJson") {
+    if (kind.case === deltaOf(open.kind)) open.text += kind.value;
+  }
+}
+
+function deltaOf(kind: Block["kind"]): string | undefined {
+  return kind.case === "toolUse" ? "inputJson" : kind.case;
+}
+
+function add(answer: Answer, { kind, text, signature }: OpenBlock): void {
+  switch (kind.case) {
+    case "text":
+      answer.text += text;
+      return;
+    case "thinking":
+      answer.reasoning += text;
+      if (signature !== "") answer.details.push(reasoningDetail(text, signature));
+      return;
+    case "toolUse": {
+      const { id, name, input } = kind.value;
+      const callArguments = text === "" ? JSON.stringify(input ?? {}) : text;
+      answer.calls.push({ id, type: "function", function: { name, arguments: callArguments } });
+    }
+  }
+}

@@ -1,0 +1,170 @@
+// The hub's conversation as chat messages. One turn of the user may become several messages: its tool results first, as `tool`
+// messages right after the calls, then all else.
+
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import {
+  type Block,
+  type DocumentBlock,
+  Format,
+  type Message,
+  Role,
+  type Source,
+  type System,
+  type ToolResultBlock,
+  type ToolUseBlock,
+} from "../../../gen/gateway/inference/v1/content_pb.ts";
+import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
+import { Refusal } from "../../base/errors.ts";
+import { foldSystemEntries } from "../fold-system.ts";
+import { encodeCacheMark, textsOf } from "./fields.ts";
+import { signedThinking } from "./usage-and-endings.ts";
+
+/** Messages for a provider. `cacheMarks`: write `cache_control` members. Throws `feature_not_offered`. */
+export function encodeMessages(request: GenerateRequest, cacheMarks: boolean): JsonObject[] {
+  const messages: JsonObject[] = [];
+  const system = request.system && encodeSystem(request.system, cacheMarks);
+  if (system) messages.push(system);
+  for (const turn of foldSystemEntries(request.messages)) {
+    const isAssistant = turn.role === Role.ASSISTANT;
+    const encoded = isAssistant ? encodeAssistant(turn, request.sourceFormat === Format.CHAT) : encodeUser(turn, cacheMarks);
+    // Not spread: a turn may have more results than a call has room for arguments.
+    for (const message of encoded) messages.push(message);
+  }
+  return messages;
+}
+
+/** The first line of the native command line client's instructions: it says who pays the vendor and changes from call to call. */
+const attribution = "x-anthropic-billing-header:";
+
+function encodeSystem(system: System, cacheMarks: boolean): JsonObject | undefined {
+  // The vendor takes the attribution away as well; here it would spoil the provider's prefix cache.
+  const blocks = system.content.filter((block) => !textOf(block).startsWith(attribution) && textOf(block) !== "");
+  if (blocks.length === 0) return undefined;
+  if (cacheMarks && blocks.some((block) => block.cacheControl)) {
+    return { role: "system", content: blocks.flatMap((block) => encodePart(block, cacheMarks)) };
+  }
+  // A string, since many servers take nothing else for this role.
+  return { role: "system", content: blocks.map(textOf).join("\n") };
+}
+
+function textOf(block: Block): string {
+  return block.kind.case === "text" ? block.kind.value.text : "";
+}
+
+function encodeAssistant(turn: Message, echoReasoning: boolean): JsonObject[] {
+  const calls = turn.content.flatMap((block) => (block.kind.case === "toolUse" ? [encodeCall(block.kind.value)] : []));
+  const text = turn.content.map(textOf).join("");
+  if (text === "" && calls.length === 0) return [];
+  const message: JsonObject = { role: "assistant", content: text === "" ? null : text };
+  // Thinking goes back only to where it can have come from: a signature of another provider is worth nothing.
+  const details = echoReasoning ? signedThinking(turn.content) : [];
+  if (details.length > 0) message.reasoning_details = details;
+  if (calls.length > 0) message.tool_calls = calls;
+  return [message];
+}
+
+function encodeCall(call: ToolUseBlock): JsonObject {
+  return { id: call.id, type: "function", function: { name: call.name, arguments: JSON.stringify(call.input ?? {}) } };
+}
+
+function encodeUser(turn: Message, cacheMarks: boolean): JsonObject[] {
+  const messages: JsonObject[] = [];
+  const parts: JsonObject[] = [];
+  for (const block of turn.content) {
+    if (block.kind.case === "toolResult") {
+      const { message, rest } = encodeResult(block, block.kind.value, cacheMarks);
+      messages.push(message);
+      // A `tool` message holds text only; what else the tool gave follows as from the user.
+      for (const one of rest) parts.push(...encodePart(one, cacheMarks));
+    }
+  }
+  for (const block of turn.content) if (block.kind.case !== "toolResult") parts.push(...encodePart(block, cacheMarks));
+  if (parts.length > 0) messages.push({ role: "user", content: plainIfPossible(parts) });
+  return messages;
+}
+
+function encodeResult(block: Block, result: ToolResultBlock, cacheMarks: boolean): { message: JsonObject; rest: Block[] } {
+  const isAttachment = ({ kind }: Block) => kind.case === "image" || kind.case === "document";
+  const rest = result.content.filter(isAttachment);
+  const content = textOfBlocks(result.content.filter((one) => !isAttachment(one)));
+  const mark = cacheMarks ? encodeCacheMark(block.cacheControl) : {};
+  return { message: { role: "tool", tool_call_id: result.toolUseId, content, ...mark }, rest };
+}
+
+// The string form is the one that every server and chat template takes.
+function plainIfPossible(parts: JsonObject[]): JsonObject[] | string {
+  const [only] = parts;
+  const isPlain = parts.length === 1 && only?.type === "text" && only.cache_control === undefined;
+  return isPlain && typeof only.text === "string" ? only.text : parts;
+}
+
+// One block of a conversation as parts of a chat message.
+
+/** Parts that say what the block says; none for a block that chat has no words for. Throws `feature_not_offered`. */
+export function encodePart(block: Block, cacheMarks: boolean): JsonObject[] {
+  const part = toPart(block);
+  if (!part) return [];
+  return [cacheMarks && block.cacheControl ? { ...part, ...encodeCacheMark(block.cacheControl) } : part];
+}
+
+/** The text of a tool's result. */
+export function textOfBlocks(blocks: readonly Block[]): string {
+  return blocks
+    .map((block) => toPart(block)?.text)
+    .filter((text) => typeof text === "string")
+    .join("\n");
+}
+
+function toPart(block: Block): JsonObject | undefined {
+  const { kind } = block;
+  switch (kind.case) {
+    case "text":
+      return kind.value.text === "" ? undefined : textPart(kind.value.text);
+    case "image":
+      return { type: "image_url", image_url: { url: urlOf(kind.value.source, "image") } };
+    case "document":
+      return documentPart(kind.value);
+    case "other": {
+      const text = textOfOther(kind.value);
+      return text === "" ? undefined : textPart(text);
+    }
+    default:
+      return undefined;
+  }
+}
+
+function textPart(text: string): JsonObject {
+  return { type: "text", text };
+}
+
+function documentPart({ source, title }: DocumentBlock): JsonObject {
+  if (source?.kind.case === "text") return textPart(titled(title, source.kind.value.data));
+  if (source?.kind.case === "other") {
+    const text = textOfOther(source.kind.value);
+    if (text !== "") return textPart(titled(title, text));
+  }
+  return { type: "file", file: { filename: title ?? "document.pdf", file_data: urlOf(source, "document") } };
+}
+
+function titled(title: string | undefined, text: string): string {
+  return title === undefined ? text : `${title}\n${text}`;
+}
+
+function urlOf(source: Source | undefined, what: string): string {
+  if (source?.kind.case === "url") return source.kind.value;
+  if (source?.kind.case === "base64") return `data:${source.kind.value.mediaType};base64,${source.kind.value.data}`;
+  throw new Refusal("feature_not_offered", { message: `The provider of this model does not take this source of an ${what}.` });
+}
+
+/** The text in a kind of the native format that the hub does not name: search results and documents made of blocks. */
+function textOfOther(other: JsonObject): string {
+  const { title, source, content } = other;
+  const head = [title, source].filter((one) => typeof one === "string");
+  const texts = textsIn(content);
+  return texts.length === 0 ? "" : [...head, ...texts].join("\n");
+}
+
+function textsIn(content: JsonValue | undefined): string[] {
+  if (typeof content === "string") return content === "" ? [] : [content];
+  return Array.isArray(content) ? textsOf(content) : [];
+}

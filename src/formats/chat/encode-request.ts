@@ -1,0 +1,106 @@
+// A hub request becomes the body for a provider that speaks chat completions: vLLM, Ollama, llama.cpp, OpenRouter and hosted ones.
+// Only members that all of them know are written unless the request or the operator asks for more, since some refuse a body for one
+// unknown member.
+
+import type { JsonObject } from "@bufbuild/protobuf";
+import type { OutputConfig, Tool, ToolChoice } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
+import { Refusal } from "../../base/errors.ts";
+import { encodeMessages } from "./encode-messages.ts";
+import { encodeCacheMark } from "./fields.ts";
+
+/** How a provider is to be asked. */
+export type RequestTarget = {
+  /** The model's name there. */
+  readonly model: string;
+  readonly stream: boolean;
+  /** Writes `cache_control` marks, for providers that know them. Absent: left out. */
+  readonly cacheMarks?: boolean;
+  /** Name of the member for the output limit. Absent: `max_tokens`, which hosted reasoning models refuse and all others want. */
+  readonly maxTokensName?: "max_tokens" | "max_completion_tokens";
+};
+
+/** The provider's body. Throws `feature_not_offered` for tools and documents that have no counterpart in this format. */
+export function encodeRequest(request: GenerateRequest, target: RequestTarget): JsonObject {
+  const body: JsonObject = { model: target.model, messages: encodeMessages(request, target.cacheMarks ?? false) };
+  if (request.maxTokens !== undefined) body[target.maxTokensName ?? "max_tokens"] = request.maxTokens;
+  if (request.temperature !== undefined) body.temperature = request.temperature;
+  if (request.topP !== undefined) body.top_p = request.topP;
+  if (request.topK !== undefined) body.top_k = request.topK;
+  if (request.stopSequences.length > 0) body.stop = request.stopSequences;
+  addTools(body, request, target);
+  const effort = encodeEffort(request);
+  if (effort !== undefined) body.reasoning_effort = effort;
+  const format = encodeResponseFormat(request.outputConfig);
+  if (format) body.response_format = format;
+  body.stream = target.stream;
+  if (target.stream) body.stream_options = { include_usage: true };
+  return body;
+}
+
+function addTools(body: JsonObject, request: GenerateRequest, target: RequestTarget): void {
+  const tools = request.tools.flatMap((tool, index) => encodeTool(tool, index, target));
+  // The choices are refused where no tools are given.
+  if (tools.length === 0) return;
+  body.tools = tools;
+  const choice = encodeToolChoice(request.toolChoice);
+  if (choice !== undefined) body.tool_choice = choice;
+  if (request.toolChoice?.disableParallelToolUse) body.parallel_tool_calls = false;
+}
+
+function encodeTool(tool: Tool, index: number, target: RequestTarget): JsonObject[] {
+  if (tool.type !== undefined && tool.type !== "custom") {
+    // Tool search only spares the model from reading all tools at once; here it is given all of them.
+    if (tool.type.startsWith("tool_search_tool_")) return [];
+    throw new Refusal("feature_not_offered", {
+      field: `tools[${index}].type`,
+      message: `tools.${index}.type: the provider of this model does not know the tool type ${tool.type}.`,
+    });
+  }
+  const described: JsonObject = { name: tool.name };
+  if (tool.description !== undefined) described.description = tool.description;
+  described.parameters = tool.inputSchema ?? { type: "object", properties: {} };
+  return [{ type: "function", function: described, ...(target.cacheMarks && encodeCacheMark(tool.cacheControl)) }];
+}
+
+function encodeToolChoice(choice: ToolChoice | undefined): JsonObject | string | undefined {
+  switch (choice?.type) {
+    case "auto":
+    case "none":
+      return choice.type;
+    case "any":
+      return "required";
+    case "tool":
+      return { type: "function", function: { name: choice.name ?? "" } };
+    default:
+      return undefined;
+  }
+}
+
+// Low, medium and high are what every provider with this member knows; its other names are refused by some.
+const efforts = new Map([
+  ["none", "none"],
+  ["minimal", "low"],
+  ["low", "low"],
+  ["medium", "medium"],
+  ["high", "high"],
+  ["xhigh", "high"],
+  ["max", "high"],
+]);
+
+function encodeEffort(request: GenerateRequest): string | undefined {
+  const { reasoningEffort, thinking, outputConfig } = request;
+  if (reasoningEffort !== undefined) return efforts.get(reasoningEffort);
+  // Not "none" here: native clients send "disabled" to models that never think, which refuse any effort.
+  if (thinking === undefined || thinking.type === "disabled") return undefined;
+  if (outputConfig?.effort !== undefined) return efforts.get(outputConfig.effort);
+  if (thinking.budgetTokens === undefined) return undefined;
+  // The budgets that the efforts stand for where a model takes budgets only.
+  return thinking.budgetTokens < 4_096 ? "low" : thinking.budgetTokens < 16_384 ? "medium" : "high";
+}
+
+function encodeResponseFormat(config: OutputConfig | undefined): JsonObject | undefined {
+  const schema = config?.format?.type === "json_schema" ? config.format.schema : undefined;
+  if (schema === undefined) return undefined;
+  return { type: "json_schema", json_schema: { name: "answer", schema, strict: true } };
+}

@@ -1,0 +1,90 @@
+// Members of a body, read with the type they must have. Null counts as absent: clients of this format send it freely.
+
+import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
+import { type Block, type CacheControl, CacheControlSchema } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import { invalidField, Refusal } from "../../base/errors.ts";
+import { isObject } from "../json.ts";
+
+/** Largest number that the hub carries in its counts. */
+const countMax = 4_294_967_295;
+
+/** The refusal of one member. `at` is its path, as `messages[1].content`. */
+export function invalid(at: string, problem: string, allowed?: readonly string[]): Refusal {
+  return at === "" ? new Refusal("invalid_request", { message: problem }) : invalidField(at, problem, allowed);
+}
+
+export function objectAt(value: JsonValue | undefined, at: string): JsonObject {
+  if (!isObject(value)) throw invalid(at, "must be an object");
+  return value;
+}
+
+export function optionalObject(value: JsonValue | undefined, at: string): JsonObject | undefined {
+  return value === undefined || value === null ? undefined : objectAt(value, at);
+}
+
+export function optionalArray(value: JsonValue | undefined, at: string): JsonValue[] | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (!Array.isArray(value)) throw invalid(at, "must be an array");
+  return value;
+}
+
+export function textAt(value: JsonValue | undefined, at: string): string {
+  if (typeof value !== "string") throw invalid(at, "must be a string");
+  return value;
+}
+
+export function optionalText(value: JsonValue | undefined, at: string): string | undefined {
+  return value === undefined || value === null ? undefined : textAt(value, at);
+}
+
+export function optionalBoolean(value: JsonValue | undefined, at: string): boolean | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== "boolean") throw invalid(at, "must be true or false");
+  return value;
+}
+
+export function optionalNumber(
+  value: JsonValue | undefined,
+  at: string,
+  range: { min: number; max: number },
+): number | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== "number" || value < range.min || value > range.max) {
+    throw invalid(at, `must be a number from ${range.min} to ${range.max}`);
+  }
+  return value;
+}
+
+export function optionalInteger(value: JsonValue | undefined, at: string, min: number): number | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== "number" || !Number.isInteger(value) || value < min || value > countMax) {
+    throw invalid(at, `must be an integer of at least ${min}`);
+  }
+  return value;
+}
+
+/** The texts of a content that is a list of parts. */
+export function textsOf(content: readonly JsonValue[]): string[] {
+  return content.flatMap((part) => (isObject(part) && typeof part.text === "string" && part.text !== "" ? [part.text] : []));
+}
+
+// `cache_control`, a member of the native format that several editors put on parts, messages and tools of this one.
+
+/** The mark on a part, message or tool at path `at`, if it has one. */
+export function decodeCacheMark(owner: JsonObject, at: string): CacheControl | undefined {
+  const mark = optionalObject(owner.cache_control, `${at}.cache_control`);
+  return mark && create(CacheControlSchema, { ttl: optionalText(mark.ttl, `${at}.cache_control.ttl`) });
+}
+
+/** Puts a message's own mark on its last block, which is where the prefix it closes ends. */
+export function markLast(blocks: Block[], mark: CacheControl | undefined): Block[] {
+  const last = blocks.at(-1);
+  if (mark && last && !last.cacheControl) last.cacheControl = mark;
+  return blocks;
+}
+
+/** The mark as a member to spread into a part. */
+export function encodeCacheMark(mark: CacheControl | undefined): { cache_control?: JsonValue } {
+  if (!mark) return {};
+  return { cache_control: mark.ttl === undefined ? { type: "ephemeral" } : { type: "ephemeral", ttl: mark.ttl } };
+}

@@ -1,0 +1,63 @@
+// A provider's plain answer in the native format → Events.
+
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { blockStart, blockStop, failure, messageDelta, messageStart, messageStop } from "../events.ts";
+import { isObject } from "../json.ts";
+import { decodeBlock } from "./decode-block.ts";
+import { assumedStopReason, completeBlock, decodeEvent } from "./decode-event.ts";
+import { kept } from "./extensions.ts";
+import { decodeUsage } from "./usage.ts";
+
+/**
+ * The events of a whole answer: each block arrives complete, without deltas. The first usage has the input side only and no output,
+ * because some clients add the outputs of the first and the last report. A body that is no answer becomes a `failure`.
+ */
+export function decodeAnswer(body: JsonObject): Event[] {
+  const { id, type, role, model, content, stop_reason, stop_sequence, usage, ...rest } = body;
+  if (type === "error") return [decodeEvent("error", JSON.stringify(body)) ?? unreadable()];
+  if (!Array.isArray(content) || !content.every(isObject)) return [unreadable()];
+
+  const deltaExtensions = takeDeltaMembers(rest);
+  const calledTool = content.some((block) => block.type === "tool_use");
+  const start = messageStart({
+    id: typeof id === "string" ? id : "",
+    model: typeof model === "string" ? model : "",
+    usage: isObject(usage) ? decodeUsage(inputSide(usage)) : undefined,
+    extensions: kept(rest),
+  });
+  const blocks = content.flatMap((block, index) => [blockStart(index, decodeBlock(completeBlock(block))), blockStop(index)]);
+  const delta = messageDelta({
+    stopReason: typeof stop_reason === "string" ? stop_reason : assumedStopReason(calledTool),
+    stopSequence: typeof stop_sequence === "string" ? stop_sequence : undefined,
+    usage: isObject(usage) ? decodeUsage(usage) : undefined,
+    deltaExtensions,
+  });
+  return [start, ...blocks, delta, messageStop()];
+}
+
+function unreadable(): Event {
+  return failure("api_error", "The model provider sent an answer that cannot be read.");
+}
+
+function inputSide({
+  input_tokens,
+  cache_creation_input_tokens,
+  cache_read_input_tokens,
+  cache_creation,
+}: JsonObject): JsonObject {
+  const all = { input_tokens, cache_creation_input_tokens, cache_read_input_tokens, cache_creation };
+  const told = Object.entries(all).filter((member): member is [string, JsonValue] => member[1] !== undefined);
+  return { ...Object.fromEntries(told), output_tokens: 0 };
+}
+
+/** The members of an answer that a stream tells at its end. */
+function takeDeltaMembers(rest: JsonObject): JsonObject | undefined {
+  const taken: JsonObject = {};
+  for (const name of ["stop_details", "container"]) {
+    if (rest[name] === undefined) continue;
+    taken[name] = rest[name];
+    delete rest[name];
+  }
+  return kept(taken);
+}

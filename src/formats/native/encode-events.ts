@@ -1,0 +1,178 @@
+// Events → the event stream of the native format.
+
+import type { JsonObject } from "@bufbuild/protobuf";
+import { type Block, Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import type { BlockDelta, Event, MessageDelta, MessageStart } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { randomId } from "../../base/ids.ts";
+import type { AnswerContext, EventEncoder } from "../codec.ts";
+import { escapeLineSeparators, isObject, parseJsonText, stringifyJson } from "../json.ts";
+import { splitBlock } from "./encode-block.ts";
+import { completeUsage, encodeUsage } from "./usage.ts";
+
+/** The block that is being written. */
+type OpenBlock = {
+  /** Where it stands in our answer: blocks are numbered without gaps, whatever the provider does. */
+  readonly index: number;
+  /** The value of these deltas came with the start of the block; it counts only if no such delta follows. */
+  late: { readonly kind: "inputJson" | "signature"; readonly delta: JsonObject } | undefined;
+};
+
+export function createEventEncoder(context: AnswerContext): EventEncoder {
+  let open: OpenBlock | undefined;
+  let blocks = 0;
+  let outputTokens = 0;
+  let over = false;
+
+  const openBlock = (theirs: number, block: Block, event: Event): string => {
+    const closed = closeBlock();
+    const { start, deltas, late } = splitBlock(block);
+    if (!start) return closed;
+    const index = blocks++;
+    open = { index, late };
+    const raw = theirs === index && deltas.length === 0 && !late ? reusable(event) : undefined;
+    const first = frame(
+      "content_block_start",
+      raw ?? stringifyJson({ type: "content_block_start", index, content_block: start }),
+    );
+    return closed + first + deltas.map((delta) => frameDelta(index, stringifyJson(delta))).join("");
+  };
+
+  const closeBlock = (event?: Event): string => {
+    if (!open) return "";
+    const { index, late } = open;
+    open = undefined;
+    const last = late ? frameDelta(index, stringifyJson(late.delta)) : "";
+    const raw = event?.kind.case === "blockStop" && event.kind.value.index === index ? reusable(event) : undefined;
+    return last + frame("content_block_stop", raw ?? `{"type":"content_block_stop","index":${index}}`);
+  };
+
+  const continueBlock = (delta: BlockDelta, event: Event): string => {
+    // A block of a kind that this format does not carry.
+    if (!open) return "";
+    if (open.late?.kind === delta.kind.case) open.late = undefined;
+    const raw = event.raw.length > 0 && delta.index === open.index ? reusable(event) : undefined;
+    if (raw !== undefined) return frame("content_block_delta", raw);
+    const json = encodeDelta(delta);
+    return json === undefined ? "" : frameDelta(open.index, json);
+  };
+
+  const encodeOne = (event: Event): string => {
+    const { kind } = event;
+    switch (kind.case) {
+      case "blockDelta":
+        return continueBlock(kind.value, event);
+      case "blockStart":
+        return kind.value.block ? openBlock(kind.value.index, kind.value.block, event) : "";
+      case "blockStop":
+        return closeBlock(event);
+      case "messageStart": {
+        outputTokens = kind.value.usage?.outputTokens ?? 0;
+        // Clients count on from the blocks that came with the start.
+        const earlier = kind.value.extensions?.content;
+        if (Array.isArray(earlier)) blocks = earlier.length;
+        return encodeStart(kind.value, context, event);
+      }
+      case "messageDelta":
+        outputTokens = kind.value.usage?.outputTokens ?? outputTokens;
+        return closeBlock() + encodeMessageDelta(kind.value, outputTokens);
+      case "messageStop":
+        over = true;
+        return `${closeBlock()}event: message_stop\ndata: {"type":"message_stop"}\n\n`;
+      case "ping":
+        return pingText;
+      case "other":
+        return encodeOther(kind.value);
+      default:
+        return "";
+    }
+  };
+
+  return {
+    encode(events) {
+      let text = "";
+      for (const event of events) if (!over) text += encodeOne(event);
+      return text;
+    },
+    ping: () => pingText,
+    failure(problem) {
+      over = true;
+      return frame("error", stringifyJson(problem));
+    },
+    end: () => "",
+  };
+}
+
+const pingText = 'event: ping\ndata: {"type":"ping"}\n\n';
+
+function frame(name: string, json: string): string {
+  return `event: ${name}\ndata: ${json}\n\n`;
+}
+
+function frameDelta(index: number, json: string): string {
+  return `event: content_block_delta\ndata: {"type":"content_block_delta","index":${index},"delta":${json}}\n\n`;
+}
+
+const deltaStarts = {
+  text: '{"type":"text_delta","text":',
+  thinking: '{"type":"thinking_delta","thinking":',
+  signature: '{"type":"signature_delta","signature":',
+  inputJson: '{"type":"input_json_delta","partial_json":',
+};
+
+function encodeDelta({ kind, extensions }: BlockDelta): string | undefined {
+  if (kind.case === undefined) return undefined;
+  if (kind.case === "other") return stringifyJson(kind.value);
+  const json = `${deltaStarts[kind.case]}${stringifyJson(kind.value)}`;
+  // The braces of the further members give way to a comma and to the end of the delta.
+  if (extensions) return `${json},${stringifyJson(extensions).slice(1)}`;
+  return `${json}}`;
+}
+
+/** The provider's id, or one of our own where the provider's is not of this format. */
+export function messageId(id: string): string {
+  return id.startsWith("msg_") ? id : randomId("msg_");
+}
+
+function encodeStart(start: MessageStart, context: AnswerContext, event: Event): string {
+  const message = {
+    id: messageId(start.id),
+    type: "message",
+    role: "assistant",
+    model: context.model,
+    content: [],
+    stop_reason: null,
+    stop_sequence: null,
+    ...start.extensions,
+    usage: completeUsage(start.usage ? encodeUsage(start.usage) : {}, context.estimatedInputTokens),
+  };
+  // Members beside `message` stand in the provider's text only.
+  const whole = parseJsonText(reusable(event) ?? "{}");
+  return frame("message_start", stringifyJson({ ...(isObject(whole) && whole), type: "message_start", message }));
+}
+
+function encodeMessageDelta(delta: MessageDelta, outputTokens: number): string {
+  const { stopReason, stopSequence, usage, deltaExtensions, extensions } = delta;
+  return frame(
+    "message_delta",
+    stringifyJson({
+      type: "message_delta",
+      delta: { stop_reason: stopReason ?? null, stop_sequence: stopSequence ?? null, ...deltaExtensions },
+      usage: { ...(usage && encodeUsage(usage)), output_tokens: outputTokens },
+      ...extensions,
+    }),
+  );
+}
+
+/** A provider's event as it came. Its name is its type, so a type that cannot stand on a line cannot be told. */
+function encodeOther(event: JsonObject): string {
+  const { type } = event;
+  return typeof type === "string" && /^[\w.-]+$/.test(type) ? frame(type, stringifyJson(event)) : "";
+}
+
+/** The provider's own JSON text, where the event has it, on one line for every client. */
+function reusable(event: Event): string | undefined {
+  if (event.raw.length === 0 || event.rawFormat !== Format.NATIVE) return undefined;
+  const text = Buffer.from(event.raw.buffer, event.raw.byteOffset, event.raw.byteLength).toString();
+  // Line ends in JSON stand between its tokens only.
+  return escapeLineSeparators(text).replaceAll(/[\r\n]/g, " ");
+}

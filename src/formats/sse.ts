@@ -1,0 +1,123 @@
+// Server-sent events as providers write them: an incremental parser of bytes (HTML Standard, "Parsing an event stream").
+
+import { StringDecoder } from "node:string_decoder";
+import { Refusal } from "../base/errors.ts";
+
+/** One event of a stream. */
+export type SseEvent = {
+  /** Value of the `event` field; empty when the event has none. */
+  readonly event: string;
+  /** Values of the `data` fields, joined by line feeds. */
+  readonly data: string;
+};
+
+/** Most characters of one event. A provider that sends more is broken. */
+export const sseEventMax = 10 * 1024 * 1024;
+
+/** Reads an event stream in any split of its bytes. */
+interface SseParser {
+  /** The events that `bytes` complete. Throws `upstream_error` when one grows beyond `sseEventMax`. */
+  push(bytes: Uint8Array): SseEvent[];
+  /** The last event, where the stream ended in good order but without the blank line. */
+  end(): SseEvent[];
+}
+
+export function createSseParser(): SseParser {
+  // Keeps the bytes of a character that is cut at the end of a read.
+  const decoder = new StringDecoder("utf8");
+  let started = false;
+  let afterCarriageReturn = false;
+  /** The line that is not finished yet, in the pieces it came in: joined once, or a long line would be copied with every read. */
+  let pieces: string[] = [];
+  let piecesLength = 0;
+  let event = "";
+  let data: string | undefined;
+
+  /** Reads the line that `text` holds from `from` to `end`. */
+  const readLine = (text: string, from: number, end: number, events: SseEvent[]): void => {
+    if (from === end) {
+      if (data !== undefined) events.push({ event, data });
+      event = "";
+      data = undefined;
+      return;
+    }
+    // The two usual lines first: nearly every line of a provider has exactly this form.
+    if (text.startsWith("data: ", from)) addData(text.slice(from + 6, end));
+    else if (text.startsWith("event: ", from)) event = text.slice(from + 7, end);
+    else readField(text.slice(from, end));
+  };
+
+  const readField = (line: string): void => {
+    const colon = line.indexOf(":");
+    const field = colon < 0 ? line : line.slice(0, colon);
+    const value = colon < 0 ? "" : line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1);
+    if (field === "data") addData(value);
+    else if (field === "event") event = value;
+    // A colon at the start is a comment; `id` and `retry` mean nothing here, and unknown fields are to be ignored.
+  };
+
+  /** Reads the line of which `last` is the last piece. */
+  const readPieces = (last: string, events: SseEvent[]): void => {
+    pieces.push(last);
+    const line = pieces.join("");
+    pieces = [];
+    piecesLength = 0;
+    readLine(line, 0, line.length, events);
+  };
+
+  const addData = (value: string): void => {
+    data = data === undefined ? value : `${data}\n${value}`;
+    if (data.length > sseEventMax) throw tooLarge();
+  };
+
+  const read = (chunk: string): SseEvent[] => {
+    const events: SseEvent[] = [];
+    let text = chunk;
+    if (!started && text !== "") {
+      started = true;
+      if (text.startsWith("\uFEFF")) text = text.slice(1);
+    }
+    // CR LF is one line end, even when a read ends between the two.
+    if (afterCarriageReturn && text !== "") {
+      afterCarriageReturn = false;
+      if (text.startsWith("\n")) text = text.slice(1);
+    }
+    // A carriage return inside a line is a line end, too. Most providers send none, and then one search finds each line.
+    let carriageReturn = text.indexOf("\r");
+    let from = 0;
+    for (;;) {
+      let end = text.indexOf("\n", from);
+      let next = end + 1;
+      if (carriageReturn >= 0 && (end < 0 || carriageReturn < end)) {
+        end = carriageReturn;
+        next = text[end + 1] === "\n" ? end + 2 : end + 1;
+        afterCarriageReturn = next === text.length && next === end + 1;
+        carriageReturn = text.indexOf("\r", next);
+      }
+      if (end < 0) break;
+      if (pieces.length === 0) readLine(text, from, end, events);
+      else readPieces(text.slice(from, end), events);
+      from = next;
+    }
+    if (from < text.length) {
+      pieces.push(from === 0 ? text : text.slice(from));
+      piecesLength += text.length - from;
+      if (piecesLength > sseEventMax) throw tooLarge();
+    }
+    return events;
+  };
+
+  return {
+    push: (bytes) => read(decoder.write(bytes)),
+    end() {
+      const events = read(decoder.end());
+      if (pieces.length > 0) readPieces("", events);
+      readLine("", 0, 0, events);
+      return events;
+    },
+  };
+}
+
+function tooLarge(): Refusal {
+  return new Refusal("upstream_error", { message: "The model provider sent an event that is too large." });
+}

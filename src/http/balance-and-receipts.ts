@@ -1,0 +1,102 @@
+// GET /v1/credits: what the caller's pool holds, and what its key has spent this month.
+
+import assert from "node:assert/strict";
+import type { DescEnum, JsonObject } from "@bufbuild/protobuf";
+import { durationMs } from "@bufbuild/protobuf/wkt";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { type Attempt, BasisSchema, OutcomeSchema, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { Refusal } from "../base/errors.ts";
+import { familyName } from "../base/families.ts";
+import { credits, usd } from "../base/money.ts";
+import type { Core } from "../contract/contract.ts";
+import { identityOf, pathParam } from "./context.ts";
+import { rfc3339, rfc3339OrNull, sendJson } from "./reply.ts";
+
+export function getCredits(core: Core) {
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const { call, caller } = identityOf(request);
+    // The operator's token has no account, and so no balance.
+    if (!caller.key) throw new Refusal("not_permitted");
+    const { family } = caller.key;
+    const { pools } = await core.billing.getPools({}, call);
+    const pool = pools.find((one) => one.family === family);
+    assert(pool, "an account has a pool of each family");
+    return sendJson(reply, {
+      object: "credits",
+      pool: {
+        family: familyName(family) ?? null,
+        posted_credits: credits(pool.postedMicrocredits),
+        held_credits: credits(pool.heldMicrocredits),
+        free_credits: credits(pool.postedMicrocredits - pool.heldMicrocredits),
+      },
+      key: monthOf(caller.key, new Date()),
+    });
+  };
+}
+
+function monthOf(key: Key, now: Date): JsonObject {
+  const { monthSpentMicrocredits, monthHeldMicrocredits, monthlyCapMicrocredits: cap } = key;
+  return {
+    key_id: key.keyId,
+    month_spent_credits: credits(monthSpentMicrocredits),
+    month_held_credits: credits(monthHeldMicrocredits),
+    monthly_cap_credits: cap === undefined ? null : credits(cap),
+    resets_at: rfc3339(new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1, 1))),
+  };
+}
+
+// GET /v1/receipts/{request_id}: what one request cost.
+
+export function getReceipt(core: Core) {
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const requestId = pathParam(request, "requestId");
+    const { receipt } = await core.billing.getReceipt({ requestId }, identityOf(request).call);
+    assert(receipt, "a service answers the receipt or refuses");
+    return sendJson(reply, renderReceipt(receipt));
+  };
+}
+
+/** A receipt as JSON. Credits and dollars are exact decimals, written as strings. */
+function renderReceipt(receipt: Receipt): JsonObject {
+  const { usage, price } = receipt;
+  return {
+    object: "receipt",
+    request_id: receipt.requestId,
+    model: receipt.model,
+    key_id: receipt.keyId,
+    family: familyName(receipt.family) ?? null,
+    outcome: receipt.settledAt ? nameOf(OutcomeSchema, receipt.outcome) : "RUNNING",
+    basis: receipt.settledAt ? nameOf(BasisSchema, receipt.basis) : null,
+    tokens: {
+      input: usage?.input ?? 0,
+      output: usage?.output ?? 0,
+      cache_write_5m: usage?.cacheWrite5m ?? 0,
+      cache_write_1h: usage?.cacheWrite1h ?? 0,
+      cache_read: usage?.cacheRead ?? 0,
+      thinking: usage?.thinking ?? 0,
+    },
+    price_version: price?.priceVersion ?? null,
+    hold_credits: credits(receipt.holdMicrocredits),
+    charge_credits: credits(receipt.amountMicrocredits),
+    charge_usd: usd(receipt.amountMicrocredits),
+    overrun_credits: credits(receipt.overrunMicrocredits),
+    attempts: receipt.attempts.map(renderAttempt),
+    admitted_at: rfc3339OrNull(receipt.admittedAt),
+    settled_at: rfc3339OrNull(receipt.settledAt),
+  };
+}
+
+function renderAttempt({ upstream, outcome, status, firstEventAfter }: Attempt): JsonObject {
+  return {
+    upstream,
+    outcome,
+    status: status === 0 ? null : status,
+    first_event_ms: firstEventAfter ? durationMs(firstEventAfter) : null,
+  };
+}
+
+/** Name of an enum value without the prefix of its enum. */
+function nameOf(schema: DescEnum, value: number): string | null {
+  return schema.value[value]?.localName ?? null;
+}

@@ -1,0 +1,114 @@
+// The Connect and gRPC-web door: the three services on the public HTTP listener, so that browsers and `curl` with JSON can manage
+// keys and read usage. It calls Core as the facade does, so it works in every role.
+
+import { type DescService, getOption, type Message } from "@bufbuild/protobuf";
+import {
+  type CallOptions,
+  type ConnectRouter,
+  createContextKey,
+  createContextValues,
+  type HandlerContext,
+} from "@connectrpc/connect";
+import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
+import type { FastifyInstance } from "fastify";
+import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
+import { shuttingDown } from "../base/errors.ts";
+import { type BoundMethod, boundMethod, type Core, type Implementation, serviceTypes } from "../contract/contract.ts";
+import { recursionLimit, requestBytesMax } from "../contract/message-limits.ts";
+import type { IdentifyCaller } from "./authenticate.ts";
+import { checkEnumNames } from "./connect-enums.ts";
+import { toConnectError } from "./connect-error.ts";
+
+export type ConnectParts = {
+  core: Core;
+  identifyCaller: IdentifyCaller;
+  /** Whether this listener has the methods that only the operator may call. */
+  adminMethods: boolean;
+  /** True once the listener takes no new calls. */
+  isDraining: () => boolean;
+};
+
+/** Adds the routes `/<service>/<method>` to `app`. Browsers of other origins stay out: no CORS header is ever sent. */
+export function registerConnect(app: FastifyInstance, parts: ConnectParts): void {
+  app.register(fastifyConnectPlugin, {
+    routes: (router) => {
+      addMethods(router, serviceTypes.billing, parts.core.billing, parts.adminMethods);
+      addMethods(router, serviceTypes.keys, parts.core.keys, parts.adminMethods);
+      addMethods(router, serviceTypes.inference, parts.core.inference, parts.adminMethods);
+      for (const [index, handler] of router.handlers.entries()) router.handlers[index] = checkEnumNames(handler);
+    },
+    // Management is small, and generation streams: nothing here is worth a decompressor that strangers may feed.
+    acceptCompression: [],
+    binaryOptions: { recursionLimit },
+    jsonOptions: { recursionLimit },
+    contextValues: (request) => createContextValues().set(clientAddress, request.ip),
+    requestGate: (context) => admit(parts, context),
+  });
+}
+
+const clientAddress = createContextKey("", { description: "address of the client" });
+
+/** Refuses a call by its credential before its request is read. The services ask again. */
+async function admit({ identifyCaller, isDraining }: ConnectParts, context: HandlerContext): Promise<void> {
+  const authorization = context.requestHeader.get("authorization") ?? "";
+  const address = context.values.get(clientAddress);
+  try {
+    if (isDraining()) throw shuttingDown();
+    await identifyCaller({ authorization, address, monthFigures: false }, callOf(context));
+  } catch (error) {
+    throw toConnectError(error);
+  }
+}
+
+function addMethods<S extends DescService>(
+  router: ConnectRouter,
+  service: S,
+  client: Implementation<S, CallOptions>,
+  adminMethods: boolean,
+): void {
+  for (const desc of service.methods) {
+    if (adminMethods || getOption(desc, callers).key) addMethod(router, boundMethod(client, desc));
+  }
+}
+
+function addMethod(router: ConnectRouter, method: BoundMethod<CallOptions>): void {
+  // gRPC itself needs HTTP/2, and has a door of its own. (A switch of the router would not reach methods with options.)
+  const options = { readMaxBytes: requestBytesMax(method.desc), grpc: false };
+  if (method.kind === "unary") {
+    router.rpc(
+      method.desc,
+      async (request: Message, context: HandlerContext) => {
+        try {
+          return await method.run(request, callOf(context));
+        } catch (error) {
+          throw toConnectError(error);
+        }
+      },
+      options,
+    );
+    return;
+  }
+  router.rpc(
+    method.desc,
+    async function* (request: Message, context: HandlerContext) {
+      try {
+        yield* method.run(request, callOf(context));
+      } catch (error) {
+        throw toConnectError(error);
+      }
+    },
+    options,
+  );
+}
+
+// What else a browser sends is nobody's business behind the door.
+const forwarded = ["authorization", "x-request-id"];
+
+function callOf({ requestHeader, signal }: HandlerContext): CallOptions {
+  const headers = new Headers();
+  for (const name of forwarded) {
+    const value = requestHeader.get(name);
+    if (value !== null) headers.set(name, value);
+  }
+  return { headers, signal };
+}

@@ -1,0 +1,200 @@
+// What HTTP says about every refusal: the twin of base/errors.ts, which holds the gRPC column.
+
+import type { RefusalName } from "../base/errors.ts";
+
+type NativeType =
+  | "invalid_request_error"
+  | "authentication_error"
+  | "billing_error"
+  | "permission_error"
+  | "not_found_error"
+  | "conflict_error"
+  | "request_too_large"
+  | "rate_limit_error"
+  | "timeout_error"
+  | "api_error"
+  | "overloaded_error";
+
+/** What HTTP says about one reason. */
+export type Row = {
+  status: number;
+  /** Status in the chat format, where it differs. */
+  chatStatus?: number;
+  /** `error.type` and, where clients can use one, `error.details.error_code`. */
+  native: readonly [type: NativeType, code?: string];
+  /** `error.type`, `error.code` and, where it is always the same field, `error.param`. */
+  chat: readonly [type: string, code: string | null, param?: string];
+  /** False tells SDKs that repeating the request is pointless. Without it they go by the status. */
+  shouldRetry?: false;
+  /** Sent when the refusal itself does not know when to try again. */
+  retryAfterSeconds?: number;
+};
+
+const invalid = "invalid_request_error";
+const authentication = "authentication_error";
+const noRetry = { shouldRetry: false } as const;
+
+/** What HTTP says about each reason. */
+export const problems = {
+  missing_key: { status: 401, native: [authentication, "missing_key"], chat: [invalid, "invalid_api_key"], ...noRetry },
+  invalid_key: { status: 401, native: [authentication, "invalid_key"], chat: [invalid, "invalid_api_key"], ...noRetry },
+  revoked_key: { status: 401, native: [authentication, "revoked_key"], chat: [invalid, "revoked_api_key"], ...noRetry },
+  wrong_credential_header: {
+    status: 401,
+    native: [authentication, "wrong_credential_header"],
+    chat: [invalid, "wrong_credential_header"],
+    ...noRetry,
+  },
+  not_permitted: { status: 403, native: ["permission_error", "not_permitted"], chat: [invalid, "not_permitted"], ...noRetry },
+  auth_rate_limited: {
+    status: 429,
+    native: ["rate_limit_error", "auth_rate_limited"],
+    chat: ["requests", "auth_rate_limited"],
+    retryAfterSeconds: 60,
+  },
+
+  invalid_request: { status: 400, native: [invalid], chat: [invalid, null], ...noRetry },
+  version_required: { status: 400, native: [invalid, "version_required"], chat: [invalid, "version_required"], ...noRetry },
+  version_unsupported: {
+    status: 400,
+    native: [invalid, "version_unsupported"],
+    chat: [invalid, "version_unsupported"],
+    ...noRetry,
+  },
+  request_too_large: { status: 413, native: ["request_too_large"], chat: [invalid, "request_too_large"], ...noRetry },
+  request_body_too_large_after_decoding: {
+    status: 413,
+    native: [invalid, "request_body_too_large_after_decoding"],
+    chat: [invalid, "request_body_too_large_after_decoding"],
+    ...noRetry,
+  },
+  request_body_encoding_unsupported: {
+    status: 400,
+    native: [invalid, "request_body_encoding_unsupported"],
+    chat: [invalid, "request_body_encoding_unsupported"],
+    ...noRetry,
+  },
+  request_body_encoding_invalid: {
+    status: 400,
+    native: [invalid, "request_body_encoding_invalid"],
+    chat: [invalid, "request_body_encoding_invalid"],
+    ...noRetry,
+  },
+  responses_api_unsupported: {
+    status: 400,
+    native: [invalid, "responses_api_unsupported"],
+    chat: [invalid, "responses_api_unsupported"],
+    ...noRetry,
+  },
+  not_found: { status: 404, native: ["not_found_error", "not_found"], chat: [invalid, "not_found"], ...noRetry },
+  method_not_allowed: {
+    status: 405,
+    native: [invalid, "method_not_allowed"],
+    chat: [invalid, "method_not_allowed"],
+    ...noRetry,
+  },
+  request_id_used: {
+    status: 409,
+    native: ["conflict_error", "request_id_used"],
+    chat: [invalid, "request_id_used"],
+    ...noRetry,
+  },
+  idempotency_key_reused: {
+    status: 409,
+    native: ["conflict_error", "idempotency_key_reused"],
+    chat: [invalid, "idempotency_key_reused"],
+    ...noRetry,
+  },
+  key_not_active: { status: 409, native: ["conflict_error", "key_not_active"], chat: [invalid, "key_not_active"], ...noRetry },
+
+  // 404, never 400: a coding assistant answers a 400 by dropping its capabilities one by one, in six calls.
+  model_not_found: {
+    status: 404,
+    native: ["not_found_error", "model_not_found"],
+    chat: [invalid, "model_not_found", "model"],
+    ...noRetry,
+  },
+  model_not_allowed: {
+    status: 403,
+    native: ["permission_error", "model_not_allowed"],
+    chat: [invalid, "model_not_allowed", "model"],
+    ...noRetry,
+  },
+  feature_not_offered: {
+    status: 400,
+    native: [invalid, "feature_not_offered"],
+    chat: [invalid, "feature_not_offered"],
+    ...noRetry,
+  },
+  thread_unsupported_request: {
+    status: 400,
+    native: [invalid, "thread_unsupported_request"],
+    chat: [invalid, "thread_unsupported_request"],
+  },
+  context_length_exceeded: {
+    status: 400,
+    native: [invalid],
+    chat: [invalid, "context_length_exceeded", "messages"],
+    ...noRetry,
+  },
+
+  rate_limited: {
+    status: 429,
+    native: ["rate_limit_error", "rate_limited"],
+    chat: ["requests", "rate_limit_exceeded"],
+    retryAfterSeconds: 60,
+  },
+  count_rate_limited: {
+    status: 429,
+    native: ["rate_limit_error", "count_rate_limited"],
+    chat: ["requests", "count_rate_limited"],
+    retryAfterSeconds: 1,
+  },
+  // 402, not 429: it is the one status that no client repeats by itself.
+  credits_exhausted: {
+    status: 402,
+    native: ["billing_error", "credits_exhausted"],
+    chat: ["insufficient_quota", "insufficient_quota"],
+    ...noRetry,
+  },
+  credits_held: {
+    status: 429,
+    native: ["rate_limit_error", "credits_held"],
+    chat: ["requests", "credits_held"],
+    retryAfterSeconds: 1,
+  },
+  monthly_cap_reached: {
+    status: 402,
+    native: ["billing_error", "monthly_cap_reached"],
+    chat: ["insufficient_quota", "monthly_cap_reached"],
+    ...noRetry,
+  },
+  insufficient_funds: {
+    status: 402,
+    native: ["billing_error", "insufficient_funds"],
+    chat: ["insufficient_quota", "insufficient_funds"],
+    ...noRetry,
+  },
+
+  gateway_unavailable: {
+    status: 503,
+    native: ["api_error", "gateway_unavailable"],
+    chat: ["server_error", "gateway_unavailable"],
+    retryAfterSeconds: 2,
+  },
+  billing_unavailable: {
+    status: 503,
+    native: ["api_error", "billing_unavailable"],
+    chat: ["server_error", "billing_unavailable"],
+    retryAfterSeconds: 2,
+  },
+  // Never 429: it is not the key's limit.
+  overloaded: { status: 529, chatStatus: 503, native: ["overloaded_error"], chat: ["server_error", "overloaded"] },
+  upstream_error: { status: 502, native: ["api_error", "upstream_error"], chat: ["server_error", "upstream_error"] },
+  // Only where the provider's answer cannot be relayed.
+  upstream_refused: { status: 400, native: [invalid], chat: [invalid, null], ...noRetry },
+  timeout: { status: 504, native: ["timeout_error"], chat: ["server_error", "timeout"] },
+  cancelled: { status: 499, native: ["api_error", "cancelled"], chat: ["server_error", "cancelled"], ...noRetry },
+  internal: { status: 500, native: ["api_error"], chat: ["server_error", null] },
+  unimplemented: { status: 501, native: ["api_error", "unimplemented"], chat: ["server_error", "unimplemented"], ...noRetry },
+} as const satisfies Record<RefusalName, Row>;

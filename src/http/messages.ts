@@ -1,0 +1,49 @@
+// POST /v1/messages and /v1/messages/count_tokens: the native format.
+
+import assert from "node:assert/strict";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import type { Core } from "../contract/contract.ts";
+import { createEventEncoder, decodeCountRequest, decodeRequest, encodeAnswer, encodeCount } from "../formats/native/native.ts";
+import { readJson } from "./body.ts";
+import { type Exchange, identityOf } from "./context.ts";
+import { sendJson } from "./reply.ts";
+import type { AnswerFormat } from "./send-answer.ts";
+import { sendWhole } from "./send-answer.ts";
+import { type StreamPace, sendStream } from "./send-stream.ts";
+
+const format: AnswerFormat = {
+  envelope: "native",
+  encodeAnswer: (events, admission) => encodeAnswer(events, contextOf(admission)),
+  createEventEncoder: (admission) => createEventEncoder(contextOf(admission)),
+};
+
+function contextOf({ model, estimatedInputTokens }: Admission) {
+  return { model, estimatedInputTokens };
+}
+
+export function postMessages(core: Core, pace: StreamPace) {
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const { exchange } = request;
+    const { call } = identityOf(request);
+    const ask = decodeRequest(await readJson(request.raw), vendorOf(exchange));
+    const answer = core.inference.generate(ask, call);
+    // The body alone chooses: both official SDKs send `accept: application/json` for streams too.
+    exchange.noted.stream = ask.stream === true;
+    return ask.stream
+      ? sendStream(reply, answer, format, exchange, call.signal, pace)
+      : sendWhole(reply, answer, format, exchange);
+  };
+}
+
+export function postCountTokens(core: Core) {
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const ask = decodeCountRequest(await readJson(request.raw), vendorOf(request.exchange));
+    return sendJson(reply, encodeCount(await core.inference.countTokens(ask, identityOf(request).call)));
+  };
+}
+
+function vendorOf(exchange: Exchange): NonNullable<Exchange["vendor"]> {
+  assert(exchange.vendor, "the route reads the version header");
+  return exchange.vendor;
+}

@@ -1,0 +1,94 @@
+// GET /v1/models, /v1/models/{id} and /v1/models/info. Entries satisfy the parsers of both formats' SDKs at once.
+
+import assert from "node:assert/strict";
+import type { JsonObject } from "@bufbuild/protobuf";
+import { timestampDate } from "@bufbuild/protobuf/wkt";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
+import type { Model } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { usd } from "../base/money.ts";
+import type { Core } from "../contract/contract.ts";
+import { identityOf, pathParam } from "./context.ts";
+import { rfc3339OrNull, sendJson } from "./reply.ts";
+
+export function getModels(core: Core) {
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const { models } = await core.inference.listModels({}, identityOf(request).call);
+    return sendJson(reply, {
+      object: "list",
+      data: models.map(entry),
+      // Never true: the native SDK would ask for the next page for ever.
+      has_more: false,
+      first_id: models[0]?.id ?? null,
+      last_id: models.at(-1)?.id ?? null,
+    });
+  };
+}
+
+export function getModel(core: Core) {
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const { model } = await core.inference.getModel({ model: pathParam(request, "id") }, identityOf(request).call);
+    assert(model, "a service answers the model or refuses");
+    return sendJson(reply, entry(model));
+  };
+}
+
+export function getModelsInfo(core: Core) {
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const { models } = await core.inference.listModels({}, identityOf(request).call);
+    return sendJson(reply, { object: "list", data: models.filter((model) => model.aliasFor === "").map(detailedEntry) });
+  };
+}
+
+function entry(model: Model): JsonObject {
+  const { id, aliasFor, displayName, tier, createdAt, contextTokens, maxOutputTokens } = model;
+  return {
+    id,
+    object: "model",
+    ...(aliasFor !== "" && { alias_for: aliasFor }),
+    type: "model",
+    display_name: displayName,
+    created: createdAt ? Math.floor(timestampDate(createdAt).getTime() / 1000) : 0,
+    created_at: rfc3339OrNull(createdAt),
+    owned_by: "gateway",
+    max_input_tokens: contextTokens,
+    max_tokens: maxOutputTokens,
+    lifecycle: "active",
+    line: tier,
+    deprecated_at: null,
+    retires_at: null,
+    capabilities: null,
+  };
+}
+
+function detailedEntry(model: Model): JsonObject {
+  const { aliases, contextTokens, maxOutputTokens, price } = model;
+  return {
+    ...entry(model),
+    aliases,
+    context_window: contextTokens,
+    max_output_tokens: maxOutputTokens,
+    pricing: price ? pricing(price) : null,
+  };
+}
+
+/** Prices of a million tokens per category. Decimal strings, since they are money. */
+function pricing(price: Price): JsonObject {
+  const categories = {
+    input: price.input,
+    output: price.output,
+    cache_write_5m: price.cacheWrite5m,
+    cache_write_1h: price.cacheWrite1h,
+    cache_read: price.cacheRead,
+    thinking: price.thinking,
+  };
+  const each = (form: (microCredits: bigint) => string) =>
+    Object.fromEntries(Object.entries(categories).map(([category, microCredits]) => [category, form(microCredits)]));
+  return {
+    unit: "per_million_tokens",
+    usd: each((microCredits) => usd(microCredits * 1_000_000n)),
+    // Micro-credits per token are credits per million tokens.
+    credits: each((microCredits) => microCredits.toString()),
+    price_version: price.priceVersion,
+  };
+}

@@ -1,0 +1,160 @@
+// A generated answer as a stream of server-sent events: its loop, and its pace.
+
+import assert from "node:assert/strict";
+import type { FastifyReply } from "fastify";
+import type { Admission, GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { type Refusal, toRefusal } from "../base/errors.ts";
+import type { EventEncoder } from "../formats/codec.ts";
+import { ChunkedBody } from "./chunked-body.ts";
+import { type Exchange, elapsedMs } from "./context.ts";
+import { toStreamProblem } from "./error-body.ts";
+import { startRaw } from "./reply.ts";
+import type { AnswerFormat } from "./send-answer.ts";
+import { admissionHeaders } from "./send-answer.ts";
+
+export type StreamPace = {
+  /** Longest wait for the first event before the status line leaves without one. */
+  readonly holdMs: number;
+  /** Longest silence on an open stream. The coding assistant shows a banner after 20 s without a byte. */
+  readonly pingMs: number;
+};
+
+// Before or amid an answer, 35 s of silence hold three signs of life.
+export const defaultPace: StreamPace = { holdMs: 12_000, pingMs: 10_000 };
+
+const headers = {
+  "content-type": "text/event-stream; charset=utf-8",
+  // Both stop proxies from buffering or rewriting the stream.
+  "cache-control": "no-cache, no-transform",
+  "x-accel-buffering": "no",
+};
+
+/**
+ * Streams the answer. Until its first events the reply is untouched, and a failure is thrown, so that it gets its own HTTP status;
+ * after that a failure becomes the last event. A reader that stops reading stops the answer at its next message.
+ */
+export async function sendStream(
+  reply: FastifyReply,
+  answer: AsyncIterable<GenerateResponse>,
+  format: AnswerFormat,
+  exchange: Exchange,
+  signal: AbortSignal,
+  pace: StreamPace,
+): Promise<FastifyReply> {
+  const paced = new PacedReply(reply, format, exchange, pace);
+  try {
+    for await (const { kind } of answer) {
+      if (kind.case === "events") {
+        const { events } = kind.value;
+        // A provider's ping says nothing yet about how its answer will go.
+        if (!paced.isOpen && events.every((event) => event.kind.case === "ping")) continue;
+        const text = paced.encoder.encode(events);
+        if (paced.isOpen && events.at(-1)?.kind.case === "messageStop") paced.keep(text);
+        else if (!paced.write(text)) await paced.drained(signal);
+      } else if (kind.case === "admission") paced.admit(kind.value);
+      else if (kind.case === "receipt") exchange.receipt = kind.value.receipt;
+    }
+    paced.end();
+  } catch (error) {
+    if (!paced.isOpen) throw error;
+    // A client that broke its connection while it was waited for is known by its socket first.
+    if (signal.aborted || reply.raw.socket?.destroyed) return reply;
+    const refusal = toRefusal(error);
+    exchange.noted.refusal = refusal.refusal;
+    paced.fail(refusal);
+  } finally {
+    paced.close();
+  }
+  return reply;
+}
+
+/** A streamed reply: when its head leaves, and that something leaves every few seconds. */
+class PacedReply {
+  readonly #reply: FastifyReply;
+  readonly #format: AnswerFormat;
+  readonly #exchange: Exchange;
+  readonly #pace: StreamPace;
+  #encoder: EventEncoder | undefined;
+  #body: ChunkedBody | undefined;
+  #timer: NodeJS.Timeout;
+  #isOverdue = false;
+  /** True when nothing was written since the last beat. */
+  #isQuiet = false;
+  #kept = "";
+  /** True once the head is out. */
+  isOpen = false;
+
+  constructor(reply: FastifyReply, format: AnswerFormat, exchange: Exchange, pace: StreamPace) {
+    this.#reply = reply;
+    this.#format = format;
+    this.#exchange = exchange;
+    this.#pace = pace;
+    this.#timer = setTimeout(() => this.#beat(), pace.holdMs);
+  }
+
+  get encoder(): EventEncoder {
+    if (!this.#encoder) throw new Error("events came before the admission");
+    return this.#encoder;
+  }
+
+  admit(admission: Admission): void {
+    this.#exchange.noted.model = admission.model;
+    this.#encoder = this.#format.createEventEncoder(admission);
+    this.#reply.headers(admissionHeaders(this.#format.envelope, admission));
+    if (this.#isOverdue) this.#beat();
+  }
+
+  /** False when the reader is behind and the writer should wait until it has `drained`. */
+  write(text: string): boolean {
+    // Head and first events leave together.
+    if (!this.#body) return this.#open().begin(text);
+    if (text === "") return true;
+    this.#isQuiet = false;
+    return this.#body.write(text);
+  }
+
+  /** Lets the last events leave with the end of the stream, which is about to come. */
+  keep(text: string): void {
+    this.#kept += text;
+  }
+
+  /** Throws when `signal` fires or the connection breaks. */
+  drained(signal: AbortSignal): Promise<void> | undefined {
+    return this.#body?.drained(signal);
+  }
+
+  end(): void {
+    assert(this.#body, "an answer that ends well has events");
+    this.#body.end(this.#kept + this.encoder.end());
+  }
+
+  fail(refusal: Refusal): void {
+    const problem = toStreamProblem(refusal, this.#format.envelope, this.#exchange.requestId);
+    this.#body?.end(this.#kept + this.encoder.failure(problem));
+  }
+
+  close(): void {
+    clearTimeout(this.#timer);
+  }
+
+  #open(): ChunkedBody {
+    this.isOpen = true;
+    this.#exchange.noted.firstByteMs = elapsedMs(this.#exchange);
+    this.#body = new ChunkedBody(startRaw(this.#reply, 200, headers));
+    this.#keepAlive();
+    return this.#body;
+  }
+
+  #keepAlive(): void {
+    clearTimeout(this.#timer);
+    // Half the time, since a beat only finds out that nothing was written since the one before.
+    this.#timer = setInterval(() => this.#beat(), this.#pace.pingMs / 2);
+  }
+
+  #beat(): void {
+    // Without an admission the headers are not known, and the request may still be refused.
+    if (!this.#encoder) this.#isOverdue = true;
+    else if (this.#body && !this.#isQuiet) this.#isQuiet = true;
+    else if (!this.#body?.isBehind) this.write(this.#encoder.ping());
+  }
+}

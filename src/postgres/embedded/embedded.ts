@@ -1,0 +1,259 @@
+// A PostgreSQL server for one machine, with its data in a folder of ours. It runs detached, so that it outlives a killed gateway and
+// the next one finds it; only a local socket and a generated password lead in.
+
+import { execFile, spawn } from "node:child_process";
+import { closeSync, openSync } from "node:fs";
+import { chown, lstat, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { basename, dirname, join, resolve } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import { promisify } from "node:util";
+import { Client, DatabaseError } from "pg";
+import { randomSecret } from "../../base/ids.ts";
+import type { Log } from "../../base/log.ts";
+import { applicationName, connectionConfig } from "../postgres.ts";
+import { type Binaries, findBinaries } from "./binaries.ts";
+
+const run = promisify(execFile);
+
+export type Embedded = {
+  /** Of the gateway's database on this server. */
+  url: string;
+  /** Stops the server, unless another gateway is connected to it. */
+  stop(): Promise<void>;
+};
+
+// The replay of a long log after a crash takes longest.
+const startTimeoutMs = 60_000;
+const draftAgeMsMax = 600_000;
+const stopTimeoutMs = 30_000;
+const pollMs = 20;
+const startsMax = 20;
+const restartDelayMs = 250;
+// A connection that was closed a moment ago is still listed by the server.
+const sharedSettleMs = 1_000;
+// A socket's path is limited to 107 bytes on Linux and 103 on macOS, `/.s.PGSQL.5432` included.
+const socketFolderBytesMax = 88;
+const user = "gateway";
+const database = "gateway";
+const passwordFile = "gateway.password";
+
+/** Starts the server whose data is in `dataDir`, or finds it running; makes the data first if there is none. */
+export async function startEmbedded(dataDir: string, log: Log): Promise<Embedded> {
+  const binaries = await findBinaries();
+  const cluster = join(resolve(dataDir), "postgres");
+  await mkdir(resolve(dataDir), { recursive: true });
+  if (!(await exists(cluster))) await createCluster(binaries, cluster);
+  await removeOldDrafts(cluster);
+  await giveTo(binaries.ownerId, cluster);
+  const password = await readFile(join(cluster, passwordFile), "utf8");
+  await ensureRunning(binaries, cluster, password, log);
+  const server = await findRunning(cluster);
+  if (!server) throw new Error("the embedded PostgreSQL ended as soon as it had started");
+  const url = urlOf(server, password, database);
+  await createDatabase(urlOf(server, password, "postgres"));
+  return { url, stop: () => stop(cluster, url, log) };
+}
+
+// The data are made aside and get their name at once: of two makers the slower one finds the other's, and a crash in between leaves
+// nothing half made under that name.
+async function createCluster(binaries: Binaries, cluster: string): Promise<void> {
+  const draft = await mkdtemp(`${cluster}.new-`);
+  const [data, password] = [join(draft, "data"), join(draft, "password")];
+  try {
+    await mkdir(data, { mode: 0o700 });
+    await writeFile(password, randomSecret(24), { mode: 0o600 });
+    for (const path of [draft, data, password]) await giveTo(binaries.ownerId, path);
+    const [file, args] = binaries.command("initdb", [
+      `--pgdata=${data}`,
+      `--username=${user}`,
+      `--pwfile=${password}`,
+      "--auth=scram-sha-256",
+      "--encoding=UTF8",
+      "--locale-provider=builtin",
+      "--builtin-locale=C.UTF-8",
+      "--locale=C",
+      // Each new segment is filled with zeros while commits wait: 45 ms for the usual 16 MB, 3 ms for one.
+      "--wal-segsize=1",
+    ]);
+    await run(file, args);
+    await rename(password, join(data, passwordFile));
+    await rename(data, cluster);
+  } catch (error) {
+    if (!(await exists(cluster))) throw error;
+  } finally {
+    await rm(draft, { recursive: true, force: true });
+  }
+}
+
+// Left by a start that was killed in the middle. One that is younger may belong to somebody who still works on it.
+async function removeOldDrafts(cluster: string): Promise<void> {
+  const folder = dirname(cluster);
+  for (const name of await readdir(folder)) {
+    if (!name.startsWith(`${basename(cluster)}.new-`)) continue;
+    const draft = join(folder, name);
+    const made = await stat(draft).catch(() => undefined);
+    if (made && Date.now() - made.mtimeMs > draftAgeMsMax) await rm(draft, { recursive: true, force: true });
+  }
+}
+
+async function exists(path: string): Promise<boolean> {
+  return stat(path).then(
+    () => true,
+    () => false,
+  );
+}
+
+// PostgreSQL wants to own its data; which user that is depends on how it can be run here.
+async function giveTo(ownerId: number, path: string): Promise<void> {
+  const found = await lstat(path);
+  if (found.uid === ownerId) return;
+  await chown(path, ownerId, -1);
+  if (found.isDirectory()) for (const name of await readdir(path)) await giveTo(ownerId, join(path, name));
+}
+
+/** A server as its `postmaster.pid` describes it. */
+type Server = { pid: number; port: string; socketFolder: string };
+
+async function findRunning(cluster: string): Promise<Server | undefined> {
+  const text = await readFile(join(cluster, "postmaster.pid"), "utf8").catch(() => "");
+  const [pid, , , port, socketFolder] = text.split("\n");
+  if (!pid || !port || !socketFolder) return undefined;
+  return { pid: Number(pid), port, socketFolder };
+}
+
+function urlOf({ port, socketFolder }: Server, password: string, database: string): string {
+  return `postgres://${user}:${password}@localhost:${port}/${database}?host=${encodeURIComponent(socketFolder)}`;
+}
+
+async function ensureRunning(binaries: Binaries, cluster: string, password: string, log: Log): Promise<void> {
+  const deadline = Date.now() + startTimeoutMs;
+  const logFile = join(cluster, "..", "postgres.log");
+  let starting = false;
+  let startsLeft = startsMax;
+  let failure: unknown;
+  while (Date.now() < deadline && failure === undefined) {
+    const server = await findRunning(cluster);
+    if (server && (await answers(urlOf(server, password, "postgres")))) return;
+    if (!starting && startsLeft-- > 0) {
+      if (server && !(await isPostgres(server.pid))) await rm(join(cluster, "postmaster.pid"), { force: true });
+      log.debug({ cluster }, "starting the embedded PostgreSQL");
+      starting = true;
+      startServer(binaries, cluster, logFile)
+        // It lost to another start, which will answer soon, or processes of an earlier server have not all ended yet.
+        .then(() => delay(restartDelayMs))
+        .catch((error: unknown) => {
+          failure = error;
+        })
+        .finally(() => {
+          starting = false;
+        });
+    }
+    if (!starting && startsLeft < 0) break;
+    await delay(pollMs);
+  }
+  throw new Error(`the embedded PostgreSQL did not start; see ${logFile}`, { cause: failure });
+}
+
+/** Resolves when the server has ended. */
+async function startServer(binaries: Binaries, cluster: string, logFile: string): Promise<void> {
+  const socketFolder = Buffer.byteLength(cluster) <= socketFolderBytesMax ? cluster : await mkdtemp(join(tmpdir(), "gateway-"));
+  await giveTo(binaries.ownerId, socketFolder);
+  const [file, args] = binaries.command("postgres", [
+    ...["-D", cluster, "-k", socketFolder],
+    ...["-c", "listen_addresses="],
+    ...["-c", "unix_socket_permissions=0700"],
+    ...["-c", "max_connections=200"],
+    ...["-c", "log_checkpoints=off"],
+    // Not the multiples of the segment's size that `initdb` chooses.
+    ...["-c", "min_wal_size=160MB"],
+    ...["-c", "max_wal_size=1GB"],
+  ]);
+  // A file, not a pipe: the server goes on writing when this process is gone.
+  const output = openSync(logFile, "a", 0o600);
+  // A session of its own: Ctrl-C in the gateway's terminal must not reach it before the gateway has settled.
+  const child = spawn(file, args, { cwd: cluster, detached: true, stdio: ["ignore", output, output] });
+  closeSync(output);
+  child.unref();
+  return new Promise((resolve, reject) => {
+    child.on("exit", () => resolve());
+    child.on("error", reject);
+  });
+}
+
+// Only a connection tells: a process id may be a zombie's, or after a restart of the machine somebody else's.
+async function answers(url: string): Promise<boolean> {
+  const client = new Client(connectionConfig(url));
+  client.on("error", () => {});
+  try {
+    await client.connect();
+    return true;
+  } catch {
+    return false;
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
+
+// PostgreSQL refuses to start while the process of its last pid file lives, even if that number is now an editor's.
+async function isPostgres(pid: number): Promise<boolean> {
+  if (process.platform !== "linux") return true;
+  const command = await readFile(`/proc/${pid}/comm`, "utf8").catch(() => "");
+  return command.trim() === "postgres";
+}
+
+async function createDatabase(url: string): Promise<void> {
+  const client = new Client(connectionConfig(url));
+  client.on("error", () => {});
+  await client.connect();
+  try {
+    const { rows } = await client.query("select 1 from pg_database where datname = $1", [database]);
+    if (rows.length === 0) await client.query(`create database ${database}`);
+  } catch (error) {
+    // Another gateway was faster.
+    const taken = error instanceof DatabaseError && (error.code === "42P04" || error.code === "23505");
+    if (!taken) throw error;
+  } finally {
+    await client.end();
+  }
+}
+
+async function stop(cluster: string, url: string, log: Log): Promise<void> {
+  const server = await findRunning(cluster);
+  if (!server) return;
+  if (await isShared(url)) {
+    log.debug("the embedded PostgreSQL stays: another gateway uses it");
+    return;
+  }
+  // The fast shutdown; SIGTERM would wait for clients.
+  process.kill(server.pid, "SIGINT");
+  const deadline = Date.now() + stopTimeoutMs;
+  while (Date.now() < deadline) {
+    const still = await findRunning(cluster);
+    if (still?.pid !== server.pid) return;
+    await delay(pollMs);
+  }
+  log.warn({ pid: server.pid }, "the embedded PostgreSQL has not stopped yet");
+}
+
+async function isShared(url: string): Promise<boolean> {
+  const client = new Client(connectionConfig(url));
+  client.on("error", () => {});
+  const others = {
+    text: "select 1 from pg_stat_activity where application_name = $1 and pid <> pg_backend_pid() and backend_type = 'client backend'",
+    values: [applicationName],
+  };
+  try {
+    await client.connect();
+    const deadline = Date.now() + sharedSettleMs;
+    while ((await client.query(others)).rows.length > 0) {
+      if (Date.now() > deadline) return true;
+      await delay(pollMs);
+    }
+    return false;
+  } catch {
+    return false;
+  } finally {
+    await client.end().catch(() => {});
+  }
+}

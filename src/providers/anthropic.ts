@@ -1,0 +1,90 @@
+// Providers that speak the native messages format.
+
+import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { Refusal, toRefusal } from "../base/errors.ts";
+import type { ProviderSettings } from "../config/catalog.ts";
+import { isObject, parseJson } from "../formats/json.ts";
+import * as native from "../formats/native/native.ts";
+import { addToolStubs, type Endpoint, openEndpoint, wantsStream } from "./endpoint.ts";
+import { failureOfAnswer, readRetryAfterMs } from "./failures.ts";
+import { HttpStream } from "./http-stream.ts";
+import type { Provider, ProviderCall, UpstreamCount } from "./provider.ts";
+import { redactSecrets } from "./redact.ts";
+
+/** A provider with the native API. */
+export function createAnthropic(settings: ProviderSettings, credential: string | undefined): Provider {
+  const endpoint = openEndpoint(settings, credential);
+  const { dispatcher, basePath, secrets } = endpoint;
+  const askOf = (request: GenerateRequest) => (settings.toolStubs ? addToolStubs(request) : request);
+  return {
+    generate(call) {
+      const { route } = call;
+      const request = askOf(call.request);
+      const stream = wantsStream(request);
+      const body = native.encodeRequest(request, { model: route.model, stream, foldSystem: route.systemEntries === "fold" });
+      return new HttpStream(
+        {
+          dispatcher,
+          path: `${basePath}/v1/messages`,
+          headers: headersOf(endpoint, request),
+          body: Buffer.from(JSON.stringify(body)),
+          stream,
+          codec: native,
+          secrets,
+        },
+        call,
+      );
+    },
+    countTokens: ({ request, route }, signal) => countTokens(endpoint, { request: askOf(request), route }, signal),
+    close: () => dispatcher.close(),
+    destroy: () => dispatcher.destroy(),
+  };
+}
+
+function headersOf({ headers }: Endpoint, { vendorVersion, vendorBeta }: GenerateRequest): string[] {
+  // What cannot be sent is the caller's fault; undici would call it a failure of the provider.
+  if (!/^[\t\x20-\x7e]*$/.test(vendorVersion + vendorBeta)) {
+    throw new Refusal("invalid_request", { message: "vendor_version and vendor_beta: must be printable ASCII" });
+  }
+  const own = ["anthropic-version", vendorVersion || "2023-06-01"];
+  return vendorBeta === "" ? [...headers, ...own] : [...headers, ...own, "anthropic-beta", vendorBeta];
+}
+
+// What servers answer that speak the native API without its counting endpoint.
+const unserved = new Set([404, 405, 501]);
+
+async function countTokens(
+  endpoint: Endpoint,
+  { request, route }: Pick<ProviderCall, "request" | "route">,
+  signal: AbortSignal,
+): Promise<UpstreamCount | undefined> {
+  const { dispatcher, basePath, secrets } = endpoint;
+  const target = { model: route.model, foldSystem: route.systemEntries === "fold" };
+  const body = JSON.stringify(native.encodeCountRequest(request, target));
+  const headers = headersOf(endpoint, request);
+  try {
+    const answer = await dispatcher.request({
+      method: "POST",
+      path: `${basePath}/v1/messages/count_tokens`,
+      headers,
+      body,
+      signal,
+    });
+    if (unserved.has(answer.statusCode)) {
+      await answer.body.dump();
+      return undefined;
+    }
+    const counted = parseJson(await answer.body.bytes());
+    if (!isObject(counted)) throw new Refusal("upstream_error");
+    if (answer.statusCode !== 200) {
+      const retryAfterMs = readRetryAfterMs(answer.headers);
+      const told = { status: answer.statusCode, body: redactSecrets(counted, secrets) };
+      throw failureOfAnswer({ ...told, ...(retryAfterMs !== undefined && { retryAfterMs }) }, route.model).refusal;
+    }
+    return native.decodeCount(counted);
+  } catch (error) {
+    if (signal.aborted) throw new Refusal("cancelled", { cause: error });
+    if (error instanceof Refusal && error.refusal !== "invalid_request") throw error;
+    throw new Refusal("upstream_error", { cause: toRefusal(error) });
+  }
+}

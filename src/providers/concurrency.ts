@@ -1,0 +1,72 @@
+// How many calls an upstream carries at once. A bounded number waits, in the order of their coming; the rest is refused at once.
+
+import type { Clock } from "../base/clock.ts";
+import { Refusal } from "../base/errors.ts";
+import type { UpstreamSettings } from "../config/catalog.ts";
+
+type SlotLimits = Pick<UpstreamSettings, "concurrency" | "queue" | "queueMs">;
+
+/** The slots of one upstream. */
+export class Slots {
+  readonly #limits: SlotLimits;
+  readonly #clock: Clock;
+  #taken = 0;
+  readonly #waiting = new Set<() => void>();
+  #idle: PromiseWithResolvers<void> | undefined;
+
+  constructor(limits: SlotLimits, clock: Clock) {
+    this.#limits = limits;
+    this.#clock = clock;
+  }
+
+  get taken(): number {
+    return this.#taken;
+  }
+
+  /** Resolves when no slot is taken and nobody waits for one. */
+  whenIdle(): Promise<void> {
+    if (this.#taken === 0) return Promise.resolve();
+    this.#idle ??= Promise.withResolvers<void>();
+    return this.#idle.promise;
+  }
+
+  /** Takes a slot if one is free. */
+  tryTake(): boolean {
+    if (this.#taken >= this.#limits.concurrency) return false;
+    this.#taken++;
+    return true;
+  }
+
+  /** Waits for a slot and takes it. Rejects with `overloaded` when too many wait or it takes too long, `cancelled` on abort. */
+  take(signal: AbortSignal): Promise<void> {
+    if (this.tryTake()) return Promise.resolve();
+    if (this.#waiting.size >= this.#limits.queue) return Promise.reject(new Refusal("overloaded", { retryAfterMs: 1_000 }));
+    return new Promise((resolve, reject) => {
+      const leave = (settle: () => void) => {
+        cancelTimer();
+        signal.removeEventListener("abort", abort);
+        this.#waiting.delete(enter);
+        settle();
+      };
+      const enter = () => leave(resolve);
+      const abort = () => leave(() => reject(new Refusal("cancelled")));
+      const giveUp = () => leave(() => reject(new Refusal("overloaded", { retryAfterMs: 1_000 })));
+      const cancelTimer = this.#clock.after(this.#limits.queueMs, giveUp);
+      signal.addEventListener("abort", abort, { once: true });
+      this.#waiting.add(enter);
+    });
+  }
+
+  /** Gives a slot back, to the first that waits. */
+  release(): void {
+    const [next] = this.#waiting;
+    if (next !== undefined) {
+      next();
+      return;
+    }
+    this.#taken--;
+    if (this.#taken > 0) return;
+    this.#idle?.resolve();
+    this.#idle = undefined;
+  }
+}

@@ -1,0 +1,84 @@
+// `[[simulate key=value …]]` in the last user text: how a user, or a test, asks the simulated model for a certain answer.
+
+import { Refusal } from "../../base/errors.ts";
+
+/** What was asked for. Absent: the simulated model decides. */
+export type Directives = {
+  /** Exact length of the text, in tokens. */
+  tokens?: number;
+  /** Pause before the first token, and before each further one, in milliseconds. */
+  firstTokenMs?: number;
+  tokenMs?: number;
+  /** HTTP status that the provider answers instead of an answer. */
+  error?: number;
+  /** The connection breaks after so many events. */
+  dropAfter?: number;
+  /** An error event comes after so many events. */
+  failAfter?: number;
+  /** The answer reports no usage. */
+  noUsage?: boolean;
+  stopReason?: string;
+  /** Kinds of blocks to answer with, in this order, instead of the usual ones. */
+  blocks?: string[];
+  /** Further events to mix in: `ping`, or any other name for an event of that name. */
+  events?: string[];
+};
+
+const form = /\[\[simulate\b([^\]]{0,2000})\]\]/g;
+
+const delayMaxMs = 600_000;
+
+/** The directives in a text, and the text without them. Throws `invalid_request` for one that is not known or has no sense. */
+export function readDirectives(text: string): { directives: Directives; rest: string } {
+  const directives: Directives = {};
+  if (!text.includes("[[simulate")) return { directives, rest: text };
+  const rest = text.replace(form, (_, pairs: string) => {
+    for (const pair of pairs.trim().split(/\s+/)) if (pair !== "") readPair(pair, directives);
+    return "";
+  });
+  return { directives, rest: rest.trim() };
+}
+
+function readPair(pair: string, into: Directives): void {
+  const [key = "", value = ""] = pair.split(/=(.*)/s);
+  const whole = (min: number, max: number) => {
+    const number = /^\d{1,9}$/.test(value) ? Number(value) : Number.NaN;
+    if (number >= min && number <= max) return number;
+    throw new Refusal("invalid_request", { message: `simulate: ${key} must be a whole number from ${min} to ${max}` });
+  };
+  const list = () => value.split(",").filter((one) => one !== "");
+  switch (key) {
+    case "tokens":
+      into.tokens = whole(0, 1_000_000);
+      break;
+    case "first_token_ms":
+      into.firstTokenMs = whole(0, delayMaxMs);
+      break;
+    case "token_ms":
+      into.tokenMs = whole(0, delayMaxMs);
+      break;
+    case "error":
+      into.error = whole(400, 599);
+      break;
+    case "drop_after":
+      into.dropAfter = whole(0, 1_000_000);
+      break;
+    case "fail_after":
+      into.failAfter = whole(0, 1_000_000);
+      break;
+    case "no_usage":
+      into.noUsage = value !== "false";
+      break;
+    case "stop_reason":
+      into.stopReason = value;
+      break;
+    case "blocks":
+      into.blocks = list();
+      break;
+    case "events":
+      into.events = list();
+      break;
+    default:
+      throw new Refusal("invalid_request", { message: `simulate: there is no directive ${key.slice(0, 40)}` });
+  }
+}

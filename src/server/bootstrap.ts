@@ -1,0 +1,142 @@
+// What a new gateway gets so that its first request can be paid: an account with credits in both pools, a key for each, and an admin
+// token. Every step can be repeated, so a start that is cut off anywhere is completed by the next one.
+
+import { chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { randomSecret } from "../base/ids.ts";
+import type { Core } from "../contract/contract.ts";
+
+/** What `first-keys.json` holds. The keys are absent when nothing was seeded. */
+export type FirstKeys = { v1?: string; v2?: string; adminToken?: string; accountId?: string };
+
+const accountName = "default";
+const creditsMicro = 1_000n * 1_000_000n;
+const families = [
+  { family: Family.V1, name: "v1", keyName: "first v1 key", idempotencyKey: "first-start-v1" },
+  { family: Family.V2, name: "v2", keyName: "first v2 key", idempotencyKey: "first-start-v2" },
+] as const;
+
+/** The admin token: the configured one, else the one in the file, else a new one, which is written there. */
+export async function findAdminToken(dataDir: string, configured: string | undefined): Promise<string> {
+  if (configured !== undefined) return configured;
+  const file = await readFirstKeys(dataDir);
+  if (file.adminToken !== undefined) return file.adminToken;
+  const adminToken = randomSecret(32);
+  await writeFirstKeys(dataDir, { ...file, adminToken });
+  return adminToken;
+}
+
+/** Completes the first start. Gives the keys if that was still to be done, and undefined at every later start. */
+export async function seed(core: Core, adminToken: string, dataDir: string): Promise<FirstKeys | undefined> {
+  const call = { headers: { authorization: `Bearer ${adminToken}` } };
+  const accountId = await findAccount(core, call);
+  // The credits come last: where they are, everything before them was done.
+  const given = await listIdempotencyKeys(core, call, accountId);
+  const missing = families.filter(({ idempotencyKey }) => !given.has(idempotencyKey));
+  if (missing.length === 0) return undefined;
+
+  let file = await readFirstKeys(dataDir);
+  if (file.v1 === undefined || file.v2 === undefined || file.accountId !== accountId) {
+    file = { ...(await makeKeys(core, call, accountId)), adminToken, accountId };
+    await writeFirstKeys(dataDir, file);
+  }
+  for (const { family, idempotencyKey } of missing) {
+    const transfer = { accountId, family, kind: TransferKind.BONUS, amountMicrocredits: creditsMicro, idempotencyKey };
+    await core.billing.createTransfer({ ...transfer, reason: "first start" }, call);
+  }
+  return file;
+}
+
+type AdminCall = { headers: { authorization: string } };
+
+async function findAccount(core: Core, call: AdminCall): Promise<string> {
+  // Made at the first start, so it is on the first page, oldest first.
+  const { accounts } = await core.billing.listAccounts({}, call);
+  const found = accounts.find(({ name }) => name === accountName);
+  const account = found ?? (await core.billing.createAccount({ name: accountName }, call)).account;
+  if (!account) throw new Error("an account was created and not returned");
+  return account.accountId;
+}
+
+async function listIdempotencyKeys(core: Core, call: AdminCall, accountId: string): Promise<Set<string>> {
+  const found = new Set<string>();
+  let pageToken = "";
+  do {
+    const page = await core.billing.listTransfers({ accountId, pageSize: 1000, pageToken }, call);
+    for (const { idempotencyKey } of page.transfers) found.add(idempotencyKey);
+    pageToken = page.nextPageToken;
+  } while (pageToken !== "");
+  return found;
+}
+
+// A key that a cut-off start left behind is kept, with a new secret: the old one was shown to nobody.
+async function makeKeys(core: Core, call: AdminCall, accountId: string): Promise<{ v1: string; v2: string }> {
+  const { keys } = await core.keys.listKeys({ accountId }, call);
+  const secretOf = async ({ family, keyName }: (typeof families)[number]) => {
+    const found = keys.find((key) => key.name === keyName && key.status === KeyStatus.ACTIVE);
+    const made = found
+      ? await core.keys.rotateKey({ keyId: found.keyId, overlap: { seconds: 0n } }, call)
+      : await core.keys.createKey({ accountId, family, name: keyName }, call);
+    return made.secret;
+  };
+  return { v1: await secretOf(families[0]), v2: await secretOf(families[1]) };
+}
+
+/** Path of the file that holds what the first start made. */
+export function firstKeysPath(dataDir: string): string {
+  return join(dataDir, "first-keys.json");
+}
+
+async function readFirstKeys(dataDir: string): Promise<FirstKeys> {
+  const path = firstKeysPath(dataDir);
+  let value: unknown;
+  try {
+    value = JSON.parse(await readFile(path, "utf8"));
+  } catch (error) {
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return {};
+    // Its content must not reach the log.
+    throw new Error(`${path} cannot be read as JSON; correct it, or move it away`);
+  }
+  const members: Map<string, unknown> = new Map(Object.entries(value ?? {}));
+  const names = ["v1", "v2", "adminToken", "accountId"] as const;
+  const file: FirstKeys = {};
+  for (const name of names) {
+    const member = members.get(name);
+    if (typeof member === "string") file[name] = member;
+  }
+  return file;
+}
+
+// Under another name first: a reader finds the whole file or none.
+async function writeFirstKeys(dataDir: string, keys: FirstKeys): Promise<void> {
+  const path = firstKeysPath(dataDir);
+  const { v1, v2, adminToken, accountId } = keys;
+  await mkdir(dataDir, { recursive: true });
+  await writeFile(`${path}.new`, `${JSON.stringify({ v1, v2, adminToken, accountId }, null, 2)}\n`, {
+    mode: 0o600,
+    flush: true,
+  });
+  await chmod(`${path}.new`, 0o600);
+  await rename(`${path}.new`, path);
+}
+
+/** The text for the terminal of whoever starts a gateway for the first time. */
+export function renderBanner(keys: FirstKeys, address: string, dataDir: string): string {
+  return `
+  The model gateway runs at ${address}
+
+  v1 key       ${keys.v1}
+  v2 key       ${keys.v2}
+  admin token  ${keys.adminToken}
+
+  They are kept in ${firstKeysPath(dataDir)} and not shown again. Each key's pool has 1,000 credits.
+  A first paid request:
+
+  curl ${address}/v1/messages \\
+    -H 'x-api-key: ${keys.v1}' -H 'anthropic-version: 2023-06-01' -H 'content-type: application/json' \\
+    -d '{"model":"haiku","max_tokens":100,"messages":[{"role":"user","content":"Hello"}]}'
+`;
+}

@@ -1,0 +1,106 @@
+// The three services of one process over its database, with everything under them. Built once; `app.ts` opens the doors to them.
+
+import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import type { Log } from "../base/log.ts";
+import { createBilling } from "../billing/billing.ts";
+import type { CatalogFile } from "../config/catalog.ts";
+import type { Config } from "../config/environment.ts";
+import type { Authenticate, Services } from "../contract/contract.ts";
+import { guard } from "../contract/interceptor.ts";
+import type { Readiness } from "../http/http.ts";
+import { createCatalog, createInference, type Inference } from "../inference/inference.ts";
+import { createKeys } from "../keys/keys.ts";
+import { startEmbedded } from "../postgres/embedded/embedded.ts";
+import { migrate } from "../postgres/migrate.ts";
+import { connectPostgres } from "../postgres/postgres.ts";
+import { createUpstreams } from "../providers/providers.ts";
+import { createLimits } from "../rate-limits/rate-limits.ts";
+import { connectRedis, type Redis } from "../redis/redis.ts";
+import { findAdminToken } from "./bootstrap.ts";
+import { coreReadiness } from "./readiness.ts";
+
+export type RunningServices = {
+  readonly services: Services;
+  readonly authenticate: Authenticate;
+  readonly adminToken: string;
+  readiness(): Promise<Readiness>;
+  /** Takes models, prices, routes and upstreams from another file. */
+  reload(file: CatalogFile): void;
+  /** Ends what still runs; resolves when each is handed to the ledger. */
+  endRunning(): Promise<void>;
+};
+
+/** What a gateway is made of, whatever its role. */
+export type GatewayParts = {
+  readonly config: Config;
+  readonly catalog: CatalogFile;
+  /** Holds the credentials of the providers. */
+  readonly env: NodeJS.ProcessEnv;
+  readonly log: Log;
+};
+
+/** Starts the services. `stack` learns how to stop each part, the one that everything stands on last. */
+export async function startServices(parts: GatewayParts, stack: AsyncDisposableStack): Promise<RunningServices> {
+  const { config, env, log } = parts;
+  const url = config.databaseUrl ?? (await embed(config.dataDir, log, stack));
+  await migrate(url);
+  const adminToken = await findAdminToken(config.dataDir, config.adminToken);
+  const postgres = stack.adopt(connectPostgres(url), (one) => one.close());
+  const redis = openRedis(config.redisUrl, log, stack);
+  let catalog = createCatalog(parts.catalog);
+
+  const upstreams = stack.adopt(createUpstreams({ file: parts.catalog, log, env }), (one) => one.close());
+  const keys = createKeys({
+    postgres,
+    adminToken,
+    resolveModel: (name) => catalog.find(name)?.model.id,
+    log,
+    ...(redis && { redis }),
+  });
+  const billing = createBilling({
+    postgres,
+    priceOf: (model) => catalog.priceOf(model),
+    log,
+    // Called long after the services are built: not before this process has lost its heartbeat.
+    onLost: () => void inference.endAll("declared dead"),
+  });
+  const nodes = { id: billing.nodeId, live: billing.liveNodes };
+  const limits = createLimits({ ...(redis && { redis }), nodes, log });
+  const inference: Inference = createInference({ catalog: () => catalog, holds: billing.holds, keys, limits, upstreams, log });
+  stack.defer(() => inference.stop());
+
+  await billing.start();
+  stack.defer(() => billing.stop());
+  keys.start();
+  stack.defer(() => keys.stop());
+  await limits.start();
+  stack.defer(() => limits.stop());
+
+  const { authenticate } = keys;
+  return {
+    services: {
+      billing: guard(BillingService, billing.service, authenticate, log),
+      keys: guard(KeysService, keys.service, authenticate, log),
+      inference: guard(InferenceService, inference.service, authenticate, log),
+    },
+    authenticate,
+    adminToken,
+    readiness: coreReadiness({ postgres, limits, upstreams }),
+    reload(file) {
+      upstreams.reload(file);
+      catalog = createCatalog(file);
+    },
+    endRunning: () => inference.endAll("draining"),
+  };
+}
+
+async function embed(dataDir: string, log: Log, stack: AsyncDisposableStack): Promise<string> {
+  const { url } = stack.adopt(await startEmbedded(dataDir, log), (embedded) => embedded.stop());
+  return url;
+}
+
+function openRedis(url: string | undefined, log: Log, stack: AsyncDisposableStack): Redis | undefined {
+  return url === undefined ? undefined : stack.adopt(connectRedis(url, log), (redis) => redis.close());
+}

@@ -1,0 +1,287 @@
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { defaultCatalog, microPerToken, readCatalogFile } from "../../src/config/catalog.ts";
+import { describeCatalog } from "../../src/config/describe.ts";
+import { findMissingCredentials } from "../../src/config/providers.ts";
+import { nearestName } from "../../src/config/section.ts";
+
+const multipliers = "price_multipliers: { cache_write_5m: 1.25, cache_write_1h: 2, cache_read: 0.1, thinking: 1 }";
+
+function model(id: string, members: { price?: string; routes?: string; more?: string } = {}): string {
+  const { price = "{ input: 1, output: 5 }", routes = "[[{ upstream: sim }]]", more = "" } = members;
+  return `  - id: ${id}
+    display_name: A model
+    tier: opus
+    created_at: 2026-02-05T00:00:00Z
+    context_tokens: 200000
+    max_output_tokens: 64000
+    thinking: adaptive
+    price: ${price}
+    routes: ${routes}
+${more}`;
+}
+
+const file = (models: string, more = "upstreams: { sim: { kind: simulated } }") =>
+  `${multipliers}\nmodels:\n${models}\n${more}\n`;
+
+function problemsOf(text: string): string[] {
+  try {
+    readCatalogFile(text);
+  } catch (error) {
+    if (error instanceof Error)
+      return error.message
+        .split("\n")
+        .slice(1)
+        .map((line) => line.trim());
+  }
+  return [];
+}
+
+describe("the built-in file", () => {
+  test("holds the price table of the product, in micro-credits per token", () => {
+    const { models } = readCatalogFile(defaultCatalog());
+    const row = (...figures: bigint[]) => {
+      const [input = 0n, output = 0n, cacheWrite5m = 0n, cacheWrite1h = 0n, cacheRead = 0n, thinking = 0n] = figures;
+      return { input, output, cacheWrite5m, cacheWrite1h, cacheRead, thinking };
+    };
+    expect(Object.fromEntries(models.map(({ id, price }) => [id, price]))).toEqual({
+      "model-opus-4.6": row(700n, 3500n, 875n, 1400n, 70n, 3500n),
+      "model-sonnet-4.6": row(420n, 2100n, 525n, 840n, 42n, 2100n),
+      "model-haiku-4.5": row(140n, 700n, 175n, 280n, 14n, 700n),
+    });
+  });
+
+  test("names each tier by an alias, in catalogue order, and offers nothing that is not priced", () => {
+    const { aliases, models, offers } = readCatalogFile(defaultCatalog());
+    expect(models.map(({ id }) => id)).toEqual(["model-opus-4.6", "model-sonnet-4.6", "model-haiku-4.5"]);
+    expect(aliases).toEqual({ opus: "model-opus-4.6", sonnet: "model-sonnet-4.6", haiku: "model-haiku-4.5" });
+    expect(offers).toEqual({ serverTools: false, fastSpeed: false, inferenceGeo: false });
+  });
+});
+
+describe("prices", () => {
+  test("a price that is not a whole number of micro-credits per token is refused", () => {
+    expect(problemsOf(file(model("m", { price: "{ input: 1.001, output: 5 }" })))).toEqual([
+      "models[0].price.input: 1.001 USD per million tokens is not a whole number of micro-credits per token (steps of 0.005 USD)",
+      "models[0].price.cache_write_5m: 1.001 × 1.25 USD per million tokens is not a whole number of micro-credits per token (steps of 0.005 USD)",
+      "models[0].price.cache_write_1h: 1.001 × 2 USD per million tokens is not a whole number of micro-credits per token (steps of 0.005 USD)",
+      "models[0].price.cache_read: 1.001 × 0.1 USD per million tokens is not a whole number of micro-credits per token (steps of 0.005 USD)",
+    ]);
+  });
+
+  test("a derived price that is not whole is refused until the model states it", () => {
+    const price = "{ input: 0.005, output: 5 }";
+    expect(problemsOf(file(model("m", { price })))).toHaveLength(2);
+    const stated = "{ input: 0.005, output: 5, cache_write_5m: 0.01, cache_read: 0 }";
+    expect(readCatalogFile(file(model("m", { price: stated }))).models[0]?.price).toEqual({
+      input: 1n,
+      output: 1000n,
+      cacheWrite5m: 2n,
+      cacheWrite1h: 2n,
+      cacheRead: 0n,
+      thinking: 1000n,
+    });
+  });
+
+  test("a model without a complete price is refused, never free", () => {
+    const text = `models:\n${model("m", { price: "{ input: 1 }" })}\nupstreams: { sim: { kind: simulated } }\n`;
+    const names = ["output", "cache_write_5m", "cache_write_1h", "cache_read", "thinking"];
+    expect(problemsOf(text).map((problem) => problem.split(":")[0])).toEqual(names.map((name) => `models[0].price.${name}`));
+    expect(problemsOf(file(model("m", { price: "{ input: 0, output: 5 }" })))).toEqual([
+      "models[0].price.input: must be more than 0",
+    ]);
+  });
+
+  test("exponents, signs, separators and amounts that cannot be billed are no prices", () => {
+    for (const text of ["1e3", "-1", "+1", "1,000", "1_000", ".5", "5.", "0x10", "Infinity", "1 ", "999999999"]) {
+      expect(typeof microPerToken(text), text).toBe("string");
+    }
+  });
+
+  test("dollars become micro-credits exactly", () => {
+    fc.assert(
+      fc.property(fc.bigInt({ min: 1n, max: 1_000_000n }), (micro) => {
+        // One micro-credit per token is 0.005 USD per million.
+        const thousandths = (micro * 5n).toString().padStart(4, "0");
+        return microPerToken(`${thousandths.slice(0, -3)}.${thousandths.slice(-3)}`) === micro;
+      }),
+    );
+  });
+
+  test("a later model of the same row inherits its price, and follows it when it changes", () => {
+    const later = model("opus-4.9", { price: "{ inherit: opus-4.6 }" });
+    for (const [input, micro] of [
+      ["3.50", 700n],
+      ["4.00", 800n],
+    ] as const) {
+      // The row may stand after the one that inherits it.
+      const { models } = readCatalogFile(file(later + model("opus-4.6", { price: `{ input: ${input}, output: 17.50 }` })));
+      expect(models[0]?.price).toEqual(models[1]?.price);
+      expect(models[0]?.price.input).toBe(micro);
+    }
+  });
+
+  test("a price is inherited from a model that states it, in one step", () => {
+    const inherits = (from: string) => ({ price: `{ inherit: ${from} }` });
+    expect(problemsOf(file(model("a", inherits("b")) + model("b", inherits("a")) + model("c", inherits("nobody"))))).toEqual([
+      "models[0].price.inherit: b: that model inherits its own price",
+      "models[1].price.inherit: a: that model inherits its own price",
+      "models[2].price.inherit: nobody: there is no such model",
+    ]);
+  });
+});
+
+describe("a file is judged as a whole", () => {
+  test("all problems are told at once, unknown members with the nearest valid name", () => {
+    const upstreams = "upstreams: { sim: { kind: simulated, tokn_ms: 5 }, real: { kind: anthropic, idle_ms: soon } }";
+    const text = file(
+      model("m", { routes: "[[{ upstream: sin }], []]", more: "    colour: red\n" }),
+      `${upstreams}\nalias: { x: y }`,
+    );
+    expect(problemsOf(text)).toEqual([
+      "upstreams.sim.tokn_ms: is not known; did you mean token_ms?",
+      "upstreams.real.base_url: is required",
+      "upstreams.real.idle_ms: must be a whole number from 1 to 86400000, not soon",
+      "models[0].routes[1]: must be a list that is not empty",
+      "models[0].colour: is not known",
+      "alias: is not known; did you mean aliases?",
+      "models[0].routes: there is no upstream sin; did you mean sim?",
+    ]);
+  });
+
+  const cases: { name: string; text: string; says: string }[] = [
+    { name: "an empty file", text: "", says: "the file: must be a mapping" },
+    { name: "a list", text: "- a", says: "the file: must be a mapping" },
+    { name: "broken YAML", text: "models: [", says: "" },
+    { name: "a member given twice", text: `tier_fallback: true\ntier_fallback: false\n`, says: "Map keys must be unique" },
+    {
+      name: "a flag that is no flag",
+      text: file(model("m"), "tier_fallback: yes\nupstreams: { sim: { kind: simulated } }"),
+      says: "tier_fallback: must be one of false, true, not yes",
+    },
+    {
+      name: "a way to think that no model has",
+      text: file(model("m").replace("adaptive", "deeply")),
+      says: "models[0].thinking: must be one of adaptive, budget, none, not deeply",
+    },
+    { name: "a model given twice", text: file(model("m") + model("m")), says: "models[1].id: m is there twice" },
+    {
+      name: "an alias that hides a model",
+      text: file(model("m"), "aliases: { m: m }\nupstreams: { sim: { kind: simulated } }"),
+      says: "aliases.m: is the id of a model",
+    },
+    {
+      name: "an alias of nothing",
+      text: file(model("opus-1"), "aliases: { o: opus-2 }\nupstreams: { sim: { kind: simulated } }"),
+      says: "aliases.o: there is no model opus-2; did you mean opus-1?",
+    },
+    {
+      name: "an unknown kind of upstream",
+      text: file(model("m"), "upstreams: { sim: { kind: magic } }"),
+      says: "upstreams.sim.kind: must be one of simulated, anthropic, openai, not magic",
+    },
+    ...["cache_marks: true", "max_tokens_name: max_completion_tokens"].map((member) => ({
+      name: `a member of the chat format at a native provider (${member})`,
+      text: file(model("m"), `upstreams: { sim: { kind: anthropic, base_url: http://h, ${member} } }`),
+      says: `upstreams.sim.${member.split(":")[0]}: is not known`,
+    })),
+    {
+      name: "an address that is none",
+      text: file(model("m"), "upstreams: { sim: { kind: openai, base_url: localhost } }"),
+      says: "upstreams.sim.base_url: must be an http or https address",
+    },
+    {
+      name: "a credential in an address",
+      text: file(model("m"), "upstreams: { sim: { kind: openai, base_url: 'https://me:secret@host/' } }"),
+      says: "upstreams.sim.base_url: must have no credentials, query or fragment",
+    },
+    {
+      name: "a header that belongs to the connection",
+      text: file(model("m"), "upstreams: { sim: { kind: openai, base_url: http://h, headers: { Host: x } } }"),
+      says: "upstreams.sim.headers.Host: is no header you can set",
+    },
+    {
+      name: "a time that is none",
+      text: file(model("m").replace("2026-02-05T00:00:00Z", "last week")),
+      says: "models[0].created_at: must be a time such as 2026-02-05T00:00:00Z, not last week",
+    },
+    {
+      name: "a member that every object has",
+      text: file(model("m"), "constructor: 1\n__proto__: { a: b }\nupstreams: { sim: { kind: simulated } }"),
+      says: "constructor: is not known",
+    },
+  ];
+  for (const { name, text, says } of cases) {
+    test(`${name} is refused`, () => {
+      const problems = problemsOf(text);
+      expect(problems).not.toEqual([]);
+      expect(problems.join("\n")).toContain(says);
+    });
+  }
+
+  test("a name is corrected only when it is close", () => {
+    expect(nearestName("tokn_ms", ["token_ms", "first_token_ms"])).toBe("token_ms");
+    expect(nearestName("colour", ["id", "tier", "price"])).toBeUndefined();
+  });
+});
+
+describe("upstreams", () => {
+  const real =
+    "upstreams: { real: { kind: anthropic, base_url: 'https://api.example.com/', credential_env: REAL_KEY, headers: { X-Team: blue } } }";
+
+  test("a provider has an address, a credential from the environment and time limits", () => {
+    const routes = "[[{ upstream: real, model: claude, weight: 3 }]]";
+    const { upstreams, models } = readCatalogFile(file(model("m", { routes }), real));
+    expect(upstreams.real).toEqual({
+      kind: "anthropic",
+      baseUrl: "https://api.example.com",
+      credentialEnv: "REAL_KEY",
+      credentialHeader: "x-api-key",
+      headers: { "x-team": "blue" },
+      concurrency: 10_000,
+      queue: 1_000,
+      queueMs: 5_000,
+      connectMs: 5_000,
+      firstByteMs: 120_000,
+      idleMs: 120_000,
+      totalMs: 1_800_000,
+      toolStubs: false,
+      cacheMarks: false,
+      maxTokensName: "max_tokens",
+    });
+    expect(models[0]?.routes).toEqual([[{ upstream: "real", model: "claude", weight: 3, systemEntries: "forward" }]]);
+  });
+
+  test("a credential that is not in the environment is named, and its value never is", () => {
+    const { upstreams } = readCatalogFile(file(model("m", { routes: "[[{ upstream: real }]]" }), real));
+    expect(findMissingCredentials(upstreams, {})).toEqual([
+      "upstreams.real.credential_env: REAL_KEY is not set to a credential",
+    ]);
+    expect(findMissingCredentials(upstreams, { REAL_KEY: "two\nlines" })[0]).not.toContain("lines");
+    expect(findMissingCredentials(upstreams, { REAL_KEY: "k" })).toEqual([]);
+  });
+});
+
+describe("check-config", () => {
+  const script = fileURLToPath(new URL("../../src/cli/check-config.ts", import.meta.url));
+
+  test("prints catalogue, prices and routes", () => {
+    const printed = describeCatalog(readCatalogFile(defaultCatalog()));
+    expect(printed).toMatch(/model-opus-4\.6 +opus +1000000 +128000 +700 +3500 +875 +1400 +70 +3500/);
+    expect(printed).toContain("model-haiku-4.5 1. simulated as model-haiku-4.5 (weight 1)");
+    expect(execFileSync(process.execPath, [script], { encoding: "utf8" }).trim()).toBe(printed);
+  });
+
+  test("ends with status 78 and the list of problems when the file is wrong", () => {
+    const path = join(mkdtempSync(join(tmpdir(), "catalog-")), "wrong.yaml");
+    writeFileSync(path, "modles: []\n");
+    expect(() => execFileSync(process.execPath, [script, path], { stdio: "pipe" })).toThrow(
+      expect.objectContaining({ status: 78, stderr: expect.objectContaining({}) }),
+    );
+  });
+});

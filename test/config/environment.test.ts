@@ -1,0 +1,131 @@
+import fastify from "fastify";
+import { expect, test } from "vitest";
+import { readConfig } from "../../src/config/environment.ts";
+
+test("an empty environment gives a gateway for one machine", () => {
+  expect(readConfig({})).toEqual({
+    host: "127.0.0.1",
+    port: 8080,
+    grpcHost: "127.0.0.1",
+    grpcPort: 50051,
+    grpcAllowPlaintext: false,
+    dataDir: "./data",
+    logLevel: "info",
+    role: "all",
+    coreAddresses: [],
+    httpAdmin: true,
+    seed: true,
+    drainLimitMs: 120_000,
+    trustedProxies: [],
+  });
+});
+
+test("a set but empty variable counts as absent", () => {
+  expect(readConfig({ PORT: "", DATABASE_URL: " ", CORE_ADDRESS: "" })).toEqual(readConfig({}));
+});
+
+test("nothing is seeded into somebody's own database unless asked", () => {
+  const env = { DATABASE_URL: "postgres://somewhere/ledger", ADMIN_TOKEN: "a-token-of-some-length" };
+  expect(readConfig(env).seed).toBe(false);
+  expect(readConfig({ ...env, SEED: "true" }).seed).toBe(true);
+});
+
+test("lists are separated by commas", () => {
+  const config = readConfig({ ROLE: "facade", CORE_ADDRESS: "one:50051, [::1]:50052,", TRUSTED_PROXIES: "10.0.0.0/8" });
+  expect(config.coreAddresses).toEqual(["one:50051", "[::1]:50052"]);
+  expect(config.trustedProxies).toEqual(["10.0.0.0/8"]);
+});
+
+test("proxies are trusted by address and by range", () => {
+  const proxies = ["10.0.0.1", "10.0.0.0/8", "::1", "fd00::/8", "2001:db8::1/128"];
+  expect(readConfig({ TRUSTED_PROXIES: proxies.join(",") }).trustedProxies).toEqual(proxies);
+  expect(() => fastify({ trustProxy: proxies })).not.toThrow();
+});
+
+test.for([
+  "nginx",
+  "10.0.0",
+  "10.0.0.0/33",
+  "::1/129",
+  "0.0.0.0/0",
+  "10.0.0.0/",
+  "10.0.0.0/8/8",
+  "10.0.0.0/255.0.0.0",
+  "loopback",
+])("%s is no proxy to trust", (proxy) => {
+  expect(problemsOf({ TRUSTED_PROXIES: `10.0.0.1,${proxy}` })).toEqual([expect.stringMatching(/^TRUSTED_PROXIES: /)]);
+});
+
+test("all problems are named at once", () => {
+  const env = {
+    PORT: "http",
+    GRPC_PORT: "65536",
+    DATABASE_URL: "localhost:5432",
+    REDIS_URL: "http://localhost",
+    LOG_LEVEL: "loud",
+    ROLE: "facade",
+    SEED: "yes",
+    DRAIN_LIMIT_SECONDS: "-1",
+    ADMIN_TOKEN: "short",
+    TRUSTED_PROXIES: "nginx",
+  };
+  expect(problemsOf(env)).toEqual([
+    "DATABASE_URL: must be a URL that begins with postgres:// or postgresql://",
+    "REDIS_URL: must be a URL that begins with redis:// or rediss://",
+    "ADMIN_TOKEN: needs at least 16 characters",
+    "CORE_ADDRESS: is required with ROLE=facade",
+    "TRUSTED_PROXIES: must be an address or a CIDR range, or several separated by commas",
+    "PORT: must be a whole number from 0 to 65535",
+    "GRPC_PORT: must be a whole number from 0 to 65535",
+    "LOG_LEVEL: must be one of trace, debug, info, warn, error, fatal, silent",
+    "SEED: must be one of true, false",
+    "DRAIN_LIMIT_SECONDS: must be a whole number from 0 to 3600",
+  ]);
+});
+
+const refused = [
+  {
+    name: "a database of one's own without an admin token",
+    env: { DATABASE_URL: "postgres://x/y" },
+    says: "ADMIN_TOKEN: is required",
+  },
+  {
+    name: "an admin token that no header can carry",
+    env: { ADMIN_TOKEN: "sixteen chars ü ü ü" },
+    says: "ADMIN_TOKEN: only visible",
+  },
+  {
+    name: "a core address without a port",
+    env: { ROLE: "facade", CORE_ADDRESS: "core" },
+    says: "CORE_ADDRESS: must be host:port",
+  },
+  { name: "a fraction of a port", env: { PORT: "80.5" }, says: "PORT: must be" },
+  { name: "a certificate without its key", env: { GRPC_TLS_CERT: import.meta.filename }, says: "are needed together" },
+  { name: "a certificate that is not there", env: { CORE_TLS_CA: "/nowhere" }, says: "CORE_TLS_CA: names a file" },
+  {
+    name: "asking callers for certificates without having one",
+    env: { GRPC_TLS_CLIENT_CA: import.meta.filename },
+    says: "GRPC_TLS_CLIENT_CA: needs",
+  },
+];
+for (const { name, env, says } of refused) {
+  test(`${name} is refused`, () => {
+    expect(problemsOf(env)).toEqual([expect.stringContaining(says)]);
+  });
+}
+
+test("a problem never repeats the value, which may be a secret in the wrong place", () => {
+  expect(problemsOf({ PORT: "sk-gw2-secret", REDIS_URL: "sk-gw2-secret" }).join()).not.toContain("secret");
+});
+
+function problemsOf(env: NodeJS.ProcessEnv): string[] {
+  try {
+    readConfig(env);
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    const [first, ...problems] = error.message.split("\n");
+    expect(first).toBe("configuration:");
+    return problems.map((one) => one.trim());
+  }
+  return [];
+}

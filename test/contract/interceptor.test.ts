@@ -1,0 +1,441 @@
+// What stands in front of every service, whichever binding calls it.
+
+import { create, type DescMethod, fromJson, getOption, type JsonObject } from "@bufbuild/protobuf";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { pino } from "pino";
+import { describe, expect, test, vi } from "vitest";
+import {
+  BillingService,
+  CreateTransferResponseSchema,
+  GetPoolsResponseSchema,
+  TransferKind,
+  UsagePeriod,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { administration, callers } from "../../gen/gateway/common/v1/options_pb.ts";
+import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
+import {
+  type GenerateResponse,
+  GenerateResponseSchema,
+  InferenceService,
+} from "../../gen/gateway/inference/v1/inference_pb.ts";
+import {
+  CreateKeyResponseSchema,
+  KeySchema,
+  KeysService,
+  RevokeKeyResponseSchema,
+  SecretSchema,
+} from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { Refusal, type RefusalName, toRefusal } from "../../src/base/errors.ts";
+import { createLog, type Log } from "../../src/base/log.ts";
+import {
+  type Authenticate,
+  type Caller,
+  type CallOf,
+  type Core,
+  type Implementation,
+  implement,
+  localCore,
+  type Services,
+  serviceTypes,
+} from "../../src/contract/contract.ts";
+import { guard } from "../../src/contract/interceptor.ts";
+import { checkRequest } from "../../src/contract/validate.ts";
+
+const customer: Caller = {
+  kind: "key",
+  key: create(KeySchema, { keyId: "key_1", accountId: "acc_1" }),
+  secret: create(SecretSchema, { secretId: "sec_1" }),
+};
+const authenticate: Authenticate = async (headers) => {
+  const credential = headers.get("authorization");
+  if (credential === null) throw new Refusal("missing_key");
+  if (credential === "Bearer admin") return { kind: "admin" };
+  if (credential === "Bearer customer") return customer;
+  throw new Refusal("invalid_key");
+};
+const asCustomer = { headers: { authorization: "Bearer customer" } };
+const asAdmin = { headers: { authorization: "Bearer admin" } };
+
+const silent = createLog("silent");
+
+/** A Core whose methods do what the test says and refuse the rest. */
+function coreWith(methods: {
+  billing?: Partial<Implementation<typeof BillingService, CallOf>>;
+  keys?: Partial<Implementation<typeof KeysService, CallOf>>;
+  inference?: Partial<Implementation<typeof InferenceService, CallOf>>;
+  log?: Log;
+}): Core {
+  const { log = silent } = methods;
+  const unimplemented = () => {
+    throw new Refusal("unimplemented");
+  };
+  const rest = <S extends typeof BillingService | typeof KeysService | typeof InferenceService>(service: S) =>
+    implement<Implementation<S, CallOf>>(service, () => async () => unimplemented());
+  const services: Services = {
+    billing: guard(BillingService, { ...rest(BillingService), ...methods.billing }, authenticate, log),
+    keys: guard(KeysService, { ...rest(KeysService), ...methods.keys }, authenticate, log),
+    inference: guard(InferenceService, { ...rest(InferenceService), ...methods.inference }, authenticate, log),
+  };
+  return localCore(services);
+}
+
+async function refusalOf(call: PromiseLike<unknown>): Promise<Refusal> {
+  try {
+    await call;
+  } catch (error) {
+    expect(error).toBeInstanceOf(Refusal);
+    return toRefusal(error);
+  }
+  return expect.unreachable("the call was answered");
+}
+
+async function all<T>(answers: AsyncIterable<T>): Promise<T[]> {
+  const list: T[] = [];
+  for await (const answer of answers) list.push(answer);
+  return list;
+}
+
+const hello = { model: "sonnet", messages: [{ role: Role.USER }] };
+
+describe("identity", () => {
+  test("a method learns who calls, and gets the request itself, not a copy", async () => {
+    const getPools = vi.fn(async (_request: unknown, _call: CallOf) => create(GetPoolsResponseSchema));
+    const core = coreWith({ billing: { getPools } });
+    await core.billing.getPools({ accountId: "acc_1" }, asCustomer);
+    expect(getPools.mock.calls[0]?.[0]).toMatchObject({ accountId: "acc_1" });
+    expect(getPools.mock.calls[0]?.[1].caller).toBe(customer);
+  });
+
+  test.for<[string, HeadersInit | undefined, RefusalName]>([
+    ["no credential", undefined, "missing_key"],
+    ["a wrong credential", { authorization: "Bearer somebody" }, "invalid_key"],
+    ["a credential that the method does not name", { authorization: "Bearer admin" }, "not_permitted"],
+  ])("with %s neither kind of method runs", async ([, headers, refusal]) => {
+    const generate = vi.fn();
+    const countTokens = vi.fn();
+    const core = coreWith({ inference: { generate, countTokens } });
+    const options = headers === undefined ? {} : { headers };
+    expect((await refusalOf(core.inference.countTokens({ request: hello }, options))).refusal).toBe(refusal);
+    expect((await refusalOf(all(core.inference.generate(hello, options)))).refusal).toBe(refusal);
+    expect(generate).not.toHaveBeenCalled();
+    expect(countTokens).not.toHaveBeenCalled();
+  });
+
+  test("a stranger does not learn what is wrong with the request", async () => {
+    expect((await refusalOf(coreWith({}).keys.getKey({}, asCustomer))).refusal).toBe("not_permitted");
+  });
+});
+
+describe("declared fields", () => {
+  const { generate, countTokens } = InferenceService.method;
+  const { getKey, createKey, updateKey } = KeysService.method;
+  const { createTransfer } = BillingService.method;
+  const message = { role: "ROLE_USER" };
+  const check = async (method: DescMethod, json: JsonObject) => checkRequest(method.input, fromJson(method.input, json));
+
+  test.for<[string, DescMethod, JsonObject, string]>([
+    ["a missing text", getKey, {}, "key_id"],
+    ["an enum left at zero", createKey, { accountId: "acc_1" }, "family"],
+    ["a missing message", updateKey, { key: { keyId: "key_1" } }, "update_mask"],
+    ["an empty list", generate, { model: "sonnet", messages: [] }, "messages"],
+    ["an amount of zero", createTransfer, { accountId: "a", family: 1, kind: 1, idempotencyKey: "i" }, "amount_microcredits"],
+    ["a missing field inside a message", countTokens, { request: { model: "sonnet" } }, "request.messages"],
+    ["a text that no database can hold", getKey, { keyId: "key_\0" }, "key_id"],
+    ["such a text inside a message", updateKey, { key: { keyId: "k", name: "\0" }, updateMask: "name" }, "key.name"],
+    ["such a text in a list", createKey, { accountId: "a", family: 1, allowedModels: ["opus", "\0"] }, "allowed_models[1]"],
+    ["an unlisted value", createKey, { accountId: "acc_1", family: 7 }, "family"],
+    ["an unlisted value in a list", generate, { model: "sonnet", messages: [message, { role: 9 }] }, "messages[1].role"],
+    [
+      "an unlisted value deep inside",
+      generate,
+      { model: "sonnet", messages: [{ ...message, content: [{ toolResult: { content: [{}], form: 9 } }] }] },
+      "messages[0].content[0].tool_result.form",
+    ],
+  ])("%s is refused by name", async ([, method, json, field]) => {
+    const { refusal, facts, message } = await refusalOf(check(method, json));
+    expect([refusal, facts.field]).toEqual(["invalid_request", field]);
+    expect(message).toContain(field);
+  });
+
+  test("what people write to each other may hold any character", () => {
+    const messages = [{ ...message, content: [{ text: { text: "\0" } }] }];
+    expect(() => checkRequest(generate.input, fromJson(generate.input, { model: "sonnet", messages }))).not.toThrow();
+  });
+
+  test("the values that would be accepted are told", async () => {
+    const request = fromJson(createKey.input, { accountId: "acc_1", family: 7 });
+    const { facts } = await refusalOf(coreWith({}).keys.createKey(request, asAdmin));
+    expect(facts.allowed).toEqual(["FAMILY_V1", "FAMILY_V2"]);
+  });
+
+  test("a request with a fault does not reach its method", async () => {
+    const methods = { generate: vi.fn(), countTokens: vi.fn() };
+    const core = coreWith({ inference: methods });
+    await refusalOf(core.inference.countTokens({}, asCustomer));
+    await refusalOf(all(core.inference.generate({}, asCustomer)));
+    expect(methods.generate).not.toHaveBeenCalled();
+    expect(methods.countTokens).not.toHaveBeenCalled();
+  });
+
+  test("listed values pass, absent optional ones too", async () => {
+    const getUsage = vi.fn(async () => ({ $typeName: "gateway.billing.v1.GetUsageResponse" as const, rows: [] }));
+    const core = coreWith({ billing: { getUsage } });
+    await core.billing.getUsage({ period: UsagePeriod.DAY }, asCustomer);
+    await core.billing.getUsage({}, asCustomer);
+    expect(getUsage).toHaveBeenCalledTimes(2);
+  });
+});
+
+describe("abort", () => {
+  test("a caller that hangs up leaves a method that ignores its signal", async () => {
+    const controller = new AbortController();
+    const started = Promise.withResolvers<void>();
+    const core = coreWith({
+      billing: {
+        getPools: () => {
+          started.resolve();
+          return new Promise(() => {});
+        },
+      },
+    });
+    const call = refusalOf(core.billing.getPools({}, { ...asCustomer, signal: controller.signal }));
+    await started.promise;
+    controller.abort();
+    expect((await call).refusal).toBe("cancelled");
+  });
+
+  test("a deadline is told as such", async () => {
+    const core = coreWith({ billing: { getPools: () => new Promise(() => {}) } });
+    expect((await refusalOf(core.billing.getPools({}, { ...asCustomer, timeoutMs: 1 }))).refusal).toBe("timeout");
+  });
+
+  test.for<[string, unknown, RefusalName]>([
+    ["by the caller", undefined, "cancelled"],
+    ["by a deadline", new DOMException("late", "TimeoutError"), "timeout"],
+    ["by a deadline of Connect", new ConnectError("late", Code.DeadlineExceeded), "timeout"],
+  ])("a call that was ended %s before it began does not run", async ([, reason, refusal]) => {
+    const getPools = vi.fn();
+    const generate = vi.fn();
+    const core = coreWith({ billing: { getPools }, inference: { generate } });
+    const options = { ...asCustomer, signal: AbortSignal.abort(reason) };
+    expect((await refusalOf(core.billing.getPools({}, options))).refusal).toBe(refusal);
+    expect((await refusalOf(all(core.inference.generate(hello, options)))).refusal).toBe(refusal);
+    expect(getPools).not.toHaveBeenCalled();
+    expect(generate).not.toHaveBeenCalled();
+  });
+
+  test("whatever a stream throws once its signal fired, the caller hears why", async () => {
+    const controller = new AbortController();
+    const core = coreWith({
+      inference: {
+        async *generate() {
+          yield create(GenerateResponseSchema);
+          controller.abort(new DOMException("late", "TimeoutError"));
+          throw new Error("socket hang up");
+        },
+      },
+    });
+    const call = all(core.inference.generate(hello, { ...asCustomer, signal: controller.signal }));
+    expect((await refusalOf(call)).refusal).toBe("timeout");
+  });
+});
+
+describe("failures", () => {
+  test("a refusal passes as it is, from both kinds of method", async () => {
+    const refusal = new Refusal("credits_exhausted", { retryAfterMs: 5 });
+    const core = coreWith({
+      billing: { getPools: () => Promise.reject(refusal) },
+      inference: {
+        // biome-ignore lint/correctness/useYield: it fails before it has anything to say.
+        async *generate() {
+          throw refusal;
+        },
+      },
+    });
+    expect(await refusalOf(core.billing.getPools({}, asCustomer))).toBe(refusal);
+    expect(await refusalOf(all(core.inference.generate(hello, asCustomer)))).toBe(refusal);
+  });
+
+  test("what was not foreseen is logged here and tells the caller nothing", async () => {
+    const cause = new Error("the password is wrong");
+    const failed = vi.spyOn(silent, "error");
+    const core = coreWith({ billing: { getPools: () => Promise.reject(cause) } });
+    const failure = await refusalOf(core.billing.getPools({}, asCustomer));
+    expect([failure.refusal, failure.message]).toEqual(["internal", "Internal error."]);
+    expect(failed).toHaveBeenCalledWith({ method: "GetPools", err: cause }, "call failed");
+    failed.mockRestore();
+  });
+
+  test("what Connect ended a call with is told as such by whoever threw it on", () => {
+    expect(toRefusal(new ConnectError("late", Code.DeadlineExceeded)).refusal).toBe("timeout");
+    expect(toRefusal(new ConnectError("gone", Code.Canceled)).refusal).toBe("cancelled");
+    expect(toRefusal(new ConnectError("socket hang up", Code.Aborted)).refusal).toBe("cancelled");
+  });
+
+  test("a method that throws before it returns a promise fails like any other", async () => {
+    const core = coreWith({
+      billing: {
+        getPools: () => {
+          throw new Error("at once");
+        },
+      },
+    });
+    expect((await refusalOf(core.billing.getPools({}, asCustomer))).refusal).toBe("internal");
+  });
+});
+
+describe("administration", () => {
+  /** A log, and the lines that were written to it. */
+  function listen(): { log: Log; lines: () => unknown[]; text: () => string } {
+    const written: string[] = [];
+    const log = pino({ base: null, timestamp: false }, { write: (line: string) => void written.push(line) });
+    return { log, lines: () => written.map((line) => JSON.parse(line)), text: () => written.join("") };
+  }
+  const line = { level: 30, msg: "administration" };
+  const transfer = {
+    accountId: "acc_1",
+    family: Family.V2,
+    kind: TransferKind.PURCHASE,
+    amountMicrocredits: 1_000_000_000n,
+    idempotencyKey: "invoice-7",
+    reason: "by card",
+  };
+
+  test("a change leaves one line with what was changed and how it ended", async () => {
+    const { log, lines } = listen();
+    const createTransfer = vi.fn(async () =>
+      create(CreateTransferResponseSchema, { transfer: { ...transfer, transferId: "tra_1" } }),
+    );
+    const core = coreWith({ billing: { createTransfer }, log });
+    await core.billing.createTransfer(transfer, asAdmin);
+    createTransfer.mockRejectedValueOnce(new Refusal("insufficient_funds"));
+    await refusalOf(core.billing.createTransfer(transfer, asAdmin));
+    const told = { accountId: "acc_1", family: "V2", kind: "PURCHASE", amountMicrocredits: "1000000000" };
+    expect(lines()).toEqual([
+      { ...line, method: "CreateTransfer", outcome: "ok", ...told, transferId: "tra_1" },
+      { ...line, method: "CreateTransfer", outcome: "insufficient_funds", ...told },
+    ]);
+  });
+
+  test("neither a new secret nor one that was sent in the place of an id gets into it", async () => {
+    const { log, lines, text } = listen();
+    const secret = "sk-gw2-1the-secret";
+    const key = { keyId: "key_1", accountId: "acc_1", family: Family.V1, name: secret, secrets: [{ shown: secret }] };
+    const core = coreWith({
+      keys: {
+        createKey: async () => create(CreateKeyResponseSchema, { key, secret }),
+        revokeKey: () => Promise.reject(new Refusal("not_found")),
+      },
+      log,
+    });
+    await core.keys.createKey({ accountId: "acc_1", family: Family.V1, name: secret }, asAdmin);
+    await refusalOf(core.keys.revokeKey({ keyId: secret }, asAdmin));
+    expect(lines()).toEqual([
+      { ...line, method: "CreateKey", outcome: "ok", accountId: "acc_1", family: "V1", keyId: "key_1" },
+      { ...line, method: "RevokeKey", outcome: "not_found" },
+    ]);
+    expect(text()).not.toContain("sk-gw2-");
+  });
+
+  test("what a caller did that hung up meanwhile is told as it ended", async () => {
+    const { log, lines } = listen();
+    const begun = Promise.withResolvers<void>();
+    const committed = Promise.withResolvers<void>();
+    const core = coreWith({
+      keys: {
+        revokeKey: async () => {
+          begun.resolve();
+          await committed.promise;
+          return create(RevokeKeyResponseSchema);
+        },
+      },
+      log,
+    });
+    const controller = new AbortController();
+    const call = refusalOf(core.keys.revokeKey({ keyId: "key_1" }, { ...asAdmin, signal: controller.signal }));
+    await begun.promise;
+    controller.abort();
+    expect((await call).refusal).toBe("cancelled");
+    committed.resolve();
+    await vi.waitFor(() => expect(lines()).toEqual([{ ...line, method: "RevokeKey", outcome: "ok", keyId: "key_1" }]));
+  });
+
+  test("who may not change anything is told of, what is only read is not", async () => {
+    const { log, lines } = listen();
+    const core = coreWith({ log });
+    await refusalOf(core.keys.revokeKey({ keyId: "key_1" }, asCustomer));
+    await refusalOf(core.keys.getKey({ keyId: "key_1" }, asAdmin));
+    expect(lines()).toEqual([{ ...line, method: "RevokeKey", outcome: "not_permitted", keyId: "key_1" }]);
+  });
+
+  test("it is every method of the operator alone, but those that only look and those that other services live by", () => {
+    const methods = Object.values(serviceTypes).flatMap((service) => service.methods);
+    const operators = methods.filter((desc) => getOption(desc, callers).admin && !getOption(desc, callers).key);
+    const silent = operators.filter((desc) => !getOption(desc, administration)).map((desc) => desc.name);
+    const reads = ["GetAccount", "ListAccounts", "ListTransfers", "Audit", "GetKey", "ListKeys"];
+    expect(new Set(silent)).toEqual(new Set([...reads, "PlaceHold", "CheckpointHold", "SettleHold"]));
+    const administered = methods.filter((desc) => getOption(desc, administration));
+    expect(administered.filter((desc) => !operators.includes(desc) || desc.methodKind !== "unary")).toEqual([]);
+  });
+});
+
+describe("streams", () => {
+  test("messages pass by reference, and the credential is asked once", async () => {
+    const messages = Array.from({ length: 100 }, () => create(GenerateResponseSchema));
+    const counted = vi.fn(authenticate);
+    const implementation = {
+      ...implement<Implementation<typeof InferenceService, CallOf>>(InferenceService, () => async () => undefined),
+      async *generate() {
+        yield* messages;
+      },
+    };
+    const services = guard(InferenceService, implementation, counted, silent);
+    const seen: GenerateResponse[] = [];
+    const call = { signal: new AbortController().signal, requestHeader: new Headers(asCustomer.headers) };
+    for await (const message of services.generate(create(InferenceService.method.generate.input, hello), call))
+      seen.push(message);
+    expect(seen.every((message, index) => message === messages[index])).toBe(true);
+    expect(counted).toHaveBeenCalledTimes(1);
+  });
+
+  test("nothing waits on the signal once for each message", async () => {
+    const controller = new AbortController();
+    const listening = vi.spyOn(controller.signal, "addEventListener");
+    const core = coreWith({
+      inference: {
+        async *generate() {
+          for (let index = 0; index < 100; index++) yield create(GenerateResponseSchema);
+        },
+      },
+    });
+    await all(core.inference.generate(hello, { ...asCustomer, signal: controller.signal }));
+    expect(listening.mock.calls.length).toBeLessThanOrEqual(1);
+  });
+
+  test("a reader that stops lets the method clean up before it goes on", async () => {
+    let cleaned = false;
+    const core = coreWith({
+      inference: {
+        async *generate() {
+          try {
+            for (;;) yield create(GenerateResponseSchema);
+          } finally {
+            cleaned = true;
+          }
+        },
+      },
+    });
+    for await (const _message of core.inference.generate(hello, asCustomer)) break;
+    expect(cleaned).toBe(true);
+  });
+
+  test("a stream that nobody reads is never opened", async () => {
+    const generate = vi.fn();
+    const core = coreWith({ inference: { generate } });
+    const iterator = core.inference.generate(hello, asCustomer)[Symbol.asyncIterator]();
+    await iterator.return?.();
+    expect(await iterator.next()).toEqual({ done: true, value: undefined });
+    expect(generate).not.toHaveBeenCalled();
+  });
+});

@@ -1,0 +1,24 @@
+// Bodies as editors send them, made by hand from what is known of each, and the native body that a provider gets for them.
+
+import { readdirSync, readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { decodeRequest } from "../../../src/formats/chat/chat.ts";
+import { encodeRequest } from "../../../src/formats/native/native.ts";
+import { refusalOf } from "./bodies.ts";
+
+const folder = new URL("./fixtures/", import.meta.url);
+
+for (const file of readdirSync(folder)) {
+  const { client, body, native, refusal } = JSON.parse(readFileSync(new URL(file, folder), "utf8"));
+  test(client, () => {
+    if (refusal !== undefined) {
+      expect(refusalOf(body).refusal).toBe(refusal);
+      return;
+    }
+    const request = decodeRequest(body);
+    const sent = encodeRequest(request, { model: request.model, stream: request.stream ?? false });
+    // As JSON, since what matters is what the provider reads.
+    expect(JSON.parse(JSON.stringify(sent))).toEqual(native);
+    if (body.reasoning_effort !== undefined) expect(request.reasoningEffort).toBe(body.reasoning_effort);
+  });
+}

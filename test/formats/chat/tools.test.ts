@@ -1,0 +1,123 @@
+// Tools and the choice among them, in every shape that clients send.
+
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import { expect, test } from "vitest";
+import { decodeRequest } from "../../../src/formats/chat/chat.ts";
+import { bodyWith, refusalOf } from "./bodies.ts";
+
+const schema = { type: "object", properties: { b: { type: "string" }, a: {} }, required: ["b"] };
+const named = (name: string): JsonObject => ({ type: "function", function: { name } });
+
+const tools: { name: string; tool: JsonObject; becomes: object }[] = [
+  {
+    name: "chat's own form",
+    tool: { type: "function", function: { name: "f", description: "d", parameters: schema, strict: true } },
+    becomes: { name: "f", description: "d", inputSchema: schema },
+  },
+  { name: "without parameters", tool: named("f"), becomes: { name: "f", inputSchema: { type: "object", properties: {} } } },
+  {
+    name: "with parameters of no type",
+    tool: { type: "function", function: { name: "f", parameters: { properties: { a: {} } } } },
+    becomes: { inputSchema: { type: "object", properties: { a: {} } } },
+  },
+  {
+    name: "the flat form",
+    tool: { type: "function", name: "f", parameters: schema },
+    becomes: { name: "f", inputSchema: schema },
+  },
+  {
+    name: "the flat form with the native schema member",
+    tool: { type: "function", name: "f", description: "d", input_schema: schema },
+    becomes: { name: "f", description: "d", inputSchema: schema },
+  },
+  { name: "the native form", tool: { name: "f", input_schema: schema }, becomes: { name: "f", inputSchema: schema } },
+  {
+    name: "the native form with its type",
+    tool: { type: "custom", name: "f", input_schema: schema },
+    becomes: { name: "f", inputSchema: schema },
+  },
+];
+for (const { name, tool, becomes } of tools) {
+  test(`a tool ${name} is taken`, () => {
+    const [decoded] = decodeRequest(bodyWith({ tools: [tool] })).tools;
+    expect(decoded).toMatchObject(becomes);
+    expect(decoded).not.toHaveProperty("extensions");
+  });
+}
+
+test("the members of a schema keep their order", () => {
+  const [tool] = decodeRequest(bodyWith({ tools: [{ type: "function", function: { name: "f", parameters: schema } }] })).tools;
+  expect(JSON.stringify(tool?.inputSchema)).toBe(JSON.stringify(schema));
+});
+
+const choices: { name: string; choice: JsonValue; becomes: object }[] = [
+  { name: "auto", choice: "auto", becomes: { type: "auto" } },
+  { name: "required", choice: "required", becomes: { type: "any" } },
+  { name: "none", choice: "none", becomes: { type: "none" } },
+  { name: "one function", choice: { type: "function", function: { name: "g" } }, becomes: { type: "tool", name: "g" } },
+  { name: "one function, flat", choice: { type: "function", name: "g" }, becomes: { type: "tool", name: "g" } },
+  {
+    name: "a native choice",
+    choice: { type: "any", disable_parallel_tool_use: true },
+    becomes: { type: "any", disableParallelToolUse: true },
+  },
+  { name: "a native choice of one tool", choice: { type: "tool", name: "g" }, becomes: { type: "tool", name: "g" } },
+];
+for (const { name, choice, becomes } of choices) {
+  test(`${name} is a choice`, () => {
+    expect(decodeRequest(bodyWith({ tools: [named("f"), named("g")], tool_choice: choice })).toolChoice).toMatchObject(becomes);
+  });
+}
+
+test("allowed_tools leaves the tools it names", () => {
+  const allowed = { type: "allowed_tools", allowed_tools: { mode: "required", tools: [named("g")] } };
+  const request = decodeRequest(bodyWith({ tools: [named("f"), named("g")], tool_choice: allowed }));
+  expect(request.tools.map((tool) => tool.name)).toEqual(["g"]);
+  expect(request.toolChoice).toMatchObject({ type: "any" });
+});
+
+test("a choice that demands nothing is dropped where there are no tools", () => {
+  expect(decodeRequest(bodyWith({ tools: [], tool_choice: "auto" })).toolChoice).toBeUndefined();
+});
+
+test("tools and legacy functions are one list", () => {
+  const request = decodeRequest(bodyWith({ tools: [named("f")], functions: [{ name: "g" }] }));
+  expect(request.tools.map((tool) => tool.name)).toEqual(["f", "g"]);
+});
+
+const refused: { name: string; members: JsonObject; field: string }[] = [
+  { name: "a custom tool", members: { tools: [{ type: "custom", custom: { name: "f" } }] }, field: "tools[0].type" },
+  { name: "a hosted tool", members: { tools: [named("f"), { type: "web_search_preview" }] }, field: "tools[1].type" },
+  { name: "a name with a space", members: { tools: [named("a b")] }, field: "tools[0].function.name" },
+  { name: "a name of 65 characters", members: { tools: [named("a".repeat(65))] }, field: "tools[0].function.name" },
+  { name: "no name", members: { tools: [{ type: "function", function: {} }] }, field: "tools[0].function.name" },
+  { name: "no function", members: { tools: [{ type: "function" }] }, field: "tools[0].function" },
+  { name: "a bad legacy name", members: { functions: [{ name: "" }] }, field: "functions[0].name" },
+  {
+    name: "a description that is no text",
+    members: { tools: [{ type: "function", function: { name: "f", description: 4 } }] },
+    field: "tools[0].function.description",
+  },
+  {
+    name: "parameters that are no object",
+    members: { tools: [{ type: "function", function: { name: "f", parameters: [] } }] },
+    field: "tools[0].function.parameters",
+  },
+  { name: "an unknown choice", members: { tools: [named("f")], tool_choice: "maybe" }, field: "tool_choice" },
+  {
+    name: "a custom choice",
+    members: { tools: [named("f")], tool_choice: { type: "custom", custom: { name: "f" } } },
+    field: "tool_choice.type",
+  },
+  { name: "a demand without tools", members: { tool_choice: "required" }, field: "tool_choice" },
+  {
+    name: "a choice without a name",
+    members: { tools: [named("f")], tool_choice: { type: "function", function: {} } },
+    field: "tool_choice.function.name",
+  },
+];
+for (const { name, members, field } of refused) {
+  test(`${name} is refused by its path`, () => {
+    expect(refusalOf(bodyWith(members)).facts.field).toBe(field);
+  });
+}

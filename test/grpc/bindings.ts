@@ -1,0 +1,102 @@
+// Every way to call the services, side by side.
+
+import type { Message } from "@bufbuild/protobuf";
+import { type CallOptions, Code, ConnectError, createClient, type Transport } from "@connectrpc/connect";
+import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
+import fastify from "fastify";
+import { RefusalSchema } from "../../gen/gateway/common/v1/refusal_pb.ts";
+import { Refusal, toRefusal } from "../../src/base/errors.ts";
+import {
+  type BoundMethod,
+  boundMethod,
+  type Core,
+  localCore,
+  type Services,
+  serviceTypes,
+} from "../../src/contract/contract.ts";
+import { grpcCore } from "../../src/grpc/client.ts";
+import { createGrpcServer } from "../../src/grpc/grpc.ts";
+import { createIdentifyCaller } from "../../src/http/authenticate.ts";
+import { registerConnect } from "../../src/http/connect.ts";
+import { authenticate } from "./scripted.ts";
+
+export const bindingNames = ["local", "gRPC", "Connect with JSON", "Connect with protobuf", "gRPC-web"] as const;
+export type BindingName = (typeof bindingNames)[number];
+
+export type Bindings = Record<BindingName, Core> & { grpcUrl: string; httpUrl: string; close(): Promise<void> };
+
+export async function openBindings(services: Services, identify = authenticate): Promise<Bindings> {
+  const server = createGrpcServer({
+    services,
+    authenticate: identify,
+    readiness: async () => ({ billing: true, keys: true, inference: true }),
+    allowPlaintext: false,
+  });
+  const port = await server.listen("127.0.0.1", 0);
+  const grpc = grpcCore({ addresses: [`127.0.0.1:${port}`] });
+
+  const http = fastify();
+  const core = localCore(services);
+  const identifyCaller = createIdentifyCaller(core, { check() {}, record() {} });
+  registerConnect(http, { core, identifyCaller, adminMethods: true, isDraining: () => false });
+  const baseUrl = await http.listen({ host: "127.0.0.1", port: 0 });
+  const options = { baseUrl, httpVersion: "1.1" } as const;
+
+  return {
+    local: localCore(services),
+    gRPC: grpc,
+    "Connect with JSON": coreOver(createConnectTransport({ ...options, useBinaryFormat: false })),
+    "Connect with protobuf": coreOver(createConnectTransport({ ...options, useBinaryFormat: true })),
+    "gRPC-web": coreOver(createGrpcWebTransport(options)),
+    grpcUrl: `http://127.0.0.1:${port}`,
+    httpUrl: baseUrl,
+    async close() {
+      grpc.close();
+      await server.drain(0);
+      http.server.closeAllConnections();
+      await http.close();
+    },
+  };
+}
+
+function coreOver(transport: Transport): Core {
+  return {
+    billing: createClient(serviceTypes.billing, transport),
+    keys: createClient(serviceTypes.keys, transport),
+    inference: createClient(serviceTypes.inference, transport),
+  };
+}
+
+/** Every method of every service, as each client names it. */
+export const methods = Object.values(serviceTypes).flatMap((service) => service.methods);
+
+/** Calls one method and gives all its answers. */
+export async function callAll(
+  core: Core,
+  desc: (typeof methods)[number],
+  request: Message,
+  options: CallOptions,
+): Promise<Message[]> {
+  const method = find(core, desc);
+  if (method.kind === "unary") return [await method.run(request, options)];
+  const answers: Message[] = [];
+  for await (const answer of method.run(request, options)) answers.push(answer);
+  return answers;
+}
+
+function find(core: Core, desc: (typeof methods)[number]): BoundMethod<CallOptions> {
+  if (desc.parent === serviceTypes.billing) return boundMethod<typeof serviceTypes.billing, CallOptions>(core.billing, desc);
+  if (desc.parent === serviceTypes.keys) return boundMethod<typeof serviceTypes.keys, CallOptions>(core.keys, desc);
+  return boundMethod<typeof serviceTypes.inference, CallOptions>(core.inference, desc);
+}
+
+/** The refusal that a call failed with, over whichever binding. */
+export function refusalOfAny(error: unknown): Refusal {
+  if (!(error instanceof ConnectError)) return toRefusal(error);
+  const [detail] = error.findDetails(RefusalSchema);
+  if (detail) return Refusal.fromDetail(detail);
+  // The client's own word, without having heard the gateway.
+  if (error.code === Code.Canceled) return new Refusal("cancelled");
+  if (error.code === Code.DeadlineExceeded) return new Refusal("timeout");
+  throw error;
+}

@@ -1,0 +1,260 @@
+// Core over gRPC: what a facade meets while cores come, go and break.
+
+import { once } from "node:events";
+import { connect, createServer, type Socket } from "node:net";
+import { create } from "@bufbuild/protobuf";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { GenerateResponseSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { Refusal, toRefusal } from "../../src/base/errors.ts";
+import { type Core, localCore } from "../../src/contract/contract.ts";
+import { createGrpcServer } from "../../src/grpc/grpc.ts";
+import { authenticate, emptyAnswers, key, type Script, scriptedServices } from "./scripted.ts";
+import { dial, everythingServes, serve } from "./serve.ts";
+
+const asCustomer = { headers: { authorization: `Bearer ${key}` } };
+const hello = { model: "sonnet", messages: [{}] };
+
+/** A core that answers with its own name. */
+function named(name: string): Script {
+  return {
+    ...emptyAnswers(),
+    async *stream() {
+      yield create(GenerateResponseSchema, { kind: { case: "admission", value: { model: name } } });
+    },
+  };
+}
+
+async function whoAnswers(core: Core): Promise<string> {
+  try {
+    for await (const { kind } of core.inference.generate(hello, asCustomer))
+      if (kind.case === "admission") return kind.value.model;
+    return "nobody";
+  } catch (error) {
+    return toRefusal(error).refusal;
+  }
+}
+
+/** Calls until this many different answers came. */
+async function answersOf(core: Core, count: number): Promise<Set<string>> {
+  const seen = new Set<string>();
+  await expect.poll(async () => seen.add(await whoAnswers(core)).size, { timeout: 10_000, interval: 5 }).toBe(count);
+  return seen;
+}
+
+describe("several cores", () => {
+  test("take calls in turn", async () => {
+    const one = await serve(scriptedServices(named("one")));
+    const two = await serve(scriptedServices(named("two")));
+    const core = dial(one.address, two.address);
+    await answersOf(core, 2);
+    // Both are connected: from now on the turns are exact.
+    const turns = [await whoAnswers(core), await whoAnswers(core), await whoAnswers(core), await whoAnswers(core)];
+    expect(turns.slice(0, 2)).toEqual(turns.slice(2));
+    expect(new Set(turns)).toEqual(new Set(["one", "two"]));
+  });
+
+  test("serve on when one goes away, without one failed call", async () => {
+    const one = await serve(scriptedServices(named("one")));
+    const two = await serve(scriptedServices(named("two")));
+    const core = dial(one.address, two.address);
+    await answersOf(core, 2);
+    await one.server.drain(1_000);
+    await expect.poll(() => whoAnswers(core)).toBe("two");
+    const later = await Promise.all(Array.from({ length: 20 }, () => whoAnswers(core)));
+    expect(new Set(later)).toEqual(new Set(["two"]));
+  });
+});
+
+describe("a core that is not there", () => {
+  test("is told as unavailable, with a time to try again", async () => {
+    const gone = await serve(scriptedServices(emptyAnswers()));
+    await gone.server.drain(0);
+    const failure = await dial(gone.address)
+      .billing.getPools({}, asCustomer)
+      .catch((error: unknown) => error);
+    expect(failure).toBeInstanceOf(Refusal);
+    expect(failure).toMatchObject({ refusal: "gateway_unavailable", facts: { retryAfterMs: 1_000 } });
+  });
+
+  test("is called again when it is back, by the same client", async () => {
+    const first = await serve(scriptedServices(named("first")));
+    const core = dial(first.address);
+    expect(await whoAnswers(core)).toBe("first");
+    await first.server.drain(0);
+    expect(await whoAnswers(core)).toBe("gateway_unavailable");
+
+    const second = createGrpcServer({
+      services: scriptedServices(named("second")),
+      authenticate,
+      readiness: everythingServes,
+      allowPlaintext: false,
+    });
+    onTestFinished(() => second.drain(0));
+    await second.listen("127.0.0.1", first.port);
+    await expect.poll(() => whoAnswers(core), { timeout: 10_000 }).toBe("second");
+  });
+
+  test("is waited for by calls that nobody has seen yet", async () => {
+    const first = await serve(scriptedServices(named("first")));
+    const core = dial(first.address);
+    expect(await whoAnswers(core)).toBe("first");
+    await first.server.drain(0);
+    const calls = Promise.all([whoAnswers(core), core.billing.getPools({}, asCustomer)]);
+    const second = createGrpcServer({
+      services: scriptedServices(named("second")),
+      authenticate,
+      readiness: everythingServes,
+      allowPlaintext: false,
+    });
+    onTestFinished(() => second.drain(0));
+    await second.listen("127.0.0.1", first.port);
+    expect((await calls)[0]).toBe("second");
+  });
+
+  test("ends the streams that it had begun with the same refusal when it is stopped", async () => {
+    const { server, address } = await serve(
+      scriptedServices({
+        ...emptyAnswers(),
+        async *stream(_desc, _request, call) {
+          yield create(GenerateResponseSchema, { kind: { case: "admission", value: {} } });
+          // Ends as if nothing had been cut off.
+          await new Promise((resolve) => call.signal.addEventListener("abort", () => setImmediate(resolve)));
+        },
+      }),
+    );
+    const stream = dial(address).inference.generate(hello, asCustomer)[Symbol.asyncIterator]();
+    expect((await stream.next()).value?.kind.case).toBe("admission");
+    const next = stream.next().catch((error: unknown) => error);
+    await server.drain(0);
+    expect(await next).toMatchObject({ refusal: "gateway_unavailable" });
+  });
+
+  test("ends them so too when it dies, and its side hears that the caller is gone", async () => {
+    const reached = Promise.withResolvers<void>();
+    const heard = Promise.withResolvers<void>();
+    const { port } = await serve(
+      scriptedServices({
+        ...emptyAnswers(),
+        async *stream(_desc, _request, call) {
+          yield create(GenerateResponseSchema, { kind: { case: "admission", value: {} } });
+          await new Promise((_resolve, reject) => call.signal.addEventListener("abort", () => reject(call.signal.reason)));
+        },
+        unary: async (desc, _request, call) => {
+          reached.resolve();
+          await new Promise<void>((resolve) => call.signal.addEventListener("abort", () => resolve()));
+          heard.resolve();
+          return create(desc.output);
+        },
+      }),
+    );
+    const wire = await openWire(port);
+    const core = dial(wire.address);
+    const stream = core.inference.generate(hello, asCustomer)[Symbol.asyncIterator]();
+    await stream.next();
+    const unary = core.billing.getPools({}, asCustomer).catch((error: unknown) => error);
+    const next = stream.next().catch((error: unknown) => error);
+    await reached.promise;
+    wire.cut();
+    expect(await next).toMatchObject({ refusal: "gateway_unavailable", facts: { retryAfterMs: 1_000 } });
+    expect(await unary).toMatchObject({ refusal: "gateway_unavailable", facts: { retryAfterMs: 1_000 } });
+    await heard.promise;
+  });
+});
+
+/** A connection to a port of this machine that can be cut, as when a process is killed. */
+async function openWire(port: number): Promise<{ address: string; cut(): void }> {
+  const sockets: Socket[] = [];
+  const relay = createServer((near) => {
+    const far = connect(port, "127.0.0.1");
+    for (const socket of [near, far]) socket.on("error", () => {});
+    near.pipe(far).pipe(near);
+    sockets.push(near, far);
+  });
+  const cut = () => {
+    for (const socket of sockets) socket.resetAndDestroy();
+  };
+  await once(relay.listen(0, "127.0.0.1"), "listening");
+  onTestFinished(() => {
+    cut();
+    relay.close();
+  });
+  const bound = relay.address();
+  return { address: typeof bound === "object" && bound ? `127.0.0.1:${bound.port}` : "", cut };
+}
+
+describe("the same as in process", () => {
+  const cores = async (script: Script) => {
+    const services = scriptedServices(script);
+    return [localCore(services), dial((await serve(services)).address)];
+  };
+
+  test("a credential that no header can hold is a wrong one", async () => {
+    for (const core of await cores(emptyAnswers())) {
+      const call = core.billing.getPools({}, { headers: { authorization: "Bearer schlüssel" } });
+      await expect(call).rejects.toMatchObject({ refusal: "invalid_key" });
+    }
+  });
+
+  test("what was sent before a failure arrives before it", async () => {
+    const script: Script = {
+      ...emptyAnswers(),
+      async *stream(desc) {
+        for (let index = 0; index < 100; index++) yield create(desc.output);
+        throw new Refusal("overloaded");
+      },
+    };
+    for (const core of await cores(script)) {
+      let count = 0;
+      const reading = (async () => {
+        for await (const _message of core.inference.generate(hello, asCustomer)) {
+          count++;
+          await Promise.resolve();
+        }
+      })();
+      await expect(reading).rejects.toMatchObject({ refusal: "overloaded" });
+      expect(count).toBe(100);
+    }
+  });
+
+  test("an answer of many megabytes arrives", async () => {
+    const model = "x".repeat(20 * 1024 * 1024);
+    for (const core of await cores(named(model))) expect((await whoAnswers(core)).length).toBe(model.length);
+  });
+
+  test("a reader that stops ends the work behind it", async () => {
+    const cleaned = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    let opened = 0;
+    const script: Script = {
+      ...emptyAnswers(),
+      async *stream(desc) {
+        const end = cleaned[opened++];
+        try {
+          for (;;) yield create(desc.output);
+        } finally {
+          end?.resolve();
+        }
+      },
+    };
+    for (const core of await cores(script)) for await (const _message of core.inference.generate(hello, asCustomer)) break;
+    await Promise.all(cleaned.map((one) => one.promise));
+  });
+
+  test("headers reach the service", async () => {
+    const seen: (string | null)[] = [];
+    const script: Script = {
+      ...emptyAnswers(),
+      unary: async (desc, _request, call) => {
+        seen.push(call.requestHeader.get("x-request-id"));
+        return create(desc.output);
+      },
+    };
+    for (const core of await cores(script)) {
+      await core.billing.getPools({}, { headers: { ...asCustomer.headers, "x-request-id": "req_12345678" } });
+    }
+    expect(seen).toEqual(["req_12345678", "req_12345678"]);
+  });
+});
+
+test("a client needs an address", () => {
+  expect(() => dial()).toThrow(/address/);
+});

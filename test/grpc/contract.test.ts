@@ -1,0 +1,284 @@
+// The contract of every method on every binding, made from the protos: a new method is covered before anyone remembers it.
+
+import {
+  create,
+  type DescMethod,
+  equals,
+  fromBinary,
+  fromJson,
+  getOption,
+  type Message,
+  toBinary,
+  toJson,
+} from "@bufbuild/protobuf";
+import { reflect } from "@bufbuild/protobuf/reflect";
+import fc from "fast-check";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
+import { Refusal, type RefusalName, refusals } from "../../src/base/errors.ts";
+import { toProblem } from "../../src/http/error-body.ts";
+import { type Bindings, bindingNames, callAll, methods, openBindings, refusalOfAny } from "./bindings.ts";
+import { anyMessage, enumPaths, leastRequest, nameOfPath, requiredFields, setEnum } from "./samples.ts";
+import { adminToken, emptyAnswers, key, type Script, scriptedServices } from "./scripted.ts";
+
+const script: Script = emptyAnswers();
+let bindings: Bindings;
+beforeAll(async () => {
+  bindings = await openBindings(scriptedServices(script));
+});
+beforeEach(() => {
+  Object.assign(script, emptyAnswers());
+});
+afterAll(() => bindings.close());
+
+let cases = 0;
+function promise(name: string, run: () => Promise<void>): void {
+  cases++;
+  test(name, run);
+}
+const promised = methods.length;
+afterAll(() => console.log(`contract: ${cases} cases made from ${promised} methods on ${bindingNames.length} bindings`));
+
+const credentials = { key: `Bearer ${key}`, admin: `Bearer ${adminToken}` };
+const unlisted = 99;
+
+/** A credential that may call this method. */
+function goodCredential(desc: DescMethod): string {
+  return getOption(desc, callers).key ? credentials.key : credentials.admin;
+}
+
+function as(authorization: string): { headers: HeadersInit } {
+  return { headers: { authorization } };
+}
+
+async function refusalOf(call: Promise<unknown>): Promise<Refusal> {
+  try {
+    await call;
+  } catch (error) {
+    return refusalOfAny(error);
+  }
+  return expect.unreachable("the call was answered");
+}
+
+for (const desc of methods) {
+  const path = `${desc.parent.name}.${desc.name}`;
+  const admits = getOption(desc, callers);
+  const streams = desc.methodKind !== "unary";
+
+  for (const binding of bindingNames) {
+    const call = (request: Message, options: Parameters<typeof callAll>[3]) =>
+      callAll(bindings[binding], desc, request, options);
+
+    describe(`${path} over ${binding}`, () => {
+      promise("is served", async () => {
+        const answers = await call(leastRequest(desc.input), as(goodCredential(desc)));
+        expect(answers).toEqual(Array(streams ? 3 : 1).fill(create(desc.output)));
+      });
+
+      promise("refuses a call without a credential", async () => {
+        const { refusal } = await refusalOf(call(leastRequest(desc.input), {}));
+        expect(refusal).toBe("missing_key");
+      });
+
+      promise("refuses a wrong credential", async () => {
+        const { refusal } = await refusalOf(call(leastRequest(desc.input), as("Bearer sk-gw2-1wrong")));
+        expect(refusal).toBe("invalid_key");
+      });
+
+      for (const kind of ["key", "admin"] as const) {
+        promise(
+          `${admits[kind] ? "admits" : "refuses"} the credential of ${kind === "key" ? "a customer" : "the operator"}`,
+          async () => {
+            const answer = call(leastRequest(desc.input), as(credentials[kind]));
+            if (admits[kind]) await answer;
+            else expect((await refusalOf(answer)).refusal).toBe("not_permitted");
+          },
+        );
+      }
+
+      promise("accepts fields that it does not know", async () => {
+        const request = leastRequest(desc.input);
+        request.$unknown = [{ no: 50_000, wireType: 0, data: new Uint8Array([1]) }];
+        await call(request, as(goodCredential(desc)));
+      });
+
+      for (const field of requiredFields(desc.input)) {
+        promise(`refuses a request without ${field.name}`, async () => {
+          const request = leastRequest(desc.input);
+          reflect(desc.input, request, false).clear(field);
+          const { refusal, facts } = await refusalOf(call(request, as(goodCredential(desc))));
+          expect([refusal, facts.field]).toEqual(["invalid_request", field.name]);
+        });
+      }
+
+      for (const field of enumPaths(desc.input)) {
+        promise(`refuses an unlisted value of ${nameOfPath(field)}`, async () => {
+          const request = leastRequest(desc.input);
+          setEnum(desc.input, request, field, unlisted);
+          const { refusal, facts } = await refusalOf(call(request, as(goodCredential(desc))));
+          expect([refusal, facts.field]).toEqual(["invalid_request", nameOfPath(field)]);
+        });
+      }
+
+      promise("ends with its deadline", async () => {
+        const { signals, stopped } = hang(desc);
+        const { refusal } = await refusalOf(call(leastRequest(desc.input), { ...as(goodCredential(desc)), timeoutMs: 20 }));
+        expect(refusal).toBe("timeout");
+        // On a slow machine the deadline passes before the method is reached, and then it is never run.
+        if (signals.length > 0) await stopped;
+      });
+
+      promise("ends when its caller cancels", async () => {
+        const { started, stopped } = hang(desc);
+        const controller = new AbortController();
+        const answer = refusalOf(call(leastRequest(desc.input), { ...as(goodCredential(desc)), signal: controller.signal }));
+        await started;
+        controller.abort();
+        expect((await answer).refusal).toBe("cancelled");
+        await stopped;
+      });
+
+      promise("carries requests and answers unchanged", async () => {
+        const [sent] = fc.sample(anyMessage(desc.input), { seed: 1, numRuns: 1 });
+        const answers = fc.sample(anyMessage(desc.output), { seed: 2, numRuns: streams ? 3 : 1 });
+        if (!sent) return;
+        // Bytes that follow one another are one message: what is required comes from the least request, the rest from the sample.
+        const request = fromBinary(
+          desc.input,
+          join(toBinary(desc.input, sent), toBinary(desc.input, leastRequest(desc.input))),
+        );
+        const seen: Message[] = [];
+        script.unary = async (called, asked) => {
+          // A door that asks for the credential first calls Authenticate.
+          if (called !== desc) return create(called.output);
+          seen.push(asked);
+          return answers[0] ?? create(desc.output);
+        };
+        script.stream = async function* (_desc, asked) {
+          seen.push(asked);
+          yield* answers;
+        };
+        const received = await call(request, as(goodCredential(desc)));
+        expect(seen.at(-1)).toSatisfy((one: Message) => equals(desc.input, one, request));
+        expect(received.map((one) => toJson(desc.output, one))).toEqual(answers.map((one) => toJson(desc.output, one)));
+      });
+    });
+  }
+}
+
+/** Lets the method wait until its signal fires. */
+function hang(desc: DescMethod) {
+  const signals: AbortSignal[] = [];
+  const started = Promise.withResolvers<void>();
+  const stopped = Promise.withResolvers<void>();
+  const wait = (signal: AbortSignal) =>
+    new Promise<never>((_resolve, reject) => {
+      signals.push(signal);
+      signal.addEventListener("abort", () => {
+        reject(signal.reason);
+        stopped.resolve();
+      });
+      started.resolve();
+    });
+  script.unary = async (called, _request, call) => (called === desc ? wait(call.signal) : create(called.output));
+  script.stream = async function* (_called, _request, call) {
+    yield await wait(call.signal);
+  };
+  return { signals, started: started.promise, stopped: stopped.promise };
+}
+
+function join(...parts: readonly Uint8Array[]): Uint8Array {
+  return new Uint8Array(Buffer.concat(parts));
+}
+
+const messageTypes = new Set(methods.flatMap((desc) => [desc.input, desc.output]));
+for (const type of messageTypes) {
+  promise(`${type.typeName} survives binary and JSON`, async () => {
+    fc.assert(
+      fc.property(anyMessage(type), (message) => {
+        expect(equals(type, fromBinary(type, toBinary(type, message)), message)).toBe(true);
+        expect(equals(type, fromJson(type, toJson(type, message)), message)).toBe(true);
+      }),
+      { numRuns: 25 },
+    );
+  });
+}
+
+const refusalNames = Object.keys(refusals).filter((name): name is RefusalName => name in refusals);
+for (const name of refusalNames) {
+  for (const envelope of ["native", "chat", "union"] as const) {
+    promise(`${name} has an answer in the ${envelope} format of HTTP`, async () => {
+      const { status, body } = toProblem(new Refusal(name), envelope, "req_12345678");
+      expect(status).toBeGreaterThanOrEqual(400);
+      expect(body).toMatchObject({ error: { type: expect.any(String), message: expect.any(String) } });
+    });
+  }
+}
+
+const unaryMethod = methods.find((desc) => desc.methodKind === "unary");
+const streamMethod = methods.find((desc) => desc.methodKind !== "unary");
+for (const binding of bindingNames) {
+  for (const name of refusalNames) {
+    promise(`${name} keeps its code, sentence and facts over ${binding}`, async () => {
+      const refusal = new Refusal(name, {
+        message: "said so",
+        field: "messages[0].content",
+        allowed: ["one", "two"],
+        retryAfterMs: 1500,
+        limit: { name: "requests_per_minute", limit: 60n, used: 60n, remaining: 0n },
+        upstream: { status: 400, body: { error: { type: "x" } } },
+      });
+      script.unary = () => Promise.reject(refusal);
+      script.stream = async function* (desc) {
+        yield create(desc.output);
+        throw refusal;
+      };
+      for (const desc of [unaryMethod, streamMethod]) {
+        if (!desc) continue;
+        const failure = callAll(bindings[binding], desc, leastRequest(desc.input), as(goodCredential(desc)));
+        expect((await refusalOf(failure)).toDetail()).toEqual(refusal.toDetail());
+      }
+    });
+  }
+
+  promise(`what was not foreseen is internal over ${binding}, and says nothing`, async () => {
+    script.unary = () => Promise.reject(new Error("the password is wrong"));
+    script.stream = async function* (desc) {
+      yield create(desc.output);
+      throw new Error("the password is wrong");
+    };
+    for (const desc of [unaryMethod, streamMethod]) {
+      if (!desc) continue;
+      const failure = await refusalOf(callAll(bindings[binding], desc, leastRequest(desc.input), as(goodCredential(desc))));
+      expect([failure.refusal, failure.message]).toEqual(["internal", "Internal error."]);
+    }
+  });
+}
+
+for (const desc of methods.filter((one) => one.methodKind === "unary")) {
+  const post = (body: unknown) =>
+    fetch(`${bindings.httpUrl}/${desc.parent.typeName}/${desc.name}`, {
+      method: "POST",
+      headers: { "content-type": "application/json", authorization: goodCredential(desc) },
+      body: JSON.stringify(body),
+    });
+  const least = () => Object(toJson(desc.input, leastRequest(desc.input)));
+
+  describe(`${desc.parent.name}.${desc.name} with plain JSON`, () => {
+    promise("is served, whatever else the request holds", async () => {
+      const response = await post({ ...least(), notYetInvented: [1, { a: null }] });
+      expect([response.status, await response.json()]).toEqual([200, toJson(desc.output, create(desc.output))]);
+    });
+
+    for (const [field, ...deeper] of enumPaths(desc.input)) {
+      if (!field || deeper.length > 0) continue;
+      promise(`refuses an unlisted name for ${field.name}`, async () => {
+        const response = await post({ ...least(), [field.jsonName]: "NO_SUCH_VALUE" });
+        expect([response.status, await response.json()]).toMatchObject([
+          400,
+          { code: "invalid_argument", details: [{ debug: { reason: "REASON_INVALID_REQUEST", field: field.name } }] },
+        ]);
+      });
+    }
+  });
+}

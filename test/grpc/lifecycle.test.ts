@@ -1,0 +1,192 @@
+// From the first connection to the last: where the gRPC door listens, what it says about itself, and how it closes.
+
+import { create } from "@bufbuild/protobuf";
+import { status } from "@grpc/grpc-js";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { GenerateResponseSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { toRefusal } from "../../src/base/errors.ts";
+import { grpcCore } from "../../src/grpc/client.ts";
+import { createGrpcServer, type GrpcServerParts } from "../../src/grpc/grpc.ts";
+import { createHealth } from "../../src/grpc/health.ts";
+import { serverCredentials } from "../../src/grpc/tls.ts";
+import { createAuthority } from "./certificates.ts";
+import { callPlainly, plainClient } from "./plain-client.ts";
+import { authenticate, emptyAnswers, key, type Script, scriptedServices } from "./scripted.ts";
+import { dial, everythingServes, serve } from "./serve.ts";
+
+const asCustomer = { headers: { authorization: `Bearer ${key}` } };
+const hello = { model: "sonnet", messages: [{}] };
+
+function serverWith(parts: Partial<GrpcServerParts>) {
+  const services = scriptedServices(emptyAnswers());
+  const server = createGrpcServer({ services, authenticate, readiness: everythingServes, allowPlaintext: false, ...parts });
+  onTestFinished(() => server.drain(0));
+  return server;
+}
+
+describe("listening", () => {
+  test.for(["0.0.0.0", "::", "192.0.2.1", "example.test"])("plaintext on %s is refused", async (host) => {
+    await expect(serverWith({}).listen(host, 0)).rejects.toThrow(/without TLS/);
+  });
+
+  test.for(["127.0.0.1", "127.8.8.8", "::1", "localhost"])("plaintext on %s is fine", (host) => {
+    expect(() => serverCredentials(host, undefined, false)).not.toThrow();
+  });
+
+  test("plaintext elsewhere needs the switch", () => {
+    expect(() => serverCredentials("0.0.0.0", undefined, true)).not.toThrow();
+  });
+
+  test("a taken port is an error", async () => {
+    const { port } = await serve(scriptedServices(emptyAnswers()));
+    await expect(serverWith({}).listen("127.0.0.1", port)).rejects.toThrow(/EADDRINUSE/);
+  });
+});
+
+describe("TLS", () => {
+  const authority = createAuthority("ours");
+  const serverPair = authority.issue("server");
+  const clientPair = authority.issue("client");
+  const stranger = createAuthority("theirs").issue("client");
+
+  async function poolsOver(tls: GrpcServerParts["tls"], client: Parameters<typeof grpcCore>[0]["tls"]): Promise<string> {
+    const port = await serverWith({ ...(tls && { tls }) }).listen("127.0.0.1", 0);
+    const core = grpcCore({ addresses: [`localhost:${port}`], ...(client && { tls: client }) });
+    onTestFinished(() => core.close());
+    return core.billing.getPools({}, asCustomer).then(
+      () => "answered",
+      (error) => toRefusal(error).refusal,
+    );
+  }
+
+  test("serves clients that trust its authority, and nobody in plaintext", async () => {
+    expect(await poolsOver(serverPair, { authorities: authority.certificate })).toBe("answered");
+    expect(await poolsOver(serverPair, undefined)).toBe("gateway_unavailable");
+    expect(await poolsOver(serverPair, {})).toBe("gateway_unavailable");
+  });
+
+  test("with client authorities it serves only clients with a certificate of theirs", async () => {
+    const mutual = { ...serverPair, clientAuthorities: authority.certificate };
+    expect(await poolsOver(mutual, { authorities: authority.certificate, identity: clientPair })).toBe("answered");
+    expect(await poolsOver(mutual, { authorities: authority.certificate })).toBe("gateway_unavailable");
+    expect(await poolsOver(mutual, { authorities: authority.certificate, identity: stranger })).toBe("gateway_unavailable");
+  });
+});
+
+describe("health", () => {
+  const check = async (address: string, service: string) => {
+    const { code, answers } = await callPlainly(plainClient(address), "/grpc.health.v1.Health/Check", healthRequest(service));
+    return code === status.OK ? servingStatus(answers[0]) : status[code];
+  };
+
+  test("is told for each service and for all, without a credential", async () => {
+    const readiness = async () => ({ billing: true, keys: true, inference: false });
+    const { address } = await serve(scriptedServices(emptyAnswers()), { readiness });
+    expect(await check(address, "gateway.billing.v1.BillingService")).toBe("SERVING");
+    expect(await check(address, "gateway.keys.v1.KeysService")).toBe("SERVING");
+    expect(await check(address, "gateway.inference.v1.InferenceService")).toBe("NOT_SERVING");
+    expect(await check(address, "")).toBe("NOT_SERVING");
+    expect(await check(address, "gateway.other.v1.Service")).toBe("NOT_FOUND");
+  });
+
+  test("follows the readiness of the parts, and a readiness that fails is none", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+    onTestFinished(() => void vi.useRealTimers());
+    const readiness = vi.fn(everythingServes);
+    const health = createHealth(readiness);
+    const seen: string[] = [];
+    vi.spyOn(health.implementation, "setStatus").mockImplementation(
+      (service, now) => void seen.push(`${service || "all"} ${now}`),
+    );
+    await health.follow();
+    expect(seen).toContain("all SERVING");
+    seen.length = 0;
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(seen).toEqual([]);
+    readiness.mockRejectedValue(new Error("the database is gone"));
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(seen).toHaveLength(4);
+    expect(seen).toContain("all NOT_SERVING");
+    health.stop();
+    readiness.mockImplementation(everythingServes);
+    await vi.advanceTimersByTimeAsync(5_000);
+    expect(seen).toHaveLength(4);
+  });
+});
+
+describe("draining", () => {
+  test("lets running calls finish, takes no new ones, and tells watchers of the health", async () => {
+    const gate = Promise.withResolvers<void>();
+    const { server, address } = await serve(
+      scriptedServices({
+        ...emptyAnswers(),
+        async *stream() {
+          yield create(GenerateResponseSchema, { kind: { case: "admission", value: {} } });
+          await gate.promise;
+          yield create(GenerateResponseSchema, { kind: { case: "receipt", value: {} } });
+        },
+      }),
+    );
+    const watched = watchHealth(address);
+    expect((await watched.next()).value).toBe("SERVING");
+    const running = dial(address).inference.generate(hello, asCustomer)[Symbol.asyncIterator]();
+    expect((await running.next()).value?.kind.case).toBe("admission");
+
+    let drained = false;
+    const draining = server.drain(60_000).then(() => {
+      drained = true;
+    });
+    expect((await watched.next()).value).toBe("NOT_SERVING");
+    const late = await dial(address).billing.getPools({}, asCustomer).catch(toRefusal);
+    expect(late).toMatchObject({ refusal: "gateway_unavailable" });
+    expect(drained).toBe(false);
+
+    gate.resolve();
+    expect((await running.next()).value?.kind.case).toBe("receipt");
+    expect((await running.next()).done).toBe(true);
+    await draining;
+  });
+
+  test("ends what is left at its limit, and waits until it has cleaned up", async () => {
+    const cleaned: string[] = [];
+    const script: Script = {
+      ...emptyAnswers(),
+      async *stream(_desc, _request, call) {
+        yield create(GenerateResponseSchema, { kind: { case: "admission", value: {} } });
+        try {
+          await new Promise((_resolve, reject) => call.signal.addEventListener("abort", () => reject(call.signal.reason)));
+        } finally {
+          await Promise.resolve();
+          cleaned.push("settled");
+        }
+      },
+    };
+    const { server, address } = await serve(scriptedServices(script));
+    const running = dial(address).inference.generate(hello, asCustomer)[Symbol.asyncIterator]();
+    await running.next();
+    const end = running.next().catch(toRefusal);
+    await server.drain(0);
+    expect(cleaned).toEqual(["settled"]);
+    expect(await end).toMatchObject({ refusal: "gateway_unavailable" });
+  });
+});
+
+// A HealthCheckRequest holds one text, the answer one number.
+function healthRequest(service: string): Buffer {
+  return Buffer.concat([Buffer.from([0x0a, Buffer.byteLength(service)]), Buffer.from(service)]);
+}
+
+function servingStatus(answer: Buffer | undefined): string | undefined {
+  return ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"][answer?.[1] ?? 0];
+}
+
+/** What a watcher of the whole server sees, one change after the other. */
+async function* watchHealth(address: string): AsyncGenerator<string | undefined> {
+  const call = plainClient(address).makeServerStreamRequest(
+    "/grpc.health.v1.Health/Watch",
+    (bytes: Buffer) => bytes,
+    (bytes) => bytes,
+    healthRequest(""),
+  );
+  for await (const answer of call) yield servingStatus(answer);
+}

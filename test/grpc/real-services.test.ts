@@ -1,0 +1,218 @@
+// The contract again, now kept by the real services over a real ledger.
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type DescMethod, fromJson, getOption, type Message } from "@bufbuild/protobuf";
+import { reflect } from "@bufbuild/protobuf/reflect";
+import fc from "fast-check";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
+import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
+import { Refusal } from "../../src/base/errors.ts";
+import { createLog } from "../../src/base/log.ts";
+import { readConfig } from "../../src/config/environment.ts";
+import { localCore } from "../../src/contract/contract.ts";
+import { seed } from "../../src/server/bootstrap.ts";
+import { startServices } from "../../src/server/services.ts";
+import { freshDatabase } from "../support/database.ts";
+import { fastCatalog } from "../support/gateway.ts";
+import { type Bindings, bindingNames, callAll, methods, openBindings, refusalOfAny } from "./bindings.ts";
+import { anyMessage, enumPaths, leastRequest, nameOfPath, requiredFields, setEnum } from "./samples.ts";
+
+const stack = new AsyncDisposableStack();
+const adminToken = "the-admin-token-of-a-test";
+let bindings: Bindings;
+let key = "";
+
+beforeAll(async () => {
+  const database = stack.adopt(await freshDatabase(), (one) => one.drop());
+  const dataDir = stack.adopt(mkdtempSync(join(tmpdir(), "gateway-data-")), (path) => rmSync(path, { recursive: true }));
+  const env = { DATABASE_URL: database.url, ADMIN_TOKEN: adminToken, DATA_DIR: dataDir };
+  const parts = { config: readConfig(env), catalog: fastCatalog(), env, log: createLog("silent") };
+  const { services, authenticate } = await startServices(parts, stack);
+  const keys = await seed(localCore(services), adminToken, dataDir);
+  key = keys?.v1 ?? "";
+  bindings = stack.adopt(await openBindings(services, authenticate), (one) => one.close());
+});
+afterAll(async () => {
+  const { violations } = await bindings.local.billing.audit({}, as(adminToken));
+  await stack.disposeAsync();
+  expect(violations).toEqual([]);
+});
+
+let cases = 0;
+function promise(name: string, run: () => Promise<void>): void {
+  cases++;
+  test(name, run);
+}
+afterAll(() => console.log(`contract of the real services: ${cases} cases`));
+
+function as(credential: string) {
+  return { headers: { authorization: `Bearer ${credential}` } };
+}
+
+function goodCredential(desc: DescMethod): string {
+  return getOption(desc, callers).key ? key : adminToken;
+}
+
+/** What became of a call: the name of its refusal, or `answered`. */
+async function outcomeOf(call: Promise<unknown>): Promise<string> {
+  return call.then(
+    () => "answered",
+    (error) => refusalOfAny(error).refusal,
+  );
+}
+
+for (const desc of methods) {
+  const path = `${desc.parent.name}.${desc.name}`;
+  const admits = getOption(desc, callers);
+
+  for (const binding of bindingNames) {
+    const call = (request: Message, options: Parameters<typeof callAll>[3]) =>
+      callAll(bindings[binding], desc, request, options);
+
+    describe(`${path} over ${binding}`, () => {
+      promise("refuses missing, wrong and foreign credentials", async () => {
+        const request = leastRequest(desc.input);
+        expect(await outcomeOf(call(request, {}))).toBe("missing_key");
+        expect(await outcomeOf(call(request, as("sk-gw2-1wrong")))).toBe("invalid_key");
+        if (!admits.key) expect(await outcomeOf(call(request, as(key)))).toBe("not_permitted");
+        if (!admits.admin) expect(await outcomeOf(call(request, as(adminToken)))).toBe("not_permitted");
+      });
+
+      promise("is served, whatever else the request holds", async () => {
+        const request = leastRequest(desc.input);
+        request.$unknown = [{ no: 50_000, wireType: 0, data: new Uint8Array([1]) }];
+        const outcome = await outcomeOf(call(request, as(goodCredential(desc))));
+        expect(["internal", "unimplemented", "not_permitted"]).not.toContain(outcome);
+      });
+
+      promise("names missing fields and unlisted values", async () => {
+        for (const field of requiredFields(desc.input)) {
+          const request = leastRequest(desc.input);
+          reflect(desc.input, request, false).clear(field);
+          const failure = await call(request, as(goodCredential(desc))).catch(refusalOfAny);
+          expect(failure).toMatchObject({ refusal: "invalid_request", facts: { field: field.name } });
+        }
+        for (const field of enumPaths(desc.input)) {
+          const request = leastRequest(desc.input);
+          setEnum(desc.input, request, field, 99);
+          const failure = await call(request, as(goodCredential(desc))).catch(refusalOfAny);
+          expect(failure).toMatchObject({ refusal: "invalid_request", facts: { field: nameOfPath(field) } });
+        }
+      });
+
+      promise("does nothing for a caller that has left", async () => {
+        const options = { ...as(goodCredential(desc)), signal: AbortSignal.abort() };
+        expect(await outcomeOf(call(leastRequest(desc.input), options))).toBe("cancelled");
+      });
+    });
+  }
+
+  promise(`${path} is not broken by anything that a request can be`, async () => {
+    const run = fc.asyncProperty(anyMessage(desc.input), async (request) => {
+      const outcome = await outcomeOf(callAll(bindings.local, desc, request, as(goodCredential(desc))));
+      expect(outcome).not.toBe("internal");
+    });
+    await fc.assert(run, { numRuns: 30 });
+  });
+}
+
+describe("another account", () => {
+  // Whatever a customer may name, by the fields of the methods that customers may call.
+  const named = methods
+    .filter((desc) => getOption(desc, callers).key)
+    .flatMap((desc) =>
+      ["account_id", "request_id", "key_id"].flatMap((name) =>
+        desc.input.fields.filter((one) => one.name === name).map((field) => ({ desc, field })),
+      ),
+    );
+
+  const foreign: Record<string, string> = {};
+  beforeAll(async () => {
+    const { billing, keys, inference } = bindings.local;
+    const { account } = await billing.createAccount({ name: "somebody else" }, as(adminToken));
+    foreign.account_id = account?.accountId ?? "";
+    const transfer = { family: 1, kind: 1, amountMicrocredits: 1_000_000_000n, idempotencyKey: "first" } as const;
+    await billing.createTransfer({ accountId: foreign.account_id, ...transfer }, as(adminToken));
+    const created = await keys.createKey({ accountId: foreign.account_id, family: 1 }, as(adminToken));
+    foreign.key_id = created.key?.keyId ?? "";
+    for await (const { kind } of inference.generate(hello("Hi"), as(created.secret))) {
+      if (kind.case === "admission") foreign.request_id = kind.value.requestId;
+    }
+  });
+
+  for (const { desc, field } of named) {
+    promise(`looks absent to ${desc.name}, by its ${field.name}`, async () => {
+      const ask = async (id: string) => {
+        const request = fromJson(desc.input, { [field.jsonName]: id });
+        return callAll(bindings.gRPC, desc, request, as(key)).catch(refusalOfAny);
+      };
+      expect(foreign[field.name]).toBeTruthy();
+      const theirs = await ask(foreign[field.name] ?? "");
+      const nobodys = await ask(`${foreign[field.name]?.slice(0, -4)}0000`);
+      expect(describeOutcome(theirs)).toEqual(describeOutcome(nobodys));
+    });
+  }
+
+  function describeOutcome(outcome: Refusal | Message[]): unknown {
+    return outcome instanceof Refusal
+      ? { refusal: outcome.refusal, message: outcome.message.replace(/[a-z]+_[0-9a-f]{8,}/g, "…") }
+      : outcome;
+  }
+});
+
+describe("a generation", () => {
+  for (const binding of bindingNames) {
+    promise(`is admitted, answered and paid over ${binding}`, async () => {
+      const kinds: string[] = [];
+      let paid = 0n;
+      for await (const { kind } of bindings[binding].inference.generate(hello("Say hello."), as(key))) {
+        if (kind.case !== kinds.at(-1)) kinds.push(kind.case ?? "nothing");
+        if (kind.case === "receipt") paid = kind.value.receipt?.amountMicrocredits ?? 0n;
+      }
+      expect(kinds).toEqual(["admission", "events", "receipt"]);
+      expect(paid).toBeGreaterThan(0n);
+    });
+
+    promise(`that its caller cancels over ${binding} is billed for what was produced`, async () => {
+      const controller = new AbortController();
+      const slow = hello("[[simulate tokens=500 first_token_ms=0 token_ms=20]]");
+      const answers = bindings[binding].inference.generate(slow, { ...as(key), signal: controller.signal });
+      let requestId = "";
+      const reading = (async () => {
+        for await (const { kind } of answers) {
+          if (kind.case === "admission") requestId = kind.value.requestId;
+          if (kind.case === "events" && kind.value.events.some((one) => one.kind.case === "blockDelta")) controller.abort();
+        }
+      })();
+      expect(await outcomeOf(reading)).toBe("cancelled");
+      await expect.poll(() => receiptOf(requestId), { timeout: 10_000 }).toMatchObject({ outcome: Outcome.CLIENT_LEFT });
+      const { usage, amountMicrocredits } = await receiptOf(requestId);
+      expect(usage?.output).toBeLessThan(500);
+      expect(amountMicrocredits).toBeGreaterThan(0n);
+    });
+
+    promise(`whose deadline passes over ${binding} ends as such`, async () => {
+      const slow = hello("[[simulate tokens=500 first_token_ms=10000]]");
+      const answers = bindings[binding].inference.generate(slow, { ...as(key), timeoutMs: 300 });
+      const reading = (async () => {
+        for await (const _answer of answers);
+      })();
+      expect(await outcomeOf(reading)).toBe("timeout");
+    });
+  }
+
+  async function receiptOf(requestId: string) {
+    const { receipt } = await bindings.local.billing.getReceipt({ requestId }, as(key));
+    if (!receipt) throw new Error("no receipt");
+    return receipt;
+  }
+});
+
+function hello(text: string) {
+  const content = [{ kind: { case: "text" as const, value: { text } } }];
+  return { model: "haiku", messages: [{ role: Role.USER, content }], maxTokens: 1_000 };
+}

@@ -1,0 +1,27 @@
+// A gRPC server on a free port of this machine.
+
+import { onTestFinished } from "vitest";
+import type { Core, Services } from "../../src/contract/contract.ts";
+import { grpcCore } from "../../src/grpc/client.ts";
+import { createGrpcServer, type GrpcServer, type GrpcServerParts } from "../../src/grpc/grpc.ts";
+import { authenticate } from "./scripted.ts";
+
+export const everythingServes = async () => ({ billing: true, keys: true, inference: true });
+
+/** Serves until the test has finished. */
+export async function serve(
+  services: Services,
+  changes: Partial<GrpcServerParts> = {},
+): Promise<{ server: GrpcServer; port: number; address: string }> {
+  const server = createGrpcServer({ services, authenticate, readiness: everythingServes, allowPlaintext: false, ...changes });
+  const port = await server.listen("127.0.0.1", 0);
+  onTestFinished(() => server.drain(0));
+  return { server, port, address: `127.0.0.1:${port}` };
+}
+
+/** A client until the test has finished. */
+export function dial(...addresses: string[]): Core {
+  const core = grpcCore({ addresses });
+  onTestFinished(() => core.close());
+  return core;
+}

@@ -1,0 +1,73 @@
+// Bodies of many small things, which are small in bytes and would keep everybody else waiting.
+
+import { expect, test } from "vitest";
+import { jsonItemsMax } from "../../src/formats/json.ts";
+import { chatBody, nativeBody, postChat, postNative, startFacade } from "./stand-in.ts";
+
+const list = (count: number, item: (index: number) => string) =>
+  Array.from({ length: count }, (_, index) => item(index)).join(",");
+const message = '{"role":"user","content":"x"}';
+const shapes: [string, string][] = [
+  ["members of an unknown object", `"extra":{${list(1_000_000, (index) => `"k${index}":1`)}}`],
+  ["members of the body", list(1_000_000, (index) => `"k${index}":1`)],
+  ["members of one name", `"extra":{${list(1_000_000, () => '"k":1')}}`],
+  ["elements in nested lists", `"extra":${"[".repeat(100)}${list(1_000_000, () => "1")}${"]".repeat(100)}`],
+  ["empty lists", `"extra":[${list(1_000_000, () => "[]")}]`],
+  ["members of metadata", `"metadata":{${list(1_000_000, (index) => `"k${index}":"v"`)}}`],
+  ["messages", `"messages":[${list(1_000_000, () => message)}]`],
+  ["blocks", `"messages":[{"role":"user","content":[${list(800_000, () => '{"type":"text","text":"x"}')}]}]`],
+  ["tools", `"tools":[${list(1_000_000, (index) => `{"name":"t${index}"}`)}]`],
+];
+
+for (const [name, members] of shapes) {
+  test(`a body with too many ${name} is refused before it is parsed, in the caller's format`, async () => {
+    const { url, script } = await startFacade();
+    const says = `The request has more than ${jsonItemsMax} members and elements in its objects and lists.`;
+    const native = await postNative(url, `${JSON.stringify(nativeBody).slice(0, -1)},${members}}`);
+    expect([native.status, await native.json()]).toMatchObject([
+      413,
+      { type: "error", error: { type: "request_too_large", message: says } },
+    ]);
+    const chat = await postChat(url, `${JSON.stringify(chatBody).slice(0, -1)},${members}}`);
+    expect([chat.status, await chat.json()]).toMatchObject([413, { error: { code: "request_too_large", message: says } }]);
+    expect(script.calls).not.toContain("generate");
+  });
+}
+
+test("as many as a client may ever send pass: the most messages of both formats, and text of any length", async () => {
+  const { url } = await startFacade();
+  const messages = Array(100_000).fill({ role: "user", content: "x" });
+  expect((await postNative(url, { ...nativeBody, messages })).status).toBe(200);
+  expect((await postChat(url, { ...chatBody, messages })).status).toBe(200);
+  const long = { messages: [{ role: "user", content: '[{"a":1},'.repeat(1_000_000) }] };
+  expect((await postNative(url, { ...nativeBody, ...long })).status).toBe(200);
+  expect((await postChat(url, { ...chatBody, ...long })).status).toBe(200);
+});
+
+test("arguments of calls are JSON inside of JSON, and count together", async () => {
+  const { url } = await startFacade();
+  const body = (items: number) => ({
+    ...chatBody,
+    messages: [
+      ...chatBody.messages,
+      ...Array.from({ length: 4 }, (_, call) => ({
+        role: "assistant",
+        content: null,
+        tool_calls: [
+          { id: `c${call}`, type: "function", function: { name: "t", arguments: `{"a":[${list(items, () => "1")}]}` } },
+        ],
+      })),
+      ...chatBody.messages,
+    ],
+  });
+  expect((await postChat(url, body(jsonItemsMax / 4 - 10))).status).toBe(200);
+  expect((await postChat(url, body(jsonItemsMax / 4))).status).toBe(413);
+});
+
+test("turns of more blocks than a call has room for arguments are merged", async () => {
+  const { url } = await startFacade();
+  const turn = { role: "user", content: Array(65_000).fill({ type: "text", text: "x" }) };
+  const system = { role: "system", content: turn.content };
+  expect((await postChat(url, { ...chatBody, messages: [turn, turn] })).status).toBe(200);
+  expect((await postChat(url, { ...chatBody, messages: [system, turn] })).status).toBe(200);
+});

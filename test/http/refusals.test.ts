@@ -1,0 +1,468 @@
+// What the door turns away, in which order, and how.
+
+import { once } from "node:events";
+import { request as httpRequest, type IncomingMessage } from "node:http";
+import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from "node:zlib";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { Refusal } from "../../src/base/errors.ts";
+import { bodyBytesMax } from "../../src/http/body.ts";
+import {
+  answerOf,
+  chatBody,
+  chatHeaders,
+  goodKey,
+  nativeBody,
+  nativeHeaders,
+  play,
+  post,
+  postChat,
+  postNative,
+  requestIdForm,
+  sendRaw,
+  startFacade,
+} from "./stand-in.ts";
+
+type ErrorBody = {
+  type?: string;
+  error: { type: string; message: string; code?: string | null; param?: string | null; details?: { error_code?: string } };
+  request_id?: string;
+};
+
+async function readError(response: Response): Promise<{ status: number; code: string | undefined; body: ErrorBody }> {
+  expect(response.headers.get("content-type")).toBe("application/json");
+  expect(response.headers.get("request-id")).toMatch(requestIdForm);
+  expect(response.headers.get("x-request-id")).toBe(response.headers.get("request-id"));
+  const text = await response.text();
+  expect(text).not.toMatch(/x-api-key/i);
+  const body: ErrorBody = JSON.parse(text);
+  if (body.type === "error") expect(body.request_id).toBe(response.headers.get("request-id"));
+  return { status: response.status, code: body.error.details?.error_code ?? body.error.code ?? undefined, body };
+}
+
+const version = { "anthropic-version": "2023-06-01" };
+const json = { "content-type": "application/json" };
+
+describe("credentials", () => {
+  test("a valid key in the wrong header of the native endpoint is told so, once and for all", async () => {
+    const { url, script } = await startFacade();
+    const response = await postNative(url, nativeBody, { ...version, ...json, authorization: `Bearer ${goodKey}` });
+    expect(response.headers.get("x-should-retry")).toBe("false");
+    expect(response.headers.get("www-authenticate")).toContain("x-api-key");
+    const { status, code, body } = await readError(response);
+    expect([status, code]).toEqual([401, "wrong_credential_header"]);
+    expect(body.error.message).toContain("ANTHROPIC_AUTH_TOKEN");
+    expect(script.calls).toEqual([]);
+  });
+
+  test("the newest SDK's Bearer is served like the older header", async () => {
+    const { url } = await startFacade();
+    const headers = { ...json, "anthropic-version": "2026-10-21", authorization: `Bearer ${goodKey}` };
+    expect((await postNative(url, nativeBody, headers)).status).toBe(200);
+  });
+
+  test("unknown, malformed and doubled keys get the same words", async () => {
+    const { url } = await startFacade();
+    const keys = ["sk-gw2-1unknown", "junk", `${goodKey},${goodKey}`, "sk-gw2-1g\u00f6od", goodKey.toUpperCase()];
+    const bodies = await Promise.all(
+      keys.map(async (key) => {
+        const { status, body } = await readError(await postNative(url, nativeBody, { ...nativeHeaders, "x-api-key": key }));
+        expect(status).toBe(401);
+        return body.error;
+      }),
+    );
+    for (const body of bodies) expect(body).toEqual(bodies[0]);
+  });
+
+  test("a revoked key says revoked, a missing one missing, and one in the query string is not read", async () => {
+    const { url } = await startFacade();
+    const revoked = await postNative(url, nativeBody, { ...nativeHeaders, "x-api-key": "sk-gw2-1revoked" });
+    expect((await readError(revoked)).code).toBe("revoked_key");
+    const missing = await post(url, `/v1/messages?x-api-key=${goodKey}`, { ...version, ...json }, nativeBody);
+    expect((await readError(missing)).code).toBe("missing_key");
+  });
+
+  test("the chat endpoint tells a client that sent the native header which one it reads", async () => {
+    const { url } = await startFacade();
+    const response = await postChat(url, chatBody, { ...json, "x-api-key": goodKey });
+    expect(response.headers.get("www-authenticate")).toBe('Bearer realm="gateway"');
+    const { status, body } = await readError(response);
+    expect(status).toBe(401);
+    expect(body).toEqual({
+      error: { message: expect.any(String), type: "invalid_request_error", param: null, code: "wrong_credential_header" },
+    });
+  });
+
+  test("two Authorization headers are refused, though Node shows the first alone", async () => {
+    const { port } = await startFacade();
+    const answer = await sendRaw(
+      port,
+      `GET /v1/models HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${goodKey}\r\nauthorization: Bearer other\r\nconnection: close\r\n\r\n`,
+    );
+    expect(answer).toMatch(/^HTTP\/1\.1 401 /);
+  });
+
+  test("an address with too many failures waits, unless it brings a key that was good before", async () => {
+    const failures: string[] = [];
+    const failedCredentials = {
+      check: (address: string) => {
+        if (failures.length >= 2) throw new Refusal("auth_rate_limited", { retryAfterMs: 7_000, cause: address });
+      },
+      record: (address: string) => void failures.push(address),
+    };
+    const { url, script } = await startFacade({ failedCredentials });
+    script.keys.add("sk-gw2-1late");
+    const get = (key: string) => fetch(`${url}/v1/models`, { headers: { "x-api-key": key } });
+    expect((await get(goodKey)).status).toBe(200);
+    for (const key of ["sk-gw2-1a", "sk-gw2-1b"]) expect((await get(key)).status).toBe(401);
+    expect(failures).toEqual(["127.0.0.1", "127.0.0.1"]);
+    const asked = script.calls.length;
+    const late = await get("sk-gw2-1late");
+    expect(late.status).toBe(429);
+    expect(late.headers.get("retry-after")).toBe("7");
+    expect(script.calls.length).toBe(asked);
+    expect((await get(goodKey)).status).toBe(200);
+  });
+
+  test("the address of a client is read from X-Forwarded-For behind a trusted proxy only", async () => {
+    const seen: string[] = [];
+    const failedCredentials = { check: () => {}, record: (address: string) => void seen.push(address) };
+    const headers = { "x-api-key": "sk-gw2-1bad", "x-forwarded-for": "203.0.113.9, 198.51.100.7" };
+    const untrusting = await startFacade({ failedCredentials });
+    await fetch(`${untrusting.url}/v1/models`, { headers });
+    const trusting = await startFacade({ failedCredentials }, { trustedProxies: ["127.0.0.0/8", "198.51.100.0/24"] });
+    await fetch(`${trusting.url}/v1/models`, { headers });
+    expect(seen).toEqual(["127.0.0.1", "203.0.113.9"]);
+  });
+});
+
+describe("the version header", () => {
+  const cases = [
+    { name: "missing", headers: {}, gives: "version_required" },
+    { name: "unknown", headers: { "anthropic-version": "2020-01-01" }, gives: "version_unsupported" },
+    { name: "in both spellings, equal", headers: { ...version, "vendor-version": "2023-06-01" }, gives: undefined },
+    {
+      name: "in both spellings, different",
+      headers: { ...version, "vendor-version": "2026-10-21" },
+      gives: "version_unsupported",
+    },
+    { name: "in the other spelling", headers: { "vendor-version": "2023-06-01" }, gives: undefined },
+  ];
+  test.each(cases)("$name", async ({ headers, gives }) => {
+    const { url } = await startFacade();
+    for (const path of ["/v1/messages", "/v1/messages/count_tokens"]) {
+      const response = await post(url, path, { ...json, "x-api-key": goodKey, ...headers }, nativeBody);
+      if (gives === undefined) expect(response.status).toBe(200);
+      else expect(await readError(response)).toMatchObject({ status: 400, code: gives });
+    }
+  });
+
+  test("is not asked of chat clients", async () => {
+    const { url } = await startFacade();
+    expect((await postChat(url)).status).toBe(200);
+  });
+});
+
+describe("the order of checks", () => {
+  const bad = '{"model":';
+  test("is route, method, key, version, envelope, shape", async () => {
+    const { url } = await startFacade();
+    const attempts: [path: string, headers: Record<string, string>, expected: unknown[]][] = [
+      ["/v1/nowhere", { "content-type": "nonsense" }, [404, "not_found"]],
+      ["/healthz", { "content-type": "nonsense" }, [405, "method_not_allowed"]],
+      ["/v1/messages", { "content-type": "text/plain" }, [401, "missing_key"]],
+      ["/v1/messages", { "content-type": "nonsense", "x-api-key": goodKey }, [400, "version_required"]],
+      [
+        "/v1/messages",
+        { ...version, "content-type": "text/plain", "content-encoding": "zstd", "x-api-key": goodKey },
+        [400, undefined],
+      ],
+      ["/v1/messages", { ...nativeHeaders, "content-encoding": "zstd" }, [400, "request_body_encoding_unsupported"]],
+      ["/v1/messages", nativeHeaders, [400, undefined]],
+    ];
+    for (const [path, headers, expected] of attempts) {
+      const { status, code } = await readError(await post(url, path, headers, bad));
+      expect([status, code]).toEqual(expected);
+    }
+  });
+
+  test("asks for the key before a byte of the body is read", async () => {
+    const { port } = await startFacade();
+    const request = httpRequest({
+      port,
+      host: "127.0.0.1",
+      path: "/v1/messages",
+      method: "POST",
+      headers: { ...json, ...version, "content-length": String(bodyBytesMax) },
+    });
+    request.on("error", () => {});
+    request.flushHeaders();
+    const [response]: IncomingMessage[] = await once(request, "response");
+    expect(response?.statusCode).toBe(401);
+    request.destroy();
+  });
+});
+
+describe("the content type", () => {
+  const cases: [type: string | undefined, status: number][] = [
+    ["application/json", 200],
+    ["Application/JSON ; charset=UTF-8", 200],
+    ['application/json; charset="utf-8"; x=y', 200],
+    ["application/json;charset=latin1", 400],
+    ["text/plain", 400],
+    ["application/jsonp", 400],
+    [";;;", 400],
+    [undefined, 400],
+  ];
+  test.each(cases)("%s is answered %i", async (type, status) => {
+    const { url } = await startFacade();
+    const headers = { "x-api-key": goodKey, ...version, ...(type !== undefined && { "content-type": type }) };
+    const body = Buffer.from(JSON.stringify(nativeBody));
+    const response = await fetch(`${url}/v1/messages`, { method: "POST", headers, body });
+    if (status === 200) expect(response.status).toBe(200);
+    else expect((await readError(response)).body.error).toMatchObject({ type: "invalid_request_error" });
+    expect(response.status).toBe(status);
+  });
+});
+
+describe("bodies", () => {
+  const malformed = ["", "{", "[]", "null", "42", '"x"', '{"model":"a"}x', "{'a':1}", '{"model":"\\ud800"}'];
+  test("that are no request are 400 in the endpoint's own format, and reach no model", async () => {
+    const { url, script } = await startFacade();
+    for (const body of malformed) {
+      const native = await readError(await postNative(url, body));
+      expect(native).toMatchObject({ status: 400, body: { type: "error", error: { type: "invalid_request_error" } } });
+      const chat = await readError(await postChat(url, body));
+      expect(chat.status).toBe(400);
+      expect(Object.keys(chat.body.error).sort()).toEqual(["code", "message", "param", "type"]);
+    }
+    expect(script.calls).not.toContain("generate");
+  });
+
+  test("broken anywhere are answered or refused, never a failure of ours", async () => {
+    const { url } = await startFacade();
+    const whole = JSON.stringify({
+      ...nativeBody,
+      system: [{ type: "text", text: "s" }],
+      tools: [{ name: "t", input_schema: { type: "object" } }],
+      stop_sequences: ["x"],
+      stream: false,
+    });
+    const breaks = fc.tuple(
+      fc.nat(whole.length - 1),
+      fc.nat(12),
+      fc.constantFrom("", "null", "[]", "{}", '"', "0", "-1e999", "\u0000", ",", "🙂"),
+    );
+    await fc.assert(
+      fc.asyncProperty(breaks, async ([at, length, filling]) => {
+        const body = whole.slice(0, at) + filling + whole.slice(at + length);
+        for (const response of [await postNative(url, body), await postChat(url, body)]) {
+          expect([200, 400]).toContain(response.status);
+          await response.arrayBuffer();
+        }
+      }),
+      { numRuns: 500 },
+    );
+  });
+
+  test("may begin with a byte order mark", async () => {
+    const { url } = await startFacade();
+    expect((await postNative(url, `\ufeff${JSON.stringify(nativeBody)}`)).status).toBe(200);
+  });
+
+  test("of a megabyte are nothing special", async () => {
+    const { url } = await startFacade();
+    const body = { ...nativeBody, messages: [{ role: "user", content: "x".repeat(1 << 20) }] };
+    expect((await postNative(url, body)).status).toBe(200);
+  });
+
+  const packers: [encoding: string, pack: (text: string) => Buffer][] = [
+    ["gzip", gzipSync],
+    ["x-gzip", gzipSync],
+    ["deflate", deflateSync],
+    ["deflate", deflateRawSync],
+    ["br", brotliCompressSync],
+    ["identity", (text) => Buffer.from(text)],
+  ];
+  test("may come packed", async () => {
+    const { url } = await startFacade();
+    for (const [encoding, pack] of packers) {
+      const headers = { ...nativeHeaders, "content-encoding": encoding };
+      const body = new Uint8Array(pack(JSON.stringify(nativeBody)));
+      expect((await fetch(`${url}/v1/messages`, { method: "POST", headers, body })).status).toBe(200);
+    }
+  });
+
+  test("that do not unpack, or unpack to more than the limit, are refused by name", async () => {
+    const { url } = await startFacade();
+    const send = (encoding: string, body: Uint8Array<ArrayBuffer>) =>
+      fetch(`${url}/v1/messages`, { method: "POST", headers: { ...nativeHeaders, "content-encoding": encoding }, body });
+    const packed = new Uint8Array(gzipSync(JSON.stringify(nativeBody)));
+    for (const [encoding, body] of [
+      ["gzip", new Uint8Array(Buffer.from("{}"))],
+      ["gzip", packed.slice(0, -9)],
+      ["br", packed],
+      ["deflate", packed],
+    ] as const) {
+      expect(await readError(await send(encoding, body))).toMatchObject({ status: 400, code: "request_body_encoding_invalid" });
+    }
+    for (const encoding of ["zstd", "gzip, br", "constructor"]) {
+      expect(await readError(await send(encoding, packed))).toMatchObject({
+        status: 400,
+        code: "request_body_encoding_unsupported",
+      });
+    }
+    const bomb = new Uint8Array(gzipSync(Buffer.alloc(200 << 20)));
+    const before = process.memoryUsage.rss();
+    expect(await readError(await send("gzip", bomb))).toMatchObject({
+      status: 413,
+      code: "request_body_too_large_after_decoding",
+    });
+    expect(process.memoryUsage.rss() - before).toBeLessThan(150 << 20);
+  });
+
+  test("of 33 MiB are refused by their announced length, and the answer survives the rest of the upload", async () => {
+    const { url, script } = await startFacade();
+    const response = await fetch(`${url}/v1/messages`, {
+      method: "POST",
+      headers: nativeHeaders,
+      body: Buffer.alloc(33 << 20, 32),
+    });
+    expect(response.headers.get("connection")).toBe("close");
+    expect(await readError(response)).toMatchObject({ status: 413, body: { error: { type: "request_too_large" } } });
+    expect(script.calls).toEqual(["authenticate"]);
+  });
+
+  test("are refused before they are sent, when their announced length is too much", async () => {
+    const { port } = await startFacade();
+    const headers = Object.entries(nativeHeaders).map(([name, value]) => `${name}: ${value}\r\n`);
+    const answer = await sendRaw(
+      port,
+      `POST /v1/messages HTTP/1.1\r\nhost: x\r\n${headers.join("")}content-length: ${33 << 20}\r\n\r\n`,
+    );
+    expect(answer).toMatch(/^HTTP\/1\.1 413 /);
+  });
+
+  test("without an announced length are refused once they are too long", async () => {
+    const { port } = await startFacade();
+    const request = httpRequest({
+      port,
+      host: "127.0.0.1",
+      path: "/v1/chat/completions",
+      method: "POST",
+      headers: chatHeaders,
+    });
+    request.on("error", () => {});
+    const chunk = Buffer.alloc(1 << 20, 32);
+    const answered = once(request, "response");
+    for (let sent = 0; sent < 33; sent++) if (!request.write(chunk)) await Promise.race([once(request, "drain"), answered]);
+    const [response]: IncomingMessage[] = await answered;
+    expect(response?.statusCode).toBe(413);
+    const text = (await response?.toArray())?.join("") ?? "";
+    expect(JSON.parse(text)).toMatchObject({ error: { code: "request_too_large" } });
+    request.destroy();
+  });
+});
+
+describe("paths and methods", () => {
+  test("that are not served are JSON, never HTML, in what both SDKs parse", async () => {
+    const { url } = await startFacade();
+    for (const path of ["/", "/nope", "/v1", "/v1/nope", "/v1/messages/", "/%zz", `/v1/models/${"x".repeat(600)}`]) {
+      const { status, body } = await readError(await fetch(url + path, { method: path === "/" ? "DELETE" : "GET" }));
+      expect([400, 404, 405]).toContain(status);
+      expect(body).toMatchObject({ type: "error", error: { param: null } });
+    }
+  });
+
+  test("that people take by mistake name the endpoint that serves them", async () => {
+    const { url } = await startFacade();
+    const wrong = ["/v1/responses", "/v1/completions", "/v1/embeddings", "/responses", "/v1/v1/responses"];
+    for (const path of wrong) {
+      const { status, body } = await readError(await post(url, path, chatHeaders, chatBody));
+      expect(status).toBe(404);
+      expect(body.error.message).toContain("not served here");
+      expect(body.error.message).toContain("/v1/chat/completions");
+    }
+    for (const path of ["/v1/complete", "/v1/messages/batches", "/v1/messages/batches/b_1/results", "/v1/files"]) {
+      const { status, body } = await readError(await fetch(url + path));
+      expect(status).toBe(404);
+      expect(body.error.message).toContain("/v1/messages");
+    }
+  });
+
+  test("known paths with another method answer 405 and which they have", async () => {
+    const { url } = await startFacade();
+    const cases: [method: string, path: string, allow: string][] = [
+      ["GET", "/v1/messages", "POST"],
+      ["OPTIONS", "/v1/chat/completions", "POST"],
+      ["POST", "/v1/models", "GET, HEAD"],
+      ["DELETE", "/v1/models/opus", "GET, HEAD"],
+      ["PUT", "/v1/receipts/req_12345678", "GET, HEAD"],
+      ["GET", "/", "HEAD"],
+    ];
+    for (const [method, path, allow] of cases) {
+      const response = await fetch(url + path, { method });
+      expect(response.headers.get("allow")).toBe(allow);
+      expect(response.headers.get("x-should-retry")).toBe("false");
+      expect(await readError(response)).toMatchObject({ status: 405, code: "method_not_allowed" });
+    }
+  });
+
+  test("that are no HTTP at all are JSON as well", async () => {
+    const { port } = await startFacade();
+    const requests = ["rubbish\r\n\r\n", `GET / HTTP/1.1\r\nhost: x\r\nbig: ${"x".repeat(70_000)}\r\n\r\n`];
+    for (const [index, text] of requests.entries()) {
+      const answer = await sendRaw(port, text);
+      expect(answer).toMatch(index === 0 ? /^HTTP\/1\.1 400 / : /^HTTP\/1\.1 431 /);
+      const [head = "", body = ""] = answer.split("\r\n\r\n");
+      expect(head).toMatch(/^request-id: req_/m);
+      expect(JSON.parse(body)).toMatchObject({ type: "error", error: { type: "invalid_request_error" } });
+    }
+  });
+
+  test("that Node would answer by itself carry the request id all the same", async () => {
+    const { port } = await startFacade();
+    for (const header of ["a: b", "host: x\r\nexpect: the-unexpected"]) {
+      const answer = await sendRaw(port, `GET /healthz HTTP/1.1\r\n${header}\r\nconnection: close\r\n\r\n`);
+      expect(answer).toMatch(/^HTTP\/1\.1 200 /);
+      expect(answer).toMatch(/^request-id: req_/m);
+    }
+  });
+});
+
+describe("failures of services", () => {
+  test("nobody foresaw are 500 without a word about them", async () => {
+    const { url, script } = await startFacade();
+    script.generate = () => {
+      throw new Error("password=hunter2 at /srv/app.ts:12");
+    };
+    for (const response of [await postNative(url), await postChat(url)]) {
+      const { status, body } = await readError(response);
+      expect(status).toBe(500);
+      expect(JSON.stringify(body)).not.toMatch(/hunter2|app\.ts/);
+    }
+  });
+
+  test("that a model name provokes do not give the name a stage", async () => {
+    const { url, script } = await startFacade();
+    script.generate = ({ model }) => {
+      throw new Refusal("model_not_found", { message: `model: ${model}`, allowed: ["model-opus-4.6"], field: "model" });
+    };
+    const { status, body } = await readError(
+      await postNative(url, { ...nativeBody, model: `X-API-Key sk-gw2-1${"a".repeat(49)}` }),
+    );
+    expect(status).toBe(404);
+    expect(body.error.message).toContain("model-opus-4.6");
+    expect(body.error.message).not.toContain("sk-gw2-1aaa");
+    const chat = await readError(await postChat(url, { ...chatBody, model: "gpt-4o" }));
+    expect(chat.body.error).toMatchObject({ param: "model", code: "model_not_found" });
+  });
+
+  test("leave the next request on the connection alone", async () => {
+    const { url, script } = await startFacade();
+    script.generate = () => play([]);
+    expect((await postNative(url)).status).toBe(500);
+    script.generate = () => play(answerOf("again"));
+    expect((await postNative(url)).status).toBe(200);
+  });
+});

@@ -1,0 +1,371 @@
+// Catalogue, balance, receipts, probes, draining and the log.
+
+import { once } from "node:events";
+import { connect } from "node:net";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { pino } from "pino";
+import { describe, expect, test } from "vitest";
+import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import type { PartState } from "../../src/http/http.ts";
+import {
+  admission,
+  answerOf,
+  chatBody,
+  finish,
+  goodKey,
+  nativeBody,
+  nativeHeaders,
+  play,
+  postChat,
+  postNative,
+  receipt,
+  receiptOf,
+  start,
+  startFacade,
+  textDelta,
+  textStart,
+} from "./stand-in.ts";
+
+const price = {
+  priceVersion: "v_1",
+  input: 420n,
+  output: 2_100n,
+  cacheWrite5m: 525n,
+  cacheWrite1h: 840n,
+  cacheRead: 42n,
+  thinking: 2_100n,
+};
+const sonnet = {
+  id: "model-sonnet-4.6",
+  displayName: "Sonnet 4.6",
+  tier: "sonnet",
+  createdAt: timestampFromDate(new Date("2026-02-05T00:00:00Z")),
+  contextTokens: 200_000,
+  maxOutputTokens: 64_000,
+  price,
+  aliases: ["sonnet"],
+};
+const alias = { ...sonnet, id: "sonnet", aliasFor: sonnet.id, displayName: "Sonnet (alias)", aliases: [] };
+
+const bearer = { authorization: `Bearer ${goodKey}` };
+const native = { "x-api-key": goodKey };
+
+describe("the catalogue", () => {
+  const entry = {
+    id: "model-sonnet-4.6",
+    object: "model",
+    type: "model",
+    display_name: "Sonnet 4.6",
+    created: 1770249600,
+    created_at: "2026-02-05T00:00:00Z",
+    owned_by: "gateway",
+    max_input_tokens: 200_000,
+    max_tokens: 64_000,
+    lifecycle: "active",
+    line: "sonnet",
+    deprecated_at: null,
+    retires_at: null,
+    capabilities: null,
+  };
+
+  test("is one list that the parsers of both SDKs read, with either credential", async () => {
+    const { url, script } = await startFacade();
+    script.models = [sonnet, alias];
+    for (const headers of [bearer, native, { ...native, ...bearer }]) {
+      const response = await fetch(`${url}/v1/models?limit=1000`, { headers });
+      expect(response.status).toBe(200);
+      expect(await response.json()).toEqual({
+        object: "list",
+        data: [entry, { ...entry, id: "sonnet", alias_for: "model-sonnet-4.6", display_name: "Sonnet (alias)" }],
+        has_more: false,
+        first_id: "model-sonnet-4.6",
+        last_id: "sonnet",
+      });
+    }
+    expect((await fetch(`${url}/v1/models`)).status).toBe(401);
+  });
+
+  test("gives one entry by id or alias", async () => {
+    const { url, script } = await startFacade();
+    script.models = [sonnet, alias];
+    expect(await (await fetch(`${url}/v1/models/model-sonnet-4.6`, { headers: bearer })).json()).toEqual(entry);
+    expect(await (await fetch(`${url}/v1/models/sonnet`, { headers: native })).json()).toMatchObject({ alias_for: sonnet.id });
+    const unknown = await fetch(`${url}/v1/models/gpt-4o`, { headers: bearer });
+    expect(unknown.status).toBe(404);
+    expect(await unknown.json()).toMatchObject({
+      type: "error",
+      error: { type: "not_found_error", code: "model_not_found", param: "model" },
+    });
+  });
+
+  test("states exact prices of a million tokens in dollars and credits", async () => {
+    const { url, script } = await startFacade();
+    script.models = [sonnet, alias];
+    expect(await (await fetch(`${url}/v1/models/info`, { headers: native })).json()).toEqual({
+      object: "list",
+      data: [
+        {
+          ...entry,
+          aliases: ["sonnet"],
+          context_window: 200_000,
+          max_output_tokens: 64_000,
+          pricing: {
+            unit: "per_million_tokens",
+            usd: {
+              input: "2.10",
+              output: "10.50",
+              cache_write_5m: "2.625",
+              cache_write_1h: "4.20",
+              cache_read: "0.21",
+              thinking: "10.50",
+            },
+            credits: {
+              input: "420",
+              output: "2100",
+              cache_write_5m: "525",
+              cache_write_1h: "840",
+              cache_read: "42",
+              thinking: "2100",
+            },
+            price_version: "v_1",
+          },
+        },
+      ],
+    });
+  });
+});
+
+describe("money", () => {
+  test("the balance is that of the key's own pool, with the key's month", async () => {
+    const { url } = await startFacade();
+    for (const headers of [bearer, native]) {
+      const response = await fetch(`${url}/v1/credits`, { headers });
+      expect(response.status).toBe(200);
+      expect(await response.json()).toEqual({
+        object: "credits",
+        pool: { family: "v1", posted_credits: "1000", held_credits: "0.5", free_credits: "999.5" },
+        key: {
+          key_id: "key_1",
+          month_spent_credits: "2.5",
+          month_held_credits: "0.000001",
+          monthly_cap_credits: "10",
+          resets_at: expect.stringMatching(/^\d{4}-\d{2}-01T00:00:00Z$/),
+        },
+      });
+    }
+  });
+
+  test("a receipt tells what a request used and cost", async () => {
+    const { url, script } = await startFacade();
+    const settled = receiptOf({
+      requestId: "req_12345678",
+      keyId: "key_1",
+      family: Family.V2,
+      model: sonnet.id,
+      usage: { input: 10, output: 20, thinking: 5 },
+      price,
+      holdMicrocredits: 9_000_000n,
+      amountMicrocredits: 56_700n,
+      outcome: Outcome.CLIENT_LEFT,
+      basis: Basis.PARTLY_COUNTED,
+      attempts: [{ upstream: "simulated", outcome: "delivered", status: 200, firstEventAfter: { nanos: 50_000_000 } }],
+      settledAt: timestampFromDate(new Date("2026-11-21T00:00:01.500Z")),
+    });
+    script.receipts.set("req_12345678", settled);
+    const response = await fetch(`${url}/v1/receipts/req_12345678`, { headers: bearer });
+    expect(response.status).toBe(200);
+    expect(await response.json()).toEqual({
+      object: "receipt",
+      request_id: "req_12345678",
+      model: "model-sonnet-4.6",
+      key_id: "key_1",
+      family: "v2",
+      outcome: "CLIENT_LEFT",
+      basis: "PARTLY_COUNTED",
+      tokens: { input: 10, output: 20, cache_write_5m: 0, cache_write_1h: 0, cache_read: 0, thinking: 5 },
+      price_version: "v_1",
+      hold_credits: "9",
+      charge_credits: "0.0567",
+      charge_usd: "0.0002835",
+      overrun_credits: "0",
+      attempts: [{ upstream: "simulated", outcome: "delivered", status: 200, first_event_ms: 50 }],
+      admitted_at: "2026-11-21T00:00:00Z",
+      settled_at: "2026-11-21T00:00:01.500Z",
+    });
+  });
+
+  test("a request that still runs has a receipt that says so; one that never was has none", async () => {
+    const { url, script } = await startFacade();
+    script.receipts.set("req_running1", receiptOf({ requestId: "req_running1" }));
+    const running = await fetch(`${url}/v1/receipts/req_running1`, { headers: native });
+    expect(await running.json()).toMatchObject({ outcome: "RUNNING", basis: null, charge_credits: "0", settled_at: null });
+    const unknown = await fetch(`${url}/v1/receipts/req_unknown1`, { headers: native });
+    expect(unknown.status).toBe(404);
+    expect(await unknown.json()).toMatchObject({
+      type: "error",
+      error: { type: "not_found_error", param: null, code: "not_found" },
+    });
+  });
+});
+
+test("what a service left out is our fault, which is logged, and not something that does not exist", async () => {
+  const lines: string[] = [];
+  const log = pino({ level: "error", base: null }, { write: (line: string) => void lines.push(line) });
+  const { url, script } = await startFacade({ log });
+  for (const method of ["getReceipt", "getModel"]) script.instead.set(method, async () => ({}));
+  script.instead.set("getPools", async () => ({ pools: [] }));
+  for (const path of ["/v1/receipts/req_12345678", "/v1/models/sonnet", "/v1/credits"]) {
+    const response = await fetch(url + path, { headers: native });
+    expect(response.status).toBe(500);
+    expect(await response.json()).toMatchObject({ error: { message: "Internal error." } });
+  }
+  expect(lines.map((line) => JSON.parse(line).msg)).toEqual(Array(3).fill("request failed"));
+});
+
+describe("probes", () => {
+  test("need no key and carry the request id", async () => {
+    const { url } = await startFacade();
+    const liveness = await fetch(`${url}/healthz`);
+    expect(liveness.status).toBe(200);
+    expect(liveness.headers.get("request-id")).toMatch(/^req_/);
+    expect(await liveness.json()).toMatchObject({ status: "ok", service: "model-gateway" });
+    for (const [method, path] of [
+      ["HEAD", "/"],
+      ["HEAD", "/api/hello"],
+      ["GET", "/api/hello"],
+    ] as const) {
+      const response = await fetch(url + path, { method });
+      expect([response.status, await response.text()]).toEqual([200, ""]);
+    }
+  });
+
+  test("of readiness name each part, and fail only for those without which nothing works", async () => {
+    const states: Record<string, PartState> = { database: { state: "ok" } };
+    const { url } = await startFacade({ readiness: async () => states });
+    const probe = async () => {
+      const response = await fetch(`${url}/health`);
+      return { status: response.status, retryAfter: response.headers.get("retry-after"), body: await response.json() };
+    };
+    expect(await probe()).toMatchObject({ status: 200, body: { status: "ok", parts: { database: { state: "ok" } } } });
+    states.limits = { state: "degraded", says: "Redis is not reachable" };
+    expect(await probe()).toMatchObject({
+      status: 200,
+      body: { status: "degraded", parts: { limits: { state: "degraded" } } },
+    });
+    states.database = { state: "down" };
+    expect(await probe()).toMatchObject({
+      status: 503,
+      retryAfter: expect.stringMatching(/^\d+$/),
+      body: {
+        status: "unavailable",
+        parts: { database: { state: "down" } },
+        type: "error",
+        error: { code: "gateway_unavailable" },
+      },
+    });
+  });
+});
+
+test("a draining gateway refuses new requests, finishes those that run, and then is done", async () => {
+  const { url, facade, script } = await startFacade();
+  const gate = Promise.withResolvers<void>();
+  script.generate = async function* () {
+    yield* [admission(), start, textStart];
+    await gate.promise;
+    yield* [textDelta("Hi"), finish, receipt()];
+  };
+  const running = await postNative(url, { ...nativeBody, stream: true });
+  let isDone = false;
+  const drained = facade.drain().then(() => {
+    isDone = true;
+  });
+  const refused = await postNative(url);
+  expect(refused.status).toBe(503);
+  expect(refused.headers.get("retry-after")).toBe("1");
+  expect(refused.headers.get("connection")).toBe("close");
+  expect(await refused.json()).toMatchObject({ error: { type: "api_error", details: { error_code: "gateway_unavailable" } } });
+  expect((await fetch(`${url}/healthz`)).status).toBe(200);
+  expect(await (await fetch(`${url}/health`)).json()).toMatchObject({
+    parts: { gateway: { state: "down", says: "draining" } },
+  });
+  expect(isDone).toBe(false);
+  gate.resolve();
+  expect(await running.text()).toContain("message_stop");
+  await drained;
+});
+
+test("a draining gateway closes a connection only when the body of the refused request is through", async () => {
+  const { url, port, facade } = await startFacade();
+  await facade.drain();
+  const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
+  socket.write(`POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: ${goodKey}\r\ncontent-length: 2\r\n\r\n`);
+  let answer = "";
+  let isClosed = false;
+  socket.on("data", (bytes) => {
+    answer += bytes;
+  });
+  const ended = once(socket, "end").then(() => {
+    isClosed = true;
+  });
+  while (!answer.includes("gateway_unavailable")) await fetch(`${url}/healthz`);
+  expect(answer).toMatch(/^HTTP\/1\.1 503 /);
+  await fetch(`${url}/healthz`);
+  expect(isClosed).toBe(false);
+  socket.end("{}");
+  await ended;
+});
+
+test("calls of other doors on the same listener keep their own parsers and answers, and drain with the rest", async () => {
+  const gate = Promise.withResolvers<void>();
+  const begun = Promise.withResolvers<void>();
+  const { url, facade } = await startFacade({}, {}, (app) => {
+    app.post("/other.v1.Service/Echo", async (request) => {
+      begun.resolve();
+      await gate.promise;
+      return request.body;
+    });
+  });
+  const answer = fetch(`${url}/other.v1.Service/Echo`, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: '{"a":[1]}',
+  });
+  await begun.promise;
+  let isDone = false;
+  const drained = facade.drain().then(() => {
+    isDone = true;
+  });
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(isDone).toBe(false);
+  gate.resolve();
+  expect(await (await answer).json()).toEqual({ a: [1] });
+  await drained;
+});
+
+test("the log has one line per request, with ids and figures and nothing that was said or secret", async () => {
+  const lines: string[] = [];
+  const log = pino({ level: "info", base: null }, { write: (line: string) => void lines.push(line) });
+  const { url, facade, script } = await startFacade({ log });
+  const charge = { outcome: Outcome.COMPLETED, amountMicrocredits: 8_400n, usage: { input: 5, output: 2, cacheRead: 70 } };
+  script.generate = () => play([...answerOf("the answer").slice(0, -1), receipt(charge)]);
+  const body = { ...nativeBody, messages: [{ role: "user", content: "the question" }] };
+  await (await postNative(url, body)).text();
+  await (await postNative(url, { ...body, stream: true }, { ...nativeHeaders, "x-request-id": "req_follow-me" })).text();
+  await (await postChat(url, { ...chatBody, stream: true })).text();
+  await (await fetch(`${url}/v1/models/${goodKey}?key=${goodKey}`, { headers: { "x-api-key": `${goodKey}x` } })).text();
+  await (await fetch(`${url}/${goodKey}`)).text();
+  await (await fetch(`${url}/healthz`)).text();
+  await facade.drain();
+  const paid = { accountId: "acc_1", keyId: "key_1", outcome: "COMPLETED", amountMicrocredits: "8400" };
+  const told = lines.map((line) => JSON.parse(line));
+  expect(told).toMatchObject([
+    { route: "/v1/messages", method: "POST", status: 200, model: "model-sonnet-4.6", stream: false, ...paid },
+    { route: "/v1/messages", status: 200, stream: true, requestId: "req_follow-me", firstByteMs: expect.any(Number), ...paid },
+    { route: "/v1/chat/completions", status: 200, stream: true, ...paid },
+    { route: "/v1/models/:id", status: 401, refusal: "invalid_key" },
+    { route: "none", status: 404, refusal: "not_found" },
+  ]);
+  expect(told.map(({ tokens }) => tokens).slice(0, 3)).toEqual(Array(3).fill({ input: 5, output: 2, cacheRead: 70 }));
+  expect(lines.join("")).not.toMatch(/sk-gw2-|the answer|the question/);
+});

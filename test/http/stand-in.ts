@@ -1,0 +1,242 @@
+// A facade on a real port over services that play a script.
+
+import { once } from "node:events";
+import { connect } from "node:net";
+import { create, type DescService, type MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { Client } from "@connectrpc/connect";
+import { onTestFinished } from "vitest";
+import {
+  BillingService,
+  GetPoolsResponseSchema,
+  type Receipt,
+  ReceiptSchema,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import type { EventSchema } from "../../gen/gateway/inference/v1/event_pb.ts";
+import {
+  type AdmissionSchema,
+  CountTokensResponseSchema,
+  type GenerateRequest,
+  type GenerateResponse,
+  GenerateResponseSchema,
+  InferenceService,
+  ListModelsResponseSchema,
+  type ModelSchema,
+} from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { AuthenticateResponseSchema, KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { Refusal } from "../../src/base/errors.ts";
+import { createLog } from "../../src/base/log.ts";
+import type { Core } from "../../src/contract/contract.ts";
+import { implement } from "../../src/contract/contract.ts";
+import type { FailedCredentials } from "../../src/http/authenticate.ts";
+import { createIdentifyCaller } from "../../src/http/authenticate.ts";
+import { createFacade, type Facade, type FacadeParts } from "../../src/http/http.ts";
+
+export const goodKey = "sk-gw2-1good";
+export const requestIdForm = /^req_[0-9A-Za-z_-]{8,64}$/;
+
+type EventInit = MessageInitShape<typeof EventSchema>["kind"];
+
+/** One message of a scripted answer: the events of one read. */
+export function events(...kinds: NonNullable<EventInit>[]): GenerateResponse {
+  return create(GenerateResponseSchema, { kind: { case: "events", value: { events: kinds.map((kind) => ({ kind })) } } });
+}
+
+export function admission(init: MessageInitShape<typeof AdmissionSchema> = {}): GenerateResponse {
+  const value = {
+    requestId: "req_scripted",
+    model: "model-sonnet-4.6",
+    grantedMaxTokens: 100,
+    requestedMaxTokens: 100,
+    estimatedInputTokens: 3,
+    ...init,
+  };
+  return create(GenerateResponseSchema, { kind: { case: "admission", value } });
+}
+
+export function receipt(init: MessageInitShape<typeof ReceiptSchema> = {}): GenerateResponse {
+  const value = { receipt: { amountMicrocredits: 1_234_500n, ...init } };
+  return create(GenerateResponseSchema, { kind: { case: "receipt", value } });
+}
+
+export const start = events({
+  case: "messageStart",
+  value: { id: "msg_scripted", model: "theirs", usage: { inputTokens: 5, outputTokens: 0 } },
+});
+export const textStart = events({
+  case: "blockStart",
+  value: { index: 0, block: { kind: { case: "text", value: { text: "" } } } },
+});
+export const textDelta = (text: string) =>
+  events({ case: "blockDelta", value: { index: 0, kind: { case: "text", value: text } } });
+export const finish = events(
+  { case: "blockStop", value: { index: 0 } },
+  { case: "messageDelta", value: { stopReason: "end_turn", usage: { outputTokens: 2 } } },
+  { case: "messageStop", value: {} },
+);
+
+/** A whole answer that says `text`. */
+export const answerOf = (text: string): GenerateResponse[] => [
+  admission(),
+  start,
+  textStart,
+  textDelta(text),
+  finish,
+  receipt(),
+];
+
+/** A method of a service, whichever. */
+type AnyMethod = (request: never, options: never) => unknown;
+
+/** What the services were asked, and how they answer. */
+export type Script = {
+  /** Plays one answer. It may throw a `Refusal` at any point. */
+  generate: (request: GenerateRequest, call: { signal: AbortSignal; headers: Headers }) => AsyncIterable<GenerateResponse>;
+  models: MessageInitShape<typeof ModelSchema>[];
+  receipts: Map<string, Receipt>;
+  /** Keys that authenticate. */
+  keys: Set<string>;
+  /** Names of the methods that were called, in order. */
+  calls: string[];
+  /** What a method does instead, by its name. */
+  instead: Map<string, AnyMethod>;
+};
+
+export async function* play(messages: readonly GenerateResponse[]): AsyncGenerator<GenerateResponse> {
+  yield* messages;
+}
+
+function client<S extends DescService>(service: S, methods: Record<string, AnyMethod>, { calls, instead }: Script): Client<S> {
+  return implement<Client<S>>(service, (desc) => (request: never, options: never) => {
+    calls.push(desc.localName);
+    const method = instead.get(desc.localName) ?? methods[desc.localName];
+    if (!method) throw new Error(`nobody expected ${desc.localName}`);
+    return method(request, options);
+  });
+}
+
+type Options = { headers: Headers; signal: AbortSignal };
+
+function scriptedCore(script: Script): Core {
+  return {
+    keys: client(
+      KeysService,
+      {
+        authenticate: async ({ monthFigures }: { monthFigures: boolean }, { headers }: Options) => {
+          const secret = headers.get("authorization")?.slice("Bearer ".length) ?? "";
+          if (secret.startsWith("sk-gw2-1revoked")) throw new Refusal("revoked_key");
+          if (!script.keys.has(secret)) throw new Refusal("invalid_key");
+          return create(AuthenticateResponseSchema, {
+            key: {
+              keyId: "key_1",
+              accountId: "acc_1",
+              family: Family.V1,
+              ...(monthFigures && { monthSpentMicrocredits: 2_500_000n, monthHeldMicrocredits: 1n }),
+              monthlyCapMicrocredits: 10_000_000n,
+            },
+          });
+        },
+      } as Record<string, AnyMethod>,
+      script,
+    ),
+    inference: client(
+      InferenceService,
+      {
+        generate: (request: GenerateRequest, options: Options) => script.generate(request, options),
+        countTokens: async () => create(CountTokensResponseSchema, { inputTokens: 17 }),
+        listModels: async () => create(ListModelsResponseSchema, { models: script.models }),
+        getModel: async ({ model }: { model: string }) => {
+          const found = create(ListModelsResponseSchema, { models: script.models }).models.find(({ id }) => id === model);
+          if (!found) throw new Refusal("model_not_found", { message: `model: ${model}`, allowed: ["model-sonnet-4.6"] });
+          return { model: found };
+        },
+      } as Record<string, AnyMethod>,
+      script,
+    ),
+    billing: client(
+      BillingService,
+      {
+        getPools: async () =>
+          create(GetPoolsResponseSchema, {
+            pools: [
+              { family: Family.V1, postedMicrocredits: 1_000_000_000n, heldMicrocredits: 500_000n },
+              { family: Family.V2, postedMicrocredits: 7n },
+            ],
+          }),
+        getReceipt: async ({ requestId }: { requestId: string }) => {
+          const found = script.receipts.get(requestId);
+          if (!found) throw new Refusal("not_found");
+          return { receipt: found };
+        },
+      } as Record<string, AnyMethod>,
+      script,
+    ),
+  };
+}
+
+export type StandIn = { facade: Facade; url: string; port: number; script: Script };
+
+const nobodyFailed: FailedCredentials = { check: () => {}, record: () => {} };
+
+/** A started facade, stopped when the test ends. */
+export async function startFacade(
+  parts: Partial<FacadeParts & { failedCredentials: FailedCredentials }> = {},
+  settings: Partial<FacadeParts["settings"]> = {},
+  addRoutes: (facade: Facade) => void = () => {},
+): Promise<StandIn> {
+  const script: Script = {
+    generate: () => play(answerOf("Hello")),
+    models: [],
+    receipts: new Map(),
+    keys: new Set([goodKey]),
+    calls: [],
+    instead: new Map(),
+  };
+  const { failedCredentials = nobodyFailed, ...rest } = parts;
+  const core = scriptedCore(script);
+  const facade = createFacade({
+    core,
+    settings: { nativeBearer: () => "auto", trustedProxies: [], ...settings },
+    readiness: async () => ({ database: { state: "ok" } }),
+    identifyCaller: createIdentifyCaller(core, failedCredentials),
+    log: createLog("silent"),
+    ...rest,
+  });
+  addRoutes(facade);
+  const url = await facade.listen({ host: "127.0.0.1", port: 0 });
+  onTestFinished(async () => {
+    facade.server.closeAllConnections();
+    await facade.close();
+  });
+  return { facade, url, port: Number(new URL(url).port), script };
+}
+
+export const nativeHeaders = { "x-api-key": goodKey, "anthropic-version": "2023-06-01", "content-type": "application/json" };
+export const chatHeaders = { authorization: `Bearer ${goodKey}`, "content-type": "application/json" };
+export const nativeBody = { model: "sonnet", max_tokens: 100, messages: [{ role: "user", content: "Hi" }] };
+export const chatBody = { model: "sonnet", messages: [{ role: "user", content: "Hi" }] };
+
+export function post(url: string, path: string, headers: Record<string, string>, body: unknown): Promise<Response> {
+  return fetch(url + path, { method: "POST", headers, body: typeof body === "string" ? body : JSON.stringify(body) });
+}
+
+export const postNative = (url: string, body: unknown = nativeBody, headers: Record<string, string> = nativeHeaders) =>
+  post(url, "/v1/messages", headers, body);
+export const postChat = (url: string, body: unknown = chatBody, headers: Record<string, string> = chatHeaders) =>
+  post(url, "/v1/chat/completions", headers, body);
+
+/** Sends `text` on a bare connection and answers all that comes back until the server closes it. */
+export async function sendRaw(port: number, text: string): Promise<string> {
+  const socket = connect(port, "127.0.0.1");
+  const chunks: Buffer[] = [];
+  socket.on("data", (chunk: Buffer) => chunks.push(chunk));
+  socket.on("error", () => {});
+  socket.write(text);
+  await once(socket, "close");
+  return Buffer.concat(chunks).toString();
+}
+
+export function receiptOf(init: MessageInitShape<typeof ReceiptSchema>): Receipt {
+  return create(ReceiptSchema, { admittedAt: timestampFromDate(new Date("2026-11-21T00:00:00Z")), ...init });
+}

@@ -1,0 +1,140 @@
+// What the suites of this folder share: upstreams over a configuration, requests, answers read to their end, and a clock held in hand.
+
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import type { Attempt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
+import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
+import { type GenerateRequest, GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import type { Clock } from "../../src/base/clock.ts";
+import { type Refusal, toRefusal } from "../../src/base/errors.ts";
+import { createLog } from "../../src/base/log.ts";
+import { readCatalogFile } from "../../src/config/catalog.ts";
+import { createUpstreams, type ManagedUpstreams, type UpstreamAsk } from "../../src/providers/providers.ts";
+
+/** Upstreams over a configuration text. Silent, and without a clock of their own unless one is given. */
+export function openUpstreams(catalog: string, more: { env?: NodeJS.ProcessEnv; clock?: Clock } = {}): ManagedUpstreams {
+  const { env = {}, clock } = more;
+  return createUpstreams({ file: readCatalogFile(catalog), log: createLog("silent"), env, ...(clock && { clock }) });
+}
+
+/** A request of one user text. */
+export function requestOf(text: string, more: MessageInitShape<typeof GenerateRequestSchema> = {}): GenerateRequest {
+  const content = [{ kind: { case: "text" as const, value: { text } } }];
+  return create(GenerateRequestSchema, {
+    model: "model-opus-4.6",
+    maxTokens: 1000,
+    stream: true,
+    messages: [{ role: Role.USER, content }],
+    ...more,
+  });
+}
+
+/** An ask with what it tells beside the events. */
+export type Asked = UpstreamAsk & { readonly abort: AbortController; accepted: number; rejected: number };
+
+export function askFor(request: GenerateRequest, affinity = "a"): Asked {
+  const abort = new AbortController();
+  const ask = {
+    request,
+    affinity,
+    abort,
+    signal: abort.signal,
+    attempts: [] as Attempt[],
+    accepted: 0,
+    rejected: 0,
+    onAccepted: (isAccepted: boolean) => {
+      if (isAccepted) ask.accepted++;
+      else ask.rejected++;
+    },
+  };
+  return ask;
+}
+
+/** An answer read to its end, however it ended. */
+export type Outcome = { reads: Event[][]; events: Event[]; refusal?: Refusal; ask: Asked };
+
+export async function readAll(upstreams: ManagedUpstreams, asked: Asked | GenerateRequest | string): Promise<Outcome> {
+  const ask = typeof asked === "string" ? askFor(requestOf(asked)) : "abort" in asked ? asked : askFor(asked);
+  const reads: Event[][] = [];
+  let refusal: Refusal | undefined;
+  try {
+    for await (const events of upstreams.generate(ask)) reads.push(events);
+  } catch (error) {
+    refusal = toRefusal(error);
+  }
+  return { reads, events: reads.flat(), ask, ...(refusal && { refusal }) };
+}
+
+/** Kinds of events, in order. */
+export function kindsOf(events: readonly Event[]): string[] {
+  return events.map(({ kind }) => kind.case ?? "none");
+}
+
+/** All text deltas and texts of starts, joined. */
+export function textOf(events: readonly Event[]): string {
+  return events
+    .map(({ kind }) => {
+      if (kind.case === "blockDelta" && kind.value.kind.case === "text") return kind.value.kind.value;
+      const block = kind.case === "blockStart" ? kind.value.block?.kind : undefined;
+      return block?.case === "text" ? block.value.text : "";
+    })
+    .join("");
+}
+
+/** The last message_delta. */
+export function endOf(events: readonly Event[]) {
+  const last = events.findLast(({ kind }) => kind.case === "messageDelta")?.kind;
+  return last?.case === "messageDelta" ? last.value : undefined;
+}
+
+/** The usage that the answer begins with. */
+export function firstUsageOf(events: readonly Event[]) {
+  const [first] = events;
+  return first?.kind.case === "messageStart" ? first.kind.value.usage : undefined;
+}
+
+/** Upstream and outcome of each attempt. */
+export function attemptsOf({ ask }: Outcome): string[] {
+  return ask.attempts.map(({ upstream, outcome, status }) => `${upstream} ${outcome} ${status}`);
+}
+
+/** A clock that stands still until it is moved. */
+export class HandClock implements Clock {
+  #nowMs = 0;
+  readonly #timers = new Set<{ atMs: number; callback: () => void }>();
+
+  now(): number {
+    return this.#nowMs;
+  }
+
+  after(ms: number, callback: () => void): () => void {
+    const timer = { atMs: this.#nowMs + ms, callback };
+    this.#timers.add(timer);
+    return () => this.#timers.delete(timer);
+  }
+
+  /** Timers that are set. */
+  get pending(): number {
+    return this.#timers.size;
+  }
+
+  /** Moves on, and calls what falls due in its order. */
+  async advance(ms: number): Promise<void> {
+    const untilMs = this.#nowMs + ms;
+    for (;;) {
+      await settle();
+      const due = [...this.#timers].filter(({ atMs }) => atMs <= untilMs).sort((one, other) => one.atMs - other.atMs)[0];
+      if (due === undefined) break;
+      this.#timers.delete(due);
+      this.#nowMs = due.atMs;
+      due.callback();
+    }
+    this.#nowMs = untilMs;
+    await settle();
+  }
+}
+
+/** Lets everything run that waits for nothing but its turn. */
+export function settle(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}

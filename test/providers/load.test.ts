@@ -1,0 +1,192 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import type { Route } from "../../src/config/catalog.ts";
+import { RetryBudget } from "../../src/providers/attempts.ts";
+import { Breaker, CoolDowns } from "../../src/providers/circuit-breaker.ts";
+import { Slots } from "../../src/providers/concurrency.ts";
+import { readRetryAfterMs } from "../../src/providers/failures.ts";
+import { orderRoutes } from "../../src/providers/routing.ts";
+import { HandClock, settle } from "./harness.ts";
+
+describe("a breaker", () => {
+  const fail = (breaker: Breaker, times: number) => {
+    const calls = Array.from({ length: times }, () => breaker.begin());
+    return calls.map((isProbe) => breaker.fail(isProbe));
+  };
+
+  test("opens when five calls failed and half of the last ones did, and says so once", () => {
+    expect(fail(new Breaker(new HandClock()), 7)).toEqual([false, false, false, false, true, false, false]);
+    const sometimes = new Breaker(new HandClock());
+    for (let call = 0; call < 100; call++) {
+      if (call % 3 === 0) sometimes.fail(sometimes.begin());
+      else sometimes.succeed();
+    }
+    expect(sometimes.waitMs()).toBe(0);
+  });
+
+  test("lets one call try again after a rest, and all others wait for it", async () => {
+    const clock = new HandClock();
+    const breaker = new Breaker(clock);
+    fail(breaker, 5);
+    expect(breaker.waitMs()).toBe(2000);
+    await clock.advance(2000);
+    expect(breaker.waitMs()).toBe(0);
+    expect(breaker.begin()).toBe(true);
+    expect(breaker.waitMs()).toBeGreaterThan(0);
+    breaker.succeed();
+    expect([breaker.waitMs(), breaker.begin()]).toEqual([0, false]);
+  });
+
+  test("rests twice as long each time the try fails, up to a minute", async () => {
+    const clock = new HandClock();
+    const breaker = new Breaker(clock);
+    fail(breaker, 5);
+    const rests: number[] = [];
+    for (let round = 0; round < 7; round++) {
+      rests.push(breaker.waitMs());
+      await clock.advance(breaker.waitMs());
+      breaker.fail(breaker.begin());
+    }
+    expect(rests).toEqual([2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]);
+  });
+
+  test("gives the try to another call when the first was stopped by us", async () => {
+    const clock = new HandClock();
+    const breaker = new Breaker(clock);
+    fail(breaker, 5);
+    await clock.advance(2000);
+    breaker.leave(breaker.begin());
+    expect([breaker.waitMs(), breaker.begin()]).toEqual([0, true]);
+  });
+});
+
+describe("a cool-down", () => {
+  test("lasts for as long as the provider asked, and for ten minutes at most", async () => {
+    const clock = new HandClock();
+    const coolDowns = new CoolDowns(clock);
+    coolDowns.add("m", 30_000);
+    expect(coolDowns.waitMs("m")).toBe(30_000);
+    coolDowns.add("m", 1_000);
+    expect(coolDowns.waitMs("m")).toBe(30_000);
+    await clock.advance(30_000);
+    expect(coolDowns.waitMs("m")).toBe(0);
+    coolDowns.add("m", 86_400_000);
+    expect(coolDowns.waitMs("m")).toBe(600_000);
+  });
+
+  test("concerns no other model of the upstream", () => {
+    const coolDowns = new CoolDowns(new HandClock());
+    coolDowns.add("opus", 30_000);
+    expect([coolDowns.waitMs("opus"), coolDowns.waitMs("haiku")]).toEqual([30_000, 0]);
+  });
+});
+
+describe("slots", () => {
+  const limits = { concurrency: 1, queue: 2, queueMs: 100 };
+  const never = new AbortController().signal;
+
+  test("are given back to those that wait, in the order of their coming", async () => {
+    const slots = new Slots(limits, new HandClock());
+    const entered: number[] = [];
+    expect(slots.tryTake()).toBe(true);
+    const enter = async (number: number) => {
+      await slots.take(never);
+      entered.push(number);
+    };
+    const both = [enter(1), enter(2)];
+    slots.release();
+    await settle();
+    expect([entered, slots.taken]).toEqual([[1], 1]);
+    slots.release();
+    slots.release();
+    await Promise.all(both);
+    expect([entered, slots.taken]).toEqual([[1, 2], 0]);
+  });
+
+  test("refuse at once when too many wait", async () => {
+    const slots = new Slots(limits, new HandClock());
+    slots.tryTake();
+    const waiting = [slots.take(never), slots.take(never)];
+    await expect(slots.take(never)).rejects.toMatchObject({ refusal: "overloaded" });
+    slots.release();
+    slots.release();
+    await Promise.all(waiting);
+  });
+
+  test("refuse who waits too long, and forget who leaves", async () => {
+    const clock = new HandClock();
+    const slots = new Slots(limits, clock);
+    slots.tryTake();
+    const abort = new AbortController();
+    const left = slots.take(abort.signal);
+    const late = slots.take(never);
+    const refused = Promise.all([
+      expect(left).rejects.toMatchObject({ refusal: "cancelled" }),
+      expect(late).rejects.toMatchObject({ refusal: "overloaded" }),
+    ]);
+    abort.abort();
+    await clock.advance(100);
+    await refused;
+    slots.release();
+    expect([slots.taken, clock.pending]).toEqual([0, 0]);
+  });
+});
+
+describe("the order of routes", () => {
+  const route = (upstream: string, weight = 1): Route => ({ upstream, weight, model: "m", systemEntries: "forward" });
+  const conversations = Array.from({ length: 2000 }, (_, index) => `conversation ${index}`);
+  const firsts = (group: Route[]) => conversations.map((affinity) => orderRoutes([group], affinity)[0]?.upstream);
+
+  test("is the same for the same conversation, and keeps groups one after the other", () => {
+    fc.assert(
+      fc.property(fc.string(), (affinity) => {
+        const groups = [[route("a"), route("b")], [route("c")], [route("d"), route("e")]];
+        const order = orderRoutes(groups, affinity).map(({ upstream }) => upstream);
+        const again = orderRoutes(groups, affinity).map(({ upstream }) => upstream);
+        return order.join() === again.join() && /^(ab|ba)c(de|ed)$/.test(order.join(""));
+      }),
+    );
+  });
+
+  test("shares conversations out by weight", () => {
+    const share = firsts([route("a", 3), route("b", 1)]).filter((upstream) => upstream === "a").length / conversations.length;
+    expect(share).toBeGreaterThan(0.7);
+    expect(share).toBeLessThan(0.8);
+  });
+
+  test("moves only the conversations of an upstream that leaves", () => {
+    const before = firsts([route("a"), route("b"), route("c")]);
+    const after = firsts([route("a"), route("b")]);
+    const moved = before.filter((upstream, index) => upstream !== "c" && upstream !== after[index]);
+    expect(moved).toEqual([]);
+  });
+});
+
+describe("a retry budget", () => {
+  test("cannot double a load: of a thousand failing calls about a tenth is tried twice", () => {
+    const budget = new RetryBudget();
+    let retries = 0;
+    for (let call = 0; call < 1000; call++) {
+      budget.earn();
+      if (budget.spend()) retries++;
+    }
+    expect(retries).toBeGreaterThan(100);
+    expect(retries).toBeLessThan(130);
+  });
+});
+
+describe("retry-after", () => {
+  const now = Date.parse("2026-01-02T03:04:05Z");
+  const cases = [
+    { headers: { "retry-after": "7" }, ms: 7000 },
+    { headers: { "retry-after": "Fri, 02 Jan 2026 03:04:15 GMT" }, ms: 10_000 },
+    { headers: { "retry-after": "7", "retry-after-ms": "150" }, ms: 150 },
+    { headers: { "retry-after": "Fri, 02 Jan 2026 03:00:00 GMT" }, ms: undefined },
+    { headers: { "retry-after": "soon" }, ms: undefined },
+    { headers: { "retry-after": "-1" }, ms: undefined },
+    { headers: {}, ms: undefined },
+  ];
+  for (const { headers, ms } of cases) {
+    test(`${JSON.stringify(headers)} is ${ms ?? "no time"}`, () => expect(readRetryAfterMs(headers, now)).toBe(ms));
+  }
+});

@@ -1,0 +1,477 @@
+import { once } from "node:events";
+import { createServer } from "node:https";
+import { create } from "@bufbuild/protobuf";
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { ContentForm, MessageSchema, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
+import type { ManagedUpstreams } from "../../src/providers/providers.ts";
+import { createAuthority } from "../grpc/certificates.ts";
+import {
+  catalogFor,
+  chatAnswer,
+  chatErrorAnswer,
+  chatStream,
+  errorAnswer,
+  nativeAnswer,
+  nativeEvents,
+  nativeStream,
+  type Script,
+  type ScriptedProvider,
+  sseEvent,
+  startProvider,
+} from "../support/provider.ts";
+import { askFor, attemptsOf, endOf, kindsOf, type Outcome, openUpstreams, readAll, requestOf, textOf } from "./harness.ts";
+
+let provider: ScriptedProvider;
+let upstreams: ManagedUpstreams;
+beforeEach(async () => {
+  provider = await startProvider();
+});
+afterEach(async () => {
+  await upstreams.close();
+  await provider.stop();
+});
+
+type Kind = "anthropic" | "openai";
+
+function open(kind: Kind, more?: string, env?: NodeJS.ProcessEnv): void {
+  upstreams = openUpstreams(catalogFor({ real: { kind, url: provider.url, ...(more && { more }) } }), env && { env });
+}
+
+const credential = "provider-secret-0123456789";
+
+describe("a request to a native provider", () => {
+  test("carries the credential of the file, the provider's model name and the vendor's headers, and no others", async () => {
+    open("anthropic", "credential_env: KEY, headers: { x-team: blue-team }", { KEY: credential });
+    provider.always(nativeStream());
+    await readAll(upstreams, requestOf("Hi", { vendorVersion: "2026-10-21", vendorBeta: "a-1,b-2" }));
+    const [request] = provider.requests;
+    const { host: _host, "content-length": _length, ...headers } = request?.headers ?? {};
+    expect(headers).toEqual({
+      connection: "keep-alive",
+      "content-type": "application/json",
+      accept: "application/json, text/event-stream",
+      "user-agent": "model-gateway",
+      "x-team": "blue-team",
+      "x-api-key": credential,
+      "anthropic-version": "2026-10-21",
+      "anthropic-beta": "a-1,b-2",
+    });
+    expect([request?.method, request?.path]).toEqual(["POST", "/v1/messages"]);
+    expect(request?.body).toEqual({
+      model: "provider-model",
+      max_tokens: 1000,
+      stream: true,
+      messages: [{ role: "user", content: [{ type: "text", text: "Hi" }] }],
+    });
+  });
+
+  test("names the first version where the client named none", async () => {
+    open("anthropic");
+    provider.always(nativeStream());
+    await readAll(upstreams, "Hi");
+    expect(provider.requests[0]?.headers).toMatchObject({ "anthropic-version": "2023-06-01" });
+    expect(Object.keys(provider.requests[0]?.headers ?? {})).not.toContain("x-api-key");
+  });
+
+  test("a version that cannot stand in a header is the caller's fault, not the provider's", async () => {
+    open("anthropic");
+    const { refusal } = await readAll(upstreams, requestOf("Hi", { vendorBeta: "a\r\nhost: elsewhere" }));
+    expect([refusal?.refusal, provider.requests.length]).toEqual(["invalid_request", 0]);
+  });
+
+  test("system entries are sent as they are, or folded where the route says so", async () => {
+    const entry = (role: Role, text: string) =>
+      create(MessageSchema, { role, form: ContentForm.TEXT, content: [{ kind: { case: "text", value: { text } } }] });
+    const messages = [
+      entry(Role.USER, "Hi"),
+      entry(Role.SYSTEM, "Be brief."),
+      entry(Role.ASSISTANT, "Yes?"),
+      entry(Role.USER, "Go"),
+    ];
+    const rolesSent = async (routes?: string) => {
+      upstreams = openUpstreams(catalogFor({ real: { kind: "anthropic", url: provider.url } }, routes));
+      provider.always(nativeStream());
+      await readAll(upstreams, requestOf("", { messages }));
+      const sent = provider.requests.at(-1)?.body.messages;
+      return Array.isArray(sent) ? sent.map((message) => JSON.stringify(message).match(/"role":"(\w+)"/)?.[1]) : [];
+    };
+    expect(await rolesSent()).toEqual(["user", "system", "assistant", "user"]);
+    await upstreams.close();
+    expect(await rolesSent("[[{ upstream: real, system_entries: fold }]]")).toEqual(["user", "assistant", "user"]);
+  });
+});
+
+test("a provider whose certificate nobody vouches for is told nothing", async () => {
+  const { certificate, privateKey } = createAuthority("nobody").issue("localhost");
+  let requests = 0;
+  const impostor = createServer({ cert: certificate, key: privateKey }, () => requests++).listen(0, "127.0.0.1");
+  await once(impostor, "listening");
+  onTestFinished(() => void impostor.close());
+  const { port } = Object(impostor.address());
+  const url = `https://127.0.0.1:${port}`;
+  upstreams = openUpstreams(catalogFor({ real: { kind: "anthropic", url, more: "credential_env: KEY" } }), {
+    env: { KEY: credential },
+  });
+  expect((await readAll(upstreams, "Hi")).refusal?.refusal).toBe("upstream_error");
+  expect(requests).toBe(0);
+});
+
+describe("a request to a chat provider", () => {
+  test("carries the credential as Bearer, and asks for the usage", async () => {
+    open("openai", "credential_env: KEY", { KEY: credential });
+    provider.always(chatStream());
+    await readAll(upstreams, requestOf("Hi", { vendorVersion: "2023-06-01", vendorBeta: "a-1" }));
+    const [request] = provider.requests;
+    expect(request?.path).toBe("/v1/chat/completions");
+    expect(request?.headers).toMatchObject({ authorization: `Bearer ${credential}` });
+    expect(Object.keys(request?.headers ?? {}).filter((name) => name.startsWith("anthropic"))).toEqual([]);
+    expect(request?.body).toMatchObject({ model: "provider-model", stream: true, stream_options: { include_usage: true } });
+  });
+
+  test("names the output limit as the file says", async () => {
+    open("openai", "max_tokens_name: max_completion_tokens");
+    provider.always(chatStream());
+    await readAll(upstreams, "Hi");
+    expect(provider.requests[0]?.body).toMatchObject({ max_completion_tokens: 1000 });
+    expect(provider.requests[0]?.body.max_tokens).toBeUndefined();
+  });
+
+  test("that its format cannot express is refused before anything is sent", async () => {
+    open("openai");
+    const { refusal, ask } = await readAll(
+      upstreams,
+      requestOf("Hi", { tools: [{ type: "computer_20250124", name: "computer" }] }),
+    );
+    expect([refusal?.refusal, provider.requests.length, ask.accepted]).toEqual(["feature_not_offered", 0, 0]);
+  });
+});
+
+describe("whether a provider streams", () => {
+  const cases = [
+    { stream: true, maxTokens: 10, streams: true },
+    { stream: false, maxTokens: 4096, streams: false },
+    { stream: false, maxTokens: 4097, streams: true },
+    { stream: undefined, maxTokens: 4096, streams: false },
+  ];
+  for (const { stream, maxTokens, streams } of cases) {
+    test(`a client that asks for stream ${stream} and ${maxTokens} tokens meets a provider that ${streams ? "does" : "does not"}`, async () => {
+      open("anthropic");
+      provider.always(({ body }) => (body.stream ? nativeStream : nativeAnswer)({ text: ["Hello"] }));
+      const { stream: _, ...request } = requestOf("Hi", { maxTokens });
+      const { events, refusal } = await readAll(upstreams, stream === undefined ? request : { ...request, stream });
+      expect([refusal, provider.requests[0]?.body.stream, textOf(events)]).toEqual([undefined, streams, "Hello"]);
+    });
+  }
+});
+
+describe("an answer", () => {
+  const content = {
+    thinking: { pieces: ["Hm", "m"] },
+    text: ["Hel", "lo"],
+    tool: { name: "get_weather", input: ['{"city":', '"Oslo"}'] },
+    usage: { input: 20, output: 9, cacheRead: 5, cacheWrite: 3, thinking: 4 },
+  };
+  const usage = { inputTokens: 20, outputTokens: 9, cacheReadInputTokens: 5, cacheCreationInputTokens: 3, thinkingTokens: 4 };
+  const forms: { name: string; kind: Kind; script: Script; stream: boolean }[] = [
+    { name: "a native stream", kind: "anthropic", script: nativeStream(content), stream: true },
+    { name: "a native answer", kind: "anthropic", script: nativeAnswer(content), stream: false },
+    { name: "a chat stream", kind: "openai", script: chatStream(content), stream: true },
+    { name: "a chat answer", kind: "openai", script: chatAnswer(content), stream: false },
+  ];
+  for (const { name, kind, script, stream } of forms) {
+    test(`comes out of ${name} with text, thinking, tool call and usage`, async () => {
+      open(kind);
+      provider.always(script);
+      const outcome = await readAll(upstreams, requestOf("Hi", { stream, tools: [{ name: "get_weather" }] }));
+      expect(outcome.refusal).toBeUndefined();
+      expect(textOf(outcome.events)).toBe("Hello");
+      const kinds = kindsOf(outcome.events).filter((one) => one !== "blockDelta");
+      expect(kinds).toEqual([
+        "messageStart",
+        ...Array(3).fill(["blockStart", "blockStop"]).flat(),
+        "messageDelta",
+        "messageStop",
+      ]);
+      expect(endOf(outcome.events)?.stopReason).toBe("tool_use");
+      expect(lastUsageOf(outcome)).toMatchObject(
+        stream && kind === "anthropic" ? { outputTokens: 9, thinkingTokens: 4 } : usage,
+      );
+      expect([attemptsOf(outcome), outcome.ask.accepted]).toEqual([["real delivered 200"], 1]);
+      expect(outcome.ask.attempts[0]?.firstEventAfter).toBeDefined();
+    });
+  }
+
+  const lastUsageOf = ({ events }: Outcome) => endOf(events)?.usage;
+
+  test("comes as a stream, or whole, whichever the provider sends", async () => {
+    open("anthropic");
+    provider.play(nativeAnswer({ text: ["whole"] }), nativeStream({ text: ["streamed"] }));
+    expect(textOf((await readAll(upstreams, requestOf("Hi", { stream: true }))).events)).toBe("whole");
+    expect(textOf((await readAll(upstreams, requestOf("Hi", { stream: false }))).events)).toBe("streamed");
+  });
+
+  test("of many events in one read comes in one array", async () => {
+    open("anthropic");
+    const script = nativeStream({ text: Array(50).fill("x") });
+    provider.always({ ...script, writes: [(script.writes ?? []).join("")] });
+    const { reads, events } = await readAll(upstreams, "Hi");
+    expect([reads.length, events.length]).toEqual([1, 55]);
+  });
+
+  test("leaves its connection to the next", async () => {
+    open("anthropic");
+    provider.always(nativeStream({ text: ["Hi"] }));
+    for (let call = 0; call < 5; call++) await readAll(upstreams, "Hi");
+    // Two at most: an answer is over for its reader a moment before its connection is free.
+    expect(await provider.connections()).toBeLessThanOrEqual(2);
+  });
+});
+
+describe("an error answer", () => {
+  const html: Script = { status: 502, headers: { "content-type": "text/html" }, writes: ["<html>Bad gateway</html>"] };
+  const cases: { name: string; kind?: Kind; script: Script; refusal: string; facts?: object; attempt: string }[] = [
+    {
+      name: "401",
+      script: errorAnswer(401, "authentication_error", "invalid x-api-key"),
+      refusal: "upstream_error",
+      attempt: "failed 401",
+    },
+    { name: "402", script: errorAnswer(402, "billing_error", "pay"), refusal: "upstream_error", attempt: "failed 402" },
+    { name: "403", script: errorAnswer(403, "permission_error", "no"), refusal: "upstream_error", attempt: "failed 403" },
+    {
+      name: "429 with its time",
+      script: errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "7" } }),
+      refusal: "overloaded",
+      facts: { retryAfterMs: 7000 },
+      attempt: "failed 429",
+    },
+    {
+      name: "429 of an unpaid account",
+      kind: "openai",
+      script: chatErrorAnswer(429, "insufficient_quota", "pay"),
+      refusal: "upstream_error",
+      attempt: "failed 429",
+    },
+    ...[
+      "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade.",
+      "You have reached your specified API usage limits. You will regain access on 2026-12-01 at 00:00 UTC.",
+      "This organization has been disabled.",
+    ].map((message) => ({
+      name: `400 that says "${message}"`,
+      script: errorAnswer(400, "invalid_request_error", message),
+      refusal: "upstream_error",
+      facts: { upstream: { status: 400 } },
+      attempt: "failed 400",
+    })),
+    {
+      name: "529",
+      script: errorAnswer(529, "overloaded_error", "Overloaded"),
+      refusal: "overloaded",
+      facts: {},
+      attempt: "failed 529",
+    },
+    { name: "500 twice", script: errorAnswer(500, "api_error", "oops"), refusal: "upstream_error", attempt: "failed 500" },
+    { name: "an HTML page", script: html, refusal: "upstream_error", attempt: "failed 502" },
+    {
+      name: "an HTML page with status 404",
+      script: { ...html, status: 404 },
+      refusal: "upstream_error",
+      attempt: "failed 404",
+    },
+    {
+      name: "a redirect",
+      script: { status: 307, headers: { location: "http://127.0.0.1:1/" } },
+      refusal: "upstream_error",
+      attempt: "failed 307",
+    },
+    {
+      name: "our own wrong model name",
+      script: errorAnswer(404, "not_found_error", "model: provider-model"),
+      refusal: "upstream_error",
+      attempt: "failed 404",
+    },
+    {
+      name: "our own wrong model name at a chat provider",
+      kind: "openai",
+      script: chatErrorAnswer(404, "model_not_found", "unknown"),
+      refusal: "upstream_error",
+      attempt: "failed 404",
+    },
+    {
+      name: "400",
+      script: errorAnswer(400, "invalid_request_error", "messages.0: wrong"),
+      refusal: "upstream_refused",
+      facts: {
+        upstream: {
+          status: 400,
+          body: { type: "error", error: { type: "invalid_request_error", message: "messages.0: wrong" } },
+        },
+      },
+      attempt: "refused 400",
+    },
+    {
+      name: "413",
+      script: errorAnswer(413, "request_too_large", "too large"),
+      refusal: "upstream_refused",
+      facts: { upstream: { status: 413, body: { type: "error", error: { type: "request_too_large", message: "too large" } } } },
+      attempt: "refused 413",
+    },
+    {
+      name: "400 of a chat provider",
+      kind: "openai",
+      script: chatErrorAnswer(400, null, "messages: wrong"),
+      refusal: "upstream_refused",
+      facts: {
+        upstream: {
+          status: 400,
+          body: { type: "error", error: { type: "invalid_request_error", message: "messages: wrong" } },
+        },
+      },
+      attempt: "refused 400",
+    },
+    {
+      name: "a prompt that is too long, in the wording that clients know",
+      script: errorAnswer(400, "invalid_request_error", "prompt is too long: 300 tokens > 200 maximum"),
+      refusal: "context_length_exceeded",
+      facts: { message: "prompt is too long: 300 tokens > 200 maximum" },
+      attempt: "refused 400",
+    },
+    {
+      name: "a prompt that is too long for a chat provider",
+      kind: "openai",
+      script: chatErrorAnswer(
+        400,
+        "context_length_exceeded",
+        "This model's maximum context length is 200 tokens. However, your messages resulted in 300 tokens.",
+      ),
+      refusal: "context_length_exceeded",
+      facts: { message: "prompt is too long: 300 tokens > 200 maximum" },
+      attempt: "refused 400",
+    },
+    {
+      name: "a prompt that is too long for llama.cpp",
+      kind: "openai",
+      script: {
+        status: 400,
+        headers: { "content-type": "application/json" },
+        writes: [
+          '{"error":{"code":400,"message":"too long","type":"exceed_context_size_error","n_prompt_tokens":1407,"n_ctx":256}}',
+        ],
+      },
+      refusal: "context_length_exceeded",
+      facts: { message: "prompt is too long: 1407 tokens > 256 maximum" },
+      attempt: "refused 400",
+    },
+    {
+      name: "output that a chat provider's context has no room for",
+      kind: "openai",
+      script: chatErrorAnswer(
+        400,
+        "context_length_exceeded",
+        "This model's maximum context length is 4096 tokens. However, you requested 8292 tokens (100 in the messages, 8192 in the completion).",
+      ),
+      refusal: "upstream_refused",
+      facts: {
+        upstream: {
+          status: 400,
+          body: {
+            type: "error",
+            error: {
+              type: "invalid_request_error",
+              message:
+                "input length and `max_tokens` exceed context limit: 100 + 8192 > 4096, decrease input length or `max_tokens` and try again",
+            },
+          },
+        },
+      },
+      attempt: "refused 400",
+    },
+  ];
+  for (const { name, kind = "anthropic", script, refusal, facts = {}, attempt } of cases) {
+    test(`${name}: ${refusal}`, async () => {
+      open(kind);
+      provider.always(script);
+      const outcome = await readAll(upstreams, "Hi");
+      expect([outcome.refusal?.refusal, outcome.events]).toEqual([refusal, []]);
+      expect(outcome.refusal?.facts).toMatchObject(facts);
+      expect(attemptsOf(outcome)).toContain(`real ${attempt}`);
+    });
+  }
+
+  test("never repeats the credential, or anything that looks like one", async () => {
+    open("anthropic", "credential_env: KEY, headers: { x-team: blue-team }", { KEY: credential });
+    const told = `key ${credential} of blue-team, sk-ant-REDACTED, Bearer abcdefghijkl`;
+    const error = { type: "invalid_request_error", message: told };
+    const answers = [
+      errorAnswer(400, error.type, told),
+      errorAnswer(200, error.type, told),
+      { ...nativeStream(), writes: [sseEvent("error", { error })] },
+      { ...nativeStream(), writes: [...nativeEvents({ text: ["a"] }).slice(0, 3), sseEvent("error", { error })] },
+    ];
+    for (const answer of answers) {
+      provider.play(answer);
+      const { refusal } = await readAll(upstreams, "Hi");
+      const shown = JSON.stringify(refusal?.facts.upstream);
+      expect(shown).toContain("key [redacted] of [redacted], [redacted], [redacted]");
+    }
+  });
+
+  test("is told by the status alone when its body is broken off, or goes on for ever", async () => {
+    open("anthropic");
+    provider.play({ ...errorAnswer(400, "x", "y"), writes: ['{"type":"err'], end: "reset" });
+    expect((await readAll(upstreams, "Hi")).refusal?.refusal).toBe("upstream_error");
+    provider.play({
+      status: 529,
+      headers: { "content-type": "application/json" },
+      writes: Array(40).fill(" ".repeat(10_000)),
+      end: "hang",
+    });
+    expect((await readAll(upstreams, "Hi")).refusal?.refusal).toBe("overloaded");
+  });
+});
+
+describe("counting", () => {
+  const count = (text: string) => upstreams.countTokens(askFor(requestOf(text, { vendorBeta: "a-1" })));
+  const counted: Script = {
+    headers: { "content-type": "application/json" },
+    writes: ['{"input_tokens":42,"context_management":{"original_input_tokens":50}}'],
+  };
+
+  test("is done by a native provider, with its further members", async () => {
+    open("anthropic");
+    provider.always(counted);
+    expect(await count("Hi")).toEqual({ inputTokens: 42, extensions: { context_management: { original_input_tokens: 50 } } });
+    const [request] = provider.requests;
+    expect(request?.path).toBe("/v1/messages/count_tokens");
+    expect(request?.headers).toMatchObject({ "anthropic-beta": "a-1" });
+    expect(request?.body).toEqual({
+      model: "provider-model",
+      messages: [{ role: "user", content: [{ type: "text", text: "Hi" }] }],
+    });
+  });
+
+  test("is not known to chat providers", async () => {
+    open("openai");
+    expect(await count("Hi")).toBeUndefined();
+    expect(provider.requests).toHaveLength(0);
+  });
+
+  test.for([404, 405, 501])("is not known to a native provider that answers %d", async (status) => {
+    open("anthropic");
+    provider.always({ status, writes: ["<html>No such page</html>"] });
+    expect(await count("Hi")).toBeUndefined();
+    expect(provider.requests).toHaveLength(1);
+  });
+
+  test("fails as an answer does", async () => {
+    open("anthropic");
+    provider.play(errorAnswer(400, "invalid_request_error", "wrong"), errorAnswer(500, "api_error", "oops"), {
+      writes: ["<html>"],
+    });
+    provider.always(errorAnswer(529, "overloaded_error", "Overloaded", { headers: { "retry-after": "7" } }));
+    await expect(count("Hi")).rejects.toMatchObject({ refusal: "upstream_refused" });
+    await expect(count("Hi")).rejects.toMatchObject({ refusal: "upstream_error" });
+    await expect(count("Hi")).rejects.toMatchObject({ refusal: "upstream_error" });
+    await expect(count("Hi")).rejects.toMatchObject({ refusal: "overloaded", facts: { retryAfterMs: 7000 } });
+  });
+});

@@ -1,0 +1,53 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { redactSecrets } from "../../src/providers/redact.ts";
+
+const shown = (message: string) => redactSecrets({ message }, []).message;
+
+test("names of tools and ordinary words stay, though they begin as keys do", () => {
+  for (const message of [
+    "tools.0: key_value_store_lookup is not defined",
+    "tools.1: sk-learn_pipeline_builder is not defined",
+    "Bearer authentication is required",
+    "Bearer authorization. Then",
+    "messages.3: pk-by-customer-and-order",
+  ]) {
+    expect(shown(message)).toBe(message);
+  }
+});
+
+const letters = [..."ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"];
+const all = [...letters, ..."0123456789"];
+const text = (of: string[], length: number) =>
+  fc.string({ unit: fc.constantFrom(...of), minLength: length, maxLength: length });
+const keys = fc.oneof(
+  text(all, 43).map((random) => `sk-gw2-1${random}123456`),
+  text([...all, "-", "_"], 93).map((random) => `sk-ant-api03-${random}AA`),
+  text(all, 48).map((random) => `sk-${random}`),
+  text(letters, 48).map((random) => `sk-proj-${random}`),
+  text(all, 52).map((random) => `gsk_${random}`),
+  text(letters, 34).map((random) => `hf_${random}`),
+  text([...all, "-", "_"], 33).map((random) => `AIzaSy${random}`),
+  text([...all, ".", "~", "+", "/"], 24).map((random) => `Bearer ${random}`),
+);
+
+test("whatever a provider says, no key in it is shown", () => {
+  fc.assert(
+    fc.property(keys, fc.constantFrom("", "key: ", "tool key_value_store_lookup with "), (key, before) => {
+      expect(shown(`${before}${key} is not valid`)).toBe(`${before}[redacted] is not valid`);
+    }),
+  );
+});
+
+test("a text of nothing but beginnings of keys takes no longer than its length", () => {
+  // Were each looked through to its end, this would take minutes.
+  for (const beginning of ["sk-", "sk-ab_", "Bearer "]) {
+    const message = beginning.repeat(300_000);
+    expect(shown(message)).toBe(message);
+  }
+}, 10_000);
+
+test("a token that only begins as a word does is hidden", () => {
+  expect(shown("Bearer authentication.abc.def")).toBe("[redacted]");
+  expect(shown("Bearer credentials12345")).toBe("[redacted]");
+});

@@ -1,0 +1,390 @@
+import { createServer } from "node:net";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { Clock } from "../../src/base/clock.ts";
+import { readCatalogFile } from "../../src/config/catalog.ts";
+import type { ManagedUpstreams } from "../../src/providers/providers.ts";
+import {
+  catalogFor,
+  errorAnswer,
+  Gate,
+  nativeEvents,
+  nativeStream,
+  type Script,
+  type ScriptedProvider,
+  sseEvent,
+  startProvider,
+} from "../support/provider.ts";
+import { askFor, attemptsOf, HandClock, kindsOf, openUpstreams, readAll, requestOf, settle, textOf } from "./harness.ts";
+
+let first: ScriptedProvider;
+let second: ScriptedProvider;
+let upstreams: ManagedUpstreams;
+beforeEach(async () => {
+  [first, second] = [await startProvider(), await startProvider()];
+  first.always(nativeStream({ text: ["from the first"] }));
+  second.always(nativeStream({ text: ["from the second"] }));
+});
+afterEach(async () => {
+  await Promise.all([first.stop(), second.stop()]);
+  await upstreams.close();
+});
+
+/** Two native upstreams, one after the other unless `routes` says otherwise. */
+function openBoth(more: { clock?: Clock; routes?: string; settings?: string; firstUrl?: string } = {}): void {
+  const { clock, routes, settings, firstUrl = first.url } = more;
+  const catalog = catalogFor(
+    {
+      first: { kind: "anthropic", url: firstUrl, ...(settings && { more: settings }) },
+      second: { kind: "anthropic", url: second.url, ...(settings && { more: settings }) },
+    },
+    routes,
+  );
+  upstreams = openUpstreams(catalog, clock && { clock });
+}
+
+function openFirst(settings?: string, clock?: Clock): void {
+  const catalog = catalogFor({ first: { kind: "anthropic", url: first.url, ...(settings && { more: settings }) } });
+  upstreams = openUpstreams(catalog, clock && { clock });
+}
+
+/** A port where nobody listens. */
+async function closedUrl(): Promise<string> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  if (address === null || typeof address === "string") throw new Error("no port");
+  return `http://127.0.0.1:${address.port}`;
+}
+
+describe("failover", () => {
+  const overloadedEvent = sseEvent("error", { error: { type: "overloaded_error", message: "Overloaded" } });
+  const cases: { name: string; script: Script; attempt: string }[] = [
+    { name: "status 401", script: errorAnswer(401, "authentication_error", "no"), attempt: "failed 401" },
+    { name: "status 402", script: errorAnswer(402, "billing_error", "pay"), attempt: "failed 402" },
+    {
+      name: "status 400 of an unpaid account",
+      script: errorAnswer(400, "invalid_request_error", "Your credit balance is too low to access the Anthropic API."),
+      attempt: "failed 400",
+    },
+    {
+      name: "a model that is unknown there",
+      script: errorAnswer(404, "not_found_error", "model: provider-model"),
+      attempt: "failed 404",
+    },
+    { name: "status 500", script: errorAnswer(500, "api_error", "oops"), attempt: "failed 500" },
+    { name: "status 429", script: errorAnswer(429, "rate_limit_error", "slow down"), attempt: "failed 429" },
+    { name: "status 529", script: errorAnswer(529, "overloaded_error", "busy"), attempt: "failed 529" },
+    { name: "a reset before the headers", script: { end: "reset", writes: [] }, attempt: "failed 200" },
+    {
+      name: "headers and pings, then a reset",
+      script: nativeStream({}, { writes: [sseEvent("ping"), ": hello\n\n"], end: "reset" }),
+      attempt: "failed 200",
+    },
+    { name: "an error event first of all", script: nativeStream({}, { writes: [overloadedEvent] }), attempt: "failed 200" },
+    { name: "a stream without any event", script: nativeStream({}, { writes: [] }), attempt: "failed 200" },
+    {
+      name: "an HTML page with status 200",
+      script: { headers: { "content-type": "text/html" }, writes: ["<html>"] },
+      attempt: "failed 200",
+    },
+  ];
+  for (const { name, script, attempt } of cases) {
+    test(`after ${name} the next upstream answers, and both attempts are recorded`, async () => {
+      openBoth();
+      first.always(script);
+      const outcome = await readAll(upstreams, "Hi");
+      expect([outcome.refusal, textOf(outcome.events)]).toEqual([undefined, "from the second"]);
+      expect(attemptsOf(outcome)).toEqual([`first ${attempt}`, "second delivered 200"]);
+    });
+  }
+
+  test("after a refused connection the next upstream answers", async () => {
+    openBoth({ firstUrl: await closedUrl() });
+    const outcome = await readAll(upstreams, "Hi");
+    expect(textOf(outcome.events)).toBe("from the second");
+    expect(attemptsOf(outcome)).toEqual(["first failed 0", "second delivered 200"]);
+  });
+
+  test("after headers that do not come in time the next upstream answers", async () => {
+    openBoth({ settings: "first_byte_ms: 50" });
+    const gate = new Gate();
+    first.always({ before: gate });
+    const outcome = await readAll(upstreams, "Hi");
+    expect(attemptsOf(outcome)).toEqual(["first timeout 0", "second delivered 200"]);
+    gate.open();
+  });
+
+  for (const [status, type] of [
+    [400, "invalid_request_error"],
+    [413, "request_too_large"],
+  ] as const) {
+    test(`status ${status} is not tried elsewhere`, async () => {
+      openBoth();
+      first.always(errorAnswer(status, type, "no"));
+      const outcome = await readAll(upstreams, "Hi");
+      expect(outcome.refusal).toBeDefined();
+      expect([outcome.ask.attempts.length, second.requests.length]).toEqual([1, 0]);
+    });
+  }
+
+  test("ends with the first event: what breaks after it is told, not repeated", async () => {
+    openBoth();
+    first.always(nativeStream({ text: ["a"] }, { writes: nativeEvents({ text: ["a"] }).slice(0, 1), end: "reset" }));
+    const outcome = await readAll(upstreams, "Hi");
+    expect([outcome.refusal?.refusal, kindsOf(outcome.events)]).toEqual(["upstream_error", ["messageStart"]]);
+    expect([attemptsOf(outcome), second.requests.length]).toEqual([["first broke 200"], 0]);
+  });
+
+  test("tries two upstreams at most", async () => {
+    const third = await startProvider();
+    upstreams = openUpstreams(
+      catalogFor({
+        first: { kind: "anthropic", url: first.url },
+        second: { kind: "openai", url: second.url },
+        third: { kind: "anthropic", url: third.url },
+      }),
+    );
+    first.always(errorAnswer(500, "api_error", "oops"));
+    second.always(errorAnswer(503, "api_error", "oops"));
+    const outcome = await readAll(upstreams, "Hi");
+    expect(attemptsOf(outcome)).toEqual(["first failed 500", "second failed 503"]);
+    expect([outcome.refusal?.refusal, third.requests.length]).toEqual(["upstream_error", 0]);
+    await third.stop();
+  });
+
+  test("goes to the only upstream a second time, but not when it is overloaded or refuses our account", async () => {
+    openFirst();
+    first.play(errorAnswer(401, "authentication_error", "no"));
+    expect(attemptsOf(await readAll(upstreams, "Hi"))).toEqual(["first failed 401"]);
+    first.play(errorAnswer(500, "api_error", "oops"));
+    expect(attemptsOf(await readAll(upstreams, "Hi"))).toEqual(["first failed 500", "first delivered 200"]);
+    first.play(errorAnswer(529, "overloaded_error", "busy"));
+    const overloaded = await readAll(upstreams, "Hi");
+    expect([attemptsOf(overloaded), overloaded.refusal?.refusal]).toEqual([["first failed 529"], "overloaded"]);
+  });
+
+  test("cannot double the load of providers in trouble", async () => {
+    const clock = new HandClock();
+    openFirst("", clock);
+    first.always(errorAnswer(500, "api_error", "oops"));
+    for (let call = 0; call < 100; call++) {
+      await clock.advance(60_000);
+      await readAll(upstreams, "Hi");
+    }
+    expect(first.requests.length).toBeLessThanOrEqual(100 + 20 + 10);
+  });
+
+  test("a request that several upstreams accept is accepted each time, and answered once", async () => {
+    openBoth();
+    first.always(errorAnswer(500, "api_error", "oops"));
+    const { ask, events } = await readAll(upstreams, "Hi");
+    expect([ask.accepted, ask.rejected]).toEqual([2, 1]);
+    expect(kindsOf(events).filter((kind) => kind === "messageStart")).toHaveLength(1);
+  });
+});
+
+describe("an upstream in trouble", () => {
+  test("is given a rest after five failures, then one call tries it again", async () => {
+    const clock = new HandClock();
+    openBoth({ clock });
+    first.always(errorAnswer(401, "authentication_error", "no"));
+    for (let call = 0; call < 5; call++) await readAll(upstreams, "Hi");
+    expect(attemptsOf(await readAll(upstreams, "Hi"))).toEqual(["second delivered 200"]);
+
+    await clock.advance(2000);
+    const gate = new Gate();
+    first.play({ ...nativeStream({ text: ["back"] }), before: gate });
+    const tried = readAll(upstreams, "Hi");
+    await gate.reached;
+    expect(attemptsOf(await readAll(upstreams, "Hi"))).toEqual(["second delivered 200"]);
+    gate.open();
+    expect(textOf((await tried).events)).toBe("back");
+    first.always(nativeStream());
+    expect(attemptsOf(await readAll(upstreams, "Hi"))).toEqual(["first delivered 200"]);
+  });
+
+  test("is left alone for as long as it asked", async () => {
+    const clock = new HandClock();
+    openBoth({ clock });
+    first.play(errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }));
+    expect(attemptsOf(await readAll(upstreams, "Hi"))).toEqual(["first failed 429", "second delivered 200"]);
+    await clock.advance(29_999);
+    expect(attemptsOf(await readAll(upstreams, "Hi"))).toEqual(["second delivered 200"]);
+    await clock.advance(1);
+    expect(attemptsOf(await readAll(upstreams, "Hi"))).toEqual(["first delivered 200"]);
+  });
+
+  test("that is the only one makes the model overloaded, with the time of the next try, and the gateway not usable", async () => {
+    const clock = new HandClock();
+    openFirst("", clock);
+    expect(upstreams.usable()).toBe(true);
+    first.play(errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }));
+    expect((await readAll(upstreams, "Hi")).refusal).toMatchObject({ refusal: "overloaded", facts: { retryAfterMs: 30_000 } });
+    await clock.advance(10_000);
+    const again = await readAll(upstreams, "Hi");
+    expect(again.refusal).toMatchObject({ refusal: "overloaded", facts: { retryAfterMs: 20_000 } });
+    expect([again.ask.attempts, first.requests.length, upstreams.usable()]).toEqual([[], 1, false]);
+    await clock.advance(20_000);
+    expect(upstreams.usable()).toBe(true);
+  });
+
+  test("for one model goes on to serve the others", async () => {
+    const catalog = catalogFor({ first: { kind: "anthropic", url: first.url } });
+    const named = catalog.replace(/(id: model-haiku.*)provider-model/, "$1haiku-there");
+    upstreams = openUpstreams(named, { clock: new HandClock() });
+    const slowDown = errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } });
+    const askOf = (model: string) => requestOf("Hi", { model });
+    const gate = new Gate();
+    for (let call = 0; call < 6; call++) first.play({ ...slowDown, before: gate });
+    const limited = Array.from({ length: 6 }, () => readAll(upstreams, askOf("model-opus-4.6")));
+    await first.received(6);
+    gate.open();
+    for (const { refusal } of await Promise.all(limited)) expect(refusal?.refusal).toBe("overloaded");
+    expect(attemptsOf(await readAll(upstreams, askOf("model-haiku-4.5")))).toEqual(["first delivered 200"]);
+    expect(attemptsOf(await readAll(upstreams, askOf("model-opus-4.6")))).toEqual([]);
+    expect(upstreams.usable()).toBe(true);
+  });
+
+  test("is not blamed for requests that are wrong, nor for those that clients give up", async () => {
+    openFirst();
+    first.always(errorAnswer(400, "invalid_request_error", "wrong"));
+    for (let call = 0; call < 10; call++) await readAll(upstreams, "Hi");
+    const gate = new Gate();
+    first.always({ ...nativeStream(), before: gate });
+    for (let call = 0; call < 10; call++) {
+      const ask = askFor(requestOf("Hi"));
+      const done = readAll(upstreams, ask);
+      await first.received();
+      ask.abort.abort();
+      expect((await done).refusal?.refusal).toBe("cancelled");
+    }
+    expect(upstreams.usable()).toBe(true);
+    gate.open();
+  });
+
+  test("is not tried again by a request that cannot be sent", async () => {
+    const clock = new HandClock();
+    openFirst("", clock);
+    first.always(errorAnswer(500, "api_error", "oops"));
+    for (let call = 0; call < 5; call++) await readAll(upstreams, "Hi");
+    await clock.advance(2000);
+    const { refusal } = await readAll(upstreams, requestOf("Hi", { vendorVersion: "\u00e9" }));
+    expect(refusal?.refusal).toBe("invalid_request");
+    await readAll(upstreams, "Hi");
+    expect((await readAll(upstreams, "Hi")).refusal).toMatchObject({ refusal: "overloaded", facts: { retryAfterMs: 4000 } });
+  });
+});
+
+describe("a full upstream", () => {
+  test("passes calls on to the next one, and lets them wait when all are full", async () => {
+    openBoth({ settings: "concurrency: 1, queue: 1" });
+    const gate = new Gate();
+    const held = { ...nativeStream({ text: ["held"] }), before: gate };
+    first.play(held);
+    second.play(held);
+    const running = [readAll(upstreams, "1"), readAll(upstreams, "2")];
+    await Promise.all([first.received(1), second.received(1)]);
+    const waiting = readAll(upstreams, "3");
+    await settle();
+    expect((await readAll(upstreams, "4")).refusal?.refusal).toBe("overloaded");
+    expect(first.requests.length + second.requests.length).toBe(2);
+    gate.open();
+    await Promise.all(running);
+    expect(textOf((await waiting).events)).toBe("from the first");
+  });
+
+  test("is not held by a call that was given up while it waited", async () => {
+    openFirst("concurrency: 1");
+    const gate = new Gate();
+    first.play({ ...nativeStream(), before: gate });
+    const running = readAll(upstreams, "1");
+    await gate.reached;
+    const ask = askFor(requestOf("2"));
+    const waiting = readAll(upstreams, ask);
+    await settle();
+    ask.abort.abort();
+    expect((await waiting).refusal?.refusal).toBe("cancelled");
+    gate.open();
+    await running;
+    expect(attemptsOf(await readAll(upstreams, "3"))).toEqual(["first delivered 200"]);
+    expect(first.requests).toHaveLength(2);
+  });
+});
+
+describe("a conversation", () => {
+  test("stays with its upstream while that is healthy, whatever the others do", async () => {
+    const routes = "[[{ upstream: first, model: m }, { upstream: second, model: m }]]";
+    openBoth({ routes });
+    const upstreamOf = async (affinity: string) =>
+      (await readAll(upstreams, askFor(requestOf("Hi"), affinity))).ask.attempts.at(-1)?.upstream;
+    const affinities = Array.from({ length: 12 }, (_, index) => `key ${index}`);
+    const homes = await Promise.all(affinities.map(upstreamOf));
+    expect(new Set(homes)).toEqual(new Set(["first", "second"]));
+    expect(await Promise.all(affinities.map(upstreamOf))).toEqual(homes);
+
+    first.always(errorAnswer(500, "api_error", "oops"));
+    for (const affinity of affinities) expect(await upstreamOf(affinity)).toBe("second");
+  });
+});
+
+describe("a new configuration", () => {
+  const catalogOf = (provider: ScriptedProvider, name: string) =>
+    readCatalogFile(catalogFor({ [name]: { kind: "anthropic", url: provider.url } }));
+
+  test("serves the next request, and lets running ones end as they began", async () => {
+    openFirst();
+    const gate = new Gate();
+    first.play({
+      ...nativeStream(),
+      writes: [...nativeEvents({ text: ["old"] }).slice(0, 3), gate, ...nativeEvents({ text: ["old"] }).slice(3)],
+    });
+    const running = readAll(upstreams, "1");
+    await gate.reached;
+    upstreams.reload(catalogOf(second, "second"));
+    expect(textOf((await readAll(upstreams, "2")).events)).toBe("from the second");
+    gate.open();
+    const outcome = await running;
+    expect([outcome.refusal, textOf(outcome.events), attemptsOf(outcome)]).toEqual([undefined, "old", ["first delivered 200"]]);
+  });
+
+  test("drops neither a call that waits for a slot of an upstream that goes, nor the second attempt of one that fails", async () => {
+    openFirst("concurrency: 1");
+    const gates = [new Gate(), new Gate()] as const;
+    first.play({ ...nativeStream({ text: ["1"] }), before: gates[0] }, { ...nativeStream({ text: ["2"] }), before: gates[1] });
+    const running = [readAll(upstreams, "1"), readAll(upstreams, "2")];
+    await gates[0].reached;
+    upstreams.reload(catalogOf(second, "second"));
+    gates[0].open();
+    await gates[1].reached;
+    gates[1].open();
+    expect((await Promise.all(running)).map(({ events }) => textOf(events))).toEqual(["1", "2"]);
+
+    const gate = new Gate();
+    second.play({ ...errorAnswer(500, "api_error", "oops"), before: gate });
+    const failing = readAll(upstreams, "3");
+    await gate.reached;
+    upstreams.reload(catalogOf(first, "first"));
+    gate.open();
+    expect(attemptsOf(await failing)).toEqual(["second failed 500", "first delivered 200"]);
+  });
+
+  test("keeps the connections and the rest of an upstream that stays as it was", async () => {
+    openFirst("", new HandClock());
+    first.play(errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }));
+    await readAll(upstreams, "1");
+    upstreams.reload(readCatalogFile(catalogFor({ first: { kind: "anthropic", url: first.url, more: "" } })));
+    expect(upstreams.usable()).toBe(false);
+    upstreams.reload(readCatalogFile(catalogFor({ first: { kind: "anthropic", url: first.url, more: "idle_ms: 1000" } })));
+    expect(upstreams.usable()).toBe(true);
+  });
+
+  test("that lacks a credential changes nothing", async () => {
+    openFirst();
+    const wrong = readCatalogFile(
+      catalogFor({ second: { kind: "anthropic", url: second.url, more: "credential_env: NOT_THERE" } }),
+    );
+    expect(() => upstreams.reload(wrong)).toThrow("upstreams.second.credential_env: NOT_THERE is not set to a credential");
+    expect(textOf((await readAll(upstreams, "2")).events)).toBe("from the first");
+  });
+});

@@ -1,0 +1,425 @@
+import { create } from "@bufbuild/protobuf";
+import fc from "fast-check";
+import { afterEach, describe, expect, test } from "vitest";
+import { type Block, BlockSchema, CacheControlSchema, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
+import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
+import { defaultCatalog } from "../../src/config/catalog.ts";
+import type { ManagedUpstreams } from "../../src/providers/providers.ts";
+import { cutText, fillText, splitTokens, tokensOf } from "../../src/providers/simulated/measure.ts";
+import type { Segment } from "../../src/providers/simulated/prompt.ts";
+import { PromptCache } from "../../src/providers/simulated/prompt-cache.ts";
+import { catalogFor } from "../support/provider.ts";
+import {
+  askFor,
+  endOf,
+  firstUsageOf,
+  HandClock,
+  kindsOf,
+  openUpstreams,
+  readAll,
+  requestOf,
+  settle,
+  textOf,
+} from "./harness.ts";
+
+const catalog = catalogFor({ simulated: "simulated" });
+let upstreams: ManagedUpstreams = openUpstreams(catalog);
+afterEach(() => {
+  upstreams = openUpstreams(catalog);
+});
+
+const weather = {
+  name: "get_weather",
+  inputSchema: {
+    type: "object",
+    properties: { city: { type: "string" }, days: { type: "integer", minimum: 2 } },
+    required: ["city", "days"],
+  },
+};
+
+/** Blocks of the answer: kind and content, put together from start and deltas. */
+function blocksOf(events: readonly Event[]): { kind: string; content: string; start: Block["kind"] | undefined }[] {
+  const blocks: { kind: string; content: string; start: Block["kind"] | undefined }[] = [];
+  for (const { kind } of events) {
+    if (kind.case === "blockStart") {
+      const start = kind.value.block?.kind;
+      blocks.push({ kind: start?.case === "other" ? String(start.value.type) : (start?.case ?? ""), content: "", start });
+    }
+    const last = blocks.at(-1);
+    if (kind.case === "blockDelta" && last && typeof kind.value.kind.value === "string") last.content += kind.value.kind.value;
+  }
+  return blocks;
+}
+
+const text = (value: string) => create(BlockSchema, { kind: { case: "text", value: { text: value } } });
+const mark = (ttl: string) => create(CacheControlSchema, { ttl });
+
+describe("an answer", () => {
+  test("is drawn from the conversation, the same each time, and follows the order of events", async () => {
+    const [one, two, other] = [
+      await readAll(upstreams, "Hello"),
+      await readAll(upstreams, "Hello"),
+      await readAll(upstreams, "Bye"),
+    ];
+    expect(textOf(one.events)).toContain("You said: Hello");
+    expect(textOf(two.events)).toBe(textOf(one.events));
+    expect(textOf(other.events)).not.toBe(textOf(one.events));
+    const kinds = kindsOf(one.events).filter((kind) => kind !== "blockDelta");
+    expect(kinds).toEqual(["messageStart", "blockStart", "blockStop", "messageDelta", "messageStop"]);
+    expect(endOf(one.events)).toMatchObject({ stopReason: "end_turn" });
+  });
+
+  test("counts four bytes as a token, in both directions", async () => {
+    const { events } = await readAll(upstreams, "ä".repeat(10));
+    expect(firstUsageOf(events)).toMatchObject({ inputTokens: 5, outputTokens: 0 });
+    expect(endOf(events)?.usage).toMatchObject({
+      inputTokens: 5,
+      outputTokens: Math.ceil(Buffer.byteLength(textOf(events)) / 4),
+    });
+  });
+
+  test("keeps to max_tokens, and says that this is why it ended", async () => {
+    const { events } = await readAll(upstreams, requestOf("Hello", { maxTokens: 3 }));
+    expect(textOf(events)).toBe("This is the ".slice(0, 12));
+    expect(endOf(events)).toMatchObject({ stopReason: "max_tokens", usage: { outputTokens: 3 } });
+  });
+
+  test("with max_tokens 0 only reads: no block, no output", async () => {
+    const { events } = await readAll(upstreams, requestOf("Hello", { maxTokens: 0 }));
+    expect(kindsOf(events)).toEqual(["messageStart", "messageDelta", "messageStop"]);
+    expect(endOf(events)).toMatchObject({ stopReason: "max_tokens", usage: { outputTokens: 0 } });
+  });
+
+  test("ends before the first stop sequence that it meets", async () => {
+    const { events } = await readAll(upstreams, requestOf("Hello", { stopSequences: ["said", "simulated", ""] }));
+    expect(textOf(events)).toBe("This is the ");
+    expect(endOf(events)).toMatchObject({ stopReason: "stop_sequence", stopSequence: "simulated", usage: { outputTokens: 3 } });
+  });
+
+  test("is JSON after the schema of a structured output", async () => {
+    const schema = { type: "object", properties: { ok: { type: "boolean" } }, required: ["ok"] };
+    const format = { type: "json_schema", schema };
+    const { events } = await readAll(upstreams, requestOf("Hello", { outputConfig: { format } }));
+    expect(JSON.parse(textOf(events))).toEqual({ ok: true });
+  });
+});
+
+describe("tools", () => {
+  test("a tool that the last user text names is called with arguments of its schema", async () => {
+    const { events } = await readAll(upstreams, requestOf("Please get_weather.", { tools: [weather, { name: "get" }] }));
+    const [said, call, more] = blocksOf(events);
+    expect(said?.kind).toBe("text");
+    expect(call).toMatchObject({ kind: "toolUse", start: { value: { name: "get_weather", input: {} } } });
+    expect(JSON.parse(call?.content ?? "")).toEqual({ city: "city", days: 2 });
+    expect(more).toBeUndefined();
+    expect(endOf(events)?.stopReason).toBe("tool_use");
+  });
+
+  test("several named tools are called together, or only one where parallel calls are off", async () => {
+    const tools = [weather, { name: "get_time" }];
+    const together = await readAll(upstreams, requestOf("get_time and get_weather", { tools }));
+    expect(blocksOf(together.events).map(({ kind }) => kind)).toEqual(["text", "toolUse", "toolUse"]);
+    const toolChoice = { type: "auto", disableParallelToolUse: true };
+    const alone = await readAll(upstreams, requestOf("get_time and get_weather", { tools, toolChoice }));
+    expect(blocksOf(alone.events).map(({ kind }) => kind)).toEqual(["text", "toolUse"]);
+  });
+
+  const choices = [
+    { choice: { type: "none" }, called: [] },
+    { choice: { type: "any" }, called: ["get_weather"] },
+    { choice: { type: "tool", name: "get_time" }, called: ["get_time"] },
+    { choice: { type: "auto" }, called: [] },
+  ];
+  for (const { choice, called } of choices) {
+    test(`tool_choice ${choice.type} calls ${called.join() || "nothing"} when the user names no tool`, async () => {
+      const tools = [weather, { name: "get_time" }];
+      const { events } = await readAll(upstreams, requestOf("Hello", { tools, toolChoice: choice }));
+      const names = blocksOf(events).flatMap(({ start }) => (start?.case === "toolUse" ? [start.value.name] : []));
+      expect(names).toEqual(called);
+    });
+  }
+
+  test("a tool result is answered in words", async () => {
+    const messages = [
+      { role: Role.USER, content: [text("get_weather")] },
+      {
+        role: Role.ASSISTANT,
+        content: [create(BlockSchema, { kind: { case: "toolUse", value: { id: "t1", name: "get_weather" } } })],
+      },
+      {
+        role: Role.USER,
+        content: [
+          create(BlockSchema, { kind: { case: "toolResult", value: { toolUseId: "t1", content: [text("12 degrees")] } } }),
+        ],
+      },
+    ];
+    const { events } = await readAll(upstreams, requestOf("", { messages, tools: [weather] }));
+    expect(textOf(events)).toBe("get_weather answered: 12 degrees");
+    expect(endOf(events)?.stopReason).toBe("end_turn");
+  });
+
+  test("what clients add in reminder tags is not taken for the user's words", async () => {
+    const content = [text("Hello"), text("<system-reminder>You have get_weather</system-reminder>")];
+    const { events } = await readAll(upstreams, requestOf("", { messages: [{ role: Role.USER, content }], tools: [weather] }));
+    expect(blocksOf(events).map(({ kind }) => kind)).toEqual(["text"]);
+    expect(textOf(events)).toContain("You said: Hello");
+  });
+});
+
+describe("thinking", () => {
+  test("comes first, with a signature, and is part of the output", async () => {
+    const { events } = await readAll(upstreams, requestOf("Hello", { thinking: { type: "adaptive" } }));
+    const [thought, said] = blocksOf(events);
+    expect(thought?.kind).toBe("thinking");
+    const last = events.filter(({ kind }) => kind.case === "blockDelta" && kind.value.index === 0).at(-1)?.kind;
+    expect(last?.case === "blockDelta" && last.value.kind.case).toBe("signature");
+    const usage = endOf(events)?.usage;
+    expect(usage?.thinkingTokens).toBeGreaterThan(0);
+    expect(usage?.outputTokens).toBe((usage?.thinkingTokens ?? 0) + Math.ceil(Buffer.byteLength(said?.content ?? "") / 4));
+  });
+
+  test("that is not shown is signed and counted all the same", async () => {
+    const thinking = { type: "enabled", budgetTokens: 1024, extensions: { display: "omitted" } };
+    const shown = await readAll(upstreams, requestOf("Hello", { thinking: { type: "enabled", budgetTokens: 1024 } }));
+    const hidden = await readAll(upstreams, requestOf("Hello", { thinking }));
+    const deltas = hidden.events.flatMap(({ kind }) =>
+      kind.case === "blockDelta" && kind.value.index === 0 ? [kind.value.kind.case] : [],
+    );
+    expect(deltas).toEqual(["signature"]);
+    expect(endOf(hidden.events)?.usage?.thinkingTokens).toBe(endOf(shown.events)?.usage?.thinkingTokens);
+  });
+
+  test("stays off when it is disabled", async () => {
+    const { events } = await readAll(upstreams, requestOf("Hello", { thinking: { type: "disabled" } }));
+    expect(blocksOf(events).map(({ kind }) => kind)).toEqual(["text"]);
+    expect(endOf(events)?.usage?.thinkingTokens).toBeUndefined();
+  });
+});
+
+describe("the prompt cache", () => {
+  const marked = (ttl?: string) =>
+    requestOf("", {
+      system: {
+        content: [
+          create(BlockSchema, { kind: { case: "text", value: { text: "s".repeat(400) } }, cacheControl: ttl ? { ttl } : {} }),
+        ],
+      },
+      messages: [{ role: Role.USER, content: [text("q".repeat(40))] }],
+    });
+
+  test("a marked prefix is written the first time and read the next", async () => {
+    const [first, second] = [await readAll(upstreams, marked()), await readAll(upstreams, marked())];
+    expect(endOf(first.events)?.usage).toMatchObject({
+      inputTokens: 10,
+      cacheCreationInputTokens: 100,
+      cacheReadInputTokens: 0,
+      cacheCreation: { ephemeral5mInputTokens: 100, ephemeral1hInputTokens: 0 },
+    });
+    expect(endOf(second.events)?.usage).toMatchObject({
+      inputTokens: 10,
+      cacheCreationInputTokens: 0,
+      cacheReadInputTokens: 100,
+    });
+  });
+
+  test("is forgotten after its life, five minutes or an hour", async () => {
+    const clock = new HandClock();
+    upstreams = openUpstreams(catalog, { clock });
+    const read = async (ttl?: string) => endOf((await readAll(upstreams, marked(ttl))).events)?.usage?.cacheReadInputTokens;
+    expect(await read()).toBe(0);
+    await clock.advance(299_999);
+    expect(await read()).toBe(100);
+    await clock.advance(300_000);
+    expect(await read("1h")).toBe(0);
+    await clock.advance(3_599_999);
+    expect(await read()).toBe(100);
+  });
+
+  test("the whole request is a prefix when the request itself is marked", async () => {
+    const { events } = await readAll(upstreams, requestOf("Hello you", { cacheControl: { ttl: "1h" } }));
+    expect(endOf(events)?.usage).toMatchObject({
+      inputTokens: 0,
+      cacheCreationInputTokens: 3,
+      cacheCreation: { ephemeral5mInputTokens: 0, ephemeral1hInputTokens: 3 },
+    });
+  });
+
+  test("no token is counted in two categories, whatever is marked", () => {
+    const segment = fc.record({ content: fc.string(), bytes: fc.nat(1000), ttl: fc.constantFrom(undefined, "5m", "1h") });
+    fc.assert(
+      fc.property(fc.array(fc.array(segment, { maxLength: 8 }), { maxLength: 6 }), (prompts) => {
+        const cache = new PromptCache();
+        return prompts.every((prompt) => {
+          const segments = prompt.map(({ ttl, ...rest }): Segment => (ttl ? { ...rest, cacheControl: mark(ttl) } : rest));
+          const { input, read, write5m, write1h } = cache.count("m", segments, 0);
+          const total = tokensOf(segments.reduce((sum, { bytes }) => sum + bytes, 0));
+          return input + read + write5m + write1h === total && Math.min(input, read, write5m, write1h) >= 0;
+        });
+      }),
+    );
+  });
+});
+
+describe("directives in the last user text", () => {
+  test("tokens sets the length of the text exactly, and the directive is not repeated", async () => {
+    const { events } = await readAll(upstreams, "Say [[simulate tokens=50]] something");
+    expect(Buffer.byteLength(textOf(events))).toBe(200);
+    expect(endOf(events)?.usage?.outputTokens).toBe(50);
+    expect(textOf(events)).not.toContain("simulate tokens");
+  });
+
+  test("error answers that status before the first event", async () => {
+    for (const [status, reason] of [
+      [400, "upstream_refused"],
+      [401, "upstream_error"],
+      [429, "overloaded"],
+      [500, "upstream_error"],
+      [529, "overloaded"],
+    ] as const) {
+      upstreams = openUpstreams(catalog);
+      const { events, refusal, ask } = await readAll(upstreams, `[[simulate error=${status}]]`);
+      expect([events, refusal?.refusal, ask.accepted]).toEqual([[], reason, 0]);
+    }
+  });
+
+  test("drop_after breaks the answer off after so many events", async () => {
+    const { events, refusal } = await readAll(upstreams, "[[simulate drop_after=4]]");
+    expect(events).toHaveLength(4);
+    expect(refusal?.refusal).toBe("upstream_error");
+  });
+
+  test("fail_after sends an error event after so many events", async () => {
+    const { events, refusal } = await readAll(upstreams, "[[simulate fail_after=4]]");
+    expect(events).toHaveLength(4);
+    expect(refusal?.refusal).toBe("overloaded");
+  });
+
+  test("no_usage reports none, and stop_reason names the end", async () => {
+    const { events } = await readAll(upstreams, "[[simulate no_usage=true stop_reason=refusal]]");
+    expect([firstUsageOf(events), endOf(events)?.usage]).toEqual([undefined, undefined]);
+    expect(endOf(events)).toMatchObject({ stopReason: "refusal", deltaExtensions: { stop_details: { type: "refusal" } } });
+  });
+
+  test("one that does not exist, or has no sense, is told to the user", async () => {
+    for (const wrong of ["color=red", "tokens=many", "tokens=99999999", "error=200", "drop_after=-1"]) {
+      const { refusal } = await readAll(upstreams, `[[simulate ${wrong}]]`);
+      expect([wrong, refusal?.refusal]).toEqual([wrong, "invalid_request"]);
+    }
+  });
+
+  test("are words like any other when they are switched off", async () => {
+    upstreams = openUpstreams(catalog.replace("kind: simulated,", "kind: simulated, directives: false,"));
+    const { events, refusal } = await readAll(upstreams, "[[simulate error=500]]");
+    expect(refusal).toBeUndefined();
+    expect(textOf(events)).toContain("[[simulate error=500]]");
+  });
+
+  const kinds = [
+    "server_tool_use",
+    "mcp_tool_use",
+    "mcp_tool_result",
+    "web_search_tool_result",
+    "web_fetch_tool_result",
+    "code_execution_tool_result",
+    "bash_code_execution_tool_result",
+    "text_editor_code_execution_tool_result",
+    "tool_search_tool_result",
+    "advisor_tool_result",
+    "container_upload",
+    "fallback",
+    "compaction",
+    "a_kind_of_2031",
+  ];
+  test("blocks asks for any kind of block, in that order", async () => {
+    const typed = ["thinking", "text", "redacted_thinking", "tool_use", "citations"];
+    const { events, refusal } = await readAll(upstreams, `[[simulate blocks=${[...typed, ...kinds].join(",")}]]`);
+    expect(refusal).toBeUndefined();
+    expect(blocksOf(events).map(({ kind }) => kind)).toEqual([
+      "thinking",
+      "text",
+      "redactedThinking",
+      "toolUse",
+      "text",
+      ...kinds,
+    ]);
+    const indices = events.flatMap(({ kind }) => (kind.case === "blockStart" ? [kind.value.index] : []));
+    expect(indices).toEqual(indices.map((_, index) => index));
+  });
+
+  test("events mixes further events in", async () => {
+    const { events } = await readAll(upstreams, "[[simulate events=ping,later_event]]");
+    expect(kindsOf(events).slice(0, 3)).toEqual(["messageStart", "ping", "other"]);
+    expect(events[2]?.kind.value).toEqual({ type: "later_event" });
+  });
+});
+
+describe("pace", () => {
+  test("the first token takes longer than the others, and without pauses all comes at once", async () => {
+    const clock = new HandClock();
+    upstreams = openUpstreams(defaultCatalog(), { clock });
+    const reads: string[] = [];
+    const ask = askFor(requestOf("[[simulate tokens=3]]"));
+    const done = (async () => {
+      for await (const events of upstreams.generate(ask)) reads.push(`${clock.now()} ${kindsOf(events).join(" ")}`);
+    })();
+    await clock.advance(1000);
+    await done;
+    expect(reads).toEqual([
+      "50 messageStart blockStart",
+      "55 blockDelta",
+      "60 blockDelta",
+      "65 blockDelta blockStop messageDelta messageStop",
+    ]);
+    expect((await readAll(openUpstreams(catalog), "Hello")).reads).toHaveLength(1);
+    expect(clock.pending).toBe(0);
+  });
+
+  test("first_token_ms and token_ms set it per request", async () => {
+    const clock = new HandClock();
+    upstreams = openUpstreams(catalog, { clock });
+    const done = readAll(upstreams, "[[simulate tokens=2 first_token_ms=100 token_ms=10]]");
+    await clock.advance(119);
+    expect(await Promise.race([done, settle()])).toBeUndefined();
+    await clock.advance(1);
+    expect((await done).events).not.toEqual([]);
+  });
+
+  test("an abort ends the answer at once, amid a pause", async () => {
+    const clock = new HandClock();
+    upstreams = openUpstreams(defaultCatalog(), { clock });
+    const ask = askFor(requestOf("Hello"));
+    const done = readAll(upstreams, ask);
+    await clock.advance(57);
+    ask.abort.abort();
+    const { refusal, events } = await done;
+    expect([refusal?.refusal, kindsOf(events)]).toEqual(["cancelled", ["messageStart", "blockStart", "blockDelta"]]);
+    expect([clock.pending, ask.attempts.map(({ outcome }) => outcome)]).toEqual([0, ["aborted"]]);
+  });
+});
+
+describe("counting", () => {
+  test("agrees with the input that an answer reports", async () => {
+    const request = requestOf("Hello", { tools: [weather], system: { content: [text("Be kind.")] } });
+    const { events } = await readAll(upstreams, request);
+    expect((await upstreams.countTokens(askFor(request)))?.inputTokens).toBe(firstUsageOf(events)?.inputTokens);
+  });
+});
+
+describe("text by bytes", () => {
+  test("cutting, filling and splitting never tear a character", () => {
+    // What a torn character becomes cannot be told from one that was in the text.
+    const text = fc.string({ unit: "grapheme" }).filter((value) => !value.includes("\uFFFD"));
+    fc.assert(
+      fc.property(text, fc.nat(200), (value, tokens) => {
+        const filled = fillText(value, tokens);
+        return (
+          Buffer.byteLength(cutText(value, tokens)) <= tokens &&
+          value.startsWith(cutText(value, tokens)) &&
+          Buffer.byteLength(filled) === tokens * 4 &&
+          [...splitTokens(value)].join("") === value &&
+          !filled.includes("\uFFFD")
+        );
+      }),
+    );
+  });
+});

@@ -1,0 +1,334 @@
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { Socket } from "node:net";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { ManagedUpstreams } from "../../src/providers/providers.ts";
+import {
+  type AnswerContent,
+  catalogFor,
+  chatChunks,
+  chatStream,
+  Gate,
+  nativeEvents,
+  nativeStream,
+  type Script,
+  type ScriptedProvider,
+  sseEvent,
+  startProvider,
+} from "../support/provider.ts";
+import { askFor, attemptsOf, HandClock, kindsOf, openUpstreams, readAll, requestOf, settle, textOf } from "./harness.ts";
+
+let provider: ScriptedProvider;
+let upstreams: ManagedUpstreams;
+beforeEach(async () => {
+  provider = await startProvider();
+});
+afterEach(async () => {
+  await provider.stop();
+  await upstreams.close();
+});
+
+const formats = [
+  { kind: "anthropic", stream: nativeStream, wire: nativeEvents },
+  { kind: "openai", stream: chatStream, wire: chatChunks },
+] as const;
+
+type Format = (typeof formats)[number];
+
+function open({ kind }: Pick<Format, "kind">, more?: string, clock?: HandClock): void {
+  upstreams = openUpstreams(catalogFor({ real: { kind, url: provider.url, ...(more && { more }) } }), clock && { clock });
+}
+
+const content: AnswerContent = {
+  thinking: { pieces: ["Hm", "m…"] },
+  text: ["Grüße ", "🙂 ", "dir"],
+  tool: { name: "get_weather", input: ['{"city":"Å', 'lesund"}'] },
+  usage: { input: 20, output: 9, thinking: 4 },
+};
+const request = () => requestOf("Hi", { tools: [{ name: "get_weather" }] });
+
+test("figures that wait for a stop reason are told when the connection is reset first", async () => {
+  open({ kind: "anthropic" });
+  const delta = sseEvent("message_delta", { delta: { stop_reason: null }, usage: { output_tokens: 700 } });
+  const [start = ""] = nativeEvents(content);
+  const text = nativeEvents({ text: ["Hello"] }).slice(1, 4);
+  provider.play(nativeStream({}, { writes: [start, ...text, delta], end: "reset" }));
+  const { events, refusal } = await readAll(upstreams, request());
+  expect(refusal?.refusal).toBe("upstream_error");
+  expect(events.at(-1)?.kind).toMatchObject({ case: "messageDelta", value: { usage: { outputTokens: 700 } } });
+});
+
+for (const format of formats) {
+  describe(`a stream of a provider of kind ${format.kind}`, () => {
+    test("arrives the same in any split of its bytes", async () => {
+      open(format);
+      provider.play(format.stream(content));
+      const whole = await readAll(upstreams, request());
+      expect(whole.refusal).toBeUndefined();
+      for (const splitBytes of [1, 2, 3, 7, 64, 1000]) {
+        provider.play(format.stream(content, { splitBytes }));
+        const split = await readAll(upstreams, request());
+        expect([split.refusal, textOf(split.events), kindsOf(split.events)]).toEqual([
+          undefined,
+          "Grüße 🙂 dir",
+          kindsOf(whole.events),
+        ]);
+      }
+    });
+
+    test("may use CRLF, comments and a byte order mark", async () => {
+      open(format);
+      const writes = ["\uFEFF: welcome\r\n\r\n", ...format.wire(content).map((event) => event.replaceAll("\n", "\r\n"))];
+      provider.play(format.stream({}, { writes }));
+      const { refusal, events } = await readAll(upstreams, request());
+      expect([refusal, textOf(events)]).toEqual([undefined, "Grüße 🙂 dir"]);
+    });
+
+    test("that is reset after event k ends in upstream_error after what came, for every k, and leaves nothing behind", async () => {
+      const wire = format.wire(content);
+      // After the last chunk that says something the answer is complete.
+      const complete = format.kind === "openai" ? wire.length - 1 : wire.length;
+      for (let k = 0; k <= wire.length; k++) {
+        open(format);
+        provider.always(format.stream({}, { writes: wire.slice(0, k), end: "reset" }));
+        const outcome = await readAll(upstreams, request());
+        expect([k, outcome.refusal?.refusal]).toEqual([k, k >= complete ? undefined : "upstream_error"]);
+        const last = outcome.ask.attempts.at(-1)?.outcome;
+        expect([k, last]).toEqual([k, k >= complete ? "delivered" : outcome.events.length > 0 ? "broke" : "failed"]);
+        expect(kindsOf(outcome.events).includes("messageStop")).toBe(k >= complete);
+        await upstreams.close();
+      }
+      for (const received of provider.requests) await received.over;
+      await settle();
+      expect(await provider.connections()).toBe(0);
+    });
+
+    test("that ends after half an event ends in upstream_error", async () => {
+      open(format);
+      const [head = "", next = ""] = format.wire(content);
+      provider.always(format.stream({}, { writes: [head, next.slice(0, 20)] }));
+      const outcome = await readAll(upstreams, request());
+      expect([outcome.refusal?.refusal, kindsOf(outcome.events)]).toEqual(["upstream_error", ["messageStart"]]);
+    });
+
+    test("with bytes that are no UTF-8 goes on, or ends in upstream_error", async () => {
+      open(format);
+      const wire = format.wire(content);
+      provider.always(
+        format.stream({}, { writes: [wire[0] ?? "", new Uint8Array([0xff, 0xfe, 0xc3, 0x28, 10, 10]), ...wire.slice(1)] }),
+      );
+      const { refusal } = await readAll(upstreams, request());
+      expect([undefined, "upstream_error"]).toContain(refusal?.refusal);
+    });
+
+    test("with an event beyond 10 MB ends in upstream_error", async () => {
+      open(format);
+      const [head = ""] = format.wire(content);
+      provider.always(format.stream({}, { writes: [head, "data: ", ...Array(11).fill("x".repeat(1024 * 1024))], end: "hang" }));
+      const outcome = await readAll(upstreams, request());
+      expect([outcome.refusal?.refusal, attemptsOf(outcome)]).toEqual(["upstream_error", ["real broke 200"]]);
+      expect(await provider.requests[0]?.over).toEqual({ by: "client" });
+    });
+
+    test("with an error body under status 200 is a failure, and overload is overload", async () => {
+      open(format);
+      const answer = (type: string): Script => ({
+        headers: { "content-type": "application/json" },
+        writes: [JSON.stringify({ type: "error", error: { type, message: "oops" } })],
+      });
+      for (const [type, refusal] of [
+        ["api_error", "upstream_error"],
+        ["overloaded_error", "overloaded"],
+      ] as const) {
+        provider.always(answer(type));
+        const outcome = await readAll(upstreams, request());
+        expect([outcome.refusal?.refusal, outcome.events]).toEqual([refusal, []]);
+      }
+    });
+
+    test("is handed on as it comes", async () => {
+      open(format);
+      const gate = new Gate();
+      const wire = format.wire({ text: ["a", "b"] });
+      const after = wire.findIndex((event) => event.includes('"a"')) + 1;
+      provider.always(format.stream({}, { writes: [...wire.slice(0, after), gate, ...wire.slice(after)] }));
+      let text = "";
+      for await (const events of upstreams.generate(askFor(request()))) {
+        text += textOf(events);
+        if (text === "a") gate.open();
+      }
+      expect(text).toBe("ab");
+    });
+
+    test("whose reader hangs up is closed at once", async () => {
+      open(format);
+      provider.always(format.stream({}, { writes: format.wire(content).slice(0, 4), end: "hang" }));
+      const ask = askFor(request());
+      const answer = upstreams.generate(ask)[Symbol.asyncIterator]();
+      await answer.next();
+      const waiting = (async () => {
+        while (!(await answer.next()).done);
+      })();
+      ask.abort.abort();
+      await expect(waiting).rejects.toMatchObject({ refusal: "cancelled" });
+      expect(await provider.requests[0]?.over).toEqual({ by: "client" });
+      expect(ask.attempts).toMatchObject([{ outcome: "aborted", status: 200 }]);
+    });
+
+    test("whose reader leaves early is closed at once", async () => {
+      open(format);
+      provider.always(format.stream({}, { writes: format.wire(content).slice(0, 4), end: "hang" }));
+      const ask = askFor(request());
+      for await (const _ of upstreams.generate(ask)) break;
+      expect(await provider.requests[0]?.over).toEqual({ by: "client" });
+      expect(ask.attempts.map(({ outcome }) => outcome)).toEqual(["aborted"]);
+    });
+
+    test("whose reader does not read is left in the socket: within a megabyte nothing more is taken from it", async () => {
+      const sockets: Socket[] = [];
+      const remember = (message: unknown) => {
+        if (isConnected(message)) sockets.push(message.socket);
+      };
+      subscribe("undici:client:connected", remember);
+      open(format);
+      const pieces = Array(4000).fill("x".repeat(10_000));
+      provider.always(format.stream({}, { writes: format.wire({ text: pieces }) }));
+      const answer = upstreams.generate(askFor(request()))[Symbol.asyncIterator]();
+      let bytesRead = 0;
+      const read = async () => {
+        const { value } = await answer.next();
+        bytesRead += Buffer.byteLength(textOf(value ?? []));
+      };
+      await read();
+      unsubscribe("undici:client:connected", remember);
+      const taken = () => sockets[0]?.bytesRead ?? 0;
+      expect(await restOf(taken)).toBeLessThan(bytesRead + 1024 * 1024);
+      // The provider waits as well, far from its end, until the reader comes back.
+      const [received] = provider.requests;
+      const written = await restOf(() => received?.bytesTaken() ?? 0);
+      expect(written).toBeLessThan(pieces.length * 5_000);
+      while (bytesRead < written) await read();
+      expect(await restOf(() => received?.bytesTaken() ?? 0)).toBeGreaterThan(written);
+      await answer.return?.();
+      expect(await received?.over).toEqual({ by: "client" });
+    });
+  });
+}
+
+function isConnected(message: unknown): message is { socket: Socket } {
+  return typeof message === "object" && message !== null && "socket" in message && message.socket instanceof Socket;
+}
+
+/** The figure once it has come to rest. */
+async function restOf(read: () => number): Promise<number> {
+  let before = -1;
+  for (let figure = read(); figure !== before; figure = read()) {
+    before = figure;
+    for (let turn = 0; turn < 200; turn++) await settle();
+  }
+  return before;
+}
+
+describe("time limits", () => {
+  const anthropic = { kind: "anthropic" } as const;
+
+  test("a provider that hangs before its headers is a timeout", async () => {
+    open(anthropic, "first_byte_ms: 30");
+    const gate = new Gate();
+    provider.always({ before: gate });
+    const outcome = await readAll(upstreams, "Hi");
+    expect([outcome.refusal?.refusal, attemptsOf(outcome)]).toEqual(["timeout", ["real timeout 0", "real timeout 0"]]);
+    gate.open();
+  });
+
+  test("a provider that falls silent amid its answer is a timeout, after what came", async () => {
+    open(anthropic, "idle_ms: 30");
+    provider.always(nativeStream({}, { writes: nativeEvents({ text: ["a"] }).slice(0, 3), end: "hang" }));
+    const outcome = await readAll(upstreams, "Hi");
+    expect([outcome.refusal?.refusal, textOf(outcome.events), attemptsOf(outcome)]).toEqual([
+      "timeout",
+      "a",
+      ["real timeout 200"],
+    ]);
+    expect(await provider.requests[0]?.over).toEqual({ by: "client" });
+  });
+
+  test("a provider that trickles is ended by the total time, after what came", async () => {
+    const clock = new HandClock();
+    open(anthropic, "total_ms: 60000", clock);
+    const gates = [new Gate(), new Gate(), new Gate()] as const;
+    const [start = "", block = "", delta = ""] = nativeEvents({ text: ["a", "b"] });
+    provider.always(
+      nativeStream({}, { writes: [start + block, gates[0], delta, gates[1], sseEvent("ping"), gates[2]], end: "hang" }),
+    );
+    const done = readAll(upstreams, "Hi");
+    for (const gate of gates) {
+      await gate.reached;
+      await clock.advance(19_999);
+      gate.open();
+    }
+    await clock.advance(3);
+    const outcome = await done;
+    expect([outcome.refusal?.refusal, textOf(outcome.events), attemptsOf(outcome)]).toEqual([
+      "timeout",
+      "a",
+      ["real timeout 200"],
+    ]);
+    expect(await provider.requests[0]?.over).toEqual({ by: "client" });
+    // The provider kept within its own limits, and is not blamed.
+    expect([clock.pending, upstreams.usable()]).toEqual([0, true]);
+  });
+
+  test("the total time covers the second attempt, too", async () => {
+    const clock = new HandClock();
+    open(anthropic, "total_ms: 60000", clock);
+    const gates = [new Gate(), new Gate()] as const;
+    provider.play({ status: 500, before: gates[0] }, { before: gates[1] });
+    const done = readAll(upstreams, "Hi");
+    await gates[0].reached;
+    await clock.advance(50_000);
+    gates[0].open();
+    await gates[1].reached;
+    await clock.advance(10_000);
+    const outcome = await done;
+    expect([outcome.refusal?.refusal, attemptsOf(outcome)]).toEqual(["timeout", ["real failed 500", "real timeout 0"]]);
+    gates[1].open();
+  });
+});
+
+describe("a hang-up", () => {
+  test("before the provider has answered closes the call, and is not accepted where nothing was sent", async () => {
+    open({ kind: "anthropic" });
+    const ask = askFor(requestOf("Hi"));
+    ask.abort.abort();
+    const outcome = await readAll(upstreams, ask);
+    expect([outcome.refusal?.refusal, ask.accepted, ask.attempts, provider.requests.length]).toEqual(["cancelled", 0, [], 0]);
+  });
+
+  test("after the request was sent finds it accepted", async () => {
+    open({ kind: "anthropic" });
+    const gate = new Gate();
+    provider.always({ before: gate });
+    const ask = askFor(requestOf("Hi"));
+    const done = readAll(upstreams, ask);
+    const received = await provider.received(1);
+    expect(ask.accepted).toBe(1);
+    ask.abort.abort();
+    expect([(await done).refusal?.refusal, (await received.over).by]).toEqual(["cancelled", "client"]);
+    gate.open();
+  });
+
+  test("many answers given up leave no connection, no timer and no slot behind", async () => {
+    const clock = new HandClock();
+    open({ kind: "anthropic" }, "concurrency: 8", clock);
+    provider.always(nativeStream({}, { writes: nativeEvents().slice(0, 1), end: "hang" }));
+    for (let round = 0; round < 5; round++) {
+      const asks = Array.from({ length: 8 }, () => askFor(requestOf("Hi")));
+      const done = asks.map((ask) => readAll(upstreams, ask));
+      await provider.received((round + 1) * 8);
+      for (const ask of asks) ask.abort.abort();
+      await Promise.all(done);
+    }
+    for (const received of provider.requests) await received.over;
+    expect([await provider.connections(), clock.pending]).toEqual([0, 0]);
+  });
+});

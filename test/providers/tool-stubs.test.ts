@@ -1,0 +1,127 @@
+// What a provider receives of a conversation that used tools, when the request that goes on with it defines none.
+
+import type { JsonObject } from "@bufbuild/protobuf";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import * as chat from "../../src/formats/chat/chat.ts";
+import * as native from "../../src/formats/native/native.ts";
+import type { ManagedUpstreams } from "../../src/providers/providers.ts";
+import { catalogFor, chatStream, nativeStream, type ScriptedProvider, startProvider } from "../support/provider.ts";
+import { openUpstreams, readAll, textOf } from "./harness.ts";
+
+let provider: ScriptedProvider;
+let upstreams: ManagedUpstreams;
+beforeEach(async () => {
+  provider = await startProvider();
+});
+afterEach(async () => {
+  await upstreams.close();
+  await provider.stop();
+});
+
+const usedTools = ["read_file", "run", "read_file"];
+
+function nativeRequest(members: JsonObject = {}): GenerateRequest {
+  const calls = usedTools.map((name, index) => ({ type: "tool_use", id: `toolu_${index}`, name, input: { index } }));
+  const results = usedTools.map((_, index) => ({ type: "tool_result", tool_use_id: `toolu_${index}`, content: "done" }));
+  const messages = [
+    { role: "user", content: "Go" },
+    { role: "assistant", content: calls },
+    { role: "user", content: [...results, { type: "text", text: "Sum up." }] },
+  ];
+  const body = { model: "opus", max_tokens: 1000, stream: true, messages, ...members };
+  return { ...native.decodeRequest(body, { version: "2023-06-01", beta: "" }), model: "model-opus-4.6" };
+}
+
+function chatRequest(members: JsonObject = {}): GenerateRequest {
+  const calls = usedTools.map((name, index) => ({
+    id: `call_${index}`,
+    type: "function",
+    function: { name, arguments: "{}" },
+  }));
+  const results = usedTools.map((_, index) => ({ role: "tool", tool_call_id: `call_${index}`, content: "done" }));
+  const messages = [
+    { role: "user", content: "Go" },
+    { role: "assistant", content: null, tool_calls: calls },
+    ...results,
+    { role: "user", content: "Sum up." },
+  ];
+  const body = { model: "opus", max_tokens: 1000, stream: true, messages, ...members };
+  return { ...chat.decodeRequest(body), model: "model-opus-4.6" };
+}
+
+const empty = { type: "object", properties: {} };
+const providers = {
+  anthropic: {
+    answer: nativeStream,
+    stubs: { tools: ["read_file", "run"].map((name) => ({ name, input_schema: empty })), tool_choice: { type: "none" } },
+    defined: [{ name: "other", input_schema: empty }],
+  },
+  openai: {
+    answer: chatStream,
+    stubs: {
+      tools: ["read_file", "run"].map((name) => ({ type: "function", function: { name, parameters: empty } })),
+      tool_choice: "none",
+    },
+    defined: [{ type: "function", function: { name: "other", parameters: empty } }],
+  },
+};
+const clients = {
+  native: { request: nativeRequest, defined: { name: "other", input_schema: empty } },
+  chat: { request: chatRequest, defined: { type: "function", function: { name: "other", parameters: empty } } },
+};
+
+async function sentFor(kind: "anthropic" | "openai", request: GenerateRequest, more?: string): Promise<JsonObject> {
+  upstreams = openUpstreams(catalogFor({ real: { kind, url: provider.url, ...(more && { more }) } }));
+  provider.always(providers[kind].answer({ text: ["Hello"] }));
+  const { events, refusal } = await readAll(upstreams, request);
+  expect([refusal, textOf(events)]).toEqual([undefined, "Hello"]);
+  return provider.requests.at(-1)?.body ?? {};
+}
+
+for (const kind of ["anthropic", "openai"] as const) {
+  for (const format of ["native", "chat"] as const) {
+    const { request, defined } = clients[format];
+    describe(`a ${format} conversation that used tools, sent to a provider of kind ${kind}`, () => {
+      test("is given a definition of each, which may not be called, where the file says that the provider needs it", async () => {
+        const sent = await sentFor(kind, request(), "tool_stubs: true");
+        expect(sent).toMatchObject(providers[kind].stubs);
+        const { tools: _tools, tool_choice: _choice, ...others } = sent;
+        await upstreams.close();
+        expect(others).toEqual(await sentFor(kind, request()));
+      });
+
+      test("is sent as it is where the file says nothing", async () => {
+        const sent = await sentFor(kind, request());
+        expect([sent.tools, sent.tool_choice]).toEqual([undefined, undefined]);
+      });
+
+      test("keeps the tools that its request defines, and gets no others", async () => {
+        const sent = await sentFor(kind, request({ tools: [defined] }), "tool_stubs: true");
+        expect([sent.tools, sent.tool_choice]).toEqual([providers[kind].defined, undefined]);
+      });
+
+      test("is given them also for an empty list of tools", async () => {
+        expect(await sentFor(kind, request({ tools: [] }), "tool_stubs: true")).toMatchObject(providers[kind].stubs);
+      });
+    });
+  }
+
+  test(`a conversation without tool calls is sent to a provider of kind ${kind} as it is`, async () => {
+    const messages = [{ role: "user", content: "Hi" }];
+    const sent = await sentFor(kind, nativeRequest({ messages }), "tool_stubs: true");
+    expect([sent.tools, sent.tool_choice]).toEqual([undefined, undefined]);
+  });
+}
+
+test("a native provider that is asked to count is given them too", async () => {
+  upstreams = openUpstreams(catalogFor({ real: { kind: "anthropic", url: provider.url, more: "tool_stubs: true" } }));
+  provider.always({ headers: { "content-type": "application/json" }, writes: ['{"input_tokens":7}'] });
+  const count = await upstreams.countTokens({
+    request: nativeRequest(),
+    affinity: "a",
+    signal: new AbortController().signal,
+  });
+  expect(count).toEqual({ inputTokens: 7 });
+  expect(provider.requests[0]?.body).toMatchObject(providers.anthropic.stubs);
+});

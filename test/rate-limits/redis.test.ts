@@ -1,0 +1,60 @@
+import assert from "node:assert/strict";
+import { pino } from "pino";
+import { afterAll, beforeAll, describe, test, vi } from "vitest";
+import { createLog } from "../../src/base/log.ts";
+import { connectRedis } from "../../src/redis/redis.ts";
+import { redisBinary } from "../support/programs.ts";
+import { startRedis, type TestRedis, withoutRedis } from "../support/redis.ts";
+
+const ping = { text: "return 'pong'", sha: "0".repeat(40) };
+const hang = { text: "while true do end", sha: "1".repeat(40) };
+
+describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
+  let server: TestRedis;
+  beforeAll(async () => {
+    server = await startRedis();
+  });
+  afterAll(() => server.stop());
+
+  test("a script that the server does not know yet is sent along, once", async () => {
+    const redis = connectRedis(server.url, createLog("silent"));
+    try {
+      await vi.waitFor(() => assert.ok(redis.connected));
+      assert.equal(await redis.run(ping, [], [], 1_000), "pong");
+    } finally {
+      await redis.close();
+    }
+  });
+
+  test("nothing waits for a server that is away, or for an answer beyond its bound", async () => {
+    const away = connectRedis("redis://127.0.0.1:1", createLog("silent"));
+    await assert.rejects(away.run(ping, [], [], 60_000));
+    away.publish("channel", "lost");
+    assert.equal(away.connected, false);
+    await away.close();
+
+    const redis = connectRedis(server.url, createLog("silent"));
+    try {
+      await vi.waitFor(() => assert.ok(redis.connected));
+      await assert.rejects(redis.run(hang, [], [], 20), /did not answer within 20 ms/);
+    } finally {
+      await redis.close();
+      await server.restart();
+    }
+  });
+
+  test("a refused password is reported once, without the password", async () => {
+    await server.command("config", "set", "requirepass", "the-right-password");
+    const lines: string[] = [];
+    const log = pino({ level: "debug" }, { write: (line: string) => void lines.push(line) });
+    const redis = connectRedis(`redis://:the-wrong-password@127.0.0.1:${server.port}`, log);
+    try {
+      await vi.waitFor(() => assert.ok(lines.some((line) => line.includes("no connection"))));
+      await vi.waitFor(() => assert.ok(lines.filter((line) => line.includes("connection closed")).length >= 2));
+      assert.equal(lines.filter((line) => line.includes("no connection")).length, 1, lines.join(""));
+      assert.ok(!lines.join().includes("the-wrong-password"));
+    } finally {
+      await redis.close();
+    }
+  });
+});

@@ -1,0 +1,364 @@
+// Limits over several nodes and a real Redis that is up, slow, killed, flushed and paused. Each test takes less than a minute, so all
+// that it admits lies in one window: the sum may never exceed the limit.
+
+import assert from "node:assert/strict";
+import { setTimeout as delay } from "node:timers/promises";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, test, vi } from "vitest";
+import { Refusal } from "../../src/base/errors.ts";
+import { createLog } from "../../src/base/log.ts";
+import { createPace } from "../../src/rate-limits/limiter.ts";
+import { createLimits, type Limits } from "../../src/rate-limits/rate-limits.ts";
+import { connectRedis, type Redis } from "../../src/redis/redis.ts";
+import { redisBinary } from "../support/programs.ts";
+import { startRedis, startSlowRelay, type TestRedis, withoutRedis } from "../support/redis.ts";
+
+const log = createLog("silent");
+
+type Node = { limits: Limits; redis: Redis; calls: { count: number } };
+
+// Far above what a busy machine makes of a round trip, where a test is not about slowness.
+const patientMs = 500;
+
+/** Nodes that know of each other. Started together, as their Redis decides only when all have joined. */
+async function startNodes(url: string, count: number, answerMsMax = patientMs): Promise<Node[]> {
+  const ids = Array.from({ length: count }, (_, index) => `node_${index}`);
+  const started = ids.map((id) => {
+    const redis = connectRedis(url, log);
+    const calls = { count: 0 };
+    const counting: Redis = {
+      ...redis,
+      run: (script, keys, ...rest) => {
+        if (keys[0]?.startsWith("gateway:limits:log:rpm:")) calls.count += 1;
+        return redis.run(script, keys, ...rest);
+      },
+      get connected() {
+        return redis.connected;
+      },
+    };
+    return {
+      redis,
+      calls,
+      limits: createLimits({ redis: counting, nodes: { id: () => id, live: () => ids }, log, answerMsMax }),
+    };
+  });
+  await Promise.all(started.map(({ limits }) => limits.start()));
+  return started;
+}
+
+async function stopNodes(nodes: readonly Node[]): Promise<void> {
+  for (const { limits, redis } of nodes) {
+    await limits.stop();
+    await redis.close();
+  }
+}
+
+const states = (nodes: readonly Node[]) => nodes.map(({ limits }) => limits.ready().state).join(" ");
+const untilAll = (nodes: readonly Node[], state: string) =>
+  vi.waitFor(
+    () =>
+      assert.ok(
+        nodes.every(({ limits }) => limits.ready().state === state),
+        states(nodes),
+      ),
+    {
+      timeout: 12_000,
+      interval: 10,
+    },
+  );
+
+/** True when admitted; how long it took besides. */
+async function take({ limits }: Node, keyId: string, limit: number): Promise<boolean> {
+  try {
+    await limits.take(keyId, limit);
+    return true;
+  } catch (error) {
+    if (error instanceof Refusal && error.refusal === "rate_limited") return false;
+    throw error;
+  }
+}
+
+/** Requests at every node at once, `count` each; how many were admitted at each. */
+async function burst(nodes: readonly Node[], keyId: string, limit: number, count: number): Promise<number[]> {
+  return Promise.all(
+    nodes.map(async (node) => {
+      const admitted = await Promise.all(Array.from({ length: count }, () => take(node, keyId, limit)));
+      return admitted.filter(Boolean).length;
+    }),
+  );
+}
+
+const sum = (all: readonly number[]) => all.reduce((total, one) => total + one, 0);
+
+describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
+  let server: TestRedis;
+  let nodes: Node[] = [];
+  beforeAll(async () => {
+    server = await startRedis();
+  });
+  afterAll(() => server.stop());
+  beforeEach(() => server.flush());
+  afterEach(async () => {
+    await stopNodes(nodes);
+    nodes = [];
+  });
+
+  test("four nodes admit exactly the limit between them, with one call of Redis for each request", async () => {
+    nodes = await startNodes(server.url, 4);
+    assert.equal(states(nodes), "redis redis redis redis");
+    assert.equal(sum(await burst(nodes, "key_a", 50, 40)), 50);
+    assert.deepEqual(
+      nodes.map(({ calls }) => calls.count),
+      [40, 40, 40, 40],
+    );
+  });
+
+  test("one node may use the whole limit, and another then finds it used", async () => {
+    nodes = await startNodes(server.url, 2);
+    const [first, second] = nodes;
+    assert.ok(first && second);
+    assert.deepEqual([await burst([first], "key_a", 20, 30), await burst([second], "key_a", 20, 5)], [[20], [0]]);
+    const refusal: unknown = await second.limits.take("key_a", 20).catch((error: unknown) => error);
+    assert.ok(refusal instanceof Refusal);
+    assert.ok(refusal.facts.retryAfterMs !== undefined && refusal.facts.retryAfterMs > 50_000);
+    assert.deepEqual([refusal.facts.limit?.used, refusal.facts.limit?.limit], [20n, 20n]);
+  });
+
+  test("an admission tells what remains over all nodes; a key without a limit asks Redis nothing", async () => {
+    nodes = await startNodes(server.url, 2);
+    const [first, second] = nodes;
+    assert.ok(first && second);
+    assert.equal((await first.limits.take("key_a", 5))?.remaining, 4);
+    assert.equal((await second.limits.take("key_a", 5))?.remaining, 3);
+    for (let index = 0; index < 100; index++) await first.limits.take("key_free", undefined);
+    assert.deepEqual([first.calls.count, second.calls.count], [1, 1]);
+  });
+
+  test("what left the window sixty seconds ago by Redis's clock makes room, and the wait is exact", async () => {
+    nodes = await startNodes(server.url, 1);
+    const [node] = nodes;
+    assert.ok(node);
+    const time = await server.command("time");
+    assert.ok(Array.isArray(time));
+    const nowMs = Number(time[0]) * 1000 + Number(time[1]) / 1000;
+    const entries = [-60_000, -59_000, -58_500].flatMap((agoMs, index) => [(nowMs + agoMs).toFixed(3), `other:${index}`]);
+    await server.command("zadd", "gateway:limits:log:rpm:key_a", ...entries);
+    assert.deepEqual(await burst([node], "key_a", 3, 3), [1]);
+    const refusal: unknown = await node.limits.take("key_a", 3).catch((error: unknown) => error);
+    assert.ok(refusal instanceof Refusal && refusal.facts.retryAfterMs !== undefined);
+    assert.ok(refusal.facts.retryAfterMs > 0 && refusal.facts.retryAfterMs <= 1_000);
+    await delay(refusal.facts.retryAfterMs + 2);
+    assert.equal(await take(node, "key_a", 3), true);
+    assert.equal(await take(node, "key_a", 3), false);
+  });
+
+  test("refused requests leave nothing in Redis, and a log ends by itself a minute after its last request", async () => {
+    nodes = await startNodes(server.url, 1);
+    await burst(nodes, "key_a", 4, 50);
+    assert.equal(await server.command("zcard", "gateway:limits:log:rpm:key_a"), 4);
+    const life = Number(await server.command("pttl", "gateway:limits:log:rpm:key_a"));
+    assert.ok(life > 55_000 && life <= 61_000);
+  });
+
+  test("a Redis that answers in 20 ms still decides, and the limit holds", async () => {
+    const relay = await startSlowRelay(server.port, 10);
+    try {
+      nodes = await startNodes(`redis://127.0.0.1:${relay.port}`, 2);
+      await untilAll(nodes, "redis");
+      const [first] = nodes;
+      assert.ok(first);
+      assert.deepEqual(await burst([first], "key_a", 10, 15), [10]);
+      assert.equal(sum(await burst(nodes, "key_a", 10, 15)), 0);
+    } finally {
+      await stopNodes(nodes);
+      nodes = [];
+      await relay.stop();
+    }
+  });
+
+  test("a Redis slower than the bound leaves each node its share, and no request waits for it", async () => {
+    const relay = await startSlowRelay(server.port, 200);
+    try {
+      nodes = await startNodes(`redis://127.0.0.1:${relay.port}`, 3, 50);
+      assert.equal(states(nodes), "degraded degraded degraded");
+      assert.deepEqual(await burst(nodes, "key_a", 11, 15), [4, 4, 3]);
+    } finally {
+      await stopNodes(nodes);
+      nodes = [];
+      await relay.stop();
+    }
+  });
+
+  test("killed before any request: each node allows its share, the remainder at the lowest ids", async () => {
+    nodes = await startNodes(server.url, 4);
+    await server.kill();
+    await untilAll(nodes, "degraded").finally(() => server.restart());
+    assert.deepEqual(await burst(nodes, "key_a", 10, 10), [3, 3, 2, 2]);
+    await untilAll(nodes, "redis");
+    assert.equal(sum(await burst(nodes, "key_a", 10, 10)), 0);
+  });
+
+  const outages: { name: string; begin: () => Promise<void>; end: () => Promise<void> }[] = [
+    { name: "killed", begin: () => server.kill(), end: () => server.restart() },
+    { name: "killed and replaced at once", begin: () => server.restart(), end: async () => {} },
+    { name: "flushed", begin: () => server.flush(), end: async () => {} },
+    { name: "paused", begin: async () => server.pause(), end: async () => server.resume() },
+  ];
+
+  for (const { name, begin, end } of outages) {
+    test(`${name} after one node took the whole limit: no other node admits a request more`, async () => {
+      nodes = await startNodes(server.url, 3);
+      const [first, ...others] = nodes;
+      assert.ok(first);
+      assert.deepEqual(await burst([first], "key_a", 30, 40), [30]);
+      try {
+        await begin();
+        assert.equal(sum(await burst(others, "key_a", 30, 20)), 0);
+        assert.equal(sum(await burst([first], "key_a", 30, 20)), 0);
+      } finally {
+        await end();
+      }
+      await untilAll(nodes, "redis");
+      assert.equal(sum(await burst(nodes, "key_a", 30, 20)), 0);
+    });
+
+    test(`${name} halfway: service goes on, and all that is admitted before, during and after stays within the limit`, async () => {
+      nodes = await startNodes(server.url, 3);
+      const limit = 90;
+      const before = sum(await burst(nodes, "key_a", limit, 10));
+      assert.equal(before, 30);
+      let during = 0;
+      try {
+        await begin();
+        during = sum(await burst(nodes, "key_a", limit, 10));
+      } finally {
+        await end();
+      }
+      assert.ok(during > 0);
+      await untilAll(nodes, "redis");
+      const after = sum(await burst(nodes, "key_a", limit, 100));
+      // Not fewer either: what was handed in was counted once.
+      assert.equal(before + during + after, limit);
+    });
+
+    test(`${name} under random arrivals: the limit holds, and is used up`, async () => {
+      nodes = await startNodes(server.url, 3);
+      const limit = 60;
+      let admitted = 0;
+      let arriving = true;
+      const arrivals = nodes.map(async (node, index) => {
+        while (arriving) {
+          // One node has half of the traffic.
+          await delay(Math.random() * (index === 0 ? 20 : 40));
+          if (await take(node, "key_a", limit)) admitted += 1;
+        }
+      });
+      await delay(300);
+      try {
+        await begin();
+        await delay(700);
+      } finally {
+        await end();
+      }
+      await untilAll(nodes, "redis");
+      await delay(1_000);
+      arriving = false;
+      await Promise.all(arrivals);
+      await burst(nodes, "key_a", limit, 60);
+      assert.ok(admitted <= limit, `${admitted} admitted`);
+      assert.ok(admitted >= limit / 2, `${admitted} admitted`);
+    });
+  }
+
+  test("a Redis that stood still for long begins anew: it decides only when every node has handed in its part", async () => {
+    nodes = await startNodes(server.url, 3);
+    assert.equal(sum(await burst(nodes, "key_a", 30, 3)), 9);
+    server.pause();
+    try {
+      assert.ok(sum(await burst(nodes.slice(0, 2), "key_a", 30, 5)) > 0);
+      // The mark of completeness lives for three seconds.
+      await delay(3_300);
+    } finally {
+      server.resume();
+    }
+    await untilAll(nodes, "degraded");
+    await untilAll(nodes, "redis");
+    const stored = Number(await server.command("zcard", "gateway:limits:log:rpm:key_a"));
+    assert.equal(sum(await burst(nodes, "key_a", 30, 40)), 30 - stored);
+  });
+
+  test("a node that finds Redis away when it starts serves its share at once, and joins when Redis comes", async () => {
+    await server.kill();
+    try {
+      nodes = await startNodes(server.url, 2);
+      assert.deepEqual(await burst(nodes, "key_a", 9, 9), [5, 4]);
+    } finally {
+      await server.restart();
+    }
+    await untilAll(nodes, "redis");
+    assert.equal(sum(await burst(nodes, "key_a", 12, 12)), 3);
+  });
+
+  test("a Redis that may not run scripts fails the check: one clear error, shares, and service", async () => {
+    await server.command("acl", "setuser", "weak", "on", ">weak-password", "+@all", "-eval", "-evalsha", "~*", "&*");
+    const warnings: string[] = [];
+    const watched = createLog("warn");
+    const warn = vi.spyOn(watched, "warn").mockImplementation((...args: unknown[]) => void warnings.push(JSON.stringify(args)));
+    const redis = connectRedis(`redis://weak:weak-password@127.0.0.1:${server.port}`, watched);
+    const limits = createLimits({ redis, nodes: { id: () => "node_0", live: () => ["node_0"] }, log: watched });
+    try {
+      await limits.start();
+      assert.equal(limits.ready().state, "degraded");
+      assert.equal((await limits.take("key_a", 3))?.remaining, 2);
+      assert.equal(warnings.length, 1);
+      assert.match(warnings[0] ?? "", /Redis does not decide/);
+      assert.ok(!warnings.join().includes("weak-password"));
+    } finally {
+      warn.mockRestore();
+      await limits.stop();
+      await redis.close();
+    }
+  });
+
+  test("a node that joins goes by what Redis knows as well as by its share: the log of one that died is not forgotten", async () => {
+    nodes = await startNodes(server.url, 1);
+    assert.deepEqual(await burst(nodes, "key_a", 30, 40), [30]);
+    assert.deepEqual(await burst(nodes, "key_b", 30, 10), [10]);
+    await stopNodes(nodes);
+    // The logs count as complete for three seconds after the last node said so.
+    await vi.waitFor(async () => assert.equal(await server.command("exists", "gateway:limits:complete"), 0), {
+      timeout: 5_000,
+    });
+    const redis = connectRedis(server.url, log);
+    // In the ledger a node that was killed lives for another minute.
+    const others = { id: () => "node_1", live: () => ["node_0", "node_1"] };
+    const limits = createLimits({ redis, nodes: others, log, answerMsMax: patientMs });
+    const node = { redis, limits, calls: { count: 0 } };
+    nodes = [node];
+    await limits.start();
+    assert.deepEqual(limits.ready(), { state: "degraded" });
+    assert.deepEqual(await burst([node], "key_a", 30, 20), [0]);
+    assert.deepEqual(await burst([node], "key_b", 30, 20), [15]);
+    assert.deepEqual(await burst([node], "key_c", 30, 20), [15]);
+    await untilAll(nodes, "redis");
+    assert.deepEqual(await burst([node], "key_b", 30, 20), [5]);
+    assert.deepEqual(await burst([node], "key_c", 30, 20), [15]);
+  });
+
+  test("a node that died does not keep the others from deciding together for long", async () => {
+    const redis = connectRedis(server.url, log);
+    const pace = createPace({
+      redis,
+      nodes: { id: () => "node_1", live: () => ["node_0", "node_1"] },
+      log,
+      answerMsMax: patientMs,
+    });
+    try {
+      await pace.shared?.start();
+      assert.equal(pace.shared?.complete, false);
+      await vi.waitFor(() => assert.ok(pace.shared?.complete), { timeout: 15_000, interval: 50 });
+    } finally {
+      await pace.shared?.stop();
+      await redis.close();
+    }
+  });
+});

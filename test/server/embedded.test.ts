@@ -1,0 +1,156 @@
+// The embedded server in folders of its own. These suites start and stop real servers.
+
+import { spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Client } from "pg";
+import { afterEach, expect, test } from "vitest";
+import { createLog } from "../../src/base/log.ts";
+import { type Embedded, startEmbedded } from "../../src/postgres/embedded/embedded.ts";
+import { connectPostgres } from "../../src/postgres/postgres.ts";
+
+const log = createLog("silent");
+const cleanups: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+function newFolder(name = ""): string {
+  const folder = mkdtempSync(join(tmpdir(), "gateway-embedded-"));
+  cleanups.push(() => rmSync(folder, { recursive: true, force: true }));
+  const inner = join(folder, name);
+  mkdirSync(inner, { recursive: true });
+  return inner;
+}
+
+async function start(folder: string): Promise<Embedded> {
+  const embedded = await startEmbedded(folder, log);
+  cleanups.push(() => embedded.stop());
+  return embedded;
+}
+
+async function query(url: string, sql: string): Promise<unknown[]> {
+  const client = new Client({ connectionString: url });
+  client.on("error", () => {});
+  await client.connect();
+  try {
+    return (await client.query({ text: sql, rowMode: "array" })).rows.flat();
+  } finally {
+    await client.end();
+  }
+}
+
+function readPid(folder: string): number {
+  return Number.parseInt(readFileSync(join(folder, "postgres/postmaster.pid"), "utf8"), 10);
+}
+
+/** Resolves when the process with this id is gone, or is a zombie that nobody has reaped. */
+async function untilGone(pid: number): Promise<void> {
+  const alive = () => {
+    try {
+      return !readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ");
+    } catch {
+      return false;
+    }
+  };
+  while (alive()) await new Promise((resolve) => setTimeout(resolve, 10));
+}
+
+test("data outlive a stop and a start", async () => {
+  const folder = newFolder();
+  const first = await start(folder);
+  await query(first.url, "create table kept as select 7 as number");
+  await first.stop();
+  await expect(query(first.url, "select 1")).rejects.toThrow();
+  const second = await start(folder);
+  expect(await query(second.url, "select number from kept")).toEqual([7]);
+});
+
+test("several starts at once on an empty folder share one server", async () => {
+  const folder = newFolder();
+  const all = await Promise.all([start(folder), start(folder), start(folder)]);
+  expect(new Set(all.map(({ url }) => url)).size).toBe(1);
+  expect(readdirSync(folder).filter((name) => name.startsWith("postgres.new-"))).toEqual([]);
+});
+
+test("what a killed first start left half made is removed once nobody can be working on it", async () => {
+  const folder = newFolder();
+  for (const name of ["postgres.new-old", "postgres.new-young"]) mkdirSync(join(folder, name));
+  utimesSync(join(folder, "postgres.new-old"), 0, 0);
+  await start(folder);
+  expect(readdirSync(folder).filter((name) => name.includes("new"))).toEqual(["postgres.new-young"]);
+});
+
+test("a server that outlived its gateway is found and used", async () => {
+  const folder = newFolder();
+  await start(folder);
+  const pid = readPid(folder);
+  const again = await start(folder);
+  expect(readPid(folder)).toBe(pid);
+  expect(await query(again.url, "select 1")).toEqual([1]);
+});
+
+test("a server that was killed is started again and has what was committed", async () => {
+  const folder = newFolder();
+  const first = await start(folder);
+  await query(first.url, "create table kept as select 7 as number");
+  const pid = readPid(folder);
+  process.kill(pid, "SIGKILL");
+  await untilGone(pid);
+  const second = await start(folder);
+  expect(await query(second.url, "select number from kept")).toEqual([7]);
+});
+
+test("a pid file that names a process of somebody else does not keep the server from starting", async () => {
+  const folder = newFolder();
+  const first = await start(folder);
+  const pidFile = readFileSync(join(folder, "postgres/postmaster.pid"), "utf8");
+  await first.stop();
+  const other = spawn("sleep", ["600"]);
+  cleanups.push(() => {
+    other.kill();
+  });
+  writeFileSync(join(folder, "postgres/postmaster.pid"), pidFile.replace(/^\d+/, String(other.pid)));
+  const second = await start(folder);
+  expect(await query(second.url, "select 1")).toEqual([1]);
+});
+
+test("a stop leaves the server to another gateway that uses it", async () => {
+  const folder = newFolder();
+  const embedded = await start(folder);
+  const neighbour = connectPostgres(embedded.url);
+  const ask = { name: "test/one", text: "select 1 as one" };
+  await neighbour.query(ask, []);
+  await embedded.stop();
+  expect(await neighbour.query(ask, [])).toEqual([{ one: 1 }]);
+  await neighbour.close();
+  await embedded.stop();
+  await expect(query(embedded.url, "select 1")).rejects.toThrow();
+});
+
+test("no network address and no other password lead in, and commits are durable", async () => {
+  const folder = newFolder();
+  const { url } = await start(folder);
+  expect(await query(url, "show listen_addresses")).toEqual([""]);
+  expect(await query(url, "show fsync")).toEqual(["on"]);
+  expect(await query(url, "show synchronous_commit")).toEqual(["on"]);
+  expect(statSync(join(folder, "postgres/gateway.password")).mode & 0o777).toBe(0o600);
+  expect(statSync(join(folder, "postgres")).mode & 0o777).toBe(0o700);
+  const wrong = new URL(url);
+  wrong.password = "guessed";
+  await expect(query(wrong.href, "select 1")).rejects.toThrow(/password authentication failed/);
+});
+
+test("a folder whose path is longer than a socket's may be works too", async () => {
+  const folder = newFolder("a-long-name-".repeat(12));
+  const { url } = await start(folder);
+  expect(await query(url, "select 1")).toEqual([1]);
+});
+
+test("a server that cannot start is reported with its log file", async () => {
+  const folder = newFolder();
+  await (await start(folder)).stop();
+  writeFileSync(join(folder, "postgres/postgresql.auto.conf"), "no_such_setting = 1\n");
+  await expect(startEmbedded(folder, log)).rejects.toThrow(/did not start; see .*postgres\.log/);
+});

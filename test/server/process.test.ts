@@ -1,0 +1,299 @@
+// The gateway as a process: what it prints, how it ends, what it survives. Each test has a data directory and ports of its own.
+
+import { execFile } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { Code, createClient } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-node";
+import { afterEach, expect, test } from "vitest";
+import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
+import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { defaultCatalog } from "../../src/config/catalog.ts";
+import { type ChildGateway, failToStart, startChildGateway } from "../support/child-gateway.ts";
+import { emptyDatabase, freshDatabase } from "../support/database.ts";
+
+const run = promisify(execFile);
+const cleanups: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+function newDataDir(): string {
+  const folder = mkdtempSync(join(tmpdir(), "gateway-process-"));
+  cleanups.push(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+async function start(env: NodeJS.ProcessEnv): Promise<ChildGateway> {
+  const gateway = await startChildGateway(env);
+  cleanups.push(() => gateway.end("SIGTERM"));
+  return gateway;
+}
+
+function readKeys(dataDir: string): { v1: string; v2: string; adminToken: string; accountId: string } {
+  return JSON.parse(readFileSync(join(dataDir, "first-keys.json"), "utf8"));
+}
+
+function ask(address: string, key: string, text: string, more: object = {}): Promise<Response> {
+  return fetch(`${address}/v1/messages`, {
+    method: "POST",
+    headers: { "x-api-key": key, "anthropic-version": "2023-06-01", "content-type": "application/json" },
+    body: JSON.stringify({ model: "haiku", max_tokens: 500, messages: [{ role: "user", content: text }], ...more }),
+  });
+}
+
+async function freeCredits(address: string, key: string): Promise<string> {
+  const response = await fetch(`${address}/v1/credits`, { headers: { "x-api-key": key } });
+  const body: unknown = await response.json();
+  return Object(body).pool.free_credits;
+}
+
+test("a first start prints the keys once, and the first request with them is answered and paid", async () => {
+  const dataDir = newDataDir();
+  const first = await start({ DATA_DIR: dataDir });
+  const { v1, v2, adminToken } = readKeys(dataDir);
+  for (const secret of [v1, v2, adminToken]) {
+    expect(first.stdout()).toContain(secret);
+    expect(first.stderr()).not.toContain(secret);
+  }
+  expect(statSync(join(dataDir, "first-keys.json")).mode & 0o777).toBe(0o600);
+  expect(await freeCredits(first.address, v1)).toBe("1000");
+
+  const answer = await ask(first.address, v1, "Hello");
+  expect(answer.status).toBe(200);
+  expect(Number(await freeCredits(first.address, v1))).toBeLessThan(1000);
+  expect(await freeCredits(first.address, v2)).toBe("1000");
+
+  expect((await first.end("SIGTERM")).code).toBe(0);
+  const second = await start({ DATA_DIR: dataDir });
+  expect(second.stdout()).toBe(`The model gateway runs at ${second.address}\n`);
+  expect((await ask(second.address, v1, "Hello again")).status).toBe(200);
+});
+
+test("after a kill the next start finds the database and every charge", async () => {
+  const dataDir = newDataDir();
+  const first = await start({ DATA_DIR: dataDir });
+  const { v1 } = readKeys(dataDir);
+  const answer = await ask(first.address, v1, "Hello");
+  const requestId = answer.headers.get("request-id");
+  await answer.text();
+  const free = await freeCredits(first.address, v1);
+  const postgres = readFileSync(join(dataDir, "postgres/postmaster.pid"), "utf8").split("\n")[0];
+  expect((await first.end("SIGKILL")).signal).toBe("SIGKILL");
+
+  const second = await start({ DATA_DIR: dataDir });
+  expect(readFileSync(join(dataDir, "postgres/postmaster.pid"), "utf8").split("\n")[0]).toBe(postgres);
+  expect(await freeCredits(second.address, v1)).toBe(free);
+  const receipt = await fetch(`${second.address}/v1/receipts/${requestId}`, { headers: { "x-api-key": v1 } });
+  expect(receipt.status).toBe(200);
+});
+
+test("after a kill of gateway and database the next start recovers both", async () => {
+  const dataDir = newDataDir();
+  const first = await start({ DATA_DIR: dataDir });
+  const { v1 } = readKeys(dataDir);
+  await (await ask(first.address, v1, "Hello")).text();
+  const free = await freeCredits(first.address, v1);
+  const postgres = Number.parseInt(readFileSync(join(dataDir, "postgres/postmaster.pid"), "utf8"), 10);
+  await first.end("SIGKILL");
+  process.kill(postgres, "SIGKILL");
+
+  const second = await start({ DATA_DIR: dataDir });
+  expect(await freeCredits(second.address, v1)).toBe(free);
+  expect((await ask(second.address, v1, "Hello")).status).toBe(200);
+});
+
+test("SIGTERM lets a running stream finish, refuses what is new, and ends with 0 and a stopped database", async () => {
+  const dataDir = newDataDir();
+  const gateway = await start({ DATA_DIR: dataDir });
+  const { v1 } = readKeys(dataDir);
+  const stream = await ask(gateway.address, v1, "[[simulate tokens=100 token_ms=20]]", { stream: true });
+  const reader = stream.body?.pipeThrough(new TextDecoderStream()).getReader();
+  let text = (await reader?.read())?.value ?? "";
+
+  const exit = gateway.end("SIGTERM");
+  while (!gateway.stderr().includes("draining")) await new Promise((resolve) => setTimeout(resolve, 5));
+  const refused = await ask(gateway.address, v1, "Hello");
+  expect(refused.status).toBe(503);
+  expect(refused.headers.get("retry-after")).toMatch(/^[1-9]/);
+  expect((await fetch(`${gateway.address}/health`)).status).toBe(503);
+  expect((await fetch(`${gateway.address}/healthz`)).status).toBe(200);
+
+  for (let next = await reader?.read(); next && !next.done; next = await reader?.read()) text += next.value;
+  expect(text).toContain("event: message_stop");
+  expect(await exit).toMatchObject({ code: 0 });
+  expect(() => statSync(join(dataDir, "postgres/postmaster.pid"))).toThrow("ENOENT");
+});
+
+test("a signal that comes twice at once, as Ctrl-C does under npm, lets a running stream finish too", async () => {
+  const dataDir = newDataDir();
+  const gateway = await start({ DATA_DIR: dataDir });
+  const stream = await ask(gateway.address, readKeys(dataDir).v1, "[[simulate tokens=40 token_ms=20]]", { stream: true });
+  gateway.process.kill("SIGINT");
+  while (!gateway.stderr().includes("draining")) await new Promise((resolve) => setTimeout(resolve, 5));
+  const exit = gateway.end("SIGINT");
+  expect(await stream.text()).toContain("event: message_stop");
+  expect(await exit).toMatchObject({ code: 0 });
+  expect(() => statSync(join(dataDir, "postgres/postmaster.pid"))).toThrow("ENOENT");
+});
+
+test("SIGTERM refuses new Connect calls as well, and lets the running ones finish", async () => {
+  const dataDir = newDataDir();
+  const gateway = await start({ DATA_DIR: dataDir });
+  const headers = { authorization: `Bearer ${readKeys(dataDir).v1}` };
+  const { generate } = createClient(InferenceService, createConnectTransport({ baseUrl: gateway.address, httpVersion: "1.1" }));
+  const content = [{ kind: { case: "text" as const, value: { text: "[[simulate tokens=100 token_ms=20]]" } } }];
+  const request = { model: "haiku", maxTokens: 500, messages: [{ role: Role.USER, content }] };
+  const running = generate(request, { headers })[Symbol.asyncIterator]();
+  expect((await running.next()).value?.kind.case).toBe("admission");
+
+  const exit = gateway.end("SIGTERM");
+  while (!gateway.stderr().includes("draining")) await new Promise((resolve) => setTimeout(resolve, 5));
+  const refused = await fetch(`${gateway.address}/gateway.billing.v1.BillingService/GetPools`, {
+    method: "POST",
+    headers: { ...headers, "content-type": "application/json" },
+    body: "{}",
+  });
+  expect(refused.status).toBe(503);
+  expect(await refused.json()).toMatchObject({
+    code: "unavailable",
+    details: [{ debug: { reason: "REASON_GATEWAY_UNAVAILABLE", retryAfter: "1s" } }],
+  });
+  const isRefused = generate(request, { headers })[Symbol.asyncIterator]().next();
+  await expect(isRefused).rejects.toMatchObject({ code: Code.Unavailable });
+
+  let last: string | undefined;
+  for (let next = await running.next(); !next.done; next = await running.next()) last = next.value.kind.case;
+  expect(last).toBe("receipt");
+  expect(await exit).toMatchObject({ code: 0 });
+});
+
+test("the drain limit ends a stream with an error event, and what it used is charged", async () => {
+  const dataDir = newDataDir();
+  const gateway = await start({ DATA_DIR: dataDir, DRAIN_LIMIT_SECONDS: "0" });
+  const { v1 } = readKeys(dataDir);
+  const stream = await ask(gateway.address, v1, "[[simulate tokens=400 token_ms=1000]]", { stream: true });
+  const requestId = stream.headers.get("request-id");
+  const reader = stream.body?.pipeThrough(new TextDecoderStream()).getReader();
+  let text = (await reader?.read())?.value ?? "";
+  const exit = gateway.end("SIGTERM");
+  for (let next = await reader?.read(); next && !next.done; next = await reader?.read()) text += next.value;
+  expect(text).toContain("event: error");
+  expect(text).not.toContain("event: message_stop");
+  expect(await exit).toMatchObject({ code: 0 });
+
+  const next = await start({ DATA_DIR: dataDir });
+  const receipt = await fetch(`${next.address}/v1/receipts/${requestId}`, { headers: { "x-api-key": v1 } });
+  expect(await receipt.json()).toMatchObject({ outcome: expect.stringMatching(/time_limit/i) });
+});
+
+test("a taken port is one clear line, and leaves the database of whoever runs there alone", async () => {
+  const dataDir = newDataDir();
+  const running = await start({ DATA_DIR: dataDir });
+  const port = new URL(running.address).port;
+  const { code, stdout, stderr } = await failToStart({ DATA_DIR: dataDir, PORT: port });
+  expect([code, stdout]).toEqual([1, ""]);
+  expect(stderr).toBe(`cannot start: port ${port} is taken; end what listens there, or set PORT\n`);
+  expect((await ask(running.address, readKeys(dataDir).v1, "Hello")).status).toBe(200);
+});
+
+test("a taken gRPC port is named as such", async () => {
+  const taken = createServer().listen(0, "127.0.0.1");
+  await new Promise((resolve) => taken.once("listening", resolve));
+  cleanups.push(() => {
+    taken.close();
+  });
+  const address = taken.address();
+  const port = typeof address === "object" ? String(address?.port) : "";
+  const { code, stderr } = await failToStart({ DATA_DIR: newDataDir(), GRPC_PORT: port });
+  expect(code).toBe(1);
+  expect(stderr.split("\n").filter((line) => line !== "" && !line.startsWith("{"))).toEqual([
+    `cannot start: port ${port} is taken; end what listens there, or set GRPC_PORT`,
+  ]);
+});
+
+test("a data directory that cannot be written is one clear line", async () => {
+  const file = join(newDataDir(), "file");
+  writeFileSync(file, "");
+  const { code, stderr } = await failToStart({ DATA_DIR: join(file, "data") });
+  expect(code).toBe(1);
+  expect(stderr).toMatch(/^cannot start: the data directory .* is not writable \(ENOTDIR.*\); set DATA_DIR\n$/);
+});
+
+test("a database that does not answer is one clear line without its password", async () => {
+  const env = { DATABASE_URL: "postgres://user:hidden@127.0.0.1:1/ledger", ADMIN_TOKEN: "a-token-of-some-length" };
+  const { code, stderr } = await failToStart(env);
+  expect(code).toBe(1);
+  expect(stderr).toBe("cannot start: the database at 127.0.0.1:1 is not reachable (ECONNREFUSED); see DATABASE_URL\n");
+});
+
+test("all problems of environment and configuration file are told together, with status 78", async () => {
+  const file = join(newDataDir(), "catalog.yaml");
+  writeFileSync(file, `${defaultCatalog()}\nupstreamz: 1\n`);
+  const { code, stderr } = await failToStart({ PORT: "http", ROLE: "both", TRUSTED_PROXIES: "nginx", CONFIG: file });
+  expect(code).toBe(78);
+  for (const part of ["PORT", "ROLE", "TRUSTED_PROXIES", "upstreamz"]) expect(stderr).toContain(part);
+});
+
+test("with a database of one's own nothing is seeded, and the configured admin token is good", async () => {
+  const database = await emptyDatabase();
+  cleanups.push(() => database.drop());
+  const dataDir = newDataDir();
+  const adminToken = "a-token-of-some-length";
+  const gateway = await start({ DATABASE_URL: database.url, ADMIN_TOKEN: adminToken, DATA_DIR: dataDir });
+  expect(gateway.stdout()).toBe(`The model gateway runs at ${gateway.address}\n`);
+  expect(() => statSync(join(dataDir, "first-keys.json"))).toThrow("ENOENT");
+  const accounts = await fetch(`${gateway.address}/gateway.billing.v1.BillingService/ListAccounts`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${adminToken}`, "content-type": "application/json" },
+    body: "{}",
+  });
+  expect(await accounts.json()).toEqual({});
+  await gateway.end("SIGTERM");
+});
+
+test("`npm run audit` finds the ledger of a running gateway in order, and names what is not", async () => {
+  const database = await freshDatabase();
+  cleanups.push(() => database.drop());
+  const env = { ...process.env, DATABASE_URL: database.url, LOG_LEVEL: "silent" };
+  const audit = () => run(process.execPath, [join(import.meta.dirname, "../../src/cli/verify-ledger.ts")], { env });
+  expect((await audit()).stdout).toBe("the ledger is in order\n");
+  await database.postgres.query({ name: "test/account", text: "insert into accounts values ('acc_1', 'x')" }, []);
+  await database.postgres.query({ name: "test/pool", text: "insert into pools values ('acc_1', 'v1', 5)" }, []);
+  await expect(audit()).rejects.toMatchObject({ code: 1, stdout: expect.stringContaining("acc_1") });
+});
+
+test("SIGHUP takes a new configuration file, and keeps the old one where the new one is wrong", async () => {
+  const dataDir = newDataDir();
+  const file = join(dataDir, "catalog.yaml");
+  writeFileSync(file, defaultCatalog());
+  const gateway = await start({ DATA_DIR: dataDir, CONFIG: file });
+  const { v1 } = readKeys(dataDir);
+  const names = async () => {
+    const response = await fetch(`${gateway.address}/v1/models`, { headers: { "x-api-key": v1 } });
+    const body: unknown = await response.json();
+    return Object(body).data.map((model: { id: string }) => model.id);
+  };
+  const hangUp = async (text: string, says: string) => {
+    const { length } = gateway.stderr();
+    writeFileSync(file, text);
+    gateway.process.kill("SIGHUP");
+    while (!gateway.stderr().slice(length).includes(says)) await new Promise((resolve) => setTimeout(resolve, 5));
+  };
+  await hangUp(defaultCatalog().replace("  haiku: model", "  quick: model"), "was read again");
+  expect(await names()).toContain("quick");
+  await hangUp("models: nonsense", "is refused");
+  expect(await names()).toContain("quick");
+
+  const askWithBearer = async () => {
+    const headers = { authorization: `Bearer ${v1}`, "anthropic-version": "2023-06-01", "content-type": "application/json" };
+    const body = JSON.stringify({ model: "sonnet", messages: [{ role: "user", content: "Hello" }] });
+    return (await fetch(`${gateway.address}/v1/messages/count_tokens`, { method: "POST", headers, body })).status;
+  };
+  expect(await askWithBearer()).toBe(401);
+  await hangUp(defaultCatalog().replace("native_bearer: auto", "native_bearer: always"), "was read again");
+  expect(await askWithBearer()).toBe(200);
+});

@@ -6,8 +6,8 @@ import { type CatalogFile, defaultCatalog, findMissingCredentials, readCatalogFi
 import { type Config, readConfig } from "./config/environment.ts";
 import { renderBanner } from "./server/bootstrap.ts";
 import { startGateway } from "./server/gateway.ts";
-import { giveBackMemory } from "./server/shrink-heap.ts";
-import { explainStartFailure } from "./server/startup-error.ts";
+import { shrinkHeap } from "./server/shrink-heap.ts";
+import { startupErrorMessage } from "./server/startup-error.ts";
 
 // EX_CONFIG of sysexits.h: a supervisor need not try again.
 const exitConfiguration = 78;
@@ -29,10 +29,10 @@ process.on("SIGHUP", () => reload());
 
 try {
   announce(await starting);
-  giveBackMemory();
+  shrinkHeap();
 } catch (error) {
   log.debug({ err: error }, "the gateway could not start");
-  console.error(explainStartFailure(error, config));
+  console.error(startupErrorMessage(error, config));
   process.exit(1);
 }
 
@@ -85,7 +85,7 @@ function readConfiguration(): { config: Config; catalog: CatalogFile } {
 /** Reads the catalogue file, whose credentials must be in the environment. Throws one Error with all its problems. */
 function readCatalog({ catalogPath }: { catalogPath?: string | undefined }): CatalogFile {
   const catalog = readCatalogFile(catalogPath === undefined ? defaultCatalog() : readFileSync(catalogPath, "utf8"));
-  const missing = findMissingCredentials(catalog.upstreams, process.env);
+  const missing = findMissingCredentials(catalog.providers, process.env);
   if (missing.length > 0) throw new Error(`configuration file:\n  ${missing.join("\n  ")}`);
   return catalog;
 }

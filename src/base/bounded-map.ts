@@ -1,7 +1,7 @@
 // A map of bounded size that forgets what was set longest ago, a half at a time: taking single oldest entries out of a large `Map`
 // is slow, because it walks over the holes that earlier ones left (7 µs a piece at 20,000 entries).
 
-export class RecentMap<K, V> {
+export class BoundedMap<K, V> {
   readonly #halfMax: number;
   #young = new Map<K, V>();
   #old = new Map<K, V>();

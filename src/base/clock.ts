@@ -1,4 +1,4 @@
-// Time as the upstreams see it, so that tests can hold it.
+// Time as the providers see it, so that tests can hold it.
 
 export type Clock = {
   /** Milliseconds since some fixed moment. */

@@ -1,7 +1,7 @@
 // Admission decided: who may start, and how much each start holds. A pure function over the rows that the batch has locked.
 
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
 import { credits } from "../base/money.ts";
 import { grantedBy, sizeHold, type UsageBounds } from "./hold-size.ts";
@@ -16,7 +16,7 @@ export type Payer = {
 };
 
 /** A request that wants to start. */
-export type HoldAsk = {
+export type HoldRequest = {
   readonly kind: "place";
   readonly requestId: string;
   /** Whose request it is. One of this process is settled by others when the process dies; a caller's waits for its deadline. */
@@ -31,7 +31,7 @@ export type HoldAsk = {
 };
 
 /** A running request whose input turned out larger than its hold foresaw. */
-export type GrowAsk = { readonly kind: "grow"; readonly hold: Hold; readonly amountMicro: bigint };
+export type GrowRequest = { readonly kind: "grow"; readonly hold: Hold; readonly amountMicro: bigint };
 
 /** A request that runs. */
 export type PlacedHold = {
@@ -62,7 +62,7 @@ export type Ledger = {
   /** Secrets that are no longer good, and whether they were revoked. */
   readonly deadSecrets: ReadonlyMap<string, boolean>;
   /** Request ids in use, or charged. */
-  readonly used: Map<string, UsedRow>;
+  readonly usedRequests: Map<string, UsedRow>;
   /** Amounts of holds that want to grow. */
   readonly amounts: Map<string, bigint>;
   /** Months in which holds that want to grow were admitted, by `<key_id>/<month>`. */
@@ -92,9 +92,9 @@ export type UsedRow = {
 export type Admitted =
   /** `addedMicro` is undefined when it was held before. */
   | { readonly kind: "held"; readonly hold: Hold; readonly addedMicro: bigint | undefined }
-  | { readonly kind: "refused"; readonly refusal: Refusal }
+  | { readonly kind: "refused"; readonly apiError: ApiError }
   /** The funds are there, but running requests hold them: worth a wait. */
-  | { readonly kind: "waits"; readonly refusal: Refusal };
+  | { readonly kind: "waits"; readonly apiError: ApiError };
 
 /** The name of a pool in `Ledger.pools`. */
 export function poolOf({ accountId, family }: Payer): string {
@@ -102,23 +102,23 @@ export function poolOf({ accountId, family }: Payer): string {
 }
 
 /** Who pays for what is asked. */
-export function payerOf(ask: HoldAsk | GrowAsk): Payer {
+export function payerOf(ask: HoldRequest | GrowRequest): Payer {
   return ask.kind === "place" ? ask.payer : ask.hold.payer;
 }
 
 /** The process that `ask` belongs to. */
-export function nodeOf({ owner }: HoldAsk, nodeId: string): string | null {
+export function nodeOf({ owner }: HoldRequest, nodeId: string): string | null {
   return owner === "process" ? nodeId : null;
 }
 
 /** Decides one ask and books it in `ledger`. */
-export function admit(ledger: Ledger, ask: HoldAsk | GrowAsk): Admitted {
+export function admit(ledger: Ledger, ask: HoldRequest | GrowRequest): Admitted {
   return ask.kind === "place" ? place(ledger, ask) : grow(ledger, ask);
 }
 
-function place(ledger: Ledger, ask: HoldAsk): Admitted {
+function place(ledger: Ledger, ask: HoldRequest): Admitted {
   const { payer, price, bounds } = ask;
-  const used = ledger.used.get(ask.requestId);
+  const used = ledger.usedRequests.get(ask.requestId);
   if (used) {
     // An earlier try of the same process or caller, whose commit it did not hear of. Whoever asks for something else under the same id
     // gets nothing.
@@ -126,7 +126,7 @@ function place(ledger: Ledger, ask: HoldAsk): Admitted {
     const isSame = used.keyId === payer.keyId && used.model === ask.model;
     // The model may have another price by now. What was admitted keeps its own.
     const grantedOutput = isRepeat && isSame ? grantedBy(used.price, bounds, used.amount) : undefined;
-    if (grantedOutput === undefined) return refused(new Refusal("request_id_used"));
+    if (grantedOutput === undefined) return refused(new ApiError("request_id_used"));
     const { price: ownPrice, amount: amountMicro, admittedAt, month } = used;
     return {
       kind: "held",
@@ -137,12 +137,12 @@ function place(ledger: Ledger, ask: HoldAsk): Admitted {
 
   const key = ledger.keys.get(payer.keyId);
   const pool = ledger.pools.get(poolOf(payer));
-  if (!key || !pool) return refused(new Refusal("not_found", { message: "There is no such key." }));
-  if (key.status !== "active") return refused(new Refusal("revoked_key"));
+  if (!key || !pool) return refused(new ApiError("not_found", { message: "There is no such key." }));
+  if (key.status !== "active") return refused(new ApiError("revoked_key"));
   const revoked = payer.secretId === undefined ? undefined : ledger.deadSecrets.get(payer.secretId);
-  if (revoked !== undefined) return refused(new Refusal(revoked ? "revoked_key" : "invalid_key"));
+  if (revoked !== undefined) return refused(new ApiError(revoked ? "revoked_key" : "invalid_key"));
   if (key.allowedModels.length > 0 && !key.allowedModels.includes(ask.model)) {
-    return refused(new Refusal("model_not_allowed", { allowed: key.allowedModels, field: "model" }));
+    return refused(new ApiError("model_not_allowed", { allowed: key.allowedModels, field: "model" }));
   }
   if (pool.inDebt) return refused(creditsExhausted(payer, pool, "in debt"));
 
@@ -154,7 +154,7 @@ function place(ledger: Ledger, ask: HoldAsk): Admitted {
   if (grant.kind === "short") return shortOf(ledger, payer, pool, key, grant);
   pool.held += grant.amountMicro;
   key.held += grant.amountMicro;
-  ledger.used.set(ask.requestId, {
+  ledger.usedRequests.set(ask.requestId, {
     nodeId: nodeOf(ask, ledger.nodeId),
     nonce: ask.nonce,
     keyId: payer.keyId,
@@ -176,13 +176,13 @@ function place(ledger: Ledger, ask: HoldAsk): Admitted {
   };
 }
 
-function grow(ledger: Ledger, ask: GrowAsk): Admitted {
+function grow(ledger: Ledger, ask: GrowRequest): Admitted {
   const { hold } = ask;
   const before = ledger.amounts.get(hold.requestId);
   const key = ledger.keys.get(hold.payer.keyId);
   const pool = ledger.pools.get(poolOf(hold.payer));
   if (before === undefined || !key || !pool)
-    return refused(new Refusal("gateway_unavailable", { message: "The hold is gone." }));
+    return refused(new ApiError("gateway_unavailable", { message: "The hold is gone." }));
   const addedMicro = ask.amountMicro - before;
   if (addedMicro <= 0n) return { kind: "held", addedMicro: undefined, hold: { ...hold, amountMicro: before } };
   if (pool.posted - pool.held < addedMicro)
@@ -192,7 +192,7 @@ function grow(ledger: Ledger, ask: GrowAsk): Admitted {
       neededMicro: addedMicro,
     });
   const month = hold.month === ledger.month ? key : ledger.pastMonths.get(`${hold.payer.keyId}/${hold.month}`);
-  if (!month) return refused(new Refusal("gateway_unavailable", { message: "The month of the hold is gone." }));
+  if (!month) return refused(new ApiError("gateway_unavailable", { message: "The month of the hold is gone." }));
   if (key.cap !== null && key.cap - month.spent - month.held < addedMicro) {
     return shortOf(ledger, hold.payer, pool, key, {
       of: "cap",
@@ -206,12 +206,12 @@ function grow(ledger: Ledger, ask: GrowAsk): Admitted {
   return { kind: "held", addedMicro, hold: { ...hold, amountMicro: ask.amountMicro } };
 }
 
-function holdOf({ requestId, payer, model, price }: HoldAsk, grantedOutput: number, amountMicro: bigint) {
+function holdOf({ requestId, payer, model, price }: HoldRequest, grantedOutput: number, amountMicro: bigint) {
   return { requestId, payer, model, price, grantedOutput, amountMicro };
 }
 
-function refused(refusal: Refusal): Admitted {
-  return { kind: "refused", refusal };
+function refused(apiError: ApiError): Admitted {
+  return { kind: "refused", apiError };
 }
 
 function shortOf(
@@ -221,7 +221,7 @@ function shortOf(
   key: KeyRow,
   short: { of: "pool" | "cap"; held: boolean; neededMicro: bigint },
 ): Admitted {
-  if (short.held) return { kind: "waits", refusal: new Refusal("credits_held", { retryAfterMs: 2000 }) };
+  if (short.held) return { kind: "waits", apiError: new ApiError("credits_held", { retryAfterMs: 2000 }) };
   return refused(short.of === "pool" ? creditsExhausted(payer, pool, short) : capReached(ledger, key, short));
 }
 
@@ -229,13 +229,13 @@ function creditsExhausted(
   payer: Payer,
   pool: { posted: bigint; held: bigint },
   why: "in debt" | { neededMicro: bigint },
-): Refusal {
+): ApiError {
   const remaining = atLeastZero(pool.posted - pool.held);
   const says =
     why === "in debt"
       ? "is in debt"
       : `has ${credits(remaining)} credits free, and this request needs ${credits(why.neededMicro)} set aside`;
-  return new Refusal("credits_exhausted", {
+  return new ApiError("credits_exhausted", {
     message: `The ${payer.family} pool of this account ${says}. Add credits to go on.`,
     limit: {
       name: "pool_microcredits",
@@ -247,11 +247,11 @@ function creditsExhausted(
   });
 }
 
-function capReached(ledger: Ledger, key: KeyRow, { neededMicro }: { neededMicro: bigint }): Refusal {
+function capReached(ledger: Ledger, key: KeyRow, { neededMicro }: { neededMicro: bigint }): ApiError {
   const limit = key.cap ?? 0n;
   const remaining = atLeastZero(limit - key.spent - key.held);
   const resetsAt = monthAfter(ledger.month);
-  return new Refusal("monthly_cap_reached", {
+  return new ApiError("monthly_cap_reached", {
     message:
       `The monthly credit cap of this key is reached: ${credits(remaining)} credits of it are left, ` +
       `and this request needs ${credits(neededMicro)} set aside. It resets at ${resetsAt.toISOString()}.`,

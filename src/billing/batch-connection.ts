@@ -112,7 +112,7 @@ export function isTransient(error: unknown): boolean {
 }
 
 /** What the failure of a batch of admissions means. Whoever took the same request id at the same time is seen by the repeat. */
-export function judgeAdmission(error: unknown): Failure {
+export function classifyAdmissionError(error: unknown): Failure {
   if (error instanceof NotConnected) return "unsent";
   if (isBlocked(error)) return "blocked";
   return isTransient(error) || isUniqueViolation(error) ? "unsure" : "refused";
@@ -122,7 +122,7 @@ export function judgeAdmission(error: unknown): Failure {
 const valueStates = /^2[23]/;
 
 /** What the failure of a batch of settlements means. They are owed, so only what lies in the values of one is final. */
-export function judgeSettlement(error: unknown): Failure {
+export function classifySettlementError(error: unknown): Failure {
   if (error instanceof NotConnected) return "unsent";
   if (isBlocked(error)) return "blocked";
   if (isTransient(error)) return "unsure";

@@ -2,7 +2,7 @@
 // no timer, so one request alone waits for nobody, and a thousand share one commit.
 
 import { setTimeout as delay, setImmediate as nextTurn } from "node:timers/promises";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 
 /** What a lane does with a batch. Answers one outcome per item, in order. A thrown error concerns the batch as a whole. */
 export type RunBatch<Item, Outcome> = (items: readonly Item[]) => Promise<readonly Outcome[]>;
@@ -14,11 +14,11 @@ export type RunBatch<Item, Outcome> = (items: readonly Item[]) => Promise<readon
  */
 export type Failure = "unsent" | "unsure" | "blocked" | "refused";
 
-export type LaneSettings<Item, Outcome> = {
+export type BatchQueueSettings<Item, Outcome> = {
   readonly batchMax: number;
   /** Beyond this many waiting items `submit` refuses before any work. */
   readonly queueMax: number;
-  readonly judge: (error: unknown) => Failure;
+  readonly classify: (error: unknown) => Failure;
   /** Items of one group are blocked together. */
   readonly groupOf: (item: Item) => string;
   /** Runs what was blocked, on a connection that nobody else waits for. */
@@ -30,7 +30,7 @@ export type LaneSettings<Item, Outcome> = {
   /** Wait between repeats of a failed batch. */
   readonly pauseMs: number;
   /** How long an item may wait for the database before it is refused. Infinity: for ever. */
-  readonly patienceMs: number;
+  readonly maxWaitMs: number;
 };
 
 type Waiting<Item, Outcome> = {
@@ -49,9 +49,9 @@ type Unanswered<Item, Outcome> = {
   readonly reason?: unknown;
 };
 
-export class Lane<Item, Outcome> {
+export class BatchQueue<Item, Outcome> {
   readonly #run: RunBatch<Item, Outcome>;
-  readonly #settings: LaneSettings<Item, Outcome>;
+  readonly #settings: BatchQueueSettings<Item, Outcome>;
   readonly #queue: Waiting<Item, Outcome>[] = [];
   /** What is blocked, by group. It runs apart, group by group, so that nobody else waits for it. */
   readonly #blocked = new Map<string, Waiting<Item, Outcome>[]>();
@@ -60,7 +60,7 @@ export class Lane<Item, Outcome> {
   #isStopped = false;
   #leftBehind = 0;
 
-  constructor(run: RunBatch<Item, Outcome>, settings: LaneSettings<Item, Outcome>) {
+  constructor(run: RunBatch<Item, Outcome>, settings: BatchQueueSettings<Item, Outcome>) {
     this.#run = run;
     this.#settings = settings;
   }
@@ -70,7 +70,7 @@ export class Lane<Item, Outcome> {
     const apart = this.#blocked.size > 0 ? this.#blocked.get(this.#settings.groupOf(item)) : undefined;
     const queue = apart ?? this.#queue;
     if (this.#isStopped || queue.length >= this.#settings.queueMax) {
-      return Promise.reject(new Refusal("gateway_unavailable", { retryAfterMs: 1000 }));
+      return Promise.reject(new ApiError("gateway_unavailable", { retryAfterMs: 1000 }));
     }
     return new Promise((resolve, reject) => {
       queue.push({ item, since: performance.now(), resolve, reject, isUnsure: false });
@@ -145,7 +145,7 @@ export class Lane<Item, Outcome> {
       });
       return { again: [], blocked: [] };
     } catch (error) {
-      const failure = this.#settings.judge(error);
+      const failure = this.#settings.classify(error);
       if (failure === "unsent") return { again: batch, blocked: [] };
       if (failure === "blocked") return { again: [], blocked: batch, reason: error };
       for (const one of batch) one.isUnsure = true;
@@ -193,11 +193,11 @@ export class Lane<Item, Outcome> {
   }
 
   #refuseImpatient(): void {
-    const oldest = this.#isStopped ? Number.POSITIVE_INFINITY : performance.now() - this.#settings.patienceMs;
+    const oldest = this.#isStopped ? Number.POSITIVE_INFINITY : performance.now() - this.#settings.maxWaitMs;
     for (const queue of [this.#queue, ...this.#blocked.values()]) {
       for (const one of takeOut(queue, ({ since }) => since < oldest)) {
         if (this.#isStopped) this.#leftBehind += 1;
-        this.#refuse(one, new Refusal("billing_unavailable", { retryAfterMs: 1000 }));
+        this.#refuse(one, new ApiError("billing_unavailable", { retryAfterMs: 1000 }));
       }
     }
   }

@@ -3,7 +3,6 @@
 import { create } from "@bufbuild/protobuf";
 import { durationMs, type Timestamp, timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
-  AuditResponseSchema,
   type BillingService,
   CheckpointHoldResponseSchema,
   CreateAccountResponseSchema,
@@ -24,16 +23,17 @@ import {
   SettleHoldResponseSchema,
   TransferKind,
   UsagePeriod,
+  VerifyLedgerResponseSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
-import { invalidField, Refusal } from "../base/errors.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import { isRequestId, requestIdRule } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
-import { pageOf, placeOf, tokenOf } from "../base/paging.ts";
-import type { Caller, CallOf, Implementation } from "../contract/contract.ts";
+import { encodePageToken, parseCursor, parsePage } from "../base/paging.ts";
+import type { AuthenticatedCall, Caller, Implementation } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
-import { Node } from "./cluster-node.ts";
+import { ClusterNode } from "./cluster-node.ts";
 import { HoldKeeper, type Holds } from "./holds.ts";
 import { categories } from "./price.ts";
 import { runningReceipt } from "./settlement.ts";
@@ -42,11 +42,11 @@ import { createLedgerStore, type LedgerStore } from "./store.ts";
 export type { Hold } from "./admission.ts";
 export type { UsageBounds } from "./hold-size.ts";
 export type { Holds } from "./holds.ts";
-export { costMicro, dearestInputMicro, dearestOutputMicro, priceVersion } from "./price.ts";
+export { costMicro, maxInputPriceMicro, maxOutputPriceMicro, priceVersion } from "./price.ts";
 export type { Ending } from "./settlement.ts";
 
 export type Billing = {
-  readonly service: Implementation<typeof BillingService, CallOf>;
+  readonly service: Implementation<typeof BillingService, AuthenticatedCall>;
   readonly holds: Holds;
   /** Ids of the live processes on this database, in order, this one among them. */
   readonly liveNodes: () => readonly string[];
@@ -69,7 +69,7 @@ type Parts = {
 export function createBilling(parts: Parts): Billing {
   const store = createLedgerStore(parts.postgres);
   const reports = createLedgerStore({ ...parts.postgres, query: parts.postgres.reports.query });
-  const node = new Node({ store, log: parts.log, onLost: parts.onLost });
+  const node = new ClusterNode({ store, log: parts.log, onLost: parts.onLost });
   const holds = new HoldKeeper({ ...parts, store, nodeId: node.id, onLost: () => node.lose() });
   return {
     service: createService({ store, reports, holds, priceOf: parts.priceOf }),
@@ -92,7 +92,7 @@ function createService({
   reports,
   holds,
   priceOf,
-}: ServiceParts & { readonly reports: LedgerStore }): Implementation<typeof BillingService, CallOf> {
+}: ServiceParts & { readonly reports: LedgerStore }): Implementation<typeof BillingService, AuthenticatedCall> {
   return {
     async createAccount({ name }) {
       checkText("name", name, 200);
@@ -104,9 +104,12 @@ function createService({
       return create(GetAccountResponseSchema, { account });
     },
     async listAccounts({ pageSize, pageToken }) {
-      const { size, after } = pageOf(pageSize, pageToken);
+      const { size, after } = parsePage(pageSize, pageToken);
       const accounts = await reports.listAccounts(after ?? "", size);
-      return create(ListAccountsResponseSchema, { accounts, nextPageToken: tokenOf(accounts, size, (last) => last.accountId) });
+      return create(ListAccountsResponseSchema, {
+        accounts,
+        nextPageToken: encodePageToken(accounts, size, (last) => last.accountId),
+      });
     },
     async getPools({ accountId }, { caller }) {
       const pools = await reports.readPools(accountFor(caller, accountId));
@@ -118,12 +121,12 @@ function createService({
       return create(CreateTransferResponseSchema, { transfer: await createTransfer(store, request) });
     },
     async listTransfers({ accountId, pageSize, pageToken }) {
-      const { size, after } = pageOf(pageSize, pageToken);
+      const { size, after } = parsePage(pageSize, pageToken);
       if (!(await reports.findAccount(accountId))) throw noSuch("account");
       const transfers = await reports.listTransfers(accountId, after ?? null, size);
       return create(ListTransfersResponseSchema, {
         transfers,
-        nextPageToken: tokenOf(transfers, size, (last) => last.transferId),
+        nextPageToken: encodePageToken(transfers, size, (last) => last.transferId),
       });
     },
 
@@ -153,17 +156,17 @@ function createService({
       return create(GetReceiptResponseSchema, { receipt });
     },
     async listCharges({ accountId, pageSize, pageToken }, { caller }) {
-      const { size, after } = pageOf(pageSize, pageToken);
+      const { size, after } = parsePage(pageSize, pageToken);
       const account = await knownAccount(reports, caller, accountId);
-      const charges = await reports.listCharges(account, after === undefined ? undefined : placeOf(after), size);
-      return create(ListChargesResponseSchema, { charges, nextPageToken: tokenOf(charges, size, chargePlace) });
+      const charges = await reports.listCharges(account, after === undefined ? undefined : parseCursor(after), size);
+      return create(ListChargesResponseSchema, { charges, nextPageToken: encodePageToken(charges, size, chargeCursor) });
     },
     async getUsage(request, { caller }) {
       const query = usageQuery(request, await knownAccount(reports, caller, request.accountId));
       return create(GetUsageResponseSchema, { rows: await reports.readUsage(query) });
     },
-    async audit(_, { signal }) {
-      return create(AuditResponseSchema, { violations: await reports.audit(signal) });
+    async verifyLedger(_, { signal }) {
+      return create(VerifyLedgerResponseSchema, { violations: await reports.verifyLedger(signal) });
     },
   };
 }
@@ -208,7 +211,7 @@ const defaultDeadlineMs = 15 * 60_000;
 const deadlineMaxMs = 24 * 3_600_000;
 
 async function placeHold({ store, holds, priceOf }: ServiceParts, request: PlaceHoldRequest, signal: AbortSignal) {
-  const { requestId, keyId, model, input, dearestInput, minOutput, maxOutput, nonce } = request;
+  const { requestId, keyId, model, input, mostExpensiveInput, minOutput, maxOutput, nonce } = request;
   if (!isRequestId(requestId)) throw invalidField("request_id", requestIdRule);
   if (!/^[0-9A-Za-z_-]{8,64}$/.test(nonce)) throw invalidField("nonce", "is 8 to 64 of a-z, A-Z, 0-9, _ and -");
   if (minOutput > maxOutput) throw invalidField("min_output", "is larger than max_output");
@@ -218,10 +221,10 @@ async function placeHold({ store, holds, priceOf }: ServiceParts, request: Place
   const deadlineMs = request.deadline ? durationMs(request.deadline) : defaultDeadlineMs;
   if (!(deadlineMs >= 1000 && deadlineMs <= deadlineMaxMs)) throw invalidField("deadline", "is 1 s to 24 h");
   const price = priceOf(model);
-  if (!price) throw new Refusal("model_not_found", { field: "model" });
+  if (!price) throw new ApiError("model_not_found", { field: "model" });
   const payer = await store.findPayer(keyId);
   if (!payer) throw noSuch("key");
-  const bounds = { input, dearestInput, minOutput, maxOutput };
+  const bounds = { input, mostExpensiveInput, minOutput, maxOutput };
   return holds.place({ requestId, nonce, payer, model, price, bounds, deadlineMs }, signal);
 }
 
@@ -252,7 +255,7 @@ function dateOf(field: string, timestamp: Timestamp): Date {
   return date;
 }
 
-function chargePlace({ admittedAt, requestId }: Receipt): string {
+function chargeCursor({ admittedAt, requestId }: Receipt): string {
   return `${admittedAt ? timestampDate(admittedAt).toISOString() : ""} ${requestId}`;
 }
 
@@ -273,6 +276,6 @@ function checkText(field: string, text: string, charactersMax: number): void {
   if (text.length > charactersMax) throw invalidField(field, `is longer than ${charactersMax} characters`);
 }
 
-function noSuch(thing: string): Refusal {
-  return new Refusal("not_found", { message: `There is no such ${thing}.` });
+function noSuch(thing: string): ApiError {
+  return new ApiError("not_found", { message: `There is no such ${thing}.` });
 }

@@ -13,7 +13,7 @@ import type { LedgerStore } from "./store.ts";
 const everyMs = 1_000;
 const checkpointEvery = 2;
 /** How long a ledger that is away may keep a process that ends; the others find out by themselves that it is gone. */
-const leaveMsMax = 5_000;
+const deregisterMsMax = 5_000;
 
 export type NodeWatch = {
   /** Id of this start of this process. A node that was declared dead gets a new one. */
@@ -23,7 +23,7 @@ export type NodeWatch = {
 };
 
 /** The life of this process in the `nodes` table. */
-export class Node implements NodeWatch {
+export class ClusterNode implements NodeWatch {
   readonly #store: LedgerStore;
   readonly #log: Log;
   readonly #onLost: () => void;
@@ -71,7 +71,7 @@ export class Node implements NodeWatch {
   /** Stops polling and leaves the table. Whatever this node still holds is left to the others. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
-    await Promise.race([this.#leave(), delay(leaveMsMax, undefined, { ref: false })]);
+    await Promise.race([this.#leave(), delay(deregisterMsMax, undefined, { ref: false })]);
   }
 
   async #leave(): Promise<void> {

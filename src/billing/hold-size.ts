@@ -5,12 +5,12 @@
 
 import type { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
-import { costMicro, dearestInputMicro, dearestOutputMicro, type TokenPrices } from "./price.ts";
+import { costMicro, maxInputPriceMicro, maxOutputPriceMicro, type TokenPrices } from "./price.ts";
 
 /** What a request may use, in tokens. */
 export type UsageBounds = {
   readonly input: number;
-  readonly dearestInput: InputCategory;
+  readonly mostExpensiveInput: InputCategory;
   /** Output below which the request is not worth starting. */
   readonly minOutput: number;
   readonly maxOutput: number;
@@ -30,12 +30,12 @@ export type Grant =
   | { readonly kind: "short"; readonly of: "pool" | "cap"; readonly held: boolean; readonly neededMicro: bigint };
 
 /** Output that any request may be granted, funds permitting. Longer answers need a quarter of what is free to cover them. */
-const usualOutput = 8192;
+const defaultOutput = 8192;
 
 /** Decides the hold of one request against the funds of this moment. */
 export function sizeHold(prices: TokenPrices, bounds: UsageBounds, funds: Funds): Grant {
   const inputMicro = inputPartMicro(prices, bounds);
-  const tokenMicro = dearestOutputMicro(prices);
+  const tokenMicro = maxOutputPriceMicro(prices);
   const neededMicro = leastMicro(prices, bounds);
 
   const poolFree = funds.posted - funds.poolHeld;
@@ -57,12 +57,12 @@ export function sizeHold(prices: TokenPrices, bounds: UsageBounds, funds: Funds)
 
 /** The hold below which a request is not worth starting. */
 export function leastMicro(prices: TokenPrices, bounds: UsageBounds): bigint {
-  return inputPartMicro(prices, bounds) + BigInt(bounds.minOutput) * dearestOutputMicro(prices);
+  return inputPartMicro(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceMicro(prices);
 }
 
 /** The output that a hold of `amountMicro` grants: the reverse of `sizeHold`. Undefined: these bounds never lead to that amount. */
 export function grantedBy(prices: TokenPrices, bounds: UsageBounds, amountMicro: bigint): number | undefined {
-  const tokenMicro = dearestOutputMicro(prices);
+  const tokenMicro = maxOutputPriceMicro(prices);
   const outputMicro = amountMicro - inputPartMicro(prices, bounds);
   if (tokenMicro === 0n) return outputMicro === 0n ? bounds.maxOutput : undefined;
   const output = outputMicro / tokenMicro;
@@ -71,16 +71,16 @@ export function grantedBy(prices: TokenPrices, bounds: UsageBounds, amountMicro:
 }
 
 /** What the input of a request can cost at most. */
-export function inputPartMicro(prices: TokenPrices, bounds: Pick<UsageBounds, "input" | "dearestInput">): bigint {
-  return BigInt(bounds.input) * dearestInputMicro(prices, bounds.dearestInput);
+export function inputPartMicro(prices: TokenPrices, bounds: Pick<UsageBounds, "input" | "mostExpensiveInput">): bigint {
+  return BigInt(bounds.input) * maxInputPriceMicro(prices, bounds.mostExpensiveInput);
 }
 
 function grantOutput(bounds: UsageBounds, affordable: bigint, quarterOfFree: bigint): number {
-  const ceiling = Math.max(usualOutput, bounds.minOutput, Number(quarterOfFree));
+  const ceiling = Math.max(defaultOutput, bounds.minOutput, Number(quarterOfFree));
   return Math.min(bounds.maxOutput, Number(affordable), ceiling);
 }
 
 /** The hold that a running request needs once its input is known: the exact price of that input, and the output it was granted. */
-export function fitHold(prices: TokenPrices, input: Usage, grantedOutput: number): bigint {
-  return costMicro(prices, { ...input, output: 0, thinking: 0 }) + BigInt(grantedOutput) * dearestOutputMicro(prices);
+export function resizedHoldMicro(prices: TokenPrices, input: Usage, grantedOutput: number): bigint {
+  return costMicro(prices, { ...input, output: 0, thinking: 0 }) + BigInt(grantedOutput) * maxOutputPriceMicro(prices);
 }

@@ -4,30 +4,30 @@ import { randomUUID } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 import { Basis, Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Price, type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Postgres } from "../postgres/postgres.ts";
-import { type Admitted, type GrowAsk, type Hold, type HoldAsk, type PlacedHold, payerOf, poolOf } from "./admission.ts";
-import { BatchConnection, judgeAdmission, judgeSettlement } from "./batch-connection.ts";
-import { Lane } from "./batch-queue.ts";
-import { fitHold, leastMicro } from "./hold-size.ts";
+import { type Admitted, type GrowRequest, type Hold, type HoldRequest, type PlacedHold, payerOf, poolOf } from "./admission.ts";
+import { BatchConnection, classifyAdmissionError, classifySettlementError } from "./batch-connection.ts";
+import { BatchQueue } from "./batch-queue.ts";
+import { leastMicro, resizedHoldMicro } from "./hold-size.ts";
 import { admissionBatch, settlementBatch } from "./ledger-batches.ts";
-import type { Ending, SettleAsk, Settled } from "./settlement.ts";
+import type { Ending, Settled, SettleRequest } from "./settlement.ts";
 import { receiptOf } from "./settlement.ts";
 import type { LedgerStore } from "./store.ts";
 
 /** Money for running requests, as the inference service uses it. */
 export interface Holds {
   /**
-   * Holds the worst case of a request; returns when it is durable. Throws the refusals of `BillingService.PlaceHold`. Funds that
+   * Holds the worst case of a request; returns when it is durable. Throws the errors of `BillingService.PlaceHold`. Funds that
    * running requests hold are waited for, two seconds at most.
    */
-  place(ask: Omit<HoldAsk, "kind" | "owner" | "nonce">, signal: AbortSignal): Promise<Hold>;
+  place(ask: Omit<HoldRequest, "kind" | "owner" | "nonce">, signal: AbortSignal): Promise<Hold>;
   /**
    * Fits a hold to the exact input that the provider reported. A larger hold is returned when it is durable, or refused with
    * `credits_exhausted`, `credits_held` or `monthly_cap_reached`; a smaller one is written in passing.
    */
-  fit(hold: Hold, input: Usage): Promise<Hold>;
+  resize(hold: Hold, input: Usage): Promise<Hold>;
   /**
    * Watches a running request until it is settled: every two seconds `read` is asked what was used so far, and its answer is written
    * for the reaper. Undefined: nothing since the last time.
@@ -70,8 +70,8 @@ export class HoldKeeper implements Holds {
   /** For what is blocked: nobody else waits for these. */
   readonly #blockedAdmissions: BatchConnection;
   readonly #blockedSettlements: BatchConnection;
-  readonly #admitLane: Lane<HoldAsk | GrowAsk, Admitted>;
-  readonly #settleLane: Lane<SettleAsk, Settled>;
+  readonly #admitLane: BatchQueue<HoldRequest | GrowRequest, Admitted>;
+  readonly #settleLane: BatchQueue<SettleRequest, Settled>;
   readonly #registered = new Set<string>();
   /**
    * By request id. Not a `Map`: the tables that a busy one outgrew hold on to each other and to what was in them, so that all answers of
@@ -102,37 +102,37 @@ export class HoldKeeper implements Holds {
     this.#settlements = new BatchConnection(parts.postgres);
     this.#blockedAdmissions = new BatchConnection(parts.postgres);
     this.#blockedSettlements = new BatchConnection(parts.postgres);
-    const admitOn = (connection: BatchConnection) => (asks: readonly (HoldAsk | GrowAsk)[]) =>
+    const admitOn = (connection: BatchConnection) => (asks: readonly (HoldRequest | GrowRequest)[]) =>
       connection.run(() => admissionBatch(asks, parts.nodeId(), parts.onLost));
-    this.#admitLane = new Lane(admitOn(this.#admissions), {
+    this.#admitLane = new BatchQueue(admitOn(this.#admissions), {
       batchMax: settings.batchMax,
       queueMax: settings.admitQueueMax,
       pauseMs: settings.pauseMs,
-      patienceMs: parts.admitPatienceMs ?? settings.admitPatienceMs,
-      judge: judgeAdmission,
+      maxWaitMs: parts.admitPatienceMs ?? settings.admitPatienceMs,
+      classify: classifyAdmissionError,
       groupOf: (ask) => poolOf(payerOf(ask)),
       runBlocked: admitOn(this.#blockedAdmissions),
       onBlocked: (err) => this.#log.warn({ err }, "requests of some pools cannot be admitted for now and are tried apart"),
       onGivenUp: (ask) => this.#abandon(ask),
     });
-    const settleOn = (connection: BatchConnection) => (asks: readonly SettleAsk[]) =>
+    const settleOn = (connection: BatchConnection) => (asks: readonly SettleRequest[]) =>
       connection.run(() => settlementBatch(asks));
-    this.#settleLane = new Lane(settleOn(this.#settlements), {
+    this.#settleLane = new BatchQueue(settleOn(this.#settlements), {
       batchMax: settings.batchMax,
       queueMax: settings.settleQueueMax,
       pauseMs: settings.pauseMs,
-      patienceMs: Number.POSITIVE_INFINITY,
-      judge: judgeSettlement,
+      maxWaitMs: Number.POSITIVE_INFINITY,
+      classify: classifySettlementError,
       groupOf: ({ hold }) => poolOf(hold.payer),
       runBlocked: settleOn(this.#blockedSettlements),
       onBlocked: (err) => this.#log.warn({ err }, "requests of some pools cannot be settled for now and are tried apart"),
     });
   }
 
-  async place(ask: Omit<HoldAsk, "kind" | "owner" | "nonce"> & { nonce?: string }, signal: AbortSignal): Promise<Hold> {
+  async place(ask: Omit<HoldRequest, "kind" | "owner" | "nonce"> & { nonce?: string }, signal: AbortSignal): Promise<Hold> {
     await this.#register(ask.model, ask.price);
     const own = { owner: "process", nonce: randomUUID() } as const;
-    const placing: HoldAsk = {
+    const placing: HoldRequest = {
       ...ask,
       kind: "place",
       ...(ask.nonce === undefined ? own : { owner: "caller", nonce: ask.nonce }),
@@ -141,17 +141,17 @@ export class HoldKeeper implements Holds {
     for (;;) {
       const admitted = await this.#admitLane.submit(placing);
       if (admitted.kind === "held") return admitted.hold;
-      if (admitted.kind === "refused" || performance.now() >= giveUpAt || signal.aborted) throw admitted.refusal;
+      if (admitted.kind === "refused" || performance.now() >= giveUpAt || signal.aborted) throw admitted.apiError;
       await this.#fundsOrRetry(ask, signal);
     }
   }
 
-  async fit(hold: Hold, input: Usage): Promise<Hold> {
-    const amountMicro = fitHold(hold.price, input, hold.grantedOutput);
+  async resize(hold: Hold, input: Usage): Promise<Hold> {
+    const amountMicro = resizedHoldMicro(hold.price, input, hold.grantedOutput);
     if (amountMicro > hold.amountMicro) {
       const admitted = await this.#admitLane.submit({ kind: "grow", hold, amountMicro });
       if (admitted.kind === "held") return admitted.hold;
-      throw admitted.refusal;
+      throw admitted.apiError;
     }
     const freedMicro = hold.amountMicro - amountMicro;
     if (freedMicro > settings.shrinkMicro || freedMicro * 20n > hold.freeMicro) {
@@ -176,16 +176,16 @@ export class HoldKeeper implements Holds {
     if (settled.kind === "charged") return receiptOf(settled.charge);
     const earlier = await this.#findCharge(hold.requestId);
     if (earlier) return earlier;
-    throw new Refusal("not_found", { message: "There is no such hold." });
+    throw new ApiError("not_found", { message: "There is no such hold." });
   }
 
-  // The charge may have been made by our own batch, whose commit we did not hear of: the database went away amid it.
+  // The charge may have been made by our own batch, whose commit we did not hear of: the database went away during it.
   async #findCharge(requestId: string): Promise<Receipt | undefined> {
     for (;;) {
       try {
         return await this.#store.findCharge(requestId);
       } catch (error) {
-        if (this.#isClosed || !(error instanceof Refusal && error.refusal === "billing_unavailable")) throw error;
+        if (this.#isClosed || !(error instanceof ApiError && error.reason === "billing_unavailable")) throw error;
         await new Promise((resolve) => setTimeout(resolve, settings.pauseMs));
       }
     }
@@ -245,12 +245,12 @@ export class HoldKeeper implements Holds {
   }
 
   // A caller with a nonce of its own will ask again. Nobody else knows of ours.
-  #abandon(ask: HoldAsk | GrowAsk): void {
+  #abandon(ask: HoldRequest | GrowRequest): void {
     if (ask.kind !== "place" || ask.owner === "caller" || this.#abandoned.size >= settings.abandonedMax) return;
     this.#abandoned.set(ask.requestId, { nonce: ask.nonce, untilMs: performance.now() + settings.abandonedForMs });
   }
 
-  #fundsOrRetry({ payer, price, bounds }: Pick<HoldAsk, "payer" | "price" | "bounds">, signal: AbortSignal): Promise<void> {
+  #fundsOrRetry({ payer, price, bounds }: Pick<HoldRequest, "payer" | "price" | "bounds">, signal: AbortSignal): Promise<void> {
     const pool = poolOf(payer);
     return new Promise((resolve) => {
       const waiting = this.#waiting.get(pool) ?? new Set();

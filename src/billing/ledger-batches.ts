@@ -3,15 +3,15 @@
 
 import { toJson } from "@bufbuild/protobuf";
 import { AttemptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import type { Query } from "../postgres/pipeline.ts";
 import { statement } from "../postgres/postgres.ts";
 import {
   type Admitted,
   admit,
-  type GrowAsk,
+  type GrowRequest,
   type Hold,
-  type HoldAsk,
+  type HoldRequest,
   type Ledger,
   nodeOf,
   type Payer,
@@ -21,7 +21,7 @@ import {
 import type { Decision, Sequence } from "./batch-connection.ts";
 import { categories, costMicro } from "./price.ts";
 import { basisName, outcomeName, type PriceRow, toPrice } from "./rows.ts";
-import type { Charge, SettleAsk, Settled } from "./settlement.ts";
+import type { Charge, Settled, SettleRequest } from "./settlement.ts";
 
 const statements = {
   nodeClock: statement(import.meta.url, "node-clock"),
@@ -62,7 +62,7 @@ type MonthRow = { key_id: string; month: string; spent: bigint; held: bigint };
 
 /** Admits or refuses each ask. Nothing is admitted for a node whose row is gone; `onLost` hears of it. */
 export function admissionBatch(
-  asks: readonly (HoldAsk | GrowAsk)[],
+  asks: readonly (HoldRequest | GrowRequest)[],
   nodeId: string,
   onLost: () => void,
 ): Decision<readonly Admitted[]> {
@@ -83,8 +83,8 @@ export function admissionBatch(
       const [now] = clock as { at: Date; month: string }[];
       if (!now) {
         onLost();
-        const refusal = new Refusal("gateway_unavailable", { retryAfterMs: 1000 });
-        return { writes: [], outcome: asks.map(() => ({ kind: "refused", refusal })) };
+        const apiError = new ApiError("gateway_unavailable", { retryAfterMs: 1000 });
+        return { writes: [], outcome: asks.map(() => ({ kind: "refused", apiError })) };
       }
       const ledger: Ledger = {
         at: now.at,
@@ -95,7 +95,7 @@ export function admissionBatch(
           (keys as KeyRow[]).map((row) => [row.key_id, { ...row, allowedModels: row.allowed_models, cap: row.monthly_cap }]),
         ),
         deadSecrets: new Map((dead as { secret_id: string; revoked: boolean }[]).map((row) => [row.secret_id, row.revoked])),
-        used: new Map(
+        usedRequests: new Map(
           (used as UsedRow[]).map((row) => [
             row.request_id,
             { ...row, nodeId: row.node_id, keyId: row.key_id, price: toPrice(row), admittedAt: row.admitted_at },
@@ -119,8 +119,8 @@ function readsOfGrowing(holds: readonly Hold[]): Query[] {
   ];
 }
 
-function admissionWrites(asks: readonly (HoldAsk | GrowAsk)[], outcomes: readonly Admitted[], nodeId: string): Query[] {
-  const placed: { ask: HoldAsk; hold: Hold }[] = [];
+function admissionWrites(asks: readonly (HoldRequest | GrowRequest)[], outcomes: readonly Admitted[], nodeId: string): Query[] {
+  const placed: { ask: HoldRequest; hold: Hold }[] = [];
   const grown = new Map<string, bigint>();
   asks.forEach((ask, index) => {
     const outcome = outcomes[index];
@@ -137,7 +137,7 @@ function admissionWrites(asks: readonly (HoldAsk | GrowAsk)[], outcomes: readonl
   return writes;
 }
 
-function placeHolds(placed: readonly { ask: HoldAsk; hold: Hold }[], nodeId: string): Query {
+function placeHolds(placed: readonly { ask: HoldRequest; hold: Hold }[], nodeId: string): Query {
   return [
     statements.placeHolds,
     [
@@ -161,8 +161,8 @@ function resizeHolds(amounts: ReadonlyMap<string, bigint>, mayGrow: boolean): Qu
 }
 
 /** Turns holds into charges and gives back what shrinking holds do not need. A request's first ending counts. */
-export function settlementBatch(asks: readonly SettleAsk[]): Sequence<readonly Settled[]> {
-  const endings = new Map<string, SettleAsk & { kind: "settle" }>();
+export function settlementBatch(asks: readonly SettleRequest[]): Sequence<readonly Settled[]> {
+  const endings = new Map<string, SettleRequest & { kind: "settle" }>();
   const shrunk = new Map<string, bigint>();
   for (const ask of asks) {
     const { requestId } = ask.hold;
@@ -192,7 +192,7 @@ export function settlementBatch(asks: readonly SettleAsk[]): Sequence<readonly S
   };
 }
 
-function settleHolds(asks: readonly (SettleAsk & { kind: "settle" })[]): Query {
+function settleHolds(asks: readonly (SettleRequest & { kind: "settle" })[]): Query {
   const endings = asks.map(({ ending }) => ending);
   return [
     statements.settleHolds,
@@ -207,7 +207,7 @@ function settleHolds(asks: readonly (SettleAsk & { kind: "settle" })[]): Query {
   ];
 }
 
-function chargeOf({ hold, ending }: SettleAsk & { kind: "settle" }, row: ChargedRow): Charge {
+function chargeOf({ hold, ending }: SettleRequest & { kind: "settle" }, row: ChargedRow): Charge {
   const { hold: holdMicro, amount: amountMicro, overrun: overrunMicro } = row;
   return { ...ending, hold, holdMicro, amountMicro, overrunMicro, settledAt: new Date(Number(row.settled_at_ms)) };
 }

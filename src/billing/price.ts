@@ -27,12 +27,12 @@ export function costMicro(prices: TokenPrices, usage: Pick<Usage, (typeof catego
 }
 
 /** The price of an output token in the worst case, in micro-credits. */
-export function dearestOutputMicro(prices: TokenPrices): bigint {
+export function maxOutputPriceMicro(prices: TokenPrices): bigint {
   return max(prices.output, prices.thinking);
 }
 
 /** The price of an input token in the worst case that the request can bring about, in micro-credits. */
-export function dearestInputMicro(prices: TokenPrices, dearest: InputCategory): bigint {
+export function maxInputPriceMicro(prices: TokenPrices, dearest: InputCategory): bigint {
   const plain = max(prices.input, prices.cacheRead);
   if (dearest === InputCategory.CACHE_WRITE_1H) return max(plain, prices.cacheWrite1h, prices.cacheWrite5m);
   if (dearest === InputCategory.CACHE_WRITE_5M) return max(plain, prices.cacheWrite5m);

@@ -22,7 +22,7 @@ export type Ending = {
   readonly attempts: readonly Attempt[];
 };
 
-export type SettleAsk =
+export type SettleRequest =
   | { readonly kind: "settle"; readonly hold: PlacedHold; readonly ending: Ending }
   /** Gives back what a hold turned out not to need. */
   | { readonly kind: "shrink"; readonly hold: PlacedHold; readonly amountMicro: bigint };

@@ -13,10 +13,10 @@ import {
   ViolationSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
-import type { Place } from "../base/paging.ts";
+import type { Cursor } from "../base/paging.ts";
 import { isUniqueViolation, isUnreachable, type Postgres, statement } from "../postgres/postgres.ts";
 import type { Payer, PlacedHold } from "./admission.ts";
 import { categories } from "./price.ts";
@@ -59,11 +59,11 @@ const statements = {
   beat: statement(import.meta.url, "beat"),
   readNodes: statement(import.meta.url, "read-nodes"),
   deleteNode: statement(import.meta.url, "delete-node"),
-  audit: statement(import.meta.url, "audit"),
+  verifyLedger: statement(import.meta.url, "verify-ledger"),
 };
 
 // It reads the whole ledger.
-const auditMsMax = 3_600_000;
+const verifyMsMax = 3_600_000;
 
 export type UsageQuery = {
   accountId: string;
@@ -149,7 +149,7 @@ export function createLedgerStore(postgres: Database) {
       const [row] = await db.query<ChargeRow>(statements.findCharge, [requestId]);
       return row && toReceipt(row);
     },
-    listCharges: async (accountId: string, after: Place | undefined, most: number): Promise<Receipt[]> =>
+    listCharges: async (accountId: string, after: Cursor | undefined, most: number): Promise<Receipt[]> =>
       (await db.query<ChargeRow>(statements.listCharges, [accountId, after?.at ?? null, after?.id ?? null, most])).map(
         toReceipt,
       ),
@@ -168,9 +168,12 @@ export function createLedgerStore(postgres: Database) {
       ),
     deleteNode: async (nodeId: string): Promise<void> => void (await db.query(statements.deleteNode, [nodeId])),
 
-    audit: async (signal = new AbortController().signal): Promise<Violation[]> => {
-      const limits = { timeoutMs: auditMsMax, signal };
-      const rows = await db.runLong<{ invariant: string; subject: string; detail: string | null }>(statements.audit, limits);
+    verifyLedger: async (signal = new AbortController().signal): Promise<Violation[]> => {
+      const limits = { timeoutMs: verifyMsMax, signal };
+      const rows = await db.runLong<{ invariant: string; subject: string; detail: string | null }>(
+        statements.verifyLedger,
+        limits,
+      );
       return rows.map(({ invariant, subject, detail }) =>
         create(ViolationSchema, { invariant, subject, detail: detail ?? "" }),
       );
@@ -179,7 +182,7 @@ export function createLedgerStore(postgres: Database) {
 }
 
 function refuseUnreachable(cause: unknown): never {
-  throw isUnreachable(cause) ? new Refusal("billing_unavailable", { retryAfterMs: 1000, cause }) : cause;
+  throw isUnreachable(cause) ? new ApiError("billing_unavailable", { retryAfterMs: 1000, cause }) : cause;
 }
 
 async function createTransfer(db: Database, ask: NewTransfer): Promise<Transfer> {
@@ -193,17 +196,17 @@ async function createTransfer(db: Database, ask: NewTransfer): Promise<Transfer>
 function createTransferOnce(db: Database, ask: NewTransfer): Promise<Transfer> {
   return db.transaction(async (tx) => {
     const [pool] = await tx.query<PoolRow & { in_debt: boolean }>(statements.lockPool, [ask.accountId, ask.family]);
-    if (!pool) throw new Refusal("not_found", { message: "There is no such account.", field: "account_id" });
+    if (!pool) throw new ApiError("not_found", { message: "There is no such account.", field: "account_id" });
 
     // The pool's lock makes a simultaneous repeat wait until it can see the first.
     const [earlier] = await tx.query<TransferRow>(statements.findTransfer, [ask.accountId, ask.idempotencyKey]);
     if (earlier) {
-      if (!isSameTransfer(earlier, ask)) throw new Refusal("idempotency_key_reused", { field: "idempotency_key" });
+      if (!isSameTransfer(earlier, ask)) throw new ApiError("idempotency_key_reused", { field: "idempotency_key" });
       return toTransfer(earlier);
     }
     const free = pool.posted - pool.held;
     if (ask.amountMicro < 0n && ask.kind !== TransferKind.CHARGEBACK && free + ask.amountMicro < 0n) {
-      throw new Refusal("insufficient_funds", {
+      throw new ApiError("insufficient_funds", {
         field: "amount_microcredits",
         limit: { name: "pool_microcredits", limit: pool.posted, used: pool.held, remaining: free > 0n ? free : 0n },
       });

@@ -9,7 +9,7 @@ try {
   const file = readCatalogFile(path === undefined ? defaultCatalog() : readFileSync(path, "utf8"));
   console.log(describeCatalog(file));
   // Credentials live where the gateway runs, which may be elsewhere.
-  for (const problem of findMissingCredentials(file.upstreams, process.env)) console.log(`note: ${problem}`);
+  for (const problem of findMissingCredentials(file.providers, process.env)) console.log(`note: ${problem}`);
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);
   process.exitCode = 78;

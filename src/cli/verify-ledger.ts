@@ -1,4 +1,4 @@
-// `npm run audit`: checks every invariant of the ledger and prints what does not hold. Exit status 1 if anything does not.
+// `npm run verify-ledger`: checks every invariant of the ledger and prints what does not hold. Exit status 1 if anything does not.
 
 import { createLog } from "../base/log.ts";
 import { createBilling } from "../billing/billing.ts";
@@ -6,10 +6,10 @@ import { readConfig } from "../config/environment.ts";
 import { startEmbedded } from "../postgres/embedded/embedded.ts";
 import { migrate } from "../postgres/migrate.ts";
 import { connectPostgres } from "../postgres/postgres.ts";
-import { explainStartFailure } from "../server/startup-error.ts";
+import { startupErrorMessage } from "../server/startup-error.ts";
 
 // Nothing here asks the gateway itself, so the admin token is not needed.
-const config = readConfig({ ADMIN_TOKEN: "not-needed-to-audit", ...process.env });
+const config = readConfig({ ADMIN_TOKEN: "not-needed-to-verify", ...process.env });
 const log = createLog("warn");
 
 try {
@@ -19,13 +19,13 @@ try {
   const postgres = connectPostgres(url);
   const { service } = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
   const call = { signal: new AbortController().signal, requestHeader: new Headers(), caller: { kind: "admin" as const } };
-  const { violations } = await service.audit({ $typeName: "gateway.billing.v1.AuditRequest" }, call);
+  const { violations } = await service.verifyLedger({ $typeName: "gateway.billing.v1.VerifyLedgerRequest" }, call);
   await postgres.close();
   await embedded?.stop();
   for (const { invariant, subject, detail } of violations) console.log(`${invariant}: ${subject}: ${detail}`);
   console.log(violations.length === 0 ? "the ledger is in order" : `${violations.length} violations`);
   process.exitCode = violations.length === 0 ? 0 : 1;
 } catch (error) {
-  console.error(explainStartFailure(error, config));
+  console.error(startupErrorMessage(error, config));
   process.exitCode = 1;
 }

@@ -1,12 +1,12 @@
-// The configuration file of models, prices, routes and upstreams (`CONFIG`), judged as a whole: one wrong member refuses the file,
+// The configuration file of models, prices, routes and providers (`CONFIG`), judged as a whole: one wrong member refuses the file,
 // and all problems are told at once. `default-catalog.yaml` is the built-in one, and documents the members.
 
 import { readFileSync } from "node:fs";
 import { parseDocument } from "yaml";
-import { readUpstream, type UpstreamSettings } from "./providers.ts";
+import { type ProviderSettings, readProvider } from "./providers.ts";
 import { nearestName, Section } from "./section.ts";
 
-export type { ProviderSettings, SimulatedSettings, UpstreamSettings } from "./providers.ts";
+export type { HttpProviderSettings, ProviderSettings, SimulatedSettings } from "./providers.ts";
 export { findMissingCredentials } from "./providers.ts";
 
 export type CatalogFile = {
@@ -15,13 +15,13 @@ export type CatalogFile = {
   /** Whether an unknown version of a known tier means that tier's current model. */
   tierFallback: boolean;
   /** Cost-affecting features that the operator has priced. */
-  offers: { serverTools: boolean; fastSpeed: boolean; inferenceGeo: boolean };
+  features: { serverTools: boolean; fastSpeed: boolean; inferenceGeo: boolean };
   /** In catalogue order. */
   models: ModelEntry[];
   /** Alias → model id. */
   aliases: Record<string, string>;
   /** By name. */
-  upstreams: Record<string, UpstreamSettings>;
+  providers: Record<string, ProviderSettings>;
 };
 
 export type ModelEntry = {
@@ -42,13 +42,13 @@ export type ModelEntry = {
 
 /** One way to a model. */
 export type Route = {
-  /** Name in `upstreams`. */
-  upstream: string;
+  /** Name in `providers`. */
+  provider: string;
   /** Name of the model at that provider. */
   model: string;
   /** Share of the group's conversations. */
   weight: number;
-  /** What happens to `system` entries amid a conversation: sent as they are, or folded into the user message before. */
+  /** What happens to `system` entries during a conversation: sent as they are, or folded into the user message before. */
   systemEntries: "forward" | "fold";
 };
 
@@ -70,31 +70,31 @@ export function readCatalogFile(text: string): CatalogFile {
 }
 
 function readFile(top: Section, problems: string[]): CatalogFile {
-  const offers = top.optionalSection("offers");
+  const features = top.optionalSection("features");
   const multipliers = top.optionalSection("price_multipliers");
   const file: CatalogFile = {
     nativeBearer: top.choice("native_bearer", ["auto", "always", "never"], "auto"),
     tierFallback: top.flag("tier_fallback", true),
-    offers: {
-      serverTools: offers?.flag("server_tools", false) ?? false,
-      fastSpeed: offers?.flag("fast_speed", false) ?? false,
-      inferenceGeo: offers?.flag("inference_geo", false) ?? false,
+    features: {
+      serverTools: features?.flag("server_tools", false) ?? false,
+      fastSpeed: features?.flag("fast_speed", false) ?? false,
+      inferenceGeo: features?.flag("inference_geo", false) ?? false,
     },
-    upstreams: readUpstreams(top.section("upstreams")),
+    providers: readProviders(top.section("providers")),
     models: readModels(top.sections("models"), multipliers === undefined ? {} : readMultipliers(multipliers), problems),
     aliases: readAliases(top.optionalSection("aliases")),
   };
-  offers?.end();
+  features?.end();
   top.end();
   problems.push(...findBrokenReferences(file));
   return file;
 }
 
-function readUpstreams(section: Section): Record<string, UpstreamSettings> {
-  const upstreams: Record<string, UpstreamSettings> = Object.create(null);
-  for (const name of section.names()) upstreams[name] = readUpstream(section.section(name));
-  if (section.names().length === 0) section.problem(undefined, "must name at least one upstream");
-  return upstreams;
+function readProviders(section: Section): Record<string, ProviderSettings> {
+  const providers: Record<string, ProviderSettings> = Object.create(null);
+  for (const name of section.names()) providers[name] = readProvider(section.section(name));
+  if (section.names().length === 0) section.problem(undefined, "must name at least one provider");
+  return providers;
 }
 
 function readModels(sections: Section[], multipliers: PriceMultipliers, problems: string[]): ModelEntry[] {
@@ -131,7 +131,7 @@ const modelIdForm = /^[A-Za-z0-9][A-Za-z0-9._\-/:]{0,127}$/;
 
 function readRoute(section: Section, modelId: string): Route {
   const route: Route = {
-    upstream: section.text("upstream"),
+    provider: section.text("provider"),
     model: section.text("model", modelId),
     weight: section.whole("weight", { min: 1, max: 1_000_000, otherwise: 1 }),
     systemEntries: section.choice("system_entries", ["forward", "fold"], "forward"),
@@ -159,7 +159,7 @@ function readAliases(section: Section | undefined): Record<string, string> {
   return aliases;
 }
 
-function findBrokenReferences({ models, aliases, upstreams }: CatalogFile): string[] {
+function findBrokenReferences({ models, aliases, providers }: CatalogFile): string[] {
   const problems: string[] = [];
   const ids = new Set<string>();
   const missing = (name: string, names: readonly string[]) => {
@@ -169,9 +169,9 @@ function findBrokenReferences({ models, aliases, upstreams }: CatalogFile): stri
   for (const [index, model] of models.entries()) {
     if (ids.has(model.id)) problems.push(`models[${index}].id: ${model.id} is there twice`);
     ids.add(model.id);
-    for (const { upstream } of model.routes.flat()) {
-      if (upstream === "" || upstream in upstreams) continue;
-      problems.push(`models[${index}].routes: there is no upstream ${upstream}${missing(upstream, Object.keys(upstreams))}`);
+    for (const { provider } of model.routes.flat()) {
+      if (provider === "" || provider in providers) continue;
+      problems.push(`models[${index}].routes: there is no provider ${provider}${missing(provider, Object.keys(providers))}`);
     }
   }
   for (const [alias, id] of Object.entries(aliases)) {

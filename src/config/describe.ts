@@ -1,11 +1,11 @@
 // A configuration file in words: the resolved catalogue, prices and routes.
 
-import type { CatalogFile, ModelEntry, UpstreamSettings } from "./catalog.ts";
+import type { CatalogFile, ModelEntry, ProviderSettings } from "./catalog.ts";
 
 /** Text for an operator, with a line feed at the end of every line but the last. */
 export function describeCatalog(file: CatalogFile): string {
   const aliasesOf = (id: string) => Object.keys(file.aliases).filter((alias) => file.aliases[alias] === id);
-  const offered = Object.entries(file.offers).flatMap(([offer, given]) => (given ? [offer] : []));
+  const offered = Object.entries(file.features).flatMap(([offer, given]) => (given ? [offer] : []));
   return [
     "models, with prices in micro-credits per token (1 credit = 0.005 USD)",
     ...describePrices(file.models, aliasesOf),
@@ -13,10 +13,10 @@ export function describeCatalog(file: CatalogFile): string {
     "routes, in the order in which they are tried",
     ...file.models.flatMap(describeRoutes),
     "",
-    "upstreams",
-    ...Object.entries(file.upstreams).map(([name, settings]) => `  ${name}: ${describeUpstream(settings)}`),
+    "providers",
+    ...Object.entries(file.providers).map(([name, settings]) => `  ${name}: ${describeProvider(settings)}`),
     "",
-    `native bearer: ${file.nativeBearer}; tier fallback: ${file.tierFallback ? "on" : "off"}; offers: ${offered.join(", ") || "none"}`,
+    `native bearer: ${file.nativeBearer}; tier fallback: ${file.tierFallback ? "on" : "off"}; features: ${offered.join(", ") || "none"}`,
   ].join("\n");
 }
 
@@ -38,15 +38,15 @@ function describePrices(models: readonly ModelEntry[], aliasesOf: (id: string) =
 
 function describeRoutes({ id, routes }: ModelEntry): string[] {
   return routes.map((group, index) => {
-    const ways = group.map(({ upstream, model, weight, systemEntries }) => {
+    const ways = group.map(({ provider, model, weight, systemEntries }) => {
       const folded = systemEntries === "fold" ? ", system entries folded" : "";
-      return `${upstream} as ${model} (weight ${weight}${folded})`;
+      return `${provider} as ${model} (weight ${weight}${folded})`;
     });
     return `  ${id} ${index + 1}. ${ways.join(" | ")}`;
   });
 }
 
-function describeUpstream(settings: UpstreamSettings): string {
+function describeProvider(settings: ProviderSettings): string {
   const load = `${settings.concurrency} at once, ${settings.queue} waiting up to ${settings.queueMs} ms`;
   if (settings.kind === "simulated") {
     const pace = `first token after ${settings.firstTokenMs} ms, then ${settings.tokenMs} ms each`;

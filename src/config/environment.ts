@@ -6,12 +6,12 @@ import { isIP } from "node:net";
 export type Role = "all" | "core" | "facade";
 
 export type Config = {
-  /** Of the public HTTP door. Port 0 takes any free one. */
+  /** Of the public HTTP listener. Port 0 takes any free one. */
   readonly host: string;
   readonly port: number;
   readonly grpcHost: string;
   readonly grpcPort: number;
-  /** Absent: the gRPC door speaks plaintext. */
+  /** Absent: the gRPC listener speaks plaintext. */
   readonly grpcTls?: ServerTls;
   /** Lets gRPC in plaintext listen on an address that others can reach. */
   readonly grpcAllowPlaintext: boolean;
@@ -31,7 +31,7 @@ export type Config = {
   readonly coreAddresses: readonly string[];
   /** Absent: cores are called in plaintext. */
   readonly coreTls?: ClientTls;
-  /** Whether the HTTP door also serves the methods that only the admin token may call. */
+  /** Whether the HTTP listener also serves the methods that only the admin token may call. */
   readonly httpAdmin: boolean;
   /** Whether a start makes the account `default`, with credits and two keys, where there is none of that name. */
   readonly seed: boolean;

@@ -1,11 +1,11 @@
-// The upstreams of the configuration file.
+// The providers of the configuration file.
 
 import type { Section } from "./section.ts";
 
-/** One entry of `upstreams`. */
-export type UpstreamSettings = SimulatedSettings | ProviderSettings;
+/** One entry of `providers`. */
+export type ProviderSettings = SimulatedSettings | HttpProviderSettings;
 
-/** How many calls an upstream carries at once, and for how long; those beyond it wait. */
+/** How many calls an provider carries at once, and for how long; those beyond it wait. */
 type LoadSettings = {
   readonly concurrency: number;
   /** Most calls that wait; the next one is refused at once. */
@@ -28,7 +28,7 @@ export type SimulatedSettings = LoadSettings & {
 };
 
 /** A provider with an API of the named kind. */
-export type ProviderSettings = LoadSettings & {
+export type HttpProviderSettings = LoadSettings & {
   readonly kind: "anthropic" | "openai";
   /** What `/v1/messages` (anthropic) or `/chat/completions` (openai) is appended to. No slash at the end. */
   readonly baseUrl: string;
@@ -54,11 +54,11 @@ const maxTokensNames = ["max_tokens", "max_completion_tokens"] as const;
 const kinds = ["simulated", "anthropic", "openai"] as const;
 
 const hourMs = 3_600_000;
-// No request lives longer than this, whatever its upstream allows.
+// No request lives longer than this, whatever its provider allows.
 const totalMaxMs = hourMs / 2;
 
-/** Reads one upstream; every problem is noted in the section. */
-export function readUpstream(section: Section): UpstreamSettings {
+/** Reads one provider; every problem is noted in the section. */
+export function readProvider(section: Section): ProviderSettings {
   const kind = section.choice("kind", kinds);
   const load: LoadSettings = {
     concurrency: section.whole("concurrency", { min: 1, max: 1_000_000, otherwise: 10_000 }),
@@ -66,7 +66,7 @@ export function readUpstream(section: Section): UpstreamSettings {
     queueMs: section.whole("queue_ms", { min: 0, max: hourMs, otherwise: 5_000 }),
     totalMs: section.whole("total_ms", { min: 1, max: totalMaxMs, otherwise: totalMaxMs }),
   };
-  const settings = kind === "simulated" ? readSimulated(section, load) : readProvider(section, kind, load);
+  const settings = kind === "simulated" ? readSimulated(section, load) : readHttpProvider(section, kind, load);
   // A kind that does not exist says nothing about which members do.
   if (kinds.some((known) => known === section.text("kind", kind))) section.end();
   return settings;
@@ -82,7 +82,7 @@ function readSimulated(section: Section, load: LoadSettings): SimulatedSettings 
   };
 }
 
-function readProvider(section: Section, kind: ProviderSettings["kind"], load: LoadSettings): ProviderSettings {
+function readHttpProvider(section: Section, kind: HttpProviderSettings["kind"], load: LoadSettings): HttpProviderSettings {
   const limit = (key: string, otherwise: number) => section.whole(key, { min: 1, max: 24 * hourMs, otherwise });
   const credentialEnv = section.has("credential_env") ? section.text("credential_env") : undefined;
   return {
@@ -132,16 +132,16 @@ function readHeaders(section: Section | undefined): Record<string, string> {
   return headers;
 }
 
-/** What is missing from the environment for these upstreams. */
+/** What is missing from the environment for these providers. */
 export function findMissingCredentials(
-  upstreams: Readonly<Record<string, UpstreamSettings>>,
+  providers: Readonly<Record<string, ProviderSettings>>,
   env: NodeJS.ProcessEnv,
 ): string[] {
   const problems: string[] = [];
-  for (const [name, settings] of Object.entries(upstreams)) {
+  for (const [name, settings] of Object.entries(providers)) {
     if (settings.kind === "simulated" || settings.credentialEnv === undefined) continue;
     if (!/^[\x21-\x7e]+$/.test(env[settings.credentialEnv] ?? "")) {
-      problems.push(`upstreams.${name}.credential_env: ${settings.credentialEnv} is not set to a credential`);
+      problems.push(`providers.${name}.credential_env: ${settings.credentialEnv} is not set to a credential`);
     }
   }
   return problems;

@@ -8,21 +8,21 @@ import {
   isMessage,
   type Message,
 } from "@bufbuild/protobuf";
-import { toRefusal } from "../base/errors.ts";
+import { toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Call } from "./contract.ts";
 
 type Run = (request: Message, call: Call) => Promise<Message>;
 
 /** The same method, with its line. It tells how the work ended: a caller that has hung up meanwhile hears less. */
-export function noteAdministration(desc: DescMethodUnary, run: Run, log: Log): Run {
+export function withAuditLog(desc: DescMethodUnary, run: Run, log: Log): Run {
   return async (request, call) => {
     const tell = (outcome: string, answered?: Message) => {
       const facts = { ...factsOf(desc.input, request), ...(answered && factsOf(desc.output, answered)) };
-      log.info({ method: desc.name, outcome, ...facts }, "administration");
+      log.info({ method: desc.name, outcome, ...facts }, "audit");
     };
     const answer = await run(request, call).catch((error: unknown) => {
-      tell(toRefusal(error).refusal);
+      tell(toApiError(error).reason);
       throw error;
     });
     tell("ok", answer);
@@ -31,7 +31,7 @@ export function noteAdministration(desc: DescMethodUnary, run: Run, log: Log): R
 }
 
 // Named one by one: beside them stand secrets, and texts that may hold anything.
-const told = new Set(["account_id", "family", "key_id", "secret_id", "transfer_id", "kind", "amount_microcredits"]);
+const loggedFields = new Set(["account_id", "family", "key_id", "secret_id", "transfer_id", "kind", "amount_microcredits"]);
 // A secret that was sent in the place of an id has another form.
 const idForm = /^[a-z]{3}_[0-9A-Za-z]{1,64}$/;
 
@@ -42,7 +42,7 @@ function factsOf(type: DescMessage, message: Message): Record<string, string> {
     if (!isFieldSet(message, field)) continue;
     const value: unknown = Reflect.get(message, field.localName);
     if (field.message && isMessage(value)) Object.assign(facts, factsOf(field.message, value));
-    const text = told.has(field.name) ? textOf(field, value) : undefined;
+    const text = loggedFields.has(field.name) ? textOf(field, value) : undefined;
     if (text !== undefined) facts[field.localName] = text;
   }
   return facts;

@@ -16,7 +16,7 @@ import { type CallOptions, type Client, Code, ConnectError } from "@connectrpc/c
 import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { type Key, KeysService, type Secret } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 
 /** One call as every binding gives it. Connect's `HandlerContext` is one. */
 export interface Call {
@@ -33,7 +33,7 @@ export type Caller =
   | { readonly kind: "admin" };
 
 /** A call whose caller is known. */
-export interface CallOf extends Call {
+export interface AuthenticatedCall extends Call {
   readonly caller: Caller;
 }
 
@@ -81,16 +81,16 @@ export function implement<T>(service: DescService, build: (desc: DescMethod) => 
   return Object.fromEntries(service.methods.map((desc) => [desc.localName, build(desc)])) as T;
 }
 
-/** What a call that this signal ended fails with: its reason if that is a refusal, `timeout` for a deadline, else `cancelled`. */
-export function abortRefusal(signal: AbortSignal): Refusal {
+/** What a call that this signal ended fails with: its reason if that is an error, `timeout` for a deadline, else `cancelled`. */
+export function abortError(signal: AbortSignal): ApiError {
   const { reason } = signal;
-  if (reason instanceof Refusal) return reason;
+  if (reason instanceof ApiError) return reason;
   const timeout = reason instanceof ConnectError ? reason.code === Code.DeadlineExceeded : reason?.name === "TimeoutError";
-  return new Refusal(timeout ? "timeout" : "cancelled", { cause: reason });
+  return new ApiError(timeout ? "timeout" : "cancelled", { cause: reason });
 }
 
-// The one interface between doors and services, and its local binding: a client that calls the service objects of this process
-// directly, messages by reference. The gRPC binding is `grpc/client.ts`. Both fail with `Refusal` only.
+// The one interface between listeners and services, and its local binding: a client that calls the service objects of this process
+// directly, messages by reference. The gRPC binding is `grpc/client.ts`. Both fail with `ApiError` only.
 
 /** The descriptors of the three services. */
 export const serviceTypes = { billing: BillingService, keys: KeysService, inference: InferenceService } as const;

@@ -1,17 +1,17 @@
-// What stands in front of every method of every service, whichever door calls it: identity, the rules that the protos declare, and the
+// What stands in front of every method of every service, whichever listener calls it: identity, the rules that the protos declare, and the
 // last word on errors.
 
 import { type DescService, getOption, hasOption, type Message } from "@bufbuild/protobuf";
-import { administration, callers } from "../../gen/gateway/common/v1/options_pb.ts";
-import { Refusal, toRefusal } from "../base/errors.ts";
+import { audited, callers } from "../../gen/gateway/common/v1/options_pb.ts";
+import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { noteAdministration } from "./audit-log.ts";
+import { withAuditLog } from "./audit-log.ts";
 import {
   type Authenticate,
-  abortRefusal,
+  type AuthenticatedCall,
+  abortError,
   boundMethod,
   type Call,
-  type CallOf,
   type Implementation,
   implement,
 } from "./contract.ts";
@@ -19,38 +19,38 @@ import { checkRequest } from "./validate.ts";
 
 /**
  * The same service for unidentified callers: authenticates each call, admits whom the method's `callers` option names, refuses a
- * request that breaks what the protos declare, and lets nothing but a `Refusal` out. What was not foreseen is logged here, and what the
+ * request that breaks what the protos declare, and lets nothing but a `ApiError` out. What was not foreseen is logged here, and what the
  * operator changes.
  */
-export function guard<S extends DescService>(
+export function intercept<S extends DescService>(
   service: S,
-  implementation: Implementation<S, CallOf>,
+  implementation: Implementation<S, AuthenticatedCall>,
   authenticate: Authenticate,
   log: Log,
 ): Implementation<S> {
   return implement<Implementation<S>>(service, (desc) => {
-    const method = boundMethod<S, CallOf>(implementation, desc);
+    const method = boundMethod<S, AuthenticatedCall>(implementation, desc);
     const admits = hasOption(desc, callers) ? getOption(desc, callers) : { key: false, admin: false };
 
-    const admit = async (request: Message, call: Call): Promise<CallOf> => {
+    const admit = async (request: Message, call: Call): Promise<AuthenticatedCall> => {
       const caller = await authenticate(call.requestHeader);
-      if (!admits[caller.kind]) throw new Refusal("not_permitted");
+      if (!admits[caller.kind]) throw new ApiError("not_permitted");
       checkRequest(desc.input, request);
-      if (call.signal.aborted) throw abortRefusal(call.signal);
+      if (call.signal.aborted) throw abortError(call.signal);
       return { signal: call.signal, requestHeader: call.requestHeader, caller };
     };
     const refuse = (error: unknown, { signal }: Call): never => {
       // What an implementation throws when its signal fires is up to the libraries it uses, and few of them know of deadlines.
-      const saysMore = error instanceof Refusal && error.refusal !== "cancelled";
-      const refusal = signal.aborted && !saysMore ? abortRefusal(signal) : toRefusal(error);
-      if (refusal.refusal === "internal") log.error({ method: desc.name, err: refusal.cause ?? refusal }, "call failed");
-      throw refusal;
+      const saysMore = error instanceof ApiError && error.reason !== "cancelled";
+      const apiError = signal.aborted && !saysMore ? abortError(signal) : toApiError(error);
+      if (apiError.reason === "internal") log.error({ method: desc.name, err: apiError.cause ?? apiError }, "call failed");
+      throw apiError;
     };
 
     if (method.kind === "unary") {
       const admitAndRun = (request: Message, call: Call) =>
         admit(request, call).then((identified) => method.run(request, identified));
-      const run = getOption(desc, administration) ? noteAdministration(method.desc, admitAndRun, log) : admitAndRun;
+      const run = getOption(desc, audited) ? withAuditLog(method.desc, admitAndRun, log) : admitAndRun;
       return (request: Message, call: Call) =>
         untilAborted(call.signal, run(request, call)).catch((error) => refuse(error, call));
     }
@@ -62,10 +62,10 @@ export function guard<S extends DescService>(
   });
 }
 
-/** `work`, or the refusal of the abort once the signal fires: an implementation that ignores the signal must not keep its caller. */
+/** `work`, or the error of the abort once the signal fires: an implementation that ignores the signal must not keep its caller. */
 function untilAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
   return new Promise<T>((resolve, reject) => {
-    const abort = () => reject(abortRefusal(signal));
+    const abort = () => reject(abortError(signal));
     if (signal.aborted) abort();
     signal.addEventListener("abort", abort, { once: true });
     work.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));

@@ -19,11 +19,11 @@ export function checkRequest(type: DescMessage, request: Message): void {
   const fault = findFault(type, request);
   if (!fault) return;
   const field = fault.path.join("").slice(1);
-  throw invalidField(field, fault.says, fault.allowed);
+  throw invalidField(field, fault.message, fault.allowed);
 }
 
 /** `path` as `.messages`, `[0]`, `.role`. It is put together only where something is wrong: conversations have thousands of items. */
-type Fault = { path: string[]; says: string; allowed: string[] };
+type Fault = { path: string[]; message: string; allowed: string[] };
 
 function findFault(type: DescMessage, message: Message): Fault | undefined {
   for (const { field, isRequired } of rulesOf(type)) {
@@ -37,7 +37,7 @@ function findFault(type: DescMessage, message: Message): Fault | undefined {
   return undefined;
 }
 
-const absence: Fault = { path: [], says: "is required", allowed: [] };
+const absence: Fault = { path: [], message: "is required", allowed: [] };
 
 function findFieldFault(field: DescField, value: unknown): Fault | undefined {
   if (!Array.isArray(value)) return findValueFault(field, value);
@@ -51,9 +51,10 @@ function findFieldFault(field: DescField, value: unknown): Fault | undefined {
 function findValueFault(field: DescField, value: unknown): Fault | undefined {
   if (field.enum && typeof value === "number" && !field.enum.value[value]) {
     const allowed = field.enum.values.filter((one) => one.number !== 0 || !getOption(field, required));
-    return { path: [], says: `${value} is not a ${field.enum.name}`, allowed: allowed.map((one) => one.name) };
+    return { path: [], message: `${value} is not a ${field.enum.name}`, allowed: allowed.map((one) => one.name) };
   }
-  if (typeof value === "string" && value.includes("\0")) return { path: [], says: "holds the character U+0000", allowed: [] };
+  if (typeof value === "string" && value.includes("\0"))
+    return { path: [], message: "holds the character U+0000", allowed: [] };
   return field.message && isMessage(value) ? findFault(field.message, value) : undefined;
 }
 

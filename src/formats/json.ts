@@ -2,7 +2,7 @@
 // stream.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import { findFault, jsonDepthMax } from "./json-fault.ts";
 
 /** True for `{…}`, false for arrays, null and scalars. */
@@ -25,7 +25,7 @@ export function parseJson(bytes: Uint8Array): JsonValue {
     // The parser's own message would repeat the content; the fault is looked up below.
   }
   const { offset, problem } = findFault(bytes) ?? { offset: 0, problem: "unreadable text" };
-  throw new Refusal("invalid_request", { message: `The body is not acceptable JSON: ${problem} at byte ${offset}.` });
+  throw new ApiError("invalid_request", { message: `The body is not acceptable JSON: ${problem} at byte ${offset}.` });
 }
 
 /** The value of a JSON text inside another value, such as the arguments of a tool. Undefined where `parseJson` would refuse. */
@@ -101,8 +101,8 @@ export function hasMoreItems(bytes: Uint8Array, max: number): boolean {
 }
 
 /** The refusal of a request with more than `max` of them. */
-export function tooManyItems(max: number): Refusal {
-  return new Refusal("request_too_large", {
+export function tooManyItems(max: number): ApiError {
+  return new ApiError("request_too_large", {
     message: `The request has more than ${max} members and elements in its objects and lists.`,
     limit: { name: "body_items", limit: BigInt(max) },
   });

@@ -1,7 +1,7 @@
 // Server-sent events as providers write them: an incremental parser of bytes (HTML Standard, "Parsing an event stream").
 
 import { StringDecoder } from "node:string_decoder";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 
 /** One event of a stream. */
 export type SseEvent = {
@@ -118,6 +118,6 @@ export function createSseParser(): SseParser {
   };
 }
 
-function tooLarge(): Refusal {
-  return new Refusal("upstream_error", { message: "The model provider sent an event that is too large." });
+function tooLarge(): ApiError {
+  return new ApiError("upstream_error", { message: "The model provider sent an event that is too large." });
 }

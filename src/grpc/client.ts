@@ -18,9 +18,9 @@ import {
   type ServiceError,
   status,
 } from "@grpc/grpc-js";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import type { ClientTls } from "../config/environment.ts";
-import { abortRefusal, type Core, implement, serviceTypes } from "../contract/contract.ts";
+import { abortError, type Core, implement, serviceTypes } from "../contract/contract.ts";
 import { decodeMessage, encodeMessage, metadataOf, pathOf } from "./codec.ts";
 import { fromStatus } from "./status.ts";
 import { clientCredentials } from "./tls.ts";
@@ -226,8 +226,8 @@ export class ServerStream implements AsyncIterableIterator<Message, undefined> {
     try {
       await this.#patience.endure(failure);
       if (!this.#end) this.#start();
-    } catch (refusal) {
-      this.#finish({ error: refusal });
+    } catch (apiError) {
+      this.#finish({ error: apiError });
     }
   }
 
@@ -258,7 +258,7 @@ export class ServerStream implements AsyncIterableIterator<Message, undefined> {
   }
 }
 
-// What becomes of a call that failed: tried again while no core was connected to send it to, else told as the refusal it stands for.
+// What becomes of a call that failed: tried again while no core was connected to send it to, else told as the error it stands for.
 
 // As long as a core that is replaced needs to be found again: the channels try to connect at least every half a second.
 const patienceMs = 1_000;
@@ -273,10 +273,10 @@ export class Patience {
     this.#signal = signal;
   }
 
-  /** Resolves when it is worth another attempt. Throws the call's refusal when it is not. */
+  /** Resolves when it is worth another attempt. Throws the call's error when it is not. */
   async endure(error: unknown): Promise<void> {
-    if (!isServiceError(error)) throw new Refusal("internal", { cause: error });
-    if (this.#signal?.aborted && error.code === status.CANCELLED) throw abortRefusal(this.#signal);
+    if (!isServiceError(error)) throw new ApiError("internal", { cause: error });
+    if (this.#signal?.aborted && error.code === status.CANCELLED) throw abortError(this.#signal);
     if (!isUnsent(error)) throw fromStatus(error);
     // The first time another core may be connected already.
     if (this.#until === undefined) this.#until = Date.now() + patienceMs;

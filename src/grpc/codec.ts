@@ -3,7 +3,7 @@
 import { type DescMessage, type DescMethod, fromBinary, type Message, toBinary } from "@bufbuild/protobuf";
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { Metadata } from "@grpc/grpc-js";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import { recursionLimit, requestBytesMax } from "../contract/message-limits.ts";
 import { jsonItemsMax } from "../formats/json.ts";
 
@@ -30,12 +30,12 @@ export function decodeMessage(type: DescMessage, bytes: Uint8Array): Message {
 export function decodeRequest(method: DescMethod, bytes: Uint8Array): Message {
   const limit = requestBytesMax(method);
   if (bytes.byteLength > limit) {
-    throw new Refusal("request_too_large", {
+    throw new ApiError("request_too_large", {
       limit: { name: "body_bytes", limit: BigInt(limit), used: BigInt(bytes.byteLength) },
     });
   }
   if (hasMoreFields(method.input, bytes, fieldsMax, recursionLimit)) {
-    throw new Refusal("request_too_large", {
+    throw new ApiError("request_too_large", {
       message: `The request has more than ${fieldsMax} fields.`,
       limit: { name: "request_fields", limit: BigInt(fieldsMax) },
     });
@@ -44,7 +44,7 @@ export function decodeRequest(method: DescMethod, bytes: Uint8Array): Message {
     return decodeMessage(method.input, bytes);
   } catch (cause) {
     const problem = cause instanceof Error ? cause.message : "";
-    throw new Refusal("invalid_request", { message: `not a valid ${method.input.typeName}: ${problem}`, cause });
+    throw new ApiError("invalid_request", { message: `not a valid ${method.input.typeName}: ${problem}`, cause });
   }
 }
 
@@ -121,7 +121,7 @@ export function headersOf(metadata: Metadata): Headers {
       if (typeof value === "string") headers.append(name, value);
     }
   }
-  if (bytes > metadataBytesMax) throw new Refusal("request_too_large", { message: "The metadata of this call is too large." });
+  if (bytes > metadataBytesMax) throw new ApiError("request_too_large", { message: "The metadata of this call is too large." });
   headersByMetadata.set(metadata, headers);
   return headers;
 }

@@ -1,4 +1,4 @@
-// The gRPC door: serves the three services to internal callers, with the same objects that the facade calls in process.
+// The gRPC listener: serves the three services to internal callers, with the same objects that the facade calls in process.
 
 import { once } from "node:events";
 import type { DescService, Message } from "@bufbuild/protobuf";

@@ -5,7 +5,7 @@ import { anyPack, anyUnpack } from "@bufbuild/protobuf/wkt";
 import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
 import { type Refusal as RefusalDetail, RefusalSchema } from "../../gen/gateway/common/v1/refusal_pb.ts";
 import { StatusSchema } from "../../gen/gateway/common/v1/status_pb.ts";
-import { Refusal, refusals, toRefusal } from "../base/errors.ts";
+import { ApiError, errorCatalog, toApiError } from "../base/errors.ts";
 
 const trailer = "grpc-status-details-bin";
 // Many clients refuse more than 8 KiB of trailers, and base64 adds a third.
@@ -14,22 +14,22 @@ const sentenceCharactersMax = 500;
 
 /** What the server sends for a failure. Facts that do not fit into the trailers are left out, the longest first. Never throws. */
 export function toStatus(error: unknown): { code: number; details: string; metadata: Metadata } {
-  const refusal = toRefusal(error);
-  const code = refusals[refusal.refusal].rpc;
-  const message = refusal.message.toWellFormed();
+  const apiError = toApiError(error);
+  const code = errorCatalog[apiError.reason].rpc;
+  const message = apiError.message.toWellFormed();
   const metadata = new Metadata();
-  metadata.set(trailer, encodeDetail(code, message, refusal));
+  metadata.set(trailer, encodeDetail(code, message, apiError));
   return { code, details: shorten(message), metadata };
 }
 
-function encodeDetail(code: number, message: string, refusal: Refusal): Buffer {
-  const { reason } = refusals[refusal.refusal];
-  const { retryAfter, limit, upstream, field, allowed } = refusal.toDetail();
+function encodeDetail(code: number, message: string, apiError: ApiError): Buffer {
+  const { reason } = errorCatalog[apiError.reason];
+  const { retryAfter, limit, providerAnswer, field, allowed } = apiError.toDetail();
   const least = { reason, message: shorten(message), ...(retryAfter && { retryAfter }), ...(limit && { limit }) };
   const candidates = [
-    { ...least, message, field, allowed, ...(upstream && { upstream }) },
-    { ...least, field, allowed, ...(upstream && { upstream: { status: upstream.status } }) },
-    { ...least, field: shorten(field), ...(upstream && { upstream: { status: upstream.status } }) },
+    { ...least, message, field, allowed, ...(providerAnswer && { providerAnswer }) },
+    { ...least, field, allowed, ...(providerAnswer && { providerAnswer: { status: providerAnswer.status } }) },
+    { ...least, field: shorten(field), ...(providerAnswer && { providerAnswer: { status: providerAnswer.status } }) },
     { reason },
   ];
   for (const candidate of candidates) {
@@ -51,23 +51,23 @@ function shorten(sentence: string): string {
 /** Earliest useful time to try a core again that was not reached: about as long as one takes to start. */
 const unreachableRetryAfterMs = 1_000;
 
-/** The refusal that a failed call stands for. */
-export function fromStatus(error: ServiceError): Refusal {
+/** The error that a failed call stands for. */
+export function fromStatus(error: ServiceError): ApiError {
   const detail = findDetail(error.metadata);
-  if (detail) return Refusal.fromDetail(detail);
+  if (detail) return ApiError.fromDetail(detail);
   // Without a detail it is the transport that speaks, not a service.
   switch (error.code) {
     case status.DEADLINE_EXCEEDED:
-      return new Refusal("timeout", { message: "The deadline passed.", cause: error });
+      return new ApiError("timeout", { message: "The deadline passed.", cause: error });
     case status.RESOURCE_EXHAUSTED:
-      return new Refusal("request_too_large", { cause: error });
+      return new ApiError("request_too_large", { cause: error });
     case status.UNIMPLEMENTED:
-      return new Refusal("unimplemented", { cause: error });
+      return new ApiError("unimplemented", { cause: error });
     case status.INVALID_ARGUMENT:
-      return new Refusal("invalid_request", { cause: error });
+      return new ApiError("invalid_request", { cause: error });
     default:
       // A connection that breaks shows as UNAVAILABLE, CANCELLED, INTERNAL or UNKNOWN, whichever end noticed first.
-      return new Refusal("gateway_unavailable", { retryAfterMs: unreachableRetryAfterMs, cause: error });
+      return new ApiError("gateway_unavailable", { retryAfterMs: unreachableRetryAfterMs, cause: error });
   }
 }
 

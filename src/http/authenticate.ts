@@ -1,12 +1,12 @@
-// Who calls at the public listener: asked of the keys service before a body is read, on behalf of both doors there. An address that sent
+// Who calls at the public listener: asked of the keys service before a body is read, on behalf of both listeners there. An address that sent
 // too many wrong credentials is not asked about any more, unless the credential was good lately.
 
 import { hash } from "node:crypto";
 import { isIPv6 } from "node:net";
 import type { CallOptions } from "@connectrpc/connect";
 import type { AuthenticateResponse } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { RecentMap } from "../base/bounded-map.ts";
-import { Refusal, toRefusal } from "../base/errors.ts";
+import { BoundedMap } from "../base/bounded-map.ts";
+import { ApiError, toApiError } from "../base/errors.ts";
 import type { Core } from "../contract/contract.ts";
 import { windowMs } from "../rate-limits/rate-limits.ts";
 
@@ -16,35 +16,35 @@ const knownMax = 10_000;
 const trustedMs = 1_000;
 
 /** Who asks to be let in. */
-export type Knock = {
+export type LoginAttempt = {
   /** The credential, as the call to the services carries it. Empty without one. */
   readonly authorization: string;
   /** Of the client. */
   readonly address: string;
   /** Asks for what the key spent this month, which costs a look into the database. */
-  readonly monthFigures: boolean;
+  readonly monthUsage: boolean;
 };
 
 /** Throws what `authenticate` of the keys service throws, and `auth_rate_limited`. */
-export type IdentifyCaller = (knock: Knock, call: CallOptions) => Promise<AuthenticateResponse>;
+export type IdentifyCaller = (knock: LoginAttempt, call: CallOptions) => Promise<AuthenticateResponse>;
 
-/** Of one listener: its doors share what they learnt of credentials and addresses. */
+/** Of one listener: its listeners share what they learnt of credentials and addresses. */
 export function createIdentifyCaller(core: Core, failedCredentials: FailedCredentials): IdentifyCaller {
   // Digests of credentials that were good lately: an address shared by many is not closed to those who use good ones from it.
-  const known = new RecentMap<string, { caller: AuthenticateResponse; atMs: number }>(knownMax);
+  const known = new BoundedMap<string, { caller: AuthenticateResponse; atMs: number }>(knownMax);
 
-  return async ({ authorization, address, monthFigures }, call) => {
+  return async ({ authorization, address, monthUsage }, call) => {
     const digest = hash("sha256", authorization, "base64");
     const lately = known.get(digest);
-    if (lately && !monthFigures && performance.now() - lately.atMs < trustedMs) return lately.caller;
+    if (lately && !monthUsage && performance.now() - lately.atMs < trustedMs) return lately.caller;
     if (!lately) failedCredentials.check(address);
     try {
-      const caller = await core.keys.authenticate({ monthFigures }, call);
+      const caller = await core.keys.authenticate({ monthUsage }, call);
       known.set(digest, { caller, atMs: performance.now() });
       return caller;
     } catch (error) {
       known.delete(digest);
-      if (toRefusal(error).refusal === "invalid_key") failedCredentials.record(address);
+      if (toApiError(error).reason === "invalid_key") failedCredentials.record(address);
       throw error;
     }
   };
@@ -66,7 +66,7 @@ export type FailedCredentials = {
 
 /** `nowMs` must never go back. */
 export function createFailedCredentials(nowMs: () => number = () => performance.now()): FailedCredentials {
-  const failures = new RecentMap<string, number[]>(addressesMax);
+  const failures = new BoundedMap<string, number[]>(addressesMax);
 
   function failuresOf(client: string): number[] {
     const oldestMs = nowMs() - windowMs;
@@ -77,7 +77,7 @@ export function createFailedCredentials(nowMs: () => number = () => performance.
     check(address) {
       const times = failuresOf(clientOf(address));
       const first = times.at(-failuresMax);
-      if (first !== undefined) throw new Refusal("auth_rate_limited", { retryAfterMs: Math.ceil(first + windowMs - nowMs()) });
+      if (first !== undefined) throw new ApiError("auth_rate_limited", { retryAfterMs: Math.ceil(first + windowMs - nowMs()) });
     },
     record(address) {
       const client = clientOf(address);

@@ -6,7 +6,7 @@ import { durationMs } from "@bufbuild/protobuf/wkt";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { type Attempt, BasisSchema, OutcomeSchema, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import { credits, usd } from "../base/money.ts";
 import type { Core } from "../contract/contract.ts";
@@ -17,7 +17,7 @@ export function getCredits(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { call, caller } = identityOf(request);
     // The operator's token has no account, and so no balance.
-    if (!caller.key) throw new Refusal("not_permitted");
+    if (!caller.key) throw new ApiError("not_permitted");
     const { family } = caller.key;
     const { pools } = await core.billing.getPools({}, call);
     const pool = pools.find((one) => one.family === family);
@@ -87,9 +87,9 @@ function renderReceipt(receipt: Receipt): JsonObject {
   };
 }
 
-function renderAttempt({ upstream, outcome, status, firstEventAfter }: Attempt): JsonObject {
+function renderAttempt({ provider, outcome, status, firstEventAfter }: Attempt): JsonObject {
   return {
-    upstream,
+    provider,
     outcome,
     status: status === 0 ? null : status,
     first_event_ms: firstEventAfter ? durationMs(firstEventAfter) : null,

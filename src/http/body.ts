@@ -4,7 +4,7 @@ import type { IncomingMessage } from "node:http";
 import { promisify } from "node:util";
 import { brotliDecompress, gunzip, inflate, inflateRaw } from "node:zlib";
 import type { JsonValue } from "@bufbuild/protobuf";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import { hasMoreItems, jsonItemsMax, parseJson, tooManyItems } from "../formats/json.ts";
 
 /** Largest body, before and after unpacking. One prompt of a coding assistant is 100 KB, one with images tens of megabytes. */
@@ -28,8 +28,8 @@ function parseBody(bytes: Buffer): JsonValue {
   return parseJson(bytes);
 }
 
-function tooLarge(): Refusal {
-  return new Refusal("request_too_large", {
+function tooLarge(): ApiError {
+  return new ApiError("request_too_large", {
     message: `The request is larger than ${bodyBytesMax} bytes.`,
     limit: { name: "body_bytes", limit: BigInt(bodyBytesMax) },
   });
@@ -39,11 +39,11 @@ function requireJson(contentType: string | undefined): void {
   if (contentType === "application/json") return;
   const type = contentType?.split(";", 1)[0]?.trim().toLowerCase();
   if (type !== "application/json") {
-    throw new Refusal("invalid_request", { message: "content-type: must be application/json" });
+    throw new ApiError("invalid_request", { message: "content-type: must be application/json" });
   }
   const charset = /;\s*charset\s*=\s*"?([^\s";]*)/i.exec(contentType ?? "")?.[1]?.toLowerCase();
   if (charset !== undefined && charset !== "utf-8" && charset !== "utf8") {
-    throw new Refusal("invalid_request", { message: "content-type: the charset must be utf-8" });
+    throw new ApiError("invalid_request", { message: "content-type: the charset must be utf-8" });
   }
 }
 
@@ -67,7 +67,7 @@ function readBytes(request: IncomingMessage): Promise<Buffer> {
       chunks = [];
     });
     const left = () => {
-      if (!request.complete) reject(new Refusal("cancelled"));
+      if (!request.complete) reject(new ApiError("cancelled"));
     };
     request.once("error", left);
     request.once("close", left);
@@ -93,12 +93,12 @@ function unpackerOf(contentEncoding: string | undefined): ((bytes: Buffer) => Pr
   const encoding = contentEncoding?.trim().toLowerCase() ?? "";
   if (encoding === "" || encoding === "identity") return undefined;
   const unpack = Object.hasOwn(unpackers, encoding) ? unpackers[encoding] : undefined;
-  if (!unpack) throw new Refusal("request_body_encoding_unsupported", { allowed: ["gzip", "deflate", "br", "identity"] });
+  if (!unpack) throw new ApiError("request_body_encoding_unsupported", { allowed: ["gzip", "deflate", "br", "identity"] });
   // The limit counts while unpacking: a small body that unpacks to gigabytes stops at the limit.
   return (bytes) =>
     unpack(bytes, { maxOutputLength: bodyBytesMax }).catch((error: unknown) => {
       const isTooLarge = error instanceof RangeError && "code" in error && error.code === "ERR_BUFFER_TOO_LARGE";
-      throw new Refusal(isTooLarge ? "request_body_too_large_after_decoding" : "request_body_encoding_invalid", {
+      throw new ApiError(isTooLarge ? "request_body_too_large_after_decoding" : "request_body_encoding_invalid", {
         cause: error,
       });
     });

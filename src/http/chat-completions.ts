@@ -8,20 +8,20 @@ import { readJson } from "./body.ts";
 import { identityOf } from "./context.ts";
 import type { AnswerFormat } from "./send-answer.ts";
 import { sendWhole } from "./send-answer.ts";
-import { type StreamPace, sendStream } from "./send-stream.ts";
+import { type KeepAlive, sendStream } from "./send-stream.ts";
 
-export function postChatCompletions(core: Core, pace: StreamPace) {
+export function postChatCompletions(core: Core, pace: KeepAlive) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const { exchange } = request;
+    const { context } = request;
     const { call } = identityOf(request);
     const body = await readJson(request.raw);
     const ask = decodeRequest(body);
     const answer = core.inference.generate(ask, call);
     const format = formatOf(wantsUsage(body));
-    exchange.noted.stream = ask.stream === true;
+    context.logFields.stream = ask.stream === true;
     return ask.stream
-      ? sendStream(reply, answer, format, exchange, call.signal, pace)
-      : sendWhole(reply, answer, format, exchange);
+      ? sendStream(reply, answer, format, context, call.signal, pace)
+      : sendWhole(reply, answer, format, context);
   };
 }
 

@@ -3,7 +3,7 @@
 
 import type { DescField, DescMessage } from "@bufbuild/protobuf";
 import type { ConnectRouter } from "@connectrpc/connect";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import { recursionLimit, requestBytesMax } from "../contract/message-limits.ts";
 import { hasMoreItems, jsonItemsMax, tooManyItems } from "../formats/json.ts";
 import { toConnectError } from "./connect-error.ts";
@@ -59,7 +59,7 @@ function refuseUnlistedNames(input: DescMessage, text: Buffer): void {
   if (!found) return;
   const field = found.path.join("").slice(1);
   throw toConnectError(
-    new Refusal("invalid_request", { field, allowed: found.allowed, message: `${field}: there is no such value` }),
+    new ApiError("invalid_request", { field, allowed: found.allowed, message: `${field}: there is no such value` }),
   );
 }
 

@@ -2,11 +2,11 @@
 
 import { ConnectError } from "@connectrpc/connect";
 import { RefusalSchema } from "../../gen/gateway/common/v1/refusal_pb.ts";
-import { refusals, toRefusal } from "../base/errors.ts";
+import { errorCatalog, toApiError } from "../base/errors.ts";
 
 /** Code, sentence and the typed detail of a failure. */
 export function toConnectError(error: unknown): ConnectError {
-  const refusal = toRefusal(error);
-  const detail = { desc: RefusalSchema, value: refusal.toDetail() };
-  return new ConnectError(refusal.message, refusals[refusal.refusal].rpc, undefined, [detail], refusal);
+  const apiError = toApiError(error);
+  const detail = { desc: RefusalSchema, value: apiError.toDetail() };
+  return new ConnectError(apiError.message, errorCatalog[apiError.reason].rpc, undefined, [detail], apiError);
 }

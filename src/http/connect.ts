@@ -1,4 +1,4 @@
-// The Connect and gRPC-web door: the three services on the public HTTP listener, so that browsers and `curl` with JSON can manage
+// The Connect and gRPC-web listener: the three services on the public HTTP listener, so that browsers and `curl` with JSON can manage
 // keys and read usage. It calls Core as the facade does, so it works in every role.
 
 import { type DescService, getOption, type Message } from "@bufbuild/protobuf";
@@ -54,7 +54,7 @@ async function admit({ identifyCaller, isDraining }: ConnectParts, context: Hand
   const address = context.values.get(clientAddress);
   try {
     if (isDraining()) throw shuttingDown();
-    await identifyCaller({ authorization, address, monthFigures: false }, callOf(context));
+    await identifyCaller({ authorization, address, monthUsage: false }, callOf(context));
   } catch (error) {
     throw toConnectError(error);
   }
@@ -72,7 +72,7 @@ function addMethods<S extends DescService>(
 }
 
 function addMethod(router: ConnectRouter, method: BoundMethod<CallOptions>): void {
-  // gRPC itself needs HTTP/2, and has a door of its own. (A switch of the router would not reach methods with options.)
+  // gRPC itself needs HTTP/2, and has a listener of its own. (A switch of the router would not reach methods with options.)
   const options = { readMaxBytes: requestBytesMax(method.desc), grpc: false };
   if (method.kind === "unary") {
     router.rpc(
@@ -101,7 +101,7 @@ function addMethod(router: ConnectRouter, method: BoundMethod<CallOptions>): voi
   );
 }
 
-// What else a browser sends is nobody's business behind the door.
+// What else a browser sends is nobody's business behind the listener.
 const forwarded = ["authorization", "x-request-id"];
 
 function callOf({ requestHeader, signal }: HandlerContext): CallOptions {

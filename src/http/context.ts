@@ -1,4 +1,4 @@
-// One request and its answer, as the hooks and handlers of this door share them.
+// One request and its answer, as the hooks and handlers of this listener share them.
 
 import assert from "node:assert/strict";
 import type { IncomingMessage } from "node:http";
@@ -6,14 +6,14 @@ import { performance } from "node:perf_hooks";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { AuthenticateResponse } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import type { RefusalName } from "../base/errors.ts";
+import type { ErrorReason } from "../base/errors.ts";
 import { isRequestId, newRequestId } from "../base/ids.ts";
 import type { Envelope } from "./error-body.ts";
 
 /** Headers and signal of every call that a request makes to the services. */
 type CallOfRequest = { readonly headers: Headers; readonly signal: AbortSignal };
 
-export type Exchange = {
+export type RequestContext = {
   readonly requestId: string;
   readonly envelope: Envelope;
   /** Path as it stands in the table of routes, never as the client wrote it. */
@@ -26,25 +26,25 @@ export type Exchange = {
   /** What the answer cost. Absent until it is charged, and for good where the answer failed or its client left. */
   receipt?: Receipt | undefined;
   /** What the log line tells beside ids, status, duration and cost. */
-  readonly noted: { model?: string; stream?: boolean; firstByteMs?: number; refusal?: RefusalName };
+  readonly logFields: { model?: string; stream?: boolean; firstByteMs?: number; apiError?: ErrorReason };
 };
 
 declare module "fastify" {
   interface FastifyRequest {
-    exchange: Exchange;
+    context: RequestContext;
   }
 }
 
 /** The caller of an identified request. */
-export function identityOf(request: FastifyRequest): NonNullable<Exchange["identity"]> {
-  const { identity } = request.exchange;
+export function identityOf(request: FastifyRequest): NonNullable<RequestContext["identity"]> {
+  const { identity } = request.context;
   assert(identity, "the route identifies its callers");
   return identity;
 }
 
 /** Milliseconds since the request arrived, to a tenth. */
-export function elapsedMs(exchange: Exchange): number {
-  return Math.round((performance.now() - exchange.startedMs) * 10) / 10;
+export function elapsedMs(context: RequestContext): number {
+  return Math.round((performance.now() - context.startedMs) * 10) / 10;
 }
 
 /** Fires when the client hangs up before its answer is complete. */

@@ -1,7 +1,7 @@
 // Which header holds the key, by endpoint. Pure: who the key belongs to is asked of the keys service.
 
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 
 /**
@@ -31,21 +31,21 @@ export function readCredential(form: CredentialForm, request: HeaderSource, nati
 
   const authorization = (request.headers.authorization ?? "").trim();
   if (authorization === "") {
-    if (nativeKey !== "") throw new Refusal("wrong_credential_header", { message: bearerHelp });
-    throw new Refusal("missing_key");
+    if (nativeKey !== "") throw new ApiError("wrong_credential_header", { message: bearerHelp });
+    throw new ApiError("missing_key");
   }
   if (form === "native" && !takesBearer(nativeBearer, request))
-    throw new Refusal("wrong_credential_header", { message: nativeHelp });
+    throw new ApiError("wrong_credential_header", { message: nativeHelp });
 
   const bearer = /^bearer(?:[ \t]+(.*))?$/i.exec(authorization);
   if (!bearer) {
-    throw new Refusal("wrong_credential_header", { message: form === "native" ? nativeHelp : bearerHelp });
+    throw new ApiError("wrong_credential_header", { message: form === "native" ? nativeHelp : bearerHelp });
   }
   const token = (bearer[1] ?? "").trim();
-  if (token === "") throw new Refusal("missing_key");
+  if (token === "") throw new ApiError("missing_key");
   // Of two such headers Node keeps the first and says nothing.
-  if (countAuthorization(request.rawHeaders) > 1) throw new Refusal("invalid_key");
-  if (form === "native" && nativeBearer === "auto" && !token.startsWith("sk-gw2-")) throw new Refusal("invalid_key");
+  if (countAuthorization(request.rawHeaders) > 1) throw new ApiError("invalid_key");
+  if (form === "native" && nativeBearer === "auto" && !token.startsWith("sk-gw2-")) throw new ApiError("invalid_key");
   return soundKey(token);
 }
 
@@ -56,7 +56,7 @@ function takesBearer(nativeBearer: NativeBearer, request: HeaderSource): boolean
 
 /** Visible ASCII without commas: anything else is several values, or nothing that was ever issued. */
 function soundKey(key: string): string {
-  if (!/^[\x21-\x2b\x2d-\x7e]{1,512}$/.test(key)) throw new Refusal("invalid_key");
+  if (!/^[\x21-\x2b\x2d-\x7e]{1,512}$/.test(key)) throw new ApiError("invalid_key");
   return key;
 }
 
@@ -97,15 +97,15 @@ export function requireVersion(headers: IncomingHttpHeaders): { version: string;
   const accepted = servedVersions.join(", ");
   if (version === undefined || version === "") {
     if (headers["vendor-version"] !== undefined && headers["anthropic-version"] !== undefined) {
-      throw new Refusal("version_unsupported", {
+      throw new ApiError("version_unsupported", {
         message: `The version was sent in both spellings of the header with different values. Accepted: ${accepted}.`,
         allowed: servedVersions,
       });
     }
-    throw new Refusal("version_required", { message: `anthropic-version: header is required. Accepted: ${accepted}.` });
+    throw new ApiError("version_required", { message: `anthropic-version: header is required. Accepted: ${accepted}.` });
   }
   if (!servedVersions.includes(version)) {
-    throw new Refusal("version_unsupported", {
+    throw new ApiError("version_unsupported", {
       message: `anthropic-version: this version is not supported. Accepted: ${accepted}.`,
       allowed: servedVersions,
     });

@@ -1,39 +1,39 @@
-// A refusal as an HTTP answer, by what `problems.ts` says about its reason.
+// A error as an HTTP answer, by what `problems.ts` says about its reason.
 //
 // Three envelopes: native and chat as the SDKs of the two formats parse them, and a union of both for endpoints that either calls.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import { isObject } from "../formats/json.ts";
-import { problems, type Row } from "./error-table.ts";
+import { errorTable, type Row } from "./error-table.ts";
 import { rfc3339 } from "./reply.ts";
 
 export type Envelope = "native" | "chat" | "union";
 
 /** An HTTP answer. */
-export type Problem = { status: number; headers: Record<string, string>; body: JsonObject };
+export type ErrorResponse = { status: number; headers: Record<string, string>; body: JsonObject };
 
 /** The answer to a refused or failed request. */
-export function toProblem(refusal: Refusal, envelope: Envelope, requestId: string): Problem {
-  const row: Row = problems[refusal.refusal];
+export function toErrorResponse(apiError: ApiError, envelope: Envelope, requestId: string): ErrorResponse {
+  const row: Row = errorTable[apiError.reason];
   let status = envelope === "native" ? row.status : (row.chatStatus ?? row.status);
-  if (refusal.refusal === "upstream_refused" && refusal.facts.upstream) {
-    status = refusal.facts.upstream.status;
+  if (apiError.reason === "upstream_refused" && apiError.facts.providerAnswer) {
+    status = apiError.facts.providerAnswer.status;
     if (isOwnFault(status)) {
-      const facts = accountFaults.has(status) ? { upstream: { status } } : {};
-      return toProblem(new Refusal("upstream_error", facts), envelope, requestId);
+      const facts = accountFaults.has(status) ? { providerAnswer: { status } } : {};
+      return toErrorResponse(new ApiError("upstream_error", facts), envelope, requestId);
     }
   }
   return {
     status,
-    headers: headersOf(refusal, row, status, envelope),
-    body: clean(relay(refusal, envelope, requestId) ?? bodyOf(refusal, row, envelope, requestId)),
+    headers: headersOf(apiError, row, status, envelope),
+    body: clean(relay(apiError, envelope, requestId) ?? bodyOf(apiError, row, envelope, requestId)),
   };
 }
 
 /** The last event of a stream that fails after its status line is gone. Native clients know five types there. */
-export function toStreamProblem(refusal: Refusal, envelope: Envelope, requestId: string): JsonObject {
-  const { body } = toProblem(refusal, envelope, requestId);
+export function toStreamErrorBody(apiError: ApiError, envelope: Envelope, requestId: string): JsonObject {
+  const { body } = toErrorResponse(apiError, envelope, requestId);
   const error = body.error;
   if (envelope === "chat" || !isObject(error) || streamTypes.has(error.type)) return body;
   return { ...body, error: { ...error, type: "api_error" } };
@@ -47,18 +47,18 @@ const streamTypes = new Set<JsonValue | undefined>([
   "authentication_error",
 ]);
 
-function headersOf(refusal: Refusal, row: Row, status: number, envelope: Envelope): Record<string, string> {
-  const { retryAfterMs, upstream } = refusal.facts;
+function headersOf(apiError: ApiError, row: Row, status: number, envelope: Envelope): Record<string, string> {
+  const { retryAfterMs, providerAnswer } = apiError.facts;
   // A provider that doubts our account, or does not know a model, goes on so until an operator has looked.
-  const isHopeless = refusal.refusal === "upstream_error" && upstream !== undefined;
+  const isHopeless = apiError.reason === "upstream_error" && providerAnswer !== undefined;
   const waits = status === 429 || status === 503 || status === 529;
   const retryAfterSeconds = retryAfterMs === undefined ? row.retryAfterSeconds : Math.max(1, Math.ceil(retryAfterMs / 1000));
   return {
     ...(waits && retryAfterSeconds !== undefined && { "retry-after": String(retryAfterSeconds) }),
     ...((row.shouldRetry === false || isHopeless) && { "x-should-retry": "false" }),
     ...(status === 401 && { "www-authenticate": challenges[envelope] }),
-    ...(refusal.refusal === "request_too_large" && { connection: "close" }),
-    ...limitHeaders(refusal, envelope),
+    ...(apiError.reason === "request_too_large" && { connection: "close" }),
+    ...limitHeaders(apiError, envelope),
   };
 }
 
@@ -69,22 +69,22 @@ const challenges = {
   union: `${nativeChallenge}, Bearer realm="gateway"`,
 } as const;
 
-function limitHeaders(refusal: Refusal, envelope: Envelope): Record<string, string> {
-  const limit = refusal.facts.limit;
+function limitHeaders(apiError: ApiError, envelope: Envelope): Record<string, string> {
+  const limit = apiError.facts.limit;
   if (limit?.name !== "requests_per_minute" || limit.limit === undefined) return {};
   const { seconds = 0n, nanos = 0 } = limit.resetsAt ?? {};
   const resetsAt = limit.resetsAt && new Date(Number(seconds) * 1000 + nanos / 1_000_000);
   return rateHeaders(envelope, { limit: Number(limit.limit), remaining: Number(limit.remaining ?? 0n), resetsAt });
 }
 
-function bodyOf(refusal: Refusal, row: Row, envelope: Envelope, requestId: string): JsonObject {
+function bodyOf(apiError: ApiError, row: Row, envelope: Envelope, requestId: string): JsonObject {
   const [type, errorCode] = row.native;
   const [chatType, chatCode, chatParam] = row.chat;
-  const param = chatParam ?? refusal.facts.field ?? null;
-  const message = messageOf(refusal, envelope);
+  const param = chatParam ?? apiError.facts.field ?? null;
+  const message = messageOf(apiError, envelope);
   if (envelope === "chat") return { error: { message, type: chatType, param, code: chatCode } };
 
-  const details = detailsOf(refusal, errorCode);
+  const details = detailsOf(apiError, errorCode);
   const error = {
     type,
     message,
@@ -94,24 +94,24 @@ function bodyOf(refusal: Refusal, row: Row, envelope: Envelope, requestId: strin
   return { type: "error", error, request_id: requestId };
 }
 
-function detailsOf(refusal: Refusal, errorCode: string | undefined): JsonObject | undefined {
+function detailsOf(apiError: ApiError, errorCode: string | undefined): JsonObject | undefined {
   if (errorCode === undefined) return undefined;
   // The SDK's tool runners read which fields were refused, then go on without stored threads by themselves.
-  if (refusal.refusal === "thread_unsupported_request") return { error_code: errorCode, unsupported: [] };
+  if (apiError.reason === "thread_unsupported_request") return { error_code: errorCode, unsupported: [] };
   return { error_code: errorCode };
 }
 
-/** The refusal's sentence with those of its facts that a reader of the text alone needs. */
-function messageOf(refusal: Refusal, envelope: Envelope): string {
-  const { field } = refusal.facts;
-  const message = withAllowed(refusal);
+/** The error's sentence with those of its facts that a reader of the text alone needs. */
+function messageOf(apiError: ApiError, envelope: Envelope): string {
+  const { field } = apiError.facts;
+  const message = withAllowed(apiError);
   // Clients compact their conversation when a message begins as this one does.
-  const isWording = refusal.refusal === "context_length_exceeded";
+  const isWording = apiError.reason === "context_length_exceeded";
   return envelope === "chat" || field === undefined || isWording ? message : withVendorPath(message, field);
 }
 
-function withAllowed({ refusal, message, facts: { allowed } }: Refusal): string {
-  if (refusal !== "model_not_found" && refusal !== "model_not_allowed") return message;
+function withAllowed({ reason, message, facts: { allowed } }: ApiError): string {
+  if (reason !== "model_not_found" && reason !== "model_not_allowed") return message;
   return allowed?.length && !allowed.every((id) => message.includes(id))
     ? `${message.replace(/\.$/, "")}. Models of this key: ${allowed.join(", ")}.`
     : message;
@@ -134,15 +134,15 @@ function isOwnFault(status: number): boolean {
 }
 
 /** The provider's own answer in the client's format; undefined when it gave none. */
-function relay(refusal: Refusal, envelope: Envelope, requestId: string): JsonObject | undefined {
-  const body = refusal.refusal === "upstream_refused" ? refusal.facts.upstream?.body : undefined;
+function relay(apiError: ApiError, envelope: Envelope, requestId: string): JsonObject | undefined {
+  const body = apiError.reason === "upstream_refused" ? apiError.facts.providerAnswer?.body : undefined;
   if (body?.type !== "error" || !isObject(body.error)) return undefined;
   // Unmodified, since clients recognise the vendor's wording and act on it.
   if (envelope !== "chat") return { ...body, request_id: requestId };
   const { message } = body.error;
   return {
     error: {
-      message: typeof message === "string" ? message : refusal.message,
+      message: typeof message === "string" ? message : apiError.message,
       type: "invalid_request_error",
       param: null,
       code: null,

@@ -2,26 +2,26 @@
 
 import type { Socket } from "node:net";
 import type { FastifyError, FastifyReply, FastifyRequest } from "fastify";
-import { Refusal, toRefusal } from "../base/errors.ts";
+import { ApiError, toApiError } from "../base/errors.ts";
 import { newRequestId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { requestIdHeaders } from "./context.ts";
-import { type Problem, toProblem } from "./error-body.ts";
+import { type ErrorResponse, toErrorResponse } from "./error-body.ts";
 import { sendJson, startRaw } from "./reply.ts";
 
-// A client that is still sending 2 s after its refusal is not listening.
+// A client that is still sending 2 s after its error is not listening.
 const lingerMs = 2_000;
 
 /** Builds Fastify's error handler. What nobody foresaw goes to the log and tells the client nothing. */
 export function createFailureHandler(log: Log) {
-  return (error: FastifyError | Refusal | Error, request: FastifyRequest, reply: FastifyReply): void => {
-    const { exchange } = request;
-    const refusal = refusalOfFastify(error) ?? toRefusal(error);
+  return (error: FastifyError | ApiError | Error, request: FastifyRequest, reply: FastifyReply): void => {
+    const { context } = request;
+    const apiError = refusalOfFastify(error) ?? toApiError(error);
     // The guard of the services has logged what it wrapped.
-    if (refusal !== error && refusal.refusal === "internal")
-      log.error({ requestId: exchange.requestId, err: error }, "request failed");
-    exchange.noted.refusal = refusal.refusal;
-    const problem = toProblem(refusal, exchange.envelope, exchange.requestId);
+    if (apiError !== error && apiError.reason === "internal")
+      log.error({ requestId: context.requestId, err: error }, "request failed");
+    context.logFields.apiError = apiError.reason;
+    const problem = toErrorResponse(apiError, context.envelope, context.requestId);
     reply.headers(problem.headers);
     if (reply.getHeader("connection") === "close" && !request.raw.complete) sendAndLinger(request, reply, problem);
     else sendJson(reply.code(problem.status), problem.body);
@@ -29,20 +29,20 @@ export function createFailureHandler(log: Log) {
 }
 
 /** What Fastify itself refuses before a handler runs. */
-function refusalOfFastify(error: Error): Refusal | undefined {
+function refusalOfFastify(error: Error): ApiError | undefined {
   if (!("code" in error) || !("statusCode" in error) || typeof error.code !== "string") return undefined;
   if (error.code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") {
-    return new Refusal("invalid_request", { message: "content-type: must be application/json" });
+    return new ApiError("invalid_request", { message: "content-type: must be application/json" });
   }
   const isClientError = typeof error.statusCode === "number" && error.statusCode >= 400 && error.statusCode < 500;
-  return error.code.startsWith("FST_") && isClientError ? new Refusal("invalid_request", { cause: error }) : undefined;
+  return error.code.startsWith("FST_") && isClientError ? new ApiError("invalid_request", { cause: error }) : undefined;
 }
 
 /**
  * Answers at once and closes only when the client has stopped sending: a socket closed over unread bytes is reset, and the reset can
  * overtake the answer.
  */
-function sendAndLinger(request: FastifyRequest, reply: FastifyReply, problem: Problem): void {
+function sendAndLinger(request: FastifyRequest, reply: FastifyReply, problem: ErrorResponse): void {
   const body = Buffer.from(JSON.stringify(problem.body));
   const headers = { "content-type": "application/json", "content-length": String(body.length) };
   const raw = startRaw(reply, problem.status, headers);
@@ -58,24 +58,24 @@ function sendAndLinger(request: FastifyRequest, reply: FastifyReply, problem: Pr
 // Requests that never become one: what Node's parser or Fastify's router refuses before any route.
 
 /** Answers a path that is no valid URL, or one with a segment that nothing here is named by. */
-export function refusePath(error: Error & { code?: string }, request: FastifyRequest, reply: FastifyReply): void {
-  const refusal =
+export function answerBadPath(error: Error & { code?: string }, request: FastifyRequest, reply: FastifyReply): void {
+  const apiError =
     error.code === "FST_ERR_BAD_URL"
-      ? new Refusal("invalid_request", { message: "The path is not a valid URL." })
-      : new Refusal("not_found");
-  const { status, headers, body } = toProblem(refusal, "union", request.id);
+      ? new ApiError("invalid_request", { message: "The path is not a valid URL." })
+      : new ApiError("not_found");
+  const { status, headers, body } = toErrorResponse(apiError, "union", request.id);
   sendJson(reply.code(status).headers({ ...requestIdHeaders(request.id), ...headers }), body);
 }
 
 /** Answers bytes that are no HTTP request, on a socket on which no answer is under way. */
-export function refuseBytes(error: Error & { code?: string }, socket: Socket, isBusy: boolean): void {
+export function answerBadBytes(error: Error & { code?: string }, socket: Socket, isBusy: boolean): void {
   if (error.code === "ECONNRESET" || !socket.writable || isBusy) {
     socket.destroy(error);
     return;
   }
   const [status, phrase, message] = answerOf(error.code);
   const requestId = newRequestId();
-  const { headers, body } = toProblem(new Refusal("invalid_request", { message }), "union", requestId);
+  const { headers, body } = toErrorResponse(new ApiError("invalid_request", { message }), "union", requestId);
   const text = JSON.stringify(body);
   const lines = Object.entries({
     ...requestIdHeaders(requestId),
@@ -112,25 +112,27 @@ const guidance: readonly (readonly [prefix: string, advice: string])[] = [
   ["/v1/embeddings", `Embeddings are not served here; this gateway serves ${native} and ${chat}.`],
 ];
 
-/** The refusal of a request that no route serves, and the methods that its path has. */
-export function refuseUnserved(method: string, url: string, served: readonly Served[]): { refusal: Refusal; allow: string[] } {
+/** The error of a request that no route serves, and the methods that its path has. */
+export function notServedError(method: string, url: string, served: readonly Served[]): { error: ApiError; allow: string[] } {
   const path = url.split(/[?#]/, 1)[0] ?? "";
-  const allow = [...new Set(served.filter((one) => fits(path, one.path)).flatMap((one) => one.methods))];
+  const allow = [...new Set(served.filter((one) => matchesPath(path, one.path)).flatMap((one) => one.methods))];
   if (allow.length > 0) {
     const message = `This path has no method ${method}; it has ${allow.join(", ")}.`;
-    return { refusal: new Refusal("method_not_allowed", { message, allowed: allow }), allow };
+    return { error: new ApiError("method_not_allowed", { message, allowed: allow }), allow };
   }
-  const advice = guidance.find(([prefix]) => joins(prefix).some((one) => path === one || path.startsWith(`${one}/`)))?.[1];
+  const advice = guidance.find(([prefix]) =>
+    pathVariants(prefix).some((one) => path === one || path.startsWith(`${one}/`)),
+  )?.[1];
   const message = advice ?? `There is no such path. Served are ${native}, ${chat}, GET /v1/models.`;
-  return { refusal: new Refusal("not_found", { message }), allow };
+  return { error: new ApiError("not_found", { message }), allow };
 }
 
 /** A path, and what it becomes when a client's base address has one `/v1` too few or too many. */
-export function joins(path: string): string[] {
+export function pathVariants(path: string): string[] {
   return [path, path.slice("/v1".length), `/v1${path}`];
 }
 
-function fits(path: string, pattern: string): boolean {
+function matchesPath(path: string, pattern: string): boolean {
   const segments = path.split("/");
   const wanted = pattern.split("/");
   return (

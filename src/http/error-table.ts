@@ -1,6 +1,6 @@
-// What HTTP says about every refusal: the twin of base/errors.ts, which holds the gRPC column.
+// What HTTP says about every error: the twin of base/errors.ts, which holds the gRPC column.
 
-import type { RefusalName } from "../base/errors.ts";
+import type { ErrorReason } from "../base/errors.ts";
 
 type NativeType =
   | "invalid_request_error"
@@ -26,7 +26,7 @@ export type Row = {
   chat: readonly [type: string, code: string | null, param?: string];
   /** False tells SDKs that repeating the request is pointless. Without it they go by the status. */
   shouldRetry?: false;
-  /** Sent when the refusal itself does not know when to try again. */
+  /** Sent when the error itself does not know when to try again. */
   retryAfterSeconds?: number;
 };
 
@@ -35,7 +35,7 @@ const authentication = "authentication_error";
 const noRetry = { shouldRetry: false } as const;
 
 /** What HTTP says about each reason. */
-export const problems = {
+export const errorTable = {
   missing_key: { status: 401, native: [authentication, "missing_key"], chat: [invalid, "invalid_api_key"], ...noRetry },
   invalid_key: { status: 401, native: [authentication, "invalid_key"], chat: [invalid, "invalid_api_key"], ...noRetry },
   revoked_key: { status: 401, native: [authentication, "revoked_key"], chat: [invalid, "revoked_api_key"], ...noRetry },
@@ -197,4 +197,4 @@ export const problems = {
   cancelled: { status: 499, native: ["api_error", "cancelled"], chat: ["server_error", "cancelled"], ...noRetry },
   internal: { status: 500, native: ["api_error"], chat: ["server_error", null] },
   unimplemented: { status: 501, native: ["api_error", "unimplemented"], chat: ["server_error", "unimplemented"], ...noRetry },
-} as const satisfies Record<RefusalName, Row>;
+} as const satisfies Record<ErrorReason, Row>;

@@ -3,14 +3,14 @@
 import { performance } from "node:perf_hooks";
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { Refusal } from "../base/errors.ts";
-import { toProblem } from "./error-body.ts";
+import { ApiError } from "../base/errors.ts";
+import { toErrorResponse } from "./error-body.ts";
 import { sendJson } from "./reply.ts";
 
 /** `down` means that requests cannot be served; `degraded` that they are, with less than was configured. */
 export type PartState = { readonly state: "ok" | "degraded" | "down"; readonly says?: string };
 
-/** The parts that requests need, by name, such as `database`, `limits`, `upstreams`. */
+/** The parts that requests need, by name, such as `database`, `limits`, `providers`. */
 export type Readiness = Readonly<Record<string, PartState>>;
 
 export function getLiveness() {
@@ -33,7 +33,7 @@ export function getReadiness(readiness: () => Promise<Readiness>, isDraining: ()
     const body: JsonObject = { parts: Object.fromEntries(Object.entries(parts).map(([name, part]) => [name, { ...part }])) };
     if (!states.includes("down")) return sendJson(reply, { status: states.includes("degraded") ? "degraded" : "ok", ...body });
 
-    const problem = toProblem(new Refusal("gateway_unavailable"), "union", request.exchange.requestId);
+    const problem = toErrorResponse(new ApiError("gateway_unavailable"), "union", request.context.requestId);
     reply.code(problem.status).headers(problem.headers);
     return sendJson(reply, { status: "unavailable", ...body, ...problem.body });
   };

@@ -6,11 +6,11 @@ import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Core } from "../contract/contract.ts";
 import { createEventEncoder, decodeCountRequest, decodeRequest, encodeAnswer, encodeCount } from "../formats/native/native.ts";
 import { readJson } from "./body.ts";
-import { type Exchange, identityOf } from "./context.ts";
+import { identityOf, type RequestContext } from "./context.ts";
 import { sendJson } from "./reply.ts";
 import type { AnswerFormat } from "./send-answer.ts";
 import { sendWhole } from "./send-answer.ts";
-import { type StreamPace, sendStream } from "./send-stream.ts";
+import { type KeepAlive, sendStream } from "./send-stream.ts";
 
 const format: AnswerFormat = {
   envelope: "native",
@@ -22,28 +22,28 @@ function contextOf({ model, estimatedInputTokens }: Admission) {
   return { model, estimatedInputTokens };
 }
 
-export function postMessages(core: Core, pace: StreamPace) {
+export function postMessages(core: Core, pace: KeepAlive) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const { exchange } = request;
+    const { context } = request;
     const { call } = identityOf(request);
-    const ask = decodeRequest(await readJson(request.raw), vendorOf(exchange));
+    const ask = decodeRequest(await readJson(request.raw), vendorOf(context));
     const answer = core.inference.generate(ask, call);
     // The body alone chooses: both official SDKs send `accept: application/json` for streams too.
-    exchange.noted.stream = ask.stream === true;
+    context.logFields.stream = ask.stream === true;
     return ask.stream
-      ? sendStream(reply, answer, format, exchange, call.signal, pace)
-      : sendWhole(reply, answer, format, exchange);
+      ? sendStream(reply, answer, format, context, call.signal, pace)
+      : sendWhole(reply, answer, format, context);
   };
 }
 
 export function postCountTokens(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const ask = decodeCountRequest(await readJson(request.raw), vendorOf(request.exchange));
+    const ask = decodeCountRequest(await readJson(request.raw), vendorOf(request.context));
     return sendJson(reply, encodeCount(await core.inference.countTokens(ask, identityOf(request).call)));
   };
 }
 
-function vendorOf(exchange: Exchange): NonNullable<Exchange["vendor"]> {
-  assert(exchange.vendor, "the route reads the version header");
-  return exchange.vendor;
+function vendorOf(context: RequestContext): NonNullable<RequestContext["vendor"]> {
+  assert(context.vendor, "the route reads the version header");
+  return context.vendor;
 }

@@ -9,7 +9,7 @@ import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Admission, GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { credits } from "../base/money.ts";
 import type { EventEncoder } from "../formats/codec.ts";
-import type { Exchange } from "./context.ts";
+import type { RequestContext } from "./context.ts";
 import { type Envelope, rateHeaders } from "./error-body.ts";
 import { sendJson } from "./reply.ts";
 
@@ -18,7 +18,7 @@ export async function sendWhole(
   reply: FastifyReply,
   answer: AsyncIterable<GenerateResponse>,
   format: AnswerFormat,
-  exchange: Exchange,
+  context: RequestContext,
 ): Promise<FastifyReply> {
   let admission: Admission | undefined;
   const events: Event[] = [];
@@ -26,11 +26,11 @@ export async function sendWhole(
     if (kind.case === "events") events.push(...kind.value.events);
     else if (kind.case === "admission") {
       admission = kind.value;
-      exchange.noted.model = admission.model;
+      context.logFields.model = admission.model;
       reply.headers(admissionHeaders(format.envelope, admission));
-    } else if (kind.case === "receipt") exchange.receipt = kind.value.receipt;
+    } else if (kind.case === "receipt") context.receipt = kind.value.receipt;
   }
-  const { receipt } = exchange;
+  const { receipt } = context;
   assert(admission && receipt, "an answer that ends well has an admission and a receipt");
   reply.headers(receiptHeaders(receipt));
   return sendJson(reply, format.encodeAnswer(events, admission));

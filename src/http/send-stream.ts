@@ -3,24 +3,24 @@
 import assert from "node:assert/strict";
 import type { FastifyReply } from "fastify";
 import type { Admission, GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { type Refusal, toRefusal } from "../base/errors.ts";
+import { type ApiError, toApiError } from "../base/errors.ts";
 import type { EventEncoder } from "../formats/codec.ts";
 import { ChunkedBody } from "./chunked-body.ts";
-import { type Exchange, elapsedMs } from "./context.ts";
-import { toStreamProblem } from "./error-body.ts";
+import { elapsedMs, type RequestContext } from "./context.ts";
+import { toStreamErrorBody } from "./error-body.ts";
 import { startRaw } from "./reply.ts";
 import type { AnswerFormat } from "./send-answer.ts";
 import { admissionHeaders } from "./send-answer.ts";
 
-export type StreamPace = {
+export type KeepAlive = {
   /** Longest wait for the first event before the status line leaves without one. */
   readonly holdMs: number;
   /** Longest silence on an open stream. The coding assistant shows a banner after 20 s without a byte. */
   readonly pingMs: number;
 };
 
-// Before or amid an answer, 35 s of silence hold three signs of life.
-export const defaultPace: StreamPace = { holdMs: 12_000, pingMs: 10_000 };
+// Before or during an answer, 35 s of silence hold three signs of life.
+export const defaultKeepAlive: KeepAlive = { holdMs: 12_000, pingMs: 10_000 };
 
 const headers = {
   "content-type": "text/event-stream; charset=utf-8",
@@ -37,11 +37,11 @@ export async function sendStream(
   reply: FastifyReply,
   answer: AsyncIterable<GenerateResponse>,
   format: AnswerFormat,
-  exchange: Exchange,
+  context: RequestContext,
   signal: AbortSignal,
-  pace: StreamPace,
+  pace: KeepAlive,
 ): Promise<FastifyReply> {
-  const paced = new PacedReply(reply, format, exchange, pace);
+  const paced = new PacedReply(reply, format, context, pace);
   try {
     for await (const { kind } of answer) {
       if (kind.case === "events") {
@@ -52,16 +52,16 @@ export async function sendStream(
         if (paced.isOpen && events.at(-1)?.kind.case === "messageStop") paced.keep(text);
         else if (!paced.write(text)) await paced.drained(signal);
       } else if (kind.case === "admission") paced.admit(kind.value);
-      else if (kind.case === "receipt") exchange.receipt = kind.value.receipt;
+      else if (kind.case === "receipt") context.receipt = kind.value.receipt;
     }
     paced.end();
   } catch (error) {
     if (!paced.isOpen) throw error;
     // A client that broke its connection while it was waited for is known by its socket first.
     if (signal.aborted || reply.raw.socket?.destroyed) return reply;
-    const refusal = toRefusal(error);
-    exchange.noted.refusal = refusal.refusal;
-    paced.fail(refusal);
+    const apiError = toApiError(error);
+    context.logFields.apiError = apiError.reason;
+    paced.fail(apiError);
   } finally {
     paced.close();
   }
@@ -72,8 +72,8 @@ export async function sendStream(
 class PacedReply {
   readonly #reply: FastifyReply;
   readonly #format: AnswerFormat;
-  readonly #exchange: Exchange;
-  readonly #pace: StreamPace;
+  readonly #context: RequestContext;
+  readonly #pace: KeepAlive;
   #encoder: EventEncoder | undefined;
   #body: ChunkedBody | undefined;
   #timer: NodeJS.Timeout;
@@ -84,10 +84,10 @@ class PacedReply {
   /** True once the head is out. */
   isOpen = false;
 
-  constructor(reply: FastifyReply, format: AnswerFormat, exchange: Exchange, pace: StreamPace) {
+  constructor(reply: FastifyReply, format: AnswerFormat, context: RequestContext, pace: KeepAlive) {
     this.#reply = reply;
     this.#format = format;
-    this.#exchange = exchange;
+    this.#context = context;
     this.#pace = pace;
     this.#timer = setTimeout(() => this.#beat(), pace.holdMs);
   }
@@ -98,7 +98,7 @@ class PacedReply {
   }
 
   admit(admission: Admission): void {
-    this.#exchange.noted.model = admission.model;
+    this.#context.logFields.model = admission.model;
     this.#encoder = this.#format.createEventEncoder(admission);
     this.#reply.headers(admissionHeaders(this.#format.envelope, admission));
     if (this.#isOverdue) this.#beat();
@@ -128,8 +128,8 @@ class PacedReply {
     this.#body.end(this.#kept + this.encoder.end());
   }
 
-  fail(refusal: Refusal): void {
-    const problem = toStreamProblem(refusal, this.#format.envelope, this.#exchange.requestId);
+  fail(apiError: ApiError): void {
+    const problem = toStreamErrorBody(apiError, this.#format.envelope, this.#context.requestId);
     this.#body?.end(this.#kept + this.encoder.failure(problem));
   }
 
@@ -139,7 +139,7 @@ class PacedReply {
 
   #open(): ChunkedBody {
     this.isOpen = true;
-    this.#exchange.noted.firstByteMs = elapsedMs(this.#exchange);
+    this.#context.logFields.firstByteMs = elapsedMs(this.#context);
     this.#body = new ChunkedBody(startRaw(this.#reply, 200, headers));
     this.#keepAlive();
     return this.#body;

@@ -4,7 +4,7 @@ import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { type Model, ModelSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import { priceVersion } from "../billing/billing.ts";
 import type { CatalogFile, ModelEntry } from "../config/catalog.ts";
 
@@ -17,7 +17,7 @@ export type Resolved = {
 };
 
 export type Catalog = {
-  readonly offers: CatalogFile["offers"];
+  readonly features: CatalogFile["features"];
   /** Undefined for an unknown name. */
   find(name: string): Resolved | undefined;
   /** As `find`; throws `model_not_found`, naming what `allowed` (empty: all) leaves to choose from. */
@@ -57,7 +57,7 @@ export function createCatalog(file: CatalogFile): Catalog {
     ];
   };
   return {
-    offers: file.offers,
+    features: file.features,
     find,
     list,
     resolve(name, allowed) {
@@ -75,11 +75,11 @@ export function createCatalog(file: CatalogFile): Catalog {
   };
 }
 
-function notFound(name: string, models: readonly Model[]): Refusal {
+function notFound(name: string, models: readonly Model[]): ApiError {
   const valid = models.map(({ id }) => id);
   // A name can be as long as a body: what is echoed is not.
   const message = `model: ${name.slice(0, 100)} is not one of ${valid.join(", ")}`;
-  return new Refusal("model_not_found", { field: "model", allowed: valid, message });
+  return new ApiError("model_not_found", { field: "model", allowed: valid, message });
 }
 
 function entryOf(name: string, entry: Resolved | undefined): (readonly [string, Resolved])[] {

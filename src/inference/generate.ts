@@ -1,7 +1,7 @@
 // The life of one request: prepare, pace, hold, provider, settle.
 //
 // An answer passes through a chain of iterators, each of which hands on the promise of the one below wherever it has nothing to add:
-// the guard's openLater (service.ts) lets only refusals out; Generation, here, puts the admission before and the receipt after;
+// the guard's openLater (service.ts) lets only errors out; Generation, here, puts the admission before and the receipt after;
 // MeteredAnswer counts, and keeps the end back until it is charged; Answer (providers/) makes the second attempt; RunningAttempt owns
 // one attempt's slot, time and record up to its first event; HttpStream decodes what comes from the socket.
 
@@ -14,21 +14,21 @@ import {
   type GenerateResponse,
   ReceiptSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { invalidField, Refusal } from "../base/errors.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import { isRequestId, newRequestId, requestIdRule } from "../base/ids.ts";
 import type { Hold } from "../billing/billing.ts";
-import { dearestInputMicro, dearestOutputMicro } from "../billing/billing.ts";
+import { maxInputPriceMicro, maxOutputPriceMicro } from "../billing/billing.ts";
 import type { Call, Caller } from "../contract/contract.ts";
-import type { Limits, RateLimitState } from "../rate-limits/rate-limits.ts";
+import type { RateLimitState, RateLimits } from "../rate-limits/rate-limits.ts";
 import type { Catalog } from "./catalog.ts";
 import { MeteredAnswer, type MeteredAnswerParts } from "./metered-answer.ts";
 import { affinityOf, type Prepared, prepare } from "./prepare.ts";
-import { tokensAbout } from "./prompt-size.ts";
+import { estimatedTokensOf } from "./prompt-size.ts";
 
 export type GenerateParts = MeteredAnswerParts & {
   readonly catalog: () => Catalog;
-  readonly limits: Limits;
+  readonly limits: RateLimits;
 };
 
 /** A caller that pays. */
@@ -84,11 +84,11 @@ class Generation implements AsyncIterableIterator<GenerateResponse, undefined> {
     try {
       const requestId = requestIdOf(call);
       const prepared = prepare(parts.catalog(), ask, caller.key.allowedModels);
-      const rateLimit = await parts.limits.take(caller.key.keyId, caller.key.requestsPerMinute);
+      const rateLimit = await parts.limits.acquire(caller.key.keyId, caller.key.requestsPerMinute);
       // From here on, so that whatever ends the requests of a key or of the process also finds those that are being admitted.
-      const running = parts.running.open(caller.key.keyId, caller.secret.secretId);
+      const running = parts.activeRequests.open(caller.key.keyId, caller.secret.secretId);
       const hold = await placeHold(parts, prepared, { requestId, caller, signal: call.signal }).catch((error: unknown) => {
-        parts.running.close(running);
+        parts.activeRequests.close(running);
         throw error;
       });
       const answer = new MeteredAnswer(parts, { prepared, hold, running, client: call.signal });
@@ -147,7 +147,7 @@ class Generation implements AsyncIterableIterator<GenerateResponse, undefined> {
 
   // Whoever reads ahead of the admission, or of the provider, would be shown an answer that is not all there.
   readonly #refuseSecondRead = async (): Promise<Step> =>
-    this.#fail(new Refusal("internal", { cause: new Error("an answer is read one message at a time") }));
+    this.#fail(new ApiError("internal", { cause: new Error("an answer is read one message at a time") }));
 
   /** The answer failed, or its caller left: what was produced is owed, unless it was settled. */
   #close(): void {
@@ -198,21 +198,21 @@ async function placeHold(
 
 // The estimate is about twice what a prompt usually is. Where the funds would cover the usual, the provider's own count decides.
 async function countWhereItDecides(
-  { upstreams }: GenerateParts,
+  { providers }: GenerateParts,
   { request, size, bounds, target: { price } }: Prepared,
   caller: PayingCaller,
   error: unknown,
   signal: AbortSignal,
 ): Promise<number | undefined> {
-  const limit = error instanceof Refusal ? error.facts.limit : undefined;
+  const limit = error instanceof ApiError ? error.facts.limit : undefined;
   if (limit?.remaining === undefined) return undefined;
   const usualMicro =
     // What a document amounts to is for the provider to tell.
-    BigInt(tokensAbout({ ...size, pages: 0 })) * dearestInputMicro(price, bounds.dearestInput) +
-    BigInt(bounds.minOutput) * dearestOutputMicro(price);
+    BigInt(estimatedTokensOf({ ...size, pages: 0 })) * maxInputPriceMicro(price, bounds.mostExpensiveInput) +
+    BigInt(bounds.minOutput) * maxOutputPriceMicro(price);
   if (usualMicro > limit.remaining) return undefined;
   const ask = { request, affinity: affinityOf(caller.key.keyId, request), signal };
-  const count = await upstreams.countTokens(ask).catch(() => undefined);
+  const count = await providers.countTokens(ask).catch(() => undefined);
   return count && Math.ceil(count.inputTokens * 1.05);
 }
 
@@ -229,7 +229,7 @@ function admission(
       grantedMaxTokens: hold.grantedOutput,
       // Not the limit of a model that a name only hinted at: whoever is given less than it asked for is to know.
       requestedMaxTokens: request.maxTokens ?? maxTokens,
-      estimatedInputTokens: tokensAbout(size),
+      estimatedInputTokens: estimatedTokensOf(size),
       ...(rateLimit && { rateLimit }),
     }),
   });

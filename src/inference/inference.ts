@@ -2,25 +2,25 @@
 
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Holds } from "../billing/billing.ts";
-import type { Caller, CallOf, Implementation } from "../contract/contract.ts";
+import type { AuthenticatedCall, Caller, Implementation } from "../contract/contract.ts";
 import type { Keys } from "../keys/keys.ts";
-import type { Upstreams } from "../providers/providers.ts";
-import type { Limits } from "../rate-limits/rate-limits.ts";
+import type { Providers } from "../providers/providers.ts";
+import type { RateLimits } from "../rate-limits/rate-limits.ts";
+import { ActiveRequests } from "./active-requests.ts";
 import type { Catalog } from "./catalog.ts";
 import { countTokens } from "./count.ts";
 import { generate, type PayingCaller } from "./generate.ts";
 import { getModel, listModels } from "./models.ts";
-import { RunningRequests } from "./running.ts";
 
 export { type Catalog, createCatalog } from "./catalog.ts";
 
 export type Inference = {
-  readonly service: Implementation<typeof InferenceService, CallOf>;
+  readonly service: Implementation<typeof InferenceService, AuthenticatedCall>;
   /** Ends every running request, billed for what was produced; resolves when each is handed to the ledger. */
-  endAll(reason: "draining" | "declared dead"): Promise<void>;
+  cancelAll(reason: "draining" | "declared dead"): Promise<void>;
   stop(): void;
 };
 
@@ -28,15 +28,15 @@ export function createInference(parts: {
   /** The catalogue of this moment; it may be replaced at any time. */
   catalog: () => Catalog;
   holds: Holds;
-  keys: Pick<Keys, "onChanged" | "isLive">;
-  limits: Limits;
-  upstreams: Upstreams;
+  keys: Pick<Keys, "onChanged" | "isActive">;
+  limits: RateLimits;
+  providers: Providers;
   log: Log;
   /** Longest life of a request. */
   requestMaxMs?: number;
 }): Inference {
-  const running = new RunningRequests();
-  const all = { ...parts, running, requestMaxMs: parts.requestMaxMs ?? 30 * 60_000 };
+  const running = new ActiveRequests();
+  const all = { ...parts, activeRequests: running, requestMaxMs: parts.requestMaxMs ?? 30 * 60_000 };
   const stopWatching = parts.keys.onChanged(({ keyId }) => {
     endRevoked(running, parts.keys, keyId).catch((err: unknown) =>
       parts.log.error({ err, keyId }, "a changed key could not be read"),
@@ -49,9 +49,9 @@ export function createInference(parts: {
       listModels: (request, { caller }) => listModels(parts, request, caller),
       getModel: (request, { caller }) => getModel(parts, request, caller),
     },
-    async endAll(reason) {
-      running.endAll(endings[reason]);
-      await running.emptied();
+    async cancelAll(reason) {
+      running.cancelAll(endings[reason]);
+      await running.whenIdle();
     },
     stop: stopWatching,
   };
@@ -59,29 +59,29 @@ export function createInference(parts: {
 
 const endings = {
   draining: {
-    refusal: new Refusal("gateway_unavailable", {
+    error: new ApiError("gateway_unavailable", {
       message: "The gateway is restarting and could not wait longer for this answer.",
     }),
     outcome: Outcome.TIME_LIMIT,
   },
   "declared dead": {
-    refusal: new Refusal("gateway_unavailable", { message: "The gateway lost its connection to the ledger for too long." }),
+    error: new ApiError("gateway_unavailable", { message: "The gateway lost its connection to the ledger for too long." }),
     outcome: Outcome.REAPED,
   },
 } as const;
 
-const revoked = { refusal: new Refusal("revoked_key"), outcome: Outcome.REVOKED };
+const revoked = { error: new ApiError("revoked_key"), outcome: Outcome.REVOKED };
 
-async function endRevoked(running: RunningRequests, keys: Pick<Keys, "isLive">, keyId: string): Promise<void> {
+async function endRevoked(running: ActiveRequests, keys: Pick<Keys, "isActive">, keyId: string): Promise<void> {
   await Promise.all(
     running.ofKey(keyId).map(async (one) => {
-      if (!(await keys.isLive(keyId, one.secretId))) one.end(revoked);
+      if (!(await keys.isActive(keyId, one.secretId))) one.cancel(revoked);
     }),
   );
 }
 
 function payingCaller(caller: Caller): PayingCaller {
   // The methods that need a payer admit no other caller.
-  if (caller.kind !== "key") throw new Refusal("not_permitted");
+  if (caller.kind !== "key") throw new ApiError("not_permitted");
   return caller;
 }

@@ -15,9 +15,9 @@ import {
 } from "../../gen/gateway/inference/v1/event_pb.ts";
 
 /** What is owed, and where the figures come from. */
-export type Owed = { readonly usage: Usage; readonly basis: Basis };
+export type BillableUsage = { readonly usage: Usage; readonly basis: Basis };
 
-const nothing: Owed = { usage: create(UsageSchema), basis: Basis.NONE };
+const nothing: BillableUsage = { usage: create(UsageSchema), basis: Basis.NONE };
 const bytesPerToken = 4;
 // Columns of the ledger are signed 32-bit integers.
 const tokensMax = 2 ** 31 - 1;
@@ -102,16 +102,16 @@ export class Meter {
   }
 
   /** What is owed for a complete answer. */
-  final(): Owed {
+  billableTotal(): BillableUsage {
     const reported = this.#output ?? 0;
     // The figure that came with the start is no total, and zero output beside content is no report at all.
-    if (this.contentBegan && (!this.#totalReported || reported === 0)) return this.soFar();
+    if (this.contentBegan && (!this.#totalReported || reported === 0)) return this.billableNow();
     const thinking = Math.min(this.#thinking ?? 0, reported);
     return { usage: this.#billable({ output: reported - thinking, thinking }), basis: this.#basis(this.#totalReported) };
   }
 
   /** What is owed for an answer that breaks off here: the input, and what was produced. */
-  soFar(): Owed {
+  billableNow(): BillableUsage {
     const counted = this.#counted();
     const reported = this.#output ?? 0;
     if (reported > counted.output + counted.thinking) {
@@ -122,11 +122,11 @@ export class Meter {
   }
 
   /** What is owed when nothing was produced, but the provider has read the input. */
-  inputOnly(): Owed {
+  inputOnly(): BillableUsage {
     return { usage: this.#billable({ output: 0, thinking: 0 }), basis: this.#hasInput() ? Basis.REPORTED : Basis.COUNTED };
   }
 
-  nothing(): Owed {
+  nothing(): BillableUsage {
     return nothing;
   }
 
@@ -134,7 +134,7 @@ export class Meter {
   movedUsage(): Usage | undefined {
     if (!this.#moved) return undefined;
     this.#moved = false;
-    return this.soFar().usage;
+    return this.billableNow().usage;
   }
 
   #report(usage: ReportedUsage): void {

@@ -2,20 +2,20 @@
 
 import { type Attempt, Basis, InputCategory, Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
-import { Refusal, toRefusal } from "../base/errors.ts";
+import { ApiError, toApiError } from "../base/errors.ts";
 import type { Ending, Hold, Holds } from "../billing/billing.ts";
 import { costMicro } from "../billing/billing.ts";
-import type { UpstreamAsk, Upstreams } from "../providers/providers.ts";
-import { Meter, type Owed, showCharged } from "./meter.ts";
+import type { ProviderRequest, Providers } from "../providers/providers.ts";
+import type { ActiveRequest, ActiveRequests } from "./active-requests.ts";
+import { type BillableUsage, Meter, showCharged } from "./meter.ts";
 import type { Prepared } from "./prepare.ts";
 import { affinityOf } from "./prepare.ts";
-import { tokensAbout } from "./prompt-size.ts";
-import type { Running, RunningRequests } from "./running.ts";
+import { estimatedTokensOf } from "./prompt-size.ts";
 
 export type MeteredAnswerParts = {
   readonly holds: Holds;
-  readonly upstreams: Upstreams;
-  readonly running: RunningRequests;
+  readonly providers: Providers;
+  readonly activeRequests: ActiveRequests;
   /** Longest life of a request. */
   readonly requestMaxMs: number;
 };
@@ -31,7 +31,7 @@ export class MeteredAnswer {
   readonly #end: Event[] = [];
   readonly #parts: MeteredAnswerParts;
   readonly #prepared: Prepared;
-  readonly #running: Running;
+  readonly #running: ActiveRequest;
   readonly #client: AbortSignal;
   readonly #meter: Meter;
   readonly #attempts: Attempt[] = [];
@@ -49,19 +49,22 @@ export class MeteredAnswer {
   /** `client` fires when the client hangs up. */
   constructor(
     parts: MeteredAnswerParts,
-    { prepared, hold, running, client }: { prepared: Prepared; hold: Hold; running: Running; client: AbortSignal },
+    { prepared, hold, running, client }: { prepared: Prepared; hold: Hold; running: ActiveRequest; client: AbortSignal },
   ) {
     this.#parts = parts;
     this.#prepared = prepared;
     this.#hold = hold;
     this.#running = running;
     this.#client = client;
-    this.#meter = new Meter(tokensAbout(prepared.size), prepared.size.dearest === InputCategory.CACHE_WRITE_1H);
-    this.#timer = setTimeout(() => running.end(tooLong), parts.requestMaxMs);
+    this.#meter = new Meter(
+      estimatedTokensOf(prepared.size),
+      prepared.size.mostExpensiveInput === InputCategory.CACHE_WRITE_1H,
+    );
+    this.#timer = setTimeout(() => running.cancel(tooLong), parts.requestMaxMs);
     client.addEventListener("abort", this.#onHangUp, { once: true });
     parts.holds.watch(hold.requestId, () => this.#meter.movedUsage());
     // At once, if the gateway ended the request while it was being admitted: its client may read no further than the admission.
-    running.whenEnded(() => this.close());
+    running.onCancel(() => this.close());
   }
 
   /** The provider's next read; the first call begins the answer. What it fails with goes to `failed`. */
@@ -79,12 +82,12 @@ export class MeteredAnswer {
   /** Call it after the last read. Throws when the answer is not all there. */
   checkComplete(): void {
     if (this.#client.aborted) throw clientLeft();
-    if (!this.#meter.complete) throw new Refusal("upstream_error", { message: "The model provider ended its answer early." });
+    if (!this.#meter.complete) throw new ApiError("upstream_error", { message: "The model provider ended its answer early." });
   }
 
   /** Remembers how the answer failed; returns what the client is to be told. */
   failed(error: unknown): unknown {
-    this.#failure = this.#running.endedBy?.refusal ?? (this.#client.aborted ? clientLeft() : error);
+    this.#failure = this.#running.cancelReason?.error ?? (this.#client.aborted ? clientLeft() : error);
     return this.#failure;
   }
 
@@ -93,22 +96,22 @@ export class MeteredAnswer {
    * stream is charged all the same, since all but its end was delivered, and a plain answer nothing.
    */
   async settled(): Promise<{ receipt: Receipt; end: Event[] }> {
-    const owed = this.#meter.final();
+    const owed = this.#meter.billableTotal();
     const ending = this.#endingOf(owed, Outcome.COMPLETED);
     const receipt = await within(settlePatienceMs, this.#settle(ending), () => {
-      if (this.#prepared.request.stream) return new Refusal("billing_unavailable", { message: chargedLater });
+      if (this.#prepared.request.stream) return new ApiError("billing_unavailable", { message: chargedLater });
       // The lane reads what it writes when it comes to it; only what it was writing just then stays.
       Object.assign(ending, this.#endingOf(this.#meter.nothing(), Outcome.GATEWAY_FAILED));
-      return new Refusal("billing_unavailable", { message: notDelivered, retryAfterMs: 1000 });
+      return new ApiError("billing_unavailable", { message: notDelivered, retryAfterMs: 1000 });
     });
     // Somebody settled by older figures, so this client must not see an end that says otherwise.
-    if (receipt.outcome !== Outcome.COMPLETED) throw this.#running.endedBy?.refusal ?? new Refusal("gateway_unavailable");
+    if (receipt.outcome !== Outcome.COMPLETED) throw this.#running.cancelReason?.error ?? new ApiError("gateway_unavailable");
     return { receipt, end: owed.basis === Basis.REPORTED ? this.#end : showCharged(this.#end, owed.usage) };
   }
 
   /** Ends whatever still runs and charges it. Harmless when repeated. */
   close(): void {
-    this.#parts.running.close(this.#running);
+    this.#parts.activeRequests.close(this.#running);
     clearTimeout(this.#timer);
     clearTimeout(this.#lastFigures);
     this.#client.removeEventListener("abort", this.#onHangUp);
@@ -122,11 +125,11 @@ export class MeteredAnswer {
   async #begin(): Promise<IteratorResult<Event[], undefined>> {
     if (this.#client.aborted) throw clientLeft();
     this.#checkEnded();
-    this.#reads = this.#parts.upstreams.generate(this.#ask())[Symbol.asyncIterator]();
+    this.#reads = this.#parts.providers.generate(this.#ask())[Symbol.asyncIterator]();
     return this.#reads.next();
   }
 
-  #ask(): UpstreamAsk {
+  #ask(): ProviderRequest {
     const { request } = this.#prepared;
     return {
       request: { ...request, maxTokens: this.#hold.grantedOutput },
@@ -141,7 +144,7 @@ export class MeteredAnswer {
 
   // What the gateway has ended is settled, so what the provider had sent ahead must not follow.
   #checkEnded(): void {
-    if (this.#running.endedBy) throw this.#running.endedBy.refusal;
+    if (this.#running.cancelReason) throw this.#running.cancelReason.error;
   }
 
   #shown(events: Event[], before: number): Event[] {
@@ -162,19 +165,22 @@ export class MeteredAnswer {
     const input = meter.reportedInput();
     if (input === undefined) return undefined;
     this.#inputFitted = true;
-    const { usage } = meter.ending ? meter.final() : { usage: input };
+    const { usage } = meter.ending ? meter.billableTotal() : { usage: input };
     const grantedOutput = meter.ending ? usage.output + usage.thinking : this.#hold.grantedOutput;
     if (meter.ending && costMicro(this.#hold.price, usage) <= this.#hold.amountMicro) return undefined;
-    return this.#parts.holds.fit({ ...this.#hold, grantedOutput }, usage).then(
+    return this.#parts.holds.resize({ ...this.#hold, grantedOutput }, usage).then(
       (hold) => {
         this.#hold = hold;
       },
       (error: unknown) => {
         // It costs what was held.
         if (this.#isDelivered) return;
-        const refusal = toRefusal(error);
-        this.#running.end({ refusal, outcome: lacksFunds(refusal) ? Outcome.INPUT_ABOVE_HOLD : Outcome.GATEWAY_FAILED });
-        throw refusal;
+        const apiError = toApiError(error);
+        this.#running.cancel({
+          error: apiError,
+          outcome: lacksFunds(apiError) ? Outcome.INPUT_ABOVE_HOLD : Outcome.GATEWAY_FAILED,
+        });
+        throw apiError;
       },
     );
   }
@@ -187,7 +193,7 @@ export class MeteredAnswer {
     else this.#lastFigures ??= setTimeout(() => this.#running.stopProvider(), lastFiguresMs);
   };
 
-  #endingOf({ usage, basis }: Owed, outcome: Outcome): Ending {
+  #endingOf({ usage, basis }: BillableUsage, outcome: Outcome): Ending {
     return { usage, basis, outcome, attempts: this.#attempts };
   }
 
@@ -197,10 +203,10 @@ export class MeteredAnswer {
   }
 
   /** What an answer that did not come to its end costs, and what it is recorded as. */
-  #interrupted(): { outcome: Outcome; owed: Owed } {
+  #interrupted(): { outcome: Outcome; owed: BillableUsage } {
     const meter = this.#meter;
-    const produced = () => (meter.ending ? meter.final() : meter.soFar());
-    const by = this.#running.endedBy;
+    const produced = () => (meter.ending ? meter.billableTotal() : meter.billableNow());
+    const by = this.#running.cancelReason;
     if (by) {
       const isUnfit = by.outcome === Outcome.INPUT_ABOVE_HOLD || by.outcome === Outcome.GATEWAY_FAILED;
       return { outcome: by.outcome, owed: this.#accepted && !isUnfit ? produced() : meter.nothing() };
@@ -210,16 +216,16 @@ export class MeteredAnswer {
       if (!meter.contentBegan) return { outcome: Outcome.CLIENT_LEFT_BEFORE_CONTENT, owed: meter.inputOnly() };
       return { outcome: Outcome.CLIENT_LEFT, owed: produced() };
     }
-    const { refusal } = toRefusal(this.#failure);
+    const { reason } = toApiError(this.#failure);
     const owed = meter.contentBegan ? produced() : meter.nothing();
-    if (refusal === "internal") return { outcome: Outcome.GATEWAY_FAILED, owed };
-    if (!meter.contentBegan) return { outcome: Outcome.UPSTREAM_FAILED, owed };
-    return { outcome: refusal === "timeout" ? Outcome.TIME_LIMIT : Outcome.UPSTREAM_BROKE, owed };
+    if (reason === "internal") return { outcome: Outcome.GATEWAY_FAILED, owed };
+    if (!meter.contentBegan) return { outcome: Outcome.PROVIDER_FAILED, owed };
+    return { outcome: reason === "timeout" ? Outcome.TIME_LIMIT : Outcome.PROVIDER_BROKE, owed };
   }
 }
 
 const tooLong = {
-  refusal: new Refusal("timeout", { message: "The answer took longer than this gateway allows." }),
+  error: new ApiError("timeout", { message: "The answer took longer than this gateway allows." }),
   outcome: Outcome.TIME_LIMIT,
 };
 
@@ -227,17 +233,17 @@ const notDelivered =
   "The ledger is not reachable, so this answer was not delivered. It costs nothing, unless its charge was being written just then: its receipt tells.";
 const chargedLater = "The ledger is not reachable; the answer is complete, and is charged when it is back.";
 
-function lacksFunds({ refusal }: Refusal): boolean {
-  return refusal === "credits_exhausted" || refusal === "credits_held" || refusal === "monthly_cap_reached";
+function lacksFunds({ reason }: ApiError): boolean {
+  return reason === "credits_exhausted" || reason === "credits_held" || reason === "monthly_cap_reached";
 }
 
-function clientLeft(): Refusal {
-  return new Refusal("cancelled");
+function clientLeft(): ApiError {
+  return new ApiError("cancelled");
 }
 
-function within<T>(ms: number, work: Promise<T>, refusal: () => Refusal): Promise<T> {
+function within<T>(ms: number, work: Promise<T>, apiError: () => ApiError): Promise<T> {
   return new Promise<T>((resolve, reject) => {
-    const timer = setTimeout(() => reject(refusal()), ms);
+    const timer = setTimeout(() => reject(apiError()), ms);
     work.then(resolve, reject).finally(() => clearTimeout(timer));
   });
 }

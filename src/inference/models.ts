@@ -11,10 +11,10 @@ import {
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { invalidField } from "../base/errors.ts";
 import type { Caller } from "../contract/contract.ts";
-import type { Limits } from "../rate-limits/rate-limits.ts";
+import type { RateLimits } from "../rate-limits/rate-limits.ts";
 import type { Catalog } from "./catalog.ts";
 
-type Parts = { readonly catalog: () => Catalog; readonly limits: Limits };
+type Parts = { readonly catalog: () => Catalog; readonly limits: RateLimits };
 
 /** Throws `invalid_request`, and `count_rate_limited` as `getModel`. */
 export async function listModels(
@@ -45,9 +45,9 @@ export async function getModel(
 }
 
 // Reading the catalogue shares the bucket of counting, so that neither takes from a key's requests per minute.
-async function paceFreeCall(limits: Limits, caller: Caller): Promise<void> {
+async function paceFreeCall(limits: RateLimits, caller: Caller): Promise<void> {
   if (caller.kind !== "key") return;
-  const end = await limits.count(caller.key.keyId, 0);
+  const end = await limits.acquireFreeCall(caller.key.keyId, 0);
   end();
 }
 

@@ -2,12 +2,12 @@
 
 import type { Block } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { invalidField, Refusal } from "../base/errors.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
 import type { UsageBounds } from "../billing/billing.ts";
 import type { Catalog, Resolved } from "./catalog.ts";
-import { judgeOffers } from "./offers.ts";
-import { measurePrompt, type PromptSize, tokensAtMost } from "./prompt-size.ts";
-import { fitThinking, mapReasoning, withoutThinking } from "./reasoning.ts";
+import { enforceFeaturePolicy } from "./feature-policy.ts";
+import { maxTokensOf, measurePrompt, type PromptSize } from "./prompt-size.ts";
+import { limitThinking, mapReasoning, withoutThinking } from "./reasoning.ts";
 
 export type Prepared = {
   readonly target: Resolved;
@@ -27,14 +27,14 @@ const worthwhileTokens = 1_024;
 export function prepare(catalog: Catalog, ask: GenerateRequest, allowedModels: readonly string[]): Prepared {
   const { target, request: named } = prepareModel(catalog, ask, allowedModels);
   const maxTokens = limitOutput(ask, target);
-  const offered = judgeOffers(named, catalog.offers);
+  const offered = enforceFeaturePolicy(named, catalog.features);
   // As with the limit: who named a model that we only guess at does not know how this one thinks.
-  const fitting = target.exact ? offered : fitThinking(offered, target.model, maxTokens);
+  const fitting = target.exact ? offered : limitThinking(offered, target.model, maxTokens);
   const request = mapReasoning(fitting, target.model, maxTokens);
   const size = measurePrompt(request);
   const bounds = {
-    input: tokensAtMost(size, target.model.contextTokens),
-    dearestInput: size.dearest,
+    input: maxTokensOf(size, target.model.contextTokens),
+    mostExpensiveInput: size.mostExpensiveInput,
     minOutput: worthStarting(request, maxTokens),
     maxOutput: maxTokens,
   };
@@ -49,7 +49,7 @@ export function prepareModel(catalog: Catalog, ask: GenerateRequest, allowedMode
   const target = catalog.resolve(ask.model, allowedModels);
   if (allowedModels.length > 0 && !allowedModels.includes(target.model.id)) {
     const message = `model: this key may not use ${target.model.id}. It may use ${allowedModels.join(", ")}.`;
-    throw new Refusal("model_not_allowed", { field: "model", allowed: allowedModels, message });
+    throw new ApiError("model_not_allowed", { field: "model", allowed: allowedModels, message });
   }
   const named = { ...ask, model: target.model.id };
   return { target, request: target.model.thinking === "none" ? withoutThinking(named) : named };

@@ -13,11 +13,11 @@ export type PromptSize = {
   readonly pages: number;
   /** Something whose size cannot be told from here: a PDF, or a document behind an address. */
   readonly unbounded: boolean;
-  /** What the dearest token of this prompt can be. */
-  readonly dearest: InputCategory;
+  /** What the mostExpensiveInput token of this prompt can be. */
+  readonly mostExpensiveInput: InputCategory;
 };
 
-// The dearest image that a provider of native models counts: 1568 × 1568 pixels are 3,279 tokens, larger ones are scaled down; the
+// The mostExpensiveInput image that a provider of native models counts: 1568 × 1568 pixels are 3,279 tokens, larger ones are scaled down; the
 // newest accept 2576 pixels at 4,784.
 const tokensPerImage = 4_800;
 // Most of what clients send as PDF has about 100 KB a page, text with a few pictures; scans have more. Behind an address may be anything.
@@ -30,25 +30,31 @@ const tokensPerPicture = 1_600;
 const framingTokens = 64;
 
 /** Most tokens that a prompt of this size can be. No tokenizer in use makes more than one token of two bytes of text. */
-export function tokensAtMost({ textBytes, images, unbounded }: PromptSize, contextTokens: number): number {
+export function maxTokensOf({ textBytes, images, unbounded }: PromptSize, contextTokens: number): number {
   if (unbounded) return contextTokens;
   return Math.min(contextTokens, Math.ceil(textBytes / 2) + images * tokensPerImage + framingTokens);
 }
 
 /** About how many tokens a prompt of this size is; at least 1. */
-export function tokensAbout({ textBytes, images, pages }: PromptSize): number {
+export function estimatedTokensOf({ textBytes, images, pages }: PromptSize): number {
   return Math.max(1, Math.ceil(textBytes / 4) + (images + pages) * tokensPerPicture);
 }
 
 export function measurePrompt(request: GenerateRequest): PromptSize {
-  const size = { textBytes: 0, images: 0, pages: 0, unbounded: false, dearest: InputCategory.UNSPECIFIED as InputCategory };
+  const size = {
+    textBytes: 0,
+    images: 0,
+    pages: 0,
+    unbounded: false,
+    mostExpensiveInput: InputCategory.UNSPECIFIED as InputCategory,
+  };
 
   const addText = (text: string) => {
     size.textBytes += Buffer.byteLength(text);
   };
   const addCaching = (ttl: JsonValue | undefined) => {
-    if (ttl === "1h") size.dearest = InputCategory.CACHE_WRITE_1H;
-    else if (size.dearest === InputCategory.UNSPECIFIED) size.dearest = InputCategory.CACHE_WRITE_5M;
+    if (ttl === "1h") size.mostExpensiveInput = InputCategory.CACHE_WRITE_1H;
+    else if (size.mostExpensiveInput === InputCategory.UNSPECIFIED) size.mostExpensiveInput = InputCategory.CACHE_WRITE_5M;
   };
   const addCacheControl = (control: CacheControl | undefined) => {
     if (control) addCaching(control.ttl ?? control.extensions?.ttl);

@@ -52,7 +52,7 @@ export function mapReasoning(request: GenerateRequest, model: ModelEntry, maxTok
  * The request with its thinking as `model` takes it, when the client wrote it for another one: an effort that it knows, a budget
  * instead where it knows budgets only, and one that fits into the output that it can give. Providers refuse anything else.
  */
-export function fitThinking(request: GenerateRequest, model: ModelEntry, maxTokens: number): GenerateRequest {
+export function limitThinking(request: GenerateRequest, model: ModelEntry, maxTokens: number): GenerateRequest {
   const { thinking, outputConfig } = request;
   const takesEffort = model.thinking === "adaptive";
   const fitting = outputConfig?.effort === undefined ? request : fitEffort(request, outputConfig, takesEffort);
@@ -74,7 +74,7 @@ function fitEffort(request: GenerateRequest, outputConfig: OutputConfig, takesEf
 }
 
 /**
- * True when the conversation ends amid a turn of the assistant (tool calls with their results, or a beginning that it is to continue)
+ * True when the conversation ends during a turn of the assistant (tool calls with their results, or a beginning that it is to continue)
  * that did not begin with thoughts. With a budget, providers refuse to think from there on.
  */
 function goesOnWithoutThoughts(messages: readonly Message[]): boolean {

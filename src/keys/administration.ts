@@ -27,7 +27,7 @@ import {
   type UpdateKeyResponse,
   UpdateKeyResponseSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { invalidField, Refusal } from "../base/errors.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
 import type { Changes } from "./change-feed.ts";
 import { digestSecret, type KeyFamily, mintSecret, showSecret } from "./secret.ts";
 import type { Controls, KeyStore } from "./store.ts";
@@ -88,10 +88,10 @@ function published({ changes }: Parts, key: Key): Key {
 
 function newSecret(family: KeyFamily) {
   const secret = mintSecret(family);
-  return { secret, stored: { digest: digestSecret(secret), shown: showSecret(secret) } };
+  return { secret, stored: { digest: digestSecret(secret), hint: showSecret(secret) } };
 }
 
-// What may be asked of keys. Pure: each function answers the checked values or throws a refusal that names the field.
+// What may be asked of keys. Pure: each function answers the checked values or throws an error that names the field.
 
 /** Gives a model's catalogue id for an id or alias. Undefined: no such model. */
 export type ResolveModel = (name: string) => string | undefined;
@@ -108,7 +108,7 @@ const changeable = ["name", "requests_per_minute", "allowed_models", "monthly_ca
 
 /** An id that can be in the database. What cannot looks like one that is not there. */
 export function checkId(field: string, id: string): string {
-  if (!/^[0-9A-Za-z_-]{1,100}$/.test(id)) throw new Refusal("not_found", { field });
+  if (!/^[0-9A-Za-z_-]{1,100}$/.test(id)) throw new ApiError("not_found", { field });
   return id;
 }
 
@@ -199,7 +199,7 @@ function resolveModels(field: string, names: readonly string[], resolve: Resolve
   if (names.length > allowedModelsMax) throw invalidField(field, `has to name at most ${allowedModelsMax} models`);
   const ids = names.map((name, index) => {
     const id = resolve(name);
-    if (id === undefined) throw new Refusal("model_not_found", { field: `${field}[${index}]` });
+    if (id === undefined) throw new ApiError("model_not_found", { field: `${field}[${index}]` });
     return id;
   });
   return [...new Set(ids)];

@@ -1,7 +1,7 @@
 // Who calls: the operator by the admin token, a key by its secret, as verified a moment ago or found in the database.
 
 import { timingSafeEqual } from "node:crypto";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import type { Authenticate, Caller } from "../contract/contract.ts";
 import { KeyCache } from "./cache.ts";
 import { createLookup } from "./lookup.ts";
@@ -34,7 +34,7 @@ export function createAuthentication(
       const token = bearerToken(requestHeader);
       if (!isSecret(token)) {
         if (isAdmin(token)) return admin;
-        throw new Refusal("invalid_key");
+        throw new ApiError("invalid_key");
       }
       const digest = digestSecret(token);
       const known = cache.look(digest);
@@ -49,8 +49,8 @@ export function createAuthentication(
 
 /** Throws `invalid_key` for unknown and expired secrets alike, `revoked_key`. */
 function callerOf(found: FoundSecret | undefined, expired: boolean): Caller {
-  if (found?.revoked) throw new Refusal("revoked_key");
-  if (!found || expired || (found.expiresInMs !== undefined && found.expiresInMs <= 0)) throw new Refusal("invalid_key");
+  if (found?.revoked) throw new ApiError("revoked_key");
+  if (!found || expired || (found.expiresInMs !== undefined && found.expiresInMs <= 0)) throw new ApiError("invalid_key");
   return found.caller;
 }
 
@@ -72,12 +72,12 @@ const headerLengthMax = 512;
  */
 export function bearerToken(requestHeader: Headers): string {
   const header = requestHeader.get("authorization");
-  if (header === null || header.trim() === "") throw new Refusal("missing_key");
-  if (header.length > headerLengthMax) throw new Refusal("invalid_key");
+  if (header === null || header.trim() === "") throw new ApiError("missing_key");
+  if (header.length > headerLengthMax) throw new ApiError("invalid_key");
   const [, scheme = "", token = ""] = /^\s*(\S+)\s*(.*?)\s*$/.exec(header) ?? [];
-  if (scheme.toLowerCase() !== "bearer") throw new Refusal("invalid_key");
-  if (token === "") throw new Refusal("missing_key");
+  if (scheme.toLowerCase() !== "bearer") throw new ApiError("invalid_key");
+  if (token === "") throw new ApiError("missing_key");
   // Headers joins repeated fields with a comma.
-  if (/[\s,]/.test(token)) throw new Refusal("invalid_key");
+  if (/[\s,]/.test(token)) throw new ApiError("invalid_key");
   return token;
 }

@@ -4,7 +4,7 @@
 // database. A change of its key ends it at once. Secrets that do not exist are remembered apart, so that inventing them pushes out
 // no real one.
 
-import { RecentMap } from "../base/bounded-map.ts";
+import { BoundedMap } from "../base/bounded-map.ts";
 import type { FoundSecret } from "./store.ts";
 
 const freshMs = 5_000;
@@ -20,17 +20,17 @@ type Entry = { found: FoundSecret; readAtMs: number };
 export class KeyCache {
   readonly #nowMs: () => number;
   // Every reading sets its entry anew, so what is in use stays.
-  readonly #found: RecentMap<string, Entry>;
-  readonly #absentAtMs: RecentMap<string, number>;
+  readonly #found: BoundedMap<string, Entry>;
+  readonly #absentAtMs: BoundedMap<string, number>;
   // When each change became known. An entry read before it is void, also one whose reading is still under way.
-  readonly #changedAtMs = new RecentMap<string, number>(changedMax);
+  readonly #changedAtMs = new BoundedMap<string, number>(changedMax);
   #allChangedAtMs = Number.NEGATIVE_INFINITY;
   #forgotChangesAtMs: number;
 
   /** `nowMs` must never go back. */
   constructor(limits: { foundMax: number; absentMax: number }, nowMs: () => number = () => performance.now()) {
-    this.#found = new RecentMap(limits.foundMax);
-    this.#absentAtMs = new RecentMap(limits.absentMax);
+    this.#found = new BoundedMap(limits.foundMax);
+    this.#absentAtMs = new BoundedMap(limits.absentMax);
     this.#nowMs = nowMs;
     this.#forgotChangesAtMs = nowMs();
   }

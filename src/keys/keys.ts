@@ -8,24 +8,24 @@ import {
   type KeysService,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { Log } from "../base/log.ts";
-import type { Authenticate, Caller, CallOf, Implementation } from "../contract/contract.ts";
+import type { Authenticate, AuthenticatedCall, Caller, Implementation } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Redis } from "../redis/redis.ts";
 import type { ResolveModel } from "./administration.ts";
 import { createKey, getKey, listKeys, revokeKey, revokeSecret, rotateKey, updateKey } from "./administration.ts";
 import { createAuthentication } from "./authenticate.ts";
 import { createChanges, type Listener } from "./change-feed.ts";
-import { Liveness } from "./revocation.ts";
+import { RevocationCheck } from "./revocation.ts";
 import { createKeyStore, type KeyStore } from "./store.ts";
 
 export type Keys = {
   /** Not guarded: for callers already known. */
-  service: Implementation<typeof KeysService, CallOf>;
+  service: Implementation<typeof KeysService, AuthenticatedCall>;
   authenticate: Authenticate;
   /** Calls `listener` for each change of a key, on every node, within a second of its commit. */
   onChanged(listener: Listener): () => void;
   /** False once a key or this secret of it is revoked: its running streams have to end. Expiry ends none. Reads the database. */
-  isLive(keyId: string, secretId: string): Promise<boolean>;
+  isActive(keyId: string, secretId: string): Promise<boolean>;
   /** Begins to follow the changes that other nodes make. */
   start(): void;
   stop(): Promise<void>;
@@ -43,7 +43,7 @@ export function createKeys(parts: {
   const { adminToken, resolveModel, log, redis } = parts;
   const store = createKeyStore(parts.postgres);
   const { authenticate, forget } = createAuthentication(adminToken, store.findSecrets);
-  const liveness = new Liveness(store.liveSecrets);
+  const liveness = new RevocationCheck(store.liveSecrets);
   const changes = createChanges({ store, redis, log });
   // Before any listener, which may ask about the key at once.
   changes.onChanged(({ keyId }) => {
@@ -65,7 +65,7 @@ export function createKeys(parts: {
     },
     authenticate,
     onChanged: changes.onChanged,
-    isLive: (keyId, secretId) => liveness.isLive(keyId, secretId),
+    isActive: (keyId, secretId) => liveness.isLive(keyId, secretId),
     start: changes.start,
     stop: changes.stop,
   };
@@ -74,5 +74,5 @@ export function createKeys(parts: {
 async function describeCaller(store: KeyStore, ask: AuthenticateRequest, caller: Caller): Promise<AuthenticateResponse> {
   if (caller.kind === "admin") return create(AuthenticateResponseSchema, { admin: true });
   const { key, secret } = caller;
-  return create(AuthenticateResponseSchema, { key: ask.monthFigures ? await store.readFigures(key.keyId) : key, secret });
+  return create(AuthenticateResponseSchema, { key: ask.monthUsage ? await store.readFigures(key.keyId) : key, secret });
 }

@@ -3,7 +3,7 @@
 // the real ones.
 
 import { setTimeout as delay } from "node:timers/promises";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import type { KeyCache } from "./cache.ts";
 import type { FoundSecret } from "./store.ts";
 
@@ -61,7 +61,7 @@ export function createLookup(
           waiting.delete(digest);
         }
       } catch (error) {
-        const away = error instanceof Refusal && error.refusal === "billing_unavailable";
+        const away = error instanceof ApiError && error.reason === "billing_unavailable";
         for (const [digest, waiter] of away ? waiting : waitersOf(asked)) {
           if (away && performance.now() - waiter.sinceMs < patienceMs) continue;
           waiting.delete(digest);
@@ -93,7 +93,7 @@ export function createLookup(
     find(digest) {
       const earlier = waiting.get(digest);
       if (earlier) return earlier.promise;
-      if (waiting.size >= waitingMax) return Promise.reject(new Refusal("gateway_unavailable", { retryAfterMs: 1000 }));
+      if (waiting.size >= waitingMax) return Promise.reject(new ApiError("gateway_unavailable", { retryAfterMs: 1000 }));
       const { promise, resolve, reject } = Promise.withResolvers<FoundSecret | undefined>();
       waiting.set(digest, { sinceMs: performance.now(), promise, resolve, reject });
       if (!busy) void work();

@@ -1,12 +1,12 @@
 // Whether the running streams of a key may go on, asked after each change of it.
 
 import { setTimeout as delay } from "node:timers/promises";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 
 const attemptsMax = 240;
 const retryMs = 250;
 
-export class Liveness {
+export class RevocationCheck {
   readonly #readLiveSecrets: (keyId: string) => Promise<Set<string>>;
   readonly #reading = new Map<string, Promise<Set<string>>>();
 
@@ -39,7 +39,7 @@ export class Liveness {
       try {
         return await this.#readLiveSecrets(keyId);
       } catch (error) {
-        if (!(error instanceof Refusal) || attempt === attemptsMax) throw error;
+        if (!(error instanceof ApiError) || attempt === attemptsMax) throw error;
         await delay(retryMs, undefined, { ref: false });
       }
     }

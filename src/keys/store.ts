@@ -4,7 +4,7 @@ import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { DatabaseError } from "pg";
 import { type Key, KeySchema, KeyStatus, type Secret, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import { type FamilyName, familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { Caller } from "../contract/contract.ts";
@@ -47,7 +47,7 @@ export type FoundSecret = {
 };
 
 /** What a new secret leaves behind. */
-type StoredSecret = { digest: string; shown: string };
+type StoredSecret = { digest: string; hint: string };
 
 /** Limits and name of a key; undefined limits are absent ones. */
 export type Controls = {
@@ -66,7 +66,7 @@ export type KeyStore = ReturnType<typeof createKeyStore>;
 export function createKeyStore(postgres: Postgres) {
   const query = <Row>(one: Statement, values: readonly unknown[]): Promise<Row[]> =>
     postgres.query<Row>(one, values).catch((cause: unknown) => {
-      throw isUnreachable(cause) ? new Refusal("billing_unavailable", { retryAfterMs: 1000, cause }) : cause;
+      throw isUnreachable(cause) ? new ApiError("billing_unavailable", { retryAfterMs: 1000, cause }) : cause;
     });
 
   async function readKeys(keyIds: readonly string[]): Promise<Key[]> {
@@ -86,7 +86,7 @@ export function createKeyStore(postgres: Postgres) {
     const changed = await query(one, [keyId, timeOrderedId("chg_"), ...values]);
     if (changed.length > 0) return;
     const [found] = await query<{ status: string }>(statements.readStatus, [keyId]);
-    throw new Refusal(found ? "key_not_active" : "not_found", { field: "key_id" });
+    throw new ApiError(found ? "key_not_active" : "not_found", { field: "key_id" });
   }
 
   return {
@@ -101,9 +101,9 @@ export function createKeyStore(postgres: Postgres) {
       const { name, requestsPerMinute, allowedModels, monthlyCap } = controls;
       await query(statements.createKey, [
         ...[keyId, accountId, familyName(family), name, requestsPerMinute ?? null, allowedModels, monthlyCap ?? null],
-        ...[digestBytes(secret.digest), timeOrderedId("sec_"), secret.shown],
+        ...[digestBytes(secret.digest), timeOrderedId("sec_"), secret.hint],
       ]).catch((cause: unknown) => {
-        throw isUnknownAccount(cause) ? new Refusal("not_found", { field: "account_id", cause }) : cause;
+        throw isUnknownAccount(cause) ? new ApiError("not_found", { field: "account_id", cause }) : cause;
       });
       return this.readKey(keyId);
     },
@@ -111,14 +111,14 @@ export function createKeyStore(postgres: Postgres) {
     /** Throws `not_found`. */
     async readKey(keyId: string): Promise<Key> {
       const [key] = await readKeys([keyId]);
-      if (!key) throw new Refusal("not_found", { field: "key_id" });
+      if (!key) throw new ApiError("not_found", { field: "key_id" });
       return key;
     },
 
     /** A key with its figures of this month, without its secrets. Throws `not_found`. */
     async readFigures(keyId: string): Promise<Key> {
       const [row] = await query<KeyRow & FiguresRow>(statements.readKeys, [[keyId]]);
-      if (!row) throw new Refusal("not_found", { field: "key_id" });
+      if (!row) throw new ApiError("not_found", { field: "key_id" });
       return create(KeySchema, { ...keyMembers(row), ...figures(row) });
     },
 
@@ -140,7 +140,7 @@ export function createKeyStore(postgres: Postgres) {
 
     /** Throws `not_found` and `key_not_active`. */
     async rotateKey(keyId: string, secret: StoredSecret, overlapMs: number): Promise<Key> {
-      const values = [digestBytes(secret.digest), timeOrderedId("sec_"), secret.shown, overlapMs];
+      const values = [digestBytes(secret.digest), timeOrderedId("sec_"), secret.hint, overlapMs];
       await changeActive(statements.rotateKey, keyId, values);
       return this.readKey(keyId);
     },
@@ -155,7 +155,7 @@ export function createKeyStore(postgres: Postgres) {
     async revokeSecret(keyId: string, secretId: string): Promise<Key> {
       const revoked = await query(statements.revokeSecret, [keyId, secretId, timeOrderedId("chg_")]);
       const known = revoked.length > 0 || (await query(statements.hasSecret, [keyId, secretId])).length > 0;
-      if (!known) throw new Refusal("not_found", { field: "secret_id" });
+      if (!known) throw new ApiError("not_found", { field: "secret_id" });
       return this.readKey(keyId);
     },
 
@@ -236,7 +236,7 @@ function figures(row: FiguresRow) {
 function toSecret(row: SecretRow): Secret {
   return create(SecretSchema, {
     secretId: row.secret_id,
-    shown: row.shown,
+    hint: row.shown,
     createdAt: timestampFromDate(row.created_at),
     ...(row.expires_at && { expiresAt: timestampFromDate(row.expires_at) }),
     ...(row.revoked_at && { revokedAt: timestampFromDate(row.revoked_at) }),

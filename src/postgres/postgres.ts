@@ -57,7 +57,7 @@ const reportConnectionsMax = 4;
 const usualAnswerMsMax = 30_000;
 // The server gives up before its answer is no longer waited for, and the connection is free for the next statement.
 const answerMarginMs = 2_000;
-// Locks are held for milliseconds. A process that freezes amid a transaction must not keep them.
+// Locks are held for milliseconds. A process that freezes during a transaction must not keep them.
 const lockMsMax = 5_000;
 /** How long `close` waits for servers to say goodbye. */
 const closeMsMax = 5_000;

@@ -1,18 +1,18 @@
 // Providers that speak the native messages format.
 
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { Refusal, toRefusal } from "../base/errors.ts";
-import type { ProviderSettings } from "../config/catalog.ts";
+import { ApiError, toApiError } from "../base/errors.ts";
+import type { HttpProviderSettings } from "../config/catalog.ts";
 import { isObject, parseJson } from "../formats/json.ts";
 import * as native from "../formats/native/native.ts";
 import { addToolStubs, type Endpoint, openEndpoint, wantsStream } from "./endpoint.ts";
 import { failureOfAnswer, readRetryAfterMs } from "./failures.ts";
 import { HttpStream } from "./http-stream.ts";
-import type { Provider, ProviderCall, UpstreamCount } from "./provider.ts";
+import type { Provider, ProviderCall, ProviderTokenCount } from "./provider.ts";
 import { redactSecrets } from "./redact.ts";
 
 /** A provider with the native API. */
-export function createAnthropic(settings: ProviderSettings, credential: string | undefined): Provider {
+export function createAnthropic(settings: HttpProviderSettings, credential: string | undefined): Provider {
   const endpoint = openEndpoint(settings, credential);
   const { dispatcher, basePath, secrets } = endpoint;
   const askOf = (request: GenerateRequest) => (settings.toolStubs ? addToolStubs(request) : request);
@@ -44,7 +44,7 @@ export function createAnthropic(settings: ProviderSettings, credential: string |
 function headersOf({ headers }: Endpoint, { vendorVersion, vendorBeta }: GenerateRequest): string[] {
   // What cannot be sent is the caller's fault; undici would call it a failure of the provider.
   if (!/^[\t\x20-\x7e]*$/.test(vendorVersion + vendorBeta)) {
-    throw new Refusal("invalid_request", { message: "vendor_version and vendor_beta: must be printable ASCII" });
+    throw new ApiError("invalid_request", { message: "vendor_version and vendor_beta: must be printable ASCII" });
   }
   const own = ["anthropic-version", vendorVersion || "2023-06-01"];
   return vendorBeta === "" ? [...headers, ...own] : [...headers, ...own, "anthropic-beta", vendorBeta];
@@ -57,7 +57,7 @@ async function countTokens(
   endpoint: Endpoint,
   { request, route }: Pick<ProviderCall, "request" | "route">,
   signal: AbortSignal,
-): Promise<UpstreamCount | undefined> {
+): Promise<ProviderTokenCount | undefined> {
   const { dispatcher, basePath, secrets } = endpoint;
   const target = { model: route.model, foldSystem: route.systemEntries === "fold" };
   const body = JSON.stringify(native.encodeCountRequest(request, target));
@@ -75,16 +75,16 @@ async function countTokens(
       return undefined;
     }
     const counted = parseJson(await answer.body.bytes());
-    if (!isObject(counted)) throw new Refusal("upstream_error");
+    if (!isObject(counted)) throw new ApiError("upstream_error");
     if (answer.statusCode !== 200) {
       const retryAfterMs = readRetryAfterMs(answer.headers);
       const told = { status: answer.statusCode, body: redactSecrets(counted, secrets) };
-      throw failureOfAnswer({ ...told, ...(retryAfterMs !== undefined && { retryAfterMs }) }, route.model).refusal;
+      throw failureOfAnswer({ ...told, ...(retryAfterMs !== undefined && { retryAfterMs }) }, route.model).error;
     }
     return native.decodeCount(counted);
   } catch (error) {
-    if (signal.aborted) throw new Refusal("cancelled", { cause: error });
-    if (error instanceof Refusal && error.refusal !== "invalid_request") throw error;
-    throw new Refusal("upstream_error", { cause: toRefusal(error) });
+    if (signal.aborted) throw new ApiError("cancelled", { cause: error });
+    if (error instanceof ApiError && error.reason !== "invalid_request") throw error;
+    throw new ApiError("upstream_error", { cause: toApiError(error) });
   }
 }

@@ -5,11 +5,11 @@ import { DurationSchema } from "@bufbuild/protobuf/wkt";
 import { type Attempt, AttemptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Clock } from "../base/clock.ts";
-import { Refusal, toRefusal } from "../base/errors.ts";
+import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { failed } from "./failures.ts";
-import type { ProviderEnd, ProviderFailure, ProviderStream, Read, UpstreamAsk } from "./provider.ts";
-import { type TakenWay, takeWay, type Way, waysAfter } from "./routing.ts";
+import type { ProviderEnd, ProviderFailure, ProviderRequest, ProviderStream, Read } from "./provider.ts";
+import { type AcquiredRoute, acquireRoute, type ProviderRoute, routesAfter } from "./routing.ts";
 
 /** What every answer needs of the process. */
 export type AnswerParts = { readonly clock: Clock; readonly log: Log; readonly budget: RetryBudget };
@@ -17,17 +17,17 @@ export type AnswerParts = { readonly clock: Clock; readonly log: Log; readonly b
 /** The events of one request. */
 export class Answer implements AsyncIterator<Event[], undefined> {
   readonly #parts: AnswerParts;
-  readonly #ask: UpstreamAsk;
-  readonly #findWays: () => readonly Way[];
+  readonly #ask: ProviderRequest;
+  readonly #findWays: () => readonly ProviderRoute[];
   #attempt: RunningAttempt | undefined;
   /** Set from the first event on. */
   #flowing: ProviderStream | undefined;
   #isOver = false;
   #startMs = 0;
-  readonly #cancel = () => this.#attempt?.stop(new Refusal("cancelled"));
+  readonly #cancel = () => this.#attempt?.stop(new ApiError("cancelled"));
 
   /** `findWays` is asked before each attempt, since the configuration may have changed in between. */
-  constructor(parts: AnswerParts, ask: UpstreamAsk, findWays: () => readonly Way[]) {
+  constructor(parts: AnswerParts, ask: ProviderRequest, findWays: () => readonly ProviderRoute[]) {
     this.#parts = parts;
     this.#ask = ask;
     this.#findWays = findWays;
@@ -51,24 +51,24 @@ export class Answer implements AsyncIterator<Event[], undefined> {
     this.#startMs = clock.now();
     budget.earn();
     try {
-      const way = await takeWay(this.#findWays(), signal);
+      const way = await acquireRoute(this.#findWays(), signal);
       const first = await this.#try(way);
       if (first.read !== undefined) return first.read;
 
-      const ways = first.retry === "nowhere" ? [] : waysAfter(this.#findWays(), way, first.retry);
-      if (ways.length === 0 || !budget.spend()) throw first.refusal;
-      const second = await this.#try(await takeWay(ways, signal));
+      const ways = first.retry === "nowhere" ? [] : routesAfter(this.#findWays(), way, first.retry);
+      if (ways.length === 0 || !budget.spend()) throw first.error;
+      const second = await this.#try(await acquireRoute(ways, signal));
       if (second.read !== undefined) return second.read;
-      throw second.refusal;
+      throw second.error;
     } catch (error) {
       this.#isOver = true;
       throw error;
     }
   }
 
-  async #try(way: TakenWay): Promise<{ read: Read } | ({ read?: never } & Pick<ProviderFailure, "refusal" | "retry">)> {
+  async #try(way: AcquiredRoute): Promise<{ read: Read } | ({ read?: never } & Pick<ProviderFailure, "error" | "retry">)> {
     const { clock, log } = this.#parts;
-    const totalMs = way.channel.settings.totalMs - (clock.now() - this.#startMs);
+    const totalMs = way.connection.settings.totalMs - (clock.now() - this.#startMs);
     const onEnd = () => this.#ask.signal.removeEventListener("abort", this.#cancel);
     this.#ask.signal.addEventListener("abort", this.#cancel, { once: true });
     const attempt = new RunningAttempt(way, this.#ask, { clock, log, totalMs, onEnd });
@@ -82,7 +82,7 @@ export class Answer implements AsyncIterator<Event[], undefined> {
     } catch (error) {
       const { failure } = attempt;
       if (failure === undefined) throw error;
-      return { refusal: failure.refusal, retry: failure.retry };
+      return { error: failure.error, retry: failure.retry };
     }
   }
 }
@@ -91,7 +91,7 @@ export class Answer implements AsyncIterator<Event[], undefined> {
 
 /** A call to the provider of `way`, whose slot it gives back when it ends. */
 export class RunningAttempt {
-  readonly #way: TakenWay;
+  readonly #way: AcquiredRoute;
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #attempts: Attempt[];
@@ -100,32 +100,32 @@ export class RunningAttempt {
   readonly #stream: ProviderStream | undefined;
   readonly #cancelTimer: () => void;
   readonly #onEnd: () => void;
-  readonly #onAccepted: UpstreamAsk["onAccepted"];
+  readonly #onAccepted: ProviderRequest["onAccepted"];
   #isFlowing = false;
   #end: ProviderEnd | undefined;
 
   /** `totalMs` is what is left of the whole request's time. `onEnd` is called once, when the call is over. */
-  constructor(way: TakenWay, ask: UpstreamAsk, parts: { clock: Clock; log: Log; totalMs: number; onEnd: () => void }) {
+  constructor(way: AcquiredRoute, ask: ProviderRequest, parts: { clock: Clock; log: Log; totalMs: number; onEnd: () => void }) {
     this.#way = way;
     this.#clock = parts.clock;
     this.#log = parts.log;
     this.#onEnd = parts.onEnd;
     this.#attempts = ask.attempts;
-    this.#record = create(AttemptSchema, { upstream: way.channel.name });
+    this.#record = create(AttemptSchema, { provider: way.connection.name });
     this.#startMs = parts.clock.now();
-    this.#cancelTimer = parts.clock.after(Math.max(0, parts.totalMs), () => this.stop(new Refusal("timeout")));
+    this.#cancelTimer = parts.clock.after(Math.max(0, parts.totalMs), () => this.stop(new ApiError("timeout")));
     const { request } = ask;
     this.#onAccepted = ask.onAccepted;
     try {
-      this.#stream = way.channel.provider.generate({
+      this.#stream = way.connection.provider.generate({
         request,
-        route: way.route,
+        route: way.target,
         onAccepted: () => ask.onAccepted(true),
         onEnd: (end) => this.#finish(end),
       });
     } catch (error) {
       // Nothing was sent.
-      this.#finish({ outcome: "refused", status: 0, refusal: toRefusal(error), retry: "nowhere", isOurs: true });
+      this.#finish({ outcome: "refused", status: 0, error: toApiError(error), retry: "nowhere", isOurs: true });
     }
   }
 
@@ -139,13 +139,13 @@ export class RunningAttempt {
     return this.#end === undefined || this.#end.outcome === "delivered" ? undefined : this.#end;
   }
 
-  stop(why: Refusal): void {
+  stop(why: ApiError): void {
     this.#stream?.stop(why);
   }
 
   /** The first read that holds an event of the answer; pings before it are dropped, since nothing is settled by them. */
   async readFirst(): Promise<Read> {
-    if (this.#stream === undefined) throw this.failure?.refusal;
+    if (this.#stream === undefined) throw this.failure?.error;
     for (;;) {
       const read = await this.#readStream(this.#stream);
       if (read.done) return read;
@@ -181,14 +181,14 @@ export class RunningAttempt {
     }
     this.#record.outcome = "delivered";
     this.#attempts.push(this.#record);
-    this.#way.channel.breaker.succeed();
+    this.#way.connection.circuit.succeed();
   }
 
   #finish(end: ProviderEnd): void {
     if (this.#end !== undefined) return;
     this.#end = end;
     this.#cancelTimer();
-    this.#way.channel.slots.release();
+    this.#way.connection.concurrency.release();
     this.#record.status = end.status;
     this.#record.outcome = end.outcome === "failed" && this.#isFlowing ? "broke" : end.outcome;
     if (!this.#isFlowing) {
@@ -201,24 +201,24 @@ export class RunningAttempt {
   }
 
   #tellBreaker(end: ProviderEnd): void {
-    const { breaker, coolDowns, name } = this.#way.channel;
+    const { circuit, coolDowns, name } = this.#way.connection;
     if (end.outcome !== "delivered" && end.isOurs) {
-      breaker.leave(this.#way.isProbe);
+      circuit.noVerdict(this.#way.isProbe);
       return;
     }
     if (end.outcome === "delivered" || end.outcome === "refused") {
-      if (!this.#isFlowing) breaker.succeed();
+      if (!this.#isFlowing) circuit.succeed();
       return;
     }
-    const facts = { upstream: name, model: this.#way.route.model, outcome: this.#record.outcome, status: end.status };
+    const facts = { provider: name, model: this.#way.target.model, outcome: this.#record.outcome, status: end.status };
     if (end.alarm !== undefined) this.#log.error(facts, end.alarm);
-    else this.#log.warn({ ...facts, err: end.refusal.facts.cause }, "an upstream call failed");
+    else this.#log.warn({ ...facts, err: end.error.facts.cause }, "an provider call failed");
     if (end.coolDownMs !== undefined) {
-      coolDowns.add(this.#way.route.model, end.coolDownMs);
-      breaker.leave(this.#way.isProbe);
+      coolDowns.add(this.#way.target.model, end.coolDownMs);
+      circuit.noVerdict(this.#way.isProbe);
       return;
     }
-    if (breaker.fail(this.#way.isProbe)) this.#log.error(facts, "the upstream is given a rest");
+    if (circuit.fail(this.#way.isProbe)) this.#log.error(facts, "the provider is given a rest");
   }
 }
 

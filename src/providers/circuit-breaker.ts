@@ -5,17 +5,17 @@ import type { Clock } from "../base/clock.ts";
 // Half of the last calls failed, and at least five did: a provider that fails now and then stays in use.
 const window = 20;
 const failuresMin = 5;
-const restMs = 2_000;
-const restMaxMs = 60_000;
+const openMs = 2_000;
+const openMaxMs = 60_000;
 
-/** A circuit breaker of one upstream. */
-export class Breaker {
+/** A circuit breaker of one provider. */
+export class CircuitBreaker {
   readonly #clock: Clock;
   /** The last calls, newest last; true for a failure. */
   #results: boolean[] = [];
   /** Until when it is open; undefined while it is closed. */
   #openUntilMs: number | undefined;
-  #restMs = restMs;
+  #restMs = openMs;
   #isProbing = false;
 
   constructor(clock: Clock) {
@@ -50,7 +50,7 @@ export class Breaker {
     if (this.#openUntilMs !== undefined) {
       // Of the calls that were still running when it opened only the probe says something new.
       if (!isProbe) return false;
-      this.#restMs = Math.min(this.#restMs * 2, restMaxMs);
+      this.#restMs = Math.min(this.#restMs * 2, openMaxMs);
     } else {
       const failures = this.#results.filter(Boolean).length;
       if (failures < failuresMin || failures * 2 < this.#results.length) return false;
@@ -61,13 +61,13 @@ export class Breaker {
   }
 
   /** The call ended without telling anything about the provider. */
-  leave(isProbe: boolean): void {
+  noVerdict(isProbe: boolean): void {
     if (isProbe) this.#isProbing = false;
   }
 
   #close(): void {
     this.#openUntilMs = undefined;
-    this.#restMs = restMs;
+    this.#restMs = openMs;
     this.#isProbing = false;
     this.#results = [];
   }
@@ -78,11 +78,11 @@ export class Breaker {
   }
 }
 
-// How long the models of an upstream are left alone, because their provider asked for it. By model, since providers' limits are.
+// How long the models of an provider are left alone, because their provider asked for it. By model, since providers' limits are.
 
 const longestMs = 600_000;
 
-/** The cool-downs of one upstream. */
+/** The cool-downs of one provider. */
 export class CoolDowns {
   readonly #clock: Clock;
   /** Until when, by the model's name at the provider. */

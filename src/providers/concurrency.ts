@@ -1,25 +1,25 @@
-// How many calls an upstream carries at once. A bounded number waits, in the order of their coming; the rest is refused at once.
+// How many calls an provider carries at once. A bounded number waits, in the order of their coming; the rest is refused at once.
 
 import type { Clock } from "../base/clock.ts";
-import { Refusal } from "../base/errors.ts";
-import type { UpstreamSettings } from "../config/catalog.ts";
+import { ApiError } from "../base/errors.ts";
+import type { ProviderSettings } from "../config/catalog.ts";
 
-type SlotLimits = Pick<UpstreamSettings, "concurrency" | "queue" | "queueMs">;
+type ConcurrencySettings = Pick<ProviderSettings, "concurrency" | "queue" | "queueMs">;
 
-/** The slots of one upstream. */
-export class Slots {
-  readonly #limits: SlotLimits;
+/** The slots of one provider. */
+export class ConcurrencyLimit {
+  readonly #limits: ConcurrencySettings;
   readonly #clock: Clock;
   #taken = 0;
   readonly #waiting = new Set<() => void>();
   #idle: PromiseWithResolvers<void> | undefined;
 
-  constructor(limits: SlotLimits, clock: Clock) {
+  constructor(limits: ConcurrencySettings, clock: Clock) {
     this.#limits = limits;
     this.#clock = clock;
   }
 
-  get taken(): number {
+  get active(): number {
     return this.#taken;
   }
 
@@ -31,16 +31,16 @@ export class Slots {
   }
 
   /** Takes a slot if one is free. */
-  tryTake(): boolean {
+  tryAcquire(): boolean {
     if (this.#taken >= this.#limits.concurrency) return false;
     this.#taken++;
     return true;
   }
 
   /** Waits for a slot and takes it. Rejects with `overloaded` when too many wait or it takes too long, `cancelled` on abort. */
-  take(signal: AbortSignal): Promise<void> {
-    if (this.tryTake()) return Promise.resolve();
-    if (this.#waiting.size >= this.#limits.queue) return Promise.reject(new Refusal("overloaded", { retryAfterMs: 1_000 }));
+  acquire(signal: AbortSignal): Promise<void> {
+    if (this.tryAcquire()) return Promise.resolve();
+    if (this.#waiting.size >= this.#limits.queue) return Promise.reject(new ApiError("overloaded", { retryAfterMs: 1_000 }));
     return new Promise((resolve, reject) => {
       const leave = (settle: () => void) => {
         cancelTimer();
@@ -49,8 +49,8 @@ export class Slots {
         settle();
       };
       const enter = () => leave(resolve);
-      const abort = () => leave(() => reject(new Refusal("cancelled")));
-      const giveUp = () => leave(() => reject(new Refusal("overloaded", { retryAfterMs: 1_000 })));
+      const abort = () => leave(() => reject(new ApiError("cancelled")));
+      const giveUp = () => leave(() => reject(new ApiError("overloaded", { retryAfterMs: 1_000 })));
       const cancelTimer = this.#clock.after(this.#limits.queueMs, giveUp);
       signal.addEventListener("abort", abort, { once: true });
       this.#waiting.add(enter);

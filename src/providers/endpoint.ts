@@ -4,7 +4,7 @@ import { create, type JsonObject } from "@bufbuild/protobuf";
 import { Pool } from "undici";
 import { ToolChoiceSchema, ToolSchema } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import type { ProviderSettings } from "../config/catalog.ts";
+import type { HttpProviderSettings } from "../config/catalog.ts";
 
 export type Endpoint = {
   readonly dispatcher: Pool;
@@ -17,7 +17,7 @@ export type Endpoint = {
 };
 
 /** Opens the pool of a provider. HTTP/1.1 only: one connection per running answer, so that each has its own back-pressure. */
-export function openEndpoint(settings: ProviderSettings, credential: string | undefined): Endpoint {
+export function openEndpoint(settings: HttpProviderSettings, credential: string | undefined): Endpoint {
   const url = new URL(settings.baseUrl);
   const { credentialHeader, headers } = settings;
   return {

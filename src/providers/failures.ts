@@ -1,9 +1,9 @@
-// What a provider's failure means: for the caller (a refusal), for the router (whether another try makes sense) and for the operator.
+// What a provider's failure means: for the caller (an error), for the router (whether another try makes sense) and for the operator.
 
 import type { IncomingHttpHeaders } from "node:http";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Failure } from "../../gen/gateway/inference/v1/event_pb.ts";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import { isObject } from "../formats/json.ts";
 import { findContextOverflow, type OverflowReport } from "./context-overflow.ts";
 import type { ProviderFailure } from "./provider.ts";
@@ -66,11 +66,11 @@ export function failed(status: number, more: { alarm?: string; cause?: unknown; 
   return {
     outcome: "failed",
     status,
-    refusal: new Refusal("upstream_error", {
+    error: new ApiError("upstream_error", {
       ...(cause !== undefined && { cause }),
       ...(message !== undefined && { message }),
       // The caller is told the same whatever the status, but not to try again where only the operator can help.
-      ...(alarm !== undefined && { upstream: { status } }),
+      ...(alarm !== undefined && { providerAnswer: { status } }),
     }),
     retry: alarm === undefined ? "anywhere" : "elsewhere",
     ...(alarm !== undefined && { alarm }),
@@ -79,13 +79,13 @@ export function failed(status: number, more: { alarm?: string; cause?: unknown; 
 
 /** A provider that did not answer in time. `cause` is for the log. */
 export function timedOut(status: number, cause?: unknown): ProviderFailure {
-  const refusal = new Refusal("timeout", cause === undefined ? {} : { cause });
-  return { outcome: "timeout", status, refusal, retry: "anywhere" };
+  const error = new ApiError("timeout", cause === undefined ? {} : { cause });
+  return { outcome: "timeout", status, error, retry: "anywhere" };
 }
 
 /** A call that we stopped ourselves. */
-export function aborted(refusal: Refusal, status: number): ProviderFailure {
-  return { outcome: refusal.refusal === "timeout" ? "timeout" : "aborted", status, refusal, retry: "nowhere", isOurs: true };
+export function aborted(error: ApiError, status: number): ProviderFailure {
+  return { outcome: error.reason === "timeout" ? "timeout" : "aborted", status, error, retry: "nowhere", isOurs: true };
 }
 
 function overloaded(status: number, retryAfterMs: number | undefined): ProviderFailure {
@@ -93,23 +93,23 @@ function overloaded(status: number, retryAfterMs: number | undefined): ProviderF
   return {
     outcome: "failed",
     status,
-    refusal: new Refusal("overloaded", facts),
+    error: new ApiError("overloaded", facts),
     retry: "elsewhere",
     ...(retryAfterMs !== undefined && { coolDownMs: retryAfterMs }),
   };
 }
 
 function refused(status: number, body: JsonObject, error: OverflowReport): ProviderFailure {
-  return { outcome: "refused", status, refusal: refusalOf(status, body, error), retry: "nowhere" };
+  return { outcome: "refused", status, error: refusalOf(status, body, error), retry: "nowhere" };
 }
 
-function refusalOf(status: number, body: JsonObject, error: OverflowReport): Refusal {
+function refusalOf(status: number, body: JsonObject, error: OverflowReport): ApiError {
   const overflow = findContextOverflow(error);
   if (overflow?.what === "prompt") {
-    return new Refusal("context_length_exceeded", { message: overflow.message, field: "messages" });
+    return new ApiError("context_length_exceeded", { message: overflow.message, field: "messages" });
   }
   const told = overflow === undefined ? toNativeBody(status, body) : nativeBody("invalid_request_error", overflow.message);
-  return new Refusal("upstream_refused", { upstream: { status: status === 422 ? 400 : status, body: told } });
+  return new ApiError("upstream_refused", { providerAnswer: { status: status === 422 ? 400 : status, body: told } });
 }
 
 // A chat provider has nothing else that could be missing; a native one has files, too.

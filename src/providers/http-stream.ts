@@ -5,7 +5,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Dispatcher } from "undici";
 import type { Event, Failure } from "../../gen/gateway/inference/v1/event_pb.ts";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import type { AnswerCodec, EventDecoder } from "../formats/codec.ts";
 import { isObject, parseJson } from "../formats/json.ts";
 import { aborted, failed, failureOfAnswer, failureOfEvent, readRetryAfterMs, timedOut } from "./failures.ts";
@@ -54,7 +54,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   #aheadBytes = 0;
   /** The events handed out last, as long as their reader cannot have looked at them: what the same read still brings joins them. */
   #handedOut: Event[] | undefined;
-  #waiter: { resolve: (read: Read) => void; reject: (refusal: Refusal) => void } | undefined;
+  #waiter: { resolve: (read: Read) => void; reject: (apiError: ApiError) => void } | undefined;
   #end: ProviderEnd | undefined;
 
   constructor(request: HttpRequest, call: ProviderCall) {
@@ -78,10 +78,10 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
       });
     }
     if (end.outcome === "delivered") return Promise.resolve({ done: true, value: undefined });
-    return Promise.reject(end.refusal);
+    return Promise.reject(end.error);
   }
 
-  stop(why: Refusal): void {
+  stop(why: ApiError): void {
     if (this.#end !== undefined) return;
     this.#fail(aborted(why, this.#status));
   }
@@ -149,7 +149,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     dispatcher.dispatch({ method: "POST", path, headers, body }, this);
   }
 
-  // `decode` throws a refusal when the provider's bytes cannot be read.
+  // `decode` throws an error when the provider's bytes cannot be read.
   #accept(decode: () => Event[]): void {
     let events: Event[];
     try {
@@ -208,7 +208,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
 
   #readAnswer(): Event[] {
     const body = parseJson(Buffer.concat(this.#body));
-    if (!isObject(body)) throw new Refusal("upstream_error");
+    if (!isObject(body)) throw new ApiError("upstream_error");
     return this.#request.codec.decodeAnswer(body);
   }
 
@@ -231,7 +231,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
 
   #fail(failure: ProviderFailure): void {
     this.#finish(failure);
-    this.#controller?.abort(failure.refusal);
+    this.#controller?.abort(failure.error);
   }
 
   #finish(end: ProviderEnd): void {
@@ -243,7 +243,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     const waiter = this.#waiter;
     this.#waiter = undefined;
     if (end.outcome === "delivered") waiter?.resolve({ done: true, value: undefined });
-    else waiter?.reject(end.refusal);
+    else waiter?.reject(end.error);
   }
 }
 

@@ -1,13 +1,13 @@
 // Providers that speak chat completions: hosted ones, vLLM, Ollama, llama.cpp, OpenRouter.
 
-import type { ProviderSettings } from "../config/catalog.ts";
+import type { HttpProviderSettings } from "../config/catalog.ts";
 import * as chat from "../formats/chat/chat.ts";
 import { addToolStubs, openEndpoint, wantsStream } from "./endpoint.ts";
 import { HttpStream } from "./http-stream.ts";
 import type { Provider } from "./provider.ts";
 
 /** A provider with the chat API. It cannot count tokens. */
-export function createOpenai(settings: ProviderSettings, credential: string | undefined): Provider {
+export function createOpenai(settings: HttpProviderSettings, credential: string | undefined): Provider {
   const { dispatcher, basePath, headers, secrets } = openEndpoint(settings, credential);
   const { cacheMarks, maxTokensName, toolStubs } = settings;
   return {

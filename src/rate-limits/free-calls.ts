@@ -1,7 +1,7 @@
 // What the free calls of a key may take of one process: bytes in any 60 seconds, and how many run at once.
 
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
-import { Refusal } from "../base/errors.ts";
+import { ApiError } from "../base/errors.ts";
 import { windowMs } from "./sliding-window.ts";
 
 const bytesPerMinuteMax = 256 * 1024 * 1024;
@@ -15,7 +15,7 @@ type Use = { running: number; calls: CountedCall[]; waiting: (() => void)[] };
 /** Ends a call; `refused` takes its bytes back. Further calls of it do nothing. */
 export type EndCall = (outcome: "counted" | "refused") => void;
 
-export class CountingBucket {
+export class FreeCallLimiter {
   readonly #nowMs: () => number;
   readonly #uses = new Map<string, Use>();
   #sweptAtMs: number;
@@ -33,7 +33,7 @@ export class CountingBucket {
     const use = this.#uses.get(keyId) ?? { running: 0, calls: [], waiting: [] };
     forget(use, nowMs);
     if (use.waiting.length >= waitingMax) {
-      throw new Refusal("count_rate_limited", {
+      throw new ApiError("count_rate_limited", {
         message: `This key may run ${concurrencyMax} counting calls at once, and too many wait already.`,
         retryAfterMs: 1_000,
         limit: { name: "count_concurrency", limit: BigInt(concurrencyMax), used: BigInt(use.running), remaining: 0n },
@@ -84,7 +84,7 @@ function checkBytes(calls: readonly CountedCall[], bytes: number, nowMs: number)
     return used - freed + bytes <= bytesPerMinuteMax;
   });
   const waitMs = Math.ceil((leaving?.atMs ?? nowMs) + windowMs - nowMs);
-  throw new Refusal("count_rate_limited", {
+  throw new ApiError("count_rate_limited", {
     message: "This key may send 256 MiB a minute in counting calls.",
     retryAfterMs: waitMs,
     limit: {

@@ -8,28 +8,28 @@
 
 import type { Log } from "../base/log.ts";
 import type { Redis } from "../redis/redis.ts";
-import { SharedLogs } from "./redis-sync.ts";
-import { decide, type Nodes, Shares, SlidingLog, type Verdict, windowMs } from "./sliding-window.ts";
+import { RedisSync } from "./redis-sync.ts";
+import { decide, FallbackQuota, type Nodes, SlidingWindow, type Verdict, windowMs } from "./sliding-window.ts";
 import type { Entry } from "./store.ts";
 
 /** `allowed`: what the request was measured by. */
-export type Taken = Verdict & { allowed: number };
+export type Acquired = Verdict & { quota: number };
 
-export type Pace = {
+export type RateLimiter = {
   /** Asks for one request under the limit called `name`. */
-  take(name: string, limit: number): Promise<Taken>;
-  readonly shared: SharedLogs | undefined;
+  acquire(name: string, limit: number): Promise<Acquired>;
+  readonly redisSync: RedisSync | undefined;
 };
 
 type Limit = {
-  own: SlidingLog;
+  own: SlidingWindow;
   /** What other nodes admitted beyond their shares. */
-  excess: SlidingLog;
+  overage: SlidingWindow;
   /** Asked of Redis and not answered yet. */
-  asked: number;
+  pending: number;
 };
 
-export function createPace(parts: {
+export function createRateLimiter(parts: {
   redis?: Redis | undefined;
   nodes: Nodes;
   log: Log;
@@ -37,17 +37,17 @@ export function createPace(parts: {
   answerMsMax: number;
   /** Must never go back. */
   nowMs?: () => number;
-}): Pace {
+}): RateLimiter {
   const { redis, nodes, log, answerMsMax, nowMs = () => performance.now() } = parts;
   const limits = new Map<string, Limit>();
-  const shares = new Shares(nodes, nowMs);
+  const shares = new FallbackQuota(nodes, nowMs);
   let lastId = 0;
   let sweptAtMs = nowMs();
 
   function limitOf(name: string): Limit {
     let limit = limits.get(name);
     if (!limit) {
-      limit = { own: new SlidingLog(), excess: new SlidingLog(), asked: 0 };
+      limit = { own: new SlidingWindow(), overage: new SlidingWindow(), pending: 0 };
       limits.set(name, limit);
     }
     return limit;
@@ -60,44 +60,44 @@ export function createPace(parts: {
     }
   }
 
-  const shared =
+  const redisSync =
     redis &&
-    new SharedLogs({
+    new RedisSync({
       ...{ redis, nodes, shares, log, nowMs, answerMsMax, admitted },
-      onExcess: (name) => limitOf(name).excess.add(nowMs(), 0),
+      onExcess: (name) => limitOf(name).overage.add(nowMs(), 0),
     });
 
-  function takeAlone(name: string, id: number, limit: number): Taken {
-    const { own, excess } = limitOf(name);
+  function acquireLocally(name: string, id: number, limit: number): Acquired {
+    const { own, overage } = limitOf(name);
     const atMs = nowMs();
-    const allowed = shared ? shares.of(limit) : limit;
-    const verdict = decide(own, excess, allowed, atMs);
+    const quota = redisSync ? shares.of(limit) : limit;
+    const verdict = decide(own, overage, quota, atMs);
     if (verdict.admitted) {
       own.add(atMs, id);
-      shared?.owe({ name, id, atMs });
+      redisSync?.addUnsynced({ name, id, atMs });
     }
-    return { ...verdict, allowed };
+    return { ...verdict, quota };
   }
 
-  async function takeTogether(logs: SharedLogs, name: string, id: number, limit: number): Promise<Taken> {
+  async function acquireWithRedis(logs: RedisSync, name: string, id: number, limit: number): Promise<Acquired> {
     const entry = limitOf(name);
     entry.own.forget(nowMs());
     const share = shares.of(limit);
-    const excess = entry.own.size + entry.asked >= share;
-    if (logs.joining) {
+    const overage = entry.own.size + entry.pending >= share;
+    if (logs.registering) {
       // What is asked of Redis counts as admitted until it has answered.
-      const alone = decide(entry.own, entry.excess, share - entry.asked, nowMs());
-      if (!alone.admitted) return { ...alone, allowed: share };
+      const alone = decide(entry.own, entry.overage, share - entry.pending, nowMs());
+      if (!alone.admitted) return { ...alone, quota: share };
     }
-    entry.asked += 1;
-    const verdict = await logs.take({ name, id, limit, excess });
-    entry.asked -= 1;
+    entry.pending += 1;
+    const verdict = await logs.acquire({ name, id, limit, overage });
+    entry.pending -= 1;
     if (verdict) {
       if (verdict.admitted) entry.own.add(nowMs(), id);
-      return { ...verdict, allowed: limit };
+      return { ...verdict, quota: limit };
     }
-    const alone = takeAlone(name, id, limit);
-    if (!alone.admitted) logs.takeBack({ name, id });
+    const alone = acquireLocally(name, id, limit);
+    if (!alone.admitted) logs.cancel({ name, id });
     return alone;
   }
 
@@ -105,20 +105,20 @@ export function createPace(parts: {
   function sweep(): void {
     if (nowMs() - sweptAtMs < windowMs) return;
     sweptAtMs = nowMs();
-    for (const [name, { own, excess, asked }] of limits) {
+    for (const [name, { own, overage, pending }] of limits) {
       own.forget(sweptAtMs);
-      excess.forget(sweptAtMs);
-      if (own.size === 0 && excess.size === 0 && asked === 0) limits.delete(name);
+      overage.forget(sweptAtMs);
+      if (own.size === 0 && overage.size === 0 && pending === 0) limits.delete(name);
     }
   }
 
   return {
-    shared,
-    take(name, limit) {
+    redisSync,
+    acquire(name, limit) {
       sweep();
       lastId += 1;
-      if (shared?.complete || shared?.joining) return takeTogether(shared, name, lastId, limit);
-      return Promise.resolve(takeAlone(name, lastId, limit));
+      if (redisSync?.synced || redisSync?.registering) return acquireWithRedis(redisSync, name, lastId, limit);
+      return Promise.resolve(acquireLocally(name, lastId, limit));
     },
   };
 }

@@ -7,8 +7,8 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Log } from "../base/log.ts";
 import type { Redis } from "../redis/redis.ts";
-import type { Nodes, Shares, Verdict } from "./sliding-window.ts";
-import { type Ask, createLogStore, type Entry, type LogStore, readVerdict } from "./store.ts";
+import type { FallbackQuota, Nodes, Verdict } from "./sliding-window.ts";
+import { type AcquireRequest, createLogStore, type Entry, type LogStore, readVerdict } from "./store.ts";
 
 const tickMs = { complete: 500, otherwise: 100 };
 const warnEveryMs = 60_000;
@@ -18,7 +18,7 @@ const startMsMax = 1_000;
 type Parts = {
   redis: Redis;
   nodes: Nodes;
-  shares: Shares;
+  shares: FallbackQuota;
   log: Log;
   /** Must never go back. */
   nowMs: () => number;
@@ -30,10 +30,10 @@ type Parts = {
   onExcess: (name: string) => void;
 };
 
-export class SharedLogs {
+export class RedisSync {
   readonly #parts: Parts;
   readonly #store: LogStore;
-  readonly #debt: Debt;
+  readonly #debt: UnsyncedEntries;
   #state: "away" | "joining" | "complete" = "away";
   readonly #entered = Promise.withResolvers<void>();
   /** The server's memory that has all of this node's entries. Empty: none does. */
@@ -48,23 +48,23 @@ export class SharedLogs {
   constructor(parts: Parts) {
     this.#parts = parts;
     this.#store = createLogStore(parts.redis, parts.answerMsMax);
-    this.#debt = new Debt(this.#store, parts.nowMs);
+    this.#debt = new UnsyncedEntries(this.#store, parts.nowMs);
   }
 
   /** True while Redis decides. */
-  get complete(): boolean {
+  get synced(): boolean {
     return this.#state === "complete";
   }
 
   /** True while Redis answers, but does not know of all that other nodes have admitted. */
-  get joining(): boolean {
+  get registering(): boolean {
     return this.#state === "joining";
   }
 
   /** Asks for one request, while complete or joining. Undefined: Redis did not answer, decide alone. */
-  async take(ask: Ask): Promise<Verdict | undefined> {
+  async acquire(ask: AcquireRequest): Promise<Verdict | undefined> {
     try {
-      const verdict = readVerdict(await this.#store.take(ask, this.complete ? "complete" : "memory"));
+      const verdict = readVerdict(await this.#store.acquire(ask, this.synced ? "complete" : "memory"));
       if (!verdict) this.#leave("the logs are not complete");
       return verdict;
     } catch (error) {
@@ -74,24 +74,24 @@ export class SharedLogs {
   }
 
   /** Undoes a `take` whose answer did not come and that was then refused. */
-  takeBack(entry: { name: string; id: number }): void {
-    if (this.#parts.redis.connected) this.#store.takeBack(entry).catch(() => undefined);
+  cancel(entry: { name: string; id: number }): void {
+    if (this.#parts.redis.connected) this.#store.cancel(entry).catch(() => undefined);
   }
 
   /** Hands in what this node admitted by itself, as soon as Redis takes it. */
-  owe(entry: Entry): void {
+  addUnsynced(entry: Entry): void {
     this.#debt.add(entry);
-    if (this.#parts.redis.connected) this.#debt.pay().catch(() => undefined);
+    if (this.#parts.redis.connected) this.#debt.flush().catch(() => undefined);
   }
 
   /** Checks the server, joins the others, and stays. Resolves when Redis decides, or after a second without it. */
   async start(): Promise<void> {
     const { redis, onExcess } = this.#parts;
     this.#running = true;
-    this.#endings = [this.#store.onExcess(onExcess), redis.onConnected(() => this.#beginAnew())];
+    this.#endings = [this.#store.onOverage(onExcess), redis.onConnected(() => this.#beginAnew())];
     this.#tickAfter(0);
     await Promise.race([this.#entered.promise, delay(startMsMax, undefined, { ref: false })]);
-    if (!this.complete) this.#warn(redis.connected ? "not ready" : "not connected");
+    if (!this.synced) this.#warn(redis.connected ? "not ready" : "not connected");
   }
 
   async stop(): Promise<void> {
@@ -105,7 +105,7 @@ export class SharedLogs {
     if (!this.#running) return;
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
-      this.#tick = this.#stay().finally(() => this.#tickAfter(this.complete ? tickMs.complete : tickMs.otherwise));
+      this.#tick = this.#stay().finally(() => this.#tickAfter(this.synced ? tickMs.complete : tickMs.otherwise));
     }, ms);
     this.#timer.unref();
   }
@@ -127,7 +127,7 @@ export class SharedLogs {
       if (await this.#join()) {
         this.#enter();
         // Admitted alone while the answer was on its way.
-        await this.#debt.pay();
+        await this.#debt.flush();
       } else {
         this.#state = "joining";
         this.#warn("other nodes have not handed in their part yet");
@@ -139,24 +139,24 @@ export class SharedLogs {
 
   /** True when the logs are complete. */
   async #join(): Promise<boolean> {
-    if (this.#handedTo !== "") await this.#debt.pay();
-    const { memory, complete } = await this.#sayHere();
-    if (memory === this.#handedTo) return complete;
+    if (this.#handedTo !== "") await this.#debt.flush();
+    const { epoch, complete } = await this.#sayHere();
+    if (epoch === this.#handedTo) return complete;
     this.#state = "joining";
     this.#debt.reset(this.#parts.admitted());
-    await this.#debt.pay();
-    this.#handedTo = memory;
+    await this.#debt.flush();
+    this.#handedTo = epoch;
     const joined = await this.#sayHere();
-    return joined.complete && joined.memory === memory;
+    return joined.complete && joined.epoch === epoch;
   }
 
   #sayHere() {
     const { nodes } = this.#parts;
-    return this.#store.join(nodes.id(), nodes.live(), this.#handedTo);
+    return this.#store.register(nodes.id(), nodes.live(), this.#handedTo);
   }
 
   #enter(): void {
-    if (this.complete) return;
+    if (this.synced) return;
     this.#state = "complete";
     if (this.#warnedAtMs !== undefined) this.#parts.log.info("limits: Redis decides again");
     this.#warnedAtMs = undefined;
@@ -164,7 +164,7 @@ export class SharedLogs {
   }
 
   #leave(reason: string): void {
-    const left = this.complete;
+    const left = this.synced;
     this.#state = "away";
     this.#warn(reason);
     // Sooner than the next tick of a node that was complete.
@@ -185,7 +185,7 @@ function reasonOf(error: unknown): string {
 
 // What this node admitted by itself and Redis does not know of yet.
 
-export class Debt {
+export class UnsyncedEntries {
   readonly #store: LogStore;
   readonly #nowMs: () => number;
   #owed: Entry[] = [];
@@ -207,7 +207,7 @@ export class Debt {
   }
 
   /** Hands in all that is owed, also what is added meanwhile. Rejects when Redis does not take it; it is still owed then. */
-  pay(): Promise<void> {
+  flush(): Promise<void> {
     // One at a time; it takes along what is added while it runs.
     this.#paying ??= this.#payAll().finally(() => {
       this.#paying = undefined;
@@ -219,7 +219,7 @@ export class Debt {
     while (this.#owed.length > 0) {
       const batch = this.#owed.splice(0);
       try {
-        await this.#store.handIn(batch, this.#nowMs());
+        await this.#store.sync(batch, this.#nowMs());
       } catch (error) {
         this.#owed = batch.concat(this.#owed);
         throw error;

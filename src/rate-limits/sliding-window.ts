@@ -4,7 +4,7 @@
 export const windowMs = 60_000;
 
 /** What was admitted, oldest first. Times must not go back. */
-export class SlidingLog {
+export class SlidingWindow {
   #atMs: number[] = [];
   #ids: number[] = [];
   #first = 0;
@@ -49,7 +49,7 @@ export class SlidingLog {
 export type Verdict = { admitted: boolean; used: number; waitMs: number | undefined };
 
 /** Whether one more fits at most `limit` entries of two logs together. Forgets what has left the window. */
-export function decide(own: SlidingLog, others: SlidingLog | undefined, limit: number, nowMs: number): Verdict {
+export function decide(own: SlidingWindow, others: SlidingWindow | undefined, limit: number, nowMs: number): Verdict {
   own.forget(nowMs);
   others?.forget(nowMs);
   const used = own.size + (others?.size ?? 0);
@@ -60,7 +60,7 @@ export function decide(own: SlidingLog, others: SlidingLog | undefined, limit: n
 }
 
 /** Time of the entry at `place` in the merge of two logs. */
-function oldest(own: SlidingLog, others: SlidingLog | undefined, place: number): number {
+function oldest(own: SlidingWindow, others: SlidingWindow | undefined, place: number): number {
   let [mine, theirs, atMs] = [0, 0, 0];
   for (let step = 0; step <= place; step++) {
     const a = own.at(mine) ?? Number.POSITIVE_INFINITY;
@@ -73,7 +73,7 @@ function oldest(own: SlidingLog, others: SlidingLog | undefined, place: number):
 }
 
 /** One node's part of a limit: an equal share, and the remainder to the first ones. `place` counts from 0 in the order of ids. */
-export function shareOf(limit: number, nodes: number, place: number): number {
+export function quotaOf(limit: number, nodes: number, place: number): number {
   return Math.floor(limit / nodes) + (place < limit % nodes ? 1 : 0);
 }
 
@@ -87,7 +87,7 @@ export function shareOf(limit: number, nodes: number, place: number): number {
 /** The running processes of this gateway, as the ledger knows them. `live` answers another list after each look at the ledger. */
 export type Nodes = { readonly id: () => string; readonly live: () => readonly string[] };
 
-export class Shares {
+export class FallbackQuota {
   readonly #nodes: Nodes;
   readonly #nowMs: () => number;
   readonly #seenAtMs = new Map<string, number>();
@@ -104,7 +104,7 @@ export class Shares {
 
   of(limit: number): number {
     this.look();
-    return shareOf(limit, this.#count, this.#place);
+    return quotaOf(limit, this.#count, this.#place);
   }
 
   /** Notices who came and who left. For times without requests too: who comes and goes in one would not be known after it. */

@@ -1,4 +1,4 @@
-// One gateway: the services or the way to them, and the doors that its role opens.
+// One gateway: the services or the way to them, and the listeners that its role opens.
 
 import { setTimeout as delay } from "node:timers/promises";
 import type { Log } from "../base/log.ts";
@@ -10,15 +10,15 @@ import { grpcCore } from "../grpc/client.ts";
 import { createGrpcServer } from "../grpc/grpc.ts";
 import { createFailedCredentials, createIdentifyCaller } from "../http/authenticate.ts";
 import { registerConnect } from "../http/connect.ts";
-import { createFacade, type Readiness } from "../http/http.ts";
+import { createHttpServer, type Readiness } from "../http/http.ts";
 import { type FirstKeys, seed } from "./bootstrap.ts";
 import { remoteReadiness } from "./readiness.ts";
-import { type GatewayParts, type RunningServices, startServices } from "./services.ts";
+import { type GatewayParts, type StartedServices, startServices } from "./services.ts";
 
 export type Gateway = {
-  /** Base address of the HTTP door. Absent in the role `core`. */
+  /** Base address of the HTTP listener. Absent in the role `core`. */
   readonly httpAddress?: string;
-  /** `host:port` of the gRPC door. Absent in the role `facade`. */
+  /** `host:port` of the gRPC listener. Absent in the role `facade`. */
   readonly grpcAddress?: string;
   /** What the first start made. Absent at later starts. */
   readonly firstKeys?: FirstKeys;
@@ -28,8 +28,8 @@ export type Gateway = {
   stop(): Promise<void>;
 };
 
-/** A door that is open. */
-type Door = {
+/** A listener that is open. */
+type Listener = {
   readonly address: string;
   /** Takes nothing new; resolves when what runs has ended. */
   drain(): Promise<void>;
@@ -77,7 +77,7 @@ function connectCore(config: Config, stack: AsyncDisposableStack): Core {
   return core;
 }
 
-async function openGrpc(config: Config, running: RunningServices, stack: AsyncDisposableStack): Promise<Door> {
+async function openGrpc(config: Config, running: StartedServices, stack: AsyncDisposableStack): Promise<Listener> {
   const server = createGrpcServer({
     services: running.services,
     authenticate: running.authenticate,
@@ -93,9 +93,9 @@ async function openGrpc(config: Config, running: RunningServices, stack: AsyncDi
   return { address: hostAndPort(config.grpcHost, port), drain: () => server.drain(limitMs) };
 }
 
-function servingOf({ database, upstreams }: Readiness) {
+function servingOf({ database, providers }: Readiness) {
   const ledger = database?.state !== "down";
-  return { billing: ledger, keys: ledger, inference: ledger && upstreams?.state !== "down" };
+  return { billing: ledger, keys: ledger, inference: ledger && providers?.state !== "down" };
 }
 
 async function openHttp(
@@ -104,10 +104,10 @@ async function openHttp(
   readiness: () => Promise<Readiness>,
   nativeBearer: () => CatalogFile["nativeBearer"],
   stack: AsyncDisposableStack,
-): Promise<Door> {
+): Promise<Listener> {
   const { host, port, trustedProxies, httpAdmin } = config;
   const identifyCaller = createIdentifyCaller(core, createFailedCredentials());
-  const app = createFacade({ core, settings: { nativeBearer, trustedProxies }, readiness, identifyCaller, log });
+  const app = createHttpServer({ core, settings: { nativeBearer, trustedProxies }, readiness, identifyCaller, log });
   registerConnect(app, { core, identifyCaller, adminMethods: httpAdmin, isDraining: () => app.isDraining() });
   stack.defer(() => {
     // Idle connections of clients would keep the listener open for as long as they like.
@@ -121,14 +121,14 @@ async function openHttp(
   return { address: `http://${hostAndPort(host, bound)}`, drain: () => app.drain() };
 }
 
-async function drain(doors: (Door | undefined)[], running: RunningServices | undefined, limitMs: number, log: Log) {
+async function drain(doors: (Listener | undefined)[], running: StartedServices | undefined, limitMs: number, log: Log) {
   const drained = Promise.all(doors.map((door) => door?.drain())).then(() => true);
   const timer = new AbortController();
   const isDrained = await Promise.race([drained, delay(limitMs, false, { signal: timer.signal })]);
   timer.abort();
   if (isDrained) return;
   log.warn("the drain limit passed: what still runs is ended and settled");
-  const ended = Promise.all([drained, running?.endRunning()]);
+  const ended = Promise.all([drained, running?.cancelActive()]);
   await Promise.race([ended, delay(lastBytesMs, undefined, { ref: false })]);
 }
 

@@ -1,6 +1,6 @@
 // Whether requests can be served, asked of the parts that they need.
 
-import { toRefusal } from "../base/errors.ts";
+import { toApiError } from "../base/errors.ts";
 import type { Core } from "../contract/contract.ts";
 import type { PartState, Readiness } from "../http/http.ts";
 import type { Postgres } from "../postgres/postgres.ts";
@@ -13,13 +13,13 @@ const answerMsMax = 2_000;
 export function coreReadiness(parts: {
   postgres: Postgres;
   limits: { ready(): { state: "memory" | "redis" | "degraded" } };
-  upstreams: { usable(): boolean };
+  providers: { usable(): boolean };
 }): () => Promise<Readiness> {
   const alive = { name: "readiness/alive", text: "select 1" };
   return shared(async () => ({
     database: await answers(parts.postgres.query(alive, []).then(() => true)),
     limits: stateOfLimits(parts.limits.ready().state),
-    upstreams: parts.upstreams.usable() ? { state: "ok" } : { state: "down", says: "no model has a usable upstream" },
+    providers: parts.providers.usable() ? { state: "ok" } : { state: "down", says: "no model has a usable provider" },
   }));
 }
 
@@ -29,7 +29,7 @@ export function remoteReadiness(core: Core): () => Promise<Readiness> {
   const probe = () =>
     core.keys.authenticate({}, { timeoutMs: answerMsMax }).then(
       () => true,
-      (error: unknown) => toRefusal(error).refusal === "missing_key",
+      (error: unknown) => toApiError(error).reason === "missing_key",
     );
   return shared(async () => ({ core: await answers(probe()) }));
 }

@@ -1,4 +1,4 @@
-// The three services of one process over its database, with everything under them. Built once; `app.ts` opens the doors to them.
+// The three services of one process over its database, with everything under them. Built once; `app.ts` opens the listeners to them.
 
 import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
@@ -8,28 +8,28 @@ import { createBilling } from "../billing/billing.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import type { Config } from "../config/environment.ts";
 import type { Authenticate, Services } from "../contract/contract.ts";
-import { guard } from "../contract/interceptor.ts";
+import { intercept } from "../contract/interceptor.ts";
 import type { Readiness } from "../http/http.ts";
 import { createCatalog, createInference, type Inference } from "../inference/inference.ts";
 import { createKeys } from "../keys/keys.ts";
 import { startEmbedded } from "../postgres/embedded/embedded.ts";
 import { migrate } from "../postgres/migrate.ts";
 import { connectPostgres } from "../postgres/postgres.ts";
-import { createUpstreams } from "../providers/providers.ts";
-import { createLimits } from "../rate-limits/rate-limits.ts";
+import { createProviders } from "../providers/providers.ts";
+import { createRateLimits } from "../rate-limits/rate-limits.ts";
 import { connectRedis, type Redis } from "../redis/redis.ts";
 import { findAdminToken } from "./bootstrap.ts";
 import { coreReadiness } from "./readiness.ts";
 
-export type RunningServices = {
+export type StartedServices = {
   readonly services: Services;
   readonly authenticate: Authenticate;
   readonly adminToken: string;
   readiness(): Promise<Readiness>;
-  /** Takes models, prices, routes and upstreams from another file. */
+  /** Takes models, prices, routes and providers from another file. */
   reload(file: CatalogFile): void;
   /** Ends what still runs; resolves when each is handed to the ledger. */
-  endRunning(): Promise<void>;
+  cancelActive(): Promise<void>;
 };
 
 /** What a gateway is made of, whatever its role. */
@@ -42,7 +42,7 @@ export type GatewayParts = {
 };
 
 /** Starts the services. `stack` learns how to stop each part, the one that everything stands on last. */
-export async function startServices(parts: GatewayParts, stack: AsyncDisposableStack): Promise<RunningServices> {
+export async function startServices(parts: GatewayParts, stack: AsyncDisposableStack): Promise<StartedServices> {
   const { config, env, log } = parts;
   const url = config.databaseUrl ?? (await embed(config.dataDir, log, stack));
   await migrate(url);
@@ -51,7 +51,7 @@ export async function startServices(parts: GatewayParts, stack: AsyncDisposableS
   const redis = openRedis(config.redisUrl, log, stack);
   let catalog = createCatalog(parts.catalog);
 
-  const upstreams = stack.adopt(createUpstreams({ file: parts.catalog, log, env }), (one) => one.close());
+  const providers = stack.adopt(createProviders({ file: parts.catalog, log, env }), (one) => one.close());
   const keys = createKeys({
     postgres,
     adminToken,
@@ -64,11 +64,11 @@ export async function startServices(parts: GatewayParts, stack: AsyncDisposableS
     priceOf: (model) => catalog.priceOf(model),
     log,
     // Called long after the services are built: not before this process has lost its heartbeat.
-    onLost: () => void inference.endAll("declared dead"),
+    onLost: () => void inference.cancelAll("declared dead"),
   });
   const nodes = { id: billing.nodeId, live: billing.liveNodes };
-  const limits = createLimits({ ...(redis && { redis }), nodes, log });
-  const inference: Inference = createInference({ catalog: () => catalog, holds: billing.holds, keys, limits, upstreams, log });
+  const limits = createRateLimits({ ...(redis && { redis }), nodes, log });
+  const inference: Inference = createInference({ catalog: () => catalog, holds: billing.holds, keys, limits, providers, log });
   stack.defer(() => inference.stop());
 
   await billing.start();
@@ -81,18 +81,18 @@ export async function startServices(parts: GatewayParts, stack: AsyncDisposableS
   const { authenticate } = keys;
   return {
     services: {
-      billing: guard(BillingService, billing.service, authenticate, log),
-      keys: guard(KeysService, keys.service, authenticate, log),
-      inference: guard(InferenceService, inference.service, authenticate, log),
+      billing: intercept(BillingService, billing.service, authenticate, log),
+      keys: intercept(KeysService, keys.service, authenticate, log),
+      inference: intercept(InferenceService, inference.service, authenticate, log),
     },
     authenticate,
     adminToken,
-    readiness: coreReadiness({ postgres, limits, upstreams }),
+    readiness: coreReadiness({ postgres, limits, providers }),
     reload(file) {
-      upstreams.reload(file);
+      providers.reload(file);
       catalog = createCatalog(file);
     },
-    endRunning: () => inference.endAll("draining"),
+    cancelActive: () => inference.cancelAll("draining"),
   };
 }
 

@@ -5,7 +5,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 
 /** Collects everything once and shrinks the heap to what is left. */
-export function giveBackMemory(): void {
+export function shrinkHeap(): void {
   // The function is there only for contexts made after the flag.
   setFlagsFromString("--expose-gc");
   const collect: unknown = runInNewContext("gc");

@@ -4,7 +4,7 @@ import type { Config } from "../config/environment.ts";
 import { isUnreachable } from "../postgres/postgres.ts";
 
 /** Names what to do where that is known. Holds no password. */
-export function explainStartFailure(error: unknown, config: Config): string {
+export function startupErrorMessage(error: unknown, config: Config): string {
   const { code, message, port, path } = membersOf(error);
   if (code === "EADDRINUSE") return explainTakenPort("PORT", port);
   // grpc-js tells it in words only.

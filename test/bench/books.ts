@@ -64,13 +64,13 @@ export async function addSecrets(postgres: Postgres, count: number, used: number
   return secrets;
 }
 
-/** What the auditor finds. Empty: every invariant holds. */
+/** What the verifier finds. Empty: every invariant holds. */
 export async function findViolations(postgres: Postgres): Promise<string[]> {
-  const audit = await readFile(new URL("../../src/billing/sql/audit.sql", import.meta.url), "utf8");
+  const verifyLedger = await readFile(new URL("../../src/billing/sql/verify-ledger.sql", import.meta.url), "utf8");
   const violations = await postgres.transaction(async (tx) => {
     // Sums over millions of charges otherwise go through files.
     await runSql(tx, "set local work_mem = '512MB'");
-    return runSql<{ invariant: string; subject: string }>(tx, audit);
+    return runSql<{ invariant: string; subject: string }>(tx, verifyLedger);
   });
   return violations.map(({ invariant, subject }) => `${invariant}: ${subject}`);
 }

@@ -6,14 +6,14 @@ import type { Part } from "./lab.ts";
 export const benchPrice = { input: 140n, output: 700n };
 
 export type CatalogOptions = {
-  /** Members of both upstreams, such as `concurrency: 20, queue: 20`. */
-  readonly upstream?: string;
-  /** Models `failover-0`, … whose first upstream listens nowhere. Each has one of its own, so that no breaker learns of it. */
+  /** Members of both providers, such as `concurrency: 20, queue: 20`. */
+  readonly members?: string;
+  /** Models `failover-0`, … whose first provider listens nowhere. Each has one of its own, so that no breaker learns of it. */
   readonly failovers?: { readonly count: number; readonly deadPort: number };
 };
 
 /** The text of a catalogue file whose models are served by `provider`. */
-export function catalogFor(provider: Part, { upstream = "concurrency: 20000", failovers }: CatalogOptions = {}): string {
+export function catalogFor(provider: Part, { members = "concurrency: 20000", failovers }: CatalogOptions = {}): string {
   const numbers = failovers ? Array.from({ length: failovers.count }, (_, index) => index) : [];
   const models = [
     modelText("native", ["anthropic"], "bench"),
@@ -25,16 +25,16 @@ export function catalogFor(provider: Part, { upstream = "concurrency: 20000", fa
     ...numbers.map((number) => modelText(`failover-${number}`, [`dead${number}`, "anthropic"], "bench")),
   ];
   const address = `http://127.0.0.1:${provider.port}`;
-  const upstreams = [
-    `  anthropic: { kind: anthropic, base_url: "${address}", ${upstream} }`,
-    `  openai: { kind: openai, base_url: "${address}/v1", ${upstream} }`,
+  const providers = [
+    `  anthropic: { kind: anthropic, base_url: "${address}", ${members} }`,
+    `  openai: { kind: openai, base_url: "${address}/v1", ${members} }`,
     ...numbers.map((number) => `  dead${number}: { kind: anthropic, base_url: "http://127.0.0.1:${failovers?.deadPort}" }`),
   ];
   const multipliers = "price_multipliers: { cache_write_5m: 1.25, cache_write_1h: 2, cache_read: 0.1, thinking: 1 }";
-  return `${multipliers}\nmodels:${models.join("")}\nupstreams:\n${upstreams.join("\n")}\n`;
+  return `${multipliers}\nmodels:${models.join("")}\nproviders:\n${providers.join("\n")}\n`;
 }
 
-function modelText(id: string, upstreams: readonly string[], name: string): string {
+function modelText(id: string, providers: readonly string[], name: string): string {
   return `
   - id: ${id}
     display_name: ${id}
@@ -44,5 +44,5 @@ function modelText(id: string, upstreams: readonly string[], name: string): stri
     max_output_tokens: 64000
     thinking: budget
     price: { input: 0.70, output: 3.50 }
-    routes:${upstreams.map((upstream) => `\n      - [{ upstream: ${upstream}, model: ${name} }]`).join("")}`;
+    routes:${providers.map((provider) => `\n      - [{ provider: ${provider}, model: ${name} }]`).join("")}`;
 }

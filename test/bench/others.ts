@@ -64,7 +64,7 @@ http {
 ${temporary}
   access_log off;
   keepalive_requests 1000000;
-  upstream provider { server 127.0.0.1:${to.port}; keepalive 256; keepalive_requests 1000000; }
+  provider provider { server 127.0.0.1:${to.port}; keepalive 256; keepalive_requests 1000000; }
   server {
     listen 127.0.0.1:${port};
     client_max_body_size 32m;

@@ -30,7 +30,7 @@ export async function startPairs(postgres: Postgres) {
   await billing.start();
   const { holds } = billing;
   const never = new AbortController().signal;
-  const bounds = { input: 1_000, dearestInput: InputCategory.UNSPECIFIED, minOutput: pairTokens, maxOutput: pairTokens };
+  const bounds = { input: 1_000, mostExpensiveInput: InputCategory.UNSPECIFIED, minOutput: pairTokens, maxOutput: pairTokens };
   const usage = create(UsageSchema, { input: pairTokens, output: pairTokens });
   const ending = { usage, outcome: Outcome.COMPLETED, basis: Basis.REPORTED, attempts: [] };
 

@@ -12,16 +12,16 @@ import { costMicro } from "../../src/billing/price.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { readConfig } from "../../src/config/environment.ts";
 import { localCore } from "../../src/contract/contract.ts";
-import { guard } from "../../src/contract/interceptor.ts";
+import { intercept } from "../../src/contract/interceptor.ts";
 import { createFailedCredentials, createIdentifyCaller } from "../../src/http/authenticate.ts";
-import { createFacade } from "../../src/http/http.ts";
+import { createHttpServer } from "../../src/http/http.ts";
 import { createCatalog, createInference } from "../../src/inference/inference.ts";
 import { createKeys } from "../../src/keys/keys.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
-import { createUpstreams } from "../../src/providers/providers.ts";
-import { createLimits } from "../../src/rate-limits/rate-limits.ts";
+import { createProviders } from "../../src/providers/providers.ts";
+import { createRateLimits } from "../../src/rate-limits/rate-limits.ts";
 import { coreReadiness } from "../../src/server/readiness.ts";
-import { giveBackMemory } from "../../src/server/shrink-heap.ts";
+import { shrinkHeap } from "../../src/server/shrink-heap.ts";
 
 const freeMicro = 2n ** 52n;
 
@@ -34,7 +34,7 @@ const holdsInMemory: Holds = {
     month: "2026-01-01",
     admittedAt: new Date(),
   }),
-  fit: async (hold) => hold,
+  resize: async (hold) => hold,
   watch: () => {},
   settle: async ({ requestId, payer, model, price, admittedAt }, { usage, outcome, basis, attempts }) =>
     create(ReceiptSchema, {
@@ -53,27 +53,27 @@ const log = createLog(config.logLevel);
 const file = readCatalogFile(readFileSync(config.catalogPath ?? "", "utf8"));
 const catalog = createCatalog(file);
 const postgres = connectPostgres(config.databaseUrl ?? "");
-const upstreams = createUpstreams({ file, log, env: process.env });
+const providers = createProviders({ file, log, env: process.env });
 const resolveModel = (name: string) => catalog.find(name)?.model.id;
 const keys = createKeys({ postgres, adminToken: config.adminToken ?? "", resolveModel, log });
-const limits = createLimits({ nodes: { id: () => "bench", live: () => ["bench"] }, log });
+const limits = createRateLimits({ nodes: { id: () => "bench", live: () => ["bench"] }, log });
 const billing = createBilling({ postgres, priceOf: (model) => catalog.priceOf(model), log, onLost: () => {} });
-const inference = createInference({ catalog: () => catalog, holds: holdsInMemory, keys, limits, upstreams, log });
+const inference = createInference({ catalog: () => catalog, holds: holdsInMemory, keys, limits, providers, log });
 keys.start();
 await limits.start();
 
 const core = localCore({
-  billing: guard(BillingService, billing.service, keys.authenticate, log),
-  keys: guard(KeysService, keys.service, keys.authenticate, log),
-  inference: guard(InferenceService, inference.service, keys.authenticate, log),
+  billing: intercept(BillingService, billing.service, keys.authenticate, log),
+  keys: intercept(KeysService, keys.service, keys.authenticate, log),
+  inference: intercept(InferenceService, inference.service, keys.authenticate, log),
 });
-const facade = createFacade({
+const facade = createHttpServer({
   core,
   settings: { nativeBearer: () => file.nativeBearer, trustedProxies: config.trustedProxies },
-  readiness: coreReadiness({ postgres, limits, upstreams }),
+  readiness: coreReadiness({ postgres, limits, providers }),
   identifyCaller: createIdentifyCaller(core, createFailedCredentials()),
   log,
 });
 const http = await facade.listen({ host: config.host, port: config.port });
-giveBackMemory();
+shrinkHeap();
 log.info({ http }, "ready");

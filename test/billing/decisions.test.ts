@@ -3,7 +3,7 @@
 
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { type Admitted, admit, type Hold, type HoldAsk, type Ledger } from "../../src/billing/admission.ts";
+import { type Admitted, admit, type Hold, type HoldRequest, type Ledger } from "../../src/billing/admission.ts";
 import { asking, heldFor, price } from "./ledger.ts";
 
 const at = new Date("2026-03-31T23:59:59Z");
@@ -37,7 +37,7 @@ function lockRows(model: Model): Ledger {
       ]),
     ),
     deadSecrets: new Map(),
-    used: new Map([
+    usedRequests: new Map([
       ...[...model.running].map(([id, hold]) => [id, { ...usedRow(hold), amount: hold.amountMicro }] as const),
       ...[...model.ended].map(([id, { keyId }]) => [id, { ...usedRow(), keyId, amount: 0n }] as const),
     ]),
@@ -121,7 +121,7 @@ function runAdmissions(model: Model, batch: readonly Command[]): void {
 function checkPlaced(model: Model, ledger: Ledger, one: Extract<Command, { do: "place" }>): void {
   const payer = { accountId: "acc", family: "v1" as const, keyId: one.key };
   const asked = asking(payer, one.output, { requestId: one.request });
-  const ask: HoldAsk = { ...asked, kind: "place", owner: "process", nonce: one.nonce };
+  const ask: HoldRequest = { ...asked, kind: "place", owner: "process", nonce: one.nonce };
   const running = model.running.get(one.request);
   const outcome = admit(ledger, ask);
   if (running) {
@@ -146,7 +146,7 @@ function checkPlaced(model: Model, ledger: Ledger, one: Extract<Command, { do: "
     if (outcome.kind === "held") model.running.set(one.request, { ...outcome.hold, nonce: one.nonce });
   } else if (posted < needed) expectRefused(outcome, "credits_exhausted");
   else if (cap !== null && cap - spent < needed) expectRefused(outcome, "monthly_cap_reached");
-  else expect(outcome).toMatchObject({ kind: "waits", refusal: { refusal: "credits_held" } });
+  else expect(outcome).toMatchObject({ kind: "waits", apiError: { reason: "credits_held" } });
 }
 
 function checkGrown(model: Model, ledger: Ledger, one: Extract<Command, { do: "grow" }>): void {
@@ -191,6 +191,6 @@ function unheld(requestId: string): Hold {
   return { ...asking(payer, 1, { requestId }), grantedOutput: 1, amountMicro: 0n, freeMicro: 0n, month, admittedAt: at };
 }
 
-function expectRefused(outcome: Admitted, refusal: string): void {
-  expect(outcome).toMatchObject({ kind: "refused", refusal: { refusal } });
+function expectRefused(outcome: Admitted, reason: string): void {
+  expect(outcome).toMatchObject({ kind: "refused", apiError: { reason } });
 }

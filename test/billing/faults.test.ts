@@ -6,7 +6,7 @@ import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { BatchConnection, isTransient } from "../../src/billing/batch-connection.ts";
-import { Node } from "../../src/billing/cluster-node.ts";
+import { ClusterNode } from "../../src/billing/cluster-node.ts";
 import { HoldKeeper } from "../../src/billing/holds.ts";
 import { createLedgerStore } from "../../src/billing/store.ts";
 import type { Query } from "../../src/postgres/pipeline.ts";
@@ -29,7 +29,7 @@ function breakableHolds(options: { admitPatienceMs?: number } = {}) {
   const takes = (name: string) => name === broken.after && broken.times-- > 0;
   let lost = () => new Error("Connection terminated unexpectedly");
   // Why no lane gets a connection.
-  let refusal: Error | undefined;
+  let apiError: Error | undefined;
   let before: { name: string; run: () => Promise<void> } | undefined;
   const sent: Query[] = [];
   const postgres: Postgres = {
@@ -41,7 +41,7 @@ function breakableHolds(options: { admitPatienceMs?: number } = {}) {
       return rows;
     },
     async connect() {
-      if (refusal) throw refusal;
+      if (apiError) throw apiError;
       const connection = await real.connect();
       return {
         ...connection,
@@ -69,7 +69,7 @@ function breakableHolds(options: { admitPatienceMs?: number } = {}) {
     /** Values of the statements of this name that were sent, in order. */
     sentTo: (name: string) => sent.filter(([statement]) => statement.name === name).map(([, values]) => values),
     refuseConnections(error: Error | undefined) {
-      refusal = error;
+      apiError = error;
     },
     /** Does something else once, just before the statement of this name is sent. */
     runBefore(name: string, run: () => Promise<void>) {
@@ -192,7 +192,7 @@ test("a pool that is locked for long keeps its own requests waiting, and nobody 
   await unlock();
   await Promise.all(waiting);
   expect((await ledger.store.findCharge(lockedHold.requestId))?.amountMicrocredits).toBe(350n);
-  expect(await ledger.store.audit()).toEqual([]);
+  expect(await ledger.store.verifyLedger()).toEqual([]);
 });
 
 test("a process shows that it lives while what it must settle is locked", async () => {
@@ -200,7 +200,7 @@ test("a process shows that it lives while what it must settle is locked", async 
   await ledger.holds.place(asking(payer, 100), never);
   await ledger.run("update holds set deadline = now() - interval '1 second'");
   const { unlock } = await lockPool(payer);
-  const node = new Node({ store: ledger.store, log, onLost: () => {} });
+  const node = new ClusterNode({ store: ledger.store, log, onLost: () => {} });
   await node.start(ledger.holds);
   const heartbeat = async () =>
     (await ledger.run<{ heartbeat: bigint }>("select heartbeat from nodes where node_id = $1", [node.id()]))[0]?.heartbeat;
@@ -216,7 +216,7 @@ test("a process shows that it lives while what it must settle is locked", async 
 test("requests that were refused before anything was sent are not looked for, and the others all at once", async () => {
   const { holds, sentTo, refuseConnections, breakAfter, close } = breakableHolds({ admitPatienceMs: -1 });
   const payer = await ledger.payer(heldFor(100) * 3n);
-  const refused = { refusal: "billing_unavailable" };
+  const refused = { reason: "billing_unavailable" };
   refuseConnections(new Error("no connection"));
   await expect(holds.place(asking(payer, 100), never)).rejects.toMatchObject(refused);
   await holds.releaseAbandoned();
@@ -237,7 +237,7 @@ test("a gateway stops in time while the ledger is away, and leaves what it owes 
   const payer = await ledger.payer(heldFor(100));
   const hold = await holds.place(asking(payer, 100), never);
   refuseConnections(new Error("no connection"));
-  const settling = expect(holds.settle(hold, ended({ output: 7 }))).rejects.toMatchObject({ refusal: "billing_unavailable" });
+  const settling = expect(holds.settle(hold, ended({ output: 7 }))).rejects.toMatchObject({ reason: "billing_unavailable" });
   await holds.close(100);
   await settling;
   await close();
@@ -274,7 +274,7 @@ test("a commit whose answer is never heard is neither lost nor done twice", asyn
   breakAfter("billing/commit");
   expect((await holds.settle(hold, ended({ output: 7 }))).amountMicrocredits).toBe(350n);
   expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100) * 2n - 350n, held: 0n });
-  expect(await ledger.store.audit()).toEqual([]);
+  expect(await ledger.store.verifyLedger()).toEqual([]);
   await close();
 });
 
@@ -298,19 +298,19 @@ test("a ledger whose columns change under it goes on admitting and charging", as
   expect((await ledger.holds.settle(second, ended({ output: 8 }))).amountMicrocredits).toBe(400n);
   const third = await ledger.holds.place(asking(payer, 100), never);
   expect((await ledger.holds.settle(third, ended({ output: 9 }))).amountMicrocredits).toBe(450n);
-  expect(await ledger.store.audit()).toEqual([]);
+  expect(await ledger.store.verifyLedger()).toEqual([]);
 });
 
 test("a hold that was placed unheard and given up is let go", async () => {
   const { holds, breakAfter, close } = breakableHolds({ admitPatienceMs: -1 });
   const payer = await ledger.payer(heldFor(100));
   breakAfter("billing/commit");
-  await expect(holds.place(asking(payer, 100), never)).rejects.toMatchObject({ refusal: "billing_unavailable" });
+  await expect(holds.place(asking(payer, 100), never)).rejects.toMatchObject({ reason: "billing_unavailable" });
   expect((await ledger.pool(payer)).held).toBe(heldFor(100));
   await holds.releaseAbandoned();
   expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100), held: 0n });
   expect(await ledger.run("select outcome from charges")).toEqual([{ outcome: "gateway_failed" }]);
-  expect(await ledger.store.audit()).toEqual([]);
+  expect(await ledger.store.verifyLedger()).toEqual([]);
   await close();
 });
 
@@ -319,7 +319,7 @@ test("a hold that its caller can ask for again is kept for that", async () => {
   const payer = await ledger.payer(heldFor(100));
   const ask = asking(payer, 100, { nonce: "nonce-of-a-caller" });
   breakAfter("billing/commit");
-  await expect(holds.place(ask, never)).rejects.toMatchObject({ refusal: "billing_unavailable" });
+  await expect(holds.place(ask, never)).rejects.toMatchObject({ reason: "billing_unavailable" });
   const hold = await holds.place(ask, never);
   await holds.releaseAbandoned();
   const receipt = await holds.settle(hold, ended({ output: 7 }));
@@ -341,7 +341,7 @@ test("what a caller holds outlives the process that placed it, and is asked for 
   const hold = await ledger.holds.place(ask, never);
   expect((await ledger.pool(payer)).held).toBe(heldFor(100));
   expect((await ledger.holds.settle(hold, ended({ output: 7 }))).amountMicrocredits).toBe(350n);
-  expect(await ledger.store.audit()).toEqual([]);
+  expect(await ledger.store.verifyLedger()).toEqual([]);
   await other.stop();
 });
 
@@ -421,10 +421,10 @@ test("a request id that two nodes take at once belongs to one of them", async ()
     );
     const held = placed.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
     expect(held).toHaveLength(1);
-    expect(placed.find((one) => one.status === "rejected")?.reason).toMatchObject({ refusal: "request_id_used" });
+    expect(placed.find((one) => one.status === "rejected")?.reason).toMatchObject({ reason: "request_id_used" });
     for (const hold of held) await ledger.holds.settle(hold, ended({}));
   }
-  expect(await ledger.store.audit()).toEqual([]);
+  expect(await ledger.store.verifyLedger()).toEqual([]);
   await second.close();
 });
 
@@ -437,10 +437,10 @@ test("a request id that another node takes and settles between the reads and the
     await ledger.holds.settle(hold, ended({ output: 7 }));
   });
   await expect(slow.holds.place(asking(first, 100, { requestId }), never)).rejects.toMatchObject({
-    refusal: "request_id_used",
+    reason: "request_id_used",
   });
   expect((await ledger.pool(first)).held).toBe(0n);
-  expect(await ledger.store.audit()).toEqual([]);
+  expect(await ledger.store.verifyLedger()).toEqual([]);
   await slow.close();
 });
 
@@ -462,7 +462,7 @@ test("a caller's hold is nobody's orphan, though no process is left", async () =
   await ledger.holds.place(asking(payer, 100, { nonce: "nonce-of-a-caller" }), never);
   await ledger.run("update holds set admitted_at = now() - interval '2 minutes'");
   await ledger.run("delete from nodes");
-  expect(await ledger.store.audit()).toEqual([]);
+  expect(await ledger.store.verifyLedger()).toEqual([]);
   expect(await ledger.store.findOrphans([], "", 10)).toEqual([]);
 });
 
@@ -480,7 +480,7 @@ test("what was left behind is found in pages, whatever stays of the first", asyn
 });
 
 test("a request that cannot be settled does not keep those of the next page from it", async () => {
-  const node = new Node({ store: ledger.store, log, onLost: () => {}, orphansMax: 1 });
+  const node = new ClusterNode({ store: ledger.store, log, onLost: () => {}, orphansMax: 1 });
   const payers = await Promise.all([ledger.payer(heldFor(100)), ledger.payer(heldFor(100))]);
   const holds = await Promise.all(payers.map((payer) => ledger.holds.place(asking(payer, 100), never)));
   const [stuck, next] = holds.map(({ requestId }) => requestId).sort();
@@ -509,19 +509,19 @@ test("a hold of last month grows within last month's cap", async () => {
   await ledger.run("update key_months set month = $1", [month]);
   const old = [first, second].map((hold) => ({ ...hold, month }));
   for (const hold of old) {
-    await expect(ledger.holds.fit(hold, usage({ input: 101 }))).rejects.toMatchObject({ refusal: "credits_held" });
+    await expect(ledger.holds.resize(hold, usage({ input: 101 }))).rejects.toMatchObject({ reason: "credits_held" });
   }
-  expect(await ledger.store.audit()).toEqual([]);
+  expect(await ledger.store.verifyLedger()).toEqual([]);
   const [one, another] = old;
   if (!one || !another) throw new Error("no holds");
   await ledger.holds.settle(one, ended({ output: 1 }));
-  const grown = await ledger.holds.fit(another, usage({ input: 200 }));
+  const grown = await ledger.holds.resize(another, usage({ input: 200 }));
   expect(grown.amountMicro).toBe(heldFor(100) + 1_000n);
   await ledger.holds.settle(grown, ended({ input: 200, output: 100 }));
   expect(await ledger.run("select spent, held from key_months where key_id = $1", [payer.keyId])).toEqual([
     { spent: 50n + 2_000n + 5_000n, held: 0n },
   ]);
-  expect(await ledger.store.audit()).toEqual([]);
+  expect(await ledger.store.verifyLedger()).toEqual([]);
 });
 
 test("a process that was declared dead admits nothing until it has entered again", async () => {
@@ -529,7 +529,7 @@ test("a process that was declared dead admits nothing until it has entered again
   const running = await ledger.holds.place(asking(payer, 100), never);
   const before = ledger.node.id();
   await ledger.run("delete from nodes");
-  await expect(ledger.holds.place(asking(payer, 100), never)).rejects.toMatchObject({ refusal: "gateway_unavailable" });
+  await expect(ledger.holds.place(asking(payer, 100), never)).rejects.toMatchObject({ reason: "gateway_unavailable" });
   expect(ledger.lostTimes()).toBeGreaterThan(0);
   await ledger.node.poll(ledger.holds);
   expect(ledger.node.id()).not.toBe(before);
@@ -538,5 +538,5 @@ test("a process that was declared dead admits nothing until it has entered again
     expect(await ledger.store.findCharge(running.requestId)).toMatchObject({ outcome: Outcome.REAPED }),
   );
   await ledger.holds.settle(await ledger.holds.place(asking(payer, 100), never), ended({}));
-  expect(await ledger.store.audit()).toEqual([]);
+  expect(await ledger.store.verifyLedger()).toEqual([]);
 });

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { type Funds, fitHold, grantedBy, inputPartMicro, sizeHold } from "../../src/billing/hold-size.ts";
-import { costMicro, dearestOutputMicro } from "../../src/billing/price.ts";
+import { type Funds, grantedBy, inputPartMicro, resizedHoldMicro, sizeHold } from "../../src/billing/hold-size.ts";
+import { costMicro, maxOutputPriceMicro } from "../../src/billing/price.ts";
 import { usage } from "./ledger.ts";
 import { anyBounds, anyPrices, anyUsage } from "./samples.ts";
 
@@ -31,7 +31,7 @@ test("a hold grants between the least and the most that was asked for, and never
 test("a request is refused exactly when its floor does not fit, and told whether waiting helps", () => {
   fc.assert(
     fc.property(anyPrices, anyBounds, anyFunds, (prices, bounds, funds) => {
-      const needed = inputPartMicro(prices, bounds) + BigInt(bounds.minOutput) * dearestOutputMicro(prices);
+      const needed = inputPartMicro(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceMicro(prices);
       const grant = sizeHold(prices, bounds, funds);
       expect(grant.kind).toBe(covers(funds, needed) ? "granted" : "short");
       if (grant.kind === "granted") return;
@@ -62,8 +62,8 @@ test("no use within the bounds of a hold costs more than the hold", () => {
       const input = inputs % (bounds.input + 1);
       const output = outputs % (grant.output + 1);
       const thinking = output >> 1;
-      const long = bounds.dearestInput === 2 ? input : 0;
-      const short = bounds.dearestInput === 1 ? input : 0;
+      const long = bounds.mostExpensiveInput === 2 ? input : 0;
+      const short = bounds.mostExpensiveInput === 1 ? input : 0;
       const plain = input - long - short;
       const used = usage({ input: plain, cacheWrite5m: short, cacheWrite1h: long, output: output - thinking, thinking });
       expect(costMicro(prices, used) <= grant.amountMicro).toBe(true);
@@ -73,7 +73,7 @@ test("no use within the bounds of a hold costs more than the hold", () => {
 
 test("a long answer is granted as far as a quarter of what is free covers it, a usual one as far as there is anything", () => {
   const prices = { input: 0n, output: 100n, cacheWrite5m: 0n, cacheWrite1h: 0n, cacheRead: 0n, thinking: 100n };
-  const bounds = { input: 0, dearestInput: InputCategory.UNSPECIFIED, minOutput: 1_024, maxOutput: 128_000 };
+  const bounds = { input: 0, mostExpensiveInput: InputCategory.UNSPECIFIED, minOutput: 1_024, maxOutput: 128_000 };
   const grant = (tokens: number) => sizeHold(prices, bounds, { posted: BigInt(tokens) * 100n, poolHeld: 0n });
   expect(grant(1_023)).toMatchObject({ kind: "short", of: "pool", held: false });
   expect(grant(1_024)).toMatchObject({ output: 1_024 });
@@ -85,7 +85,7 @@ test("a long answer is granted as far as a quarter of what is free covers it, a 
 
 test("a request for no output holds its input only", () => {
   const prices = { input: 10n, output: 100n, cacheWrite5m: 12n, cacheWrite1h: 20n, cacheRead: 1n, thinking: 100n };
-  const bounds = { input: 100, dearestInput: InputCategory.CACHE_WRITE_1H, minOutput: 0, maxOutput: 0 };
+  const bounds = { input: 100, mostExpensiveInput: InputCategory.CACHE_WRITE_1H, minOutput: 0, maxOutput: 0 };
   expect(sizeHold(prices, bounds, { posted: 2_000n, poolHeld: 0n })).toEqual({
     kind: "granted",
     output: 0,
@@ -97,7 +97,7 @@ test("a request for no output holds its input only", () => {
 test("a hold fitted to its input covers that input and all the output it granted, and nothing more", () => {
   fc.assert(
     fc.property(anyPrices, anyUsage, fc.nat(200_000), (prices, reported, granted) => {
-      const amount = fitHold(prices, reported, granted);
+      const amount = resizedHoldMicro(prices, reported, granted);
       const dearest = prices.thinking > prices.output ? { output: 0, thinking: granted } : { output: granted, thinking: 0 };
       expect(costMicro(prices, usage({ ...reported, ...dearest }))).toBe(amount);
     }),

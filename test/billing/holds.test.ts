@@ -8,7 +8,7 @@ beforeAll(async () => {
   ledger = await freshLedger();
 });
 afterEach(async () => {
-  expect(await ledger.store.audit()).toEqual([]);
+  expect(await ledger.store.verifyLedger()).toEqual([]);
 });
 afterAll(() => ledger.close());
 
@@ -49,7 +49,7 @@ test("fifty requests racing for ten holds' worth of credits admit exactly ten", 
   const payer = await ledger.payer(heldFor(100) * 10n);
   const placed = await Promise.allSettled(Array.from({ length: 50 }, () => place(asking(payer, 100))));
   const held = placed.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
-  const reasons = placed.flatMap((one) => (one.status === "rejected" ? [one.reason.refusal] : []));
+  const reasons = placed.flatMap((one) => (one.status === "rejected" ? [one.reason.apiError] : []));
   expect(held).toHaveLength(10);
   expect(new Set(reasons)).toEqual(new Set(["credits_held"]));
   await Promise.all(held.map((hold) => ledger.holds.settle(hold, ended({}))));
@@ -66,7 +66,7 @@ test("a request that waits for held funds starts as soon as another one gives th
 test("a request beyond the funds is refused with what is there, and what it would take", async () => {
   const payer = await ledger.payer(heldFor(100) - 1n);
   await expect(place(asking(payer, 100))).rejects.toMatchObject({
-    refusal: "credits_exhausted",
+    reason: "credits_exhausted",
     message: expect.stringContaining("has 0.006999 credits free, and this request needs 0.007 set aside"),
   });
 });
@@ -75,7 +75,7 @@ test("a key never holds and spends more than its monthly cap", async () => {
   const payer = await ledger.payer(100_000_000n, { cap: heldFor(100) });
   const hold = await place(asking(payer, 100));
   await ledger.holds.settle(hold, ended({ output: 1 }));
-  await expect(place(asking(payer, 100))).rejects.toMatchObject({ refusal: "monthly_cap_reached" });
+  await expect(place(asking(payer, 100))).rejects.toMatchObject({ reason: "monthly_cap_reached" });
 });
 
 test("a request id is used once: by its own repeat, never by another request", async () => {
@@ -84,9 +84,9 @@ test("a request id is used once: by its own repeat, never by another request", a
   const ask = asking(payer, 100, { requestId, nonce: "nonce-of-the-first" });
   const hold = await place(ask);
   expect(await place(ask)).toMatchObject({ amountMicro: hold.amountMicro, grantedOutput: 100 });
-  await expect(place({ ...ask, nonce: "another-nonce" } as typeof ask)).rejects.toMatchObject({ refusal: "request_id_used" });
+  await expect(place({ ...ask, nonce: "another-nonce" } as typeof ask)).rejects.toMatchObject({ reason: "request_id_used" });
   await ledger.holds.settle(hold, ended({}));
-  await expect(place(ask)).rejects.toMatchObject({ refusal: "request_id_used" });
+  await expect(place(ask)).rejects.toMatchObject({ reason: "request_id_used" });
 });
 
 test("what was admitted keeps its price, though it is asked for again after the model got another", async () => {
@@ -110,18 +110,18 @@ test("a small balance grants less output than asked, at least the floor", async 
 test("a hold grows to the input that the provider reports, or the request is refused", async () => {
   const payer = await ledger.payer(heldFor(100) + 5_000n);
   const hold = await place(asking(payer, 100));
-  const grown = await ledger.holds.fit(hold, usage({ input: 600 }));
+  const grown = await ledger.holds.resize(hold, usage({ input: 600 }));
   expect(grown.amountMicro).toBe(heldFor(100) + 5_000n);
-  await expect(ledger.holds.fit(grown, usage({ input: 601 }))).rejects.toMatchObject({ refusal: "credits_exhausted" });
+  await expect(ledger.holds.resize(grown, usage({ input: 601 }))).rejects.toMatchObject({ reason: "credits_exhausted" });
   await ledger.holds.settle(grown, ended({ input: 600, thinking: 100 }));
   expect(await ledger.pool(payer)).toEqual({ posted: 0n, held: 0n });
 });
 
 test("a revoked key, a dead secret and a model outside the list are refused by the batch itself", async () => {
   const payer = await ledger.payer(100_000_000n, { allowedModels: ["model-other"] });
-  await expect(place(asking(payer, 100))).rejects.toMatchObject({ refusal: "model_not_allowed" });
+  await expect(place(asking(payer, 100))).rejects.toMatchObject({ reason: "model_not_allowed" });
   await ledger.run("update keys set status = 'revoked' where key_id = $1", [payer.keyId]);
-  await expect(place(asking(payer, 100))).rejects.toMatchObject({ refusal: "revoked_key" });
+  await expect(place(asking(payer, 100))).rejects.toMatchObject({ reason: "revoked_key" });
 });
 
 test("what a dead process left is settled by its last metered figure", async () => {

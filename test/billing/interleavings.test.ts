@@ -3,7 +3,7 @@
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { Refusal, type RefusalName } from "../../src/base/errors.ts";
+import { ApiError, type ErrorReason } from "../../src/base/errors.ts";
 import type { FamilyName } from "../../src/base/families.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Hold, Payer, PlacedHold } from "../../src/billing/admission.ts";
@@ -50,7 +50,7 @@ const command = fc.oneof(
 type Command = typeof command extends fc.Arbitrary<infer T> ? T : never;
 
 /** What a client may be told. Anything else is a bug. */
-const expected = new Set<RefusalName>([
+const expected = new Set<ErrorReason>([
   "request_id_used",
   "credits_exhausted",
   "credits_held",
@@ -109,7 +109,10 @@ async function run(world: World, one: Command): Promise<void> {
       const requestId = at(world.requestIds, one.request);
       const hold = await holdOf(world, store, requestId);
       if (hold)
-        world.known.set(requestId, await holds.fit({ grantedOutput: 0, freeMicro: 0n, ...hold }, usage({ input: one.input })));
+        world.known.set(
+          requestId,
+          await holds.resize({ grantedOutput: 0, freeMicro: 0n, ...hold }, usage({ input: one.input })),
+        );
       return;
     }
     case "poll":
@@ -137,11 +140,11 @@ async function holdOf(world: World, store: Node["store"], requestId: string): Pr
   return world.known.get(requestId) ?? (await store.findHold(requestId))?.hold;
 }
 
-async function runAll(world: World, commands: readonly Command[], seen: RefusalName[]): Promise<void> {
+async function runAll(world: World, commands: readonly Command[], seen: ErrorReason[]): Promise<void> {
   for (const one of commands) {
     await run(world, one).catch((error: unknown) => {
-      if (!(error instanceof Refusal && expected.has(error.refusal))) throw error;
-      seen.push(error.refusal);
+      if (!(error instanceof ApiError && expected.has(error.reason))) throw error;
+      seen.push(error.reason);
     });
   }
 }
@@ -155,7 +158,7 @@ const overdrawn = `
 test("whatever eight clients do on several processes, nobody overdraws, and the books are right", {
   timeout: 60_000,
 }, async () => {
-  const seen: RefusalName[] = [];
+  const seen: ErrorReason[] = [];
   let charged = 0;
   await fc.assert(
     fc.asyncProperty(fc.array(fc.array(command, { maxLength: 14 }), { minLength: 8, maxLength: 8 }), async (clients) => {
@@ -168,7 +171,7 @@ test("whatever eight clients do on several processes, nobody overdraws, and the 
         running = false;
       });
       await watching;
-      expect(await ledger.store.audit()).toEqual([]);
+      expect(await ledger.store.verifyLedger()).toEqual([]);
 
       // What still runs ends; then nothing is held, and each request has one end at most.
       for (const requestId of world.requestIds) {
@@ -182,7 +185,7 @@ test("whatever eight clients do on several processes, nobody overdraws, and the 
       expect(left?.held).toBe(0n);
       expect(left?.charges).toBeLessThanOrEqual(world.requestIds.length);
       charged += Number(left?.charges);
-      expect(await ledger.store.audit()).toEqual([]);
+      expect(await ledger.store.verifyLedger()).toEqual([]);
     }),
     { numRuns: 60, endOnFailure: true },
   );

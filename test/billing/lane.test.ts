@@ -1,16 +1,16 @@
 import { expect, test, vi } from "vitest";
-import { Lane, type LaneSettings } from "../../src/billing/batch-queue.ts";
+import { BatchQueue, type BatchQueueSettings } from "../../src/billing/batch-queue.ts";
 
 class Passing extends Error {}
 class Unsent extends Error {}
 class Blocked extends Error {}
 
-const usual: Omit<LaneSettings<string, string>, "runBlocked"> = {
+const usual: Omit<BatchQueueSettings<string, string>, "runBlocked"> = {
   batchMax: 3,
   queueMax: 10,
   pauseMs: 0,
-  patienceMs: Number.POSITIVE_INFINITY,
-  judge(error) {
+  maxWaitMs: Number.POSITIVE_INFINITY,
+  classify(error) {
     if (error instanceof Unsent) return "unsent";
     if (error instanceof Blocked) return "blocked";
     return error instanceof Passing ? "unsure" : "refused";
@@ -50,10 +50,10 @@ function playedBatches() {
 }
 
 /** A lane over a database that the test plays: each batch waits for its answer. */
-function playedLane(more: Partial<LaneSettings<string, string>> = {}) {
+function playedLane(more: Partial<BatchQueueSettings<string, string>> = {}) {
   const { run, ...played } = playedBatches();
   const { run: runBlocked, ...apart } = playedBatches();
-  return { lane: new Lane<string, string>(run, { ...usual, runBlocked, ...more }), ...played, apart };
+  return { lane: new BatchQueue<string, string>(run, { ...usual, runBlocked, ...more }), ...played, apart };
 }
 
 test("one item alone waits for nobody, and what comes meanwhile shares the next batch", async () => {
@@ -117,14 +117,14 @@ test("beyond its bound the queue refuses before any work, and nobody is lost", a
     { value: "B" },
     { value: "C" },
     { value: "D" },
-    { reason: { refusal: "gateway_unavailable" } },
+    { reason: { reason: "gateway_unavailable" } },
   ]);
 });
 
 test("whoever has waited too long for the database is told so", async () => {
-  const { lane, fail } = playedLane({ patienceMs: -1 });
+  const { lane, fail } = playedLane({ maxWaitMs: -1 });
   const waiting = lane.submit("a");
-  const failed = expect(waiting).rejects.toMatchObject({ refusal: "billing_unavailable" });
+  const failed = expect(waiting).rejects.toMatchObject({ reason: "billing_unavailable" });
   await fail(0, new Passing());
   await failed;
 });
@@ -138,7 +138,7 @@ test("a drained lane has answered everybody, and takes nothing more", async () =
   await pass(2);
   await drained;
   expect(await all).toEqual(["A", "B", "C", "D"]);
-  await expect(lane.submit("e")).rejects.toMatchObject({ refusal: "gateway_unavailable" });
+  await expect(lane.submit("e")).rejects.toMatchObject({ reason: "gateway_unavailable" });
 });
 
 test("what is blocked runs apart, group by group, and nobody else waits for it", async () => {
@@ -173,9 +173,9 @@ test("a group that has nothing in its way is back among the others after one bat
 });
 
 test("whoever is blocked too long is told so", async () => {
-  const { lane, fail, apart } = playedLane({ patienceMs: -1 });
+  const { lane, fail, apart } = playedLane({ maxWaitMs: -1 });
   const waiting = lane.submit("a1");
-  const failed = expect(waiting).rejects.toMatchObject({ refusal: "billing_unavailable" });
+  const failed = expect(waiting).rejects.toMatchObject({ reason: "billing_unavailable" });
   await fail(0, new Blocked());
   await apart.fail(0, new Blocked());
   await failed;
@@ -183,7 +183,7 @@ test("whoever is blocked too long is told so", async () => {
 
 test("only those whose batch may have been committed are given up as unsure", async () => {
   const givenUp: string[] = [];
-  const { lane, fail } = playedLane({ patienceMs: -1, queueMax: 3, onGivenUp: (item) => givenUp.push(item) });
+  const { lane, fail } = playedLane({ maxWaitMs: -1, queueMax: 3, onGivenUp: (item) => givenUp.push(item) });
   const all = Promise.allSettled(["a", "b", "c", "too many"].map((item) => lane.submit(item)));
   await fail(0, new Unsent());
   await all;
@@ -223,5 +223,5 @@ test("a drain ends in time, and says how many it leaves", async () => {
   await fail(2, new Passing());
   expect(await left).toBe(5);
   expect((await all).map((one) => one.status)).toEqual(Array(5).fill("rejected"));
-  await expect(lane.submit("c")).rejects.toMatchObject({ refusal: "gateway_unavailable" });
+  await expect(lane.submit("c")).rejects.toMatchObject({ reason: "gateway_unavailable" });
 });

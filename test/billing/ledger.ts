@@ -6,7 +6,7 @@ import { type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts
 import { newRequestId, timeOrderedId } from "../../src/base/ids.ts";
 import { createLog } from "../../src/base/log.ts";
 import type { Payer } from "../../src/billing/admission.ts";
-import { Node } from "../../src/billing/cluster-node.ts";
+import { ClusterNode } from "../../src/billing/cluster-node.ts";
 import { HoldKeeper } from "../../src/billing/holds.ts";
 import { priceVersion } from "../../src/billing/price.ts";
 import { createLedgerStore } from "../../src/billing/store.ts";
@@ -37,7 +37,7 @@ export function ended(tokens: Parameters<typeof usage>[0], attempts: Attempt[] =
 export function asking(payer: Payer, output: number, more: { requestId?: string; nonce?: string; minOutput?: number } = {}) {
   const bounds = {
     input: 100,
-    dearestInput: InputCategory.UNSPECIFIED,
+    mostExpensiveInput: InputCategory.UNSPECIFIED,
     minOutput: more.minOutput ?? output,
     maxOutput: output,
   };
@@ -55,7 +55,7 @@ export async function startNode(url: string, options: { silentPollsMax?: number;
   const postgres = connectPostgres(url);
   const store = createLedgerStore(postgres);
   let lost = 0;
-  const node = new Node({ store, log, onLost: () => lost++, ...options });
+  const node = new ClusterNode({ store, log, onLost: () => lost++, ...options });
   const holds = new HoldKeeper({ postgres, store, log, nodeId: node.id, onLost: () => node.lose() });
   await store.enterNode(node.id());
   return {

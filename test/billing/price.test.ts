@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { costMicro, dearestInputMicro, dearestOutputMicro, priceVersion } from "../../src/billing/price.ts";
+import { costMicro, maxInputPriceMicro, maxOutputPriceMicro, priceVersion } from "../../src/billing/price.ts";
 import { usage } from "./ledger.ts";
 import { anyPrices, anyUsage } from "./samples.ts";
 
@@ -29,11 +29,11 @@ test("a figure below zero never lowers a cost", () => {
 test("no token costs more than the dearest of its side", () => {
   fc.assert(
     fc.property(anyPrices, (prices) => {
-      const output = dearestOutputMicro(prices);
+      const output = maxOutputPriceMicro(prices);
       expect([prices.output, prices.thinking].every((one) => one <= output)).toBe(true);
-      const long = dearestInputMicro(prices, InputCategory.CACHE_WRITE_1H);
-      const short = dearestInputMicro(prices, InputCategory.CACHE_WRITE_5M);
-      const plain = dearestInputMicro(prices, InputCategory.UNSPECIFIED);
+      const long = maxInputPriceMicro(prices, InputCategory.CACHE_WRITE_1H);
+      const short = maxInputPriceMicro(prices, InputCategory.CACHE_WRITE_5M);
+      const plain = maxInputPriceMicro(prices, InputCategory.UNSPECIFIED);
       expect([prices.input, prices.cacheRead].every((one) => one <= plain)).toBe(true);
       expect(short >= plain && short >= prices.cacheWrite5m).toBe(true);
       expect(long >= short && long >= prices.cacheWrite1h).toBe(true);

@@ -30,10 +30,10 @@ export const anyUsage = fc
   .map(usage);
 
 export const anyBounds: fc.Arbitrary<UsageBounds> = fc
-  .record({ input: tokens, dearestInput: fc.constantFrom(0, 1, 2), first: tokens, second: tokens })
-  .map(({ input, dearestInput, first, second }) => ({
+  .record({ input: tokens, mostExpensiveInput: fc.constantFrom(0, 1, 2), first: tokens, second: tokens })
+  .map(({ input, mostExpensiveInput, first, second }) => ({
     input,
-    dearestInput,
+    mostExpensiveInput,
     minOutput: Math.min(first, second),
     maxOutput: Math.max(first, second),
   }));

@@ -1,7 +1,6 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import {
-  AuditRequestSchema,
   Basis,
   CheckpointHoldRequestSchema,
   CreateAccountRequestSchema,
@@ -17,11 +16,12 @@ import {
   PlaceHoldRequestSchema,
   SettleHoldRequestSchema,
   UsagePeriod,
+  VerifyLedgerRequestSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createBilling } from "../../src/billing/billing.ts";
-import type { CallOf } from "../../src/contract/contract.ts";
+import type { AuthenticatedCall } from "../../src/contract/contract.ts";
 import { asking, ended, heldFor, log } from "./ledger.ts";
 import { freshBilling, newNonce, refused } from "./service.ts";
 
@@ -33,7 +33,7 @@ beforeAll(async () => {
   world = await freshBilling();
 });
 afterEach(async () => {
-  expect(await world.store.audit()).toEqual([]);
+  expect(await world.store.verifyLedger()).toEqual([]);
 });
 afterAll(() => world.close());
 
@@ -95,11 +95,11 @@ describe("holds of internal services", () => {
       { input: 1_000_000, minOutput: 0 },
     ]) {
       expect(await refused(world.billing.placeHold({ ...request, ...more }, world.admin))).toMatchObject({
-        refusal: "request_id_used",
+        reason: "request_id_used",
       });
     }
     await settle({ requestId: request.requestId });
-    expect((await refused(world.billing.placeHold(request, world.admin))).refusal).toBe("request_id_used");
+    expect((await refused(world.billing.placeHold(request, world.admin))).reason).toBe("request_id_used");
   });
 
   test("many simultaneous repeats of one call make one hold", async () => {
@@ -119,32 +119,36 @@ describe("holds of internal services", () => {
     expect(receipt).toMatchObject({ amountMicrocredits: 0n, overrunMicrocredits: 150n });
   });
 
-  const bad: { name: string; more: Place; refusal: string; field?: string }[] = [
-    { name: "no request id", more: { requestId: "" }, refusal: "invalid_request", field: "request_id" },
-    { name: "a request id of another form", more: { requestId: "x" }, refusal: "invalid_request", field: "request_id" },
-    { name: "no nonce", more: { nonce: "" }, refusal: "invalid_request", field: "nonce" },
-    { name: "a short nonce", more: { nonce: "short" }, refusal: "invalid_request", field: "nonce" },
-    { name: "nothing to cover", more: { input: 0, minOutput: 0, maxOutput: 0 }, refusal: "invalid_request", field: "input" },
-    { name: "a floor above the ceiling", more: { minOutput: 101 }, refusal: "invalid_request", field: "min_output" },
-    { name: "too much input", more: { input: tokensMax + 1 }, refusal: "invalid_request", field: "input" },
-    { name: "too much output", more: { maxOutput: tokensMax + 1 }, refusal: "invalid_request", field: "max_output" },
-    { name: "a deadline of half a second", more: { deadline: { nanos: 5e8 } }, refusal: "invalid_request", field: "deadline" },
+  const bad: { name: string; more: Place; reason: string; field?: string }[] = [
+    { name: "no request id", more: { requestId: "" }, reason: "invalid_request", field: "request_id" },
+    { name: "a request id of another form", more: { requestId: "x" }, reason: "invalid_request", field: "request_id" },
+    { name: "no nonce", more: { nonce: "" }, reason: "invalid_request", field: "nonce" },
+    { name: "a short nonce", more: { nonce: "short" }, reason: "invalid_request", field: "nonce" },
+    { name: "nothing to cover", more: { input: 0, minOutput: 0, maxOutput: 0 }, reason: "invalid_request", field: "input" },
+    { name: "a floor above the ceiling", more: { minOutput: 101 }, reason: "invalid_request", field: "min_output" },
+    { name: "too much input", more: { input: tokensMax + 1 }, reason: "invalid_request", field: "input" },
+    { name: "too much output", more: { maxOutput: tokensMax + 1 }, reason: "invalid_request", field: "max_output" },
+    { name: "a deadline of half a second", more: { deadline: { nanos: 5e8 } }, reason: "invalid_request", field: "deadline" },
     {
       name: "a deadline of two days",
       more: { deadline: { seconds: 172_800n } },
-      refusal: "invalid_request",
+      reason: "invalid_request",
       field: "deadline",
     },
-    { name: "an endless deadline", more: { deadline: { seconds: 2n ** 62n } }, refusal: "invalid_request", field: "deadline" },
-    { name: "an unknown model", more: { model: "model-nobody" }, refusal: "model_not_found" },
-    { name: "an unknown key", more: { keyId: "key_nobody" }, refusal: "not_found" },
-    { name: "a key id with a NUL", more: { keyId: "key\0" }, refusal: "invalid_request", field: "key_id" },
-    { name: "an input category that there is not", more: { dearestInput: 9 as InputCategory }, refusal: "invalid_request" },
+    { name: "an endless deadline", more: { deadline: { seconds: 2n ** 62n } }, reason: "invalid_request", field: "deadline" },
+    { name: "an unknown model", more: { model: "model-nobody" }, reason: "model_not_found" },
+    { name: "an unknown key", more: { keyId: "key_nobody" }, reason: "not_found" },
+    { name: "a key id with a NUL", more: { keyId: "key\0" }, reason: "invalid_request", field: "key_id" },
+    {
+      name: "an input category that there is not",
+      more: { mostExpensiveInput: 9 as InputCategory },
+      reason: "invalid_request",
+    },
   ];
-  for (const { name, more, refusal, field } of bad) {
+  for (const { name, more, reason, field } of bad) {
     test(`a hold with ${name} is refused`, async () => {
       const payer = await world.payer(heldFor(100));
-      expect(await refused(place(payer, more))).toMatchObject({ refusal, ...(field !== undefined && { field }) });
+      expect(await refused(place(payer, more))).toMatchObject({ reason, ...(field !== undefined && { field }) });
       expect(await world.pool(payer)).toEqual({ posted: heldFor(100), held: 0n });
     });
   }
@@ -158,13 +162,13 @@ describe("holds of internal services", () => {
 
   test("what nobody holds cannot be metered or settled", async () => {
     for (const requestId of [newRequestId(), "nonsense"]) {
-      expect((await refused(checkpoint(requestId, { output: 1 }))).refusal).toBe("not_found");
-      expect((await refused(settle({ requestId }))).refusal).toBe("not_found");
-      expect((await refused(receiptOf(requestId))).refusal).toBe("not_found");
+      expect((await refused(checkpoint(requestId, { output: 1 }))).reason).toBe("not_found");
+      expect((await refused(settle({ requestId }))).reason).toBe("not_found");
+      expect((await refused(receiptOf(requestId))).reason).toBe("not_found");
     }
     const works = [checkpoint("\0", { output: 1 }), settle({ requestId: "\0" }), receiptOf("\0")];
     for (const seen of await Promise.all(works.map(refused))) {
-      expect(seen).toEqual({ refusal: "invalid_request", field: "request_id" });
+      expect(seen).toEqual({ reason: "invalid_request", field: "request_id" });
     }
   });
 
@@ -172,15 +176,15 @@ describe("holds of internal services", () => {
     { name: "no outcome", more: { outcome: Outcome.UNSPECIFIED }, field: "outcome" },
     { name: "an outcome that there is not", more: { outcome: 99 as Outcome }, field: "outcome" },
     { name: "more tokens than a column holds", more: { usage: { thinking: tokensMax + 1 } }, field: "usage.thinking" },
-    { name: "an attempt with a NUL in its name", more: { attempts: [{ upstream: "a\0" }] }, field: "attempts" },
+    { name: "an attempt with a NUL in its name", more: { attempts: [{ provider: "a\0" }] }, field: "attempts" },
   ];
   for (const { name, more, field } of badEndings) {
     test(`a settlement with ${name} is refused, and the request runs on`, async () => {
       const payer = await world.payer(heldFor(100));
       const request = placing(payer);
       await world.billing.placeHold(request, world.admin);
-      const { refusal, field: named } = await refused(settle({ requestId: request.requestId, ...more }));
-      expect(refusal).toBe("invalid_request");
+      const { reason, field: named } = await refused(settle({ requestId: request.requestId, ...more }));
+      expect(reason).toBe("invalid_request");
       expect(named).toContain(field);
       await settle({ requestId: request.requestId });
     });
@@ -200,7 +204,7 @@ describe("holds of internal services", () => {
 
   test("cache writes for an hour are held at their price where they can occur", async () => {
     const payer = await world.payer(100_000n);
-    const request = placing(payer, { dearestInput: InputCategory.CACHE_WRITE_1H, minOutput: 0, maxOutput: 0 });
+    const request = placing(payer, { mostExpensiveInput: InputCategory.CACHE_WRITE_1H, minOutput: 0, maxOutput: 0 });
     expect((await world.billing.placeHold(request, world.admin)).holdMicrocredits).toBe(100n * 20n);
     await settle({ requestId: request.requestId });
   });
@@ -219,13 +223,13 @@ describe("accounts", () => {
 
     const call = world.keyCall(mine);
     for (const accountId of [theirs.accountId, "acc_nobody"]) {
-      expect((await refused(world.billing.getPools(create(GetPoolsRequestSchema, { accountId }), call))).refusal).toBe(
+      expect((await refused(world.billing.getPools(create(GetPoolsRequestSchema, { accountId }), call))).reason).toBe(
         "not_found",
       );
-      expect((await refused(world.billing.listCharges(create(ListChargesRequestSchema, { accountId }), call))).refusal).toBe(
+      expect((await refused(world.billing.listCharges(create(ListChargesRequestSchema, { accountId }), call))).reason).toBe(
         "not_found",
       );
-      expect((await refused(world.billing.getUsage(create(GetUsageRequestSchema, { accountId }), call))).refusal).toBe(
+      expect((await refused(world.billing.getUsage(create(GetUsageRequestSchema, { accountId }), call))).reason).toBe(
         "not_found",
       );
     }
@@ -245,25 +249,25 @@ describe("accounts", () => {
       world.billing.listTransfers(create(ListTransfersRequestSchema, { accountId }), call),
       world.billing.placeHold(placing(payer), call),
     ];
-    for (const { refusal: seen } of await Promise.all(works.map(refused))) expect(seen).toBe("not_permitted");
+    for (const { reason: seen } of await Promise.all(works.map(refused))) expect(seen).toBe("not_permitted");
   });
 
   test("the operator has to say which account is meant", async () => {
     expect(await refused(world.billing.getPools(create(GetPoolsRequestSchema), world.admin))).toEqual({
-      refusal: "invalid_request",
+      reason: "invalid_request",
       field: "account_id",
     });
   });
 
   for (const accountId of ["acc_nobody", "acc\0"]) {
     test(`an account called ${JSON.stringify(accountId)} is refused wherever it is named`, async () => {
-      const refusal = accountId.includes("\0") ? "invalid_request" : "not_found";
+      const reason = accountId.includes("\0") ? "invalid_request" : "not_found";
       const works = [
         world.billing.getAccount(create(GetAccountRequestSchema, { accountId }), world.admin),
         world.billing.getPools(create(GetPoolsRequestSchema, { accountId }), world.admin),
         world.billing.listTransfers(create(ListTransfersRequestSchema, { accountId }), world.admin),
       ];
-      for (const { refusal: seen } of await Promise.all(works.map(refused))) expect(seen).toBe(refusal);
+      for (const { reason: seen } of await Promise.all(works.map(refused))) expect(seen).toBe(reason);
     });
   }
 
@@ -277,7 +281,7 @@ describe("accounts", () => {
   for (const [name, field] of names) {
     test(`an account named ${JSON.stringify(name.slice(0, 10))} of ${name.length} characters is ${field ? "refused" : "made"}`, async () => {
       const made = world.billing.createAccount(create(CreateAccountRequestSchema, { name }), world.admin);
-      if (field !== undefined) expect(await refused(made)).toEqual({ refusal: "invalid_request", field });
+      if (field !== undefined) expect(await refused(made)).toEqual({ reason: "invalid_request", field });
       else expect((await made).account?.name).toBe(name);
     });
   }
@@ -313,7 +317,7 @@ describe("lists", () => {
     test(`a page token ${pageToken} is none that the list of charges gave`, async () => {
       const { accountId } = await world.payer(0n);
       const listed = world.billing.listCharges(create(ListChargesRequestSchema, { accountId, pageToken }), world.admin);
-      expect(await refused(listed)).toEqual({ refusal: "invalid_request", field: "page_token" });
+      expect(await refused(listed)).toEqual({ reason: "invalid_request", field: "page_token" });
     });
   }
 
@@ -327,7 +331,7 @@ describe("lists", () => {
       world.billing.listAccounts(create(ListAccountsRequestSchema, { pageToken: nul }), world.admin),
       world.billing.listTransfers(create(ListTransfersRequestSchema, { accountId, pageToken: nul }), world.admin),
     ];
-    for (const { refusal: seen } of await Promise.all(works.map(refused))) expect(seen).toBe("invalid_request");
+    for (const { reason: seen } of await Promise.all(works.map(refused))) expect(seen).toBe("invalid_request");
   });
 });
 
@@ -369,7 +373,7 @@ describe("usage", () => {
     test(`a range that goes ${name} is refused`, async () => {
       const { accountId } = await world.payer(0n);
       const read = world.billing.getUsage(create(GetUsageRequestSchema, { accountId, ...range }), world.admin);
-      expect(await refused(read)).toEqual({ refusal: "invalid_request", field });
+      expect(await refused(read)).toEqual({ reason: "invalid_request", field });
     });
   }
 
@@ -377,7 +381,7 @@ describe("usage", () => {
     const { accountId } = await world.payer(0n);
     for (const more of [{ keyId: "\0" }, { model: "\0" }]) {
       const read = world.billing.getUsage(create(GetUsageRequestSchema, { accountId, ...more }), world.admin);
-      expect((await refused(read)).refusal).toBe("invalid_request");
+      expect((await refused(read)).reason).toBe("invalid_request");
     }
   });
 });
@@ -394,7 +398,7 @@ test("whatever a key or an operator reads is asked on connections that admission
     onLost: () => {},
   });
   const { accountId } = payer;
-  const call: CallOf = { signal: never, requestHeader: new Headers(), caller: { kind: "admin" } };
+  const call: AuthenticatedCall = { signal: never, requestHeader: new Headers(), caller: { kind: "admin" } };
   await service.getAccount(create(GetAccountRequestSchema, { accountId }), call);
   await service.listAccounts(create(ListAccountsRequestSchema), call);
   await service.getPools(create(GetPoolsRequestSchema, { accountId }), call);
@@ -402,5 +406,5 @@ test("whatever a key or an operator reads is asked on connections that admission
   await service.listCharges(create(ListChargesRequestSchema, { accountId }), call);
   await service.listTransfers(create(ListTransfersRequestSchema, { accountId }), call);
   await service.getUsage(create(GetUsageRequestSchema, { accountId }), call);
-  await service.audit(create(AuditRequestSchema), call);
+  await service.verifyLedger(create(VerifyLedgerRequestSchema), call);
 });

@@ -3,12 +3,12 @@
 import { create } from "@bufbuild/protobuf";
 import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { Refusal, type RefusalName } from "../../src/base/errors.ts";
+import { ApiError, type ErrorReason } from "../../src/base/errors.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createBilling } from "../../src/billing/billing.ts";
 import type { Authenticate, Call } from "../../src/contract/contract.ts";
-import { guard } from "../../src/contract/interceptor.ts";
+import { intercept } from "../../src/contract/interceptor.ts";
 import { freshLedger, log, price } from "./ledger.ts";
 
 const admin = "the-admin-token";
@@ -39,7 +39,7 @@ export async function freshBilling() {
   await billing.start();
   return {
     ...ledger,
-    billing: guard(BillingService, billing.service, authenticate, log),
+    billing: intercept(BillingService, billing.service, authenticate, log),
     admin: callAs(admin),
     keyCall: ({ keyId, accountId }: Payer) => callAs(`${keyId}/${accountId}`),
     async close() {
@@ -53,12 +53,12 @@ export function newNonce(): string {
   return newRequestId().slice("req_".length);
 }
 
-/** The name and field of the refusal that `work` ends with. */
-export async function refused(work: Promise<unknown>): Promise<{ refusal: RefusalName; field: string | undefined }> {
+/** The name and field of the reason that `work` ends with. */
+export async function refused(work: Promise<unknown>): Promise<{ reason: ErrorReason; field: string | undefined }> {
   try {
     await work;
   } catch (error) {
-    if (error instanceof Refusal) return { refusal: error.refusal, field: error.facts.field };
+    if (error instanceof ApiError) return { reason: error.reason, field: error.facts.field };
     throw error;
   }
   throw new Error("it was not refused");

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Hold } from "../../src/billing/admission.ts";
 import { BatchConnection } from "../../src/billing/batch-connection.ts";
 import { settlementBatch } from "../../src/billing/ledger-batches.ts";
-import type { SettleAsk, Settled } from "../../src/billing/settlement.ts";
+import type { Settled, SettleRequest } from "../../src/billing/settlement.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { asking, ended, freshLedger, heldFor, price, usage } from "./ledger.ts";
 
@@ -56,7 +56,7 @@ test("any batches of endings and shrinkings charge each request once, at most wh
         }
       }
       // Months, roll-ups and charges agree with the pools, row by row.
-      expect(await ledger.store.audit()).toEqual([]);
+      expect(await ledger.store.verifyLedger()).toEqual([]);
     }),
     { numRuns: 40 },
   );
@@ -75,7 +75,7 @@ test("a checkpoint of requests that end at the same moment neither stops their c
   const checkpoint = ledger.store.checkpoint(new Map(placed.map(({ requestId }) => [requestId, usage({ output: 1 })])));
   await waiting(1);
   // In the order in which they ended, which is not that of their ids.
-  const asks = [last, first].map((hold): SettleAsk => ({ kind: "settle", hold, ending: ended({ output: 7 }) }));
+  const asks = [last, first].map((hold): SettleRequest => ({ kind: "settle", hold, ending: ended({ output: 7 }) }));
   const settled = lane.run(() => settlementBatch(asks));
   await waiting(2);
   await other.query("commit");
@@ -94,7 +94,7 @@ async function waiting(count: number): Promise<void> {
   }
 }
 
-function askOf(one: Command, holds: readonly Hold[]): SettleAsk {
+function askOf(one: Command, holds: readonly Hold[]): SettleRequest {
   const hold = holds[one.which];
   if (!hold) throw new Error("no such hold");
   return one.do === "shrink"

@@ -19,7 +19,7 @@ beforeAll(async () => {
   world = await freshBilling();
 });
 afterEach(async () => {
-  expect(await world.store.audit()).toEqual([]);
+  expect(await world.store.verifyLedger()).toEqual([]);
 });
 afterAll(() => world.close());
 
@@ -77,7 +77,7 @@ for (const [amountMicrocredits, field] of purchases) {
     const { accountId } = await world.payer(0n);
     const bought = transfer({ accountId, kind: TransferKind.PURCHASE, amountMicrocredits });
     if (field === undefined) await bought;
-    else expect(await refused(bought)).toEqual({ refusal: "invalid_request", field });
+    else expect(await refused(bought)).toEqual({ reason: "invalid_request", field });
   });
 }
 
@@ -102,12 +102,12 @@ const bad: { name: string; more: Transfer; field: string }[] = [
 for (const { name, more, field } of bad) {
   test(`a transfer with ${name} is refused`, async () => {
     const { accountId } = await world.payer(0n);
-    expect(await refused(transfer({ accountId, ...more }))).toEqual({ refusal: "invalid_request", field });
+    expect(await refused(transfer({ accountId, ...more }))).toEqual({ reason: "invalid_request", field });
   });
 }
 
 test("a transfer to an unknown account is refused", async () => {
-  expect((await refused(transfer({ accountId: "acc_nobody" }))).refusal).toBe("not_found");
+  expect((await refused(transfer({ accountId: "acc_nobody" }))).reason).toBe("not_found");
 });
 
 test("the same idempotency key moves credits once, however often and by how many callers at once it is sent", async () => {
@@ -128,7 +128,7 @@ test("the same idempotency key with another body is refused", async () => {
     { family: Family.V2 },
     { reason: "another" },
   ]) {
-    expect((await refused(transfer({ ...more, ...other }))).refusal).toBe("idempotency_key_reused");
+    expect((await refused(transfer({ ...more, ...other }))).reason).toBe("idempotency_key_reused");
   }
   expect(await postedOf(payer)).toEqual([5_000n, 0n]);
 });
@@ -138,7 +138,7 @@ test("two simultaneous transfers to both pools under one idempotency key: one is
   for (let round = 0; round < 5; round++) {
     const more = { accountId: payer.accountId, idempotencyKey: `both-${round}` };
     const both = await Promise.allSettled([transfer(more), transfer({ ...more, family: Family.V2 })]);
-    const reasons = both.flatMap((one) => (one.status === "rejected" ? [one.reason.refusal] : []));
+    const reasons = both.flatMap((one) => (one.status === "rejected" ? [one.reason.reason] : []));
     expect(reasons).toEqual(["idempotency_key_reused"]);
   }
 });
@@ -155,10 +155,10 @@ for (const kind of [TransferKind.REFUND, TransferKind.ADJUSTMENT]) {
     const hold = await world.holds.place(asking(payer, 100), never);
     const sign = kind === TransferKind.ADJUSTMENT ? -1n : 1n;
     const take = (amount: bigint) => transfer({ accountId: payer.accountId, kind, amountMicrocredits: amount * sign });
-    expect((await refused(take(51n))).refusal).toBe("insufficient_funds");
+    expect((await refused(take(51n))).reason).toBe("insufficient_funds");
     await take(50n);
     await world.holds.settle(hold, ended({ output: 100 }));
-    expect((await refused(take(heldFor(100)))).refusal).toBe("insufficient_funds");
+    expect((await refused(take(heldFor(100)))).reason).toBe("insufficient_funds");
   });
 }
 
@@ -168,7 +168,7 @@ test("a chargeback may leave a pool in debt, which stops new requests until it i
   const running = await world.holds.place(asking(payer, 100), never);
   await transfer({ accountId, kind: TransferKind.CHARGEBACK, amountMicrocredits: heldFor(100) * 3n });
   expect(await postedOf(payer)).toEqual([-heldFor(100), 0n]);
-  await expect(world.holds.place(asking(payer, 1), never)).rejects.toMatchObject({ refusal: "credits_exhausted" });
+  await expect(world.holds.place(asking(payer, 1), never)).rejects.toMatchObject({ reason: "credits_exhausted" });
 
   // What runs is charged all the same, and the debt grows by it.
   const receipt = await world.holds.settle(running, ended({ output: 100 }));
@@ -176,7 +176,7 @@ test("a chargeback may leave a pool in debt, which stops new requests until it i
   expect(await postedOf(payer)).toEqual([-heldFor(100) - 5_000n, 0n]);
 
   await transfer({ accountId, amountMicrocredits: heldFor(100) });
-  await expect(world.holds.place(asking(payer, 1), never)).rejects.toMatchObject({ refusal: "credits_exhausted" });
+  await expect(world.holds.place(asking(payer, 1), never)).rejects.toMatchObject({ reason: "credits_exhausted" });
   await transfer({ accountId, amountMicrocredits: 5_000n + heldFor(1) });
   await world.holds.settle(await world.holds.place(asking(payer, 1), never), ended({}));
 });
@@ -185,7 +185,7 @@ test("a pool whose running requests give back enough to cover a chargeback is no
   const payer = await world.payer(heldFor(100) * 2n);
   const holds = [await world.holds.place(asking(payer, 100), never), await world.holds.place(asking(payer, 100), never)];
   await transfer({ accountId: payer.accountId, kind: TransferKind.CHARGEBACK, amountMicrocredits: heldFor(100) });
-  await expect(world.holds.place(asking(payer, 1), never)).rejects.toMatchObject({ refusal: "credits_exhausted" });
+  await expect(world.holds.place(asking(payer, 1), never)).rejects.toMatchObject({ reason: "credits_exhausted" });
   for (const hold of holds) await world.holds.settle(hold, ended({}));
   expect(await postedOf(payer)).toEqual([heldFor(100), 0n]);
   await world.holds.settle(await world.holds.place(asking(payer, 100), never), ended({}));

@@ -13,7 +13,7 @@ import { nearestName } from "../../src/config/section.ts";
 const multipliers = "price_multipliers: { cache_write_5m: 1.25, cache_write_1h: 2, cache_read: 0.1, thinking: 1 }";
 
 function model(id: string, members: { price?: string; routes?: string; more?: string } = {}): string {
-  const { price = "{ input: 1, output: 5 }", routes = "[[{ upstream: sim }]]", more = "" } = members;
+  const { price = "{ input: 1, output: 5 }", routes = "[[{ provider: sim }]]", more = "" } = members;
   return `  - id: ${id}
     display_name: A model
     tier: opus
@@ -26,7 +26,7 @@ function model(id: string, members: { price?: string; routes?: string; more?: st
 ${more}`;
 }
 
-const file = (models: string, more = "upstreams: { sim: { kind: simulated } }") =>
+const file = (models: string, more = "providers: { sim: { kind: simulated } }") =>
   `${multipliers}\nmodels:\n${models}\n${more}\n`;
 
 function problemsOf(text: string): string[] {
@@ -57,10 +57,10 @@ describe("the built-in file", () => {
   });
 
   test("names each tier by an alias, in catalogue order, and offers nothing that is not priced", () => {
-    const { aliases, models, offers } = readCatalogFile(defaultCatalog());
+    const { aliases, models, features } = readCatalogFile(defaultCatalog());
     expect(models.map(({ id }) => id)).toEqual(["model-opus-4.6", "model-sonnet-4.6", "model-haiku-4.5"]);
     expect(aliases).toEqual({ opus: "model-opus-4.6", sonnet: "model-sonnet-4.6", haiku: "model-haiku-4.5" });
-    expect(offers).toEqual({ serverTools: false, fastSpeed: false, inferenceGeo: false });
+    expect(features).toEqual({ serverTools: false, fastSpeed: false, inferenceGeo: false });
   });
 });
 
@@ -89,7 +89,7 @@ describe("prices", () => {
   });
 
   test("a model without a complete price is refused, never free", () => {
-    const text = `models:\n${model("m", { price: "{ input: 1 }" })}\nupstreams: { sim: { kind: simulated } }\n`;
+    const text = `models:\n${model("m", { price: "{ input: 1 }" })}\nproviders: { sim: { kind: simulated } }\n`;
     const names = ["output", "cache_write_5m", "cache_write_1h", "cache_read", "thinking"];
     expect(problemsOf(text).map((problem) => problem.split(":")[0])).toEqual(names.map((name) => `models[0].price.${name}`));
     expect(problemsOf(file(model("m", { price: "{ input: 0, output: 5 }" })))).toEqual([
@@ -138,19 +138,19 @@ describe("prices", () => {
 
 describe("a file is judged as a whole", () => {
   test("all problems are told at once, unknown members with the nearest valid name", () => {
-    const upstreams = "upstreams: { sim: { kind: simulated, tokn_ms: 5 }, real: { kind: anthropic, idle_ms: soon } }";
+    const providers = "providers: { sim: { kind: simulated, tokn_ms: 5 }, real: { kind: anthropic, idle_ms: soon } }";
     const text = file(
-      model("m", { routes: "[[{ upstream: sin }], []]", more: "    colour: red\n" }),
-      `${upstreams}\nalias: { x: y }`,
+      model("m", { routes: "[[{ provider: sin }], []]", more: "    colour: red\n" }),
+      `${providers}\nalias: { x: y }`,
     );
     expect(problemsOf(text)).toEqual([
-      "upstreams.sim.tokn_ms: is not known; did you mean token_ms?",
-      "upstreams.real.base_url: is required",
-      "upstreams.real.idle_ms: must be a whole number from 1 to 86400000, not soon",
+      "providers.sim.tokn_ms: is not known; did you mean token_ms?",
+      "providers.real.base_url: is required",
+      "providers.real.idle_ms: must be a whole number from 1 to 86400000, not soon",
       "models[0].routes[1]: must be a list that is not empty",
       "models[0].colour: is not known",
       "alias: is not known; did you mean aliases?",
-      "models[0].routes: there is no upstream sin; did you mean sim?",
+      "models[0].routes: there is no provider sin; did you mean sim?",
     ]);
   });
 
@@ -161,7 +161,7 @@ describe("a file is judged as a whole", () => {
     { name: "a member given twice", text: `tier_fallback: true\ntier_fallback: false\n`, says: "Map keys must be unique" },
     {
       name: "a flag that is no flag",
-      text: file(model("m"), "tier_fallback: yes\nupstreams: { sim: { kind: simulated } }"),
+      text: file(model("m"), "tier_fallback: yes\nproviders: { sim: { kind: simulated } }"),
       says: "tier_fallback: must be one of false, true, not yes",
     },
     {
@@ -172,38 +172,38 @@ describe("a file is judged as a whole", () => {
     { name: "a model given twice", text: file(model("m") + model("m")), says: "models[1].id: m is there twice" },
     {
       name: "an alias that hides a model",
-      text: file(model("m"), "aliases: { m: m }\nupstreams: { sim: { kind: simulated } }"),
+      text: file(model("m"), "aliases: { m: m }\nproviders: { sim: { kind: simulated } }"),
       says: "aliases.m: is the id of a model",
     },
     {
       name: "an alias of nothing",
-      text: file(model("opus-1"), "aliases: { o: opus-2 }\nupstreams: { sim: { kind: simulated } }"),
+      text: file(model("opus-1"), "aliases: { o: opus-2 }\nproviders: { sim: { kind: simulated } }"),
       says: "aliases.o: there is no model opus-2; did you mean opus-1?",
     },
     {
-      name: "an unknown kind of upstream",
-      text: file(model("m"), "upstreams: { sim: { kind: magic } }"),
-      says: "upstreams.sim.kind: must be one of simulated, anthropic, openai, not magic",
+      name: "an unknown kind of provider",
+      text: file(model("m"), "providers: { sim: { kind: magic } }"),
+      says: "providers.sim.kind: must be one of simulated, anthropic, openai, not magic",
     },
     ...["cache_marks: true", "max_tokens_name: max_completion_tokens"].map((member) => ({
       name: `a member of the chat format at a native provider (${member})`,
-      text: file(model("m"), `upstreams: { sim: { kind: anthropic, base_url: http://h, ${member} } }`),
-      says: `upstreams.sim.${member.split(":")[0]}: is not known`,
+      text: file(model("m"), `providers: { sim: { kind: anthropic, base_url: http://h, ${member} } }`),
+      says: `providers.sim.${member.split(":")[0]}: is not known`,
     })),
     {
       name: "an address that is none",
-      text: file(model("m"), "upstreams: { sim: { kind: openai, base_url: localhost } }"),
-      says: "upstreams.sim.base_url: must be an http or https address",
+      text: file(model("m"), "providers: { sim: { kind: openai, base_url: localhost } }"),
+      says: "providers.sim.base_url: must be an http or https address",
     },
     {
       name: "a credential in an address",
-      text: file(model("m"), "upstreams: { sim: { kind: openai, base_url: 'https://me:secret@host/' } }"),
-      says: "upstreams.sim.base_url: must have no credentials, query or fragment",
+      text: file(model("m"), "providers: { sim: { kind: openai, base_url: 'https://me:secret@host/' } }"),
+      says: "providers.sim.base_url: must have no credentials, query or fragment",
     },
     {
       name: "a header that belongs to the connection",
-      text: file(model("m"), "upstreams: { sim: { kind: openai, base_url: http://h, headers: { Host: x } } }"),
-      says: "upstreams.sim.headers.Host: is no header you can set",
+      text: file(model("m"), "providers: { sim: { kind: openai, base_url: http://h, headers: { Host: x } } }"),
+      says: "providers.sim.headers.Host: is no header you can set",
     },
     {
       name: "a time that is none",
@@ -212,7 +212,7 @@ describe("a file is judged as a whole", () => {
     },
     {
       name: "a member that every object has",
-      text: file(model("m"), "constructor: 1\n__proto__: { a: b }\nupstreams: { sim: { kind: simulated } }"),
+      text: file(model("m"), "constructor: 1\n__proto__: { a: b }\nproviders: { sim: { kind: simulated } }"),
       says: "constructor: is not known",
     },
   ];
@@ -230,14 +230,14 @@ describe("a file is judged as a whole", () => {
   });
 });
 
-describe("upstreams", () => {
+describe("providers", () => {
   const real =
-    "upstreams: { real: { kind: anthropic, base_url: 'https://api.example.com/', credential_env: REAL_KEY, headers: { X-Team: blue } } }";
+    "providers: { real: { kind: anthropic, base_url: 'https://api.example.com/', credential_env: REAL_KEY, headers: { X-Team: blue } } }";
 
   test("a provider has an address, a credential from the environment and time limits", () => {
-    const routes = "[[{ upstream: real, model: claude, weight: 3 }]]";
-    const { upstreams, models } = readCatalogFile(file(model("m", { routes }), real));
-    expect(upstreams.real).toEqual({
+    const routes = "[[{ provider: real, model: claude, weight: 3 }]]";
+    const { providers, models } = readCatalogFile(file(model("m", { routes }), real));
+    expect(providers.real).toEqual({
       kind: "anthropic",
       baseUrl: "https://api.example.com",
       credentialEnv: "REAL_KEY",
@@ -254,16 +254,16 @@ describe("upstreams", () => {
       cacheMarks: false,
       maxTokensName: "max_tokens",
     });
-    expect(models[0]?.routes).toEqual([[{ upstream: "real", model: "claude", weight: 3, systemEntries: "forward" }]]);
+    expect(models[0]?.routes).toEqual([[{ provider: "real", model: "claude", weight: 3, systemEntries: "forward" }]]);
   });
 
   test("a credential that is not in the environment is named, and its value never is", () => {
-    const { upstreams } = readCatalogFile(file(model("m", { routes: "[[{ upstream: real }]]" }), real));
-    expect(findMissingCredentials(upstreams, {})).toEqual([
-      "upstreams.real.credential_env: REAL_KEY is not set to a credential",
+    const { providers } = readCatalogFile(file(model("m", { routes: "[[{ provider: real }]]" }), real));
+    expect(findMissingCredentials(providers, {})).toEqual([
+      "providers.real.credential_env: REAL_KEY is not set to a credential",
     ]);
-    expect(findMissingCredentials(upstreams, { REAL_KEY: "two\nlines" })[0]).not.toContain("lines");
-    expect(findMissingCredentials(upstreams, { REAL_KEY: "k" })).toEqual([]);
+    expect(findMissingCredentials(providers, { REAL_KEY: "two\nlines" })[0]).not.toContain("lines");
+    expect(findMissingCredentials(providers, { REAL_KEY: "k" })).toEqual([]);
   });
 });
 

@@ -12,7 +12,7 @@ import {
   UsagePeriod,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { administration, callers } from "../../gen/gateway/common/v1/options_pb.ts";
+import { audited, callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import {
   type GenerateResponse,
@@ -26,12 +26,12 @@ import {
   RevokeKeyResponseSchema,
   SecretSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { Refusal, type RefusalName, toRefusal } from "../../src/base/errors.ts";
+import { ApiError, type ErrorReason, toApiError } from "../../src/base/errors.ts";
 import { createLog, type Log } from "../../src/base/log.ts";
 import {
   type Authenticate,
+  type AuthenticatedCall,
   type Caller,
-  type CallOf,
   type Core,
   type Implementation,
   implement,
@@ -39,7 +39,7 @@ import {
   type Services,
   serviceTypes,
 } from "../../src/contract/contract.ts";
-import { guard } from "../../src/contract/interceptor.ts";
+import { intercept } from "../../src/contract/interceptor.ts";
 import { checkRequest } from "../../src/contract/validate.ts";
 
 const customer: Caller = {
@@ -49,10 +49,10 @@ const customer: Caller = {
 };
 const authenticate: Authenticate = async (headers) => {
   const credential = headers.get("authorization");
-  if (credential === null) throw new Refusal("missing_key");
+  if (credential === null) throw new ApiError("missing_key");
   if (credential === "Bearer admin") return { kind: "admin" };
   if (credential === "Bearer customer") return customer;
-  throw new Refusal("invalid_key");
+  throw new ApiError("invalid_key");
 };
 const asCustomer = { headers: { authorization: "Bearer customer" } };
 const asAdmin = { headers: { authorization: "Bearer admin" } };
@@ -61,31 +61,31 @@ const silent = createLog("silent");
 
 /** A Core whose methods do what the test says and refuse the rest. */
 function coreWith(methods: {
-  billing?: Partial<Implementation<typeof BillingService, CallOf>>;
-  keys?: Partial<Implementation<typeof KeysService, CallOf>>;
-  inference?: Partial<Implementation<typeof InferenceService, CallOf>>;
+  billing?: Partial<Implementation<typeof BillingService, AuthenticatedCall>>;
+  keys?: Partial<Implementation<typeof KeysService, AuthenticatedCall>>;
+  inference?: Partial<Implementation<typeof InferenceService, AuthenticatedCall>>;
   log?: Log;
 }): Core {
   const { log = silent } = methods;
   const unimplemented = () => {
-    throw new Refusal("unimplemented");
+    throw new ApiError("unimplemented");
   };
   const rest = <S extends typeof BillingService | typeof KeysService | typeof InferenceService>(service: S) =>
-    implement<Implementation<S, CallOf>>(service, () => async () => unimplemented());
+    implement<Implementation<S, AuthenticatedCall>>(service, () => async () => unimplemented());
   const services: Services = {
-    billing: guard(BillingService, { ...rest(BillingService), ...methods.billing }, authenticate, log),
-    keys: guard(KeysService, { ...rest(KeysService), ...methods.keys }, authenticate, log),
-    inference: guard(InferenceService, { ...rest(InferenceService), ...methods.inference }, authenticate, log),
+    billing: intercept(BillingService, { ...rest(BillingService), ...methods.billing }, authenticate, log),
+    keys: intercept(KeysService, { ...rest(KeysService), ...methods.keys }, authenticate, log),
+    inference: intercept(InferenceService, { ...rest(InferenceService), ...methods.inference }, authenticate, log),
   };
   return localCore(services);
 }
 
-async function refusalOf(call: PromiseLike<unknown>): Promise<Refusal> {
+async function errorOf(call: PromiseLike<unknown>): Promise<ApiError> {
   try {
     await call;
   } catch (error) {
-    expect(error).toBeInstanceOf(Refusal);
-    return toRefusal(error);
+    expect(error).toBeInstanceOf(ApiError);
+    return toApiError(error);
   }
   return expect.unreachable("the call was answered");
 }
@@ -100,30 +100,30 @@ const hello = { model: "sonnet", messages: [{ role: Role.USER }] };
 
 describe("identity", () => {
   test("a method learns who calls, and gets the request itself, not a copy", async () => {
-    const getPools = vi.fn(async (_request: unknown, _call: CallOf) => create(GetPoolsResponseSchema));
+    const getPools = vi.fn(async (_request: unknown, _call: AuthenticatedCall) => create(GetPoolsResponseSchema));
     const core = coreWith({ billing: { getPools } });
     await core.billing.getPools({ accountId: "acc_1" }, asCustomer);
     expect(getPools.mock.calls[0]?.[0]).toMatchObject({ accountId: "acc_1" });
     expect(getPools.mock.calls[0]?.[1].caller).toBe(customer);
   });
 
-  test.for<[string, HeadersInit | undefined, RefusalName]>([
+  test.for<[string, HeadersInit | undefined, ErrorReason]>([
     ["no credential", undefined, "missing_key"],
     ["a wrong credential", { authorization: "Bearer somebody" }, "invalid_key"],
     ["a credential that the method does not name", { authorization: "Bearer admin" }, "not_permitted"],
-  ])("with %s neither kind of method runs", async ([, headers, refusal]) => {
+  ])("with %s neither kind of method runs", async ([, headers, apiError]) => {
     const generate = vi.fn();
     const countTokens = vi.fn();
     const core = coreWith({ inference: { generate, countTokens } });
     const options = headers === undefined ? {} : { headers };
-    expect((await refusalOf(core.inference.countTokens({ request: hello }, options))).refusal).toBe(refusal);
-    expect((await refusalOf(all(core.inference.generate(hello, options)))).refusal).toBe(refusal);
+    expect((await errorOf(core.inference.countTokens({ request: hello }, options))).reason).toBe(apiError);
+    expect((await errorOf(all(core.inference.generate(hello, options)))).reason).toBe(apiError);
     expect(generate).not.toHaveBeenCalled();
     expect(countTokens).not.toHaveBeenCalled();
   });
 
   test("a stranger does not learn what is wrong with the request", async () => {
-    expect((await refusalOf(coreWith({}).keys.getKey({}, asCustomer))).refusal).toBe("not_permitted");
+    expect((await errorOf(coreWith({}).keys.getKey({}, asCustomer))).reason).toBe("not_permitted");
   });
 });
 
@@ -153,8 +153,8 @@ describe("declared fields", () => {
       "messages[0].content[0].tool_result.form",
     ],
   ])("%s is refused by name", async ([, method, json, field]) => {
-    const { refusal, facts, message } = await refusalOf(check(method, json));
-    expect([refusal, facts.field]).toEqual(["invalid_request", field]);
+    const { reason, facts, message } = await errorOf(check(method, json));
+    expect([reason, facts.field]).toEqual(["invalid_request", field]);
     expect(message).toContain(field);
   });
 
@@ -165,15 +165,15 @@ describe("declared fields", () => {
 
   test("the values that would be accepted are told", async () => {
     const request = fromJson(createKey.input, { accountId: "acc_1", family: 7 });
-    const { facts } = await refusalOf(coreWith({}).keys.createKey(request, asAdmin));
+    const { facts } = await errorOf(coreWith({}).keys.createKey(request, asAdmin));
     expect(facts.allowed).toEqual(["FAMILY_V1", "FAMILY_V2"]);
   });
 
   test("a request with a fault does not reach its method", async () => {
     const methods = { generate: vi.fn(), countTokens: vi.fn() };
     const core = coreWith({ inference: methods });
-    await refusalOf(core.inference.countTokens({}, asCustomer));
-    await refusalOf(all(core.inference.generate({}, asCustomer)));
+    await errorOf(core.inference.countTokens({}, asCustomer));
+    await errorOf(all(core.inference.generate({}, asCustomer)));
     expect(methods.generate).not.toHaveBeenCalled();
     expect(methods.countTokens).not.toHaveBeenCalled();
   });
@@ -199,28 +199,28 @@ describe("abort", () => {
         },
       },
     });
-    const call = refusalOf(core.billing.getPools({}, { ...asCustomer, signal: controller.signal }));
+    const call = errorOf(core.billing.getPools({}, { ...asCustomer, signal: controller.signal }));
     await started.promise;
     controller.abort();
-    expect((await call).refusal).toBe("cancelled");
+    expect((await call).reason).toBe("cancelled");
   });
 
   test("a deadline is told as such", async () => {
     const core = coreWith({ billing: { getPools: () => new Promise(() => {}) } });
-    expect((await refusalOf(core.billing.getPools({}, { ...asCustomer, timeoutMs: 1 }))).refusal).toBe("timeout");
+    expect((await errorOf(core.billing.getPools({}, { ...asCustomer, timeoutMs: 1 }))).reason).toBe("timeout");
   });
 
-  test.for<[string, unknown, RefusalName]>([
+  test.for<[string, unknown, ErrorReason]>([
     ["by the caller", undefined, "cancelled"],
     ["by a deadline", new DOMException("late", "TimeoutError"), "timeout"],
     ["by a deadline of Connect", new ConnectError("late", Code.DeadlineExceeded), "timeout"],
-  ])("a call that was ended %s before it began does not run", async ([, reason, refusal]) => {
+  ])("a call that was ended %s before it began does not run", async ([, reason, apiError]) => {
     const getPools = vi.fn();
     const generate = vi.fn();
     const core = coreWith({ billing: { getPools }, inference: { generate } });
     const options = { ...asCustomer, signal: AbortSignal.abort(reason) };
-    expect((await refusalOf(core.billing.getPools({}, options))).refusal).toBe(refusal);
-    expect((await refusalOf(all(core.inference.generate(hello, options)))).refusal).toBe(refusal);
+    expect((await errorOf(core.billing.getPools({}, options))).reason).toBe(apiError);
+    expect((await errorOf(all(core.inference.generate(hello, options)))).reason).toBe(apiError);
     expect(getPools).not.toHaveBeenCalled();
     expect(generate).not.toHaveBeenCalled();
   });
@@ -237,40 +237,40 @@ describe("abort", () => {
       },
     });
     const call = all(core.inference.generate(hello, { ...asCustomer, signal: controller.signal }));
-    expect((await refusalOf(call)).refusal).toBe("timeout");
+    expect((await errorOf(call)).reason).toBe("timeout");
   });
 });
 
 describe("failures", () => {
-  test("a refusal passes as it is, from both kinds of method", async () => {
-    const refusal = new Refusal("credits_exhausted", { retryAfterMs: 5 });
+  test("an error passes as it is, from both kinds of method", async () => {
+    const apiError = new ApiError("credits_exhausted", { retryAfterMs: 5 });
     const core = coreWith({
-      billing: { getPools: () => Promise.reject(refusal) },
+      billing: { getPools: () => Promise.reject(apiError) },
       inference: {
         // biome-ignore lint/correctness/useYield: it fails before it has anything to say.
         async *generate() {
-          throw refusal;
+          throw apiError;
         },
       },
     });
-    expect(await refusalOf(core.billing.getPools({}, asCustomer))).toBe(refusal);
-    expect(await refusalOf(all(core.inference.generate(hello, asCustomer)))).toBe(refusal);
+    expect(await errorOf(core.billing.getPools({}, asCustomer))).toBe(apiError);
+    expect(await errorOf(all(core.inference.generate(hello, asCustomer)))).toBe(apiError);
   });
 
   test("what was not foreseen is logged here and tells the caller nothing", async () => {
     const cause = new Error("the password is wrong");
     const failed = vi.spyOn(silent, "error");
     const core = coreWith({ billing: { getPools: () => Promise.reject(cause) } });
-    const failure = await refusalOf(core.billing.getPools({}, asCustomer));
-    expect([failure.refusal, failure.message]).toEqual(["internal", "Internal error."]);
+    const failure = await errorOf(core.billing.getPools({}, asCustomer));
+    expect([failure.reason, failure.message]).toEqual(["internal", "Internal error."]);
     expect(failed).toHaveBeenCalledWith({ method: "GetPools", err: cause }, "call failed");
     failed.mockRestore();
   });
 
   test("what Connect ended a call with is told as such by whoever threw it on", () => {
-    expect(toRefusal(new ConnectError("late", Code.DeadlineExceeded)).refusal).toBe("timeout");
-    expect(toRefusal(new ConnectError("gone", Code.Canceled)).refusal).toBe("cancelled");
-    expect(toRefusal(new ConnectError("socket hang up", Code.Aborted)).refusal).toBe("cancelled");
+    expect(toApiError(new ConnectError("late", Code.DeadlineExceeded)).reason).toBe("timeout");
+    expect(toApiError(new ConnectError("gone", Code.Canceled)).reason).toBe("cancelled");
+    expect(toApiError(new ConnectError("socket hang up", Code.Aborted)).reason).toBe("cancelled");
   });
 
   test("a method that throws before it returns a promise fails like any other", async () => {
@@ -281,18 +281,18 @@ describe("failures", () => {
         },
       },
     });
-    expect((await refusalOf(core.billing.getPools({}, asCustomer))).refusal).toBe("internal");
+    expect((await errorOf(core.billing.getPools({}, asCustomer))).reason).toBe("internal");
   });
 });
 
-describe("administration", () => {
+describe("the audit log", () => {
   /** A log, and the lines that were written to it. */
   function listen(): { log: Log; lines: () => unknown[]; text: () => string } {
     const written: string[] = [];
     const log = pino({ base: null, timestamp: false }, { write: (line: string) => void written.push(line) });
     return { log, lines: () => written.map((line) => JSON.parse(line)), text: () => written.join("") };
   }
-  const line = { level: 30, msg: "administration" };
+  const line = { level: 30, msg: "audit" };
   const transfer = {
     accountId: "acc_1",
     family: Family.V2,
@@ -309,8 +309,8 @@ describe("administration", () => {
     );
     const core = coreWith({ billing: { createTransfer }, log });
     await core.billing.createTransfer(transfer, asAdmin);
-    createTransfer.mockRejectedValueOnce(new Refusal("insufficient_funds"));
-    await refusalOf(core.billing.createTransfer(transfer, asAdmin));
+    createTransfer.mockRejectedValueOnce(new ApiError("insufficient_funds"));
+    await errorOf(core.billing.createTransfer(transfer, asAdmin));
     const told = { accountId: "acc_1", family: "V2", kind: "PURCHASE", amountMicrocredits: "1000000000" };
     expect(lines()).toEqual([
       { ...line, method: "CreateTransfer", outcome: "ok", ...told, transferId: "tra_1" },
@@ -321,16 +321,16 @@ describe("administration", () => {
   test("neither a new secret nor one that was sent in the place of an id gets into it", async () => {
     const { log, lines, text } = listen();
     const secret = "sk-gw2-1the-secret";
-    const key = { keyId: "key_1", accountId: "acc_1", family: Family.V1, name: secret, secrets: [{ shown: secret }] };
+    const key = { keyId: "key_1", accountId: "acc_1", family: Family.V1, name: secret, secrets: [{ hint: secret }] };
     const core = coreWith({
       keys: {
         createKey: async () => create(CreateKeyResponseSchema, { key, secret }),
-        revokeKey: () => Promise.reject(new Refusal("not_found")),
+        revokeKey: () => Promise.reject(new ApiError("not_found")),
       },
       log,
     });
     await core.keys.createKey({ accountId: "acc_1", family: Family.V1, name: secret }, asAdmin);
-    await refusalOf(core.keys.revokeKey({ keyId: secret }, asAdmin));
+    await errorOf(core.keys.revokeKey({ keyId: secret }, asAdmin));
     expect(lines()).toEqual([
       { ...line, method: "CreateKey", outcome: "ok", accountId: "acc_1", family: "V1", keyId: "key_1" },
       { ...line, method: "RevokeKey", outcome: "not_found" },
@@ -353,10 +353,10 @@ describe("administration", () => {
       log,
     });
     const controller = new AbortController();
-    const call = refusalOf(core.keys.revokeKey({ keyId: "key_1" }, { ...asAdmin, signal: controller.signal }));
+    const call = errorOf(core.keys.revokeKey({ keyId: "key_1" }, { ...asAdmin, signal: controller.signal }));
     await begun.promise;
     controller.abort();
-    expect((await call).refusal).toBe("cancelled");
+    expect((await call).reason).toBe("cancelled");
     committed.resolve();
     await vi.waitFor(() => expect(lines()).toEqual([{ ...line, method: "RevokeKey", outcome: "ok", keyId: "key_1" }]));
   });
@@ -364,18 +364,18 @@ describe("administration", () => {
   test("who may not change anything is told of, what is only read is not", async () => {
     const { log, lines } = listen();
     const core = coreWith({ log });
-    await refusalOf(core.keys.revokeKey({ keyId: "key_1" }, asCustomer));
-    await refusalOf(core.keys.getKey({ keyId: "key_1" }, asAdmin));
+    await errorOf(core.keys.revokeKey({ keyId: "key_1" }, asCustomer));
+    await errorOf(core.keys.getKey({ keyId: "key_1" }, asAdmin));
     expect(lines()).toEqual([{ ...line, method: "RevokeKey", outcome: "not_permitted", keyId: "key_1" }]);
   });
 
   test("it is every method of the operator alone, but those that only look and those that other services live by", () => {
     const methods = Object.values(serviceTypes).flatMap((service) => service.methods);
     const operators = methods.filter((desc) => getOption(desc, callers).admin && !getOption(desc, callers).key);
-    const silent = operators.filter((desc) => !getOption(desc, administration)).map((desc) => desc.name);
+    const silent = operators.filter((desc) => !getOption(desc, audited)).map((desc) => desc.name);
     const reads = ["GetAccount", "ListAccounts", "ListTransfers", "Audit", "GetKey", "ListKeys"];
     expect(new Set(silent)).toEqual(new Set([...reads, "PlaceHold", "CheckpointHold", "SettleHold"]));
-    const administered = methods.filter((desc) => getOption(desc, administration));
+    const administered = methods.filter((desc) => getOption(desc, audited));
     expect(administered.filter((desc) => !operators.includes(desc) || desc.methodKind !== "unary")).toEqual([]);
   });
 });
@@ -385,12 +385,12 @@ describe("streams", () => {
     const messages = Array.from({ length: 100 }, () => create(GenerateResponseSchema));
     const counted = vi.fn(authenticate);
     const implementation = {
-      ...implement<Implementation<typeof InferenceService, CallOf>>(InferenceService, () => async () => undefined),
+      ...implement<Implementation<typeof InferenceService, AuthenticatedCall>>(InferenceService, () => async () => undefined),
       async *generate() {
         yield* messages;
       },
     };
-    const services = guard(InferenceService, implementation, counted, silent);
+    const services = intercept(InferenceService, implementation, counted, silent);
     const seen: GenerateResponse[] = [];
     const call = { signal: new AbortController().signal, requestHeader: new Headers(asCustomer.headers) };
     for await (const message of services.generate(create(InferenceService.method.generate.input, hello), call))

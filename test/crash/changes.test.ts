@@ -14,7 +14,7 @@ beforeAll(async () => {
   gateway = await stage.start({ LOG_LEVEL: "info" });
 });
 afterEach(async () => {
-  expect(await stage.ledger.store.audit()).toEqual([]);
+  expect(await stage.ledger.store.verifyLedger()).toEqual([]);
 });
 afterAll(() => stage.stop());
 

@@ -51,7 +51,7 @@ beforeAll(async () => {
 afterEach(async () => {
   // What was given up while the ledger was away is let go soon after it is back.
   while ((await run("select request_id from holds")).length > 0);
-  expect(await store.audit()).toEqual([]);
+  expect(await store.verifyLedger()).toEqual([]);
   expect(await run("select request_id from charges where outcome = 'reaped'")).toEqual([]);
 });
 afterAll(async () => {

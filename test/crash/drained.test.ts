@@ -50,5 +50,5 @@ test("a drain past its limit ends and charges what runs, a client that reads no 
   );
   expect(charges.map(({ outcome }) => outcome)).toEqual(["time_limit", "time_limit"]);
   for (const { output } of charges) expect(output).toBeGreaterThan(0);
-  expect(await stage.ledger.store.audit()).toEqual([]);
+  expect(await stage.ledger.store.verifyLedger()).toEqual([]);
 });

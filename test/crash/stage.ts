@@ -83,7 +83,7 @@ export async function startStage() {
       for (let poll = 0; poll < 4; poll++) await node.node.poll(node.holds);
       await node.stop();
       expect(await ledger.run("select request_id from holds")).toEqual([]);
-      expect(await ledger.store.audit()).toEqual([]);
+      expect(await ledger.store.verifyLedger()).toEqual([]);
     },
     async chargeOf(requestId: string | undefined) {
       const charge = await ledger.store.findCharge(requestId ?? "");

@@ -29,7 +29,7 @@ const faults: { name: string; body: string | Uint8Array; says: string }[] = [
 for (const { name, body, says } of faults) {
   test(`${name} is refused with its place and without its content`, () => {
     expect(() => parseJson(Buffer.from(body))).toThrow(
-      expect.objectContaining({ refusal: "invalid_request", message: `The body is not acceptable JSON: ${says}.` }),
+      expect.objectContaining({ reason: "invalid_request", message: `The body is not acceptable JSON: ${says}.` }),
     );
   });
 }

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { Refusal } from "../../src/base/errors.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import { createSseParser, type SseEvent, sseEventMax } from "../../src/formats/sse.ts";
 
 function parse(...chunks: (string | Uint8Array)[]): SseEvent[] {
@@ -103,6 +103,6 @@ test.each([
   ["one endless line", (): string[] => ["data: ", ...Array(sseEventMax / 65_536 + 1).fill("x".repeat(65_536))]],
   ["endless data lines", (): string[] => Array(sseEventMax / 65_536 + 1).fill(`data: ${"x".repeat(65_536)}\n`)],
 ])("%s is refused before it fills the memory", (_, chunks) => {
-  expect(() => parse(...chunks())).toThrow(expect.objectContaining({ refusal: "upstream_error" }));
-  expect(() => parse(...chunks())).toThrow(Refusal);
+  expect(() => parse(...chunks())).toThrow(expect.objectContaining({ reason: "upstream_error" }));
+  expect(() => parse(...chunks())).toThrow(ApiError);
 });

@@ -5,7 +5,7 @@ import { type CallOptions, Code, ConnectError, createClient, type Transport } fr
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import fastify from "fastify";
 import { RefusalSchema } from "../../gen/gateway/common/v1/refusal_pb.ts";
-import { Refusal, toRefusal } from "../../src/base/errors.ts";
+import { ApiError, toApiError } from "../../src/base/errors.ts";
 import {
   type BoundMethod,
   boundMethod,
@@ -90,13 +90,13 @@ function find(core: Core, desc: (typeof methods)[number]): BoundMethod<CallOptio
   return boundMethod<typeof serviceTypes.inference, CallOptions>(core.inference, desc);
 }
 
-/** The refusal that a call failed with, over whichever binding. */
-export function refusalOfAny(error: unknown): Refusal {
-  if (!(error instanceof ConnectError)) return toRefusal(error);
+/** The error that a call failed with, over whichever binding. */
+export function errorOfAny(error: unknown): ApiError {
+  if (!(error instanceof ConnectError)) return toApiError(error);
   const [detail] = error.findDetails(RefusalSchema);
-  if (detail) return Refusal.fromDetail(detail);
+  if (detail) return ApiError.fromDetail(detail);
   // The client's own word, without having heard the gateway.
-  if (error.code === Code.Canceled) return new Refusal("cancelled");
-  if (error.code === Code.DeadlineExceeded) return new Refusal("timeout");
+  if (error.code === Code.Canceled) return new ApiError("cancelled");
+  if (error.code === Code.DeadlineExceeded) return new ApiError("timeout");
   throw error;
 }

@@ -5,7 +5,7 @@ import { connect, createServer, type Socket } from "node:net";
 import { create } from "@bufbuild/protobuf";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { GenerateResponseSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { Refusal, toRefusal } from "../../src/base/errors.ts";
+import { ApiError, toApiError } from "../../src/base/errors.ts";
 import { type Core, localCore } from "../../src/contract/contract.ts";
 import { createGrpcServer } from "../../src/grpc/grpc.ts";
 import { authenticate, emptyAnswers, key, type Script, scriptedServices } from "./scripted.ts";
@@ -30,7 +30,7 @@ async function whoAnswers(core: Core): Promise<string> {
       if (kind.case === "admission") return kind.value.model;
     return "nobody";
   } catch (error) {
-    return toRefusal(error).refusal;
+    return toApiError(error).reason;
   }
 }
 
@@ -72,8 +72,8 @@ describe("a core that is not there", () => {
     const failure = await dial(gone.address)
       .billing.getPools({}, asCustomer)
       .catch((error: unknown) => error);
-    expect(failure).toBeInstanceOf(Refusal);
-    expect(failure).toMatchObject({ refusal: "gateway_unavailable", facts: { retryAfterMs: 1_000 } });
+    expect(failure).toBeInstanceOf(ApiError);
+    expect(failure).toMatchObject({ reason: "gateway_unavailable", facts: { retryAfterMs: 1_000 } });
   });
 
   test("is called again when it is back, by the same client", async () => {
@@ -111,7 +111,7 @@ describe("a core that is not there", () => {
     expect((await calls)[0]).toBe("second");
   });
 
-  test("ends the streams that it had begun with the same refusal when it is stopped", async () => {
+  test("ends the streams that it had begun with the same error when it is stopped", async () => {
     const { server, address } = await serve(
       scriptedServices({
         ...emptyAnswers(),
@@ -126,7 +126,7 @@ describe("a core that is not there", () => {
     expect((await stream.next()).value?.kind.case).toBe("admission");
     const next = stream.next().catch((error: unknown) => error);
     await server.drain(0);
-    expect(await next).toMatchObject({ refusal: "gateway_unavailable" });
+    expect(await next).toMatchObject({ reason: "gateway_unavailable" });
   });
 
   test("ends them so too when it dies, and its side hears that the caller is gone", async () => {
@@ -155,8 +155,8 @@ describe("a core that is not there", () => {
     const next = stream.next().catch((error: unknown) => error);
     await reached.promise;
     wire.cut();
-    expect(await next).toMatchObject({ refusal: "gateway_unavailable", facts: { retryAfterMs: 1_000 } });
-    expect(await unary).toMatchObject({ refusal: "gateway_unavailable", facts: { retryAfterMs: 1_000 } });
+    expect(await next).toMatchObject({ reason: "gateway_unavailable", facts: { retryAfterMs: 1_000 } });
+    expect(await unary).toMatchObject({ reason: "gateway_unavailable", facts: { retryAfterMs: 1_000 } });
     await heard.promise;
   });
 });
@@ -191,7 +191,7 @@ describe("the same as in process", () => {
   test("a credential that no header can hold is a wrong one", async () => {
     for (const core of await cores(emptyAnswers())) {
       const call = core.billing.getPools({}, { headers: { authorization: "Bearer schlüssel" } });
-      await expect(call).rejects.toMatchObject({ refusal: "invalid_key" });
+      await expect(call).rejects.toMatchObject({ reason: "invalid_key" });
     }
   });
 
@@ -200,7 +200,7 @@ describe("the same as in process", () => {
       ...emptyAnswers(),
       async *stream(desc) {
         for (let index = 0; index < 100; index++) yield create(desc.output);
-        throw new Refusal("overloaded");
+        throw new ApiError("overloaded");
       },
     };
     for (const core of await cores(script)) {
@@ -211,7 +211,7 @@ describe("the same as in process", () => {
           await Promise.resolve();
         }
       })();
-      await expect(reading).rejects.toMatchObject({ refusal: "overloaded" });
+      await expect(reading).rejects.toMatchObject({ reason: "overloaded" });
       expect(count).toBe(100);
     }
   });

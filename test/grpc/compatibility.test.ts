@@ -34,10 +34,10 @@ test("the judge notices a field that is gone and a method that is renamed", asyn
   cpSync(join(root, "proto"), join(copy, "proto"), { recursive: true });
   const keys = join(copy, "proto/gateway/keys/v1/keys.proto");
   const changed = readFileSync(keys, "utf8")
-    .replace(/^ {2}string shown = 2;$/m, "")
+    .replace(/^ {2}string hint = 2;$/m, "")
     .replace("rpc RevokeKey(", "rpc DropKey(");
   writeFileSync(keys, changed);
   const found = await findBreaks(copy);
-  expect(found).toContain('"shown"');
+  expect(found).toContain('"hint"');
   expect(found).toContain('"RevokeKey"');
 });

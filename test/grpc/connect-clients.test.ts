@@ -8,7 +8,7 @@ import { GetPoolsResponseSchema } from "../../gen/gateway/billing/v1/billing_pb.
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { Reason, RefusalSchema } from "../../gen/gateway/common/v1/refusal_pb.ts";
 import { GenerateResponseSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { Refusal } from "../../src/base/errors.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import { serviceTypes } from "../../src/contract/contract.ts";
 import { type Bindings, openBindings } from "./bindings.ts";
 import { key, type Script, scriptedServices } from "./scripted.ts";
@@ -20,7 +20,7 @@ const script: Script = {
       : create(desc.output),
   async *stream() {
     yield create(GenerateResponseSchema, { kind: { case: "admission", value: { requestId: "req_12345678" } } });
-    throw new Refusal("upstream_error");
+    throw new ApiError("upstream_error");
   },
 };
 

@@ -2,7 +2,7 @@
 
 import fastify from "fastify";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { Refusal } from "../../src/base/errors.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import { localCore } from "../../src/contract/contract.ts";
 import type { FailedCredentials } from "../../src/http/authenticate.ts";
 import { createIdentifyCaller } from "../../src/http/authenticate.ts";
@@ -52,7 +52,7 @@ describe("curl with JSON", () => {
     const script: Script = {
       ...emptyAnswers(),
       unary: async (desc) => {
-        if (desc.name === "Authenticate") throw new Refusal("revoked_key");
+        if (desc.name === "Authenticate") throw new ApiError("revoked_key");
         return expect.unreachable("the credential is asked first");
       },
     };
@@ -161,7 +161,7 @@ describe("the public listener", () => {
     await post(url, authenticate);
     expect(failedCredentials.record).toHaveBeenCalledOnce();
     failedCredentials.check.mockImplementation(() => {
-      throw new Refusal("auth_rate_limited", { retryAfterMs: 1000 });
+      throw new ApiError("auth_rate_limited", { retryAfterMs: 1000 });
     });
     expect((await post(url, authenticate, { credential: "wrong" })).status).toBe(429);
     expect((await post(url, authenticate, { credential: adminToken })).status).toBe(429);

@@ -15,9 +15,9 @@ import { reflect } from "@bufbuild/protobuf/reflect";
 import fc from "fast-check";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
-import { Refusal, type RefusalName, refusals } from "../../src/base/errors.ts";
-import { toProblem } from "../../src/http/error-body.ts";
-import { type Bindings, bindingNames, callAll, methods, openBindings, refusalOfAny } from "./bindings.ts";
+import { ApiError, type ErrorReason, errorCatalog } from "../../src/base/errors.ts";
+import { toErrorResponse } from "../../src/http/error-body.ts";
+import { type Bindings, bindingNames, callAll, errorOfAny, methods, openBindings } from "./bindings.ts";
 import { anyMessage, enumPaths, leastRequest, nameOfPath, requiredFields, setEnum } from "./samples.ts";
 import { adminToken, emptyAnswers, key, type Script, scriptedServices } from "./scripted.ts";
 
@@ -51,11 +51,11 @@ function as(authorization: string): { headers: HeadersInit } {
   return { headers: { authorization } };
 }
 
-async function refusalOf(call: Promise<unknown>): Promise<Refusal> {
+async function errorOf(call: Promise<unknown>): Promise<ApiError> {
   try {
     await call;
   } catch (error) {
-    return refusalOfAny(error);
+    return errorOfAny(error);
   }
   return expect.unreachable("the call was answered");
 }
@@ -76,13 +76,13 @@ for (const desc of methods) {
       });
 
       promise("refuses a call without a credential", async () => {
-        const { refusal } = await refusalOf(call(leastRequest(desc.input), {}));
-        expect(refusal).toBe("missing_key");
+        const { reason } = await errorOf(call(leastRequest(desc.input), {}));
+        expect(reason).toBe("missing_key");
       });
 
       promise("refuses a wrong credential", async () => {
-        const { refusal } = await refusalOf(call(leastRequest(desc.input), as("Bearer sk-gw2-1wrong")));
-        expect(refusal).toBe("invalid_key");
+        const { reason } = await errorOf(call(leastRequest(desc.input), as("Bearer sk-gw2-1wrong")));
+        expect(reason).toBe("invalid_key");
       });
 
       for (const kind of ["key", "admin"] as const) {
@@ -91,7 +91,7 @@ for (const desc of methods) {
           async () => {
             const answer = call(leastRequest(desc.input), as(credentials[kind]));
             if (admits[kind]) await answer;
-            else expect((await refusalOf(answer)).refusal).toBe("not_permitted");
+            else expect((await errorOf(answer)).reason).toBe("not_permitted");
           },
         );
       }
@@ -106,8 +106,8 @@ for (const desc of methods) {
         promise(`refuses a request without ${field.name}`, async () => {
           const request = leastRequest(desc.input);
           reflect(desc.input, request, false).clear(field);
-          const { refusal, facts } = await refusalOf(call(request, as(goodCredential(desc))));
-          expect([refusal, facts.field]).toEqual(["invalid_request", field.name]);
+          const { reason, facts } = await errorOf(call(request, as(goodCredential(desc))));
+          expect([reason, facts.field]).toEqual(["invalid_request", field.name]);
         });
       }
 
@@ -115,15 +115,15 @@ for (const desc of methods) {
         promise(`refuses an unlisted value of ${nameOfPath(field)}`, async () => {
           const request = leastRequest(desc.input);
           setEnum(desc.input, request, field, unlisted);
-          const { refusal, facts } = await refusalOf(call(request, as(goodCredential(desc))));
-          expect([refusal, facts.field]).toEqual(["invalid_request", nameOfPath(field)]);
+          const { reason, facts } = await errorOf(call(request, as(goodCredential(desc))));
+          expect([reason, facts.field]).toEqual(["invalid_request", nameOfPath(field)]);
         });
       }
 
       promise("ends with its deadline", async () => {
         const { signals, stopped } = hang(desc);
-        const { refusal } = await refusalOf(call(leastRequest(desc.input), { ...as(goodCredential(desc)), timeoutMs: 20 }));
-        expect(refusal).toBe("timeout");
+        const { reason } = await errorOf(call(leastRequest(desc.input), { ...as(goodCredential(desc)), timeoutMs: 20 }));
+        expect(reason).toBe("timeout");
         // On a slow machine the deadline passes before the method is reached, and then it is never run.
         if (signals.length > 0) await stopped;
       });
@@ -131,10 +131,10 @@ for (const desc of methods) {
       promise("ends when its caller cancels", async () => {
         const { started, stopped } = hang(desc);
         const controller = new AbortController();
-        const answer = refusalOf(call(leastRequest(desc.input), { ...as(goodCredential(desc)), signal: controller.signal }));
+        const answer = errorOf(call(leastRequest(desc.input), { ...as(goodCredential(desc)), signal: controller.signal }));
         await started;
         controller.abort();
-        expect((await answer).refusal).toBe("cancelled");
+        expect((await answer).reason).toBe("cancelled");
         await stopped;
       });
 
@@ -204,11 +204,11 @@ for (const type of messageTypes) {
   });
 }
 
-const refusalNames = Object.keys(refusals).filter((name): name is RefusalName => name in refusals);
-for (const name of refusalNames) {
+const reasons = Object.keys(errorCatalog).filter((name): name is ErrorReason => name in errorCatalog);
+for (const name of reasons) {
   for (const envelope of ["native", "chat", "union"] as const) {
     promise(`${name} has an answer in the ${envelope} format of HTTP`, async () => {
-      const { status, body } = toProblem(new Refusal(name), envelope, "req_12345678");
+      const { status, body } = toErrorResponse(new ApiError(name), envelope, "req_12345678");
       expect(status).toBeGreaterThanOrEqual(400);
       expect(body).toMatchObject({ error: { type: expect.any(String), message: expect.any(String) } });
     });
@@ -218,25 +218,25 @@ for (const name of refusalNames) {
 const unaryMethod = methods.find((desc) => desc.methodKind === "unary");
 const streamMethod = methods.find((desc) => desc.methodKind !== "unary");
 for (const binding of bindingNames) {
-  for (const name of refusalNames) {
+  for (const name of reasons) {
     promise(`${name} keeps its code, sentence and facts over ${binding}`, async () => {
-      const refusal = new Refusal(name, {
+      const apiError = new ApiError(name, {
         message: "said so",
         field: "messages[0].content",
         allowed: ["one", "two"],
         retryAfterMs: 1500,
         limit: { name: "requests_per_minute", limit: 60n, used: 60n, remaining: 0n },
-        upstream: { status: 400, body: { error: { type: "x" } } },
+        providerAnswer: { status: 400, body: { error: { type: "x" } } },
       });
-      script.unary = () => Promise.reject(refusal);
+      script.unary = () => Promise.reject(apiError);
       script.stream = async function* (desc) {
         yield create(desc.output);
-        throw refusal;
+        throw apiError;
       };
       for (const desc of [unaryMethod, streamMethod]) {
         if (!desc) continue;
         const failure = callAll(bindings[binding], desc, leastRequest(desc.input), as(goodCredential(desc)));
-        expect((await refusalOf(failure)).toDetail()).toEqual(refusal.toDetail());
+        expect((await errorOf(failure)).toDetail()).toEqual(apiError.toDetail());
       }
     });
   }
@@ -249,8 +249,8 @@ for (const binding of bindingNames) {
     };
     for (const desc of [unaryMethod, streamMethod]) {
       if (!desc) continue;
-      const failure = await refusalOf(callAll(bindings[binding], desc, leastRequest(desc.input), as(goodCredential(desc))));
-      expect([failure.refusal, failure.message]).toEqual(["internal", "Internal error."]);
+      const failure = await errorOf(callAll(bindings[binding], desc, leastRequest(desc.input), as(goodCredential(desc))));
+      expect([failure.reason, failure.message]).toEqual(["internal", "Internal error."]);
     }
   });
 }

@@ -54,6 +54,6 @@ test("a gRPC request of more fields than any conversation has is refused before 
   for (let left = blocks.length; left > 0; left >>>= 7) length.push((left & 0x7f) | (left > 0x7f ? 0x80 : 0));
   const bytes = Buffer.concat([Buffer.from([0x0a, 1, 0x6d, 0x1a, ...length]), blocks]);
   const generate = "/gateway.inference.v1.InferenceService/Generate";
-  const { code, refusal } = await callPlainly(plainClient(address), generate, bytes, { authorization: `Bearer ${key}` });
-  expect([code, reasonName(refusal)]).toEqual([status.RESOURCE_EXHAUSTED, "REQUEST_TOO_LARGE"]);
+  const { code, apiError } = await callPlainly(plainClient(address), generate, bytes, { authorization: `Bearer ${key}` });
+  expect([code, reasonName(apiError)]).toEqual([status.RESOURCE_EXHAUSTED, "REQUEST_TOO_LARGE"]);
 });

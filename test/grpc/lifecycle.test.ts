@@ -4,7 +4,7 @@ import { create } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { GenerateResponseSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { toRefusal } from "../../src/base/errors.ts";
+import { toApiError } from "../../src/base/errors.ts";
 import { grpcCore } from "../../src/grpc/client.ts";
 import { createGrpcServer, type GrpcServerParts } from "../../src/grpc/grpc.ts";
 import { createHealth } from "../../src/grpc/health.ts";
@@ -55,7 +55,7 @@ describe("TLS", () => {
     onTestFinished(() => core.close());
     return core.billing.getPools({}, asCustomer).then(
       () => "answered",
-      (error) => toRefusal(error).refusal,
+      (error) => toApiError(error).reason,
     );
   }
 
@@ -137,8 +137,8 @@ describe("draining", () => {
       drained = true;
     });
     expect((await watched.next()).value).toBe("NOT_SERVING");
-    const late = await dial(address).billing.getPools({}, asCustomer).catch(toRefusal);
-    expect(late).toMatchObject({ refusal: "gateway_unavailable" });
+    const late = await dial(address).billing.getPools({}, asCustomer).catch(toApiError);
+    expect(late).toMatchObject({ reason: "gateway_unavailable" });
     expect(drained).toBe(false);
 
     gate.resolve();
@@ -164,10 +164,10 @@ describe("draining", () => {
     const { server, address } = await serve(scriptedServices(script));
     const running = dial(address).inference.generate(hello, asCustomer)[Symbol.asyncIterator]();
     await running.next();
-    const end = running.next().catch(toRefusal);
+    const end = running.next().catch(toApiError);
     await server.drain(0);
     expect(cleaned).toEqual(["settled"]);
-    expect(await end).toMatchObject({ refusal: "gateway_unavailable" });
+    expect(await end).toMatchObject({ reason: "gateway_unavailable" });
   });
 });
 

@@ -7,7 +7,7 @@ import { onTestFinished } from "vitest";
 import { ReasonSchema, type Refusal, RefusalSchema } from "../../gen/gateway/common/v1/refusal_pb.ts";
 import { StatusSchema } from "../../gen/gateway/common/v1/status_pb.ts";
 
-export type Outcome = { code: number; details: string; refusal: Refusal | undefined; answers: Buffer[] };
+export type Outcome = { code: number; details: string; apiError: Refusal | undefined; answers: Buffer[] };
 
 export function plainClient(address: string, options: ClientOptions = {}): Client {
   const client = new Client(address, credentials.createInsecure(), options);
@@ -44,7 +44,7 @@ export async function callPlainly(
     call.on("error", () => {});
     call.on("status", resolve);
   });
-  return { code: status.code, details: status.details, refusal: findDetail(status), answers };
+  return { code: status.code, details: status.details, apiError: findDetail(status), answers };
 }
 
 function findDetail(status: StatusObject): Refusal | undefined {
@@ -56,6 +56,6 @@ function findDetail(status: StatusObject): Refusal | undefined {
 }
 
 /** The name of a reason, as the proto spells it. */
-export function reasonName(refusal: Refusal | undefined): string | undefined {
-  return refusal && ReasonSchema.value[refusal.reason]?.name.replace("REASON_", "");
+export function reasonName(apiError: Refusal | undefined): string | undefined {
+  return apiError && ReasonSchema.value[apiError.reason]?.name.replace("REASON_", "");
 }

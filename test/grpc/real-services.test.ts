@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
-import { Refusal } from "../../src/base/errors.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import { readConfig } from "../../src/config/environment.ts";
 import { localCore } from "../../src/contract/contract.ts";
@@ -18,7 +18,7 @@ import { seed } from "../../src/server/bootstrap.ts";
 import { startServices } from "../../src/server/services.ts";
 import { freshDatabase } from "../support/database.ts";
 import { fastCatalog } from "../support/gateway.ts";
-import { type Bindings, bindingNames, callAll, methods, openBindings, refusalOfAny } from "./bindings.ts";
+import { type Bindings, bindingNames, callAll, errorOfAny, methods, openBindings } from "./bindings.ts";
 import { anyMessage, enumPaths, leastRequest, nameOfPath, requiredFields, setEnum } from "./samples.ts";
 
 const stack = new AsyncDisposableStack();
@@ -37,7 +37,7 @@ beforeAll(async () => {
   bindings = stack.adopt(await openBindings(services, authenticate), (one) => one.close());
 });
 afterAll(async () => {
-  const { violations } = await bindings.local.billing.audit({}, as(adminToken));
+  const { violations } = await bindings.local.billing.verifyLedger({}, as(adminToken));
   await stack.disposeAsync();
   expect(violations).toEqual([]);
 });
@@ -57,11 +57,11 @@ function goodCredential(desc: DescMethod): string {
   return getOption(desc, callers).key ? key : adminToken;
 }
 
-/** What became of a call: the name of its refusal, or `answered`. */
+/** What became of a call: the name of its error, or `answered`. */
 async function outcomeOf(call: Promise<unknown>): Promise<string> {
   return call.then(
     () => "answered",
-    (error) => refusalOfAny(error).refusal,
+    (error) => errorOfAny(error).reason,
   );
 }
 
@@ -93,14 +93,14 @@ for (const desc of methods) {
         for (const field of requiredFields(desc.input)) {
           const request = leastRequest(desc.input);
           reflect(desc.input, request, false).clear(field);
-          const failure = await call(request, as(goodCredential(desc))).catch(refusalOfAny);
-          expect(failure).toMatchObject({ refusal: "invalid_request", facts: { field: field.name } });
+          const failure = await call(request, as(goodCredential(desc))).catch(errorOfAny);
+          expect(failure).toMatchObject({ reason: "invalid_request", facts: { field: field.name } });
         }
         for (const field of enumPaths(desc.input)) {
           const request = leastRequest(desc.input);
           setEnum(desc.input, request, field, 99);
-          const failure = await call(request, as(goodCredential(desc))).catch(refusalOfAny);
-          expect(failure).toMatchObject({ refusal: "invalid_request", facts: { field: nameOfPath(field) } });
+          const failure = await call(request, as(goodCredential(desc))).catch(errorOfAny);
+          expect(failure).toMatchObject({ reason: "invalid_request", facts: { field: nameOfPath(field) } });
         }
       });
 
@@ -148,7 +148,7 @@ describe("another account", () => {
     promise(`looks absent to ${desc.name}, by its ${field.name}`, async () => {
       const ask = async (id: string) => {
         const request = fromJson(desc.input, { [field.jsonName]: id });
-        return callAll(bindings.gRPC, desc, request, as(key)).catch(refusalOfAny);
+        return callAll(bindings.gRPC, desc, request, as(key)).catch(errorOfAny);
       };
       expect(foreign[field.name]).toBeTruthy();
       const theirs = await ask(foreign[field.name] ?? "");
@@ -157,9 +157,9 @@ describe("another account", () => {
     });
   }
 
-  function describeOutcome(outcome: Refusal | Message[]): unknown {
-    return outcome instanceof Refusal
-      ? { refusal: outcome.refusal, message: outcome.message.replace(/[a-z]+_[0-9a-f]{8,}/g, "…") }
+  function describeOutcome(outcome: ApiError | Message[]): unknown {
+    return outcome instanceof ApiError
+      ? { apiError: outcome.reason, message: outcome.message.replace(/[a-z]+_[0-9a-f]{8,}/g, "…") }
       : outcome;
   }
 });

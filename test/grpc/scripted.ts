@@ -2,25 +2,25 @@
 
 import { create, type DescMethod, type DescService, type Message } from "@bufbuild/protobuf";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { Refusal } from "../../src/base/errors.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import {
   type Authenticate,
-  type CallOf,
+  type AuthenticatedCall,
   type Implementation,
   implement,
   type Services,
   serviceTypes,
 } from "../../src/contract/contract.ts";
-import { guard } from "../../src/contract/interceptor.ts";
+import { intercept } from "../../src/contract/interceptor.ts";
 
 export const key = "sk-gw2-1-of-the-tests";
 export const adminToken = "admin-token-of-the-tests";
 
 /** What every method does until a test says otherwise: an empty answer, or three of them. */
 export type Script = {
-  unary: (desc: DescMethod, request: Message, call: CallOf) => Promise<Message>;
-  stream: (desc: DescMethod, request: Message, call: CallOf) => AsyncIterable<Message>;
+  unary: (desc: DescMethod, request: Message, call: AuthenticatedCall) => Promise<Message>;
+  stream: (desc: DescMethod, request: Message, call: AuthenticatedCall) => AsyncIterable<Message>;
 };
 
 export function emptyAnswers(): Script {
@@ -34,9 +34,9 @@ export function emptyAnswers(): Script {
 
 export const authenticate: Authenticate = async (headers) => {
   const credential = headers.get("authorization");
-  if (credential === null) throw new Refusal("missing_key");
+  if (credential === null) throw new ApiError("missing_key");
   if (credential === `Bearer ${adminToken}`) return { kind: "admin" };
-  if (credential !== `Bearer ${key}`) throw new Refusal("invalid_key");
+  if (credential !== `Bearer ${key}`) throw new ApiError("invalid_key");
   return { kind: "key", key: create(KeySchema, { keyId: "key_1" }), secret: create(SecretSchema, { secretId: "sec_1" }) };
 };
 
@@ -44,12 +44,12 @@ export const authenticate: Authenticate = async (headers) => {
 export function scriptedServices(script: Script): Services {
   const log = createLog("silent");
   const scripted = <S extends DescService>(service: S) => {
-    const implementation = implement<Implementation<S, CallOf>>(service, (desc) =>
+    const implementation = implement<Implementation<S, AuthenticatedCall>>(service, (desc) =>
       desc.methodKind === "unary"
-        ? (request: Message, call: CallOf) => script.unary(desc, request, call)
-        : (request: Message, call: CallOf) => script.stream(desc, request, call),
+        ? (request: Message, call: AuthenticatedCall) => script.unary(desc, request, call)
+        : (request: Message, call: AuthenticatedCall) => script.stream(desc, request, call),
     );
-    return guard(service, implementation, authenticate, log);
+    return intercept(service, implementation, authenticate, log);
   };
   return {
     billing: scripted(serviceTypes.billing),

@@ -11,7 +11,7 @@ import {
   type GenerateResponse,
   GenerateResponseSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { Refusal } from "../../src/base/errors.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import { callPlainly, plainClient, plainMetadata, reasonName } from "./plain-client.ts";
 import { emptyAnswers, key, scriptedServices } from "./scripted.ts";
 import { serve } from "./serve.ts";
@@ -53,14 +53,14 @@ describe("a plain gRPC client", () => {
         ...emptyAnswers(),
         async *stream(desc) {
           yield create(desc.output);
-          throw new Refusal("upstream_error", { message: "Der Anbieter schweigt – leider.", retryAfterMs: 2500 });
+          throw new ApiError("upstream_error", { message: "Der Anbieter schweigt – leider.", retryAfterMs: 2500 });
         },
       }),
     );
-    const { code, details, refusal, answers } = await callPlainly(plainClient(address), generate, helloBytes, asCustomer);
+    const { code, details, apiError, answers } = await callPlainly(plainClient(address), generate, helloBytes, asCustomer);
     expect([code, details, answers.length]).toEqual([status.UNAVAILABLE, "Der Anbieter schweigt – leider.", 1]);
-    expect(refusal).toMatchObject({ message: details, retryAfter: { seconds: 2n, nanos: 500_000_000 } });
-    expect(reasonName(refusal)).toBe("UPSTREAM_ERROR");
+    expect(apiError).toMatchObject({ message: details, retryAfter: { seconds: 2n, nanos: 500_000_000 } });
+    expect(reasonName(apiError)).toBe("UPSTREAM_ERROR");
   });
 
   test.for([
@@ -69,15 +69,15 @@ describe("a plain gRPC client", () => {
     { name: "with another scheme", headers: { authorization: `Basic ${key}` }, reason: "INVALID_KEY" },
   ])("is refused $name", async ({ headers, reason }) => {
     const { address } = await serve(scriptedServices(emptyAnswers()));
-    const { code, refusal } = await callPlainly(plainClient(address), generate, helloBytes, headers);
-    expect([code, reasonName(refusal)]).toEqual([status.UNAUTHENTICATED, reason]);
+    const { code, apiError } = await callPlainly(plainClient(address), generate, helloBytes, headers);
+    expect([code, reasonName(apiError)]).toEqual([status.UNAUTHENTICATED, reason]);
   });
 
   test("is refused before its request is read", async () => {
     const { address } = await serve(scriptedServices(emptyAnswers()));
     // Nothing of this is a message, and a server that looked at it would say so.
-    const { refusal } = await callPlainly(plainClient(address), generate, Buffer.alloc(40 * mebibyte, 7));
-    expect(reasonName(refusal)).toBe("MISSING_KEY");
+    const { apiError } = await callPlainly(plainClient(address), generate, Buffer.alloc(40 * mebibyte, 7));
+    expect(reasonName(apiError)).toBe("MISSING_KEY");
   });
 
   test("gets facts that fit into its trailers, however long they are", async () => {
@@ -87,29 +87,29 @@ describe("a plain gRPC client", () => {
         ...emptyAnswers(),
         unary: () =>
           Promise.reject(
-            new Refusal("upstream_refused", {
+            new ApiError("upstream_refused", {
               message: `${long}\ud800`,
               field: long,
               allowed: [long],
-              upstream: { status: 400, body: { long } },
+              providerAnswer: { status: 400, body: { long } },
             }),
           ),
       }),
     );
-    const { code, refusal } = await callPlainly(plainClient(address), getPools, new Uint8Array(), asCustomer);
-    expect([code, reasonName(refusal)]).toEqual([status.INVALID_ARGUMENT, "UPSTREAM_REFUSED"]);
-    expect(refusal?.upstream).toMatchObject({ status: 400 });
-    expect(refusal?.message).toMatch(/^é{100}/);
+    const { code, apiError } = await callPlainly(plainClient(address), getPools, new Uint8Array(), asCustomer);
+    expect([code, reasonName(apiError)]).toEqual([status.INVALID_ARGUMENT, "UPSTREAM_REFUSED"]);
+    expect(apiError?.providerAnswer).toMatchObject({ status: 400 });
+    expect(apiError?.message).toMatch(/^é{100}/);
   });
 
   test("hears of a failure whose facts are beyond any field", async () => {
     const script = {
       ...emptyAnswers(),
-      unary: () => Promise.reject(new Refusal("rate_limited", { limit: { limit: 2n ** 70n } })),
+      unary: () => Promise.reject(new ApiError("rate_limited", { limit: { limit: 2n ** 70n } })),
     };
     const { address } = await serve(scriptedServices(script));
-    const { code, refusal } = await callPlainly(plainClient(address), getPools, new Uint8Array(), asCustomer);
-    expect([code, reasonName(refusal)]).toEqual([status.RESOURCE_EXHAUSTED, "RATE_LIMITED"]);
+    const { code, apiError } = await callPlainly(plainClient(address), getPools, new Uint8Array(), asCustomer);
+    expect([code, reasonName(apiError)]).toEqual([status.RESOURCE_EXHAUSTED, "RATE_LIMITED"]);
   });
 
   test("hears of methods that do not exist", async () => {
@@ -147,7 +147,7 @@ describe("requests", () => {
   ])("above the limit $name are refused: $path", async ({ path, bytes, code, reason }) => {
     const { address } = await serve(scriptedServices(emptyAnswers()));
     const outcome = await callPlainly(plainClient(address), path, Buffer.alloc(bytes), asCustomer);
-    expect([outcome.code, reasonName(outcome.refusal)]).toEqual([code, reason]);
+    expect([outcome.code, reasonName(outcome.apiError)]).toEqual([code, reason]);
   });
 
   test("of 40 megabytes reach Generate", async () => {
@@ -167,8 +167,8 @@ describe("requests", () => {
     // The request itself is the first of the 200 levels.
     expect((await callPlainly(client, generate, deepRequest(199), asCustomer)).code).toBe(status.OK);
     for (const levels of [201, 1_000]) {
-      const { code, refusal } = await callPlainly(client, generate, deepRequest(levels), asCustomer);
-      expect([code, reasonName(refusal)]).toEqual([status.INVALID_ARGUMENT, "INVALID_REQUEST"]);
+      const { code, apiError } = await callPlainly(client, generate, deepRequest(levels), asCustomer);
+      expect([code, reasonName(apiError)]).toEqual([status.INVALID_ARGUMENT, "INVALID_REQUEST"]);
     }
   });
 
@@ -182,17 +182,17 @@ describe("requests", () => {
     ["that are no protobuf at all", [...Buffer.from('{"account_id":"x"}')]],
   ])("%s are refused", async ([, bytes]) => {
     const { address } = await serve(scriptedServices(emptyAnswers()));
-    const { code, refusal } = await callPlainly(plainClient(address), getPools, Buffer.from(bytes), asCustomer);
-    expect([code, reasonName(refusal)]).toEqual([status.INVALID_ARGUMENT, "INVALID_REQUEST"]);
+    const { code, apiError } = await callPlainly(plainClient(address), getPools, Buffer.from(bytes), asCustomer);
+    expect([code, reasonName(apiError)]).toEqual([status.INVALID_ARGUMENT, "INVALID_REQUEST"]);
   });
 
   test("with more metadata than anybody needs are refused", async () => {
     const { address } = await serve(scriptedServices(emptyAnswers()));
-    const { code, refusal } = await callPlainly(plainClient(address), getPools, new Uint8Array(), {
+    const { code, apiError } = await callPlainly(plainClient(address), getPools, new Uint8Array(), {
       ...asCustomer,
       "x-much": "x".repeat(20_000),
     });
-    expect([code, reasonName(refusal)]).toEqual([status.RESOURCE_EXHAUSTED, "REQUEST_TOO_LARGE"]);
+    expect([code, reasonName(apiError)]).toEqual([status.RESOURCE_EXHAUSTED, "REQUEST_TOO_LARGE"]);
   });
 
   test("with binary metadata are served without it", async () => {

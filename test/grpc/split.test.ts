@@ -129,7 +129,7 @@ test("a core that is killed ends its streams with an error, is told as 503, and 
   await startCore(port);
   await expect.poll(async () => (await ask(facade.address, key, "chat", quick, false)).status, { timeout: 10_000 }).toBe(200);
   const { billing } = operator(port);
-  expect((await billing.audit({}, asAdmin)).violations).toEqual([]);
+  expect((await billing.verifyLedger({}, asAdmin)).violations).toEqual([]);
   const receipt = async (requestId: string) => (await billing.getReceipt({ requestId }, asAdmin)).receipt;
   expect(await receipt(complete.headers.get("request-id") ?? "")).toMatchObject({ outcome: Outcome.COMPLETED });
   // The dead core's holds wait for the reaper, and are not charged before.
@@ -168,5 +168,5 @@ test("replacing one core after the other under load costs not one request", pati
 
   expect(answers.filter(({ status }) => status !== 200)).toEqual([]);
   expect(answers.filter(({ text }) => !/message_stop|\[DONE\]/.test(text))).toEqual([]);
-  expect((await operator(ports[0] ?? 0).billing.audit({}, asAdmin)).violations).toEqual([]);
+  expect((await operator(ports[0] ?? 0).billing.verifyLedger({}, asAdmin)).violations).toEqual([]);
 });

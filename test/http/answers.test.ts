@@ -5,7 +5,7 @@ import { request as httpRequest } from "node:http";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { describe, expect, test } from "vitest";
 import type { GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { Refusal } from "../../src/base/errors.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import {
   admission,
   answerOf,
@@ -152,7 +152,7 @@ describe("a plain answer", () => {
     const { url, script } = await startFacade();
     script.generate = async function* () {
       yield* [admission(), start, textStart, textDelta("secret")];
-      throw new Refusal("overloaded", { retryAfterMs: 2_500 });
+      throw new ApiError("overloaded", { retryAfterMs: 2_500 });
     };
     const response = await postNative(url);
     expect(response.status).toBe(529);
@@ -212,7 +212,7 @@ describe("a streamed answer", () => {
     const { url, script } = await startFacade();
     script.generate = async function* () {
       yield* [admission(), events({ case: "ping", value: {} })];
-      throw new Refusal("upstream_error");
+      throw new ApiError("upstream_error");
     };
     for (const response of [
       await postNative(url, { ...nativeBody, stream: true }),
@@ -228,7 +228,7 @@ describe("a streamed answer", () => {
     const { url, script } = await startFacade();
     script.generate = async function* () {
       yield* [admission(), start, textStart, textDelta("Hel")];
-      throw new Refusal("upstream_error");
+      throw new ApiError("upstream_error");
     };
     const native = await postNative(url, { ...nativeBody, stream: true });
     const sent = readEvents(await native.text());
@@ -367,7 +367,7 @@ describe("silence", () => {
     const { url, script } = await startFacade({}, { pace });
     script.generate = async function* () {
       await new Promise((resolve) => setTimeout(resolve, 4 * pace.holdMs));
-      throw new Refusal("credits_held");
+      throw new ApiError("credits_held");
     };
     const response = await postNative(url, { ...nativeBody, stream: true });
     expect(response.status).toBe(429);
@@ -379,7 +379,7 @@ describe("silence", () => {
     script.generate = async function* () {
       yield admission();
       await new Promise((resolve) => setTimeout(resolve, 4 * pace.holdMs));
-      throw new Refusal("credits_exhausted");
+      throw new ApiError("credits_exhausted");
     };
     const response = await postNative(url, { ...nativeBody, stream: true });
     expect(response.status).toBe(200);
@@ -402,7 +402,7 @@ describe("a client that hangs up", () => {
         begun.resolve();
         await once(signal, "abort");
         aborted.resolve();
-        throw new Refusal("cancelled");
+        throw new ApiError("cancelled");
       };
       const request = httpRequest({ port, host: "127.0.0.1", path: "/v1/messages", method: "POST", headers: nativeHeaders });
       request.on("error", () => {});

@@ -1,7 +1,7 @@
 // Which header holds the key, by endpoint.
 
 import { describe, expect, test } from "vitest";
-import { Refusal } from "../../src/base/errors.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import { type CredentialForm, type NativeBearer, readCredential } from "../../src/http/credentials.ts";
 
 const key = "sk-gw2-1abc";
@@ -17,7 +17,7 @@ function read(
   try {
     return readCredential(form, { headers, rawHeaders: raw }, nativeBearer);
   } catch (error) {
-    if (error instanceof Refusal) return error.refusal;
+    if (error instanceof ApiError) return error.reason;
     throw error;
   }
 }

@@ -1,21 +1,21 @@
-// What HTTP says about every refusal, in each envelope.
+// What HTTP says about every reason, in each envelope.
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { describe, expect, test } from "vitest";
 import { LimitSchema } from "../../gen/gateway/common/v1/refusal_pb.ts";
-import { Refusal, type RefusalName, refusals } from "../../src/base/errors.ts";
-import { type Envelope, toProblem, toStreamProblem } from "../../src/http/error-body.ts";
-import { problems } from "../../src/http/error-table.ts";
+import { ApiError, type ErrorReason, errorCatalog } from "../../src/base/errors.ts";
+import { type Envelope, toErrorResponse, toStreamErrorBody } from "../../src/http/error-body.ts";
+import { errorTable } from "../../src/http/error-table.ts";
 
-const names = Object.keys(refusals) as RefusalName[];
+const names = Object.keys(errorCatalog) as ErrorReason[];
 
 test("every reason has a row, and no other", () => {
-  expect(Object.keys(problems).sort()).toEqual([...names].sort());
+  expect(Object.keys(errorTable).sort()).toEqual([...names].sort());
 });
 
 type Expected = {
-  refusal: RefusalName;
+  reason: ErrorReason;
   status: number;
   chatStatus?: number;
   native: [type: string, code?: string];
@@ -28,198 +28,198 @@ const invalid = "invalid_request_error";
 const unauthenticated = "authentication_error";
 const rows: Expected[] = [
   {
-    refusal: "missing_key",
+    reason: "missing_key",
     status: 401,
     native: [unauthenticated, "missing_key"],
     chat: [invalid, "invalid_api_key"],
     shouldRetry: "false",
   },
   {
-    refusal: "invalid_key",
+    reason: "invalid_key",
     status: 401,
     native: [unauthenticated, "invalid_key"],
     chat: [invalid, "invalid_api_key"],
     shouldRetry: "false",
   },
   {
-    refusal: "revoked_key",
+    reason: "revoked_key",
     status: 401,
     native: [unauthenticated, "revoked_key"],
     chat: [invalid, "revoked_api_key"],
     shouldRetry: "false",
   },
   {
-    refusal: "wrong_credential_header",
+    reason: "wrong_credential_header",
     status: 401,
     native: [unauthenticated, "wrong_credential_header"],
     chat: [invalid, "wrong_credential_header"],
     shouldRetry: "false",
   },
   {
-    refusal: "credits_exhausted",
+    reason: "credits_exhausted",
     status: 402,
     native: ["billing_error", "credits_exhausted"],
     chat: ["insufficient_quota", "insufficient_quota"],
     shouldRetry: "false",
   },
   {
-    refusal: "credits_held",
+    reason: "credits_held",
     status: 429,
     native: ["rate_limit_error", "credits_held"],
     chat: ["requests", "credits_held"],
     retryAfter: true,
   },
   {
-    refusal: "monthly_cap_reached",
+    reason: "monthly_cap_reached",
     status: 402,
     native: ["billing_error", "monthly_cap_reached"],
     chat: ["insufficient_quota", "monthly_cap_reached"],
     shouldRetry: "false",
   },
   {
-    refusal: "model_not_allowed",
+    reason: "model_not_allowed",
     status: 403,
     native: ["permission_error", "model_not_allowed"],
     chat: [invalid, "model_not_allowed", "model"],
     shouldRetry: "false",
   },
   {
-    refusal: "model_not_found",
+    reason: "model_not_found",
     status: 404,
     native: ["not_found_error", "model_not_found"],
     chat: [invalid, "model_not_found", "model"],
     shouldRetry: "false",
   },
   {
-    refusal: "not_found",
+    reason: "not_found",
     status: 404,
     native: ["not_found_error", "not_found"],
     chat: [invalid, "not_found"],
     shouldRetry: "false",
   },
   {
-    refusal: "method_not_allowed",
+    reason: "method_not_allowed",
     status: 405,
     native: [invalid, "method_not_allowed"],
     chat: [invalid, "method_not_allowed"],
     shouldRetry: "false",
   },
   {
-    refusal: "version_required",
+    reason: "version_required",
     status: 400,
     native: [invalid, "version_required"],
     chat: [invalid, "version_required"],
     shouldRetry: "false",
   },
   {
-    refusal: "version_unsupported",
+    reason: "version_unsupported",
     status: 400,
     native: [invalid, "version_unsupported"],
     chat: [invalid, "version_unsupported"],
     shouldRetry: "false",
   },
-  { refusal: "invalid_request", status: 400, native: [invalid], chat: [invalid, null], shouldRetry: "false" },
+  { reason: "invalid_request", status: 400, native: [invalid], chat: [invalid, null], shouldRetry: "false" },
   {
-    refusal: "feature_not_offered",
+    reason: "feature_not_offered",
     status: 400,
     native: [invalid, "feature_not_offered"],
     chat: [invalid, "feature_not_offered"],
     shouldRetry: "false",
   },
   {
-    refusal: "thread_unsupported_request",
+    reason: "thread_unsupported_request",
     status: 400,
     native: [invalid, "thread_unsupported_request"],
     chat: [invalid, "thread_unsupported_request"],
   },
   {
-    refusal: "context_length_exceeded",
+    reason: "context_length_exceeded",
     status: 400,
     native: [invalid],
     chat: [invalid, "context_length_exceeded", "messages"],
     shouldRetry: "false",
   },
   {
-    refusal: "request_too_large",
+    reason: "request_too_large",
     status: 413,
     native: ["request_too_large"],
     chat: [invalid, "request_too_large"],
     shouldRetry: "false",
   },
   {
-    refusal: "request_body_too_large_after_decoding",
+    reason: "request_body_too_large_after_decoding",
     status: 413,
     native: [invalid, "request_body_too_large_after_decoding"],
     chat: [invalid, "request_body_too_large_after_decoding"],
     shouldRetry: "false",
   },
   {
-    refusal: "request_body_encoding_unsupported",
+    reason: "request_body_encoding_unsupported",
     status: 400,
     native: [invalid, "request_body_encoding_unsupported"],
     chat: [invalid, "request_body_encoding_unsupported"],
     shouldRetry: "false",
   },
   {
-    refusal: "request_body_encoding_invalid",
+    reason: "request_body_encoding_invalid",
     status: 400,
     native: [invalid, "request_body_encoding_invalid"],
     chat: [invalid, "request_body_encoding_invalid"],
     shouldRetry: "false",
   },
   {
-    refusal: "responses_api_unsupported",
+    reason: "responses_api_unsupported",
     status: 400,
     native: [invalid, "responses_api_unsupported"],
     chat: [invalid, "responses_api_unsupported"],
     shouldRetry: "false",
   },
   {
-    refusal: "auth_rate_limited",
+    reason: "auth_rate_limited",
     status: 429,
     native: ["rate_limit_error", "auth_rate_limited"],
     chat: ["requests", "auth_rate_limited"],
     retryAfter: true,
   },
   {
-    refusal: "rate_limited",
+    reason: "rate_limited",
     status: 429,
     native: ["rate_limit_error", "rate_limited"],
     chat: ["requests", "rate_limit_exceeded"],
     retryAfter: true,
   },
   {
-    refusal: "count_rate_limited",
+    reason: "count_rate_limited",
     status: 429,
     native: ["rate_limit_error", "count_rate_limited"],
     chat: ["requests", "count_rate_limited"],
     retryAfter: true,
   },
   {
-    refusal: "gateway_unavailable",
+    reason: "gateway_unavailable",
     status: 503,
     native: ["api_error", "gateway_unavailable"],
     chat: ["server_error", "gateway_unavailable"],
     retryAfter: true,
   },
   {
-    refusal: "billing_unavailable",
+    reason: "billing_unavailable",
     status: 503,
     native: ["api_error", "billing_unavailable"],
     chat: ["server_error", "billing_unavailable"],
     retryAfter: true,
   },
-  { refusal: "overloaded", status: 529, chatStatus: 503, native: ["overloaded_error"], chat: ["server_error", "overloaded"] },
-  { refusal: "upstream_error", status: 502, native: ["api_error", "upstream_error"], chat: ["server_error", "upstream_error"] },
-  { refusal: "timeout", status: 504, native: ["timeout_error"], chat: ["server_error", "timeout"] },
-  { refusal: "internal", status: 500, native: ["api_error"], chat: ["server_error", null] },
+  { reason: "overloaded", status: 529, chatStatus: 503, native: ["overloaded_error"], chat: ["server_error", "overloaded"] },
+  { reason: "upstream_error", status: 502, native: ["api_error", "upstream_error"], chat: ["server_error", "upstream_error"] },
+  { reason: "timeout", status: 504, native: ["timeout_error"], chat: ["server_error", "timeout"] },
+  { reason: "internal", status: 500, native: ["api_error"], chat: ["server_error", null] },
 ];
 
-describe.each(rows)("$refusal", ({ refusal, status, chatStatus, native, chat, shouldRetry, retryAfter }) => {
-  const says = refusals[refusal].says;
+describe.each(rows)("$reason", ({ reason, status, chatStatus, native, chat, shouldRetry, retryAfter }) => {
+  const says = errorCatalog[reason].message;
 
   test("native clients get its status, type and code", () => {
-    const problem = toProblem(new Refusal(refusal), "native", "req_12345678");
+    const problem = toErrorResponse(new ApiError(reason), "native", "req_12345678");
     expect(problem.status).toBe(status);
     const [type, code] = native;
     const details = code === undefined ? {} : { details: { error_code: code } };
@@ -234,14 +234,14 @@ describe.each(rows)("$refusal", ({ refusal, status, chatStatus, native, chat, sh
   });
 
   test("chat clients get all four members of an error", () => {
-    const problem = toProblem(new Refusal(refusal), "chat", "req_12345678");
+    const problem = toErrorResponse(new ApiError(reason), "chat", "req_12345678");
     expect(problem.status).toBe(chatStatus ?? status);
     const [type, code, param = null] = chat;
     expect(problem.body).toEqual({ error: { message: says, type, param, code } });
   });
 
   test("shared endpoints answer what both SDKs parse", () => {
-    const { body } = toProblem(new Refusal(refusal), "union", "req_12345678");
+    const { body } = toErrorResponse(new ApiError(reason), "union", "req_12345678");
     const [, code, param = null] = chat;
     expect(body).toMatchObject({
       type: "error",
@@ -257,14 +257,15 @@ test("no error body names the native key header or repeats a key, wherever the t
   for (const name of names) {
     for (const envelope of envelopes) {
       const message = "model: X-Api-Key sk-gw2-1abcdefghijklmnopqrstuvwxyz";
-      const { body } = toProblem(new Refusal(name, { message, field: "x-api-key" }), envelope, "req_12345678");
+      const { body } = toErrorResponse(new ApiError(name, { message, field: "x-api-key" }), envelope, "req_12345678");
       expect(JSON.stringify(body)).not.toMatch(/x-api-key|sk-gw2-1abc/i);
     }
   }
 });
 
 test("a 401 names in a header which header this endpoint reads", () => {
-  const challenge = (envelope: Envelope) => toProblem(new Refusal("invalid_key"), envelope, "r").headers["www-authenticate"];
+  const challenge = (envelope: Envelope) =>
+    toErrorResponse(new ApiError("invalid_key"), envelope, "r").headers["www-authenticate"];
   expect(challenge("native")).toBe('ApiKey realm="gateway", header="x-api-key"');
   expect(challenge("chat")).toBe('Bearer realm="gateway"');
   expect(challenge("union")).toBe('ApiKey realm="gateway", header="x-api-key", Bearer realm="gateway"');
@@ -272,7 +273,7 @@ test("a 401 names in a header which header this endpoint reads", () => {
 
 test("retry-after is whole seconds, rounded up, and never below one", () => {
   const retryAfter = (retryAfterMs: number) =>
-    toProblem(new Refusal("rate_limited", { retryAfterMs }), "native", "r").headers["retry-after"];
+    toErrorResponse(new ApiError("rate_limited", { retryAfterMs }), "native", "r").headers["retry-after"];
   expect([1, 1000, 1001, 59_999].map(retryAfter)).toEqual(["1", "1", "2", "60"]);
 });
 
@@ -286,7 +287,7 @@ test("an exceeded limit of requests shows in the rate headers of the format", ()
     remaining: 0n,
     resetsAt: timestampFromDate(resetsAt),
   });
-  const headers = (envelope: Envelope) => toProblem(new Refusal("rate_limited", { limit }), envelope, "r").headers;
+  const headers = (envelope: Envelope) => toErrorResponse(new ApiError("rate_limited", { limit }), envelope, "r").headers;
   expect(headers("native")).toMatchObject({
     "anthropic-ratelimit-requests-limit": "60",
     "anthropic-ratelimit-requests-remaining": "0",
@@ -297,7 +298,7 @@ test("an exceeded limit of requests shows in the rate headers of the format", ()
 });
 
 const source = "messages[0].content[1].source";
-test.for<[RefusalName, field: string, message: string | undefined, native: string]>([
+test.for<[ErrorReason, field: string, message: string | undefined, native: string]>([
   ["invalid_request", "messages[1].content", "messages[1].content: must be text", "messages.1.content: must be text"],
   ["invalid_request", "messages[1]", "messages.1.content: must be text", "messages.1.content: must be text"],
   ["feature_not_offered", source, `${source}: file is not offered`, "messages.0.content.1.source: file is not offered"],
@@ -308,22 +309,22 @@ test.for<[RefusalName, field: string, message: string | undefined, native: strin
 ])(
   "%s of %s begins with the vendor's path for native clients, and names the field for those of chat",
   ([name, field, message, says]) => {
-    const refusal = new Refusal(name, { field, ...(message !== undefined && { message }) });
+    const reason = new ApiError(name, { field, ...(message !== undefined && { message }) });
     for (const envelope of ["native", "union"] as const) {
-      expect(toProblem(refusal, envelope, "r").body).toMatchObject({ error: { message: says } });
+      expect(toErrorResponse(reason, envelope, "r").body).toMatchObject({ error: { message: says } });
     }
-    expect(toProblem(refusal, "chat", "r").body).toMatchObject({ error: { param: field } });
+    expect(toErrorResponse(reason, "chat", "r").body).toMatchObject({ error: { param: field } });
   },
 );
 
 test("a prompt that is too long says so first, since clients look for that", () => {
-  const tooLong = new Refusal("context_length_exceeded", { field: "messages" });
-  expect(toProblem(tooLong, "native", "r").body).toMatchObject({ error: { message: "prompt is too long" } });
+  const tooLong = new ApiError("context_length_exceeded", { field: "messages" });
+  expect(toErrorResponse(tooLong, "native", "r").body).toMatchObject({ error: { message: "prompt is too long" } });
 });
 
 test("an unknown model comes with those that exist", () => {
-  const unknown = new Refusal("model_not_found", { message: "model: gpt-9", allowed: ["model-opus-4.6", "opus"] });
-  expect(toProblem(unknown, "native", "r").body).toMatchObject({
+  const unknown = new ApiError("model_not_found", { message: "model: gpt-9", allowed: ["model-opus-4.6", "opus"] });
+  expect(toErrorResponse(unknown, "native", "r").body).toMatchObject({
     error: { message: "model: gpt-9. Models of this key: model-opus-4.6, opus." },
   });
 });
@@ -335,17 +336,17 @@ const vendorBody = {
   extra: [1],
 };
 
-test("a provider's refusal reaches native clients unmodified but for the request id", () => {
-  const refusal = new Refusal("upstream_refused", { upstream: { status: 400, body: vendorBody } });
-  const { status, body, headers } = toProblem(refusal, "native", "req_ours1234");
+test("a provider's reason reaches native clients unmodified but for the request id", () => {
+  const reason = new ApiError("upstream_refused", { providerAnswer: { status: 400, body: vendorBody } });
+  const { status, body, headers } = toErrorResponse(reason, "native", "req_ours1234");
   expect(status).toBe(400);
   expect(body).toEqual({ ...vendorBody, request_id: "req_ours1234" });
   expect(headers["x-should-retry"]).toBe("false");
 });
 
-test("a provider's refusal reaches chat clients translated", () => {
-  const refusal = new Refusal("upstream_refused", { upstream: { status: 413, body: vendorBody } });
-  const { status, body } = toProblem(refusal, "chat", "r");
+test("a provider's reason reaches chat clients translated", () => {
+  const reason = new ApiError("upstream_refused", { providerAnswer: { status: 413, body: vendorBody } });
+  const { status, body } = toErrorResponse(reason, "chat", "r");
   expect(status).toBe(413);
   expect(body).toEqual({
     error: { message: "messages.3: role not supported", type: "invalid_request_error", param: null, code: null },
@@ -354,28 +355,28 @@ test("a provider's refusal reaches chat clients translated", () => {
 
 test("a provider's doubt about our own credential is never shown as doubt about the client's", () => {
   for (const status of [401, 402, 403, 429]) {
-    const refusal = new Refusal("upstream_refused", { upstream: { status, body: vendorBody } });
-    const { status: shown, headers } = toProblem(refusal, "native", "r");
+    const reason = new ApiError("upstream_refused", { providerAnswer: { status, body: vendorBody } });
+    const { status: shown, headers } = toErrorResponse(reason, "native", "r");
     expect([shown, headers["x-should-retry"]]).toEqual([502, status === 429 ? undefined : "false"]);
   }
 });
 
 test("what only the operator can mend at a provider is not worth trying again, whatever its status", () => {
   for (const status of [200, 401, 404, 429]) {
-    const refusal = new Refusal("upstream_error", { upstream: { status } });
-    const { status: shown, headers } = toProblem(refusal, "chat", "r");
+    const reason = new ApiError("upstream_error", { providerAnswer: { status } });
+    const { status: shown, headers } = toErrorResponse(reason, "chat", "r");
     expect([shown, headers["x-should-retry"]]).toEqual([502, "false"]);
   }
-  expect(toProblem(new Refusal("upstream_error"), "chat", "r").headers).not.toHaveProperty("x-should-retry");
+  expect(toErrorResponse(new ApiError("upstream_error"), "chat", "r").headers).not.toHaveProperty("x-should-retry");
 });
 
 test("an error amid a native stream has one of the types that clients know there", () => {
   const known = ["overloaded_error", "api_error", "timeout_error", "rate_limit_error", "authentication_error"];
   for (const name of names) {
-    const { error } = toStreamProblem(new Refusal(name), "native", "r");
+    const { error } = toStreamErrorBody(new ApiError(name), "native", "r");
     expect(known).toContainEqual((error as { type: string }).type);
   }
-  expect(toStreamProblem(new Refusal("revoked_key"), "native", "r")).toMatchObject({
+  expect(toStreamErrorBody(new ApiError("revoked_key"), "native", "r")).toMatchObject({
     error: { type: "authentication_error", details: { error_code: "revoked_key" } },
   });
 });

@@ -5,7 +5,7 @@ import { request as httpRequest, type IncomingMessage } from "node:http";
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from "node:zlib";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { Refusal } from "../../src/base/errors.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import { bodyBytesMax } from "../../src/http/body.ts";
 import {
   answerOf,
@@ -106,7 +106,7 @@ describe("credentials", () => {
     const failures: string[] = [];
     const failedCredentials = {
       check: (address: string) => {
-        if (failures.length >= 2) throw new Refusal("auth_rate_limited", { retryAfterMs: 7_000, cause: address });
+        if (failures.length >= 2) throw new ApiError("auth_rate_limited", { retryAfterMs: 7_000, cause: address });
       },
       record: (address: string) => void failures.push(address),
     };
@@ -446,7 +446,7 @@ describe("failures of services", () => {
   test("that a model name provokes do not give the name a stage", async () => {
     const { url, script } = await startFacade();
     script.generate = ({ model }) => {
-      throw new Refusal("model_not_found", { message: `model: ${model}`, allowed: ["model-opus-4.6"], field: "model" });
+      throw new ApiError("model_not_found", { message: `model: ${model}`, allowed: ["model-opus-4.6"], field: "model" });
     };
     const { status, body } = await readError(
       await postNative(url, { ...nativeBody, model: `X-API-Key sk-gw2-1${"a".repeat(49)}` }),

@@ -3,7 +3,7 @@
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
 import { describe, expect, test } from "vitest";
-import { Refusal, type RefusalFacts, type RefusalName } from "../../src/base/errors.ts";
+import { ApiError, type ErrorFacts, type ErrorReason } from "../../src/base/errors.ts";
 import { admission, goodKey, type StandIn, start, startFacade, textDelta, textStart } from "./stand-in.ts";
 
 const sonnet = { id: "model-sonnet-4.6", displayName: "Sonnet 4.6", tier: "sonnet" };
@@ -16,11 +16,11 @@ const ask = { model: "sonnet", max_tokens: 100, messages: [{ role: "user" as con
 const askChat = { model: "sonnet", messages: [{ role: "user" as const, content: "Hi" }] };
 
 /** Makes every generation fail, and counts how often it was tried. */
-function failWith(standIn: StandIn, refusal: RefusalName, facts: RefusalFacts = {}): { tries: number } {
+function failWith(standIn: StandIn, reason: ErrorReason, facts: ErrorFacts = {}): { tries: number } {
   const counted = { tries: 0 };
   standIn.script.generate = () => {
     counted.tries++;
-    throw new Refusal(refusal, { retryAfterMs: 1, ...facts });
+    throw new ApiError(reason, { retryAfterMs: 1, ...facts });
   };
   return counted;
 }
@@ -37,7 +37,7 @@ async function failureOf(work: PromiseLike<unknown>): Promise<unknown> {
 }
 
 // What may pass by waiting is tried again, twice; what only an operator can mend is not.
-const tried: [refusal: RefusalName, tries: number, facts?: RefusalFacts][] = [
+const tried: [reason: ErrorReason, tries: number, facts?: ErrorFacts][] = [
   ["rate_limited", 3],
   ["credits_held", 3],
   ["overloaded", 3],
@@ -45,16 +45,16 @@ const tried: [refusal: RefusalName, tries: number, facts?: RefusalFacts][] = [
   ["timeout", 3],
   ["billing_unavailable", 3],
   ["internal", 3],
-  ["upstream_error", 1, { upstream: { status: 401 } }],
+  ["upstream_error", 1, { providerAnswer: { status: 401 } }],
 ];
 
 /** How often each of those was tried. */
 async function triesOf(ask: (standIn: StandIn) => PromiseLike<unknown>): Promise<typeof tried> {
-  const counts = tried.map(async ([refusal, , facts]): Promise<(typeof tried)[number]> => {
+  const counts = tried.map(async ([apiError, , facts]): Promise<(typeof tried)[number]> => {
     const standIn = await startFacade();
-    const counted = failWith(standIn, refusal, facts);
+    const counted = failWith(standIn, apiError, facts);
     await failureOf(ask(standIn));
-    return facts === undefined ? [refusal, counted.tries] : [refusal, counted.tries, facts];
+    return facts === undefined ? [apiError, counted.tries] : [apiError, counted.tries, facts];
   });
   return Promise.all(counts);
 }
@@ -81,7 +81,7 @@ describe("the native SDK", () => {
     expect(standIn.script.calls.filter((call) => call === "listModels").length).toBe(1);
   });
 
-  const cases: [refusal: RefusalName, kind: ErrorClass, status: number, tries: number][] = [
+  const cases: [reason: ErrorReason, kind: ErrorClass, status: number, tries: number][] = [
     ["revoked_key", Anthropic.AuthenticationError, 401, 1],
     ["credits_exhausted", Anthropic.APIError, 402, 1],
     ["monthly_cap_reached", Anthropic.APIError, 402, 1],
@@ -90,9 +90,9 @@ describe("the native SDK", () => {
     ["invalid_request", Anthropic.BadRequestError, 400, 1],
     ["request_id_used", Anthropic.ConflictError, 409, 1],
   ];
-  test.each(cases)("throws its own class for %s and tries it once", async (refusal, kind, status, tries) => {
+  test.each(cases)("throws its own class for %s and tries it once", async (apiError, kind, status, tries) => {
     const standIn = await startFacade();
-    const counted = failWith(standIn, refusal);
+    const counted = failWith(standIn, apiError);
     const error = await failureOf(anthropic(standIn).messages.create(ask));
     expect(error).toBeInstanceOf(kind);
     expect(error).toMatchObject({ status, requestID: expect.stringMatching(/^req_/) });
@@ -103,7 +103,7 @@ describe("the native SDK", () => {
     const standIn = await startFacade();
     standIn.script.generate = async function* () {
       yield* [admission(), start, textStart, textDelta("Hel")];
-      throw new Refusal("overloaded");
+      throw new ApiError("overloaded");
     };
     const error = await failureOf(anthropic(standIn).messages.stream(ask).finalMessage());
     expect(error).toBeInstanceOf(Anthropic.APIError);
@@ -135,7 +135,7 @@ describe("the chat SDK", () => {
     expect((await client.models.retrieve("sonnet")).id).toBe("sonnet");
   });
 
-  const cases: [refusal: RefusalName, kind: ErrorClass, status: number, code: string | null, tries: number][] = [
+  const cases: [reason: ErrorReason, kind: ErrorClass, status: number, code: string | null, tries: number][] = [
     ["revoked_key", OpenAI.AuthenticationError, 401, "revoked_api_key", 1],
     ["credits_exhausted", OpenAI.APIError, 402, "insufficient_quota", 1],
     ["monthly_cap_reached", OpenAI.APIError, 402, "monthly_cap_reached", 1],
@@ -143,9 +143,9 @@ describe("the chat SDK", () => {
     ["model_not_found", OpenAI.NotFoundError, 404, "model_not_found", 1],
     ["invalid_request", OpenAI.BadRequestError, 400, null, 1],
   ];
-  test.each(cases)("throws its own class for %s and tries it once", async (refusal, kind, status, code, tries) => {
+  test.each(cases)("throws its own class for %s and tries it once", async (apiError, kind, status, code, tries) => {
     const standIn = await startFacade();
-    const counted = failWith(standIn, refusal);
+    const counted = failWith(standIn, apiError);
     const error = await failureOf(openai(standIn).chat.completions.create(askChat));
     expect(error).toBeInstanceOf(kind);
     expect(error).toMatchObject({ status, code });
@@ -156,7 +156,7 @@ describe("the chat SDK", () => {
     const standIn = await startFacade();
     standIn.script.generate = async function* () {
       yield* [admission(), start, textStart, textDelta("Hel")];
-      throw new Refusal("upstream_error");
+      throw new ApiError("upstream_error");
     };
     const error = await failureOf(openai(standIn).chat.completions.stream(askChat).finalChatCompletion());
     expect(error).toBeInstanceOf(OpenAI.APIError);

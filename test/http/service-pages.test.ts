@@ -169,7 +169,7 @@ describe("money", () => {
       amountMicrocredits: 56_700n,
       outcome: Outcome.CLIENT_LEFT,
       basis: Basis.PARTLY_COUNTED,
-      attempts: [{ upstream: "simulated", outcome: "delivered", status: 200, firstEventAfter: { nanos: 50_000_000 } }],
+      attempts: [{ provider: "simulated", outcome: "delivered", status: 200, firstEventAfter: { nanos: 50_000_000 } }],
       settledAt: timestampFromDate(new Date("2026-11-21T00:00:01.500Z")),
     });
     script.receipts.set("req_12345678", settled);
@@ -189,7 +189,7 @@ describe("money", () => {
       charge_credits: "0.0567",
       charge_usd: "0.0002835",
       overrun_credits: "0",
-      attempts: [{ upstream: "simulated", outcome: "delivered", status: 200, first_event_ms: 50 }],
+      attempts: [{ provider: "simulated", outcome: "delivered", status: 200, first_event_ms: 50 }],
       admitted_at: "2026-11-21T00:00:00Z",
       settled_at: "2026-11-21T00:00:01.500Z",
     });
@@ -363,8 +363,8 @@ test("the log has one line per request, with ids and figures and nothing that wa
     { route: "/v1/messages", method: "POST", status: 200, model: "model-sonnet-4.6", stream: false, ...paid },
     { route: "/v1/messages", status: 200, stream: true, requestId: "req_follow-me", firstByteMs: expect.any(Number), ...paid },
     { route: "/v1/chat/completions", status: 200, stream: true, ...paid },
-    { route: "/v1/models/:id", status: 401, refusal: "invalid_key" },
-    { route: "none", status: 404, refusal: "not_found" },
+    { route: "/v1/models/:id", status: 401, reason: "invalid_key" },
+    { route: "none", status: 404, reason: "not_found" },
   ]);
   expect(told.map(({ tokens }) => tokens).slice(0, 3)).toEqual(Array(3).fill({ input: 5, output: 2, cacheRead: 70 }));
   expect(lines.join("")).not.toMatch(/sk-gw2-|the answer|the question/);

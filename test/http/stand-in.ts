@@ -25,13 +25,13 @@ import {
   type ModelSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { AuthenticateResponseSchema, KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { Refusal } from "../../src/base/errors.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import type { Core } from "../../src/contract/contract.ts";
 import { implement } from "../../src/contract/contract.ts";
 import type { FailedCredentials } from "../../src/http/authenticate.ts";
 import { createIdentifyCaller } from "../../src/http/authenticate.ts";
-import { createFacade, type Facade, type FacadeParts } from "../../src/http/http.ts";
+import { createHttpServer, type HttpServer, type HttpServerParts } from "../../src/http/http.ts";
 
 export const goodKey = "sk-gw2-1good";
 export const requestIdForm = /^req_[0-9A-Za-z_-]{8,64}$/;
@@ -123,16 +123,16 @@ function scriptedCore(script: Script): Core {
     keys: client(
       KeysService,
       {
-        authenticate: async ({ monthFigures }: { monthFigures: boolean }, { headers }: Options) => {
+        authenticate: async ({ monthUsage }: { monthUsage: boolean }, { headers }: Options) => {
           const secret = headers.get("authorization")?.slice("Bearer ".length) ?? "";
-          if (secret.startsWith("sk-gw2-1revoked")) throw new Refusal("revoked_key");
-          if (!script.keys.has(secret)) throw new Refusal("invalid_key");
+          if (secret.startsWith("sk-gw2-1revoked")) throw new ApiError("revoked_key");
+          if (!script.keys.has(secret)) throw new ApiError("invalid_key");
           return create(AuthenticateResponseSchema, {
             key: {
               keyId: "key_1",
               accountId: "acc_1",
               family: Family.V1,
-              ...(monthFigures && { monthSpentMicrocredits: 2_500_000n, monthHeldMicrocredits: 1n }),
+              ...(monthUsage && { monthSpentMicrocredits: 2_500_000n, monthHeldMicrocredits: 1n }),
               monthlyCapMicrocredits: 10_000_000n,
             },
           });
@@ -148,7 +148,7 @@ function scriptedCore(script: Script): Core {
         listModels: async () => create(ListModelsResponseSchema, { models: script.models }),
         getModel: async ({ model }: { model: string }) => {
           const found = create(ListModelsResponseSchema, { models: script.models }).models.find(({ id }) => id === model);
-          if (!found) throw new Refusal("model_not_found", { message: `model: ${model}`, allowed: ["model-sonnet-4.6"] });
+          if (!found) throw new ApiError("model_not_found", { message: `model: ${model}`, allowed: ["model-sonnet-4.6"] });
           return { model: found };
         },
       } as Record<string, AnyMethod>,
@@ -166,7 +166,7 @@ function scriptedCore(script: Script): Core {
           }),
         getReceipt: async ({ requestId }: { requestId: string }) => {
           const found = script.receipts.get(requestId);
-          if (!found) throw new Refusal("not_found");
+          if (!found) throw new ApiError("not_found");
           return { receipt: found };
         },
       } as Record<string, AnyMethod>,
@@ -175,15 +175,15 @@ function scriptedCore(script: Script): Core {
   };
 }
 
-export type StandIn = { facade: Facade; url: string; port: number; script: Script };
+export type StandIn = { facade: HttpServer; url: string; port: number; script: Script };
 
 const nobodyFailed: FailedCredentials = { check: () => {}, record: () => {} };
 
 /** A started facade, stopped when the test ends. */
 export async function startFacade(
-  parts: Partial<FacadeParts & { failedCredentials: FailedCredentials }> = {},
-  settings: Partial<FacadeParts["settings"]> = {},
-  addRoutes: (facade: Facade) => void = () => {},
+  parts: Partial<HttpServerParts & { failedCredentials: FailedCredentials }> = {},
+  settings: Partial<HttpServerParts["settings"]> = {},
+  addRoutes: (facade: HttpServer) => void = () => {},
 ): Promise<StandIn> {
   const script: Script = {
     generate: () => play(answerOf("Hello")),
@@ -195,7 +195,7 @@ export async function startFacade(
   };
   const { failedCredentials = nobodyFailed, ...rest } = parts;
   const core = scriptedCore(script);
-  const facade = createFacade({
+  const facade = createHttpServer({
     core,
     settings: { nativeBearer: () => "auto", trustedProxies: [], ...settings },
     readiness: async () => ({ database: { state: "ok" } }),

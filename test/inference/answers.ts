@@ -12,8 +12,8 @@ import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
 import { createCatalog, createInference } from "../../src/inference/inference.ts";
-import type { UpstreamAsk, Upstreams } from "../../src/providers/providers.ts";
-import { createLimits } from "../../src/rate-limits/rate-limits.ts";
+import type { ProviderRequest, Providers } from "../../src/providers/providers.ts";
+import { createRateLimits } from "../../src/rate-limits/rate-limits.ts";
 import { freshLedger, log } from "../billing/ledger.ts";
 import type { RequestMembers } from "./requests.ts";
 
@@ -33,7 +33,7 @@ export const events = {
 };
 
 /** Plays one answer. It may wait for what a test resolves, watch `ask.signal`, throw, or call `ask.onAccepted`. */
-export type Play = (ask: UpstreamAsk) => AsyncIterable<Event[]>;
+export type Play = (ask: ProviderRequest) => AsyncIterable<Event[]>;
 
 export type Answer = Awaited<ReturnType<typeof freshInference>>;
 
@@ -42,7 +42,7 @@ export async function freshInference(options: { requestMaxMs?: number } = {}) {
   const catalog = createCatalog(readCatalogFile(defaultCatalog()));
   let play: Play = async function* () {};
   let count: () => number | undefined = () => undefined;
-  const upstreams: Upstreams = {
+  const providers: Providers = {
     generate: (ask) => play(ask),
     countTokens: async () => {
       const inputTokens = count();
@@ -57,10 +57,10 @@ export async function freshInference(options: { requestMaxMs?: number } = {}) {
       live.add(listener);
       return () => live.delete(listener);
     },
-    isLive: async (keyId: string) => !dead.has(keyId),
+    isActive: async (keyId: string) => !dead.has(keyId),
   };
-  const limits = createLimits({ nodes: { id: () => "a", live: () => ["a"] }, log });
-  const inference = createInference({ catalog: () => catalog, holds: ledger.holds, keys, limits, upstreams, log, ...options });
+  const limits = createRateLimits({ nodes: { id: () => "a", live: () => ["a"] }, log });
+  const inference = createInference({ catalog: () => catalog, holds: ledger.holds, keys, limits, providers, log, ...options });
 
   return {
     ...ledger,

@@ -1,7 +1,7 @@
 // Counting without an answer: free, and never an error for want of a provider that counts.
 
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { Refusal, type RefusalName } from "../../src/base/errors.ts";
+import { ApiError, type ErrorReason } from "../../src/base/errors.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { type Answer, freshInference } from "./answers.ts";
 
@@ -18,14 +18,14 @@ test("the provider's count is given where there is one", async () => {
   expect(await gateway.countTokens(payer)).toEqual({ inputTokens: 42, estimated: false });
 });
 
-const fails = (refusal: RefusalName) =>
+const fails = (reason: ErrorReason) =>
   gateway.counts(() => {
-    throw new Refusal(refusal);
+    throw new ApiError(reason);
   });
 
-for (const refusal of ["overloaded", "upstream_error", "timeout"] as const) {
-  test(`where no provider can count because of ${refusal}, an estimate is given, so that clients do not count by paid requests`, async () => {
-    fails(refusal);
+for (const reason of ["overloaded", "upstream_error", "timeout"] as const) {
+  test(`where no provider can count because of ${reason}, an estimate is given, so that clients do not count by paid requests`, async () => {
+    fails(reason);
     expect(await gateway.countTokens(payer)).toEqual({ inputTokens: expect.any(Number), estimated: true });
   });
 }
@@ -38,9 +38,9 @@ test("where a provider takes too long to count, an estimate is given", async () 
   patience.mockRestore();
 });
 
-for (const refusal of ["upstream_refused", "context_length_exceeded", "cancelled"] as const) {
-  test(`a count that ends with ${refusal} tells so`, async () => {
-    fails(refusal);
-    await expect(gateway.countTokens(payer)).rejects.toMatchObject({ refusal });
+for (const reason of ["upstream_refused", "context_length_exceeded", "cancelled"] as const) {
+  test(`a count that ends with ${reason} tells so`, async () => {
+    fails(reason);
+    await expect(gateway.countTokens(payer)).rejects.toMatchObject({ reason });
   });
 }

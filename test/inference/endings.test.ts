@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from "vite
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
-import type { UpstreamAsk } from "../../src/providers/providers.ts";
+import type { ProviderRequest } from "../../src/providers/providers.ts";
 import { type Answer, events, freshInference } from "./answers.ts";
 
 const input = 140n;
@@ -22,21 +22,21 @@ beforeAll(async () => {
 afterEach(async () => {
   // Settlement goes on after the answer has ended.
   await vi.waitFor(async () => expect(await gateway.run("select request_id from holds")).toEqual([]));
-  expect(await gateway.store.audit()).toEqual([]);
+  expect(await gateway.store.verifyLedger()).toEqual([]);
   // Nothing runs any more, or this would wait.
-  await gateway.inference.endAll("draining");
+  await gateway.inference.cancelAll("draining");
 });
 afterAll(() => gateway.close());
 
 /** What a provider does that has nothing more to say. */
-const silence = ({ signal }: UpstreamAsk) =>
+const silence = ({ signal }: ProviderRequest) =>
   new Promise<never>((_, reject) => {
     const abort = () => reject(new DOMException("aborted", "AbortError"));
     if (signal.aborted) abort();
     signal.addEventListener("abort", abort);
   });
 
-function play(more: (ask: UpstreamAsk) => void = () => {}) {
+function play(more: (ask: ProviderRequest) => void = () => {}) {
   const seen = { called: 0, signal: undefined as AbortSignal | undefined };
   gateway.plays(async function* (ask) {
     seen.called++;
@@ -97,7 +97,7 @@ test("a client that leaves while its hold is being made is charged nothing, and 
   const answer = gateway.collect(gateway.generate(payer, {}, hangUp));
   hangUp.abort();
   const { admission, failure, shown } = await answer;
-  expect(failure).toMatchObject({ refusal: "cancelled" });
+  expect(failure).toMatchObject({ reason: "cancelled" });
   expect(shown).toEqual([]);
   expect(seen.called).toBe(0);
   if (admission) {
@@ -117,18 +117,18 @@ test("a client that waits for held funds and leaves is let go", async () => {
   const hangUp = new AbortController();
   const waiting = gateway.collect(gateway.generate(poor, { maxTokens: 200 }, hangUp));
   hangUp.abort();
-  expect((await waiting).failure).toMatchObject({ refusal: "credits_held" });
+  expect((await waiting).failure).toMatchObject({ reason: "credits_held" });
   await first.iterator.return?.();
 });
 
 test("a reader that has stopped reading does not keep a gateway from ending: it is charged at once, and told when it reads", async () => {
   const seen = play();
   const { iterator, requestId } = await readSome(gateway.generate(payer), 2);
-  await gateway.inference.endAll("draining");
+  await gateway.inference.cancelAll("draining");
   expect(seen.signal?.aborted).toBe(true);
   expect(await gateway.charged(requestId)).toMatchObject({ outcome: Outcome.TIME_LIMIT, amountMicrocredits: soFar });
   // What the provider had sent ahead is not shown: it was not charged.
-  await expect(iterator.next()).rejects.toMatchObject({ refusal: "gateway_unavailable" });
+  await expect(iterator.next()).rejects.toMatchObject({ reason: "gateway_unavailable" });
 });
 
 test("a revoked key's stalled reader is charged for what it was sent, and gets no more", async () => {
@@ -137,15 +137,15 @@ test("a revoked key's stalled reader is charged for what it was sent, and gets n
   const { iterator, requestId } = await readSome(gateway.generate(other), 2);
   gateway.revoke(other.keyId);
   expect(await gateway.charged(requestId)).toMatchObject({ outcome: Outcome.REVOKED, amountMicrocredits: soFar });
-  await expect(iterator.next()).rejects.toMatchObject({ refusal: "revoked_key" });
+  await expect(iterator.next()).rejects.toMatchObject({ reason: "revoked_key" });
 });
 
 test("a request that is ended before its provider was called costs nothing, and calls none", async () => {
   const seen = play();
   const { iterator, requestId } = await readSome(gateway.generate(payer), 1);
-  await gateway.inference.endAll("draining");
+  await gateway.inference.cancelAll("draining");
   expect(await gateway.charged(requestId)).toMatchObject({ amountMicrocredits: 0n });
-  await expect(iterator.next()).rejects.toMatchObject({ refusal: "gateway_unavailable" });
+  await expect(iterator.next()).rejects.toMatchObject({ reason: "gateway_unavailable" });
   expect(seen.called).toBe(0);
 });
 
@@ -155,7 +155,7 @@ test("an answer that is ended while its end waits for the charge was complete, a
   const end = iterator.next();
   // The provider's last event, and the settlement that it leads to, are under way.
   await vi.waitFor(async () => expect(await gateway.store.findCharge(requestId)).toBeDefined());
-  await gateway.inference.endAll("declared dead");
+  await gateway.inference.cancelAll("declared dead");
   expect(await gateway.charged(requestId)).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: whole });
   expect((await end).value?.kind.case).toBe("events");
   await iterator.return?.();
@@ -168,7 +168,7 @@ test("an answer whose hold was reaped ends with an error, never as if it was com
   await gateway.run("update holds set deadline = now() - interval '1 second' where request_id = $1", [requestId]);
   await gateway.node.poll(gateway.holds);
   await iterator.next();
-  await expect(iterator.next()).rejects.toMatchObject({ refusal: "gateway_unavailable" });
+  await expect(iterator.next()).rejects.toMatchObject({ reason: "gateway_unavailable" });
   expect(await gateway.charged(requestId)).toMatchObject({ outcome: Outcome.REAPED });
 });
 
@@ -207,7 +207,7 @@ test("a key revoked in the moment of the admission ends the request that it admi
   await admissions.stopped();
   gateway.revoke(other.keyId);
   await admissions.goOn();
-  expect((await answer).failure).toMatchObject({ refusal: "revoked_key" });
+  expect((await answer).failure).toMatchObject({ reason: "revoked_key" });
 });
 
 test("a drain in the moment of an admission does not wait for a client that stopped reading", async () => {
@@ -216,12 +216,12 @@ test("a drain in the moment of an admission does not wait for a client that stop
   const iterator = gateway.generate(payer)[Symbol.asyncIterator]();
   const first = iterator.next();
   await admissions.stopped();
-  const drained = gateway.inference.endAll("draining");
+  const drained = gateway.inference.cancelAll("draining");
   await admissions.goOn();
   const { value } = await first;
   await drained;
   expect(await gateway.charged(requestIdOf(value))).toMatchObject({ outcome: Outcome.TIME_LIMIT, amountMicrocredits: 0n });
-  await expect(iterator.next()).rejects.toMatchObject({ refusal: "gateway_unavailable" });
+  await expect(iterator.next()).rejects.toMatchObject({ reason: "gateway_unavailable" });
   expect(provider.called).toBe(0);
 });
 
@@ -239,7 +239,7 @@ describe("an answer whose charge is not durable within a minute ends with an err
     vi.spyOn(globalThis, "setTimeout").mockImplementation((call, ms, ...more) =>
       setTimeout(call, ms === 60_000 ? 0 : ms, ...more),
     );
-    await expect(iterator.next()).rejects.toMatchObject({ refusal: "billing_unavailable" });
+    await expect(iterator.next()).rejects.toMatchObject({ reason: "billing_unavailable" });
     vi.restoreAllMocks();
     await whenRefused(requestId);
     await blocker.query("rollback");

@@ -16,7 +16,7 @@ beforeAll(async () => {
   provider = await startProvider();
   const kinds = { native: { kind: "anthropic", url: provider.url }, chat: { kind: "openai", url: provider.url } } as const;
   // Haiku is led to the provider of the native format, the others to the one of chat.
-  const text = catalogFor(kinds).replace(/(id: model-(?:opus|sonnet).*routes: \[)\[\{ upstream: native[^\]]*\], /g, "$1");
+  const text = catalogFor(kinds).replace(/(id: model-(?:opus|sonnet).*routes: \[)\[\{ provider: native[^\]]*\], /g, "$1");
   gateway = await startTestGateway({ catalog: readCatalogFile(text) });
 });
 afterAll(async () => {

@@ -192,7 +192,7 @@ const table: { name: string; read: Event[]; usage: Partial<typeof figures>; basi
 ];
 for (const { name, read, usage, basis } of table) {
   test(name, () => {
-    const owed = meterOf(read).final();
+    const owed = meterOf(read).billableTotal();
     expect(owed.usage).toMatchObject({ ...figures, ...usage });
     expect(owed.basis).toBe(basis);
   });
@@ -201,13 +201,13 @@ for (const { name, read, usage, basis } of table) {
 test("cache writes of no reported life live an hour where the request asked for an hour", () => {
   const iterations = [{ type: "compaction", cache_creation_input_tokens: 7 }];
   const read = [start({ cacheCreationInputTokens: 100 }), delta({ outputTokens: 1, extensions: { iterations } })];
-  expect(meterOf(read, true).final().usage).toMatchObject({ cacheWrite5m: 0, cacheWrite1h: 107 });
+  expect(meterOf(read, true).billableTotal().usage).toMatchObject({ cacheWrite5m: 0, cacheWrite1h: 107 });
 });
 
 test("an answer that breaks off owes the larger of what was reported and what was counted", () => {
-  expect(meterOf([start(told), events.text("x".repeat(400))]).soFar().usage).toMatchObject({ input: 10, output: 100 });
+  expect(meterOf([start(told), events.text("x".repeat(400))]).billableNow().usage).toMatchObject({ input: 10, output: 100 });
   const ahead = meterOf([start({ inputTokens: 10, outputTokens: 500, thinkingTokens: 300 }), events.text("x".repeat(400))]);
-  expect(ahead.soFar().usage).toMatchObject({ output: 200, thinking: 300 });
+  expect(ahead.billableNow().usage).toMatchObject({ output: 200, thinking: 300 });
 });
 
 test("an answer that never began owes its input at most", () => {
@@ -275,7 +275,7 @@ test("the same answer costs the same however it was cut into reads", () => {
         const cut = new Meter(countedInput, false);
         for (const read of readStream(codec, script, cuts)) cut.fold(read);
         const whole = meterOf(readStream(codec, script, []).flat());
-        expect(cut.final()).toEqual(whole.final());
+        expect(cut.billableTotal()).toEqual(whole.billableTotal());
         expect(cut.complete).toBe(true);
       }
     }),
@@ -285,11 +285,11 @@ test("the same answer costs the same however it was cut into reads", () => {
 test("a streamed answer costs what the same answer costs as one JSON body", () => {
   fc.assert(
     fc.property(anyContent, (content) => {
-      expect(meterOf(readStream(native, nativeStream(content), []).flat()).final()).toEqual(
-        meterOf(readWhole(native, nativeAnswer(content))).final(),
+      expect(meterOf(readStream(native, nativeStream(content), []).flat()).billableTotal()).toEqual(
+        meterOf(readWhole(native, nativeAnswer(content))).billableTotal(),
       );
-      expect(meterOf(readStream(chat, chatStream(content), []).flat()).final()).toEqual(
-        meterOf(readWhole(chat, chatAnswer(content))).final(),
+      expect(meterOf(readStream(chat, chatStream(content), []).flat()).billableTotal()).toEqual(
+        meterOf(readWhole(chat, chatAnswer(content))).billableTotal(),
       );
     }),
   );

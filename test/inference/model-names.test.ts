@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
 import { createCatalog } from "../../src/inference/inference.ts";
-import { refusalOf } from "./requests.ts";
+import { errorOf } from "./requests.ts";
 
 const catalog = createCatalog(readCatalogFile(defaultCatalog()));
 const strict = createCatalog({ ...readCatalogFile(defaultCatalog()), tierFallback: false });
@@ -45,7 +45,7 @@ for (const name of ["gpt-4o", "model-opus-9", "claude", "", "__proto__", "constr
 }
 
 test("an unknown name is answered with the names that the key may use, and not echoed at length", () => {
-  const refusal = refusalOf(() => catalog.resolve("x".repeat(10_000), ["model-haiku-4.5"]));
-  expect(refusal).toMatchObject({ refusal: "model_not_found", facts: { allowed: ["model-haiku-4.5", "haiku"] } });
-  expect(refusal?.message.length).toBeLessThan(300);
+  const apiError = errorOf(() => catalog.resolve("x".repeat(10_000), ["model-haiku-4.5"]));
+  expect(apiError).toMatchObject({ reason: "model_not_found", facts: { allowed: ["model-haiku-4.5", "haiku"] } });
+  expect(apiError?.message.length).toBeLessThan(300);
 });

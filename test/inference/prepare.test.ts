@@ -5,11 +5,11 @@ import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
 import * as chat from "../../src/formats/chat/chat.ts";
 import { createCatalog } from "../../src/inference/inference.ts";
 import { prepare, prepareModel } from "../../src/inference/prepare.ts";
-import { type RequestMembers, refusalOf, requestOf, said } from "./requests.ts";
+import { errorOf, type RequestMembers, requestOf, said } from "./requests.ts";
 
 const catalog = createCatalog(readCatalogFile(defaultCatalog()));
 const prepared = (more: RequestMembers = {}, allowed: string[] = []) => prepare(catalog, requestOf(more), allowed);
-const refused = (more: RequestMembers, allowed: string[] = []) => refusalOf(() => prepared(more, allowed));
+const refused = (more: RequestMembers, allowed: string[] = []) => errorOf(() => prepared(more, allowed));
 
 test("a request for an alias is prepared, priced and sent under the model's id", () => {
   const { request, target } = prepared({ model: "claude-haiku-4-5" });
@@ -20,7 +20,7 @@ test("a request for an alias is prepared, priced and sent under the model's id",
 test("a key's models are checked after the name is resolved", () => {
   expect(prepared({ model: "haiku" }, ["model-haiku-4.5"]).request.model).toBe("model-haiku-4.5");
   expect(refused({ model: "opus" }, ["model-haiku-4.5"])).toMatchObject({
-    refusal: "model_not_allowed",
+    reason: "model_not_allowed",
     facts: { allowed: ["model-haiku-4.5"] },
   });
 });
@@ -58,12 +58,12 @@ for (const { name, more, maxTokens, floor } of limits) {
 }
 
 test("more output than a named model can give is refused", () => {
-  expect(refused({ maxTokens: 64_001 })).toMatchObject({ refusal: "invalid_request", facts: { field: "max_tokens" } });
+  expect(refused({ maxTokens: 64_001 })).toMatchObject({ reason: "invalid_request", facts: { field: "max_tokens" } });
 });
 
 test("the bounds of the hold follow from the prompt", () => {
   const { bounds } = prepared({ cacheControl: { ttl: "1h" } });
-  expect(bounds.dearestInput).toBe(InputCategory.CACHE_WRITE_1H);
+  expect(bounds.mostExpensiveInput).toBe(InputCategory.CACHE_WRITE_1H);
   expect(bounds.input).toBeGreaterThan(0);
 });
 
@@ -231,5 +231,5 @@ test("thinking goes on as it is to a model that was named, and to one that takes
 });
 
 test("what costs beyond tokens is refused before anything is held", () => {
-  expect(refused({ tools: [{ name: "s", type: "web_search_20250305" }] })?.refusal).toBe("feature_not_offered");
+  expect(refused({ tools: [{ name: "s", type: "web_search_20250305" }] })?.reason).toBe("feature_not_offered");
 });

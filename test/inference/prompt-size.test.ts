@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import * as native from "../../src/formats/native/native.ts";
-import { measurePrompt, tokensAbout, tokensAtMost } from "../../src/inference/prompt-size.ts";
+import { estimatedTokensOf, maxTokensOf, measurePrompt } from "../../src/inference/prompt-size.ts";
 import { type RequestMembers, requestOf, said } from "./requests.ts";
 
 const window = 200_000;
@@ -39,7 +39,7 @@ test("a picture counts by a constant, however many bytes it has", () => {
   const size = measurePrompt(requestOf({ messages: [{ role: Role.USER, content: [picture, picture] }] }));
   expect(size).toMatchObject({ images: 2, unbounded: false });
   expect(size.textBytes).toBeLessThan(100);
-  expect(tokensAtMost(size, window)).toBeLessThan(10_000);
+  expect(maxTokensOf(size, window)).toBeLessThan(10_000);
 });
 
 test("what cannot be measured from here may fill the model's window", () => {
@@ -49,7 +49,7 @@ test("what cannot be measured from here may fill the model's window", () => {
   ]) {
     const document = { kind: { case: "document" as const, value: { source: { kind } } } };
     const size = measurePrompt(requestOf({ messages: [{ role: Role.USER, content: [document] }] }));
-    expect(tokensAtMost(size, window)).toBe(window);
+    expect(maxTokensOf(size, window)).toBe(window);
   }
 });
 
@@ -63,8 +63,8 @@ const documents: { name: string; kind: { case: "base64"; value: object } | { cas
 for (const { name, kind, tokens } of documents) {
   test(`where a provider does not count, ${name} is taken for ${tokens} tokens, far from the whole window`, () => {
     const document = { kind: { case: "document" as const, value: { source: { kind } } } };
-    const about = tokensAbout(measurePrompt(requestOf({ messages: [{ role: Role.USER, content: [document] }] })));
-    expect(about - tokensAbout(measurePrompt(requestOf({ messages: [{ role: Role.USER }] })))).toBe(tokens);
+    const about = estimatedTokensOf(measurePrompt(requestOf({ messages: [{ role: Role.USER, content: [document] }] })));
+    expect(about - estimatedTokensOf(measurePrompt(requestOf({ messages: [{ role: Role.USER }] })))).toBe(tokens);
     expect(about).toBeLessThan(window / 3);
   });
 }
@@ -72,28 +72,28 @@ for (const { name, kind, tokens } of documents) {
 test("no prompt is larger than the window, and none is empty", () => {
   fc.assert(
     fc.property(fc.nat(10_000_000), fc.nat(50), fc.nat(50), fc.boolean(), (textBytes, images, pages, unbounded) => {
-      const size = { textBytes, images, pages, unbounded, dearest: InputCategory.UNSPECIFIED };
-      expect(tokensAtMost(size, window)).toBeLessThanOrEqual(window);
-      expect(tokensAtMost(size, window)).toBeGreaterThan(0);
-      expect(tokensAbout(size)).toBeGreaterThan(0);
+      const size = { textBytes, images, pages, unbounded, mostExpensiveInput: InputCategory.UNSPECIFIED };
+      expect(maxTokensOf(size, window)).toBeLessThanOrEqual(window);
+      expect(maxTokensOf(size, window)).toBeGreaterThan(0);
+      expect(estimatedTokensOf(size)).toBeGreaterThan(0);
     }),
   );
 });
 
-const marks: { name: string; more: RequestMembers; dearest: InputCategory }[] = [
-  { name: "nothing", more: {}, dearest: InputCategory.UNSPECIFIED },
-  { name: "a mark", more: { cacheControl: {} }, dearest: InputCategory.CACHE_WRITE_5M },
-  { name: "a mark for five minutes", more: { cacheControl: { ttl: "5m" } }, dearest: InputCategory.CACHE_WRITE_5M },
-  { name: "a mark for an hour", more: { cacheControl: { ttl: "1h" } }, dearest: InputCategory.CACHE_WRITE_1H },
+const marks: { name: string; more: RequestMembers; mostExpensiveInput: InputCategory }[] = [
+  { name: "nothing", more: {}, mostExpensiveInput: InputCategory.UNSPECIFIED },
+  { name: "a mark", more: { cacheControl: {} }, mostExpensiveInput: InputCategory.CACHE_WRITE_5M },
+  { name: "a mark for five minutes", more: { cacheControl: { ttl: "5m" } }, mostExpensiveInput: InputCategory.CACHE_WRITE_5M },
+  { name: "a mark for an hour", more: { cacheControl: { ttl: "1h" } }, mostExpensiveInput: InputCategory.CACHE_WRITE_1H },
   {
     name: "marks of both lives",
     more: { cacheControl: { ttl: "1h" }, tools: [{ name: "t", cacheControl: { ttl: "5m" } }] },
-    dearest: InputCategory.CACHE_WRITE_1H,
+    mostExpensiveInput: InputCategory.CACHE_WRITE_1H,
   },
   {
     name: "a mark of a tool, an hour after five minutes",
     more: { cacheControl: {}, tools: [{ name: "t", cacheControl: { ttl: "1h" } }] },
-    dearest: InputCategory.CACHE_WRITE_1H,
+    mostExpensiveInput: InputCategory.CACHE_WRITE_1H,
   },
   {
     name: "a mark inside a block of another kind",
@@ -102,12 +102,12 @@ const marks: { name: string; more: RequestMembers; dearest: InputCategory }[] = 
         { role: Role.USER, content: [{ kind: { case: "other", value: { type: "x", cache_control: { ttl: "1h" } } } }] },
       ],
     },
-    dearest: InputCategory.CACHE_WRITE_1H,
+    mostExpensiveInput: InputCategory.CACHE_WRITE_1H,
   },
 ];
-for (const { name, more, dearest } of marks) {
-  test(`with ${name}, the dearest input is ${Object.keys(InputCategory)[dearest]}`, () => {
-    expect(measurePrompt(requestOf(more)).dearest).toBe(dearest);
+for (const { name, more, mostExpensiveInput } of marks) {
+  test(`with ${name}, the most expensive input is ${Object.keys(InputCategory)[mostExpensiveInput]}`, () => {
+    expect(measurePrompt(requestOf(more)).mostExpensiveInput).toBe(mostExpensiveInput);
   });
 }
 
@@ -129,5 +129,5 @@ test("a mark deep in a decoded conversation is found", () => {
     ],
   };
   const request = native.decodeRequest(body, { version: "", beta: "" });
-  expect(measurePrompt(request).dearest).toBe(InputCategory.CACHE_WRITE_1H);
+  expect(measurePrompt(request).mostExpensiveInput).toBe(InputCategory.CACHE_WRITE_1H);
 });

@@ -3,7 +3,7 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { type GenerateRequest, GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { Refusal } from "../../src/base/errors.ts";
+import { ApiError } from "../../src/base/errors.ts";
 
 export type RequestMembers = Exclude<MessageInitShape<typeof GenerateRequestSchema>, GenerateRequest>;
 
@@ -16,13 +16,13 @@ export function said(text: string) {
   return { role: Role.USER, content: [{ kind: { case: "text" as const, value: { text } } }] };
 }
 
-/** The refusal that `work` throws; undefined when it returns. */
-export function refusalOf(work: () => unknown): Refusal | undefined {
+/** The error that `work` throws; undefined when it returns. */
+export function errorOf(work: () => unknown): ApiError | undefined {
   try {
     work();
     return undefined;
   } catch (error) {
-    if (error instanceof Refusal) return error;
+    if (error instanceof ApiError) return error;
     throw error;
   }
 }

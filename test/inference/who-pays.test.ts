@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { Refusal } from "../../src/base/errors.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import type { Payer } from "../../src/billing/admission.ts";
-import type { UpstreamAsk } from "../../src/providers/providers.ts";
+import type { ProviderRequest } from "../../src/providers/providers.ts";
 import { type Answer, events, freshInference } from "./answers.ts";
 
 // haiku 4.5: 140 micro-credits per input token, 700 per output token, 14 per cache read.
@@ -16,12 +16,12 @@ beforeAll(async () => {
   payer = await gateway.payer(1_000_000_000n);
 });
 afterEach(async () => {
-  expect(await gateway.store.audit()).toEqual([]);
+  expect(await gateway.store.verifyLedger()).toEqual([]);
 });
 afterAll(() => gateway.close());
 
 /** Resolves when the signal fires; what a provider does that has nothing more to say. */
-const silence = ({ signal }: UpstreamAsk) =>
+const silence = ({ signal }: ProviderRequest) =>
   new Promise<never>((_, reject) => {
     const abort = () => reject(new DOMException("aborted", "AbortError"));
     if (signal.aborted) abort();
@@ -86,16 +86,16 @@ test("nothing leaves before the hold is durable", async () => {
   for (let next = await stream.next(); !next.done; next = await stream.next());
 });
 
-test("a refusal of the provider before content costs nothing", async () => {
+test("an error of the provider before content costs nothing", async () => {
   gateway.plays(async function* () {
     yield* [];
-    throw new Refusal("overloaded");
+    throw new ApiError("overloaded");
   });
   const { admission, failure } = await gateway.collect(gateway.generate(payer));
-  expect(failure).toMatchObject({ refusal: "overloaded" });
+  expect(failure).toMatchObject({ reason: "overloaded" });
   expect(await gateway.charged(admission?.requestId ?? "")).toMatchObject({
     amountMicrocredits: 0n,
-    outcome: Outcome.UPSTREAM_FAILED,
+    outcome: Outcome.PROVIDER_FAILED,
     basis: Basis.NONE,
   });
 });
@@ -104,12 +104,12 @@ test("a provider that dies amid its answer is paid for input and what was delive
   gateway.plays(async function* (ask) {
     ask.onAccepted(true);
     yield [events.start(usage), events.open(), events.text("12345678")];
-    throw new Refusal("upstream_error");
+    throw new ApiError("upstream_error");
   });
   const { admission, failure } = await gateway.collect(gateway.generate(payer));
-  expect(failure).toMatchObject({ refusal: "upstream_error" });
+  expect(failure).toMatchObject({ reason: "upstream_error" });
   const charge = await gateway.charged(admission?.requestId ?? "");
-  expect(charge).toMatchObject({ outcome: Outcome.UPSTREAM_BROKE, basis: Basis.PARTLY_COUNTED });
+  expect(charge).toMatchObject({ outcome: Outcome.PROVIDER_BROKE, basis: Basis.PARTLY_COUNTED });
   expect(charge.amountMicrocredits).toBe(11n * input + 5n * 14n + 2n * output);
 });
 
@@ -118,7 +118,7 @@ test("an answer that stops without its end is an error, not a success", async ()
     yield [events.start(usage), events.open(), events.text("1234")];
   });
   const { failure, receipt } = await gateway.collect(gateway.generate(payer));
-  expect(failure).toMatchObject({ refusal: "upstream_error" });
+  expect(failure).toMatchObject({ reason: "upstream_error" });
   expect(receipt).toBeUndefined();
 });
 
@@ -137,7 +137,7 @@ test("an answer that is asked for before its admission was told is not taken for
   const iterator = gateway.generate(payer)[Symbol.asyncIterator]();
   const [told, next] = await Promise.allSettled([iterator.next(), iterator.next()]);
   if (told.status !== "fulfilled" || told.value.value?.kind.case !== "admission") throw new Error("no admission");
-  expect(next).toMatchObject({ status: "rejected", reason: { refusal: "internal" } });
+  expect(next).toMatchObject({ status: "rejected", reason: { reason: "internal" } });
   expect(await gateway.charged(told.value.value.kind.value.requestId)).toMatchObject({ amountMicrocredits: 0n });
   expect(called()).toBe(false);
 });
@@ -189,7 +189,7 @@ test("a client that hangs up before the provider accepted pays nothing", async (
     yield await silence(ask);
   });
   const { admission, failure } = await gateway.collect(gateway.generate(payer, {}, hangUp));
-  expect(failure).toMatchObject({ refusal: "cancelled" });
+  expect(failure).toMatchObject({ reason: "cancelled" });
   expect(await gateway.charged(admission?.requestId ?? "")).toMatchObject({
     amountMicrocredits: 0n,
     outcome: Outcome.CLIENT_LEFT_BEFORE_ACCEPTANCE,
@@ -250,7 +250,7 @@ test("a key revoked amid its answer ends the stream and pays what was produced",
     yield await silence(ask);
   });
   const { admission, failure } = await gateway.collect(gateway.generate(other));
-  expect(failure).toMatchObject({ refusal: "revoked_key" });
+  expect(failure).toMatchObject({ reason: "revoked_key" });
   const charge = await gateway.charged(admission?.requestId ?? "");
   expect(charge).toMatchObject({ outcome: Outcome.REVOKED, amountMicrocredits: 11n * input + 5n * 14n + 2n * output });
 });
@@ -264,7 +264,7 @@ test("an answer that outlives the time limit is ended and billed", async () => {
     yield await silence(ask);
   });
   const { admission, failure } = await hasty.collect(hasty.generate(poor));
-  expect(failure).toMatchObject({ refusal: "timeout" });
+  expect(failure).toMatchObject({ reason: "timeout" });
   expect((await hasty.charged(admission?.requestId ?? "")).outcome).toBe(Outcome.TIME_LIMIT);
   await hasty.close();
 });
@@ -275,7 +275,7 @@ test("more input than funds could ever cover ends the request before anything is
     yield [events.start({ inputTokens: 900_000 })];
   });
   const { admission, shown, failure } = await gateway.collect(gateway.generate(poor));
-  expect(failure).toMatchObject({ refusal: "credits_exhausted" });
+  expect(failure).toMatchObject({ reason: "credits_exhausted" });
   expect(shown).toEqual([]);
   expect(await gateway.charged(admission?.requestId ?? "")).toMatchObject({
     amountMicrocredits: 0n,

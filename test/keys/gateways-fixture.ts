@@ -23,8 +23,8 @@ export type Gateways = {
   rotate(keyId: string): Promise<string>;
   /** Parts of secrets that this text holds although it should hold none. */
   secretsIn(text: string): string[];
-  /** Violations that the auditor finds. */
-  audit(): Promise<JsonValue>;
+  /** Violations that the verifier finds. */
+  verifyLedger(): Promise<JsonValue>;
   stop(): Promise<void>;
 };
 
@@ -92,8 +92,8 @@ export async function startGateways(count: number): Promise<Gateways> {
     },
     // The random part alone would be as bad.
     secretsIn: (text) => secrets.map((one) => one.slice(12, -4)).filter((one) => text.includes(one)),
-    async audit() {
-      return (await admin("gateway.billing.v1.BillingService/Audit", {})).violations ?? [];
+    async verifyLedger() {
+      return (await admin("gateway.billing.v1.BillingService/VerifyLedger", {})).violations ?? [];
     },
     async stop() {
       await Promise.all(nodes.map((node) => node.end("SIGTERM")));

@@ -12,9 +12,9 @@ import {
   RotateKeyRequestSchema,
   UpdateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { Refusal } from "../../src/base/errors.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
-import type { CallOf } from "../../src/contract/contract.ts";
+import type { AuthenticatedCall } from "../../src/contract/contract.ts";
 import { createKeys, type Keys } from "../../src/keys/keys.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
 import type { Redis } from "../../src/redis/redis.ts";
@@ -28,7 +28,7 @@ const models = new Map([
   ["haiku", "model-haiku-4.5"],
 ]);
 
-export const adminCall: CallOf = {
+export const adminCall: AuthenticatedCall = {
   signal: new AbortController().signal,
   requestHeader: new Headers(),
   caller: { kind: "admin" },
@@ -69,7 +69,7 @@ export function callerOfKeys({ service }: Keys) {
     revokeKey: (keyId: string) => service.revokeKey(create(RevokeKeyRequestSchema, { keyId }), adminCall),
     revokeSecret: (keyId: string, secretId: string) =>
       service.revokeSecret(create(RevokeSecretRequestSchema, { keyId, secretId }), adminCall),
-    authenticate: (ask: MessageInitShape<typeof AuthenticateRequestSchema>, call: CallOf) =>
+    authenticate: (ask: MessageInitShape<typeof AuthenticateRequestSchema>, call: AuthenticatedCall) =>
       service.authenticate(create(AuthenticateRequestSchema, ask), call),
   };
 }
@@ -91,13 +91,13 @@ export function bearer(token: string): Headers {
   return new Headers({ authorization: `Bearer ${token}` });
 }
 
-/** What a failed call was refused for: `refusal` or `refusal field`. */
-export async function refusalOf(call: Promise<unknown>): Promise<string> {
+/** What a failed call was refused for: `error` or `error field`. */
+export async function errorOf(call: Promise<unknown>): Promise<string> {
   try {
     await call;
   } catch (error) {
-    if (!(error instanceof Refusal)) throw error;
-    return [error.refusal, error.facts.field].filter((one) => one !== undefined).join(" ");
+    if (!(error instanceof ApiError)) throw error;
+    return [error.reason, error.facts.field].filter((one) => one !== undefined).join(" ");
   }
-  return "no refusal";
+  return "no apiError";
 }

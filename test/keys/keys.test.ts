@@ -5,7 +5,7 @@ import { afterAll, beforeAll, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { mintSecret } from "../../src/keys/secret.ts";
-import { adminCall, adminToken, bearer, keysFixture, refusalOf } from "./keys-fixture.ts";
+import { adminCall, adminToken, bearer, errorOf, keysFixture } from "./keys-fixture.ts";
 
 let fixture: Awaited<ReturnType<typeof keysFixture>>;
 beforeAll(async () => {
@@ -36,7 +36,7 @@ test("a created key has what was asked for, models resolved, and its secret auth
   assert.deepEqual([key.monthSpentMicrocredits, key.monthHeldMicrocredits, key.lastUsedAt], [0n, 0n, undefined]);
   assert.equal(key.secrets.length, 1);
   assert.match(key.secrets[0]?.secretId ?? "", /^sec_/);
-  assert.equal(key.secrets[0]?.shown, `${secret.slice(0, 12)}…${secret.slice(-4)}`);
+  assert.equal(key.secrets[0]?.hint, `${secret.slice(0, 12)}…${secret.slice(-4)}`);
 
   const caller = await keys.authenticate(bearer(secret));
   assert.ok(caller.kind === "key");
@@ -70,7 +70,7 @@ test("the operator's token is the admin, whatever is near it is not", async () =
   const { keys } = fixture;
   assert.deepEqual(await keys.authenticate(bearer(adminToken)), { kind: "admin" });
   for (const token of [`${adminToken}x`, adminToken.slice(1), adminToken.toUpperCase()]) {
-    assert.equal(await refusalOf(keys.authenticate(bearer(token))), "invalid_key");
+    assert.equal(await errorOf(keys.authenticate(bearer(token))), "invalid_key");
   }
 });
 
@@ -83,12 +83,12 @@ const badHeaders: [string, string | undefined, string][] = [
   ["ten kilobytes", `Bearer ${"x".repeat(10_240)}`, "invalid_key"],
   ["a mistyped secret", `Bearer ${mintSecret(Family.V1).slice(0, -1)}_`, "invalid_key"],
 ];
-for (const [name, header, refusal] of badHeaders) {
-  test(`${name} is ${refusal}, without a statement`, async () => {
+for (const [name, header, apiError] of badHeaders) {
+  test(`${name} is ${apiError}, without a statement`, async () => {
     const { keys, database } = fixture;
     const before = database.ran.length;
     const headers = new Headers(header === undefined ? {} : { authorization: header });
-    assert.equal(await refusalOf(keys.authenticate(headers)), refusal);
+    assert.equal(await errorOf(keys.authenticate(headers)), apiError);
     assert.equal(database.ran.length, before);
   });
 }
@@ -149,16 +149,16 @@ test("one secret of a key can be revoked, and the other goes on", async () => {
   const secretId = first.key?.secrets[0]?.secretId ?? "";
   const { key } = await ask.revokeSecret(keyId, secretId);
   assert.ok(key?.secrets.find((one) => one.secretId === secretId)?.revokedAt);
-  assert.equal(await refusalOf(keys.authenticate(bearer(first.secret))), "revoked_key");
+  assert.equal(await errorOf(keys.authenticate(bearer(first.secret))), "revoked_key");
   await keys.authenticate(bearer(second.secret));
   assert.deepEqual(
-    [await keys.isLive(keyId, secretId), await keys.isLive(keyId, key?.secrets[0]?.secretId ?? "")],
+    [await keys.isActive(keyId, secretId), await keys.isActive(keyId, key?.secrets[0]?.secretId ?? "")],
     [false, true],
   );
   await ask.revokeSecret(keyId, secretId);
-  assert.equal(await refusalOf(ask.revokeSecret(keyId, "sec_none")), "not_found secret_id");
+  assert.equal(await errorOf(ask.revokeSecret(keyId, "sec_none")), "not_found secret_id");
   const other = await ask.createKey({ accountId: "acc_b" });
-  assert.equal(await refusalOf(ask.revokeSecret(other.key?.keyId ?? "", secretId)), "not_found secret_id");
+  assert.equal(await errorOf(ask.revokeSecret(other.key?.keyId ?? "", secretId)), "not_found secret_id");
 });
 
 test("a revoked key authenticates nobody, its streams are to end, and it cannot be changed any more", async () => {
@@ -169,12 +169,12 @@ test("a revoked key authenticates nobody, its streams are to end, and it cannot 
   const revoked = await ask.revokeKey(keyId);
   assert.equal(revoked.key?.status, KeyStatus.REVOKED);
   assert.ok(revoked.key?.revokedAt);
-  assert.equal(await refusalOf(keys.authenticate(bearer(secret))), "revoked_key");
-  assert.equal(await keys.isLive(keyId, key?.secrets[0]?.secretId ?? ""), false);
+  assert.equal(await errorOf(keys.authenticate(bearer(secret))), "revoked_key");
+  assert.equal(await keys.isActive(keyId, key?.secrets[0]?.secretId ?? ""), false);
   assert.deepEqual((await ask.revokeKey(keyId)).key, revoked.key);
-  assert.equal(await refusalOf(ask.rotateKey({ keyId })), "key_not_active key_id");
+  assert.equal(await errorOf(ask.rotateKey({ keyId })), "key_not_active key_id");
   const update = { key: { keyId, name: "late" }, updateMask: { paths: ["name"] } };
-  assert.equal(await refusalOf(ask.updateKey(update)), "key_not_active key_id");
+  assert.equal(await errorOf(ask.updateKey(update)), "key_not_active key_id");
 });
 
 test("an update changes the members of its mask, clears absent ones, and takes effect on this node at once", async () => {
@@ -236,7 +236,7 @@ test("lists show the month's spend and holds and the last use, from the key's mo
   assert.equal(timestampDate(listed.lastUsedAt).toISOString(), "2026-05-04T03:02:01.000Z");
 
   const caller = await fixture.keys.authenticate(bearer(secret));
-  const described = await ask.authenticate({ monthFigures: true }, { ...adminCall, caller });
+  const described = await ask.authenticate({ monthUsage: true }, { ...adminCall, caller });
   assert.deepEqual([described.key?.monthSpentMicrocredits, described.key?.secrets], [700n, []]);
 });
 
@@ -294,7 +294,7 @@ test("bad input is refused by the name of its field, and nothing is stored", asy
     [ask.listKeys({ pageSize: 1001 }), "invalid_request page_size"],
     [ask.listKeys({ pageToken: "acc_a" }), "invalid_request page_token"],
   ];
-  const got = await Promise.all(cases.map(([call]) => refusalOf(call)));
+  const got = await Promise.all(cases.map(([call]) => errorOf(call)));
   assert.deepEqual(
     got,
     cases.map(([, expected]) => expected),

@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { create } from "@bufbuild/protobuf";
 import { test, vi } from "vitest";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { Refusal } from "../../src/base/errors.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import { KeyCache } from "../../src/keys/cache.ts";
 import { createLookup } from "../../src/keys/lookup.ts";
 import type { FoundSecret } from "../../src/keys/store.ts";
-import { refusalOf } from "./keys-fixture.ts";
+import { errorOf } from "./keys-fixture.ts";
 
 function found(digest: string): FoundSecret {
   const keyId = `key_${digest}`;
@@ -73,7 +73,7 @@ test("a key that changes while it is read is read again, and its callers get the
 test("too many waiting secrets are refused at once, and those that wait are served", async () => {
   const { questions, lookup } = heldLookup();
   const waiting = Array.from({ length: 10_000 }, (_, index) => lookup.find(`d${index}`));
-  assert.equal(await refusalOf(lookup.find("more")), "gateway_unavailable");
+  assert.equal(await errorOf(lookup.find("more")), "gateway_unavailable");
   for (let index = 0; index <= 40; index++) {
     questions[index]?.answer.resolve([]);
     await settled();
@@ -86,7 +86,7 @@ test("a database that is away for a moment is asked again; callers notice a dela
   const lookup = createLookup(
     async (digests) => {
       attempts += 1;
-      if (attempts < 3) throw new Refusal("billing_unavailable");
+      if (attempts < 3) throw new ApiError("billing_unavailable");
       return digests.map(found);
     },
     new KeyCache({ foundMax: 10, absentMax: 10 }),
@@ -97,10 +97,10 @@ test("a database that is away for a moment is asked again; callers notice a dela
 
 test("a database that stays away is reported to those who waited long enough", async () => {
   const away = async () => {
-    throw new Refusal("billing_unavailable");
+    throw new ApiError("billing_unavailable");
   };
   const lookup = createLookup(away, new KeyCache({ foundMax: 10, absentMax: 10 }), 100);
-  const refusals = await Promise.all(["a", "b"].map((digest) => refusalOf(lookup.find(digest))));
+  const refusals = await Promise.all(["a", "b"].map((digest) => errorOf(lookup.find(digest))));
   assert.deepEqual(refusals, ["billing_unavailable", "billing_unavailable"]);
 });
 

@@ -14,7 +14,7 @@ beforeAll(async () => {
   gateways = await startGateways(nodeCount);
 }, 60_000);
 afterAll(async () => {
-  expect(await gateways.audit()).toEqual([]);
+  expect(await gateways.verifyLedger()).toEqual([]);
   await gateways.stop();
   const logs = gateways.nodes.map((node) => node.stdout() + node.stderr()).join("");
   expect(logs).toContain("{");

@@ -9,11 +9,11 @@ import { createKeyHints } from "../../src/keys/change-feed.ts";
 import type { Keys } from "../../src/keys/keys.ts";
 import { mintSecret } from "../../src/keys/secret.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
-import { createLimits } from "../../src/rate-limits/rate-limits.ts";
+import { createRateLimits } from "../../src/rate-limits/rate-limits.ts";
 import { connectRedis } from "../../src/redis/redis.ts";
 import { redisBinary } from "../support/programs.ts";
 import { startRedis, withoutRedis } from "../support/redis.ts";
-import { bearer, callerOfKeys, counted, keysFixture, keysOn, refusalOf } from "./keys-fixture.ts";
+import { bearer, callerOfKeys, counted, errorOf, keysFixture, keysOn } from "./keys-fixture.ts";
 
 let fixture: Awaited<ReturnType<typeof keysFixture>>;
 beforeAll(async () => {
@@ -36,14 +36,14 @@ function startNode(): Keys {
 test("a warm key costs no statement, and with a limit one call of Redis or none", async () => {
   const { database, ask } = fixture;
   const node = startNode();
-  const limits = createLimits({ nodes: { id: () => "n", live: () => ["n"] }, log: createLog("silent") });
+  const limits = createRateLimits({ nodes: { id: () => "n", live: () => ["n"] }, log: createLog("silent") });
   const { secret } = await ask.createKey({ accountId: "acc_a", requestsPerMinute: 1_000 });
   await node.authenticate(bearer(secret));
   const before = database.ran.length;
   for (let index = 0; index < 500; index++) {
     const caller = await node.authenticate(bearer(secret));
     assert.ok(caller.kind === "key");
-    await limits.take(caller.key.keyId, caller.key.requestsPerMinute);
+    await limits.acquire(caller.key.keyId, caller.key.requestsPerMinute);
   }
   const ran = database.ran.slice(before).filter((name) => name !== "keys/read-changes");
   assert.deepEqual(ran, []);
@@ -64,13 +64,13 @@ test("a flood of well-formed secrets that do not exist costs few statements, and
   const { secret } = await ask.createKey({ accountId: "acc_a" });
   const before = database.ran.length;
   const flood = Array.from({ length: 5_000 }, () => mintSecret(Family.V1));
-  const refused = Promise.all(flood.map((one) => refusalOf(node.authenticate(bearer(one)))));
+  const refused = Promise.all(flood.map((one) => errorOf(node.authenticate(bearer(one)))));
   // Good traffic goes on amid it.
   assert.equal((await node.authenticate(bearer(secret))).kind, "key");
   assert.deepEqual(new Set(await refused), new Set(["invalid_key"]));
   assert.ok(database.ran.length - before <= 30, `${database.ran.length - before} statements`);
   const after = database.ran.length;
-  for (const one of flood.slice(0, 100)) assert.equal(await refusalOf(node.authenticate(bearer(one))), "invalid_key");
+  for (const one of flood.slice(0, 100)) assert.equal(await errorOf(node.authenticate(bearer(one))), "invalid_key");
   assert.equal(database.ran.length, after);
 });
 
@@ -117,7 +117,7 @@ test("a revoked key is refused on every node within a second, and its siblings g
   await ask.revokeKey(revoked.key?.keyId ?? "");
   await vi.waitFor(
     async () => {
-      const refusals = await Promise.all(nodes.map((node) => refusalOf(node.authenticate(bearer(revoked.secret)))));
+      const refusals = await Promise.all(nodes.map((node) => errorOf(node.authenticate(bearer(revoked.secret)))));
       assert.deepEqual(new Set(refusals), new Set(["revoked_key"]));
     },
     { timeout: 1_000, interval: 20 },
@@ -143,7 +143,7 @@ test("a change that commits later than others with younger times is found all th
   } finally {
     await other.close();
   }
-  await vi.waitFor(async () => assert.equal(await refusalOf(node.authenticate(bearer(secret))), "revoked_key"), {
+  await vi.waitFor(async () => assert.equal(await errorOf(node.authenticate(bearer(secret))), "revoked_key"), {
     timeout: 1_000,
     interval: 20,
   });
@@ -194,9 +194,9 @@ test("while the database is away warm keys are served, and changes fail with the
     await node.authenticate(bearer(secret));
     broken.on = true;
     assert.equal((await node.authenticate(bearer(secret))).kind, "key");
-    assert.equal(await refusalOf(callerOfKeys(node).getKey("key_a")), "billing_unavailable");
+    assert.equal(await errorOf(callerOfKeys(node).getKey("key_a")), "billing_unavailable");
     // Whether a stream has to end is asked until there is an answer.
-    const isLive = node.isLive(key?.keyId ?? "", key?.secrets[0]?.secretId ?? "");
+    const isLive = node.isActive(key?.keyId ?? "", key?.secrets[0]?.secretId ?? "");
     await delay(100);
     broken.on = false;
     assert.equal(await isLive, true);
@@ -213,11 +213,11 @@ test("a database that takes a question and stands still counts as away after fiv
   process.kill(backend.pid, "SIGSTOP");
   try {
     const sinceMs = performance.now();
-    assert.equal(await refusalOf(node.revokeKey("key_a")), "billing_unavailable");
+    assert.equal(await errorOf(node.revokeKey("key_a")), "billing_unavailable");
     const tookMs = performance.now() - sinceMs;
     assert.ok(tookMs > 4_900 && tookMs < 7_000, `${tookMs} ms`);
     // On another connection.
-    assert.equal(await refusalOf(node.revokeKey("key_a")), "not_found key_id");
+    assert.equal(await errorOf(node.revokeKey("key_a")), "not_found key_id");
   } finally {
     process.kill(backend.pid, "SIGCONT");
     await postgres.close();

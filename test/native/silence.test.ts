@@ -4,21 +4,21 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createLog } from "../../src/base/log.ts";
 import { grpcCore } from "../../src/grpc/client.ts";
 import { createFailedCredentials, createIdentifyCaller } from "../../src/http/authenticate.ts";
-import { createFacade, type Facade } from "../../src/http/http.ts";
-import { defaultPace } from "../../src/http/send-stream.ts";
+import { createHttpServer, type HttpServer } from "../../src/http/http.ts";
+import { defaultKeepAlive } from "../../src/http/send-stream.ts";
 import { Gate, nativeEvents, nativeStream, type Write } from "../support/provider.ts";
 import { ask, type NativeFixture, startNative } from "./fixture.ts";
 
 let native: NativeFixture;
 let core: ReturnType<typeof grpcCore>;
-let door: Facade;
+let door: HttpServer;
 let address: string;
 
 // A door of its own, because the pace of one that an operator starts is fixed.
 beforeAll(async () => {
   native = await startNative();
   core = grpcCore({ addresses: [native.gateway.grpcAddress] });
-  door = createFacade({
+  door = createHttpServer({
     core,
     settings: { nativeBearer: () => "auto", trustedProxies: [], pace: { holdMs: 40, pingMs: 30 } },
     readiness: async () => ({}),
@@ -83,5 +83,5 @@ describe.each(formats)("a $name client", (format) => {
 });
 
 test("35 seconds of silence are long enough for three pings, wherever they fall", () => {
-  expect(defaultPace.holdMs + 2 * defaultPace.pingMs).toBeLessThan(35_000);
+  expect(defaultKeepAlive.holdMs + 2 * defaultKeepAlive.pingMs).toBeLessThan(35_000);
 });

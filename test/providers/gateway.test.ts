@@ -113,7 +113,7 @@ for (const { kind, stream: play, wire, error } of providers) {
           expect([seen.status, seen.body.split(client.complete).length]).toEqual([200, 2]);
           const receipt = await receiptOf(seen);
           expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, usage: { input: 30, output: 7 } });
-          expect(receipt.attempts).toMatchObject([{ upstream: "real", outcome: "delivered", status: 200 }]);
+          expect(receipt.attempts).toMatchObject([{ provider: "real", outcome: "delivered", status: 200 }]);
           expect(receipt.attempts[0]?.firstEventAfter).toBeDefined();
         });
 
@@ -132,7 +132,7 @@ for (const { kind, stream: play, wire, error } of providers) {
             // Nothing is owed before content began; whatever was seen is paid.
             if (k <= 1) expect([k, receipt.amountMicrocredits]).toEqual([k, 0n]);
             if (/One |two |three/.test(seen.body)) expect([k, receipt.amountMicrocredits > 0n]).toEqual([k, true]);
-            expect([Outcome.UPSTREAM_BROKE, Outcome.UPSTREAM_FAILED]).toContain(receipt.outcome);
+            expect([Outcome.PROVIDER_BROKE, Outcome.PROVIDER_FAILED]).toContain(receipt.outcome);
           }
         });
 
@@ -152,7 +152,7 @@ for (const { kind, stream: play, wire, error } of providers) {
               expect(seen.status).toBe(client.name === "native" ? expected.native : expected.chat);
               expect(JSON.parse(seen.body)).toMatchObject({ error: { message: expect.any(String) } });
               expect(seen.body.toLowerCase()).not.toContain("x-api-key");
-              expect(await receiptOf(seen)).toMatchObject({ amountMicrocredits: 0n, outcome: Outcome.UPSTREAM_FAILED });
+              expect(await receiptOf(seen)).toMatchObject({ amountMicrocredits: 0n, outcome: Outcome.PROVIDER_FAILED });
             }
           });
         }
@@ -176,10 +176,10 @@ describe.each(["anthropic", "openai"] as const)("two gateways, one behind the ot
   let front: TestGateway;
   beforeAll(async () => {
     back = await startTestGateway();
-    const upstream = { kind, url: back.address, more: "credential_env: BACK_KEY" };
-    const routes = "[[{ upstream: back, model: haiku }]]";
+    const provider = { kind, url: back.address, more: "credential_env: BACK_KEY" };
+    const routes = "[[{ provider: back, model: haiku }]]";
     front = await startTestGateway({
-      catalog: readCatalogFile(catalogFor({ back: upstream }, routes)),
+      catalog: readCatalogFile(catalogFor({ back: provider }, routes)),
       env: { BACK_KEY: back.v2 },
     });
   });

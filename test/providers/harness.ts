@@ -1,4 +1,4 @@
-// What the suites of this folder share: upstreams over a configuration, requests, answers read to their end, and a clock held in hand.
+// What the suites of this folder share: providers over a configuration, requests, answers read to their end, and a clock held in hand.
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { Attempt } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -6,15 +6,15 @@ import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { type GenerateRequest, GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Clock } from "../../src/base/clock.ts";
-import { type Refusal, toRefusal } from "../../src/base/errors.ts";
+import { type ApiError, toApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
-import { createUpstreams, type ManagedUpstreams, type UpstreamAsk } from "../../src/providers/providers.ts";
+import { createProviders, type ManagedProviders, type ProviderRequest } from "../../src/providers/providers.ts";
 
-/** Upstreams over a configuration text. Silent, and without a clock of their own unless one is given. */
-export function openUpstreams(catalog: string, more: { env?: NodeJS.ProcessEnv; clock?: Clock } = {}): ManagedUpstreams {
+/** Providers over a configuration text. Silent, and without a clock of their own unless one is given. */
+export function openProviders(catalog: string, more: { env?: NodeJS.ProcessEnv; clock?: Clock } = {}): ManagedProviders {
   const { env = {}, clock } = more;
-  return createUpstreams({ file: readCatalogFile(catalog), log: createLog("silent"), env, ...(clock && { clock }) });
+  return createProviders({ file: readCatalogFile(catalog), log: createLog("silent"), env, ...(clock && { clock }) });
 }
 
 /** A request of one user text. */
@@ -30,7 +30,7 @@ export function requestOf(text: string, more: MessageInitShape<typeof GenerateRe
 }
 
 /** An ask with what it tells beside the events. */
-export type Asked = UpstreamAsk & { readonly abort: AbortController; accepted: number; rejected: number };
+export type Asked = ProviderRequest & { readonly abort: AbortController; accepted: number; rejected: number };
 
 export function askFor(request: GenerateRequest, affinity = "a"): Asked {
   const abort = new AbortController();
@@ -51,18 +51,18 @@ export function askFor(request: GenerateRequest, affinity = "a"): Asked {
 }
 
 /** An answer read to its end, however it ended. */
-export type Outcome = { reads: Event[][]; events: Event[]; refusal?: Refusal; ask: Asked };
+export type Outcome = { reads: Event[][]; events: Event[]; apiError?: ApiError; ask: Asked };
 
-export async function readAll(upstreams: ManagedUpstreams, asked: Asked | GenerateRequest | string): Promise<Outcome> {
+export async function readAll(providers: ManagedProviders, asked: Asked | GenerateRequest | string): Promise<Outcome> {
   const ask = typeof asked === "string" ? askFor(requestOf(asked)) : "abort" in asked ? asked : askFor(asked);
   const reads: Event[][] = [];
-  let refusal: Refusal | undefined;
+  let apiError: ApiError | undefined;
   try {
-    for await (const events of upstreams.generate(ask)) reads.push(events);
+    for await (const events of providers.generate(ask)) reads.push(events);
   } catch (error) {
-    refusal = toRefusal(error);
+    apiError = toApiError(error);
   }
-  return { reads, events: reads.flat(), ask, ...(refusal && { refusal }) };
+  return { reads, events: reads.flat(), ask, ...(apiError && { apiError }) };
 }
 
 /** Kinds of events, in order. */
@@ -93,9 +93,9 @@ export function firstUsageOf(events: readonly Event[]) {
   return first?.kind.case === "messageStart" ? first.kind.value.usage : undefined;
 }
 
-/** Upstream and outcome of each attempt. */
+/** Provider and outcome of each attempt. */
 export function attemptsOf({ ask }: Outcome): string[] {
-  return ask.attempts.map(({ upstream, outcome, status }) => `${upstream} ${outcome} ${status}`);
+  return ask.attempts.map(({ provider, outcome, status }) => `${provider} ${outcome} ${status}`);
 }
 
 /** A clock that stands still until it is moved. */

@@ -2,21 +2,21 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Route } from "../../src/config/catalog.ts";
 import { RetryBudget } from "../../src/providers/attempts.ts";
-import { Breaker, CoolDowns } from "../../src/providers/circuit-breaker.ts";
-import { Slots } from "../../src/providers/concurrency.ts";
+import { CircuitBreaker, CoolDowns } from "../../src/providers/circuit-breaker.ts";
+import { ConcurrencyLimit } from "../../src/providers/concurrency.ts";
 import { readRetryAfterMs } from "../../src/providers/failures.ts";
 import { orderRoutes } from "../../src/providers/routing.ts";
 import { HandClock, settle } from "./harness.ts";
 
 describe("a breaker", () => {
-  const fail = (breaker: Breaker, times: number) => {
+  const fail = (breaker: CircuitBreaker, times: number) => {
     const calls = Array.from({ length: times }, () => breaker.begin());
     return calls.map((isProbe) => breaker.fail(isProbe));
   };
 
   test("opens when five calls failed and half of the last ones did, and says so once", () => {
-    expect(fail(new Breaker(new HandClock()), 7)).toEqual([false, false, false, false, true, false, false]);
-    const sometimes = new Breaker(new HandClock());
+    expect(fail(new CircuitBreaker(new HandClock()), 7)).toEqual([false, false, false, false, true, false, false]);
+    const sometimes = new CircuitBreaker(new HandClock());
     for (let call = 0; call < 100; call++) {
       if (call % 3 === 0) sometimes.fail(sometimes.begin());
       else sometimes.succeed();
@@ -26,7 +26,7 @@ describe("a breaker", () => {
 
   test("lets one call try again after a rest, and all others wait for it", async () => {
     const clock = new HandClock();
-    const breaker = new Breaker(clock);
+    const breaker = new CircuitBreaker(clock);
     fail(breaker, 5);
     expect(breaker.waitMs()).toBe(2000);
     await clock.advance(2000);
@@ -39,7 +39,7 @@ describe("a breaker", () => {
 
   test("rests twice as long each time the try fails, up to a minute", async () => {
     const clock = new HandClock();
-    const breaker = new Breaker(clock);
+    const breaker = new CircuitBreaker(clock);
     fail(breaker, 5);
     const rests: number[] = [];
     for (let round = 0; round < 7; round++) {
@@ -52,10 +52,10 @@ describe("a breaker", () => {
 
   test("gives the try to another call when the first was stopped by us", async () => {
     const clock = new HandClock();
-    const breaker = new Breaker(clock);
+    const breaker = new CircuitBreaker(clock);
     fail(breaker, 5);
     await clock.advance(2000);
-    breaker.leave(breaker.begin());
+    breaker.noVerdict(breaker.begin());
     expect([breaker.waitMs(), breaker.begin()]).toEqual([0, true]);
   });
 });
@@ -74,7 +74,7 @@ describe("a cool-down", () => {
     expect(coolDowns.waitMs("m")).toBe(600_000);
   });
 
-  test("concerns no other model of the upstream", () => {
+  test("concerns no other model of the provider", () => {
     const coolDowns = new CoolDowns(new HandClock());
     coolDowns.add("opus", 30_000);
     expect([coolDowns.waitMs("opus"), coolDowns.waitMs("haiku")]).toEqual([30_000, 0]);
@@ -86,28 +86,28 @@ describe("slots", () => {
   const never = new AbortController().signal;
 
   test("are given back to those that wait, in the order of their coming", async () => {
-    const slots = new Slots(limits, new HandClock());
+    const slots = new ConcurrencyLimit(limits, new HandClock());
     const entered: number[] = [];
-    expect(slots.tryTake()).toBe(true);
+    expect(slots.tryAcquire()).toBe(true);
     const enter = async (number: number) => {
-      await slots.take(never);
+      await slots.acquire(never);
       entered.push(number);
     };
     const both = [enter(1), enter(2)];
     slots.release();
     await settle();
-    expect([entered, slots.taken]).toEqual([[1], 1]);
+    expect([entered, slots.active]).toEqual([[1], 1]);
     slots.release();
     slots.release();
     await Promise.all(both);
-    expect([entered, slots.taken]).toEqual([[1, 2], 0]);
+    expect([entered, slots.active]).toEqual([[1, 2], 0]);
   });
 
   test("refuse at once when too many wait", async () => {
-    const slots = new Slots(limits, new HandClock());
-    slots.tryTake();
-    const waiting = [slots.take(never), slots.take(never)];
-    await expect(slots.take(never)).rejects.toMatchObject({ refusal: "overloaded" });
+    const slots = new ConcurrencyLimit(limits, new HandClock());
+    slots.tryAcquire();
+    const waiting = [slots.acquire(never), slots.acquire(never)];
+    await expect(slots.acquire(never)).rejects.toMatchObject({ reason: "overloaded" });
     slots.release();
     slots.release();
     await Promise.all(waiting);
@@ -115,49 +115,49 @@ describe("slots", () => {
 
   test("refuse who waits too long, and forget who leaves", async () => {
     const clock = new HandClock();
-    const slots = new Slots(limits, clock);
-    slots.tryTake();
+    const slots = new ConcurrencyLimit(limits, clock);
+    slots.tryAcquire();
     const abort = new AbortController();
-    const left = slots.take(abort.signal);
-    const late = slots.take(never);
+    const left = slots.acquire(abort.signal);
+    const late = slots.acquire(never);
     const refused = Promise.all([
-      expect(left).rejects.toMatchObject({ refusal: "cancelled" }),
-      expect(late).rejects.toMatchObject({ refusal: "overloaded" }),
+      expect(left).rejects.toMatchObject({ reason: "cancelled" }),
+      expect(late).rejects.toMatchObject({ reason: "overloaded" }),
     ]);
     abort.abort();
     await clock.advance(100);
     await refused;
     slots.release();
-    expect([slots.taken, clock.pending]).toEqual([0, 0]);
+    expect([slots.active, clock.pending]).toEqual([0, 0]);
   });
 });
 
 describe("the order of routes", () => {
-  const route = (upstream: string, weight = 1): Route => ({ upstream, weight, model: "m", systemEntries: "forward" });
+  const route = (provider: string, weight = 1): Route => ({ provider, weight, model: "m", systemEntries: "forward" });
   const conversations = Array.from({ length: 2000 }, (_, index) => `conversation ${index}`);
-  const firsts = (group: Route[]) => conversations.map((affinity) => orderRoutes([group], affinity)[0]?.upstream);
+  const firsts = (group: Route[]) => conversations.map((affinity) => orderRoutes([group], affinity)[0]?.provider);
 
   test("is the same for the same conversation, and keeps groups one after the other", () => {
     fc.assert(
       fc.property(fc.string(), (affinity) => {
         const groups = [[route("a"), route("b")], [route("c")], [route("d"), route("e")]];
-        const order = orderRoutes(groups, affinity).map(({ upstream }) => upstream);
-        const again = orderRoutes(groups, affinity).map(({ upstream }) => upstream);
+        const order = orderRoutes(groups, affinity).map(({ provider }) => provider);
+        const again = orderRoutes(groups, affinity).map(({ provider }) => provider);
         return order.join() === again.join() && /^(ab|ba)c(de|ed)$/.test(order.join(""));
       }),
     );
   });
 
   test("shares conversations out by weight", () => {
-    const share = firsts([route("a", 3), route("b", 1)]).filter((upstream) => upstream === "a").length / conversations.length;
+    const share = firsts([route("a", 3), route("b", 1)]).filter((provider) => provider === "a").length / conversations.length;
     expect(share).toBeGreaterThan(0.7);
     expect(share).toBeLessThan(0.8);
   });
 
-  test("moves only the conversations of an upstream that leaves", () => {
+  test("moves only the conversations of an provider that leaves", () => {
     const before = firsts([route("a"), route("b"), route("c")]);
     const after = firsts([route("a"), route("b")]);
-    const moved = before.filter((upstream, index) => upstream !== "c" && upstream !== after[index]);
+    const moved = before.filter((provider, index) => provider !== "c" && provider !== after[index]);
     expect(moved).toEqual([]);
   });
 });

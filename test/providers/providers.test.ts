@@ -3,7 +3,7 @@ import { createServer } from "node:https";
 import { create } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { ContentForm, MessageSchema, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
-import type { ManagedUpstreams } from "../../src/providers/providers.ts";
+import type { ManagedProviders } from "../../src/providers/providers.ts";
 import { createAuthority } from "../grpc/certificates.ts";
 import {
   catalogFor,
@@ -19,22 +19,22 @@ import {
   sseEvent,
   startProvider,
 } from "../support/provider.ts";
-import { askFor, attemptsOf, endOf, kindsOf, type Outcome, openUpstreams, readAll, requestOf, textOf } from "./harness.ts";
+import { askFor, attemptsOf, endOf, kindsOf, type Outcome, openProviders, readAll, requestOf, textOf } from "./harness.ts";
 
 let provider: ScriptedProvider;
-let upstreams: ManagedUpstreams;
+let providers: ManagedProviders;
 beforeEach(async () => {
   provider = await startProvider();
 });
 afterEach(async () => {
-  await upstreams.close();
+  await providers.close();
   await provider.stop();
 });
 
 type Kind = "anthropic" | "openai";
 
 function open(kind: Kind, more?: string, env?: NodeJS.ProcessEnv): void {
-  upstreams = openUpstreams(catalogFor({ real: { kind, url: provider.url, ...(more && { more }) } }), env && { env });
+  providers = openProviders(catalogFor({ real: { kind, url: provider.url, ...(more && { more }) } }), env && { env });
 }
 
 const credential = "provider-secret-0123456789";
@@ -43,7 +43,7 @@ describe("a request to a native provider", () => {
   test("carries the credential of the file, the provider's model name and the vendor's headers, and no others", async () => {
     open("anthropic", "credential_env: KEY, headers: { x-team: blue-team }", { KEY: credential });
     provider.always(nativeStream());
-    await readAll(upstreams, requestOf("Hi", { vendorVersion: "2026-10-21", vendorBeta: "a-1,b-2" }));
+    await readAll(providers, requestOf("Hi", { vendorVersion: "2026-10-21", vendorBeta: "a-1,b-2" }));
     const [request] = provider.requests;
     const { host: _host, "content-length": _length, ...headers } = request?.headers ?? {};
     expect(headers).toEqual({
@@ -68,15 +68,15 @@ describe("a request to a native provider", () => {
   test("names the first version where the client named none", async () => {
     open("anthropic");
     provider.always(nativeStream());
-    await readAll(upstreams, "Hi");
+    await readAll(providers, "Hi");
     expect(provider.requests[0]?.headers).toMatchObject({ "anthropic-version": "2023-06-01" });
     expect(Object.keys(provider.requests[0]?.headers ?? {})).not.toContain("x-api-key");
   });
 
   test("a version that cannot stand in a header is the caller's fault, not the provider's", async () => {
     open("anthropic");
-    const { refusal } = await readAll(upstreams, requestOf("Hi", { vendorBeta: "a\r\nhost: elsewhere" }));
-    expect([refusal?.refusal, provider.requests.length]).toEqual(["invalid_request", 0]);
+    const { apiError } = await readAll(providers, requestOf("Hi", { vendorBeta: "a\r\nhost: elsewhere" }));
+    expect([apiError?.reason, provider.requests.length]).toEqual(["invalid_request", 0]);
   });
 
   test("system entries are sent as they are, or folded where the route says so", async () => {
@@ -89,15 +89,15 @@ describe("a request to a native provider", () => {
       entry(Role.USER, "Go"),
     ];
     const rolesSent = async (routes?: string) => {
-      upstreams = openUpstreams(catalogFor({ real: { kind: "anthropic", url: provider.url } }, routes));
+      providers = openProviders(catalogFor({ real: { kind: "anthropic", url: provider.url } }, routes));
       provider.always(nativeStream());
-      await readAll(upstreams, requestOf("", { messages }));
+      await readAll(providers, requestOf("", { messages }));
       const sent = provider.requests.at(-1)?.body.messages;
       return Array.isArray(sent) ? sent.map((message) => JSON.stringify(message).match(/"role":"(\w+)"/)?.[1]) : [];
     };
     expect(await rolesSent()).toEqual(["user", "system", "assistant", "user"]);
-    await upstreams.close();
-    expect(await rolesSent("[[{ upstream: real, system_entries: fold }]]")).toEqual(["user", "assistant", "user"]);
+    await providers.close();
+    expect(await rolesSent("[[{ provider: real, system_entries: fold }]]")).toEqual(["user", "assistant", "user"]);
   });
 });
 
@@ -109,10 +109,10 @@ test("a provider whose certificate nobody vouches for is told nothing", async ()
   onTestFinished(() => void impostor.close());
   const { port } = Object(impostor.address());
   const url = `https://127.0.0.1:${port}`;
-  upstreams = openUpstreams(catalogFor({ real: { kind: "anthropic", url, more: "credential_env: KEY" } }), {
+  providers = openProviders(catalogFor({ real: { kind: "anthropic", url, more: "credential_env: KEY" } }), {
     env: { KEY: credential },
   });
-  expect((await readAll(upstreams, "Hi")).refusal?.refusal).toBe("upstream_error");
+  expect((await readAll(providers, "Hi")).apiError?.reason).toBe("upstream_error");
   expect(requests).toBe(0);
 });
 
@@ -120,7 +120,7 @@ describe("a request to a chat provider", () => {
   test("carries the credential as Bearer, and asks for the usage", async () => {
     open("openai", "credential_env: KEY", { KEY: credential });
     provider.always(chatStream());
-    await readAll(upstreams, requestOf("Hi", { vendorVersion: "2023-06-01", vendorBeta: "a-1" }));
+    await readAll(providers, requestOf("Hi", { vendorVersion: "2023-06-01", vendorBeta: "a-1" }));
     const [request] = provider.requests;
     expect(request?.path).toBe("/v1/chat/completions");
     expect(request?.headers).toMatchObject({ authorization: `Bearer ${credential}` });
@@ -131,18 +131,18 @@ describe("a request to a chat provider", () => {
   test("names the output limit as the file says", async () => {
     open("openai", "max_tokens_name: max_completion_tokens");
     provider.always(chatStream());
-    await readAll(upstreams, "Hi");
+    await readAll(providers, "Hi");
     expect(provider.requests[0]?.body).toMatchObject({ max_completion_tokens: 1000 });
     expect(provider.requests[0]?.body.max_tokens).toBeUndefined();
   });
 
   test("that its format cannot express is refused before anything is sent", async () => {
     open("openai");
-    const { refusal, ask } = await readAll(
-      upstreams,
+    const { apiError, ask } = await readAll(
+      providers,
       requestOf("Hi", { tools: [{ type: "computer_20250124", name: "computer" }] }),
     );
-    expect([refusal?.refusal, provider.requests.length, ask.accepted]).toEqual(["feature_not_offered", 0, 0]);
+    expect([apiError?.reason, provider.requests.length, ask.accepted]).toEqual(["feature_not_offered", 0, 0]);
   });
 });
 
@@ -158,8 +158,8 @@ describe("whether a provider streams", () => {
       open("anthropic");
       provider.always(({ body }) => (body.stream ? nativeStream : nativeAnswer)({ text: ["Hello"] }));
       const { stream: _, ...request } = requestOf("Hi", { maxTokens });
-      const { events, refusal } = await readAll(upstreams, stream === undefined ? request : { ...request, stream });
-      expect([refusal, provider.requests[0]?.body.stream, textOf(events)]).toEqual([undefined, streams, "Hello"]);
+      const { events, apiError } = await readAll(providers, stream === undefined ? request : { ...request, stream });
+      expect([apiError, provider.requests[0]?.body.stream, textOf(events)]).toEqual([undefined, streams, "Hello"]);
     });
   }
 });
@@ -182,8 +182,8 @@ describe("an answer", () => {
     test(`comes out of ${name} with text, thinking, tool call and usage`, async () => {
       open(kind);
       provider.always(script);
-      const outcome = await readAll(upstreams, requestOf("Hi", { stream, tools: [{ name: "get_weather" }] }));
-      expect(outcome.refusal).toBeUndefined();
+      const outcome = await readAll(providers, requestOf("Hi", { stream, tools: [{ name: "get_weather" }] }));
+      expect(outcome.apiError).toBeUndefined();
       expect(textOf(outcome.events)).toBe("Hello");
       const kinds = kindsOf(outcome.events).filter((one) => one !== "blockDelta");
       expect(kinds).toEqual([
@@ -206,22 +206,22 @@ describe("an answer", () => {
   test("comes as a stream, or whole, whichever the provider sends", async () => {
     open("anthropic");
     provider.play(nativeAnswer({ text: ["whole"] }), nativeStream({ text: ["streamed"] }));
-    expect(textOf((await readAll(upstreams, requestOf("Hi", { stream: true }))).events)).toBe("whole");
-    expect(textOf((await readAll(upstreams, requestOf("Hi", { stream: false }))).events)).toBe("streamed");
+    expect(textOf((await readAll(providers, requestOf("Hi", { stream: true }))).events)).toBe("whole");
+    expect(textOf((await readAll(providers, requestOf("Hi", { stream: false }))).events)).toBe("streamed");
   });
 
   test("of many events in one read comes in one array", async () => {
     open("anthropic");
     const script = nativeStream({ text: Array(50).fill("x") });
     provider.always({ ...script, writes: [(script.writes ?? []).join("")] });
-    const { reads, events } = await readAll(upstreams, "Hi");
+    const { reads, events } = await readAll(providers, "Hi");
     expect([reads.length, events.length]).toEqual([1, 55]);
   });
 
   test("leaves its connection to the next", async () => {
     open("anthropic");
     provider.always(nativeStream({ text: ["Hi"] }));
-    for (let call = 0; call < 5; call++) await readAll(upstreams, "Hi");
+    for (let call = 0; call < 5; call++) await readAll(providers, "Hi");
     // Two at most: an answer is over for its reader a moment before its connection is free.
     expect(await provider.connections()).toBeLessThanOrEqual(2);
   });
@@ -229,19 +229,19 @@ describe("an answer", () => {
 
 describe("an error answer", () => {
   const html: Script = { status: 502, headers: { "content-type": "text/html" }, writes: ["<html>Bad gateway</html>"] };
-  const cases: { name: string; kind?: Kind; script: Script; refusal: string; facts?: object; attempt: string }[] = [
+  const cases: { name: string; kind?: Kind; script: Script; reason: string; facts?: object; attempt: string }[] = [
     {
       name: "401",
       script: errorAnswer(401, "authentication_error", "invalid x-api-key"),
-      refusal: "upstream_error",
+      reason: "upstream_error",
       attempt: "failed 401",
     },
-    { name: "402", script: errorAnswer(402, "billing_error", "pay"), refusal: "upstream_error", attempt: "failed 402" },
-    { name: "403", script: errorAnswer(403, "permission_error", "no"), refusal: "upstream_error", attempt: "failed 403" },
+    { name: "402", script: errorAnswer(402, "billing_error", "pay"), reason: "upstream_error", attempt: "failed 402" },
+    { name: "403", script: errorAnswer(403, "permission_error", "no"), reason: "upstream_error", attempt: "failed 403" },
     {
       name: "429 with its time",
       script: errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "7" } }),
-      refusal: "overloaded",
+      reason: "overloaded",
       facts: { retryAfterMs: 7000 },
       attempt: "failed 429",
     },
@@ -249,7 +249,7 @@ describe("an error answer", () => {
       name: "429 of an unpaid account",
       kind: "openai",
       script: chatErrorAnswer(429, "insufficient_quota", "pay"),
-      refusal: "upstream_error",
+      reason: "upstream_error",
       attempt: "failed 429",
     },
     ...[
@@ -259,50 +259,50 @@ describe("an error answer", () => {
     ].map((message) => ({
       name: `400 that says "${message}"`,
       script: errorAnswer(400, "invalid_request_error", message),
-      refusal: "upstream_error",
-      facts: { upstream: { status: 400 } },
+      reason: "upstream_error",
+      facts: { provider: { status: 400 } },
       attempt: "failed 400",
     })),
     {
       name: "529",
       script: errorAnswer(529, "overloaded_error", "Overloaded"),
-      refusal: "overloaded",
+      reason: "overloaded",
       facts: {},
       attempt: "failed 529",
     },
-    { name: "500 twice", script: errorAnswer(500, "api_error", "oops"), refusal: "upstream_error", attempt: "failed 500" },
-    { name: "an HTML page", script: html, refusal: "upstream_error", attempt: "failed 502" },
+    { name: "500 twice", script: errorAnswer(500, "api_error", "oops"), reason: "upstream_error", attempt: "failed 500" },
+    { name: "an HTML page", script: html, reason: "upstream_error", attempt: "failed 502" },
     {
       name: "an HTML page with status 404",
       script: { ...html, status: 404 },
-      refusal: "upstream_error",
+      reason: "upstream_error",
       attempt: "failed 404",
     },
     {
       name: "a redirect",
       script: { status: 307, headers: { location: "http://127.0.0.1:1/" } },
-      refusal: "upstream_error",
+      reason: "upstream_error",
       attempt: "failed 307",
     },
     {
       name: "our own wrong model name",
       script: errorAnswer(404, "not_found_error", "model: provider-model"),
-      refusal: "upstream_error",
+      reason: "upstream_error",
       attempt: "failed 404",
     },
     {
       name: "our own wrong model name at a chat provider",
       kind: "openai",
       script: chatErrorAnswer(404, "model_not_found", "unknown"),
-      refusal: "upstream_error",
+      reason: "upstream_error",
       attempt: "failed 404",
     },
     {
       name: "400",
       script: errorAnswer(400, "invalid_request_error", "messages.0: wrong"),
-      refusal: "upstream_refused",
+      reason: "upstream_refused",
       facts: {
-        upstream: {
+        provider: {
           status: 400,
           body: { type: "error", error: { type: "invalid_request_error", message: "messages.0: wrong" } },
         },
@@ -312,17 +312,17 @@ describe("an error answer", () => {
     {
       name: "413",
       script: errorAnswer(413, "request_too_large", "too large"),
-      refusal: "upstream_refused",
-      facts: { upstream: { status: 413, body: { type: "error", error: { type: "request_too_large", message: "too large" } } } },
+      reason: "upstream_refused",
+      facts: { provider: { status: 413, body: { type: "error", error: { type: "request_too_large", message: "too large" } } } },
       attempt: "refused 413",
     },
     {
       name: "400 of a chat provider",
       kind: "openai",
       script: chatErrorAnswer(400, null, "messages: wrong"),
-      refusal: "upstream_refused",
+      reason: "upstream_refused",
       facts: {
-        upstream: {
+        provider: {
           status: 400,
           body: { type: "error", error: { type: "invalid_request_error", message: "messages: wrong" } },
         },
@@ -332,7 +332,7 @@ describe("an error answer", () => {
     {
       name: "a prompt that is too long, in the wording that clients know",
       script: errorAnswer(400, "invalid_request_error", "prompt is too long: 300 tokens > 200 maximum"),
-      refusal: "context_length_exceeded",
+      reason: "context_length_exceeded",
       facts: { message: "prompt is too long: 300 tokens > 200 maximum" },
       attempt: "refused 400",
     },
@@ -344,7 +344,7 @@ describe("an error answer", () => {
         "context_length_exceeded",
         "This model's maximum context length is 200 tokens. However, your messages resulted in 300 tokens.",
       ),
-      refusal: "context_length_exceeded",
+      reason: "context_length_exceeded",
       facts: { message: "prompt is too long: 300 tokens > 200 maximum" },
       attempt: "refused 400",
     },
@@ -358,7 +358,7 @@ describe("an error answer", () => {
           '{"error":{"code":400,"message":"too long","type":"exceed_context_size_error","n_prompt_tokens":1407,"n_ctx":256}}',
         ],
       },
-      refusal: "context_length_exceeded",
+      reason: "context_length_exceeded",
       facts: { message: "prompt is too long: 1407 tokens > 256 maximum" },
       attempt: "refused 400",
     },
@@ -370,9 +370,9 @@ describe("an error answer", () => {
         "context_length_exceeded",
         "This model's maximum context length is 4096 tokens. However, you requested 8292 tokens (100 in the messages, 8192 in the completion).",
       ),
-      refusal: "upstream_refused",
+      reason: "upstream_refused",
       facts: {
-        upstream: {
+        provider: {
           status: 400,
           body: {
             type: "error",
@@ -387,13 +387,13 @@ describe("an error answer", () => {
       attempt: "refused 400",
     },
   ];
-  for (const { name, kind = "anthropic", script, refusal, facts = {}, attempt } of cases) {
-    test(`${name}: ${refusal}`, async () => {
+  for (const { name, kind = "anthropic", script, reason, facts = {}, attempt } of cases) {
+    test(`${name}: ${reason}`, async () => {
       open(kind);
       provider.always(script);
-      const outcome = await readAll(upstreams, "Hi");
-      expect([outcome.refusal?.refusal, outcome.events]).toEqual([refusal, []]);
-      expect(outcome.refusal?.facts).toMatchObject(facts);
+      const outcome = await readAll(providers, "Hi");
+      expect([outcome.apiError?.reason, outcome.events]).toEqual([reason, []]);
+      expect(outcome.apiError?.facts).toMatchObject(facts);
       expect(attemptsOf(outcome)).toContain(`real ${attempt}`);
     });
   }
@@ -410,8 +410,8 @@ describe("an error answer", () => {
     ];
     for (const answer of answers) {
       provider.play(answer);
-      const { refusal } = await readAll(upstreams, "Hi");
-      const shown = JSON.stringify(refusal?.facts.upstream);
+      const { apiError } = await readAll(providers, "Hi");
+      const shown = JSON.stringify(apiError?.facts.providerAnswer);
       expect(shown).toContain("key [redacted] of [redacted], [redacted], [redacted]");
     }
   });
@@ -419,19 +419,19 @@ describe("an error answer", () => {
   test("is told by the status alone when its body is broken off, or goes on for ever", async () => {
     open("anthropic");
     provider.play({ ...errorAnswer(400, "x", "y"), writes: ['{"type":"err'], end: "reset" });
-    expect((await readAll(upstreams, "Hi")).refusal?.refusal).toBe("upstream_error");
+    expect((await readAll(providers, "Hi")).apiError?.reason).toBe("upstream_error");
     provider.play({
       status: 529,
       headers: { "content-type": "application/json" },
       writes: Array(40).fill(" ".repeat(10_000)),
       end: "hang",
     });
-    expect((await readAll(upstreams, "Hi")).refusal?.refusal).toBe("overloaded");
+    expect((await readAll(providers, "Hi")).apiError?.reason).toBe("overloaded");
   });
 });
 
 describe("counting", () => {
-  const count = (text: string) => upstreams.countTokens(askFor(requestOf(text, { vendorBeta: "a-1" })));
+  const count = (text: string) => providers.countTokens(askFor(requestOf(text, { vendorBeta: "a-1" })));
   const counted: Script = {
     headers: { "content-type": "application/json" },
     writes: ['{"input_tokens":42,"context_management":{"original_input_tokens":50}}'],
@@ -469,9 +469,9 @@ describe("counting", () => {
       writes: ["<html>"],
     });
     provider.always(errorAnswer(529, "overloaded_error", "Overloaded", { headers: { "retry-after": "7" } }));
-    await expect(count("Hi")).rejects.toMatchObject({ refusal: "upstream_refused" });
-    await expect(count("Hi")).rejects.toMatchObject({ refusal: "upstream_error" });
-    await expect(count("Hi")).rejects.toMatchObject({ refusal: "upstream_error" });
-    await expect(count("Hi")).rejects.toMatchObject({ refusal: "overloaded", facts: { retryAfterMs: 7000 } });
+    await expect(count("Hi")).rejects.toMatchObject({ reason: "upstream_refused" });
+    await expect(count("Hi")).rejects.toMatchObject({ reason: "upstream_error" });
+    await expect(count("Hi")).rejects.toMatchObject({ reason: "upstream_error" });
+    await expect(count("Hi")).rejects.toMatchObject({ reason: "overloaded", facts: { retryAfterMs: 7000 } });
   });
 });

@@ -2,7 +2,7 @@ import { createServer } from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Clock } from "../../src/base/clock.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
-import type { ManagedUpstreams } from "../../src/providers/providers.ts";
+import type { ManagedProviders } from "../../src/providers/providers.ts";
 import {
   catalogFor,
   errorAnswer,
@@ -14,11 +14,11 @@ import {
   sseEvent,
   startProvider,
 } from "../support/provider.ts";
-import { askFor, attemptsOf, HandClock, kindsOf, openUpstreams, readAll, requestOf, settle, textOf } from "./harness.ts";
+import { askFor, attemptsOf, HandClock, kindsOf, openProviders, readAll, requestOf, settle, textOf } from "./harness.ts";
 
 let first: ScriptedProvider;
 let second: ScriptedProvider;
-let upstreams: ManagedUpstreams;
+let providers: ManagedProviders;
 beforeEach(async () => {
   [first, second] = [await startProvider(), await startProvider()];
   first.always(nativeStream({ text: ["from the first"] }));
@@ -26,10 +26,10 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   await Promise.all([first.stop(), second.stop()]);
-  await upstreams.close();
+  await providers.close();
 });
 
-/** Two native upstreams, one after the other unless `routes` says otherwise. */
+/** Two native providers, one after the other unless `routes` says otherwise. */
 function openBoth(more: { clock?: Clock; routes?: string; settings?: string; firstUrl?: string } = {}): void {
   const { clock, routes, settings, firstUrl = first.url } = more;
   const catalog = catalogFor(
@@ -39,12 +39,12 @@ function openBoth(more: { clock?: Clock; routes?: string; settings?: string; fir
     },
     routes,
   );
-  upstreams = openUpstreams(catalog, clock && { clock });
+  providers = openProviders(catalog, clock && { clock });
 }
 
 function openFirst(settings?: string, clock?: Clock): void {
   const catalog = catalogFor({ first: { kind: "anthropic", url: first.url, ...(settings && { more: settings }) } });
-  upstreams = openUpstreams(catalog, clock && { clock });
+  providers = openProviders(catalog, clock && { clock });
 }
 
 /** A port where nobody listens. */
@@ -90,27 +90,27 @@ describe("failover", () => {
     },
   ];
   for (const { name, script, attempt } of cases) {
-    test(`after ${name} the next upstream answers, and both attempts are recorded`, async () => {
+    test(`after ${name} the next provider answers, and both attempts are recorded`, async () => {
       openBoth();
       first.always(script);
-      const outcome = await readAll(upstreams, "Hi");
-      expect([outcome.refusal, textOf(outcome.events)]).toEqual([undefined, "from the second"]);
+      const outcome = await readAll(providers, "Hi");
+      expect([outcome.apiError, textOf(outcome.events)]).toEqual([undefined, "from the second"]);
       expect(attemptsOf(outcome)).toEqual([`first ${attempt}`, "second delivered 200"]);
     });
   }
 
-  test("after a refused connection the next upstream answers", async () => {
+  test("after a refused connection the next provider answers", async () => {
     openBoth({ firstUrl: await closedUrl() });
-    const outcome = await readAll(upstreams, "Hi");
+    const outcome = await readAll(providers, "Hi");
     expect(textOf(outcome.events)).toBe("from the second");
     expect(attemptsOf(outcome)).toEqual(["first failed 0", "second delivered 200"]);
   });
 
-  test("after headers that do not come in time the next upstream answers", async () => {
+  test("after headers that do not come in time the next provider answers", async () => {
     openBoth({ settings: "first_byte_ms: 50" });
     const gate = new Gate();
     first.always({ before: gate });
-    const outcome = await readAll(upstreams, "Hi");
+    const outcome = await readAll(providers, "Hi");
     expect(attemptsOf(outcome)).toEqual(["first timeout 0", "second delivered 200"]);
     gate.open();
   });
@@ -122,8 +122,8 @@ describe("failover", () => {
     test(`status ${status} is not tried elsewhere`, async () => {
       openBoth();
       first.always(errorAnswer(status, type, "no"));
-      const outcome = await readAll(upstreams, "Hi");
-      expect(outcome.refusal).toBeDefined();
+      const outcome = await readAll(providers, "Hi");
+      expect(outcome.apiError).toBeDefined();
       expect([outcome.ask.attempts.length, second.requests.length]).toEqual([1, 0]);
     });
   }
@@ -131,14 +131,14 @@ describe("failover", () => {
   test("ends with the first event: what breaks after it is told, not repeated", async () => {
     openBoth();
     first.always(nativeStream({ text: ["a"] }, { writes: nativeEvents({ text: ["a"] }).slice(0, 1), end: "reset" }));
-    const outcome = await readAll(upstreams, "Hi");
-    expect([outcome.refusal?.refusal, kindsOf(outcome.events)]).toEqual(["upstream_error", ["messageStart"]]);
+    const outcome = await readAll(providers, "Hi");
+    expect([outcome.apiError?.reason, kindsOf(outcome.events)]).toEqual(["upstream_error", ["messageStart"]]);
     expect([attemptsOf(outcome), second.requests.length]).toEqual([["first broke 200"], 0]);
   });
 
-  test("tries two upstreams at most", async () => {
+  test("tries two providers at most", async () => {
     const third = await startProvider();
-    upstreams = openUpstreams(
+    providers = openProviders(
       catalogFor({
         first: { kind: "anthropic", url: first.url },
         second: { kind: "openai", url: second.url },
@@ -147,21 +147,21 @@ describe("failover", () => {
     );
     first.always(errorAnswer(500, "api_error", "oops"));
     second.always(errorAnswer(503, "api_error", "oops"));
-    const outcome = await readAll(upstreams, "Hi");
+    const outcome = await readAll(providers, "Hi");
     expect(attemptsOf(outcome)).toEqual(["first failed 500", "second failed 503"]);
-    expect([outcome.refusal?.refusal, third.requests.length]).toEqual(["upstream_error", 0]);
+    expect([outcome.apiError?.reason, third.requests.length]).toEqual(["upstream_error", 0]);
     await third.stop();
   });
 
-  test("goes to the only upstream a second time, but not when it is overloaded or refuses our account", async () => {
+  test("goes to the only provider a second time, but not when it is overloaded or refuses our account", async () => {
     openFirst();
     first.play(errorAnswer(401, "authentication_error", "no"));
-    expect(attemptsOf(await readAll(upstreams, "Hi"))).toEqual(["first failed 401"]);
+    expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["first failed 401"]);
     first.play(errorAnswer(500, "api_error", "oops"));
-    expect(attemptsOf(await readAll(upstreams, "Hi"))).toEqual(["first failed 500", "first delivered 200"]);
+    expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["first failed 500", "first delivered 200"]);
     first.play(errorAnswer(529, "overloaded_error", "busy"));
-    const overloaded = await readAll(upstreams, "Hi");
-    expect([attemptsOf(overloaded), overloaded.refusal?.refusal]).toEqual([["first failed 529"], "overloaded"]);
+    const overloaded = await readAll(providers, "Hi");
+    expect([attemptsOf(overloaded), overloaded.apiError?.reason]).toEqual([["first failed 529"], "overloaded"]);
   });
 
   test("cannot double the load of providers in trouble", async () => {
@@ -170,96 +170,96 @@ describe("failover", () => {
     first.always(errorAnswer(500, "api_error", "oops"));
     for (let call = 0; call < 100; call++) {
       await clock.advance(60_000);
-      await readAll(upstreams, "Hi");
+      await readAll(providers, "Hi");
     }
     expect(first.requests.length).toBeLessThanOrEqual(100 + 20 + 10);
   });
 
-  test("a request that several upstreams accept is accepted each time, and answered once", async () => {
+  test("a request that several providers accept is accepted each time, and answered once", async () => {
     openBoth();
     first.always(errorAnswer(500, "api_error", "oops"));
-    const { ask, events } = await readAll(upstreams, "Hi");
+    const { ask, events } = await readAll(providers, "Hi");
     expect([ask.accepted, ask.rejected]).toEqual([2, 1]);
     expect(kindsOf(events).filter((kind) => kind === "messageStart")).toHaveLength(1);
   });
 });
 
-describe("an upstream in trouble", () => {
+describe("an provider in trouble", () => {
   test("is given a rest after five failures, then one call tries it again", async () => {
     const clock = new HandClock();
     openBoth({ clock });
     first.always(errorAnswer(401, "authentication_error", "no"));
-    for (let call = 0; call < 5; call++) await readAll(upstreams, "Hi");
-    expect(attemptsOf(await readAll(upstreams, "Hi"))).toEqual(["second delivered 200"]);
+    for (let call = 0; call < 5; call++) await readAll(providers, "Hi");
+    expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["second delivered 200"]);
 
     await clock.advance(2000);
     const gate = new Gate();
     first.play({ ...nativeStream({ text: ["back"] }), before: gate });
-    const tried = readAll(upstreams, "Hi");
+    const tried = readAll(providers, "Hi");
     await gate.reached;
-    expect(attemptsOf(await readAll(upstreams, "Hi"))).toEqual(["second delivered 200"]);
+    expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["second delivered 200"]);
     gate.open();
     expect(textOf((await tried).events)).toBe("back");
     first.always(nativeStream());
-    expect(attemptsOf(await readAll(upstreams, "Hi"))).toEqual(["first delivered 200"]);
+    expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["first delivered 200"]);
   });
 
   test("is left alone for as long as it asked", async () => {
     const clock = new HandClock();
     openBoth({ clock });
     first.play(errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }));
-    expect(attemptsOf(await readAll(upstreams, "Hi"))).toEqual(["first failed 429", "second delivered 200"]);
+    expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["first failed 429", "second delivered 200"]);
     await clock.advance(29_999);
-    expect(attemptsOf(await readAll(upstreams, "Hi"))).toEqual(["second delivered 200"]);
+    expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["second delivered 200"]);
     await clock.advance(1);
-    expect(attemptsOf(await readAll(upstreams, "Hi"))).toEqual(["first delivered 200"]);
+    expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["first delivered 200"]);
   });
 
   test("that is the only one makes the model overloaded, with the time of the next try, and the gateway not usable", async () => {
     const clock = new HandClock();
     openFirst("", clock);
-    expect(upstreams.usable()).toBe(true);
+    expect(providers.usable()).toBe(true);
     first.play(errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }));
-    expect((await readAll(upstreams, "Hi")).refusal).toMatchObject({ refusal: "overloaded", facts: { retryAfterMs: 30_000 } });
+    expect((await readAll(providers, "Hi")).apiError).toMatchObject({ reason: "overloaded", facts: { retryAfterMs: 30_000 } });
     await clock.advance(10_000);
-    const again = await readAll(upstreams, "Hi");
-    expect(again.refusal).toMatchObject({ refusal: "overloaded", facts: { retryAfterMs: 20_000 } });
-    expect([again.ask.attempts, first.requests.length, upstreams.usable()]).toEqual([[], 1, false]);
+    const again = await readAll(providers, "Hi");
+    expect(again.apiError).toMatchObject({ reason: "overloaded", facts: { retryAfterMs: 20_000 } });
+    expect([again.ask.attempts, first.requests.length, providers.usable()]).toEqual([[], 1, false]);
     await clock.advance(20_000);
-    expect(upstreams.usable()).toBe(true);
+    expect(providers.usable()).toBe(true);
   });
 
   test("for one model goes on to serve the others", async () => {
     const catalog = catalogFor({ first: { kind: "anthropic", url: first.url } });
     const named = catalog.replace(/(id: model-haiku.*)provider-model/, "$1haiku-there");
-    upstreams = openUpstreams(named, { clock: new HandClock() });
+    providers = openProviders(named, { clock: new HandClock() });
     const slowDown = errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } });
     const askOf = (model: string) => requestOf("Hi", { model });
     const gate = new Gate();
     for (let call = 0; call < 6; call++) first.play({ ...slowDown, before: gate });
-    const limited = Array.from({ length: 6 }, () => readAll(upstreams, askOf("model-opus-4.6")));
+    const limited = Array.from({ length: 6 }, () => readAll(providers, askOf("model-opus-4.6")));
     await first.received(6);
     gate.open();
-    for (const { refusal } of await Promise.all(limited)) expect(refusal?.refusal).toBe("overloaded");
-    expect(attemptsOf(await readAll(upstreams, askOf("model-haiku-4.5")))).toEqual(["first delivered 200"]);
-    expect(attemptsOf(await readAll(upstreams, askOf("model-opus-4.6")))).toEqual([]);
-    expect(upstreams.usable()).toBe(true);
+    for (const { apiError } of await Promise.all(limited)) expect(apiError?.reason).toBe("overloaded");
+    expect(attemptsOf(await readAll(providers, askOf("model-haiku-4.5")))).toEqual(["first delivered 200"]);
+    expect(attemptsOf(await readAll(providers, askOf("model-opus-4.6")))).toEqual([]);
+    expect(providers.usable()).toBe(true);
   });
 
   test("is not blamed for requests that are wrong, nor for those that clients give up", async () => {
     openFirst();
     first.always(errorAnswer(400, "invalid_request_error", "wrong"));
-    for (let call = 0; call < 10; call++) await readAll(upstreams, "Hi");
+    for (let call = 0; call < 10; call++) await readAll(providers, "Hi");
     const gate = new Gate();
     first.always({ ...nativeStream(), before: gate });
     for (let call = 0; call < 10; call++) {
       const ask = askFor(requestOf("Hi"));
-      const done = readAll(upstreams, ask);
+      const done = readAll(providers, ask);
       await first.received();
       ask.abort.abort();
-      expect((await done).refusal?.refusal).toBe("cancelled");
+      expect((await done).apiError?.reason).toBe("cancelled");
     }
-    expect(upstreams.usable()).toBe(true);
+    expect(providers.usable()).toBe(true);
     gate.open();
   });
 
@@ -267,27 +267,27 @@ describe("an upstream in trouble", () => {
     const clock = new HandClock();
     openFirst("", clock);
     first.always(errorAnswer(500, "api_error", "oops"));
-    for (let call = 0; call < 5; call++) await readAll(upstreams, "Hi");
+    for (let call = 0; call < 5; call++) await readAll(providers, "Hi");
     await clock.advance(2000);
-    const { refusal } = await readAll(upstreams, requestOf("Hi", { vendorVersion: "\u00e9" }));
-    expect(refusal?.refusal).toBe("invalid_request");
-    await readAll(upstreams, "Hi");
-    expect((await readAll(upstreams, "Hi")).refusal).toMatchObject({ refusal: "overloaded", facts: { retryAfterMs: 4000 } });
+    const { apiError } = await readAll(providers, requestOf("Hi", { vendorVersion: "\u00e9" }));
+    expect(apiError?.reason).toBe("invalid_request");
+    await readAll(providers, "Hi");
+    expect((await readAll(providers, "Hi")).apiError).toMatchObject({ reason: "overloaded", facts: { retryAfterMs: 4000 } });
   });
 });
 
-describe("a full upstream", () => {
+describe("a full provider", () => {
   test("passes calls on to the next one, and lets them wait when all are full", async () => {
     openBoth({ settings: "concurrency: 1, queue: 1" });
     const gate = new Gate();
     const held = { ...nativeStream({ text: ["held"] }), before: gate };
     first.play(held);
     second.play(held);
-    const running = [readAll(upstreams, "1"), readAll(upstreams, "2")];
+    const running = [readAll(providers, "1"), readAll(providers, "2")];
     await Promise.all([first.received(1), second.received(1)]);
-    const waiting = readAll(upstreams, "3");
+    const waiting = readAll(providers, "3");
     await settle();
-    expect((await readAll(upstreams, "4")).refusal?.refusal).toBe("overloaded");
+    expect((await readAll(providers, "4")).apiError?.reason).toBe("overloaded");
     expect(first.requests.length + second.requests.length).toBe(2);
     gate.open();
     await Promise.all(running);
@@ -298,33 +298,33 @@ describe("a full upstream", () => {
     openFirst("concurrency: 1");
     const gate = new Gate();
     first.play({ ...nativeStream(), before: gate });
-    const running = readAll(upstreams, "1");
+    const running = readAll(providers, "1");
     await gate.reached;
     const ask = askFor(requestOf("2"));
-    const waiting = readAll(upstreams, ask);
+    const waiting = readAll(providers, ask);
     await settle();
     ask.abort.abort();
-    expect((await waiting).refusal?.refusal).toBe("cancelled");
+    expect((await waiting).apiError?.reason).toBe("cancelled");
     gate.open();
     await running;
-    expect(attemptsOf(await readAll(upstreams, "3"))).toEqual(["first delivered 200"]);
+    expect(attemptsOf(await readAll(providers, "3"))).toEqual(["first delivered 200"]);
     expect(first.requests).toHaveLength(2);
   });
 });
 
 describe("a conversation", () => {
-  test("stays with its upstream while that is healthy, whatever the others do", async () => {
-    const routes = "[[{ upstream: first, model: m }, { upstream: second, model: m }]]";
+  test("stays with its provider while that is healthy, whatever the others do", async () => {
+    const routes = "[[{ provider: first, model: m }, { provider: second, model: m }]]";
     openBoth({ routes });
-    const upstreamOf = async (affinity: string) =>
-      (await readAll(upstreams, askFor(requestOf("Hi"), affinity))).ask.attempts.at(-1)?.upstream;
+    const providerOf = async (affinity: string) =>
+      (await readAll(providers, askFor(requestOf("Hi"), affinity))).ask.attempts.at(-1)?.provider;
     const affinities = Array.from({ length: 12 }, (_, index) => `key ${index}`);
-    const homes = await Promise.all(affinities.map(upstreamOf));
+    const homes = await Promise.all(affinities.map(providerOf));
     expect(new Set(homes)).toEqual(new Set(["first", "second"]));
-    expect(await Promise.all(affinities.map(upstreamOf))).toEqual(homes);
+    expect(await Promise.all(affinities.map(providerOf))).toEqual(homes);
 
     first.always(errorAnswer(500, "api_error", "oops"));
-    for (const affinity of affinities) expect(await upstreamOf(affinity)).toBe("second");
+    for (const affinity of affinities) expect(await providerOf(affinity)).toBe("second");
   });
 });
 
@@ -339,22 +339,26 @@ describe("a new configuration", () => {
       ...nativeStream(),
       writes: [...nativeEvents({ text: ["old"] }).slice(0, 3), gate, ...nativeEvents({ text: ["old"] }).slice(3)],
     });
-    const running = readAll(upstreams, "1");
+    const running = readAll(providers, "1");
     await gate.reached;
-    upstreams.reload(catalogOf(second, "second"));
-    expect(textOf((await readAll(upstreams, "2")).events)).toBe("from the second");
+    providers.reload(catalogOf(second, "second"));
+    expect(textOf((await readAll(providers, "2")).events)).toBe("from the second");
     gate.open();
     const outcome = await running;
-    expect([outcome.refusal, textOf(outcome.events), attemptsOf(outcome)]).toEqual([undefined, "old", ["first delivered 200"]]);
+    expect([outcome.apiError, textOf(outcome.events), attemptsOf(outcome)]).toEqual([
+      undefined,
+      "old",
+      ["first delivered 200"],
+    ]);
   });
 
-  test("drops neither a call that waits for a slot of an upstream that goes, nor the second attempt of one that fails", async () => {
+  test("drops neither a call that waits for a slot of an provider that goes, nor the second attempt of one that fails", async () => {
     openFirst("concurrency: 1");
     const gates = [new Gate(), new Gate()] as const;
     first.play({ ...nativeStream({ text: ["1"] }), before: gates[0] }, { ...nativeStream({ text: ["2"] }), before: gates[1] });
-    const running = [readAll(upstreams, "1"), readAll(upstreams, "2")];
+    const running = [readAll(providers, "1"), readAll(providers, "2")];
     await gates[0].reached;
-    upstreams.reload(catalogOf(second, "second"));
+    providers.reload(catalogOf(second, "second"));
     gates[0].open();
     await gates[1].reached;
     gates[1].open();
@@ -362,21 +366,21 @@ describe("a new configuration", () => {
 
     const gate = new Gate();
     second.play({ ...errorAnswer(500, "api_error", "oops"), before: gate });
-    const failing = readAll(upstreams, "3");
+    const failing = readAll(providers, "3");
     await gate.reached;
-    upstreams.reload(catalogOf(first, "first"));
+    providers.reload(catalogOf(first, "first"));
     gate.open();
     expect(attemptsOf(await failing)).toEqual(["second failed 500", "first delivered 200"]);
   });
 
-  test("keeps the connections and the rest of an upstream that stays as it was", async () => {
+  test("keeps the connections and the rest of an provider that stays as it was", async () => {
     openFirst("", new HandClock());
     first.play(errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }));
-    await readAll(upstreams, "1");
-    upstreams.reload(readCatalogFile(catalogFor({ first: { kind: "anthropic", url: first.url, more: "" } })));
-    expect(upstreams.usable()).toBe(false);
-    upstreams.reload(readCatalogFile(catalogFor({ first: { kind: "anthropic", url: first.url, more: "idle_ms: 1000" } })));
-    expect(upstreams.usable()).toBe(true);
+    await readAll(providers, "1");
+    providers.reload(readCatalogFile(catalogFor({ first: { kind: "anthropic", url: first.url, more: "" } })));
+    expect(providers.usable()).toBe(false);
+    providers.reload(readCatalogFile(catalogFor({ first: { kind: "anthropic", url: first.url, more: "idle_ms: 1000" } })));
+    expect(providers.usable()).toBe(true);
   });
 
   test("that lacks a credential changes nothing", async () => {
@@ -384,7 +388,7 @@ describe("a new configuration", () => {
     const wrong = readCatalogFile(
       catalogFor({ second: { kind: "anthropic", url: second.url, more: "credential_env: NOT_THERE" } }),
     );
-    expect(() => upstreams.reload(wrong)).toThrow("upstreams.second.credential_env: NOT_THERE is not set to a credential");
-    expect(textOf((await readAll(upstreams, "2")).events)).toBe("from the first");
+    expect(() => providers.reload(wrong)).toThrow("providers.second.credential_env: NOT_THERE is not set to a credential");
+    expect(textOf((await readAll(providers, "2")).events)).toBe("from the first");
   });
 });

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { type Block, BlockSchema, CacheControlSchema, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { defaultCatalog } from "../../src/config/catalog.ts";
-import type { ManagedUpstreams } from "../../src/providers/providers.ts";
+import type { ManagedProviders } from "../../src/providers/providers.ts";
 import { cutText, fillText, splitTokens, tokensOf } from "../../src/providers/simulated/measure.ts";
 import type { Segment } from "../../src/providers/simulated/prompt.ts";
 import { PromptCache } from "../../src/providers/simulated/prompt-cache.ts";
@@ -15,7 +15,7 @@ import {
   firstUsageOf,
   HandClock,
   kindsOf,
-  openUpstreams,
+  openProviders,
   readAll,
   requestOf,
   settle,
@@ -23,9 +23,9 @@ import {
 } from "./harness.ts";
 
 const catalog = catalogFor({ simulated: "simulated" });
-let upstreams: ManagedUpstreams = openUpstreams(catalog);
+let providers: ManagedProviders = openProviders(catalog);
 afterEach(() => {
-  upstreams = openUpstreams(catalog);
+  providers = openProviders(catalog);
 });
 
 const weather = {
@@ -57,9 +57,9 @@ const mark = (ttl: string) => create(CacheControlSchema, { ttl });
 describe("an answer", () => {
   test("is drawn from the conversation, the same each time, and follows the order of events", async () => {
     const [one, two, other] = [
-      await readAll(upstreams, "Hello"),
-      await readAll(upstreams, "Hello"),
-      await readAll(upstreams, "Bye"),
+      await readAll(providers, "Hello"),
+      await readAll(providers, "Hello"),
+      await readAll(providers, "Bye"),
     ];
     expect(textOf(one.events)).toContain("You said: Hello");
     expect(textOf(two.events)).toBe(textOf(one.events));
@@ -70,7 +70,7 @@ describe("an answer", () => {
   });
 
   test("counts four bytes as a token, in both directions", async () => {
-    const { events } = await readAll(upstreams, "ä".repeat(10));
+    const { events } = await readAll(providers, "ä".repeat(10));
     expect(firstUsageOf(events)).toMatchObject({ inputTokens: 5, outputTokens: 0 });
     expect(endOf(events)?.usage).toMatchObject({
       inputTokens: 5,
@@ -79,19 +79,19 @@ describe("an answer", () => {
   });
 
   test("keeps to max_tokens, and says that this is why it ended", async () => {
-    const { events } = await readAll(upstreams, requestOf("Hello", { maxTokens: 3 }));
+    const { events } = await readAll(providers, requestOf("Hello", { maxTokens: 3 }));
     expect(textOf(events)).toBe("This is the ".slice(0, 12));
     expect(endOf(events)).toMatchObject({ stopReason: "max_tokens", usage: { outputTokens: 3 } });
   });
 
   test("with max_tokens 0 only reads: no block, no output", async () => {
-    const { events } = await readAll(upstreams, requestOf("Hello", { maxTokens: 0 }));
+    const { events } = await readAll(providers, requestOf("Hello", { maxTokens: 0 }));
     expect(kindsOf(events)).toEqual(["messageStart", "messageDelta", "messageStop"]);
     expect(endOf(events)).toMatchObject({ stopReason: "max_tokens", usage: { outputTokens: 0 } });
   });
 
   test("ends before the first stop sequence that it meets", async () => {
-    const { events } = await readAll(upstreams, requestOf("Hello", { stopSequences: ["said", "simulated", ""] }));
+    const { events } = await readAll(providers, requestOf("Hello", { stopSequences: ["said", "simulated", ""] }));
     expect(textOf(events)).toBe("This is the ");
     expect(endOf(events)).toMatchObject({ stopReason: "stop_sequence", stopSequence: "simulated", usage: { outputTokens: 3 } });
   });
@@ -99,14 +99,14 @@ describe("an answer", () => {
   test("is JSON after the schema of a structured output", async () => {
     const schema = { type: "object", properties: { ok: { type: "boolean" } }, required: ["ok"] };
     const format = { type: "json_schema", schema };
-    const { events } = await readAll(upstreams, requestOf("Hello", { outputConfig: { format } }));
+    const { events } = await readAll(providers, requestOf("Hello", { outputConfig: { format } }));
     expect(JSON.parse(textOf(events))).toEqual({ ok: true });
   });
 });
 
 describe("tools", () => {
   test("a tool that the last user text names is called with arguments of its schema", async () => {
-    const { events } = await readAll(upstreams, requestOf("Please get_weather.", { tools: [weather, { name: "get" }] }));
+    const { events } = await readAll(providers, requestOf("Please get_weather.", { tools: [weather, { name: "get" }] }));
     const [said, call, more] = blocksOf(events);
     expect(said?.kind).toBe("text");
     expect(call).toMatchObject({ kind: "toolUse", start: { value: { name: "get_weather", input: {} } } });
@@ -117,10 +117,10 @@ describe("tools", () => {
 
   test("several named tools are called together, or only one where parallel calls are off", async () => {
     const tools = [weather, { name: "get_time" }];
-    const together = await readAll(upstreams, requestOf("get_time and get_weather", { tools }));
+    const together = await readAll(providers, requestOf("get_time and get_weather", { tools }));
     expect(blocksOf(together.events).map(({ kind }) => kind)).toEqual(["text", "toolUse", "toolUse"]);
     const toolChoice = { type: "auto", disableParallelToolUse: true };
-    const alone = await readAll(upstreams, requestOf("get_time and get_weather", { tools, toolChoice }));
+    const alone = await readAll(providers, requestOf("get_time and get_weather", { tools, toolChoice }));
     expect(blocksOf(alone.events).map(({ kind }) => kind)).toEqual(["text", "toolUse"]);
   });
 
@@ -133,7 +133,7 @@ describe("tools", () => {
   for (const { choice, called } of choices) {
     test(`tool_choice ${choice.type} calls ${called.join() || "nothing"} when the user names no tool`, async () => {
       const tools = [weather, { name: "get_time" }];
-      const { events } = await readAll(upstreams, requestOf("Hello", { tools, toolChoice: choice }));
+      const { events } = await readAll(providers, requestOf("Hello", { tools, toolChoice: choice }));
       const names = blocksOf(events).flatMap(({ start }) => (start?.case === "toolUse" ? [start.value.name] : []));
       expect(names).toEqual(called);
     });
@@ -153,14 +153,14 @@ describe("tools", () => {
         ],
       },
     ];
-    const { events } = await readAll(upstreams, requestOf("", { messages, tools: [weather] }));
+    const { events } = await readAll(providers, requestOf("", { messages, tools: [weather] }));
     expect(textOf(events)).toBe("get_weather answered: 12 degrees");
     expect(endOf(events)?.stopReason).toBe("end_turn");
   });
 
   test("what clients add in reminder tags is not taken for the user's words", async () => {
     const content = [text("Hello"), text("<system-reminder>You have get_weather</system-reminder>")];
-    const { events } = await readAll(upstreams, requestOf("", { messages: [{ role: Role.USER, content }], tools: [weather] }));
+    const { events } = await readAll(providers, requestOf("", { messages: [{ role: Role.USER, content }], tools: [weather] }));
     expect(blocksOf(events).map(({ kind }) => kind)).toEqual(["text"]);
     expect(textOf(events)).toContain("You said: Hello");
   });
@@ -168,7 +168,7 @@ describe("tools", () => {
 
 describe("thinking", () => {
   test("comes first, with a signature, and is part of the output", async () => {
-    const { events } = await readAll(upstreams, requestOf("Hello", { thinking: { type: "adaptive" } }));
+    const { events } = await readAll(providers, requestOf("Hello", { thinking: { type: "adaptive" } }));
     const [thought, said] = blocksOf(events);
     expect(thought?.kind).toBe("thinking");
     const last = events.filter(({ kind }) => kind.case === "blockDelta" && kind.value.index === 0).at(-1)?.kind;
@@ -180,8 +180,8 @@ describe("thinking", () => {
 
   test("that is not shown is signed and counted all the same", async () => {
     const thinking = { type: "enabled", budgetTokens: 1024, extensions: { display: "omitted" } };
-    const shown = await readAll(upstreams, requestOf("Hello", { thinking: { type: "enabled", budgetTokens: 1024 } }));
-    const hidden = await readAll(upstreams, requestOf("Hello", { thinking }));
+    const shown = await readAll(providers, requestOf("Hello", { thinking: { type: "enabled", budgetTokens: 1024 } }));
+    const hidden = await readAll(providers, requestOf("Hello", { thinking }));
     const deltas = hidden.events.flatMap(({ kind }) =>
       kind.case === "blockDelta" && kind.value.index === 0 ? [kind.value.kind.case] : [],
     );
@@ -190,7 +190,7 @@ describe("thinking", () => {
   });
 
   test("stays off when it is disabled", async () => {
-    const { events } = await readAll(upstreams, requestOf("Hello", { thinking: { type: "disabled" } }));
+    const { events } = await readAll(providers, requestOf("Hello", { thinking: { type: "disabled" } }));
     expect(blocksOf(events).map(({ kind }) => kind)).toEqual(["text"]);
     expect(endOf(events)?.usage?.thinkingTokens).toBeUndefined();
   });
@@ -208,7 +208,7 @@ describe("the prompt cache", () => {
     });
 
   test("a marked prefix is written the first time and read the next", async () => {
-    const [first, second] = [await readAll(upstreams, marked()), await readAll(upstreams, marked())];
+    const [first, second] = [await readAll(providers, marked()), await readAll(providers, marked())];
     expect(endOf(first.events)?.usage).toMatchObject({
       inputTokens: 10,
       cacheCreationInputTokens: 100,
@@ -224,8 +224,8 @@ describe("the prompt cache", () => {
 
   test("is forgotten after its life, five minutes or an hour", async () => {
     const clock = new HandClock();
-    upstreams = openUpstreams(catalog, { clock });
-    const read = async (ttl?: string) => endOf((await readAll(upstreams, marked(ttl))).events)?.usage?.cacheReadInputTokens;
+    providers = openProviders(catalog, { clock });
+    const read = async (ttl?: string) => endOf((await readAll(providers, marked(ttl))).events)?.usage?.cacheReadInputTokens;
     expect(await read()).toBe(0);
     await clock.advance(299_999);
     expect(await read()).toBe(100);
@@ -236,7 +236,7 @@ describe("the prompt cache", () => {
   });
 
   test("the whole request is a prefix when the request itself is marked", async () => {
-    const { events } = await readAll(upstreams, requestOf("Hello you", { cacheControl: { ttl: "1h" } }));
+    const { events } = await readAll(providers, requestOf("Hello you", { cacheControl: { ttl: "1h" } }));
     expect(endOf(events)?.usage).toMatchObject({
       inputTokens: 0,
       cacheCreationInputTokens: 3,
@@ -262,7 +262,7 @@ describe("the prompt cache", () => {
 
 describe("directives in the last user text", () => {
   test("tokens sets the length of the text exactly, and the directive is not repeated", async () => {
-    const { events } = await readAll(upstreams, "Say [[simulate tokens=50]] something");
+    const { events } = await readAll(providers, "Say [[simulate tokens=50]] something");
     expect(Buffer.byteLength(textOf(events))).toBe(200);
     expect(endOf(events)?.usage?.outputTokens).toBe(50);
     expect(textOf(events)).not.toContain("simulate tokens");
@@ -276,41 +276,41 @@ describe("directives in the last user text", () => {
       [500, "upstream_error"],
       [529, "overloaded"],
     ] as const) {
-      upstreams = openUpstreams(catalog);
-      const { events, refusal, ask } = await readAll(upstreams, `[[simulate error=${status}]]`);
-      expect([events, refusal?.refusal, ask.accepted]).toEqual([[], reason, 0]);
+      providers = openProviders(catalog);
+      const { events, apiError, ask } = await readAll(providers, `[[simulate error=${status}]]`);
+      expect([events, apiError?.reason, ask.accepted]).toEqual([[], reason, 0]);
     }
   });
 
   test("drop_after breaks the answer off after so many events", async () => {
-    const { events, refusal } = await readAll(upstreams, "[[simulate drop_after=4]]");
+    const { events, apiError } = await readAll(providers, "[[simulate drop_after=4]]");
     expect(events).toHaveLength(4);
-    expect(refusal?.refusal).toBe("upstream_error");
+    expect(apiError?.reason).toBe("upstream_error");
   });
 
   test("fail_after sends an error event after so many events", async () => {
-    const { events, refusal } = await readAll(upstreams, "[[simulate fail_after=4]]");
+    const { events, apiError } = await readAll(providers, "[[simulate fail_after=4]]");
     expect(events).toHaveLength(4);
-    expect(refusal?.refusal).toBe("overloaded");
+    expect(apiError?.reason).toBe("overloaded");
   });
 
   test("no_usage reports none, and stop_reason names the end", async () => {
-    const { events } = await readAll(upstreams, "[[simulate no_usage=true stop_reason=refusal]]");
+    const { events } = await readAll(providers, "[[simulate no_usage=true stop_reason=refusal]]");
     expect([firstUsageOf(events), endOf(events)?.usage]).toEqual([undefined, undefined]);
     expect(endOf(events)).toMatchObject({ stopReason: "refusal", deltaExtensions: { stop_details: { type: "refusal" } } });
   });
 
   test("one that does not exist, or has no sense, is told to the user", async () => {
     for (const wrong of ["color=red", "tokens=many", "tokens=99999999", "error=200", "drop_after=-1"]) {
-      const { refusal } = await readAll(upstreams, `[[simulate ${wrong}]]`);
-      expect([wrong, refusal?.refusal]).toEqual([wrong, "invalid_request"]);
+      const { apiError } = await readAll(providers, `[[simulate ${wrong}]]`);
+      expect([wrong, apiError?.reason]).toEqual([wrong, "invalid_request"]);
     }
   });
 
   test("are words like any other when they are switched off", async () => {
-    upstreams = openUpstreams(catalog.replace("kind: simulated,", "kind: simulated, directives: false,"));
-    const { events, refusal } = await readAll(upstreams, "[[simulate error=500]]");
-    expect(refusal).toBeUndefined();
+    providers = openProviders(catalog.replace("kind: simulated,", "kind: simulated, directives: false,"));
+    const { events, apiError } = await readAll(providers, "[[simulate error=500]]");
+    expect(apiError).toBeUndefined();
     expect(textOf(events)).toContain("[[simulate error=500]]");
   });
 
@@ -332,8 +332,8 @@ describe("directives in the last user text", () => {
   ];
   test("blocks asks for any kind of block, in that order", async () => {
     const typed = ["thinking", "text", "redacted_thinking", "tool_use", "citations"];
-    const { events, refusal } = await readAll(upstreams, `[[simulate blocks=${[...typed, ...kinds].join(",")}]]`);
-    expect(refusal).toBeUndefined();
+    const { events, apiError } = await readAll(providers, `[[simulate blocks=${[...typed, ...kinds].join(",")}]]`);
+    expect(apiError).toBeUndefined();
     expect(blocksOf(events).map(({ kind }) => kind)).toEqual([
       "thinking",
       "text",
@@ -347,7 +347,7 @@ describe("directives in the last user text", () => {
   });
 
   test("events mixes further events in", async () => {
-    const { events } = await readAll(upstreams, "[[simulate events=ping,later_event]]");
+    const { events } = await readAll(providers, "[[simulate events=ping,later_event]]");
     expect(kindsOf(events).slice(0, 3)).toEqual(["messageStart", "ping", "other"]);
     expect(events[2]?.kind.value).toEqual({ type: "later_event" });
   });
@@ -356,11 +356,11 @@ describe("directives in the last user text", () => {
 describe("pace", () => {
   test("the first token takes longer than the others, and without pauses all comes at once", async () => {
     const clock = new HandClock();
-    upstreams = openUpstreams(defaultCatalog(), { clock });
+    providers = openProviders(defaultCatalog(), { clock });
     const reads: string[] = [];
     const ask = askFor(requestOf("[[simulate tokens=3]]"));
     const done = (async () => {
-      for await (const events of upstreams.generate(ask)) reads.push(`${clock.now()} ${kindsOf(events).join(" ")}`);
+      for await (const events of providers.generate(ask)) reads.push(`${clock.now()} ${kindsOf(events).join(" ")}`);
     })();
     await clock.advance(1000);
     await done;
@@ -370,14 +370,14 @@ describe("pace", () => {
       "60 blockDelta",
       "65 blockDelta blockStop messageDelta messageStop",
     ]);
-    expect((await readAll(openUpstreams(catalog), "Hello")).reads).toHaveLength(1);
+    expect((await readAll(openProviders(catalog), "Hello")).reads).toHaveLength(1);
     expect(clock.pending).toBe(0);
   });
 
   test("first_token_ms and token_ms set it per request", async () => {
     const clock = new HandClock();
-    upstreams = openUpstreams(catalog, { clock });
-    const done = readAll(upstreams, "[[simulate tokens=2 first_token_ms=100 token_ms=10]]");
+    providers = openProviders(catalog, { clock });
+    const done = readAll(providers, "[[simulate tokens=2 first_token_ms=100 token_ms=10]]");
     await clock.advance(119);
     expect(await Promise.race([done, settle()])).toBeUndefined();
     await clock.advance(1);
@@ -386,13 +386,13 @@ describe("pace", () => {
 
   test("an abort ends the answer at once, amid a pause", async () => {
     const clock = new HandClock();
-    upstreams = openUpstreams(defaultCatalog(), { clock });
+    providers = openProviders(defaultCatalog(), { clock });
     const ask = askFor(requestOf("Hello"));
-    const done = readAll(upstreams, ask);
+    const done = readAll(providers, ask);
     await clock.advance(57);
     ask.abort.abort();
-    const { refusal, events } = await done;
-    expect([refusal?.refusal, kindsOf(events)]).toEqual(["cancelled", ["messageStart", "blockStart", "blockDelta"]]);
+    const { apiError, events } = await done;
+    expect([apiError?.reason, kindsOf(events)]).toEqual(["cancelled", ["messageStart", "blockStart", "blockDelta"]]);
     expect([clock.pending, ask.attempts.map(({ outcome }) => outcome)]).toEqual([0, ["aborted"]]);
   });
 });
@@ -400,8 +400,8 @@ describe("pace", () => {
 describe("counting", () => {
   test("agrees with the input that an answer reports", async () => {
     const request = requestOf("Hello", { tools: [weather], system: { content: [text("Be kind.")] } });
-    const { events } = await readAll(upstreams, request);
-    expect((await upstreams.countTokens(askFor(request)))?.inputTokens).toBe(firstUsageOf(events)?.inputTokens);
+    const { events } = await readAll(providers, request);
+    expect((await providers.countTokens(askFor(request)))?.inputTokens).toBe(firstUsageOf(events)?.inputTokens);
   });
 });
 

@@ -1,7 +1,7 @@
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { Socket } from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import type { ManagedUpstreams } from "../../src/providers/providers.ts";
+import type { ManagedProviders } from "../../src/providers/providers.ts";
 import {
   type AnswerContent,
   catalogFor,
@@ -15,16 +15,16 @@ import {
   sseEvent,
   startProvider,
 } from "../support/provider.ts";
-import { askFor, attemptsOf, HandClock, kindsOf, openUpstreams, readAll, requestOf, settle, textOf } from "./harness.ts";
+import { askFor, attemptsOf, HandClock, kindsOf, openProviders, readAll, requestOf, settle, textOf } from "./harness.ts";
 
 let provider: ScriptedProvider;
-let upstreams: ManagedUpstreams;
+let providers: ManagedProviders;
 beforeEach(async () => {
   provider = await startProvider();
 });
 afterEach(async () => {
   await provider.stop();
-  await upstreams.close();
+  await providers.close();
 });
 
 const formats = [
@@ -35,7 +35,7 @@ const formats = [
 type Format = (typeof formats)[number];
 
 function open({ kind }: Pick<Format, "kind">, more?: string, clock?: HandClock): void {
-  upstreams = openUpstreams(catalogFor({ real: { kind, url: provider.url, ...(more && { more }) } }), clock && { clock });
+  providers = openProviders(catalogFor({ real: { kind, url: provider.url, ...(more && { more }) } }), clock && { clock });
 }
 
 const content: AnswerContent = {
@@ -52,8 +52,8 @@ test("figures that wait for a stop reason are told when the connection is reset 
   const [start = ""] = nativeEvents(content);
   const text = nativeEvents({ text: ["Hello"] }).slice(1, 4);
   provider.play(nativeStream({}, { writes: [start, ...text, delta], end: "reset" }));
-  const { events, refusal } = await readAll(upstreams, request());
-  expect(refusal?.refusal).toBe("upstream_error");
+  const { events, apiError } = await readAll(providers, request());
+  expect(apiError?.reason).toBe("upstream_error");
   expect(events.at(-1)?.kind).toMatchObject({ case: "messageDelta", value: { usage: { outputTokens: 700 } } });
 });
 
@@ -62,12 +62,12 @@ for (const format of formats) {
     test("arrives the same in any split of its bytes", async () => {
       open(format);
       provider.play(format.stream(content));
-      const whole = await readAll(upstreams, request());
-      expect(whole.refusal).toBeUndefined();
+      const whole = await readAll(providers, request());
+      expect(whole.apiError).toBeUndefined();
       for (const splitBytes of [1, 2, 3, 7, 64, 1000]) {
         provider.play(format.stream(content, { splitBytes }));
-        const split = await readAll(upstreams, request());
-        expect([split.refusal, textOf(split.events), kindsOf(split.events)]).toEqual([
+        const split = await readAll(providers, request());
+        expect([split.apiError, textOf(split.events), kindsOf(split.events)]).toEqual([
           undefined,
           "Grüße 🙂 dir",
           kindsOf(whole.events),
@@ -79,8 +79,8 @@ for (const format of formats) {
       open(format);
       const writes = ["\uFEFF: welcome\r\n\r\n", ...format.wire(content).map((event) => event.replaceAll("\n", "\r\n"))];
       provider.play(format.stream({}, { writes }));
-      const { refusal, events } = await readAll(upstreams, request());
-      expect([refusal, textOf(events)]).toEqual([undefined, "Grüße 🙂 dir"]);
+      const { apiError, events } = await readAll(providers, request());
+      expect([apiError, textOf(events)]).toEqual([undefined, "Grüße 🙂 dir"]);
     });
 
     test("that is reset after event k ends in upstream_error after what came, for every k, and leaves nothing behind", async () => {
@@ -90,12 +90,12 @@ for (const format of formats) {
       for (let k = 0; k <= wire.length; k++) {
         open(format);
         provider.always(format.stream({}, { writes: wire.slice(0, k), end: "reset" }));
-        const outcome = await readAll(upstreams, request());
-        expect([k, outcome.refusal?.refusal]).toEqual([k, k >= complete ? undefined : "upstream_error"]);
+        const outcome = await readAll(providers, request());
+        expect([k, outcome.apiError?.reason]).toEqual([k, k >= complete ? undefined : "upstream_error"]);
         const last = outcome.ask.attempts.at(-1)?.outcome;
         expect([k, last]).toEqual([k, k >= complete ? "delivered" : outcome.events.length > 0 ? "broke" : "failed"]);
         expect(kindsOf(outcome.events).includes("messageStop")).toBe(k >= complete);
-        await upstreams.close();
+        await providers.close();
       }
       for (const received of provider.requests) await received.over;
       await settle();
@@ -106,8 +106,8 @@ for (const format of formats) {
       open(format);
       const [head = "", next = ""] = format.wire(content);
       provider.always(format.stream({}, { writes: [head, next.slice(0, 20)] }));
-      const outcome = await readAll(upstreams, request());
-      expect([outcome.refusal?.refusal, kindsOf(outcome.events)]).toEqual(["upstream_error", ["messageStart"]]);
+      const outcome = await readAll(providers, request());
+      expect([outcome.apiError?.reason, kindsOf(outcome.events)]).toEqual(["upstream_error", ["messageStart"]]);
     });
 
     test("with bytes that are no UTF-8 goes on, or ends in upstream_error", async () => {
@@ -116,16 +116,16 @@ for (const format of formats) {
       provider.always(
         format.stream({}, { writes: [wire[0] ?? "", new Uint8Array([0xff, 0xfe, 0xc3, 0x28, 10, 10]), ...wire.slice(1)] }),
       );
-      const { refusal } = await readAll(upstreams, request());
-      expect([undefined, "upstream_error"]).toContain(refusal?.refusal);
+      const { apiError } = await readAll(providers, request());
+      expect([undefined, "upstream_error"]).toContain(apiError?.reason);
     });
 
     test("with an event beyond 10 MB ends in upstream_error", async () => {
       open(format);
       const [head = ""] = format.wire(content);
       provider.always(format.stream({}, { writes: [head, "data: ", ...Array(11).fill("x".repeat(1024 * 1024))], end: "hang" }));
-      const outcome = await readAll(upstreams, request());
-      expect([outcome.refusal?.refusal, attemptsOf(outcome)]).toEqual(["upstream_error", ["real broke 200"]]);
+      const outcome = await readAll(providers, request());
+      expect([outcome.apiError?.reason, attemptsOf(outcome)]).toEqual(["upstream_error", ["real broke 200"]]);
       expect(await provider.requests[0]?.over).toEqual({ by: "client" });
     });
 
@@ -135,13 +135,13 @@ for (const format of formats) {
         headers: { "content-type": "application/json" },
         writes: [JSON.stringify({ type: "error", error: { type, message: "oops" } })],
       });
-      for (const [type, refusal] of [
+      for (const [type, apiError] of [
         ["api_error", "upstream_error"],
         ["overloaded_error", "overloaded"],
       ] as const) {
         provider.always(answer(type));
-        const outcome = await readAll(upstreams, request());
-        expect([outcome.refusal?.refusal, outcome.events]).toEqual([refusal, []]);
+        const outcome = await readAll(providers, request());
+        expect([outcome.apiError?.reason, outcome.events]).toEqual([apiError, []]);
       }
     });
 
@@ -152,7 +152,7 @@ for (const format of formats) {
       const after = wire.findIndex((event) => event.includes('"a"')) + 1;
       provider.always(format.stream({}, { writes: [...wire.slice(0, after), gate, ...wire.slice(after)] }));
       let text = "";
-      for await (const events of upstreams.generate(askFor(request()))) {
+      for await (const events of providers.generate(askFor(request()))) {
         text += textOf(events);
         if (text === "a") gate.open();
       }
@@ -163,13 +163,13 @@ for (const format of formats) {
       open(format);
       provider.always(format.stream({}, { writes: format.wire(content).slice(0, 4), end: "hang" }));
       const ask = askFor(request());
-      const answer = upstreams.generate(ask)[Symbol.asyncIterator]();
+      const answer = providers.generate(ask)[Symbol.asyncIterator]();
       await answer.next();
       const waiting = (async () => {
         while (!(await answer.next()).done);
       })();
       ask.abort.abort();
-      await expect(waiting).rejects.toMatchObject({ refusal: "cancelled" });
+      await expect(waiting).rejects.toMatchObject({ reason: "cancelled" });
       expect(await provider.requests[0]?.over).toEqual({ by: "client" });
       expect(ask.attempts).toMatchObject([{ outcome: "aborted", status: 200 }]);
     });
@@ -178,7 +178,7 @@ for (const format of formats) {
       open(format);
       provider.always(format.stream({}, { writes: format.wire(content).slice(0, 4), end: "hang" }));
       const ask = askFor(request());
-      for await (const _ of upstreams.generate(ask)) break;
+      for await (const _ of providers.generate(ask)) break;
       expect(await provider.requests[0]?.over).toEqual({ by: "client" });
       expect(ask.attempts.map(({ outcome }) => outcome)).toEqual(["aborted"]);
     });
@@ -192,7 +192,7 @@ for (const format of formats) {
       open(format);
       const pieces = Array(4000).fill("x".repeat(10_000));
       provider.always(format.stream({}, { writes: format.wire({ text: pieces }) }));
-      const answer = upstreams.generate(askFor(request()))[Symbol.asyncIterator]();
+      const answer = providers.generate(askFor(request()))[Symbol.asyncIterator]();
       let bytesRead = 0;
       const read = async () => {
         const { value } = await answer.next();
@@ -235,16 +235,16 @@ describe("time limits", () => {
     open(anthropic, "first_byte_ms: 30");
     const gate = new Gate();
     provider.always({ before: gate });
-    const outcome = await readAll(upstreams, "Hi");
-    expect([outcome.refusal?.refusal, attemptsOf(outcome)]).toEqual(["timeout", ["real timeout 0", "real timeout 0"]]);
+    const outcome = await readAll(providers, "Hi");
+    expect([outcome.apiError?.reason, attemptsOf(outcome)]).toEqual(["timeout", ["real timeout 0", "real timeout 0"]]);
     gate.open();
   });
 
   test("a provider that falls silent amid its answer is a timeout, after what came", async () => {
     open(anthropic, "idle_ms: 30");
     provider.always(nativeStream({}, { writes: nativeEvents({ text: ["a"] }).slice(0, 3), end: "hang" }));
-    const outcome = await readAll(upstreams, "Hi");
-    expect([outcome.refusal?.refusal, textOf(outcome.events), attemptsOf(outcome)]).toEqual([
+    const outcome = await readAll(providers, "Hi");
+    expect([outcome.apiError?.reason, textOf(outcome.events), attemptsOf(outcome)]).toEqual([
       "timeout",
       "a",
       ["real timeout 200"],
@@ -260,7 +260,7 @@ describe("time limits", () => {
     provider.always(
       nativeStream({}, { writes: [start + block, gates[0], delta, gates[1], sseEvent("ping"), gates[2]], end: "hang" }),
     );
-    const done = readAll(upstreams, "Hi");
+    const done = readAll(providers, "Hi");
     for (const gate of gates) {
       await gate.reached;
       await clock.advance(19_999);
@@ -268,14 +268,14 @@ describe("time limits", () => {
     }
     await clock.advance(3);
     const outcome = await done;
-    expect([outcome.refusal?.refusal, textOf(outcome.events), attemptsOf(outcome)]).toEqual([
+    expect([outcome.apiError?.reason, textOf(outcome.events), attemptsOf(outcome)]).toEqual([
       "timeout",
       "a",
       ["real timeout 200"],
     ]);
     expect(await provider.requests[0]?.over).toEqual({ by: "client" });
     // The provider kept within its own limits, and is not blamed.
-    expect([clock.pending, upstreams.usable()]).toEqual([0, true]);
+    expect([clock.pending, providers.usable()]).toEqual([0, true]);
   });
 
   test("the total time covers the second attempt, too", async () => {
@@ -283,14 +283,14 @@ describe("time limits", () => {
     open(anthropic, "total_ms: 60000", clock);
     const gates = [new Gate(), new Gate()] as const;
     provider.play({ status: 500, before: gates[0] }, { before: gates[1] });
-    const done = readAll(upstreams, "Hi");
+    const done = readAll(providers, "Hi");
     await gates[0].reached;
     await clock.advance(50_000);
     gates[0].open();
     await gates[1].reached;
     await clock.advance(10_000);
     const outcome = await done;
-    expect([outcome.refusal?.refusal, attemptsOf(outcome)]).toEqual(["timeout", ["real failed 500", "real timeout 0"]]);
+    expect([outcome.apiError?.reason, attemptsOf(outcome)]).toEqual(["timeout", ["real failed 500", "real timeout 0"]]);
     gates[1].open();
   });
 });
@@ -300,8 +300,8 @@ describe("a hang-up", () => {
     open({ kind: "anthropic" });
     const ask = askFor(requestOf("Hi"));
     ask.abort.abort();
-    const outcome = await readAll(upstreams, ask);
-    expect([outcome.refusal?.refusal, ask.accepted, ask.attempts, provider.requests.length]).toEqual(["cancelled", 0, [], 0]);
+    const outcome = await readAll(providers, ask);
+    expect([outcome.apiError?.reason, ask.accepted, ask.attempts, provider.requests.length]).toEqual(["cancelled", 0, [], 0]);
   });
 
   test("after the request was sent finds it accepted", async () => {
@@ -309,11 +309,11 @@ describe("a hang-up", () => {
     const gate = new Gate();
     provider.always({ before: gate });
     const ask = askFor(requestOf("Hi"));
-    const done = readAll(upstreams, ask);
+    const done = readAll(providers, ask);
     const received = await provider.received(1);
     expect(ask.accepted).toBe(1);
     ask.abort.abort();
-    expect([(await done).refusal?.refusal, (await received.over).by]).toEqual(["cancelled", "client"]);
+    expect([(await done).apiError?.reason, (await received.over).by]).toEqual(["cancelled", "client"]);
     gate.open();
   });
 
@@ -323,7 +323,7 @@ describe("a hang-up", () => {
     provider.always(nativeStream({}, { writes: nativeEvents().slice(0, 1), end: "hang" }));
     for (let round = 0; round < 5; round++) {
       const asks = Array.from({ length: 8 }, () => askFor(requestOf("Hi")));
-      const done = asks.map((ask) => readAll(upstreams, ask));
+      const done = asks.map((ask) => readAll(providers, ask));
       await provider.received((round + 1) * 8);
       for (const ask of asks) ask.abort.abort();
       await Promise.all(done);

@@ -5,17 +5,17 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import * as chat from "../../src/formats/chat/chat.ts";
 import * as native from "../../src/formats/native/native.ts";
-import type { ManagedUpstreams } from "../../src/providers/providers.ts";
+import type { ManagedProviders } from "../../src/providers/providers.ts";
 import { catalogFor, chatStream, nativeStream, type ScriptedProvider, startProvider } from "../support/provider.ts";
-import { openUpstreams, readAll, textOf } from "./harness.ts";
+import { openProviders, readAll, textOf } from "./harness.ts";
 
 let provider: ScriptedProvider;
-let upstreams: ManagedUpstreams;
+let providers: ManagedProviders;
 beforeEach(async () => {
   provider = await startProvider();
 });
 afterEach(async () => {
-  await upstreams.close();
+  await providers.close();
   await provider.stop();
 });
 
@@ -51,7 +51,7 @@ function chatRequest(members: JsonObject = {}): GenerateRequest {
 }
 
 const empty = { type: "object", properties: {} };
-const providers = {
+const formats = {
   anthropic: {
     answer: nativeStream,
     stubs: { tools: ["read_file", "run"].map((name) => ({ name, input_schema: empty })), tool_choice: { type: "none" } },
@@ -72,10 +72,10 @@ const clients = {
 };
 
 async function sentFor(kind: "anthropic" | "openai", request: GenerateRequest, more?: string): Promise<JsonObject> {
-  upstreams = openUpstreams(catalogFor({ real: { kind, url: provider.url, ...(more && { more }) } }));
-  provider.always(providers[kind].answer({ text: ["Hello"] }));
-  const { events, refusal } = await readAll(upstreams, request);
-  expect([refusal, textOf(events)]).toEqual([undefined, "Hello"]);
+  providers = openProviders(catalogFor({ real: { kind, url: provider.url, ...(more && { more }) } }));
+  provider.always(formats[kind].answer({ text: ["Hello"] }));
+  const { events, apiError } = await readAll(providers, request);
+  expect([apiError, textOf(events)]).toEqual([undefined, "Hello"]);
   return provider.requests.at(-1)?.body ?? {};
 }
 
@@ -85,9 +85,9 @@ for (const kind of ["anthropic", "openai"] as const) {
     describe(`a ${format} conversation that used tools, sent to a provider of kind ${kind}`, () => {
       test("is given a definition of each, which may not be called, where the file says that the provider needs it", async () => {
         const sent = await sentFor(kind, request(), "tool_stubs: true");
-        expect(sent).toMatchObject(providers[kind].stubs);
+        expect(sent).toMatchObject(formats[kind].stubs);
         const { tools: _tools, tool_choice: _choice, ...others } = sent;
-        await upstreams.close();
+        await providers.close();
         expect(others).toEqual(await sentFor(kind, request()));
       });
 
@@ -98,11 +98,11 @@ for (const kind of ["anthropic", "openai"] as const) {
 
       test("keeps the tools that its request defines, and gets no others", async () => {
         const sent = await sentFor(kind, request({ tools: [defined] }), "tool_stubs: true");
-        expect([sent.tools, sent.tool_choice]).toEqual([providers[kind].defined, undefined]);
+        expect([sent.tools, sent.tool_choice]).toEqual([formats[kind].defined, undefined]);
       });
 
       test("is given them also for an empty list of tools", async () => {
-        expect(await sentFor(kind, request({ tools: [] }), "tool_stubs: true")).toMatchObject(providers[kind].stubs);
+        expect(await sentFor(kind, request({ tools: [] }), "tool_stubs: true")).toMatchObject(formats[kind].stubs);
       });
     });
   }
@@ -115,13 +115,13 @@ for (const kind of ["anthropic", "openai"] as const) {
 }
 
 test("a native provider that is asked to count is given them too", async () => {
-  upstreams = openUpstreams(catalogFor({ real: { kind: "anthropic", url: provider.url, more: "tool_stubs: true" } }));
+  providers = openProviders(catalogFor({ real: { kind: "anthropic", url: provider.url, more: "tool_stubs: true" } }));
   provider.always({ headers: { "content-type": "application/json" }, writes: ['{"input_tokens":7}'] });
-  const count = await upstreams.countTokens({
+  const count = await providers.countTokens({
     request: nativeRequest(),
     affinity: "a",
     signal: new AbortController().signal,
   });
   expect(count).toEqual({ inputTokens: 7 });
-  expect(provider.requests[0]?.body).toMatchObject(providers.anthropic.stubs);
+  expect(provider.requests[0]?.body).toMatchObject(formats.anthropic.stubs);
 });

@@ -1,20 +1,20 @@
 import assert from "node:assert/strict";
 import { test } from "vitest";
-import { Refusal } from "../../src/base/errors.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import { createFailedCredentials } from "../../src/http/authenticate.ts";
-import { CountingBucket } from "../../src/rate-limits/free-calls.ts";
-import { createPace } from "../../src/rate-limits/limiter.ts";
-import { createLimits } from "../../src/rate-limits/rate-limits.ts";
+import { FreeCallLimiter } from "../../src/rate-limits/free-calls.ts";
+import { createRateLimiter } from "../../src/rate-limits/limiter.ts";
+import { createRateLimits } from "../../src/rate-limits/rate-limits.ts";
 
 const nodes = { id: () => "node_1", live: () => ["node_1"] };
 const log = createLog("silent");
 
-async function refusalOf(work: () => unknown): Promise<Refusal> {
+async function errorOf(work: () => unknown): Promise<ApiError> {
   try {
     await work();
   } catch (error) {
-    if (error instanceof Refusal) return error;
+    if (error instanceof ApiError) return error;
     throw error;
   }
   throw new Error("nothing was refused");
@@ -27,71 +27,71 @@ function clock() {
 }
 
 test("a key without a limit is never counted, one with a limit of none is always refused, without a time to come back", async () => {
-  const limits = createLimits({ nodes, log });
-  for (let index = 0; index < 1_000; index++) assert.equal(await limits.take("key_a", undefined), undefined);
-  const { refusal, facts } = await refusalOf(() => limits.take("key_a", 0));
-  assert.deepEqual([refusal, facts.retryAfterMs, facts.limit?.limit], ["rate_limited", undefined, 0n]);
+  const limits = createRateLimits({ nodes, log });
+  for (let index = 0; index < 1_000; index++) assert.equal(await limits.acquire("key_a", undefined), undefined);
+  const { reason, facts } = await errorOf(() => limits.acquire("key_a", 0));
+  assert.deepEqual([reason, facts.retryAfterMs, facts.limit?.limit], ["rate_limited", undefined, 0n]);
 });
 
-test("a refusal says the pace of the key in good English, for one request as for several", async () => {
-  const limits = createLimits({ nodes, log });
-  await limits.take("key_a", 1);
-  assert.equal((await refusalOf(() => limits.take("key_a", 1))).facts.message, "This key is limited to 1 request a minute.");
-  assert.equal((await refusalOf(() => limits.take("key_b", 0))).facts.message, "This key is limited to 0 requests a minute.");
+test("an error says the pace of the key in good English, for one request as for several", async () => {
+  const limits = createRateLimits({ nodes, log });
+  await limits.acquire("key_a", 1);
+  assert.equal((await errorOf(() => limits.acquire("key_a", 1))).facts.message, "This key is limited to 1 request a minute.");
+  assert.equal((await errorOf(() => limits.acquire("key_b", 0))).facts.message, "This key is limited to 0 requests a minute.");
 });
 
 test("an admitted request learns what remains, a refused one when to come back and by which limit", async () => {
-  const limits = createLimits({ nodes, log });
+  const limits = createRateLimits({ nodes, log });
   const remaining: (number | undefined)[] = [];
-  for (let index = 0; index < 3; index++) remaining.push((await limits.take("key_a", 3))?.remaining);
+  for (let index = 0; index < 3; index++) remaining.push((await limits.acquire("key_a", 3))?.remaining);
   assert.deepEqual(remaining, [2, 1, 0]);
-  const { refusal, facts } = await refusalOf(() => limits.take("key_a", 3));
-  assert.equal(refusal, "rate_limited");
+  const { reason, facts } = await errorOf(() => limits.acquire("key_a", 3));
+  assert.equal(reason, "rate_limited");
   assert.ok(facts.retryAfterMs !== undefined && facts.retryAfterMs > 50_000 && facts.retryAfterMs <= 60_000);
   const { name, limit, used, remaining: left } = facts.limit ?? {};
   assert.deepEqual([name, limit, used, left], ["requests_per_minute", 3n, 3n, 0n]);
   assert.ok(facts.limit?.resetsAt);
-  assert.equal((await limits.take("key_b", 3))?.remaining, 2);
+  assert.equal((await limits.acquire("key_b", 3))?.remaining, 2);
   assert.deepEqual(limits.ready(), { state: "memory" });
 });
 
 test("in memory the whole limit belongs to the one process, whoever else is in the ledger", async () => {
-  const limits = createLimits({ nodes: { id: () => "node_2", live: () => ["node_1", "node_2"] }, log });
-  assert.equal((await limits.take("key_a", 10))?.remaining, 9);
+  const limits = createRateLimits({ nodes: { id: () => "node_2", live: () => ["node_1", "node_2"] }, log });
+  assert.equal((await limits.acquire("key_a", 10))?.remaining, 9);
 });
 
 test("keys that nobody used for a minute take no memory, and their limit is whole again", async () => {
   const { now, nowMs } = clock();
-  const pace = createPace({ nodes, log, answerMsMax: 50, nowMs });
-  for (let index = 0; index < 1_000; index++) await pace.take(`rpm:${index}`, 1);
+  const pace = createRateLimiter({ nodes, log, answerMsMax: 50, nowMs });
+  for (let index = 0; index < 1_000; index++) await pace.acquire(`rpm:${index}`, 1);
   now.ms += 60_000;
-  assert.equal((await pace.take("rpm:0", 1)).admitted, true);
-  assert.equal((await pace.take("rpm:0", 1)).admitted, false);
+  assert.equal((await pace.acquire("rpm:0", 1)).admitted, true);
+  assert.equal((await pace.acquire("rpm:0", 1)).admitted, false);
 });
 
 test("a key may count 600 times a minute, beside its requests per minute", async () => {
-  const limits = createLimits({ nodes, log });
-  await limits.take("key_a", 1);
-  for (let index = 0; index < 600; index++) (await limits.count("key_a", 1_000))();
-  const { refusal, facts } = await refusalOf(() => limits.count("key_a", 1_000));
-  assert.deepEqual([refusal, facts.limit?.name, facts.limit?.limit], ["count_rate_limited", "count_calls_per_minute", 600n]);
-  (await limits.count("key_b", 1_000))();
+  const limits = createRateLimits({ nodes, log });
+  await limits.acquire("key_a", 1);
+  for (let index = 0; index < 600; index++) (await limits.acquireFreeCall("key_a", 1_000))();
+  const { reason, facts } = await errorOf(() => limits.acquireFreeCall("key_a", 1_000));
+  assert.deepEqual([reason, facts.limit?.name, facts.limit?.limit], ["count_rate_limited", "count_calls_per_minute", 600n]);
+  (await limits.acquireFreeCall("key_b", 1_000))();
 });
 
 test("four counting calls of a key run at once, the others take their turns, and too many that wait are refused", async () => {
-  const limits = createLimits({ nodes, log });
+  const limits = createRateLimits({ nodes, log });
   const ends: (() => void)[] = [];
   let begun = 0;
   const calls = Array.from({ length: 104 }, async () => {
-    const end = await limits.count("key_a", 10);
+    const end = await limits.acquireFreeCall("key_a", 10);
     begun += 1;
     ends.push(end);
   });
   const settled = () => new Promise((resolve) => setImmediate(resolve));
   await settled();
   assert.equal(begun, 4);
-  const { refusal, facts } = await refusalOf(() => limits.count("key_a", 10));
-  assert.deepEqual([refusal, facts.limit?.name, facts.limit?.limit], ["count_rate_limited", "count_concurrency", 4n]);
+  const { reason, facts } = await errorOf(() => limits.acquireFreeCall("key_a", 10));
+  assert.deepEqual([reason, facts.limit?.name, facts.limit?.limit], ["count_rate_limited", "count_concurrency", 4n]);
   ends[0]?.();
   ends[0]?.();
   await settled();
@@ -101,12 +101,12 @@ test("four counting calls of a key run at once, the others take their turns, and
     await settled();
   }
   await Promise.all(calls);
-  (await limits.count("key_a", 10))();
+  (await limits.acquireFreeCall("key_a", 10))();
 });
 
 test("a key may count 256 MiB a minute; the wait is until enough has left, and refused bytes are not counted", async () => {
   const { now, nowMs } = clock();
-  const bucket = new CountingBucket(nowMs);
+  const bucket = new FreeCallLimiter(nowMs);
   const mib = 1024 * 1024;
   const count = async (bytes: number, outcome: "counted" | "refused" = "counted") =>
     (await bucket.begin("key_a", bytes))(outcome);
@@ -114,13 +114,13 @@ test("a key may count 256 MiB a minute; the wait is until enough has left, and r
     await count(32 * mib);
     now.ms += 1_000;
   }
-  const { facts } = await refusalOf(() => count(33 * mib));
+  const { facts } = await errorOf(() => count(33 * mib));
   assert.deepEqual([facts.limit?.name, facts.retryAfterMs], ["count_bytes_per_minute", 53_000]);
-  assert.equal((await refusalOf(() => count(1))).facts.retryAfterMs, 52_000);
+  assert.equal((await errorOf(() => count(1))).facts.retryAfterMs, 52_000);
   now.ms += 52_000;
   await count(32 * mib, "refused");
   await count(32 * mib);
-  await refusalOf(() => count(1));
+  await errorOf(() => count(1));
 });
 
 test("an address that fails a hundred times in a minute is refused until the first failure is a minute old", () => {
@@ -133,7 +133,7 @@ test("an address that fails a hundred times in a minute is refused until the fir
   }
   assert.throws(
     () => failed.check("192.0.2.1"),
-    (error: Refusal) => error.refusal === "auth_rate_limited" && error.facts.retryAfterMs === 50_000,
+    (error: ApiError) => error.reason === "auth_rate_limited" && error.facts.retryAfterMs === 50_000,
   );
   assert.throws(() => failed.check("::ffff:192.0.2.1"));
   failed.check("192.0.2.2");

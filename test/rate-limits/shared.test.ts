@@ -4,17 +4,17 @@
 import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, test, vi } from "vitest";
-import { Refusal } from "../../src/base/errors.ts";
+import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
-import { createPace } from "../../src/rate-limits/limiter.ts";
-import { createLimits, type Limits } from "../../src/rate-limits/rate-limits.ts";
+import { createRateLimiter } from "../../src/rate-limits/limiter.ts";
+import { createRateLimits, type RateLimits } from "../../src/rate-limits/rate-limits.ts";
 import { connectRedis, type Redis } from "../../src/redis/redis.ts";
 import { redisBinary } from "../support/programs.ts";
 import { startRedis, startSlowRelay, type TestRedis, withoutRedis } from "../support/redis.ts";
 
 const log = createLog("silent");
 
-type Node = { limits: Limits; redis: Redis; calls: { count: number } };
+type Node = { limits: RateLimits; redis: Redis; calls: { count: number } };
 
 // Far above what a busy machine makes of a round trip, where a test is not about slowness.
 const patientMs = 500;
@@ -38,7 +38,7 @@ async function startNodes(url: string, count: number, answerMsMax = patientMs): 
     return {
       redis,
       calls,
-      limits: createLimits({ redis: counting, nodes: { id: () => id, live: () => ids }, log, answerMsMax }),
+      limits: createRateLimits({ redis: counting, nodes: { id: () => id, live: () => ids }, log, answerMsMax }),
     };
   });
   await Promise.all(started.map(({ limits }) => limits.start()));
@@ -69,10 +69,10 @@ const untilAll = (nodes: readonly Node[], state: string) =>
 /** True when admitted; how long it took besides. */
 async function take({ limits }: Node, keyId: string, limit: number): Promise<boolean> {
   try {
-    await limits.take(keyId, limit);
+    await limits.acquire(keyId, limit);
     return true;
   } catch (error) {
-    if (error instanceof Refusal && error.refusal === "rate_limited") return false;
+    if (error instanceof ApiError && error.reason === "rate_limited") return false;
     throw error;
   }
 }
@@ -117,19 +117,19 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
     const [first, second] = nodes;
     assert.ok(first && second);
     assert.deepEqual([await burst([first], "key_a", 20, 30), await burst([second], "key_a", 20, 5)], [[20], [0]]);
-    const refusal: unknown = await second.limits.take("key_a", 20).catch((error: unknown) => error);
-    assert.ok(refusal instanceof Refusal);
-    assert.ok(refusal.facts.retryAfterMs !== undefined && refusal.facts.retryAfterMs > 50_000);
-    assert.deepEqual([refusal.facts.limit?.used, refusal.facts.limit?.limit], [20n, 20n]);
+    const apiError: unknown = await second.limits.acquire("key_a", 20).catch((error: unknown) => error);
+    assert.ok(apiError instanceof ApiError);
+    assert.ok(apiError.facts.retryAfterMs !== undefined && apiError.facts.retryAfterMs > 50_000);
+    assert.deepEqual([apiError.facts.limit?.used, apiError.facts.limit?.limit], [20n, 20n]);
   });
 
   test("an admission tells what remains over all nodes; a key without a limit asks Redis nothing", async () => {
     nodes = await startNodes(server.url, 2);
     const [first, second] = nodes;
     assert.ok(first && second);
-    assert.equal((await first.limits.take("key_a", 5))?.remaining, 4);
-    assert.equal((await second.limits.take("key_a", 5))?.remaining, 3);
-    for (let index = 0; index < 100; index++) await first.limits.take("key_free", undefined);
+    assert.equal((await first.limits.acquire("key_a", 5))?.remaining, 4);
+    assert.equal((await second.limits.acquire("key_a", 5))?.remaining, 3);
+    for (let index = 0; index < 100; index++) await first.limits.acquire("key_free", undefined);
     assert.deepEqual([first.calls.count, second.calls.count], [1, 1]);
   });
 
@@ -143,10 +143,10 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
     const entries = [-60_000, -59_000, -58_500].flatMap((agoMs, index) => [(nowMs + agoMs).toFixed(3), `other:${index}`]);
     await server.command("zadd", "gateway:limits:log:rpm:key_a", ...entries);
     assert.deepEqual(await burst([node], "key_a", 3, 3), [1]);
-    const refusal: unknown = await node.limits.take("key_a", 3).catch((error: unknown) => error);
-    assert.ok(refusal instanceof Refusal && refusal.facts.retryAfterMs !== undefined);
-    assert.ok(refusal.facts.retryAfterMs > 0 && refusal.facts.retryAfterMs <= 1_000);
-    await delay(refusal.facts.retryAfterMs + 2);
+    const apiError: unknown = await node.limits.acquire("key_a", 3).catch((error: unknown) => error);
+    assert.ok(apiError instanceof ApiError && apiError.facts.retryAfterMs !== undefined);
+    assert.ok(apiError.facts.retryAfterMs > 0 && apiError.facts.retryAfterMs <= 1_000);
+    await delay(apiError.facts.retryAfterMs + 2);
     assert.equal(await take(node, "key_a", 3), true);
     assert.equal(await take(node, "key_a", 3), false);
   });
@@ -304,11 +304,11 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
     const watched = createLog("warn");
     const warn = vi.spyOn(watched, "warn").mockImplementation((...args: unknown[]) => void warnings.push(JSON.stringify(args)));
     const redis = connectRedis(`redis://weak:weak-password@127.0.0.1:${server.port}`, watched);
-    const limits = createLimits({ redis, nodes: { id: () => "node_0", live: () => ["node_0"] }, log: watched });
+    const limits = createRateLimits({ redis, nodes: { id: () => "node_0", live: () => ["node_0"] }, log: watched });
     try {
       await limits.start();
       assert.equal(limits.ready().state, "degraded");
-      assert.equal((await limits.take("key_a", 3))?.remaining, 2);
+      assert.equal((await limits.acquire("key_a", 3))?.remaining, 2);
       assert.equal(warnings.length, 1);
       assert.match(warnings[0] ?? "", /Redis does not decide/);
       assert.ok(!warnings.join().includes("weak-password"));
@@ -331,7 +331,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
     const redis = connectRedis(server.url, log);
     // In the ledger a node that was killed lives for another minute.
     const others = { id: () => "node_1", live: () => ["node_0", "node_1"] };
-    const limits = createLimits({ redis, nodes: others, log, answerMsMax: patientMs });
+    const limits = createRateLimits({ redis, nodes: others, log, answerMsMax: patientMs });
     const node = { redis, limits, calls: { count: 0 } };
     nodes = [node];
     await limits.start();
@@ -346,18 +346,18 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
 
   test("a node that died does not keep the others from deciding together for long", async () => {
     const redis = connectRedis(server.url, log);
-    const pace = createPace({
+    const pace = createRateLimiter({
       redis,
       nodes: { id: () => "node_1", live: () => ["node_0", "node_1"] },
       log,
       answerMsMax: patientMs,
     });
     try {
-      await pace.shared?.start();
-      assert.equal(pace.shared?.complete, false);
-      await vi.waitFor(() => assert.ok(pace.shared?.complete), { timeout: 15_000, interval: 50 });
+      await pace.redisSync?.start();
+      assert.equal(pace.redisSync?.synced, false);
+      await vi.waitFor(() => assert.ok(pace.redisSync?.synced), { timeout: 15_000, interval: 50 });
     } finally {
-      await pace.shared?.stop();
+      await pace.redisSync?.stop();
       await redis.close();
     }
   });

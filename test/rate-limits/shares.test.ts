@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { afterEach, test, vi } from "vitest";
 import { createLog } from "../../src/base/log.ts";
-import { createPace, type Pace } from "../../src/rate-limits/limiter.ts";
+import { createRateLimiter, type RateLimiter } from "../../src/rate-limits/limiter.ts";
 import { connectRedis, type Redis } from "../../src/redis/redis.ts";
 
 const log = createLog("silent");
@@ -27,7 +27,7 @@ function startGateway() {
     pass(ms: number): void {
       nowMs += ms;
     },
-    node(id: string): Pace {
+    node(id: string): RateLimiter {
       const redis = connectRedis("redis://127.0.0.1:1", log);
       connections.push(redis);
       const nodes = {
@@ -37,15 +37,15 @@ function startGateway() {
           return live;
         },
       };
-      return createPace({ redis, log, answerMsMax: 50, nowMs: () => nowMs, nodes });
+      return createRateLimiter({ redis, log, answerMsMax: 50, nowMs: () => nowMs, nodes });
     },
   };
 }
 
 /** How many of a hundred requests are admitted. */
-async function admittedBy(pace: Pace): Promise<number> {
+async function admittedBy(pace: RateLimiter): Promise<number> {
   let count = 0;
-  for (let index = 0; index < 100; index++) if ((await pace.take("rpm:key_a", limit)).admitted) count += 1;
+  for (let index = 0; index < 100; index++) if ((await pace.acquire("rpm:key_a", limit)).admitted) count += 1;
   return count;
 }
 
@@ -70,7 +70,7 @@ test("a process that came while nobody asked has a share when somebody does, for
   const gateway = startGateway();
   gateway.run("node_a");
   const a = gateway.node("node_a");
-  await a.shared?.start();
+  await a.redisSync?.start();
   try {
     gateway.run("node_a", "node_b");
     const b = gateway.node("node_b");
@@ -81,7 +81,7 @@ test("a process that came while nobody asked has a share when somebody does, for
     gateway.pass(30_000);
     assert.equal(await admittedBy(a), 30);
   } finally {
-    await a.shared?.stop();
+    await a.redisSync?.stop();
   }
 });
 

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import { test } from "vitest";
-import { decide, SlidingLog, shareOf, windowMs } from "../../src/rate-limits/sliding-window.ts";
+import { decide, quotaOf, SlidingWindow, windowMs } from "../../src/rate-limits/sliding-window.ts";
 
 /** Random arrivals: milliseconds between one and the next. */
 const gaps = fc.array(fc.oneof(fc.nat(50), fc.nat(5_000), fc.nat(90_000)), { minLength: 1, maxLength: 300 });
 
 function admittedTimes(limit: number, gapsMs: readonly number[]): { times: number[]; waits: [number, number | undefined][] } {
-  const log = new SlidingLog();
+  const log = new SlidingWindow();
   const times: number[] = [];
   const waits: [number, number | undefined][] = [];
   let nowMs = 0;
@@ -40,7 +40,7 @@ test("no window of 60 seconds, wherever it begins, holds more than the limit, an
 test("the wait is exact: a request is refused one millisecond before it ends and admitted when it ends", () => {
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 10 }), gaps, fc.nat(3_000), (limit, gapsMs, laterMs) => {
-      const log = new SlidingLog();
+      const log = new SlidingWindow();
       let nowMs = 0;
       for (const gap of gapsMs) {
         nowMs += gap;
@@ -57,21 +57,21 @@ test("the wait is exact: a request is refused one millisecond before it ends and
 });
 
 test("refused requests are not counted: hammering a full limit does not delay the next admission", () => {
-  const log = new SlidingLog();
+  const log = new SlidingWindow();
   for (const atMs of [0, 1_000]) log.add(atMs, 0);
   for (let atMs = 2_000; atMs < 60_000; atMs += 10) assert.equal(decide(log, undefined, 2, atMs).admitted, false);
   assert.equal(decide(log, undefined, 2, 60_000).admitted, true);
 });
 
 test("a limit that was lowered waits until enough of the earlier requests have left", () => {
-  const log = new SlidingLog();
+  const log = new SlidingWindow();
   for (const atMs of [0, 100, 200, 300, 400]) log.add(atMs, 0);
   assert.deepEqual(decide(log, undefined, 2, 500), { admitted: false, used: 5, waitMs: 60_300 - 500 });
   assert.deepEqual(decide(log, undefined, 6, 500), { admitted: true, used: 5, waitMs: 0 });
 });
 
 test("a limit of none admits nothing, and no wait helps", () => {
-  assert.deepEqual(decide(new SlidingLog(), undefined, 0, 0), { admitted: false, used: 0, waitMs: undefined });
+  assert.deepEqual(decide(new SlidingWindow(), undefined, 0, 0), { admitted: false, used: 0, waitMs: undefined });
 });
 
 test("two logs decide as their merge does", () => {
@@ -79,7 +79,7 @@ test("two logs decide as their merge does", () => {
   fc.assert(
     fc.property(times, times, fc.integer({ min: 1, max: 30 }), (mine, theirs, limit) => {
       const logOf = (all: readonly number[]) => {
-        const log = new SlidingLog();
+        const log = new SlidingWindow();
         for (const atMs of all) log.add(atMs, 0);
         return log;
       };
@@ -90,7 +90,7 @@ test("two logs decide as their merge does", () => {
 });
 
 test("a log forgets what has left the window and keeps the rest in order, however long it runs", () => {
-  const log = new SlidingLog();
+  const log = new SlidingWindow();
   for (let id = 0; id < 10_000; id++) {
     log.forget(id * 100);
     log.add(id * 100, id);
@@ -111,7 +111,7 @@ test("a log forgets what has left the window and keeps the rest in order, howeve
 test("the shares of all nodes add up to the limit and differ by one at most, the first nodes having more", () => {
   fc.assert(
     fc.property(fc.nat(1_000_000), fc.integer({ min: 1, max: 50 }), (limit, nodes) => {
-      const shares = Array.from({ length: nodes }, (_, place) => shareOf(limit, nodes, place));
+      const shares = Array.from({ length: nodes }, (_, place) => quotaOf(limit, nodes, place));
       assert.equal(
         shares.reduce((sum, share) => sum + share, 0),
         limit,

@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { getOption } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
-import { refusals } from "../../src/base/errors.ts";
+import { errorCatalog } from "../../src/base/errors.ts";
 import { serviceTypes } from "../../src/contract/contract.ts";
-import { problems } from "../../src/http/error-table.ts";
+import { errorTable } from "../../src/http/error-table.ts";
 
 const path = join(import.meta.dirname, "../../README.md");
 
@@ -27,15 +27,15 @@ export function refreshReadme(text: string): string {
 }
 
 function reasonsTable(): string {
-  const answers = new Map(Object.entries(problems));
-  const rows = Object.entries(refusals).map(([name, { rpc, says }]) => {
+  const answers = new Map(Object.entries(errorTable));
+  const rows = Object.entries(errorCatalog).map(([name, { rpc, message }]) => {
     const answer = answers.get(name);
     if (!answer) throw new Error(`${name} has no HTTP answer`);
     const { status, native, chat } = answer;
     const chatStatus = "chatStatus" in answer ? ` (chat ${answer.chatStatus})` : "";
-    return [`\`${name}\``, `${status}${chatStatus}`, native[0], chat[1] ?? "null", Code[rpc], says];
+    return [`\`${name}\``, `${status}${chatStatus}`, native[0], chat[1] ?? "null", Code[rpc], message];
   });
-  return renderTable(["reason", "HTTP", "native `error.type`", "chat `error.code`", "gRPC", "what it says"], rows);
+  return renderTable(["reason", "HTTP", "native `error.type`", "chat `error.code`", "gRPC", "what it message"], rows);
 }
 
 function methodsTable(): string {

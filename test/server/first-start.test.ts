@@ -8,7 +8,7 @@ import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { createLog } from "../../src/base/log.ts";
 import { createBilling } from "../../src/billing/billing.ts";
 import { type Core, type Implementation, implement, localCore } from "../../src/contract/contract.ts";
-import { guard } from "../../src/contract/interceptor.ts";
+import { intercept } from "../../src/contract/interceptor.ts";
 import { createKeys } from "../../src/keys/keys.ts";
 import { findAdminToken, firstKeysPath, renderBanner, seed } from "../../src/server/bootstrap.ts";
 import { freshDatabase } from "../support/database.ts";
@@ -31,8 +31,8 @@ async function newPlace() {
   const billing = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
   const nothing = implement<Implementation<typeof InferenceService>>(InferenceService, () => () => Promise.reject());
   const core = localCore({
-    keys: guard(KeysService, keys.service, keys.authenticate, log),
-    billing: guard(BillingService, billing.service, keys.authenticate, log),
+    keys: intercept(KeysService, keys.service, keys.authenticate, log),
+    billing: intercept(BillingService, billing.service, keys.authenticate, log),
     inference: nothing,
   });
   return { core, dataDir, adminToken };

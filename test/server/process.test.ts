@@ -232,10 +232,10 @@ test("a database that does not answer is one clear line without its password", a
 
 test("all problems of environment and configuration file are told together, with status 78", async () => {
   const file = join(newDataDir(), "catalog.yaml");
-  writeFileSync(file, `${defaultCatalog()}\nupstreamz: 1\n`);
+  writeFileSync(file, `${defaultCatalog()}\nproviderz: 1\n`);
   const { code, stderr } = await failToStart({ PORT: "http", ROLE: "both", TRUSTED_PROXIES: "nginx", CONFIG: file });
   expect(code).toBe(78);
-  for (const part of ["PORT", "ROLE", "TRUSTED_PROXIES", "upstreamz"]) expect(stderr).toContain(part);
+  for (const part of ["PORT", "ROLE", "TRUSTED_PROXIES", "providerz"]) expect(stderr).toContain(part);
 });
 
 test("with a database of one's own nothing is seeded, and the configured admin token is good", async () => {
@@ -255,15 +255,15 @@ test("with a database of one's own nothing is seeded, and the configured admin t
   await gateway.end("SIGTERM");
 });
 
-test("`npm run audit` finds the ledger of a running gateway in order, and names what is not", async () => {
+test("`npm run verify-ledger` finds the ledger of a running gateway in order, and names what is not", async () => {
   const database = await freshDatabase();
   cleanups.push(() => database.drop());
   const env = { ...process.env, DATABASE_URL: database.url, LOG_LEVEL: "silent" };
-  const audit = () => run(process.execPath, [join(import.meta.dirname, "../../src/cli/verify-ledger.ts")], { env });
-  expect((await audit()).stdout).toBe("the ledger is in order\n");
+  const verify = () => run(process.execPath, [join(import.meta.dirname, "../../src/cli/verify-ledger.ts")], { env });
+  expect((await verify()).stdout).toBe("the ledger is in order\n");
   await database.postgres.query({ name: "test/account", text: "insert into accounts values ('acc_1', 'x')" }, []);
   await database.postgres.query({ name: "test/pool", text: "insert into pools values ('acc_1', 'v1', 5)" }, []);
-  await expect(audit()).rejects.toMatchObject({ code: 1, stdout: expect.stringContaining("acc_1") });
+  await expect(verify()).rejects.toMatchObject({ code: 1, stdout: expect.stringContaining("acc_1") });
 });
 
 test("SIGHUP takes a new configuration file, and keeps the old one where the new one is wrong", async () => {

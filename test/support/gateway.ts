@@ -82,7 +82,7 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
     admin,
     reload: (file) => core.reload(file),
     async stop() {
-      const { violations } = await admin.core.billing.audit({}, admin.call);
+      const { violations } = await admin.core.billing.verifyLedger({}, admin.call);
       admin.core.close();
       if (facade !== core) await facade.stop();
       await core.stop();

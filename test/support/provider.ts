@@ -73,7 +73,7 @@ export type ReceivedRequest = {
 };
 
 export type ScriptedProvider = {
-  /** `http://127.0.0.1:port`. A native upstream's base_url; a chat upstream's is this plus `/v1`. */
+  /** `http://127.0.0.1:port`. A native provider's base_url; a chat provider's is this plus `/v1`. */
   readonly url: string;
   readonly port: number;
   /** Every request received, oldest first. */
@@ -444,21 +444,21 @@ function finishReasonOf(content: AnswerContent): string {
   return reason === "tool_use" ? "tool_calls" : reason === "max_tokens" ? "length" : "stop";
 }
 
-/** An upstream of `catalogFor`. `more` is YAML in flow style, as `idle_ms: 100`. */
-export type UpstreamForTest = { readonly kind: "anthropic" | "openai"; readonly url: string; readonly more?: string };
+/** An provider of `catalogFor`. `more` is YAML in flow style, as `idle_ms: 100`. */
+export type ProviderForTest = { readonly kind: "anthropic" | "openai"; readonly url: string; readonly more?: string };
 
 /**
- * The text of a configuration file: the three models of the product, led to these upstreams. Without `routes`, every model tries them
- * in the order given, each in a group of its own, under the name `provider-model`. `pace` is the simulated upstream's, if it is one.
+ * The text of a configuration file: the three models of the product, led to these providers. Without `routes`, every model tries them
+ * in the order given, each in a group of its own, under the name `provider-model`. `pace` is the simulated provider's, if it is one.
  */
-export function catalogFor(upstreams: Readonly<Record<string, UpstreamForTest | "simulated">>, routes?: string): string {
-  const lines = Object.entries(upstreams).map(([name, upstream]) => {
-    if (upstream === "simulated") return `  ${name}: { kind: simulated, first_token_ms: 0, token_ms: 0 }`;
-    const base = upstream.kind === "openai" ? `${upstream.url}/v1` : upstream.url;
-    const more = upstream.more === undefined ? "" : `, ${upstream.more}`;
-    return `  ${name}: { kind: ${upstream.kind}, base_url: ${JSON.stringify(base)}${more} }`;
+export function catalogFor(providers: Readonly<Record<string, ProviderForTest | "simulated">>, routes?: string): string {
+  const lines = Object.entries(providers).map(([name, provider]) => {
+    if (provider === "simulated") return `  ${name}: { kind: simulated, first_token_ms: 0, token_ms: 0 }`;
+    const base = provider.kind === "openai" ? `${provider.url}/v1` : provider.url;
+    const more = provider.more === undefined ? "" : `, ${provider.more}`;
+    return `  ${name}: { kind: ${provider.kind}, base_url: ${JSON.stringify(base)}${more} }`;
   });
-  const groups = Object.keys(upstreams).map((name) => `[{ upstream: ${name}, model: provider-model }]`);
+  const groups = Object.keys(providers).map((name) => `[{ provider: ${name}, model: provider-model }]`);
   const model = (id: string, tier: string, thinking: string, context: number, output: number, price: string) =>
     `  - { id: ${id}, display_name: ${tier}, tier: ${tier}, created_at: 2026-02-05T00:00:00Z, context_tokens: ${context}, ` +
     `max_output_tokens: ${output}, thinking: ${thinking}, price: ${price}, routes: ${routes ?? `[${groups.join(", ")}]`} }`;
@@ -469,7 +469,7 @@ export function catalogFor(upstreams: Readonly<Record<string, UpstreamForTest | 
     model("model-sonnet-4.6", "sonnet", "adaptive", 200_000, 64_000, "{ input: 2.10, output: 10.50 }"),
     model("model-haiku-4.5", "haiku", "budget", 200_000, 64_000, "{ input: 0.70, output: 3.50 }"),
     "aliases: { opus: model-opus-4.6, sonnet: model-sonnet-4.6, haiku: model-haiku-4.5 }",
-    "upstreams:",
+    "providers:",
     ...lines,
     "",
   ].join("\n");

@@ -9,7 +9,7 @@ import {
   ThinkingSchema,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { type GenerateRequest, GenerateRequestSchema } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import { Refusal } from "../../base/errors.ts";
+import { ApiError } from "../../base/errors.ts";
 import { isObject } from "../json.ts";
 import { decodeMessages } from "./decode-messages.ts";
 import { decodeTools } from "./decode-tools.ts";
@@ -33,7 +33,7 @@ const efforts = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
  */
 export function decodeRequest(body: JsonValue): GenerateRequest {
   if (!isObject(body)) throw invalid("", "the body must be a JSON object");
-  if (isAbsent(body.messages) && !isAbsent(body.input)) throw new Refusal("responses_api_unsupported", { field: "input" });
+  if (isAbsent(body.messages) && !isAbsent(body.input)) throw new ApiError("responses_api_unsupported", { field: "input" });
   const model = textAt(body.model, "model");
   if (model.trim() === "") throw invalid("model", "must not be empty");
   refuseUnanswerable(body);

@@ -14,7 +14,7 @@ import {
   type ToolUseBlock,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import { Refusal } from "../../base/errors.ts";
+import { ApiError } from "../../base/errors.ts";
 import { foldSystemEntries } from "../fold-system.ts";
 import { encodeCacheMark, textsOf } from "./fields.ts";
 import { signedThinking } from "./usage-and-endings.ts";
@@ -153,7 +153,7 @@ function titled(title: string | undefined, text: string): string {
 function urlOf(source: Source | undefined, what: string): string {
   if (source?.kind.case === "url") return source.kind.value;
   if (source?.kind.case === "base64") return `data:${source.kind.value.mediaType};base64,${source.kind.value.data}`;
-  throw new Refusal("feature_not_offered", { message: `The provider of this model does not take this source of an ${what}.` });
+  throw new ApiError("feature_not_offered", { message: `The provider of this model does not take this source of an ${what}.` });
 }
 
 /** The text in a kind of the native format that the hub does not name: search results and documents made of blocks. */

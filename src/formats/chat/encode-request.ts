@@ -5,7 +5,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { OutputConfig, Tool, ToolChoice } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import { Refusal } from "../../base/errors.ts";
+import { ApiError } from "../../base/errors.ts";
 import { encodeMessages } from "./encode-messages.ts";
 import { encodeCacheMark } from "./fields.ts";
 
@@ -52,7 +52,7 @@ function encodeTool(tool: Tool, index: number, target: RequestTarget): JsonObjec
   if (tool.type !== undefined && tool.type !== "custom") {
     // Tool search only spares the model from reading all tools at once; here it is given all of them.
     if (tool.type.startsWith("tool_search_tool_")) return [];
-    throw new Refusal("feature_not_offered", {
+    throw new ApiError("feature_not_offered", {
       field: `tools[${index}].type`,
       message: `tools.${index}.type: the provider of this model does not know the tool type ${tool.type}.`,
     });

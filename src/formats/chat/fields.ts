@@ -2,15 +2,15 @@
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import { type Block, type CacheControl, CacheControlSchema } from "../../../gen/gateway/inference/v1/content_pb.ts";
-import { invalidField, Refusal } from "../../base/errors.ts";
+import { ApiError, invalidField } from "../../base/errors.ts";
 import { isObject } from "../json.ts";
 
 /** Largest number that the hub carries in its counts. */
 const countMax = 4_294_967_295;
 
 /** The refusal of one member. `at` is its path, as `messages[1].content`. */
-export function invalid(at: string, problem: string, allowed?: readonly string[]): Refusal {
-  return at === "" ? new Refusal("invalid_request", { message: problem }) : invalidField(at, problem, allowed);
+export function invalid(at: string, problem: string, allowed?: readonly string[]): ApiError {
+  return at === "" ? new ApiError("invalid_request", { message: problem }) : invalidField(at, problem, allowed);
 }
 
 export function objectAt(value: JsonValue | undefined, at: string): JsonObject {

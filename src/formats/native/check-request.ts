@@ -1,7 +1,7 @@
 // What the gateway asks of a body in the native format. Only the members that it acts on are checked; the provider judges the others.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import { Refusal } from "../../base/errors.ts";
+import { ApiError } from "../../base/errors.ts";
 import { messagesMax } from "../codec.ts";
 import { isObject } from "../json.ts";
 import { isCount } from "./extensions.ts";
@@ -24,7 +24,7 @@ export type CheckedMessage = JsonObject & { role: "user" | "assistant" | "system
  * vendor's spelling, `field` has it in ours. A count needs no `max_tokens`.
  */
 export function checkRequest(body: JsonValue, version: string, purpose: "generate" | "count"): asserts body is CheckedBody {
-  if (!isObject(body)) throw new Refusal("invalid_request", { message: "The body must be a JSON object." });
+  if (!isObject(body)) throw new ApiError("invalid_request", { message: "The body must be a JSON object." });
   checkMembers(body, "body");
   checkModel(body.model);
   checkMessages(body.messages);
@@ -48,8 +48,8 @@ function checkMembers(value: JsonValue | undefined, at: string): void {
 }
 
 /** The refusal of a body for what stands at `path`, written as `messages.1.content`. */
-function invalid(path: string, problem: string): Refusal {
-  return new Refusal("invalid_request", { message: `${path}: ${problem}`, field: path.replace(/\.(\d+)/g, "[$1]") });
+function invalid(path: string, problem: string): ApiError {
+  return new ApiError("invalid_request", { message: `${path}: ${problem}`, field: path.replace(/\.(\d+)/g, "[$1]") });
 }
 
 function optional(body: JsonObject, name: string, accepts: (value: JsonValue) => boolean, problem: string): void {

@@ -6,7 +6,7 @@ import { blockStart, blockStop, failure, messageDelta, messageStart, messageStop
 import { isObject } from "../json.ts";
 import { decodeBlock } from "./decode-block.ts";
 import { assumedStopReason, completeBlock, decodeEvent } from "./decode-event.ts";
-import { kept } from "./extensions.ts";
+import { unknownFields } from "./extensions.ts";
 import { decodeUsage } from "./usage.ts";
 
 /**
@@ -24,7 +24,7 @@ export function decodeAnswer(body: JsonObject): Event[] {
     id: typeof id === "string" ? id : "",
     model: typeof model === "string" ? model : "",
     usage: isObject(usage) ? decodeUsage(inputSide(usage)) : undefined,
-    extensions: kept(rest),
+    extensions: unknownFields(rest),
   });
   const blocks = content.flatMap((block, index) => [blockStart(index, decodeBlock(completeBlock(block))), blockStop(index)]);
   const delta = messageDelta({
@@ -59,5 +59,5 @@ function takeDeltaMembers(rest: JsonObject): JsonObject | undefined {
     taken[name] = rest[name];
     delete rest[name];
   }
-  return kept(taken);
+  return unknownFields(taken);
 }

@@ -12,7 +12,7 @@ import {
   SourceSchema,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { isObject } from "../json.ts";
-import { kept, putBack, type Rest, readBoolean, readString } from "./extensions.ts";
+import { readBoolean, readString, restore, type UnknownFields, unknownFields } from "./extensions.ts";
 
 /** The typed form of one block. Total: what is not recognised becomes `other`. */
 export function decodeBlock(block: JsonObject): Block {
@@ -67,9 +67,9 @@ function recognise(block: JsonObject): Block | undefined {
 
 type Kind = NonNullable<Parameters<typeof create<typeof BlockSchema>>[1]>["kind"];
 
-function blockOf(kind: NonNullable<Kind>, cacheControl: JsonValue | undefined, rest: Rest): Block {
+function blockOf(kind: NonNullable<Kind>, cacheControl: JsonValue | undefined, rest: UnknownFields): Block {
   const control = readCacheControl(rest, cacheControl);
-  const extensions = kept(rest);
+  const extensions = unknownFields(rest);
   return create(BlockSchema, { kind, ...(control && { cacheControl: control }), ...(extensions && { extensions }) });
 }
 
@@ -86,19 +86,19 @@ export function isContent(value: JsonValue | undefined): value is string | JsonO
 }
 
 /** The optional `content` of a block; one that is neither a string nor a list of objects goes back to `rest`. */
-function readContent(rest: Rest, content: JsonValue | undefined): { content: Block[]; form: ContentForm } {
+function readContent(rest: UnknownFields, content: JsonValue | undefined): { content: Block[]; form: ContentForm } {
   if (isContent(content)) return decodeContent(content);
-  putBack(rest, "content", content);
+  restore(rest, "content", content);
   return { content: [], form: ContentForm.ABSENT };
 }
 
 /** The optional `cache_control` of anything; one that does not mark the end of a prefix goes back to `rest`. */
-export function readCacheControl(rest: Rest, value: JsonValue | undefined): CacheControl | undefined {
+export function readCacheControl(rest: UnknownFields, value: JsonValue | undefined): CacheControl | undefined {
   // The typed form has no type, because there is only this one.
-  if (!isObject(value) || value.type !== "ephemeral") return putBack(rest, "cache_control", value);
+  if (!isObject(value) || value.type !== "ephemeral") return restore(rest, "cache_control", value);
   const { type, ttl, ...others } = value;
   const life = readString(others, "ttl", ttl);
-  const extensions = kept(others);
+  const extensions = unknownFields(others);
   return create(CacheControlSchema, { ...(life !== undefined && { ttl: life }), ...(extensions && { extensions }) });
 }
 
@@ -108,14 +108,14 @@ function decodeSource(source: JsonObject): Source {
     case "text": {
       const { type, media_type, data, ...rest } = source;
       if (typeof media_type !== "string" || typeof data !== "string") break;
-      const extensions = kept(rest);
+      const extensions = unknownFields(rest);
       const kind = { case: source.type, value: { mediaType: media_type, data } };
       return create(SourceSchema, { kind, ...(extensions && { extensions }) });
     }
     case "url": {
       const { type, url, ...rest } = source;
       if (typeof url !== "string") break;
-      const extensions = kept(rest);
+      const extensions = unknownFields(rest);
       return create(SourceSchema, { kind: { case: "url", value: url }, ...(extensions && { extensions }) });
     }
   }

@@ -20,7 +20,7 @@ import {
 import { isObject, isSound } from "../json.ts";
 import { jsonDepthMax } from "../json-fault.ts";
 import { decodeBlock } from "./decode-block.ts";
-import { isCount, kept, readString } from "./extensions.ts";
+import { isCount, readString, unknownFields } from "./extensions.ts";
 import { decodeUsage } from "./usage.ts";
 
 /** `event` with the provider's JSON text `data`, which is given where the typed form does not hold all of it. */
@@ -147,7 +147,7 @@ function decodeMessageStart(message: JsonObject, data: string | undefined): Even
     id: typeof id === "string" ? id : "",
     model: typeof model === "string" ? model : "",
     usage: isObject(usage) ? decodeUsage(usage) : undefined,
-    extensions: kept(rest),
+    extensions: unknownFields(rest),
   });
   return carrying(start, data);
 }
@@ -159,17 +159,17 @@ function decodeMessageDelta(value: JsonObject): Event {
     const { stop_reason, stop_sequence, ...others } = delta;
     if (stop_reason !== null) decoded.stopReason = readString(others, "stop_reason", stop_reason);
     if (stop_sequence !== null) decoded.stopSequence = readString(others, "stop_sequence", stop_sequence);
-    decoded.deltaExtensions = kept(others);
+    decoded.deltaExtensions = unknownFields(others);
   }
   if (isObject(usage)) decoded.usage = decodeUsage(usage);
-  decoded.extensions = kept(rest);
+  decoded.extensions = unknownFields(rest);
   return messageDelta(decoded);
 }
 
 function decodeFailure(value: JsonObject): Event {
   const { type, message, ...rest } = isObject(value.error) ? value.error : {};
   const text = typeof message === "string" ? message : "The model provider reported an error.";
-  return failure(typeof type === "string" ? type : "api_error", text, kept(rest));
+  return failure(typeof type === "string" ? type : "api_error", text, unknownFields(rest));
 }
 
 /** The stop reason of an answer whose provider names none. Clients need one, and run tools on `tool_use` only. */

@@ -27,7 +27,17 @@ import {
 import { isObject } from "../json.ts";
 import { type CheckedBody, type CheckedMessage, checkRequest } from "./check-request.ts";
 import { decodeContent, isContent, readCacheControl } from "./decode-block.ts";
-import { isCount, kept, putBack, type Rest, readBoolean, readCount, readName, readObject, readString } from "./extensions.ts";
+import {
+  isCount,
+  readBoolean,
+  readCount,
+  readName,
+  readObject,
+  readString,
+  restore,
+  type UnknownFields,
+  unknownFields,
+} from "./extensions.ts";
 
 /** The headers of a request that belong to its meaning. Empty where a client sent none. */
 type RequestHeaders = { version: string; beta: string };
@@ -82,14 +92,14 @@ function decode(body: CheckedBody, headers: RequestHeaders): GenerateRequest {
   const output = readObject(rest, "output_config", output_config);
   if (output) request.outputConfig = decodeOutputConfig(output);
   request.cacheControl = readCacheControl(rest, cache_control);
-  request.extensions = kept(rest);
+  request.extensions = unknownFields(rest);
   return request;
 }
 
 /** A list whose items were checked; an empty one goes back to `rest`, since the typed field cannot tell it from none. */
-function readList<T>(rest: Rest, name: string, list: JsonValue | undefined, decodeItem: (item: JsonValue) => T): T[] {
+function readList<T>(rest: UnknownFields, name: string, list: JsonValue | undefined, decodeItem: (item: JsonValue) => T): T[] {
   if (Array.isArray(list) && list.length > 0) return list.map(decodeItem);
-  putBack(rest, name, list);
+  restore(rest, name, list);
   return [];
 }
 
@@ -98,7 +108,7 @@ const roles = { user: Role.USER, assistant: Role.ASSISTANT, system: Role.SYSTEM 
 function decodeMessage(message: CheckedMessage): Message {
   const { role, content, ...rest } = message;
   const typed = isContent(content) ? decodeContent(content) : { form: ContentForm.ABSENT };
-  const extensions = kept(rest);
+  const extensions = unknownFields(rest);
   return create(MessageSchema, { role: roles[role], ...typed, ...(extensions && { extensions }) });
 }
 
@@ -113,7 +123,7 @@ function decodeTool(tool: JsonObject): Tool {
   decoded.description = readString(rest, "description", description);
   decoded.inputSchema = readObject(rest, "input_schema", input_schema);
   decoded.cacheControl = readCacheControl(rest, cache_control);
-  decoded.extensions = kept(rest);
+  decoded.extensions = unknownFields(rest);
   return decoded;
 }
 
@@ -122,7 +132,7 @@ function decodeToolChoice(choice: JsonObject): ToolChoice {
   const decoded = create(ToolChoiceSchema, { type: readName(rest, "type", type) });
   decoded.name = readString(rest, "name", name);
   decoded.disableParallelToolUse = readBoolean(rest, "disable_parallel_tool_use", disable_parallel_tool_use);
-  decoded.extensions = kept(rest);
+  decoded.extensions = unknownFields(rest);
   return decoded;
 }
 
@@ -130,7 +140,7 @@ function decodeThinking(thinking: JsonObject): Thinking {
   const { type, budget_tokens, ...rest } = thinking;
   const decoded = create(ThinkingSchema, { type: readName(rest, "type", type) });
   decoded.budgetTokens = readCount(rest, "budget_tokens", budget_tokens);
-  decoded.extensions = kept(rest);
+  decoded.extensions = unknownFields(rest);
   return decoded;
 }
 
@@ -139,6 +149,6 @@ function decodeOutputConfig(config: JsonObject): OutputConfig {
   const decoded = create(OutputConfigSchema);
   decoded.effort = readString(rest, "effort", effort);
   decoded.format = readObject(rest, "format", format);
-  decoded.extensions = kept(rest);
+  decoded.extensions = unknownFields(rest);
   return decoded;
 }

@@ -8,9 +8,9 @@ import {
   ReportedUsageSchema,
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import type { CountTokensResponse } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import { Refusal } from "../../base/errors.ts";
+import { ApiError } from "../../base/errors.ts";
 import { isObject } from "../json.ts";
-import { isCount, kept, putBack, type Rest, readCount } from "./extensions.ts";
+import { isCount, readCount, restore, type UnknownFields, unknownFields } from "./extensions.ts";
 
 export function decodeUsage(usage: JsonObject): ReportedUsage {
   const {
@@ -28,9 +28,9 @@ export function decodeUsage(usage: JsonObject): ReportedUsage {
   decoded.cacheCreationInputTokens = readTokens(rest, "cache_creation_input_tokens", cache_creation_input_tokens);
   decoded.cacheReadInputTokens = readTokens(rest, "cache_read_input_tokens", cache_read_input_tokens);
   if (isObject(cache_creation)) decoded.cacheCreation = decodeCacheCreation(cache_creation);
-  else putBack(rest, "cache_creation", cache_creation);
+  else restore(rest, "cache_creation", cache_creation);
   decoded.thinkingTokens = readThinkingTokens(rest, output_tokens_details);
-  decoded.extensions = kept(rest);
+  decoded.extensions = unknownFields(rest);
   return decoded;
 }
 
@@ -39,20 +39,20 @@ function decodeCacheCreation(creation: JsonObject): CacheCreation {
   const decoded = create(CacheCreationSchema);
   decoded.ephemeral5mInputTokens = readTokens(rest, "ephemeral_5m_input_tokens", ephemeral_5m_input_tokens);
   decoded.ephemeral1hInputTokens = readTokens(rest, "ephemeral_1h_input_tokens", ephemeral_1h_input_tokens);
-  decoded.extensions = kept(rest);
+  decoded.extensions = unknownFields(rest);
   return decoded;
 }
 
 /** A number that cannot count tokens is no report: sent on, it would stand where clients look for what they were charged. */
-function readTokens(rest: Rest, name: string, value: JsonValue | undefined): number | undefined {
+function readTokens(rest: UnknownFields, name: string, value: JsonValue | undefined): number | undefined {
   return typeof value === "number" && !isCount(value) ? undefined : readCount(rest, name, value);
 }
 
 /** Thinking has its own price, so its count is typed even where the object around it has more members and is kept whole. */
-function readThinkingTokens(rest: Rest, details: JsonValue | undefined): number | undefined {
+function readThinkingTokens(rest: UnknownFields, details: JsonValue | undefined): number | undefined {
   const tokens = isObject(details) && isCount(details.thinking_tokens) ? details.thinking_tokens : undefined;
   if (tokens === undefined || !isObject(details) || Object.keys(details).length > 1) {
-    putBack(rest, "output_tokens_details", details);
+    restore(rest, "output_tokens_details", details);
   }
   return tokens;
 }
@@ -114,7 +114,7 @@ export function encodeCount(count: CountTokensResponse): JsonObject {
 /** What a provider counted. Throws `upstream_error` for a body without a number. */
 export function decodeCount(body: JsonObject): { inputTokens: number; extensions?: JsonObject } {
   const { input_tokens, ...rest } = body;
-  if (!isCount(input_tokens)) throw new Refusal("upstream_error");
-  const extensions = kept(rest);
+  if (!isCount(input_tokens)) throw new ApiError("upstream_error");
+  const extensions = unknownFields(rest);
   return { inputTokens: input_tokens, ...(extensions && { extensions }) };
 }

@@ -70,7 +70,7 @@ function speak(request: GenerateRequest, { text, results }: LastTurn, inputToken
   }
   const count = request.messages.length;
   const read = `I have read ${count} ${count === 1 ? "message" : "messages"} (${inputTokens} tokens).`;
-  return `This is the simulated upstream, playing ${request.model}. ${read}${text === "" ? "" : ` You said: ${cutText(text, 400)}`}`;
+  return `This is the simulated provider, playing ${request.model}. ${read}${text === "" ? "" : ` You said: ${cutText(text, 400)}`}`;
 }
 
 function think(request: GenerateRequest, text: string): PlannedBlock {

@@ -1,6 +1,6 @@
 // `[[simulate key=value …]]` in the last user text: how a user, or a test, asks the simulated model for a certain answer.
 
-import { Refusal } from "../../base/errors.ts";
+import { ApiError } from "../../base/errors.ts";
 
 /** What was asked for. Absent: the simulated model decides. */
 export type Directives = {
@@ -44,7 +44,7 @@ function readPair(pair: string, into: Directives): void {
   const whole = (min: number, max: number) => {
     const number = /^\d{1,9}$/.test(value) ? Number(value) : Number.NaN;
     if (number >= min && number <= max) return number;
-    throw new Refusal("invalid_request", { message: `simulate: ${key} must be a whole number from ${min} to ${max}` });
+    throw new ApiError("invalid_request", { message: `simulate: ${key} must be a whole number from ${min} to ${max}` });
   };
   const list = () => value.split(",").filter((one) => one !== "");
   switch (key) {
@@ -79,6 +79,6 @@ function readPair(pair: string, into: Directives): void {
       into.events = list();
       break;
     default:
-      throw new Refusal("invalid_request", { message: `simulate: there is no directive ${key.slice(0, 40)}` });
+      throw new ApiError("invalid_request", { message: `simulate: there is no directive ${key.slice(0, 40)}` });
   }
 }

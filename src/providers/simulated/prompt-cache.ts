@@ -10,7 +10,7 @@ export type InputTokens = { readonly input: number; readonly read: number; reado
 const prefixesMax = 10_000;
 const lifeMs = { "5m": 300_000, "1h": 3_600_000 };
 
-/** Remembers the prefixes of one simulated upstream. */
+/** Remembers the prefixes of one simulated provider. */
 export class PromptCache {
   // Hash → moment of expiry, oldest use first.
   readonly #prefixes = new Map<string, number>();

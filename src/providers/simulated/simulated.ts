@@ -1,9 +1,9 @@
-// The simulated upstream: a deterministic model with a clock, for trying the gateway without a provider and for its tests. It counts
+// The simulated provider: a deterministic model with a clock, for trying the gateway without a provider and for its tests. It counts
 // 4 bytes of UTF-8 as a token, and an image or a document as 1,000.
 
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import type { Clock } from "../../base/clock.ts";
-import { type Refusal, toRefusal } from "../../base/errors.ts";
+import { type ApiError, toApiError } from "../../base/errors.ts";
 import type { SimulatedSettings } from "../../config/catalog.ts";
 import { aborted, failed, failureOfAnswer, failureOfEvent } from "../failures.ts";
 import type { Provider, ProviderCall, ProviderFailure, ProviderStream, Read } from "../provider.ts";
@@ -16,7 +16,7 @@ import { PromptCache } from "./prompt-cache.ts";
 // Events that come together when nothing pauses between them.
 const readMax = 64;
 
-/** A simulated upstream. */
+/** A simulated provider. */
 export function createSimulated(settings: SimulatedSettings, clock: Clock): Provider {
   const cache = new PromptCache();
   return {
@@ -40,7 +40,7 @@ class SimulatedStream implements ProviderStream {
   // A step whose pause is still to come.
   #ahead: Step | undefined;
   #sent = 0;
-  #ended: { refusal?: Refusal } | undefined;
+  #ended: { apiError?: ApiError } | undefined;
   // Ends the pause that is being waited for.
   #wake: (() => void) | undefined;
 
@@ -73,11 +73,11 @@ class SimulatedStream implements ProviderStream {
       }
     }
     if (events.length > 0) return { done: false, value: events };
-    if (this.#ended?.refusal !== undefined) throw this.#ended.refusal;
+    if (this.#ended?.apiError !== undefined) throw this.#ended.apiError;
     return { done: true, value: undefined };
   }
 
-  stop(why: Refusal): void {
+  stop(why: ApiError): void {
     if (this.#ended === undefined) this.#fail(aborted(why, this.#plan === undefined ? 0 : 200));
     this.#wake?.();
   }
@@ -95,7 +95,7 @@ class SimulatedStream implements ProviderStream {
       this.#plan = plan;
       this.#steps = renderPlan(plan, route.model, input);
     } catch (error) {
-      this.#fail({ outcome: "refused", status: 400, refusal: toRefusal(error), retry: "nowhere" });
+      this.#fail({ outcome: "refused", status: 400, error: toApiError(error), retry: "nowhere" });
     }
   }
 
@@ -129,7 +129,7 @@ class SimulatedStream implements ProviderStream {
   }
 
   #fail(failure: ProviderFailure): void {
-    this.#ended = { refusal: failure.refusal };
+    this.#ended = { apiError: failure.error };
     this.#call.onEnd(failure);
   }
 }

@@ -1,4 +1,4 @@
-// A first upstream that refuses the connection: what the second attempt adds to a request.
+// A first provider that refuses the connection: what the second attempt adds to a request.
 
 import { freePort } from "../../support/ports.ts";
 import { nativeBody, nativeHeaders } from "../bodies.ts";

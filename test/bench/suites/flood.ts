@@ -64,7 +64,7 @@ export async function flood(): Promise<Result> {
     rows: [
       { measure: "unknown keys refused/s ÷ good requests/s, many addresses", value: spreadOf(many), must: "≥ 3" },
       { measure: "the same, one address", value: spreadOf(one) },
-      { measure: "CPU per refusal ÷ CPU per good request", value: spreadOf(cpu) },
+      { measure: "CPU per apiError ÷ CPU per good request", value: spreadOf(cpu) },
       { measure: `${besideText}, p50`, value: spreadOf(calm[0] ?? []), unit: "ms" },
       { measure: `${besideText}, p99`, value: spreadOf(calm[1] ?? []), unit: "ms" },
       {

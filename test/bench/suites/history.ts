@@ -3,7 +3,7 @@
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { GetPoolsRequestSchema, GetUsageRequestSchema, UsagePeriod } from "../../../gen/gateway/billing/v1/billing_pb.ts";
-import type { CallOf } from "../../../src/contract/contract.ts";
+import type { AuthenticatedCall } from "../../../src/contract/contract.ts";
 import { addAccounts, addKeys, connectBooks, findViolations, sumCharges } from "../books.ts";
 import { addMonths, chargeMicro, chargesPerMonth, hoursPerMonth, keysCount } from "../charges.ts";
 import { Lab } from "../lab.ts";
@@ -18,7 +18,11 @@ const fillMsMax = () => Math.max(30_000, 440_000 - performance.now());
 const rounds = 4;
 const pairs = 10_000;
 const reports = 600;
-const operator: CallOf = { caller: { kind: "admin" }, signal: new AbortController().signal, requestHeader: new Headers() };
+const operator: AuthenticatedCall = {
+  caller: { kind: "admin" },
+  signal: new AbortController().signal,
+  requestHeader: new Headers(),
+};
 
 export async function history(): Promise<Result> {
   await using lab = new Lab();

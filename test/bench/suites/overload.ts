@@ -9,12 +9,12 @@ import type { Result, Row } from "../report.ts";
 const rounds = 3;
 const seconds = 3;
 // The slow model takes 50 ms, so 20 slots are 400 requests a second, which processor time does not limit.
-const upstream = "concurrency: 20, queue: 20";
+const members = "concurrency: 20, queue: 20";
 
 export async function overload(): Promise<Result> {
   await using lab = new Lab();
   const provider = await lab.provider();
-  const narrow = await lab.gateway(provider, { catalog: { upstream } });
+  const narrow = await lab.gateway(provider, { catalog: { members } });
   const wide = await lab.gateway(provider);
   const rows: Row[] = [];
   for (const { name, gateway, model, concurrency } of [

@@ -2,7 +2,7 @@
 
 import { create, type JsonObject, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Event, EventSchema } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import { Refusal } from "../../../src/base/errors.ts";
+import { ApiError } from "../../../src/base/errors.ts";
 import { decodeRequest } from "../../../src/formats/chat/chat.ts";
 
 /** The smallest request, with further members. */
@@ -11,11 +11,11 @@ export function bodyWith(members: JsonObject): JsonObject {
 }
 
 /** The refusal that decoding the body ends in. */
-export function refusalOf(body: JsonValue): Refusal {
+export function errorOf(body: JsonValue): ApiError {
   try {
     decodeRequest(body);
   } catch (error) {
-    if (error instanceof Refusal) return error;
+    if (error instanceof ApiError) return error;
     throw error;
   }
   throw new Error("the body was accepted");

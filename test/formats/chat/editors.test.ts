@@ -4,7 +4,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { decodeRequest } from "../../../src/formats/chat/chat.ts";
 import { encodeRequest } from "../../../src/formats/native/native.ts";
-import { refusalOf } from "./bodies.ts";
+import { errorOf } from "./bodies.ts";
 
 const folder = new URL("./fixtures/", import.meta.url);
 
@@ -12,7 +12,7 @@ for (const file of readdirSync(folder)) {
   const { client, body, native, refusal } = JSON.parse(readFileSync(new URL(file, folder), "utf8"));
   test(client, () => {
     if (refusal !== undefined) {
-      expect(refusalOf(body).refusal).toBe(refusal);
+      expect(errorOf(body).reason).toBe(refusal);
       return;
     }
     const request = decodeRequest(body);

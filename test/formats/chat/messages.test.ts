@@ -4,7 +4,7 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { ContentForm, Role } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { decodeRequest } from "../../../src/formats/chat/chat.ts";
-import { bodyWith, refusalOf } from "./bodies.ts";
+import { bodyWith, errorOf } from "./bodies.ts";
 
 const user = (content: JsonValue): JsonObject => ({ role: "user", content });
 const assistant = (members: JsonObject): JsonObject => ({ role: "assistant", content: null, ...members });
@@ -479,6 +479,6 @@ const refused: { name: string; messages: JsonValue[]; field: string }[] = [
 ];
 for (const { name, messages, field } of refused) {
   test(`${name} is refused by its path`, () => {
-    expect(refusalOf(bodyWith({ messages })).facts.field).toBe(field);
+    expect(errorOf(bodyWith({ messages })).facts.field).toBe(field);
   });
 }

@@ -4,7 +4,7 @@ import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { type Event, EventSchema } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import { Refusal } from "../../../src/base/errors.ts";
+import { ApiError } from "../../../src/base/errors.ts";
 import {
   createEventDecoder,
   createEventEncoder,
@@ -470,7 +470,7 @@ test("a body is decoded or refused, never anything else", () => {
       try {
         decodeRequest({ model: "m", ...some, ...(messages && { messages }) } as JsonObject);
       } catch (error) {
-        if (!(error instanceof Refusal)) throw error;
+        if (!(error instanceof ApiError)) throw error;
       }
     }),
     { numRuns: 500 },

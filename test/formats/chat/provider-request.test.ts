@@ -4,7 +4,7 @@ import { create, type JsonObject, type JsonValue, type MessageInitShape } from "
 import { expect, test } from "vitest";
 import { Format, MessageSchema, Role } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { GenerateRequestSchema } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import { Refusal } from "../../../src/base/errors.ts";
+import { ApiError } from "../../../src/base/errors.ts";
 import { encodeRequest } from "../../../src/formats/chat/chat.ts";
 
 type RequestInit = MessageInitShape<typeof GenerateRequestSchema>;
@@ -218,7 +218,7 @@ test("tools are functions", () => {
 
 test("a tool that only the native provider has is refused", () => {
   const ask = () => bodyOf({ tools: [...tools, { name: "bash", type: "bash_20250124" }] });
-  expect(ask).toThrow(Refusal);
+  expect(ask).toThrow(ApiError);
   expect(ask).toThrow(/bash_20250124/);
 });
 

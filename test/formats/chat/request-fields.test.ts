@@ -4,7 +4,7 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { decodeRequest, wantsUsage } from "../../../src/formats/chat/chat.ts";
-import { bodyWith, refusalOf } from "./bodies.ts";
+import { bodyWith, errorOf } from "./bodies.ts";
 
 const tool = { type: "function", function: { name: "f", parameters: { type: "object" } } };
 const schema = { type: "object", properties: { b: { type: "string" }, a: { type: "string" } } };
@@ -267,16 +267,16 @@ const refused: { name: string; body: JsonValue; field: string | undefined }[] = 
 ];
 for (const { name, body, field } of refused) {
   test(`${name} is refused by its path`, () => {
-    const refusal = refusalOf(body);
-    expect(refusal.refusal).toBe("invalid_request");
+    const refusal = errorOf(body);
+    expect(refusal.reason).toBe("invalid_request");
     expect(refusal.facts.field).toBe(field);
     if (field !== undefined) expect(refusal.message.startsWith(`${field}: `)).toBe(true);
   });
 }
 
 test("a body of the Responses API is told where it is", () => {
-  expect(refusalOf({ model: "m", input: "Hello" }).refusal).toBe("responses_api_unsupported");
-  expect(refusalOf({ model: "m", input: [{ role: "user", content: "Hello" }], messages: null }).refusal).toBe(
+  expect(errorOf({ model: "m", input: "Hello" }).reason).toBe("responses_api_unsupported");
+  expect(errorOf({ model: "m", input: [{ role: "user", content: "Hello" }], messages: null }).reason).toBe(
     "responses_api_unsupported",
   );
   expect(decodeRequest(bodyWith({ input: "ignored" })).messages).toHaveLength(1);

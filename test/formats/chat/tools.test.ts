@@ -3,7 +3,7 @@
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { decodeRequest } from "../../../src/formats/chat/chat.ts";
-import { bodyWith, refusalOf } from "./bodies.ts";
+import { bodyWith, errorOf } from "./bodies.ts";
 
 const schema = { type: "object", properties: { b: { type: "string" }, a: {} }, required: ["b"] };
 const named = (name: string): JsonObject => ({ type: "function", function: { name } });
@@ -118,6 +118,6 @@ const refused: { name: string; members: JsonObject; field: string }[] = [
 ];
 for (const { name, members, field } of refused) {
   test(`${name} is refused by its path`, () => {
-    expect(refusalOf(bodyWith(members)).facts.field).toBe(field);
+    expect(errorOf(bodyWith(members)).facts.field).toBe(field);
   });
 }

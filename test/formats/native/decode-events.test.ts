@@ -241,7 +241,7 @@ test("a count is a number, with whatever else the provider says", () => {
     inputTokens: 5,
     extensions: { context_management: { a: 1 } },
   });
-  expect(() => decodeCount({ input_tokens: "5" })).toThrow(expect.objectContaining({ refusal: "upstream_error" }));
+  expect(() => decodeCount({ input_tokens: "5" })).toThrow(expect.objectContaining({ reason: "upstream_error" }));
 });
 
 test("whatever a provider sends, the events are in legal order and end once", () => {

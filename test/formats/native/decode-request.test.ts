@@ -1,7 +1,7 @@
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { Refusal } from "../../../src/base/errors.ts";
+import { ApiError } from "../../../src/base/errors.ts";
 import { parseJson } from "../../../src/formats/json.ts";
 import { jsonDepthMax } from "../../../src/formats/json-fault.ts";
 import { decodeCountRequest, decodeRequest, encodeCountRequest } from "../../../src/formats/native/native.ts";
@@ -12,11 +12,11 @@ const newest = { version: "2026-10-21", beta: "" };
 const least = { model: "m", max_tokens: 1, messages: [{ role: "user", content: "x" }] };
 const entry = (message: JsonValue): JsonObject => ({ messages: [{ role: "user", content: "x" }, message] });
 
-function refusalOf(work: () => unknown): Refusal {
+function errorOf(work: () => unknown): ApiError {
   try {
     work();
   } catch (error) {
-    if (error instanceof Refusal) return error;
+    if (error instanceof ApiError) return error;
     throw error;
   }
   throw new Error("nothing was refused");
@@ -190,8 +190,8 @@ const refused: { name: string; body: JsonObject; message: string; field: string 
 ];
 for (const { name, body, message, field } of refused) {
   test(`${name} is refused by its path`, () => {
-    const refusal = refusalOf(() => decodeRequest({ ...least, ...body }, headers));
-    expect(refusal).toMatchObject({ refusal: "invalid_request", facts: { field } });
+    const refusal = errorOf(() => decodeRequest({ ...least, ...body }, headers));
+    expect(refusal).toMatchObject({ reason: "invalid_request", facts: { field } });
     expect(refusal.message.startsWith(message), refusal.message).toBe(true);
   });
 }
@@ -199,7 +199,7 @@ for (const { name, body, message, field } of refused) {
 for (const field of ["model", "messages", "max_tokens"] as const) {
   test(`a body without ${field} is refused`, () => {
     const { [field]: _, ...body } = least;
-    expect(refusalOf(() => decodeRequest(body, headers))).toMatchObject({
+    expect(errorOf(() => decodeRequest(body, headers))).toMatchObject({
       message: `${field}: Field required`,
       facts: { field },
     });
@@ -230,9 +230,9 @@ test.each(["temperature", "top_p", "top_k"])(
   "version 2026-10-21 refuses the presence of %s, the first version does not",
   (name) => {
     const body = { ...least, [name]: 1 };
-    expect(refusalOf(() => decodeRequest(body, newest)).facts.field).toBe(name);
-    expect(refusalOf(() => decodeRequest({ ...least, [name]: null }, newest)).facts.field).toBe(name);
-    expect(refusalOf(() => decodeCountRequest(body, newest)).facts.field).toBe(name);
+    expect(errorOf(() => decodeRequest(body, newest)).facts.field).toBe(name);
+    expect(errorOf(() => decodeRequest({ ...least, [name]: null }, newest)).facts.field).toBe(name);
+    expect(errorOf(() => decodeCountRequest(body, newest)).facts.field).toBe(name);
     expect(decodeRequest(body, headers).model).toBe("m");
   },
 );
@@ -275,7 +275,7 @@ test("malformed bodies are refused and nothing else happens", () => {
       try {
         decodeRequest(body, headers);
       } catch (error) {
-        expect(error).toMatchObject({ name: "Refusal", refusal: "invalid_request" });
+        expect(error).toMatchObject({ name: "Refusal", reason: "invalid_request" });
         count++;
       }
     }),
@@ -290,5 +290,5 @@ test("extreme bodies are carried or refused", () => {
   expect(decodeRequest({ ...least, deep: deep(jsonDepthMax), wide, "\u0000": "\u0000" }, headers).extensions).toMatchObject({
     wide,
   });
-  expect(refusalOf(() => deep(10_000)).refusal).toBe("invalid_request");
+  expect(errorOf(() => deep(10_000)).reason).toBe("invalid_request");
 });

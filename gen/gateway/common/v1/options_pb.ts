@@ -12,7 +12,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/common/v1/options.proto.
  */
 export const file_gateway_common_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("Ch9nYXRld2F5L2NvbW1vbi92MS9vcHRpb25zLnByb3RvEhFnYXRld2F5LmNvbW1vbi52MSIlCgdDYWxsZXJzEgsKA2tleRgBIAEoCBINCgVhZG1pbhgCIAEoCDpWCgdjYWxsZXJzEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY/YgDIAEoCzIaLmdhdGV3YXkuY29tbW9uLnYxLkNhbGxlcnNSB2NhbGxlcnM6SAoOYWRtaW5pc3RyYXRpb24SHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxj/iAMgASgIUg5hZG1pbmlzdHJhdGlvbjo7CghyZXF1aXJlZBIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY/ogDIAEoCFIIcmVxdWlyZWRiBnByb3RvMw", [file_google_protobuf_descriptor]);
+  fileDesc("Ch9nYXRld2F5L2NvbW1vbi92MS9vcHRpb25zLnByb3RvEhFnYXRld2F5LmNvbW1vbi52MSIlCgdDYWxsZXJzEgsKA2tleRgBIAEoCBINCgVhZG1pbhgCIAEoCDpWCgdjYWxsZXJzEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY/YgDIAEoCzIaLmdhdGV3YXkuY29tbW9uLnYxLkNhbGxlcnNSB2NhbGxlcnM6OgoHYXVkaXRlZBIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGP+IAyABKAhSB2F1ZGl0ZWQ6OwoIcmVxdWlyZWQSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGP6IAyABKAhSCHJlcXVpcmVkYgZwcm90bzM", [file_google_protobuf_descriptor]);
 
 /**
  * Who may call a method. Enforced by the same code on every binding.
@@ -53,9 +53,9 @@ export const callers: GenExtension<MethodOptions, Callers> = /*@__PURE__*/
 /**
  * The operator changes something by this method. Every call leaves a line in the log, on every binding.
  *
- * @generated from extension: bool administration = 50303;
+ * @generated from extension: bool audited = 50303;
  */
-export const administration: GenExtension<MethodOptions, boolean> = /*@__PURE__*/
+export const audited: GenExtension<MethodOptions, boolean> = /*@__PURE__*/
   extDesc(file_gateway_common_v1_options, 1);
 
 /**

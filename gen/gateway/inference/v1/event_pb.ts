@@ -85,7 +85,7 @@ export type Event = Message<"gateway.inference.v1.Event"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * The event as the provider wrote it, `data` JSON alone, when the typed form above stands for it unchanged. A door that speaks
+   * The event as the provider wrote it, `data` JSON alone, when the typed form above stands for it unchanged. A listener that speaks
    * `raw_format` may write these bytes instead of encoding.
    *
    * @generated from field: bytes raw = 14;
@@ -110,14 +110,14 @@ export const EventSchema: GenMessage<Event> = /*@__PURE__*/
  */
 export type MessageStart = Message<"gateway.inference.v1.MessageStart"> & {
   /**
-   * Id given by the provider. Empty: the door mints one.
+   * Id given by the provider. Empty: the listener mints one.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Name of the model as the provider calls it. Doors show the catalogue id of the Admission instead.
+   * Name of the model as the provider calls it. Listeners show the catalogue id of the Admission instead.
    *
    * @generated from field: string model = 2;
    */

@@ -59,7 +59,7 @@ export type GenerateRequest = Message<"gateway.inference.v1.GenerateRequest"> & 
   maxTokens?: number | undefined;
 
   /**
-   * What the client asked its door for. It has no bearing on this stream; a provider may be asked the same way.
+   * What the client asked its listener for. It has no bearing on this stream; a provider may be asked the same way.
    *
    * @generated from field: optional bool stream = 6;
    */
@@ -246,7 +246,7 @@ export type Admission = Message<"gateway.inference.v1.Admission"> & {
   rateLimit?: RateLimit | undefined;
 
   /**
-   * Local estimate of the input tokens, for doors that must show one before the provider reports its own.
+   * Local estimate of the input tokens, for listeners that must show one before the provider reports its own.
    *
    * @generated from field: uint32 estimated_input_tokens = 6;
    */
@@ -558,7 +558,7 @@ export const InferenceService: GenService<{
     output: typeof ListModelsResponseSchema;
   },
   /**
-   * One model, by id or alias. Refusals: MODEL_NOT_FOUND (also for a model the key may not use).
+   * One model, by id or alias. Errors: MODEL_NOT_FOUND (also for a model the key may not use).
    *
    * @generated from rpc gateway.inference.v1.InferenceService.GetModel
    */

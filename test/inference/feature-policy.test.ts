@@ -1,28 +1,28 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { Format, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
-import { judgeOffers } from "../../src/inference/offers.ts";
-import { refusalOf, requestOf } from "./requests.ts";
+import { enforceFeaturePolicy } from "../../src/inference/feature-policy.ts";
+import { errorOf, requestOf } from "./requests.ts";
 
 const none = { serverTools: false, fastSpeed: false, inferenceGeo: false };
 const all = { serverTools: true, fastSpeed: true, inferenceGeo: true };
 
-const refused: { member: JsonObject; refusal: string; pricedAway?: true }[] = [
-  { member: { thread: { type: "create" } }, refusal: "thread_unsupported_request" },
-  { member: { fallbacks: [{ model: "x" }] }, refusal: "feature_not_offered" },
-  { member: { fallback_credit_token: "t" }, refusal: "feature_not_offered" },
-  { member: { billing_policy: "x" }, refusal: "feature_not_offered" },
-  { member: { speed: "fast" }, refusal: "feature_not_offered", pricedAway: true },
-  { member: { inference_geo: "eu" }, refusal: "feature_not_offered", pricedAway: true },
-  { member: { service_tier: "priority" }, refusal: "feature_not_offered" },
-  { member: { mcp_servers: [{ url: "x" }] }, refusal: "feature_not_offered", pricedAway: true },
-  { member: { container: "c" }, refusal: "feature_not_offered", pricedAway: true },
+const refused: { member: JsonObject; reason: string; pricedAway?: true }[] = [
+  { member: { thread: { type: "create" } }, reason: "thread_unsupported_request" },
+  { member: { fallbacks: [{ model: "x" }] }, reason: "feature_not_offered" },
+  { member: { fallback_credit_token: "t" }, reason: "feature_not_offered" },
+  { member: { billing_policy: "x" }, reason: "feature_not_offered" },
+  { member: { speed: "fast" }, reason: "feature_not_offered", pricedAway: true },
+  { member: { inference_geo: "eu" }, reason: "feature_not_offered", pricedAway: true },
+  { member: { service_tier: "priority" }, reason: "feature_not_offered" },
+  { member: { mcp_servers: [{ url: "x" }] }, reason: "feature_not_offered", pricedAway: true },
+  { member: { container: "c" }, reason: "feature_not_offered", pricedAway: true },
 ];
-for (const { member, refusal, pricedAway } of refused) {
+for (const { member, reason, pricedAway } of refused) {
   test(`${JSON.stringify(member)} is refused${pricedAway ? " unless it is priced" : ", whatever is priced"}`, () => {
-    const judge = (offers: typeof none) => refusalOf(() => judgeOffers(requestOf({ extensions: member }), offers));
-    expect(judge(none)?.refusal).toBe(refusal);
-    expect(judge(all)?.refusal).toBe(pricedAway ? undefined : refusal);
+    const judge = (features: typeof none) => errorOf(() => enforceFeaturePolicy(requestOf({ extensions: member }), features));
+    expect(judge(none)?.reason).toBe(reason);
+    expect(judge(all)?.reason).toBe(pricedAway ? undefined : reason);
   });
 }
 
@@ -41,13 +41,13 @@ const kept: { member: JsonObject; as: JsonObject }[] = [
 ];
 for (const { member, as } of kept) {
   test(`${JSON.stringify(member)} is sent on as ${JSON.stringify(as)}`, () => {
-    expect(judgeOffers(requestOf({ extensions: member }), none).extensions).toEqual(as);
+    expect(enforceFeaturePolicy(requestOf({ extensions: member }), none).extensions).toEqual(as);
   });
 }
 
 test("a member called __proto__ is a member like any other", () => {
   const extensions: JsonObject = JSON.parse('{"__proto__": {"speed": "fast"}, "a": 1}');
-  const judged = judgeOffers(requestOf({ extensions }), none).extensions;
+  const judged = enforceFeaturePolicy(requestOf({ extensions }), none).extensions;
   expect(Object.keys(judged ?? {})).toEqual(["__proto__", "a"]);
 });
 
@@ -60,17 +60,17 @@ for (const type of [
 ]) {
   test(`the tool ${type} costs beyond tokens, so it is refused unless it is priced`, () => {
     const request = requestOf({ tools: [{ name: "a" }, { type, name: "b" }] });
-    expect(refusalOf(() => judgeOffers(request, none))).toMatchObject({
-      refusal: "feature_not_offered",
+    expect(errorOf(() => enforceFeaturePolicy(request, none))).toMatchObject({
+      reason: "feature_not_offered",
       facts: { field: "tools[1].type" },
     });
-    expect(refusalOf(() => judgeOffers(request, all))).toBeUndefined();
+    expect(errorOf(() => enforceFeaturePolicy(request, all))).toBeUndefined();
   });
 }
 
 for (const type of ["tool_search_tool_regex_20251119", "memory_20250818", "bash_20250124", "text_editor_20250728", "custom"]) {
   test(`the tool ${type} is free`, () => {
-    expect(refusalOf(() => judgeOffers(requestOf({ tools: [{ type, name: "a" }] }), none))).toBeUndefined();
+    expect(errorOf(() => enforceFeaturePolicy(requestOf({ tools: [{ type, name: "a" }] }), none))).toBeUndefined();
   });
 }
 
@@ -81,7 +81,7 @@ test("files are refused wherever they stand: a provider's ids belong to another 
   const upload = { kind: { case: "other" as const, value: { type: "container_upload", file_id: "f" } } };
   for (const block of [image, nested, upload]) {
     const request = requestOf({ messages: [{ role: Role.USER, content: [block] }] });
-    expect(refusalOf(() => judgeOffers(request, all))?.refusal).toBe("feature_not_offered");
+    expect(errorOf(() => enforceFeaturePolicy(request, all))?.reason).toBe("feature_not_offered");
   }
 });
 
@@ -97,20 +97,20 @@ const bypasses: JsonObject[] = [
 ];
 for (const extensions of bypasses) {
   test(`an extension ${Object.keys(extensions)} cannot go around what is judged, granted and held`, () => {
-    expect(refusalOf(() => judgeOffers(requestOf({ extensions }), all))?.refusal).toBe("invalid_request");
+    expect(errorOf(() => enforceFeaturePolicy(requestOf({ extensions }), all))?.reason).toBe("invalid_request");
   });
 }
 
 test("an extension of a tool or an image cannot change what it is", () => {
   const tool = { name: "a", extensions: { type: "web_search_20250305" } };
-  expect(refusalOf(() => judgeOffers(requestOf({ tools: [tool] }), none))?.refusal).toBe("invalid_request");
+  expect(errorOf(() => enforceFeaturePolicy(requestOf({ tools: [tool] }), none))?.reason).toBe("invalid_request");
   const source = { kind: { case: "url" as const, value: "https://example.com/a.png" } };
   const block = { kind: { case: "image" as const, value: { source } }, extensions: { source: { type: "file", file_id: "f" } } };
   const request = requestOf({ messages: [{ role: Role.USER, content: [block] }] });
-  expect(refusalOf(() => judgeOffers(request, none))?.refusal).toBe("invalid_request");
+  expect(errorOf(() => enforceFeaturePolicy(request, none))?.reason).toBe("invalid_request");
 });
 
 test("members of a chat request are never judged, because they never reach a provider", () => {
   const request = requestOf({ sourceFormat: Format.CHAT, extensions: { service_tier: "priority", thread: {} } });
-  expect(judgeOffers(request, none).extensions).toEqual({ service_tier: "priority", thread: {} });
+  expect(enforceFeaturePolicy(request, none).extensions).toEqual({ service_tier: "priority", thread: {} });
 });

@@ -2,17 +2,17 @@
 // process drains.
 
 import type { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import type { Refusal } from "../base/errors.ts";
+import type { ApiError } from "../base/errors.ts";
 
 /** Why a request is ended from outside: what its client is told, and what is recorded. */
-export type EndedBy = { readonly refusal: Refusal; readonly outcome: Outcome };
+export type CancelReason = { readonly error: ApiError; readonly outcome: Outcome };
 
 /** One running request. */
-export class Running {
+export class ActiveRequest {
   readonly keyId: string;
   readonly secretId: string;
   /** Set when the gateway ends the request. */
-  endedBy: EndedBy | undefined;
+  cancelReason: CancelReason | undefined;
   readonly #provider = new AbortController();
   #tellEnded: (() => void) | undefined;
 
@@ -27,9 +27,9 @@ export class Running {
   }
 
   /** Ends the request; the first reason counts. */
-  end(by: EndedBy): void {
-    if (this.endedBy) return;
-    this.endedBy = by;
+  cancel(by: CancelReason): void {
+    if (this.cancelReason) return;
+    this.cancelReason = by;
     this.#provider.abort();
     this.#tellEnded?.();
   }
@@ -38,9 +38,9 @@ export class Running {
    * Calls back when the gateway ends the request, at once where it has: its client may have stopped reading, so that nobody else would
    * settle it soon. For one listener.
    */
-  whenEnded(callback: () => void): void {
+  onCancel(callback: () => void): void {
     this.#tellEnded = callback;
-    if (this.endedBy) callback();
+    if (this.cancelReason) callback();
   }
 
   /** Stops the provider's work; nobody is told. */
@@ -49,19 +49,19 @@ export class Running {
   }
 }
 
-export class RunningRequests {
-  readonly #byKey = new Map<string, Set<Running>>();
+export class ActiveRequests {
+  readonly #byKey = new Map<string, Set<ActiveRequest>>();
   #emptied: (() => void)[] = [];
 
-  open(keyId: string, secretId: string): Running {
-    const running = new Running(keyId, secretId);
+  open(keyId: string, secretId: string): ActiveRequest {
+    const running = new ActiveRequest(keyId, secretId);
     const ofKey = this.#byKey.get(keyId);
     if (ofKey) ofKey.add(running);
     else this.#byKey.set(keyId, new Set([running]));
     return running;
   }
 
-  close(running: Running): void {
+  close(running: ActiveRequest): void {
     const ofKey = this.#byKey.get(running.keyId);
     ofKey?.delete(running);
     if (ofKey?.size === 0) this.#byKey.delete(running.keyId);
@@ -70,16 +70,16 @@ export class RunningRequests {
     this.#emptied = [];
   }
 
-  ofKey(keyId: string): readonly Running[] {
+  ofKey(keyId: string): readonly ActiveRequest[] {
     return [...(this.#byKey.get(keyId) ?? [])];
   }
 
-  endAll(by: EndedBy): void {
-    for (const ofKey of [...this.#byKey.values()]) for (const running of [...ofKey]) running.end(by);
+  cancelAll(by: CancelReason): void {
+    for (const ofKey of [...this.#byKey.values()]) for (const running of [...ofKey]) running.cancel(by);
   }
 
   /** Resolves when nothing runs any more. */
-  async emptied(): Promise<void> {
+  async whenIdle(): Promise<void> {
     if (this.#byKey.size > 0) await new Promise<void>((resolve) => this.#emptied.push(resolve));
   }
 }

@@ -1,33 +1,34 @@
 // What a request may ask for beyond tokens. The price list holds token categories only, so whatever makes a provider charge something
-// else is refused unless the operator has priced it. Judged on the hub, extensions included, so that no door goes around it.
+// else is refused unless the operator has priced it. Judged on the hub, extensions included, so that no listener goes around it.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Block } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { invalidField, Refusal } from "../base/errors.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 
-type Offers = CatalogFile["offers"];
+type FeaturePolicy = CatalogFile["features"];
 
 const pricedToolTypes = /^(web_search_|web_fetch_|code_execution_|advisor_|mcp_toolset)/;
 
 /** The request without the members that the gateway decides about. Throws `feature_not_offered` or `thread_unsupported_request`. */
-export function judgeOffers(request: GenerateRequest, offers: Offers): GenerateRequest {
+export function enforceFeaturePolicy(request: GenerateRequest, features: FeaturePolicy): GenerateRequest {
   for (const [index, { type, extensions }] of request.tools.entries()) {
-    if (type !== undefined && pricedToolTypes.test(type) && !offers.serverTools) throw notOffered(`tools[${index}].type`, type);
+    if (type !== undefined && pricedToolTypes.test(type) && !features.serverTools)
+      throw notOffered(`tools[${index}].type`, type);
     if (typeof extensions?.type === "string") throw hasField(`tools[${index}].type`);
   }
   for (const [index, { content }] of request.messages.entries()) refuseFiles(content, `messages[${index}]`);
   // Members of the chat format never reach a provider under a native name.
   if (request.extensions === undefined || request.sourceFormat === Format.CHAT) return request;
-  return { ...request, extensions: judgeExtensions(request.extensions, offers) };
+  return { ...request, extensions: enforceOnExtensions(request.extensions, features) };
 }
 
-function judgeExtensions(extensions: JsonObject, offers: Offers): JsonObject {
+function enforceOnExtensions(extensions: JsonObject, features: FeaturePolicy): JsonObject {
   const judged: JsonObject = {};
   for (const [name, value] of Object.entries(extensions)) {
-    const kept = judgeMember(name, value, offers);
+    const kept = enforceOnMember(name, value, features);
     // Defined, not assigned: a member called __proto__ is a member like any other.
     if (kept !== undefined)
       Object.defineProperty(judged, name, { value: kept, enumerable: true, writable: true, configurable: true });
@@ -36,7 +37,7 @@ function judgeExtensions(extensions: JsonObject, offers: Offers): JsonObject {
 }
 
 /** The value to send on; undefined drops the member. */
-function judgeMember(name: string, value: JsonValue, offers: Offers): JsonValue | undefined {
+function enforceOnMember(name: string, value: JsonValue, features: FeaturePolicy): JsonValue | undefined {
   switch (name) {
     // Sent on, these would stand before what was judged, granted and held.
     case "model":
@@ -52,7 +53,7 @@ function judgeMember(name: string, value: JsonValue, offers: Offers): JsonValue 
       throw hasField(name);
     case "thread":
       if (value === null) return undefined;
-      throw new Refusal("thread_unsupported_request", { field: "thread" });
+      throw new ApiError("thread_unsupported_request", { field: "thread" });
     case "fallbacks":
     case "fallback_credit_token":
     case "billing_policy":
@@ -60,10 +61,10 @@ function judgeMember(name: string, value: JsonValue, offers: Offers): JsonValue 
       throw notOffered(name);
     case "inference_geo":
       if (value === null) return undefined;
-      if (offers.inferenceGeo) return value;
+      if (features.inferenceGeo) return value;
       throw notOffered(name);
     case "speed":
-      if (value === null || value === "standard" || offers.fastSpeed) return value;
+      if (value === null || value === "standard" || features.fastSpeed) return value;
       throw notOffered(name, value);
     case "service_tier":
       // `auto` may be served at a dearer tier.
@@ -71,7 +72,7 @@ function judgeMember(name: string, value: JsonValue, offers: Offers): JsonValue 
       throw notOffered(name, value);
     case "mcp_servers":
     case "container":
-      if (value === null || (Array.isArray(value) && value.length === 0) || offers.serverTools) return value;
+      if (value === null || (Array.isArray(value) && value.length === 0) || features.serverTools) return value;
       throw notOffered(name);
     default:
       return value;
@@ -92,11 +93,11 @@ function refuseFiles(content: readonly Block[], path: string): void {
 }
 
 // Only callers over RPC can write such a thing: decoders give each member its field.
-function hasField(field: string): Refusal {
+function hasField(field: string): ApiError {
   return invalidField(field, "has a field of its own and cannot be an extension");
 }
 
-function notOffered(field: string, value?: JsonValue): Refusal {
+function notOffered(field: string, value?: JsonValue): ApiError {
   const what = typeof value === "string" ? `${field}: ${value.slice(0, 100)}` : field;
-  return new Refusal("feature_not_offered", { field, message: `${what} is not offered by this gateway.` });
+  return new ApiError("feature_not_offered", { field, message: `${what} is not offered by this gateway.` });
 }

@@ -1,8 +1,14 @@
-// The process: reads its configuration, starts a gateway, and listens to the signals of whoever runs it.
+// The process: reads its configuration, starts a gateway, and listens to the signals of whoever
+// runs it.
 
 import { readFileSync } from "node:fs";
 import { createLog } from "./base/log.ts";
-import { type CatalogFile, defaultCatalog, findMissingCredentials, readCatalogFile } from "./config/catalog.ts";
+import {
+  type CatalogFile,
+  defaultCatalog,
+  findMissingCredentials,
+  readCatalogFile,
+} from "./config/catalog.ts";
 import { type Config, readConfig } from "./config/environment.ts";
 import { renderBanner } from "./server/bootstrap.ts";
 import { startGateway } from "./server/gateway.ts";
@@ -20,7 +26,8 @@ process.on("uncaughtException", (error) => {
   process.exit(1);
 });
 
-// npm passes on the Ctrl-C that the terminal has sent to every process already: what follows so soon is no second wish.
+// npm passes on the Ctrl-C that the terminal has sent to every process already: what follows so
+// soon is no second wish.
 const sameWishMs = 1_000;
 let stoppingSinceMs: number | undefined;
 const starting = startGateway({ config, catalog, env: process.env, log });
@@ -43,7 +50,10 @@ async function stop(signal: string): Promise<void> {
     return;
   }
   stoppingSinceMs = performance.now();
-  log.info({ signal, limitMs: config.drainLimitMs }, "draining: new requests are refused, running ones finish");
+  log.info(
+    { signal, limitMs: config.drainLimitMs },
+    "draining: new requests are refused, running ones finish",
+  );
   try {
     const gateway = await starting;
     await gateway.stop();
@@ -61,7 +71,10 @@ async function reload(): Promise<void> {
     gateway.reload(readCatalog(config));
     log.info("the configuration file was read again");
   } catch (error) {
-    log.error({ problem: messageOf(error) }, "the new configuration file is refused; the old one stays");
+    log.error(
+      { problem: messageOf(error) },
+      "the new configuration file is refused; the old one stays",
+    );
   }
 }
 
@@ -76,22 +89,34 @@ function readConfiguration(): { config: Config; catalog: CatalogFile } {
     }
   };
   const config = attempt(() => readConfig(process.env));
-  const catalog = attempt(() => readCatalog({ catalogPath: config?.catalogPath ?? process.env.CONFIG }));
+  const catalog = attempt(() =>
+    readCatalog({ catalogPath: config?.catalogPath ?? process.env.CONFIG }),
+  );
   if (config && catalog) return { config, catalog };
   console.error(problems.join("\n"));
   process.exit(exitConfiguration);
 }
 
-/** Reads the catalogue file, whose credentials must be in the environment. Throws one Error with all its problems. */
+/**
+ * Reads the catalogue file, whose credentials must be in the environment. Throws one Error with all
+ * its problems.
+ */
 function readCatalog({ catalogPath }: { catalogPath?: string | undefined }): CatalogFile {
-  const catalog = readCatalogFile(catalogPath === undefined ? defaultCatalog() : readFileSync(catalogPath, "utf8"));
+  const catalog = readCatalogFile(
+    catalogPath === undefined ? defaultCatalog() : readFileSync(catalogPath, "utf8"),
+  );
   const missing = findMissingCredentials(catalog.providers, process.env);
   if (missing.length > 0) throw new Error(`configuration file:\n  ${missing.join("\n  ")}`);
   return catalog;
 }
 
-function announce({ httpAddress, grpcAddress, firstKeys }: Awaited<ReturnType<typeof startGateway>>): void {
-  if (firstKeys && httpAddress !== undefined) console.log(renderBanner(firstKeys, httpAddress, config.dataDir));
+function announce({
+  httpAddress,
+  grpcAddress,
+  firstKeys,
+}: Awaited<ReturnType<typeof startGateway>>): void {
+  if (firstKeys && httpAddress !== undefined)
+    console.log(renderBanner(firstKeys, httpAddress, config.dataDir));
   else console.log(`The model gateway runs at ${httpAddress ?? grpcAddress}`);
   log.info({ http: httpAddress, grpc: grpcAddress, role: config.role }, "ready");
 }

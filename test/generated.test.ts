@@ -10,7 +10,10 @@ const folder = mkdtempSync(join(tmpdir(), "gateway-gen-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
 test("gen/ is what `npm run generate` makes of the protos", async () => {
-  await promisify(execFile)("buf", ["generate", "--output", folder], { cwd: root, env: withTools() });
+  await promisify(execFile)("buf", ["generate", "--output", folder], {
+    cwd: root,
+    env: withTools(),
+  });
   expect(readTree(join(root, "gen"))).toEqual(readTree(join(folder, "gen")));
 });
 
@@ -19,7 +22,11 @@ function withTools(): NodeJS.ProcessEnv {
 }
 
 function readTree(folder: string): Record<string, string> {
-  const files = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+  const files = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) =>
+    entry.isFile(),
+  );
   const paths = files.map((entry) => join(entry.parentPath, entry.name)).sort();
-  return Object.fromEntries(paths.map((path) => [path.slice(folder.length), readFileSync(path, "utf8")]));
+  return Object.fromEntries(
+    paths.map((path) => [path.slice(folder.length), readFileSync(path, "utf8")]),
+  );
 }

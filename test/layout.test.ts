@@ -1,6 +1,7 @@
 // The shape of the sources: which folder may import which, through which files, whose tables a
 // folder's SQL may touch, and how wide a line is.
 
+import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative, sep } from "node:path";
 import { expect, test } from "vitest";
@@ -28,13 +29,33 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   { config: ["environment", "catalog", "describe"] },
   // The floor: every file may be imported by all, and imports nothing but generated code.
   {
-    base: ["bounded-map", "clock", "errors", "families", "headers-init.d", "ids", "log", "money", "paging"],
+    base: [
+      "bounded-map",
+      "clock",
+      "errors",
+      "families",
+      "headers-init.d",
+      "ids",
+      "log",
+      "money",
+      "paging",
+    ],
   },
 ];
 
 /** The tables that a folder's SQL may write. */
 const ownTables: Readonly<Record<string, readonly string[]>> = {
-  billing: ["accounts", "charges", "holds", "key_months", "nodes", "pools", "price_versions", "transfers", "usage_hourly"],
+  billing: [
+    "accounts",
+    "charges",
+    "holds",
+    "key_months",
+    "nodes",
+    "pools",
+    "price_versions",
+    "transfers",
+    "usage_hourly",
+  ],
   keys: ["key_changes", "key_secrets", "keys"],
 };
 
@@ -97,13 +118,18 @@ test("every file of the root and every folder has its place", () => {
 });
 
 test("imports point down, and neighbours do not import each other", () => {
-  const wrong = inner.filter(({ from, to }) => folderOf(from) !== folderOf(to) && rowOf(folderOf(from)) >= rowOf(folderOf(to)));
+  const wrong = inner.filter(
+    ({ from, to }) =>
+      folderOf(from) !== folderOf(to) && rowOf(folderOf(from)) >= rowOf(folderOf(to)),
+  );
   expect(wrong).toEqual([]);
 });
 
 test("a folder is imported through its faces, and every face is imported", () => {
   const faces = rows.flatMap((row) =>
-    Object.entries(row).flatMap(([folder, names]) => names.map((name) => `src/${folder}/${name}.ts`)),
+    Object.entries(row).flatMap(([folder, names]) =>
+      names.map((name) => `src/${folder}/${name}.ts`),
+    ),
   );
   const crossing = inner.filter(({ from, to }) => folderOf(from) !== folderOf(to));
   expect(crossing.filter(({ to }) => !faces.includes(to))).toEqual([]);
@@ -145,7 +171,8 @@ test("generated code imports nothing of ours", () => {
 });
 
 test("the codecs are pure: they reach no file, socket or clock service", () => {
-  const effects = /^(node:(fs|net|tls|http|https|http2|dns|child_process|worker_threads|timers)|pg|ioredis|undici|fastify)\b/;
+  const effects =
+    /^(node:(fs|net|tls|http|https|http2|dns|child_process|worker_threads|timers)|pg|ioredis|undici|fastify)\b/;
   const codecs = sources.filter((file) => file.startsWith("src/formats/"));
   expect(codecs.filter((file) => readImports(file).some((one) => effects.test(one)))).toEqual([]);
 });
@@ -160,7 +187,9 @@ const allTables = Object.values(ownTables).flat();
 
 test("every table has one owner", () => {
   const made = findFiles("src/postgres/migrations", ".sql").flatMap((file) =>
-    [...readText(file).matchAll(/^create table (?:if not exists )?([a-z_]+)/gm)].map((match) => match[1] ?? ""),
+    [...readText(file).matchAll(/^create table (?:if not exists )?([a-z_]+)/gm)].map(
+      (match) => match[1] ?? "",
+    ),
   );
   expect(made.sort()).toEqual([...allTables].sort());
 });
@@ -169,7 +198,9 @@ for (const file of findFiles("src", ".sql").filter((one) => !one.includes("/migr
   test(`${file} touches only the tables that its folder may touch`, () => {
     const text = readText(file).replace(/--.*$/gm, "");
     const named = (pattern: RegExp) =>
-      [...text.matchAll(pattern)].map((match) => match[1] ?? "").filter((name) => allTables.includes(name));
+      [...text.matchAll(pattern)]
+        .map((match) => match[1] ?? "")
+        .filter((name) => allTables.includes(name));
     const folder = folderOf(file) ?? "";
     const owned = ownTables[folder] ?? [];
     const written = named(/\b(?:insert\s+into|update|delete\s+from|truncate)\s+([a-z_]+)/gi);
@@ -181,4 +212,32 @@ for (const file of findFiles("src", ".sql").filter((one) => !one.includes("/migr
     // A statement that names no table at all would pass unseen.
     expect(mentioned.length).toBeGreaterThan(0);
   });
+}
+
+test("no line of code or prose is wider than 100 columns", () => {
+  const tracked = execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard"], {
+    cwd: root,
+    encoding: "utf8",
+  });
+  const ours = tracked
+    .split("\n")
+    .filter((name) => /^(src|test|proto|docs|deploy)\/|^README\.md$|^\.ci\//.test(name))
+    .filter((name) => !/^README|\.sql$/.test(name))
+    .filter((name) => /\.(ts|sql|lua|proto|md|yaml|sh)$|\.ci\/run$/.test(name));
+  const wide = ours.flatMap((file) =>
+    readText(file)
+      .split("\n")
+      .flatMap((line, index) => (isTooWide(file, line) ? [`${file}:${index + 1}`] : [])),
+  );
+  expect(wide).toEqual([]);
+});
+
+/** Only what cannot be broken may be wider: rows of a Markdown table, addresses, and literals. */
+function isTooWide(file: string, line: string): boolean {
+  if ([...line].length <= 100) return false;
+  if (/https?:\/\/\S{60}/.test(line)) return false;
+  if (file.endsWith(".md")) return !line.startsWith("|");
+  if (/^\s*(\/\/|\/?\*|--)/.test(line)) return true;
+  if (/^import .* from "/.test(line)) return false;
+  return !/(["'`]).{50,}\1|\/.{50,}\/[dgimsuvy]*/.test(line);
 }

@@ -12,15 +12,23 @@ test("the README's tables of reasons and methods are what the code says (`npm ru
 
 test("the README names every environment variable that is read, and no other", () => {
   const source = readFileSync(join(root, "src/config/environment.ts"), "utf8");
-  const read = [...source.matchAll(/\b(?:text|integer|choice|flag|list|url|file|pair)\(\s*"([A-Z_]+)"(?:, "([A-Z_]+)")?/g)];
+  const read = [
+    ...source.matchAll(
+      /\b(?:text|integer|choice|flag|list|url|file|pair)\(\s*"([A-Z_]+)"(?:, "([A-Z_]+)")?/g,
+    ),
+  ];
   const named = namesIn("## Settings");
-  const expected = read.flatMap((match) => [match[1], match[2]]).filter((name) => name !== undefined);
+  const expected = read
+    .flatMap((match) => [match[1], match[2]])
+    .filter((name) => name !== undefined);
   expect(named.sort()).toEqual([...new Set(expected)].sort());
 });
 
 test("the README names every outcome of a request, and no other", () => {
   const stored = OutcomeSchema.values.filter(({ number }) => number !== Outcome.UNSPECIFIED);
-  expect(namesIn("## Credits").sort()).toEqual(stored.map(({ name }) => name.replace("OUTCOME_", "")).sort());
+  expect(namesIn("## Credits").sort()).toEqual(
+    stored.map(({ name }) => name.replace("OUTCOME_", "")).sort(),
+  );
 });
 
 /** First cells of the tables in one section, where they are written in capitals. */

@@ -1,5 +1,6 @@
-// `npm test`: types, lint and protos first, then every suite. The last line counts them all: `N passed, N failed, N skipped`.
-// `npm test -- keys limits` runs the suites whose path holds one of the words, and no other check.
+// `npm test`: types, lint and protos first, then every suite. The last line counts them all: `N
+// passed, N failed, N skipped`. `npm test -- keys limits` runs the suites whose path holds one of
+// the words, and no other check.
 
 import { spawnSync } from "node:child_process";
 import type { Reporter } from "vitest/node";
@@ -41,12 +42,22 @@ process.on("exit", () => {
   console.log(`${count.passed} passed, ${count.failed} failed, ${count.skipped} skipped`);
 });
 
-const vitest = await startVitest("test", filters, { run: true, watch: false, reporters: ["default", counter] });
+const vitest = await startVitest("test", filters, {
+  run: true,
+  watch: false,
+  reporters: ["default", counter],
+});
 await vitest.close();
 finished = vitest.state.getTestModules().length > 0;
 process.exit();
 
-function runCheck({ name, command: [program = "", ...args] }: { name: string; command: string[] }): void {
+function runCheck({
+  name,
+  command: [program = "", ...args],
+}: {
+  name: string;
+  command: string[];
+}): void {
   const { status, error } = spawnSync(program, args, { stdio: "inherit" });
   const passed = status === 0;
   console.log(`${passed ? "passed" : "FAILED"}: ${name}${error ? ` (${error.message})` : ""}`);

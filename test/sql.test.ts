@@ -1,4 +1,5 @@
-// Every statement prepares against the migrated schema: no column is misspelt, no type is guessed wrong.
+// Every statement prepares against the migrated schema: no column is misspelt, no type is guessed
+// wrong.
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -7,7 +8,9 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { freshDatabase } from "./support/database.ts";
 
 const source = join(import.meta.dirname, "../src");
-const files = readdirSync(source, { recursive: true, encoding: "utf8" }).filter((file) => /\bsql\/[^/]+\.sql$/.test(file));
+const files = readdirSync(source, { recursive: true, encoding: "utf8" }).filter((file) =>
+  /\bsql\/[^/]+\.sql$/.test(file),
+);
 
 const database = await freshDatabase();
 const client = new Client({ connectionString: database.url });

@@ -1,5 +1,6 @@
-// A map of bounded size that forgets what was set longest ago, a half at a time: taking single oldest entries out of a large `Map`
-// is slow, because it walks over the holes that earlier ones left (7 µs a piece at 20,000 entries).
+// A map of bounded size that forgets what was set longest ago, a half at a time: taking single
+// oldest entries out of a large `Map` is slow, because it walks over the holes that earlier ones
+// left (7 µs a piece at 20,000 entries).
 
 export class BoundedMap<K, V> {
   readonly #halfMax: number;

@@ -1,4 +1,5 @@
-// The two families of keys, and of the pools that they draw on, by the names that the database, errors and documents use.
+// The two families of keys, and of the pools that they draw on, by the names that the database,
+// errors and documents use.
 
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 

@@ -1,4 +1,5 @@
-// Ids. Those that are stored begin with their time (UUIDv7), so that indexes grow at one end; those that are only shown are random.
+// Ids. Those that are stored begin with their time (UUIDv7), so that indexes grow at one end; those
+// that are only shown are random.
 
 import { randomBytes, randomFillSync } from "node:crypto";
 
@@ -16,12 +17,16 @@ function drawBytes(count: number): Uint8Array {
   return block.subarray(drawn - count, drawn);
 }
 
-// Ids of one millisecond count up in the 12 bits after it, so that what a process makes later also sorts later.
+// Ids of one millisecond count up in the 12 bits after it, so that what a process makes later also
+// sorts later.
 const countMax = 0xfff;
 let lastMs = 0;
 let count = 0;
 
-/** `prefix` and 32 hexadecimal digits of a UUIDv7: 48 bits of milliseconds, 12 of a count, 62 random ones. Each is above the last. */
+/**
+ * `prefix` and 32 hexadecimal digits of a UUIDv7: 48 bits of milliseconds, 12 of a count, 62 random
+ * ones. Each is above the last.
+ */
 export function timeOrderedId(prefix: string): string {
   const now = Date.now();
   if (now > lastMs) {
@@ -30,7 +35,8 @@ export function timeOrderedId(prefix: string): string {
   } else if (count < countMax) {
     count++;
   } else {
-    // More ids than the millisecond, or the clock that was set back, has counts for: time is borrowed.
+    // More ids than the millisecond, or the clock that was set back, has counts for: time is
+    // borrowed.
     lastMs++;
     count = 0;
   }
@@ -44,7 +50,8 @@ export function randomId(prefix: string, length = 24): string {
   let text = prefix;
   while (text.length < prefix.length + length) {
     for (const byte of drawBytes(length)) {
-      // 248 is the largest multiple of 62 in a byte: above it, remainders would favour the first characters.
+      // 248 is the largest multiple of 62 in a byte: above it, remainders would favour the first
+      // characters.
       if (byte < 248 && text.length < prefix.length + length) text += alphabet[byte % 62];
     }
   }

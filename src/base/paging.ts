@@ -1,4 +1,5 @@
-// Pages of lists. A token is the place of the last entry, in base64url: stable while entries are added.
+// Pages of lists. A token is the place of the last entry, in base64url: stable while entries are
+// added.
 
 import { type ApiError, invalidField } from "./errors.ts";
 
@@ -14,14 +15,21 @@ export function parsePage(pageSize: number, pageToken: string): { size: number; 
   const size = pageSize === 0 ? usualSize : pageSize;
   if (pageToken === "") return { size };
   const after = Buffer.from(pageToken, "base64url").toString("utf8");
-  if (Buffer.from(after).toString("base64url") !== pageToken || after.includes("\0")) throw badToken();
+  if (Buffer.from(after).toString("base64url") !== pageToken || after.includes("\0"))
+    throw badToken();
   return { size, after };
 }
 
 /** The token of the page after `entries`; empty when this one was not full. */
-export function encodePageToken<T>(entries: readonly T[], size: number, nameOf: (last: T) => string): string {
+export function encodePageToken<T>(
+  entries: readonly T[],
+  size: number,
+  nameOf: (last: T) => string,
+): string {
   const last = entries.at(-1);
-  return last === undefined || entries.length < size ? "" : Buffer.from(nameOf(last)).toString("base64url");
+  return last === undefined || entries.length < size
+    ? ""
+    : Buffer.from(nameOf(last)).toString("base64url");
 }
 
 /** A place in a list that is ordered by time and id. */

@@ -1,4 +1,5 @@
-// Admission decided: who may start, and how much each start holds. A pure function over the rows that the batch has locked.
+// Admission decided: who may start, and how much each start holds. A pure function over the rows
+// that the batch has locked.
 
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { ApiError } from "../base/errors.ts";
@@ -11,7 +12,9 @@ export type Payer = {
   readonly accountId: string;
   readonly family: FamilyName;
   readonly keyId: string;
-  /** The secret that was shown, checked again here. Absent when an internal service asks for a key. */
+  /**
+   * The secret that was shown, checked again here. Absent when an internal service asks for a key.
+   */
   readonly secretId?: string;
 };
 
@@ -19,7 +22,10 @@ export type Payer = {
 export type HoldRequest = {
   readonly kind: "place";
   readonly requestId: string;
-  /** Whose request it is. One of this process is settled by others when the process dies; a caller's waits for its deadline. */
+  /**
+   * Whose request it is. One of this process is settled by others when the process dies; a caller's
+   * waits for its deadline.
+   */
   readonly owner: "process" | "caller";
   readonly nonce: string;
   readonly payer: Payer;
@@ -31,7 +37,11 @@ export type HoldRequest = {
 };
 
 /** A running request whose input turned out larger than its hold foresaw. */
-export type GrowRequest = { readonly kind: "grow"; readonly hold: Hold; readonly amountMicro: bigint };
+export type GrowRequest = {
+  readonly kind: "grow";
+  readonly hold: Hold;
+  readonly amountMicro: bigint;
+};
 
 /** A request that runs. */
 export type PlacedHold = {
@@ -52,7 +62,10 @@ export type Hold = PlacedHold & {
   readonly freeMicro: bigint;
 };
 
-/** The rows of one batch, locked or read in its transaction. The decision keeps the pools and keys up to date as it goes. */
+/**
+ * The rows of one batch, locked or read in its transaction. The decision keeps the pools and keys
+ * up to date as it goes.
+ */
 export type Ledger = {
   readonly at: Date;
   readonly month: string;
@@ -120,29 +133,39 @@ function place(ledger: Ledger, ask: HoldRequest): Admitted {
   const { payer, price, bounds } = ask;
   const used = ledger.usedRequests.get(ask.requestId);
   if (used) {
-    // An earlier try of the same process or caller, whose commit it did not hear of. Whoever asks for something else under the same id
-    // gets nothing.
+    // An earlier try of the same process or caller, whose commit it did not hear of. Whoever asks
+    // for something else under the same id gets nothing.
     const isRepeat = used.nodeId === nodeOf(ask, ledger.nodeId) && used.nonce === ask.nonce;
     const isSame = used.keyId === payer.keyId && used.model === ask.model;
     // The model may have another price by now. What was admitted keeps its own.
-    const grantedOutput = isRepeat && isSame ? grantedBy(used.price, bounds, used.amount) : undefined;
+    const grantedOutput =
+      isRepeat && isSame ? grantedBy(used.price, bounds, used.amount) : undefined;
     if (grantedOutput === undefined) return refused(new ApiError("request_id_used"));
     const { price: ownPrice, amount: amountMicro, admittedAt, month } = used;
     return {
       kind: "held",
       addedMicro: undefined,
-      hold: { ...holdOf(ask, grantedOutput, amountMicro), price: ownPrice, freeMicro: 0n, admittedAt, month },
+      hold: {
+        ...holdOf(ask, grantedOutput, amountMicro),
+        price: ownPrice,
+        freeMicro: 0n,
+        admittedAt,
+        month,
+      },
     };
   }
 
   const key = ledger.keys.get(payer.keyId);
   const pool = ledger.pools.get(poolOf(payer));
-  if (!key || !pool) return refused(new ApiError("not_found", { message: "There is no such key." }));
+  if (!key || !pool)
+    return refused(new ApiError("not_found", { message: "There is no such key." }));
   if (key.status !== "active") return refused(new ApiError("revoked_key"));
   const revoked = payer.secretId === undefined ? undefined : ledger.deadSecrets.get(payer.secretId);
   if (revoked !== undefined) return refused(new ApiError(revoked ? "revoked_key" : "invalid_key"));
   if (key.allowedModels.length > 0 && !key.allowedModels.includes(ask.model)) {
-    return refused(new ApiError("model_not_allowed", { allowed: key.allowedModels, field: "model" }));
+    return refused(
+      new ApiError("model_not_allowed", { allowed: key.allowedModels, field: "model" }),
+    );
   }
   if (pool.inDebt) return refused(creditsExhausted(payer, pool, "in debt"));
 
@@ -184,15 +207,20 @@ function grow(ledger: Ledger, ask: GrowRequest): Admitted {
   if (before === undefined || !key || !pool)
     return refused(new ApiError("gateway_unavailable", { message: "The hold is gone." }));
   const addedMicro = ask.amountMicro - before;
-  if (addedMicro <= 0n) return { kind: "held", addedMicro: undefined, hold: { ...hold, amountMicro: before } };
+  if (addedMicro <= 0n)
+    return { kind: "held", addedMicro: undefined, hold: { ...hold, amountMicro: before } };
   if (pool.posted - pool.held < addedMicro)
     return shortOf(ledger, hold.payer, pool, key, {
       of: "pool",
       held: pool.posted >= ask.amountMicro,
       neededMicro: addedMicro,
     });
-  const month = hold.month === ledger.month ? key : ledger.pastMonths.get(`${hold.payer.keyId}/${hold.month}`);
-  if (!month) return refused(new ApiError("gateway_unavailable", { message: "The month of the hold is gone." }));
+  const month =
+    hold.month === ledger.month ? key : ledger.pastMonths.get(`${hold.payer.keyId}/${hold.month}`);
+  if (!month)
+    return refused(
+      new ApiError("gateway_unavailable", { message: "The month of the hold is gone." }),
+    );
   if (key.cap !== null && key.cap - month.spent - month.held < addedMicro) {
     return shortOf(ledger, hold.payer, pool, key, {
       of: "cap",
@@ -206,7 +234,11 @@ function grow(ledger: Ledger, ask: GrowRequest): Admitted {
   return { kind: "held", addedMicro, hold: { ...hold, amountMicro: ask.amountMicro } };
 }
 
-function holdOf({ requestId, payer, model, price }: HoldRequest, grantedOutput: number, amountMicro: bigint) {
+function holdOf(
+  { requestId, payer, model, price }: HoldRequest,
+  grantedOutput: number,
+  amountMicro: bigint,
+) {
   return { requestId, payer, model, price, grantedOutput, amountMicro };
 }
 
@@ -221,8 +253,11 @@ function shortOf(
   key: KeyRow,
   short: { of: "pool" | "cap"; held: boolean; neededMicro: bigint },
 ): Admitted {
-  if (short.held) return { kind: "waits", apiError: new ApiError("credits_held", { retryAfterMs: 2000 }) };
-  return refused(short.of === "pool" ? creditsExhausted(payer, pool, short) : capReached(ledger, key, short));
+  if (short.held)
+    return { kind: "waits", apiError: new ApiError("credits_held", { retryAfterMs: 2000 }) };
+  return refused(
+    short.of === "pool" ? creditsExhausted(payer, pool, short) : capReached(ledger, key, short),
+  );
 }
 
 function creditsExhausted(
@@ -247,7 +282,11 @@ function creditsExhausted(
   });
 }
 
-function capReached(ledger: Ledger, key: KeyRow, { neededMicro }: { neededMicro: bigint }): ApiError {
+function capReached(
+  ledger: Ledger,
+  key: KeyRow,
+  { neededMicro }: { neededMicro: bigint },
+): ApiError {
   const limit = key.cap ?? 0n;
   const remaining = atLeastZero(limit - key.spent - key.held);
   const resetsAt = monthAfter(ledger.month);

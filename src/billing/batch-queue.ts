@@ -1,16 +1,21 @@
-// A lane turns a crowd of small writes into few transactions: one batch is in flight, the next is whatever queued meanwhile. There is
-// no timer, so one request alone waits for nobody, and a thousand share one commit.
+// A lane turns a crowd of small writes into few transactions: one batch is in flight, the next is
+// whatever queued meanwhile. There is no timer, so one request alone waits for nobody, and a
+// thousand share one commit.
 
 import { setTimeout as delay, setImmediate as nextTurn } from "node:timers/promises";
 import { ApiError } from "../base/errors.ts";
 
-/** What a lane does with a batch. Answers one outcome per item, in order. A thrown error concerns the batch as a whole. */
+/**
+ * What a lane does with a batch. Answers one outcome per item, in order. A thrown error concerns
+ * the batch as a whole.
+ */
 export type RunBatch<Item, Outcome> = (items: readonly Item[]) => Promise<readonly Outcome[]>;
 
 /**
- * What the failure of a batch means. `unsent`: there was no connection. `unsure`: a repeat of the same batch may pass, whether or not
- * this one was committed. `blocked`: something of one of its items stands in the way for now, and the others may pass without it.
- * `refused`: the database will never take one of its items.
+ * What the failure of a batch means. `unsent`: there was no connection. `unsure`: a repeat of the
+ * same batch may pass, whether or not this one was committed. `blocked`: something of one of its
+ * items stands in the way for now, and the others may pass without it. `refused`: the database will
+ * never take one of its items.
  */
 export type Failure = "unsent" | "unsure" | "blocked" | "refused";
 
@@ -42,7 +47,10 @@ type Waiting<Item, Outcome> = {
   isUnsure: boolean;
 };
 
-/** Items that have no answer yet: those whose batch is to be repeated, and those that something blocks. */
+/**
+ * Items that have no answer yet: those whose batch is to be repeated, and those that something
+ * blocks.
+ */
 type Unanswered<Item, Outcome> = {
   readonly again: readonly Waiting<Item, Outcome>[];
   readonly blocked: readonly Waiting<Item, Outcome>[];
@@ -65,9 +73,13 @@ export class BatchQueue<Item, Outcome> {
     this.#settings = settings;
   }
 
-  /** Runs `item` in the next batch. Throws `gateway_unavailable` when too many wait, `billing_unavailable` when patience ran out. */
+  /**
+   * Runs `item` in the next batch. Throws `gateway_unavailable` when too many wait,
+   * `billing_unavailable` when patience ran out.
+   */
   submit(item: Item): Promise<Outcome> {
-    const apart = this.#blocked.size > 0 ? this.#blocked.get(this.#settings.groupOf(item)) : undefined;
+    const apart =
+      this.#blocked.size > 0 ? this.#blocked.get(this.#settings.groupOf(item)) : undefined;
     const queue = apart ?? this.#queue;
     if (this.#isStopped || queue.length >= this.#settings.queueMax) {
       return Promise.reject(new ApiError("gateway_unavailable", { retryAfterMs: 1000 }));
@@ -78,7 +90,10 @@ export class BatchQueue<Item, Outcome> {
     });
   }
 
-  /** Waits until nothing is queued, `withinMs` at most, and takes nothing more. Answers how many were refused at the end. */
+  /**
+   * Waits until nothing is queued, `withinMs` at most, and takes nothing more. Answers how many
+   * were refused at the end.
+   */
   async drain(withinMs: number): Promise<number> {
     const limit = new AbortController();
     const emptied = this.#emptied().then(() => limit.abort());
@@ -90,11 +105,13 @@ export class BatchQueue<Item, Outcome> {
   }
 
   async #emptied(): Promise<void> {
-    while (this.#working || this.#workingApart) await Promise.all([this.#working, this.#workingApart]);
+    while (this.#working || this.#workingApart)
+      await Promise.all([this.#working, this.#workingApart]);
   }
 
   async #work(): Promise<void> {
-    // Items of the same turn of the event loop share the first batch, and what that turn wrote to clients leaves before it.
+    // Items of the same turn of the event loop share the first batch, and what that turn wrote to
+    // clients leaves before it.
     await nextTurn();
     while (this.#queue.length > 0) {
       const batch = this.#queue.splice(0, this.#settings.batchMax);
@@ -124,7 +141,8 @@ export class BatchQueue<Item, Outcome> {
     this.#workingApart = undefined;
   }
 
-  // Of a batch that is blocked all groups are set apart, and most of them have nothing in their way: one batch shows that.
+  // Of a batch that is blocked all groups are set apart, and most of them have nothing in their
+  // way: one batch shows that.
   async #passesApart(queue: Waiting<Item, Outcome>[]): Promise<boolean> {
     const batch = queue.splice(0, this.#settings.batchMax);
     if (batch.length === 0) return true;
@@ -135,7 +153,10 @@ export class BatchQueue<Item, Outcome> {
     return queue.length === 0;
   }
 
-  async #deliver(batch: readonly Waiting<Item, Outcome>[], run: RunBatch<Item, Outcome>): Promise<Unanswered<Item, Outcome>> {
+  async #deliver(
+    batch: readonly Waiting<Item, Outcome>[],
+    run: RunBatch<Item, Outcome>,
+  ): Promise<Unanswered<Item, Outcome>> {
     try {
       const outcomes = await run(batch.map(({ item }) => item));
       batch.forEach(({ resolve, reject }, index) => {
@@ -193,7 +214,9 @@ export class BatchQueue<Item, Outcome> {
   }
 
   #refuseImpatient(): void {
-    const oldest = this.#isStopped ? Number.POSITIVE_INFINITY : performance.now() - this.#settings.maxWaitMs;
+    const oldest = this.#isStopped
+      ? Number.POSITIVE_INFINITY
+      : performance.now() - this.#settings.maxWaitMs;
     for (const queue of [this.#queue, ...this.#blocked.values()]) {
       for (const one of takeOut(queue, ({ since }) => since < oldest)) {
         if (this.#isStopped) this.#leftBehind += 1;

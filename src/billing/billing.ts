@@ -1,7 +1,13 @@
-// Accounts, pools, holds and charges: the implementation of BillingService, and the holds that this process keeps.
+// Accounts, pools, holds and charges: the implementation of BillingService, and the holds that this
+// process keeps.
 
 import { create } from "@bufbuild/protobuf";
-import { durationMs, type Timestamp, timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  durationMs,
+  type Timestamp,
+  timestampDate,
+  timestampFromDate,
+} from "@bufbuild/protobuf/wkt";
 import {
   type BillingService,
   CheckpointHoldResponseSchema,
@@ -62,7 +68,10 @@ type Parts = {
   /** Price of a catalogue model; undefined for an unknown one. */
   readonly priceOf: (model: string) => Price | undefined;
   readonly log: Log;
-  /** Called when this process was declared dead by others: its running requests are settled already and must end. */
+  /**
+   * Called when this process was declared dead by others: its running requests are settled already
+   * and must end.
+   */
   readonly onLost: () => void;
 };
 
@@ -84,15 +93,25 @@ export function createBilling(parts: Parts): Billing {
   };
 }
 
-type ServiceParts = { readonly store: LedgerStore; readonly holds: HoldKeeper; readonly priceOf: Parts["priceOf"] };
+type ServiceParts = {
+  readonly store: LedgerStore;
+  readonly holds: HoldKeeper;
+  readonly priceOf: Parts["priceOf"];
+};
 
-/** `reports` is the same ledger, read on connections that neither heartbeats nor admissions wait for. */
+/**
+ * `reports` is the same ledger, read on connections that neither heartbeats nor admissions wait
+ * for.
+ */
 function createService({
   store,
   reports,
   holds,
   priceOf,
-}: ServiceParts & { readonly reports: LedgerStore }): Implementation<typeof BillingService, AuthenticatedCall> {
+}: ServiceParts & { readonly reports: LedgerStore }): Implementation<
+  typeof BillingService,
+  AuthenticatedCall
+> {
   return {
     async createAccount({ name }) {
       checkText("name", name, 200);
@@ -118,7 +137,9 @@ function createService({
     },
 
     async createTransfer(request) {
-      return create(CreateTransferResponseSchema, { transfer: await createTransfer(store, request) });
+      return create(CreateTransferResponseSchema, {
+        transfer: await createTransfer(store, request),
+      });
     },
     async listTransfers({ accountId, pageSize, pageToken }) {
       const { size, after } = parsePage(pageSize, pageToken);
@@ -145,21 +166,31 @@ function createService({
       return create(CheckpointHoldResponseSchema);
     },
     async settleHold(request) {
-      return create(SettleHoldResponseSchema, { receipt: await settleHold({ store, holds }, request) });
+      return create(SettleHoldResponseSchema, {
+        receipt: await settleHold({ store, holds }, request),
+      });
     },
 
     async getReceipt({ requestId }, { caller }) {
       // Read in this order a request that is settled in between is found all the same.
       const hold = await reports.findHold(requestId);
       const receipt = (await reports.findCharge(requestId)) ?? (hold && runningReceipt(hold));
-      if (!receipt || (caller.kind === "key" && receipt.accountId !== caller.key.accountId)) throw noSuch("request");
+      if (!receipt || (caller.kind === "key" && receipt.accountId !== caller.key.accountId))
+        throw noSuch("request");
       return create(GetReceiptResponseSchema, { receipt });
     },
     async listCharges({ accountId, pageSize, pageToken }, { caller }) {
       const { size, after } = parsePage(pageSize, pageToken);
       const account = await knownAccount(reports, caller, accountId);
-      const charges = await reports.listCharges(account, after === undefined ? undefined : parseCursor(after), size);
-      return create(ListChargesResponseSchema, { charges, nextPageToken: encodePageToken(charges, size, chargeCursor) });
+      const charges = await reports.listCharges(
+        account,
+        after === undefined ? undefined : parseCursor(after),
+        size,
+      );
+      return create(ListChargesResponseSchema, {
+        charges,
+        nextPageToken: encodePageToken(charges, size, chargeCursor),
+      });
     },
     async getUsage(request, { caller }) {
       const query = usageQuery(request, await knownAccount(reports, caller, request.accountId));
@@ -181,7 +212,11 @@ function accountFor(caller: Caller, accountId: string): string {
   return caller.key.accountId;
 }
 
-async function knownAccount(reports: LedgerStore, caller: Caller, accountId: string): Promise<string> {
+async function knownAccount(
+  reports: LedgerStore,
+  caller: Caller,
+  accountId: string,
+): Promise<string> {
   const found = accountFor(caller, accountId);
   if (caller.kind === "admin" && !(await reports.findAccount(found))) throw noSuch("account");
   return found;
@@ -197,29 +232,48 @@ function createTransfer(store: LedgerStore, request: CreateTransferRequest) {
   if (!family) throw invalidField("family", "is not a family");
   checkText("idempotency_key", idempotencyKey, 200);
   checkText("reason", reason, 1000);
-  if (amount > amountMax || amount < -amountMax) throw invalidField("amount_microcredits", "is larger than 2^53");
+  if (amount > amountMax || amount < -amountMax)
+    throw invalidField("amount_microcredits", "is larger than 2^53");
   if (amount < 0n && kind !== TransferKind.ADJUSTMENT)
     throw invalidField("amount_microcredits", "must be positive: the kind gives the direction");
   if (kind === TransferKind.PURCHASE && amount < smallestPackMicro) {
-    throw invalidField("amount_microcredits", "a purchase is at least 1,000 credits (1000000000 micro-credits)");
+    throw invalidField(
+      "amount_microcredits",
+      "a purchase is at least 1,000 credits (1000000000 micro-credits)",
+    );
   }
   const isTaking = kind === TransferKind.REFUND || kind === TransferKind.CHARGEBACK;
-  return store.createTransfer({ accountId, family, kind, amountMicro: isTaking ? -amount : amount, idempotencyKey, reason });
+  return store.createTransfer({
+    accountId,
+    family,
+    kind,
+    amountMicro: isTaking ? -amount : amount,
+    idempotencyKey,
+    reason,
+  });
 }
 
 const defaultDeadlineMs = 15 * 60_000;
 const deadlineMaxMs = 24 * 3_600_000;
 
-async function placeHold({ store, holds, priceOf }: ServiceParts, request: PlaceHoldRequest, signal: AbortSignal) {
-  const { requestId, keyId, model, input, mostExpensiveInput, minOutput, maxOutput, nonce } = request;
+async function placeHold(
+  { store, holds, priceOf }: ServiceParts,
+  request: PlaceHoldRequest,
+  signal: AbortSignal,
+) {
+  const { requestId, keyId, model, input, mostExpensiveInput, minOutput, maxOutput, nonce } =
+    request;
   if (!isRequestId(requestId)) throw invalidField("request_id", requestIdRule);
-  if (!/^[0-9A-Za-z_-]{8,64}$/.test(nonce)) throw invalidField("nonce", "is 8 to 64 of a-z, A-Z, 0-9, _ and -");
+  if (!/^[0-9A-Za-z_-]{8,64}$/.test(nonce))
+    throw invalidField("nonce", "is 8 to 64 of a-z, A-Z, 0-9, _ and -");
   if (minOutput > maxOutput) throw invalidField("min_output", "is larger than max_output");
-  if (input === 0 && maxOutput === 0) throw invalidField("input", "a hold needs input or output to cover");
+  if (input === 0 && maxOutput === 0)
+    throw invalidField("input", "a hold needs input or output to cover");
   checkTokens("input", input);
   checkTokens("max_output", maxOutput);
   const deadlineMs = request.deadline ? durationMs(request.deadline) : defaultDeadlineMs;
-  if (!(deadlineMs >= 1000 && deadlineMs <= deadlineMaxMs)) throw invalidField("deadline", "is 1 s to 24 h");
+  if (!(deadlineMs >= 1000 && deadlineMs <= deadlineMaxMs))
+    throw invalidField("deadline", "is 1 s to 24 h");
   const price = priceOf(model);
   if (!price) throw new ApiError("model_not_found", { field: "model" });
   const payer = await store.findPayer(keyId);
@@ -228,7 +282,10 @@ async function placeHold({ store, holds, priceOf }: ServiceParts, request: Place
   return holds.place({ requestId, nonce, payer, model, price, bounds, deadlineMs }, signal);
 }
 
-async function settleHold({ store, holds }: Omit<ServiceParts, "priceOf">, request: SettleHoldRequest): Promise<Receipt> {
+async function settleHold(
+  { store, holds }: Omit<ServiceParts, "priceOf">,
+  request: SettleHoldRequest,
+): Promise<Receipt> {
   const { requestId, outcome, basis, attempts } = request;
   const usage = checkedUsage(request.usage);
   const stored = await store.findHold(requestId);
@@ -240,10 +297,17 @@ async function settleHold({ store, holds }: Omit<ServiceParts, "priceOf">, reque
 
 function usageQuery(request: GetUsageRequest, accountId: string) {
   const now = new Date();
-  const from = request.from ? dateOf("from", request.from) : new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), 1));
+  const from = request.from
+    ? dateOf("from", request.from)
+    : new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), 1));
   const to = request.to ? dateOf("to", request.to) : now;
   if (to < from) throw invalidField("to", "is before from");
-  const period = request.period === UsagePeriod.HOUR ? "hour" : request.period === UsagePeriod.DAY ? "day" : "all";
+  const period =
+    request.period === UsagePeriod.HOUR
+      ? "hour"
+      : request.period === UsagePeriod.DAY
+        ? "day"
+        : "all";
   return { accountId, from, to, period, keyId: request.keyId, model: request.model } as const;
 }
 
@@ -273,7 +337,8 @@ function checkedUsage(usage: Usage | undefined): Usage {
 }
 
 function checkText(field: string, text: string, charactersMax: number): void {
-  if (text.length > charactersMax) throw invalidField(field, `is longer than ${charactersMax} characters`);
+  if (text.length > charactersMax)
+    throw invalidField(field, `is longer than ${charactersMax} characters`);
 }
 
 function noSuch(thing: string): ApiError {

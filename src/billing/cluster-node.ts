@@ -1,4 +1,5 @@
-// This process among the others on the same database: it shows that it lives, notices when others died, and settles what they left.
+// This process among the others on the same database: it shows that it lives, notices when others
+// died, and settles what they left.
 
 import { setTimeout as delay } from "node:timers/promises";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -12,7 +13,10 @@ import type { LedgerStore } from "./store.ts";
 
 const everyMs = 1_000;
 const checkpointEvery = 2;
-/** How long a ledger that is away may keep a process that ends; the others find out by themselves that it is gone. */
+/**
+ * How long a ledger that is away may keep a process that ends; the others find out by themselves
+ * that it is gone.
+ */
 const deregisterMsMax = 5_000;
 
 export type NodeWatch = {
@@ -34,7 +38,10 @@ export class ClusterNode implements NodeWatch {
   #id = timeOrderedId("node_");
   #entered = false;
   #live: readonly string[] = [];
-  /** By node: the last heartbeat seen, and the successful polls since it changed. Polls, not seconds: an outage kills nobody. */
+  /**
+   * By node: the last heartbeat seen, and the successful polls since it changed. Polls, not
+   * seconds: an outage kills nobody.
+   */
   readonly #seen = new Map<string, { heartbeat: bigint; silentPolls: number }>();
   #timer: NodeJS.Timeout | undefined;
   #turn: Promise<void> | undefined;
@@ -46,7 +53,13 @@ export class ClusterNode implements NodeWatch {
   readonly #reaping = new Set<string>();
   #reapedUpTo = "";
 
-  constructor(parts: { store: LedgerStore; log: Log; onLost: () => void; silentPollsMax?: number; orphansMax?: number }) {
+  constructor(parts: {
+    store: LedgerStore;
+    log: Log;
+    onLost: () => void;
+    silentPollsMax?: number;
+    orphansMax?: number;
+  }) {
     this.#store = parts.store;
     this.#log = parts.log;
     this.#onLost = parts.onLost;
@@ -107,7 +120,9 @@ export class ClusterNode implements NodeWatch {
     this.#turns += 1;
     this.#send("reaping", async () => {
       const orphans = await this.#findLeftBehind(dead);
-      this.#reap(holds, dead, orphans).catch((err: unknown) => this.#log.warn({ err }, "a dead node could not be removed"));
+      this.#reap(holds, dead, orphans).catch((err: unknown) =>
+        this.#log.warn({ err }, "a dead node could not be removed"),
+      );
     });
     this.#send("letting go", () => holds.releaseAbandoned());
     if (this.#turns % checkpointEvery === 0) this.#send("checkpointing", () => holds.checkpoint());
@@ -133,9 +148,13 @@ export class ClusterNode implements NodeWatch {
     this.#entered = true;
   }
 
-  // The others have settled our requests by their last metered figures, so their streams must not end as if all was well.
+  // The others have settled our requests by their last metered figures, so their streams must not
+  // end as if all was well.
   async #reenter(): Promise<void> {
-    this.#log.error({ nodeId: this.#id }, "this process was declared dead; its running requests end and it starts over");
+    this.#log.error(
+      { nodeId: this.#id },
+      "this process was declared dead; its running requests end and it starts over",
+    );
     this.lose();
     this.#id = timeOrderedId("node_");
     await this.#enter();
@@ -154,19 +173,31 @@ export class ClusterNode implements NodeWatch {
     return dead;
   }
 
-  // Those that stay, whatever the reason, keep neither those after them nor the next poll from being served.
+  // Those that stay, whatever the reason, keep neither those after them nor the next poll from
+  // being served.
   async #findLeftBehind(dead: readonly string[]): Promise<StoredHold[]> {
     const found = await this.#store.findOrphans(dead, this.#reapedUpTo, this.#orphansMax);
     this.#reapedUpTo = found.length < this.#orphansMax ? "" : (found.at(-1)?.hold.requestId ?? "");
     return found.filter(({ hold }) => !this.#reaping.has(hold.requestId));
   }
 
-  async #reap(holds: HoldKeeper, dead: readonly string[], orphans: readonly StoredHold[]): Promise<void> {
+  async #reap(
+    holds: HoldKeeper,
+    dead: readonly string[],
+    orphans: readonly StoredHold[],
+  ): Promise<void> {
     const reaped = await Promise.allSettled(orphans.map((orphan) => this.#reapOne(holds, orphan)));
     const failed = reaped.find((one) => one.status === "rejected");
-    if (failed) this.#log.error({ err: failed.reason }, "a request that was left behind could not be settled");
+    if (failed)
+      this.#log.error(
+        { err: failed.reason },
+        "a request that was left behind could not be settled",
+      );
     if (orphans.length > 0)
-      this.#log.warn({ requests: orphans.length, dead }, "settled what dead processes or lost requests had left");
+      this.#log.warn(
+        { requests: orphans.length, dead },
+        "settled what dead processes or lost requests had left",
+      );
     for (const nodeId of dead) await this.#store.deleteNode(nodeId);
   }
 

@@ -1,7 +1,8 @@
 // How large a hold is, and how much output it grants. Pure arithmetic in micro-credits.
 //
-// An agent asks for 128,000 output tokens on every call and uses a few hundred. Holding all of it would let a pack of 1,000 credits
-// carry three calls, so a hold covers what is likely and the provider is told the granted figure as its limit.
+// An agent asks for 128,000 output tokens on every call and uses a few hundred. Holding all of it
+// would let a pack of 1,000 credits carry three calls, so a hold covers what is likely and the
+// provider is told the granted figure as its limit.
 
 import type { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
@@ -27,9 +28,17 @@ export type Funds = {
 export type Grant =
   | { readonly kind: "granted"; readonly output: number; readonly amountMicro: bigint }
   /** `held` is true when the funds are there but running requests hold them. */
-  | { readonly kind: "short"; readonly of: "pool" | "cap"; readonly held: boolean; readonly neededMicro: bigint };
+  | {
+      readonly kind: "short";
+      readonly of: "pool" | "cap";
+      readonly held: boolean;
+      readonly neededMicro: bigint;
+    };
 
-/** Output that any request may be granted, funds permitting. Longer answers need a quarter of what is free to cover them. */
+/**
+ * Output that any request may be granted, funds permitting. Longer answers need a quarter of what
+ * is free to cover them.
+ */
 const defaultOutput = 8192;
 
 /** Decides the hold of one request against the funds of this moment. */
@@ -60,18 +69,30 @@ export function leastMicro(prices: TokenPrices, bounds: UsageBounds): bigint {
   return inputPartMicro(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceMicro(prices);
 }
 
-/** The output that a hold of `amountMicro` grants: the reverse of `sizeHold`. Undefined: these bounds never lead to that amount. */
-export function grantedBy(prices: TokenPrices, bounds: UsageBounds, amountMicro: bigint): number | undefined {
+/**
+ * The output that a hold of `amountMicro` grants: the reverse of `sizeHold`. Undefined: these
+ * bounds never lead to that amount.
+ */
+export function grantedBy(
+  prices: TokenPrices,
+  bounds: UsageBounds,
+  amountMicro: bigint,
+): number | undefined {
   const tokenMicro = maxOutputPriceMicro(prices);
   const outputMicro = amountMicro - inputPartMicro(prices, bounds);
   if (tokenMicro === 0n) return outputMicro === 0n ? bounds.maxOutput : undefined;
   const output = outputMicro / tokenMicro;
   const isExact = output * tokenMicro === outputMicro;
-  return isExact && output >= bounds.minOutput && output <= bounds.maxOutput ? Number(output) : undefined;
+  return isExact && output >= bounds.minOutput && output <= bounds.maxOutput
+    ? Number(output)
+    : undefined;
 }
 
 /** What the input of a request can cost at most. */
-export function inputPartMicro(prices: TokenPrices, bounds: Pick<UsageBounds, "input" | "mostExpensiveInput">): bigint {
+export function inputPartMicro(
+  prices: TokenPrices,
+  bounds: Pick<UsageBounds, "input" | "mostExpensiveInput">,
+): bigint {
   return BigInt(bounds.input) * maxInputPriceMicro(prices, bounds.mostExpensiveInput);
 }
 
@@ -80,7 +101,13 @@ function grantOutput(bounds: UsageBounds, affordable: bigint, quarterOfFree: big
   return Math.min(bounds.maxOutput, Number(affordable), ceiling);
 }
 
-/** The hold that a running request needs once its input is known: the exact price of that input, and the output it was granted. */
+/**
+ * The hold that a running request needs once its input is known: the exact price of that input, and
+ * the output it was granted.
+ */
 export function resizedHoldMicro(prices: TokenPrices, input: Usage, grantedOutput: number): bigint {
-  return costMicro(prices, { ...input, output: 0, thinking: 0 }) + BigInt(grantedOutput) * maxOutputPriceMicro(prices);
+  return (
+    costMicro(prices, { ...input, output: 0, thinking: 0 }) +
+    BigInt(grantedOutput) * maxOutputPriceMicro(prices)
+  );
 }

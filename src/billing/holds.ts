@@ -7,8 +7,20 @@ import { type Price, type Usage, UsageSchema } from "../../gen/gateway/common/v1
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Postgres } from "../postgres/postgres.ts";
-import { type Admitted, type GrowRequest, type Hold, type HoldRequest, type PlacedHold, payerOf, poolOf } from "./admission.ts";
-import { BatchConnection, classifyAdmissionError, classifySettlementError } from "./batch-connection.ts";
+import {
+  type Admitted,
+  type GrowRequest,
+  type Hold,
+  type HoldRequest,
+  type PlacedHold,
+  payerOf,
+  poolOf,
+} from "./admission.ts";
+import {
+  BatchConnection,
+  classifyAdmissionError,
+  classifySettlementError,
+} from "./batch-connection.ts";
 import { BatchQueue } from "./batch-queue.ts";
 import { leastMicro, resizedHoldMicro } from "./hold-size.ts";
 import { admissionBatch, settlementBatch } from "./ledger-batches.ts";
@@ -19,23 +31,25 @@ import type { LedgerStore } from "./store.ts";
 /** Money for running requests, as the inference service uses it. */
 export interface Holds {
   /**
-   * Holds the worst case of a request; returns when it is durable. Throws the errors of `BillingService.PlaceHold`. Funds that
-   * running requests hold are waited for, two seconds at most.
+   * Holds the worst case of a request; returns when it is durable. Throws the errors of
+   * `BillingService.PlaceHold`. Funds that running requests hold are waited for, two seconds at
+   * most.
    */
   place(ask: Omit<HoldRequest, "kind" | "owner" | "nonce">, signal: AbortSignal): Promise<Hold>;
   /**
-   * Fits a hold to the exact input that the provider reported. A larger hold is returned when it is durable, or refused with
-   * `credits_exhausted`, `credits_held` or `monthly_cap_reached`; a smaller one is written in passing.
+   * Fits a hold to the exact input that the provider reported. A larger hold is returned when it is
+   * durable, or refused with `credits_exhausted`, `credits_held` or `monthly_cap_reached`; a
+   * smaller one is written in passing.
    */
   resize(hold: Hold, input: Usage): Promise<Hold>;
   /**
-   * Watches a running request until it is settled: every two seconds `read` is asked what was used so far, and its answer is written
-   * for the reaper. Undefined: nothing since the last time.
+   * Watches a running request until it is settled: every two seconds `read` is asked what was used
+   * so far, and its answer is written for the reaper. Undefined: nothing since the last time.
    */
   watch(requestId: string, read: () => Usage | undefined): void;
   /**
-   * Ends a request; returns when its charge is durable, however long the database is away. Throws `billing_unavailable` when the gateway
-   * stops meanwhile: the reaper of another one settles it.
+   * Ends a request; returns when its charge is durable, however long the database is away. Throws
+   * `billing_unavailable` when the gateway stops meanwhile: the reaper of another one settles it.
    */
   settle(hold: PlacedHold, ending: Ending): Promise<Receipt>;
 }
@@ -47,19 +61,29 @@ const settings = {
   settleQueueMax: 1_000_000,
   pauseMs: 100,
   admitPatienceMs: 10_000,
-  /** How long a transaction that we lost sight of may still commit: several times what the server gives it. */
+  /**
+   * How long a transaction that we lost sight of may still commit: several times what the server
+   * gives it.
+   */
   abandonedForMs: 10_000,
   /** Beyond so many the deadlines of the holds let go of them. */
   abandonedMax: 10_000,
   heldWaitMs: 2_000,
   heldRetryMs: 250,
   checkpointEveryMs: 2_000,
-  /** A hold shrinks when that frees more than this, or more than 5 % of what was free at admission. */
+  /**
+   * A hold shrinks when that frees more than this, or more than 5 % of what was free at admission.
+   */
   shrinkMicro: 10_000_000n,
   closeMsMax: 10_000,
 };
 
-const unused: Ending = { usage: create(UsageSchema), outcome: Outcome.GATEWAY_FAILED, basis: Basis.NONE, attempts: [] };
+const unused: Ending = {
+  usage: create(UsageSchema),
+  outcome: Outcome.GATEWAY_FAILED,
+  basis: Basis.NONE,
+  attempts: [],
+};
 
 export class HoldKeeper implements Holds {
   readonly #store: LedgerStore;
@@ -74,13 +98,17 @@ export class HoldKeeper implements Holds {
   readonly #settleLane: BatchQueue<SettleRequest, Settled>;
   readonly #registered = new Set<string>();
   /**
-   * By request id. Not a `Map`: the tables that a busy one outgrew hold on to each other and to what was in them, so that all answers of
-   * the last seconds would be copied by every collection of garbage (8 ms instead of 1 at 4,000 requests/s).
+   * By request id. Not a `Map`: the tables that a busy one outgrew hold on to each other and to
+   * what was in them, so that all answers of the last seconds would be copied by every collection
+   * of garbage (8 ms instead of 1 at 4,000 requests/s).
    */
   readonly #meters: Record<string, () => Usage | undefined> = Object.create(null);
   /** Figures read from meters and not yet written. */
   readonly #unwritten = new Map<string, Usage>();
-  /** Requests that wait for funds of a pool, the longest first; `go` is called when one of its holds was settled. */
+  /**
+   * Requests that wait for funds of a pool, the longest first; `go` is called when one of its holds
+   * was settled.
+   */
   readonly #waiting = new Map<string, Set<{ readonly neededMicro: bigint; go(): void }>>();
   /** Request ids whose admission was given up without knowing how it ended. */
   readonly #abandoned = new Map<string, { nonce: string; untilMs: number }>();
@@ -102,8 +130,9 @@ export class HoldKeeper implements Holds {
     this.#settlements = new BatchConnection(parts.postgres);
     this.#blockedAdmissions = new BatchConnection(parts.postgres);
     this.#blockedSettlements = new BatchConnection(parts.postgres);
-    const admitOn = (connection: BatchConnection) => (asks: readonly (HoldRequest | GrowRequest)[]) =>
-      connection.run(() => admissionBatch(asks, parts.nodeId(), parts.onLost));
+    const admitOn =
+      (connection: BatchConnection) => (asks: readonly (HoldRequest | GrowRequest)[]) =>
+        connection.run(() => admissionBatch(asks, parts.nodeId(), parts.onLost));
     this.#admitLane = new BatchQueue(admitOn(this.#admissions), {
       batchMax: settings.batchMax,
       queueMax: settings.admitQueueMax,
@@ -112,7 +141,11 @@ export class HoldKeeper implements Holds {
       classify: classifyAdmissionError,
       groupOf: (ask) => poolOf(payerOf(ask)),
       runBlocked: admitOn(this.#blockedAdmissions),
-      onBlocked: (err) => this.#log.warn({ err }, "requests of some pools cannot be admitted for now and are tried apart"),
+      onBlocked: (err) =>
+        this.#log.warn(
+          { err },
+          "requests of some pools cannot be admitted for now and are tried apart",
+        ),
       onGivenUp: (ask) => this.#abandon(ask),
     });
     const settleOn = (connection: BatchConnection) => (asks: readonly SettleRequest[]) =>
@@ -125,11 +158,18 @@ export class HoldKeeper implements Holds {
       classify: classifySettlementError,
       groupOf: ({ hold }) => poolOf(hold.payer),
       runBlocked: settleOn(this.#blockedSettlements),
-      onBlocked: (err) => this.#log.warn({ err }, "requests of some pools cannot be settled for now and are tried apart"),
+      onBlocked: (err) =>
+        this.#log.warn(
+          { err },
+          "requests of some pools cannot be settled for now and are tried apart",
+        ),
     });
   }
 
-  async place(ask: Omit<HoldRequest, "kind" | "owner" | "nonce"> & { nonce?: string }, signal: AbortSignal): Promise<Hold> {
+  async place(
+    ask: Omit<HoldRequest, "kind" | "owner" | "nonce"> & { nonce?: string },
+    signal: AbortSignal,
+  ): Promise<Hold> {
     await this.#register(ask.model, ask.price);
     const own = { owner: "process", nonce: randomUUID() } as const;
     const placing: HoldRequest = {
@@ -141,7 +181,8 @@ export class HoldKeeper implements Holds {
     for (;;) {
       const admitted = await this.#admitLane.submit(placing);
       if (admitted.kind === "held") return admitted.hold;
-      if (admitted.kind === "refused" || performance.now() >= giveUpAt || signal.aborted) throw admitted.apiError;
+      if (admitted.kind === "refused" || performance.now() >= giveUpAt || signal.aborted)
+        throw admitted.apiError;
       await this.#fundsOrRetry(ask, signal);
     }
   }
@@ -157,7 +198,8 @@ export class HoldKeeper implements Holds {
     if (freedMicro > settings.shrinkMicro || freedMicro * 20n > hold.freeMicro) {
       this.#settleLane.submit({ kind: "shrink", hold, amountMicro }).then(
         () => this.#tellWaiting(poolOf(hold.payer), freedMicro),
-        (err: unknown) => this.#log.warn({ err, requestId: hold.requestId }, "a hold could not be made smaller"),
+        (err: unknown) =>
+          this.#log.warn({ err, requestId: hold.requestId }, "a hold could not be made smaller"),
       );
     }
     return hold;
@@ -179,13 +221,18 @@ export class HoldKeeper implements Holds {
     throw new ApiError("not_found", { message: "There is no such hold." });
   }
 
-  // The charge may have been made by our own batch, whose commit we did not hear of: the database went away during it.
+  // The charge may have been made by our own batch, whose commit we did not hear of: the database
+  // went away during it.
   async #findCharge(requestId: string): Promise<Receipt | undefined> {
     for (;;) {
       try {
         return await this.#store.findCharge(requestId);
       } catch (error) {
-        if (this.#isClosed || !(error instanceof ApiError && error.reason === "billing_unavailable")) throw error;
+        if (
+          this.#isClosed ||
+          !(error instanceof ApiError && error.reason === "billing_unavailable")
+        )
+          throw error;
         await new Promise((resolve) => setTimeout(resolve, settings.pauseMs));
       }
     }
@@ -200,8 +247,8 @@ export class HoldKeeper implements Holds {
   }
 
   /**
-   * Gives back what was held for requests that nobody waits for any more: a commit whose answer we missed may have placed them, or may
-   * still do so.
+   * Gives back what was held for requests that nobody waits for any more: a commit whose answer we
+   * missed may have placed them, or may still do so.
    */
   async releaseAbandoned(): Promise<void> {
     if (this.#abandoned.size === 0) return;
@@ -211,18 +258,31 @@ export class HoldKeeper implements Holds {
     const ours = stored.filter(({ hold, nonce }) => asked.get(hold.requestId)?.nonce === nonce);
     const settling = Promise.all(ours.map(({ hold }) => this.settle(hold, unused)));
     for (const { hold } of ours) this.#abandoned.delete(hold.requestId);
-    for (const [requestId, { untilMs }] of asked) if (askedAtMs > untilMs) this.#abandoned.delete(requestId);
+    for (const [requestId, { untilMs }] of asked)
+      if (askedAtMs > untilMs) this.#abandoned.delete(requestId);
     await settling;
   }
 
-  /** Waits until every queued settlement is durable, `withinMs` at most, and takes no more. What is left is settled by a reaper. */
+  /**
+   * Waits until every queued settlement is durable, `withinMs` at most, and takes no more. What is
+   * left is settled by a reaper.
+   */
   async close(withinMs = settings.closeMsMax): Promise<void> {
     const until = performance.now() + withinMs;
     await this.#admitLane.drain(withinMs);
     const left = await this.#settleLane.drain(Math.max(0, until - performance.now()));
-    if (left > 0) this.#log.error({ requests: left }, "the ledger is away: these are left for another process to settle");
+    if (left > 0)
+      this.#log.error(
+        { requests: left },
+        "the ledger is away: these are left for another process to settle",
+      );
     this.#isClosed = true;
-    const connections = [this.#admissions, this.#settlements, this.#blockedAdmissions, this.#blockedSettlements];
+    const connections = [
+      this.#admissions,
+      this.#settlements,
+      this.#blockedAdmissions,
+      this.#blockedSettlements,
+    ];
     await Promise.all(connections.map((connection) => connection.close()));
   }
 
@@ -234,7 +294,8 @@ export class HoldKeeper implements Holds {
     if (this.#unwritten.size === 0) return;
     const writing = new Map(this.#unwritten);
     await this.#store.checkpoint(writing);
-    for (const [requestId, used] of writing) if (this.#unwritten.get(requestId) === used) this.#unwritten.delete(requestId);
+    for (const [requestId, used] of writing)
+      if (this.#unwritten.get(requestId) === used) this.#unwritten.delete(requestId);
   }
 
   // A price must be durable before anything refers to it.
@@ -246,11 +307,22 @@ export class HoldKeeper implements Holds {
 
   // A caller with a nonce of its own will ask again. Nobody else knows of ours.
   #abandon(ask: HoldRequest | GrowRequest): void {
-    if (ask.kind !== "place" || ask.owner === "caller" || this.#abandoned.size >= settings.abandonedMax) return;
-    this.#abandoned.set(ask.requestId, { nonce: ask.nonce, untilMs: performance.now() + settings.abandonedForMs });
+    if (
+      ask.kind !== "place" ||
+      ask.owner === "caller" ||
+      this.#abandoned.size >= settings.abandonedMax
+    )
+      return;
+    this.#abandoned.set(ask.requestId, {
+      nonce: ask.nonce,
+      untilMs: performance.now() + settings.abandonedForMs,
+    });
   }
 
-  #fundsOrRetry({ payer, price, bounds }: Pick<HoldRequest, "payer" | "price" | "bounds">, signal: AbortSignal): Promise<void> {
+  #fundsOrRetry(
+    { payer, price, bounds }: Pick<HoldRequest, "payer" | "price" | "bounds">,
+    signal: AbortSignal,
+  ): Promise<void> {
     const pool = poolOf(payer);
     return new Promise((resolve) => {
       const waiting = this.#waiting.get(pool) ?? new Set();

@@ -1,5 +1,6 @@
-// The two batches of the ledger as transactions. Admission locks and reads in one round trip, decides, and writes in the next;
-// settlement takes one, since nothing that it reads changes what is written.
+// The two batches of the ledger as transactions. Admission locks and reads in one round trip,
+// decides, and writes in the next; settlement takes one, since nothing that it reads changes what
+// is written.
 
 import { toJson } from "@bufbuild/protobuf";
 import { AttemptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -37,7 +38,13 @@ const statements = {
   settleHolds: statement(import.meta.url, "settle-holds"),
 };
 
-type PoolRow = { account_id: string; family: string; posted: bigint; held: bigint; in_debt: boolean };
+type PoolRow = {
+  account_id: string;
+  family: string;
+  posted: bigint;
+  held: bigint;
+  in_debt: boolean;
+};
 type KeyRow = {
   key_id: string;
   status: string;
@@ -57,10 +64,19 @@ type UsedRow = PriceRow & {
   month: string;
 };
 type HoldRow = { request_id: string; amount: bigint };
-type ChargedRow = { request_id: string; hold: bigint; amount: bigint; overrun: bigint; settled_at_ms: bigint };
+type ChargedRow = {
+  request_id: string;
+  hold: bigint;
+  amount: bigint;
+  overrun: bigint;
+  settled_at_ms: bigint;
+};
 type MonthRow = { key_id: string; month: string; spent: bigint; held: bigint };
 
-/** Admits or refuses each ask. Nothing is admitted for a node whose row is gone; `onLost` hears of it. */
+/**
+ * Admits or refuses each ask. Nothing is admitted for a node whose row is gone; `onLost` hears of
+ * it.
+ */
 export function admissionBatch(
   asks: readonly (HoldRequest | GrowRequest)[],
   nodeId: string,
@@ -75,7 +91,10 @@ export function admissionBatch(
       [statements.nodeClock, [nodeId]],
       [statements.lockPools, poolIds(payers)],
       [statements.readKeys, [keyIds]],
-      [statements.readDeadSecrets, [distinct(payers.flatMap(({ secretId }) => (secretId === undefined ? [] : [secretId])))]],
+      [
+        statements.readDeadSecrets,
+        [distinct(payers.flatMap(({ secretId }) => (secretId === undefined ? [] : [secretId])))],
+      ],
       [statements.readUsedRequests, [requestIds]],
       ...(growing.length > 0 ? readsOfGrowing(growing) : []),
     ],
@@ -92,18 +111,35 @@ export function admissionBatch(
         nodeId,
         pools: poolsOf(pools as PoolRow[]),
         keys: new Map(
-          (keys as KeyRow[]).map((row) => [row.key_id, { ...row, allowedModels: row.allowed_models, cap: row.monthly_cap }]),
+          (keys as KeyRow[]).map((row) => [
+            row.key_id,
+            { ...row, allowedModels: row.allowed_models, cap: row.monthly_cap },
+          ]),
         ),
-        deadSecrets: new Map((dead as { secret_id: string; revoked: boolean }[]).map((row) => [row.secret_id, row.revoked])),
+        deadSecrets: new Map(
+          (dead as { secret_id: string; revoked: boolean }[]).map((row) => [
+            row.secret_id,
+            row.revoked,
+          ]),
+        ),
         usedRequests: new Map(
           (used as UsedRow[]).map((row) => [
             row.request_id,
-            { ...row, nodeId: row.node_id, keyId: row.key_id, price: toPrice(row), admittedAt: row.admitted_at },
+            {
+              ...row,
+              nodeId: row.node_id,
+              keyId: row.key_id,
+              price: toPrice(row),
+              admittedAt: row.admitted_at,
+            },
           ]),
         ),
         amounts: amountsOf(growingHolds as HoldRow[]),
         pastMonths: new Map(
-          (pastMonths as MonthRow[]).map(({ key_id, month, spent, held }) => [`${key_id}/${month}`, { spent, held }]),
+          (pastMonths as MonthRow[]).map(({ key_id, month, spent, held }) => [
+            `${key_id}/${month}`,
+            { spent, held },
+          ]),
         ),
       };
       const outcome = asks.map((ask) => admit(ledger, ask));
@@ -115,11 +151,18 @@ export function admissionBatch(
 function readsOfGrowing(holds: readonly Hold[]): Query[] {
   return [
     [statements.lockHolds, [holds.map(({ requestId }) => requestId)]],
-    [statements.readPastMonths, [holds.map(({ payer }) => payer.keyId), holds.map(({ month }) => month)]],
+    [
+      statements.readPastMonths,
+      [holds.map(({ payer }) => payer.keyId), holds.map(({ month }) => month)],
+    ],
   ];
 }
 
-function admissionWrites(asks: readonly (HoldRequest | GrowRequest)[], outcomes: readonly Admitted[], nodeId: string): Query[] {
+function admissionWrites(
+  asks: readonly (HoldRequest | GrowRequest)[],
+  outcomes: readonly Admitted[],
+  nodeId: string,
+): Query[] {
   const placed: { ask: HoldRequest; hold: Hold }[] = [];
   const grown = new Map<string, bigint>();
   asks.forEach((ask, index) => {
@@ -131,7 +174,10 @@ function admissionWrites(asks: readonly (HoldRequest | GrowRequest)[], outcomes:
   });
   const writes: Query[] = [];
   if (placed.length > 0) {
-    writes.push(placeHolds(placed, nodeId), [statements.refuseCharged, [placed.map(({ ask }) => ask.requestId)]]);
+    writes.push(placeHolds(placed, nodeId), [
+      statements.refuseCharged,
+      [placed.map(({ ask }) => ask.requestId)],
+    ]);
   }
   if (grown.size > 0) writes.push(resizeHolds(grown, true));
   return writes;
@@ -160,7 +206,10 @@ function resizeHolds(amounts: ReadonlyMap<string, bigint>, mayGrow: boolean): Qu
   return [statements.resizeHolds, [[...amounts.keys()], [...amounts.values()], mayGrow]];
 }
 
-/** Turns holds into charges and gives back what shrinking holds do not need. A request's first ending counts. */
+/**
+ * Turns holds into charges and gives back what shrinking holds do not need. A request's first
+ * ending counts.
+ */
 export function settlementBatch(asks: readonly SettleRequest[]): Sequence<readonly Settled[]> {
   const endings = new Map<string, SettleRequest & { kind: "settle" }>();
   const shrunk = new Map<string, bigint>();
@@ -171,7 +220,8 @@ export function settlementBatch(asks: readonly SettleRequest[]): Sequence<readon
   }
   const queries: Query[] = [
     [statements.lockPools, poolIds(asks.map(({ hold }) => hold.payer))],
-    // What follows would lock them in the order in which the requests ended, and checkpoints lock them in the order of their ids.
+    // What follows would lock them in the order in which the requests ended, and checkpoints lock
+    // them in the order of their ids.
     [statements.lockHolds, [distinct(asks.map(({ hold }) => hold.requestId))]],
   ];
   if (shrunk.size > 0) queries.push(resizeHolds(shrunk, false));
@@ -186,7 +236,9 @@ export function settlementBatch(asks: readonly SettleRequest[]): Sequence<readon
         const { requestId } = ask.hold;
         const row = charges.get(requestId);
         const first = endings.get(requestId);
-        return row && first ? { kind: "charged", charge: chargeOf(first, row) } : { kind: "missing" };
+        return row && first
+          ? { kind: "charged", charge: chargeOf(first, row) }
+          : { kind: "missing" };
       });
     },
   };
@@ -202,24 +254,39 @@ function settleHolds(asks: readonly (SettleRequest & { kind: "settle" })[]): Que
       asks.map(({ hold, ending }) => costMicro(hold.price, ending.usage)),
       endings.map(({ outcome }) => outcomeName(outcome)),
       endings.map(({ basis }) => basisName(basis)),
-      endings.map(({ attempts }) => JSON.stringify(attempts.map((attempt) => toJson(AttemptSchema, attempt)))),
+      endings.map(({ attempts }) =>
+        JSON.stringify(attempts.map((attempt) => toJson(AttemptSchema, attempt))),
+      ),
     ],
   ];
 }
 
 function chargeOf({ hold, ending }: SettleRequest & { kind: "settle" }, row: ChargedRow): Charge {
   const { hold: holdMicro, amount: amountMicro, overrun: overrunMicro } = row;
-  return { ...ending, hold, holdMicro, amountMicro, overrunMicro, settledAt: new Date(Number(row.settled_at_ms)) };
+  return {
+    ...ending,
+    hold,
+    holdMicro,
+    amountMicro,
+    overrunMicro,
+    settledAt: new Date(Number(row.settled_at_ms)),
+  };
 }
 
 function poolIds(payers: readonly Payer[]): [string[], string[]] {
   const pools = new Map(payers.map((payer) => [poolOf(payer), payer]));
-  return [[...pools.values()].map(({ accountId }) => accountId), [...pools.values()].map(({ family }) => family)];
+  return [
+    [...pools.values()].map(({ accountId }) => accountId),
+    [...pools.values()].map(({ family }) => family),
+  ];
 }
 
 function poolsOf(rows: readonly PoolRow[]): Ledger["pools"] {
   return new Map(
-    rows.map((row) => [`${row.account_id}/${row.family}`, { posted: row.posted, held: row.held, inDebt: row.in_debt }]),
+    rows.map((row) => [
+      `${row.account_id}/${row.family}`,
+      { posted: row.posted, held: row.held, inDebt: row.in_debt },
+    ]),
   );
 }
 

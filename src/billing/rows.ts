@@ -16,12 +16,22 @@ import {
   type UsageRow,
   UsageRowSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { type Price, PriceSchema, type Usage, UsageSchema, UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import {
+  type Price,
+  PriceSchema,
+  type Usage,
+  UsageSchema,
+  UsageTotalSchema,
+} from "../../gen/gateway/common/v1/usage_pb.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
 import type { PlacedHold } from "./admission.ts";
 
 /** A hold as it is stored, with what was metered so far. */
-export type StoredHold = { readonly hold: PlacedHold; readonly nonce: string; readonly used: Usage };
+export type StoredHold = {
+  readonly hold: PlacedHold;
+  readonly nonce: string;
+  readonly used: Usage;
+};
 
 export type AccountRow = { account_id: string; name: string; created_at: Date };
 export type PoolRow = { family: FamilyName; posted: bigint; held: bigint };
@@ -81,7 +91,11 @@ export type UsageSumRow = CategoriesRow & {
 };
 
 export function toAccount({ account_id, name, created_at }: AccountRow): Account {
-  return create(AccountSchema, { accountId: account_id, name, createdAt: timestampFromDate(created_at) });
+  return create(AccountSchema, {
+    accountId: account_id,
+    name,
+    createdAt: timestampFromDate(created_at),
+  });
 }
 
 export function toTransfer(row: TransferRow): Transfer {
@@ -105,7 +119,14 @@ export function toPrice(row: PriceRow): Price {
   return create(PriceSchema, { priceVersion: row.price_version, ...categoriesOf(row) });
 }
 
-function categoriesOf({ input, output, cache_write_5m, cache_write_1h, cache_read, thinking }: CategoriesRow) {
+function categoriesOf({
+  input,
+  output,
+  cache_write_5m,
+  cache_write_1h,
+  cache_read,
+  thinking,
+}: CategoriesRow) {
   return {
     input,
     output,
@@ -187,7 +208,9 @@ export const [basisName, basisOf] = naming(Basis);
 export const [transferKindName, transferKindOf] = naming(TransferKind);
 
 /** Maps an enum to its names and back. An unknown number or name is a bug, not an input. */
-function naming<E extends Record<string, number>>(names: E): [(value: number) => string, (name: string) => E[keyof E]] {
+function naming<E extends Record<string, number>>(
+  names: E,
+): [(value: number) => string, (name: string) => E[keyof E]] {
   const nameOf = new Map<number, string>();
   const memberOf = new Map<string, E[keyof E]>();
   for (const key in names) {

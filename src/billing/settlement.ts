@@ -1,4 +1,5 @@
-// What settlement takes and makes: the end of a request, and its charge. `sql/settle-holds.sql` turns one into the other.
+// What settlement takes and makes: the end of a request, and its charge. `sql/settle-holds.sql`
+// turns one into the other.
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";

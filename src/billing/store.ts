@@ -17,7 +17,12 @@ import { ApiError } from "../base/errors.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { Cursor } from "../base/paging.ts";
-import { isUniqueViolation, isUnreachable, type Postgres, statement } from "../postgres/postgres.ts";
+import {
+  isUniqueViolation,
+  isUnreachable,
+  type Postgres,
+  statement,
+} from "../postgres/postgres.ts";
 import type { Payer, PlacedHold } from "./admission.ts";
 import { categories } from "./price.ts";
 import {
@@ -88,7 +93,10 @@ export type LedgerStore = ReturnType<typeof createLedgerStore>;
 
 type Database = Pick<Postgres, "query" | "transaction" | "runLong">;
 
-/** The statements of the ledger. Every function throws `billing_unavailable` while the database is not reachable. */
+/**
+ * The statements of the ledger. Every function throws `billing_unavailable` while the database is
+ * not reachable.
+ */
 export function createLedgerStore(postgres: Database) {
   const db: Database = {
     query: (one, values) => postgres.query<never>(one, values).catch(refuseUnreachable),
@@ -97,7 +105,9 @@ export function createLedgerStore(postgres: Database) {
   };
   return {
     insertAccount: async (name: string): Promise<Account> =>
-      toAccount(only(await db.query<AccountRow>(statements.insertAccount, [timeOrderedId("acc_"), name]))),
+      toAccount(
+        only(await db.query<AccountRow>(statements.insertAccount, [timeOrderedId("acc_"), name])),
+      ),
     findAccount: async (accountId: string): Promise<Account | undefined> => {
       const [row] = await db.query<AccountRow>(statements.findAccount, [accountId]);
       return row && toAccount(row);
@@ -106,18 +116,35 @@ export function createLedgerStore(postgres: Database) {
       (await db.query<AccountRow>(statements.listAccounts, [after, most])).map(toAccount),
     readPools: async (accountId: string): Promise<Pool[]> =>
       (await db.query<PoolRow>(statements.readPools, [accountId])).map(({ family, posted, held }) =>
-        create(PoolSchema, { family: familyOf(family), postedMicrocredits: posted, heldMicrocredits: held }),
+        create(PoolSchema, {
+          family: familyOf(family),
+          postedMicrocredits: posted,
+          heldMicrocredits: held,
+        }),
       ),
     createTransfer: (ask: NewTransfer) => createTransfer(db, ask),
-    listTransfers: async (accountId: string, before: string | null, most: number): Promise<Transfer[]> =>
-      (await db.query<TransferRow>(statements.listTransfers, [accountId, before, most])).map(toTransfer),
+    listTransfers: async (
+      accountId: string,
+      before: string | null,
+      most: number,
+    ): Promise<Transfer[]> =>
+      (await db.query<TransferRow>(statements.listTransfers, [accountId, before, most])).map(
+        toTransfer,
+      ),
 
     findPayer: async (keyId: string): Promise<Payer | undefined> => {
-      const [row] = await db.query<{ account_id: string; family: FamilyName }>(statements.findPayer, [keyId]);
+      const [row] = await db.query<{ account_id: string; family: FamilyName }>(
+        statements.findPayer,
+        [keyId],
+      );
       return row && { accountId: row.account_id, family: row.family, keyId };
     },
     registerPrice: async (model: string, price: Price): Promise<void> => {
-      await db.query(statements.registerPrice, [price.priceVersion, model, ...categories.map((category) => price[category])]);
+      await db.query(statements.registerPrice, [
+        price.priceVersion,
+        model,
+        ...categories.map((category) => price[category]),
+      ]);
     },
 
     findHold: async (requestId: string): Promise<StoredHold | undefined> => {
@@ -127,7 +154,11 @@ export function createLedgerStore(postgres: Database) {
     findHolds: async (requestIds: readonly string[]): Promise<StoredHold[]> =>
       (await db.query<HoldRow>(statements.findHolds, [requestIds])).map(toStoredHold),
     /** Holds that nobody will settle, in the order of their ids, after the given one. */
-    findOrphans: async (deadNodes: readonly string[], after: string, most: number): Promise<StoredHold[]> =>
+    findOrphans: async (
+      deadNodes: readonly string[],
+      after: string,
+      most: number,
+    ): Promise<StoredHold[]> =>
       (await db.query<HoldRow>(statements.findOrphans, [deadNodes, after, most])).map(toStoredHold),
     /** Gives back a hold whose request has a charge. */
     releaseHold: ({ requestId, payer }: PlacedHold): Promise<void> =>
@@ -149,24 +180,51 @@ export function createLedgerStore(postgres: Database) {
       const [row] = await db.query<ChargeRow>(statements.findCharge, [requestId]);
       return row && toReceipt(row);
     },
-    listCharges: async (accountId: string, after: Cursor | undefined, most: number): Promise<Receipt[]> =>
-      (await db.query<ChargeRow>(statements.listCharges, [accountId, after?.at ?? null, after?.id ?? null, most])).map(
-        toReceipt,
-      ),
-    readUsage: async ({ accountId, from, to, period, keyId, model }: UsageQuery): Promise<UsageRow[]> =>
-      (await db.query<UsageSumRow>(statements.readUsage, [accountId, from, to, period, keyId, model])).map(toUsageRow),
+    listCharges: async (
+      accountId: string,
+      after: Cursor | undefined,
+      most: number,
+    ): Promise<Receipt[]> =>
+      (
+        await db.query<ChargeRow>(statements.listCharges, [
+          accountId,
+          after?.at ?? null,
+          after?.id ?? null,
+          most,
+        ])
+      ).map(toReceipt),
+    readUsage: async ({
+      accountId,
+      from,
+      to,
+      period,
+      keyId,
+      model,
+    }: UsageQuery): Promise<UsageRow[]> =>
+      (
+        await db.query<UsageSumRow>(statements.readUsage, [
+          accountId,
+          from,
+          to,
+          period,
+          keyId,
+          model,
+        ])
+      ).map(toUsageRow),
 
-    enterNode: async (nodeId: string): Promise<void> => void (await db.query(statements.enterNode, [nodeId])),
+    enterNode: async (nodeId: string): Promise<void> =>
+      void (await db.query(statements.enterNode, [nodeId])),
     /** False when the node was declared dead. */
-    beat: async (nodeId: string): Promise<boolean> => (await db.query(statements.beat, [nodeId])).length > 0,
+    beat: async (nodeId: string): Promise<boolean> =>
+      (await db.query(statements.beat, [nodeId])).length > 0,
     readNodes: async (): Promise<ReadonlyMap<string, bigint>> =>
       new Map(
-        (await db.query<{ node_id: string; heartbeat: bigint }>(statements.readNodes, [])).map((row) => [
-          row.node_id,
-          row.heartbeat,
-        ]),
+        (await db.query<{ node_id: string; heartbeat: bigint }>(statements.readNodes, [])).map(
+          (row) => [row.node_id, row.heartbeat],
+        ),
       ),
-    deleteNode: async (nodeId: string): Promise<void> => void (await db.query(statements.deleteNode, [nodeId])),
+    deleteNode: async (nodeId: string): Promise<void> =>
+      void (await db.query(statements.deleteNode, [nodeId])),
 
     verifyLedger: async (signal = new AbortController().signal): Promise<Violation[]> => {
       const limits = { timeoutMs: verifyMsMax, signal };
@@ -182,12 +240,15 @@ export function createLedgerStore(postgres: Database) {
 }
 
 function refuseUnreachable(cause: unknown): never {
-  throw isUnreachable(cause) ? new ApiError("billing_unavailable", { retryAfterMs: 1000, cause }) : cause;
+  throw isUnreachable(cause)
+    ? new ApiError("billing_unavailable", { retryAfterMs: 1000, cause })
+    : cause;
 }
 
 async function createTransfer(db: Database, ask: NewTransfer): Promise<Transfer> {
   return createTransferOnce(db, ask).catch((error: unknown) => {
-    // Another transfer took the same idempotency key under the lock of the other pool: the repeat sees it.
+    // Another transfer took the same idempotency key under the lock of the other pool: the repeat
+    // sees it.
     if (isUniqueViolation(error)) return createTransferOnce(db, ask);
     throw error;
   });
@@ -195,20 +256,40 @@ async function createTransfer(db: Database, ask: NewTransfer): Promise<Transfer>
 
 function createTransferOnce(db: Database, ask: NewTransfer): Promise<Transfer> {
   return db.transaction(async (tx) => {
-    const [pool] = await tx.query<PoolRow & { in_debt: boolean }>(statements.lockPool, [ask.accountId, ask.family]);
-    if (!pool) throw new ApiError("not_found", { message: "There is no such account.", field: "account_id" });
+    const [pool] = await tx.query<PoolRow & { in_debt: boolean }>(statements.lockPool, [
+      ask.accountId,
+      ask.family,
+    ]);
+    if (!pool)
+      throw new ApiError("not_found", {
+        message: "There is no such account.",
+        field: "account_id",
+      });
 
     // The pool's lock makes a simultaneous repeat wait until it can see the first.
-    const [earlier] = await tx.query<TransferRow>(statements.findTransfer, [ask.accountId, ask.idempotencyKey]);
+    const [earlier] = await tx.query<TransferRow>(statements.findTransfer, [
+      ask.accountId,
+      ask.idempotencyKey,
+    ]);
     if (earlier) {
-      if (!isSameTransfer(earlier, ask)) throw new ApiError("idempotency_key_reused", { field: "idempotency_key" });
+      if (!isSameTransfer(earlier, ask))
+        throw new ApiError("idempotency_key_reused", { field: "idempotency_key" });
       return toTransfer(earlier);
     }
     const free = pool.posted - pool.held;
-    if (ask.amountMicro < 0n && ask.kind !== TransferKind.CHARGEBACK && free + ask.amountMicro < 0n) {
+    if (
+      ask.amountMicro < 0n &&
+      ask.kind !== TransferKind.CHARGEBACK &&
+      free + ask.amountMicro < 0n
+    ) {
       throw new ApiError("insufficient_funds", {
         field: "amount_microcredits",
-        limit: { name: "pool_microcredits", limit: pool.posted, used: pool.held, remaining: free > 0n ? free : 0n },
+        limit: {
+          name: "pool_microcredits",
+          limit: pool.posted,
+          used: pool.held,
+          remaining: free > 0n ? free : 0n,
+        },
       });
     }
     await tx.query(statements.postToPool, [ask.accountId, ask.family, ask.amountMicro]);

@@ -1,4 +1,5 @@
-// `npm run check-config -- FILE`: reads a configuration file as the gateway would, and prints what it comes to.
+// `npm run check-config -- FILE`: reads a configuration file as the gateway would, and prints what
+// it comes to.
 
 import { readFileSync } from "node:fs";
 import { defaultCatalog, findMissingCredentials, readCatalogFile } from "../config/catalog.ts";
@@ -9,7 +10,8 @@ try {
   const file = readCatalogFile(path === undefined ? defaultCatalog() : readFileSync(path, "utf8"));
   console.log(describeCatalog(file));
   // Credentials live where the gateway runs, which may be elsewhere.
-  for (const problem of findMissingCredentials(file.providers, process.env)) console.log(`note: ${problem}`);
+  for (const problem of findMissingCredentials(file.providers, process.env))
+    console.log(`note: ${problem}`);
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);
   process.exitCode = 78;

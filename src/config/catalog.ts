@@ -1,5 +1,6 @@
-// The configuration file of models, prices, routes and providers (`CONFIG`), judged as a whole: one wrong member refuses the file,
-// and all problems are told at once. `default-catalog.yaml` is the built-in one, and documents the members.
+// The configuration file of models, prices, routes and providers (`CONFIG`), judged as a whole: one
+// wrong member refuses the file, and all problems are told at once. `default-catalog.yaml` is the
+// built-in one, and documents the members.
 
 import { readFileSync } from "node:fs";
 import { parseDocument } from "yaml";
@@ -48,7 +49,10 @@ export type Route = {
   model: string;
   /** Share of the group's conversations. */
   weight: number;
-  /** What happens to `system` entries during a conversation: sent as they are, or folded into the user message before. */
+  /**
+   * What happens to `system` entries during a conversation: sent as they are, or folded into the
+   * user message before.
+   */
   systemEntries: "forward" | "fold";
 };
 
@@ -81,7 +85,11 @@ function readFile(top: Section, problems: string[]): CatalogFile {
       inferenceGeo: features?.flag("inference_geo", false) ?? false,
     },
     providers: readProviders(top.section("providers")),
-    models: readModels(top.sections("models"), multipliers === undefined ? {} : readMultipliers(multipliers), problems),
+    models: readModels(
+      top.sections("models"),
+      multipliers === undefined ? {} : readMultipliers(multipliers),
+      problems,
+    ),
     aliases: readAliases(top.optionalSection("aliases")),
   };
   features?.end();
@@ -97,10 +105,15 @@ function readProviders(section: Section): Record<string, ProviderSettings> {
   return providers;
 }
 
-function readModels(sections: Section[], multipliers: PriceMultipliers, problems: string[]): ModelEntry[] {
+function readModels(
+  sections: Section[],
+  multipliers: PriceMultipliers,
+  problems: string[],
+): ModelEntry[] {
   const drafts = sections.map((section) => {
     const id = section.text("id");
-    if (id !== "" && !modelIdForm.test(id)) section.problem("id", `may hold letters, digits and . _ - / : only, not ${id}`);
+    if (id !== "" && !modelIdForm.test(id))
+      section.problem("id", `may hold letters, digits and . _ - / : only, not ${id}`);
     const model = {
       id,
       displayName: section.text("display_name", id),
@@ -121,9 +134,20 @@ function readModels(sections: Section[], multipliers: PriceMultipliers, problems
     if (!("inherit" in price)) return { ...model, price };
     const giver = drafts.find((draft) => draft.model.id === price.inherit)?.price;
     if (giver !== undefined && !("inherit" in giver)) return { ...model, price: giver };
-    const why = giver === undefined ? "there is no such model" : "that model inherits its own price";
+    const why =
+      giver === undefined ? "there is no such model" : "that model inherits its own price";
     problems.push(`${path}.price.inherit: ${price.inherit}: ${why}`);
-    return { ...model, price: { input: 1n, output: 1n, cacheWrite5m: 1n, cacheWrite1h: 1n, cacheRead: 1n, thinking: 1n } };
+    return {
+      ...model,
+      price: {
+        input: 1n,
+        output: 1n,
+        cacheWrite5m: 1n,
+        cacheWrite1h: 1n,
+        cacheRead: 1n,
+        thinking: 1n,
+      },
+    };
   });
 }
 
@@ -153,7 +177,8 @@ const instantForm = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d
 function readAliases(section: Section | undefined): Record<string, string> {
   const aliases: Record<string, string> = Object.create(null);
   for (const name of section?.names() ?? []) {
-    if (!modelIdForm.test(name)) section?.problem(name, "may hold letters, digits and . _ - / : only");
+    if (!modelIdForm.test(name))
+      section?.problem(name, "may hold letters, digits and . _ - / : only");
     aliases[name] = section?.text(name) ?? "";
   }
   return aliases;
@@ -171,22 +196,32 @@ function findBrokenReferences({ models, aliases, providers }: CatalogFile): stri
     ids.add(model.id);
     for (const { provider } of model.routes.flat()) {
       if (provider === "" || provider in providers) continue;
-      problems.push(`models[${index}].routes: there is no provider ${provider}${missing(provider, Object.keys(providers))}`);
+      problems.push(
+        `models[${index}].routes: there is no provider ${provider}${missing(provider, Object.keys(providers))}`,
+      );
     }
   }
   for (const [alias, id] of Object.entries(aliases)) {
     if (ids.has(alias)) problems.push(`aliases.${alias}: is the id of a model`);
-    if (id !== "" && !ids.has(id)) problems.push(`aliases.${alias}: there is no model ${id}${missing(id, [...ids])}`);
+    if (id !== "" && !ids.has(id))
+      problems.push(`aliases.${alias}: there is no model ${id}${missing(id, [...ids])}`);
   }
   return problems;
 }
 
-// Prices of the configuration file: decimal US dollars per million tokens, turned exactly into micro-credits per token.
+// Prices of the configuration file: decimal US dollars per million tokens, turned exactly into
+// micro-credits per token.
 
 /** Micro-credits (1e-6 credit; 1 credit = 0.005 USD) per token, by category. */
 export type ModelPrice = Readonly<Record<PriceCategory, bigint>>;
 
-export type PriceCategory = "input" | "output" | "cacheWrite5m" | "cacheWrite1h" | "cacheRead" | "thinking";
+export type PriceCategory =
+  | "input"
+  | "output"
+  | "cacheWrite5m"
+  | "cacheWrite1h"
+  | "cacheRead"
+  | "thinking";
 
 // Each derived category, its name in the file and the price it is a multiple of.
 const derived = [
@@ -196,19 +231,28 @@ const derived = [
   { category: "thinking", key: "thinking", of: "output" },
 ] as const;
 
-/** Decimal multipliers of the derived categories. One that is missing must be stated by every model. */
+/**
+ * Decimal multipliers of the derived categories. One that is missing must be stated by every model.
+ */
 export type PriceMultipliers = Partial<Record<(typeof derived)[number]["category"], string>>;
 
 /** The multipliers of a file. */
 export function readMultipliers(section: Section): PriceMultipliers {
   const multipliers: PriceMultipliers = {};
-  for (const { category, key } of derived) if (section.has(key)) multipliers[category] = section.text(key);
+  for (const { category, key } of derived)
+    if (section.has(key)) multipliers[category] = section.text(key);
   section.end();
   return multipliers;
 }
 
-/** The price of a model, or the id of the model whose price it takes. Every problem is noted in the section. */
-export function readPrice(section: Section, multipliers: PriceMultipliers): ModelPrice | { inherit: string } {
+/**
+ * The price of a model, or the id of the model whose price it takes. Every problem is noted in the
+ * section.
+ */
+export function readPrice(
+  section: Section,
+  multipliers: PriceMultipliers,
+): ModelPrice | { inherit: string } {
   if (section.has("inherit")) {
     const inherit = section.text("inherit");
     section.end();
@@ -249,7 +293,8 @@ const priceMax = 1_000_000_000n;
 export function microPerToken(usdPerMillion: string, times = "1"): bigint | string {
   const dollars = parseDecimal(usdPerMillion);
   const factor = parseDecimal(times);
-  if (dollars === undefined) return `must be a decimal number of US dollars per million tokens, not ${usdPerMillion}`;
+  if (dollars === undefined)
+    return `must be a decimal number of US dollars per million tokens, not ${usdPerMillion}`;
   if (factor === undefined) return `the multiplier must be a decimal number, not ${times}`;
   const scaled = dollars.digits * factor.digits * microPerUsdPerMillion;
   const scale = 10n ** BigInt(dollars.decimals + factor.decimals);
@@ -258,7 +303,9 @@ export function microPerToken(usdPerMillion: string, times = "1"): bigint | stri
     return `${usdPerMillion}${multiple} USD per million tokens is not a whole number of micro-credits per token (steps of 0.005 USD)`;
   }
   const price = scaled / scale;
-  return price <= priceMax ? price : `${usdPerMillion} USD per million tokens is more than can be billed`;
+  return price <= priceMax
+    ? price
+    : `${usdPerMillion} USD per million tokens is more than can be billed`;
 }
 
 function parseDecimal(text: string): { digits: bigint; decimals: number } | undefined {

@@ -4,7 +4,8 @@ import type { CatalogFile, ModelEntry, ProviderSettings } from "./catalog.ts";
 
 /** Text for an operator, with a line feed at the end of every line but the last. */
 export function describeCatalog(file: CatalogFile): string {
-  const aliasesOf = (id: string) => Object.keys(file.aliases).filter((alias) => file.aliases[alias] === id);
+  const aliasesOf = (id: string) =>
+    Object.keys(file.aliases).filter((alias) => file.aliases[alias] === id);
   const offered = Object.entries(file.features).flatMap(([offer, given]) => (given ? [offer] : []));
   return [
     "models, with prices in micro-credits per token (1 credit = 0.005 USD)",
@@ -14,23 +15,48 @@ export function describeCatalog(file: CatalogFile): string {
     ...file.models.flatMap(describeRoutes),
     "",
     "providers",
-    ...Object.entries(file.providers).map(([name, settings]) => `  ${name}: ${describeProvider(settings)}`),
+    ...Object.entries(file.providers).map(
+      ([name, settings]) => `  ${name}: ${describeProvider(settings)}`,
+    ),
     "",
     `native bearer: ${file.nativeBearer}; tier fallback: ${file.tierFallback ? "on" : "off"}; features: ${offered.join(", ") || "none"}`,
   ].join("\n");
 }
 
-function describePrices(models: readonly ModelEntry[], aliasesOf: (id: string) => string[]): string[] {
+function describePrices(
+  models: readonly ModelEntry[],
+  aliasesOf: (id: string) => string[],
+): string[] {
   const rows = [
-    ["model", "aliases", "context", "output ≤", "input", "output", "write 5m", "write 1h", "read", "thinking"],
+    [
+      "model",
+      "aliases",
+      "context",
+      "output ≤",
+      "input",
+      "output",
+      "write 5m",
+      "write 1h",
+      "read",
+      "thinking",
+    ],
     ...models.map(({ id, contextTokens, maxOutputTokens, price }) => [
       id,
       aliasesOf(id).join(" ") || "-",
       ...[contextTokens, maxOutputTokens].map(String),
-      ...[price.input, price.output, price.cacheWrite5m, price.cacheWrite1h, price.cacheRead, price.thinking].map(String),
+      ...[
+        price.input,
+        price.output,
+        price.cacheWrite5m,
+        price.cacheWrite1h,
+        price.cacheRead,
+        price.thinking,
+      ].map(String),
     ]),
   ];
-  const widths = (rows[0] ?? []).map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  const widths = (rows[0] ?? []).map((_, column) =>
+    Math.max(...rows.map((row) => row[column]?.length ?? 0)),
+  );
   const align = (cell: string, column: number) =>
     column < 2 ? cell.padEnd(widths[column] ?? 0) : cell.padStart(widths[column] ?? 0);
   return rows.map((row) => `  ${row.map(align).join("  ")}`);
@@ -52,9 +78,23 @@ function describeProvider(settings: ProviderSettings): string {
     const pace = `first token after ${settings.firstTokenMs} ms, then ${settings.tokenMs} ms each`;
     return `simulated; ${pace}; directives ${settings.directives ? "obeyed" : "ignored"}; ${load}`;
   }
-  const { kind, baseUrl, credentialEnv, credentialHeader, headers, connectMs, firstByteMs, idleMs, totalMs } = settings;
-  const credential = credentialEnv === undefined ? "no credential" : `credential from ${credentialEnv} in ${credentialHeader}`;
-  const extra = Object.keys(headers).length === 0 ? "" : `; headers ${Object.keys(headers).join(", ")}`;
+  const {
+    kind,
+    baseUrl,
+    credentialEnv,
+    credentialHeader,
+    headers,
+    connectMs,
+    firstByteMs,
+    idleMs,
+    totalMs,
+  } = settings;
+  const credential =
+    credentialEnv === undefined
+      ? "no credential"
+      : `credential from ${credentialEnv} in ${credentialHeader}`;
+  const extra =
+    Object.keys(headers).length === 0 ? "" : `; headers ${Object.keys(headers).join(", ")}`;
   const limits = `connect ${connectMs} ms, first byte ${firstByteMs} ms, idle ${idleMs} ms, total ${totalMs} ms`;
   return `${kind} at ${baseUrl}; ${credential}${extra}; ${limits}; ${load}`;
 }

@@ -21,7 +21,9 @@ export type Config = {
   readonly databaseUrl?: string;
   /** Absent: limits are counted in this process's memory. */
   readonly redisUrl?: string;
-  /** Absent: made at the first start and kept in first-keys.json. Never absent with `databaseUrl`. */
+  /**
+   * Absent: made at the first start and kept in first-keys.json. Never absent with `databaseUrl`.
+   */
   readonly adminToken?: string;
   /** Path of the catalogue file. Absent: the built-in one. */
   readonly catalogPath?: string;
@@ -33,7 +35,10 @@ export type Config = {
   readonly coreTls?: ClientTls;
   /** Whether the HTTP listener also serves the methods that only the admin token may call. */
   readonly httpAdmin: boolean;
-  /** Whether a start makes the account `default`, with credits and two keys, where there is none of that name. */
+  /**
+   * Whether a start makes the account `default`, with credits and two keys, where there is none of
+   * that name.
+   */
   readonly seed: boolean;
   /** How long running requests may take to finish after SIGTERM, in milliseconds. */
   readonly drainLimitMs: number;
@@ -90,7 +95,8 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   if (role !== "facade" && databaseUrl !== undefined && adminToken === undefined) {
     problems.push("ADMIN_TOKEN: is required with DATABASE_URL");
   }
-  if (role === "facade" && coreAddresses.length === 0) problems.push("CORE_ADDRESS: is required with ROLE=facade");
+  if (role === "facade" && coreAddresses.length === 0)
+    problems.push("CORE_ADDRESS: is required with ROLE=facade");
   if (clientAuthorities !== undefined && grpcPair === undefined) {
     problems.push("GRPC_TLS_CLIENT_CA: needs GRPC_TLS_CERT and GRPC_TLS_KEY");
   }
@@ -101,7 +107,9 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   }
 
   if (!trustedProxies.every(isAddressRange)) {
-    problems.push("TRUSTED_PROXIES: must be an address or a CIDR range, or several separated by commas");
+    problems.push(
+      "TRUSTED_PROXIES: must be an address or a CIDR range, or several separated by commas",
+    );
   }
 
   const config: Config = {
@@ -119,22 +127,33 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     logLevel: choice("LOG_LEVEL", logLevels, "info"),
     role,
     coreAddresses,
-    ...(coreTls && { coreTls: { ...(authorities && { authorities }), ...(identity && { identity }) } }),
+    ...(coreTls && {
+      coreTls: { ...(authorities && { authorities }), ...(identity && { identity }) },
+    }),
     httpAdmin: flag("HTTP_ADMIN", true),
     seed: flag("SEED", databaseUrl === undefined),
     drainLimitMs: integer("DRAIN_LIMIT_SECONDS", { min: 0, max: 3_600, otherwise: 120 }) * 1000,
     trustedProxies,
   };
-  if (problems.length > 0) throw new Error(`configuration:\n${[...new Set(problems)].map((one) => `  ${one}`).join("\n")}`);
+  if (problems.length > 0)
+    throw new Error(
+      `configuration:\n${[...new Set(problems)].map((one) => `  ${one}`).join("\n")}`,
+    );
   return Object.freeze(config);
 }
 
-/** An address, or a range written `10.0.0.0/8`. A range of all addresses is none: then anybody could say where they come from. */
+/**
+ * An address, or a range written `10.0.0.0/8`. A range of all addresses is none: then anybody could
+ * say where they come from.
+ */
 function isAddressRange(text: string): boolean {
   const [address = "", prefix, ...rest] = text.split("/");
   const family = isIP(address);
   if (family === 0 || rest.length > 0) return false;
-  return prefix === undefined || (/^[1-9]\d{0,2}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128));
+  return (
+    prefix === undefined ||
+    (/^[1-9]\d{0,2}$/.test(prefix) && Number(prefix) <= (family === 4 ? 32 : 128))
+  );
 }
 
 // Values are never repeated in a problem: one of them may be a secret in the wrong place.
@@ -143,7 +162,10 @@ function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
     const value = env[name]?.trim();
     return value === "" ? undefined : value;
   };
-  const integer = (name: string, range: { min: number; max: number; otherwise: number }): number => {
+  const integer = (
+    name: string,
+    range: { min: number; max: number; otherwise: number },
+  ): number => {
     const value = text(name);
     if (value === undefined) return range.otherwise;
     const number = /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
@@ -159,7 +181,9 @@ function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
     return found ?? otherwise;
   };
   const flag = (name: string, otherwise: boolean): boolean =>
-    text(name) === undefined ? otherwise : choice(name, ["true", "false"], otherwise ? "true" : "false") === "true";
+    text(name) === undefined
+      ? otherwise
+      : choice(name, ["true", "false"], otherwise ? "true" : "false") === "true";
   const list = (name: string): string[] =>
     (text(name) ?? "")
       .split(",")
@@ -168,7 +192,9 @@ function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
   const url = (name: string, protocols: readonly string[]): string | undefined => {
     const value = text(name);
     if (value !== undefined && !protocols.includes(URL.parse(value)?.protocol ?? "")) {
-      problems.push(`${name}: must be a URL that begins with ${protocols.map((one) => `${one}//`).join(" or ")}`);
+      problems.push(
+        `${name}: must be a URL that begins with ${protocols.map((one) => `${one}//`).join(" or ")}`,
+      );
     }
     return value;
   };
@@ -182,7 +208,10 @@ function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
       return undefined;
     }
   };
-  const pair = (certificateName: string, keyName: string): { certificate: Buffer; privateKey: Buffer } | undefined => {
+  const pair = (
+    certificateName: string,
+    keyName: string,
+  ): { certificate: Buffer; privateKey: Buffer } | undefined => {
     const [certificate, privateKey] = [file(certificateName), file(keyName)];
     if (certificate && privateKey) return { certificate, privateKey };
     if ((text(certificateName) === undefined) !== (text(keyName) === undefined)) {

@@ -30,7 +30,10 @@ export type SimulatedSettings = LoadSettings & {
 /** A provider with an API of the named kind. */
 export type HttpProviderSettings = LoadSettings & {
   readonly kind: "anthropic" | "openai";
-  /** What `/v1/messages` (anthropic) or `/chat/completions` (openai) is appended to. No slash at the end. */
+  /**
+   * What `/v1/messages` (anthropic) or `/chat/completions` (openai) is appended to. No slash at the
+   * end.
+   */
   readonly baseUrl: string;
   /** Environment variable that holds the credential. Absent: none is sent. */
   readonly credentialEnv?: string;
@@ -43,9 +46,13 @@ export type HttpProviderSettings = LoadSettings & {
   readonly firstByteMs: number;
   /** Between two reads of the body. */
   readonly idleMs: number;
-  /** Whether tools that a conversation has used are defined for it where its request defines none. */
+  /**
+   * Whether tools that a conversation has used are defined for it where its request defines none.
+   */
   readonly toolStubs: boolean;
-  /** openai: whether `cache_control` marks are passed on, and the name of the output limit there. */
+  /**
+   * openai: whether `cache_control` marks are passed on, and the name of the output limit there.
+   */
   readonly cacheMarks: boolean;
   readonly maxTokensName: (typeof maxTokensNames)[number];
 };
@@ -66,7 +73,8 @@ export function readProvider(section: Section): ProviderSettings {
     queueMs: section.whole("queue_ms", { min: 0, max: hourMs, otherwise: 5_000 }),
     totalMs: section.whole("total_ms", { min: 1, max: totalMaxMs, otherwise: totalMaxMs }),
   };
-  const settings = kind === "simulated" ? readSimulated(section, load) : readHttpProvider(section, kind, load);
+  const settings =
+    kind === "simulated" ? readSimulated(section, load) : readHttpProvider(section, kind, load);
   // A kind that does not exist says nothing about which members do.
   if (kinds.some((known) => known === section.text("kind", kind))) section.end();
   return settings;
@@ -82,8 +90,13 @@ function readSimulated(section: Section, load: LoadSettings): SimulatedSettings 
   };
 }
 
-function readHttpProvider(section: Section, kind: HttpProviderSettings["kind"], load: LoadSettings): HttpProviderSettings {
-  const limit = (key: string, otherwise: number) => section.whole(key, { min: 1, max: 24 * hourMs, otherwise });
+function readHttpProvider(
+  section: Section,
+  kind: HttpProviderSettings["kind"],
+  load: LoadSettings,
+): HttpProviderSettings {
+  const limit = (key: string, otherwise: number) =>
+    section.whole(key, { min: 1, max: 24 * hourMs, otherwise });
   const credentialEnv = section.has("credential_env") ? section.text("credential_env") : undefined;
   return {
     ...load,
@@ -101,7 +114,10 @@ function readHttpProvider(section: Section, kind: HttpProviderSettings["kind"], 
     idleMs: limit("idle_ms", 120_000),
     toolStubs: section.flag("tool_stubs", false),
     cacheMarks: kind === "openai" && section.flag("cache_marks", false),
-    maxTokensName: kind === "openai" ? section.choice("max_tokens_name", maxTokensNames, "max_tokens") : "max_tokens",
+    maxTokensName:
+      kind === "openai"
+        ? section.choice("max_tokens_name", maxTokensNames, "max_tokens")
+        : "max_tokens",
   };
 }
 
@@ -118,14 +134,22 @@ function readBaseUrl(section: Section): string {
 }
 
 // Those of the connection and of the gateway itself are not the file's to set.
-const ownHeaders = new Set(["host", "connection", "content-length", "transfer-encoding", "content-type", "accept-encoding"]);
+const ownHeaders = new Set([
+  "host",
+  "connection",
+  "content-length",
+  "transfer-encoding",
+  "content-type",
+  "accept-encoding",
+]);
 
 function readHeaders(section: Section | undefined): Record<string, string> {
   const headers: Record<string, string> = {};
   for (const name of section?.names() ?? []) {
     const value = section?.text(name) ?? "";
     const lower = name.toLowerCase();
-    if (!/^[a-z0-9!#$%&'*+.^_`|~-]+$/.test(lower) || ownHeaders.has(lower)) section?.problem(name, "is no header you can set");
+    if (!/^[a-z0-9!#$%&'*+.^_`|~-]+$/.test(lower) || ownHeaders.has(lower))
+      section?.problem(name, "is no header you can set");
     else if (!/^[\x20-\x7e]+$/.test(value)) section?.problem(name, "must be printable ASCII");
     else headers[lower] = value;
   }
@@ -141,7 +165,9 @@ export function findMissingCredentials(
   for (const [name, settings] of Object.entries(providers)) {
     if (settings.kind === "simulated" || settings.credentialEnv === undefined) continue;
     if (!/^[\x21-\x7e]+$/.test(env[settings.credentialEnv] ?? "")) {
-      problems.push(`providers.${name}.credential_env: ${settings.credentialEnv} is not set to a credential`);
+      problems.push(
+        `providers.${name}.credential_env: ${settings.credentialEnv} is not set to a credential`,
+      );
     }
   }
   return problems;

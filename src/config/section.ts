@@ -1,5 +1,5 @@
-// Reads one mapping of a configuration file, member by member. Every problem is collected, so that a file is judged as a whole; a
-// member that nobody asked for is one of them.
+// Reads one mapping of a configuration file, member by member. Every problem is collected, so that
+// a file is judged as a whole; a member that nobody asked for is one of them.
 
 /** One mapping of the file. Reading a bad member notes a problem and goes on with a stand-in. */
 export class Section {
@@ -37,12 +37,19 @@ export class Section {
   choice<T extends string>(key: string, choices: readonly [T, ...T[]], otherwise?: T): T {
     const value = this.text(key, otherwise);
     const chosen = choices.find((choice) => choice === value);
-    if (chosen === undefined && value !== "") this.problem(key, `must be one of ${choices.join(", ")}, not ${value}`);
+    if (chosen === undefined && value !== "")
+      this.problem(key, `must be one of ${choices.join(", ")}, not ${value}`);
     return chosen ?? choices[0];
   }
 
   flag(key: string, otherwise?: boolean): boolean {
-    return this.choice(key, ["false", "true"], otherwise === undefined ? undefined : otherwise ? "true" : "false") === "true";
+    return (
+      this.choice(
+        key,
+        ["false", "true"],
+        otherwise === undefined ? undefined : otherwise ? "true" : "false",
+      ) === "true"
+    );
   }
 
   /** A whole number between `min` and `max`. */
@@ -57,7 +64,9 @@ export class Section {
 
   /** The mapping under `key`, or undefined where there is none. */
   optionalSection(key: string): Section | undefined {
-    return this.has(key) ? new Section(this.#read(key), this.#pathOf(key), this.#problems) : undefined;
+    return this.has(key)
+      ? new Section(this.#read(key), this.#pathOf(key), this.#problems)
+      : undefined;
   }
 
   section(key: string): Section {
@@ -75,7 +84,8 @@ export class Section {
   /** The list of lists of mappings under `key`; neither the list nor one in it may be empty. */
   groups(key: string): Section[][] {
     return this.#list(key).map(({ value, path }) => {
-      if (!Array.isArray(value) || value.length === 0) this.#problems.push(`${path}: must be a list that is not empty`);
+      if (!Array.isArray(value) || value.length === 0)
+        this.#problems.push(`${path}: must be a list that is not empty`);
       const entries: unknown[] = Array.isArray(value) ? value : [];
       return entries.map((entry, index) => new Section(entry, `${path}[${index}]`, this.#problems));
     });
@@ -93,7 +103,10 @@ export class Section {
     for (const name of this.names()) {
       if (this.#known.has(name)) continue;
       const nearest = nearestName(name, [...this.#known]);
-      this.problem(name, `is not known${nearest === undefined ? "" : `; did you mean ${nearest}?`}`);
+      this.problem(
+        name,
+        `is not known${nearest === undefined ? "" : `; did you mean ${nearest}?`}`,
+      );
     }
   }
 
@@ -112,16 +125,23 @@ export class Section {
       this.problem(key, value === undefined ? "is required" : "must be a list that is not empty");
       return [];
     }
-    return value.map((entry: unknown, index) => ({ value: entry, path: `${this.#pathOf(key)}[${index}]` }));
+    return value.map((entry: unknown, index) => ({
+      value: entry,
+      path: `${this.#pathOf(key)}[${index}]`,
+    }));
   }
 }
 
-/** The name that `name` was most likely meant to be: the one with the fewest edits, at most half of its letters. */
+/**
+ * The name that `name` was most likely meant to be: the one with the fewest edits, at most half of
+ * its letters.
+ */
 export function nearestName(name: string, names: readonly string[]): string | undefined {
   let best: { name: string; edits: number } | undefined;
   for (const candidate of names) {
     const edits = editDistance(name, candidate);
-    if (edits <= candidate.length / 2 && (best === undefined || edits < best.edits)) best = { name: candidate, edits };
+    if (edits <= candidate.length / 2 && (best === undefined || edits < best.edits))
+      best = { name: candidate, edits };
   }
   return best?.name;
 }

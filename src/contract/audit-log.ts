@@ -1,4 +1,5 @@
-// What the operator did, in the log: one line for each call of a method that the protos call administration, whatever became of it.
+// What the operator did, in the log: one line for each call of a method that the protos call
+// administration, whatever became of it.
 
 import {
   type DescField,
@@ -14,11 +15,17 @@ import type { Call } from "./contract.ts";
 
 type Run = (request: Message, call: Call) => Promise<Message>;
 
-/** The same method, with its line. It tells how the work ended: a caller that has hung up meanwhile hears less. */
+/**
+ * The same method, with its line. It tells how the work ended: a caller that has hung up meanwhile
+ * hears less.
+ */
 export function withAuditLog(desc: DescMethodUnary, run: Run, log: Log): Run {
   return async (request, call) => {
     const tell = (outcome: string, answered?: Message) => {
-      const facts = { ...factsOf(desc.input, request), ...(answered && factsOf(desc.output, answered)) };
+      const facts = {
+        ...factsOf(desc.input, request),
+        ...(answered && factsOf(desc.output, answered)),
+      };
       log.info({ method: desc.name, outcome, ...facts }, "audit");
     };
     const answer = await run(request, call).catch((error: unknown) => {
@@ -31,7 +38,15 @@ export function withAuditLog(desc: DescMethodUnary, run: Run, log: Log): Run {
 }
 
 // Named one by one: beside them stand secrets, and texts that may hold anything.
-const loggedFields = new Set(["account_id", "family", "key_id", "secret_id", "transfer_id", "kind", "amount_microcredits"]);
+const loggedFields = new Set([
+  "account_id",
+  "family",
+  "key_id",
+  "secret_id",
+  "transfer_id",
+  "kind",
+  "amount_microcredits",
+]);
 // A secret that was sent in the place of an id has another form.
 const idForm = /^[a-z]{3}_[0-9A-Za-z]{1,64}$/;
 

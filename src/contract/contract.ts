@@ -1,5 +1,5 @@
-// What a service is to the rest of the house: an object with one function per method of its generated type, called the same way by
-// every binding.
+// What a service is to the rest of the house: an object with one function per method of its
+// generated type, called the same way by every binding.
 
 import {
   create,
@@ -41,8 +41,8 @@ export interface AuthenticatedCall extends Call {
 export type Authenticate = (requestHeader: Headers) => Promise<Caller>;
 
 /**
- * The methods of `S`, each taking its request and the call, and answering complete messages. Fits Connect's `ServiceImpl`; a client
- * is one too, with `CallOptions` for the call.
+ * The methods of `S`, each taking its request and the call, and answering complete messages. Fits
+ * Connect's `ServiceImpl`; a client is one too, with `CallOptions` for the call.
  */
 export type Implementation<S extends DescService, C = Call> = {
   [P in keyof S["method"]]: S["method"][P] extends DescMethodUnary<infer I, infer O>
@@ -55,11 +55,19 @@ export type Implementation<S extends DescService, C = Call> = {
 /** A method of an implementation, for code that walks all methods of a service. */
 export type BoundMethod<C = Call> =
   | { kind: "unary"; desc: DescMethodUnary; run: (request: Message, call: C) => Promise<Message> }
-  | { kind: "stream"; desc: DescMethodServerStreaming; run: (request: Message, call: C) => AsyncIterable<Message> };
+  | {
+      kind: "stream";
+      desc: DescMethodServerStreaming;
+      run: (request: Message, call: C) => AsyncIterable<Message>;
+    };
 
 /** The method `desc` of `implementation`. */
-export function boundMethod<S extends DescService, C>(implementation: Implementation<S, C>, desc: DescMethod): BoundMethod<C> {
-  // Descriptors tell at run time what the mapped type tells at compile time; only here and in `implement` do the two meet.
+export function boundMethod<S extends DescService, C>(
+  implementation: Implementation<S, C>,
+  desc: DescMethod,
+): BoundMethod<C> {
+  // Descriptors tell at run time what the mapped type tells at compile time; only here and in
+  // `implement` do the two meet.
   const methods = implementation as Record<string, unknown>;
   const run = methods[desc.localName];
   if (typeof run !== "function") throw new Error(`${desc.parent.typeName} lacks ${desc.localName}`);
@@ -81,22 +89,36 @@ export function implement<T>(service: DescService, build: (desc: DescMethod) => 
   return Object.fromEntries(service.methods.map((desc) => [desc.localName, build(desc)])) as T;
 }
 
-/** What a call that this signal ended fails with: its reason if that is an error, `timeout` for a deadline, else `cancelled`. */
+/**
+ * What a call that this signal ended fails with: its reason if that is an error, `timeout` for a
+ * deadline, else `cancelled`.
+ */
 export function abortError(signal: AbortSignal): ApiError {
   const { reason } = signal;
   if (reason instanceof ApiError) return reason;
-  const timeout = reason instanceof ConnectError ? reason.code === Code.DeadlineExceeded : reason?.name === "TimeoutError";
+  const timeout =
+    reason instanceof ConnectError
+      ? reason.code === Code.DeadlineExceeded
+      : reason?.name === "TimeoutError";
   return new ApiError(timeout ? "timeout" : "cancelled", { cause: reason });
 }
 
-// The one interface between listeners and services, and its local binding: a client that calls the service objects of this process
-// directly, messages by reference. The gRPC binding is `grpc/client.ts`. Both fail with `ApiError` only.
+// The one interface between listeners and services, and its local binding: a client that calls the
+// service objects of this process directly, messages by reference. The gRPC binding is
+// `grpc/client.ts`. Both fail with `ApiError` only.
 
 /** The descriptors of the three services. */
-export const serviceTypes = { billing: BillingService, keys: KeysService, inference: InferenceService } as const;
+export const serviceTypes = {
+  billing: BillingService,
+  keys: KeysService,
+  inference: InferenceService,
+} as const;
 type ServiceTypes = typeof serviceTypes;
 
-/** Clients of the three services. Credentials travel as `authorization: Bearer …` in the call's headers. */
+/**
+ * Clients of the three services. Credentials travel as `authorization: Bearer …` in the call's
+ * headers.
+ */
 export type Core = { [N in keyof ServiceTypes]: Client<ServiceTypes[N]> };
 
 /** The three service objects, guarded. */
@@ -111,10 +133,14 @@ export function localCore(services: Services): Core {
   };
 }
 
-function localClient<S extends DescService>(service: S, implementation: Implementation<S>): Client<S> {
+function localClient<S extends DescService>(
+  service: S,
+  implementation: Implementation<S>,
+): Client<S> {
   return implement<Client<S>>(service, (desc) => {
     const { run } = boundMethod(implementation, desc);
-    return (request: MessageInitShape<DescMessage>, options?: CallOptions) => run(create(desc.input, request), callOf(options));
+    return (request: MessageInitShape<DescMessage>, options?: CallOptions) =>
+      run(create(desc.input, request), callOf(options));
   });
 }
 
@@ -124,11 +150,17 @@ const never = new AbortController().signal;
 function callOf(options: CallOptions | undefined): Call {
   const headers = options?.headers;
   const timeoutMs = options?.timeoutMs ?? 0;
-  const signals = [options?.signal, timeoutMs > 0 ? AbortSignal.timeout(timeoutMs) : undefined].filter(
-    (one) => one !== undefined,
-  );
+  const signals = [
+    options?.signal,
+    timeoutMs > 0 ? AbortSignal.timeout(timeoutMs) : undefined,
+  ].filter((one) => one !== undefined);
   return {
     signal: signals.length > 1 ? AbortSignal.any(signals) : (signals[0] ?? never),
-    requestHeader: headers === undefined ? noHeaders : headers instanceof Headers ? headers : new Headers(headers),
+    requestHeader:
+      headers === undefined
+        ? noHeaders
+        : headers instanceof Headers
+          ? headers
+          : new Headers(headers),
   };
 }

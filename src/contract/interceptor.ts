@@ -1,5 +1,5 @@
-// What stands in front of every method of every service, whichever listener calls it: identity, the rules that the protos declare, and the
-// last word on errors.
+// What stands in front of every method of every service, whichever listener calls it: identity, the
+// rules that the protos declare, and the last word on errors.
 
 import { type DescService, getOption, hasOption, type Message } from "@bufbuild/protobuf";
 import { audited, callers } from "../../gen/gateway/common/v1/options_pb.ts";
@@ -18,9 +18,9 @@ import {
 import { checkRequest } from "./validate.ts";
 
 /**
- * The same service for unidentified callers: authenticates each call, admits whom the method's `callers` option names, refuses a
- * request that breaks what the protos declare, and lets nothing but a `ApiError` out. What was not foreseen is logged here, and what the
- * operator changes.
+ * The same service for unidentified callers: authenticates each call, admits whom the method's
+ * `callers` option names, refuses a request that breaks what the protos declare, and lets nothing
+ * but a `ApiError` out. What was not foreseen is logged here, and what the operator changes.
  */
 export function intercept<S extends DescService>(
   service: S,
@@ -30,7 +30,9 @@ export function intercept<S extends DescService>(
 ): Implementation<S> {
   return implement<Implementation<S>>(service, (desc) => {
     const method = boundMethod<S, AuthenticatedCall>(implementation, desc);
-    const admits = hasOption(desc, callers) ? getOption(desc, callers) : { key: false, admin: false };
+    const admits = hasOption(desc, callers)
+      ? getOption(desc, callers)
+      : { key: false, admin: false };
 
     const admit = async (request: Message, call: Call): Promise<AuthenticatedCall> => {
       const caller = await authenticate(call.requestHeader);
@@ -40,17 +42,21 @@ export function intercept<S extends DescService>(
       return { signal: call.signal, requestHeader: call.requestHeader, caller };
     };
     const refuse = (error: unknown, { signal }: Call): never => {
-      // What an implementation throws when its signal fires is up to the libraries it uses, and few of them know of deadlines.
+      // What an implementation throws when its signal fires is up to the libraries it uses, and few
+      // of them know of deadlines.
       const saysMore = error instanceof ApiError && error.reason !== "cancelled";
       const apiError = signal.aborted && !saysMore ? abortError(signal) : toApiError(error);
-      if (apiError.reason === "internal") log.error({ method: desc.name, err: apiError.cause ?? apiError }, "call failed");
+      if (apiError.reason === "internal")
+        log.error({ method: desc.name, err: apiError.cause ?? apiError }, "call failed");
       throw apiError;
     };
 
     if (method.kind === "unary") {
       const admitAndRun = (request: Message, call: Call) =>
         admit(request, call).then((identified) => method.run(request, identified));
-      const run = getOption(desc, audited) ? withAuditLog(method.desc, admitAndRun, log) : admitAndRun;
+      const run = getOption(desc, audited)
+        ? withAuditLog(method.desc, admitAndRun, log)
+        : admitAndRun;
       return (request: Message, call: Call) =>
         untilAborted(call.signal, run(request, call)).catch((error) => refuse(error, call));
     }
@@ -62,7 +68,10 @@ export function intercept<S extends DescService>(
   });
 }
 
-/** `work`, or the error of the abort once the signal fires: an implementation that ignores the signal must not keep its caller. */
+/**
+ * `work`, or the error of the abort once the signal fires: an implementation that ignores the
+ * signal must not keep its caller.
+ */
 function untilAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
   return new Promise<T>((resolve, reject) => {
     const abort = () => reject(abortError(signal));
@@ -72,8 +81,14 @@ function untilAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
   });
 }
 
-/** An iterable that opens its source at the first read, and from then on adds nothing but `refuse` to the source's own promises. */
-function openLater(open: () => Promise<AsyncIterator<Message>>, refuse: (error: unknown) => never): AsyncIterable<Message> {
+/**
+ * An iterable that opens its source at the first read, and from then on adds nothing but `refuse`
+ * to the source's own promises.
+ */
+function openLater(
+  open: () => Promise<AsyncIterator<Message>>,
+  refuse: (error: unknown) => never,
+): AsyncIterable<Message> {
   let opened: Promise<AsyncIterator<Message>> | undefined;
   let source: AsyncIterator<Message> | undefined;
   return {

@@ -1,6 +1,6 @@
-// What can be judged of a request by its descriptors, alike on every binding: required fields are set, enums hold listed values,
-// and texts can be stored. (protobuf keeps a number that an enum does not list, so that an old relay can pass it on. In a request it
-// means nothing to us.)
+// What can be judged of a request by its descriptors, alike on every binding: required fields are
+// set, enums hold listed values, and texts can be stored. (protobuf keeps a number that an enum
+// does not list, so that an old relay can pass it on. In a request it means nothing to us.)
 
 import {
   type DescField,
@@ -22,7 +22,10 @@ export function checkRequest(type: DescMessage, request: Message): void {
   throw invalidField(field, fault.message, fault.allowed);
 }
 
-/** `path` as `.messages`, `[0]`, `.role`. It is put together only where something is wrong: conversations have thousands of items. */
+/**
+ * `path` as `.messages`, `[0]`, `.role`. It is put together only where something is wrong:
+ * conversations have thousands of items.
+ */
 type Fault = { path: string[]; message: string; allowed: string[] };
 
 function findFault(type: DescMessage, message: Message): Fault | undefined {
@@ -50,8 +53,14 @@ function findFieldFault(field: DescField, value: unknown): Fault | undefined {
 
 function findValueFault(field: DescField, value: unknown): Fault | undefined {
   if (field.enum && typeof value === "number" && !field.enum.value[value]) {
-    const allowed = field.enum.values.filter((one) => one.number !== 0 || !getOption(field, required));
-    return { path: [], message: `${value} is not a ${field.enum.name}`, allowed: allowed.map((one) => one.name) };
+    const allowed = field.enum.values.filter(
+      (one) => one.number !== 0 || !getOption(field, required),
+    );
+    return {
+      path: [],
+      message: `${value} is not a ${field.enum.name}`,
+      allowed: allowed.map((one) => one.name),
+    };
   }
   if (typeof value === "string" && value.includes("\0"))
     return { path: [], message: "holds the character U+0000", allowed: [] };
@@ -61,7 +70,9 @@ function findValueFault(field: DescField, value: unknown): Fault | undefined {
 /** The value of a field that is set. */
 function readField(message: Message, field: DescField): unknown {
   const value: unknown = Reflect.get(message, field.oneof?.localName ?? field.localName);
-  return field.oneof && typeof value === "object" && value !== null && "value" in value ? value.value : value;
+  return field.oneof && typeof value === "object" && value !== null && "value" in value
+    ? value.value
+    : value;
 }
 
 type Rule = { readonly field: DescField; readonly isRequired: boolean };
@@ -82,12 +93,18 @@ function hasRules(field: DescField, seen: Set<DescMessage>): boolean {
   if (field.enum || getOption(field, required) || isStoredText(field)) return true;
   const { message } = field;
   // google.protobuf.Struct and the like are plain values here, not messages of ours.
-  if (!message || seen.has(message) || message.typeName.startsWith("google.protobuf.")) return false;
+  if (!message || seen.has(message) || message.typeName.startsWith("google.protobuf."))
+    return false;
   seen.add(message);
   return message.fields.some((inner) => hasRules(inner, seen));
 }
 
-/** Ids, names and reasons end up in PostgreSQL, which cannot hold U+0000. Content of conversations only passes through. */
+/**
+ * Ids, names and reasons end up in PostgreSQL, which cannot hold U+0000. Content of conversations
+ * only passes through.
+ */
 function isStoredText(field: DescField): boolean {
-  return field.scalar === ScalarType.STRING && field.parent.file.proto.package !== "gateway.inference.v1";
+  return (
+    field.scalar === ScalarType.STRING && field.parent.file.proto.package !== "gateway.inference.v1"
+  );
 }

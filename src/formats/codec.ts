@@ -1,4 +1,5 @@
-// What both formats have in common: how doors write answers with them, how adapters of providers read answers, and a limit.
+// What both formats have in common: how doors write answers with them, how adapters of providers
+// read answers, and a limit.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
@@ -14,9 +15,15 @@ export type AnswerContext = {
   readonly estimatedInputTokens: number;
 };
 
-/** Writes one answer as server-sent events. Each call gives whole ones, ready to be sent, or an empty text. */
+/**
+ * Writes one answer as server-sent events. Each call gives whole ones, ready to be sent, or an
+ * empty text.
+ */
 export interface EventEncoder {
-  /** `events` continue those of the calls before, in the order of event.proto; what the format has no words for is left out. */
+  /**
+   * `events` continue those of the calls before, in the order of event.proto; what the format has
+   * no words for is left out.
+   */
   encode(events: readonly Event[]): string;
   /** Something that keeps the connection alive and that clients skip. */
   ping(): string;
@@ -26,9 +33,14 @@ export interface EventEncoder {
   end(): string;
 }
 
-/** Reads the event stream of one answer, in any split of its bytes. The last event is `message_stop` or `failure`. */
+/**
+ * Reads the event stream of one answer, in any split of its bytes. The last event is `message_stop`
+ * or `failure`.
+ */
 export interface EventDecoder {
-  /** The events that `bytes` complete. Throws `upstream_error` when one event is beyond all bounds. */
+  /**
+   * The events that `bytes` complete. Throws `upstream_error` when one event is beyond all bounds.
+   */
   push(bytes: Uint8Array): Event[];
   /** The events that the end of the stream completes: a `failure` where the answer breaks off. */
   end(): Event[];

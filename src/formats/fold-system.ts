@@ -1,6 +1,6 @@
-// System entries in the middle of a conversation, for models and servers that do not take them, as most chat templates do not. Each
-// becomes a text block at the end of the user message before it, never part of the top-level instruction, whose prefix the provider has
-// cached.
+// System entries in the middle of a conversation, for models and servers that do not take them, as
+// most chat templates do not. Each becomes a text block at the end of the user message before it,
+// never part of the top-level instruction, whose prefix the provider has cached.
 
 import { create } from "@bufbuild/protobuf";
 import {
@@ -39,11 +39,19 @@ export function foldSystemEntries(messages: readonly Message[]): readonly Messag
   return folded;
 }
 
-/** The text of an entry, marked as what it is. An entry of settings only has none; servers without the role do not know them either. */
+/**
+ * The text of an entry, marked as what it is. An entry of settings only has none; servers without
+ * the role do not know them either.
+ */
 function remind(entry: Message): Block | undefined {
-  const texts = entry.content.flatMap(({ kind }) => (kind.case === "text" && kind.value.text !== "" ? [kind.value.text] : []));
+  const texts = entry.content.flatMap(({ kind }) =>
+    kind.case === "text" && kind.value.text !== "" ? [kind.value.text] : [],
+  );
   if (texts.length === 0) return undefined;
   const text = `<system-reminder>\n${texts.join("\n")}\n</system-reminder>`;
   const cacheControl = entry.content.findLast((block) => block.cacheControl)?.cacheControl;
-  return create(BlockSchema, { kind: { case: "text", value: { text } }, ...(cacheControl && { cacheControl }) });
+  return create(BlockSchema, {
+    kind: { case: "text", value: { text } },
+    ...(cacheControl && { cacheControl }),
+  });
 }

@@ -1,9 +1,13 @@
-// Where a JSON text is at fault. The runtime's parser tells it only by repeating the content, and people who send a body of a
-// megabyte need the place. Runs only for texts that were refused already.
+// Where a JSON text is at fault. The runtime's parser tells it only by repeating the content, and
+// people who send a body of a megabyte need the place. Runs only for texts that were refused
+// already.
 
 import { isUtf8 } from "node:buffer";
 
-/** Levels of nesting that are carried. Deeper values would exhaust the stack of whoever serialises them. */
+/**
+ * Levels of nesting that are carried. Deeper values would exhaust the stack of whoever serialises
+ * them.
+ */
 export const jsonDepthMax = 200;
 
 /** Why a text is refused, and at which byte. */
@@ -24,7 +28,12 @@ function invalidUtf8At(bytes: Uint8Array): number {
 
 const code = (character: string): number => character.charCodeAt(0);
 const [quote, backslash, minus, dot] = [code('"'), code("\\"), code("-"), code(".")];
-const [openBrace, closeBrace, openBracket, closeBracket] = [code("{"), code("}"), code("["), code("]")];
+const [openBrace, closeBrace, openBracket, closeBracket] = [
+  code("{"),
+  code("}"),
+  code("["),
+  code("]"),
+];
 const [colon, comma, zero, nine] = [code(":"), code(","), code("0"), code("9")];
 
 /** One walk over JSON text by the grammar of RFC 8259, up to the first fault. */
@@ -44,7 +53,8 @@ class Walk {
       // A value, or the end of a list or object that is still empty.
       const first = this.#next();
       if (first === openBrace || first === openBracket) {
-        if (open.length === jsonDepthMax) return this.#fault(`more than ${jsonDepthMax} levels of nesting`);
+        if (open.length === jsonDepthMax)
+          return this.#fault(`more than ${jsonDepthMax} levels of nesting`);
         open.push(first);
         this.#at++;
         const closer = first === openBrace ? closeBrace : closeBracket;
@@ -61,7 +71,8 @@ class Walk {
       for (;;) {
         const innermost = open.at(-1);
         const next = this.#next();
-        if (innermost === undefined) return next === undefined ? undefined : this.#fault("unexpected text after the value");
+        if (innermost === undefined)
+          return next === undefined ? undefined : this.#fault("unexpected text after the value");
         if (next === (innermost === openBrace ? closeBrace : closeBracket)) {
           open.pop();
           this.#at++;
@@ -87,7 +98,8 @@ class Walk {
   /** The next byte that is not blank. */
   #next(): number | undefined {
     let byte = this.#bytes[this.#at];
-    while (byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09) byte = this.#bytes[++this.#at];
+    while (byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09)
+      byte = this.#bytes[++this.#at];
     return byte;
   }
 
@@ -104,7 +116,8 @@ class Walk {
     if (first === quote) return this.#string();
     for (const word of ["true", "false", "null"]) {
       if (first !== code(word)) continue;
-      for (const character of word) if (this.#bytes[this.#at++] !== code(character)) return this.#back();
+      for (const character of word)
+        if (this.#bytes[this.#at++] !== code(character)) return this.#back();
       return undefined;
     }
     return this.#number();
@@ -130,12 +143,15 @@ class Walk {
       if (!this.#digits()) return this.#unexpected();
     }
     const number = Number(Buffer.from(this.#bytes.subarray(start, this.#at)).toString());
-    return Number.isFinite(number) ? undefined : { offset: start, problem: "a number beyond all range" };
+    return Number.isFinite(number)
+      ? undefined
+      : { offset: start, problem: "a number beyond all range" };
   }
 
   #digits(): boolean {
     const start = this.#at;
-    for (let byte = this.#bytes[this.#at]; byte !== undefined && byte >= zero && byte <= nine; ) byte = this.#bytes[++this.#at];
+    for (let byte = this.#bytes[this.#at]; byte !== undefined && byte >= zero && byte <= nine; )
+      byte = this.#bytes[++this.#at];
     return this.#at > start;
   }
 
@@ -153,7 +169,8 @@ class Walk {
       if (byte === backslash && unit === undefined) return this.#unexpected();
       const isLow = unit !== undefined && unit >= 0xdc00 && unit <= 0xdfff;
       if (highAt !== undefined && !isLow) return { offset: highAt, problem: "a lone surrogate" };
-      if (highAt === undefined && isLow) return { offset: this.#at - 6, problem: "a lone surrogate" };
+      if (highAt === undefined && isLow)
+        return { offset: this.#at - 6, problem: "a lone surrogate" };
       highAt = unit !== undefined && unit >= 0xd800 && unit <= 0xdbff ? this.#at - 6 : undefined;
       if (unit !== undefined) continue;
       if (byte === undefined || byte < 0x20) return this.#unexpected();
@@ -162,7 +179,10 @@ class Walk {
     }
   }
 
-  /** The UTF-16 unit that an escape stands for; undefined, with `at` on the fault, when it is not a valid escape. */
+  /**
+   * The UTF-16 unit that an escape stands for; undefined, with `at` on the fault, when it is not a
+   * valid escape.
+   */
   #escape(): number | undefined {
     this.#at++;
     if (this.#bytes[this.#at] !== code("u")) {

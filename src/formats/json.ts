@@ -1,5 +1,5 @@
-// JSON at the doors: bytes in, values out, with the limits that every door keeps, and text that is safe on one line of an event
-// stream.
+// JSON at the doors: bytes in, values out, with the limits that every door keeps, and text that is
+// safe on one line of an event stream.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { ApiError } from "../base/errors.ts";
@@ -13,9 +13,10 @@ export function isObject(value: JsonValue | undefined): value is JsonObject {
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
 /**
- * The value of a request body. A byte order mark is skipped; of duplicate members the last one counts. Throws `invalid_request` for
- * anything else than UTF-8 JSON of at most `jsonDepthMax` levels, without lone surrogates and numbers beyond all range; the message names
- * the byte, never content.
+ * The value of a request body. A byte order mark is skipped; of duplicate members the last one
+ * counts. Throws `invalid_request` for anything else than UTF-8 JSON of at most `jsonDepthMax`
+ * levels, without lone surrogates and numbers beyond all range; the message names the byte, never
+ * content.
  */
 export function parseJson(bytes: Uint8Array): JsonValue {
   try {
@@ -25,10 +26,15 @@ export function parseJson(bytes: Uint8Array): JsonValue {
     // The parser's own message would repeat the content; the fault is looked up below.
   }
   const { offset, problem } = findFault(bytes) ?? { offset: 0, problem: "unreadable text" };
-  throw new ApiError("invalid_request", { message: `The body is not acceptable JSON: ${problem} at byte ${offset}.` });
+  throw new ApiError("invalid_request", {
+    message: `The body is not acceptable JSON: ${problem} at byte ${offset}.`,
+  });
 }
 
-/** The value of a JSON text inside another value, such as the arguments of a tool. Undefined where `parseJson` would refuse. */
+/**
+ * The value of a JSON text inside another value, such as the arguments of a tool. Undefined where
+ * `parseJson` would refuse.
+ */
 export function parseJsonText(text: string): JsonValue | undefined {
   try {
     const value: JsonValue = JSON.parse(text);
@@ -39,8 +45,8 @@ export function parseJsonText(text: string): JsonValue | undefined {
 }
 
 /**
- * True when `value` is at most `jsonDepthMax` levels deep, its numbers are finite (`1e999` is not, and would become null on its way)
- * and, if asked, no string in it holds half a surrogate pair.
+ * True when `value` is at most `jsonDepthMax` levels deep, its numbers are finite (`1e999` is not,
+ * and would become null on its way) and, if asked, no string in it holds half a surrogate pair.
  */
 export function isSound(value: JsonValue, checkStrings: boolean, levels = jsonDepthMax): boolean {
   if (typeof value === "string") return !checkStrings || value.isWellFormed();
@@ -66,8 +72,8 @@ function mayHoldSurrogates(bytes: Uint8Array): boolean {
 }
 
 /**
- * JSON text of `value` in which U+2028, U+2029 and U+0085 are escaped: some clients split event streams at them. They stand inside
- * strings only, so the value stays the same.
+ * JSON text of `value` in which U+2028, U+2029 and U+0085 are escaped: some clients split event
+ * streams at them. They stand inside strings only, so the value stays the same.
  */
 export function stringifyJson(value: JsonValue): string {
   return escapeLineSeparators(JSON.stringify(value));
@@ -77,15 +83,20 @@ export function stringifyJson(value: JsonValue): string {
 export function escapeLineSeparators(json: string): string {
   // Three searches that nearly always fail are cheaper than a pattern run over the text.
   if (!json.includes("\u2028") && !json.includes("\u2029") && !json.includes("\u0085")) return json;
-  return json.replaceAll("\u2028", "\\u2028").replaceAll("\u2029", "\\u2029").replaceAll("\u0085", "\\u0085");
+  return json
+    .replaceAll("\u2028", "\\u2028")
+    .replaceAll("\u2029", "\\u2029")
+    .replaceAll("\u0085", "\\u0085");
 }
 
-// How many things a JSON text holds, told from its bytes. Parsing costs by the value, not by the byte, and so does all that is done with
-// a request afterwards: a body of a million members would keep everybody else waiting for seconds.
+// How many things a JSON text holds, told from its bytes. Parsing costs by the value, not by the
+// byte, and so does all that is done with a request afterwards: a body of a million members would
+// keep everybody else waiting for seconds.
 
 /**
- * Most members and elements of a request, those of all its objects and lists together. A long day's work of a coding assistant has
- * tens of thousands; the most messages that a conversation may have are three each.
+ * Most members and elements of a request, those of all its objects and lists together. A long day's
+ * work of a coding assistant has tens of thousands; the most messages that a conversation may have
+ * are three each.
  */
 export const jsonItemsMax = 400_000;
 
@@ -109,8 +120,9 @@ export function tooManyItems(max: number): ApiError {
 }
 
 /**
- * Members and elements of a JSON text: each stands behind a comma or opens its object or list, and an empty one counts as if it held
- * something. Stops beyond `max`, and looks at no byte more than a few times. The figure means nothing for text that is not JSON.
+ * Members and elements of a JSON text: each stands behind a comma or opens its object or list, and
+ * an empty one counts as if it held something. Stops beyond `max`, and looks at no byte more than a
+ * few times. The figure means nothing for text that is not JSON.
  */
 export function countItems(bytes: Uint8Array, max: number): number {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);

@@ -1,4 +1,5 @@
-// Server-sent events as providers write them: an incremental parser of bytes (HTML Standard, "Parsing an event stream").
+// Server-sent events as providers write them: an incremental parser of bytes (HTML Standard,
+// "Parsing an event stream").
 
 import { StringDecoder } from "node:string_decoder";
 import { ApiError } from "../base/errors.ts";
@@ -16,7 +17,9 @@ export const sseEventMax = 10 * 1024 * 1024;
 
 /** Reads an event stream in any split of its bytes. */
 interface SseParser {
-  /** The events that `bytes` complete. Throws `upstream_error` when one grows beyond `sseEventMax`. */
+  /**
+   * The events that `bytes` complete. Throws `upstream_error` when one grows beyond `sseEventMax`.
+   */
   push(bytes: Uint8Array): SseEvent[];
   /** The last event, where the stream ended in good order but without the blank line. */
   end(): SseEvent[];
@@ -27,7 +30,10 @@ export function createSseParser(): SseParser {
   const decoder = new StringDecoder("utf8");
   let started = false;
   let afterCarriageReturn = false;
-  /** The line that is not finished yet, in the pieces it came in: joined once, or a long line would be copied with every read. */
+  /**
+   * The line that is not finished yet, in the pieces it came in: joined once, or a long line would
+   * be copied with every read.
+   */
   let pieces: string[] = [];
   let piecesLength = 0;
   let event = "";
@@ -53,7 +59,8 @@ export function createSseParser(): SseParser {
     const value = colon < 0 ? "" : line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1);
     if (field === "data") addData(value);
     else if (field === "event") event = value;
-    // A colon at the start is a comment; `id` and `retry` mean nothing here, and unknown fields are to be ignored.
+    // A colon at the start is a comment; `id` and `retry` mean nothing here, and unknown fields are
+    // to be ignored.
   };
 
   /** Reads the line of which `last` is the last piece. */
@@ -82,7 +89,8 @@ export function createSseParser(): SseParser {
       afterCarriageReturn = false;
       if (text.startsWith("\n")) text = text.slice(1);
     }
-    // A carriage return inside a line is a line end, too. Most providers send none, and then one search finds each line.
+    // A carriage return inside a line is a line end, too. Most providers send none, and then one
+    // search finds each line.
     let carriageReturn = text.indexOf("\r");
     let from = 0;
     for (;;) {
@@ -119,5 +127,7 @@ export function createSseParser(): SseParser {
 }
 
 function tooLarge(): ApiError {
-  return new ApiError("upstream_error", { message: "The model provider sent an event that is too large." });
+  return new ApiError("upstream_error", {
+    message: "The model provider sent an event that is too large.",
+  });
 }

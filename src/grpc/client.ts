@@ -1,4 +1,5 @@
-// The gRPC binding of Core: the same clients as `localCore`, for a facade or an internal service in a process of its own.
+// The gRPC binding of Core: the same clients as `localCore`, for a facade or an internal service in
+// a process of its own.
 
 import { setTimeout as pause } from "node:timers/promises";
 import {
@@ -26,12 +27,18 @@ import { fromStatus } from "./status.ts";
 import { clientCredentials } from "./tls.ts";
 
 /**
- * A Core that calls the cores at `addresses` (`host:port`) in turn, those first that are connected. A name that stands for several
- * hosts is called on all of them. Connections are made when needed and made again when lost; a call that finds no core for a second
- * fails with `gateway_unavailable`.
+ * A Core that calls the cores at `addresses` (`host:port`) in turn, those first that are connected.
+ * A name that stands for several hosts is called on all of them. Connections are made when needed
+ * and made again when lost; a call that finds no core for a second fails with
+ * `gateway_unavailable`.
  */
-export function grpcCore(parts: { addresses: readonly string[]; tls?: ClientTls }): Core & { close(): void } {
-  const channels = parts.addresses.map((address) => new Channel(address, clientCredentials(parts.tls), channelOptions));
+export function grpcCore(parts: {
+  addresses: readonly string[];
+  tls?: ClientTls;
+}): Core & { close(): void } {
+  const channels = parts.addresses.map(
+    (address) => new Channel(address, clientCredentials(parts.tls), channelOptions),
+  );
   const pick = createPicker(channels);
   return {
     billing: grpcClient(serviceTypes.billing, pick),
@@ -88,7 +95,11 @@ type Outgoing = {
   readonly signal: AbortSignal | undefined;
 };
 
-function prepare(desc: DescMethod, request: MessageInitShape<DescMessage>, options: CallOptions = {}): Outgoing {
+function prepare(
+  desc: DescMethod,
+  request: MessageInitShape<DescMessage>,
+  options: CallOptions = {},
+): Outgoing {
   const { headers, signal, timeoutMs = 0 } = options;
   return {
     desc,
@@ -107,7 +118,10 @@ function argumentsOf({ desc, message, metadata, deadline }: Outgoing) {
 }
 
 function callUnary(desc: DescMethod, pick: Pick) {
-  return async (request: MessageInitShape<DescMessage>, options?: CallOptions): Promise<Message> => {
+  return async (
+    request: MessageInitShape<DescMessage>,
+    options?: CallOptions,
+  ): Promise<Message> => {
     const outgoing = prepare(desc, request, options);
     const patience = new Patience(outgoing.signal);
     for (;;) {
@@ -123,11 +137,14 @@ function callUnary(desc: DescMethod, pick: Pick) {
 function sendUnary(channel: Channel, outgoing: Outgoing): Promise<Message> {
   const { signal } = outgoing;
   return new Promise((resolve, reject) => {
-    const call = channel.makeUnaryRequest(...argumentsOf(outgoing), (error: ServiceError | null, answer?: Message) => {
-      signal?.removeEventListener("abort", cancel);
-      if (answer) resolve(answer);
-      else reject(error);
-    });
+    const call = channel.makeUnaryRequest(
+      ...argumentsOf(outgoing),
+      (error: ServiceError | null, answer?: Message) => {
+        signal?.removeEventListener("abort", cancel);
+        if (answer) resolve(answer);
+        else reject(error);
+      },
+    );
     const cancel = () => call.cancel();
     if (signal?.aborted) cancel();
     signal?.addEventListener("abort", cancel, { once: true });
@@ -135,7 +152,10 @@ function sendUnary(channel: Channel, outgoing: Outgoing): Promise<Message> {
 }
 
 function callStream(desc: DescMethod, pick: Pick) {
-  return (request: MessageInitShape<DescMessage>, options?: CallOptions): AsyncIterable<Message> => {
+  return (
+    request: MessageInitShape<DescMessage>,
+    options?: CallOptions,
+  ): AsyncIterable<Message> => {
     const outgoing = prepare(desc, request, options);
     const open = () => openStream(pick(), outgoing);
     return new ServerStream(open, new Patience(outgoing.signal), outgoing.signal);
@@ -143,7 +163,8 @@ function callStream(desc: DescMethod, pick: Pick) {
 }
 
 function openStream(channel: Channel, outgoing: Outgoing): ClientReadableStream<Message> {
-  // grpc-js notes where every call came from, which takes as long as the rest of opening it, and which nobody reads.
+  // grpc-js notes where every call came from, which takes as long as the rest of opening it, and
+  // which nobody reads.
   const { stackTraceLimit } = Error;
   Error.stackTraceLimit = 0;
   try {
@@ -153,8 +174,9 @@ function openStream(channel: Channel, outgoing: Outgoing): ClientReadableStream<
   }
 }
 
-// The messages of a server stream, pulled one by one. Without generators and without grpc-js's own iterator, which took 610 µs of CPU
-// for a stream of 100 messages where this takes 520 (Node 24, 2 cores).
+// The messages of a server stream, pulled one by one. Without generators and without grpc-js's own
+// iterator, which took 610 µs of CPU for a stream of 100 messages where this takes 520 (Node 24, 2
+// cores).
 
 type Result = IteratorResult<Message, undefined>;
 type Waiting = { resolve: (result: Result) => void; reject: (error: unknown) => void };
@@ -162,7 +184,9 @@ type Waiting = { resolve: (result: Result) => void; reject: (error: unknown) => 
 /** Messages that may lie here before the stream is told to wait. */
 const readAhead = 16;
 
-/** Opens its call at the first read, and again as long as `patience` endures that it cannot be sent. */
+/**
+ * Opens its call at the first read, and again as long as `patience` endures that it cannot be sent.
+ */
 export class ServerStream implements AsyncIterableIterator<Message, undefined> {
   readonly #open: () => ClientReadableStream<Message>;
   readonly #patience: Patience;
@@ -172,7 +196,11 @@ export class ServerStream implements AsyncIterableIterator<Message, undefined> {
   #waiting: Waiting | undefined;
   #end: { error?: unknown } | undefined;
 
-  constructor(open: () => ClientReadableStream<Message>, patience: Patience, signal: AbortSignal | undefined) {
+  constructor(
+    open: () => ClientReadableStream<Message>,
+    patience: Patience,
+    signal: AbortSignal | undefined,
+  ) {
     this.#open = open;
     this.#patience = patience;
     this.#signal = signal;
@@ -211,7 +239,8 @@ export class ServerStream implements AsyncIterableIterator<Message, undefined> {
     this.#call = call;
     let failure: unknown;
     call.on("data", (message: Message) => this.#take(message));
-    // Comes at once, before messages that lie here unread. (Those that lie deeper, behind a slow reader, are dropped by grpc-js.)
+    // Comes at once, before messages that lie here unread. (Those that lie deeper, behind a slow
+    // reader, are dropped by grpc-js.)
     call.on("error", (error) => {
       failure = error;
     });
@@ -258,9 +287,11 @@ export class ServerStream implements AsyncIterableIterator<Message, undefined> {
   }
 }
 
-// What becomes of a call that failed: tried again while no core was connected to send it to, else told as the error it stands for.
+// What becomes of a call that failed: tried again while no core was connected to send it to, else
+// told as the error it stands for.
 
-// As long as a core that is replaced needs to be found again: the channels try to connect at least every half a second.
+// As long as a core that is replaced needs to be found again: the channels try to connect at least
+// every half a second.
 const patienceMs = 1_000;
 const pauseMs = 50;
 
@@ -285,11 +316,21 @@ export class Patience {
   }
 }
 
-/** True when the call did not leave this process, so that repeating it repeats nothing. Only the sentence tells. */
+/**
+ * True when the call did not leave this process, so that repeating it repeats nothing. Only the
+ * sentence tells.
+ */
 function isUnsent({ code, details }: ServiceError): boolean {
-  return code === status.UNAVAILABLE && /No connection established|Name resolution failed/.test(details);
+  return (
+    code === status.UNAVAILABLE && /No connection established|Name resolution failed/.test(details)
+  );
 }
 
 function isServiceError(error: unknown): error is ServiceError {
-  return error instanceof Error && "code" in error && "metadata" in error && error.metadata instanceof Metadata;
+  return (
+    error instanceof Error &&
+    "code" in error &&
+    "metadata" in error &&
+    error.metadata instanceof Metadata
+  );
 }

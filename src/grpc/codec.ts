@@ -1,13 +1,23 @@
-// How messages travel over gRPC: protobuf-es as the serializer of grpc-js, and how much is read before a call is refused.
+// How messages travel over gRPC: protobuf-es as the serializer of grpc-js, and how much is read
+// before a call is refused.
 
-import { type DescMessage, type DescMethod, fromBinary, type Message, toBinary } from "@bufbuild/protobuf";
+import {
+  type DescMessage,
+  type DescMethod,
+  fromBinary,
+  type Message,
+  toBinary,
+} from "@bufbuild/protobuf";
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { Metadata } from "@grpc/grpc-js";
 import { ApiError } from "../base/errors.ts";
 import { recursionLimit, requestBytesMax } from "../contract/message-limits.ts";
 import { jsonItemsMax } from "../formats/json.ts";
 
-/** Most fields that a request may hold, all messages inside it included: a member of a JSON object takes four of them. */
+/**
+ * Most fields that a request may hold, all messages inside it included: a member of a JSON object
+ * takes four of them.
+ */
 export const fieldsMax = 4 * jsonItemsMax;
 
 /** The name of a method on the wire. */
@@ -26,7 +36,10 @@ export function decodeMessage(type: DescMessage, bytes: Uint8Array): Message {
   return fromBinary(type, bytes, { recursionLimit });
 }
 
-/** The request in `bytes`. Throws `request_too_large`, or `invalid_request` for what is no such message or is nested too deep. */
+/**
+ * The request in `bytes`. Throws `request_too_large`, or `invalid_request` for what is no such
+ * message or is nested too deep.
+ */
 export function decodeRequest(method: DescMethod, bytes: Uint8Array): Message {
   const limit = requestBytesMax(method);
   if (bytes.byteLength > limit) {
@@ -44,18 +57,27 @@ export function decodeRequest(method: DescMethod, bytes: Uint8Array): Message {
     return decodeMessage(method.input, bytes);
   } catch (cause) {
     const problem = cause instanceof Error ? cause.message : "";
-    throw new ApiError("invalid_request", { message: `not a valid ${method.input.typeName}: ${problem}`, cause });
+    throw new ApiError("invalid_request", {
+      message: `not a valid ${method.input.typeName}: ${problem}`,
+      cause,
+    });
   }
 }
 
-// How many fields the bytes of a message hold, told without making the message: for the same reason as `formats/json.ts`, since a
-// repeated field needs two bytes for what takes a hundred in memory.
+// How many fields the bytes of a message hold, told without making the message: for the same reason
+// as `formats/json.ts`, since a repeated field needs two bytes for what takes a hundred in memory.
 
 /**
- * True when the message and those inside it have more than `max` fields, each element of a repeated one counted. Stops there, and looks
- * no deeper than `depthMax` messages. Bytes that are no message are counted as far as they can be read.
+ * True when the message and those inside it have more than `max` fields, each element of a repeated
+ * one counted. Stops there, and looks no deeper than `depthMax` messages. Bytes that are no message
+ * are counted as far as they can be read.
  */
-export function hasMoreFields(type: DescMessage, bytes: Uint8Array, max: number, depthMax: number): boolean {
+export function hasMoreFields(
+  type: DescMessage,
+  bytes: Uint8Array,
+  max: number,
+  depthMax: number,
+): boolean {
   // Every field is at least two bytes.
   if (bytes.byteLength <= 2 * max) return false;
   const reader = new BinaryReader(bytes);
@@ -64,7 +86,8 @@ export function hasMoreFields(type: DescMessage, bytes: Uint8Array, max: number,
     while (reader.pos < end && fields <= max) {
       const [number, wireType] = reader.tag();
       fields++;
-      const inner = wireType === WireType.LengthDelimited && depth < depthMax ? inside.get(number) : undefined;
+      const inner =
+        wireType === WireType.LengthDelimited && depth < depthMax ? inside.get(number) : undefined;
       if (inner) {
         const length = reader.uint32();
         count(inner(), reader.pos + length, depth + 1);
@@ -109,7 +132,10 @@ const metadataBytesMax = 16 * 1024;
 // The gate in front of a call and the call itself read the same metadata.
 const headersByMetadata = new WeakMap<Metadata, Headers>();
 
-/** The text headers of a call. Throws `request_too_large`. Binary metadata means nothing to our services and is left out. */
+/**
+ * The text headers of a call. Throws `request_too_large`. Binary metadata means nothing to our
+ * services and is left out.
+ */
 export function headersOf(metadata: Metadata): Headers {
   const known = headersByMetadata.get(metadata);
   if (known) return known;
@@ -121,14 +147,15 @@ export function headersOf(metadata: Metadata): Headers {
       if (typeof value === "string") headers.append(name, value);
     }
   }
-  if (bytes > metadataBytesMax) throw new ApiError("request_too_large", { message: "The metadata of this call is too large." });
+  if (bytes > metadataBytesMax)
+    throw new ApiError("request_too_large", { message: "The metadata of this call is too large." });
   headersByMetadata.set(metadata, headers);
   return headers;
 }
 
 const legalName = /^[0-9a-z_.-]+(?<!-bin)$/;
-// gRPC allows printable ASCII only. A credential with anything else in it is wrong in any case: it is sent as far as it can be,
-// and refused over there as it would be here.
+// gRPC allows printable ASCII only. A credential with anything else in it is wrong in any case: it
+// is sent as far as it can be, and refused over there as it would be here.
 const unprintable = /[^\x20-\x7e]/g;
 
 /** The metadata that carries these headers. */

@@ -1,4 +1,5 @@
-// The gRPC listener: serves the three services to internal callers, with the same objects that the facade calls in process.
+// The gRPC listener: serves the three services to internal callers, with the same objects that the
+// facade calls in process.
 
 import { once } from "node:events";
 import type { DescService, Message } from "@bufbuild/protobuf";
@@ -32,27 +33,36 @@ import { createReflection } from "./reflection.ts";
 import { toStatus } from "./status.ts";
 import { serverCredentials } from "./tls.ts";
 
-// What grpc-js would print on its own reaches us as errors, and stderr holds one JSON object a line.
+// What grpc-js would print on its own reaches us as errors, and stderr holds one JSON object a
+// line.
 setLogVerbosity(logVerbosity.NONE);
 
 export type GrpcServer = {
-  /** Starts to listen and gives the port, which matters for port 0. Throws for a public address without TLS, or a taken port. */
+  /**
+   * Starts to listen and gives the port, which matters for port 0. Throws for a public address
+   * without TLS, or a taken port.
+   */
   listen(host: string, port: number): Promise<number>;
   /**
-   * Takes no new calls, reports itself as not serving, and waits for the running ones. Those that still run after `limitMs` are
-   * aborted and waited for, since they settle what they owe.
+   * Takes no new calls, reports itself as not serving, and waits for the running ones. Those that
+   * still run after `limitMs` are aborted and waited for, since they settle what they owe.
    */
   drain(limitMs: number): Promise<void>;
 };
 
 export type GrpcServerParts = {
   services: Services;
-  /** Asked before a request is read, so that strangers cannot fill our memory. The services ask again. */
+  /**
+   * Asked before a request is read, so that strangers cannot fill our memory. The services ask
+   * again.
+   */
   authenticate: Authenticate;
   readiness: () => Promise<ServingServices>;
   /** Absent: plaintext. */
   tls?: ServerTls;
-  /** Allows plaintext on an address that others can reach, for networks that encrypt by themselves. */
+  /**
+   * Allows plaintext on an address that others can reach, for networks that encrypt by themselves.
+   */
   allowPlaintext: boolean;
 };
 
@@ -93,8 +103,12 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
       const limit = setTimeout(() => calls.abort(shuttingDown()), limitMs);
       await calls.ended();
       clearTimeout(limit);
-      // What is left are watchers of the health service, which never end by themselves, and clients that do not read their end.
-      await Promise.race([closed, new Promise((resolve) => setTimeout(resolve, lastBytesMs).unref())]);
+      // What is left are watchers of the health service, which never end by themselves, and clients
+      // that do not read their end.
+      await Promise.race([
+        closed,
+        new Promise((resolve) => setTimeout(resolve, lastBytesMs).unref()),
+      ]);
       server.forceShutdown();
     },
   };
@@ -103,7 +117,12 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
 /** How long a client may take to fetch the end of its last answer. */
 const lastBytesMs = 1_000;
 
-function addService<S extends DescService>(server: Server, service: S, implementation: Implementation<S>, calls: RunningCalls) {
+function addService<S extends DescService>(
+  server: Server,
+  service: S,
+  implementation: Implementation<S>,
+  calls: RunningCalls,
+) {
   for (const desc of service.methods) {
     const method = boundMethod(implementation, desc);
     server.register(
@@ -131,7 +150,11 @@ function handlerOf(method: BoundMethod, calls: RunningCalls): UntypedHandleCall 
   return (surface: ServerWritableStream<Buffer, Message>) => {
     calls
       .run(surface, async (call) => {
-        await writeAll(surface, method.run(decodeRequest(method.desc, surface.request), call), call.signal);
+        await writeAll(
+          surface,
+          method.run(decodeRequest(method.desc, surface.request), call),
+          call.signal,
+        );
         // A stream that was cut short must not look like a complete one.
         call.signal.throwIfAborted();
       })
@@ -143,8 +166,8 @@ function handlerOf(method: BoundMethod, calls: RunningCalls): UntypedHandleCall 
 }
 
 /**
- * Writes every message, and asks for each before it writes the one in front: a provider is called before its admission is written,
- * which brings the first token to a facade 0.2 ms earlier.
+ * Writes every message, and asks for each before it writes the one in front: a provider is called
+ * before its admission is written, which brings the first token to a facade 0.2 ms earlier.
  */
 async function writeAll(
   surface: ServerWritableStream<Buffer, Message>,
@@ -167,7 +190,10 @@ async function writeAll(
 }
 
 /** Waits for a slow reader. Throws when the call is over, since then nobody reads any more. */
-async function drained(surface: ServerWritableStream<Buffer, Message>, signal: AbortSignal): Promise<void> {
+async function drained(
+  surface: ServerWritableStream<Buffer, Message>,
+  signal: AbortSignal,
+): Promise<void> {
   await once(surface, "drain", { signal }).catch((error: unknown) => {
     // The call's own reason says more than that it was aborted.
     signal.throwIfAborted();
@@ -175,9 +201,14 @@ async function drained(surface: ServerWritableStream<Buffer, Message>, signal: A
   });
 }
 
-const ownPaths = new Set(Object.values(serviceTypes).flatMap((service) => service.methods.map(pathOf)));
+const ownPaths = new Set(
+  Object.values(serviceTypes).flatMap((service) => service.methods.map(pathOf)),
+);
 
-/** Refuses a call by its credential while its request still waits in the socket. Health and reflection are open to all. */
+/**
+ * Refuses a call by its credential while its request still waits in the socket. Health and
+ * reflection are open to all.
+ */
 function admitBeforeReading(authenticate: Authenticate): ServerInterceptor {
   return (method, call) =>
     new ServerInterceptingCall(call, {
@@ -198,8 +229,8 @@ function admitBeforeReading(authenticate: Authenticate): ServerInterceptor {
   }
 }
 
-// The calls that the gRPC server is running at this moment: each with a signal that fires when its caller leaves or its deadline
-// passes, and all of them together for the drain.
+// The calls that the gRPC server is running at this moment: each with a signal that fires when its
+// caller leaves or its deadline passes, and all of them together for the drain.
 
 /** What grpc-js gives for one call, as far as it is needed here. */
 type SurfaceCall = {
@@ -212,7 +243,10 @@ export class RunningCalls {
   readonly #controllers = new Set<AbortController>();
   #waiting: (() => void)[] = [];
 
-  /** Runs `work` as one call, until it has ended. Rejects as `work` does, or with `request_too_large` for the metadata. */
+  /**
+   * Runs `work` as one call, until it has ended. Rejects as `work` does, or with
+   * `request_too_large` for the metadata.
+   */
   async run<T>(surface: SurfaceCall, work: (call: Call) => Promise<T>): Promise<T> {
     const controller = new AbortController();
     this.#controllers.add(controller);
@@ -235,7 +269,8 @@ export class RunningCalls {
 
   /** Resolves when no call runs. */
   async ended(): Promise<void> {
-    if (this.#controllers.size > 0) await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    if (this.#controllers.size > 0)
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
   }
 }
 

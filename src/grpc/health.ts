@@ -1,5 +1,5 @@
-// The standard health service (grpc.health.v1): each service as ready as the readiness of its parts, and all of them together under
-// the empty name.
+// The standard health service (grpc.health.v1): each service as ready as the readiness of its
+// parts, and all of them together under the empty name.
 
 import { HealthImplementation, type ServingStatusMap } from "grpc-health-check";
 import { type Services, serviceTypes } from "../contract/contract.ts";

@@ -11,17 +11,21 @@ export function createReflection(services: readonly DescService[]): ReflectionSe
   const files = new Set<DescFile>();
   addFiles(file_gateway_common_v1_refusal, files);
   for (const service of services) addFiles(service.file, files);
-  // Only the files are read; the rest is what the library calls the smallest definition that can carry them.
+  // Only the files are read; the rest is what the library calls the smallest definition that can
+  // carry them.
   const definition = {
     format: "Protocol Buffer 3 EnumDescriptorProto",
     type: {},
     fileDescriptorProtos: [...files].map(describeFile),
   } as const;
-  return new ReflectionService({ gateway: definition }, { services: services.map((service) => service.typeName) });
+  return new ReflectionService(
+    { gateway: definition },
+    { services: services.map((service) => service.typeName) },
+  );
 }
 
-// Our options stay out: the reflection library re-encodes descriptors and garbles extensions of descriptor.proto, at which clients
-// stop with "duplicate id". They mean nothing to a caller.
+// Our options stay out: the reflection library re-encodes descriptors and garbles extensions of
+// descriptor.proto, at which clients stop with "duplicate id". They mean nothing to a caller.
 const left = new Set<DescFile>([file_gateway_common_v1_options, file_google_protobuf_descriptor]);
 
 function addFiles(file: DescFile, files: Set<DescFile>): void {
@@ -32,9 +36,13 @@ function addFiles(file: DescFile, files: Set<DescFile>): void {
 
 function describeFile(file: DescFile): Buffer {
   // Read back without unknown fields, which is what options of our own are to descriptor.proto.
-  const proto = fromBinary(FileDescriptorProtoSchema, toBinary(FileDescriptorProtoSchema, file.proto), {
-    readUnknownFields: false,
-  });
+  const proto = fromBinary(
+    FileDescriptorProtoSchema,
+    toBinary(FileDescriptorProtoSchema, file.proto),
+    {
+      readUnknownFields: false,
+    },
+  );
   const names = new Set([...left].map((one) => one.proto.name));
   proto.dependency = proto.dependency.filter((name) => !names.has(name));
   return Buffer.from(toBinary(FileDescriptorProtoSchema, proto));

@@ -1,14 +1,26 @@
-// Who may listen how: plaintext stays on this machine unless the operator says that the network is safe.
+// Who may listen how: plaintext stays on this machine unless the operator says that the network is
+// safe.
 
 import { BlockList, isIP } from "node:net";
 import { ChannelCredentials, ServerCredentials } from "@grpc/grpc-js";
 import type { ClientTls, ServerTls } from "../config/environment.ts";
 
-/** Credentials of a listener on `host`. Throws for plaintext on an address that others can reach, unless `allowPlaintext`. */
-export function serverCredentials(host: string, tls: ServerTls | undefined, allowPlaintext: boolean): ServerCredentials {
+/**
+ * Credentials of a listener on `host`. Throws for plaintext on an address that others can reach,
+ * unless `allowPlaintext`.
+ */
+export function serverCredentials(
+  host: string,
+  tls: ServerTls | undefined,
+  allowPlaintext: boolean,
+): ServerCredentials {
   if (tls) {
     const pair = { private_key: tls.privateKey, cert_chain: tls.certificate };
-    return ServerCredentials.createSsl(tls.clientAuthorities ?? null, [pair], tls.clientAuthorities !== undefined);
+    return ServerCredentials.createSsl(
+      tls.clientAuthorities ?? null,
+      [pair],
+      tls.clientAuthorities !== undefined,
+    );
   }
   if (!allowPlaintext && !isLoopback(host)) {
     throw new Error(
@@ -22,7 +34,11 @@ export function serverCredentials(host: string, tls: ServerTls | undefined, allo
 export function clientCredentials(tls: ClientTls | undefined): ChannelCredentials {
   if (!tls) return ChannelCredentials.createInsecure();
   const { authorities, identity } = tls;
-  return ChannelCredentials.createSsl(authorities ?? null, identity?.privateKey ?? null, identity?.certificate ?? null);
+  return ChannelCredentials.createSsl(
+    authorities ?? null,
+    identity?.privateKey ?? null,
+    identity?.certificate ?? null,
+  );
 }
 
 const loopback = new BlockList();

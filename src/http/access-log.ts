@@ -1,4 +1,5 @@
-// One line per request: ids, route, status, durations, cost. Paths and headers as sent may hold secrets and are left out, bodies too.
+// One line per request: ids, route, status, durations, cost. Paths and headers as sent may hold
+// secrets and are left out, bodies too.
 
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { OutcomeSchema, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -6,9 +7,13 @@ import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Log } from "../base/log.ts";
 import { elapsedMs } from "./context.ts";
 
-/** Builds the function that writes the line of a request whose answer is out or whose client is gone. */
+/**
+ * Builds the function that writes the line of a request whose answer is out or whose client is
+ * gone.
+ */
 export function createRequestLog(log: Log): (request: FastifyRequest, reply: FastifyReply) => void {
-  // Redaction looks at every member of a line: 3.7 of 4.5 µs. The members here are named below, and none is anybody's secret.
+  // Redaction looks at every member of a line: 3.7 of 4.5 µs. The members here are named below, and
+  // none is anybody's secret.
   const plain = log.child({}, { redact: [] });
   return (request, reply) => {
     const { requestId, route, identity, logFields, receipt } = request.context;

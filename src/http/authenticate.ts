@@ -1,5 +1,6 @@
-// Who calls at the public listener: asked of the keys service before a body is read, on behalf of both listeners there. An address that sent
-// too many wrong credentials is not asked about any more, unless the credential was good lately.
+// Who calls at the public listener: asked of the keys service before a body is read, on behalf of
+// both listeners there. An address that sent too many wrong credentials is not asked about any
+// more, unless the credential was good lately.
 
 import { hash } from "node:crypto";
 import { isIPv6 } from "node:net";
@@ -12,7 +13,8 @@ import { windowMs } from "../rate-limits/rate-limits.ts";
 
 // Enough for the keys that are in use at one time, in a few megabytes.
 const knownMax = 10_000;
-// Whatever a request asks of the services is checked by them again, so what is trusted here is only that its body is worth reading.
+// Whatever a request asks of the services is checked by them again, so what is trusted here is only
+// that its body is worth reading.
 const trustedMs = 1_000;
 
 /** Who asks to be let in. */
@@ -26,11 +28,18 @@ export type LoginAttempt = {
 };
 
 /** Throws what `authenticate` of the keys service throws, and `auth_rate_limited`. */
-export type IdentifyCaller = (knock: LoginAttempt, call: CallOptions) => Promise<AuthenticateResponse>;
+export type IdentifyCaller = (
+  knock: LoginAttempt,
+  call: CallOptions,
+) => Promise<AuthenticateResponse>;
 
 /** Of one listener: its listeners share what they learnt of credentials and addresses. */
-export function createIdentifyCaller(core: Core, failedCredentials: FailedCredentials): IdentifyCaller {
-  // Digests of credentials that were good lately: an address shared by many is not closed to those who use good ones from it.
+export function createIdentifyCaller(
+  core: Core,
+  failedCredentials: FailedCredentials,
+): IdentifyCaller {
+  // Digests of credentials that were good lately: an address shared by many is not closed to those
+  // who use good ones from it.
   const known = new BoundedMap<string, { caller: AuthenticateResponse; atMs: number }>(knownMax);
 
   return async ({ authorization, address, monthUsage }, call) => {
@@ -50,8 +59,8 @@ export function createIdentifyCaller(core: Core, failedCredentials: FailedCreden
   };
 }
 
-// Guessing credentials is slowed down per client address. In the memory of one process: it protects the process, and a guess at 256
-// random bits is hopeless anyhow.
+// Guessing credentials is slowed down per client address. In the memory of one process: it protects
+// the process, and a guess at 256 random bits is hopeless anyhow.
 
 /** Failures of one address in any 60 seconds, beyond which it is refused unread. */
 const failuresMax = 100;
@@ -65,7 +74,9 @@ export type FailedCredentials = {
 };
 
 /** `nowMs` must never go back. */
-export function createFailedCredentials(nowMs: () => number = () => performance.now()): FailedCredentials {
+export function createFailedCredentials(
+  nowMs: () => number = () => performance.now(),
+): FailedCredentials {
   const failures = new BoundedMap<string, number[]>(addressesMax);
 
   function failuresOf(client: string): number[] {
@@ -77,7 +88,10 @@ export function createFailedCredentials(nowMs: () => number = () => performance.
     check(address) {
       const times = failuresOf(clientOf(address));
       const first = times.at(-failuresMax);
-      if (first !== undefined) throw new ApiError("auth_rate_limited", { retryAfterMs: Math.ceil(first + windowMs - nowMs()) });
+      if (first !== undefined)
+        throw new ApiError("auth_rate_limited", {
+          retryAfterMs: Math.ceil(first + windowMs - nowMs()),
+        });
     },
     record(address) {
       const client = clientOf(address);
@@ -86,14 +100,18 @@ export function createFailedCredentials(nowMs: () => number = () => performance.
   };
 }
 
-/** An IPv6 client owns at least the 64-bit network of its address, and would otherwise never run out of addresses. */
+/**
+ * An IPv6 client owns at least the 64-bit network of its address, and would otherwise never run out
+ * of addresses.
+ */
 function clientOf(address: string): string {
   if (!isIPv6(address)) return address;
   const mapped = /^::ffff:([\d.]+)$/i.exec(address);
   if (mapped?.[1]) return mapped[1];
   const [head = "", tail] = address.split("%")[0]?.split("::") ?? [];
   const groups = head === "" ? [] : head.split(":");
-  const missing = tail === undefined ? 0 : 8 - groups.length - (tail === "" ? 0 : tail.split(":").length);
+  const missing =
+    tail === undefined ? 0 : 8 - groups.length - (tail === "" ? 0 : tail.split(":").length);
   const all = [...groups, ...Array<string>(missing).fill("0"), ...(tail ? tail.split(":") : [])];
   return all
     .slice(0, 4)

@@ -4,7 +4,12 @@ import assert from "node:assert/strict";
 import type { DescEnum, JsonObject } from "@bufbuild/protobuf";
 import { durationMs } from "@bufbuild/protobuf/wkt";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { type Attempt, BasisSchema, OutcomeSchema, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import {
+  type Attempt,
+  BasisSchema,
+  OutcomeSchema,
+  type Receipt,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";

@@ -7,12 +7,16 @@ import type { JsonValue } from "@bufbuild/protobuf";
 import { ApiError } from "../base/errors.ts";
 import { hasMoreItems, jsonItemsMax, parseJson, tooManyItems } from "../formats/json.ts";
 
-/** Largest body, before and after unpacking. One prompt of a coding assistant is 100 KB, one with images tens of megabytes. */
+/**
+ * Largest body, before and after unpacking. One prompt of a coding assistant is 100 KB, one with
+ * images tens of megabytes.
+ */
 export const bodyBytesMax = 32 * 1024 * 1024;
 
 /**
- * The JSON value of the body. Throws `request_too_large`, `invalid_request`, `request_body_encoding_unsupported`,
- * `request_body_encoding_invalid` or `request_body_too_large_after_decoding`, and `cancelled` when the client left while sending.
+ * The JSON value of the body. Throws `request_too_large`, `invalid_request`,
+ * `request_body_encoding_unsupported`, `request_body_encoding_invalid` or
+ * `request_body_too_large_after_decoding`, and `cancelled` when the client left while sending.
  */
 export async function readJson(request: IncomingMessage): Promise<JsonValue> {
   const { headers } = request;
@@ -76,7 +80,8 @@ function readBytes(request: IncomingMessage): Promise<Buffer> {
 
 type Unpack = (bytes: Buffer, options: { maxOutputLength: number }) => Promise<Buffer>;
 
-// HTTP's "deflate" means the zlib form, but some clients send the bare one; the zlib form names its method in the low four bits.
+// HTTP's "deflate" means the zlib form, but some clients send the bare one; the zlib form names its
+// method in the low four bits.
 const unpackDeflate: Unpack = (bytes, options) =>
   ((bytes[0] ?? 0) & 0x0f) === 8
     ? promisify<Buffer, object, Buffer>(inflate)(bytes, options)
@@ -89,17 +94,26 @@ const unpackers: Record<string, Unpack> = {
   br: promisify<Buffer, object, Buffer>(brotliDecompress),
 };
 
-function unpackerOf(contentEncoding: string | undefined): ((bytes: Buffer) => Promise<Buffer>) | undefined {
+function unpackerOf(
+  contentEncoding: string | undefined,
+): ((bytes: Buffer) => Promise<Buffer>) | undefined {
   const encoding = contentEncoding?.trim().toLowerCase() ?? "";
   if (encoding === "" || encoding === "identity") return undefined;
   const unpack = Object.hasOwn(unpackers, encoding) ? unpackers[encoding] : undefined;
-  if (!unpack) throw new ApiError("request_body_encoding_unsupported", { allowed: ["gzip", "deflate", "br", "identity"] });
+  if (!unpack)
+    throw new ApiError("request_body_encoding_unsupported", {
+      allowed: ["gzip", "deflate", "br", "identity"],
+    });
   // The limit counts while unpacking: a small body that unpacks to gigabytes stops at the limit.
   return (bytes) =>
     unpack(bytes, { maxOutputLength: bodyBytesMax }).catch((error: unknown) => {
-      const isTooLarge = error instanceof RangeError && "code" in error && error.code === "ERR_BUFFER_TOO_LARGE";
-      throw new ApiError(isTooLarge ? "request_body_too_large_after_decoding" : "request_body_encoding_invalid", {
-        cause: error,
-      });
+      const isTooLarge =
+        error instanceof RangeError && "code" in error && error.code === "ERR_BUFFER_TOO_LARGE";
+      throw new ApiError(
+        isTooLarge ? "request_body_too_large_after_decoding" : "request_body_encoding_invalid",
+        {
+          cause: error,
+        },
+      );
     });
 }

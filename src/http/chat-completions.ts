@@ -3,7 +3,12 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Core } from "../contract/contract.ts";
-import { createEventEncoder, decodeRequest, encodeAnswer, wantsUsage } from "../formats/chat/chat.ts";
+import {
+  createEventEncoder,
+  decodeRequest,
+  encodeAnswer,
+  wantsUsage,
+} from "../formats/chat/chat.ts";
 import { readJson } from "./body.ts";
 import { identityOf } from "./context.ts";
 import type { AnswerFormat } from "./send-answer.ts";

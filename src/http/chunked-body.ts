@@ -42,13 +42,17 @@ export class ChunkedBody {
     this.#raw.end(this.#isChunked ? `${this.#frame(text)}0\r\n\r\n` : text);
   }
 
-  // Node would write a chunk in four pieces, which costs more than all else that happens to a delta here.
+  // Node would write a chunk in four pieces, which costs more than all else that happens to a delta
+  // here.
   #frame(text: string): string {
-    return this.#isChunked && text !== "" ? `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n` : text;
+    return this.#isChunked && text !== ""
+      ? `${Buffer.byteLength(text).toString(16)}\r\n${text}\r\n`
+      : text;
   }
 
-  // The socket itself, once the head is out: the response would cork it until the tick ends, and a delta is alone in its tick.
-  // There is none while the answer to an earlier request of the connection is on its way.
+  // The socket itself, once the head is out: the response would cork it until the tick ends, and a
+  // delta is alone in its tick. There is none while the answer to an earlier request of the
+  // connection is on its way.
   get #out(): Writable {
     return this.#raw.socket ?? this.#raw;
   }

@@ -1,5 +1,6 @@
-// Enum values that a JSON request names and no proto lists. The JSON parser drops them together with unknown members, and the call
-// would run as if nothing had been said; so they are looked for while the body passes by.
+// Enum values that a JSON request names and no proto lists. The JSON parser drops them together
+// with unknown members, and the call would run as if nothing had been said; so they are looked for
+// while the body passes by.
 
 import type { DescField, DescMessage } from "@bufbuild/protobuf";
 import type { ConnectRouter } from "@connectrpc/connect";
@@ -16,10 +17,14 @@ export function checkEnumNames(handler: Handler): Handler {
   const checked = async (request: Parameters<Handler>[0]) => {
     const type = request.header.get("content-type") ?? "";
     const { body } = request;
-    if (!/^application\/(?:connect\+|grpc-web\+)?json\b/i.test(type) || !isBytes(body)) return handler(request);
+    if (!/^application\/(?:connect\+|grpc-web\+)?json\b/i.test(type) || !isBytes(body))
+      return handler(request);
     // A stream's only request lies in an envelope of five bytes.
     const offset = type.startsWith("application/json") ? 0 : 5;
-    return handler({ ...request, body: checkBody(body, offset, input, requestBytesMax(handler.method)) });
+    return handler({
+      ...request,
+      body: checkBody(body, offset, input, requestBytesMax(handler.method)),
+    });
   };
   return Object.assign(checked, handler);
 }
@@ -31,7 +36,12 @@ function isBytes(body: Parameters<Handler>[0]["body"]): body is Bytes {
 }
 
 /** Hands the body on when it is complete, or when it is too large in any case. */
-async function* checkBody(body: Bytes, offset: number, input: DescMessage, bytesMax: number): AsyncGenerator<Uint8Array> {
+async function* checkBody(
+  body: Bytes,
+  offset: number,
+  input: DescMessage,
+  bytesMax: number,
+): AsyncGenerator<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let length = 0;
   for await (const chunk of body) {
@@ -46,7 +56,8 @@ async function* checkBody(body: Bytes, offset: number, input: DescMessage, bytes
 }
 
 function refuseUnlistedNames(input: DescMessage, text: Buffer): void {
-  // The same request has more members in this form than in a public one: a Block has its kind as an object of its own.
+  // The same request has more members in this form than in a public one: a Block has its kind as an
+  // object of its own.
   if (hasMoreItems(text, 2 * jsonItemsMax)) throw toConnectError(tooManyItems(2 * jsonItemsMax));
   let request: unknown;
   try {
@@ -59,7 +70,11 @@ function refuseUnlistedNames(input: DescMessage, text: Buffer): void {
   if (!found) return;
   const field = found.path.join("").slice(1);
   throw toConnectError(
-    new ApiError("invalid_request", { field, allowed: found.allowed, message: `${field}: there is no such value` }),
+    new ApiError("invalid_request", {
+      field,
+      allowed: found.allowed,
+      message: `${field}: there is no such value`,
+    }),
   );
 }
 

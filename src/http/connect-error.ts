@@ -8,5 +8,11 @@ import { errorCatalog, toApiError } from "../base/errors.ts";
 export function toConnectError(error: unknown): ConnectError {
   const apiError = toApiError(error);
   const detail = { desc: RefusalSchema, value: apiError.toDetail() };
-  return new ConnectError(apiError.message, errorCatalog[apiError.reason].rpc, undefined, [detail], apiError);
+  return new ConnectError(
+    apiError.message,
+    errorCatalog[apiError.reason].rpc,
+    undefined,
+    [detail],
+    apiError,
+  );
 }

@@ -1,5 +1,6 @@
-// The Connect and gRPC-web listener: the three services on the public HTTP listener, so that browsers and `curl` with JSON can manage
-// keys and read usage. It calls Core as the facade does, so it works in every role.
+// The Connect and gRPC-web listener: the three services on the public HTTP listener, so that
+// browsers and `curl` with JSON can manage keys and read usage. It calls Core as the facade does,
+// so it works in every role.
 
 import { type DescService, getOption, type Message } from "@bufbuild/protobuf";
 import {
@@ -13,7 +14,13 @@ import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance } from "fastify";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { shuttingDown } from "../base/errors.ts";
-import { type BoundMethod, boundMethod, type Core, type Implementation, serviceTypes } from "../contract/contract.ts";
+import {
+  type BoundMethod,
+  boundMethod,
+  type Core,
+  type Implementation,
+  serviceTypes,
+} from "../contract/contract.ts";
 import { recursionLimit, requestBytesMax } from "../contract/message-limits.ts";
 import type { IdentifyCaller } from "./authenticate.ts";
 import { checkEnumNames } from "./connect-enums.ts";
@@ -28,16 +35,21 @@ export type ConnectParts = {
   isDraining: () => boolean;
 };
 
-/** Adds the routes `/<service>/<method>` to `app`. Browsers of other origins stay out: no CORS header is ever sent. */
+/**
+ * Adds the routes `/<service>/<method>` to `app`. Browsers of other origins stay out: no CORS
+ * header is ever sent.
+ */
 export function registerConnect(app: FastifyInstance, parts: ConnectParts): void {
   app.register(fastifyConnectPlugin, {
     routes: (router) => {
       addMethods(router, serviceTypes.billing, parts.core.billing, parts.adminMethods);
       addMethods(router, serviceTypes.keys, parts.core.keys, parts.adminMethods);
       addMethods(router, serviceTypes.inference, parts.core.inference, parts.adminMethods);
-      for (const [index, handler] of router.handlers.entries()) router.handlers[index] = checkEnumNames(handler);
+      for (const [index, handler] of router.handlers.entries())
+        router.handlers[index] = checkEnumNames(handler);
     },
-    // Management is small, and generation streams: nothing here is worth a decompressor that strangers may feed.
+    // Management is small, and generation streams: nothing here is worth a decompressor that
+    // strangers may feed.
     acceptCompression: [],
     binaryOptions: { recursionLimit },
     jsonOptions: { recursionLimit },
@@ -49,7 +61,10 @@ export function registerConnect(app: FastifyInstance, parts: ConnectParts): void
 const clientAddress = createContextKey("", { description: "address of the client" });
 
 /** Refuses a call by its credential before its request is read. The services ask again. */
-async function admit({ identifyCaller, isDraining }: ConnectParts, context: HandlerContext): Promise<void> {
+async function admit(
+  { identifyCaller, isDraining }: ConnectParts,
+  context: HandlerContext,
+): Promise<void> {
   const authorization = context.requestHeader.get("authorization") ?? "";
   const address = context.values.get(clientAddress);
   try {
@@ -72,7 +87,8 @@ function addMethods<S extends DescService>(
 }
 
 function addMethod(router: ConnectRouter, method: BoundMethod<CallOptions>): void {
-  // gRPC itself needs HTTP/2, and has a listener of its own. (A switch of the router would not reach methods with options.)
+  // gRPC itself needs HTTP/2, and has a listener of its own. (A switch of the router would not
+  // reach methods with options.)
   const options = { readMaxBytes: requestBytesMax(method.desc), grpc: false };
   if (method.kind === "unary") {
     router.rpc(

@@ -23,10 +23,18 @@ export type RequestContext = {
   identity?: { readonly call: CallOfRequest; readonly caller: AuthenticateResponse };
   /** Version and beta flags of a native call, once they are known to be good. */
   vendor?: { readonly version: string; readonly beta: string };
-  /** What the answer cost. Absent until it is charged, and for good where the answer failed or its client left. */
+  /**
+   * What the answer cost. Absent until it is charged, and for good where the answer failed or its
+   * client left.
+   */
   receipt?: Receipt | undefined;
   /** What the log line tells beside ids, status, duration and cost. */
-  readonly logFields: { model?: string; stream?: boolean; firstByteMs?: number; apiError?: ErrorReason };
+  readonly logFields: {
+    model?: string;
+    stream?: boolean;
+    firstByteMs?: number;
+    apiError?: ErrorReason;
+  };
 };
 
 declare module "fastify" {
@@ -59,7 +67,8 @@ export function hangUpSignal(reply: FastifyReply): AbortSignal {
 /** A `:name` segment of the route's path, decoded. */
 export function pathParam(request: FastifyRequest, name: string): string {
   const { params } = request;
-  const value: unknown = typeof params === "object" && params !== null ? Reflect.get(params, name) : undefined;
+  const value: unknown =
+    typeof params === "object" && params !== null ? Reflect.get(params, name) : undefined;
   return typeof value === "string" ? value : "";
 }
 
@@ -72,6 +81,9 @@ export function requestIdOf(request: Pick<IncomingMessage, "headers">): string {
 }
 
 /** Both names of the id: native clients read the first, chat clients the second. */
-export function requestIdHeaders(requestId: string): { "request-id": string; "x-request-id": string } {
+export function requestIdHeaders(requestId: string): {
+  "request-id": string;
+  "x-request-id": string;
+} {
   return { "request-id": requestId, "x-request-id": requestId };
 }

@@ -1,30 +1,42 @@
-// Which header holds the key, by endpoint. Pure: who the key belongs to is asked of the keys service.
+// Which header holds the key, by endpoint. Pure: who the key belongs to is asked of the keys
+// service.
 
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { ApiError } from "../base/errors.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 
 /**
- * Native endpoints read the native key header, and Bearer from those clients that cannot send anything else; chat completions reads
- * Bearer; shared endpoints read either.
+ * Native endpoints read the native key header, and Bearer from those clients that cannot send
+ * anything else; chat completions reads Bearer; shared endpoints read either.
  */
 export type CredentialForm = "native" | "chat" | "either";
 
-/** Whether native endpoints take a Bearer key: from clients of the versions that send nothing else, from all, or from none. */
+/**
+ * Whether native endpoints take a Bearer key: from clients of the versions that send nothing else,
+ * from all, or from none.
+ */
 export type NativeBearer = CatalogFile["nativeBearer"];
 
 type HeaderSource = Pick<IncomingMessage, "headers" | "rawHeaders">;
 
-// The native header is not named: the coding assistant replaces any message that holds its name by one of its own.
+// The native header is not named: the coding assistant replaces any message that holds its name by
+// one of its own.
 const nativeHelp =
   "This endpoint takes the gateway key from ANTHROPIC_API_KEY. ANTHROPIC_AUTH_TOKEN is only for the vendor's own login and is not " +
   "accepted here: unset it and set ANTHROPIC_API_KEY to your sk-gw2- key. Other clients: send the key in the native API-key header " +
   "instead of Authorization.";
 const bearerHelp = "Send the gateway key as `Authorization: Bearer <key>`.";
 
-/** The key that a request sends. Throws `missing_key`, `invalid_key` or `wrong_credential_header`. */
-export function readCredential(form: CredentialForm, request: HeaderSource, nativeBearer: NativeBearer): string {
-  // A request with a native key is judged by that key alone, so that a stray login token beside it does no harm.
+/**
+ * The key that a request sends. Throws `missing_key`, `invalid_key` or `wrong_credential_header`.
+ */
+export function readCredential(
+  form: CredentialForm,
+  request: HeaderSource,
+  nativeBearer: NativeBearer,
+): string {
+  // A request with a native key is judged by that key alone, so that a stray login token beside it
+  // does no harm.
   const native = request.headers["x-api-key"];
   const nativeKey = typeof native === "string" ? native.trim() : "";
   if (nativeKey !== "" && form !== "chat") return soundKey(nativeKey);
@@ -39,13 +51,16 @@ export function readCredential(form: CredentialForm, request: HeaderSource, nati
 
   const bearer = /^bearer(?:[ \t]+(.*))?$/i.exec(authorization);
   if (!bearer) {
-    throw new ApiError("wrong_credential_header", { message: form === "native" ? nativeHelp : bearerHelp });
+    throw new ApiError("wrong_credential_header", {
+      message: form === "native" ? nativeHelp : bearerHelp,
+    });
   }
   const token = (bearer[1] ?? "").trim();
   if (token === "") throw new ApiError("missing_key");
   // Of two such headers Node keeps the first and says nothing.
   if (countAuthorization(request.rawHeaders) > 1) throw new ApiError("invalid_key");
-  if (form === "native" && nativeBearer === "auto" && !token.startsWith("sk-gw2-")) throw new ApiError("invalid_key");
+  if (form === "native" && nativeBearer === "auto" && !token.startsWith("sk-gw2-"))
+    throw new ApiError("invalid_key");
   return soundKey(token);
 }
 
@@ -54,7 +69,9 @@ function takesBearer(nativeBearer: NativeBearer, request: HeaderSource): boolean
   return nativeBearer === "always";
 }
 
-/** Visible ASCII without commas: anything else is several values, or nothing that was ever issued. */
+/**
+ * Visible ASCII without commas: anything else is several values, or nothing that was ever issued.
+ */
 function soundKey(key: string): string {
   if (!/^[\x21-\x2b\x2d-\x7e]{1,512}$/.test(key)) throw new ApiError("invalid_key");
   return key;
@@ -74,10 +91,15 @@ function countAuthorization(rawHeaders: readonly string[]): number {
 /** Values of the version header that are served. */
 const servedVersions: readonly string[] = ["2023-06-01", "2026-10-21"];
 
-/** From this version on the official SDKs send the key as Bearer on the native endpoints and cannot do otherwise. */
+/**
+ * From this version on the official SDKs send the key as Bearer on the native endpoints and cannot
+ * do otherwise.
+ */
 const bearerSince = "2026-10-21";
 
-/** The version header as sent; undefined when it is missing, or sent twice with different values. */
+/**
+ * The version header as sent; undefined when it is missing, or sent twice with different values.
+ */
 export function readVersion(headers: IncomingHttpHeaders): string | undefined {
   const vendor = headers["vendor-version"];
   const common = headers["anthropic-version"];
@@ -102,7 +124,9 @@ export function requireVersion(headers: IncomingHttpHeaders): { version: string;
         allowed: servedVersions,
       });
     }
-    throw new ApiError("version_required", { message: `anthropic-version: header is required. Accepted: ${accepted}.` });
+    throw new ApiError("version_required", {
+      message: `anthropic-version: header is required. Accepted: ${accepted}.`,
+    });
   }
   if (!servedVersions.includes(version)) {
     throw new ApiError("version_unsupported", {

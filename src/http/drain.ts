@@ -34,6 +34,8 @@ export class OpenReplies {
   /** Refuses new requests from now on; resolves when those that run have ended. */
   drain(): Promise<void> {
     this.#isDraining = true;
-    return this.#count === 0 ? Promise.resolve() : new Promise((resolve) => this.#waiting.push(resolve));
+    return this.#count === 0
+      ? Promise.resolve()
+      : new Promise((resolve) => this.#waiting.push(resolve));
   }
 }

@@ -1,6 +1,7 @@
 // A error as an HTTP answer, by what `problems.ts` says about its reason.
 //
-// Three envelopes: native and chat as the SDKs of the two formats parse them, and a union of both for endpoints that either calls.
+// Three envelopes: native and chat as the SDKs of the two formats parse them, and a union of both
+// for endpoints that either calls.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { ApiError } from "../base/errors.ts";
@@ -14,7 +15,11 @@ export type Envelope = "native" | "chat" | "union";
 export type ErrorResponse = { status: number; headers: Record<string, string>; body: JsonObject };
 
 /** The answer to a refused or failed request. */
-export function toErrorResponse(apiError: ApiError, envelope: Envelope, requestId: string): ErrorResponse {
+export function toErrorResponse(
+  apiError: ApiError,
+  envelope: Envelope,
+  requestId: string,
+): ErrorResponse {
   const row: Row = errorTable[apiError.reason];
   let status = envelope === "native" ? row.status : (row.chatStatus ?? row.status);
   if (apiError.reason === "upstream_refused" && apiError.facts.providerAnswer) {
@@ -31,8 +36,15 @@ export function toErrorResponse(apiError: ApiError, envelope: Envelope, requestI
   };
 }
 
-/** The last event of a stream that fails after its status line is gone. Native clients know five types there. */
-export function toStreamErrorBody(apiError: ApiError, envelope: Envelope, requestId: string): JsonObject {
+/**
+ * The last event of a stream that fails after its status line is gone. Native clients know five
+ * types there.
+ */
+export function toStreamErrorBody(
+  apiError: ApiError,
+  envelope: Envelope,
+  requestId: string,
+): JsonObject {
   const { body } = toErrorResponse(apiError, envelope, requestId);
   const error = body.error;
   if (envelope === "chat" || !isObject(error) || streamTypes.has(error.type)) return body;
@@ -47,12 +59,21 @@ const streamTypes = new Set<JsonValue | undefined>([
   "authentication_error",
 ]);
 
-function headersOf(apiError: ApiError, row: Row, status: number, envelope: Envelope): Record<string, string> {
+function headersOf(
+  apiError: ApiError,
+  row: Row,
+  status: number,
+  envelope: Envelope,
+): Record<string, string> {
   const { retryAfterMs, providerAnswer } = apiError.facts;
-  // A provider that doubts our account, or does not know a model, goes on so until an operator has looked.
+  // A provider that doubts our account, or does not know a model, goes on so until an operator has
+  // looked.
   const isHopeless = apiError.reason === "upstream_error" && providerAnswer !== undefined;
   const waits = status === 429 || status === 503 || status === 529;
-  const retryAfterSeconds = retryAfterMs === undefined ? row.retryAfterSeconds : Math.max(1, Math.ceil(retryAfterMs / 1000));
+  const retryAfterSeconds =
+    retryAfterMs === undefined
+      ? row.retryAfterSeconds
+      : Math.max(1, Math.ceil(retryAfterMs / 1000));
   return {
     ...(waits && retryAfterSeconds !== undefined && { "retry-after": String(retryAfterSeconds) }),
     ...((row.shouldRetry === false || isHopeless) && { "x-should-retry": "false" }),
@@ -74,7 +95,11 @@ function limitHeaders(apiError: ApiError, envelope: Envelope): Record<string, st
   if (limit?.name !== "requests_per_minute" || limit.limit === undefined) return {};
   const { seconds = 0n, nanos = 0 } = limit.resetsAt ?? {};
   const resetsAt = limit.resetsAt && new Date(Number(seconds) * 1000 + nanos / 1_000_000);
-  return rateHeaders(envelope, { limit: Number(limit.limit), remaining: Number(limit.remaining ?? 0n), resetsAt });
+  return rateHeaders(envelope, {
+    limit: Number(limit.limit),
+    remaining: Number(limit.remaining ?? 0n),
+    resetsAt,
+  });
 }
 
 function bodyOf(apiError: ApiError, row: Row, envelope: Envelope, requestId: string): JsonObject {
@@ -96,8 +121,10 @@ function bodyOf(apiError: ApiError, row: Row, envelope: Envelope, requestId: str
 
 function detailsOf(apiError: ApiError, errorCode: string | undefined): JsonObject | undefined {
   if (errorCode === undefined) return undefined;
-  // The SDK's tool runners read which fields were refused, then go on without stored threads by themselves.
-  if (apiError.reason === "thread_unsupported_request") return { error_code: errorCode, unsupported: [] };
+  // The SDK's tool runners read which fields were refused, then go on without stored threads by
+  // themselves.
+  if (apiError.reason === "thread_unsupported_request")
+    return { error_code: errorCode, unsupported: [] };
   return { error_code: errorCode };
 }
 
@@ -107,7 +134,9 @@ function messageOf(apiError: ApiError, envelope: Envelope): string {
   const message = withAllowed(apiError);
   // Clients compact their conversation when a message begins as this one does.
   const isWording = apiError.reason === "context_length_exceeded";
-  return envelope === "chat" || field === undefined || isWording ? message : withVendorPath(message, field);
+  return envelope === "chat" || field === undefined || isWording
+    ? message
+    : withVendorPath(message, field);
 }
 
 function withAllowed({ reason, message, facts: { allowed } }: ApiError): string {
@@ -121,7 +150,9 @@ function withAllowed({ reason, message, facts: { allowed } }: ApiError): string 
 function withVendorPath(message: string, field: string): string {
   const path = field.replace(/\[(\d+)\]/g, ".$1");
   if (message.startsWith(`${path}:`) || message.startsWith(`${path}.`)) return message;
-  const says = message.startsWith(field) ? /^:? +(.*)$/s.exec(message.slice(field.length))?.[1] : undefined;
+  const says = message.startsWith(field)
+    ? /^:? +(.*)$/s.exec(message.slice(field.length))?.[1]
+    : undefined;
   return `${path}: ${says ?? message}`;
 }
 
@@ -135,7 +166,8 @@ function isOwnFault(status: number): boolean {
 
 /** The provider's own answer in the client's format; undefined when it gave none. */
 function relay(apiError: ApiError, envelope: Envelope, requestId: string): JsonObject | undefined {
-  const body = apiError.reason === "upstream_refused" ? apiError.facts.providerAnswer?.body : undefined;
+  const body =
+    apiError.reason === "upstream_refused" ? apiError.facts.providerAnswer?.body : undefined;
   if (body?.type !== "error" || !isObject(body.error)) return undefined;
   // Unmodified, since clients recognise the vendor's wording and act on it.
   if (envelope !== "chat") return { ...body, request_id: requestId };
@@ -150,8 +182,8 @@ function relay(apiError: ApiError, envelope: Envelope, requestId: string): JsonO
   };
 }
 
-// Coding assistants replace a body that names the native key header by "log in again", whatever it says; and a key pasted into the
-// wrong field must not come back.
+// Coding assistants replace a body that names the native key header by "log in again", whatever it
+// says; and a key pasted into the wrong field must not come back.
 const headerName = /x-api-key/gi;
 const keyShape = /sk-gw2-[0-9A-Za-z]{8,}/g;
 
@@ -167,8 +199,15 @@ function clean(body: JsonObject): JsonObject {
 
 type RateState = { limit: number; remaining: number; resetsAt: Date | undefined };
 
-/** Rate headers of one format; the chat ones state the reset as a duration from now. Shared endpoints have none. */
-export function rateHeaders(envelope: Envelope, state: RateState, nowMs = Date.now()): Record<string, string> {
+/**
+ * Rate headers of one format; the chat ones state the reset as a duration from now. Shared
+ * endpoints have none.
+ */
+export function rateHeaders(
+  envelope: Envelope,
+  state: RateState,
+  nowMs = Date.now(),
+): Record<string, string> {
   const { limit, remaining, resetsAt } = state;
   if (envelope === "native") {
     return {
@@ -181,7 +220,9 @@ export function rateHeaders(envelope: Envelope, state: RateState, nowMs = Date.n
     return {
       "x-ratelimit-limit-requests": String(limit),
       "x-ratelimit-remaining-requests": String(remaining),
-      ...(resetsAt && { "x-ratelimit-reset-requests": `${Math.max(0, Math.ceil((resetsAt.getTime() - nowMs) / 1000))}s` }),
+      ...(resetsAt && {
+        "x-ratelimit-reset-requests": `${Math.max(0, Math.ceil((resetsAt.getTime() - nowMs) / 1000))}s`,
+      }),
     };
   }
   return {};

@@ -12,9 +12,15 @@ import { sendJson, startRaw } from "./reply.ts";
 // A client that is still sending 2 s after its error is not listening.
 const lingerMs = 2_000;
 
-/** Builds Fastify's error handler. What nobody foresaw goes to the log and tells the client nothing. */
+/**
+ * Builds Fastify's error handler. What nobody foresaw goes to the log and tells the client nothing.
+ */
 export function createFailureHandler(log: Log) {
-  return (error: FastifyError | ApiError | Error, request: FastifyRequest, reply: FastifyReply): void => {
+  return (
+    error: FastifyError | ApiError | Error,
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): void => {
     const { context } = request;
     const apiError = refusalOfFastify(error) ?? toApiError(error);
     // The guard of the services has logged what it wrapped.
@@ -23,24 +29,29 @@ export function createFailureHandler(log: Log) {
     context.logFields.apiError = apiError.reason;
     const problem = toErrorResponse(apiError, context.envelope, context.requestId);
     reply.headers(problem.headers);
-    if (reply.getHeader("connection") === "close" && !request.raw.complete) sendAndLinger(request, reply, problem);
+    if (reply.getHeader("connection") === "close" && !request.raw.complete)
+      sendAndLinger(request, reply, problem);
     else sendJson(reply.code(problem.status), problem.body);
   };
 }
 
 /** What Fastify itself refuses before a handler runs. */
 function refusalOfFastify(error: Error): ApiError | undefined {
-  if (!("code" in error) || !("statusCode" in error) || typeof error.code !== "string") return undefined;
+  if (!("code" in error) || !("statusCode" in error) || typeof error.code !== "string")
+    return undefined;
   if (error.code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") {
     return new ApiError("invalid_request", { message: "content-type: must be application/json" });
   }
-  const isClientError = typeof error.statusCode === "number" && error.statusCode >= 400 && error.statusCode < 500;
-  return error.code.startsWith("FST_") && isClientError ? new ApiError("invalid_request", { cause: error }) : undefined;
+  const isClientError =
+    typeof error.statusCode === "number" && error.statusCode >= 400 && error.statusCode < 500;
+  return error.code.startsWith("FST_") && isClientError
+    ? new ApiError("invalid_request", { cause: error })
+    : undefined;
 }
 
 /**
- * Answers at once and closes only when the client has stopped sending: a socket closed over unread bytes is reset, and the reset can
- * overtake the answer.
+ * Answers at once and closes only when the client has stopped sending: a socket closed over unread
+ * bytes is reset, and the reset can overtake the answer.
  */
 function sendAndLinger(request: FastifyRequest, reply: FastifyReply, problem: ErrorResponse): void {
   const body = Buffer.from(JSON.stringify(problem.body));
@@ -58,7 +69,11 @@ function sendAndLinger(request: FastifyRequest, reply: FastifyReply, problem: Er
 // Requests that never become one: what Node's parser or Fastify's router refuses before any route.
 
 /** Answers a path that is no valid URL, or one with a segment that nothing here is named by. */
-export function answerBadPath(error: Error & { code?: string }, request: FastifyRequest, reply: FastifyReply): void {
+export function answerBadPath(
+  error: Error & { code?: string },
+  request: FastifyRequest,
+  reply: FastifyReply,
+): void {
   const apiError =
     error.code === "FST_ERR_BAD_URL"
       ? new ApiError("invalid_request", { message: "The path is not a valid URL." })
@@ -68,14 +83,22 @@ export function answerBadPath(error: Error & { code?: string }, request: Fastify
 }
 
 /** Answers bytes that are no HTTP request, on a socket on which no answer is under way. */
-export function answerBadBytes(error: Error & { code?: string }, socket: Socket, isBusy: boolean): void {
+export function answerBadBytes(
+  error: Error & { code?: string },
+  socket: Socket,
+  isBusy: boolean,
+): void {
   if (error.code === "ECONNRESET" || !socket.writable || isBusy) {
     socket.destroy(error);
     return;
   }
   const [status, phrase, message] = answerOf(error.code);
   const requestId = newRequestId();
-  const { headers, body } = toErrorResponse(new ApiError("invalid_request", { message }), "union", requestId);
+  const { headers, body } = toErrorResponse(
+    new ApiError("invalid_request", { message }),
+    "union",
+    requestId,
+  );
   const text = JSON.stringify(body);
   const lines = Object.entries({
     ...requestIdHeaders(requestId),
@@ -88,12 +111,15 @@ export function answerBadBytes(error: Error & { code?: string }, socket: Socket,
 }
 
 function answerOf(code: string | undefined): [status: number, phrase: string, message: string] {
-  if (code === "ERR_HTTP_REQUEST_TIMEOUT") return [408, "Request Timeout", "The request did not arrive in time."];
-  if (code === "HPE_HEADER_OVERFLOW") return [431, "Request Header Fields Too Large", "The request headers are too large."];
+  if (code === "ERR_HTTP_REQUEST_TIMEOUT")
+    return [408, "Request Timeout", "The request did not arrive in time."];
+  if (code === "HPE_HEADER_OVERFLOW")
+    return [431, "Request Header Fields Too Large", "The request headers are too large."];
   return [400, "Bad Request", "This is not a valid HTTP request."];
 }
 
-// Requests to paths or with methods that are not served: 404 with guidance where people are known to take a wrong turn, or 405.
+// Requests to paths or with methods that are not served: 404 with guidance where people are known
+// to take a wrong turn, or 405.
 
 /** A served path, with `:name` for one free segment, and its methods. */
 export type Served = { readonly path: string; readonly methods: readonly string[] };
@@ -113,9 +139,15 @@ const guidance: readonly (readonly [prefix: string, advice: string])[] = [
 ];
 
 /** The error of a request that no route serves, and the methods that its path has. */
-export function notServedError(method: string, url: string, served: readonly Served[]): { error: ApiError; allow: string[] } {
+export function notServedError(
+  method: string,
+  url: string,
+  served: readonly Served[],
+): { error: ApiError; allow: string[] } {
   const path = url.split(/[?#]/, 1)[0] ?? "";
-  const allow = [...new Set(served.filter((one) => matchesPath(path, one.path)).flatMap((one) => one.methods))];
+  const allow = [
+    ...new Set(served.filter((one) => matchesPath(path, one.path)).flatMap((one) => one.methods)),
+  ];
   if (allow.length > 0) {
     const message = `This path has no method ${method}; it has ${allow.join(", ")}.`;
     return { error: new ApiError("method_not_allowed", { message, allowed: allow }), allow };

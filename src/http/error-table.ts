@@ -36,16 +36,36 @@ const noRetry = { shouldRetry: false } as const;
 
 /** What HTTP says about each reason. */
 export const errorTable = {
-  missing_key: { status: 401, native: [authentication, "missing_key"], chat: [invalid, "invalid_api_key"], ...noRetry },
-  invalid_key: { status: 401, native: [authentication, "invalid_key"], chat: [invalid, "invalid_api_key"], ...noRetry },
-  revoked_key: { status: 401, native: [authentication, "revoked_key"], chat: [invalid, "revoked_api_key"], ...noRetry },
+  missing_key: {
+    status: 401,
+    native: [authentication, "missing_key"],
+    chat: [invalid, "invalid_api_key"],
+    ...noRetry,
+  },
+  invalid_key: {
+    status: 401,
+    native: [authentication, "invalid_key"],
+    chat: [invalid, "invalid_api_key"],
+    ...noRetry,
+  },
+  revoked_key: {
+    status: 401,
+    native: [authentication, "revoked_key"],
+    chat: [invalid, "revoked_api_key"],
+    ...noRetry,
+  },
   wrong_credential_header: {
     status: 401,
     native: [authentication, "wrong_credential_header"],
     chat: [invalid, "wrong_credential_header"],
     ...noRetry,
   },
-  not_permitted: { status: 403, native: ["permission_error", "not_permitted"], chat: [invalid, "not_permitted"], ...noRetry },
+  not_permitted: {
+    status: 403,
+    native: ["permission_error", "not_permitted"],
+    chat: [invalid, "not_permitted"],
+    ...noRetry,
+  },
   auth_rate_limited: {
     status: 429,
     native: ["rate_limit_error", "auth_rate_limited"],
@@ -54,14 +74,24 @@ export const errorTable = {
   },
 
   invalid_request: { status: 400, native: [invalid], chat: [invalid, null], ...noRetry },
-  version_required: { status: 400, native: [invalid, "version_required"], chat: [invalid, "version_required"], ...noRetry },
+  version_required: {
+    status: 400,
+    native: [invalid, "version_required"],
+    chat: [invalid, "version_required"],
+    ...noRetry,
+  },
   version_unsupported: {
     status: 400,
     native: [invalid, "version_unsupported"],
     chat: [invalid, "version_unsupported"],
     ...noRetry,
   },
-  request_too_large: { status: 413, native: ["request_too_large"], chat: [invalid, "request_too_large"], ...noRetry },
+  request_too_large: {
+    status: 413,
+    native: ["request_too_large"],
+    chat: [invalid, "request_too_large"],
+    ...noRetry,
+  },
   request_body_too_large_after_decoding: {
     status: 413,
     native: [invalid, "request_body_too_large_after_decoding"],
@@ -86,7 +116,12 @@ export const errorTable = {
     chat: [invalid, "responses_api_unsupported"],
     ...noRetry,
   },
-  not_found: { status: 404, native: ["not_found_error", "not_found"], chat: [invalid, "not_found"], ...noRetry },
+  not_found: {
+    status: 404,
+    native: ["not_found_error", "not_found"],
+    chat: [invalid, "not_found"],
+    ...noRetry,
+  },
   method_not_allowed: {
     status: 405,
     native: [invalid, "method_not_allowed"],
@@ -105,9 +140,15 @@ export const errorTable = {
     chat: [invalid, "idempotency_key_reused"],
     ...noRetry,
   },
-  key_not_active: { status: 409, native: ["conflict_error", "key_not_active"], chat: [invalid, "key_not_active"], ...noRetry },
+  key_not_active: {
+    status: 409,
+    native: ["conflict_error", "key_not_active"],
+    chat: [invalid, "key_not_active"],
+    ...noRetry,
+  },
 
-  // 404, never 400: a coding assistant answers a 400 by dropping its capabilities one by one, in six calls.
+  // 404, never 400: a coding assistant answers a 400 by dropping its capabilities one by one, in
+  // six calls.
   model_not_found: {
     status: 404,
     native: ["not_found_error", "model_not_found"],
@@ -189,12 +230,31 @@ export const errorTable = {
     retryAfterSeconds: 2,
   },
   // Never 429: it is not the key's limit.
-  overloaded: { status: 529, chatStatus: 503, native: ["overloaded_error"], chat: ["server_error", "overloaded"] },
-  upstream_error: { status: 502, native: ["api_error", "upstream_error"], chat: ["server_error", "upstream_error"] },
+  overloaded: {
+    status: 529,
+    chatStatus: 503,
+    native: ["overloaded_error"],
+    chat: ["server_error", "overloaded"],
+  },
+  upstream_error: {
+    status: 502,
+    native: ["api_error", "upstream_error"],
+    chat: ["server_error", "upstream_error"],
+  },
   // Only where the provider's answer cannot be relayed.
   upstream_refused: { status: 400, native: [invalid], chat: [invalid, null], ...noRetry },
   timeout: { status: 504, native: ["timeout_error"], chat: ["server_error", "timeout"] },
-  cancelled: { status: 499, native: ["api_error", "cancelled"], chat: ["server_error", "cancelled"], ...noRetry },
+  cancelled: {
+    status: 499,
+    native: ["api_error", "cancelled"],
+    chat: ["server_error", "cancelled"],
+    ...noRetry,
+  },
   internal: { status: 500, native: ["api_error"], chat: ["server_error", null] },
-  unimplemented: { status: 501, native: ["api_error", "unimplemented"], chat: ["server_error", "unimplemented"], ...noRetry },
+  unimplemented: {
+    status: 501,
+    native: ["api_error", "unimplemented"],
+    chat: ["server_error", "unimplemented"],
+    ...noRetry,
+  },
 } as const satisfies Record<ErrorReason, Row>;

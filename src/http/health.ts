@@ -7,7 +7,10 @@ import { ApiError } from "../base/errors.ts";
 import { toErrorResponse } from "./error-body.ts";
 import { sendJson } from "./reply.ts";
 
-/** `down` means that requests cannot be served; `degraded` that they are, with less than was configured. */
+/**
+ * `down` means that requests cannot be served; `degraded` that they are, with less than was
+ * configured.
+ */
 export type PartState = { readonly state: "ok" | "degraded" | "down"; readonly says?: string };
 
 /** The parts that requests need, by name, such as `database`, `limits`, `providers`. */
@@ -30,10 +33,17 @@ export function getReadiness(readiness: () => Promise<Readiness>, isDraining: ()
       ...(await readiness()),
     };
     const states = Object.values(parts).map((part) => part.state);
-    const body: JsonObject = { parts: Object.fromEntries(Object.entries(parts).map(([name, part]) => [name, { ...part }])) };
-    if (!states.includes("down")) return sendJson(reply, { status: states.includes("degraded") ? "degraded" : "ok", ...body });
+    const body: JsonObject = {
+      parts: Object.fromEntries(Object.entries(parts).map(([name, part]) => [name, { ...part }])),
+    };
+    if (!states.includes("down"))
+      return sendJson(reply, { status: states.includes("degraded") ? "degraded" : "ok", ...body });
 
-    const problem = toErrorResponse(new ApiError("gateway_unavailable"), "union", request.context.requestId);
+    const problem = toErrorResponse(
+      new ApiError("gateway_unavailable"),
+      "union",
+      request.context.requestId,
+    );
     reply.code(problem.status).headers(problem.headers);
     return sendJson(reply, { status: "unavailable", ...body, ...problem.body });
   };
@@ -41,5 +51,6 @@ export function getReadiness(readiness: () => Promise<Readiness>, isDraining: ()
 
 /** A probe that only asks whether somebody answers. */
 export function getNothing() {
-  return async (_request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => reply.code(200).send();
+  return async (_request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
+    reply.code(200).send();
 }

@@ -1,4 +1,5 @@
-// The public HTTP listener: native messages and chat completions over the services. It parses, calls a service, renders.
+// The public HTTP listener: native messages and chat completions over the services. It parses,
+// calls a service, renders.
 
 import { performance } from "node:perf_hooks";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
@@ -10,7 +11,12 @@ import type { IdentifyCaller } from "./authenticate.ts";
 import { getCredits, getReceipt } from "./balance-and-receipts.ts";
 import { postChatCompletions } from "./chat-completions.ts";
 import { hangUpSignal, type RequestContext, requestIdHeaders, requestIdOf } from "./context.ts";
-import { type CredentialForm, type NativeBearer, readCredential, requireVersion } from "./credentials.ts";
+import {
+  type CredentialForm,
+  type NativeBearer,
+  readCredential,
+  requireVersion,
+} from "./credentials.ts";
 import { OpenReplies } from "./drain.ts";
 import type { Envelope } from "./error-body.ts";
 import {
@@ -76,16 +82,36 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
   const either = { envelope: "union", credential: "either" } as const;
   const open = { envelope: "union" } as const;
   const routes: readonly Route[] = [
-    { ...native, method: "POST", paths: pathVariants("/v1/messages"), run: postMessages(core, pace) },
-    { ...native, method: "POST", paths: pathVariants("/v1/messages/count_tokens"), run: postCountTokens(core) },
-    { ...chat, method: "POST", paths: pathVariants("/v1/chat/completions"), run: postChatCompletions(core, pace) },
+    {
+      ...native,
+      method: "POST",
+      paths: pathVariants("/v1/messages"),
+      run: postMessages(core, pace),
+    },
+    {
+      ...native,
+      method: "POST",
+      paths: pathVariants("/v1/messages/count_tokens"),
+      run: postCountTokens(core),
+    },
+    {
+      ...chat,
+      method: "POST",
+      paths: pathVariants("/v1/chat/completions"),
+      run: postChatCompletions(core, pace),
+    },
     { ...either, method: "GET", paths: pathVariants("/v1/models"), run: getModels(core) },
     { ...either, method: "GET", paths: pathVariants("/v1/models/info"), run: getModelsInfo(core) },
     { ...either, method: "GET", paths: pathVariants("/v1/models/:id"), run: getModel(core) },
     { ...either, monthUsage: true, method: "GET", paths: ["/v1/credits"], run: getCredits(core) },
     { ...either, method: "GET", paths: ["/v1/receipts/:requestId"], run: getReceipt(core) },
     { ...open, method: "GET", paths: ["/healthz"], run: getLiveness() },
-    { ...open, method: "GET", paths: ["/health"], run: getReadiness(readiness, () => openReplies.isDraining) },
+    {
+      ...open,
+      method: "GET",
+      paths: ["/health"],
+      run: getReadiness(readiness, () => openReplies.isDraining),
+    },
     // Warm-up probes of the coding assistant.
     { ...open, method: "GET", paths: ["/api/hello"], run: getNothing() },
     { ...open, method: "HEAD", paths: ["/"], run: getNothing() },
@@ -104,12 +130,16 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     return503OnClosing: false,
     routerOptions: { maxParamLength: 500 },
     frameworkErrors: answerBadPath,
-    clientErrorHandler: (error, socket) => answerBadBytes(error, socket, openReplies.isBusy(socket)),
-    // Node's own answer to a request without Host has no id and no body, and nothing here depends on the name.
+    clientErrorHandler: (error, socket) =>
+      answerBadBytes(error, socket, openReplies.isBusy(socket)),
+    // Node's own answer to a request without Host has no id and no body, and nothing here depends
+    // on the name.
     http: { requireHostHeader: false },
   });
   // The same holds for an expectation that Node does not know.
-  app.server.on("checkExpectation", (request, response) => app.server.emit("request", request, response));
+  app.server.on("checkExpectation", (request, response) =>
+    app.server.emit("request", request, response),
+  );
 
   // Routes that others add are waited for as well.
   app.addHook("onRequest", (_request, reply, done) => {
@@ -124,8 +154,19 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     scope.removeAllContentTypeParsers();
     scope.addContentTypeParser("*", (_request, _payload, done) => done(null));
 
-    const begin = (route: string, envelope: Envelope, request: FastifyRequest, reply: FastifyReply): RequestContext => {
-      const context: RequestContext = { requestId: request.id, envelope, route, startedMs: performance.now(), logFields: {} };
+    const begin = (
+      route: string,
+      envelope: Envelope,
+      request: FastifyRequest,
+      reply: FastifyReply,
+    ): RequestContext => {
+      const context: RequestContext = {
+        requestId: request.id,
+        envelope,
+        route,
+        startedMs: performance.now(),
+        logFields: {},
+      };
       request.context = context;
       reply.headers(requestIdHeaders(context.requestId));
       if (openReplies.isDraining) reply.header("connection", "close");
@@ -133,7 +174,15 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
       return context;
     };
 
-    for (const { method, paths, envelope, credential, needsVersion, monthUsage = false, run } of routes) {
+    for (const {
+      method,
+      paths,
+      envelope,
+      credential,
+      needsVersion,
+      monthUsage = false,
+      run,
+    } of routes) {
       for (const url of paths) {
         scope.route({
           method,
@@ -145,7 +194,10 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
             const authorization = `Bearer ${readCredential(credential, request.raw, settings.nativeBearer())}`;
             const headers = new Headers({ authorization, "x-request-id": context.requestId });
             const call = { headers, signal: hangUpSignal(reply) };
-            const caller = await identifyCaller({ authorization, address: request.ip, monthUsage }, call);
+            const caller = await identifyCaller(
+              { authorization, address: request.ip, monthUsage },
+              call,
+            );
             context.identity = { call, caller };
             if (needsVersion) context.vendor = requireVersion(request.headers);
           },
@@ -167,5 +219,8 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
   // Not awaited: `close` itself waits for connections.
   app.addHook("preClose", async () => void openReplies.drain());
 
-  return Object.assign(app, { drain: () => openReplies.drain(), isDraining: () => openReplies.isDraining });
+  return Object.assign(app, {
+    drain: () => openReplies.drain(),
+    isDraining: () => openReplies.isDraining,
+  });
 }

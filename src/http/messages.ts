@@ -4,7 +4,13 @@ import assert from "node:assert/strict";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Core } from "../contract/contract.ts";
-import { createEventEncoder, decodeCountRequest, decodeRequest, encodeAnswer, encodeCount } from "../formats/native/native.ts";
+import {
+  createEventEncoder,
+  decodeCountRequest,
+  decodeRequest,
+  encodeAnswer,
+  encodeCount,
+} from "../formats/native/native.ts";
 import { readJson } from "./body.ts";
 import { identityOf, type RequestContext } from "./context.ts";
 import { sendJson } from "./reply.ts";
@@ -39,7 +45,10 @@ export function postMessages(core: Core, pace: KeepAlive) {
 export function postCountTokens(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const ask = decodeCountRequest(await readJson(request.raw), vendorOf(request.context));
-    return sendJson(reply, encodeCount(await core.inference.countTokens(ask, identityOf(request).call)));
+    return sendJson(
+      reply,
+      encodeCount(await core.inference.countTokens(ask, identityOf(request).call)),
+    );
   };
 }
 

@@ -1,4 +1,5 @@
-// GET /v1/models, /v1/models/{id} and /v1/models/info. Entries satisfy the parsers of both formats' SDKs at once.
+// GET /v1/models, /v1/models/{id} and /v1/models/info. Entries satisfy the parsers of both formats'
+// SDKs at once.
 
 import assert from "node:assert/strict";
 import type { JsonObject } from "@bufbuild/protobuf";
@@ -27,7 +28,10 @@ export function getModels(core: Core) {
 
 export function getModel(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const { model } = await core.inference.getModel({ model: pathParam(request, "id") }, identityOf(request).call);
+    const { model } = await core.inference.getModel(
+      { model: pathParam(request, "id") },
+      identityOf(request).call,
+    );
     assert(model, "a service answers the model or refuses");
     return sendJson(reply, entry(model));
   };
@@ -36,7 +40,10 @@ export function getModel(core: Core) {
 export function getModelsInfo(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { models } = await core.inference.listModels({}, identityOf(request).call);
-    return sendJson(reply, { object: "list", data: models.filter((model) => model.aliasFor === "").map(detailedEntry) });
+    return sendJson(reply, {
+      object: "list",
+      data: models.filter((model) => model.aliasFor === "").map(detailedEntry),
+    });
   };
 }
 
@@ -83,7 +90,9 @@ function pricing(price: Price): JsonObject {
     thinking: price.thinking,
   };
   const each = (form: (microCredits: bigint) => string) =>
-    Object.fromEntries(Object.entries(categories).map(([category, microCredits]) => [category, form(microCredits)]));
+    Object.fromEntries(
+      Object.entries(categories).map(([category, microCredits]) => [category, form(microCredits)]),
+    );
   return {
     unit: "per_million_tokens",
     usd: each((microCredits) => usd(microCredits * 1_000_000n)),

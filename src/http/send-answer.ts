@@ -50,7 +50,8 @@ export type AnswerFormat = {
 export function admissionHeaders(envelope: Envelope, admission: Admission): Record<string, string> {
   const { rateLimit, grantedMaxTokens, requestedMaxTokens } = admission;
   const headers: Record<string, string> = {};
-  if (grantedMaxTokens < requestedMaxTokens) headers["x-gateway-max-tokens"] = String(grantedMaxTokens);
+  if (grantedMaxTokens < requestedMaxTokens)
+    headers["x-gateway-max-tokens"] = String(grantedMaxTokens);
   if (rateLimit) {
     const resetsAt = rateLimit.resetsAt && timestampDate(rateLimit.resetsAt);
     Object.assign(headers, rateHeaders(envelope, { ...rateLimit, resetsAt }));

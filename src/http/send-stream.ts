@@ -15,7 +15,10 @@ import { admissionHeaders } from "./send-answer.ts";
 export type KeepAlive = {
   /** Longest wait for the first event before the status line leaves without one. */
   readonly holdMs: number;
-  /** Longest silence on an open stream. The coding assistant shows a banner after 20 s without a byte. */
+  /**
+   * Longest silence on an open stream. The coding assistant shows a banner after 20 s without a
+   * byte.
+   */
   readonly pingMs: number;
 };
 
@@ -30,8 +33,9 @@ const headers = {
 };
 
 /**
- * Streams the answer. Until its first events the reply is untouched, and a failure is thrown, so that it gets its own HTTP status;
- * after that a failure becomes the last event. A reader that stops reading stops the answer at its next message.
+ * Streams the answer. Until its first events the reply is untouched, and a failure is thrown, so
+ * that it gets its own HTTP status; after that a failure becomes the last event. A reader that
+ * stops reading stops the answer at its next message.
  */
 export async function sendStream(
   reply: FastifyReply,

@@ -1,5 +1,5 @@
-// The requests that run in this process or are being admitted, so that they can be ended: one key's when it is revoked, all when the
-// process drains.
+// The requests that run in this process or are being admitted, so that they can be ended: one key's
+// when it is revoked, all when the process drains.
 
 import type { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { ApiError } from "../base/errors.ts";
@@ -35,8 +35,8 @@ export class ActiveRequest {
   }
 
   /**
-   * Calls back when the gateway ends the request, at once where it has: its client may have stopped reading, so that nobody else would
-   * settle it soon. For one listener.
+   * Calls back when the gateway ends the request, at once where it has: its client may have stopped
+   * reading, so that nobody else would settle it soon. For one listener.
    */
   onCancel(callback: () => void): void {
     this.#tellEnded = callback;
@@ -75,7 +75,8 @@ export class ActiveRequests {
   }
 
   cancelAll(by: CancelReason): void {
-    for (const ofKey of [...this.#byKey.values()]) for (const running of [...ofKey]) running.cancel(by);
+    for (const ofKey of [...this.#byKey.values()])
+      for (const running of [...ofKey]) running.cancel(by);
   }
 
   /** Resolves when nothing runs any more. */

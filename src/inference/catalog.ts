@@ -1,4 +1,5 @@
-// The models that can be asked for, under which names, at which price. Made from the configuration file; immutable.
+// The models that can be asked for, under which names, at which price. Made from the configuration
+// file; immutable.
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
@@ -20,23 +21,35 @@ export type Catalog = {
   readonly features: CatalogFile["features"];
   /** Undefined for an unknown name. */
   find(name: string): Resolved | undefined;
-  /** As `find`; throws `model_not_found`, naming what `allowed` (empty: all) leaves to choose from. */
+  /**
+   * As `find`; throws `model_not_found`, naming what `allowed` (empty: all) leaves to choose from.
+   */
   resolve(name: string, allowed: readonly string[]): Resolved;
   /** Models, then aliases, of those that `allowed` names; empty: all. */
   list(allowed: readonly string[]): Model[];
-  /** The entry of that list which `name` stands for. Throws as `resolve`, also for a model that `allowed` leaves out. */
+  /**
+   * The entry of that list which `name` stands for. Throws as `resolve`, also for a model that
+   * `allowed` leaves out.
+   */
   describe(name: string, allowed: readonly string[]): Model;
   priceOf(model: string): Price | undefined;
 };
 
 export function createCatalog(file: CatalogFile): Catalog {
   const resolved = new Map(
-    file.models.map((model) => [model.id, { model, price: priceVersion(model.id, model.price), exact: true }] as const),
+    file.models.map(
+      (model) =>
+        [model.id, { model, price: priceVersion(model.id, model.price), exact: true }] as const,
+    ),
   );
   const aliases = Object.entries(file.aliases);
-  const byName = new Map([...resolved, ...aliases.flatMap(([alias, id]) => entryOf(alias, resolved.get(id)))]);
+  const byName = new Map([
+    ...resolved,
+    ...aliases.flatMap(([alias, id]) => entryOf(alias, resolved.get(id))),
+  ]);
   // The tier's alias says which model is its current one; without an alias, the first of the tier.
-  const current = (tier: string) => byName.get(tier) ?? [...resolved.values()].find(({ model }) => model.tier === tier);
+  const current = (tier: string) =>
+    byName.get(tier) ?? [...resolved.values()].find(({ model }) => model.tier === tier);
 
   const find = (name: string): Resolved | undefined => {
     const known = byName.get(name) ?? byName.get(canonicalName(name));
@@ -46,10 +59,15 @@ export function createCatalog(file: CatalogFile): Catalog {
     return fallback && { ...fallback, exact: false };
   };
   const list = (allowed: readonly string[]): Model[] => {
-    const usable = [...resolved.values()].filter(({ model }) => allowed.length === 0 || allowed.includes(model.id));
-    const aliasesOf = (id: string) => aliases.flatMap(([alias, target]) => (target === id ? [alias] : []));
+    const usable = [...resolved.values()].filter(
+      ({ model }) => allowed.length === 0 || allowed.includes(model.id),
+    );
+    const aliasesOf = (id: string) =>
+      aliases.flatMap(([alias, target]) => (target === id ? [alias] : []));
     return [
-      ...usable.map((entry) => toModel(entry, { id: entry.model.id, aliases: aliasesOf(entry.model.id) })),
+      ...usable.map((entry) =>
+        toModel(entry, { id: entry.model.id, aliases: aliasesOf(entry.model.id) }),
+      ),
       ...aliases.flatMap(([alias, id]) => {
         const target = usable.find(({ model }) => model.id === id);
         return target ? [toModel(target, { id: alias, aliasFor: id })] : [];
@@ -67,7 +85,9 @@ export function createCatalog(file: CatalogFile): Catalog {
     },
     describe(name, allowed) {
       const models = list(allowed);
-      const found = models.find(({ id }) => id === name) ?? models.find(({ id }) => id === find(name)?.model.id);
+      const found =
+        models.find(({ id }) => id === name) ??
+        models.find(({ id }) => id === find(name)?.model.id);
       if (found) return found;
       throw notFound(name, models);
     },
@@ -86,7 +106,10 @@ function entryOf(name: string, entry: Resolved | undefined): (readonly [string, 
   return entry ? [[name, entry]] : [];
 }
 
-function toModel({ model, price }: Resolved, names: { id: string; aliasFor?: string; aliases?: string[] }): Model {
+function toModel(
+  { model, price }: Resolved,
+  names: { id: string; aliasFor?: string; aliases?: string[] },
+): Model {
   return create(ModelSchema, {
     ...names,
     displayName: names.aliasFor === undefined ? model.displayName : `${model.displayName} (alias)`,
@@ -100,7 +123,10 @@ function toModel({ model, price }: Resolved, names: { id: string; aliasFor?: str
 
 // The ways in which clients write a model's name. Pure.
 
-/** What a name may be rewritten to before it is looked up: `claude-haiku-4-5-20251001` is read as `model-haiku-4.5`. */
+/**
+ * What a name may be rewritten to before it is looked up: `claude-haiku-4-5-20251001` is read as
+ * `model-haiku-4.5`.
+ */
 export function canonicalName(name: string): string {
   return name
     .toLowerCase()
@@ -113,7 +139,9 @@ export function canonicalName(name: string): string {
 
 const tiers = ["opus", "sonnet", "haiku"] as const;
 
-/** The tier that a vendor's name for an unknown version speaks of. Undefined for every other name. */
+/**
+ * The tier that a vendor's name for an unknown version speaks of. Undefined for every other name.
+ */
 export function tierOf(name: string): (typeof tiers)[number] | undefined {
   const lower = name.toLowerCase();
   return lower.includes("claude") ? tiers.find((tier) => lower.includes(tier)) : undefined;

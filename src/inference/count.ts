@@ -20,9 +20,16 @@ import { estimatedTokensOf, measurePrompt } from "./prompt-size.ts";
 /** How long a provider may take to count; clients wait for it before they ask anything. */
 const countMsMax = 10_000;
 
-type Parts = { readonly catalog: () => Catalog; readonly limits: RateLimits; readonly providers: Providers };
+type Parts = {
+  readonly catalog: () => Catalog;
+  readonly limits: RateLimits;
+  readonly providers: Providers;
+};
 
-/** Throws as `prepare`, `rate_limited` for a key that may make no requests at all, `count_rate_limited`. */
+/**
+ * Throws as `prepare`, `rate_limited` for a key that may make no requests at all,
+ * `count_rate_limited`.
+ */
 export async function countTokens(
   parts: Parts,
   { request: asked }: CountTokensRequest,
@@ -33,12 +40,17 @@ export async function countTokens(
   const catalog = parts.catalog();
   const { request: named } = prepareModel(catalog, asked, key.allowedModels);
   const request = enforceFeaturePolicy(named, catalog.features);
-  if (key.requestsPerMinute === 0) throw new ApiError("rate_limited", { message: "This key may make no requests." });
+  if (key.requestsPerMinute === 0)
+    throw new ApiError("rate_limited", { message: "This key may make no requests." });
   const size = measurePrompt(request);
   const release = await parts.limits.acquireFreeCall(key.keyId, size.textBytes);
   try {
     const patience = AbortSignal.timeout(countMsMax);
-    const ask = { request, affinity: affinityOf(key.keyId, request), signal: AbortSignal.any([signal, patience]) };
+    const ask = {
+      request,
+      affinity: affinityOf(key.keyId, request),
+      signal: AbortSignal.any([signal, patience]),
+    };
     const count = await parts.providers.countTokens(ask).catch((error: unknown) => {
       if (signal.aborted || !(patience.aborted || isAway(error))) throw error;
     });
@@ -53,7 +65,8 @@ export async function countTokens(
   }
 }
 
-// A client that gets no count makes one with a paid request, so a provider that cannot answer is as good as one that cannot count.
+// A client that gets no count makes one with a paid request, so a provider that cannot answer is as
+// good as one that cannot count.
 function isAway(error: unknown): boolean {
   const { reason } = toApiError(error);
   return reason === "overloaded" || reason === "upstream_error" || reason === "timeout";

@@ -1,5 +1,6 @@
-// What a request may ask for beyond tokens. The price list holds token categories only, so whatever makes a provider charge something
-// else is refused unless the operator has priced it. Judged on the hub, extensions included, so that no listener goes around it.
+// What a request may ask for beyond tokens. The price list holds token categories only, so whatever
+// makes a provider charge something else is refused unless the operator has priced it. Judged on
+// the hub, extensions included, so that no listener goes around it.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Block } from "../../gen/gateway/inference/v1/content_pb.ts";
@@ -12,14 +13,21 @@ type FeaturePolicy = CatalogFile["features"];
 
 const pricedToolTypes = /^(web_search_|web_fetch_|code_execution_|advisor_|mcp_toolset)/;
 
-/** The request without the members that the gateway decides about. Throws `feature_not_offered` or `thread_unsupported_request`. */
-export function enforceFeaturePolicy(request: GenerateRequest, features: FeaturePolicy): GenerateRequest {
+/**
+ * The request without the members that the gateway decides about. Throws `feature_not_offered` or
+ * `thread_unsupported_request`.
+ */
+export function enforceFeaturePolicy(
+  request: GenerateRequest,
+  features: FeaturePolicy,
+): GenerateRequest {
   for (const [index, { type, extensions }] of request.tools.entries()) {
     if (type !== undefined && pricedToolTypes.test(type) && !features.serverTools)
       throw notOffered(`tools[${index}].type`, type);
     if (typeof extensions?.type === "string") throw hasField(`tools[${index}].type`);
   }
-  for (const [index, { content }] of request.messages.entries()) refuseFiles(content, `messages[${index}]`);
+  for (const [index, { content }] of request.messages.entries())
+    refuseFiles(content, `messages[${index}]`);
   // Members of the chat format never reach a provider under a native name.
   if (request.extensions === undefined || request.sourceFormat === Format.CHAT) return request;
   return { ...request, extensions: enforceOnExtensions(request.extensions, features) };
@@ -31,13 +39,22 @@ function enforceOnExtensions(extensions: JsonObject, features: FeaturePolicy): J
     const kept = enforceOnMember(name, value, features);
     // Defined, not assigned: a member called __proto__ is a member like any other.
     if (kept !== undefined)
-      Object.defineProperty(judged, name, { value: kept, enumerable: true, writable: true, configurable: true });
+      Object.defineProperty(judged, name, {
+        value: kept,
+        enumerable: true,
+        writable: true,
+        configurable: true,
+      });
   }
   return judged;
 }
 
 /** The value to send on; undefined drops the member. */
-function enforceOnMember(name: string, value: JsonValue, features: FeaturePolicy): JsonValue | undefined {
+function enforceOnMember(
+  name: string,
+  value: JsonValue,
+  features: FeaturePolicy,
+): JsonValue | undefined {
   switch (name) {
     // Sent on, these would stand before what was judged, granted and held.
     case "model":
@@ -68,11 +85,13 @@ function enforceOnMember(name: string, value: JsonValue, features: FeaturePolicy
       throw notOffered(name, value);
     case "service_tier":
       // `auto` may be served at a dearer tier.
-      if (value === null || value === "auto" || value === "standard_only") return value === null ? value : "standard_only";
+      if (value === null || value === "auto" || value === "standard_only")
+        return value === null ? value : "standard_only";
       throw notOffered(name, value);
     case "mcp_servers":
     case "container":
-      if (value === null || (Array.isArray(value) && value.length === 0) || features.serverTools) return value;
+      if (value === null || (Array.isArray(value) && value.length === 0) || features.serverTools)
+        return value;
       throw notOffered(name);
     default:
       return value;
@@ -84,9 +103,11 @@ function refuseFiles(content: readonly Block[], path: string): void {
   content.forEach(({ kind, extensions }, index) => {
     if (kind.case === "toolResult") refuseFiles(kind.value.content, `${path}.content[${index}]`);
     const hasSource = kind.case === "image" || kind.case === "document";
-    if (hasSource && extensions?.source !== undefined) throw hasField(`${path}.content[${index}].source`);
+    if (hasSource && extensions?.source !== undefined)
+      throw hasField(`${path}.content[${index}].source`);
     const source = hasSource ? kind.value.source?.kind : undefined;
-    if (source?.case === "other" && source.value.type === "file") throw notOffered(`${path}.content[${index}].source`, "file");
+    if (source?.case === "other" && source.value.type === "file")
+      throw notOffered(`${path}.content[${index}].source`, "file");
     if (kind.case === "other" && kind.value.type === "container_upload")
       throw notOffered(`${path}.content[${index}]`, "container_upload");
   });
@@ -99,5 +120,8 @@ function hasField(field: string): ApiError {
 
 function notOffered(field: string, value?: JsonValue): ApiError {
   const what = typeof value === "string" ? `${field}: ${value.slice(0, 100)}` : field;
-  return new ApiError("feature_not_offered", { field, message: `${what} is not offered by this gateway.` });
+  return new ApiError("feature_not_offered", {
+    field,
+    message: `${what} is not offered by this gateway.`,
+  });
 }

@@ -1,9 +1,11 @@
 // The life of one request: prepare, pace, hold, provider, settle.
 //
-// An answer passes through a chain of iterators, each of which hands on the promise of the one below wherever it has nothing to add:
-// the guard's openLater (service.ts) lets only errors out; Generation, here, puts the admission before and the receipt after;
-// MeteredAnswer counts, and keeps the end back until it is charged; Answer (providers/) makes the second attempt; RunningAttempt owns
-// one attempt's slot, time and record up to its first event; HttpStream decodes what comes from the socket.
+// An answer passes through a chain of iterators, each of which hands on the promise of the one
+// below wherever it has nothing to add: the guard's openLater (service.ts) lets only errors out;
+// Generation, here, puts the admission before and the receipt after; MeteredAnswer counts, and
+// keeps the end back until it is charged; Answer (providers/) makes the second attempt;
+// RunningAttempt owns one attempt's slot, time and record up to its first event; HttpStream decodes
+// what comes from the socket.
 
 import assert from "node:assert/strict";
 import { create } from "@bufbuild/protobuf";
@@ -37,7 +39,10 @@ export type PayingCaller = Extract<Caller, { kind: "key" }>;
 /** The reaper leaves a request alone until it must have ended by itself. */
 const deadlineMarginMs = 60_000;
 
-/** One request as its caller reads it, one message at a time: the admission, the answer as it comes, its end, the receipt. */
+/**
+ * One request as its caller reads it, one message at a time: the admission, the answer as it comes,
+ * its end, the receipt.
+ */
 export function generate(
   parts: GenerateParts,
   ask: GenerateRequest,
@@ -52,8 +57,9 @@ type Step = IteratorResult<GenerateResponse, undefined>;
 const over: Step = { done: true, value: undefined };
 
 /**
- * A request under way. Every read takes one step, which names the next: admit; relay, as often as the provider is read; settle; tell
- * the receipt; nothing. By hand, because a generator costs a read about as much as decoding it does.
+ * A request under way. Every read takes one step, which names the next: admit; relay, as often as
+ * the provider is read; settle; tell the receipt; nothing. By hand, because a generator costs a
+ * read about as much as decoding it does.
  */
 class Generation implements AsyncIterableIterator<GenerateResponse, undefined> {
   #step: () => Promise<Step>;
@@ -80,14 +86,24 @@ class Generation implements AsyncIterableIterator<GenerateResponse, undefined> {
     return this;
   }
 
-  async #admit(parts: GenerateParts, ask: GenerateRequest, call: Call, caller: PayingCaller): Promise<Step> {
+  async #admit(
+    parts: GenerateParts,
+    ask: GenerateRequest,
+    call: Call,
+    caller: PayingCaller,
+  ): Promise<Step> {
     try {
       const requestId = requestIdOf(call);
       const prepared = prepare(parts.catalog(), ask, caller.key.allowedModels);
       const rateLimit = await parts.limits.acquire(caller.key.keyId, caller.key.requestsPerMinute);
-      // From here on, so that whatever ends the requests of a key or of the process also finds those that are being admitted.
+      // From here on, so that whatever ends the requests of a key or of the process also finds
+      // those that are being admitted.
       const running = parts.activeRequests.open(caller.key.keyId, caller.secret.secretId);
-      const hold = await placeHold(parts, prepared, { requestId, caller, signal: call.signal }).catch((error: unknown) => {
+      const hold = await placeHold(parts, prepared, {
+        requestId,
+        caller,
+        signal: call.signal,
+      }).catch((error: unknown) => {
         parts.activeRequests.close(running);
         throw error;
       });
@@ -101,7 +117,8 @@ class Generation implements AsyncIterableIterator<GenerateResponse, undefined> {
     }
   }
 
-  readonly #read = (): Promise<Step> => this.#answer?.read().then(this.#relay, this.#fail) ?? this.#finish();
+  readonly #read = (): Promise<Step> =>
+    this.#answer?.read().then(this.#relay, this.#fail) ?? this.#finish();
 
   readonly #relay = (read: IteratorResult<Event[], undefined>): Step | Promise<Step> => {
     if (this.#answer === undefined) return this.#finish();
@@ -125,7 +142,10 @@ class Generation implements AsyncIterableIterator<GenerateResponse, undefined> {
 
   async #settle(answer: MeteredAnswer): Promise<Step> {
     const { receipt, end } = await answer.settled().finally(() => this.#close());
-    const last: Step = { done: false, value: response({ case: "receipt", value: create(ReceiptSchema, { receipt }) }) };
+    const last: Step = {
+      done: false,
+      value: response({ case: "receipt", value: create(ReceiptSchema, { receipt }) }),
+    };
     if (end.length === 0) return last;
     this.#step = async () => {
       this.#step = this.#finish;
@@ -145,9 +165,12 @@ class Generation implements AsyncIterableIterator<GenerateResponse, undefined> {
     throw told;
   };
 
-  // Whoever reads ahead of the admission, or of the provider, would be shown an answer that is not all there.
+  // Whoever reads ahead of the admission, or of the provider, would be shown an answer that is not
+  // all there.
   readonly #refuseSecondRead = async (): Promise<Step> =>
-    this.#fail(new ApiError("internal", { cause: new Error("an answer is read one message at a time") }));
+    this.#fail(
+      new ApiError("internal", { cause: new Error("an answer is read one message at a time") }),
+    );
 
   /** The answer failed, or its caller left: what was produced is owed, unless it was settled. */
   #close(): void {
@@ -196,7 +219,8 @@ async function placeHold(
   }
 }
 
-// The estimate is about twice what a prompt usually is. Where the funds would cover the usual, the provider's own count decides.
+// The estimate is about twice what a prompt usually is. Where the funds would cover the usual, the
+// provider's own count decides.
 async function countWhereItDecides(
   { providers }: GenerateParts,
   { request, size, bounds, target: { price } }: Prepared,
@@ -208,7 +232,8 @@ async function countWhereItDecides(
   if (limit?.remaining === undefined) return undefined;
   const usualMicro =
     // What a document amounts to is for the provider to tell.
-    BigInt(estimatedTokensOf({ ...size, pages: 0 })) * maxInputPriceMicro(price, bounds.mostExpensiveInput) +
+    BigInt(estimatedTokensOf({ ...size, pages: 0 })) *
+      maxInputPriceMicro(price, bounds.mostExpensiveInput) +
     BigInt(bounds.minOutput) * maxOutputPriceMicro(price);
   if (usualMicro > limit.remaining) return undefined;
   const ask = { request, affinity: affinityOf(caller.key.keyId, request), signal };
@@ -227,7 +252,8 @@ function admission(
       requestId: hold.requestId,
       model: hold.model,
       grantedMaxTokens: hold.grantedOutput,
-      // Not the limit of a model that a name only hinted at: whoever is given less than it asked for is to know.
+      // Not the limit of a model that a name only hinted at: whoever is given less than it asked
+      // for is to know.
       requestedMaxTokens: request.maxTokens ?? maxTokens,
       estimatedInputTokens: estimatedTokensOf(size),
       ...(rateLimit && { rateLimit }),

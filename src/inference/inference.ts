@@ -1,4 +1,5 @@
-// Answers of models: the implementation of InferenceService, over the catalogue, the providers and the holds.
+// Answers of models: the implementation of InferenceService, over the catalogue, the providers and
+// the holds.
 
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
@@ -19,7 +20,10 @@ export { type Catalog, createCatalog } from "./catalog.ts";
 
 export type Inference = {
   readonly service: Implementation<typeof InferenceService, AuthenticatedCall>;
-  /** Ends every running request, billed for what was produced; resolves when each is handed to the ledger. */
+  /**
+   * Ends every running request, billed for what was produced; resolves when each is handed to the
+   * ledger.
+   */
   cancelAll(reason: "draining" | "declared dead"): Promise<void>;
   stop(): void;
 };
@@ -36,7 +40,11 @@ export function createInference(parts: {
   requestMaxMs?: number;
 }): Inference {
   const running = new ActiveRequests();
-  const all = { ...parts, activeRequests: running, requestMaxMs: parts.requestMaxMs ?? 30 * 60_000 };
+  const all = {
+    ...parts,
+    activeRequests: running,
+    requestMaxMs: parts.requestMaxMs ?? 30 * 60_000,
+  };
   const stopWatching = parts.keys.onChanged(({ keyId }) => {
     endRevoked(running, parts.keys, keyId).catch((err: unknown) =>
       parts.log.error({ err, keyId }, "a changed key could not be read"),
@@ -65,14 +73,20 @@ const endings = {
     outcome: Outcome.TIME_LIMIT,
   },
   "declared dead": {
-    error: new ApiError("gateway_unavailable", { message: "The gateway lost its connection to the ledger for too long." }),
+    error: new ApiError("gateway_unavailable", {
+      message: "The gateway lost its connection to the ledger for too long.",
+    }),
     outcome: Outcome.REAPED,
   },
 } as const;
 
 const revoked = { error: new ApiError("revoked_key"), outcome: Outcome.REVOKED };
 
-async function endRevoked(running: ActiveRequests, keys: Pick<Keys, "isActive">, keyId: string): Promise<void> {
+async function endRevoked(
+  running: ActiveRequests,
+  keys: Pick<Keys, "isActive">,
+  keyId: string,
+): Promise<void> {
   await Promise.all(
     running.ofKey(keyId).map(async (one) => {
       if (!(await keys.isActive(keyId, one.secretId))) one.cancel(revoked);

@@ -1,5 +1,5 @@
-// Folds an answer's events into what is owed for it. Providers report totals, so the latest figure of each category counts, never a
-// sum; what they do not report is counted here.
+// Folds an answer's events into what is owed for it. Providers report totals, so the latest figure
+// of each category counts, never a sum; what they do not report is counted here.
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import { Basis } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -57,9 +57,19 @@ export class Meter {
     this.#writesLiveLong = writesLiveLong;
   }
 
-  /** True from the first content that the provider produced. The empty form that opens a block is none. */
+  /**
+   * True from the first content that the provider produced. The empty form that opens a block is
+   * none.
+   */
   get contentBegan(): boolean {
-    return this.#answerBytes + this.#thinkingBytes + this.#signatureBytes + this.#redactedBytes + this.#estimatedThinking > 0;
+    return (
+      this.#answerBytes +
+        this.#thinkingBytes +
+        this.#signatureBytes +
+        this.#redactedBytes +
+        this.#estimatedThinking >
+      0
+    );
   }
 
   /** Folds the events of one read. Answers how many of them stand before the end of the answer. */
@@ -104,10 +114,14 @@ export class Meter {
   /** What is owed for a complete answer. */
   billableTotal(): BillableUsage {
     const reported = this.#output ?? 0;
-    // The figure that came with the start is no total, and zero output beside content is no report at all.
+    // The figure that came with the start is no total, and zero output beside content is no report
+    // at all.
     if (this.contentBegan && (!this.#totalReported || reported === 0)) return this.billableNow();
     const thinking = Math.min(this.#thinking ?? 0, reported);
-    return { usage: this.#billable({ output: reported - thinking, thinking }), basis: this.#basis(this.#totalReported) };
+    return {
+      usage: this.#billable({ output: reported - thinking, thinking }),
+      basis: this.#basis(this.#totalReported),
+    };
   }
 
   /** What is owed for an answer that breaks off here: the input, and what was produced. */
@@ -116,21 +130,29 @@ export class Meter {
     const reported = this.#output ?? 0;
     if (reported > counted.output + counted.thinking) {
       const thinking = Math.min(this.#thinking ?? counted.thinking, reported);
-      return { usage: this.#billable({ output: reported - thinking, thinking }), basis: this.#basis(false) };
+      return {
+        usage: this.#billable({ output: reported - thinking, thinking }),
+        basis: this.#basis(false),
+      };
     }
     return { usage: this.#billable(counted), basis: this.#basis(false) };
   }
 
   /** What is owed when nothing was produced, but the provider has read the input. */
   inputOnly(): BillableUsage {
-    return { usage: this.#billable({ output: 0, thinking: 0 }), basis: this.#hasInput() ? Basis.REPORTED : Basis.COUNTED };
+    return {
+      usage: this.#billable({ output: 0, thinking: 0 }),
+      basis: this.#hasInput() ? Basis.REPORTED : Basis.COUNTED,
+    };
   }
 
   nothing(): BillableUsage {
     return nothing;
   }
 
-  /** The figure to remember while the answer runs; undefined when nothing came since the last call. */
+  /**
+   * The figure to remember while the answer runs; undefined when nothing came since the last call.
+   */
   movedUsage(): Usage | undefined {
     if (!this.#moved) return undefined;
     this.#moved = false;
@@ -193,7 +215,8 @@ export class Meter {
 
   #counted(): { output: number; thinking: number } {
     // The signature of visible thinking holds the same thoughts again.
-    const bytes = (this.#thinkingBytes > 0 ? this.#thinkingBytes : this.#signatureBytes) + this.#redactedBytes;
+    const bytes =
+      (this.#thinkingBytes > 0 ? this.#thinkingBytes : this.#signatureBytes) + this.#redactedBytes;
     const thinking = Math.max(Math.ceil(bytes / bytesPerToken), this.#estimatedThinking);
     return { output: Math.ceil(this.#answerBytes / bytesPerToken), thinking };
   }

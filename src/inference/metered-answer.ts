@@ -1,6 +1,13 @@
-// An answer under way: what of it may be seen, what is held back for the charge, and what is owed at each moment.
+// An answer under way: what of it may be seen, what is held back for the charge, and what is owed
+// at each moment.
 
-import { type Attempt, Basis, InputCategory, Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import {
+  type Attempt,
+  Basis,
+  InputCategory,
+  Outcome,
+  type Receipt,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { Ending, Hold, Holds } from "../billing/billing.ts";
@@ -49,7 +56,12 @@ export class MeteredAnswer {
   /** `client` fires when the client hangs up. */
   constructor(
     parts: MeteredAnswerParts,
-    { prepared, hold, running, client }: { prepared: Prepared; hold: Hold; running: ActiveRequest; client: AbortSignal },
+    {
+      prepared,
+      hold,
+      running,
+      client,
+    }: { prepared: Prepared; hold: Hold; running: ActiveRequest; client: AbortSignal },
   ) {
     this.#parts = parts;
     this.#prepared = prepared;
@@ -63,50 +75,70 @@ export class MeteredAnswer {
     this.#timer = setTimeout(() => running.cancel(tooLong), parts.requestMaxMs);
     client.addEventListener("abort", this.#onHangUp, { once: true });
     parts.holds.watch(hold.requestId, () => this.#meter.movedUsage());
-    // At once, if the gateway ended the request while it was being admitted: its client may read no further than the admission.
+    // At once, if the gateway ended the request while it was being admitted: its client may read no
+    // further than the admission.
     running.onCancel(() => this.close());
   }
 
-  /** The provider's next read; the first call begins the answer. What it fails with goes to `failed`. */
+  /**
+   * The provider's next read; the first call begins the answer. What it fails with goes to
+   * `failed`.
+   */
   read(): Promise<IteratorResult<Event[], undefined>> {
     return this.#reads === undefined ? this.#begin() : this.#reads.next();
   }
 
-  /** The events of a read that may be relayed before the charge; there may be none. What it throws or fails with goes to `failed`. */
+  /**
+   * The events of a read that may be relayed before the charge; there may be none. What it throws
+   * or fails with goes to `failed`.
+   */
   take(events: Event[]): Event[] | Promise<Event[]> {
     const before = this.#meter.fold(events);
     const fitting = this.#inputFitted ? undefined : this.#fitInput();
-    return fitting === undefined ? this.#shown(events, before) : fitting.then(() => this.#shown(events, before));
+    return fitting === undefined
+      ? this.#shown(events, before)
+      : fitting.then(() => this.#shown(events, before));
   }
 
   /** Call it after the last read. Throws when the answer is not all there. */
   checkComplete(): void {
     if (this.#client.aborted) throw clientLeft();
-    if (!this.#meter.complete) throw new ApiError("upstream_error", { message: "The model provider ended its answer early." });
+    if (!this.#meter.complete)
+      throw new ApiError("upstream_error", {
+        message: "The model provider ended its answer early.",
+      });
   }
 
   /** Remembers how the answer failed; returns what the client is to be told. */
   failed(error: unknown): unknown {
-    this.#failure = this.#running.cancelReason?.error ?? (this.#client.aborted ? clientLeft() : error);
+    this.#failure =
+      this.#running.cancelReason?.error ?? (this.#client.aborted ? clientLeft() : error);
     return this.#failure;
   }
 
   /**
-   * The charge of a complete answer, and its end, which may be shown now. Throws `billing_unavailable` when the ledger stays away: a
-   * stream is charged all the same, since all but its end was delivered, and a plain answer nothing.
+   * The charge of a complete answer, and its end, which may be shown now. Throws
+   * `billing_unavailable` when the ledger stays away: a stream is charged all the same, since all
+   * but its end was delivered, and a plain answer nothing.
    */
   async settled(): Promise<{ receipt: Receipt; end: Event[] }> {
     const owed = this.#meter.billableTotal();
     const ending = this.#endingOf(owed, Outcome.COMPLETED);
     const receipt = await within(settlePatienceMs, this.#settle(ending), () => {
-      if (this.#prepared.request.stream) return new ApiError("billing_unavailable", { message: chargedLater });
-      // The lane reads what it writes when it comes to it; only what it was writing just then stays.
+      if (this.#prepared.request.stream)
+        return new ApiError("billing_unavailable", { message: chargedLater });
+      // The lane reads what it writes when it comes to it; only what it was writing just then
+      // stays.
       Object.assign(ending, this.#endingOf(this.#meter.nothing(), Outcome.GATEWAY_FAILED));
       return new ApiError("billing_unavailable", { message: notDelivered, retryAfterMs: 1000 });
     });
     // Somebody settled by older figures, so this client must not see an end that says otherwise.
-    if (receipt.outcome !== Outcome.COMPLETED) throw this.#running.cancelReason?.error ?? new ApiError("gateway_unavailable");
-    return { receipt, end: owed.basis === Basis.REPORTED ? this.#end : showCharged(this.#end, owed.usage) };
+    if (receipt.outcome !== Outcome.COMPLETED)
+      throw this.#running.cancelReason?.error ?? new ApiError("gateway_unavailable");
+    return {
+      receipt,
+      end: owed.basis === Basis.REPORTED ? this.#end : showCharged(this.#end, owed.usage),
+    };
   }
 
   /** Ends whatever still runs and charges it. Harmless when repeated. */
@@ -158,8 +190,9 @@ export class MeteredAnswer {
     return before === events.length ? events : events.slice(0, before);
   }
 
-  // The estimate that the hold was made for is corrected once, as soon as the provider reports its input: most do so before anything is
-  // relayed; some with the end, when what the answer costs is known as well.
+  // The estimate that the hold was made for is corrected once, as soon as the provider reports its
+  // input: most do so before anything is relayed; some with the end, when what the answer costs is
+  // known as well.
   #fitInput(): Promise<void> | undefined {
     const meter = this.#meter;
     const input = meter.reportedInput();
@@ -167,7 +200,8 @@ export class MeteredAnswer {
     this.#inputFitted = true;
     const { usage } = meter.ending ? meter.billableTotal() : { usage: input };
     const grantedOutput = meter.ending ? usage.output + usage.thinking : this.#hold.grantedOutput;
-    if (meter.ending && costMicro(this.#hold.price, usage) <= this.#hold.amountMicro) return undefined;
+    if (meter.ending && costMicro(this.#hold.price, usage) <= this.#hold.amountMicro)
+      return undefined;
     return this.#parts.holds.resize({ ...this.#hold, grantedOutput }, usage).then(
       (hold) => {
         this.#hold = hold;
@@ -185,9 +219,11 @@ export class MeteredAnswer {
     );
   }
 
-  // Nothing more can be delivered, so the provider is stopped: at once, unless a moment more makes the bill exact.
+  // Nothing more can be delivered, so the provider is stopped: at once, unless a moment more makes
+  // the bill exact.
   readonly #onHangUp = (): void => {
-    const isWorthAMoment = this.#accepted && (this.#meter.ending || !this.#meter.contentBegan) && !this.#meter.complete;
+    const isWorthAMoment =
+      this.#accepted && (this.#meter.ending || !this.#meter.contentBegan) && !this.#meter.complete;
     const hasInput = this.#meter.reportedInput() !== undefined;
     if (!isWorthAMoment || (hasInput && !this.#meter.ending)) this.#running.stopProvider();
     else this.#lastFigures ??= setTimeout(() => this.#running.stopProvider(), lastFiguresMs);
@@ -208,12 +244,18 @@ export class MeteredAnswer {
     const produced = () => (meter.ending ? meter.billableTotal() : meter.billableNow());
     const by = this.#running.cancelReason;
     if (by) {
-      const isUnfit = by.outcome === Outcome.INPUT_ABOVE_HOLD || by.outcome === Outcome.GATEWAY_FAILED;
-      return { outcome: by.outcome, owed: this.#accepted && !isUnfit ? produced() : meter.nothing() };
+      const isUnfit =
+        by.outcome === Outcome.INPUT_ABOVE_HOLD || by.outcome === Outcome.GATEWAY_FAILED;
+      return {
+        outcome: by.outcome,
+        owed: this.#accepted && !isUnfit ? produced() : meter.nothing(),
+      };
     }
     if (this.#failure === undefined || this.#client.aborted) {
-      if (!this.#accepted) return { outcome: Outcome.CLIENT_LEFT_BEFORE_ACCEPTANCE, owed: meter.nothing() };
-      if (!meter.contentBegan) return { outcome: Outcome.CLIENT_LEFT_BEFORE_CONTENT, owed: meter.inputOnly() };
+      if (!this.#accepted)
+        return { outcome: Outcome.CLIENT_LEFT_BEFORE_ACCEPTANCE, owed: meter.nothing() };
+      if (!meter.contentBegan)
+        return { outcome: Outcome.CLIENT_LEFT_BEFORE_CONTENT, owed: meter.inputOnly() };
       return { outcome: Outcome.CLIENT_LEFT, owed: produced() };
     }
     const { reason } = toApiError(this.#failure);
@@ -231,10 +273,13 @@ const tooLong = {
 
 const notDelivered =
   "The ledger is not reachable, so this answer was not delivered. It costs nothing, unless its charge was being written just then: its receipt tells.";
-const chargedLater = "The ledger is not reachable; the answer is complete, and is charged when it is back.";
+const chargedLater =
+  "The ledger is not reachable; the answer is complete, and is charged when it is back.";
 
 function lacksFunds({ reason }: ApiError): boolean {
-  return reason === "credits_exhausted" || reason === "credits_held" || reason === "monthly_cap_reached";
+  return (
+    reason === "credits_exhausted" || reason === "credits_held" || reason === "monthly_cap_reached"
+  );
 }
 
 function clientLeft(): ApiError {

@@ -31,20 +31,29 @@ export async function listModels(
   }
   const page = pageSize === 0 ? models.slice(start) : models.slice(start, start + pageSize);
   const isLast = start + page.length >= models.length;
-  return create(ListModelsResponseSchema, { models: page, nextPageToken: isLast ? "" : (page.at(-1)?.id ?? "") });
+  return create(ListModelsResponseSchema, {
+    models: page,
+    nextPageToken: isLast ? "" : (page.at(-1)?.id ?? ""),
+  });
 }
 
-/** Throws `model_not_found`, also for a model that the key may not use: what is not listed is not there. */
+/**
+ * Throws `model_not_found`, also for a model that the key may not use: what is not listed is not
+ * there.
+ */
 export async function getModel(
   { catalog, limits }: Parts,
   { model }: GetModelRequest,
   caller: Caller,
 ): Promise<GetModelResponse> {
   await paceFreeCall(limits, caller);
-  return create(GetModelResponseSchema, { model: catalog().describe(model, allowedModels(caller)) });
+  return create(GetModelResponseSchema, {
+    model: catalog().describe(model, allowedModels(caller)),
+  });
 }
 
-// Reading the catalogue shares the bucket of counting, so that neither takes from a key's requests per minute.
+// Reading the catalogue shares the bucket of counting, so that neither takes from a key's requests
+// per minute.
 async function paceFreeCall(limits: RateLimits, caller: Caller): Promise<void> {
   if (caller.kind !== "key") return;
   const end = await limits.acquireFreeCall(caller.key.keyId, 0);

@@ -1,4 +1,5 @@
-// What a request turns into before any money or provider is involved: a known model, rules kept, limits in tokens. Pure.
+// What a request turns into before any money or provider is involved: a known model, rules kept,
+// limits in tokens. Pure.
 
 import type { Block } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
@@ -23,8 +24,15 @@ const usualMaxTokens = 32_000;
 /** Output below which starting is not worth while, where so much was asked for. */
 const worthwhileTokens = 1_024;
 
-/** Throws `model_not_found`, `model_not_allowed`, `feature_not_offered`, `thread_unsupported_request`, `invalid_request`. */
-export function prepare(catalog: Catalog, ask: GenerateRequest, allowedModels: readonly string[]): Prepared {
+/**
+ * Throws `model_not_found`, `model_not_allowed`, `feature_not_offered`,
+ * `thread_unsupported_request`, `invalid_request`.
+ */
+export function prepare(
+  catalog: Catalog,
+  ask: GenerateRequest,
+  allowedModels: readonly string[],
+): Prepared {
   const { target, request: named } = prepareModel(catalog, ask, allowedModels);
   const maxTokens = limitOutput(ask, target);
   const offered = enforceFeaturePolicy(named, catalog.features);
@@ -42,10 +50,14 @@ export function prepare(catalog: Catalog, ask: GenerateRequest, allowedModels: r
 }
 
 /**
- * Resolves the model and checks that the key may use it. The request then asks for no thinking where the model does none. Throws
- * `model_not_found`, `model_not_allowed`.
+ * Resolves the model and checks that the key may use it. The request then asks for no thinking
+ * where the model does none. Throws `model_not_found`, `model_not_allowed`.
  */
-export function prepareModel(catalog: Catalog, ask: GenerateRequest, allowedModels: readonly string[]) {
+export function prepareModel(
+  catalog: Catalog,
+  ask: GenerateRequest,
+  allowedModels: readonly string[],
+) {
   const target = catalog.resolve(ask.model, allowedModels);
   if (allowedModels.length > 0 && !allowedModels.includes(target.model.id)) {
     const message = `model: this key may not use ${target.model.id}. It may use ${allowedModels.join(", ")}.`;
@@ -70,9 +82,13 @@ function worthStarting({ thinking }: GenerateRequest, maxTokens: number): number
   return Math.min(maxTokens, Math.max(worthwhileTokens, budget < maxTokens ? budget + 1 : 0));
 }
 
-// Tells the conversations of a key apart, so that each meets the same provider's prompt cache again.
+// Tells the conversations of a key apart, so that each meets the same provider's prompt cache
+// again.
 
-/** The same text for every call of a conversation of a key, whichever method it calls. `request.model` is a catalogue id. */
+/**
+ * The same text for every call of a conversation of a key, whichever method it calls.
+ * `request.model` is a catalogue id.
+ */
 export function affinityOf(keyId: string, request: GenerateRequest): string {
   return `${keyId}/${request.model}/${conversationStart(request)}`;
 }
@@ -84,7 +100,10 @@ function conversationStart({ messages, system }: GenerateRequest): string {
   return [instruction, first].map((block) => textOf(block).slice(0, 256)).join("/");
 }
 
-/** The first line of the coding assistant's instructions, which differs from call to call of one conversation. */
+/**
+ * The first line of the coding assistant's instructions, which differs from call to call of one
+ * conversation.
+ */
 const attribution = "x-anthropic-billing-header:";
 
 function textOf(block: Block | undefined): string {

@@ -17,11 +17,12 @@ export type PromptSize = {
   readonly mostExpensiveInput: InputCategory;
 };
 
-// The mostExpensiveInput image that a provider of native models counts: 1568 × 1568 pixels are 3,279 tokens, larger ones are scaled down; the
-// newest accept 2576 pixels at 4,784.
+// The mostExpensiveInput image that a provider of native models counts: 1568 × 1568 pixels are
+// 3,279 tokens, larger ones are scaled down; the newest accept 2576 pixels at 4,784.
 const tokensPerImage = 4_800;
-// Most of what clients send as PDF has about 100 KB a page, text with a few pictures; scans have more. Behind an address may be anything.
-// Guesses are charged where a provider reports no usage, so they end far below what a hold allows for, which is the whole window.
+// Most of what clients send as PDF has about 100 KB a page, text with a few pictures; scans have
+// more. Behind an address may be anything. Guesses are charged where a provider reports no usage,
+// so they end far below what a hold allows for, which is the whole window.
 const bytesPerPage = 100_000;
 const pagesMax = 30;
 /** Tokens of an image or a page as they mostly are. */
@@ -29,10 +30,19 @@ const tokensPerPicture = 1_600;
 // Role markers, block boundaries and the like, per request.
 const framingTokens = 64;
 
-/** Most tokens that a prompt of this size can be. No tokenizer in use makes more than one token of two bytes of text. */
-export function maxTokensOf({ textBytes, images, unbounded }: PromptSize, contextTokens: number): number {
+/**
+ * Most tokens that a prompt of this size can be. No tokenizer in use makes more than one token of
+ * two bytes of text.
+ */
+export function maxTokensOf(
+  { textBytes, images, unbounded }: PromptSize,
+  contextTokens: number,
+): number {
   if (unbounded) return contextTokens;
-  return Math.min(contextTokens, Math.ceil(textBytes / 2) + images * tokensPerImage + framingTokens);
+  return Math.min(
+    contextTokens,
+    Math.ceil(textBytes / 2) + images * tokensPerImage + framingTokens,
+  );
 }
 
 /** About how many tokens a prompt of this size is; at least 1. */
@@ -54,7 +64,8 @@ export function measurePrompt(request: GenerateRequest): PromptSize {
   };
   const addCaching = (ttl: JsonValue | undefined) => {
     if (ttl === "1h") size.mostExpensiveInput = InputCategory.CACHE_WRITE_1H;
-    else if (size.mostExpensiveInput === InputCategory.UNSPECIFIED) size.mostExpensiveInput = InputCategory.CACHE_WRITE_5M;
+    else if (size.mostExpensiveInput === InputCategory.UNSPECIFIED)
+      size.mostExpensiveInput = InputCategory.CACHE_WRITE_5M;
   };
   const addCacheControl = (control: CacheControl | undefined) => {
     if (control) addCaching(control.ttl ?? control.extensions?.ttl);
@@ -68,7 +79,12 @@ export function measurePrompt(request: GenerateRequest): PromptSize {
       for (const name in value) {
         const member = value[name];
         addText(name);
-        if (name === "cache_control" && member !== null && typeof member === "object" && !Array.isArray(member))
+        if (
+          name === "cache_control" &&
+          member !== null &&
+          typeof member === "object" &&
+          !Array.isArray(member)
+        )
           addCaching(member.ttl);
         addJson(member);
       }

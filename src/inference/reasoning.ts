@@ -1,4 +1,5 @@
-// Thinking in terms of what a model can do: chat's `reasoning_effort`, and what was meant for another model. Pure.
+// Thinking in terms of what a model can do: chat's `reasoning_effort`, and what was meant for
+// another model. Pure.
 
 import { create } from "@bufbuild/protobuf";
 import {
@@ -25,22 +26,39 @@ const budgetMin = 1_024;
 // Vendors take an effort that is not stated for a high one.
 const usualBudget = 16_384;
 
-/** The request without anything that asks for thinking. Providers of models that do not think refuse whatever does. */
+/**
+ * The request without anything that asks for thinking. Providers of models that do not think refuse
+ * whatever does.
+ */
 export function withoutThinking({ reasoningEffort, ...request }: GenerateRequest): GenerateRequest {
   const thoughtless = dropThinking(request);
-  return request.outputConfig?.effort === undefined ? thoughtless : withoutEffort(thoughtless, request.outputConfig);
+  return request.outputConfig?.effort === undefined
+    ? thoughtless
+    : withoutEffort(thoughtless, request.outputConfig);
 }
 
-/** The request with its effort written as thinking. Whoever set `thinking` or forces a tool has decided already. */
-export function mapReasoning(request: GenerateRequest, model: ModelEntry, maxTokens: number): GenerateRequest {
+/**
+ * The request with its effort written as thinking. Whoever set `thinking` or forces a tool has
+ * decided already.
+ */
+export function mapReasoning(
+  request: GenerateRequest,
+  model: ModelEntry,
+  maxTokens: number,
+): GenerateRequest {
   const { reasoningEffort, thinking, toolChoice } = request;
   if (reasoningEffort === undefined || thinking !== undefined) return request;
-  if (reasoningEffort === "none") return { ...request, thinking: create(ThinkingSchema, { type: "disabled" }) };
+  if (reasoningEffort === "none")
+    return { ...request, thinking: create(ThinkingSchema, { type: "disabled" }) };
   const known = efforts.get(reasoningEffort);
-  if (known === undefined || toolChoice?.type === "any" || toolChoice?.type === "tool") return request;
+  if (known === undefined || toolChoice?.type === "any" || toolChoice?.type === "tool")
+    return request;
 
   if (model.thinking === "adaptive") {
-    const outputConfig = create(OutputConfigSchema, { ...request.outputConfig, effort: known.effort });
+    const outputConfig = create(OutputConfigSchema, {
+      ...request.outputConfig,
+      effort: known.effort,
+    });
     return thinkingOn({ ...request, outputConfig }, create(ThinkingSchema, { type: "adaptive" }));
   }
   const budgetTokens = Math.min(known.budget, maxTokens - 1);
@@ -49,39 +67,60 @@ export function mapReasoning(request: GenerateRequest, model: ModelEntry, maxTok
 }
 
 /**
- * The request with its thinking as `model` takes it, when the client wrote it for another one: an effort that it knows, a budget
- * instead where it knows budgets only, and one that fits into the output that it can give. Providers refuse anything else.
+ * The request with its thinking as `model` takes it, when the client wrote it for another one: an
+ * effort that it knows, a budget instead where it knows budgets only, and one that fits into the
+ * output that it can give. Providers refuse anything else.
  */
-export function limitThinking(request: GenerateRequest, model: ModelEntry, maxTokens: number): GenerateRequest {
+export function limitThinking(
+  request: GenerateRequest,
+  model: ModelEntry,
+  maxTokens: number,
+): GenerateRequest {
   const { thinking, outputConfig } = request;
   const takesEffort = model.thinking === "adaptive";
-  const fitting = outputConfig?.effort === undefined ? request : fitEffort(request, outputConfig, takesEffort);
+  const fitting =
+    outputConfig?.effort === undefined ? request : fitEffort(request, outputConfig, takesEffort);
   const isAdaptive = thinking?.type === "adaptive" && !takesEffort;
-  const budget = isAdaptive ? (efforts.get(outputConfig?.effort ?? "")?.budget ?? usualBudget) : thinking?.budgetTokens;
+  const budget = isAdaptive
+    ? (efforts.get(outputConfig?.effort ?? "")?.budget ?? usualBudget)
+    : thinking?.budgetTokens;
   if (thinking === undefined || budget === undefined) return fitting;
 
   const budgetTokens = Math.min(budget, maxTokens - 1);
   if (isAdaptive && (budgetTokens < budgetMin || goesOnWithoutThoughts(request.messages))) {
     return dropThinking(fitting);
   }
-  return budgetTokens < budgetMin ? fitting : { ...fitting, thinking: { ...thinking, type: "enabled", budgetTokens } };
+  return budgetTokens < budgetMin
+    ? fitting
+    : { ...fitting, thinking: { ...thinking, type: "enabled", budgetTokens } };
 }
 
-function fitEffort(request: GenerateRequest, outputConfig: OutputConfig, takesEffort: boolean): GenerateRequest {
+function fitEffort(
+  request: GenerateRequest,
+  outputConfig: OutputConfig,
+  takesEffort: boolean,
+): GenerateRequest {
   if (!takesEffort) return withoutEffort(request, outputConfig);
   const known = efforts.get(outputConfig.effort ?? "");
-  return known === undefined ? request : { ...request, outputConfig: { ...outputConfig, effort: known.effort } };
+  return known === undefined
+    ? request
+    : { ...request, outputConfig: { ...outputConfig, effort: known.effort } };
 }
 
 /**
- * True when the conversation ends during a turn of the assistant (tool calls with their results, or a beginning that it is to continue)
- * that did not begin with thoughts. With a budget, providers refuse to think from there on.
+ * True when the conversation ends during a turn of the assistant (tool calls with their results, or
+ * a beginning that it is to continue) that did not begin with thoughts. With a budget, providers
+ * refuse to think from there on.
  */
 function goesOnWithoutThoughts(messages: readonly Message[]): boolean {
   let first: Message | undefined;
   for (const message of messages.toReversed()) {
     if (message.role === Role.ASSISTANT) first = message;
-    else if (message.role === Role.USER && !message.content.some(({ kind }) => kind.case === "toolResult")) break;
+    else if (
+      message.role === Role.USER &&
+      !message.content.some(({ kind }) => kind.case === "toolResult")
+    )
+      break;
   }
   const begins = first?.content[0]?.kind.case;
   return first !== undefined && begins !== "thinking" && begins !== "redactedThinking";
@@ -91,17 +130,29 @@ function goesOnWithoutThoughts(messages: readonly Message[]): boolean {
 function dropThinking({ thinking, ...request }: GenerateRequest): GenerateRequest {
   const { context_management: management, ...others } = request.extensions ?? {};
   if (!isObject(management) || !Array.isArray(management.edits)) return request;
-  const edits = management.edits.filter((edit) => !(isObject(edit) && String(edit.type).startsWith("clear_thinking")));
+  const edits = management.edits.filter(
+    (edit) => !(isObject(edit) && String(edit.type).startsWith("clear_thinking")),
+  );
   if (edits.length === management.edits.length) return request;
-  return { ...request, extensions: edits.length === 0 ? others : { ...others, context_management: { ...management, edits } } };
+  return {
+    ...request,
+    extensions:
+      edits.length === 0 ? others : { ...others, context_management: { ...management, edits } },
+  };
 }
 
-function withoutEffort(request: GenerateRequest, { effort, ...outputConfig }: OutputConfig): GenerateRequest {
+function withoutEffort(
+  request: GenerateRequest,
+  { effort, ...outputConfig }: OutputConfig,
+): GenerateRequest {
   const isEmpty = outputConfig.format === undefined && outputConfig.extensions === undefined;
   return { ...request, outputConfig: isEmpty ? undefined : outputConfig };
 }
 
 // Providers refuse sampling fields beside thinking.
-function thinkingOn({ temperature, topP, topK, ...request }: GenerateRequest, thinking: Thinking): GenerateRequest {
+function thinkingOn(
+  { temperature, topP, topK, ...request }: GenerateRequest,
+  thinking: Thinking,
+): GenerateRequest {
   return { ...request, thinking };
 }

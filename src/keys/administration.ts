@@ -1,4 +1,5 @@
-// What the operator does with keys. Each function is a method of the service: the request's rules, the database, the word to all nodes.
+// What the operator does with keys. Each function is a method of the service: the request's rules,
+// the database, the word to all nodes.
 
 import { create } from "@bufbuild/protobuf";
 import type { Duration } from "@bufbuild/protobuf/wkt";
@@ -34,7 +35,10 @@ import type { Controls, KeyStore } from "./store.ts";
 
 type Parts = { store: KeyStore; changes: Changes; resolveModel: ResolveModel };
 
-export async function createKey({ store, resolveModel }: Parts, ask: CreateKeyRequest): Promise<CreateKeyResponse> {
+export async function createKey(
+  { store, resolveModel }: Parts,
+  ask: CreateKeyRequest,
+): Promise<CreateKeyResponse> {
   const family = checkFamily(ask.family);
   const controls = checkControls(ask, resolveModel);
   const { secret, stored } = newSecret(family);
@@ -75,7 +79,10 @@ export async function revokeKey(parts: Parts, ask: RevokeKeyRequest): Promise<Re
   return create(RevokeKeyResponseSchema, { key });
 }
 
-export async function revokeSecret(parts: Parts, ask: RevokeSecretRequest): Promise<RevokeSecretResponse> {
+export async function revokeSecret(
+  parts: Parts,
+  ask: RevokeSecretRequest,
+): Promise<RevokeSecretResponse> {
   const [keyId, secretId] = [checkId("key_id", ask.keyId), checkId("secret_id", ask.secretId)];
   const key = published(parts, await parts.store.revokeSecret(keyId, secretId));
   return create(RevokeSecretResponseSchema, { key });
@@ -91,7 +98,8 @@ function newSecret(family: KeyFamily) {
   return { secret, stored: { digest: digestSecret(secret), hint: showSecret(secret) } };
 }
 
-// What may be asked of keys. Pure: each function answers the checked values or throws an error that names the field.
+// What may be asked of keys. Pure: each function answers the checked values or throws an error that
+// names the field.
 
 /** Gives a model's catalogue id for an id or alias. Undefined: no such model. */
 export type ResolveModel = (name: string) => string | undefined;
@@ -129,7 +137,10 @@ export function checkControls(ask: CreateKeyRequest, resolve: ResolveModel): Con
 }
 
 /** The members that an update names, checked. Throws `invalid_request` and `model_not_found`. */
-export function checkUpdate(ask: UpdateKeyRequest, resolve: ResolveModel): { keyId: string; controls: Partial<Controls> } {
+export function checkUpdate(
+  ask: UpdateKeyRequest,
+  resolve: ResolveModel,
+): { keyId: string; controls: Partial<Controls> } {
   const { key } = ask;
   if (!key || key.keyId === "") throw invalidField("key.key_id", "is required");
   const paths = ask.updateMask?.paths ?? [];
@@ -141,13 +152,19 @@ export function checkUpdate(ask: UpdateKeyRequest, resolve: ResolveModel): { key
         controls.name = checkName("key.name", key.name);
         break;
       case "requests_per_minute":
-        controls.requestsPerMinute = checkRequestsPerMinute("key.requests_per_minute", key.requestsPerMinute);
+        controls.requestsPerMinute = checkRequestsPerMinute(
+          "key.requests_per_minute",
+          key.requestsPerMinute,
+        );
         break;
       case "allowed_models":
         controls.allowedModels = resolveModels("key.allowed_models", key.allowedModels, resolve);
         break;
       case "monthly_cap_microcredits":
-        controls.monthlyCap = checkMonthlyCap("key.monthly_cap_microcredits", key.monthlyCapMicrocredits);
+        controls.monthlyCap = checkMonthlyCap(
+          "key.monthly_cap_microcredits",
+          key.monthlyCapMicrocredits,
+        );
         break;
       default:
         throw invalidField("update_mask", "names a field that cannot be changed", changeable);
@@ -186,17 +203,23 @@ function checkName(field: string, name: string): string {
   if (name.length > 2 * nameLengthMax || [...name].length > nameLengthMax) {
     throw invalidField(field, `has to be at most ${nameLengthMax} characters`);
   }
-  if (!name.isWellFormed() || /\p{Cc}/u.test(name)) throw invalidField(field, "must not hold control characters");
+  if (!name.isWellFormed() || /\p{Cc}/u.test(name))
+    throw invalidField(field, "must not hold control characters");
   return name;
 }
 
 function checkRequestsPerMinute(field: string, limit: number | undefined): number | undefined {
-  if (limit === undefined || (Number.isInteger(limit) && limit >= 0 && limit <= requestsPerMinuteMax)) return limit;
+  if (
+    limit === undefined ||
+    (Number.isInteger(limit) && limit >= 0 && limit <= requestsPerMinuteMax)
+  )
+    return limit;
   throw invalidField(field, `has to be a whole number from 0 to ${requestsPerMinuteMax}`);
 }
 
 function resolveModels(field: string, names: readonly string[], resolve: ResolveModel): string[] {
-  if (names.length > allowedModelsMax) throw invalidField(field, `has to name at most ${allowedModelsMax} models`);
+  if (names.length > allowedModelsMax)
+    throw invalidField(field, `has to name at most ${allowedModelsMax} models`);
   const ids = names.map((name, index) => {
     const id = resolve(name);
     if (id === undefined) throw new ApiError("model_not_found", { field: `${field}[${index}]` });

@@ -1,4 +1,5 @@
-// Who calls: the operator by the admin token, a key by its secret, as verified a moment ago or found in the database.
+// Who calls: the operator by the admin token, a key by its secret, as verified a moment ago or
+// found in the database.
 
 import { timingSafeEqual } from "node:crypto";
 import { ApiError } from "../base/errors.ts";
@@ -50,7 +51,8 @@ export function createAuthentication(
 /** Throws `invalid_key` for unknown and expired secrets alike, `revoked_key`. */
 function callerOf(found: FoundSecret | undefined, expired: boolean): Caller {
   if (found?.revoked) throw new ApiError("revoked_key");
-  if (!found || expired || (found.expiresInMs !== undefined && found.expiresInMs <= 0)) throw new ApiError("invalid_key");
+  if (!found || expired || (found.expiresInMs !== undefined && found.expiresInMs <= 0))
+    throw new ApiError("invalid_key");
   return found.caller;
 }
 
@@ -67,8 +69,8 @@ function adminCheck(adminToken: string): (token: string) => boolean {
 const headerLengthMax = 512;
 
 /**
- * The token of `authorization: Bearer …`, blanks trimmed, scheme in any case. Throws `missing_key` without one, `invalid_key` for any
- * other scheme and for several values.
+ * The token of `authorization: Bearer …`, blanks trimmed, scheme in any case. Throws `missing_key`
+ * without one, `invalid_key` for any other scheme and for several values.
  */
 export function bearerToken(requestHeader: Headers): string {
   const header = requestHeader.get("authorization");

@@ -1,8 +1,8 @@
 // Credentials verified a moment ago. Pure but for the clock that is handed in.
 //
-// An entry is fresh for 5 s, may be used while a newer one is fetched until 30 s, and is gone after that, whatever happens to the
-// database. A change of its key ends it at once. Secrets that do not exist are remembered apart, so that inventing them pushes out
-// no real one.
+// An entry is fresh for 5 s, may be used while a newer one is fetched until 30 s, and is gone after
+// that, whatever happens to the database. A change of its key ends it at once. Secrets that do not
+// exist are remembered apart, so that inventing them pushes out no real one.
 
 import { BoundedMap } from "../base/bounded-map.ts";
 import type { FoundSecret } from "./store.ts";
@@ -12,7 +12,10 @@ const hardMs = 30_000;
 // Keys changed lately; beyond half of this everything counts as changed.
 const changedMax = 200_000;
 
-/** What is known of a digest. `found` undefined: no such secret. `stale`: use it, and fetch a newer one. */
+/**
+ * What is known of a digest. `found` undefined: no such secret. `stale`: use it, and fetch a newer
+ * one.
+ */
 export type Known = { found: FoundSecret | undefined; expired: boolean; stale: boolean };
 
 type Entry = { found: FoundSecret; readAtMs: number };
@@ -22,13 +25,17 @@ export class KeyCache {
   // Every reading sets its entry anew, so what is in use stays.
   readonly #found: BoundedMap<string, Entry>;
   readonly #absentAtMs: BoundedMap<string, number>;
-  // When each change became known. An entry read before it is void, also one whose reading is still under way.
+  // When each change became known. An entry read before it is void, also one whose reading is still
+  // under way.
   readonly #changedAtMs = new BoundedMap<string, number>(changedMax);
   #allChangedAtMs = Number.NEGATIVE_INFINITY;
   #forgotChangesAtMs: number;
 
   /** `nowMs` must never go back. */
-  constructor(limits: { foundMax: number; absentMax: number }, nowMs: () => number = () => performance.now()) {
+  constructor(
+    limits: { foundMax: number; absentMax: number },
+    nowMs: () => number = () => performance.now(),
+  ) {
     this.#found = new BoundedMap(limits.foundMax);
     this.#absentAtMs = new BoundedMap(limits.absentMax);
     this.#nowMs = nowMs;
@@ -43,14 +50,20 @@ export class KeyCache {
       const ageMs = nowMs - entry.readAtMs;
       if (ageMs > hardMs || this.#changedSince(entry.found.keyId, entry.readAtMs)) return undefined;
       const { found } = entry;
-      return { found, expired: found.expiresInMs !== undefined && found.expiresInMs <= ageMs, stale: ageMs > freshMs };
+      return {
+        found,
+        expired: found.expiresInMs !== undefined && found.expiresInMs <= ageMs,
+        stale: ageMs > freshMs,
+      };
     }
     const absentAtMs = this.#absentAtMs.get(digest);
     if (absentAtMs === undefined || nowMs - absentAtMs > hardMs) return undefined;
     return { found: undefined, expired: false, stale: false };
   }
 
-  /** Keeps what was read for `digest`. False: its key changed since the reading began, read again. */
+  /**
+   * Keeps what was read for `digest`. False: its key changed since the reading began, read again.
+   */
   keep(digest: string, found: FoundSecret | undefined, readAtMs: number): boolean {
     if (!found) {
       this.#found.delete(digest);
@@ -78,6 +91,9 @@ export class KeyCache {
   }
 
   #changedSince(keyId: string, readAtMs: number): boolean {
-    return readAtMs <= Math.max(this.#allChangedAtMs, this.#changedAtMs.get(keyId) ?? Number.NEGATIVE_INFINITY);
+    return (
+      readAtMs <=
+      Math.max(this.#allChangedAtMs, this.#changedAtMs.get(keyId) ?? Number.NEGATIVE_INFINITY)
+    );
   }
 }

@@ -1,5 +1,6 @@
-// Changes of keys, as every process learns of them: a reading of the feed in the database every half second, and on a hint at once, or
-// a tenth of a second after the last reading: each repeats ten seconds of changes, and a flood of them must not be read without pause.
+// Changes of keys, as every process learns of them: a reading of the feed in the database every
+// half second, and on a hint at once, or a tenth of a second after the last reading: each repeats
+// ten seconds of changes, and a flood of them must not be read without pause.
 
 import type { Log } from "../base/log.ts";
 import type { Redis } from "../redis/redis.ts";
@@ -18,7 +19,10 @@ export type Feed = {
   hurry(): void;
 };
 
-/** Tells each change once. A reading that fails is repeated; what it missed is found then, since readings go on from the last good one. */
+/**
+ * Tells each change once. A reading that fails is repeated; what it missed is found then, since
+ * readings go on from the last good one.
+ */
 export function createFeed(parts: {
   read: (since: Date | undefined) => Promise<ChangePage>;
   clean: () => Promise<void>;
@@ -56,7 +60,8 @@ export function createFeed(parts: {
         await clean();
       }
     } catch (err) {
-      if (!failing) log.warn({ err }, "the feed of key changes cannot be read; cached keys end after 30 s");
+      if (!failing)
+        log.warn({ err }, "the feed of key changes cannot be read; cached keys end after 30 s");
       failing = true;
     }
   }
@@ -93,12 +98,16 @@ export function createFeed(parts: {
   };
 }
 
-// Changes of keys: a node tells its own parts of one at once, and hears of those of others by the feed, sooner with hints.
+// Changes of keys: a node tells its own parts of one at once, and hears of those of others by the
+// feed, sooner with hints.
 
 export type Listener = (change: { keyId: string }) => void;
 
 export type Changes = {
-  /** Calls `listener` for each change; the answer ends that. Listeners are called in the order in which they came. */
+  /**
+   * Calls `listener` for each change; the answer ends that. Listeners are called in the order in
+   * which they came.
+   */
   onChanged(listener: Listener): () => void;
   /** Tells of a change that this node made: here at once, elsewhere within half a second. */
   publish(keyId: string): void;
@@ -107,7 +116,10 @@ export type Changes = {
 };
 
 export function createChanges(parts: {
-  store: { readChanges(since: Date | undefined): Promise<ChangePage>; removeOldChanges(): Promise<void> };
+  store: {
+    readChanges(since: Date | undefined): Promise<ChangePage>;
+    removeOldChanges(): Promise<void>;
+  };
   redis?: Redis | undefined;
   log: Log;
 }): Changes {
@@ -116,7 +128,12 @@ export function createChanges(parts: {
   const tell = (keyId: string) => {
     for (const listener of listeners) listener({ keyId });
   };
-  const feed = createFeed({ read: store.readChanges, clean: store.removeOldChanges, onChange: tell, log });
+  const feed = createFeed({
+    read: store.readChanges,
+    clean: store.removeOldChanges,
+    onChange: tell,
+    log,
+  });
   const hints = redis && createKeyHints(redis);
   let stopHints: (() => void) | undefined;
 

@@ -8,11 +8,24 @@ import {
   type KeysService,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { Log } from "../base/log.ts";
-import type { Authenticate, AuthenticatedCall, Caller, Implementation } from "../contract/contract.ts";
+import type {
+  Authenticate,
+  AuthenticatedCall,
+  Caller,
+  Implementation,
+} from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Redis } from "../redis/redis.ts";
 import type { ResolveModel } from "./administration.ts";
-import { createKey, getKey, listKeys, revokeKey, revokeSecret, rotateKey, updateKey } from "./administration.ts";
+import {
+  createKey,
+  getKey,
+  listKeys,
+  revokeKey,
+  revokeSecret,
+  rotateKey,
+  updateKey,
+} from "./administration.ts";
 import { createAuthentication } from "./authenticate.ts";
 import { createChanges, type Listener } from "./change-feed.ts";
 import { RevocationCheck } from "./revocation.ts";
@@ -24,7 +37,10 @@ export type Keys = {
   authenticate: Authenticate;
   /** Calls `listener` for each change of a key, on every node, within a second of its commit. */
   onChanged(listener: Listener): () => void;
-  /** False once a key or this secret of it is revoked: its running streams have to end. Expiry ends none. Reads the database. */
+  /**
+   * False once a key or this secret of it is revoked: its running streams have to end. Expiry ends
+   * none. Reads the database.
+   */
   isActive(keyId: string, secretId: string): Promise<boolean>;
   /** Begins to follow the changes that other nodes make. */
   start(): void;
@@ -71,8 +87,15 @@ export function createKeys(parts: {
   };
 }
 
-async function describeCaller(store: KeyStore, ask: AuthenticateRequest, caller: Caller): Promise<AuthenticateResponse> {
+async function describeCaller(
+  store: KeyStore,
+  ask: AuthenticateRequest,
+  caller: Caller,
+): Promise<AuthenticateResponse> {
   if (caller.kind === "admin") return create(AuthenticateResponseSchema, { admin: true });
   const { key, secret } = caller;
-  return create(AuthenticateResponseSchema, { key: ask.monthUsage ? await store.readFigures(key.keyId) : key, secret });
+  return create(AuthenticateResponseSchema, {
+    key: ask.monthUsage ? await store.readFigures(key.keyId) : key,
+    secret,
+  });
 }

@@ -1,6 +1,6 @@
-// Finds secrets in the database, many with one statement. Whoever asks while a statement runs goes into the next one, and those who
-// ask for the same secret share an answer. So a flood of invented secrets costs one statement for hundreds of them, and hardly delays
-// the real ones.
+// Finds secrets in the database, many with one statement. Whoever asks while a statement runs goes
+// into the next one, and those who ask for the same secret share an answer. So a flood of invented
+// secrets costs one statement for hundreds of them, and hardly delays the real ones.
 
 import { setTimeout as delay } from "node:timers/promises";
 import { ApiError } from "../base/errors.ts";
@@ -9,7 +9,8 @@ import type { FoundSecret } from "./store.ts";
 
 const batchMax = 256;
 const waitingMax = 10_000;
-// While the database is away, callers wait this long before they are told: a restart of it takes a second or two.
+// While the database is away, callers wait this long before they are told: a restart of it takes a
+// second or two.
 const patienceMsDefault = 10_000;
 const retryMs = 250;
 // What is known and only gets old waits for company.
@@ -17,8 +18,8 @@ const refreshAfterMs = 100;
 
 export type Lookup = {
   /**
-   * What is found is kept in the cache too. Throws `gateway_unavailable` when too many digests wait, `billing_unavailable` when the
-   * database stayed away.
+   * What is found is kept in the cache too. Throws `gateway_unavailable` when too many digests
+   * wait, `billing_unavailable` when the database stayed away.
    */
   find(digest: string): Promise<FoundSecret | undefined>;
   /** Reads an entry of the cache anew, soon. */
@@ -93,7 +94,8 @@ export function createLookup(
     find(digest) {
       const earlier = waiting.get(digest);
       if (earlier) return earlier.promise;
-      if (waiting.size >= waitingMax) return Promise.reject(new ApiError("gateway_unavailable", { retryAfterMs: 1000 }));
+      if (waiting.size >= waitingMax)
+        return Promise.reject(new ApiError("gateway_unavailable", { retryAfterMs: 1000 }));
       const { promise, resolve, reject } = Promise.withResolvers<FoundSecret | undefined>();
       waiting.set(digest, { sinceMs: performance.now(), promise, resolve, reject });
       if (!busy) void work();

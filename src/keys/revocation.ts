@@ -28,12 +28,18 @@ export class RevocationCheck {
     return (await reading).has(secretId);
   }
 
-  /** A key changed: a reading that is under way may have missed that, and serves nobody who asks from now on. */
+  /**
+   * A key changed: a reading that is under way may have missed that, and serves nobody who asks
+   * from now on.
+   */
   forget(keyId: string): void {
     this.#reading.delete(keyId);
   }
 
-  /** A revoked key's streams end although the database is away at that moment: it is asked again for a minute. */
+  /**
+   * A revoked key's streams end although the database is away at that moment: it is asked again for
+   * a minute.
+   */
   async #read(keyId: string): Promise<Set<string>> {
     for (let attempt = 1; ; attempt++) {
       try {

@@ -1,5 +1,6 @@
-// The secret of a key: `sk-gw2-`, one character for the family, 43 random characters, 6 of checksum. The checksum turns away typing
-// mistakes and noise without asking anybody; it keeps no secret, and what is stored is the digest.
+// The secret of a key: `sk-gw2-`, one character for the family, 43 random characters, 6 of
+// checksum. The checksum turns away typing mistakes and noise without asking anybody; it keeps no
+// secret, and what is stored is the digest.
 
 import { hash } from "node:crypto";
 import { crc32 } from "node:zlib";
@@ -32,7 +33,10 @@ export function isSecret(text: string): boolean {
   return text.slice(-checksumLength) === checksum(text.slice(0, -checksumLength));
 }
 
-/** SHA-256 as 32 characters of one byte each: compact as a map's key. `digestBytes` gives what is stored. */
+/**
+ * SHA-256 as 32 characters of one byte each: compact as a map's key. `digestBytes` gives what is
+ * stored.
+ */
 export function digestSecret(secret: string): string {
   return hash("sha256", secret, "binary");
 }
@@ -41,7 +45,9 @@ export function digestBytes(digest: string): Buffer {
   return Buffer.from(digest, "latin1");
 }
 
-/** First and last characters of a secret, for recognising it. They tell 48 of its 256 random bits. */
+/**
+ * First and last characters of a secret, for recognising it. They tell 48 of its 256 random bits.
+ */
 export function showSecret(secret: string): string {
   return `${secret.slice(0, prefix.length + 5)}…${secret.slice(-4)}`;
 }

@@ -3,7 +3,13 @@
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { DatabaseError } from "pg";
-import { type Key, KeySchema, KeyStatus, type Secret, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import {
+  type Key,
+  KeySchema,
+  KeyStatus,
+  type Secret,
+  SecretSchema,
+} from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { type FamilyName, familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
@@ -15,7 +21,10 @@ import { digestBytes, type KeyFamily } from "./secret.ts";
 const answerMsMax = 5_000;
 
 /** A statement of this folder, waited for no longer than that. */
-const timely = (file: string): Statement => ({ ...statement(import.meta.url, file), timeoutMs: answerMsMax });
+const timely = (file: string): Statement => ({
+  ...statement(import.meta.url, file),
+  timeoutMs: answerMsMax,
+});
 
 const statements = {
   findSecrets: timely("find-secrets"),
@@ -66,7 +75,9 @@ export type KeyStore = ReturnType<typeof createKeyStore>;
 export function createKeyStore(postgres: Postgres) {
   const query = <Row>(one: Statement, values: readonly unknown[]): Promise<Row[]> =>
     postgres.query<Row>(one, values).catch((cause: unknown) => {
-      throw isUnreachable(cause) ? new ApiError("billing_unavailable", { retryAfterMs: 1000, cause }) : cause;
+      throw isUnreachable(cause)
+        ? new ApiError("billing_unavailable", { retryAfterMs: 1000, cause })
+        : cause;
     });
 
   async function readKeys(keyIds: readonly string[]): Promise<Key[]> {
@@ -77,12 +88,23 @@ export function createKeyStore(postgres: Postgres) {
     ]);
     const secretsOf = Map.groupBy(secrets, (row) => row.key_id);
     return keys.map((row) =>
-      create(KeySchema, { ...keyMembers(row), ...figures(row), secrets: (secretsOf.get(row.key_id) ?? []).map(toSecret) }),
+      create(KeySchema, {
+        ...keyMembers(row),
+        ...figures(row),
+        secrets: (secretsOf.get(row.key_id) ?? []).map(toSecret),
+      }),
     );
   }
 
-  /** Runs a statement that answers a row when it changed the key. Throws `not_found` and `key_not_active`. */
-  async function changeActive(one: Statement, keyId: string, values: readonly unknown[]): Promise<void> {
+  /**
+   * Runs a statement that answers a row when it changed the key. Throws `not_found` and
+   * `key_not_active`.
+   */
+  async function changeActive(
+    one: Statement,
+    keyId: string,
+    values: readonly unknown[],
+  ): Promise<void> {
     const changed = await query(one, [keyId, timeOrderedId("chg_"), ...values]);
     if (changed.length > 0) return;
     const [found] = await query<{ status: string }>(statements.readStatus, [keyId]);
@@ -96,14 +118,29 @@ export function createKeyStore(postgres: Postgres) {
     },
 
     /** Throws `not_found` for an unknown account. */
-    async createKey(accountId: string, family: KeyFamily, controls: Controls, secret: StoredSecret): Promise<Key> {
+    async createKey(
+      accountId: string,
+      family: KeyFamily,
+      controls: Controls,
+      secret: StoredSecret,
+    ): Promise<Key> {
       const keyId = timeOrderedId("key_");
       const { name, requestsPerMinute, allowedModels, monthlyCap } = controls;
       await query(statements.createKey, [
-        ...[keyId, accountId, familyName(family), name, requestsPerMinute ?? null, allowedModels, monthlyCap ?? null],
+        ...[
+          keyId,
+          accountId,
+          familyName(family),
+          name,
+          requestsPerMinute ?? null,
+          allowedModels,
+          monthlyCap ?? null,
+        ],
         ...[digestBytes(secret.digest), timeOrderedId("sec_"), secret.hint],
       ]).catch((cause: unknown) => {
-        throw isUnknownAccount(cause) ? new ApiError("not_found", { field: "account_id", cause }) : cause;
+        throw isUnknownAccount(cause)
+          ? new ApiError("not_found", { field: "account_id", cause })
+          : cause;
       });
       return this.readKey(keyId);
     },
@@ -130,10 +167,20 @@ export function createKeyStore(postgres: Postgres) {
       return readKeys(ids.map((row) => row.key_id));
     },
 
-    /** Writes the members of `controls` that are present. Throws `not_found` and `key_not_active`. */
+    /**
+     * Writes the members of `controls` that are present. Throws `not_found` and `key_not_active`.
+     */
     async updateKey(keyId: string, controls: Partial<Controls>): Promise<Key> {
-      const member = <K extends keyof Controls>(name: K) => [name in controls, controls[name] ?? null];
-      const values = [member("name"), member("requestsPerMinute"), member("allowedModels"), member("monthlyCap")];
+      const member = <K extends keyof Controls>(name: K) => [
+        name in controls,
+        controls[name] ?? null,
+      ];
+      const values = [
+        member("name"),
+        member("requestsPerMinute"),
+        member("allowedModels"),
+        member("monthlyCap"),
+      ];
       await changeActive(statements.updateKey, keyId, values.flat());
       return this.readKey(keyId);
     },
@@ -153,8 +200,13 @@ export function createKeyStore(postgres: Postgres) {
 
     /** Throws `not_found`. */
     async revokeSecret(keyId: string, secretId: string): Promise<Key> {
-      const revoked = await query(statements.revokeSecret, [keyId, secretId, timeOrderedId("chg_")]);
-      const known = revoked.length > 0 || (await query(statements.hasSecret, [keyId, secretId])).length > 0;
+      const revoked = await query(statements.revokeSecret, [
+        keyId,
+        secretId,
+        timeOrderedId("chg_"),
+      ]);
+      const known =
+        revoked.length > 0 || (await query(statements.hasSecret, [keyId, secretId])).length > 0;
       if (!known) throw new ApiError("not_found", { field: "secret_id" });
       return this.readKey(keyId);
     },
@@ -196,7 +248,13 @@ type KeyRow = {
   revoked_at: Date | null;
 };
 type FiguresRow = { month_spent: bigint; month_held: bigint; last_used_at: Date | null };
-type SecretRow = { secret_id: string; shown: string; created_at: Date; expires_at: Date | null; revoked_at: Date | null };
+type SecretRow = {
+  secret_id: string;
+  shown: string;
+  created_at: Date;
+  expires_at: Date | null;
+  revoked_at: Date | null;
+};
 type FoundRow = KeyRow & {
   digest: Buffer;
   secret_id: string;

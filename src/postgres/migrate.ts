@@ -1,4 +1,5 @@
-// Brings a database to the schema of `migrations/`: numbered files, forward only, each in one transaction.
+// Brings a database to the schema of `migrations/`: numbered files, forward only, each in one
+// transaction.
 
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
@@ -19,10 +20,14 @@ const prepare = `
   insert into migrations (number, name) values (0, 'lock') on conflict do nothing;
 `;
 
-/** Runs the migrations that the database at `url` has not had. Harmless when many processes do it at the same time. */
+/**
+ * Runs the migrations that the database at `url` has not had. Harmless when many processes do it at
+ * the same time.
+ */
 export async function migrate(url: string): Promise<void> {
   const client = new Client(connectionConfig(url));
-  // A broken connection also fails the query that waits for it; without a listener it would end the process.
+  // A broken connection also fails the query that waits for it; without a listener it would end the
+  // process.
   client.on("error", () => {});
   await client.connect();
   try {
@@ -48,8 +53,9 @@ export function readMigrations(): Migration[] {
   return migrations;
 }
 
-// Whoever waits for the lock of a table makes all wait that come after, the lanes of running gateways first, which give up after a
-// second. So it waits for less, lets them through, and tries again for five minutes.
+// Whoever waits for the lock of a table makes all wait that come after, the lanes of running
+// gateways first, which give up after a second. So it waits for less, lets them through, and tries
+// again for five minutes.
 const lockMsMax = 400;
 const lockPauseMs = 1_600;
 const lockAttemptsMax = 150;
@@ -61,7 +67,10 @@ async function apply(client: Client, migration: Migration): Promise<void> {
     } catch (error) {
       if (!isBlocked(error)) throw error;
       if (attempt === lockAttemptsMax) {
-        throw new Error(`migration ${migration.name}: another session kept its tables locked for too long`, { cause: error });
+        throw new Error(
+          `migration ${migration.name}: another session kept its tables locked for too long`,
+          { cause: error },
+        );
       }
       await delay(lockPauseMs);
     }
@@ -85,7 +94,8 @@ async function applyOnce(client: Client, { number, name, text }: Migration): Pro
   }
 }
 
-// Two processes that create the same table at once may collide in the server's catalogue: the second try finds it there.
+// Two processes that create the same table at once may collide in the server's catalogue: the
+// second try finds it there.
 async function prepareTogether(client: Client, attemptsLeft = 5): Promise<void> {
   try {
     await client.query(prepare);

@@ -1,5 +1,6 @@
-// Several statements in one message to the server, with one Sync. pg sends a Sync per statement, and the server answers each with a
-// write of its own, which wakes both sides a dozen times for a transaction of ten statements.
+// Several statements in one message to the server, with one Sync. pg sends a Sync per statement,
+// and the server answers each with a write of its own, which wakes both sides a dozen times for a
+// transaction of ten statements.
 
 import { type Connection, DatabaseError, type Submittable } from "pg";
 import { serialize } from "pg-protocol";
@@ -25,7 +26,8 @@ export class RoundTrip implements Submittable {
   readonly #findParser: FindParser;
   readonly #answers: Answer[] = [];
   readonly #settle = Promise.withResolvers<Answer[]>();
-  // As of the moment when the statements were sent, by their order. Undefined: the server describes them.
+  // As of the moment when the statements were sent, by their order. Undefined: the server describes
+  // them.
   #known: readonly (readonly Column[] | undefined)[] = [];
   #columns: readonly Column[] = [];
   #rows: unknown[] = [];
@@ -64,8 +66,15 @@ export class RoundTrip implements Submittable {
 
   // What pg calls as the messages of the server arrive.
 
-  handleRowDescription({ fields }: { fields: readonly { name: string; dataTypeID: number }[] }): void {
-    this.#columns = fields.map(({ name, dataTypeID }) => ({ name, parse: this.#findParser(dataTypeID) }));
+  handleRowDescription({
+    fields,
+  }: {
+    fields: readonly { name: string; dataTypeID: number }[];
+  }): void {
+    this.#columns = fields.map(({ name, dataTypeID }) => ({
+      name,
+      parse: this.#findParser(dataTypeID),
+    }));
   }
 
   handleDataRow({ fields }: { fields: readonly (string | null)[] }): void {
@@ -89,7 +98,8 @@ export class RoundTrip implements Submittable {
   }
 
   handleError(error: Error): void {
-    // What no longer fits the tables, or was forgotten by the server, must be prepared anew, and is seldom the only one.
+    // What no longer fits the tables, or was forgotten by the server, must be prepared anew, and is
+    // seldom the only one.
     if (error instanceof DatabaseError) this.#prepared.clear();
     this.#settle.reject(error);
   }

@@ -1,20 +1,35 @@
-// One PostgreSQL for everybody: named statements read from `.sql` files, a pool, transactions, and connections for lanes.
+// One PostgreSQL for everybody: named statements read from `.sql` files, a pool, transactions, and
+// connections for lanes.
 
 import { Socket } from "node:net";
 import { performance } from "node:perf_hooks";
 import { setTimeout as delay } from "node:timers/promises";
-import { Client, type ClientConfig, DatabaseError, Pool, type PoolClient, type QueryResultRow, types } from "pg";
+import {
+  Client,
+  type ClientConfig,
+  DatabaseError,
+  Pool,
+  type PoolClient,
+  type QueryResultRow,
+  types,
+} from "pg";
 import { type Answer, type Prepared, type Query, RoundTrip } from "./pipeline.ts";
 import type { Statement } from "./statement.ts";
 
 export { type Statement, statement } from "./statement.ts";
 
-/** Whatever statements run in: a transaction, or autocommit. `int8` is `bigint`, `date` is `YYYY-MM-DD`, `timestamptz` is `Date`. */
+/**
+ * Whatever statements run in: a transaction, or autocommit. `int8` is `bigint`, `date` is
+ * `YYYY-MM-DD`, `timestamptz` is `Date`.
+ */
 export type Tx = { query<Row>(statement: Statement, values: readonly unknown[]): Promise<Row[]> };
 
 /** A connection of its own, for transactions of few round trips. */
 export interface Connection {
-  /** Runs statements in one round trip. Fails with the error of the first that fails; those after it are not run. */
+  /**
+   * Runs statements in one round trip. Fails with the error of the first that fails; those after it
+   * are not run.
+   */
   send(queries: readonly Query[]): Promise<Answer[]>;
   end(): Promise<void>;
   /** Breaks the connection: whatever waits for an answer fails. */
@@ -25,29 +40,46 @@ export interface Connection {
 
 /** The database of one gateway. */
 export interface Postgres extends Tx {
-  /** Runs `work` in one transaction. Repeated, a few times, when the server answers that two transactions got in each other's way. */
+  /**
+   * Runs `work` in one transaction. Repeated, a few times, when the server answers that two
+   * transactions got in each other's way.
+   */
   transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
-  /** For what callers ask as often and as largely as they like: nothing else waits for these connections. */
+  /**
+   * For what callers ask as often and as largely as they like: nothing else waits for these
+   * connections.
+   */
   readonly reports: Tx;
-  /** Runs a statement that may take `timeoutMs` on a connection of its own, until `signal` or `close` cancels it. */
-  runLong<Row>(statement: Statement, limits: { timeoutMs: number; signal: AbortSignal }): Promise<Row[]>;
+  /**
+   * Runs a statement that may take `timeoutMs` on a connection of its own, until `signal` or
+   * `close` cancels it.
+   */
+  runLong<Row>(
+    statement: Statement,
+    limits: { timeoutMs: number; signal: AbortSignal },
+  ): Promise<Row[]>;
   connect(): Promise<Connection>;
   /** Waits a few seconds for what runs, and cancels what may take long. */
   close(): Promise<void>;
 }
 
-/** Seen in `pg_stat_activity`; the embedded server is left running while others of this name are connected. */
+/**
+ * Seen in `pg_stat_activity`; the embedded server is left running while others of this name are
+ * connected.
+ */
 export const applicationName = "model-gateway";
 
-// A batch names each of its rows, so each is found by its index. The planner guesses otherwise about arrays: it reads tables of 10,000
-// rows whole, keeps their rows to go through them once per key, and plans batches of one request anew each time.
+// A batch names each of its rows, so each is found by its index. The planner guesses otherwise
+// about arrays: it reads tables of 10,000 rows whole, keeps their rows to go through them once per
+// key, and plans batches of one request anew each time.
 const plannerOptions = [
   ...["seqscan", "hashjoin", "mergejoin", "material"].map((way) => `-c enable_${way}=off`),
   "-c plan_cache_mode=force_generic_plan",
 ].join(" ");
 
-// A plan is made for the tables as they are at that moment, and the server looks again once a minute. One that was made while a single
-// request ran goes through all holds once per charge: 880 ms for a batch of 256 among 10,000, where a new one takes 4.
+// A plan is made for the tables as they are at that moment, and the server looks again once a
+// minute. One that was made while a single request ran goes through all holds once per charge: 880
+// ms for a batch of 256 among 10,000, where a new one takes 4.
 const planAgeMsMax = 10_000;
 
 const connectTimeoutMs = 5_000;
@@ -55,7 +87,8 @@ const poolConnectionsMax = 10;
 const reportConnectionsMax = 4;
 // A server that stands still, or a network that lost it, says nothing: only a clock tells.
 const usualAnswerMsMax = 30_000;
-// The server gives up before its answer is no longer waited for, and the connection is free for the next statement.
+// The server gives up before its answer is no longer waited for, and the connection is free for the
+// next statement.
 const answerMarginMs = 2_000;
 // Locks are held for milliseconds. A process that freezes during a transaction must not keep them.
 const lockMsMax = 5_000;
@@ -63,7 +96,10 @@ const lockMsMax = 5_000;
 const closeMsMax = 5_000;
 const attemptsMax = 6;
 
-/** Connects lazily: nothing is sent before the first query. `answerMsMax` is how long the answer to a statement is waited for. */
+/**
+ * Connects lazily: nothing is sent before the first query. `answerMsMax` is how long the answer to
+ * a statement is waited for.
+ */
 export function connectPostgres(url: string, answerMsMax = usualAnswerMsMax): Postgres {
   const pool = openPool(url, { max: poolConnectionsMax, answerMsMax });
   const reports = openPool(url, { max: reportConnectionsMax, answerMsMax });
@@ -73,12 +109,18 @@ export function connectPostgres(url: string, answerMsMax = usualAnswerMsMax): Po
     transaction: (work) => transaction(pool, work),
     reports: { query: (statement, values) => runOn(reports, statement, values) },
     runLong: (statement, { timeoutMs, signal }) =>
-      runLong(url, pool, statement, { timeoutMs, signal: AbortSignal.any([signal, closing.signal]) }),
+      runLong(url, pool, statement, {
+        timeoutMs,
+        signal: AbortSignal.any([signal, closing.signal]),
+      }),
     connect: () => connect(url),
     async close() {
       closing.abort();
       // A server that fell silent would be waited for until the system gives the sockets up.
-      await Promise.race([Promise.all([pool.end(), reports.end()]), delay(closeMsMax, undefined, { ref: false })]);
+      await Promise.race([
+        Promise.all([pool.end(), reports.end()]),
+        delay(closeMsMax, undefined, { ref: false }),
+      ]);
     },
   };
 }
@@ -92,8 +134,8 @@ function openPool(url: string, { max, answerMsMax }: { max: number; answerMsMax:
     statement_timeout: answerMsMax - answerMarginMs,
     query_timeout: answerMsMax,
   });
-  // A connection that breaks fails its next statement. Without listeners it would end the process: the pool has one for idle
-  // connections, and takes its own off those that are in use.
+  // A connection that breaks fails its next statement. Without listeners it would end the process:
+  // the pool has one for idle connections, and takes its own off those that are in use.
   pool.on("error", () => {});
   pool.on("connect", (client) => client.on("error", () => {}));
   return pool;
@@ -112,7 +154,8 @@ export function connectionConfig(url: string): ClientConfig {
 
 const oid = { int8: 20, int8Array: 1016, date: 1082 };
 
-// pg hands `int8` out as text because it predates bigint, and turns a `date` into midnight of the local zone.
+// pg hands `int8` out as text because it predates bigint, and turns a `date` into midnight of the
+// local zone.
 const getTypeParser: typeof types.getTypeParser = (id: number, format?: "text" | "binary") => {
   if (id === oid.int8) return BigInt;
   if (id === oid.int8Array) return parseBigints;
@@ -130,9 +173,18 @@ const parseBigints = (text: string) =>
         .split(",")
         .map((one) => (one === "NULL" ? null : BigInt(one)));
 
-async function runOn<Row>(db: Pool | PoolClient, statement: Statement, values: readonly unknown[]): Promise<Row[]> {
+async function runOn<Row>(
+  db: Pool | PoolClient,
+  statement: Statement,
+  values: readonly unknown[],
+): Promise<Row[]> {
   const { name, text, timeoutMs } = statement;
-  const ask = { name, text, values: [...values], ...(timeoutMs !== undefined && { query_timeout: timeoutMs }) };
+  const ask = {
+    name,
+    text,
+    values: [...values],
+    ...(timeoutMs !== undefined && { query_timeout: timeoutMs }),
+  };
   const { rows } = await db.query<QueryResultRow & Row>(ask);
   return rows;
 }
@@ -240,21 +292,28 @@ export function isUniqueViolation(error: unknown): boolean {
   return error instanceof DatabaseError && error.code === "23505";
 }
 
-/** Something holds what the statement needs: a lock was not to be had in time, or the time of the statement was up. */
+/**
+ * Something holds what the statement needs: a lock was not to be had in time, or the time of the
+ * statement was up.
+ */
 export function isBlocked(error: unknown): boolean {
   return error instanceof DatabaseError && (error.code === "55P03" || error.code === "57014");
 }
 
-// SQLSTATE: class 08 connection exception, 57P01-57P03 the server stops or starts, 53300 too many connections, 25P03 a transaction stood
-// still for too long.
+// SQLSTATE: class 08 connection exception, 57P01-57P03 the server stops or starts, 53300 too many
+// connections, 25P03 a transaction stood still for too long.
 const unreachableStates = /^(08|57P0[123]|53300|25P03)/;
 const unreachableErrnos =
   /^(ECONNREFUSED|ECONNRESET|ENOENT|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ECONNABORTED|EACCES)$/;
-// What pg and pg-pool say where the socket is gone or cannot be had; they give these errors no code.
+// What pg and pg-pool say where the socket is gone or cannot be had; they give these errors no
+// code.
 const unreachableMessages =
   /^(Connection terminated|Query read timeout|timeout e(xceeded|xpired)|Client (has encountered a connection error|was closed)|Cannot use a pool)/;
 
-/** True for a failure of the connection or of its time limits, not of the statement: the statement may or may not have run. */
+/**
+ * True for a failure of the connection or of its time limits, not of the statement: the statement
+ * may or may not have run.
+ */
 export function isUnreachable(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   if (isBlocked(error)) return true;

@@ -12,8 +12,14 @@ export type Statement = {
   readonly timeoutMs?: number;
 };
 
-/** Reads `sql/<file>.sql` beside the caller's module; the name is `<folder>/<file>`. Call once, when the module loads. */
+/**
+ * Reads `sql/<file>.sql` beside the caller's module; the name is `<folder>/<file>`. Call once, when
+ * the module loads.
+ */
 export function statement(moduleUrl: string, file: string): Statement {
   const folder = dirname(fileURLToPath(moduleUrl));
-  return { name: `${basename(folder)}/${file}`, text: readFileSync(`${folder}/sql/${file}.sql`, "utf8") };
+  return {
+    name: `${basename(folder)}/${file}`,
+    text: readFileSync(`${folder}/sql/${file}.sql`, "utf8"),
+  };
 }

@@ -12,16 +12,24 @@ import type { Provider, ProviderCall, ProviderTokenCount } from "./provider.ts";
 import { redactSecrets } from "./redact.ts";
 
 /** A provider with the native API. */
-export function createAnthropic(settings: HttpProviderSettings, credential: string | undefined): Provider {
+export function createAnthropic(
+  settings: HttpProviderSettings,
+  credential: string | undefined,
+): Provider {
   const endpoint = openEndpoint(settings, credential);
   const { dispatcher, basePath, secrets } = endpoint;
-  const askOf = (request: GenerateRequest) => (settings.toolStubs ? addToolStubs(request) : request);
+  const askOf = (request: GenerateRequest) =>
+    settings.toolStubs ? addToolStubs(request) : request;
   return {
     generate(call) {
       const { route } = call;
       const request = askOf(call.request);
       const stream = wantsStream(request);
-      const body = native.encodeRequest(request, { model: route.model, stream, foldSystem: route.systemEntries === "fold" });
+      const body = native.encodeRequest(request, {
+        model: route.model,
+        stream,
+        foldSystem: route.systemEntries === "fold",
+      });
       return new HttpStream(
         {
           dispatcher,
@@ -35,19 +43,27 @@ export function createAnthropic(settings: HttpProviderSettings, credential: stri
         call,
       );
     },
-    countTokens: ({ request, route }, signal) => countTokens(endpoint, { request: askOf(request), route }, signal),
+    countTokens: ({ request, route }, signal) =>
+      countTokens(endpoint, { request: askOf(request), route }, signal),
     close: () => dispatcher.close(),
     destroy: () => dispatcher.destroy(),
   };
 }
 
-function headersOf({ headers }: Endpoint, { vendorVersion, vendorBeta }: GenerateRequest): string[] {
+function headersOf(
+  { headers }: Endpoint,
+  { vendorVersion, vendorBeta }: GenerateRequest,
+): string[] {
   // What cannot be sent is the caller's fault; undici would call it a failure of the provider.
   if (!/^[\t\x20-\x7e]*$/.test(vendorVersion + vendorBeta)) {
-    throw new ApiError("invalid_request", { message: "vendor_version and vendor_beta: must be printable ASCII" });
+    throw new ApiError("invalid_request", {
+      message: "vendor_version and vendor_beta: must be printable ASCII",
+    });
   }
   const own = ["anthropic-version", vendorVersion || "2023-06-01"];
-  return vendorBeta === "" ? [...headers, ...own] : [...headers, ...own, "anthropic-beta", vendorBeta];
+  return vendorBeta === ""
+    ? [...headers, ...own]
+    : [...headers, ...own, "anthropic-beta", vendorBeta];
 }
 
 // What servers answer that speak the native API without its counting endpoint.
@@ -79,7 +95,10 @@ async function countTokens(
     if (answer.statusCode !== 200) {
       const retryAfterMs = readRetryAfterMs(answer.headers);
       const told = { status: answer.statusCode, body: redactSecrets(counted, secrets) };
-      throw failureOfAnswer({ ...told, ...(retryAfterMs !== undefined && { retryAfterMs }) }, route.model).error;
+      throw failureOfAnswer(
+        { ...told, ...(retryAfterMs !== undefined && { retryAfterMs }) },
+        route.model,
+      ).error;
     }
     return native.decodeCount(counted);
   } catch (error) {

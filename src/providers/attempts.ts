@@ -1,4 +1,5 @@
-// One request as its consumer reads it: at most two attempts until a provider's first event, then that provider's own reads.
+// One request as its consumer reads it: at most two attempts until a provider's first event, then
+// that provider's own reads.
 
 import { create } from "@bufbuild/protobuf";
 import { DurationSchema } from "@bufbuild/protobuf/wkt";
@@ -8,11 +9,21 @@ import type { Clock } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { failed } from "./failures.ts";
-import type { ProviderEnd, ProviderFailure, ProviderRequest, ProviderStream, Read } from "./provider.ts";
+import type {
+  ProviderEnd,
+  ProviderFailure,
+  ProviderRequest,
+  ProviderStream,
+  Read,
+} from "./provider.ts";
 import { type AcquiredRoute, acquireRoute, type ProviderRoute, routesAfter } from "./routing.ts";
 
 /** What every answer needs of the process. */
-export type AnswerParts = { readonly clock: Clock; readonly log: Log; readonly budget: RetryBudget };
+export type AnswerParts = {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly budget: RetryBudget;
+};
 
 /** The events of one request. */
 export class Answer implements AsyncIterator<Event[], undefined> {
@@ -26,7 +37,9 @@ export class Answer implements AsyncIterator<Event[], undefined> {
   #startMs = 0;
   readonly #cancel = () => this.#attempt?.stop(new ApiError("cancelled"));
 
-  /** `findWays` is asked before each attempt, since the configuration may have changed in between. */
+  /**
+   * `findWays` is asked before each attempt, since the configuration may have changed in between.
+   */
   constructor(parts: AnswerParts, ask: ProviderRequest, findWays: () => readonly ProviderRoute[]) {
     this.#parts = parts;
     this.#ask = ask;
@@ -66,7 +79,9 @@ export class Answer implements AsyncIterator<Event[], undefined> {
     }
   }
 
-  async #try(way: AcquiredRoute): Promise<{ read: Read } | ({ read?: never } & Pick<ProviderFailure, "error" | "retry">)> {
+  async #try(
+    way: AcquiredRoute,
+  ): Promise<{ read: Read } | ({ read?: never } & Pick<ProviderFailure, "error" | "retry">)> {
     const { clock, log } = this.#parts;
     const totalMs = way.connection.settings.totalMs - (clock.now() - this.#startMs);
     const onEnd = () => this.#ask.signal.removeEventListener("abort", this.#cancel);
@@ -87,7 +102,8 @@ export class Answer implements AsyncIterator<Event[], undefined> {
   }
 }
 
-// One call to one provider: it holds a slot, tells the breaker how it went, and is recorded for the receipt.
+// One call to one provider: it holds a slot, tells the breaker how it went, and is recorded for the
+// receipt.
 
 /** A call to the provider of `way`, whose slot it gives back when it ends. */
 export class RunningAttempt {
@@ -104,8 +120,15 @@ export class RunningAttempt {
   #isFlowing = false;
   #end: ProviderEnd | undefined;
 
-  /** `totalMs` is what is left of the whole request's time. `onEnd` is called once, when the call is over. */
-  constructor(way: AcquiredRoute, ask: ProviderRequest, parts: { clock: Clock; log: Log; totalMs: number; onEnd: () => void }) {
+  /**
+   * `totalMs` is what is left of the whole request's time. `onEnd` is called once, when the call is
+   * over.
+   */
+  constructor(
+    way: AcquiredRoute,
+    ask: ProviderRequest,
+    parts: { clock: Clock; log: Log; totalMs: number; onEnd: () => void },
+  ) {
     this.#way = way;
     this.#clock = parts.clock;
     this.#log = parts.log;
@@ -113,7 +136,9 @@ export class RunningAttempt {
     this.#attempts = ask.attempts;
     this.#record = create(AttemptSchema, { provider: way.connection.name });
     this.#startMs = parts.clock.now();
-    this.#cancelTimer = parts.clock.after(Math.max(0, parts.totalMs), () => this.stop(new ApiError("timeout")));
+    this.#cancelTimer = parts.clock.after(Math.max(0, parts.totalMs), () =>
+      this.stop(new ApiError("timeout")),
+    );
     const { request } = ask;
     this.#onAccepted = ask.onAccepted;
     try {
@@ -125,7 +150,13 @@ export class RunningAttempt {
       });
     } catch (error) {
       // Nothing was sent.
-      this.#finish({ outcome: "refused", status: 0, error: toApiError(error), retry: "nowhere", isOurs: true });
+      this.#finish({
+        outcome: "refused",
+        status: 0,
+        error: toApiError(error),
+        retry: "nowhere",
+        isOurs: true,
+      });
     }
   }
 
@@ -143,7 +174,10 @@ export class RunningAttempt {
     this.#stream?.stop(why);
   }
 
-  /** The first read that holds an event of the answer; pings before it are dropped, since nothing is settled by them. */
+  /**
+   * The first read that holds an event of the answer; pings before it are dropped, since nothing is
+   * settled by them.
+   */
   async readFirst(): Promise<Read> {
     if (this.#stream === undefined) throw this.failure?.error;
     for (;;) {
@@ -158,14 +192,15 @@ export class RunningAttempt {
 
   #readStream(stream: ProviderStream): Promise<Read> {
     return stream.next().catch((error: unknown) => {
-      // A stream that fails without saying so is a bug of ours; slot and breaker are put right all the same.
+      // A stream that fails without saying so is a bug of ours; slot and breaker are put right all
+      // the same.
       this.#finish({ ...failed(0, { cause: error }), retry: "nowhere" });
       throw error;
     });
   }
 
-  // The record says "delivered" as soon as the answer flows, because a receipt is written before the last event is read; what comes
-  // otherwise corrects it.
+  // The record says "delivered" as soon as the answer flows, because a receipt is written before
+  // the last event is read; what comes otherwise corrects it.
   #flow(): void {
     const afterMs = this.#clock.now() - this.#startMs;
     this.#isFlowing = true;
@@ -210,7 +245,12 @@ export class RunningAttempt {
       if (!this.#isFlowing) circuit.succeed();
       return;
     }
-    const facts = { provider: name, model: this.#way.target.model, outcome: this.#record.outcome, status: end.status };
+    const facts = {
+      provider: name,
+      model: this.#way.target.model,
+      outcome: this.#record.outcome,
+      status: end.status,
+    };
     if (end.alarm !== undefined) this.#log.error(facts, end.alarm);
     else this.#log.warn({ ...facts, err: end.error.facts.cause }, "an provider call failed");
     if (end.coolDownMs !== undefined) {
@@ -222,7 +262,8 @@ export class RunningAttempt {
   }
 }
 
-// Bounds second attempts, so that they cannot double the load of providers that are in trouble already.
+// Bounds second attempts, so that they cannot double the load of providers that are in trouble
+// already.
 
 const perCall = 0.1;
 const most = 20;

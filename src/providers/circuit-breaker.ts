@@ -1,8 +1,10 @@
-// Keeps calls away from a provider that does not answer, and lets one of them try again from time to time.
+// Keeps calls away from a provider that does not answer, and lets one of them try again from time
+// to time.
 
 import type { Clock } from "../base/clock.ts";
 
-// Half of the last calls failed, and at least five did: a provider that fails now and then stays in use.
+// Half of the last calls failed, and at least five did: a provider that fails now and then stays in
+// use.
 const window = 20;
 const failuresMin = 5;
 const openMs = 2_000;
@@ -32,7 +34,10 @@ export class CircuitBreaker {
     return this.#isProbing ? this.#restMs : 0;
   }
 
-  /** A call begins; ask `waitMs` first. True when it is the one that decides whether the breaker closes. */
+  /**
+   * A call begins; ask `waitMs` first. True when it is the one that decides whether the breaker
+   * closes.
+   */
   begin(): boolean {
     if (this.#openUntilMs !== undefined) this.#isProbing = true;
     return this.#isProbing;
@@ -78,7 +83,8 @@ export class CircuitBreaker {
   }
 }
 
-// How long the models of an provider are left alone, because their provider asked for it. By model, since providers' limits are.
+// How long the models of an provider are left alone, because their provider asked for it. By model,
+// since providers' limits are.
 
 const longestMs = 600_000;
 
@@ -92,7 +98,10 @@ export class CoolDowns {
     this.#clock = clock;
   }
 
-  /** Leaves `model` alone for `ms` from now, ten minutes at most. A longer time that was asked for before stays. */
+  /**
+   * Leaves `model` alone for `ms` from now, ten minutes at most. A longer time that was asked for
+   * before stays.
+   */
   add(model: string, ms: number): void {
     const endMs = this.#clock.now() + Math.min(ms, longestMs);
     this.#endsMs.set(model, Math.max(this.#endsMs.get(model) ?? endMs, endMs));

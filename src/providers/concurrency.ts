@@ -1,4 +1,5 @@
-// How many calls an provider carries at once. A bounded number waits, in the order of their coming; the rest is refused at once.
+// How many calls an provider carries at once. A bounded number waits, in the order of their coming;
+// the rest is refused at once.
 
 import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
@@ -37,10 +38,14 @@ export class ConcurrencyLimit {
     return true;
   }
 
-  /** Waits for a slot and takes it. Rejects with `overloaded` when too many wait or it takes too long, `cancelled` on abort. */
+  /**
+   * Waits for a slot and takes it. Rejects with `overloaded` when too many wait or it takes too
+   * long, `cancelled` on abort.
+   */
   acquire(signal: AbortSignal): Promise<void> {
     if (this.tryAcquire()) return Promise.resolve();
-    if (this.#waiting.size >= this.#limits.queue) return Promise.reject(new ApiError("overloaded", { retryAfterMs: 1_000 }));
+    if (this.#waiting.size >= this.#limits.queue)
+      return Promise.reject(new ApiError("overloaded", { retryAfterMs: 1_000 }));
     return new Promise((resolve, reject) => {
       const leave = (settle: () => void) => {
         cancelTimer();

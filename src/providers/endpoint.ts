@@ -16,8 +16,14 @@ export type Endpoint = {
   readonly secrets: readonly string[];
 };
 
-/** Opens the pool of a provider. HTTP/1.1 only: one connection per running answer, so that each has its own back-pressure. */
-export function openEndpoint(settings: HttpProviderSettings, credential: string | undefined): Endpoint {
+/**
+ * Opens the pool of a provider. HTTP/1.1 only: one connection per running answer, so that each has
+ * its own back-pressure.
+ */
+export function openEndpoint(
+  settings: HttpProviderSettings,
+  credential: string | undefined,
+): Endpoint {
   const url = new URL(settings.baseUrl);
   const { credentialHeader, headers } = settings;
   return {
@@ -32,40 +38,56 @@ export function openEndpoint(settings: HttpProviderSettings, credential: string 
     }),
     basePath: url.pathname.replace(/\/+$/, ""),
     headers: [
-      ...["content-type", "application/json", "accept", "application/json, text/event-stream", "user-agent", "model-gateway"],
+      ...[
+        "content-type",
+        "application/json",
+        "accept",
+        "application/json, text/event-stream",
+        "user-agent",
+        "model-gateway",
+      ],
       ...Object.entries(headers).flat(),
       ...(credential === undefined
         ? []
-        : [credentialHeader, credentialHeader === "authorization" ? `Bearer ${credential}` : credential]),
+        : [
+            credentialHeader,
+            credentialHeader === "authorization" ? `Bearer ${credential}` : credential,
+          ]),
     ],
     // Short values are ordinary words rather than secrets, and would tear holes into messages.
-    secrets: [...(credential === undefined ? [] : [credential]), ...Object.values(headers)].filter(({ length }) => length >= 8),
+    secrets: [...(credential === undefined ? [] : [credential]), ...Object.values(headers)].filter(
+      ({ length }) => length >= 8,
+    ),
   };
 }
 
 // Whether a provider is asked for a stream.
 
-// A longer answer would leave a connection idle for so long that something between here and the provider closes it, and a hang-up
-// would tell nothing about what was produced.
+// A longer answer would leave a connection idle for so long that something between here and the
+// provider closes it, and a hang-up would tell nothing about what was produced.
 const plainTokensMax = 4096;
 
 /** True when the client wants a stream, and for every answer that may become long. */
-export function wantsStream({ stream = false, maxTokens = Number.POSITIVE_INFINITY }: GenerateRequest): boolean {
+export function wantsStream({
+  stream = false,
+  maxTokens = Number.POSITIVE_INFINITY,
+}: GenerateRequest): boolean {
   return stream || maxTokens > plainTokensMax;
 }
 
-// Some providers refuse a conversation that holds tool calls while no tools are defined, as when a client asks for a summary at the
-// end of its work.
+// Some providers refuse a conversation that holds tool calls while no tools are defined, as when a
+// client asks for a summary at the end of its work.
 
 /**
- * The request with a minimal definition of each tool that its history calls, if it defines none itself. The stubs may not be called:
- * the client has no such tools.
+ * The request with a minimal definition of each tool that its history calls, if it defines none
+ * itself. The stubs may not be called: the client has no such tools.
  */
 export function addToolStubs(request: GenerateRequest): GenerateRequest {
   if (request.tools.length > 0) return request;
   const names = new Set<string>();
   for (const { content } of request.messages) {
-    for (const { kind } of content) if (kind.case === "toolUse" && kind.value.name !== "") names.add(kind.value.name);
+    for (const { kind } of content)
+      if (kind.case === "toolUse" && kind.value.name !== "") names.add(kind.value.name);
   }
   if (names.size === 0) return request;
   const inputSchema: JsonObject = { type: "object", properties: {} };

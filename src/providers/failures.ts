@@ -1,4 +1,5 @@
-// What a provider's failure means: for the caller (an error), for the router (whether another try makes sense) and for the operator.
+// What a provider's failure means: for the caller (an error), for the router (whether another try
+// makes sense) and for the operator.
 
 import type { IncomingHttpHeaders } from "node:http";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
@@ -16,30 +17,49 @@ export type ErrorAnswer = {
   readonly retryAfterMs?: number;
 };
 
-// The vendor sends these with status 400 and the type of a wrong request, also to a call that only counts. Passed on as they are they
-// would tell a caller that its own credits are used up.
+// The vendor sends these with status 400 and the type of a wrong request, also to a call that only
+// counts. Passed on as they are they would tell a caller that its own credits are used up.
 const accountProblem =
   /^(?:Your credit balance is too low|You have reached your specified|This organization has been disabled)/;
 
 /** The meaning of an answer with an error status. `model` is the name that we asked for. */
-export function failureOfAnswer({ status, body, retryAfterMs }: ErrorAnswer, model: string): ProviderFailure {
+export function failureOfAnswer(
+  { status, body, retryAfterMs }: ErrorAnswer,
+  model: string,
+): ProviderFailure {
   const error = readErrorBody(body);
   const isAccountStatus = status === 401 || status === 402 || status === 403;
-  if (isAccountStatus || error.code === "insufficient_quota" || accountProblem.test(error.message)) {
-    return failed(status, { alarm: `the provider refuses our credential or account with status ${status}` });
+  if (
+    isAccountStatus ||
+    error.code === "insufficient_quota" ||
+    accountProblem.test(error.message)
+  ) {
+    return failed(status, {
+      alarm: `the provider refuses our credential or account with status ${status}`,
+    });
   }
   if (status === 429 || status === 529) return overloaded(status, retryAfterMs);
   if (status === 408) return timedOut(status);
   if (status >= 500) return failed(status);
-  if (body === undefined) return failed(status, { alarm: `the provider answers status ${status} without a JSON body` });
-  if (isWrongModel(status, body, error, model)) return failed(status, { alarm: `the provider has no model ${model}` });
-  if (status === 400 || status === 404 || status === 413 || status === 422) return refused(status, body, error);
+  if (body === undefined)
+    return failed(status, { alarm: `the provider answers status ${status} without a JSON body` });
+  if (isWrongModel(status, body, error, model))
+    return failed(status, { alarm: `the provider has no model ${model}` });
+  if (status === 400 || status === 404 || status === 413 || status === 422)
+    return refused(status, body, error);
   return failed(status, { alarm: `the provider answers status ${status}` });
 }
 
-/** The meaning of an error that came after the status line: an error event, or an error body under status 200. */
-export function failureOfEvent({ type, message }: Pick<Failure, "type" | "message">, status: number): ProviderFailure {
-  if (accountProblem.test(message)) return failed(status, { alarm: `the provider refuses our account: ${type}` });
+/**
+ * The meaning of an error that came after the status line: an error event, or an error body under
+ * status 200.
+ */
+export function failureOfEvent(
+  { type, message }: Pick<Failure, "type" | "message">,
+  status: number,
+): ProviderFailure {
+  if (accountProblem.test(message))
+    return failed(status, { alarm: `the provider refuses our account: ${type}` });
   switch (type) {
     case "overloaded_error":
     case "rate_limit_error":
@@ -54,14 +74,24 @@ export function failureOfEvent({ type, message }: Pick<Failure, "type" | "messag
       return failed(status, { alarm: `the provider refuses our credential or account: ${type}` });
     case "invalid_request_error":
     case "request_too_large":
-      return refused(400, { type: "error", error: { type: "invalid_request_error", message } }, { type, code: "", message });
+      return refused(
+        400,
+        { type: "error", error: { type: "invalid_request_error", message } },
+        { type, code: "", message },
+      );
     default:
       return failed(status);
   }
 }
 
-/** A provider that does not behave. `alarm` is for its operator, who alone can help; `cause` is for the log. */
-export function failed(status: number, more: { alarm?: string; cause?: unknown; message?: string } = {}): ProviderFailure {
+/**
+ * A provider that does not behave. `alarm` is for its operator, who alone can help; `cause` is for
+ * the log.
+ */
+export function failed(
+  status: number,
+  more: { alarm?: string; cause?: unknown; message?: string } = {},
+): ProviderFailure {
   const { alarm, cause, message } = more;
   return {
     outcome: "failed",
@@ -69,7 +99,8 @@ export function failed(status: number, more: { alarm?: string; cause?: unknown; 
     error: new ApiError("upstream_error", {
       ...(cause !== undefined && { cause }),
       ...(message !== undefined && { message }),
-      // The caller is told the same whatever the status, but not to try again where only the operator can help.
+      // The caller is told the same whatever the status, but not to try again where only the
+      // operator can help.
       ...(alarm !== undefined && { providerAnswer: { status } }),
     }),
     retry: alarm === undefined ? "anywhere" : "elsewhere",
@@ -85,7 +116,13 @@ export function timedOut(status: number, cause?: unknown): ProviderFailure {
 
 /** A call that we stopped ourselves. */
 export function aborted(error: ApiError, status: number): ProviderFailure {
-  return { outcome: error.reason === "timeout" ? "timeout" : "aborted", status, error, retry: "nowhere", isOurs: true };
+  return {
+    outcome: error.reason === "timeout" ? "timeout" : "aborted",
+    status,
+    error,
+    retry: "nowhere",
+    isOurs: true,
+  };
 }
 
 function overloaded(status: number, retryAfterMs: number | undefined): ProviderFailure {
@@ -106,14 +143,27 @@ function refused(status: number, body: JsonObject, error: OverflowReport): Provi
 function refusalOf(status: number, body: JsonObject, error: OverflowReport): ApiError {
   const overflow = findContextOverflow(error);
   if (overflow?.what === "prompt") {
-    return new ApiError("context_length_exceeded", { message: overflow.message, field: "messages" });
+    return new ApiError("context_length_exceeded", {
+      message: overflow.message,
+      field: "messages",
+    });
   }
-  const told = overflow === undefined ? toNativeBody(status, body) : nativeBody("invalid_request_error", overflow.message);
-  return new ApiError("upstream_refused", { providerAnswer: { status: status === 422 ? 400 : status, body: told } });
+  const told =
+    overflow === undefined
+      ? toNativeBody(status, body)
+      : nativeBody("invalid_request_error", overflow.message);
+  return new ApiError("upstream_refused", {
+    providerAnswer: { status: status === 422 ? 400 : status, body: told },
+  });
 }
 
 // A chat provider has nothing else that could be missing; a native one has files, too.
-function isWrongModel(status: number, body: JsonObject, error: OverflowReport, model: string): boolean {
+function isWrongModel(
+  status: number,
+  body: JsonObject,
+  error: OverflowReport,
+  model: string,
+): boolean {
   if (error.code === "model_not_found" || /not a valid model/i.test(error.message)) return true;
   return status === 404 && (body.type !== "error" || error.message.includes(model));
 }
@@ -121,7 +171,12 @@ function isWrongModel(status: number, body: JsonObject, error: OverflowReport, m
 // Doors read the native envelope; a chat provider's is put into it.
 function toNativeBody(status: number, body: JsonObject): JsonObject {
   if (body.type === "error" && isObject(body.error)) return body;
-  const type = status === 404 ? "not_found_error" : status === 413 ? "request_too_large" : "invalid_request_error";
+  const type =
+    status === 404
+      ? "not_found_error"
+      : status === 413
+        ? "request_too_large"
+        : "invalid_request_error";
   return nativeBody(type, readErrorBody(body).message);
 }
 
@@ -133,7 +188,8 @@ function nativeBody(type: string, message: string): JsonObject {
 function readErrorBody(body: JsonObject | undefined): OverflowReport {
   const error = isObject(body?.error) ? body.error : (body ?? {});
   const text = (value: JsonValue | undefined) => (typeof value === "string" ? value : "");
-  const said = text(error.message) || text(error.detail) || text(body?.message) || text(body?.error);
+  const said =
+    text(error.message) || text(error.detail) || text(body?.message) || text(body?.error);
   return {
     type: text(error.type),
     code: text(error.code),
@@ -145,8 +201,14 @@ function readErrorBody(body: JsonObject | undefined): OverflowReport {
 
 // When a provider wants to be asked again.
 
-/** Milliseconds from now, of `retry-after-ms` or `retry-after` (seconds or a date). Undefined where neither makes sense. */
-export function readRetryAfterMs(headers: IncomingHttpHeaders, now: number = Date.now()): number | undefined {
+/**
+ * Milliseconds from now, of `retry-after-ms` or `retry-after` (seconds or a date). Undefined where
+ * neither makes sense.
+ */
+export function readRetryAfterMs(
+  headers: IncomingHttpHeaders,
+  now: number = Date.now(),
+): number | undefined {
   const exact = headers["retry-after-ms"];
   if (typeof exact === "string" && /^\d{1,9}$/.test(exact)) return Number(exact);
   const text = headers["retry-after"];

@@ -1,5 +1,5 @@
-// One call to a provider over HTTP, as a stream of events. It hangs directly on undici's dispatcher, because everything between the
-// socket and the decoder would be paid per read.
+// One call to a provider over HTTP, as a stream of events. It hangs directly on undici's
+// dispatcher, because everything between the socket and the decoder would be paid per read.
 
 import type { IncomingHttpHeaders } from "node:http";
 import type { JsonObject } from "@bufbuild/protobuf";
@@ -8,8 +8,21 @@ import type { Event, Failure } from "../../gen/gateway/inference/v1/event_pb.ts"
 import { ApiError } from "../base/errors.ts";
 import type { AnswerCodec, EventDecoder } from "../formats/codec.ts";
 import { isObject, parseJson } from "../formats/json.ts";
-import { aborted, failed, failureOfAnswer, failureOfEvent, readRetryAfterMs, timedOut } from "./failures.ts";
-import type { ProviderCall, ProviderEnd, ProviderFailure, ProviderStream, Read } from "./provider.ts";
+import {
+  aborted,
+  failed,
+  failureOfAnswer,
+  failureOfEvent,
+  readRetryAfterMs,
+  timedOut,
+} from "./failures.ts";
+import type {
+  ProviderCall,
+  ProviderEnd,
+  ProviderFailure,
+  ProviderStream,
+  Read,
+} from "./provider.ts";
 import { redactSecrets } from "./redact.ts";
 
 /** A request that is ready to be sent. */
@@ -33,7 +46,8 @@ const settled = Promise.resolve();
 const answerBytesMax = 64 * 1024 * 1024;
 const errorBytesMax = 256 * 1024;
 
-// Bytes that are decoded ahead of a reader that is busy; then the socket is left alone until it comes back.
+// Bytes that are decoded ahead of a reader that is busy; then the socket is left alone until it
+// comes back.
 const aheadBytesMax = 32 * 1024;
 
 /** A running call. It is sent with the first `next`. */
@@ -52,7 +66,10 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   /** Events that nobody has asked for yet, and how many bytes they came in. */
   #ready: Event[] = [];
   #aheadBytes = 0;
-  /** The events handed out last, as long as their reader cannot have looked at them: what the same read still brings joins them. */
+  /**
+   * The events handed out last, as long as their reader cannot have looked at them: what the same
+   * read still brings joins them.
+   */
   #handedOut: Event[] | undefined;
   #waiter: { resolve: (read: Read) => void; reject: (apiError: ApiError) => void } | undefined;
   #end: ProviderEnd | undefined;
@@ -96,7 +113,11 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     if (this.#end === undefined) this.#call.onAccepted();
   }
 
-  onResponseStart(controller: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
+  onResponseStart(
+    controller: Dispatcher.DispatchController,
+    status: number,
+    headers: IncomingHttpHeaders,
+  ): void {
     // Nobody reads them, and they would take 3 KB for as long as the stream is open.
     controller.rawHeaders = null;
     if (status < 200 || this.#end !== undefined) return;
@@ -104,7 +125,9 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     this.#retryAfterMs = readRetryAfterMs(headers);
     const kind = status >= 400 ? "error" : kindOfBody(status, headers, this.#request.stream);
     if (kind === undefined) {
-      this.#fail(failed(status, { cause: new Error("the answer is neither an event stream nor JSON") }));
+      this.#fail(
+        failed(status, { cause: new Error("the answer is neither an event stream nor JSON") }),
+      );
       return;
     }
     this.#reading = kind;
@@ -162,7 +185,8 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     if (last?.case === "failure") events.pop();
     this.#hand(events);
     if (last?.case === "failure") this.#fail(this.#readFailureEvent(last.value));
-    else if (last?.case === "messageStop") this.#finish({ outcome: "delivered", status: this.#status });
+    else if (last?.case === "messageStop")
+      this.#finish({ outcome: "delivered", status: this.#status });
   }
 
   #hand(events: Event[]): void {
@@ -181,11 +205,14 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     }
   }
 
-  // What the decoder kept until it would know more was produced as well, and its figures count. The end that it makes up was not.
+  // What the decoder kept until it would know more was produced as well, and its figures count. The
+  // end that it makes up was not.
   #handHeldBack(): void {
     try {
       const events = this.#decoder?.end() ?? [];
-      this.#hand(events.filter(({ kind }) => kind.case !== "failure" && kind.case !== "messageStop"));
+      this.#hand(
+        events.filter(({ kind }) => kind.case !== "failure" && kind.case !== "messageStop"),
+      );
     } catch {
       // The connection's failure says enough.
     }
@@ -237,7 +264,8 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   #finish(end: ProviderEnd): void {
     this.#end = end;
     this.#body = [];
-    // What comes after the end is let in and dropped, so that the connection can carry the next call.
+    // What comes after the end is let in and dropped, so that the connection can carry the next
+    // call.
     this.#controller?.resume();
     this.#call.onEnd(end);
     const waiter = this.#waiter;
@@ -247,7 +275,11 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   }
 }
 
-function kindOfBody(status: number, headers: IncomingHttpHeaders, stream: boolean): "events" | "answer" | undefined {
+function kindOfBody(
+  status: number,
+  headers: IncomingHttpHeaders,
+  stream: boolean,
+): "events" | "answer" | undefined {
   if (status !== 200) return undefined;
   const encoding = headers["content-encoding"];
   if (encoding !== undefined && encoding !== "identity") return undefined;
@@ -268,11 +300,22 @@ function parseErrorBody(pieces: readonly Buffer[]): JsonObject | undefined {
 
 function failureOfTransport(error: Error & { code?: unknown }, status: number): ProviderFailure {
   const code = typeof error.code === "string" ? error.code : "";
-  if (["UND_ERR_CONNECT_TIMEOUT", "UND_ERR_HEADERS_TIMEOUT", "UND_ERR_BODY_TIMEOUT", "ETIMEDOUT"].includes(code)) {
+  if (
+    [
+      "UND_ERR_CONNECT_TIMEOUT",
+      "UND_ERR_HEADERS_TIMEOUT",
+      "UND_ERR_BODY_TIMEOUT",
+      "ETIMEDOUT",
+    ].includes(code)
+  ) {
     return timedOut(status, error);
   }
   const failure = failed(status, { cause: error });
   const isUntrusted = /CERT|SELF_SIGNED|UNABLE_TO_VERIFY/.test(code);
   if (!isUntrusted) return failure;
-  return { ...failure, retry: "elsewhere", alarm: `the provider's certificate is not accepted: ${code}` };
+  return {
+    ...failure,
+    retry: "elsewhere",
+    alarm: `the provider's certificate is not accepted: ${code}`,
+  };
 }

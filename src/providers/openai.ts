@@ -7,14 +7,22 @@ import { HttpStream } from "./http-stream.ts";
 import type { Provider } from "./provider.ts";
 
 /** A provider with the chat API. It cannot count tokens. */
-export function createOpenai(settings: HttpProviderSettings, credential: string | undefined): Provider {
+export function createOpenai(
+  settings: HttpProviderSettings,
+  credential: string | undefined,
+): Provider {
   const { dispatcher, basePath, headers, secrets } = openEndpoint(settings, credential);
   const { cacheMarks, maxTokensName, toolStubs } = settings;
   return {
     generate(call) {
       const stream = wantsStream(call.request);
       const request = toolStubs ? addToolStubs(call.request) : call.request;
-      const body = chat.encodeRequest(request, { model: call.route.model, stream, cacheMarks, maxTokensName });
+      const body = chat.encodeRequest(request, {
+        model: call.route.model,
+        stream,
+        cacheMarks,
+        maxTokensName,
+      });
       return new HttpStream(
         {
           dispatcher,

@@ -11,15 +11,22 @@ import type { Route } from "../config/catalog.ts";
 export type ProviderRequest = {
   /** After all rules: `model` is the catalogue id, `maxTokens` what was granted. Read-only. */
   readonly request: GenerateRequest;
-  /** Same text for the same key and conversation, so that it meets the same provider's prompt cache again. */
+  /**
+   * Same text for the same key and conversation, so that it meets the same provider's prompt cache
+   * again.
+   */
   readonly affinity: string;
   /** Aborts the provider call at once. */
   readonly signal: AbortSignal;
-  /** Every call to a provider is added here: one that failed as it ends, the delivered one with its first event, as the last. */
+  /**
+   * Every call to a provider is added here: one that failed as it ends, the delivered one with its
+   * first event, as the last.
+   */
   readonly attempts: Attempt[];
   /**
-   * Called with true when a provider has the whole request and has not answered with an error status, and with false when it then
-   * failed without an event, so that nobody works on the request any more.
+   * Called with true when a provider has the whole request and has not answered with an error
+   * status, and with false when it then failed without an event, so that nobody works on the
+   * request any more.
    */
   readonly onAccepted: (isAccepted: boolean) => void;
 };
@@ -30,14 +37,17 @@ export type ProviderTokenCount = { readonly inputTokens: number; readonly extens
 /** All providers, as the inference service uses them. */
 export interface Providers {
   /**
-   * Streams a model's answer, one array per read from the provider, never empty. Backpressure: the next read happens when the consumer
-   * asks for it. Throws `ApiError`, before or during the events: `overloaded`, `upstream_error`, `upstream_refused`, `timeout`; a
-   * provider's own error event is thrown as well, never yielded. The provider call is aborted when the consumer returns early, and
-   * when the signal fires: then it throws `cancelled`.
+   * Streams a model's answer, one array per read from the provider, never empty. Backpressure: the
+   * next read happens when the consumer asks for it. Throws `ApiError`, before or during the
+   * events: `overloaded`, `upstream_error`, `upstream_refused`, `timeout`; a provider's own error
+   * event is thrown as well, never yielded. The provider call is aborted when the consumer returns
+   * early, and when the signal fires: then it throws `cancelled`.
    */
   generate(ask: ProviderRequest): AsyncIterable<Event[]>;
   /** Undefined where the provider of this model cannot count. Throws as `generate`. */
-  countTokens(ask: Pick<ProviderRequest, "request" | "affinity" | "signal">): Promise<ProviderTokenCount | undefined>;
+  countTokens(
+    ask: Pick<ProviderRequest, "request" | "affinity" | "signal">,
+  ): Promise<ProviderTokenCount | undefined>;
   /** False when no model has a provider that may be called at this moment. */
   usable(): boolean;
 }
@@ -80,8 +90,9 @@ export type Read = IteratorResult<Event[], undefined>;
 /** A running answer. */
 export interface ProviderStream {
   /**
-   * The events of one read, never empty. One call at a time. Rejects with the error of the end. While nobody asks, nothing is
-   * read from the provider beyond what is on its way. Handed to the consumer as it is: no promise or copy per read is added.
+   * The events of one read, never empty. One call at a time. Rejects with the error of the end.
+   * While nobody asks, nothing is read from the provider beyond what is on its way. Handed to the
+   * consumer as it is: no promise or copy per read is added.
    */
   next(): Promise<Read>;
   /** Ends the call at once for `why`. Harmless when it is over. */
@@ -89,10 +100,16 @@ export interface ProviderStream {
 }
 
 export interface Provider {
-  /** Begins nothing before the first `next`. Throws an ApiError for a request that the provider's format cannot express. */
+  /**
+   * Begins nothing before the first `next`. Throws an ApiError for a request that the provider's
+   * format cannot express.
+   */
   generate(call: ProviderCall): ProviderStream;
   /** Undefined where the provider cannot count. Rejects with an ApiError. */
-  countTokens(call: Omit<ProviderCall, "onAccepted" | "onEnd">, signal: AbortSignal): Promise<ProviderTokenCount | undefined>;
+  countTokens(
+    call: Omit<ProviderCall, "onAccepted" | "onEnd">,
+    signal: AbortSignal,
+  ): Promise<ProviderTokenCount | undefined>;
   /** Takes no further call, and resolves when the running ones have ended. */
   close(): Promise<void>;
   /** Cuts every connection. */

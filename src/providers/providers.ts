@@ -14,20 +14,32 @@ import { createAnthropic } from "./anthropic.ts";
 import { Answer, RetryBudget } from "./attempts.ts";
 import { createOpenai } from "./openai.ts";
 import type { Provider, ProviderRequest, Providers, ProviderTokenCount } from "./provider.ts";
-import { createConnection, type ProviderConnection, type ProviderRoute, Router, waitMsOf } from "./routing.ts";
+import {
+  createConnection,
+  type ProviderConnection,
+  type ProviderRoute,
+  Router,
+  waitMsOf,
+} from "./routing.ts";
 import { createSimulated } from "./simulated/simulated.ts";
 
 export type { ProviderRequest, Providers, ProviderTokenCount } from "./provider.ts";
 
 /** Providers that follow the configuration file. */
 export type ManagedProviders = Providers & {
-  /** Follows another file from the next request on; running requests end as they began. Throws, and changes nothing, as below. */
+  /**
+   * Follows another file from the next request on; running requests end as they began. Throws, and
+   * changes nothing, as below.
+   */
   reload(file: CatalogFile): void;
   /** Cuts every connection: what still runs then fails. */
   close(): Promise<void>;
 };
 
-/** Connects the providers of a file. Throws one Error that names every credential missing from the environment. */
+/**
+ * Connects the providers of a file. Throws one Error that names every credential missing from the
+ * environment.
+ */
 export function createProviders(parts: {
   file: CatalogFile;
   log: Log;
@@ -40,14 +52,16 @@ export function createProviders(parts: {
   let router = new Router(parts.file, openConnections(parts.file, new Map(), env, clock));
   return {
     generate: (ask) => ({
-      [Symbol.asyncIterator]: () => new Answer(answerParts, ask, () => router.routesTo(ask.request.model, ask.affinity)),
+      [Symbol.asyncIterator]: () =>
+        new Answer(answerParts, ask, () => router.routesTo(ask.request.model, ask.affinity)),
     }),
     countTokens: (ask) => countTokens(ask, router.routesTo(ask.request.model, ask.affinity)),
     usable: () => router.isUsable(),
     reload(file) {
       const before = router.connections;
       router = new Router(file, openConnections(file, before, env, clock));
-      for (const channel of before.values()) if (router.connections.get(channel.name) !== channel) closeWhenIdle(channel, log);
+      for (const channel of before.values())
+        if (router.connections.get(channel.name) !== channel) closeWhenIdle(channel, log);
     },
     async close() {
       await Promise.all([...router.connections.values()].map(({ provider }) => provider.destroy()));
@@ -84,17 +98,23 @@ function openProvider(settings: ProviderSettings, env: NodeJS.ProcessEnv, clock:
   }
 }
 
-function credentialOf({ credentialEnv }: HttpProviderSettings, env: NodeJS.ProcessEnv): string | undefined {
+function credentialOf(
+  { credentialEnv }: HttpProviderSettings,
+  env: NodeJS.ProcessEnv,
+): string | undefined {
   return credentialEnv === undefined ? undefined : env[credentialEnv];
 }
 
 // Calls that wait for a slot of this provider shall find it open.
 function closeWhenIdle({ name, provider, concurrency }: ProviderConnection, log: Log): void {
   const closing = concurrency.whenIdle().then(() => provider.close());
-  closing.catch((error: unknown) => log.warn({ provider: name, err: error }, "an provider did not close"));
+  closing.catch((error: unknown) =>
+    log.warn({ provider: name, err: error }, "an provider did not close"),
+  );
 }
 
-// Counting tokens: free, so it takes no slot and tells the breaker nothing, but it keeps away from providers that are given a rest.
+// Counting tokens: free, so it takes no slot and tells the breaker nothing, but it keeps away from
+// providers that are given a rest.
 
 /** The count of the first provider that may be called. Undefined where it cannot count. */
 export async function countTokens(

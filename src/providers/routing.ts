@@ -1,4 +1,5 @@
-// Which provider a call goes to: the first in the conversation's order that may be called and has a free slot.
+// Which provider a call goes to: the first in the conversation's order that may be called and has a
+// free slot.
 
 import { hash } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
@@ -21,7 +22,10 @@ export class Router {
     this.connections = connections;
   }
 
-  /** Every way to a model, in the order in which this conversation tries them. Throws `model_not_found`. */
+  /**
+   * Every way to a model, in the order in which this conversation tries them. Throws
+   * `model_not_found`.
+   */
   routesTo(model: string, affinity: string): readonly ProviderRoute[] {
     const groups = this.#groupsByModel.get(model);
     if (groups === undefined) throw new ApiError("model_not_found", { message: `model: ${model}` });
@@ -48,18 +52,26 @@ export function waitMsOf({ target, connection }: ProviderRoute): number {
   return Math.max(connection.circuit.waitMs(), connection.coolDowns.waitMs(target.model));
 }
 
-/** A way whose slot is taken. `isProbe` is true for the call that decides whether its breaker closes. */
+/**
+ * A way whose slot is taken. `isProbe` is true for the call that decides whether its breaker
+ * closes.
+ */
 export type AcquiredRoute = ProviderRoute & { readonly isProbe: boolean };
 
 /**
- * Takes a slot of the first way that may be called and has one free, or waits for one of the first that may be called. Throws
- * `overloaded` when none may, or too many wait, and `cancelled` on abort. The slot is the caller's to release.
+ * Takes a slot of the first way that may be called and has one free, or waits for one of the first
+ * that may be called. Throws `overloaded` when none may, or too many wait, and `cancelled` on
+ * abort. The slot is the caller's to release.
  */
-export async function acquireRoute(ways: readonly ProviderRoute[], signal: AbortSignal): Promise<AcquiredRoute> {
+export async function acquireRoute(
+  ways: readonly ProviderRoute[],
+  signal: AbortSignal,
+): Promise<AcquiredRoute> {
   if (signal.aborted) throw new ApiError("cancelled");
   const open = ways.filter((way) => waitMsOf(way) === 0);
   for (const way of open)
-    if (way.connection.concurrency.tryAcquire()) return { ...way, isProbe: way.connection.circuit.begin() };
+    if (way.connection.concurrency.tryAcquire())
+      return { ...way, isProbe: way.connection.circuit.begin() };
   const [first] = open;
   if (first === undefined) throw noneAvailable(ways);
   const { concurrency, circuit } = first.connection;
@@ -74,7 +86,9 @@ function noneAvailable(ways: readonly ProviderRoute[]): ApiError {
   return new ApiError("overloaded", { retryAfterMs: Math.min(...ways.map(waitMsOf)) });
 }
 
-/** The ways left for a second attempt: other providers, and with `anywhere` the same one after them. */
+/**
+ * The ways left for a second attempt: other providers, and with `anywhere` the same one after them.
+ */
 export function routesAfter(
   ways: readonly ProviderRoute[],
   failed: ProviderRoute,
@@ -86,11 +100,15 @@ export function routesAfter(
   return left.filter((way) => waitMsOf(way) === 0);
 }
 
-// Which way a conversation goes. Rendezvous hashing: the same conversation finds the same provider on every node without shared
-// state, weights share conversations out, and when one provider leaves only its own conversations move.
+// Which way a conversation goes. Rendezvous hashing: the same conversation finds the same provider
+// on every node without shared state, weights share conversations out, and when one provider leaves
+// only its own conversations move.
 
 /** All routes of a model in the order in which a conversation tries them. */
-export function orderRoutes(groups: readonly (readonly Route[])[], affinity: string): readonly Route[] {
+export function orderRoutes(
+  groups: readonly (readonly Route[])[],
+  affinity: string,
+): readonly Route[] {
   return groups.flatMap((group) => (group.length === 1 ? group : orderGroup(group, affinity)));
 }
 
@@ -101,14 +119,16 @@ function orderGroup(group: readonly Route[], affinity: string): Route[] {
     .map(({ route }) => route);
 }
 
-// -weight / ln(u) with u even in (0, 1): the highest score falls on a route with a probability in proportion to its weight.
+// -weight / ln(u) with u even in (0, 1): the probability of the highest score is proportional to
+// the weight.
 function scoreRoute({ provider, model, weight }: Route, affinity: string): number {
   const digest = hash("sha1", `${affinity}\0${provider}\0${model}`, "buffer");
   const even = (digest.readUIntBE(0, 6) + 0.5) / 2 ** 48;
   return -weight / Math.log(even);
 }
 
-// One provider as the router sees it: its provider, whether it may be called, and how many calls it carries.
+// One provider as the router sees it: its provider, whether it may be called, and how many calls it
+// carries.
 
 export type ProviderConnection = {
   readonly name: string;
@@ -126,5 +146,12 @@ export function createConnection(
   clock: Clock,
 ): ProviderConnection {
   const [circuit, coolDowns] = [new CircuitBreaker(clock), new CoolDowns(clock)];
-  return { name, settings, provider, circuit, coolDowns, concurrency: new ConcurrencyLimit(settings, clock) };
+  return {
+    name,
+    settings,
+    provider,
+    circuit,
+    coolDowns,
+    concurrency: new ConcurrencyLimit(settings, clock),
+  };
 }

@@ -1,4 +1,5 @@
-// What the free calls of a key may take of one process: bytes in any 60 seconds, and how many run at once.
+// What the free calls of a key may take of one process: bytes in any 60 seconds, and how many run
+// at once.
 
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { ApiError } from "../base/errors.ts";
@@ -36,7 +37,12 @@ export class FreeCallLimiter {
       throw new ApiError("count_rate_limited", {
         message: `This key may run ${concurrencyMax} counting calls at once, and too many wait already.`,
         retryAfterMs: 1_000,
-        limit: { name: "count_concurrency", limit: BigInt(concurrencyMax), used: BigInt(use.running), remaining: 0n },
+        limit: {
+          name: "count_concurrency",
+          limit: BigInt(concurrencyMax),
+          used: BigInt(use.running),
+          remaining: 0n,
+        },
       });
     }
     checkBytes(use.calls, bytes, nowMs);

@@ -1,15 +1,24 @@
 // At most so many requests in any 60 seconds, exactly, over all nodes.
 //
-// With Redis, its log of all nodes decides. While it does not answer, a node allows its share of the limit, less what it has admitted in
-// the last minute, and less what others are known to have admitted beyond theirs: those tell when they do. So the nodes together stay
-// within the limit in the very minute in which Redis goes away: any node i then admits only while
-//   own(i) + excess of others < share(i),   and every other node j has own(j) <= share(j) + excess(j).
+// With Redis, its log of all nodes decides. While it does not answer, a node allows its share of
+// the limit, less what it has admitted in the last minute, and less what others are known to have
+// admitted beyond theirs: those tell when they do. So the nodes together stay within the limit in
+// the very minute in which Redis goes away: any node i then admits only while
+//   own(i) + excess of others < share(i),
+// and every other node j has own(j) <= share(j) + excess(j).
 // While Redis answers but may not know of all, both have to allow a request.
 
 import type { Log } from "../base/log.ts";
 import type { Redis } from "../redis/redis.ts";
 import { RedisSync } from "./redis-sync.ts";
-import { decide, FallbackQuota, type Nodes, SlidingWindow, type Verdict, windowMs } from "./sliding-window.ts";
+import {
+  decide,
+  FallbackQuota,
+  type Nodes,
+  SlidingWindow,
+  type Verdict,
+  windowMs,
+} from "./sliding-window.ts";
 import type { Entry } from "./store.ts";
 
 /** `allowed`: what the request was measured by. */
@@ -79,7 +88,12 @@ export function createRateLimiter(parts: {
     return { ...verdict, quota };
   }
 
-  async function acquireWithRedis(logs: RedisSync, name: string, id: number, limit: number): Promise<Acquired> {
+  async function acquireWithRedis(
+    logs: RedisSync,
+    name: string,
+    id: number,
+    limit: number,
+  ): Promise<Acquired> {
     const entry = limitOf(name);
     entry.own.forget(nowMs());
     const share = shares.of(limit);
@@ -117,7 +131,8 @@ export function createRateLimiter(parts: {
     acquire(name, limit) {
       sweep();
       lastId += 1;
-      if (redisSync?.synced || redisSync?.registering) return acquireWithRedis(redisSync, name, lastId, limit);
+      if (redisSync?.synced || redisSync?.registering)
+        return acquireWithRedis(redisSync, name, lastId, limit);
       return Promise.resolve(acquireLocally(name, lastId, limit));
     },
   };

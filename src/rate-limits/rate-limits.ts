@@ -18,11 +18,14 @@ export type RateLimitState = RateLimit;
 
 export type RateLimits = {
   /**
-   * Counts one request of a key; undefined when it has no limit. Throws `rate_limited`, and counts nothing then. `perMinute`: most
-   * admitted in any 60 seconds; undefined means unlimited, 0 none.
+   * Counts one request of a key; undefined when it has no limit. Throws `rate_limited`, and counts
+   * nothing then. `perMinute`: most admitted in any 60 seconds; undefined means unlimited, 0 none.
    */
   acquire(keyId: string, perMinute: number | undefined): Promise<RateLimitState | undefined>;
-  /** Counts one free call with a body of this size, in its turn; call the answer when it has ended. Throws `count_rate_limited`. */
+  /**
+   * Counts one free call with a body of this size, in its turn; call the answer when it has ended.
+   * Throws `count_rate_limited`.
+   */
   acquireFreeCall(keyId: string, bytes: number): Promise<() => void>;
   /** `degraded`: Redis is configured and does not decide, so each node allows its share. */
   ready(): { state: "memory" | "redis" | "degraded" };
@@ -31,7 +34,8 @@ export type RateLimits = {
   stop(): Promise<void>;
 };
 
-// A round trip takes well under a millisecond nearby; beyond this bound a request is better served alone.
+// A round trip takes well under a millisecond nearby; beyond this bound a request is better served
+// alone.
 const answerMsMaxDefault = 50;
 /** Free calls of one key in any 60 seconds. */
 const countCallsPerMinute = 600;
@@ -67,13 +71,20 @@ export function createRateLimits(parts: {
       throw tooMany("count_rate_limited", "count_calls_per_minute", countCallsPerMinute, taken);
     },
 
-    ready: () => ({ state: !pace.redisSync ? "memory" : pace.redisSync.synced ? "redis" : "degraded" }),
+    ready: () => ({
+      state: !pace.redisSync ? "memory" : pace.redisSync.synced ? "redis" : "degraded",
+    }),
     start: async () => pace.redisSync?.start(),
     stop: async () => pace.redisSync?.stop(),
   };
 }
 
-function tooMany(apiError: ErrorReason, name: string, limit: number, { used, waitMs }: Acquired): ApiError {
+function tooMany(
+  apiError: ErrorReason,
+  name: string,
+  limit: number,
+  { used, waitMs }: Acquired,
+): ApiError {
   const calls = apiError === "rate_limited" ? "request" : "counting call";
   const facts: ErrorFacts = {
     message: `This key is limited to ${limit} ${calls}${limit === 1 ? "" : "s"} a minute.`,

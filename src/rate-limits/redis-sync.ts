@@ -1,14 +1,21 @@
 // This node's part in keeping the logs in Redis complete, so that they may decide.
 //
-// A node that gets no answer decides alone (`pace.ts`), owes Redis what it admits meanwhile, and hands it in when Redis answers again.
-// The logs count as complete only when every node has done so, and stop to count when nobody says so for three seconds; so a Redis
-// that was killed, flushed or stood still admits nothing on the strength of what it has forgotten.
+// A node that gets no answer decides alone (`pace.ts`), owes Redis what it admits meanwhile, and
+// hands it in when Redis answers again. The logs count as complete only when every node has done
+// so, and stop to count when nobody says so for three seconds; so a Redis that was killed, flushed
+// or stood still admits nothing on the strength of what it has forgotten.
 
 import { setTimeout as delay } from "node:timers/promises";
 import type { Log } from "../base/log.ts";
 import type { Redis } from "../redis/redis.ts";
 import type { FallbackQuota, Nodes, Verdict } from "./sliding-window.ts";
-import { type AcquireRequest, createLogStore, type Entry, type LogStore, readVerdict } from "./store.ts";
+import {
+  type AcquireRequest,
+  createLogStore,
+  type Entry,
+  type LogStore,
+  readVerdict,
+} from "./store.ts";
 
 const tickMs = { complete: 500, otherwise: 100 };
 const warnEveryMs = 60_000;
@@ -61,10 +68,14 @@ export class RedisSync {
     return this.#state === "joining";
   }
 
-  /** Asks for one request, while complete or joining. Undefined: Redis did not answer, decide alone. */
+  /**
+   * Asks for one request, while complete or joining. Undefined: Redis did not answer, decide alone.
+   */
   async acquire(ask: AcquireRequest): Promise<Verdict | undefined> {
     try {
-      const verdict = readVerdict(await this.#store.acquire(ask, this.synced ? "complete" : "memory"));
+      const verdict = readVerdict(
+        await this.#store.acquire(ask, this.synced ? "complete" : "memory"),
+      );
       if (!verdict) this.#leave("the logs are not complete");
       return verdict;
     } catch (error) {
@@ -84,7 +95,10 @@ export class RedisSync {
     if (this.#parts.redis.connected) this.#debt.flush().catch(() => undefined);
   }
 
-  /** Checks the server, joins the others, and stays. Resolves when Redis decides, or after a second without it. */
+  /**
+   * Checks the server, joins the others, and stays. Resolves when Redis decides, or after a second
+   * without it.
+   */
   async start(): Promise<void> {
     const { redis, onExcess } = this.#parts;
     this.#running = true;
@@ -105,12 +119,17 @@ export class RedisSync {
     if (!this.#running) return;
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
-      this.#tick = this.#stay().finally(() => this.#tickAfter(this.synced ? tickMs.complete : tickMs.otherwise));
+      this.#tick = this.#stay().finally(() =>
+        this.#tickAfter(this.synced ? tickMs.complete : tickMs.otherwise),
+      );
     }, ms);
     this.#timer.unref();
   }
 
-  /** A new connection: perhaps another server, or one that went back to an older memory under the same name. */
+  /**
+   * A new connection: perhaps another server, or one that went back to an older memory under the
+   * same name.
+   */
   #beginAnew(): void {
     this.#handedTo = "";
     this.#checked = false;
@@ -175,7 +194,10 @@ export class RedisSync {
     const nowMs = this.#parts.nowMs();
     if (this.#warnedAtMs !== undefined && nowMs - this.#warnedAtMs <= warnEveryMs) return;
     this.#warnedAtMs = nowMs;
-    this.#parts.log.warn({ reason }, "limits: Redis does not decide; each node allows its share of every limit");
+    this.#parts.log.warn(
+      { reason },
+      "limits: Redis does not decide; each node allows its share of every limit",
+    );
   }
 }
 
@@ -206,7 +228,10 @@ export class UnsyncedEntries {
     this.#owed = [...entries];
   }
 
-  /** Hands in all that is owed, also what is added meanwhile. Rejects when Redis does not take it; it is still owed then. */
+  /**
+   * Hands in all that is owed, also what is added meanwhile. Rejects when Redis does not take it;
+   * it is still owed then.
+   */
   flush(): Promise<void> {
     // One at a time; it takes along what is added while it runs.
     this.#paying ??= this.#payAll().finally(() => {

@@ -16,8 +16,13 @@ export class SlidingWindow {
 
   /** Forgets what has left the window that ends now. */
   forget(nowMs: number): void {
-    while (this.#first < this.#atMs.length && (this.#atMs[this.#first] ?? nowMs) <= nowMs - windowMs) this.#first++;
-    // Moving the rest costs as much as it has entries; done when the gap is larger, it costs each entry one move.
+    while (
+      this.#first < this.#atMs.length &&
+      (this.#atMs[this.#first] ?? nowMs) <= nowMs - windowMs
+    )
+      this.#first++;
+    // Moving the rest costs as much as it has entries; done when the gap is larger, it costs each
+    // entry one move.
     if (this.#first > 32 && this.#first * 2 > this.#atMs.length) {
       this.#atMs = this.#atMs.slice(this.#first);
       this.#ids = this.#ids.slice(this.#first);
@@ -43,13 +48,21 @@ export class SlidingWindow {
 }
 
 /**
- * `used` does not count the request that is judged. `waitMs` until one more would be admitted if nothing else is; undefined when time
- * frees nothing.
+ * `used` does not count the request that is judged. `waitMs` until one more would be admitted if
+ * nothing else is; undefined when time frees nothing.
  */
 export type Verdict = { admitted: boolean; used: number; waitMs: number | undefined };
 
-/** Whether one more fits at most `limit` entries of two logs together. Forgets what has left the window. */
-export function decide(own: SlidingWindow, others: SlidingWindow | undefined, limit: number, nowMs: number): Verdict {
+/**
+ * Whether one more fits at most `limit` entries of two logs together. Forgets what has left the
+ * window.
+ */
+export function decide(
+  own: SlidingWindow,
+  others: SlidingWindow | undefined,
+  limit: number,
+  nowMs: number,
+): Verdict {
   own.forget(nowMs);
   others?.forget(nowMs);
   const used = own.size + (others?.size ?? 0);
@@ -72,19 +85,26 @@ function oldest(own: SlidingWindow, others: SlidingWindow | undefined, place: nu
   return atMs;
 }
 
-/** One node's part of a limit: an equal share, and the remainder to the first ones. `place` counts from 0 in the order of ids. */
+/**
+ * One node's part of a limit: an equal share, and the remainder to the first ones. `place` counts
+ * from 0 in the order of ids.
+ */
 export function quotaOf(limit: number, nodes: number, place: number): number {
   return Math.floor(limit / nodes) + (place < limit % nodes ? 1 : 0);
 }
 
 // A node's share of every limit, which it goes by while Redis does not decide.
 //
-// Shares are by the nodes of the last minute, not of this moment: what a node admitted before it stopped counts as long as that, and the
-// shares of those that stay must not grow over it. So all nodes that have run for a minute know of all that admitted anything in that
-// time, and stay within the limit together. A node that has just started knows of no minute before, and nobody else may have counted
-// with it yet: it can add one share of its own, in its first minute.
+// Shares are by the nodes of the last minute, not of this moment: what a node admitted before it
+// stopped counts as long as that, and the shares of those that stay must not grow over it. So all
+// nodes that have run for a minute know of all that admitted anything in that time, and stay within
+// the limit together. A node that has just started knows of no minute before, and nobody else may
+// have counted with it yet: it can add one share of its own, in its first minute.
 
-/** The running processes of this gateway, as the ledger knows them. `live` answers another list after each look at the ledger. */
+/**
+ * The running processes of this gateway, as the ledger knows them. `live` answers another list
+ * after each look at the ledger.
+ */
 export type Nodes = { readonly id: () => string; readonly live: () => readonly string[] };
 
 export class FallbackQuota {
@@ -107,7 +127,10 @@ export class FallbackQuota {
     return quotaOf(limit, this.#count, this.#place);
   }
 
-  /** Notices who came and who left. For times without requests too: who comes and goes in one would not be known after it. */
+  /**
+   * Notices who came and who left. For times without requests too: who comes and goes in one would
+   * not be known after it.
+   */
   look(): void {
     const [live, self] = [this.#nodes.live(), this.#nodes.id()];
     // Worked out anew when the ledger was looked at, not for every request.
@@ -115,8 +138,14 @@ export class FallbackQuota {
     const nowMs = this.#nowMs();
     // For all that is known, the nodes of the list before were there until now.
     for (const id of [...this.#live, ...live, self]) this.#seenAtMs.set(id, nowMs);
-    for (const [id, atMs] of this.#seenAtMs) if (atMs <= nowMs - windowMs) this.#seenAtMs.delete(id);
+    for (const [id, atMs] of this.#seenAtMs)
+      if (atMs <= nowMs - windowMs) this.#seenAtMs.delete(id);
     const ids = [...this.#seenAtMs.keys()].sort();
-    [this.#live, this.#self, this.#count, this.#place] = [live, self, ids.length, ids.indexOf(self)];
+    [this.#live, this.#self, this.#count, this.#place] = [
+      live,
+      self,
+      ids.length,
+      ids.indexOf(self),
+    ];
   }
 }

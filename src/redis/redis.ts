@@ -1,5 +1,5 @@
-// One Redis for what may vanish without changing any balance: the pace of keys, and hints. Nothing here waits for a server that does
-// not answer, and nothing is sent twice.
+// One Redis for what may vanish without changing any balance: the pace of keys, and hints. Nothing
+// here waits for a server that does not answer, and nothing is sent twice.
 
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -18,8 +18,16 @@ export function script(moduleUrl: string, file: string): Script {
 }
 
 export interface Redis {
-  /** Runs a script. Rejects when the server is away, or has not answered after `answerMsMax`; it may have run all the same. */
-  run(script: Script, keys: readonly string[], args: readonly (string | number)[], answerMsMax: number): Promise<unknown>;
+  /**
+   * Runs a script. Rejects when the server is away, or has not answered after `answerMsMax`; it may
+   * have run all the same.
+   */
+  run(
+    script: Script,
+    keys: readonly string[],
+    args: readonly (string | number)[],
+    answerMsMax: number,
+  ): Promise<unknown>;
   /** Tells all listeners of a channel, if the server is there. */
   publish(channel: string, message: string): void;
   /** Messages sent while the server is away are lost. */
@@ -31,7 +39,8 @@ export interface Redis {
 }
 
 const options = {
-  // A command that cannot be sent now, or whose connection broke, fails: its caller has a way to go on without.
+  // A command that cannot be sent now, or whose connection broke, fails: its caller has a way to go
+  // on without.
   enableOfflineQueue: false,
   autoResendUnfulfilledCommands: false,
   maxRetriesPerRequest: 0,
@@ -45,7 +54,11 @@ const options = {
 export function connectRedis(url: string, log: Log): Redis {
   const commands = new Connection(url, options);
   // A connection that listens can send no other commands.
-  const listening = new Connection(url, { ...options, enableOfflineQueue: true, maxRetriesPerRequest: null });
+  const listening = new Connection(url, {
+    ...options,
+    enableOfflineQueue: true,
+    maxRetriesPerRequest: null,
+  });
   const listeners = new Map<string, Set<(message: string) => void>>();
   listening.on("message", (channel, message) => {
     for (const listener of listeners.get(channel) ?? []) listener(message);
@@ -53,7 +66,8 @@ export function connectRedis(url: string, log: Log): Redis {
 
   let reported = "";
   commands.on("error", (error) => {
-    // The message alone: an error of ioredis also holds its command, and with AUTH that is the password.
+    // The message alone: an error of ioredis also holds its command, and with AUTH that is the
+    // password.
     if (error.message !== reported) log.warn({ reason: error.message }, "redis: no connection");
     reported = error.message;
   });
@@ -66,7 +80,8 @@ export function connectRedis(url: string, log: Log): Redis {
   listening.on("error", () => {});
 
   return {
-    run: (one, keys, args, answerMsMax) => within(answerMsMax, runScript(commands, one, keys, args)),
+    run: (one, keys, args, answerMsMax) =>
+      within(answerMsMax, runScript(commands, one, keys, args)),
     publish(channel, message) {
       if (commands.status === "ready") commands.publish(channel, message).catch(() => undefined);
     },
@@ -111,7 +126,8 @@ async function runScript(
 function within<T>(ms: number, answer: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => {
-      // After a pause of this process timers fire before sockets are read: the answer may be there already.
+      // After a pause of this process timers fire before sockets are read: the answer may be there
+      // already.
       setImmediate(() => reject(new Error(`Redis did not answer within ${ms} ms`)));
     }, ms);
     answer.then(resolve, reject).finally(() => clearTimeout(timer));

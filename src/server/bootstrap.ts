@@ -1,5 +1,6 @@
-// What a new gateway gets so that its first request can be paid: an account with credits in both pools, a key for each, and an admin
-// token. Every step can be repeated, so a start that is cut off anywhere is completed by the next one.
+// What a new gateway gets so that its first request can be paid: an account with credits in both
+// pools, a key for each, and an admin token. Every step can be repeated, so a start that is cut off
+// anywhere is completed by the next one.
 
 import { chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -19,8 +20,14 @@ const families = [
   { family: Family.V2, name: "v2", keyName: "first v2 key", idempotencyKey: "first-start-v2" },
 ] as const;
 
-/** The admin token: the configured one, else the one in the file, else a new one, which is written there. */
-export async function findAdminToken(dataDir: string, configured: string | undefined): Promise<string> {
+/**
+ * The admin token: the configured one, else the one in the file, else a new one, which is written
+ * there.
+ */
+export async function findAdminToken(
+  dataDir: string,
+  configured: string | undefined,
+): Promise<string> {
   if (configured !== undefined) return configured;
   const file = await readFirstKeys(dataDir);
   if (file.adminToken !== undefined) return file.adminToken;
@@ -29,8 +36,15 @@ export async function findAdminToken(dataDir: string, configured: string | undef
   return adminToken;
 }
 
-/** Completes the first start. Gives the keys if that was still to be done, and undefined at every later start. */
-export async function seed(core: Core, adminToken: string, dataDir: string): Promise<FirstKeys | undefined> {
+/**
+ * Completes the first start. Gives the keys if that was still to be done, and undefined at every
+ * later start.
+ */
+export async function seed(
+  core: Core,
+  adminToken: string,
+  dataDir: string,
+): Promise<FirstKeys | undefined> {
   const call = { headers: { authorization: `Bearer ${adminToken}` } };
   const accountId = await findAccount(core, call);
   // The credits come last: where they are, everything before them was done.
@@ -44,7 +58,13 @@ export async function seed(core: Core, adminToken: string, dataDir: string): Pro
     await writeFirstKeys(dataDir, file);
   }
   for (const { family, idempotencyKey } of missing) {
-    const transfer = { accountId, family, kind: TransferKind.BONUS, amountMicrocredits: creditsMicro, idempotencyKey };
+    const transfer = {
+      accountId,
+      family,
+      kind: TransferKind.BONUS,
+      amountMicrocredits: creditsMicro,
+      idempotencyKey,
+    };
     await core.billing.createTransfer({ ...transfer, reason: "first start" }, call);
   }
   return file;
@@ -61,7 +81,11 @@ async function findAccount(core: Core, call: AdminCall): Promise<string> {
   return account.accountId;
 }
 
-async function listIdempotencyKeys(core: Core, call: AdminCall, accountId: string): Promise<Set<string>> {
+async function listIdempotencyKeys(
+  core: Core,
+  call: AdminCall,
+  accountId: string,
+): Promise<Set<string>> {
   const found = new Set<string>();
   let pageToken = "";
   do {
@@ -72,8 +96,13 @@ async function listIdempotencyKeys(core: Core, call: AdminCall, accountId: strin
   return found;
 }
 
-// A key that a cut-off start left behind is kept, with a new secret: the old one was shown to nobody.
-async function makeKeys(core: Core, call: AdminCall, accountId: string): Promise<{ v1: string; v2: string }> {
+// A key that a cut-off start left behind is kept, with a new secret: the old one was shown to
+// nobody.
+async function makeKeys(
+  core: Core,
+  call: AdminCall,
+  accountId: string,
+): Promise<{ v1: string; v2: string }> {
   const { keys } = await core.keys.listKeys({ accountId }, call);
   const secretOf = async ({ family, keyName }: (typeof families)[number]) => {
     const found = keys.find((key) => key.name === keyName && key.status === KeyStatus.ACTIVE);
@@ -115,10 +144,14 @@ async function writeFirstKeys(dataDir: string, keys: FirstKeys): Promise<void> {
   const path = firstKeysPath(dataDir);
   const { v1, v2, adminToken, accountId } = keys;
   await mkdir(dataDir, { recursive: true });
-  await writeFile(`${path}.new`, `${JSON.stringify({ v1, v2, adminToken, accountId }, null, 2)}\n`, {
-    mode: 0o600,
-    flush: true,
-  });
+  await writeFile(
+    `${path}.new`,
+    `${JSON.stringify({ v1, v2, adminToken, accountId }, null, 2)}\n`,
+    {
+      mode: 0o600,
+      flush: true,
+    },
+  );
   await chmod(`${path}.new`, 0o600);
   await rename(`${path}.new`, path);
 }

@@ -24,7 +24,10 @@ export type Gateway = {
   readonly firstKeys?: FirstKeys;
   /** Follows another file, without dropping a request. */
   reload(catalog: CatalogFile): void;
-  /** Refuses new requests, lets running ones finish within the drain limit, settles what they owe, and closes everything. */
+  /**
+   * Refuses new requests, lets running ones finish within the drain limit, settles what they owe,
+   * and closes everything.
+   */
   stop(): Promise<void>;
 };
 
@@ -53,9 +56,14 @@ async function openGateway(parts: GatewayParts, stack: AsyncDisposableStack): Pr
   const readiness = running?.readiness ?? remoteReadiness(core);
   const grpc = running && (await openGrpc(config, running, stack));
   let { nativeBearer } = parts.catalog;
-  const http = config.role === "core" ? undefined : await openHttp(parts, core, readiness, () => nativeBearer, stack);
-  // Last, so that a start which fails for a taken port has not made the keys that it would have shown.
-  const firstKeys = running && config.seed ? await seed(core, running.adminToken, config.dataDir) : undefined;
+  const http =
+    config.role === "core"
+      ? undefined
+      : await openHttp(parts, core, readiness, () => nativeBearer, stack);
+  // Last, so that a start which fails for a taken port has not made the keys that it would have
+  // shown.
+  const firstKeys =
+    running && config.seed ? await seed(core, running.adminToken, config.dataDir) : undefined;
   return {
     ...(http && { httpAddress: http.address }),
     ...(grpc && { grpcAddress: grpc.address }),
@@ -72,12 +80,19 @@ async function openGateway(parts: GatewayParts, stack: AsyncDisposableStack): Pr
 }
 
 function connectCore(config: Config, stack: AsyncDisposableStack): Core {
-  const core = grpcCore({ addresses: config.coreAddresses, ...(config.coreTls && { tls: config.coreTls }) });
+  const core = grpcCore({
+    addresses: config.coreAddresses,
+    ...(config.coreTls && { tls: config.coreTls }),
+  });
   stack.defer(() => core.close());
   return core;
 }
 
-async function openGrpc(config: Config, running: StartedServices, stack: AsyncDisposableStack): Promise<Listener> {
+async function openGrpc(
+  config: Config,
+  running: StartedServices,
+  stack: AsyncDisposableStack,
+): Promise<Listener> {
   const server = createGrpcServer({
     services: running.services,
     authenticate: running.authenticate,
@@ -107,8 +122,19 @@ async function openHttp(
 ): Promise<Listener> {
   const { host, port, trustedProxies, httpAdmin } = config;
   const identifyCaller = createIdentifyCaller(core, createFailedCredentials());
-  const app = createHttpServer({ core, settings: { nativeBearer, trustedProxies }, readiness, identifyCaller, log });
-  registerConnect(app, { core, identifyCaller, adminMethods: httpAdmin, isDraining: () => app.isDraining() });
+  const app = createHttpServer({
+    core,
+    settings: { nativeBearer, trustedProxies },
+    readiness,
+    identifyCaller,
+    log,
+  });
+  registerConnect(app, {
+    core,
+    identifyCaller,
+    adminMethods: httpAdmin,
+    isDraining: () => app.isDraining(),
+  });
   stack.defer(() => {
     // Idle connections of clients would keep the listener open for as long as they like.
     const closed = app.close();
@@ -121,7 +147,12 @@ async function openHttp(
   return { address: `http://${hostAndPort(host, bound)}`, drain: () => app.drain() };
 }
 
-async function drain(doors: (Listener | undefined)[], running: StartedServices | undefined, limitMs: number, log: Log) {
+async function drain(
+  doors: (Listener | undefined)[],
+  running: StartedServices | undefined,
+  limitMs: number,
+  log: Log,
+) {
   const drained = Promise.all(doors.map((door) => door?.drain())).then(() => true);
   const timer = new AbortController();
   const isDrained = await Promise.race([drained, delay(limitMs, false, { signal: timer.signal })]);
@@ -132,5 +163,8 @@ async function drain(doors: (Listener | undefined)[], running: StartedServices |
   await Promise.race([ended, delay(lastBytesMs, undefined, { ref: false })]);
 }
 
-/** How long answers that the drain limit cut short may take to be handed to the ledger, and to be read to their end. */
+/**
+ * How long answers that the drain limit cut short may take to be handed to the ledger, and to be
+ * read to their end.
+ */
 const lastBytesMs = 2_000;

@@ -19,7 +19,9 @@ export function coreReadiness(parts: {
   return shared(async () => ({
     database: await answers(parts.postgres.query(alive, []).then(() => true)),
     limits: stateOfLimits(parts.limits.ready().state),
-    providers: parts.providers.usable() ? { state: "ok" } : { state: "down", says: "no model has a usable provider" },
+    providers: parts.providers.usable()
+      ? { state: "ok" }
+      : { state: "down", says: "no model has a usable provider" },
   }));
 }
 

@@ -1,4 +1,5 @@
-// The three services of one process over its database, with everything under them. Built once; `app.ts` opens the listeners to them.
+// The three services of one process over its database, with everything under them. Built once;
+// `app.ts` opens the listeners to them.
 
 import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
@@ -41,8 +42,14 @@ export type GatewayParts = {
   readonly log: Log;
 };
 
-/** Starts the services. `stack` learns how to stop each part, the one that everything stands on last. */
-export async function startServices(parts: GatewayParts, stack: AsyncDisposableStack): Promise<StartedServices> {
+/**
+ * Starts the services. `stack` learns how to stop each part, the one that everything stands on
+ * last.
+ */
+export async function startServices(
+  parts: GatewayParts,
+  stack: AsyncDisposableStack,
+): Promise<StartedServices> {
   const { config, env, log } = parts;
   const url = config.databaseUrl ?? (await embed(config.dataDir, log, stack));
   await migrate(url);
@@ -51,7 +58,9 @@ export async function startServices(parts: GatewayParts, stack: AsyncDisposableS
   const redis = openRedis(config.redisUrl, log, stack);
   let catalog = createCatalog(parts.catalog);
 
-  const providers = stack.adopt(createProviders({ file: parts.catalog, log, env }), (one) => one.close());
+  const providers = stack.adopt(createProviders({ file: parts.catalog, log, env }), (one) =>
+    one.close(),
+  );
   const keys = createKeys({
     postgres,
     adminToken,
@@ -68,7 +77,14 @@ export async function startServices(parts: GatewayParts, stack: AsyncDisposableS
   });
   const nodes = { id: billing.nodeId, live: billing.liveNodes };
   const limits = createRateLimits({ ...(redis && { redis }), nodes, log });
-  const inference: Inference = createInference({ catalog: () => catalog, holds: billing.holds, keys, limits, providers, log });
+  const inference: Inference = createInference({
+    catalog: () => catalog,
+    holds: billing.holds,
+    keys,
+    limits,
+    providers,
+    log,
+  });
   stack.defer(() => inference.stop());
 
   await billing.start();
@@ -101,6 +117,12 @@ async function embed(dataDir: string, log: Log, stack: AsyncDisposableStack): Pr
   return url;
 }
 
-function openRedis(url: string | undefined, log: Log, stack: AsyncDisposableStack): Redis | undefined {
-  return url === undefined ? undefined : stack.adopt(connectRedis(url, log), (redis) => redis.close());
+function openRedis(
+  url: string | undefined,
+  log: Log,
+  stack: AsyncDisposableStack,
+): Redis | undefined {
+  return url === undefined
+    ? undefined
+    : stack.adopt(connectRedis(url, log), (redis) => redis.close());
 }

@@ -1,5 +1,6 @@
-// Starting up fills V8's young generation, which then stays as large as it became: 160 MB of an idle gateway, 120 MB once this has
-// run (measured, Node 24, 40 ms). It grows again under load, when there is a use for it.
+// Starting up fills V8's young generation, which then stays as large as it became: 160 MB of an
+// idle gateway, 120 MB once this has run (measured, Node 24, 40 ms). It grows again under load,
+// when there is a use for it.
 
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";

@@ -9,7 +9,13 @@ export function startupErrorMessage(error: unknown, config: Config): string {
   if (code === "EADDRINUSE") return explainTakenPort("PORT", port);
   // grpc-js tells it in words only.
   if (message.includes("EADDRINUSE")) return explainTakenPort("GRPC_PORT", config.grpcPort);
-  if (code === "EACCES" || code === "EROFS" || code === "EPERM" || code === "ENOSPC" || code === "ENOTDIR") {
+  if (
+    code === "EACCES" ||
+    code === "EROFS" ||
+    code === "EPERM" ||
+    code === "ENOSPC" ||
+    code === "ENOTDIR"
+  ) {
     return `cannot start: the data directory ${config.dataDir} is not writable (${code}${path ? `, ${path}` : ""}); set DATA_DIR`;
   }
   if (isUnreachable(error) && config.databaseUrl !== undefined) {
@@ -23,8 +29,15 @@ function explainTakenPort(variable: string, port: number | undefined): string {
   return `cannot start: port ${port} is taken; end what listens there, or set ${variable}`;
 }
 
-function membersOf(error: unknown): { code: string; message: string; port: number | undefined; path: string | undefined } {
-  const members: Map<string, unknown> = new Map(Object.entries(error instanceof Error ? error : {}));
+function membersOf(error: unknown): {
+  code: string;
+  message: string;
+  port: number | undefined;
+  path: string | undefined;
+} {
+  const members: Map<string, unknown> = new Map(
+    Object.entries(error instanceof Error ? error : {}),
+  );
   const [code, port, path] = [members.get("code"), members.get("port"), members.get("path")];
   return {
     code: typeof code === "string" ? code : "",

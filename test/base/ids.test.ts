@@ -2,7 +2,10 @@ import assert from "node:assert/strict";
 import { afterEach, beforeEach, test, vi } from "vitest";
 import { timeOrderedId } from "../../src/base/ids.ts";
 
-beforeEach(() => void vi.useFakeTimers({ toFake: ["Date"], now: new Date("2026-03-01T12:00:00Z").getTime() }));
+beforeEach(
+  () =>
+    void vi.useFakeTimers({ toFake: ["Date"], now: new Date("2026-03-01T12:00:00Z").getTime() }),
+);
 afterEach(() => void vi.useRealTimers());
 
 test("ids sort as they were made, however many fall into one millisecond", () => {

@@ -1,4 +1,5 @@
-// Calls `Authenticate` over gRPC, from a process of its own: takes a job on stdin and prints how long its calls took.
+// Calls `Authenticate` over gRPC, from a process of its own: takes a job on stdin and prints how
+// long its calls took.
 
 import { text } from "node:stream/consumers";
 import { grpcCore } from "../../src/grpc/client.ts";

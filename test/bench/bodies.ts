@@ -4,7 +4,12 @@ import type { GatewayPart } from "./lab.ts";
 
 /** A native request with about `bytes` of text. */
 export function nativeBody(model: string, bytes: number, stream: boolean): string {
-  return JSON.stringify({ model, max_tokens: 1000, stream, messages: [{ role: "user", content: "x".repeat(bytes) }] });
+  return JSON.stringify({
+    model,
+    max_tokens: 1000,
+    stream,
+    messages: [{ role: "user", content: "x".repeat(bytes) }],
+  });
 }
 
 export function chatBody(model: string, bytes: number, stream: boolean): string {
@@ -19,7 +24,11 @@ export function chatBody(model: string, bytes: number, stream: boolean): string 
 }
 
 export function nativeHeaders(gateway: GatewayPart): Record<string, string> {
-  return { "x-api-key": gateway.key, "anthropic-version": "2023-06-01", "content-type": "application/json" };
+  return {
+    "x-api-key": gateway.key,
+    "anthropic-version": "2023-06-01",
+    "content-type": "application/json",
+  };
 }
 
 export function chatHeaders(gateway: GatewayPart): Record<string, string> {

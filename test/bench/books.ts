@@ -13,7 +13,11 @@ export function connectBooks(url: string): Postgres {
 }
 
 /** Runs a statement that is not named. */
-export function runSql<R = Row>(postgres: Tx, text: string, values: readonly unknown[] = []): Promise<R[]> {
+export function runSql<R = Row>(
+  postgres: Tx,
+  text: string,
+  values: readonly unknown[] = [],
+): Promise<R[]> {
   return postgres.query<R>({ name: "", text }, values);
 }
 
@@ -23,17 +27,22 @@ export const creditsMicro = 2n ** 52n;
 /** Accounts `acc_1` to `acc_<count>`, each with credits in its v1 pool. */
 export async function addAccounts(postgres: Postgres, count: number): Promise<void> {
   const each = "from generate_series(1, $1::int) n";
-  await runSql(postgres, `insert into accounts (account_id, name) select 'acc_' || n, 'bench' ${each}`, [count]);
+  await runSql(
+    postgres,
+    `insert into accounts (account_id, name) select 'acc_' || n, 'bench' ${each}`,
+    [count],
+  );
   await runSql(
     postgres,
     `insert into transfers (transfer_id, account_id, family, kind, amount, actor, idempotency_key)
      select 'tra_' || n, 'acc_' || n, 'v1', 'bonus', $2, 'bench', 'bench' ${each}`,
     [count, creditsMicro],
   );
-  await runSql(postgres, `insert into pools (account_id, family, posted) select 'acc_' || n, 'v1', $2::bigint ${each}`, [
-    count,
-    creditsMicro,
-  ]);
+  await runSql(
+    postgres,
+    `insert into pools (account_id, family, posted) select 'acc_' || n, 'v1', $2::bigint ${each}`,
+    [count, creditsMicro],
+  );
 }
 
 /** Keys `key_1` to `key_<count>`, spread over the first `accounts` accounts, without secrets. */
@@ -46,19 +55,28 @@ export async function addKeys(postgres: Postgres, count: number, accounts: numbe
   );
 }
 
-/** Gives the keys `key_1` to `key_<count>` secrets, of which the first `used` are returned; nobody knows the others. */
-export async function addSecrets(postgres: Postgres, count: number, used: number): Promise<string[]> {
+/**
+ * Gives the keys `key_1` to `key_<count>` secrets, of which the first `used` are returned; nobody
+ * knows the others.
+ */
+export async function addSecrets(
+  postgres: Postgres,
+  count: number,
+  used: number,
+): Promise<string[]> {
   const secrets = Array.from({ length: used }, () => mintSecret(Family.V1));
   await runSql(
     postgres,
     `insert into key_secrets (digest, secret_id, key_id, shown)
-     select digest, 'sec_' || n, 'key_' || n, '' from unnest($1::bytea[]) with ordinality as known (digest, n)`,
+     select digest, 'sec_' || n, 'key_' || n, ''
+     from unnest($1::bytea[]) with ordinality as known (digest, n)`,
     [secrets.map((secret) => digestBytes(digestSecret(secret)))],
   );
   await runSql(
     postgres,
     `insert into key_secrets (digest, secret_id, key_id, shown)
-     select sha256(n::text::bytea), 'sec_' || n, 'key_' || n, '' from generate_series($1::int + 1, $2::int) n`,
+     select sha256(n::text::bytea), 'sec_' || n, 'key_' || n, ''
+     from generate_series($1::int + 1, $2::int) n`,
     [used, count],
   );
   return secrets;
@@ -66,7 +84,10 @@ export async function addSecrets(postgres: Postgres, count: number, used: number
 
 /** What the verifier finds. Empty: every invariant holds. */
 export async function findViolations(postgres: Postgres): Promise<string[]> {
-  const verifyLedger = await readFile(new URL("../../src/billing/sql/verify-ledger.sql", import.meta.url), "utf8");
+  const verifyLedger = await readFile(
+    new URL("../../src/billing/sql/verify-ledger.sql", import.meta.url),
+    "utf8",
+  );
   const violations = await postgres.transaction(async (tx) => {
     // Sums over millions of charges otherwise go through files.
     await runSql(tx, "set local work_mem = '512MB'");
@@ -77,6 +98,9 @@ export async function findViolations(postgres: Postgres): Promise<string[]> {
 
 /** All charges together, in micro-credits. */
 export async function sumCharges(postgres: Postgres): Promise<bigint> {
-  const [sum] = await runSql<{ amount: bigint }>(postgres, "select coalesce(sum(amount), 0)::bigint as amount from charges");
+  const [sum] = await runSql<{ amount: bigint }>(
+    postgres,
+    "select coalesce(sum(amount), 0)::bigint as amount from charges",
+  );
   return sum?.amount ?? 0n;
 }

@@ -8,12 +8,18 @@ export const benchPrice = { input: 140n, output: 700n };
 export type CatalogOptions = {
   /** Members of both providers, such as `concurrency: 20, queue: 20`. */
   readonly members?: string;
-  /** Models `failover-0`, … whose first provider listens nowhere. Each has one of its own, so that no breaker learns of it. */
+  /**
+   * Models `failover-0`, … whose first provider listens nowhere. Each has one of its own, so that
+   * no breaker learns of it.
+   */
   readonly failovers?: { readonly count: number; readonly deadPort: number };
 };
 
 /** The text of a catalogue file whose models are served by `provider`. */
-export function catalogFor(provider: Part, { members = "concurrency: 20000", failovers }: CatalogOptions = {}): string {
+export function catalogFor(
+  provider: Part,
+  { members = "concurrency: 20000", failovers }: CatalogOptions = {},
+): string {
   const numbers = failovers ? Array.from({ length: failovers.count }, (_, index) => index) : [];
   const models = [
     modelText("native", ["anthropic"], "bench"),
@@ -22,15 +28,21 @@ export function catalogFor(provider: Part, { members = "concurrency: 20000", fai
     modelText("chat-paced", ["openai"], "bench-2"),
     modelText("native-slow", ["anthropic"], "bench-50"),
     modelText("native-idle", ["anthropic"], "bench-idle"),
-    ...numbers.map((number) => modelText(`failover-${number}`, [`dead${number}`, "anthropic"], "bench")),
+    ...numbers.map((number) =>
+      modelText(`failover-${number}`, [`dead${number}`, "anthropic"], "bench"),
+    ),
   ];
   const address = `http://127.0.0.1:${provider.port}`;
   const providers = [
     `  anthropic: { kind: anthropic, base_url: "${address}", ${members} }`,
     `  openai: { kind: openai, base_url: "${address}/v1", ${members} }`,
-    ...numbers.map((number) => `  dead${number}: { kind: anthropic, base_url: "http://127.0.0.1:${failovers?.deadPort}" }`),
+    ...numbers.map(
+      (number) =>
+        `  dead${number}: { kind: anthropic, base_url: "http://127.0.0.1:${failovers?.deadPort}" }`,
+    ),
   ];
-  const multipliers = "price_multipliers: { cache_write_5m: 1.25, cache_write_1h: 2, cache_read: 0.1, thinking: 1 }";
+  const multipliers =
+    "price_multipliers: { cache_write_5m: 1.25, cache_write_1h: 2, cache_read: 0.1, thinking: 1 }";
   return `${multipliers}\nmodels:${models.join("")}\nproviders:\n${providers.join("\n")}\n`;
 }
 

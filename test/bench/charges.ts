@@ -1,4 +1,5 @@
-// Months of finished requests by SQL: as many charges in each hour for each key, with their roll-ups, months and pools.
+// Months of finished requests by SQL: as many charges in each hour for each key, with their
+// roll-ups, months and pools.
 
 import type { Postgres } from "../../src/postgres/postgres.ts";
 import { runSql } from "./books.ts";
@@ -15,8 +16,9 @@ export const chargeMicro = BigInt(pairTokens) * (pairPrice.input + pairPrice.out
 const width = 2;
 
 /**
- * Adds charges of the keys `key_1` to `key_200` in the months of thirty days that end with the full hour `before`, latest first, until
- * all are there or `msMax` is over. Returns how many months were added. Append-only triggers and constraints stay as they are.
+ * Adds charges of the keys `key_1` to `key_200` in the months of thirty days that end with the full
+ * hour `before`, latest first, until all are there or `msMax` is over. Returns how many months were
+ * added. Append-only triggers and constraints stay as they are.
  */
 export async function addMonths(
   postgres: Postgres,
@@ -24,11 +26,16 @@ export async function addMonths(
 ): Promise<number> {
   const end = Math.floor(before.getTime() / 3_600_000) * 3_600_000;
   const deadline = performance.now() + msMax;
-  // Otherwise the server would tidy up the large table, and not the small one, while both are measured.
+  // Otherwise the server would tidy up the large table, and not the small one, while both are
+  // measured.
   for (const table of ["charges", "usage_hourly"])
     await runSql(postgres, `alter table ${table} set (autovacuum_enabled = false)`);
   const price = [pairPrice.priceVersion, pairModel, ...tokenPrices];
-  await runSql(postgres, "insert into price_versions values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict do nothing", price);
+  await runSql(
+    postgres,
+    "insert into price_versions values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict do nothing",
+    price,
+  );
 
   let added = 0;
   let next = 0;
@@ -44,7 +51,8 @@ export async function addMonths(
   await runSql(
     postgres,
     `insert into key_months (key_id, month, spent)
-     select key_id, date_trunc('month', hour at time zone 'UTC')::date, sum(amount) from usage_hourly group by 1, 2`,
+     select key_id, date_trunc('month', hour at time zone 'UTC')::date, sum(amount)
+     from usage_hourly group by 1, 2`,
   );
   await runSql(
     postgres,
@@ -70,8 +78,9 @@ const tokenPrices = [
 async function addCharges(postgres: Postgres, start: Date): Promise<void> {
   await runSql(
     postgres,
-    `insert into charges (request_id, month, account_id, family, key_id, model, input, output, cache_write_5m, cache_write_1h,
-       cache_read, thinking, price_version, hold, amount, overrun, outcome, basis, attempts, admitted_at, settled_at)
+    `insert into charges (request_id, month, account_id, family, key_id, model, input, output,
+       cache_write_5m, cache_write_1h, cache_read, thinking, price_version, hold, amount, overrun,
+       outcome, basis, attempts, admitted_at, settled_at)
      select 'req_' || lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '7' || substr(md5(n::text), 1, 19),
        date_trunc('month', at at time zone 'UTC')::date, 'acc_' || n % 100 + 1, 'v1', 'key_' || n % $2::int + 1, $3, $4, $4, 0, 0,
        0, 0, $5, $6, $6, 0, 'completed', 'reported', '[]', at, at
@@ -79,7 +88,16 @@ async function addCharges(postgres: Postgres, start: Date): Promise<void> {
        select n, $1::timestamptz + n * interval '1 hour' / ($2::int * $7::int) as at
        from generate_series(0, $8::int - 1) n
      ) times`,
-    [start, keysCount, pairModel, pairTokens, pairPrice.priceVersion, chargeMicro, perKeyAndHour, chargesPerMonth],
+    [
+      start,
+      keysCount,
+      pairModel,
+      pairTokens,
+      pairPrice.priceVersion,
+      chargeMicro,
+      perKeyAndHour,
+      chargesPerMonth,
+    ],
   );
   await runSql(
     postgres,

@@ -1,4 +1,5 @@
-// Compares targets inside one run: rounds in which each takes its turn, so that a machine whose speed drifts drifts for all alike.
+// Compares targets inside one run: rounds in which each takes its turn, so that a machine whose
+// speed drifts drifts for all alike.
 
 import { type Lab, type Part, urlOf } from "./lab.ts";
 import type { Done, Job } from "./load.ts";
@@ -9,7 +10,10 @@ export type Target = {
   readonly part: Part;
   /** Further processes that do the work of this target. */
   readonly also?: readonly Part[];
-  /** Processes whose processor time belongs to this target beside its own: the postmaster of its database. */
+  /**
+   * Processes whose processor time belongs to this target beside its own: the postmaster of its
+   * database.
+   */
   readonly database?: number;
   readonly job: Omit<Job, "url" | "requests" | "concurrency">;
 };
@@ -24,25 +28,40 @@ export type Figures = {
 
 export type Comparison = ReadonlyMap<string, Figures>;
 
-/** Measures every target `rounds` times, after a round of `warmUp` requests that does not count. Throws when an answer was not 200. */
+/**
+ * Measures every target `rounds` times, after a round of `warmUp` requests that does not count.
+ * Throws when an answer was not 200.
+ */
 export async function compare(
   lab: Lab,
   targets: readonly Target[],
   parts: { rounds: number; warmUp: number; requests: number; concurrency: number },
 ): Promise<Comparison> {
   const { rounds, warmUp, concurrency } = parts;
-  const all = new Map<string, { cpuMicros: number[]; databaseMicros: number[]; perSecond: number[]; last: Done }>();
+  const all = new Map<
+    string,
+    { cpuMicros: number[]; databaseMicros: number[]; perSecond: number[]; last: Done }
+  >();
   for (let round = 0; round <= rounds; round++) {
     const requests = round === 0 ? warmUp : parts.requests;
     for (const { name, part, also = [], database, job } of targets) {
       const own = () => [part, ...also].reduce((sum, { pid }) => sum + cpuSeconds(pid), 0);
-      const cpu = () => ({ own: own(), database: database === undefined ? 0 : cpuSecondsOfTree(database) });
+      const cpu = () => ({
+        own: own(),
+        database: database === undefined ? 0 : cpuSecondsOfTree(database),
+      });
       const before = cpu();
       const done = await lab.load({ ...job, url: urlOf(part), requests, concurrency });
       const after = cpu();
-      if (done.statuses["200"] !== requests) throw new Error(`${name}: ${JSON.stringify(done.statuses)} ${done.odd ?? ""}`);
+      if (done.statuses["200"] !== requests)
+        throw new Error(`${name}: ${JSON.stringify(done.statuses)} ${done.odd ?? ""}`);
       if (round === 0) continue;
-      const figures = all.get(name) ?? { cpuMicros: [], databaseMicros: [], perSecond: [], last: done };
+      const figures = all.get(name) ?? {
+        cpuMicros: [],
+        databaseMicros: [],
+        perSecond: [],
+        last: done,
+      };
       figures.cpuMicros.push(((after.own - before.own) * 1e6) / requests);
       figures.databaseMicros.push(((after.database - before.database) * 1e6) / requests);
       figures.perSecond.push(requests / done.seconds);

@@ -1,4 +1,5 @@
-// F0, what the gateway is measured against: node:http in, undici out, bytes through, nothing looked at. A process of its own.
+// F0, what the gateway is measured against: node:http in, undici out, bytes through, nothing looked
+// at. A process of its own.
 
 import { createServer } from "node:http";
 import { Pool } from "undici";
@@ -11,7 +12,10 @@ const server = createServer((request, response) => {
       {
         path: request.url ?? "/",
         method: request.method === "GET" ? "GET" : "POST",
-        headers: { "content-type": "application/json", "content-length": request.headers["content-length"] ?? "0" },
+        headers: {
+          "content-type": "application/json",
+          "content-length": request.headers["content-length"] ?? "0",
+        },
         body: request,
       },
       ({ statusCode, headers }) => {

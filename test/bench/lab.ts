@@ -107,16 +107,21 @@ export class Lab {
     const databaseUrl = options.databaseUrl ?? (await this.database()).url;
     const folder = await this.folder();
     await writeFile(join(folder, "catalog.yaml"), catalogFor(provider, catalog));
-    const { child, http, grpc } = await this.#startGateway([...flags, main === undefined ? shippedMain : here(main)], {
-      DATABASE_URL: databaseUrl,
-      ADMIN_TOKEN: adminToken,
-      SEED: String(seed),
-      DATA_DIR: folder,
-      CONFIG: join(folder, "catalog.yaml"),
-      ...env,
-    });
+    const { child, http, grpc } = await this.#startGateway(
+      [...flags, main === undefined ? shippedMain : here(main)],
+      {
+        DATABASE_URL: databaseUrl,
+        ADMIN_TOKEN: adminToken,
+        SEED: String(seed),
+        DATA_DIR: folder,
+        CONFIG: join(folder, "catalog.yaml"),
+        ...env,
+      },
+    );
     // A database of an earlier gateway in this lab is seeded already, and no file is written.
-    const written = JSON.parse(await readFile(join(folder, "first-keys.json"), "utf8").catch(() => "{}"));
+    const written = JSON.parse(
+      await readFile(join(folder, "first-keys.json"), "utf8").catch(() => "{}"),
+    );
     if (written.v1 !== undefined) {
       this.#keys.set(databaseUrl, { v1: written.v1, accountId: written.accountId });
       await fund(grpc, written.accountId);
@@ -132,7 +137,10 @@ export class Lab {
     return { ...core, pid: pidOf(child), port: portOf(http) };
   }
 
-  /** Starts a process of Node that prints a line of JSON when it is ready, with the port at which it listens. */
+  /**
+   * Starts a process of Node that prints a line of JSON when it is ready, with the port at which it
+   * listens.
+   */
   async start(args: readonly string[]): Promise<Part> {
     const child = this.#spawn(process.execPath, args, {}, "inherit");
     const { port } = await firstLine(child);
@@ -154,15 +162,32 @@ export class Lab {
   async redis(): Promise<Part | undefined> {
     if (redisBinary === undefined) return undefined;
     const [port, folder] = [await freePort(), await this.folder()];
-    const args = ["--bind", "127.0.0.1", "--port", String(port), "--dir", folder, "--save", "", "--appendonly", "no"];
+    const args = [
+      "--bind",
+      "127.0.0.1",
+      "--port",
+      String(port),
+      "--dir",
+      folder,
+      "--save",
+      "",
+      "--appendonly",
+      "no",
+    ];
     return this.server(redisBinary, args, port);
   }
 
   /** A further key of the gateway's account, as its secret. */
-  async createKey({ grpcAddress, accountId }: GatewayPart, key: { requestsPerMinute: number }): Promise<string> {
+  async createKey(
+    { grpcAddress, accountId }: GatewayPart,
+    key: { requestsPerMinute: number },
+  ): Promise<string> {
     const core = grpcCore({ addresses: [grpcAddress] });
     const headers = { authorization: `Bearer ${adminToken}` };
-    const { secret } = await core.keys.createKey({ accountId, family: Family.V1, name: "bench", ...key }, { headers });
+    const { secret } = await core.keys.createKey(
+      { accountId, family: Family.V1, name: "bench", ...key },
+      { headers },
+    );
     core.close();
     return secret;
   }
@@ -181,7 +206,9 @@ export class Lab {
 
   /** Gives a job to a program of the bench, and returns what it printed. */
   async ask<Answer>(program: string, job: object): Promise<Answer> {
-    const child = spawn(process.execPath, [...nodeFlags, here(program)], { stdio: ["pipe", "pipe", "inherit"] });
+    const child = spawn(process.execPath, [...nodeFlags, here(program)], {
+      stdio: ["pipe", "pipe", "inherit"],
+    });
     this.#children.set(pidOf(child), child);
     child.stdin.end(JSON.stringify(job));
     let printed = "";
@@ -195,8 +222,8 @@ export class Lab {
   }
 
   /**
-   * Violations of the ledgers at `urls`, and whether their charges are what the provider served at list price, but for `uncounted`
-   * requests that did not pass a ledger. Empty: the run is good.
+   * Violations of the ledgers at `urls`, and whether their charges are what the provider served at
+   * list price, but for `uncounted` requests that did not pass a ledger. Empty: the run is good.
    */
   async faults(provider: Part, uncounted = 0, urls: readonly string[] = []): Promise<string[]> {
     const faults: string[] = [];
@@ -210,9 +237,14 @@ export class Lab {
     const { requests, input, output } = await served(provider);
     // Each answer is alike.
     const each =
-      requests > 0 ? { input: BigInt(input / requests), output: BigInt(output / requests) } : { input: 0n, output: 0n };
-    const owed = BigInt(requests - uncounted) * (each.input * benchPrice.input + each.output * benchPrice.output);
-    if (charged !== owed) faults.push(`charged ${charged} micro-credits, the provider served ${owed}`);
+      requests > 0
+        ? { input: BigInt(input / requests), output: BigInt(output / requests) }
+        : { input: 0n, output: 0n };
+    const owed =
+      BigInt(requests - uncounted) *
+      (each.input * benchPrice.input + each.output * benchPrice.output);
+    if (charged !== owed)
+      faults.push(`charged ${charged} micro-credits, the provider served ${owed}`);
     return faults;
   }
 
@@ -228,7 +260,12 @@ export class Lab {
 
   async #startGateway(args: readonly string[], env: NodeJS.ProcessEnv) {
     const anyPort = { PORT: "0", GRPC_PORT: "0", LOG_LEVEL: "info" };
-    const child = this.#spawn(process.execPath, [...nodeFlags, ...args], { ...anyPort, ...env }, "pipe");
+    const child = this.#spawn(
+      process.execPath,
+      [...nodeFlags, ...args],
+      { ...anyPort, ...env },
+      "pipe",
+    );
     const { http, grpc } = await readyLine(child);
     return { child, http: String(http), grpc: String(grpc) };
   }
@@ -239,7 +276,10 @@ export class Lab {
     env: NodeJS.ProcessEnv,
     stderr: "pipe" | "inherit" | "ignore",
   ): ChildProcess {
-    const child = spawn(command, args, { env: { ...process.env, ...env }, stdio: ["ignore", "pipe", stderr] });
+    const child = spawn(command, args, {
+      env: { ...process.env, ...env },
+      stdio: ["ignore", "pipe", stderr],
+    });
     // A command that cannot be started has no process; whoever waits for it learns why.
     child.once("error", (error) => child.stdout?.destroy(error));
     if (child.pid !== undefined) this.#children.set(child.pid, child);
@@ -248,7 +288,9 @@ export class Lab {
 }
 
 /** What the provider has served so far; `waiting` streams are idle at this moment. */
-export async function served(provider: Part): Promise<{ requests: number; input: number; output: number; waiting: number }> {
+export async function served(
+  provider: Part,
+): Promise<{ requests: number; input: number; output: number; waiting: number }> {
   const answer = await fetch(`${urlOf(provider)}/served`);
   const totals: unknown = await answer.json();
   const { requests, input, output, waiting } = Object(totals);
@@ -273,7 +315,13 @@ async function fund(address: string, accountId: string): Promise<void> {
   const core = grpcCore({ addresses: [address] });
   const headers = { authorization: `Bearer ${adminToken}` };
   const amountMicrocredits = 2n ** 52n;
-  const transfer = { accountId, family: 1, kind: TransferKind.BONUS, amountMicrocredits, idempotencyKey: "bench" } as const;
+  const transfer = {
+    accountId,
+    family: 1,
+    kind: TransferKind.BONUS,
+    amountMicrocredits,
+    idempotencyKey: "bench",
+  } as const;
   await core.billing.createTransfer(transfer, { headers });
   core.close();
 }

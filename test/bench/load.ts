@@ -1,4 +1,5 @@
-// The load of the benchmark, a process of its own: takes a job on stdin, sends its requests, and prints what came of them.
+// The load of the benchmark, a process of its own: takes a job on stdin, sends its requests, and
+// prints what came of them.
 
 import { text } from "node:stream/consumers";
 import { Pool } from "undici";
@@ -11,9 +12,15 @@ export type Job = {
   readonly bodies: readonly string[];
   readonly requests: number;
   readonly concurrency: number;
-  /** Requests per second, whether or not earlier ones have ended. Absent: as fast as `concurrency` allows. */
+  /**
+   * Requests per second, whether or not earlier ones have ended. Absent: as fast as `concurrency`
+   * allows.
+   */
   readonly perSecond?: number;
-  /** So many of the first requests are left out of the times: this process is new, and slow at first. Absent: none. */
+  /**
+   * So many of the first requests are left out of the times: this process is new, and slow at
+   * first. Absent: none.
+   */
   readonly unmeasured?: number;
   /** Values that take turns in a header. */
   readonly turns?: Readonly<Record<string, readonly string[]>>;
@@ -22,7 +29,10 @@ export type Job = {
 export type Done = {
   readonly seconds: number;
   readonly statuses: Record<string, number>;
-  /** Milliseconds to the first byte of the body, and to its end, where the status was 200; in the order of their ends. */
+  /**
+   * Milliseconds to the first byte of the body, and to its end, where the status was 200; in the
+   * order of their ends.
+   */
   readonly firstMs: readonly number[];
   readonly totalMs: readonly number[];
   /** Milliseconds to the end of every other answer. */
@@ -85,7 +95,10 @@ async function run(job: Job): Promise<Done> {
   } else {
     const sent: Promise<void>[] = [];
     while (next < job.requests) {
-      const due = Math.min(job.requests, Math.floor(((performance.now() - started) / 1000) * job.perSecond) + 1);
+      const due = Math.min(
+        job.requests,
+        Math.floor(((performance.now() - started) / 1000) * job.perSecond) + 1,
+      );
       while (next < due) sent.push(send(next++));
       await new Promise((resolve) => setTimeout(resolve, 1));
     }

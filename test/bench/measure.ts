@@ -5,7 +5,10 @@ import { readdirSync, readFileSync } from "node:fs";
 /** Clock ticks of `/proc` per second; 100 on every Linux that Node runs on. */
 const ticksPerSecond = 100;
 
-/** Processor seconds that the threads of a process used so far. The scheduler counts nanoseconds; `stat` knows 10 ms only. */
+/**
+ * Processor seconds that the threads of a process used so far. The scheduler counts nanoseconds;
+ * `stat` knows 10 ms only.
+ */
 export function cpuSeconds(pid: number): number {
   let nanoseconds = 0;
   for (const thread of readdirSync(`/proc/${pid}/task`)) {
@@ -26,7 +29,8 @@ export function cpuSecondsOfTree(pid: number): number {
   return sum;
 }
 
-// What follows the name in parentheses, which may hold spaces: state, parent, …; the 13th and 14th after the state are the ended children.
+// What follows the name in parentheses, which may hold spaces: state, parent, …; the 13th and 14th
+// after the state are the ended children.
 function statFields(pid: number): readonly string[] {
   const stat = readProc(`${pid}/stat`) ?? "";
   return stat.slice(stat.lastIndexOf(")") + 2).split(" ");

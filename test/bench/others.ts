@@ -10,8 +10,8 @@ import type { Target } from "./compare.ts";
 import { type Lab, type Part, served, urlOf } from "./lab.ts";
 
 /**
- * The targets that are installed here and answer these bodies, and why others are left out. `uncounted`: what the provider served in
- * finding out.
+ * The targets that are installed here and answer these bodies, and why others are left out.
+ * `uncounted`: what the provider served in finding out.
  */
 export async function findOthers(lab: Lab, provider: Part, bodies: readonly string[]) {
   const targets: Target[] = [];
@@ -21,7 +21,12 @@ export async function findOthers(lab: Lab, provider: Part, bodies: readonly stri
   const headers = { "content-type": "application/json" };
 
   async function add(target: Target): Promise<void> {
-    const { statuses, odd } = await lab.load({ ...target.job, url: urlOf(target.part), requests: 1, concurrency: 1 });
+    const { statuses, odd } = await lab.load({
+      ...target.job,
+      url: urlOf(target.part),
+      requests: 1,
+      concurrency: 1,
+    });
     if (statuses["200"] === 1) {
       targets.push(target);
       return;
@@ -32,13 +37,24 @@ export async function findOthers(lab: Lab, provider: Part, bodies: readonly stri
 
   const nginx = findProgram("nginx");
   if (nginx === undefined) notes.push("nginx is left out: it is not on the PATH");
-  else await add({ name: "nginx", part: await startNginx(lab, nginx, provider), job: { path, headers, bodies } });
+  else
+    await add({
+      name: "nginx",
+      part: await startNginx(lab, nginx, provider),
+      job: { path, headers, bodies },
+    });
 
   const folder = process.env.PORTKEY_DIR;
-  if (folder === undefined) notes.push("@portkey-ai/gateway is left out: PORTKEY_DIR names no folder where it is installed");
+  if (folder === undefined)
+    notes.push(
+      "@portkey-ai/gateway is left out: PORTKEY_DIR names no folder where it is installed",
+    );
   else {
     // It takes its route from the request.
-    const route = { "x-portkey-provider": "anthropic", "x-portkey-custom-host": `${urlOf(provider)}/v1` };
+    const route = {
+      "x-portkey-provider": "anthropic",
+      "x-portkey-custom-host": `${urlOf(provider)}/v1`,
+    };
     const credential = { "anthropic-version": "2023-06-01", "x-api-key": "any" };
     const job = { path, headers: { ...headers, ...credential, ...route }, bodies };
     await add({ name: "portkey", part: await startPortkey(lab, folder), job });
@@ -79,7 +95,11 @@ ${temporary}
 }
 `,
   );
-  return lab.server(command, ["-p", folder, "-c", join(folder, "nginx.conf"), "-e", "stderr"], port);
+  return lab.server(
+    command,
+    ["-p", folder, "-c", join(folder, "nginx.conf"), "-e", "stderr"],
+    port,
+  );
 }
 
 async function startPortkey(lab: Lab, folder: string): Promise<Part> {
@@ -87,5 +107,9 @@ async function startPortkey(lab: Lab, folder: string): Promise<Part> {
   if (!existsSync(program)) throw new Error(`PORTKEY_DIR: there is no ${program}`);
   const loopback = fileURLToPath(new URL("./loopback.ts", import.meta.url));
   const port = await freePort();
-  return lab.server(process.execPath, ["--import", loopback, program, `--port=${port}`, "--headless"], port);
+  return lab.server(
+    process.execPath,
+    ["--import", loopback, program, `--port=${port}`, "--headless"],
+    port,
+  );
 }

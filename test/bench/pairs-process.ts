@@ -1,4 +1,5 @@
-// A ledger in a process of its own that makes pairs for one key: takes a job on stdin, and prints how fast it was.
+// A ledger in a process of its own that makes pairs for one key: takes a job on stdin, and prints
+// how fast it was.
 
 import { text } from "node:stream/consumers";
 import { connectPostgres } from "../../src/postgres/postgres.ts";

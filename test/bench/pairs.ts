@@ -24,25 +24,49 @@ export const pairTokens = 100;
 
 export type PairFigures = { readonly perSecond: number; readonly cpuMicros: number };
 
-/** Starts a ledger. `run` makes `count` pairs, `width` of them at once, each for the key `keyOf` names. */
+/**
+ * Starts a ledger. `run` makes `count` pairs, `width` of them at once, each for the key `keyOf`
+ * names.
+ */
 export async function startPairs(postgres: Postgres) {
-  const billing = createBilling({ postgres, priceOf: () => pairPrice, log: createLog("silent"), onLost: () => {} });
+  const billing = createBilling({
+    postgres,
+    priceOf: () => pairPrice,
+    log: createLog("silent"),
+    onLost: () => {},
+  });
   await billing.start();
   const { holds } = billing;
   const never = new AbortController().signal;
-  const bounds = { input: 1_000, mostExpensiveInput: InputCategory.UNSPECIFIED, minOutput: pairTokens, maxOutput: pairTokens };
+  const bounds = {
+    input: 1_000,
+    mostExpensiveInput: InputCategory.UNSPECIFIED,
+    minOutput: pairTokens,
+    maxOutput: pairTokens,
+  };
   const usage = create(UsageSchema, { input: pairTokens, output: pairTokens });
   const ending = { usage, outcome: Outcome.COMPLETED, basis: Basis.REPORTED, attempts: [] };
 
   async function makePair({ accountId, keyId }: PairKey): Promise<void> {
     const payer = { accountId, keyId, family: "v1" } as const;
-    const ask = { requestId: newRequestId(), payer, model: pairModel, price: pairPrice, bounds, deadlineMs: 60_000 };
+    const ask = {
+      requestId: newRequestId(),
+      payer,
+      model: pairModel,
+      price: pairPrice,
+      bounds,
+      deadlineMs: 60_000,
+    };
     await holds.settle(await holds.place(ask, never), ending);
   }
 
   return {
     service: billing.service,
-    async run(parts: { count: number; width: number; keyOf: (pair: number) => PairKey }): Promise<PairFigures> {
+    async run(parts: {
+      count: number;
+      width: number;
+      keyOf: (pair: number) => PairKey;
+    }): Promise<PairFigures> {
       const { count, width, keyOf } = parts;
       let next = 0;
       const cpuBefore = cpuSeconds(process.pid);
@@ -52,7 +76,10 @@ export async function startPairs(postgres: Postgres) {
       };
       await Promise.all(Array.from({ length: width }, worker));
       const seconds = (performance.now() - started) / 1000;
-      return { perSecond: count / seconds, cpuMicros: ((cpuSeconds(process.pid) - cpuBefore) * 1e6) / count };
+      return {
+        perSecond: count / seconds,
+        cpuMicros: ((cpuSeconds(process.pid) - cpuBefore) * 1e6) / count,
+      };
     },
     stop: () => billing.stop(),
   };

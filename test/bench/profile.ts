@@ -32,14 +32,19 @@ export function readProfile(json: unknown, lastMs: number): Profile {
   return { frames, times };
 }
 
-/** Time of each part, largest first; idle time is left out. What the runtime does for a part counts as that part's. */
+/**
+ * Time of each part, largest first; idle time is left out. What the runtime does for a part counts
+ * as that part's.
+ */
 export function timeByPart({ frames, times }: Profile): { part: string; time: number }[] {
   const sums = new Map<string, number>();
   for (const [id, time] of times) {
     const part = partOf(frames, id);
     if (part !== undefined) sums.set(part, (sums.get(part) ?? 0) + time);
   }
-  return [...sums].map(([part, time]) => ({ part, time })).sort((one, other) => other.time - one.time);
+  return [...sums]
+    .map(([part, time]) => ({ part, time }))
+    .sort((one, other) => other.time - one.time);
 }
 
 const root = fileURLToPath(new URL("../../", import.meta.url));

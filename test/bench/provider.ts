@@ -1,6 +1,7 @@
-// The mock provider of the benchmark, a process of its own: answers in either format, and counts what it served. The model's name says
-// how: `bench` at once, `bench-2` with 2 ms before each part, `bench-idle` with the start at once and the rest after POST /release.
-// It prints its port; GET /served answers the totals.
+// The mock provider of the benchmark, a process of its own: answers in either format, and counts
+// what it served. The model's name says how: `bench` at once, `bench-2` with 2 ms before each part,
+// `bench-idle` with the start at once and the rest after POST /release. It prints its port; GET
+// /served answers the totals.
 
 import { createServer, type ServerResponse } from "node:http";
 import { setTimeout as delay } from "node:timers/promises";
@@ -13,7 +14,11 @@ const served = { requests: 0, input: 0, output: 0, waiting: 0 };
 let release = Promise.withResolvers<void>();
 
 const nativeUsage = { input_tokens: answerUsage.input, output_tokens: answerUsage.output };
-const chatUsage = { prompt_tokens: answerUsage.input, completion_tokens: answerUsage.output, total_tokens: 200 };
+const chatUsage = {
+  prompt_tokens: answerUsage.input,
+  completion_tokens: answerUsage.output,
+  total_tokens: 200,
+};
 
 const nativeAnswer = JSON.stringify({
   id: "msg_bench0123456789",
@@ -30,11 +35,14 @@ const chatAnswer = JSON.stringify({
   object: "chat.completion",
   created: 1,
   model: "bench",
-  choices: [{ index: 0, message: { role: "assistant", content: text.repeat(100) }, finish_reason: "stop" }],
+  choices: [
+    { index: 0, message: { role: "assistant", content: text.repeat(100) }, finish_reason: "stop" },
+  ],
   usage: chatUsage,
 });
 
-const native = (type: string, members: object) => `event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`;
+const native = (type: string, members: object) =>
+  `event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`;
 const chat = (members: object) =>
   `data: ${JSON.stringify({ id: "chatcmpl-bench", object: "chat.completion.chunk", created: 1, model: "bench", ...members })}\n\n`;
 const chatDelta = (delta: object, finish: string | null = null) =>
@@ -42,9 +50,16 @@ const chatDelta = (delta: object, finish: string | null = null) =>
 
 const nativeStream = [
   native("message_start", {
-    message: { ...JSON.parse(nativeAnswer), content: [], stop_reason: null, usage: { ...nativeUsage, output_tokens: 0 } },
+    message: {
+      ...JSON.parse(nativeAnswer),
+      content: [],
+      stop_reason: null,
+      usage: { ...nativeUsage, output_tokens: 0 },
+    },
   }) + native("content_block_start", { index: 0, content_block: { type: "text", text: "" } }),
-  ...Array.from({ length: 100 }, () => native("content_block_delta", { index: 0, delta: { type: "text_delta", text } })),
+  ...Array.from({ length: 100 }, () =>
+    native("content_block_delta", { index: 0, delta: { type: "text_delta", text } }),
+  ),
   native("content_block_stop", { index: 0 }) +
     native("message_delta", {
       delta: { stop_reason: "end_turn", stop_sequence: null },
@@ -60,13 +75,20 @@ const chatStream = [
 
 // Ten deltas a write: what one read of a busy connection brings.
 const unpacedParts = (parts: readonly string[]) =>
-  Array.from({ length: Math.ceil(parts.length / 10) }, (_, index) => parts.slice(index * 10, index * 10 + 10).join(""));
+  Array.from({ length: Math.ceil(parts.length / 10) }, (_, index) =>
+    parts.slice(index * 10, index * 10 + 10).join(""),
+  );
 const streams = {
   native: { paced: nativeStream, unpaced: unpacedParts(nativeStream) },
   chat: { paced: chatStream, unpaced: unpacedParts(chatStream) },
 };
 
-async function play(response: ServerResponse, parts: readonly string[], paceMs: number, isIdle: boolean): Promise<void> {
+async function play(
+  response: ServerResponse,
+  parts: readonly string[],
+  paceMs: number,
+  isIdle: boolean,
+): Promise<void> {
   response.writeHead(200, { "content-type": "text/event-stream" });
   for (const [index, part] of parts.entries()) {
     response.write(part);

@@ -10,8 +10,15 @@ export type Row = {
   readonly must?: string;
 };
 
-/** `faults`: what makes a run void, such as a charge that is not what the provider served. `notes`: what the reader must know. */
-export type Result = { readonly rows: readonly Row[]; readonly faults: readonly string[]; readonly notes?: readonly string[] };
+/**
+ * `faults`: what makes a run void, such as a charge that is not what the provider served. `notes`:
+ * what the reader must know.
+ */
+export type Result = {
+  readonly rows: readonly Row[];
+  readonly faults: readonly string[];
+  readonly notes?: readonly string[];
+};
 
 /** Above this spread between rounds a figure says more about the machine than about the gateway. */
 const wideSpread = 0.5;
@@ -20,12 +27,19 @@ export function single(figure: number): Spread {
   return { median: figure, min: figure, max: figure };
 }
 
-export function printResult(suite: string, seconds: number, { rows, faults, notes = [] }: Result): void {
+export function printResult(
+  suite: string,
+  seconds: number,
+  { rows, faults, notes = [] }: Result,
+): void {
   console.log(`\n${suite} (${Math.round(seconds)} s)`);
   for (const { measure, value, unit = "", must = "" } of rows) {
     const spread = value.min === value.max ? "" : `(${show(value.min)} to ${show(value.max)})`;
     const isWide = value.max - value.min > wideSpread * Math.abs(value.median);
-    const remarks = [must && `must ${must}`, isWide ? "spread too wide: the machine is busy" : ""].filter((one) => one !== "");
+    const remarks = [
+      must && `must ${must}`,
+      isWide ? "spread too wide: the machine is busy" : "",
+    ].filter((one) => one !== "");
     console.log(
       `  ${measure.padEnd(62)} ${`${show(value.median)} ${unit}`.padEnd(14)} ${spread.padEnd(22)} ${remarks.join("; ")}`.trimEnd(),
     );

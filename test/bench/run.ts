@@ -1,4 +1,5 @@
-// `npm run bench`, or `npm run bench -- plain stream` for some of it. Prints tables, writes bench-results/, asserts nothing about time.
+// `npm run bench`, or `npm run bench -- plain stream` for some of it. Prints tables, writes
+// bench-results/, asserts nothing about time.
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
@@ -43,7 +44,9 @@ const onlyWhenAsked = ["profile"];
 const asked = process.argv.slice(2);
 const unknown = asked.filter((name) => !Object.hasOwn(suites, name));
 if (unknown.length > 0) {
-  console.error(`no such suite: ${unknown.join(", ")}; there are ${Object.keys(suites).join(", ")}`);
+  console.error(
+    `no such suite: ${unknown.join(", ")}; there are ${Object.keys(suites).join(", ")}`,
+  );
   process.exit(2);
 }
 if (process.platform !== "linux") {
@@ -53,13 +56,19 @@ if (process.platform !== "linux") {
 
 const machine = `${cpus().length} × ${cpus()[0]?.model}`;
 console.log(`Node ${process.version}, ${machine}`);
-const results: Record<string, unknown> = { at: new Date().toISOString(), node: process.version, machine };
+const results: Record<string, unknown> = {
+  at: new Date().toISOString(),
+  node: process.version,
+  machine,
+};
 let isVoid = false;
 const startedAll = performance.now();
 for (const [name, run] of Object.entries(suites)) {
   if (asked.length > 0 ? !asked.includes(name) : onlyWhenAsked.includes(name)) continue;
   const started = performance.now();
-  const result = await run().catch((error: unknown): Result => ({ rows: [], faults: [messageOf(error)] }));
+  const result = await run().catch(
+    (error: unknown): Result => ({ rows: [], faults: [messageOf(error)] }),
+  );
   const seconds = (performance.now() - started) / 1000;
   printResult(name, seconds, result);
   isVoid ||= result.faults.length > 0;

@@ -1,4 +1,5 @@
-// A gateway process like the shipped one, except that its holds live in memory: what durable billing costs is the difference.
+// A gateway process like the shipped one, except that its holds live in memory: what durable
+// billing costs is the difference.
 
 import { readFileSync } from "node:fs";
 import { create } from "@bufbuild/protobuf";
@@ -36,7 +37,10 @@ const holdsInMemory: Holds = {
   }),
   resize: async (hold) => hold,
   watch: () => {},
-  settle: async ({ requestId, payer, model, price, admittedAt }, { usage, outcome, basis, attempts }) =>
+  settle: async (
+    { requestId, payer, model, price, admittedAt },
+    { usage, outcome, basis, attempts },
+  ) =>
     create(ReceiptSchema, {
       ...{ requestId, model, price, usage, outcome, basis },
       accountId: payer.accountId,
@@ -57,8 +61,20 @@ const providers = createProviders({ file, log, env: process.env });
 const resolveModel = (name: string) => catalog.find(name)?.model.id;
 const keys = createKeys({ postgres, adminToken: config.adminToken ?? "", resolveModel, log });
 const limits = createRateLimits({ nodes: { id: () => "bench", live: () => ["bench"] }, log });
-const billing = createBilling({ postgres, priceOf: (model) => catalog.priceOf(model), log, onLost: () => {} });
-const inference = createInference({ catalog: () => catalog, holds: holdsInMemory, keys, limits, providers, log });
+const billing = createBilling({
+  postgres,
+  priceOf: (model) => catalog.priceOf(model),
+  log,
+  onLost: () => {},
+});
+const inference = createInference({
+  catalog: () => catalog,
+  holds: holdsInMemory,
+  keys,
+  limits,
+  providers,
+  log,
+});
 keys.start();
 await limits.start();
 

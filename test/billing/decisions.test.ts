@@ -1,9 +1,15 @@
-// The pure decision of the ledger against a model that is simple enough to be seen to be right: lists of what was held and what was
-// charged, added up anew each time.
+// The pure decision of the ledger against a model that is simple enough to be seen to be right:
+// lists of what was held and what was charged, added up anew each time.
 
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { type Admitted, admit, type Hold, type HoldRequest, type Ledger } from "../../src/billing/admission.ts";
+import {
+  type Admitted,
+  admit,
+  type Hold,
+  type HoldRequest,
+  type Ledger,
+} from "../../src/billing/admission.ts";
 import { asking, heldFor, price } from "./ledger.ts";
 
 const at = new Date("2026-03-31T23:59:59Z");
@@ -19,9 +25,17 @@ type Model = {
 
 const sum = (amounts: Iterable<bigint>) => [...amounts].reduce((total, one) => total + one, 0n);
 const heldBy = ({ running }: Model, keyId?: string) =>
-  sum([...running.values()].filter(({ payer }) => keyId === undefined || payer.keyId === keyId).map((one) => one.amountMicro));
+  sum(
+    [...running.values()]
+      .filter(({ payer }) => keyId === undefined || payer.keyId === keyId)
+      .map((one) => one.amountMicro),
+  );
 const spentBy = (model: Model, keyId?: string) =>
-  sum([...model.ended.values()].filter((one) => keyId === undefined || one.keyId === keyId).map((one) => one.amountMicro));
+  sum(
+    [...model.ended.values()]
+      .filter((one) => keyId === undefined || one.keyId === keyId)
+      .map((one) => one.amountMicro),
+  );
 
 /** The rows as a batch would lock them. */
 function lockRows(model: Model): Ledger {
@@ -29,17 +43,29 @@ function lockRows(model: Model): Ledger {
     at,
     month,
     nodeId: "node_of_test",
-    pools: new Map([["acc/v1", { posted: model.posted - spentBy(model), held: heldBy(model), inDebt: false }]]),
+    pools: new Map([
+      ["acc/v1", { posted: model.posted - spentBy(model), held: heldBy(model), inDebt: false }],
+    ]),
     keys: new Map(
       Object.entries(model.keys).map(([keyId, { cap }]) => [
         keyId,
-        { status: "active", allowedModels: [], cap, spent: spentBy(model, keyId), held: heldBy(model, keyId) },
+        {
+          status: "active",
+          allowedModels: [],
+          cap,
+          spent: spentBy(model, keyId),
+          held: heldBy(model, keyId),
+        },
       ]),
     ),
     deadSecrets: new Map(),
     usedRequests: new Map([
-      ...[...model.running].map(([id, hold]) => [id, { ...usedRow(hold), amount: hold.amountMicro }] as const),
-      ...[...model.ended].map(([id, { keyId }]) => [id, { ...usedRow(), keyId, amount: 0n }] as const),
+      ...[...model.running].map(
+        ([id, hold]) => [id, { ...usedRow(hold), amount: hold.amountMicro }] as const,
+      ),
+      ...[...model.ended].map(
+        ([id, { keyId }]) => [id, { ...usedRow(), keyId, amount: 0n }] as const,
+      ),
     ]),
     amounts: new Map([...model.running].map(([id, { amountMicro }]) => [id, amountMicro])),
     pastMonths: new Map(),
@@ -48,7 +74,14 @@ function lockRows(model: Model): Ledger {
 
 function usedRow(hold?: Hold & { nonce: string }) {
   const node = hold ? { nodeId: "node_of_test", nonce: hold.nonce } : { nodeId: "", nonce: "" };
-  return { ...node, price, admittedAt: at, month, keyId: hold?.payer.keyId ?? "", model: "model-test" };
+  return {
+    ...node,
+    price,
+    admittedAt: at,
+    month,
+    keyId: hold?.payer.keyId ?? "",
+    model: "model-test",
+  };
 }
 
 const requests = ["req_00000001", "req_00000002", "req_00000003", "req_00000004", "req_00000005"];
@@ -65,8 +98,16 @@ const command = fc.oneof(
     }),
   },
   fc.record({ do: fc.constant("settle" as const), request, output: fc.nat(600) }),
-  fc.record({ do: fc.constant("grow" as const), request, micro: fc.bigInt({ min: 0n, max: 40_000n }) }),
-  fc.record({ do: fc.constant("shrink" as const), request, micro: fc.bigInt({ min: 0n, max: 40_000n }) }),
+  fc.record({
+    do: fc.constant("grow" as const),
+    request,
+    micro: fc.bigInt({ min: 0n, max: 40_000n }),
+  }),
+  fc.record({
+    do: fc.constant("shrink" as const),
+    request,
+    micro: fc.bigInt({ min: 0n, max: 40_000n }),
+  }),
 );
 type Command = typeof command extends fc.Arbitrary<infer T> ? T : never;
 
@@ -110,7 +151,8 @@ function runAdmissions(model: Model, batch: readonly Command[]): void {
     }
     // What the decision books must be what the model adds up.
     expect(ledger.pools.get("acc/v1")?.held).toBe(heldBy(model));
-    for (const keyId of Object.keys(model.keys)) expect(ledger.keys.get(keyId)?.held).toBe(heldBy(model, keyId));
+    for (const keyId of Object.keys(model.keys))
+      expect(ledger.keys.get(keyId)?.held).toBe(heldBy(model, keyId));
   }
   expect(heldBy(model) <= model.posted - spentBy(model)).toBe(true);
   for (const [keyId, { cap }] of Object.entries(model.keys)) {
@@ -126,9 +168,15 @@ function checkPlaced(model: Model, ledger: Ledger, one: Extract<Command, { do: "
   const outcome = admit(ledger, ask);
   if (running) {
     const isRepeat =
-      running.nonce === one.nonce && running.payer.keyId === one.key && running.amountMicro === heldFor(one.output);
+      running.nonce === one.nonce &&
+      running.payer.keyId === one.key &&
+      running.amountMicro === heldFor(one.output);
     if (isRepeat)
-      expect(outcome).toMatchObject({ kind: "held", addedMicro: undefined, hold: { amountMicro: running.amountMicro } });
+      expect(outcome).toMatchObject({
+        kind: "held",
+        addedMicro: undefined,
+        hold: { amountMicro: running.amountMicro },
+      });
     else expectRefused(outcome, "request_id_used");
     return;
   }
@@ -140,10 +188,17 @@ function checkPlaced(model: Model, ledger: Ledger, one: Extract<Command, { do: "
   const { cap } = model.keys[one.key] ?? { cap: null };
   const posted = model.posted - spentBy(model);
   const spent = spentBy(model, one.key);
-  const fits = needed <= posted - heldBy(model) && (cap === null || needed <= cap - spent - heldBy(model, one.key));
+  const fits =
+    needed <= posted - heldBy(model) &&
+    (cap === null || needed <= cap - spent - heldBy(model, one.key));
   if (fits) {
-    expect(outcome).toMatchObject({ kind: "held", addedMicro: needed, hold: { grantedOutput: one.output, month } });
-    if (outcome.kind === "held") model.running.set(one.request, { ...outcome.hold, nonce: one.nonce });
+    expect(outcome).toMatchObject({
+      kind: "held",
+      addedMicro: needed,
+      hold: { grantedOutput: one.output, month },
+    });
+    if (outcome.kind === "held")
+      model.running.set(one.request, { ...outcome.hold, nonce: one.nonce });
   } else if (posted < needed) expectRefused(outcome, "credits_exhausted");
   else if (cap !== null && cap - spent < needed) expectRefused(outcome, "monthly_cap_reached");
   else expect(outcome).toMatchObject({ kind: "waits", apiError: { reason: "credits_held" } });
@@ -160,7 +215,10 @@ function checkGrown(model: Model, ledger: Ledger, one: Extract<Command, { do: "g
   const added = one.micro - running.amountMicro;
   const { cap } = model.keys[running.payer.keyId] ?? { cap: null };
   const free = model.posted - spentBy(model) - heldBy(model);
-  const capFree = cap === null ? free : cap - spentBy(model, running.payer.keyId) - heldBy(model, running.payer.keyId);
+  const capFree =
+    cap === null
+      ? free
+      : cap - spentBy(model, running.payer.keyId) - heldBy(model, running.payer.keyId);
   if (added <= 0n) expect(outcome).toMatchObject({ kind: "held", addedMicro: undefined });
   else if (added <= free && added <= capFree) {
     expect(outcome).toMatchObject({ kind: "held", addedMicro: added });
@@ -168,7 +226,10 @@ function checkGrown(model: Model, ledger: Ledger, one: Extract<Command, { do: "g
   } else expect(["refused", "waits"]).toContain(outcome.kind);
 }
 
-/** What the settle lane does between two batches of admissions; `settlement.test.ts` shows that it does so. */
+/**
+ * What the settle lane does between two batches of admissions; `settlement.test.ts` shows that it
+ * does so.
+ */
 function endRequests(model: Model, batch: readonly Command[]): void {
   for (const one of batch) {
     const running = model.running.get(one.request);
@@ -188,7 +249,14 @@ function endRequests(model: Model, batch: readonly Command[]): void {
 
 function unheld(requestId: string): Hold {
   const payer = { accountId: "acc", family: "v1" as const, keyId: "key_a" };
-  return { ...asking(payer, 1, { requestId }), grantedOutput: 1, amountMicro: 0n, freeMicro: 0n, month, admittedAt: at };
+  return {
+    ...asking(payer, 1, { requestId }),
+    grantedOutput: 1,
+    amountMicro: 0n,
+    freeMicro: 0n,
+    month,
+    admittedAt: at,
+  };
 }
 
 function expectRefused(outcome: Admitted, reason: string): void {

@@ -50,7 +50,9 @@ function breakableHolds(options: { admitPatienceMs?: number } = {}) {
         },
         async send(queries) {
           sent.push(...queries);
-          const interloper = queries.some(([{ name }]) => name === before?.name) ? before : undefined;
+          const interloper = queries.some(([{ name }]) => name === before?.name)
+            ? before
+            : undefined;
           if (interloper) before = undefined;
           await interloper?.run();
           const answers = await connection.send(queries);
@@ -63,11 +65,19 @@ function breakableHolds(options: { admitPatienceMs?: number } = {}) {
   };
   const store = createLedgerStore(postgres);
   const { node } = ledger;
-  const holds = new HoldKeeper({ postgres, store, log, nodeId: node.id, onLost: () => node.lose(), ...options });
+  const holds = new HoldKeeper({
+    postgres,
+    store,
+    log,
+    nodeId: node.id,
+    onLost: () => node.lose(),
+    ...options,
+  });
   return {
     holds,
     /** Values of the statements of this name that were sent, in order. */
-    sentTo: (name: string) => sent.filter(([statement]) => statement.name === name).map(([, values]) => values),
+    sentTo: (name: string) =>
+      sent.filter(([statement]) => statement.name === name).map(([, values]) => values),
     refuseConnections(error: Error | undefined) {
       apiError = error;
     },
@@ -90,12 +100,17 @@ function breakableHolds(options: { admitPatienceMs?: number } = {}) {
   };
 }
 
-/** A charge under the id of a running request, as if it had been used for another account in the same instant. */
+/**
+ * A charge under the id of a running request, as if it had been used for another account in the
+ * same instant.
+ */
 async function chargeToAnother(requestId: string): Promise<void> {
   await ledger.run(
-    `insert into charges (request_id, month, account_id, family, key_id, model, input, output, cache_write_5m, cache_write_1h,
-       cache_read, thinking, price_version, hold, amount, overrun, outcome, basis, admitted_at, settled_at)
-     select request_id, month, 'acc_another', family, key_id, model, 0, 0, 0, 0, 0, 0, price_version, 0, 0, 0, 'completed', 'none',
+    `insert into charges (request_id, month, account_id, family, key_id, model, input, output,
+       cache_write_5m, cache_write_1h, cache_read, thinking, price_version, hold, amount, overrun,
+       outcome, basis, admitted_at, settled_at)
+     select request_id, month, 'acc_another', family, key_id, model, 0, 0, 0, 0, 0, 0,
+       price_version, 0, 0, 0, 'completed', 'none',
        admitted_at, now() from holds where request_id = $1`,
     [requestId],
   );
@@ -111,11 +126,26 @@ async function lockPool(payer: Payer) {
 }
 
 const connectFailures = [
-  { name: "this process has no file descriptor left", error: Object.assign(new Error("connect EMFILE"), { code: "EMFILE" }) },
-  { name: "no port is left", error: Object.assign(new Error("connect"), { code: "EADDRNOTAVAIL" }) },
-  { name: "the server's certificate expired", error: Object.assign(new Error("expired"), { code: "CERT_HAS_EXPIRED" }) },
-  { name: "the password changed", error: Object.assign(new DatabaseError("no", 1, "error"), { code: "28P01" }) },
-  { name: "a proxy has lost the server", error: Object.assign(new DatabaseError("no", 1, "error"), { code: "XX000" }) },
+  {
+    name: "this process has no file descriptor left",
+    error: Object.assign(new Error("connect EMFILE"), { code: "EMFILE" }),
+  },
+  {
+    name: "no port is left",
+    error: Object.assign(new Error("connect"), { code: "EADDRNOTAVAIL" }),
+  },
+  {
+    name: "the server's certificate expired",
+    error: Object.assign(new Error("expired"), { code: "CERT_HAS_EXPIRED" }),
+  },
+  {
+    name: "the password changed",
+    error: Object.assign(new DatabaseError("no", 1, "error"), { code: "28P01" }),
+  },
+  {
+    name: "a proxy has lost the server",
+    error: Object.assign(new DatabaseError("no", 1, "error"), { code: "XX000" }),
+  },
 ];
 for (const { name, error } of connectFailures) {
   test(`requests are admitted and charged in the end though ${name}`, async () => {
@@ -166,7 +196,10 @@ test("a charge that the database cannot take for now, for whatever reason, is ma
 });
 
 test("a pool that is locked for long keeps its own requests waiting, and nobody else's", async () => {
-  const [locked, other] = [await ledger.payer(heldFor(100) * 2n), await ledger.payer(heldFor(100) * 9n)];
+  const [locked, other] = [
+    await ledger.payer(heldFor(100) * 2n),
+    await ledger.payer(heldFor(100) * 9n),
+  ];
   const [lockedHold, otherHold] = [
     await ledger.holds.place(asking(locked, 100), never),
     await ledger.holds.place(asking(other, 100), never),
@@ -178,7 +211,10 @@ test("a pool that is locked for long keeps its own requests waiting, and nobody 
   ];
   const isDone = vi.fn();
   for (const one of waiting) void one.then(isDone, isDone);
-  await Promise.all([ledger.holds.place(asking(other, 100), never), ledger.holds.settle(otherHold, ended({ output: 8 }))]);
+  await Promise.all([
+    ledger.holds.place(asking(other, 100), never),
+    ledger.holds.settle(otherHold, ended({ output: 8 })),
+  ]);
   // From now on they do not meet the lock at all.
   const startedAt = performance.now();
   for (let round = 0; round < 3; round++) {
@@ -203,18 +239,31 @@ test("a process shows that it lives while what it must settle is locked", async 
   const node = new ClusterNode({ store: ledger.store, log, onLost: () => {} });
   await node.start(ledger.holds);
   const heartbeat = async () =>
-    (await ledger.run<{ heartbeat: bigint }>("select heartbeat from nodes where node_id = $1", [node.id()]))[0]?.heartbeat;
-  await vi.waitFor(async () => expect(await heartbeat()).toBeGreaterThanOrEqual(4n), { timeout: 15_000, interval: 200 });
+    (
+      await ledger.run<{ heartbeat: bigint }>("select heartbeat from nodes where node_id = $1", [
+        node.id(),
+      ])
+    )[0]?.heartbeat;
+  await vi.waitFor(async () => expect(await heartbeat()).toBeGreaterThanOrEqual(4n), {
+    timeout: 15_000,
+    interval: 200,
+  });
   expect(await ledger.run("select outcome from charges")).toEqual([]);
   await unlock();
-  await vi.waitFor(async () => expect(await ledger.run("select outcome from charges")).toEqual([{ outcome: "reaped" }]), {
-    timeout: 5_000,
-  });
+  await vi.waitFor(
+    async () =>
+      expect(await ledger.run("select outcome from charges")).toEqual([{ outcome: "reaped" }]),
+    {
+      timeout: 5_000,
+    },
+  );
   await node.stop();
 });
 
 test("requests that were refused before anything was sent are not looked for, and the others all at once", async () => {
-  const { holds, sentTo, refuseConnections, breakAfter, close } = breakableHolds({ admitPatienceMs: -1 });
+  const { holds, sentTo, refuseConnections, breakAfter, close } = breakableHolds({
+    admitPatienceMs: -1,
+  });
   const payer = await ledger.payer(heldFor(100) * 3n);
   const refused = { reason: "billing_unavailable" };
   refuseConnections(new Error("no connection"));
@@ -237,7 +286,9 @@ test("a gateway stops in time while the ledger is away, and leaves what it owes 
   const payer = await ledger.payer(heldFor(100));
   const hold = await holds.place(asking(payer, 100), never);
   refuseConnections(new Error("no connection"));
-  const settling = expect(holds.settle(hold, ended({ output: 7 }))).rejects.toMatchObject({ reason: "billing_unavailable" });
+  const settling = expect(holds.settle(hold, ended({ output: 7 }))).rejects.toMatchObject({
+    reason: "billing_unavailable",
+  });
   await holds.close(100);
   await settling;
   await close();
@@ -249,7 +300,10 @@ test("a gateway stops in time while the ledger is away, and leaves what it owes 
 test("funds that come free wake as many of those who wait as they may serve, the longest waiting first", async () => {
   const { holds, sentTo, close } = breakableHolds();
   const payer = await ledger.payer(heldFor(100) * 2n);
-  const [first, second] = [await holds.place(asking(payer, 100), never), await holds.place(asking(payer, 100), never)];
+  const [first, second] = [
+    await holds.place(asking(payer, 100), never),
+    await holds.place(asking(payer, 100), never),
+  ];
   const tried = () => sentTo("billing/read-used-requests").map(([ids]) => ids);
   const asks = Array.from({ length: 10 }, () => asking(payer, 100));
   const waiting = asks.map((ask) => holds.place(ask, never));
@@ -305,7 +359,9 @@ test("a hold that was placed unheard and given up is let go", async () => {
   const { holds, breakAfter, close } = breakableHolds({ admitPatienceMs: -1 });
   const payer = await ledger.payer(heldFor(100));
   breakAfter("billing/commit");
-  await expect(holds.place(asking(payer, 100), never)).rejects.toMatchObject({ reason: "billing_unavailable" });
+  await expect(holds.place(asking(payer, 100), never)).rejects.toMatchObject({
+    reason: "billing_unavailable",
+  });
   expect((await ledger.pool(payer)).held).toBe(heldFor(100));
   await holds.releaseAbandoned();
   expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100), held: 0n });
@@ -359,7 +415,10 @@ test("a batch whose connection falls silent fails in time, and passes on another
   const connection = new BatchConnection(postgres, 200);
   const pidOf = {
     reads: [[{ name: "pid", text: "select pg_backend_pid() as pid" }, []]] as const,
-    decide: ([rows]: readonly unknown[][]) => ({ writes: [], outcome: Number(Object(rows?.[0]).pid) }),
+    decide: ([rows]: readonly unknown[][]) => ({
+      writes: [],
+      outcome: Number(Object(rows?.[0]).pid),
+    }),
   };
   const pid = await connection.run(() => pidOf);
   process.kill(pid, "SIGSTOP");
@@ -398,8 +457,13 @@ test("a request that cannot be settled keeps neither its neighbours nor the reap
     await ledger.holds.place(asking(other, 100), never),
   ];
   await chargeToAnother(bad.requestId);
-  const both = await Promise.allSettled([bad, good].map((hold) => ledger.holds.settle(hold, ended({ output: 1 }))));
-  expect(both).toMatchObject([{ status: "rejected" }, { status: "fulfilled", value: { amountMicrocredits: 50n } }]);
+  const both = await Promise.allSettled(
+    [bad, good].map((hold) => ledger.holds.settle(hold, ended({ output: 1 }))),
+  );
+  expect(both).toMatchObject([
+    { status: "rejected" },
+    { status: "fulfilled", value: { amountMicrocredits: 50n } },
+  ]);
 
   const late = await ledger.holds.place(asking(other, 100), never);
   await ledger.run("update holds set deadline = now() - interval '1 second'");
@@ -421,7 +485,9 @@ test("a request id that two nodes take at once belongs to one of them", async ()
     );
     const held = placed.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
     expect(held).toHaveLength(1);
-    expect(placed.find((one) => one.status === "rejected")?.reason).toMatchObject({ reason: "request_id_used" });
+    expect(placed.find((one) => one.status === "rejected")?.reason).toMatchObject({
+      reason: "request_id_used",
+    });
     for (const hold of held) await ledger.holds.settle(hold, ended({}));
   }
   expect(await ledger.store.verifyLedger()).toEqual([]);
@@ -451,9 +517,9 @@ test("the reaper gives back a hold whose request id was charged to somebody else
   await ledger.run("update holds set deadline = now() - interval '1 second'");
   await ledger.node.poll(ledger.holds);
   expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100), held: 0n });
-  expect(await ledger.run("select spent, held from key_months where key_id = $1", [payer.keyId])).toEqual([
-    { spent: 0n, held: 0n },
-  ]);
+  expect(
+    await ledger.run("select spent, held from key_months where key_id = $1", [payer.keyId]),
+  ).toEqual([{ spent: 0n, held: 0n }]);
   expect(await ledger.run("select request_id from holds")).toEqual([]);
 });
 
@@ -468,12 +534,14 @@ test("a caller's hold is nobody's orphan, though no process is left", async () =
 
 test("what was left behind is found in pages, whatever stays of the first", async () => {
   const payer = await ledger.payer(heldFor(100) * 3n);
-  for (const ask of [asking(payer, 100), asking(payer, 100), asking(payer, 100)]) await ledger.holds.place(ask, never);
+  for (const ask of [asking(payer, 100), asking(payer, 100), asking(payer, 100)])
+    await ledger.holds.place(ask, never);
   await ledger.run("update holds set deadline = now() - interval '1 second'");
-  const idsOf = async (after: string) => (await ledger.store.findOrphans([], after, 2)).map(({ hold }) => hold.requestId);
-  const all = (await ledger.run<{ request_id: string }>("select request_id from holds order by 1")).map(
-    (row) => row.request_id,
-  );
+  const idsOf = async (after: string) =>
+    (await ledger.store.findOrphans([], after, 2)).map(({ hold }) => hold.requestId);
+  const all = (
+    await ledger.run<{ request_id: string }>("select request_id from holds order by 1")
+  ).map((row) => row.request_id);
   expect(await idsOf("")).toEqual(all.slice(0, 2));
   expect(await idsOf(all[1] ?? "")).toEqual(all.slice(2));
   await ledger.node.poll(ledger.holds);
@@ -482,14 +550,17 @@ test("what was left behind is found in pages, whatever stays of the first", asyn
 test("a request that cannot be settled does not keep those of the next page from it", async () => {
   const node = new ClusterNode({ store: ledger.store, log, onLost: () => {}, orphansMax: 1 });
   const payers = await Promise.all([ledger.payer(heldFor(100)), ledger.payer(heldFor(100))]);
-  const holds = await Promise.all(payers.map((payer) => ledger.holds.place(asking(payer, 100), never)));
+  const holds = await Promise.all(
+    payers.map((payer) => ledger.holds.place(asking(payer, 100), never)),
+  );
   const [stuck, next] = holds.map(({ requestId }) => requestId).sort();
   const locked = payers[holds.findIndex(({ requestId }) => requestId === stuck)];
   if (!locked || next === undefined) throw new Error("no holds");
   await ledger.run("update holds set deadline = now() - interval '1 second'");
   const { unlock } = await lockPool(locked);
   const first = node.poll(ledger.holds);
-  const blocked = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+  const blocked =
+    "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
   await vi.waitFor(async () => expect(await ledger.run(blocked)).toHaveLength(1));
   await node.poll(ledger.holds);
   expect(await ledger.store.findCharge(next)).toMatchObject({ outcome: Outcome.REAPED });
@@ -509,7 +580,9 @@ test("a hold of last month grows within last month's cap", async () => {
   await ledger.run("update key_months set month = $1", [month]);
   const old = [first, second].map((hold) => ({ ...hold, month }));
   for (const hold of old) {
-    await expect(ledger.holds.resize(hold, usage({ input: 101 }))).rejects.toMatchObject({ reason: "credits_held" });
+    await expect(ledger.holds.resize(hold, usage({ input: 101 }))).rejects.toMatchObject({
+      reason: "credits_held",
+    });
   }
   expect(await ledger.store.verifyLedger()).toEqual([]);
   const [one, another] = old;
@@ -518,9 +591,9 @@ test("a hold of last month grows within last month's cap", async () => {
   const grown = await ledger.holds.resize(another, usage({ input: 200 }));
   expect(grown.amountMicro).toBe(heldFor(100) + 1_000n);
   await ledger.holds.settle(grown, ended({ input: 200, output: 100 }));
-  expect(await ledger.run("select spent, held from key_months where key_id = $1", [payer.keyId])).toEqual([
-    { spent: 50n + 2_000n + 5_000n, held: 0n },
-  ]);
+  expect(
+    await ledger.run("select spent, held from key_months where key_id = $1", [payer.keyId]),
+  ).toEqual([{ spent: 50n + 2_000n + 5_000n, held: 0n }]);
   expect(await ledger.store.verifyLedger()).toEqual([]);
 });
 
@@ -529,13 +602,17 @@ test("a process that was declared dead admits nothing until it has entered again
   const running = await ledger.holds.place(asking(payer, 100), never);
   const before = ledger.node.id();
   await ledger.run("delete from nodes");
-  await expect(ledger.holds.place(asking(payer, 100), never)).rejects.toMatchObject({ reason: "gateway_unavailable" });
+  await expect(ledger.holds.place(asking(payer, 100), never)).rejects.toMatchObject({
+    reason: "gateway_unavailable",
+  });
   expect(ledger.lostTimes()).toBeGreaterThan(0);
   await ledger.node.poll(ledger.holds);
   expect(ledger.node.id()).not.toBe(before);
   // What it held was settled by whoever declared it dead; here by itself.
   await vi.waitFor(async () =>
-    expect(await ledger.store.findCharge(running.requestId)).toMatchObject({ outcome: Outcome.REAPED }),
+    expect(await ledger.store.findCharge(running.requestId)).toMatchObject({
+      outcome: Outcome.REAPED,
+    }),
   );
   await ledger.holds.settle(await ledger.holds.place(asking(payer, 100), never), ended({}));
   expect(await ledger.store.verifyLedger()).toEqual([]);

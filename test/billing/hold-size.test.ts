@@ -1,19 +1,34 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { type Funds, grantedBy, inputPartMicro, resizedHoldMicro, sizeHold } from "../../src/billing/hold-size.ts";
+import {
+  type Funds,
+  grantedBy,
+  inputPartMicro,
+  resizedHoldMicro,
+  sizeHold,
+} from "../../src/billing/hold-size.ts";
 import { costMicro, maxOutputPriceMicro } from "../../src/billing/price.ts";
 import { usage } from "./ledger.ts";
 import { anyBounds, anyPrices, anyUsage } from "./samples.ts";
 
-const credits = fc.oneof(fc.bigInt({ min: 0n, max: 10n ** 9n }), fc.bigInt({ min: 0n, max: 10n ** 18n }));
+const credits = fc.oneof(
+  fc.bigInt({ min: 0n, max: 10n ** 9n }),
+  fc.bigInt({ min: 0n, max: 10n ** 18n }),
+);
 const anyFunds: fc.Arbitrary<Funds> = fc
-  .record({ posted: credits, poolHeld: credits, cap: fc.option(fc.record({ limit: credits, spent: credits, held: credits })) })
+  .record({
+    posted: credits,
+    poolHeld: credits,
+    cap: fc.option(fc.record({ limit: credits, spent: credits, held: credits })),
+  })
   .map(({ posted, poolHeld, cap }) => ({ posted, poolHeld, ...(cap && { cap }) }));
 
 /** True when funds can cover `micro`, the plain way. */
 function covers({ posted, poolHeld, cap }: Funds, micro: bigint): boolean {
-  return posted - poolHeld >= micro && (cap === undefined || cap.limit - cap.spent - cap.held >= micro);
+  return (
+    posted - poolHeld >= micro && (cap === undefined || cap.limit - cap.spent - cap.held >= micro)
+  );
 }
 
 test("a hold grants between the least and the most that was asked for, and never takes more than is free", () => {
@@ -31,13 +46,15 @@ test("a hold grants between the least and the most that was asked for, and never
 test("a request is refused exactly when its floor does not fit, and told whether waiting helps", () => {
   fc.assert(
     fc.property(anyPrices, anyBounds, anyFunds, (prices, bounds, funds) => {
-      const needed = inputPartMicro(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceMicro(prices);
+      const needed =
+        inputPartMicro(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceMicro(prices);
       const grant = sizeHold(prices, bounds, funds);
       expect(grant.kind).toBe(covers(funds, needed) ? "granted" : "short");
       if (grant.kind === "granted") return;
       const { posted, cap } = funds;
       // Without anybody else's holds.
-      const isEverEnough = posted >= needed && (cap === undefined || cap.limit - cap.spent >= needed);
+      const isEverEnough =
+        posted >= needed && (cap === undefined || cap.limit - cap.spent >= needed);
       expect(grant.held).toBe(isEverEnough);
       expect(grant.neededMicro).toBe(needed);
       if (!grant.held) expect(grant.of).toBe(posted < needed ? "pool" : "cap");
@@ -49,32 +66,59 @@ test("what a hold grants can be read back from its amount", () => {
   fc.assert(
     fc.property(anyPrices, anyBounds, anyFunds, (prices, bounds, funds) => {
       const grant = sizeHold(prices, bounds, funds);
-      if (grant.kind === "granted") expect(grantedBy(prices, bounds, grant.amountMicro)).toBe(grant.output);
+      if (grant.kind === "granted")
+        expect(grantedBy(prices, bounds, grant.amountMicro)).toBe(grant.output);
     }),
   );
 });
 
 test("no use within the bounds of a hold costs more than the hold", () => {
   fc.assert(
-    fc.property(anyPrices, anyBounds, anyFunds, fc.nat(), fc.nat(), (prices, bounds, funds, inputs, outputs) => {
-      const grant = sizeHold(prices, bounds, funds);
-      if (grant.kind === "short") return;
-      const input = inputs % (bounds.input + 1);
-      const output = outputs % (grant.output + 1);
-      const thinking = output >> 1;
-      const long = bounds.mostExpensiveInput === 2 ? input : 0;
-      const short = bounds.mostExpensiveInput === 1 ? input : 0;
-      const plain = input - long - short;
-      const used = usage({ input: plain, cacheWrite5m: short, cacheWrite1h: long, output: output - thinking, thinking });
-      expect(costMicro(prices, used) <= grant.amountMicro).toBe(true);
-    }),
+    fc.property(
+      anyPrices,
+      anyBounds,
+      anyFunds,
+      fc.nat(),
+      fc.nat(),
+      (prices, bounds, funds, inputs, outputs) => {
+        const grant = sizeHold(prices, bounds, funds);
+        if (grant.kind === "short") return;
+        const input = inputs % (bounds.input + 1);
+        const output = outputs % (grant.output + 1);
+        const thinking = output >> 1;
+        const long = bounds.mostExpensiveInput === 2 ? input : 0;
+        const short = bounds.mostExpensiveInput === 1 ? input : 0;
+        const plain = input - long - short;
+        const used = usage({
+          input: plain,
+          cacheWrite5m: short,
+          cacheWrite1h: long,
+          output: output - thinking,
+          thinking,
+        });
+        expect(costMicro(prices, used) <= grant.amountMicro).toBe(true);
+      },
+    ),
   );
 });
 
 test("a long answer is granted as far as a quarter of what is free covers it, a usual one as far as there is anything", () => {
-  const prices = { input: 0n, output: 100n, cacheWrite5m: 0n, cacheWrite1h: 0n, cacheRead: 0n, thinking: 100n };
-  const bounds = { input: 0, mostExpensiveInput: InputCategory.UNSPECIFIED, minOutput: 1_024, maxOutput: 128_000 };
-  const grant = (tokens: number) => sizeHold(prices, bounds, { posted: BigInt(tokens) * 100n, poolHeld: 0n });
+  const prices = {
+    input: 0n,
+    output: 100n,
+    cacheWrite5m: 0n,
+    cacheWrite1h: 0n,
+    cacheRead: 0n,
+    thinking: 100n,
+  };
+  const bounds = {
+    input: 0,
+    mostExpensiveInput: InputCategory.UNSPECIFIED,
+    minOutput: 1_024,
+    maxOutput: 128_000,
+  };
+  const grant = (tokens: number) =>
+    sizeHold(prices, bounds, { posted: BigInt(tokens) * 100n, poolHeld: 0n });
   expect(grant(1_023)).toMatchObject({ kind: "short", of: "pool", held: false });
   expect(grant(1_024)).toMatchObject({ output: 1_024 });
   expect(grant(8_000)).toMatchObject({ output: 8_000 });
@@ -84,8 +128,20 @@ test("a long answer is granted as far as a quarter of what is free covers it, a 
 });
 
 test("a request for no output holds its input only", () => {
-  const prices = { input: 10n, output: 100n, cacheWrite5m: 12n, cacheWrite1h: 20n, cacheRead: 1n, thinking: 100n };
-  const bounds = { input: 100, mostExpensiveInput: InputCategory.CACHE_WRITE_1H, minOutput: 0, maxOutput: 0 };
+  const prices = {
+    input: 10n,
+    output: 100n,
+    cacheWrite5m: 12n,
+    cacheWrite1h: 20n,
+    cacheRead: 1n,
+    thinking: 100n,
+  };
+  const bounds = {
+    input: 100,
+    mostExpensiveInput: InputCategory.CACHE_WRITE_1H,
+    minOutput: 0,
+    maxOutput: 0,
+  };
   expect(sizeHold(prices, bounds, { posted: 2_000n, poolHeld: 0n })).toEqual({
     kind: "granted",
     output: 0,
@@ -98,7 +154,10 @@ test("a hold fitted to its input covers that input and all the output it granted
   fc.assert(
     fc.property(anyPrices, anyUsage, fc.nat(200_000), (prices, reported, granted) => {
       const amount = resizedHoldMicro(prices, reported, granted);
-      const dearest = prices.thinking > prices.output ? { output: 0, thinking: granted } : { output: granted, thinking: 0 };
+      const dearest =
+        prices.thinking > prices.output
+          ? { output: 0, thinking: granted }
+          : { output: granted, thinking: 0 };
       expect(costMicro(prices, usage({ ...reported, ...dearest }))).toBe(amount);
     }),
   );

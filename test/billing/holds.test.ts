@@ -19,7 +19,10 @@ test("a settled request costs its tokens at their prices, and the rest of its ho
   const payer = await ledger.payer(1_000_000n);
   const hold = await place(asking(payer, 100));
   expect(await ledger.pool(payer)).toEqual({ posted: 1_000_000n, held: heldFor(100) });
-  const receipt = await ledger.holds.settle(hold, ended({ input: 80, output: 20, thinking: 5, cacheRead: 10 }));
+  const receipt = await ledger.holds.settle(
+    hold,
+    ended({ input: 80, output: 20, thinking: 5, cacheRead: 10 }),
+  );
   const cost = 80n * 10n + 20n * 50n + 5n * 60n + 10n;
   expect(receipt.amountMicrocredits).toBe(cost);
   expect(receipt.overrunMicrocredits).toBe(0n);
@@ -34,7 +37,11 @@ test("settling twice charges once and answers the first receipt", async () => {
     ledger.holds.settle(hold, ended({ output: 99 })),
   ]);
   const third = await ledger.holds.settle(hold, ended({ output: 50 }));
-  expect([first.amountMicrocredits, second.amountMicrocredits, third.amountMicrocredits]).toEqual([500n, 500n, 500n]);
+  expect([first.amountMicrocredits, second.amountMicrocredits, third.amountMicrocredits]).toEqual([
+    500n,
+    500n,
+    500n,
+  ]);
 });
 
 test("use beyond the hold is recorded and not charged", async () => {
@@ -47,7 +54,9 @@ test("use beyond the hold is recorded and not charged", async () => {
 
 test("fifty requests racing for ten holds' worth of credits admit exactly ten", async () => {
   const payer = await ledger.payer(heldFor(100) * 10n);
-  const placed = await Promise.allSettled(Array.from({ length: 50 }, () => place(asking(payer, 100))));
+  const placed = await Promise.allSettled(
+    Array.from({ length: 50 }, () => place(asking(payer, 100))),
+  );
   const held = placed.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
   const reasons = placed.flatMap((one) => (one.status === "rejected" ? [one.reason.apiError] : []));
   expect(held).toHaveLength(10);
@@ -67,7 +76,9 @@ test("a request beyond the funds is refused with what is there, and what it woul
   const payer = await ledger.payer(heldFor(100) - 1n);
   await expect(place(asking(payer, 100))).rejects.toMatchObject({
     reason: "credits_exhausted",
-    message: expect.stringContaining("has 0.006999 credits free, and this request needs 0.007 set aside"),
+    message: expect.stringContaining(
+      "has 0.006999 credits free, and this request needs 0.007 set aside",
+    ),
   });
 });
 
@@ -84,7 +95,9 @@ test("a request id is used once: by its own repeat, never by another request", a
   const ask = asking(payer, 100, { requestId, nonce: "nonce-of-the-first" });
   const hold = await place(ask);
   expect(await place(ask)).toMatchObject({ amountMicro: hold.amountMicro, grantedOutput: 100 });
-  await expect(place({ ...ask, nonce: "another-nonce" } as typeof ask)).rejects.toMatchObject({ reason: "request_id_used" });
+  await expect(place({ ...ask, nonce: "another-nonce" } as typeof ask)).rejects.toMatchObject({
+    reason: "request_id_used",
+  });
   await ledger.holds.settle(hold, ended({}));
   await expect(place(ask)).rejects.toMatchObject({ reason: "request_id_used" });
 });
@@ -94,7 +107,10 @@ test("what was admitted keeps its price, though it is asked for again after the 
   const ask = asking(payer, 100, { nonce: "nonce-of-the-first" });
   const hold = await place(ask);
   for (const output of [25n, 70n]) {
-    const again = await place({ ...ask, price: priceVersion("model-test", { ...price, output, thinking: output }) });
+    const again = await place({
+      ...ask,
+      price: priceVersion("model-test", { ...price, output, thinking: output }),
+    });
     expect(again).toEqual({ ...hold, freeMicro: 0n });
   }
   expect((await ledger.holds.settle(hold, ended({ output: 7 }))).amountMicrocredits).toBe(350n);
@@ -112,7 +128,9 @@ test("a hold grows to the input that the provider reports, or the request is ref
   const hold = await place(asking(payer, 100));
   const grown = await ledger.holds.resize(hold, usage({ input: 600 }));
   expect(grown.amountMicro).toBe(heldFor(100) + 5_000n);
-  await expect(ledger.holds.resize(grown, usage({ input: 601 }))).rejects.toMatchObject({ reason: "credits_exhausted" });
+  await expect(ledger.holds.resize(grown, usage({ input: 601 }))).rejects.toMatchObject({
+    reason: "credits_exhausted",
+  });
   await ledger.holds.settle(grown, ended({ input: 600, thinking: 100 }));
   expect(await ledger.pool(payer)).toEqual({ posted: 0n, held: 0n });
 });
@@ -129,7 +147,10 @@ test("what a dead process left is settled by its last metered figure", async () 
   const hold = await place(asking(payer, 100));
   ledger.holds.watch(hold.requestId, () => usage({ input: 7, output: 3 }));
   await ledger.holds.checkpoint();
-  await ledger.run("update holds set deadline = now() - interval '1 second' where request_id = $1", [hold.requestId]);
+  await ledger.run(
+    "update holds set deadline = now() - interval '1 second' where request_id = $1",
+    [hold.requestId],
+  );
   await ledger.node.poll(ledger.holds);
   const charge = await ledger.store.findCharge(hold.requestId);
   expect(charge).toMatchObject({ amountMicrocredits: 7n * 10n + 3n * 50n, outcome: 10 });

@@ -1,4 +1,5 @@
-// Any order of anything, by eight clients over several processes, with every repeat and every wrong moment that comes along.
+// Any order of anything, by eight clients over several processes, with every repeat and every wrong
+// moment that comes along.
 
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -16,8 +17,11 @@ let ledger: Ledger;
 let nodes: Node[];
 beforeAll(async () => {
   ledger = await freshLedger();
-  // Nodes here are polled by the clients alone, so they are declared dead and come back all the time.
-  nodes = await Promise.all(Array.from({ length: 4 }, () => startNode(ledger.url, { silentPollsMax: 3 })));
+  // Nodes here are polled by the clients alone, so they are declared dead and come back all the
+  // time.
+  nodes = await Promise.all(
+    Array.from({ length: 4 }, () => startNode(ledger.url, { silentPollsMax: 3 })),
+  );
 });
 afterAll(async () => {
   await Promise.all(nodes.map((node) => node.stop()));
@@ -31,9 +35,19 @@ const output = fc.nat(120);
 const command = fc.oneof(
   {
     weight: 5,
-    arbitrary: fc.record({ do: fc.constant("place" as const), node, key, request, output, nonce: fc.nat(1) }),
+    arbitrary: fc.record({
+      do: fc.constant("place" as const),
+      node,
+      key,
+      request,
+      output,
+      nonce: fc.nat(1),
+    }),
   },
-  { weight: 4, arbitrary: fc.record({ do: fc.constant("settle" as const), node, request, output }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({ do: fc.constant("settle" as const), node, request, output }),
+  },
   fc.record({ do: fc.constant("checkpoint" as const), node, request, output }),
   fc.record({ do: fc.constant("fit" as const), node, request, input: fc.nat(900) }),
   fc.record({ do: fc.constant("expire" as const), request }),
@@ -42,7 +56,12 @@ const command = fc.oneof(
     do: fc.constant("transfer" as const),
     node,
     account: fc.nat(1),
-    kind: fc.constantFrom(TransferKind.BONUS, TransferKind.REFUND, TransferKind.CHARGEBACK, TransferKind.ADJUSTMENT),
+    kind: fc.constantFrom(
+      TransferKind.BONUS,
+      TransferKind.REFUND,
+      TransferKind.CHARGEBACK,
+      TransferKind.ADJUSTMENT,
+    ),
     credits: fc.integer({ min: -9_000, max: 9_000 }),
     idempotency: fc.nat(4),
   }),
@@ -68,11 +87,16 @@ async function openWorld() {
   const second = await ledger.payer(heldFor(100) * 3n, { cap: heldFor(120) });
   const sibling = await ledger.payer(0n, { accountId: first.accountId, cap: heldFor(120) });
   const payers: [Payer, Payer, Payer] = [first, second, sibling];
-  return { payers, requestIds: Array.from({ length: 10 }, () => newRequestId()), known: new Map<string, Hold>() };
+  return {
+    payers,
+    requestIds: Array.from({ length: 10 }, () => newRequestId()),
+    known: new Map<string, Hold>(),
+  };
 }
 type World = Awaited<ReturnType<typeof openWorld>>;
 
-// A request that finds its funds held does not wait here: the next command may be what it waits for.
+// A request that finds its funds held does not wait here: the next command may be what it waits
+// for.
 const noWaiting = AbortSignal.abort();
 
 async function run(world: World, one: Command): Promise<void> {
@@ -83,14 +107,20 @@ async function run(world: World, one: Command): Promise<void> {
   };
   if (one.do === "expire") {
     const requestId = at(world.requestIds, one.request);
-    await ledger.run("update holds set deadline = now() - interval '1 second' where request_id = $1", [requestId]);
+    await ledger.run(
+      "update holds set deadline = now() - interval '1 second' where request_id = $1",
+      [requestId],
+    );
     return;
   }
   const { holds, store, node } = at(nodes, one.node);
   switch (one.do) {
     case "place": {
       const requestId = at(world.requestIds, one.request);
-      const ask = asking(at(world.payers, one.key), one.output, { requestId, nonce: `nonce-${one.nonce}-of-test` });
+      const ask = asking(at(world.payers, one.key), one.output, {
+        requestId,
+        nonce: `nonce-${one.nonce}-of-test`,
+      });
       world.known.set(requestId, await holds.place(ask, noWaiting));
       return;
     }
@@ -111,7 +141,10 @@ async function run(world: World, one: Command): Promise<void> {
       if (hold)
         world.known.set(
           requestId,
-          await holds.resize({ grantedOutput: 0, freeMicro: 0n, ...hold }, usage({ input: one.input })),
+          await holds.resize(
+            { grantedOutput: 0, freeMicro: 0n, ...hold },
+            usage({ input: one.input }),
+          ),
         );
       return;
     }
@@ -136,11 +169,19 @@ async function run(world: World, one: Command): Promise<void> {
 }
 
 /** The hold as the client knows it, or as another process reads it. */
-async function holdOf(world: World, store: Node["store"], requestId: string): Promise<PlacedHold | undefined> {
+async function holdOf(
+  world: World,
+  store: Node["store"],
+  requestId: string,
+): Promise<PlacedHold | undefined> {
   return world.known.get(requestId) ?? (await store.findHold(requestId))?.hold;
 }
 
-async function runAll(world: World, commands: readonly Command[], seen: ErrorReason[]): Promise<void> {
+async function runAll(
+  world: World,
+  commands: readonly Command[],
+  seen: ErrorReason[],
+): Promise<void> {
   for (const one of commands) {
     await run(world, one).catch((error: unknown) => {
       if (!(error instanceof ApiError && expected.has(error.reason))) throw error;
@@ -161,35 +202,40 @@ test("whatever eight clients do on several processes, nobody overdraws, and the 
   const seen: ErrorReason[] = [];
   let charged = 0;
   await fc.assert(
-    fc.asyncProperty(fc.array(fc.array(command, { maxLength: 14 }), { minLength: 8, maxLength: 8 }), async (clients) => {
-      const world = await openWorld();
-      let running = true;
-      const watching = (async () => {
-        while (running) expect(await ledger.run(overdrawn)).toEqual([]);
-      })();
-      await Promise.all(clients.map((commands) => runAll(world, commands, seen))).finally(() => {
-        running = false;
-      });
-      await watching;
-      expect(await ledger.store.verifyLedger()).toEqual([]);
+    fc.asyncProperty(
+      fc.array(fc.array(command, { maxLength: 14 }), { minLength: 8, maxLength: 8 }),
+      async (clients) => {
+        const world = await openWorld();
+        let running = true;
+        const watching = (async () => {
+          while (running) expect(await ledger.run(overdrawn)).toEqual([]);
+        })();
+        await Promise.all(clients.map((commands) => runAll(world, commands, seen))).finally(() => {
+          running = false;
+        });
+        await watching;
+        expect(await ledger.store.verifyLedger()).toEqual([]);
 
-      // What still runs ends; then nothing is held, and each request has one end at most.
-      for (const requestId of world.requestIds) {
-        const stored = await ledger.store.findHold(requestId);
-        if (stored) await ledger.holds.settle(stored.hold, ended({ output: 1 }));
-      }
-      const [left] = await ledger.run<{ held: bigint; charges: bigint }>(
-        "select (select count(*) from holds) as held, (select count(*) from charges where request_id = any($1)) as charges",
-        [world.requestIds],
-      );
-      expect(left?.held).toBe(0n);
-      expect(left?.charges).toBeLessThanOrEqual(world.requestIds.length);
-      charged += Number(left?.charges);
-      expect(await ledger.store.verifyLedger()).toEqual([]);
-    }),
+        // What still runs ends; then nothing is held, and each request has one end at most.
+        for (const requestId of world.requestIds) {
+          const stored = await ledger.store.findHold(requestId);
+          if (stored) await ledger.holds.settle(stored.hold, ended({ output: 1 }));
+        }
+        const [left] = await ledger.run<{ held: bigint; charges: bigint }>(
+          "select (select count(*) from holds) as held, (select count(*) from charges where request_id = any($1)) as charges",
+          [world.requestIds],
+        );
+        expect(left?.held).toBe(0n);
+        expect(left?.charges).toBeLessThanOrEqual(world.requestIds.length);
+        charged += Number(left?.charges);
+        expect(await ledger.store.verifyLedger()).toEqual([]);
+      },
+    ),
     { numRuns: 60, endOnFailure: true },
   );
   // The runs have met what they are about.
   expect(charged).toBeGreaterThan(60);
-  expect([...new Set(seen)]).toEqual(expect.arrayContaining(["credits_held", "monthly_cap_reached", "request_id_used"]));
+  expect([...new Set(seen)]).toEqual(
+    expect.arrayContaining(["credits_held", "monthly_cap_reached", "request_id_used"]),
+  );
 });

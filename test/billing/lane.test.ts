@@ -21,7 +21,8 @@ const usual: Omit<BatchQueueSettings<string, string>, "runBlocked"> = {
 
 /** Batches that the test answers. */
 function playedBatches() {
-  const batches: { items: readonly string[]; answer: PromiseWithResolvers<readonly string[]> }[] = [];
+  const batches: { items: readonly string[]; answer: PromiseWithResolvers<readonly string[]> }[] =
+    [];
   const run = (items: readonly string[]) => {
     const answer = Promise.withResolvers<readonly string[]>();
     batches.push({ items, answer });
@@ -53,7 +54,11 @@ function playedBatches() {
 function playedLane(more: Partial<BatchQueueSettings<string, string>> = {}) {
   const { run, ...played } = playedBatches();
   const { run: runBlocked, ...apart } = playedBatches();
-  return { lane: new BatchQueue<string, string>(run, { ...usual, runBlocked, ...more }), ...played, apart };
+  return {
+    lane: new BatchQueue<string, string>(run, { ...usual, runBlocked, ...more }),
+    ...played,
+    apart,
+  };
 }
 
 test("one item alone waits for nobody, and what comes meanwhile shares the next batch", async () => {
@@ -95,7 +100,11 @@ test("one item that the database refuses does not take its neighbours along", as
   expect(await pass(1)).toEqual(["a"]);
   await fail(2, new Error("refused"));
   expect(await pass(3)).toEqual(["c"]);
-  expect(await all).toMatchObject([{ value: "A" }, { reason: { message: "refused" } }, { value: "C" }]);
+  expect(await all).toMatchObject([
+    { value: "A" },
+    { reason: { message: "refused" } },
+    { value: "C" },
+  ]);
 });
 
 test("neighbours whose own try met a failure that passes are tried again", async () => {
@@ -154,7 +163,13 @@ test("what is blocked runs apart, group by group, and nobody else waits for it",
   expect(await apart.pass(1)).toEqual(["b1"]);
   expect(await apart.pass(2)).toEqual(["c1"]);
   expect(await apart.pass(3)).toEqual(["a1", "a2", "a3", "a4"]);
-  expect(await Promise.all([all, ...queued, ...late])).toEqual([["A1", "B1", "A2", "C1"], "A3", "D1", "A4", "E1"]);
+  expect(await Promise.all([all, ...queued, ...late])).toEqual([
+    ["A1", "B1", "A2", "C1"],
+    "A3",
+    "D1",
+    "A4",
+    "E1",
+  ]);
   const after = lane.submit("a5");
   expect(await pass(3)).toEqual(["a5"]);
   expect(await after).toBe("A5");
@@ -183,7 +198,11 @@ test("whoever is blocked too long is told so", async () => {
 
 test("only those whose batch may have been committed are given up as unsure", async () => {
   const givenUp: string[] = [];
-  const { lane, fail } = playedLane({ maxWaitMs: -1, queueMax: 3, onGivenUp: (item) => givenUp.push(item) });
+  const { lane, fail } = playedLane({
+    maxWaitMs: -1,
+    queueMax: 3,
+    onGivenUp: (item) => givenUp.push(item),
+  });
   const all = Promise.allSettled(["a", "b", "c", "too many"].map((item) => lane.submit(item)));
   await fail(0, new Unsent());
   await all;
@@ -198,7 +217,10 @@ test("an item without an outcome is refused, not forgotten", async () => {
   const { lane, next } = playedLane();
   const all = Promise.allSettled(["a", "b"].map((item) => lane.submit(item)));
   (await next(0)).answer.resolve(["A"]);
-  expect(await all).toMatchObject([{ value: "A" }, { reason: { message: expect.stringContaining("fewer outcomes") } }]);
+  expect(await all).toMatchObject([
+    { value: "A" },
+    { reason: { message: expect.stringContaining("fewer outcomes") } },
+  ]);
 });
 
 test("a drain asks nothing for groups that nobody waits for any more", async () => {

@@ -1,7 +1,13 @@
 // A billing part over a fresh database, with an account and keys to bill.
 
 import { create } from "@bufbuild/protobuf";
-import { type Attempt, Basis, InputCategory, Outcome, TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import {
+  type Attempt,
+  Basis,
+  InputCategory,
+  Outcome,
+  TransferKind,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { newRequestId, timeOrderedId } from "../../src/base/ids.ts";
 import { createLog } from "../../src/base/log.ts";
@@ -34,7 +40,11 @@ export function ended(tokens: Parameters<typeof usage>[0], attempts: Attempt[] =
 }
 
 /** A request of 100 input tokens at most and exactly `output` output tokens. */
-export function asking(payer: Payer, output: number, more: { requestId?: string; nonce?: string; minOutput?: number } = {}) {
+export function asking(
+  payer: Payer,
+  output: number,
+  more: { requestId?: string; nonce?: string; minOutput?: number } = {},
+) {
   const bounds = {
     input: 100,
     mostExpensiveInput: InputCategory.UNSPECIFIED,
@@ -42,7 +52,15 @@ export function asking(payer: Payer, output: number, more: { requestId?: string;
     maxOutput: output,
   };
   const { requestId = newRequestId(), nonce } = more;
-  return { requestId, payer, model: "model-test", price, bounds, deadlineMs: 60_000, ...(nonce !== undefined && { nonce }) };
+  return {
+    requestId,
+    payer,
+    model: "model-test",
+    price,
+    bounds,
+    deadlineMs: 60_000,
+    ...(nonce !== undefined && { nonce }),
+  };
 }
 
 /** What `asking(payer, output)` holds. */
@@ -51,12 +69,21 @@ export function heldFor(output: number): bigint {
 }
 
 /** One process on the ledger of `url`. */
-export async function startNode(url: string, options: { silentPollsMax?: number; orphansMax?: number } = {}) {
+export async function startNode(
+  url: string,
+  options: { silentPollsMax?: number; orphansMax?: number } = {},
+) {
   const postgres = connectPostgres(url);
   const store = createLedgerStore(postgres);
   let lost = 0;
   const node = new ClusterNode({ store, log, onLost: () => lost++, ...options });
-  const holds = new HoldKeeper({ postgres, store, log, nodeId: node.id, onLost: () => node.lose() });
+  const holds = new HoldKeeper({
+    postgres,
+    store,
+    log,
+    nodeId: node.id,
+    onLost: () => node.lose(),
+  });
   await store.enterNode(node.id());
   return {
     postgres,
@@ -72,7 +99,10 @@ export async function startNode(url: string, options: { silentPollsMax?: number;
   };
 }
 
-/** A fresh ledger with one process. `payer` opens an account whose v1 pool has the given micro-credits, and a key. */
+/**
+ * A fresh ledger with one process. `payer` opens an account whose v1 pool has the given
+ * micro-credits, and a key.
+ */
 export async function freshLedger() {
   const database = await freshDatabase();
   const node = await startNode(database.url);
@@ -84,7 +114,10 @@ export async function freshLedger() {
     ...node,
     url: database.url,
     run,
-    async payer(micro: bigint, key: { cap?: bigint; allowedModels?: string[]; accountId?: string } = {}): Promise<Payer> {
+    async payer(
+      micro: bigint,
+      key: { cap?: bigint; allowedModels?: string[]; accountId?: string } = {},
+    ): Promise<Payer> {
       const accountId = key.accountId ?? (await node.store.insertAccount("test")).accountId;
       if (micro > 0n) {
         await node.store.createTransfer({

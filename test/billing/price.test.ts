@@ -1,7 +1,12 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { costMicro, maxInputPriceMicro, maxOutputPriceMicro, priceVersion } from "../../src/billing/price.ts";
+import {
+  costMicro,
+  maxInputPriceMicro,
+  maxOutputPriceMicro,
+  priceVersion,
+} from "../../src/billing/price.ts";
 import { usage } from "./ledger.ts";
 import { anyPrices, anyUsage } from "./samples.ts";
 
@@ -22,7 +27,14 @@ test("a cost is the exact sum of tokens times price, however large", () => {
 });
 
 test("a figure below zero never lowers a cost", () => {
-  const prices = { input: 10n, output: 50n, cacheWrite5m: 12n, cacheWrite1h: 20n, cacheRead: 1n, thinking: 60n };
+  const prices = {
+    input: 10n,
+    output: 50n,
+    cacheWrite5m: 12n,
+    cacheWrite1h: 20n,
+    cacheRead: 1n,
+    thinking: 60n,
+  };
   expect(costMicro(prices, { ...usage({ output: 2 }), input: -5 })).toBe(100n);
 });
 
@@ -44,10 +56,16 @@ test("no token costs more than the dearest of its side", () => {
 test("a price version is named by its content: the same on every node, another for every change", () => {
   fc.assert(
     fc.property(anyPrices, anyPrices, (one, other) => {
-      const isSame = Object.entries(one).every(([category, price]) => Reflect.get(other, category) === price);
+      const isSame = Object.entries(one).every(
+        ([category, price]) => Reflect.get(other, category) === price,
+      );
       expect(priceVersion("m", one).priceVersion).toBe(priceVersion("m", { ...one }).priceVersion);
-      expect(priceVersion("m", one).priceVersion === priceVersion("m", other).priceVersion).toBe(isSame);
-      expect(priceVersion("m", one).priceVersion).not.toBe(priceVersion("another", one).priceVersion);
+      expect(priceVersion("m", one).priceVersion === priceVersion("m", other).priceVersion).toBe(
+        isSame,
+      );
+      expect(priceVersion("m", one).priceVersion).not.toBe(
+        priceVersion("another", one).priceVersion,
+      );
     }),
   );
 });

@@ -30,7 +30,12 @@ export const anyUsage = fc
   .map(usage);
 
 export const anyBounds: fc.Arbitrary<UsageBounds> = fc
-  .record({ input: tokens, mostExpensiveInput: fc.constantFrom(0, 1, 2), first: tokens, second: tokens })
+  .record({
+    input: tokens,
+    mostExpensiveInput: fc.constantFrom(0, 1, 2),
+    first: tokens,
+    second: tokens,
+  })
   .map(({ input, mostExpensiveInput, first, second }) => ({
     input,
     mostExpensiveInput,

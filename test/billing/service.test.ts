@@ -51,14 +51,23 @@ const placing = (payer: Payer, more: Place = {}) =>
     nonce: newNonce(),
     ...more,
   });
-const place = (payer: Payer, more: Place = {}) => world.billing.placeHold(placing(payer, more), world.admin);
+const place = (payer: Payer, more: Place = {}) =>
+  world.billing.placeHold(placing(payer, more), world.admin);
 const settle = (more: Settle) =>
   world.billing.settleHold(
-    create(SettleHoldRequestSchema, { usage: { output: 1 }, outcome: Outcome.COMPLETED, basis: Basis.REPORTED, ...more }),
+    create(SettleHoldRequestSchema, {
+      usage: { output: 1 },
+      outcome: Outcome.COMPLETED,
+      basis: Basis.REPORTED,
+      ...more,
+    }),
     world.admin,
   );
 const checkpoint = (requestId: string, usage: { output: number }) =>
-  world.billing.checkpointHold(create(CheckpointHoldRequestSchema, { requestId, usage }), world.admin);
+  world.billing.checkpointHold(
+    create(CheckpointHoldRequestSchema, { requestId, usage }),
+    world.admin,
+  );
 const receiptOf = async (requestId: string, call = world.admin) =>
   (await world.billing.getReceipt(create(GetReceiptRequestSchema, { requestId }), call)).receipt;
 
@@ -77,7 +86,11 @@ describe("holds of internal services", () => {
       amountMicrocredits: 0n,
     });
     const { receipt } = await settle({ requestId, usage: { output: 20 } });
-    expect(receipt).toMatchObject({ amountMicrocredits: 1_000n, holdMicrocredits: heldFor(100), outcome: Outcome.COMPLETED });
+    expect(receipt).toMatchObject({
+      amountMicrocredits: 1_000n,
+      holdMicrocredits: heldFor(100),
+      outcome: Outcome.COMPLETED,
+    });
     expect(await receiptOf(requestId)).toEqual(receipt);
   });
 
@@ -94,51 +107,109 @@ describe("holds of internal services", () => {
       { minOutput: 200, maxOutput: 200 },
       { input: 1_000_000, minOutput: 0 },
     ]) {
-      expect(await refused(world.billing.placeHold({ ...request, ...more }, world.admin))).toMatchObject({
+      expect(
+        await refused(world.billing.placeHold({ ...request, ...more }, world.admin)),
+      ).toMatchObject({
         reason: "request_id_used",
       });
     }
     await settle({ requestId: request.requestId });
-    expect((await refused(world.billing.placeHold(request, world.admin))).reason).toBe("request_id_used");
+    expect((await refused(world.billing.placeHold(request, world.admin))).reason).toBe(
+      "request_id_used",
+    );
   });
 
   test("many simultaneous repeats of one call make one hold", async () => {
     const payer = await world.payer(heldFor(100) * 5n);
     const request = placing(payer);
-    await Promise.all(Array.from({ length: 20 }, () => world.billing.placeHold(request, world.admin)));
+    await Promise.all(
+      Array.from({ length: 20 }, () => world.billing.placeHold(request, world.admin)),
+    );
     expect(await world.pool(payer)).toEqual({ posted: heldFor(100) * 5n, held: heldFor(100) });
-    await Promise.all(Array.from({ length: 20 }, () => settle({ requestId: request.requestId, usage: { output: 2 } })));
+    await Promise.all(
+      Array.from({ length: 20 }, () =>
+        settle({ requestId: request.requestId, usage: { output: 2 } }),
+      ),
+    );
     expect(await world.pool(payer)).toEqual({ posted: heldFor(100) * 5n - 100n, held: 0n });
   });
 
   test("a hold of no micro-credits is a hold like any other", async () => {
     const payer = await world.payer(0n);
     const request = placing(payer, { input: 0, minOutput: 0, maxOutput: 100 });
-    expect(await world.billing.placeHold(request, world.admin)).toMatchObject({ grantedOutput: 0, holdMicrocredits: 0n });
+    expect(await world.billing.placeHold(request, world.admin)).toMatchObject({
+      grantedOutput: 0,
+      holdMicrocredits: 0n,
+    });
     const { receipt } = await settle({ requestId: request.requestId, usage: { output: 3 } });
     expect(receipt).toMatchObject({ amountMicrocredits: 0n, overrunMicrocredits: 150n });
   });
 
   const bad: { name: string; more: Place; reason: string; field?: string }[] = [
-    { name: "no request id", more: { requestId: "" }, reason: "invalid_request", field: "request_id" },
-    { name: "a request id of another form", more: { requestId: "x" }, reason: "invalid_request", field: "request_id" },
+    {
+      name: "no request id",
+      more: { requestId: "" },
+      reason: "invalid_request",
+      field: "request_id",
+    },
+    {
+      name: "a request id of another form",
+      more: { requestId: "x" },
+      reason: "invalid_request",
+      field: "request_id",
+    },
     { name: "no nonce", more: { nonce: "" }, reason: "invalid_request", field: "nonce" },
     { name: "a short nonce", more: { nonce: "short" }, reason: "invalid_request", field: "nonce" },
-    { name: "nothing to cover", more: { input: 0, minOutput: 0, maxOutput: 0 }, reason: "invalid_request", field: "input" },
-    { name: "a floor above the ceiling", more: { minOutput: 101 }, reason: "invalid_request", field: "min_output" },
-    { name: "too much input", more: { input: tokensMax + 1 }, reason: "invalid_request", field: "input" },
-    { name: "too much output", more: { maxOutput: tokensMax + 1 }, reason: "invalid_request", field: "max_output" },
-    { name: "a deadline of half a second", more: { deadline: { nanos: 5e8 } }, reason: "invalid_request", field: "deadline" },
+    {
+      name: "nothing to cover",
+      more: { input: 0, minOutput: 0, maxOutput: 0 },
+      reason: "invalid_request",
+      field: "input",
+    },
+    {
+      name: "a floor above the ceiling",
+      more: { minOutput: 101 },
+      reason: "invalid_request",
+      field: "min_output",
+    },
+    {
+      name: "too much input",
+      more: { input: tokensMax + 1 },
+      reason: "invalid_request",
+      field: "input",
+    },
+    {
+      name: "too much output",
+      more: { maxOutput: tokensMax + 1 },
+      reason: "invalid_request",
+      field: "max_output",
+    },
+    {
+      name: "a deadline of half a second",
+      more: { deadline: { nanos: 5e8 } },
+      reason: "invalid_request",
+      field: "deadline",
+    },
     {
       name: "a deadline of two days",
       more: { deadline: { seconds: 172_800n } },
       reason: "invalid_request",
       field: "deadline",
     },
-    { name: "an endless deadline", more: { deadline: { seconds: 2n ** 62n } }, reason: "invalid_request", field: "deadline" },
+    {
+      name: "an endless deadline",
+      more: { deadline: { seconds: 2n ** 62n } },
+      reason: "invalid_request",
+      field: "deadline",
+    },
     { name: "an unknown model", more: { model: "model-nobody" }, reason: "model_not_found" },
     { name: "an unknown key", more: { keyId: "key_nobody" }, reason: "not_found" },
-    { name: "a key id with a NUL", more: { keyId: "key\0" }, reason: "invalid_request", field: "key_id" },
+    {
+      name: "a key id with a NUL",
+      more: { keyId: "key\0" },
+      reason: "invalid_request",
+      field: "key_id",
+    },
     {
       name: "an input category that there is not",
       more: { mostExpensiveInput: 9 as InputCategory },
@@ -148,7 +219,10 @@ describe("holds of internal services", () => {
   for (const { name, more, reason, field } of bad) {
     test(`a hold with ${name} is refused`, async () => {
       const payer = await world.payer(heldFor(100));
-      expect(await refused(place(payer, more))).toMatchObject({ reason, ...(field !== undefined && { field }) });
+      expect(await refused(place(payer, more))).toMatchObject({
+        reason,
+        ...(field !== undefined && { field }),
+      });
       expect(await world.pool(payer)).toEqual({ posted: heldFor(100), held: 0n });
     });
   }
@@ -175,15 +249,25 @@ describe("holds of internal services", () => {
   const badEndings: { name: string; more: Settle; field: string }[] = [
     { name: "no outcome", more: { outcome: Outcome.UNSPECIFIED }, field: "outcome" },
     { name: "an outcome that there is not", more: { outcome: 99 as Outcome }, field: "outcome" },
-    { name: "more tokens than a column holds", more: { usage: { thinking: tokensMax + 1 } }, field: "usage.thinking" },
-    { name: "an attempt with a NUL in its name", more: { attempts: [{ provider: "a\0" }] }, field: "attempts" },
+    {
+      name: "more tokens than a column holds",
+      more: { usage: { thinking: tokensMax + 1 } },
+      field: "usage.thinking",
+    },
+    {
+      name: "an attempt with a NUL in its name",
+      more: { attempts: [{ provider: "a\0" }] },
+      field: "attempts",
+    },
   ];
   for (const { name, more, field } of badEndings) {
     test(`a settlement with ${name} is refused, and the request runs on`, async () => {
       const payer = await world.payer(heldFor(100));
       const request = placing(payer);
       await world.billing.placeHold(request, world.admin);
-      const { reason, field: named } = await refused(settle({ requestId: request.requestId, ...more }));
+      const { reason, field: named } = await refused(
+        settle({ requestId: request.requestId, ...more }),
+      );
       expect(reason).toBe("invalid_request");
       expect(named).toContain(field);
       await settle({ requestId: request.requestId });
@@ -194,7 +278,10 @@ describe("holds of internal services", () => {
     const payer = await world.payer(heldFor(100) + 1n);
     const request = placing(payer);
     await world.billing.placeHold(request, world.admin);
-    const { receipt } = await settle({ requestId: request.requestId, usage: { thinking: tokensMax } });
+    const { receipt } = await settle({
+      requestId: request.requestId,
+      usage: { thinking: tokensMax },
+    });
     expect(receipt).toMatchObject({
       amountMicrocredits: heldFor(100),
       overrunMicrocredits: BigInt(tokensMax) * 60n - heldFor(100),
@@ -204,7 +291,11 @@ describe("holds of internal services", () => {
 
   test("cache writes for an hour are held at their price where they can occur", async () => {
     const payer = await world.payer(100_000n);
-    const request = placing(payer, { mostExpensiveInput: InputCategory.CACHE_WRITE_1H, minOutput: 0, maxOutput: 0 });
+    const request = placing(payer, {
+      mostExpensiveInput: InputCategory.CACHE_WRITE_1H,
+      minOutput: 0,
+      maxOutput: 0,
+    });
     expect((await world.billing.placeHold(request, world.admin)).holdMicrocredits).toBe(100n * 20n);
     await settle({ requestId: request.requestId });
   });
@@ -219,22 +310,33 @@ describe("accounts", () => {
     const finished = await refused(receiptOf(hold.requestId, world.keyCall(mine)));
     const absent = await refused(receiptOf(newRequestId(), world.keyCall(mine)));
     expect([running, finished]).toEqual([absent, absent]);
-    expect(await receiptOf(hold.requestId, world.keyCall(theirs))).toMatchObject({ amountMicrocredits: 50n });
+    expect(await receiptOf(hold.requestId, world.keyCall(theirs))).toMatchObject({
+      amountMicrocredits: 50n,
+    });
 
     const call = world.keyCall(mine);
     for (const accountId of [theirs.accountId, "acc_nobody"]) {
-      expect((await refused(world.billing.getPools(create(GetPoolsRequestSchema, { accountId }), call))).reason).toBe(
-        "not_found",
-      );
-      expect((await refused(world.billing.listCharges(create(ListChargesRequestSchema, { accountId }), call))).reason).toBe(
-        "not_found",
-      );
-      expect((await refused(world.billing.getUsage(create(GetUsageRequestSchema, { accountId }), call))).reason).toBe(
-        "not_found",
-      );
+      expect(
+        (await refused(world.billing.getPools(create(GetPoolsRequestSchema, { accountId }), call)))
+          .reason,
+      ).toBe("not_found");
+      expect(
+        (
+          await refused(
+            world.billing.listCharges(create(ListChargesRequestSchema, { accountId }), call),
+          )
+        ).reason,
+      ).toBe("not_found");
+      expect(
+        (await refused(world.billing.getUsage(create(GetUsageRequestSchema, { accountId }), call)))
+          .reason,
+      ).toBe("not_found");
     }
     for (const accountId of ["", mine.accountId]) {
-      const { pools } = await world.billing.getPools(create(GetPoolsRequestSchema, { accountId }), call);
+      const { pools } = await world.billing.getPools(
+        create(GetPoolsRequestSchema, { accountId }),
+        call,
+      );
       expect(pools[0]?.postedMicrocredits).toBe(heldFor(100));
     }
   });
@@ -249,11 +351,14 @@ describe("accounts", () => {
       world.billing.listTransfers(create(ListTransfersRequestSchema, { accountId }), call),
       world.billing.placeHold(placing(payer), call),
     ];
-    for (const { reason: seen } of await Promise.all(works.map(refused))) expect(seen).toBe("not_permitted");
+    for (const { reason: seen } of await Promise.all(works.map(refused)))
+      expect(seen).toBe("not_permitted");
   });
 
   test("the operator has to say which account is meant", async () => {
-    expect(await refused(world.billing.getPools(create(GetPoolsRequestSchema), world.admin))).toEqual({
+    expect(
+      await refused(world.billing.getPools(create(GetPoolsRequestSchema), world.admin)),
+    ).toEqual({
       reason: "invalid_request",
       field: "account_id",
     });
@@ -267,7 +372,8 @@ describe("accounts", () => {
         world.billing.getPools(create(GetPoolsRequestSchema, { accountId }), world.admin),
         world.billing.listTransfers(create(ListTransfersRequestSchema, { accountId }), world.admin),
       ];
-      for (const { reason: seen } of await Promise.all(works.map(refused))) expect(seen).toBe(reason);
+      for (const { reason: seen } of await Promise.all(works.map(refused)))
+        expect(seen).toBe(reason);
     });
   }
 
@@ -280,8 +386,12 @@ describe("accounts", () => {
   ];
   for (const [name, field] of names) {
     test(`an account named ${JSON.stringify(name.slice(0, 10))} of ${name.length} characters is ${field ? "refused" : "made"}`, async () => {
-      const made = world.billing.createAccount(create(CreateAccountRequestSchema, { name }), world.admin);
-      if (field !== undefined) expect(await refused(made)).toEqual({ reason: "invalid_request", field });
+      const made = world.billing.createAccount(
+        create(CreateAccountRequestSchema, { name }),
+        world.admin,
+      );
+      if (field !== undefined)
+        expect(await refused(made)).toEqual({ reason: "invalid_request", field });
       else expect((await made).account?.name).toBe(name);
     });
   }
@@ -312,11 +422,22 @@ describe("lists", () => {
     expect(seen).toEqual(made);
   });
 
-  const tokens = ["nonsense!", "?", "bm9uc2Vuc2U", Buffer.from("-200000-01-01T00:00:00.000Z req_x").toString("base64url")];
-  for (const pageToken of [...tokens, Buffer.from("2026-01-01T00:00:00.000Z \0").toString("base64url")]) {
+  const tokens = [
+    "nonsense!",
+    "?",
+    "bm9uc2Vuc2U",
+    Buffer.from("-200000-01-01T00:00:00.000Z req_x").toString("base64url"),
+  ];
+  for (const pageToken of [
+    ...tokens,
+    Buffer.from("2026-01-01T00:00:00.000Z \0").toString("base64url"),
+  ]) {
     test(`a page token ${pageToken} is none that the list of charges gave`, async () => {
       const { accountId } = await world.payer(0n);
-      const listed = world.billing.listCharges(create(ListChargesRequestSchema, { accountId, pageToken }), world.admin);
+      const listed = world.billing.listCharges(
+        create(ListChargesRequestSchema, { accountId, pageToken }),
+        world.admin,
+      );
       expect(await refused(listed)).toEqual({ reason: "invalid_request", field: "page_token" });
     });
   }
@@ -325,13 +446,29 @@ describe("lists", () => {
     const { accountId } = await world.payer(0n);
     const nul = Buffer.from("acc_\0").toString("base64url");
     const works = [
-      world.billing.listAccounts(create(ListAccountsRequestSchema, { pageSize: 1_001 }), world.admin),
-      world.billing.listTransfers(create(ListTransfersRequestSchema, { accountId, pageSize: 1_001 }), world.admin),
-      world.billing.listCharges(create(ListChargesRequestSchema, { accountId, pageSize: 1_001 }), world.admin),
-      world.billing.listAccounts(create(ListAccountsRequestSchema, { pageToken: nul }), world.admin),
-      world.billing.listTransfers(create(ListTransfersRequestSchema, { accountId, pageToken: nul }), world.admin),
+      world.billing.listAccounts(
+        create(ListAccountsRequestSchema, { pageSize: 1_001 }),
+        world.admin,
+      ),
+      world.billing.listTransfers(
+        create(ListTransfersRequestSchema, { accountId, pageSize: 1_001 }),
+        world.admin,
+      ),
+      world.billing.listCharges(
+        create(ListChargesRequestSchema, { accountId, pageSize: 1_001 }),
+        world.admin,
+      ),
+      world.billing.listAccounts(
+        create(ListAccountsRequestSchema, { pageToken: nul }),
+        world.admin,
+      ),
+      world.billing.listTransfers(
+        create(ListTransfersRequestSchema, { accountId, pageToken: nul }),
+        world.admin,
+      ),
     ];
-    for (const { reason: seen } of await Promise.all(works.map(refused))) expect(seen).toBe("invalid_request");
+    for (const { reason: seen } of await Promise.all(works.map(refused)))
+      expect(seen).toBe("invalid_request");
   });
 });
 
@@ -344,12 +481,25 @@ describe("usage", () => {
       [payer, 4],
       [other, 5],
     ] as const) {
-      await world.holds.settle(await world.holds.place(asking(who, 10), never), ended({ input: 1, output }));
+      await world.holds.settle(
+        await world.holds.place(asking(who, 10), never),
+        ended({ input: 1, output }),
+      );
     }
     const read = async (more: object) =>
-      (await world.billing.getUsage(create(GetUsageRequestSchema, { accountId: payer.accountId, ...more }), world.admin)).rows;
+      (
+        await world.billing.getUsage(
+          create(GetUsageRequestSchema, { accountId: payer.accountId, ...more }),
+          world.admin,
+        )
+      ).rows;
     const all = await read({});
-    const figures = all.map(({ keyId, requests, usage }) => [keyId, requests, usage?.input, usage?.output]);
+    const figures = all.map(({ keyId, requests, usage }) => [
+      keyId,
+      requests,
+      usage?.input,
+      usage?.output,
+    ]);
     expect(figures).toHaveLength(2);
     expect(figures).toEqual(
       expect.arrayContaining([
@@ -365,14 +515,21 @@ describe("usage", () => {
   });
 
   const ranges: { name: string; range: object; field: string }[] = [
-    { name: "backwards", range: { from: { seconds: 2_000_000n }, to: { seconds: 1_000_000n } }, field: "to" },
+    {
+      name: "backwards",
+      range: { from: { seconds: 2_000_000n }, to: { seconds: 1_000_000n } },
+      field: "to",
+    },
     { name: "beyond all time", range: { to: { seconds: 2n ** 60n } }, field: "to" },
     { name: "before all time", range: { from: { seconds: -(2n ** 60n) } }, field: "from" },
   ];
   for (const { name, range, field } of ranges) {
     test(`a range that goes ${name} is refused`, async () => {
       const { accountId } = await world.payer(0n);
-      const read = world.billing.getUsage(create(GetUsageRequestSchema, { accountId, ...range }), world.admin);
+      const read = world.billing.getUsage(
+        create(GetUsageRequestSchema, { accountId, ...range }),
+        world.admin,
+      );
       expect(await refused(read)).toEqual({ reason: "invalid_request", field });
     });
   }
@@ -380,7 +537,10 @@ describe("usage", () => {
   test("a key or model with a NUL is refused", async () => {
     const { accountId } = await world.payer(0n);
     for (const more of [{ keyId: "\0" }, { model: "\0" }]) {
-      const read = world.billing.getUsage(create(GetUsageRequestSchema, { accountId, ...more }), world.admin);
+      const read = world.billing.getUsage(
+        create(GetUsageRequestSchema, { accountId, ...more }),
+        world.admin,
+      );
       expect((await refused(read)).reason).toBe("invalid_request");
     }
   });
@@ -398,7 +558,11 @@ test("whatever a key or an operator reads is asked on connections that admission
     onLost: () => {},
   });
   const { accountId } = payer;
-  const call: AuthenticatedCall = { signal: never, requestHeader: new Headers(), caller: { kind: "admin" } };
+  const call: AuthenticatedCall = {
+    signal: never,
+    requestHeader: new Headers(),
+    caller: { kind: "admin" },
+  };
   await service.getAccount(create(GetAccountRequestSchema, { accountId }), call);
   await service.listAccounts(create(ListAccountsRequestSchema), call);
   await service.getPools(create(GetPoolsRequestSchema, { accountId }), call);

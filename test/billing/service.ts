@@ -18,7 +18,11 @@ const authenticate: Authenticate = async (headers) => {
   const credential = headers.get("authorization")?.slice("Bearer ".length) ?? "";
   if (credential === admin) return { kind: "admin" };
   const [keyId = "", accountId = ""] = credential.split("/");
-  return { kind: "key", key: create(KeySchema, { keyId, accountId, family: 1 }), secret: create(SecretSchema) };
+  return {
+    kind: "key",
+    key: create(KeySchema, { keyId, accountId, family: 1 }),
+    secret: create(SecretSchema),
+  };
 };
 
 function callAs(credential: string): Call {
@@ -54,7 +58,9 @@ export function newNonce(): string {
 }
 
 /** The name and field of the reason that `work` ends with. */
-export async function refused(work: Promise<unknown>): Promise<{ reason: ErrorReason; field: string | undefined }> {
+export async function refused(
+  work: Promise<unknown>,
+): Promise<{ reason: ErrorReason; field: string | undefined }> {
   try {
     await work;
   } catch (error) {

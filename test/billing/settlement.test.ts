@@ -1,4 +1,5 @@
-// The settle lane's batches on a database, against a model that is simple enough to be seen to be right.
+// The settle lane's batches on a database, against a model that is simple enough to be seen to be
+// right.
 
 import fc from "fast-check";
 import { Client } from "pg";
@@ -27,55 +28,81 @@ afterAll(async () => {
 const never = new AbortController().signal;
 const which = fc.nat(4);
 const command = fc.oneof(
-  { weight: 3, arbitrary: fc.record({ do: fc.constant("settle" as const), which, output: fc.nat(200) }) },
-  fc.record({ do: fc.constant("shrink" as const), which, micro: fc.bigInt({ min: 0n, max: heldFor(120) }) }),
+  {
+    weight: 3,
+    arbitrary: fc.record({ do: fc.constant("settle" as const), which, output: fc.nat(200) }),
+  },
+  fc.record({
+    do: fc.constant("shrink" as const),
+    which,
+    micro: fc.bigInt({ min: 0n, max: heldFor(120) }),
+  }),
 );
 type Command = typeof command extends fc.Arbitrary<infer T> ? T : never;
 
 test("any batches of endings and shrinkings charge each request once, at most what it holds, and give back the rest", async () => {
   await fc.assert(
-    fc.asyncProperty(fc.array(fc.array(command, { minLength: 1, maxLength: 8 }), { maxLength: 4 }), async (batches) => {
-      // Two accounts, and two keys of one of them.
-      const first = await ledger.payer(heldFor(100) * 5n);
-      const second = await ledger.payer(heldFor(100) * 5n);
-      const sibling = await ledger.payer(0n, { accountId: first.accountId });
-      const payers = [first, second, sibling, first, second];
-      const holds = await Promise.all(payers.map((payer) => ledger.holds.place(asking(payer, 100), never)));
-      const running = new Map(holds.map((hold, index) => [index, hold.amountMicro]));
-      const charged = new Map<number, bigint>();
-      for (const batch of batches) {
-        const outcomes = await lane.run(() => settlementBatch(batch.map((one) => askOf(one, holds))));
-        check(batch, outcomes, running, charged);
-        for (const payer of [first, second]) {
-          const sums = (amounts: ReadonlyMap<number, bigint>) =>
-            [...amounts].reduce(
-              (sum, [index, micro]) => (payers[index]?.accountId === payer.accountId ? sum + micro : sum),
-              0n,
-            );
-          expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100) * 5n - sums(charged), held: sums(running) });
+    fc.asyncProperty(
+      fc.array(fc.array(command, { minLength: 1, maxLength: 8 }), { maxLength: 4 }),
+      async (batches) => {
+        // Two accounts, and two keys of one of them.
+        const first = await ledger.payer(heldFor(100) * 5n);
+        const second = await ledger.payer(heldFor(100) * 5n);
+        const sibling = await ledger.payer(0n, { accountId: first.accountId });
+        const payers = [first, second, sibling, first, second];
+        const holds = await Promise.all(
+          payers.map((payer) => ledger.holds.place(asking(payer, 100), never)),
+        );
+        const running = new Map(holds.map((hold, index) => [index, hold.amountMicro]));
+        const charged = new Map<number, bigint>();
+        for (const batch of batches) {
+          const outcomes = await lane.run(() =>
+            settlementBatch(batch.map((one) => askOf(one, holds))),
+          );
+          check(batch, outcomes, running, charged);
+          for (const payer of [first, second]) {
+            const sums = (amounts: ReadonlyMap<number, bigint>) =>
+              [...amounts].reduce(
+                (sum, [index, micro]) =>
+                  payers[index]?.accountId === payer.accountId ? sum + micro : sum,
+                0n,
+              );
+            expect(await ledger.pool(payer)).toEqual({
+              posted: heldFor(100) * 5n - sums(charged),
+              held: sums(running),
+            });
+          }
         }
-      }
-      // Months, roll-ups and charges agree with the pools, row by row.
-      expect(await ledger.store.verifyLedger()).toEqual([]);
-    }),
+        // Months, roll-ups and charges agree with the pools, row by row.
+        expect(await ledger.store.verifyLedger()).toEqual([]);
+      },
+    ),
     { numRuns: 40 },
   );
 });
 
 test("a checkpoint of requests that end at the same moment neither stops their charges nor fails itself", async () => {
   const payer = await ledger.payer(heldFor(100) * 3n);
-  const placed = await Promise.all([1, 2, 3].map(() => ledger.holds.place(asking(payer, 100), never)));
-  const [first, middle, last] = placed.sort((one, other) => (one.requestId < other.requestId ? -1 : 1));
+  const placed = await Promise.all(
+    [1, 2, 3].map(() => ledger.holds.place(asking(payer, 100), never)),
+  );
+  const [first, middle, last] = placed.sort((one, other) =>
+    one.requestId < other.requestId ? -1 : 1,
+  );
   if (!first || !middle || !last) throw new Error("no holds");
   // Somebody in the way of the checkpoint, so that it stands there with the first hold locked.
   const other = new Client(ledger.url);
   await other.connect();
   await other.query("begin");
   await other.query("select from holds where request_id = $1 for update", [middle.requestId]);
-  const checkpoint = ledger.store.checkpoint(new Map(placed.map(({ requestId }) => [requestId, usage({ output: 1 })])));
+  const checkpoint = ledger.store.checkpoint(
+    new Map(placed.map(({ requestId }) => [requestId, usage({ output: 1 })])),
+  );
   await waiting(1);
   // In the order in which they ended, which is not that of their ids.
-  const asks = [last, first].map((hold): SettleRequest => ({ kind: "settle", hold, ending: ended({ output: 7 }) }));
+  const asks = [last, first].map(
+    (hold): SettleRequest => ({ kind: "settle", hold, ending: ended({ output: 7 }) }),
+  );
   const settled = lane.run(() => settlementBatch(asks));
   await waiting(2);
   await other.query("commit");
@@ -110,12 +137,17 @@ function check(
   charged: Map<number, bigint>,
 ): void {
   // Of several shrinkings in one batch the last counts.
-  const shrunk = new Map(batch.flatMap((one) => (one.do === "shrink" ? [[one.which, one.micro] as const] : [])));
+  const shrunk = new Map(
+    batch.flatMap((one) => (one.do === "shrink" ? [[one.which, one.micro] as const] : [])),
+  );
   for (const [index, micro] of shrunk) {
     const held = running.get(index);
     if (held !== undefined && micro < held) running.set(index, micro);
   }
-  const charges = new Map<number, { amountMicro: bigint; overrunMicro: bigint; holdMicro: bigint }>();
+  const charges = new Map<
+    number,
+    { amountMicro: bigint; overrunMicro: bigint; holdMicro: bigint }
+  >();
   for (const one of batch) {
     const holdMicro = running.get(one.which);
     if (one.do !== "settle" || holdMicro === undefined) continue;

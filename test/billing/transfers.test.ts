@@ -12,7 +12,10 @@ import type { Payer } from "../../src/billing/admission.ts";
 import { asking, ended, heldFor } from "./ledger.ts";
 import { freshBilling, refused } from "./service.ts";
 
-type Transfer = Exclude<MessageInitShape<typeof CreateTransferRequestSchema>, { $typeName: string }>;
+type Transfer = Exclude<
+  MessageInitShape<typeof CreateTransferRequestSchema>,
+  { $typeName: string }
+>;
 
 let world: Awaited<ReturnType<typeof freshBilling>>;
 beforeAll(async () => {
@@ -36,7 +39,10 @@ const transfer = (more: Transfer) =>
     world.admin,
   );
 const postedOf = async ({ accountId }: Payer) => {
-  const { pools } = await world.billing.getPools(create(GetPoolsRequestSchema, { accountId }), world.admin);
+  const { pools } = await world.billing.getPools(
+    create(GetPoolsRequestSchema, { accountId }),
+    world.admin,
+  );
   return pools.map(({ postedMicrocredits }) => postedMicrocredits);
 };
 
@@ -55,7 +61,10 @@ test("each kind moves credits its own way, and is listed as it was asked for", a
     await transfer({ accountId, kind, amountMicrocredits });
     expect(await postedOf(payer)).toEqual([posted, 0n]);
   }
-  const { transfers } = await world.billing.listTransfers(create(ListTransfersRequestSchema, { accountId }), world.admin);
+  const { transfers } = await world.billing.listTransfers(
+    create(ListTransfersRequestSchema, { accountId }),
+    world.admin,
+  );
   expect(transfers.map(({ kind, amountMicrocredits }) => [kind, amountMicrocredits])).toEqual(
     kinds.map(([kind, amount]) => [kind, amount]).reverse(),
   );
@@ -84,8 +93,16 @@ for (const [amountMicrocredits, field] of purchases) {
 const bad: { name: string; more: Transfer; field: string }[] = [
   { name: "no amount", more: { amountMicrocredits: 0n }, field: "amount_microcredits" },
   { name: "a negative bonus", more: { amountMicrocredits: -1n }, field: "amount_microcredits" },
-  { name: "a negative refund", more: { kind: TransferKind.REFUND, amountMicrocredits: -1n }, field: "amount_microcredits" },
-  { name: "more than 2^53", more: { amountMicrocredits: 2n ** 53n + 1n }, field: "amount_microcredits" },
+  {
+    name: "a negative refund",
+    more: { kind: TransferKind.REFUND, amountMicrocredits: -1n },
+    field: "amount_microcredits",
+  },
+  {
+    name: "more than 2^53",
+    more: { amountMicrocredits: 2n ** 53n + 1n },
+    field: "amount_microcredits",
+  },
   {
     name: "an adjustment below -2^53",
     more: { kind: TransferKind.ADJUSTMENT, amountMicrocredits: -(2n ** 53n) - 1n },
@@ -94,15 +111,26 @@ const bad: { name: string; more: Transfer; field: string }[] = [
   { name: "no kind", more: { kind: TransferKind.UNSPECIFIED }, field: "kind" },
   { name: "no family", more: { family: Family.UNSPECIFIED }, field: "family" },
   { name: "no idempotency key", more: { idempotencyKey: "" }, field: "idempotency_key" },
-  { name: "a long idempotency key", more: { idempotencyKey: "k".repeat(201) }, field: "idempotency_key" },
-  { name: "an idempotency key with a NUL", more: { idempotencyKey: "a\0b" }, field: "idempotency_key" },
+  {
+    name: "a long idempotency key",
+    more: { idempotencyKey: "k".repeat(201) },
+    field: "idempotency_key",
+  },
+  {
+    name: "an idempotency key with a NUL",
+    more: { idempotencyKey: "a\0b" },
+    field: "idempotency_key",
+  },
   { name: "a long reason", more: { reason: "r".repeat(1_001) }, field: "reason" },
   { name: "a reason with a NUL", more: { reason: "\0" }, field: "reason" },
 ];
 for (const { name, more, field } of bad) {
   test(`a transfer with ${name} is refused`, async () => {
     const { accountId } = await world.payer(0n);
-    expect(await refused(transfer({ accountId, ...more }))).toEqual({ reason: "invalid_request", field });
+    expect(await refused(transfer({ accountId, ...more }))).toEqual({
+      reason: "invalid_request",
+      field,
+    });
   });
 }
 
@@ -137,7 +165,10 @@ test("two simultaneous transfers to both pools under one idempotency key: one is
   const payer = await world.payer(0n);
   for (let round = 0; round < 5; round++) {
     const more = { accountId: payer.accountId, idempotencyKey: `both-${round}` };
-    const both = await Promise.allSettled([transfer(more), transfer({ ...more, family: Family.V2 })]);
+    const both = await Promise.allSettled([
+      transfer(more),
+      transfer({ ...more, family: Family.V2 }),
+    ]);
     const reasons = both.flatMap((one) => (one.status === "rejected" ? [one.reason.reason] : []));
     expect(reasons).toEqual(["idempotency_key_reused"]);
   }
@@ -154,7 +185,8 @@ for (const kind of [TransferKind.REFUND, TransferKind.ADJUSTMENT]) {
     const payer = await world.payer(heldFor(100) + 50n);
     const hold = await world.holds.place(asking(payer, 100), never);
     const sign = kind === TransferKind.ADJUSTMENT ? -1n : 1n;
-    const take = (amount: bigint) => transfer({ accountId: payer.accountId, kind, amountMicrocredits: amount * sign });
+    const take = (amount: bigint) =>
+      transfer({ accountId: payer.accountId, kind, amountMicrocredits: amount * sign });
     expect((await refused(take(51n))).reason).toBe("insufficient_funds");
     await take(50n);
     await world.holds.settle(hold, ended({ output: 100 }));
@@ -166,9 +198,15 @@ test("a chargeback may leave a pool in debt, which stops new requests until it i
   const payer = await world.payer(heldFor(100) * 2n);
   const { accountId } = payer;
   const running = await world.holds.place(asking(payer, 100), never);
-  await transfer({ accountId, kind: TransferKind.CHARGEBACK, amountMicrocredits: heldFor(100) * 3n });
+  await transfer({
+    accountId,
+    kind: TransferKind.CHARGEBACK,
+    amountMicrocredits: heldFor(100) * 3n,
+  });
   expect(await postedOf(payer)).toEqual([-heldFor(100), 0n]);
-  await expect(world.holds.place(asking(payer, 1), never)).rejects.toMatchObject({ reason: "credits_exhausted" });
+  await expect(world.holds.place(asking(payer, 1), never)).rejects.toMatchObject({
+    reason: "credits_exhausted",
+  });
 
   // What runs is charged all the same, and the debt grows by it.
   const receipt = await world.holds.settle(running, ended({ output: 100 }));
@@ -176,16 +214,27 @@ test("a chargeback may leave a pool in debt, which stops new requests until it i
   expect(await postedOf(payer)).toEqual([-heldFor(100) - 5_000n, 0n]);
 
   await transfer({ accountId, amountMicrocredits: heldFor(100) });
-  await expect(world.holds.place(asking(payer, 1), never)).rejects.toMatchObject({ reason: "credits_exhausted" });
+  await expect(world.holds.place(asking(payer, 1), never)).rejects.toMatchObject({
+    reason: "credits_exhausted",
+  });
   await transfer({ accountId, amountMicrocredits: 5_000n + heldFor(1) });
   await world.holds.settle(await world.holds.place(asking(payer, 1), never), ended({}));
 });
 
 test("a pool whose running requests give back enough to cover a chargeback is no longer in debt", async () => {
   const payer = await world.payer(heldFor(100) * 2n);
-  const holds = [await world.holds.place(asking(payer, 100), never), await world.holds.place(asking(payer, 100), never)];
-  await transfer({ accountId: payer.accountId, kind: TransferKind.CHARGEBACK, amountMicrocredits: heldFor(100) });
-  await expect(world.holds.place(asking(payer, 1), never)).rejects.toMatchObject({ reason: "credits_exhausted" });
+  const holds = [
+    await world.holds.place(asking(payer, 100), never),
+    await world.holds.place(asking(payer, 100), never),
+  ];
+  await transfer({
+    accountId: payer.accountId,
+    kind: TransferKind.CHARGEBACK,
+    amountMicrocredits: heldFor(100),
+  });
+  await expect(world.holds.place(asking(payer, 1), never)).rejects.toMatchObject({
+    reason: "credits_exhausted",
+  });
   for (const hold of holds) await world.holds.settle(hold, ended({}));
   expect(await postedOf(payer)).toEqual([heldFor(100), 0n]);
   await world.holds.settle(await world.holds.place(asking(payer, 100), never), ended({}));
@@ -193,9 +242,14 @@ test("a pool whose running requests give back enough to cover a chargeback is no
 
 test("the books cannot be changed by whoever is connected", async () => {
   const payer = await world.payer(heldFor(100));
-  await world.holds.settle(await world.holds.place(asking(payer, 100), never), ended({ output: 3 }));
+  await world.holds.settle(
+    await world.holds.place(asking(payer, 100), never),
+    ended({ output: 3 }),
+  );
   for (const table of ["charges", "transfers"]) {
-    await expect(world.run(`update ${table} set amount = amount + 1`)).rejects.toThrow("append-only");
+    await expect(world.run(`update ${table} set amount = amount + 1`)).rejects.toThrow(
+      "append-only",
+    );
     await expect(world.run(`delete from ${table}`)).rejects.toThrow("append-only");
     await expect(world.run(`truncate ${table} cascade`)).rejects.toThrow("append-only");
   }
@@ -206,6 +260,10 @@ test("the books cannot be changed by whoever is connected", async () => {
 
 test("no pool can be left with more held than posted, nor any figure below zero, by a bug", async () => {
   const { accountId } = await world.payer(100n);
-  await expect(world.run("update pools set held = posted + 1 where account_id = $1", [accountId])).rejects.toThrow("check");
-  await expect(world.run("update pools set held = -1 where account_id = $1", [accountId])).rejects.toThrow("check");
+  await expect(
+    world.run("update pools set held = posted + 1 where account_id = $1", [accountId]),
+  ).rejects.toThrow("check");
+  await expect(
+    world.run("update pools set held = -1 where account_id = $1", [accountId]),
+  ).rejects.toThrow("check");
 });

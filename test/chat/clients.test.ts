@@ -53,7 +53,10 @@ for (const format of providerFormats) {
     describe("openai", () => {
       test("creates a plain answer", async () => {
         stage.provider.play(stage.reply(sunny));
-        const answer = await openai(stage).chat.completions.create({ model: "sonnet", messages: user });
+        const answer = await openai(stage).chat.completions.create({
+          model: "sonnet",
+          messages: user,
+        });
         expect(answer.choices[0]).toMatchObject({
           finish_reason: "stop",
           message: { role: "assistant", content: "It is sunny.", refusal: null },
@@ -68,7 +71,11 @@ for (const format of providerFormats) {
 
       test("creates a stream", async () => {
         stage.provider.play(stage.reply(sunny));
-        const stream = await openai(stage).chat.completions.create({ model: "sonnet", messages: user, stream: true });
+        const stream = await openai(stage).chat.completions.create({
+          model: "sonnet",
+          messages: user,
+          stream: true,
+        });
         const texts: string[] = [];
         for await (const chunk of stream) texts.push(chunk.choices[0]?.delta.content ?? "");
         expect(texts.join("|")).toBe("|It is |sunny.|");
@@ -87,11 +94,18 @@ for (const format of providerFormats) {
           finish_reason: "tool_calls",
           message: {
             tool_calls: [
-              { id: "call_weather_1", type: "function", function: { name: "weather", arguments: '{"city":"Oslo"}' } },
+              {
+                id: "call_weather_1",
+                type: "function",
+                function: { name: "weather", arguments: '{"city":"Oslo"}' },
+              },
             ],
           },
         });
-        expect(await stream.totalUsage()).toMatchObject({ prompt_tokens: 10, completion_tokens: 5 });
+        expect(await stream.totalUsage()).toMatchObject({
+          prompt_tokens: 10,
+          completion_tokens: 5,
+        });
       });
 
       for (const stream of [false, true]) {
@@ -99,8 +113,14 @@ for (const format of providerFormats) {
           playToolLoop();
           const cities: unknown[] = [];
           const { completions } = openai(stage).chat;
-          const ask = { model: "sonnet", messages: user, tools: [weatherFunction((given) => cities.push(given))] };
-          const runner = stream ? completions.runTools({ ...ask, stream }) : completions.runTools(ask);
+          const ask = {
+            model: "sonnet",
+            messages: user,
+            tools: [weatherFunction((given) => cities.push(given))],
+          };
+          const runner = stream
+            ? completions.runTools({ ...ask, stream })
+            : completions.runTools(ask);
           expect(await runner.finalContent()).toBe("It is sunny.");
           expect(cities).toEqual([{ city: "Oslo" }]);
           expectResultSent();
@@ -116,26 +136,44 @@ for (const format of providerFormats) {
         });
         expect(answer.choices[0]?.message.parsed).toEqual({ sky: "clear" });
         const sent = stage.provider.requests.at(-1)?.body;
-        expect(JSON.stringify(format === "native" ? sent?.output_config : sent?.response_format)).toContain('"sky"');
+        expect(
+          JSON.stringify(format === "native" ? sent?.output_config : sent?.response_format),
+        ).toContain('"sky"');
       });
 
       test("retrieves a model by its alias", async () => {
-        expect(await openai(stage).models.retrieve("sonnet")).toMatchObject({ object: "model", id: "sonnet" });
+        expect(await openai(stage).models.retrieve("sonnet")).toMatchObject({
+          object: "model",
+          id: "sonnet",
+        });
       });
     });
 
     describe("Vercel's client", () => {
       const model = () => {
         const { address, v1 } = stage.gateway;
-        return createOpenAICompatible({ name: "gateway", baseURL: `${address}/v1`, apiKey: v1, includeUsage: true })("sonnet");
+        return createOpenAICompatible({
+          name: "gateway",
+          baseURL: `${address}/v1`,
+          apiKey: v1,
+          includeUsage: true,
+        })("sonnet");
       };
       const tools = {
-        weather: tool({ inputSchema: z.object({ city: z.string() }), execute: async ({ city }) => `22 degrees in ${city}` }),
+        weather: tool({
+          inputSchema: z.object({ city: z.string() }),
+          execute: async ({ city }) => `22 degrees in ${city}`,
+        }),
       };
 
       test("generates text through a tool loop, with reasoning and usage", async () => {
         playToolLoop();
-        const answer = await generateText({ model: model(), prompt: "Weather?", tools, stopWhen: stepCountIs(3) });
+        const answer = await generateText({
+          model: model(),
+          prompt: "Weather?",
+          tools,
+          stopWhen: stepCountIs(3),
+        });
         expect(answer.text).toBe("It is sunny.");
         expect(answer.steps[0]?.reasoningText).toBe("I need the weather.");
         expect(answer.steps[1]?.usage).toMatchObject({ inputTokens: 24, outputTokens: 6 });
@@ -144,7 +182,12 @@ for (const format of providerFormats) {
 
       test("streams text through a tool loop", async () => {
         playToolLoop();
-        const answer = streamText({ model: model(), prompt: "Weather?", tools, stopWhen: stepCountIs(3) });
+        const answer = streamText({
+          model: model(),
+          prompt: "Weather?",
+          tools,
+          stopWhen: stepCountIs(3),
+        });
         const parts: string[] = [];
         for await (const part of answer.fullStream) parts.push(part.type);
         expect(parts).not.toContain("error");
@@ -157,14 +200,23 @@ for (const format of providerFormats) {
     describe("LangChain's client", () => {
       const model = () => {
         const { address, v1 } = stage.gateway;
-        return new ChatOpenAI({ model: "sonnet", apiKey: v1, maxRetries: 0, configuration: { baseURL: `${address}/v1` } });
+        return new ChatOpenAI({
+          model: "sonnet",
+          apiKey: v1,
+          maxRetries: 0,
+          configuration: { baseURL: `${address}/v1` },
+        });
       };
 
       test("invokes a model, and tells its usage", async () => {
         stage.provider.play(stage.reply(sunny));
         const answer = await model().invoke([new HumanMessage("Weather?")]);
         expect(answer.content).toBe("It is sunny.");
-        expect(answer.usage_metadata).toMatchObject({ input_tokens: 24, output_tokens: 6, total_tokens: 30 });
+        expect(answer.usage_metadata).toMatchObject({
+          input_tokens: 24,
+          output_tokens: 6,
+          total_tokens: 30,
+        });
       });
 
       test("streams text and the usage", async () => {
@@ -189,7 +241,11 @@ for (const format of providerFormats) {
         const first = await bound.invoke([question]);
         const [call] = first.tool_calls ?? [];
         if (!call) throw new Error("no call");
-        expect(call).toMatchObject({ id: "call_weather_1", name: "weather", args: { city: "Oslo" } });
+        expect(call).toMatchObject({
+          id: "call_weather_1",
+          name: "weather",
+          args: { city: "Oslo" },
+        });
         const result = await ask.invoke({ ...call, type: "tool_call" });
         expect((await bound.invoke([question, first, result])).content).toBe("It is sunny.");
         expectResultSent();

@@ -113,23 +113,39 @@ for (const format of providerFormats) {
           stage.provider.play(stage.reply(content));
           const { told: understood, requestId } = await ask(stage, stream);
           expect(understood).toEqual(told);
-          expect(stage.provider.requests.at(-1)?.path).toBe(format === "native" ? "/v1/messages" : "/v1/chat/completions");
+          expect(stage.provider.requests.at(-1)?.path).toBe(
+            format === "native" ? "/v1/messages" : "/v1/chat/completions",
+          );
 
           const { core, call } = stage.gateway.admin;
           const { receipt } = await core.billing.getReceipt({ requestId }, call);
           expect(receipt).toMatchObject({
-            usage: { input: 100, output: 25, thinking: 15, cacheRead: 30, cacheWrite5m: 20, cacheWrite1h: 0 },
+            usage: {
+              input: 100,
+              output: 25,
+              thinking: 15,
+              cacheRead: 30,
+              cacheWrite5m: 20,
+              cacheWrite1h: 0,
+            },
             outcome: Outcome.COMPLETED,
             basis: Basis.REPORTED,
           });
-          expect(receipt?.amountMicrocredits).toBe(100n * 420n + 25n * 2_100n + 15n * 2_100n + 30n * 42n + 20n * 525n);
+          expect(receipt?.amountMicrocredits).toBe(
+            100n * 420n + 25n * 2_100n + 15n * 2_100n + 30n * 42n + 20n * 525n,
+          );
         });
       }
 
       test(`a ${client} client is told when the provider refuses what it asked`, async () => {
         const refusal = {
           type: "error",
-          error: { type: "invalid_request_error", message: "messages: odd", code: null, param: null },
+          error: {
+            type: "invalid_request_error",
+            message: "messages: odd",
+            code: null,
+            param: null,
+          },
         };
         stage.provider.play({
           status: 400,
@@ -183,10 +199,25 @@ test("what the native command line client sends is a plain chat request to a cha
           },
           {
             role: "user",
-            content: [{ type: "tool_result", tool_use_id: "toolu_01", content: "a.ts", is_error: false, ...cached }],
+            content: [
+              {
+                type: "tool_result",
+                tool_use_id: "toolu_01",
+                content: "a.ts",
+                is_error: false,
+                ...cached,
+              },
+            ],
           },
         ],
-        tools: [{ name: "Bash", description: "Runs a command.", input_schema: { type: "object", properties: {} }, ...cached }],
+        tools: [
+          {
+            name: "Bash",
+            description: "Runs a command.",
+            input_schema: { type: "object", properties: {} },
+            ...cached,
+          },
+        ],
         thinking: { type: "adaptive", display: "omitted" },
         context_management: { edits: [{ type: "clear_thinking_20251015", keep: "all" }] },
         output_config: { effort: "medium" },
@@ -213,14 +244,24 @@ test("what the native command line client sends is a plain chat request to a cha
         {
           role: "assistant",
           content: null,
-          tool_calls: [{ id: "toolu_01", type: "function", function: { name: "Bash", arguments: '{"command":"ls"}' } }],
+          tool_calls: [
+            {
+              id: "toolu_01",
+              type: "function",
+              function: { name: "Bash", arguments: '{"command":"ls"}' },
+            },
+          ],
         },
         { role: "tool", tool_call_id: "toolu_01", content: "a.ts" },
       ],
       tools: [
         {
           type: "function",
-          function: { name: "Bash", description: "Runs a command.", parameters: { type: "object", properties: {} } },
+          function: {
+            name: "Bash",
+            description: "Runs a command.",
+            parameters: { type: "object", properties: {} },
+          },
         },
       ],
       reasoning_effort: "medium",

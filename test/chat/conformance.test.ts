@@ -25,7 +25,10 @@ const ask = { model: "sonnet", messages: [{ role: "user", content: "Hi" }] };
 /** What the provider received for a body that the gateway accepts. */
 async function receivedFor(body: unknown): Promise<JsonObject> {
   const response = await post(stage, body);
-  expect({ status: response.status, body: response.ok ? "" : await response.text() }).toEqual({ status: 200, body: "" });
+  expect({ status: response.status, body: response.ok ? "" : await response.text() }).toEqual({
+    status: 200,
+    body: "",
+  });
   return stage.provider.requests.at(-1)?.body ?? {};
 }
 
@@ -68,7 +71,11 @@ test("32: results of two calls and the user's text are one turn, results first, 
     { role: "tool", tool_call_id: "call_b", content: "2" },
     { role: "user", content: "So?" },
   ];
-  const sent = await receivedFor({ ...ask, messages, tools: [{ type: "function", function: { name: "f" } }] });
+  const sent = await receivedFor({
+    ...ask,
+    messages,
+    tools: [{ type: "function", function: { name: "f" } }],
+  });
   expect(Array.isArray(sent.messages) && sent.messages[2]).toEqual({
     role: "user",
     content: [
@@ -104,12 +111,25 @@ test("33: images come inline or by address, and another scheme is refused by its
   });
   expect(await errorFor(image("ftp://example.com/a.png"))).toMatchObject({
     status: 400,
-    error: { type: "invalid_request_error", param: "messages[0].content[1].image_url.url", code: null },
+    error: {
+      type: "invalid_request_error",
+      param: "messages[0].content[1].image_url.url",
+      code: null,
+    },
   });
 });
 
 test("34: temperature is capped, several choices are refused, and what has no counterpart is ignored", async () => {
-  expect(await receivedFor({ ...ask, temperature: 1.7, seed: 1, logit_bias: { 5: 1 }, user: "u", store: true })).toEqual({
+  expect(
+    await receivedFor({
+      ...ask,
+      temperature: 1.7,
+      seed: 1,
+      logit_bias: { 5: 1 },
+      user: "u",
+      store: true,
+    }),
+  ).toEqual({
     model: "provider-model",
     max_tokens: expect.any(Number),
     stream: true,
@@ -121,15 +141,24 @@ test("34: temperature is capped, several choices are refused, and what has no co
 
 test("35: parallel calls of a stream are numbered 0 and 1 and can be read", async () => {
   const call = (index: number, id: string, name: string, pieces: string[]) => [
-    sseEvent("content_block_start", { index, content_block: { type: "tool_use", id, name, input: {} } }),
+    sseEvent("content_block_start", {
+      index,
+      content_block: { type: "tool_use", id, name, input: {} },
+    }),
     ...pieces.map((piece) =>
-      sseEvent("content_block_delta", { index, delta: { type: "input_json_delta", partial_json: piece } }),
+      sseEvent("content_block_delta", {
+        index,
+        delta: { type: "input_json_delta", partial_json: piece },
+      }),
     ),
     sseEvent("content_block_stop", { index }),
   ];
   const [start = "", ...end] = nativeEvents({ stopReason: "tool_use" });
   const calls = [...call(0, "toolu_a", "f", ['{"x"', ":1}"]), ...call(1, "toolu_b", "g", [])];
-  stage.provider.play({ headers: { "content-type": "text/event-stream" }, writes: [start, ...calls, ...end] });
+  stage.provider.play({
+    headers: { "content-type": "text/event-stream" },
+    writes: [start, ...calls, ...end],
+  });
   const chunks = await chunksOf({
     ...ask,
     tools: [
@@ -140,8 +169,18 @@ test("35: parallel calls of a stream are numbered 0 and 1 and can be read", asyn
   const deltas = chunks.flatMap((chunk) => (chunk === "[DONE]" ? [] : Object(chunk.choices)));
   const fragments = deltas.flatMap(({ delta }) => delta.tool_calls ?? []);
   expect(fragments.map(({ index }) => index)).toEqual([0, 0, 0, 1, 1]);
-  expect(fragments[0]).toEqual({ index: 0, id: "toolu_a", type: "function", function: { name: "f", arguments: "" } });
-  expect(fragments[3]).toEqual({ index: 1, id: "toolu_b", type: "function", function: { name: "g", arguments: "" } });
+  expect(fragments[0]).toEqual({
+    index: 0,
+    id: "toolu_a",
+    type: "function",
+    function: { name: "f", arguments: "" },
+  });
+  expect(fragments[3]).toEqual({
+    index: 1,
+    id: "toolu_b",
+    type: "function",
+    function: { name: "g", arguments: "" },
+  });
   const argumentsOf = (index: number) =>
     fragments
       .filter((one) => one.index === index)
@@ -184,7 +223,12 @@ describe("37: a provider that breaks off amid a stream", () => {
     broken();
     const chunks = await chunksOf(ask);
     expect(chunks.at(-1)).toEqual({
-      error: { message: expect.any(String), type: "server_error", param: null, code: "upstream_error" },
+      error: {
+        message: expect.any(String),
+        type: "server_error",
+        param: null,
+        code: "upstream_error",
+      },
     });
     expect(JSON.stringify(chunks.slice(0, -1))).not.toContain("error");
     expect(JSON.stringify(chunks)).not.toMatch(/DONE|"finish_reason":"/);
@@ -192,7 +236,10 @@ describe("37: a provider that breaks off amid a stream", () => {
 
   test("is an exception with a code to the official client", async () => {
     broken();
-    const stream = openai(stage).chat.completions.stream({ model: "sonnet", messages: [{ role: "user", content: "Hi" }] });
+    const stream = openai(stage).chat.completions.stream({
+      model: "sonnet",
+      messages: [{ role: "user", content: "Hi" }],
+    });
     await expect(stream.finalMessage()).rejects.toMatchObject({ code: "upstream_error" });
   });
 });
@@ -253,10 +300,14 @@ describe("38: who cannot pay, or is too fast", () => {
       const apiKey = await keyWith(limits);
       const official = countingFetch();
       const client = openai(stage, { apiKey, maxRetries: 2, fetch: official.counting });
-      const refused = client.chat.completions.create({ model: "sonnet", messages: [{ role: "user", content: "Hi" }] });
+      const refused = client.chat.completions.create({
+        model: "sonnet",
+        messages: [{ role: "user", content: "Hi" }],
+      });
       await expect(refused).rejects.toMatchObject({ status, error: { ...error, param: null } });
       expect(official.seen).toHaveLength(calls);
-      if (status === 429) expect(official.seen[0]?.headers.get("retry-after")).toMatch(/^[1-9]\d*$/);
+      if (status === 429)
+        expect(official.seen[0]?.headers.get("retry-after")).toMatch(/^[1-9]\d*$/);
 
       const other = countingFetch();
       const provider = createOpenAICompatible({
@@ -281,24 +332,37 @@ test("39: both official clients walk the models in one request, with either head
   const ids: string[] = [];
   for await (const model of openai(stage, { fetch: counting }).models.list()) ids.push(model.id);
   const nativeIds: string[] = [];
-  for await (const model of new Anthropic({ apiKey: gateway.v1, baseURL: gateway.address, fetch: counting }).models.list())
+  for await (const model of new Anthropic({
+    apiKey: gateway.v1,
+    baseURL: gateway.address,
+    fetch: counting,
+  }).models.list())
     nativeIds.push(model.id);
   expect(calls).toBe(2);
   expect(nativeIds).toEqual(ids);
-  expect(ids).toEqual(["model-opus-4.6", "model-sonnet-4.6", "model-haiku-4.5", "opus", "sonnet", "haiku"]);
-
-  const response = await fetch(`${gateway.address}/v1/models`, { headers: { "x-api-key": gateway.v1 } });
-  const { data } = Object(await response.json());
-  expect(data.filter((entry: JsonObject) => "alias_for" in entry).map((entry: JsonObject) => entry.id)).toEqual([
+  expect(ids).toEqual([
+    "model-opus-4.6",
+    "model-sonnet-4.6",
+    "model-haiku-4.5",
     "opus",
     "sonnet",
     "haiku",
   ]);
+
+  const response = await fetch(`${gateway.address}/v1/models`, {
+    headers: { "x-api-key": gateway.v1 },
+  });
+  const { data } = Object(await response.json());
+  expect(
+    data.filter((entry: JsonObject) => "alias_for" in entry).map((entry: JsonObject) => entry.id),
+  ).toEqual(["opus", "sonnet", "haiku"]);
 });
 
 test("40: a body as Cursor's agent sends it arrives as meant, and one of the Responses API is told where it is", async () => {
   const fixture = (name: string) =>
-    JSON.parse(readFileSync(new URL(`../formats/chat/fixtures/${name}.json`, import.meta.url), "utf8"));
+    JSON.parse(
+      readFileSync(new URL(`../formats/chat/fixtures/${name}.json`, import.meta.url), "utf8"),
+    );
   const { body, native } = fixture("cursor-agent");
   const sent = await receivedFor(body);
   expect(sent).toMatchObject({ ...native, model: "provider-model" });
@@ -311,10 +375,22 @@ test("40: a body as Cursor's agent sends it arrives as meant, and one of the Res
 const badBodies: [name: string, text: string, param: string | null][] = [
   ["is no JSON", '{"model":', null],
   ["is no object", "[]", null],
-  ["is deeper than any body may be", `{"model":"sonnet","messages":${"[".repeat(300)}${"]".repeat(300)}}`, null],
-  ["holds half a character", '{"model":"sonnet","messages":[{"role":"user","content":"\\ud800"}]}', null],
+  [
+    "is deeper than any body may be",
+    `{"model":"sonnet","messages":${"[".repeat(300)}${"]".repeat(300)}}`,
+    null,
+  ],
+  [
+    "holds half a character",
+    '{"model":"sonnet","messages":[{"role":"user","content":"\\ud800"}]}',
+    null,
+  ],
   ["has no messages", '{"model":"sonnet"}', "messages"],
-  ["has a number for content", '{"model":"sonnet","messages":[{"role":"user","content":4}]}', "messages[0].content"],
+  [
+    "has a number for content",
+    '{"model":"sonnet","messages":[{"role":"user","content":4}]}',
+    "messages[0].content",
+  ],
   [
     "asks for more than the model can give",
     '{"model":"haiku","max_tokens":99000,"messages":[{"role":"user","content":"a"}]}',
@@ -323,8 +399,15 @@ const badBodies: [name: string, text: string, param: string | null][] = [
 ];
 for (const [name, text, param] of badBodies) {
   test(`a body that ${name} is a 400 that names its path`, async () => {
-    const headers = { "content-type": "application/json", authorization: `Bearer ${stage.gateway.v1}` };
-    const response = await fetch(`${stage.gateway.address}/v1/chat/completions`, { method: "POST", headers, body: text });
+    const headers = {
+      "content-type": "application/json",
+      authorization: `Bearer ${stage.gateway.v1}`,
+    };
+    const response = await fetch(`${stage.gateway.address}/v1/chat/completions`, {
+      method: "POST",
+      headers,
+      body: text,
+    });
     expect(response.status).toBe(400);
     expect(response.headers.get("x-should-retry")).toBe("false");
     expect(await response.json()).toEqual({
@@ -342,7 +425,10 @@ test("the base address works with and without /v1", async () => {
 test("an answer names the catalogue's model and the request, also when the name was a guess", async () => {
   const response = await post(stage, { ...ask, model: "claude-sonnet-9-9" });
   const body: unknown = await response.json();
-  expect(isObject(Object(body)) && body).toMatchObject({ object: "chat.completion", model: "model-sonnet-4.6" });
+  expect(isObject(Object(body)) && body).toMatchObject({
+    object: "chat.completion",
+    model: "model-sonnet-4.6",
+  });
   expect(response.headers.get("x-request-id")).toMatch(/^req_/);
 });
 
@@ -366,7 +452,11 @@ test("a reasoning effort becomes what the model can do, and signed thinking find
   expect(stage.provider.requests.at(-1)?.body).not.toHaveProperty("temperature");
   const { message } = Object(await first.json()).choices[0];
   expect(message).toMatchObject({ content: null, reasoning_content: "Let me think." });
-  const messages = [...ask.messages, message, { role: "tool", tool_call_id: "toolu_1", content: "1" }];
+  const messages = [
+    ...ask.messages,
+    message,
+    { role: "tool", tool_call_id: "toolu_1", content: "1" },
+  ];
   const sent = await receivedFor({ ...ask, reasoning_effort: "high", messages });
   expect(Object(sent.messages)[1].content).toEqual([
     { type: "thinking", thinking: "Let me think.", signature: "c2lnbmVk" },
@@ -383,7 +473,10 @@ test("settings of thinking in the native form reach a native provider whole, and
 
 test("the official client and a plain one read the same error", async () => {
   await expect(
-    openai(stage).chat.completions.create({ model: "gpt-4o", messages: [{ role: "user", content: "Hi" }] }),
+    openai(stage).chat.completions.create({
+      model: "gpt-4o",
+      messages: [{ role: "user", content: "Hi" }],
+    }),
   ).rejects.toBeInstanceOf(OpenAI.NotFoundError);
   expect(await errorFor({ ...ask, model: "gpt-4o" })).toMatchObject({
     status: 404,

@@ -31,12 +31,16 @@ export type Stage = {
 export async function openStage(format: ProviderFormat): Promise<Stage> {
   const provider = await startProvider();
   const kind = format === "native" ? "anthropic" : "openai";
-  const gateway = await startTestGateway({ catalog: readCatalogFile(catalogFor({ real: { kind, url: provider.url } })) });
-  const [stream, plain] = format === "native" ? [nativeStream, nativeAnswer] : [chatStream, chatAnswer];
+  const gateway = await startTestGateway({
+    catalog: readCatalogFile(catalogFor({ real: { kind, url: provider.url } })),
+  });
+  const [stream, plain] =
+    format === "native" ? [nativeStream, nativeAnswer] : [chatStream, chatAnswer];
   return {
     gateway,
     provider,
-    reply: (content, more) => (request) => (request.body.stream === true ? stream(content, more) : plain(content, more)),
+    reply: (content, more) => (request) =>
+      request.body.stream === true ? stream(content, more) : plain(content, more),
     async stop() {
       await gateway.stop();
       await provider.stop();
@@ -44,13 +48,28 @@ export async function openStage(format: ProviderFormat): Promise<Stage> {
   };
 }
 
-/** The official client of the chat format. `maxRetries` 0 unless said, so that nothing fails twice unseen. */
-export function openai({ gateway }: Stage, more: { apiKey?: string; maxRetries?: number; fetch?: typeof fetch } = {}): OpenAI {
-  return new OpenAI({ apiKey: gateway.v1, baseURL: `${gateway.address}/v1`, maxRetries: 0, ...more });
+/**
+ * The official client of the chat format. `maxRetries` 0 unless said, so that nothing fails twice
+ * unseen.
+ */
+export function openai(
+  { gateway }: Stage,
+  more: { apiKey?: string; maxRetries?: number; fetch?: typeof fetch } = {},
+): OpenAI {
+  return new OpenAI({
+    apiKey: gateway.v1,
+    baseURL: `${gateway.address}/v1`,
+    maxRetries: 0,
+    ...more,
+  });
 }
 
 /** Posts a body to the chat endpoint. */
-export function post({ gateway }: Stage, body: unknown, path = "/v1/chat/completions"): Promise<Response> {
+export function post(
+  { gateway }: Stage,
+  body: unknown,
+  path = "/v1/chat/completions",
+): Promise<Response> {
   return fetch(gateway.address + path, {
     method: "POST",
     headers: { "content-type": "application/json", authorization: `Bearer ${gateway.v1}` },

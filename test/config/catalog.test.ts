@@ -10,10 +10,18 @@ import { describeCatalog } from "../../src/config/describe.ts";
 import { findMissingCredentials } from "../../src/config/providers.ts";
 import { nearestName } from "../../src/config/section.ts";
 
-const multipliers = "price_multipliers: { cache_write_5m: 1.25, cache_write_1h: 2, cache_read: 0.1, thinking: 1 }";
+const multipliers =
+  "price_multipliers: { cache_write_5m: 1.25, cache_write_1h: 2, cache_read: 0.1, thinking: 1 }";
 
-function model(id: string, members: { price?: string; routes?: string; more?: string } = {}): string {
-  const { price = "{ input: 1, output: 5 }", routes = "[[{ provider: sim }]]", more = "" } = members;
+function model(
+  id: string,
+  members: { price?: string; routes?: string; more?: string } = {},
+): string {
+  const {
+    price = "{ input: 1, output: 5 }",
+    routes = "[[{ provider: sim }]]",
+    more = "",
+  } = members;
   return `  - id: ${id}
     display_name: A model
     tier: opus
@@ -46,7 +54,14 @@ describe("the built-in file", () => {
   test("holds the price table of the product, in micro-credits per token", () => {
     const { models } = readCatalogFile(defaultCatalog());
     const row = (...figures: bigint[]) => {
-      const [input = 0n, output = 0n, cacheWrite5m = 0n, cacheWrite1h = 0n, cacheRead = 0n, thinking = 0n] = figures;
+      const [
+        input = 0n,
+        output = 0n,
+        cacheWrite5m = 0n,
+        cacheWrite1h = 0n,
+        cacheRead = 0n,
+        thinking = 0n,
+      ] = figures;
       return { input, output, cacheWrite5m, cacheWrite1h, cacheRead, thinking };
     };
     expect(Object.fromEntries(models.map(({ id, price }) => [id, price]))).toEqual({
@@ -58,8 +73,16 @@ describe("the built-in file", () => {
 
   test("names each tier by an alias, in catalogue order, and offers nothing that is not priced", () => {
     const { aliases, models, features } = readCatalogFile(defaultCatalog());
-    expect(models.map(({ id }) => id)).toEqual(["model-opus-4.6", "model-sonnet-4.6", "model-haiku-4.5"]);
-    expect(aliases).toEqual({ opus: "model-opus-4.6", sonnet: "model-sonnet-4.6", haiku: "model-haiku-4.5" });
+    expect(models.map(({ id }) => id)).toEqual([
+      "model-opus-4.6",
+      "model-sonnet-4.6",
+      "model-haiku-4.5",
+    ]);
+    expect(aliases).toEqual({
+      opus: "model-opus-4.6",
+      sonnet: "model-sonnet-4.6",
+      haiku: "model-haiku-4.5",
+    });
     expect(features).toEqual({ serverTools: false, fastSpeed: false, inferenceGeo: false });
   });
 });
@@ -91,14 +114,28 @@ describe("prices", () => {
   test("a model without a complete price is refused, never free", () => {
     const text = `models:\n${model("m", { price: "{ input: 1 }" })}\nproviders: { sim: { kind: simulated } }\n`;
     const names = ["output", "cache_write_5m", "cache_write_1h", "cache_read", "thinking"];
-    expect(problemsOf(text).map((problem) => problem.split(":")[0])).toEqual(names.map((name) => `models[0].price.${name}`));
+    expect(problemsOf(text).map((problem) => problem.split(":")[0])).toEqual(
+      names.map((name) => `models[0].price.${name}`),
+    );
     expect(problemsOf(file(model("m", { price: "{ input: 0, output: 5 }" })))).toEqual([
       "models[0].price.input: must be more than 0",
     ]);
   });
 
   test("exponents, signs, separators and amounts that cannot be billed are no prices", () => {
-    for (const text of ["1e3", "-1", "+1", "1,000", "1_000", ".5", "5.", "0x10", "Infinity", "1 ", "999999999"]) {
+    for (const text of [
+      "1e3",
+      "-1",
+      "+1",
+      "1,000",
+      "1_000",
+      ".5",
+      "5.",
+      "0x10",
+      "Infinity",
+      "1 ",
+      "999999999",
+    ]) {
       expect(typeof microPerToken(text), text).toBe("string");
     }
   });
@@ -120,7 +157,9 @@ describe("prices", () => {
       ["4.00", 800n],
     ] as const) {
       // The row may stand after the one that inherits it.
-      const { models } = readCatalogFile(file(later + model("opus-4.6", { price: `{ input: ${input}, output: 17.50 }` })));
+      const { models } = readCatalogFile(
+        file(later + model("opus-4.6", { price: `{ input: ${input}, output: 17.50 }` })),
+      );
       expect(models[0]?.price).toEqual(models[1]?.price);
       expect(models[0]?.price.input).toBe(micro);
     }
@@ -128,7 +167,13 @@ describe("prices", () => {
 
   test("a price is inherited from a model that states it, in one step", () => {
     const inherits = (from: string) => ({ price: `{ inherit: ${from} }` });
-    expect(problemsOf(file(model("a", inherits("b")) + model("b", inherits("a")) + model("c", inherits("nobody"))))).toEqual([
+    expect(
+      problemsOf(
+        file(
+          model("a", inherits("b")) + model("b", inherits("a")) + model("c", inherits("nobody")),
+        ),
+      ),
+    ).toEqual([
       "models[0].price.inherit: b: that model inherits its own price",
       "models[1].price.inherit: a: that model inherits its own price",
       "models[2].price.inherit: nobody: there is no such model",
@@ -138,7 +183,8 @@ describe("prices", () => {
 
 describe("a file is judged as a whole", () => {
   test("all problems are told at once, unknown members with the nearest valid name", () => {
-    const providers = "providers: { sim: { kind: simulated, tokn_ms: 5 }, real: { kind: anthropic, idle_ms: soon } }";
+    const providers =
+      "providers: { sim: { kind: simulated, tokn_ms: 5 }, real: { kind: anthropic, idle_ms: soon } }";
     const text = file(
       model("m", { routes: "[[{ provider: sin }], []]", more: "    colour: red\n" }),
       `${providers}\nalias: { x: y }`,
@@ -158,7 +204,11 @@ describe("a file is judged as a whole", () => {
     { name: "an empty file", text: "", says: "the file: must be a mapping" },
     { name: "a list", text: "- a", says: "the file: must be a mapping" },
     { name: "broken YAML", text: "models: [", says: "" },
-    { name: "a member given twice", text: `tier_fallback: true\ntier_fallback: false\n`, says: "Map keys must be unique" },
+    {
+      name: "a member given twice",
+      text: `tier_fallback: true\ntier_fallback: false\n`,
+      says: "Map keys must be unique",
+    },
     {
       name: "a flag that is no flag",
       text: file(model("m"), "tier_fallback: yes\nproviders: { sim: { kind: simulated } }"),
@@ -169,7 +219,11 @@ describe("a file is judged as a whole", () => {
       text: file(model("m").replace("adaptive", "deeply")),
       says: "models[0].thinking: must be one of adaptive, budget, none, not deeply",
     },
-    { name: "a model given twice", text: file(model("m") + model("m")), says: "models[1].id: m is there twice" },
+    {
+      name: "a model given twice",
+      text: file(model("m") + model("m")),
+      says: "models[1].id: m is there twice",
+    },
     {
       name: "an alias that hides a model",
       text: file(model("m"), "aliases: { m: m }\nproviders: { sim: { kind: simulated } }"),
@@ -177,7 +231,10 @@ describe("a file is judged as a whole", () => {
     },
     {
       name: "an alias of nothing",
-      text: file(model("opus-1"), "aliases: { o: opus-2 }\nproviders: { sim: { kind: simulated } }"),
+      text: file(
+        model("opus-1"),
+        "aliases: { o: opus-2 }\nproviders: { sim: { kind: simulated } }",
+      ),
       says: "aliases.o: there is no model opus-2; did you mean opus-1?",
     },
     {
@@ -187,7 +244,10 @@ describe("a file is judged as a whole", () => {
     },
     ...["cache_marks: true", "max_tokens_name: max_completion_tokens"].map((member) => ({
       name: `a member of the chat format at a native provider (${member})`,
-      text: file(model("m"), `providers: { sim: { kind: anthropic, base_url: http://h, ${member} } }`),
+      text: file(
+        model("m"),
+        `providers: { sim: { kind: anthropic, base_url: http://h, ${member} } }`,
+      ),
       says: `providers.sim.${member.split(":")[0]}: is not known`,
     })),
     {
@@ -197,12 +257,18 @@ describe("a file is judged as a whole", () => {
     },
     {
       name: "a credential in an address",
-      text: file(model("m"), "providers: { sim: { kind: openai, base_url: 'https://me:secret@host/' } }"),
+      text: file(
+        model("m"),
+        "providers: { sim: { kind: openai, base_url: 'https://me:secret@host/' } }",
+      ),
       says: "providers.sim.base_url: must have no credentials, query or fragment",
     },
     {
       name: "a header that belongs to the connection",
-      text: file(model("m"), "providers: { sim: { kind: openai, base_url: http://h, headers: { Host: x } } }"),
+      text: file(
+        model("m"),
+        "providers: { sim: { kind: openai, base_url: http://h, headers: { Host: x } } }",
+      ),
       says: "providers.sim.headers.Host: is no header you can set",
     },
     {
@@ -212,7 +278,10 @@ describe("a file is judged as a whole", () => {
     },
     {
       name: "a member that every object has",
-      text: file(model("m"), "constructor: 1\n__proto__: { a: b }\nproviders: { sim: { kind: simulated } }"),
+      text: file(
+        model("m"),
+        "constructor: 1\n__proto__: { a: b }\nproviders: { sim: { kind: simulated } }",
+      ),
       says: "constructor: is not known",
     },
   ];
@@ -254,11 +323,15 @@ describe("providers", () => {
       cacheMarks: false,
       maxTokensName: "max_tokens",
     });
-    expect(models[0]?.routes).toEqual([[{ provider: "real", model: "claude", weight: 3, systemEntries: "forward" }]]);
+    expect(models[0]?.routes).toEqual([
+      [{ provider: "real", model: "claude", weight: 3, systemEntries: "forward" }],
+    ]);
   });
 
   test("a credential that is not in the environment is named, and its value never is", () => {
-    const { providers } = readCatalogFile(file(model("m", { routes: "[[{ provider: real }]]" }), real));
+    const { providers } = readCatalogFile(
+      file(model("m", { routes: "[[{ provider: real }]]" }), real),
+    );
     expect(findMissingCredentials(providers, {})).toEqual([
       "providers.real.credential_env: REAL_KEY is not set to a credential",
     ]);
@@ -272,7 +345,9 @@ describe("check-config", () => {
 
   test("prints catalogue, prices and routes", () => {
     const printed = describeCatalog(readCatalogFile(defaultCatalog()));
-    expect(printed).toMatch(/model-opus-4\.6 +opus +1000000 +128000 +700 +3500 +875 +1400 +70 +3500/);
+    expect(printed).toMatch(
+      /model-opus-4\.6 +opus +1000000 +128000 +700 +3500 +875 +1400 +70 +3500/,
+    );
     expect(printed).toContain("model-haiku-4.5 1. simulated as model-haiku-4.5 (weight 1)");
     expect(execFileSync(process.execPath, [script], { encoding: "utf8" }).trim()).toBe(printed);
   });

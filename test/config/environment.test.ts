@@ -25,13 +25,20 @@ test("a set but empty variable counts as absent", () => {
 });
 
 test("nothing is seeded into somebody's own database unless asked", () => {
-  const env = { DATABASE_URL: "postgres://somewhere/ledger", ADMIN_TOKEN: "a-token-of-some-length" };
+  const env = {
+    DATABASE_URL: "postgres://somewhere/ledger",
+    ADMIN_TOKEN: "a-token-of-some-length",
+  };
   expect(readConfig(env).seed).toBe(false);
   expect(readConfig({ ...env, SEED: "true" }).seed).toBe(true);
 });
 
 test("lists are separated by commas", () => {
-  const config = readConfig({ ROLE: "facade", CORE_ADDRESS: "one:50051, [::1]:50052,", TRUSTED_PROXIES: "10.0.0.0/8" });
+  const config = readConfig({
+    ROLE: "facade",
+    CORE_ADDRESS: "one:50051, [::1]:50052,",
+    TRUSTED_PROXIES: "10.0.0.0/8",
+  });
   expect(config.coreAddresses).toEqual(["one:50051", "[::1]:50052"]);
   expect(config.trustedProxies).toEqual(["10.0.0.0/8"]);
 });
@@ -53,7 +60,9 @@ test.for([
   "10.0.0.0/255.0.0.0",
   "loopback",
 ])("%s is no proxy to trust", (proxy) => {
-  expect(problemsOf({ TRUSTED_PROXIES: `10.0.0.1,${proxy}` })).toEqual([expect.stringMatching(/^TRUSTED_PROXIES: /)]);
+  expect(problemsOf({ TRUSTED_PROXIES: `10.0.0.1,${proxy}` })).toEqual([
+    expect.stringMatching(/^TRUSTED_PROXIES: /),
+  ]);
 });
 
 test("all problems are named at once", () => {
@@ -100,8 +109,16 @@ const refused = [
     says: "CORE_ADDRESS: must be host:port",
   },
   { name: "a fraction of a port", env: { PORT: "80.5" }, says: "PORT: must be" },
-  { name: "a certificate without its key", env: { GRPC_TLS_CERT: import.meta.filename }, says: "are needed together" },
-  { name: "a certificate that is not there", env: { CORE_TLS_CA: "/nowhere" }, says: "CORE_TLS_CA: names a file" },
+  {
+    name: "a certificate without its key",
+    env: { GRPC_TLS_CERT: import.meta.filename },
+    says: "are needed together",
+  },
+  {
+    name: "a certificate that is not there",
+    env: { CORE_TLS_CA: "/nowhere" },
+    says: "CORE_TLS_CA: names a file",
+  },
   {
     name: "asking callers for certificates without having one",
     env: { GRPC_TLS_CLIENT_CA: import.meta.filename },
@@ -115,7 +132,9 @@ for (const { name, env, says } of refused) {
 }
 
 test("a problem never repeats the value, which may be a secret in the wrong place", () => {
-  expect(problemsOf({ PORT: "sk-gw2-secret", REDIS_URL: "sk-gw2-secret" }).join()).not.toContain("secret");
+  expect(problemsOf({ PORT: "sk-gw2-secret", REDIS_URL: "sk-gw2-secret" }).join()).not.toContain(
+    "secret",
+  );
 });
 
 function problemsOf(env: NodeJS.ProcessEnv): string[] {

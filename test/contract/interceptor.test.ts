@@ -70,12 +70,23 @@ function coreWith(methods: {
   const unimplemented = () => {
     throw new ApiError("unimplemented");
   };
-  const rest = <S extends typeof BillingService | typeof KeysService | typeof InferenceService>(service: S) =>
-    implement<Implementation<S, AuthenticatedCall>>(service, () => async () => unimplemented());
+  const rest = <S extends typeof BillingService | typeof KeysService | typeof InferenceService>(
+    service: S,
+  ) => implement<Implementation<S, AuthenticatedCall>>(service, () => async () => unimplemented());
   const services: Services = {
-    billing: intercept(BillingService, { ...rest(BillingService), ...methods.billing }, authenticate, log),
+    billing: intercept(
+      BillingService,
+      { ...rest(BillingService), ...methods.billing },
+      authenticate,
+      log,
+    ),
     keys: intercept(KeysService, { ...rest(KeysService), ...methods.keys }, authenticate, log),
-    inference: intercept(InferenceService, { ...rest(InferenceService), ...methods.inference }, authenticate, log),
+    inference: intercept(
+      InferenceService,
+      { ...rest(InferenceService), ...methods.inference },
+      authenticate,
+      log,
+    ),
   };
   return localCore(services);
 }
@@ -100,7 +111,9 @@ const hello = { model: "sonnet", messages: [{ role: Role.USER }] };
 
 describe("identity", () => {
   test("a method learns who calls, and gets the request itself, not a copy", async () => {
-    const getPools = vi.fn(async (_request: unknown, _call: AuthenticatedCall) => create(GetPoolsResponseSchema));
+    const getPools = vi.fn(async (_request: unknown, _call: AuthenticatedCall) =>
+      create(GetPoolsResponseSchema),
+    );
     const core = coreWith({ billing: { getPools } });
     await core.billing.getPools({ accountId: "acc_1" }, asCustomer);
     expect(getPools.mock.calls[0]?.[0]).toMatchObject({ accountId: "acc_1" });
@@ -110,13 +123,19 @@ describe("identity", () => {
   test.for<[string, HeadersInit | undefined, ErrorReason]>([
     ["no credential", undefined, "missing_key"],
     ["a wrong credential", { authorization: "Bearer somebody" }, "invalid_key"],
-    ["a credential that the method does not name", { authorization: "Bearer admin" }, "not_permitted"],
+    [
+      "a credential that the method does not name",
+      { authorization: "Bearer admin" },
+      "not_permitted",
+    ],
   ])("with %s neither kind of method runs", async ([, headers, apiError]) => {
     const generate = vi.fn();
     const countTokens = vi.fn();
     const core = coreWith({ inference: { generate, countTokens } });
     const options = headers === undefined ? {} : { headers };
-    expect((await errorOf(core.inference.countTokens({ request: hello }, options))).reason).toBe(apiError);
+    expect((await errorOf(core.inference.countTokens({ request: hello }, options))).reason).toBe(
+      apiError,
+    );
     expect((await errorOf(all(core.inference.generate(hello, options)))).reason).toBe(apiError);
     expect(generate).not.toHaveBeenCalled();
     expect(countTokens).not.toHaveBeenCalled();
@@ -132,24 +151,53 @@ describe("declared fields", () => {
   const { getKey, createKey, updateKey } = KeysService.method;
   const { createTransfer } = BillingService.method;
   const message = { role: "ROLE_USER" };
-  const check = async (method: DescMethod, json: JsonObject) => checkRequest(method.input, fromJson(method.input, json));
+  const check = async (method: DescMethod, json: JsonObject) =>
+    checkRequest(method.input, fromJson(method.input, json));
 
   test.for<[string, DescMethod, JsonObject, string]>([
     ["a missing text", getKey, {}, "key_id"],
     ["an enum left at zero", createKey, { accountId: "acc_1" }, "family"],
     ["a missing message", updateKey, { key: { keyId: "key_1" } }, "update_mask"],
     ["an empty list", generate, { model: "sonnet", messages: [] }, "messages"],
-    ["an amount of zero", createTransfer, { accountId: "a", family: 1, kind: 1, idempotencyKey: "i" }, "amount_microcredits"],
-    ["a missing field inside a message", countTokens, { request: { model: "sonnet" } }, "request.messages"],
+    [
+      "an amount of zero",
+      createTransfer,
+      { accountId: "a", family: 1, kind: 1, idempotencyKey: "i" },
+      "amount_microcredits",
+    ],
+    [
+      "a missing field inside a message",
+      countTokens,
+      { request: { model: "sonnet" } },
+      "request.messages",
+    ],
     ["a text that no database can hold", getKey, { keyId: "key_\0" }, "key_id"],
-    ["such a text inside a message", updateKey, { key: { keyId: "k", name: "\0" }, updateMask: "name" }, "key.name"],
-    ["such a text in a list", createKey, { accountId: "a", family: 1, allowedModels: ["opus", "\0"] }, "allowed_models[1]"],
+    [
+      "such a text inside a message",
+      updateKey,
+      { key: { keyId: "k", name: "\0" }, updateMask: "name" },
+      "key.name",
+    ],
+    [
+      "such a text in a list",
+      createKey,
+      { accountId: "a", family: 1, allowedModels: ["opus", "\0"] },
+      "allowed_models[1]",
+    ],
     ["an unlisted value", createKey, { accountId: "acc_1", family: 7 }, "family"],
-    ["an unlisted value in a list", generate, { model: "sonnet", messages: [message, { role: 9 }] }, "messages[1].role"],
+    [
+      "an unlisted value in a list",
+      generate,
+      { model: "sonnet", messages: [message, { role: 9 }] },
+      "messages[1].role",
+    ],
     [
       "an unlisted value deep inside",
       generate,
-      { model: "sonnet", messages: [{ ...message, content: [{ toolResult: { content: [{}], form: 9 } }] }] },
+      {
+        model: "sonnet",
+        messages: [{ ...message, content: [{ toolResult: { content: [{}], form: 9 } }] }],
+      },
       "messages[0].content[0].tool_result.form",
     ],
   ])("%s is refused by name", async ([, method, json, field]) => {
@@ -160,7 +208,9 @@ describe("declared fields", () => {
 
   test("what people write to each other may hold any character", () => {
     const messages = [{ ...message, content: [{ text: { text: "\0" } }] }];
-    expect(() => checkRequest(generate.input, fromJson(generate.input, { model: "sonnet", messages }))).not.toThrow();
+    expect(() =>
+      checkRequest(generate.input, fromJson(generate.input, { model: "sonnet", messages })),
+    ).not.toThrow();
   });
 
   test("the values that would be accepted are told", async () => {
@@ -179,7 +229,10 @@ describe("declared fields", () => {
   });
 
   test("listed values pass, absent optional ones too", async () => {
-    const getUsage = vi.fn(async () => ({ $typeName: "gateway.billing.v1.GetUsageResponse" as const, rows: [] }));
+    const getUsage = vi.fn(async () => ({
+      $typeName: "gateway.billing.v1.GetUsageResponse" as const,
+      rows: [],
+    }));
     const core = coreWith({ billing: { getUsage } });
     await core.billing.getUsage({ period: UsagePeriod.DAY }, asCustomer);
     await core.billing.getUsage({}, asCustomer);
@@ -207,7 +260,9 @@ describe("abort", () => {
 
   test("a deadline is told as such", async () => {
     const core = coreWith({ billing: { getPools: () => new Promise(() => {}) } });
-    expect((await errorOf(core.billing.getPools({}, { ...asCustomer, timeoutMs: 1 }))).reason).toBe("timeout");
+    expect((await errorOf(core.billing.getPools({}, { ...asCustomer, timeoutMs: 1 }))).reason).toBe(
+      "timeout",
+    );
   });
 
   test.for<[string, unknown, ErrorReason]>([
@@ -289,8 +344,15 @@ describe("the audit log", () => {
   /** A log, and the lines that were written to it. */
   function listen(): { log: Log; lines: () => unknown[]; text: () => string } {
     const written: string[] = [];
-    const log = pino({ base: null, timestamp: false }, { write: (line: string) => void written.push(line) });
-    return { log, lines: () => written.map((line) => JSON.parse(line)), text: () => written.join("") };
+    const log = pino(
+      { base: null, timestamp: false },
+      { write: (line: string) => void written.push(line) },
+    );
+    return {
+      log,
+      lines: () => written.map((line) => JSON.parse(line)),
+      text: () => written.join(""),
+    };
   }
   const line = { level: 30, msg: "audit" };
   const transfer = {
@@ -311,7 +373,12 @@ describe("the audit log", () => {
     await core.billing.createTransfer(transfer, asAdmin);
     createTransfer.mockRejectedValueOnce(new ApiError("insufficient_funds"));
     await errorOf(core.billing.createTransfer(transfer, asAdmin));
-    const told = { accountId: "acc_1", family: "V2", kind: "PURCHASE", amountMicrocredits: "1000000000" };
+    const told = {
+      accountId: "acc_1",
+      family: "V2",
+      kind: "PURCHASE",
+      amountMicrocredits: "1000000000",
+    };
     expect(lines()).toEqual([
       { ...line, method: "CreateTransfer", outcome: "ok", ...told, transferId: "tra_1" },
       { ...line, method: "CreateTransfer", outcome: "insufficient_funds", ...told },
@@ -321,7 +388,13 @@ describe("the audit log", () => {
   test("neither a new secret nor one that was sent in the place of an id gets into it", async () => {
     const { log, lines, text } = listen();
     const secret = "sk-gw2-1the-secret";
-    const key = { keyId: "key_1", accountId: "acc_1", family: Family.V1, name: secret, secrets: [{ hint: secret }] };
+    const key = {
+      keyId: "key_1",
+      accountId: "acc_1",
+      family: Family.V1,
+      name: secret,
+      secrets: [{ hint: secret }],
+    };
     const core = coreWith({
       keys: {
         createKey: async () => create(CreateKeyResponseSchema, { key, secret }),
@@ -332,7 +405,14 @@ describe("the audit log", () => {
     await core.keys.createKey({ accountId: "acc_1", family: Family.V1, name: secret }, asAdmin);
     await errorOf(core.keys.revokeKey({ keyId: secret }, asAdmin));
     expect(lines()).toEqual([
-      { ...line, method: "CreateKey", outcome: "ok", accountId: "acc_1", family: "V1", keyId: "key_1" },
+      {
+        ...line,
+        method: "CreateKey",
+        outcome: "ok",
+        accountId: "acc_1",
+        family: "V1",
+        keyId: "key_1",
+      },
       { ...line, method: "RevokeKey", outcome: "not_found" },
     ]);
     expect(text()).not.toContain("sk-gw2-");
@@ -353,12 +433,16 @@ describe("the audit log", () => {
       log,
     });
     const controller = new AbortController();
-    const call = errorOf(core.keys.revokeKey({ keyId: "key_1" }, { ...asAdmin, signal: controller.signal }));
+    const call = errorOf(
+      core.keys.revokeKey({ keyId: "key_1" }, { ...asAdmin, signal: controller.signal }),
+    );
     await begun.promise;
     controller.abort();
     expect((await call).reason).toBe("cancelled");
     committed.resolve();
-    await vi.waitFor(() => expect(lines()).toEqual([{ ...line, method: "RevokeKey", outcome: "ok", keyId: "key_1" }]));
+    await vi.waitFor(() =>
+      expect(lines()).toEqual([{ ...line, method: "RevokeKey", outcome: "ok", keyId: "key_1" }]),
+    );
   });
 
   test("who may not change anything is told of, what is only read is not", async () => {
@@ -366,17 +450,25 @@ describe("the audit log", () => {
     const core = coreWith({ log });
     await errorOf(core.keys.revokeKey({ keyId: "key_1" }, asCustomer));
     await errorOf(core.keys.getKey({ keyId: "key_1" }, asAdmin));
-    expect(lines()).toEqual([{ ...line, method: "RevokeKey", outcome: "not_permitted", keyId: "key_1" }]);
+    expect(lines()).toEqual([
+      { ...line, method: "RevokeKey", outcome: "not_permitted", keyId: "key_1" },
+    ]);
   });
 
   test("it is every method of the operator alone, but those that only look and those that other services live by", () => {
     const methods = Object.values(serviceTypes).flatMap((service) => service.methods);
-    const operators = methods.filter((desc) => getOption(desc, callers).admin && !getOption(desc, callers).key);
+    const operators = methods.filter(
+      (desc) => getOption(desc, callers).admin && !getOption(desc, callers).key,
+    );
     const silent = operators.filter((desc) => !getOption(desc, audited)).map((desc) => desc.name);
     const reads = ["GetAccount", "ListAccounts", "ListTransfers", "Audit", "GetKey", "ListKeys"];
-    expect(new Set(silent)).toEqual(new Set([...reads, "PlaceHold", "CheckpointHold", "SettleHold"]));
+    expect(new Set(silent)).toEqual(
+      new Set([...reads, "PlaceHold", "CheckpointHold", "SettleHold"]),
+    );
     const administered = methods.filter((desc) => getOption(desc, audited));
-    expect(administered.filter((desc) => !operators.includes(desc) || desc.methodKind !== "unary")).toEqual([]);
+    expect(
+      administered.filter((desc) => !operators.includes(desc) || desc.methodKind !== "unary"),
+    ).toEqual([]);
   });
 });
 
@@ -385,15 +477,24 @@ describe("streams", () => {
     const messages = Array.from({ length: 100 }, () => create(GenerateResponseSchema));
     const counted = vi.fn(authenticate);
     const implementation = {
-      ...implement<Implementation<typeof InferenceService, AuthenticatedCall>>(InferenceService, () => async () => undefined),
+      ...implement<Implementation<typeof InferenceService, AuthenticatedCall>>(
+        InferenceService,
+        () => async () => undefined,
+      ),
       async *generate() {
         yield* messages;
       },
     };
     const services = intercept(InferenceService, implementation, counted, silent);
     const seen: GenerateResponse[] = [];
-    const call = { signal: new AbortController().signal, requestHeader: new Headers(asCustomer.headers) };
-    for await (const message of services.generate(create(InferenceService.method.generate.input, hello), call))
+    const call = {
+      signal: new AbortController().signal,
+      requestHeader: new Headers(asCustomer.headers),
+    };
+    for await (const message of services.generate(
+      create(InferenceService.method.generate.input, hello),
+      call,
+    ))
       seen.push(message);
     expect(seen.every((message, index) => message === messages[index])).toBe(true);
     expect(counted).toHaveBeenCalledTimes(1);

@@ -36,12 +36,16 @@ async function peakMemoryMib({ process }: ChildGateway): Promise<number> {
   return Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1]) / 1024;
 }
 
-test("a cap of ten holds admits exactly ten of five hundred requests over four processes", { timeout: 60_000 }, async () => {
+test("a cap of ten holds admits exactly ten of five hundred requests over four processes", {
+  timeout: 60_000,
+}, async () => {
   const body = { model: "haiku", max_tokens: 100, messages: [{ role: "user", content: "Hello" }] };
   const cap = (await holdMicro(body)) * BigInt(admitted);
   const { payer, secret } = await stage.key(10n ** 12n, { cap });
   const paused = new Gate();
-  stage.provider.always(nativeStream({ text: ["Hi"], usage: { input: 10, output: 100 } }, { before: paused }));
+  stage.provider.always(
+    nativeStream({ text: ["Hi"], usage: { input: 10, output: 100 } }, { before: paused }),
+  );
 
   let refused = 0;
   const allDecided = Promise.withResolvers<void>();
@@ -55,9 +59,10 @@ test("a cap of ten holds admits exactly ten of five hundred requests over four p
   await stage.provider.received(admitted);
   await allDecided.promise;
 
-  const [month] = await stage.ledger.run<{ taken: bigint }>("select spent + held as taken from key_months where key_id = $1", [
-    payer.keyId,
-  ]);
+  const [month] = await stage.ledger.run<{ taken: bigint }>(
+    "select spent + held as taken from key_months where key_id = $1",
+    [payer.keyId],
+  );
   expect(month?.taken).toBe(cap);
   const [holds] = await stage.ledger.run<{ count: bigint }>("select count(*) from holds");
   expect(holds?.count).toBe(BigInt(admitted));
@@ -65,7 +70,9 @@ test("a cap of ten holds admits exactly ten of five hundred requests over four p
 
   const seen = await Promise.all(asked);
   expect(seen.filter(({ complete }) => complete)).toHaveLength(admitted);
-  expect(new Set(seen.filter(({ complete }) => !complete).map(({ status }) => status))).toEqual(new Set([429]));
+  expect(new Set(seen.filter(({ complete }) => !complete).map(({ status }) => status))).toEqual(
+    new Set([429]),
+  );
   expect(stage.provider.requests).toHaveLength(admitted);
   expect(await stage.ledger.store.verifyLedger()).toEqual([]);
   if (process.platform === "linux") {

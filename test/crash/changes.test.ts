@@ -1,4 +1,5 @@
-// What changes while requests run: the month, a price, an alias. Each request keeps what it began with.
+// What changes while requests run: the month, a price, an alias. Each request keeps what it began
+// with.
 
 import { readFile, writeFile } from "node:fs/promises";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
@@ -10,7 +11,8 @@ let stage: Stage;
 let gateway: ChildGateway;
 beforeAll(async () => {
   stage = await startStage();
-  for (const statement of ownClock.split(/;\n(?= {2}(?:create|insert|do))/)) await stage.ledger.run(statement);
+  for (const statement of ownClock.split(/;\n(?= {2}(?:create|insert|do))/))
+    await stage.ledger.run(statement);
   gateway = await stage.start({ LOG_LEVEL: "info" });
 });
 afterEach(async () => {
@@ -18,7 +20,8 @@ afterEach(async () => {
 });
 afterAll(() => stage.stop());
 
-// The ledger goes by its own clock alone, so a function that stands before the real one moves the gateway's time.
+// The ledger goes by its own clock alone, so a function that stands before the real one moves the
+// gateway's time.
 const ownClock = `
   create schema clock;
   create table clock.shifts (shift interval not null);
@@ -57,7 +60,8 @@ test("a request that crosses the end of a month belongs wholly to the month of i
     "select spent, held from key_months where key_id = $1 order by month",
     [payer.keyId],
   );
-  const cost = (numbers: number[]) => numbers.reduce((sum, number) => sum + usageOf(number).cost, 0n);
+  const cost = (numbers: number[]) =>
+    numbers.reduce((sum, number) => sum + usageOf(number).cost, 0n);
   expect(months).toEqual([
     { spent: cost([1, 2, 3, 4]), held: 0n },
     { spent: cost([5, 6, 7]), held: 0n },
@@ -96,7 +100,8 @@ test("a new price and a new alias under load: each request is charged at the pri
     return isHeld ? { ...script, before: rest } : script;
   });
   const all: { number: number; seen: Promise<Seen> }[] = [];
-  const ask = (number: number) => all.push({ number, seen: stage.ask(gateway, secret, numbered(number)) });
+  const ask = (number: number) =>
+    all.push({ number, seen: stage.ask(gateway, secret, numbered(number)) });
   for (let number = 0; number < 20; number++) ask(number);
   await stage.provider.received(stage.provider.requests.length + 20);
 
@@ -107,7 +112,9 @@ test("a new price and a new alias under load: each request is charged at the pri
   expect(dearer).not.toBe(before);
   await writeFile(stage.catalogPath, dearer);
   gateway.process.kill("SIGHUP");
-  await vi.waitFor(() => expect(gateway.stdout() + gateway.stderr()).toContain("was read again"), { timeout: 10_000 });
+  await vi.waitFor(() => expect(gateway.stdout() + gateway.stderr()).toContain("was read again"), {
+    timeout: 10_000,
+  });
 
   for (let number = 21; number < 61; number += 2) ask(number);
   const renamed = await stage.ask(gateway, secret, { ...numbered(63), model: "fast" });
@@ -122,10 +129,16 @@ test("a new price and a new alias under load: each request is charged at the pri
       price: { input: number < 20 ? haiku.input : haiku.input * 2n },
     });
   }
-  expect(await stage.chargeOf(renamed.requestId)).toMatchObject({ model: "model-sonnet-4.6", price: { input: 420n } });
+  expect(await stage.chargeOf(renamed.requestId)).toMatchObject({
+    model: "model-sonnet-4.6",
+    price: { input: 420n },
+  });
 
   // The alias is led elsewhere.
-  await writeFile(stage.catalogPath, before.replace("haiku: model-haiku-4.5", "haiku: model-opus-4.6"));
+  await writeFile(
+    stage.catalogPath,
+    before.replace("haiku: model-haiku-4.5", "haiku: model-opus-4.6"),
+  );
   gateway.process.kill("SIGHUP");
   await vi.waitFor(async () => {
     const { requestId } = await stage.ask(gateway, secret, numbered(65));

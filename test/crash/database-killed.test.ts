@@ -1,4 +1,5 @@
-// PostgreSQL ends without a word and comes back. Requests that run go on; what they owe is settled when the ledger is there again.
+// PostgreSQL ends without a word and comes back. Requests that run go on; what they owe is settled
+// when the ledger is there again.
 
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -29,7 +30,8 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "gateway-outage-"));
   embedded = await startEmbedded(folder, log);
   postgres = connectPostgres(embedded.url);
-  // Only power cuts need it, and after a kill the server would first write out every file, however busy the disk.
+  // Only power cuts need it, and after a kill the server would first write out every file, however
+  // busy the disk.
   await run("alter system set fsync = off");
   await run("select pg_reload_conf()");
   provider = await startProvider();
@@ -69,8 +71,13 @@ const ask = (body: JsonObject, onText?: (text: string) => void) =>
 
 /** As a crash of the machine's PostgreSQL: no shutdown, no farewell to its clients. */
 async function killPostgres(): Promise<void> {
-  const backends = await postgres.query<{ pid: number }>({ name: "", text: "select pid from pg_stat_activity" }, []);
-  const [postmaster] = (await readFile(join(folder, "postgres/postmaster.pid"), "utf8")).split("\n");
+  const backends = await postgres.query<{ pid: number }>(
+    { name: "", text: "select pid from pg_stat_activity" },
+    [],
+  );
+  const [postmaster] = (await readFile(join(folder, "postgres/postmaster.pid"), "utf8")).split(
+    "\n",
+  );
   process.kill(Number(postmaster), "SIGKILL");
   // Left alone they would notice in a moment, and commit until then.
   for (const { pid } of backends) {
@@ -85,7 +92,11 @@ async function killPostgres(): Promise<void> {
 async function expectExact(seen: Seen, number: number): Promise<void> {
   const { input, output, cost } = usageOf(number);
   const charge = await store.findCharge(seen.requestId ?? "");
-  expect(charge).toMatchObject({ outcome: Outcome.COMPLETED, usage: { input, output }, amountMicrocredits: cost });
+  expect(charge).toMatchObject({
+    outcome: Outcome.COMPLETED,
+    usage: { input, output },
+    amountMicrocredits: cost,
+  });
 }
 
 test("an outage ends no answer, admits none, and charges every answer exactly when it is over", {
@@ -119,7 +130,9 @@ test("an outage ends no answer, admits none, and charges every answer exactly wh
   }
 });
 
-test("a request that comes amid a short outage waits for its end", { timeout: 60_000 }, async () => {
+test("a request that comes amid a short outage waits for its end", {
+  timeout: 60_000,
+}, async () => {
   provider.always(answerOf);
   await killPostgres();
   const waiting = ask({ ...numbered(7), stream: true });

@@ -17,7 +17,10 @@ test("a drain past its limit ends and charges what runs, a client that reads no 
   const [start = "", open = "", ...rest] = nativeEvents({ text: ["x".repeat(20_000)] });
   const delta = rest[0] ?? "";
   // More than all the buffers between provider and client can hold.
-  stage.provider.always({ headers: sse, writes: [start, open, ...Array.from({ length: 800 }, () => delta), new Gate()] });
+  stage.provider.always({
+    headers: sse,
+    writes: [start, open, ...Array.from({ length: 800 }, () => delta), new Gate()],
+  });
 
   const { hostname, port } = new URL(gateway.address);
   const stalled = connect(Number(port), hostname);

@@ -1,10 +1,13 @@
-// Loaded into a gateway with `node --import`: ends the process as a power cut would, at the moment that KILL_AT names. The moments are
-// told by the statements that go to the database.
+// Loaded into a gateway with `node --import`: ends the process as a power cut would, at the moment
+// that KILL_AT names. The moments are told by the statements that go to the database.
 
 import { Client } from "pg";
 import { RoundTrip } from "../../src/postgres/pipeline.ts";
 
-/** When the process ends: before a statement leaves, once it left, or as soon as its commit was answered. */
+/**
+ * When the process ends: before a statement leaves, once it left, or as soon as its commit was
+ * answered.
+ */
 const moments: Record<string, { statement: string; when: "unsent" | "sent" | "committed" }> = {
   "hold written": { statement: "billing/place-holds", when: "unsent" },
   "hold sent": { statement: "billing/place-holds", when: "sent" },
@@ -19,7 +22,8 @@ const original = Client.prototype.query;
 
 const query = function (this: Client, ...args: unknown[]): unknown {
   const [trip] = args;
-  const isIt = trip instanceof RoundTrip && trip.queries.some(([{ name }]) => name === moment?.statement);
+  const isIt =
+    trip instanceof RoundTrip && trip.queries.some(([{ name }]) => name === moment?.statement);
   if (isIt && moment?.when === "unsent") die();
   const answer: unknown = Reflect.apply(original, this, args);
   if (isIt && moment?.when === "sent") setImmediate(die);

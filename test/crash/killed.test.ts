@@ -1,5 +1,6 @@
-// A gateway that is killed at any point of a request's life. What it had not settled is settled by another process, by the last figure
-// that was written down; what a client saw complete was charged before.
+// A gateway that is killed at any point of a request's life. What it had not settled is settled by
+// another process, by the last figure that was written down; what a client saw complete was charged
+// before.
 
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -20,11 +21,17 @@ beforeAll(async () => {
 afterAll(() => stage.stop());
 
 const killAt = (moment: string) =>
-  stage.start({ KILL_AT: moment, NODE_OPTIONS: `--import ${join(import.meta.dirname, "kill-at.ts")}` });
+  stage.start({
+    KILL_AT: moment,
+    NODE_OPTIONS: `--import ${join(import.meta.dirname, "kill-at.ts")}`,
+  });
 
 /** The charges of a key, which has one request in each test. */
 const chargesOf = async (keyId: string) => {
-  const rows = await stage.ledger.run<{ request_id: string }>("select request_id from charges where key_id = $1", [keyId]);
+  const rows = await stage.ledger.run<{ request_id: string }>(
+    "select request_id from charges where key_id = $1",
+    [keyId],
+  );
   return Promise.all(rows.map(({ request_id }) => stage.chargeOf(request_id)));
 };
 
@@ -35,14 +42,19 @@ async function kill(gateway: ChildGateway): Promise<void> {
 
 const ofStatements: { moment: string; charges: { outcome: Outcome; amount: bigint }[][] }[] = [
   { moment: "hold written", charges: [[]] },
-  // The server may or may not have committed what it was sent. Nothing had begun, so nothing is owed.
+  // The server may or may not have committed what it was sent. Nothing had begun, so nothing is
+  // owed.
   { moment: "hold sent", charges: [[], [{ outcome: Outcome.REAPED, amount: 0n }]] },
   { moment: "hold committed", charges: [[{ outcome: Outcome.REAPED, amount: 0n }]] },
-  // All was produced, and the client has not seen the end: the charge stands if it was committed, else the last figure written.
+  // All was produced, and the client has not seen the end: the charge stands if it was committed,
+  // else the last figure written.
   { moment: "settle written", charges: [[{ outcome: Outcome.REAPED, amount: 0n }]] },
   {
     moment: "settle sent",
-    charges: [[{ outcome: Outcome.COMPLETED, amount: cost }], [{ outcome: Outcome.REAPED, amount: 0n }]],
+    charges: [
+      [{ outcome: Outcome.COMPLETED, amount: cost }],
+      [{ outcome: Outcome.REAPED, amount: 0n }],
+    ],
   },
   { moment: "settle committed", charges: [[{ outcome: Outcome.COMPLETED, amount: cost }]] },
 ];
@@ -58,7 +70,10 @@ for (const { moment, charges } of ofStatements) {
     expect(stage.provider.requests.length - before).toBe(moment.startsWith("hold") ? 0 : 1);
     if (moment.startsWith("hold")) expect(seen).toMatchObject({ status: 0, text: "" });
     await stage.recover();
-    const made = (await chargesOf(payer.keyId)).map((one) => ({ outcome: one?.outcome, amount: one?.amountMicrocredits }));
+    const made = (await chargesOf(payer.keyId)).map((one) => ({
+      outcome: one?.outcome,
+      amount: one?.amountMicrocredits,
+    }));
     expect(charges).toContainEqual(made);
   });
 }
@@ -72,13 +87,25 @@ test("killed when the provider is called: nothing was produced, nothing is owed"
   await kill(gateway);
   expect(await seen).toMatchObject({ complete: false });
   await stage.recover();
-  expect(await chargesOf(payer.keyId)).toMatchObject([{ outcome: Outcome.REAPED, amountMicrocredits: 0n, basis: Basis.NONE }]);
+  expect(await chargesOf(payer.keyId)).toMatchObject([
+    { outcome: Outcome.REAPED, amountMicrocredits: 0n, basis: Basis.NONE },
+  ]);
 });
 
 const events = nativeEvents(content);
-const amid: { moment: string; sent: number; shows: string; usage: { input: number; output: number } }[] = [
+const amid: {
+  moment: string;
+  sent: number;
+  shows: string;
+  usage: { input: number; output: number };
+}[] = [
   { moment: "at the first byte", sent: 1, shows: "message_start", usage: { input: 11, output: 1 } },
-  { moment: "amid the stream", sent: 3, shows: "content_block_delta", usage: { input: 11, output: 10 } },
+  {
+    moment: "amid the stream",
+    sent: 3,
+    shows: "content_block_delta",
+    usage: { input: 11, output: 10 },
+  },
 ];
 for (const { moment, sent, shows, usage } of amid) {
   test(`killed ${moment}: the last figure that was written is what is owed`, async () => {
@@ -95,7 +122,9 @@ for (const { moment, sent, shows, usage } of amid) {
     const [charge, ...others] = await chargesOf(payer.keyId);
     expect(others).toEqual([]);
     expect(charge).toMatchObject({ outcome: Outcome.REAPED, usage });
-    expect(charge?.amountMicrocredits).toBe(BigInt(usage.input) * haiku.input + BigInt(usage.output) * haiku.output);
+    expect(charge?.amountMicrocredits).toBe(
+      BigInt(usage.input) * haiku.input + BigInt(usage.output) * haiku.output,
+    );
     // The client can look it up under the id that it was given.
     expect(charge?.requestId).toBe((await seen).requestId);
   });
@@ -128,13 +157,19 @@ test("an answer that was seen complete is charged exactly, though the gateway di
   }
   await kill(gateway);
   await stage.recover();
-  expect((await chargesOf(payer.keyId)).map((one) => one?.outcome)).toEqual([Outcome.COMPLETED, Outcome.COMPLETED]);
+  expect((await chargesOf(payer.keyId)).map((one) => one?.outcome)).toEqual([
+    Outcome.COMPLETED,
+    Outcome.COMPLETED,
+  ]);
 });
 
 /** Resolves when the figure of the key's running request has been written down. */
 async function metered(keyId: string, output: number): Promise<void> {
   for (;;) {
-    const rows = await stage.ledger.run<{ output: number }>("select output from holds where key_id = $1", [keyId]);
+    const rows = await stage.ledger.run<{ output: number }>(
+      "select output from holds where key_id = $1",
+      [keyId],
+    );
     if (rows.some((row) => row.output >= output)) return;
     await new Promise((resolve) => setTimeout(resolve, 20));
   }

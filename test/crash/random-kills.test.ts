@@ -30,7 +30,9 @@ test("thirty kills amid the load: what was seen complete is charged exactly, all
   stage.provider.always(answerOf);
   const dice = createDice(4_711);
   await (await stage.start()).end("SIGTERM");
-  const gateways: ChildGateway[] = await Promise.all(Array.from({ length: gatewaysWanted }, () => stage.start()));
+  const gateways: ChildGateway[] = await Promise.all(
+    Array.from({ length: gatewaysWanted }, () => stage.start()),
+  );
 
   const seen: { number: number; seen: Seen }[] = [];
   let asked = 0;
@@ -40,7 +42,10 @@ test("thirty kills amid the load: what was seen complete is charged exactly, all
       const number = asked++;
       const gateway = gateways[number % gateways.length];
       if (!gateway) throw new Error("no gateway runs");
-      seen.push({ number, seen: await stage.ask(gateway, secret, { ...numbered(number), stream: number % 5 > 0 }) });
+      seen.push({
+        number,
+        seen: await stage.ask(gateway, secret, { ...numbered(number), stream: number % 5 > 0 }),
+      });
     }
   };
   const load = Array.from({ length: clients }, client);
@@ -62,14 +67,19 @@ test("thirty kills amid the load: what was seen complete is charged exactly, all
     const charge = await stage.chargeOf(one.seen.requestId);
     if (one.seen.complete) {
       const { input, output, cost } = usageOf(one.number);
-      expect(charge).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: cost, usage: { input, output } });
+      expect(charge).toMatchObject({
+        outcome: Outcome.COMPLETED,
+        amountMicrocredits: cost,
+        usage: { input, output },
+      });
     } else if (one.seen.status === 200) {
       // Its head left, so it was admitted.
       expect(charge?.amountMicrocredits).toBeLessThanOrEqual(usageOf(one.number).cost);
     }
   }
   const [charged] = await stage.ledger.run<{ all: bigint; reaped: bigint; posted: bigint }>(
-    `select (select count(*) from charges) as all, (select count(*) from charges where outcome = 'reaped') as reaped,
+    `select (select count(*) from charges) as all,
+       (select count(*) from charges where outcome = 'reaped') as reaped,
        (select sum(posted) from pools where account_id = $1) as posted`,
     [payer.accountId],
   );

@@ -1,4 +1,5 @@
-// Gateway processes on one ledger, before one scripted provider, with clients that remember exactly what they saw.
+// Gateway processes on one ledger, before one scripted provider, with clients that remember exactly
+// what they saw.
 
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -13,7 +14,13 @@ import type { Payer } from "../../src/billing/admission.ts";
 import { digestBytes, digestSecret, mintSecret, showSecret } from "../../src/keys/secret.ts";
 import { freshLedger, startNode } from "../billing/ledger.ts";
 import { type ChildGateway, startChildGateway } from "../support/child-gateway.ts";
-import { catalogFor, nativeStream, type ReceivedRequest, type Script, startProvider } from "../support/provider.ts";
+import {
+  catalogFor,
+  nativeStream,
+  type ReceivedRequest,
+  type Script,
+  startProvider,
+} from "../support/provider.ts";
 
 /** haiku 4.5, in micro-credits per token. */
 export const haiku = { input: 140n, output: 700n };
@@ -60,20 +67,27 @@ export async function startStage() {
       return gateway;
     },
     /** A key with its secret, and who pays. */
-    async key(micro: bigint, more: { cap?: bigint } = {}): Promise<{ payer: Payer; secret: string }> {
+    async key(
+      micro: bigint,
+      more: { cap?: bigint } = {},
+    ): Promise<{ payer: Payer; secret: string }> {
       const payer = await ledger.payer(micro, more);
       const secret = mintSecret(Family.V1);
-      await ledger.run("insert into key_secrets (digest, secret_id, key_id, shown) values ($1, $2, $3, $4)", [
-        digestBytes(digestSecret(secret)),
-        timeOrderedId("sec_"),
-        payer.keyId,
-        showSecret(secret),
-      ]);
+      await ledger.run(
+        "insert into key_secrets (digest, secret_id, key_id, shown) values ($1, $2, $3, $4)",
+        [digestBytes(digestSecret(secret)), timeOrderedId("sec_"), payer.keyId, showSecret(secret)],
+      );
       return { payer, secret };
     },
-    ask: ({ address }: ChildGateway, secret: string, body: JsonObject = {}, onText?: (text: string) => void) =>
-      clients.ask({ address, secret, body, ...(onText && { onText }) }),
-    /** Settles what dead processes have left, as another process would after a minute of silence. */
+    ask: (
+      { address }: ChildGateway,
+      secret: string,
+      body: JsonObject = {},
+      onText?: (text: string) => void,
+    ) => clients.ask({ address, secret, body, ...(onText && { onText }) }),
+    /**
+     * Settles what dead processes have left, as another process would after a minute of silence.
+     */
     async recover(): Promise<void> {
       for (const gateway of started) await gateway.end("SIGKILL");
       started.clear();
@@ -128,7 +142,11 @@ async function ask(dispatcher: Agent, { address, secret, body, onText }: Ask): P
     const answer = await request(`${address}/v1/messages`, {
       dispatcher,
       method: "POST",
-      headers: { "x-api-key": secret, "anthropic-version": "2023-06-01", "content-type": "application/json" },
+      headers: {
+        "x-api-key": secret,
+        "anthropic-version": "2023-06-01",
+        "content-type": "application/json",
+      },
       body: JSON.stringify(body),
       headersTimeout: 60_000,
       bodyTimeout: 60_000,
@@ -145,7 +163,9 @@ async function ask(dispatcher: Agent, { address, secret, body, onText }: Ask): P
     // What was seen until then is what counts.
   }
   const isStream = body.stream === true;
-  const complete = seen.status === 200 && (isStream ? seen.text.includes('"type":"message_stop"') : isWhole(seen.text));
+  const complete =
+    seen.status === 200 &&
+    (isStream ? seen.text.includes('"type":"message_stop"') : isWhole(seen.text));
   return { ...seen, complete };
 }
 

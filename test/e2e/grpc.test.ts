@@ -16,7 +16,10 @@ beforeAll(async () => {
 afterAll(() => gateway.stop());
 
 test("a key made over gRPC pays for an answer over gRPC, which costs what it costs over HTTP", async () => {
-  const keys = createClient(KeysService, createGrpcTransport({ baseUrl: `http://${gateway.grpcAddress}` }));
+  const keys = createClient(
+    KeysService,
+    createGrpcTransport({ baseUrl: `http://${gateway.grpcAddress}` }),
+  );
   const { secret } = await keys.createKey(
     { accountId: gateway.accountId, family: Family.V1, name: "billing job" },
     { headers: { authorization: `Bearer ${gateway.adminToken}` } },
@@ -27,7 +30,9 @@ test("a key made over gRPC pays for an answer over gRPC, which costs what it cos
   const request = { model: "haiku", maxTokens: 100, messages: [{ role: Role.USER, content }] };
   const order: (string | undefined)[] = [];
   let amountMicro: bigint | undefined;
-  for await (const { kind } of core.inference.generate(request, { headers: { authorization: `Bearer ${secret}` } })) {
+  for await (const { kind } of core.inference.generate(request, {
+    headers: { authorization: `Bearer ${secret}` },
+  })) {
     order.push(kind.case);
     if (kind.case === "receipt") amountMicro = kind.value.receipt?.amountMicrocredits;
   }
@@ -38,8 +43,16 @@ test("a key made over gRPC pays for an answer over gRPC, which costs what it cos
 
   const answer = await fetch(`${gateway.address}/v1/messages`, {
     method: "POST",
-    headers: { "x-api-key": secret, "anthropic-version": "2023-06-01", "content-type": "application/json" },
-    body: JSON.stringify({ model: "haiku", max_tokens: 100, messages: [{ role: "user", content: "Hello" }] }),
+    headers: {
+      "x-api-key": secret,
+      "anthropic-version": "2023-06-01",
+      "content-type": "application/json",
+    },
+    body: JSON.stringify({
+      model: "haiku",
+      max_tokens: 100,
+      messages: [{ role: "user", content: "Hello" }],
+    }),
   });
   const costMicro = Number(answer.headers.get("x-gateway-cost-credits")) * 1_000_000;
   expect(BigInt(Math.round(costMicro))).toBe(amountMicro);

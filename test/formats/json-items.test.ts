@@ -34,7 +34,13 @@ test("what stands in a string is not counted, however long it is and whatever is
 });
 
 test("a string that does not end ends the search", () => {
-  for (const text of ['["', '["\\', `["${"x".repeat(1_000)}`, `["${"x".repeat(1_000)}\\`, `["${"\\".repeat(999)}"`]) {
+  for (const text of [
+    '["',
+    '["\\',
+    `["${"x".repeat(1_000)}`,
+    `["${"x".repeat(1_000)}\\`,
+    `["${"\\".repeat(999)}"`,
+  ]) {
     expect(hasMoreItems(bytesOf(text), 1)).toBe(false);
   }
 });

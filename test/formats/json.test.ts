@@ -11,8 +11,16 @@ const faults: { name: string; body: string | Uint8Array; says: string }[] = [
   { name: "a missing value", body: '{"a":}', says: "unexpected character at byte 5" },
   { name: "a bare word", body: '{"a": secret}', says: "unexpected character at byte 6" },
   { name: "a trailing comma", body: "[1,]", says: "unexpected character at byte 3" },
-  { name: "text after the value", body: "{} {}", says: "unexpected text after the value at byte 3" },
-  { name: "a control character in a string", body: '"a\u0001"', says: "unexpected character at byte 2" },
+  {
+    name: "text after the value",
+    body: "{} {}",
+    says: "unexpected text after the value at byte 3",
+  },
+  {
+    name: "a control character in a string",
+    body: '"a\u0001"',
+    says: "unexpected character at byte 2",
+  },
   { name: "an unknown escape", body: '"\\x41"', says: "unexpected character at byte 2" },
   { name: "a leading zero", body: "[01]", says: "unexpected character at byte 2" },
   { name: "a broken word", body: "[nul]", says: "unexpected character at byte 4" },
@@ -20,16 +28,35 @@ const faults: { name: string; body: string | Uint8Array; says: string }[] = [
   { name: "a lone high surrogate", body: '["\\ud83d"]', says: "a lone surrogate at byte 2" },
   { name: "a lone low surrogate", body: '["\\uDE00"]', says: "a lone surrogate at byte 2" },
   { name: "a lone surrogate in a name", body: '{"\\ud83d":1}', says: "a lone surrogate at byte 2" },
-  { name: "two surrogates the wrong way round", body: '["\\ude00\\ud83d"]', says: "a lone surrogate at byte 2" },
-  { name: "a number beyond all range", body: '{"a":-1e999}', says: "a number beyond all range at byte 5" },
+  {
+    name: "two surrogates the wrong way round",
+    body: '["\\ude00\\ud83d"]',
+    says: "a lone surrogate at byte 2",
+  },
+  {
+    name: "a number beyond all range",
+    body: '{"a":-1e999}',
+    says: "a number beyond all range at byte 5",
+  },
   { name: "201 levels", body: nested(201), says: "more than 200 levels of nesting at byte 200" },
-  { name: "10,000 levels", body: nested(10_000), says: "more than 200 levels of nesting at byte 200" },
-  { name: "invalid UTF-8", body: Uint8Array.of(0x22, 0x61, 0xff, 0x22), says: "invalid UTF-8 at byte 2" },
+  {
+    name: "10,000 levels",
+    body: nested(10_000),
+    says: "more than 200 levels of nesting at byte 200",
+  },
+  {
+    name: "invalid UTF-8",
+    body: Uint8Array.of(0x22, 0x61, 0xff, 0x22),
+    says: "invalid UTF-8 at byte 2",
+  },
 ];
 for (const { name, body, says } of faults) {
   test(`${name} is refused with its place and without its content`, () => {
     expect(() => parseJson(Buffer.from(body))).toThrow(
-      expect.objectContaining({ reason: "invalid_request", message: `The body is not acceptable JSON: ${says}.` }),
+      expect.objectContaining({
+        reason: "invalid_request",
+        message: `The body is not acceptable JSON: ${says}.`,
+      }),
     );
   });
 }
@@ -38,7 +65,9 @@ test("200 levels, a byte order mark, paired surrogates, NUL and __proto__ are ca
   expect(parseJson(Buffer.from(nested(200)))).toEqual(JSON.parse(nested(200)));
   expect(parseJson(Buffer.from("\uFEFF{}"))).toEqual({});
   expect(parseJson(Buffer.from('["\\ud83d\\ude00\\u0000"]'))).toEqual(["😀\u0000"]);
-  expect(Object.keys(Object(parseJson(Buffer.from('{"__proto__":{"a":1}}'))))).toEqual(["__proto__"]);
+  expect(Object.keys(Object(parseJson(Buffer.from('{"__proto__":{"a":1}}'))))).toEqual([
+    "__proto__",
+  ]);
 });
 
 test("any JSON text is read as the runtime reads it, and has no fault", () => {

@@ -1,7 +1,13 @@
 // Every way to call the services, side by side.
 
 import type { Message } from "@bufbuild/protobuf";
-import { type CallOptions, Code, ConnectError, createClient, type Transport } from "@connectrpc/connect";
+import {
+  type CallOptions,
+  Code,
+  ConnectError,
+  createClient,
+  type Transport,
+} from "@connectrpc/connect";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import fastify from "fastify";
 import { RefusalSchema } from "../../gen/gateway/common/v1/refusal_pb.ts";
@@ -20,10 +26,20 @@ import { createIdentifyCaller } from "../../src/http/authenticate.ts";
 import { registerConnect } from "../../src/http/connect.ts";
 import { authenticate } from "./scripted.ts";
 
-export const bindingNames = ["local", "gRPC", "Connect with JSON", "Connect with protobuf", "gRPC-web"] as const;
+export const bindingNames = [
+  "local",
+  "gRPC",
+  "Connect with JSON",
+  "Connect with protobuf",
+  "gRPC-web",
+] as const;
 export type BindingName = (typeof bindingNames)[number];
 
-export type Bindings = Record<BindingName, Core> & { grpcUrl: string; httpUrl: string; close(): Promise<void> };
+export type Bindings = Record<BindingName, Core> & {
+  grpcUrl: string;
+  httpUrl: string;
+  close(): Promise<void>;
+};
 
 export async function openBindings(services: Services, identify = authenticate): Promise<Bindings> {
   const server = createGrpcServer({
@@ -46,7 +62,9 @@ export async function openBindings(services: Services, identify = authenticate):
     local: localCore(services),
     gRPC: grpc,
     "Connect with JSON": coreOver(createConnectTransport({ ...options, useBinaryFormat: false })),
-    "Connect with protobuf": coreOver(createConnectTransport({ ...options, useBinaryFormat: true })),
+    "Connect with protobuf": coreOver(
+      createConnectTransport({ ...options, useBinaryFormat: true }),
+    ),
     "gRPC-web": coreOver(createGrpcWebTransport(options)),
     grpcUrl: `http://127.0.0.1:${port}`,
     httpUrl: baseUrl,
@@ -85,8 +103,10 @@ export async function callAll(
 }
 
 function find(core: Core, desc: (typeof methods)[number]): BoundMethod<CallOptions> {
-  if (desc.parent === serviceTypes.billing) return boundMethod<typeof serviceTypes.billing, CallOptions>(core.billing, desc);
-  if (desc.parent === serviceTypes.keys) return boundMethod<typeof serviceTypes.keys, CallOptions>(core.keys, desc);
+  if (desc.parent === serviceTypes.billing)
+    return boundMethod<typeof serviceTypes.billing, CallOptions>(core.billing, desc);
+  if (desc.parent === serviceTypes.keys)
+    return boundMethod<typeof serviceTypes.keys, CallOptions>(core.keys, desc);
   return boundMethod<typeof serviceTypes.inference, CallOptions>(core.inference, desc);
 }
 

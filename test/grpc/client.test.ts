@@ -37,7 +37,9 @@ async function whoAnswers(core: Core): Promise<string> {
 /** Calls until this many different answers came. */
 async function answersOf(core: Core, count: number): Promise<Set<string>> {
   const seen = new Set<string>();
-  await expect.poll(async () => seen.add(await whoAnswers(core)).size, { timeout: 10_000, interval: 5 }).toBe(count);
+  await expect
+    .poll(async () => seen.add(await whoAnswers(core)).size, { timeout: 10_000, interval: 5 })
+    .toBe(count);
   return seen;
 }
 
@@ -48,7 +50,12 @@ describe("several cores", () => {
     const core = dial(one.address, two.address);
     await answersOf(core, 2);
     // Both are connected: from now on the turns are exact.
-    const turns = [await whoAnswers(core), await whoAnswers(core), await whoAnswers(core), await whoAnswers(core)];
+    const turns = [
+      await whoAnswers(core),
+      await whoAnswers(core),
+      await whoAnswers(core),
+      await whoAnswers(core),
+    ];
     expect(turns.slice(0, 2)).toEqual(turns.slice(2));
     expect(new Set(turns)).toEqual(new Set(["one", "two"]));
   });
@@ -73,7 +80,10 @@ describe("a core that is not there", () => {
       .billing.getPools({}, asCustomer)
       .catch((error: unknown) => error);
     expect(failure).toBeInstanceOf(ApiError);
-    expect(failure).toMatchObject({ reason: "gateway_unavailable", facts: { retryAfterMs: 1_000 } });
+    expect(failure).toMatchObject({
+      reason: "gateway_unavailable",
+      facts: { retryAfterMs: 1_000 },
+    });
   });
 
   test("is called again when it is back, by the same client", async () => {
@@ -118,7 +128,9 @@ describe("a core that is not there", () => {
         async *stream(_desc, _request, call) {
           yield create(GenerateResponseSchema, { kind: { case: "admission", value: {} } });
           // Ends as if nothing had been cut off.
-          await new Promise((resolve) => call.signal.addEventListener("abort", () => setImmediate(resolve)));
+          await new Promise((resolve) =>
+            call.signal.addEventListener("abort", () => setImmediate(resolve)),
+          );
         },
       }),
     );
@@ -137,11 +149,15 @@ describe("a core that is not there", () => {
         ...emptyAnswers(),
         async *stream(_desc, _request, call) {
           yield create(GenerateResponseSchema, { kind: { case: "admission", value: {} } });
-          await new Promise((_resolve, reject) => call.signal.addEventListener("abort", () => reject(call.signal.reason)));
+          await new Promise((_resolve, reject) =>
+            call.signal.addEventListener("abort", () => reject(call.signal.reason)),
+          );
         },
         unary: async (desc, _request, call) => {
           reached.resolve();
-          await new Promise<void>((resolve) => call.signal.addEventListener("abort", () => resolve()));
+          await new Promise<void>((resolve) =>
+            call.signal.addEventListener("abort", () => resolve()),
+          );
           heard.resolve();
           return create(desc.output);
         },
@@ -155,8 +171,14 @@ describe("a core that is not there", () => {
     const next = stream.next().catch((error: unknown) => error);
     await reached.promise;
     wire.cut();
-    expect(await next).toMatchObject({ reason: "gateway_unavailable", facts: { retryAfterMs: 1_000 } });
-    expect(await unary).toMatchObject({ reason: "gateway_unavailable", facts: { retryAfterMs: 1_000 } });
+    expect(await next).toMatchObject({
+      reason: "gateway_unavailable",
+      facts: { retryAfterMs: 1_000 },
+    });
+    expect(await unary).toMatchObject({
+      reason: "gateway_unavailable",
+      facts: { retryAfterMs: 1_000 },
+    });
     await heard.promise;
   });
 });
@@ -218,7 +240,8 @@ describe("the same as in process", () => {
 
   test("an answer of many megabytes arrives", async () => {
     const model = "x".repeat(20 * 1024 * 1024);
-    for (const core of await cores(named(model))) expect((await whoAnswers(core)).length).toBe(model.length);
+    for (const core of await cores(named(model)))
+      expect((await whoAnswers(core)).length).toBe(model.length);
   });
 
   test("a reader that stops ends the work behind it", async () => {
@@ -235,7 +258,8 @@ describe("the same as in process", () => {
         }
       },
     };
-    for (const core of await cores(script)) for await (const _message of core.inference.generate(hello, asCustomer)) break;
+    for (const core of await cores(script))
+      for await (const _message of core.inference.generate(hello, asCustomer)) break;
     await Promise.all(cleaned.map((one) => one.promise));
   });
 
@@ -249,7 +273,10 @@ describe("the same as in process", () => {
       },
     };
     for (const core of await cores(script)) {
-      await core.billing.getPools({}, { headers: { ...asCustomer.headers, "x-request-id": "req_12345678" } });
+      await core.billing.getPools(
+        {},
+        { headers: { ...asCustomer.headers, "x-request-id": "req_12345678" } },
+      );
     }
     expect(seen).toEqual(["req_12345678", "req_12345678"]);
   });

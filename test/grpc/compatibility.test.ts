@@ -1,4 +1,5 @@
-// The protos against those of the last release (`proto/released.binpb`): what clients were built for goes on to work.
+// The protos against those of the last release (`proto/released.binpb`): what clients were built
+// for goes on to work.
 
 import { execFile } from "node:child_process";
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";

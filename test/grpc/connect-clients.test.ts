@@ -2,7 +2,11 @@
 
 import { create } from "@bufbuild/protobuf";
 import { ConnectError, createClient, type Transport } from "@connectrpc/connect";
-import { createConnectTransport, createGrpcTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
+import {
+  createConnectTransport,
+  createGrpcTransport,
+  createGrpcWebTransport,
+} from "@connectrpc/connect-node";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { GetPoolsResponseSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
@@ -16,10 +20,14 @@ import { key, type Script, scriptedServices } from "./scripted.ts";
 const script: Script = {
   unary: async (desc) =>
     desc.name === "GetPools"
-      ? create(GetPoolsResponseSchema, { pools: [{ family: Family.V2, postedMicrocredits: 9_007_199_254_740_993n }] })
+      ? create(GetPoolsResponseSchema, {
+          pools: [{ family: Family.V2, postedMicrocredits: 9_007_199_254_740_993n }],
+        })
       : create(desc.output),
   async *stream() {
-    yield create(GenerateResponseSchema, { kind: { case: "admission", value: { requestId: "req_12345678" } } });
+    yield create(GenerateResponseSchema, {
+      kind: { case: "admission", value: { requestId: "req_12345678" } },
+    });
     throw new ApiError("upstream_error");
   },
 };
@@ -49,10 +57,13 @@ describe("a Connect client", () => {
       const inference = createClient(serviceTypes.inference, transport);
       const kinds: unknown[] = [];
       const failure = await (async () => {
-        for await (const { kind } of inference.generate({ model: "m", messages: [{}] }, asCustomer)) kinds.push(kind.case);
+        for await (const { kind } of inference.generate({ model: "m", messages: [{}] }, asCustomer))
+          kinds.push(kind.case);
       })().catch(ConnectError.from);
       expect(kinds).toEqual(["admission"]);
-      expect(failure?.findDetails(RefusalSchema)).toMatchObject([{ reason: Reason.UPSTREAM_ERROR }]);
+      expect(failure?.findDetails(RefusalSchema)).toMatchObject([
+        { reason: Reason.UPSTREAM_ERROR },
+      ]);
     });
   }
 });

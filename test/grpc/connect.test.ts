@@ -17,7 +17,13 @@ async function open(script: Script = emptyAnswers(), changes: Changes = {}): Pro
   const { failedCredentials = { check() {}, record() {} }, ...rest } = changes;
   const core = localCore(scriptedServices(script));
   const identifyCaller = createIdentifyCaller(core, failedCredentials);
-  registerConnect(app, { core, identifyCaller, adminMethods: true, isDraining: () => false, ...rest });
+  registerConnect(app, {
+    core,
+    identifyCaller,
+    adminMethods: true,
+    isDraining: () => false,
+    ...rest,
+  });
   onTestFinished(async () => {
     app.server.closeAllConnections();
     await app.close();
@@ -25,12 +31,25 @@ async function open(script: Script = emptyAnswers(), changes: Changes = {}): Pro
   return app.listen({ host: "127.0.0.1", port: 0 });
 }
 
-type Sent = { body?: string | Uint8Array<ArrayBuffer>; type?: string; credential?: string | undefined; headers?: HeadersInit };
+type Sent = {
+  body?: string | Uint8Array<ArrayBuffer>;
+  type?: string;
+  credential?: string | undefined;
+  headers?: HeadersInit;
+};
 
-function post(url: string, path: string, { body = "{}", type = "application/json", credential = key, headers }: Sent = {}) {
+function post(
+  url: string,
+  path: string,
+  { body = "{}", type = "application/json", credential = key, headers }: Sent = {},
+) {
   return fetch(`${url}/${path}`, {
     method: "POST",
-    headers: { "content-type": type, ...(credential !== "" && { authorization: `Bearer ${credential}` }), ...headers },
+    headers: {
+      "content-type": type,
+      ...(credential !== "" && { authorization: `Bearer ${credential}` }),
+      ...headers,
+    },
     body,
   });
 }
@@ -44,7 +63,10 @@ const generate = "gateway.inference.v1.InferenceService/Generate";
 describe("curl with JSON", () => {
   test("is answered with JSON", async () => {
     const response = await post(await open(), getPools);
-    expect([response.status, response.headers.get("content-type")]).toEqual([200, "application/json"]);
+    expect([response.status, response.headers.get("content-type")]).toEqual([
+      200,
+      "application/json",
+    ]);
     expect(await response.json()).toEqual({});
   });
 
@@ -93,7 +115,10 @@ describe("curl with JSON", () => {
   test("counts the tokens of a request far above the limit of other methods", async () => {
     const text = "x".repeat(20 * 1024 * 1024);
     const body = JSON.stringify({
-      request: { model: "sonnet", messages: [{ role: "ROLE_USER", content: [{ text: { text } }] }] },
+      request: {
+        model: "sonnet",
+        messages: [{ role: "ROLE_USER", content: [{ text: { text } }] }],
+      },
     });
     expect((await post(await open(), countTokens, { body })).status).toBe(200);
   });
@@ -106,13 +131,21 @@ describe("curl with JSON", () => {
   });
 
   test("hears of an enum name that nobody lists, however deep", async () => {
-    const body = JSON.stringify({ model: "sonnet", messages: [{ role: "ROLE_USER" }, { role: "ROLE_TOOL" }] });
+    const body = JSON.stringify({
+      model: "sonnet",
+      messages: [{ role: "ROLE_USER" }, { role: "ROLE_TOOL" }],
+    });
     const enveloped = Buffer.concat([Buffer.from([0, 0, 0, 0, body.length]), Buffer.from(body)]);
     const url = await open();
-    const streamed = await post(url, generate, { type: "application/connect+json", body: new Uint8Array(enveloped) });
+    const streamed = await post(url, generate, {
+      type: "application/connect+json",
+      body: new Uint8Array(enveloped),
+    });
     expect(await streamed.text()).toContain('"field":"messages[1].role"');
     const counted = await post(url, countTokens, { body: `{"request": ${body}}` });
-    expect(await counted.json()).toMatchObject({ details: [{ debug: { field: "request.messages[1].role" } }] });
+    expect(await counted.json()).toMatchObject({
+      details: [{ debug: { field: "request.messages[1].role" } }],
+    });
   });
 });
 
@@ -142,13 +175,18 @@ describe("the public listener", () => {
     });
     const answered = await post(url, getPools, { headers: { origin: "https://example.test" } });
     for (const response of [asked, answered]) {
-      expect([...response.headers.keys()].filter((name) => name.startsWith("access-control"))).toEqual([]);
+      expect(
+        [...response.headers.keys()].filter((name) => name.startsWith("access-control")),
+      ).toEqual([]);
     }
   });
 
   test("asks for the credential before it reads the request", async () => {
     const unary = vi.fn(emptyAnswers().unary);
-    const response = await post(await open({ ...emptyAnswers(), unary }), getPools, { credential: "wrong", body: "{" });
+    const response = await post(await open({ ...emptyAnswers(), unary }), getPools, {
+      credential: "wrong",
+      body: "{",
+    });
     expect(response.status).toBe(401);
     expect(unary).not.toHaveBeenCalled();
   });

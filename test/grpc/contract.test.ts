@@ -1,4 +1,5 @@
-// The contract of every method on every binding, made from the protos: a new method is covered before anyone remembers it.
+// The contract of every method on every binding, made from the protos: a new method is covered
+// before anyone remembers it.
 
 import {
   create,
@@ -17,8 +18,22 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { ApiError, type ErrorReason, errorCatalog } from "../../src/base/errors.ts";
 import { toErrorResponse } from "../../src/http/error-body.ts";
-import { type Bindings, bindingNames, callAll, errorOfAny, methods, openBindings } from "./bindings.ts";
-import { anyMessage, enumPaths, leastRequest, nameOfPath, requiredFields, setEnum } from "./samples.ts";
+import {
+  type Bindings,
+  bindingNames,
+  callAll,
+  errorOfAny,
+  methods,
+  openBindings,
+} from "./bindings.ts";
+import {
+  anyMessage,
+  enumPaths,
+  leastRequest,
+  nameOfPath,
+  requiredFields,
+  setEnum,
+} from "./samples.ts";
 import { adminToken, emptyAnswers, key, type Script, scriptedServices } from "./scripted.ts";
 
 const script: Script = emptyAnswers();
@@ -37,7 +52,11 @@ function promise(name: string, run: () => Promise<void>): void {
   test(name, run);
 }
 const promised = methods.length;
-afterAll(() => console.log(`contract: ${cases} cases made from ${promised} methods on ${bindingNames.length} bindings`));
+afterAll(() =>
+  console.log(
+    `contract: ${cases} cases made from ${promised} methods on ${bindingNames.length} bindings`,
+  ),
+);
 
 const credentials = { key: `Bearer ${key}`, admin: `Bearer ${adminToken}` };
 const unlisted = 99;
@@ -81,7 +100,9 @@ for (const desc of methods) {
       });
 
       promise("refuses a wrong credential", async () => {
-        const { reason } = await errorOf(call(leastRequest(desc.input), as("Bearer sk-gw2-1wrong")));
+        const { reason } = await errorOf(
+          call(leastRequest(desc.input), as("Bearer sk-gw2-1wrong")),
+        );
         expect(reason).toBe("invalid_key");
       });
 
@@ -122,16 +143,24 @@ for (const desc of methods) {
 
       promise("ends with its deadline", async () => {
         const { signals, stopped } = hang(desc);
-        const { reason } = await errorOf(call(leastRequest(desc.input), { ...as(goodCredential(desc)), timeoutMs: 20 }));
+        const { reason } = await errorOf(
+          call(leastRequest(desc.input), { ...as(goodCredential(desc)), timeoutMs: 20 }),
+        );
         expect(reason).toBe("timeout");
-        // On a slow machine the deadline passes before the method is reached, and then it is never run.
+        // On a slow machine the deadline passes before the method is reached, and then it is never
+        // run.
         if (signals.length > 0) await stopped;
       });
 
       promise("ends when its caller cancels", async () => {
         const { started, stopped } = hang(desc);
         const controller = new AbortController();
-        const answer = errorOf(call(leastRequest(desc.input), { ...as(goodCredential(desc)), signal: controller.signal }));
+        const answer = errorOf(
+          call(leastRequest(desc.input), {
+            ...as(goodCredential(desc)),
+            signal: controller.signal,
+          }),
+        );
         await started;
         controller.abort();
         expect((await answer).reason).toBe("cancelled");
@@ -142,7 +171,8 @@ for (const desc of methods) {
         const [sent] = fc.sample(anyMessage(desc.input), { seed: 1, numRuns: 1 });
         const answers = fc.sample(anyMessage(desc.output), { seed: 2, numRuns: streams ? 3 : 1 });
         if (!sent) return;
-        // Bytes that follow one another are one message: what is required comes from the least request, the rest from the sample.
+        // Bytes that follow one another are one message: what is required comes from the least
+        // request, the rest from the sample.
         const request = fromBinary(
           desc.input,
           join(toBinary(desc.input, sent), toBinary(desc.input, leastRequest(desc.input))),
@@ -160,7 +190,9 @@ for (const desc of methods) {
         };
         const received = await call(request, as(goodCredential(desc)));
         expect(seen.at(-1)).toSatisfy((one: Message) => equals(desc.input, one, request));
-        expect(received.map((one) => toJson(desc.output, one))).toEqual(answers.map((one) => toJson(desc.output, one)));
+        expect(received.map((one) => toJson(desc.output, one))).toEqual(
+          answers.map((one) => toJson(desc.output, one)),
+        );
       });
     });
   }
@@ -180,7 +212,8 @@ function hang(desc: DescMethod) {
       });
       started.resolve();
     });
-  script.unary = async (called, _request, call) => (called === desc ? wait(call.signal) : create(called.output));
+  script.unary = async (called, _request, call) =>
+    called === desc ? wait(call.signal) : create(called.output);
   script.stream = async function* (_called, _request, call) {
     yield await wait(call.signal);
   };
@@ -204,13 +237,17 @@ for (const type of messageTypes) {
   });
 }
 
-const reasons = Object.keys(errorCatalog).filter((name): name is ErrorReason => name in errorCatalog);
+const reasons = Object.keys(errorCatalog).filter(
+  (name): name is ErrorReason => name in errorCatalog,
+);
 for (const name of reasons) {
   for (const envelope of ["native", "chat", "union"] as const) {
     promise(`${name} has an answer in the ${envelope} format of HTTP`, async () => {
       const { status, body } = toErrorResponse(new ApiError(name), envelope, "req_12345678");
       expect(status).toBeGreaterThanOrEqual(400);
-      expect(body).toMatchObject({ error: { type: expect.any(String), message: expect.any(String) } });
+      expect(body).toMatchObject({
+        error: { type: expect.any(String), message: expect.any(String) },
+      });
     });
   }
 }
@@ -235,7 +272,12 @@ for (const binding of bindingNames) {
       };
       for (const desc of [unaryMethod, streamMethod]) {
         if (!desc) continue;
-        const failure = callAll(bindings[binding], desc, leastRequest(desc.input), as(goodCredential(desc)));
+        const failure = callAll(
+          bindings[binding],
+          desc,
+          leastRequest(desc.input),
+          as(goodCredential(desc)),
+        );
         expect((await errorOf(failure)).toDetail()).toEqual(apiError.toDetail());
       }
     });
@@ -249,7 +291,9 @@ for (const binding of bindingNames) {
     };
     for (const desc of [unaryMethod, streamMethod]) {
       if (!desc) continue;
-      const failure = await errorOf(callAll(bindings[binding], desc, leastRequest(desc.input), as(goodCredential(desc))));
+      const failure = await errorOf(
+        callAll(bindings[binding], desc, leastRequest(desc.input), as(goodCredential(desc))),
+      );
       expect([failure.reason, failure.message]).toEqual(["internal", "Internal error."]);
     }
   });
@@ -267,7 +311,10 @@ for (const desc of methods.filter((one) => one.methodKind === "unary")) {
   describe(`${desc.parent.name}.${desc.name} with plain JSON`, () => {
     promise("is served, whatever else the request holds", async () => {
       const response = await post({ ...least(), notYetInvented: [1, { a: null }] });
-      expect([response.status, await response.json()]).toEqual([200, toJson(desc.output, create(desc.output))]);
+      expect([response.status, await response.json()]).toEqual([
+        200,
+        toJson(desc.output, create(desc.output)),
+      ]);
     });
 
     for (const [field, ...deeper] of enumPaths(desc.input)) {
@@ -276,7 +323,10 @@ for (const desc of methods.filter((one) => one.methodKind === "unary")) {
         const response = await post({ ...least(), [field.jsonName]: "NO_SUCH_VALUE" });
         expect([response.status, await response.json()]).toMatchObject([
           400,
-          { code: "invalid_argument", details: [{ debug: { reason: "REASON_INVALID_REQUEST", field: field.name } }] },
+          {
+            code: "invalid_argument",
+            details: [{ debug: { reason: "REASON_INVALID_REQUEST", field: field.name } }],
+          },
         ]);
       });
     }

@@ -8,8 +8,10 @@ import { callPlainly, plainClient, reasonName } from "./plain-client.ts";
 import { emptyAnswers, key, scriptedServices } from "./scripted.ts";
 import { serve } from "./serve.ts";
 
-const bytesOf = (extensions: JsonObject) => toBinary(MessageSchema, create(MessageSchema, { extensions }));
-const members = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, index) => [`k${index}`, 1]));
+const bytesOf = (extensions: JsonObject) =>
+  toBinary(MessageSchema, create(MessageSchema, { extensions }));
+const members = (count: number) =>
+  Object.fromEntries(Array.from({ length: count }, (_, index) => [`k${index}`, 1]));
 
 const cases: { name: string; bytes: Uint8Array; fields: number }[] = [
   // The entry, its key, its value, and the number in it; and the Struct around all.
@@ -22,7 +24,10 @@ const cases: { name: string; bytes: Uint8Array; fields: number }[] = [
       create(GenerateRequestSchema, {
         model: "m",
         messages: Array(20).fill(
-          create(MessageSchema, { role: 1, content: [{ kind: { case: "text", value: { text: "x".repeat(99) } } }] }),
+          create(MessageSchema, {
+            role: 1,
+            content: [{ kind: { case: "text", value: { text: "x".repeat(99) } } }],
+          }),
         ),
       }),
     ),
@@ -51,9 +56,12 @@ test("a gRPC request of more fields than any conversation has is refused before 
   // An empty block is two bytes.
   const blocks = Buffer.from("1200".repeat(fieldsMax), "hex");
   const length: number[] = [];
-  for (let left = blocks.length; left > 0; left >>>= 7) length.push((left & 0x7f) | (left > 0x7f ? 0x80 : 0));
+  for (let left = blocks.length; left > 0; left >>>= 7)
+    length.push((left & 0x7f) | (left > 0x7f ? 0x80 : 0));
   const bytes = Buffer.concat([Buffer.from([0x0a, 1, 0x6d, 0x1a, ...length]), blocks]);
   const generate = "/gateway.inference.v1.InferenceService/Generate";
-  const { code, apiError } = await callPlainly(plainClient(address), generate, bytes, { authorization: `Bearer ${key}` });
+  const { code, apiError } = await callPlainly(plainClient(address), generate, bytes, {
+    authorization: `Bearer ${key}`,
+  });
   expect([code, reasonName(apiError)]).toEqual([status.RESOURCE_EXHAUSTED, "REQUEST_TOO_LARGE"]);
 });

@@ -1,25 +1,36 @@
-// HTTP/2 used as a weapon: frames written by hand, as no client library would. After each the server serves others as before, and
-// has not grown.
+// HTTP/2 used as a weapon: frames written by hand, as no client library would. After each the
+// server serves others as before, and has not grown.
 
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 import { expect, onTestFinished, test } from "vitest";
-import { GenerateRequestSchema, GenerateResponseSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import {
+  GenerateRequestSchema,
+  GenerateResponseSchema,
+} from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { callPlainly, plainClient } from "./plain-client.ts";
 import { emptyAnswers, key, scriptedServices } from "./scripted.ts";
 import { serve } from "./serve.ts";
 
 const generate = "/gateway.inference.v1.InferenceService/Generate";
 const getPools = "/gateway.billing.v1.BillingService/GetPools";
-const hello = toBinary(GenerateRequestSchema, create(GenerateRequestSchema, { model: "sonnet", messages: [{}] }));
+const hello = toBinary(
+  GenerateRequestSchema,
+  create(GenerateRequestSchema, { model: "sonnet", messages: [{}] }),
+);
 
 const frames = { data: 0, headers: 1, reset: 3, settings: 4, ping: 6, continuation: 9 };
 const endStream = 1;
 const endHeaders = 4;
 
-function frame(type: number, flags: number, stream: number, payload: Buffer = Buffer.alloc(0)): Buffer {
+function frame(
+  type: number,
+  flags: number,
+  stream: number,
+  payload: Buffer = Buffer.alloc(0),
+): Buffer {
   const head = Buffer.alloc(9);
   head.writeUIntBE(payload.length, 0, 3);
   head.writeUInt8(type, 3);
@@ -31,7 +42,9 @@ function frame(type: number, flags: number, stream: number, payload: Buffer = Bu
 /** Headers without compression (RFC 7541, 6.2.2). */
 function headerBlock(headers: Record<string, string>): Buffer {
   const text = (value: string) => Buffer.concat([Buffer.from([value.length]), Buffer.from(value)]);
-  return Buffer.concat(Object.entries(headers).flatMap(([name, value]) => [Buffer.from([0]), text(name), text(value)]));
+  return Buffer.concat(
+    Object.entries(headers).flatMap(([name, value]) => [Buffer.from([0]), text(name), text(value)]),
+  );
 }
 
 function callHeaders(path: string): Buffer {
@@ -46,7 +59,8 @@ function callHeaders(path: string): Buffer {
   });
 }
 
-const message = (bytes: Uint8Array) => Buffer.concat([Buffer.from([0, 0, 0, 0, bytes.length]), bytes]);
+const message = (bytes: Uint8Array) =>
+  Buffer.concat([Buffer.from([0, 0, 0, 0, bytes.length]), bytes]);
 
 /** A connection that has said hello. */
 async function attack(port: number, settings: Buffer = Buffer.alloc(0)): Promise<Socket> {
@@ -54,7 +68,12 @@ async function attack(port: number, settings: Buffer = Buffer.alloc(0)): Promise
   socket.on("error", () => {});
   onTestFinished(() => void socket.destroy());
   await once(socket, "connect");
-  socket.write(Buffer.concat([Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frame(frames.settings, 0, 0, settings)]));
+  socket.write(
+    Buffer.concat([
+      Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
+      frame(frames.settings, 0, 0, settings),
+    ]),
+  );
   return socket;
 }
 
@@ -75,7 +94,10 @@ function heard(socket: Socket, event: "close" | "drain"): Promise<void> {
 
 async function serves(address: string): Promise<boolean> {
   const headers = { authorization: `Bearer ${key}` };
-  return (await callPlainly(plainClient(address), getPools, new Uint8Array(), headers)).code === status.OK;
+  return (
+    (await callPlainly(plainClient(address), getPools, new Uint8Array(), headers)).code ===
+    status.OK
+  );
 }
 
 function* times(count: number, make: (index: number) => Buffer): Generator<Buffer> {
@@ -112,7 +134,11 @@ test("calls that are reset as soon as they are made end the connection before th
 });
 
 test.for([
-  { name: "headers that never end", first: callHeaders(getPools), next: headerBlock({ "x-filler": "x".repeat(100) }) },
+  {
+    name: "headers that never end",
+    first: callHeaders(getPools),
+    next: headerBlock({ "x-filler": "x".repeat(100) }),
+  },
   { name: "empty continuations", first: callHeaders(getPools), next: Buffer.alloc(0) },
 ])("$name end the connection", async ({ first, next }) => {
   const { port, address } = await serve(scriptedServices(emptyAnswers()));
@@ -153,7 +179,9 @@ test("readers with a window of zero stop their producers", async () => {
         open++;
         try {
           for (; produced < 100_000; produced++) {
-            yield create(GenerateResponseSchema, { kind: { case: "admission", value: { requestId: "x".repeat(10_000) } } });
+            yield create(GenerateResponseSchema, {
+              kind: { case: "admission", value: { requestId: "x".repeat(10_000) } },
+            });
           }
         } finally {
           open--;

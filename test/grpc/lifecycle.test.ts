@@ -1,4 +1,5 @@
-// From the first connection to the last: where the gRPC door listens, what it says about itself, and how it closes.
+// From the first connection to the last: where the gRPC door listens, what it says about itself,
+// and how it closes.
 
 import { create } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
@@ -19,15 +20,24 @@ const hello = { model: "sonnet", messages: [{}] };
 
 function serverWith(parts: Partial<GrpcServerParts>) {
   const services = scriptedServices(emptyAnswers());
-  const server = createGrpcServer({ services, authenticate, readiness: everythingServes, allowPlaintext: false, ...parts });
+  const server = createGrpcServer({
+    services,
+    authenticate,
+    readiness: everythingServes,
+    allowPlaintext: false,
+    ...parts,
+  });
   onTestFinished(() => server.drain(0));
   return server;
 }
 
 describe("listening", () => {
-  test.for(["0.0.0.0", "::", "192.0.2.1", "example.test"])("plaintext on %s is refused", async (host) => {
-    await expect(serverWith({}).listen(host, 0)).rejects.toThrow(/without TLS/);
-  });
+  test.for(["0.0.0.0", "::", "192.0.2.1", "example.test"])(
+    "plaintext on %s is refused",
+    async (host) => {
+      await expect(serverWith({}).listen(host, 0)).rejects.toThrow(/without TLS/);
+    },
+  );
 
   test.for(["127.0.0.1", "127.8.8.8", "::1", "localhost"])("plaintext on %s is fine", (host) => {
     expect(() => serverCredentials(host, undefined, false)).not.toThrow();
@@ -49,7 +59,10 @@ describe("TLS", () => {
   const clientPair = authority.issue("client");
   const stranger = createAuthority("theirs").issue("client");
 
-  async function poolsOver(tls: GrpcServerParts["tls"], client: Parameters<typeof grpcCore>[0]["tls"]): Promise<string> {
+  async function poolsOver(
+    tls: GrpcServerParts["tls"],
+    client: Parameters<typeof grpcCore>[0]["tls"],
+  ): Promise<string> {
     const port = await serverWith({ ...(tls && { tls }) }).listen("127.0.0.1", 0);
     const core = grpcCore({ addresses: [`localhost:${port}`], ...(client && { tls: client }) });
     onTestFinished(() => core.close());
@@ -67,15 +80,25 @@ describe("TLS", () => {
 
   test("with client authorities it serves only clients with a certificate of theirs", async () => {
     const mutual = { ...serverPair, clientAuthorities: authority.certificate };
-    expect(await poolsOver(mutual, { authorities: authority.certificate, identity: clientPair })).toBe("answered");
-    expect(await poolsOver(mutual, { authorities: authority.certificate })).toBe("gateway_unavailable");
-    expect(await poolsOver(mutual, { authorities: authority.certificate, identity: stranger })).toBe("gateway_unavailable");
+    expect(
+      await poolsOver(mutual, { authorities: authority.certificate, identity: clientPair }),
+    ).toBe("answered");
+    expect(await poolsOver(mutual, { authorities: authority.certificate })).toBe(
+      "gateway_unavailable",
+    );
+    expect(
+      await poolsOver(mutual, { authorities: authority.certificate, identity: stranger }),
+    ).toBe("gateway_unavailable");
   });
 });
 
 describe("health", () => {
   const check = async (address: string, service: string) => {
-    const { code, answers } = await callPlainly(plainClient(address), "/grpc.health.v1.Health/Check", healthRequest(service));
+    const { code, answers } = await callPlainly(
+      plainClient(address),
+      "/grpc.health.v1.Health/Check",
+      healthRequest(service),
+    );
     return code === status.OK ? servingStatus(answers[0]) : status[code];
   };
 
@@ -154,7 +177,9 @@ describe("draining", () => {
       async *stream(_desc, _request, call) {
         yield create(GenerateResponseSchema, { kind: { case: "admission", value: {} } });
         try {
-          await new Promise((_resolve, reject) => call.signal.addEventListener("abort", () => reject(call.signal.reason)));
+          await new Promise((_resolve, reject) =>
+            call.signal.addEventListener("abort", () => reject(call.signal.reason)),
+          );
         } finally {
           await Promise.resolve();
           cleaned.push("settled");

@@ -2,12 +2,27 @@
 
 import { fromBinary } from "@bufbuild/protobuf";
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
-import { Client, type ClientOptions, credentials, Metadata, type StatusObject } from "@grpc/grpc-js";
+import {
+  Client,
+  type ClientOptions,
+  credentials,
+  Metadata,
+  type StatusObject,
+} from "@grpc/grpc-js";
 import { onTestFinished } from "vitest";
-import { ReasonSchema, type Refusal, RefusalSchema } from "../../gen/gateway/common/v1/refusal_pb.ts";
+import {
+  ReasonSchema,
+  type Refusal,
+  RefusalSchema,
+} from "../../gen/gateway/common/v1/refusal_pb.ts";
 import { StatusSchema } from "../../gen/gateway/common/v1/status_pb.ts";
 
-export type Outcome = { code: number; details: string; apiError: Refusal | undefined; answers: Buffer[] };
+export type Outcome = {
+  code: number;
+  details: string;
+  apiError: Refusal | undefined;
+  answers: Buffer[];
+};
 
 export function plainClient(address: string, options: ClientOptions = {}): Client {
   const client = new Client(address, credentials.createInsecure(), options);
@@ -51,8 +66,11 @@ function findDetail(status: StatusObject): Refusal | undefined {
   const [trailer] = status.metadata.get("grpc-status-details-bin");
   if (!(trailer instanceof Buffer)) return undefined;
   const told = fromBinary(StatusSchema, trailer);
-  if (told.code !== status.code) throw new Error(`the trailers tell two codes, ${status.code} and ${told.code}`);
-  return told.details.map((any) => anyUnpack(any, RefusalSchema)).find((detail) => detail !== undefined);
+  if (told.code !== status.code)
+    throw new Error(`the trailers tell two codes, ${status.code} and ${told.code}`);
+  return told.details
+    .map((any) => anyUnpack(any, RefusalSchema))
+    .find((detail) => detail !== undefined);
 }
 
 /** The name of a reason, as the proto spells it. */

@@ -18,8 +18,22 @@ import { seed } from "../../src/server/bootstrap.ts";
 import { startServices } from "../../src/server/services.ts";
 import { freshDatabase } from "../support/database.ts";
 import { fastCatalog } from "../support/gateway.ts";
-import { type Bindings, bindingNames, callAll, errorOfAny, methods, openBindings } from "./bindings.ts";
-import { anyMessage, enumPaths, leastRequest, nameOfPath, requiredFields, setEnum } from "./samples.ts";
+import {
+  type Bindings,
+  bindingNames,
+  callAll,
+  errorOfAny,
+  methods,
+  openBindings,
+} from "./bindings.ts";
+import {
+  anyMessage,
+  enumPaths,
+  leastRequest,
+  nameOfPath,
+  requiredFields,
+  setEnum,
+} from "./samples.ts";
 
 const stack = new AsyncDisposableStack();
 const adminToken = "the-admin-token-of-a-test";
@@ -28,7 +42,9 @@ let key = "";
 
 beforeAll(async () => {
   const database = stack.adopt(await freshDatabase(), (one) => one.drop());
-  const dataDir = stack.adopt(mkdtempSync(join(tmpdir(), "gateway-data-")), (path) => rmSync(path, { recursive: true }));
+  const dataDir = stack.adopt(mkdtempSync(join(tmpdir(), "gateway-data-")), (path) =>
+    rmSync(path, { recursive: true }),
+  );
   const env = { DATABASE_URL: database.url, ADMIN_TOKEN: adminToken, DATA_DIR: dataDir };
   const parts = { config: readConfig(env), catalog: fastCatalog(), env, log: createLog("silent") };
   const { services, authenticate } = await startServices(parts, stack);
@@ -79,7 +95,8 @@ for (const desc of methods) {
         expect(await outcomeOf(call(request, {}))).toBe("missing_key");
         expect(await outcomeOf(call(request, as("sk-gw2-1wrong")))).toBe("invalid_key");
         if (!admits.key) expect(await outcomeOf(call(request, as(key)))).toBe("not_permitted");
-        if (!admits.admin) expect(await outcomeOf(call(request, as(adminToken)))).toBe("not_permitted");
+        if (!admits.admin)
+          expect(await outcomeOf(call(request, as(adminToken)))).toBe("not_permitted");
       });
 
       promise("is served, whatever else the request holds", async () => {
@@ -94,13 +111,19 @@ for (const desc of methods) {
           const request = leastRequest(desc.input);
           reflect(desc.input, request, false).clear(field);
           const failure = await call(request, as(goodCredential(desc))).catch(errorOfAny);
-          expect(failure).toMatchObject({ reason: "invalid_request", facts: { field: field.name } });
+          expect(failure).toMatchObject({
+            reason: "invalid_request",
+            facts: { field: field.name },
+          });
         }
         for (const field of enumPaths(desc.input)) {
           const request = leastRequest(desc.input);
           setEnum(desc.input, request, field, 99);
           const failure = await call(request, as(goodCredential(desc))).catch(errorOfAny);
-          expect(failure).toMatchObject({ reason: "invalid_request", facts: { field: nameOfPath(field) } });
+          expect(failure).toMatchObject({
+            reason: "invalid_request",
+            facts: { field: nameOfPath(field) },
+          });
         }
       });
 
@@ -113,7 +136,9 @@ for (const desc of methods) {
 
   promise(`${path} is not broken by anything that a request can be`, async () => {
     const run = fc.asyncProperty(anyMessage(desc.input), async (request) => {
-      const outcome = await outcomeOf(callAll(bindings.local, desc, request, as(goodCredential(desc))));
+      const outcome = await outcomeOf(
+        callAll(bindings.local, desc, request, as(goodCredential(desc))),
+      );
       expect(outcome).not.toBe("internal");
     });
     await fc.assert(run, { numRuns: 30 });
@@ -135,9 +160,17 @@ describe("another account", () => {
     const { billing, keys, inference } = bindings.local;
     const { account } = await billing.createAccount({ name: "somebody else" }, as(adminToken));
     foreign.account_id = account?.accountId ?? "";
-    const transfer = { family: 1, kind: 1, amountMicrocredits: 1_000_000_000n, idempotencyKey: "first" } as const;
+    const transfer = {
+      family: 1,
+      kind: 1,
+      amountMicrocredits: 1_000_000_000n,
+      idempotencyKey: "first",
+    } as const;
     await billing.createTransfer({ accountId: foreign.account_id, ...transfer }, as(adminToken));
-    const created = await keys.createKey({ accountId: foreign.account_id, family: 1 }, as(adminToken));
+    const created = await keys.createKey(
+      { accountId: foreign.account_id, family: 1 },
+      as(adminToken),
+    );
     foreign.key_id = created.key?.keyId ?? "";
     for await (const { kind } of inference.generate(hello("Hi"), as(created.secret))) {
       if (kind.case === "admission") foreign.request_id = kind.value.requestId;
@@ -169,7 +202,10 @@ describe("a generation", () => {
     promise(`is admitted, answered and paid over ${binding}`, async () => {
       const kinds: string[] = [];
       let paid = 0n;
-      for await (const { kind } of bindings[binding].inference.generate(hello("Say hello."), as(key))) {
+      for await (const { kind } of bindings[binding].inference.generate(
+        hello("Say hello."),
+        as(key),
+      )) {
         if (kind.case !== kinds.at(-1)) kinds.push(kind.case ?? "nothing");
         if (kind.case === "receipt") paid = kind.value.receipt?.amountMicrocredits ?? 0n;
       }
@@ -180,16 +216,25 @@ describe("a generation", () => {
     promise(`that its caller cancels over ${binding} is billed for what was produced`, async () => {
       const controller = new AbortController();
       const slow = hello("[[simulate tokens=500 first_token_ms=0 token_ms=20]]");
-      const answers = bindings[binding].inference.generate(slow, { ...as(key), signal: controller.signal });
+      const answers = bindings[binding].inference.generate(slow, {
+        ...as(key),
+        signal: controller.signal,
+      });
       let requestId = "";
       const reading = (async () => {
         for await (const { kind } of answers) {
           if (kind.case === "admission") requestId = kind.value.requestId;
-          if (kind.case === "events" && kind.value.events.some((one) => one.kind.case === "blockDelta")) controller.abort();
+          if (
+            kind.case === "events" &&
+            kind.value.events.some((one) => one.kind.case === "blockDelta")
+          )
+            controller.abort();
         }
       })();
       expect(await outcomeOf(reading)).toBe("cancelled");
-      await expect.poll(() => receiptOf(requestId), { timeout: 10_000 }).toMatchObject({ outcome: Outcome.CLIENT_LEFT });
+      await expect
+        .poll(() => receiptOf(requestId), { timeout: 10_000 })
+        .toMatchObject({ outcome: Outcome.CLIENT_LEFT });
       const { usage, amountMicrocredits } = await receiptOf(requestId);
       expect(usage?.output).toBeLessThan(500);
       expect(amountMicrocredits).toBeGreaterThan(0n);

@@ -1,4 +1,5 @@
-// What a tool without files learns from the server alone. `buf curl` stands for grpcurl and its kin.
+// What a tool without files learns from the server alone. `buf curl` stands for grpcurl and its
+// kin.
 
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
@@ -11,7 +12,13 @@ import { emptyAnswers, key, type Script, scriptedServices } from "./scripted.ts"
 import { serve } from "./serve.ts";
 
 async function curl(...args: string[]): Promise<string> {
-  const { stdout } = await promisify(execFile)("buf", ["curl", "--protocol", "grpc", "--http2-prior-knowledge", ...args]);
+  const { stdout } = await promisify(execFile)("buf", [
+    "curl",
+    "--protocol",
+    "grpc",
+    "--http2-prior-knowledge",
+    ...args,
+  ]);
   return stdout.trim();
 }
 
@@ -23,30 +30,41 @@ test("a tool finds every service and method", async () => {
   );
 });
 
-test.for(["v1", "v1alpha"])("a tool calls with JSON and reads names, over reflection %s", async (version) => {
-  const script: Script = {
-    ...emptyAnswers(),
-    unary: async () => create(GetPoolsResponseSchema, { pools: [{ family: Family.V2, postedMicrocredits: 5n }] }),
-  };
-  const { address } = await serve(scriptedServices(script));
-  const answer = await curl(
-    ...[
-      "--reflect-protocol",
-      `grpc-${version}`,
-      "--header",
-      `authorization: Bearer ${key}`,
-      "--data",
-      '{"account_id": "acc_1"}',
-    ],
-    `http://${address}/gateway.billing.v1.BillingService/GetPools`,
-  );
-  expect(JSON.parse(answer)).toEqual({ pools: [{ family: "FAMILY_V2", postedMicrocredits: "5" }] });
-});
+test.for(["v1", "v1alpha"])(
+  "a tool calls with JSON and reads names, over reflection %s",
+  async (version) => {
+    const script: Script = {
+      ...emptyAnswers(),
+      unary: async () =>
+        create(GetPoolsResponseSchema, { pools: [{ family: Family.V2, postedMicrocredits: 5n }] }),
+    };
+    const { address } = await serve(scriptedServices(script));
+    const answer = await curl(
+      ...[
+        "--reflect-protocol",
+        `grpc-${version}`,
+        "--header",
+        `authorization: Bearer ${key}`,
+        "--data",
+        '{"account_id": "acc_1"}',
+      ],
+      `http://${address}/gateway.billing.v1.BillingService/GetPools`,
+    );
+    expect(JSON.parse(answer)).toEqual({
+      pools: [{ family: "FAMILY_V2", postedMicrocredits: "5" }],
+    });
+  },
+);
 
 test("a tool streams", async () => {
   const { address } = await serve(scriptedServices(emptyAnswers()));
   const answer = await curl(
-    ...["--header", `authorization: Bearer ${key}`, "--data", '{"model": "sonnet", "messages": [{"role": "ROLE_USER"}]}'],
+    ...[
+      "--header",
+      `authorization: Bearer ${key}`,
+      "--data",
+      '{"model": "sonnet", "messages": [{"role": "ROLE_USER"}]}',
+    ],
     `http://${address}/gateway.inference.v1.InferenceService/Generate`,
   );
   expect(answer.split("\n")).toEqual(["{}", "{}", "{}"]);

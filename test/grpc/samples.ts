@@ -1,4 +1,5 @@
-// Messages made from their descriptors: the least that a request needs, and anything that a message can be.
+// Messages made from their descriptors: the least that a request needs, and anything that a message
+// can be.
 
 import {
   create,
@@ -11,7 +12,12 @@ import {
   ScalarType,
 } from "@bufbuild/protobuf";
 import { type ReflectMessage, reflect } from "@bufbuild/protobuf/reflect";
-import { DurationSchema, FieldMaskSchema, StructSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
+import {
+  DurationSchema,
+  FieldMaskSchema,
+  StructSchema,
+  TimestampSchema,
+} from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { required } from "../../gen/gateway/common/v1/options_pb.ts";
 
@@ -60,17 +66,28 @@ export function enumPaths(type: DescMessage, above: readonly DescMessage[] = [])
   if (above.includes(type) || type.typeName.startsWith("google.protobuf.")) return [];
   return type.fields.flatMap((field) => {
     if (field.enum) return [[field]];
-    return field.message ? enumPaths(field.message, [...above, type]).map((path) => [field, ...path]) : [];
+    return field.message
+      ? enumPaths(field.message, [...above, type]).map((path) => [field, ...path])
+      : [];
   });
 }
 
 /** How an error names this place. */
 export function nameOfPath(path: FieldPath): string {
-  return path.map((field) => (field.fieldKind === "list" ? `${field.name}[0]` : field.name)).join(".");
+  return path
+    .map((field) => (field.fieldKind === "list" ? `${field.name}[0]` : field.name))
+    .join(".");
 }
 
-/** Sets an enum field, making the messages on the way. What stood in the way of a list is replaced. */
-export function setEnum(type: DescMessage, message: Message, [field, ...rest]: FieldPath, value: number): void {
+/**
+ * Sets an enum field, making the messages on the way. What stood in the way of a list is replaced.
+ */
+export function setEnum(
+  type: DescMessage,
+  message: Message,
+  [field, ...rest]: FieldPath,
+  value: number,
+): void {
   if (!field) return;
   const reflected = reflect(type, message, false);
   if (!field.message) {
@@ -91,18 +108,28 @@ export function setEnum(type: DescMessage, message: Message, [field, ...rest]: F
 /** Anything that a message of this type can hold, up to a few levels. */
 export function anyMessage(type: DescMessage, depth = 3): fc.Arbitrary<Message> {
   if (type.typeName === TimestampSchema.typeName) {
-    return fc.record({ seconds: fc.bigInt(0n, 4_000_000_000n), nanos: fc.nat(999_999_999) }).map((init) => create(type, init));
+    return fc
+      .record({ seconds: fc.bigInt(0n, 4_000_000_000n), nanos: fc.nat(999_999_999) })
+      .map((init) => create(type, init));
   }
   if (type.typeName === DurationSchema.typeName) {
-    return fc.record({ seconds: fc.bigInt(0n, 1_000_000n), nanos: fc.nat(999_999_999) }).map((init) => create(type, init));
+    return fc
+      .record({ seconds: fc.bigInt(0n, 1_000_000n), nanos: fc.nat(999_999_999) })
+      .map((init) => create(type, init));
   }
   if (type.typeName === FieldMaskSchema.typeName) {
-    return fc.array(fc.stringMatching(/^[a-z]{1,8}(_[a-z]{1,8})?$/)).map((paths) => create(type, { paths }));
+    return fc
+      .array(fc.stringMatching(/^[a-z]{1,8}(_[a-z]{1,8})?$/))
+      .map((paths) => create(type, { paths }));
   }
   const members = type.members.map((member) => {
     if (member.kind === "field")
-      return fc.option(anyValue(member, depth), { nil: undefined }).map((value) => ({ field: member, value }));
-    const cases = member.fields.map((field) => anyValue(field, depth).map((value) => ({ field, value })));
+      return fc
+        .option(anyValue(member, depth), { nil: undefined })
+        .map((value) => ({ field: member, value }));
+    const cases = member.fields.map((field) =>
+      anyValue(field, depth).map((value) => ({ field, value })),
+    );
     return fc.option(fc.oneof(...cases), { nil: undefined });
   });
   return fc.tuple(...members).map((chosen) => {

@@ -1,4 +1,5 @@
-// The three services with answers that a test decides: what stands in front of them (doors, guard, clients) is real.
+// The three services with answers that a test decides: what stands in front of them (doors, guard,
+// clients) is real.
 
 import { create, type DescMethod, type DescService, type Message } from "@bufbuild/protobuf";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
@@ -37,7 +38,11 @@ export const authenticate: Authenticate = async (headers) => {
   if (credential === null) throw new ApiError("missing_key");
   if (credential === `Bearer ${adminToken}`) return { kind: "admin" };
   if (credential !== `Bearer ${key}`) throw new ApiError("invalid_key");
-  return { kind: "key", key: create(KeySchema, { keyId: "key_1" }), secret: create(SecretSchema, { secretId: "sec_1" }) };
+  return {
+    kind: "key",
+    key: create(KeySchema, { keyId: "key_1" }),
+    secret: create(SecretSchema, { secretId: "sec_1" }),
+  };
 };
 
 /** Services that do what `script` says at the time of each call. */

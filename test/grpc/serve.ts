@@ -13,7 +13,13 @@ export async function serve(
   services: Services,
   changes: Partial<GrpcServerParts> = {},
 ): Promise<{ server: GrpcServer; port: number; address: string }> {
-  const server = createGrpcServer({ services, authenticate, readiness: everythingServes, allowPlaintext: false, ...changes });
+  const server = createGrpcServer({
+    services,
+    authenticate,
+    readiness: everythingServes,
+    allowPlaintext: false,
+    ...changes,
+  });
   const port = await server.listen("127.0.0.1", 0);
   onTestFinished(() => server.drain(0));
   return { server, port, address: `127.0.0.1:${port}` };

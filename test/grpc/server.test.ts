@@ -37,13 +37,21 @@ describe("a plain gRPC client", () => {
         ...emptyAnswers(),
         async *stream(_desc, asked) {
           seen.push(asked);
-          for (const kind of kinds) if (kind) yield create(GenerateResponseSchema, { kind: { case: kind, value: {} } });
+          for (const kind of kinds)
+            if (kind) yield create(GenerateResponseSchema, { kind: { case: kind, value: {} } });
         },
       }),
     );
-    const { code, answers } = await callPlainly(plainClient(address), generate, helloBytes, asCustomer);
+    const { code, answers } = await callPlainly(
+      plainClient(address),
+      generate,
+      helloBytes,
+      asCustomer,
+    );
     expect(code).toBe(status.OK);
-    expect(answers.map((bytes) => fromBinary(GenerateResponseSchema, bytes).kind.case)).toEqual(kinds);
+    expect(answers.map((bytes) => fromBinary(GenerateResponseSchema, bytes).kind.case)).toEqual(
+      kinds,
+    );
     expect(seen).toEqual([hello]);
   });
 
@@ -53,30 +61,62 @@ describe("a plain gRPC client", () => {
         ...emptyAnswers(),
         async *stream(desc) {
           yield create(desc.output);
-          throw new ApiError("upstream_error", { message: "Der Anbieter schweigt – leider.", retryAfterMs: 2500 });
+          throw new ApiError("upstream_error", {
+            message: "Der Anbieter schweigt – leider.",
+            retryAfterMs: 2500,
+          });
         },
       }),
     );
-    const { code, details, apiError, answers } = await callPlainly(plainClient(address), generate, helloBytes, asCustomer);
-    expect([code, details, answers.length]).toEqual([status.UNAVAILABLE, "Der Anbieter schweigt – leider.", 1]);
-    expect(apiError).toMatchObject({ message: details, retryAfter: { seconds: 2n, nanos: 500_000_000 } });
+    const { code, details, apiError, answers } = await callPlainly(
+      plainClient(address),
+      generate,
+      helloBytes,
+      asCustomer,
+    );
+    expect([code, details, answers.length]).toEqual([
+      status.UNAVAILABLE,
+      "Der Anbieter schweigt – leider.",
+      1,
+    ]);
+    expect(apiError).toMatchObject({
+      message: details,
+      retryAfter: { seconds: 2n, nanos: 500_000_000 },
+    });
     expect(reasonName(apiError)).toBe("UPSTREAM_ERROR");
   });
 
   test.for([
     { name: "without a credential", headers: {}, reason: "MISSING_KEY" },
-    { name: "with an unknown credential", headers: { authorization: "Bearer sk-gw2-1nobody" }, reason: "INVALID_KEY" },
-    { name: "with another scheme", headers: { authorization: `Basic ${key}` }, reason: "INVALID_KEY" },
+    {
+      name: "with an unknown credential",
+      headers: { authorization: "Bearer sk-gw2-1nobody" },
+      reason: "INVALID_KEY",
+    },
+    {
+      name: "with another scheme",
+      headers: { authorization: `Basic ${key}` },
+      reason: "INVALID_KEY",
+    },
   ])("is refused $name", async ({ headers, reason }) => {
     const { address } = await serve(scriptedServices(emptyAnswers()));
-    const { code, apiError } = await callPlainly(plainClient(address), generate, helloBytes, headers);
+    const { code, apiError } = await callPlainly(
+      plainClient(address),
+      generate,
+      helloBytes,
+      headers,
+    );
     expect([code, reasonName(apiError)]).toEqual([status.UNAUTHENTICATED, reason]);
   });
 
   test("is refused before its request is read", async () => {
     const { address } = await serve(scriptedServices(emptyAnswers()));
     // Nothing of this is a message, and a server that looked at it would say so.
-    const { apiError } = await callPlainly(plainClient(address), generate, Buffer.alloc(40 * mebibyte, 7));
+    const { apiError } = await callPlainly(
+      plainClient(address),
+      generate,
+      Buffer.alloc(40 * mebibyte, 7),
+    );
     expect(reasonName(apiError)).toBe("MISSING_KEY");
   });
 
@@ -96,7 +136,12 @@ describe("a plain gRPC client", () => {
           ),
       }),
     );
-    const { code, apiError } = await callPlainly(plainClient(address), getPools, new Uint8Array(), asCustomer);
+    const { code, apiError } = await callPlainly(
+      plainClient(address),
+      getPools,
+      new Uint8Array(),
+      asCustomer,
+    );
     expect([code, reasonName(apiError)]).toEqual([status.INVALID_ARGUMENT, "UPSTREAM_REFUSED"]);
     expect(apiError?.providerAnswer).toMatchObject({ status: 400 });
     expect(apiError?.message).toMatch(/^é{100}/);
@@ -108,13 +153,23 @@ describe("a plain gRPC client", () => {
       unary: () => Promise.reject(new ApiError("rate_limited", { limit: { limit: 2n ** 70n } })),
     };
     const { address } = await serve(scriptedServices(script));
-    const { code, apiError } = await callPlainly(plainClient(address), getPools, new Uint8Array(), asCustomer);
+    const { code, apiError } = await callPlainly(
+      plainClient(address),
+      getPools,
+      new Uint8Array(),
+      asCustomer,
+    );
     expect([code, reasonName(apiError)]).toEqual([status.RESOURCE_EXHAUSTED, "RATE_LIMITED"]);
   });
 
   test("hears of methods that do not exist", async () => {
     const { address } = await serve(scriptedServices(emptyAnswers()));
-    const { code } = await callPlainly(plainClient(address), "/gateway.keys.v1.KeysService/Steal", helloBytes, asCustomer);
+    const { code } = await callPlainly(
+      plainClient(address),
+      "/gateway.keys.v1.KeysService/Steal",
+      helloBytes,
+      asCustomer,
+    );
     expect(code).toBe(status.UNIMPLEMENTED);
   });
 });
@@ -136,7 +191,13 @@ describe("requests", () => {
       code: status.RESOURCE_EXHAUSTED,
       reason: "REQUEST_TOO_LARGE",
     },
-    { name: "of 48 megabytes", path: generate, bytes: 48 * mebibyte + 1, code: status.RESOURCE_EXHAUSTED, reason: undefined },
+    {
+      name: "of 48 megabytes",
+      path: generate,
+      bytes: 48 * mebibyte + 1,
+      code: status.RESOURCE_EXHAUSTED,
+      reason: undefined,
+    },
     {
       name: "of 48 megabytes",
       path: countTokens,
@@ -157,7 +218,12 @@ describe("requests", () => {
       model: "sonnet",
       messages: [{ role: Role.USER, content: [{ kind: { case: "text", value: { text } } }] }],
     });
-    const { code } = await callPlainly(plainClient(address), generate, toBinary(GenerateRequestSchema, request), asCustomer);
+    const { code } = await callPlainly(
+      plainClient(address),
+      generate,
+      toBinary(GenerateRequestSchema, request),
+      asCustomer,
+    );
     expect(code).toBe(status.OK);
   });
 
@@ -165,9 +231,16 @@ describe("requests", () => {
     const { address } = await serve(scriptedServices(emptyAnswers()));
     const client = plainClient(address);
     // The request itself is the first of the 200 levels.
-    expect((await callPlainly(client, generate, deepRequest(199), asCustomer)).code).toBe(status.OK);
+    expect((await callPlainly(client, generate, deepRequest(199), asCustomer)).code).toBe(
+      status.OK,
+    );
     for (const levels of [201, 1_000]) {
-      const { code, apiError } = await callPlainly(client, generate, deepRequest(levels), asCustomer);
+      const { code, apiError } = await callPlainly(
+        client,
+        generate,
+        deepRequest(levels),
+        asCustomer,
+      );
       expect([code, reasonName(apiError)]).toEqual([status.INVALID_ARGUMENT, "INVALID_REQUEST"]);
     }
   });
@@ -182,7 +255,12 @@ describe("requests", () => {
     ["that are no protobuf at all", [...Buffer.from('{"account_id":"x"}')]],
   ])("%s are refused", async ([, bytes]) => {
     const { address } = await serve(scriptedServices(emptyAnswers()));
-    const { code, apiError } = await callPlainly(plainClient(address), getPools, Buffer.from(bytes), asCustomer);
+    const { code, apiError } = await callPlainly(
+      plainClient(address),
+      getPools,
+      Buffer.from(bytes),
+      asCustomer,
+    );
     expect([code, reasonName(apiError)]).toEqual([status.INVALID_ARGUMENT, "INVALID_REQUEST"]);
   });
 
@@ -198,7 +276,9 @@ describe("requests", () => {
   test("with binary metadata are served without it", async () => {
     const { address } = await serve(scriptedServices(emptyAnswers()));
     const headers = { ...asCustomer, "trace-bin": Buffer.from([0, 255]) };
-    expect((await callPlainly(plainClient(address), getPools, new Uint8Array(), headers)).code).toBe(status.OK);
+    expect(
+      (await callPlainly(plainClient(address), getPools, new Uint8Array(), headers)).code,
+    ).toBe(status.OK);
   });
 
   test("whose deadline has passed do not run", async () => {
@@ -212,7 +292,13 @@ describe("requests", () => {
         },
       }),
     );
-    const { code } = await callPlainly(plainClient(address), getPools, new Uint8Array(), asCustomer, Date.now() - 1000);
+    const { code } = await callPlainly(
+      plainClient(address),
+      getPools,
+      new Uint8Array(),
+      asCustomer,
+      Date.now() - 1000,
+    );
     expect([code, ran]).toEqual([status.DEADLINE_EXCEEDED, false]);
   });
 });
@@ -227,7 +313,9 @@ describe("a slow reader", () => {
         ...emptyAnswers(),
         async *stream() {
           for (; produced < total; produced++) {
-            yield create(GenerateResponseSchema, { kind: { case: "admission", value: { requestId: megabyte } } });
+            yield create(GenerateResponseSchema, {
+              kind: { case: "admission", value: { requestId: megabyte } },
+            });
           }
         },
       }),
@@ -242,7 +330,8 @@ describe("a slow reader", () => {
     );
     const reader = call[Symbol.asyncIterator]();
     await reader.next();
-    // The producer is stopped when a while later it is where it was. One message is read ahead of the one that waits.
+    // The producer is stopped when a while later it is where it was. One message is read ahead of
+    // the one that waits.
     const whenStopped = await settled(() => produced);
     expect(whenStopped - 1).toBeLessThan(total / 2);
     let read = 1;
@@ -258,7 +347,9 @@ describe("a slow reader", () => {
         async *stream() {
           try {
             for (;;)
-              yield create(GenerateResponseSchema, { kind: { case: "admission", value: { requestId: "x".repeat(mebibyte) } } });
+              yield create(GenerateResponseSchema, {
+                kind: { case: "admission", value: { requestId: "x".repeat(mebibyte) } },
+              });
           } finally {
             cleaned.resolve();
           }

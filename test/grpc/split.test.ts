@@ -1,4 +1,5 @@
-// Facades and cores in processes of their own: what clients see, and what they pay, when a core dies or is replaced under load.
+// Facades and cores in processes of their own: what clients see, and what they pay, when a core
+// dies or is replaced under load.
 
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -21,7 +22,9 @@ let dataDir = "";
 beforeEach(async () => {
   stack = new AsyncDisposableStack();
   databaseUrl = stack.adopt(await freshDatabase(), (database) => database.drop()).url;
-  dataDir = stack.adopt(mkdtempSync(join(tmpdir(), "gateway-split-")), (path) => rmSync(path, { recursive: true }));
+  dataDir = stack.adopt(mkdtempSync(join(tmpdir(), "gateway-split-")), (path) =>
+    rmSync(path, { recursive: true }),
+  );
 });
 afterEach(() => stack.disposeAsync());
 
@@ -35,11 +38,20 @@ async function start(env: NodeJS.ProcessEnv): Promise<ChildGateway> {
 
 /** A core at this port. The first one seeds the database. */
 function startCore(port: number): Promise<ChildGateway> {
-  return start({ ROLE: "core", DATABASE_URL: databaseUrl, ADMIN_TOKEN: adminToken, SEED: "true", GRPC_PORT: String(port) });
+  return start({
+    ROLE: "core",
+    DATABASE_URL: databaseUrl,
+    ADMIN_TOKEN: adminToken,
+    SEED: "true",
+    GRPC_PORT: String(port),
+  });
 }
 
 function startFacade(...ports: number[]): Promise<ChildGateway> {
-  return start({ ROLE: "facade", CORE_ADDRESS: ports.map((port) => `127.0.0.1:${port}`).join(",") });
+  return start({
+    ROLE: "facade",
+    CORE_ADDRESS: ports.map((port) => `127.0.0.1:${port}`).join(","),
+  });
 }
 
 async function freePort(): Promise<number> {
@@ -61,14 +73,27 @@ function operator(port: number): Core {
 
 type Format = "native" | "chat";
 
-function ask(address: string, key: string, format: Format, text: string, stream: boolean): Promise<Response> {
+function ask(
+  address: string,
+  key: string,
+  format: Format,
+  text: string,
+  stream: boolean,
+): Promise<Response> {
   const path = format === "native" ? "/v1/messages" : "/v1/chat/completions";
   const credential =
-    format === "native" ? { "x-api-key": key, "anthropic-version": "2023-06-01" } : { authorization: `Bearer ${key}` };
+    format === "native"
+      ? { "x-api-key": key, "anthropic-version": "2023-06-01" }
+      : { authorization: `Bearer ${key}` };
   return fetch(address + path, {
     method: "POST",
     headers: { "content-type": "application/json", ...credential },
-    body: JSON.stringify({ model: "haiku", max_tokens: 1000, stream, messages: [{ role: "user", content: text }] }),
+    body: JSON.stringify({
+      model: "haiku",
+      max_tokens: 1000,
+      stream,
+      messages: [{ role: "user", content: text }],
+    }),
   });
 }
 
@@ -91,51 +116,67 @@ const quick = "[[simulate tokens=20 first_token_ms=0 token_ms=0]]";
 
 const patient = { timeout: 60_000 };
 
-test("a core that is killed ends its streams with an error, is told as 503, and bills nobody wrongly", patient, async () => {
-  const port = await freePort();
-  const core = await startCore(port);
-  const facade = await startFacade(port);
-  const key = readKey();
+test(
+  "a core that is killed ends its streams with an error, is told as 503, and bills nobody wrongly",
+  patient,
+  async () => {
+    const port = await freePort();
+    const core = await startCore(port);
+    const facade = await startFacade(port);
+    const key = readKey();
 
-  const complete = await ask(facade.address, key, "native", quick, true);
-  expect(await complete.text()).toContain("event: message_stop");
-  const running = await Promise.all(
-    Array.from({ length: 10 }, async (_, index) => {
-      const format: Format = index % 2 === 0 ? "native" : "chat";
-      const response = await ask(facade.address, key, format, slow, true);
-      expect(response.status).toBe(200);
-      return { format, id: response.headers.get("request-id") ?? "", ...follow(response) };
-    }),
-  );
-  const plain = ask(facade.address, key, "native", slow, false);
-  await Promise.all(running.map((one) => one.begun));
+    const complete = await ask(facade.address, key, "native", quick, true);
+    expect(await complete.text()).toContain("event: message_stop");
+    const running = await Promise.all(
+      Array.from({ length: 10 }, async (_, index) => {
+        const format: Format = index % 2 === 0 ? "native" : "chat";
+        const response = await ask(facade.address, key, format, slow, true);
+        expect(response.status).toBe(200);
+        return { format, id: response.headers.get("request-id") ?? "", ...follow(response) };
+      }),
+    );
+    const plain = ask(facade.address, key, "native", slow, false);
+    await Promise.all(running.map((one) => one.begun));
 
-  await core.end("SIGKILL");
-  for (const { format, whole } of running) {
-    const text = await whole;
-    expect(text).not.toMatch(/message_stop|\[DONE\]/);
-    expect(text).toMatch(format === "native" ? /event: error\ndata: .*"type":"error"/ : /data: {"error":{/);
-  }
-  expect((await plain).status).toBe(503);
-  for (const format of ["native", "chat"] as const) {
-    const refused = await ask(facade.address, key, format, quick, true);
-    expect(refused.status).toBe(503);
-    expect(Number(refused.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
-    expect(await refused.json()).toHaveProperty("error");
-  }
-  expect((await fetch(`${facade.address}/health`)).status).toBe(503);
-  expect((await fetch(`${facade.address}/healthz`)).status).toBe(200);
+    await core.end("SIGKILL");
+    for (const { format, whole } of running) {
+      const text = await whole;
+      expect(text).not.toMatch(/message_stop|\[DONE\]/);
+      expect(text).toMatch(
+        format === "native" ? /event: error\ndata: .*"type":"error"/ : /data: {"error":{/,
+      );
+    }
+    expect((await plain).status).toBe(503);
+    for (const format of ["native", "chat"] as const) {
+      const refused = await ask(facade.address, key, format, quick, true);
+      expect(refused.status).toBe(503);
+      expect(Number(refused.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
+      expect(await refused.json()).toHaveProperty("error");
+    }
+    expect((await fetch(`${facade.address}/health`)).status).toBe(503);
+    expect((await fetch(`${facade.address}/healthz`)).status).toBe(200);
 
-  await startCore(port);
-  await expect.poll(async () => (await ask(facade.address, key, "chat", quick, false)).status, { timeout: 10_000 }).toBe(200);
-  const { billing } = operator(port);
-  expect((await billing.verifyLedger({}, asAdmin)).violations).toEqual([]);
-  const receipt = async (requestId: string) => (await billing.getReceipt({ requestId }, asAdmin)).receipt;
-  expect(await receipt(complete.headers.get("request-id") ?? "")).toMatchObject({ outcome: Outcome.COMPLETED });
-  // The dead core's holds wait for the reaper, and are not charged before.
-  for (const { id } of running)
-    expect(await receipt(id)).toMatchObject({ outcome: Outcome.UNSPECIFIED, amountMicrocredits: 0n });
-});
+    await startCore(port);
+    await expect
+      .poll(async () => (await ask(facade.address, key, "chat", quick, false)).status, {
+        timeout: 10_000,
+      })
+      .toBe(200);
+    const { billing } = operator(port);
+    expect((await billing.verifyLedger({}, asAdmin)).violations).toEqual([]);
+    const receipt = async (requestId: string) =>
+      (await billing.getReceipt({ requestId }, asAdmin)).receipt;
+    expect(await receipt(complete.headers.get("request-id") ?? "")).toMatchObject({
+      outcome: Outcome.COMPLETED,
+    });
+    // The dead core's holds wait for the reaper, and are not charged before.
+    for (const { id } of running)
+      expect(await receipt(id)).toMatchObject({
+        outcome: Outcome.UNSPECIFIED,
+        amountMicrocredits: 0n,
+      });
+  },
+);
 
 test("replacing one core after the other under load costs not one request", patient, async () => {
   const ports = [await freePort(), await freePort()];
@@ -147,7 +188,13 @@ test("replacing one core after the other under load costs not one request", pati
   const answers: { status: number; text: string }[] = [];
   const client = async (format: Format) => {
     while (!stopped) {
-      const response = await ask(facade.address, key, format, "[[simulate tokens=20 first_token_ms=5 token_ms=5]]", true);
+      const response = await ask(
+        facade.address,
+        key,
+        format,
+        "[[simulate tokens=20 first_token_ms=5 token_ms=5]]",
+        true,
+      );
       answers.push({ status: response.status, text: await response.text() });
     }
   };

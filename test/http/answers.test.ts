@@ -98,7 +98,9 @@ describe("a plain answer", () => {
     expect(await response.json()).toMatchObject({
       object: "chat.completion",
       model: "model-sonnet-4.6",
-      choices: [{ index: 0, message: { role: "assistant", content: "Hello" }, finish_reason: "stop" }],
+      choices: [
+        { index: 0, message: { role: "assistant", content: "Hello" }, finish_reason: "stop" },
+      ],
       usage: { prompt_tokens: 5, completion_tokens: 2, total_tokens: 7 },
     });
   });
@@ -108,7 +110,8 @@ describe("a plain answer", () => {
     // Amid a second: whole ones are told without a fraction.
     const resetsAt = new Date(Math.floor(Date.now() / 1000) * 1000 + 29_900);
     const rateLimit = { limit: 60, remaining: 59, resetsAt: timestampFromDate(resetsAt) };
-    script.generate = () => play([admission({ grantedMaxTokens: 40, rateLimit }), ...answerOf("x").slice(1)]);
+    script.generate = () =>
+      play([admission({ grantedMaxTokens: 40, rateLimit }), ...answerOf("x").slice(1)]);
     const native = await postNative(url);
     expect(native.headers.get("x-gateway-max-tokens")).toBe("40");
     expect(native.headers.get("anthropic-ratelimit-requests-limit")).toBe("60");
@@ -127,11 +130,17 @@ describe("a plain answer", () => {
       seen = headers;
       return play(answerOf("x"));
     };
-    const response = await postNative(url, nativeBody, { ...nativeHeaders, "x-request-id": "req_mine-12345" });
+    const response = await postNative(url, nativeBody, {
+      ...nativeHeaders,
+      "x-request-id": "req_mine-12345",
+    });
     expect(seen?.get("authorization")).toBe(`Bearer ${goodKey}`);
     expect(seen?.get("x-request-id")).toBe("req_mine-12345");
     expect(response.headers.get("request-id")).toBe("req_mine-12345");
-    const other = await postNative(url, nativeBody, { ...nativeHeaders, "x-request-id": "not ours" });
+    const other = await postNative(url, nativeBody, {
+      ...nativeHeaders,
+      "x-request-id": "not ours",
+    });
     expect(other.headers.get("request-id")).toMatch(requestIdForm);
     expect(seen?.get("x-request-id")).toBe(other.headers.get("request-id"));
   });
@@ -167,7 +176,11 @@ describe("a plain answer", () => {
 describe("a streamed answer", () => {
   test("is a sequence of whole native events", async () => {
     const { url } = await startFacade();
-    const response = await postNative(url, { ...nativeBody, stream: true }, { ...nativeHeaders, accept: "application/json" });
+    const response = await postNative(
+      url,
+      { ...nativeBody, stream: true },
+      { ...nativeHeaders, accept: "application/json" },
+    );
     expect(response.status).toBe(200);
     expect(response.headers.get("content-type")).toBe("text/event-stream; charset=utf-8");
     expect(response.headers.get("cache-control")).toBe("no-cache, no-transform");
@@ -184,7 +197,9 @@ describe("a streamed answer", () => {
       "message_delta",
       "message_stop",
     ]);
-    expect(sent[0]?.data).toMatchObject({ message: { model: "model-sonnet-4.6", content: [], usage: { input_tokens: 5 } } });
+    expect(sent[0]?.data).toMatchObject({
+      message: { model: "model-sonnet-4.6", content: [], usage: { input_tokens: 5 } },
+    });
   });
 
   test("is a sequence of chunks that ends with [DONE] for chat clients, with the usage if they ask for it", async () => {
@@ -194,14 +209,17 @@ describe("a streamed answer", () => {
     expect(plain.at(-1)).toBe("data: [DONE]");
     expect(plain.every((chunk) => chunk.startsWith("data: "))).toBe(true);
     expect(plain.some((chunk) => chunk.includes("prompt_tokens"))).toBe(false);
-    const counted = readChunks(await (await postChat(url, { ...body, stream_options: { include_usage: true } })).text());
+    const counted = readChunks(
+      await (await postChat(url, { ...body, stream_options: { include_usage: true } })).text(),
+    );
     expect(counted.at(-2)).toContain('"prompt_tokens":5');
   });
 
   test("carries the headers of its admission", async () => {
     const { url, script } = await startFacade();
     const rateLimit = { limit: 9, remaining: 8 };
-    script.generate = () => play([admission({ grantedMaxTokens: 1, rateLimit }), ...answerOf("x").slice(1)]);
+    script.generate = () =>
+      play([admission({ grantedMaxTokens: 1, rateLimit }), ...answerOf("x").slice(1)]);
     const response = await postNative(url, { ...nativeBody, stream: true });
     expect(response.headers.get("x-gateway-max-tokens")).toBe("1");
     expect(response.headers.get("anthropic-ratelimit-requests-remaining")).toBe("8");
@@ -263,7 +281,9 @@ describe("a streamed answer", () => {
         expect(head.toLowerCase()).toContain("transfer-encoding: chunked");
         return readEvents(unchunk(rest.join("\r\n\r\n")));
       });
-      const texts = answers.map((one) => one.map(({ data }) => Object(data.delta).text ?? "").join(""));
+      const texts = answers.map((one) =>
+        one.map(({ data }) => Object(data.delta).text ?? "").join(""),
+      );
       expect(texts).toEqual([`sonnet ${bytes}`, `haiku ${bytes}`]);
     });
 
@@ -271,7 +291,10 @@ describe("a streamed answer", () => {
       const { port, script } = await startFacade();
       script.generate = () => play(answerOf(bytes));
       const body = streamed("sonnet");
-      const text = await sendRaw(port, `POST /v1/messages HTTP/1.0\r\n${headersOf(body)}\r\n${body}`);
+      const text = await sendRaw(
+        port,
+        `POST /v1/messages HTTP/1.0\r\n${headersOf(body)}\r\n${body}`,
+      );
       const end = text.indexOf("\r\n\r\n");
       expect(text.slice(0, end).toLowerCase()).not.toContain("transfer-encoding");
       const shown = readEvents(text.slice(end + 4));
@@ -281,9 +304,23 @@ describe("a streamed answer", () => {
 
   test("leaves in one write for each message of the service", async () => {
     const { port, script } = await startFacade();
-    const step = stepper([admission(), start, textStart, textDelta("a"), textDelta("b"), finish, receipt()]);
+    const step = stepper([
+      admission(),
+      start,
+      textStart,
+      textDelta("a"),
+      textDelta("b"),
+      finish,
+      receipt(),
+    ]);
     script.generate = () => step.answer;
-    const request = httpRequest({ port, host: "127.0.0.1", path: "/v1/messages", method: "POST", headers: nativeHeaders });
+    const request = httpRequest({
+      port,
+      host: "127.0.0.1",
+      path: "/v1/messages",
+      method: "POST",
+      headers: nativeHeaders,
+    });
     request.end(JSON.stringify({ ...nativeBody, stream: true }));
     step.next();
     step.next();
@@ -302,7 +339,10 @@ describe("a streamed answer", () => {
 });
 
 /** An answer whose messages leave one by one, each when `next` is called. */
-function stepper(messages: readonly GenerateResponse[]): { answer: AsyncGenerator<GenerateResponse>; next: () => void } {
+function stepper(messages: readonly GenerateResponse[]): {
+  answer: AsyncGenerator<GenerateResponse>;
+  next: () => void;
+} {
   const gates = messages.map(() => Promise.withResolvers<void>());
   let at = 0;
   return {
@@ -357,7 +397,8 @@ describe("silence", () => {
     let text = "";
     while (!text.includes("keep-alive")) text += (await reader?.read())?.value ?? "";
     gate.resolve();
-    for (let read = await reader?.read(); read && !read.done; read = await reader?.read()) text += read.value;
+    for (let read = await reader?.read(); read && !read.done; read = await reader?.read())
+      text += read.value;
     expect(text).toContain(": keep-alive\n\n");
     expect(text).not.toContain("event:");
     expect(text.endsWith("data: [DONE]\n\n")).toBe(true);
@@ -404,7 +445,13 @@ describe("a client that hangs up", () => {
         aborted.resolve();
         throw new ApiError("cancelled");
       };
-      const request = httpRequest({ port, host: "127.0.0.1", path: "/v1/messages", method: "POST", headers: nativeHeaders });
+      const request = httpRequest({
+        port,
+        host: "127.0.0.1",
+        path: "/v1/messages",
+        method: "POST",
+        headers: nativeHeaders,
+      });
       request.on("error", () => {});
       request.end(JSON.stringify({ ...nativeBody, stream }));
       await begun.promise;
@@ -424,7 +471,8 @@ describe("a client that hangs up", () => {
     });
     request.on("error", () => {});
     request.write('{"model":');
-    while (!script.calls.includes("authenticate")) await new Promise((resolve) => setImmediate(resolve));
+    while (!script.calls.includes("authenticate"))
+      await new Promise((resolve) => setImmediate(resolve));
     request.destroy();
     await facade.drain();
     expect(script.calls).toEqual(["authenticate"]);
@@ -445,7 +493,13 @@ describe("a client that hangs up", () => {
         left.resolve();
       }
     };
-    const request = httpRequest({ port, host: "127.0.0.1", path: "/v1/messages", method: "POST", headers: nativeHeaders });
+    const request = httpRequest({
+      port,
+      host: "127.0.0.1",
+      path: "/v1/messages",
+      method: "POST",
+      headers: nativeHeaders,
+    });
     request.on("error", () => {});
     request.end(JSON.stringify({ ...nativeBody, stream: true }));
     const [response] = await once(request, "response");

@@ -2,7 +2,11 @@
 
 import { describe, expect, test } from "vitest";
 import { ApiError } from "../../src/base/errors.ts";
-import { type CredentialForm, type NativeBearer, readCredential } from "../../src/http/credentials.ts";
+import {
+  type CredentialForm,
+  type NativeBearer,
+  readCredential,
+} from "../../src/http/credentials.ts";
 
 const key = "sk-gw2-1abc";
 const old = { "anthropic-version": "2023-06-01" };
@@ -22,10 +26,26 @@ function read(
   }
 }
 
-type Case = { name: string; form: CredentialForm; headers: Record<string, string>; bearer?: NativeBearer; gives: string };
+type Case = {
+  name: string;
+  form: CredentialForm;
+  headers: Record<string, string>;
+  bearer?: NativeBearer;
+  gives: string;
+};
 const cases: Case[] = [
-  { name: "native takes the native header", form: "native", headers: { ...old, "x-api-key": key }, gives: key },
-  { name: "blanks around a key do not matter", form: "native", headers: { ...old, "x-api-key": `  ${key}\t` }, gives: key },
+  {
+    name: "native takes the native header",
+    form: "native",
+    headers: { ...old, "x-api-key": key },
+    gives: key,
+  },
+  {
+    name: "blanks around a key do not matter",
+    form: "native",
+    headers: { ...old, "x-api-key": `  ${key}\t` },
+    gives: key,
+  },
   {
     name: "beside a native key any other credential is ignored",
     form: "native",
@@ -101,8 +121,18 @@ const cases: Case[] = [
     bearer: "never",
     gives: "wrong_credential_header",
   },
-  { name: "chat takes Bearer", form: "chat", headers: { authorization: `Bearer ${key}` }, gives: key },
-  { name: "in any case, with any blanks", form: "chat", headers: { authorization: ` bEaReR \t ${key} ` }, gives: key },
+  {
+    name: "chat takes Bearer",
+    form: "chat",
+    headers: { authorization: `Bearer ${key}` },
+    gives: key,
+  },
+  {
+    name: "in any case, with any blanks",
+    form: "chat",
+    headers: { authorization: ` bEaReR \t ${key} ` },
+    gives: key,
+  },
   {
     name: "chat does not take the native header",
     form: "chat",
@@ -121,19 +151,54 @@ const cases: Case[] = [
     headers: { authorization: "Basic abc" },
     gives: "wrong_credential_header",
   },
-  { name: "so is a key without a scheme", form: "chat", headers: { authorization: key }, gives: "wrong_credential_header" },
-  { name: "a scheme alone is nothing", form: "chat", headers: { authorization: "Bearer " }, gives: "missing_key" },
-  { name: "a list is no key", form: "chat", headers: { authorization: `Bearer ${key},${key}` }, gives: "invalid_key" },
-  { name: "two words are no key", form: "chat", headers: { authorization: `Bearer ${key} ${key}` }, gives: "invalid_key" },
+  {
+    name: "so is a key without a scheme",
+    form: "chat",
+    headers: { authorization: key },
+    gives: "wrong_credential_header",
+  },
+  {
+    name: "a scheme alone is nothing",
+    form: "chat",
+    headers: { authorization: "Bearer " },
+    gives: "missing_key",
+  },
+  {
+    name: "a list is no key",
+    form: "chat",
+    headers: { authorization: `Bearer ${key},${key}` },
+    gives: "invalid_key",
+  },
+  {
+    name: "two words are no key",
+    form: "chat",
+    headers: { authorization: `Bearer ${key} ${key}` },
+    gives: "invalid_key",
+  },
   {
     name: "ten kilobytes are no key",
     form: "chat",
     headers: { authorization: `Bearer ${key.padEnd(10_240, "a")}` },
     gives: "invalid_key",
   },
-  { name: "look-alikes are no key", form: "chat", headers: { authorization: "Bearer sk-gw2-1\u00e0bc" }, gives: "invalid_key" },
-  { name: "shared endpoints take the native header", form: "either", headers: { "x-api-key": key }, gives: key },
-  { name: "or Bearer, whatever the version", form: "either", headers: { authorization: `Bearer ${key}` }, gives: key },
+  {
+    name: "look-alikes are no key",
+    form: "chat",
+    headers: { authorization: "Bearer sk-gw2-1\u00e0bc" },
+    gives: "invalid_key",
+  },
+  {
+    name: "shared endpoints take the native header",
+    form: "either",
+    headers: { "x-api-key": key },
+    gives: key,
+  },
+  {
+    name: "or Bearer, whatever the version",
+    form: "either",
+    headers: { authorization: `Bearer ${key}` },
+    gives: key,
+  },
   {
     name: "and of both the native one",
     form: "either",
@@ -143,7 +208,9 @@ const cases: Case[] = [
 ];
 
 describe("the key of a request", () => {
-  test.each(cases)("$name", ({ form, headers, bearer, gives }) => expect(read(form, headers, bearer)).toBe(gives));
+  test.each(cases)("$name", ({ form, headers, bearer, gives }) =>
+    expect(read(form, headers, bearer)).toBe(gives),
+  );
 
   test("two Authorization headers are no key, though Node shows the first alone", () => {
     const raw = ["Authorization", `Bearer ${key}`, "Host", "x", "authorization", "Bearer other"];

@@ -118,7 +118,13 @@ const rows: Expected[] = [
     chat: [invalid, "version_unsupported"],
     shouldRetry: "false",
   },
-  { reason: "invalid_request", status: 400, native: [invalid], chat: [invalid, null], shouldRetry: "false" },
+  {
+    reason: "invalid_request",
+    status: 400,
+    native: [invalid],
+    chat: [invalid, null],
+    shouldRetry: "false",
+  },
   {
     reason: "feature_not_offered",
     status: 400,
@@ -209,47 +215,61 @@ const rows: Expected[] = [
     chat: ["server_error", "billing_unavailable"],
     retryAfter: true,
   },
-  { reason: "overloaded", status: 529, chatStatus: 503, native: ["overloaded_error"], chat: ["server_error", "overloaded"] },
-  { reason: "upstream_error", status: 502, native: ["api_error", "upstream_error"], chat: ["server_error", "upstream_error"] },
+  {
+    reason: "overloaded",
+    status: 529,
+    chatStatus: 503,
+    native: ["overloaded_error"],
+    chat: ["server_error", "overloaded"],
+  },
+  {
+    reason: "upstream_error",
+    status: 502,
+    native: ["api_error", "upstream_error"],
+    chat: ["server_error", "upstream_error"],
+  },
   { reason: "timeout", status: 504, native: ["timeout_error"], chat: ["server_error", "timeout"] },
   { reason: "internal", status: 500, native: ["api_error"], chat: ["server_error", null] },
 ];
 
-describe.each(rows)("$reason", ({ reason, status, chatStatus, native, chat, shouldRetry, retryAfter }) => {
-  const says = errorCatalog[reason].message;
+describe.each(rows)(
+  "$reason",
+  ({ reason, status, chatStatus, native, chat, shouldRetry, retryAfter }) => {
+    const says = errorCatalog[reason].message;
 
-  test("native clients get its status, type and code", () => {
-    const problem = toErrorResponse(new ApiError(reason), "native", "req_12345678");
-    expect(problem.status).toBe(status);
-    const [type, code] = native;
-    const details = code === undefined ? {} : { details: { error_code: code } };
-    expect(problem.body).toMatchObject({
-      type: "error",
-      error: { type, message: says, ...details },
-      request_id: "req_12345678",
+    test("native clients get its status, type and code", () => {
+      const problem = toErrorResponse(new ApiError(reason), "native", "req_12345678");
+      expect(problem.status).toBe(status);
+      const [type, code] = native;
+      const details = code === undefined ? {} : { details: { error_code: code } };
+      expect(problem.body).toMatchObject({
+        type: "error",
+        error: { type, message: says, ...details },
+        request_id: "req_12345678",
+      });
+      if (code === undefined) expect(problem.body.error).not.toHaveProperty("details");
+      expect(problem.headers["x-should-retry"]).toBe(shouldRetry);
+      expect(problem.headers["retry-after"] !== undefined).toBe(retryAfter ?? false);
     });
-    if (code === undefined) expect(problem.body.error).not.toHaveProperty("details");
-    expect(problem.headers["x-should-retry"]).toBe(shouldRetry);
-    expect(problem.headers["retry-after"] !== undefined).toBe(retryAfter ?? false);
-  });
 
-  test("chat clients get all four members of an error", () => {
-    const problem = toErrorResponse(new ApiError(reason), "chat", "req_12345678");
-    expect(problem.status).toBe(chatStatus ?? status);
-    const [type, code, param = null] = chat;
-    expect(problem.body).toEqual({ error: { message: says, type, param, code } });
-  });
-
-  test("shared endpoints answer what both SDKs parse", () => {
-    const { body } = toErrorResponse(new ApiError(reason), "union", "req_12345678");
-    const [, code, param = null] = chat;
-    expect(body).toMatchObject({
-      type: "error",
-      error: { type: native[0], message: says, param, code },
-      request_id: "req_12345678",
+    test("chat clients get all four members of an error", () => {
+      const problem = toErrorResponse(new ApiError(reason), "chat", "req_12345678");
+      expect(problem.status).toBe(chatStatus ?? status);
+      const [type, code, param = null] = chat;
+      expect(problem.body).toEqual({ error: { message: says, type, param, code } });
     });
-  });
-});
+
+    test("shared endpoints answer what both SDKs parse", () => {
+      const { body } = toErrorResponse(new ApiError(reason), "union", "req_12345678");
+      const [, code, param = null] = chat;
+      expect(body).toMatchObject({
+        type: "error",
+        error: { type: native[0], message: says, param, code },
+        request_id: "req_12345678",
+      });
+    });
+  },
+);
 
 const envelopes: Envelope[] = ["native", "chat", "union"];
 
@@ -257,7 +277,11 @@ test("no error body names the native key header or repeats a key, wherever the t
   for (const name of names) {
     for (const envelope of envelopes) {
       const message = "model: X-Api-Key sk-gw2-1abcdefghijklmnopqrstuvwxyz";
-      const { body } = toErrorResponse(new ApiError(name, { message, field: "x-api-key" }), envelope, "req_12345678");
+      const { body } = toErrorResponse(
+        new ApiError(name, { message, field: "x-api-key" }),
+        envelope,
+        "req_12345678",
+      );
       expect(JSON.stringify(body)).not.toMatch(/x-api-key|sk-gw2-1abc/i);
     }
   }
@@ -268,12 +292,16 @@ test("a 401 names in a header which header this endpoint reads", () => {
     toErrorResponse(new ApiError("invalid_key"), envelope, "r").headers["www-authenticate"];
   expect(challenge("native")).toBe('ApiKey realm="gateway", header="x-api-key"');
   expect(challenge("chat")).toBe('Bearer realm="gateway"');
-  expect(challenge("union")).toBe('ApiKey realm="gateway", header="x-api-key", Bearer realm="gateway"');
+  expect(challenge("union")).toBe(
+    'ApiKey realm="gateway", header="x-api-key", Bearer realm="gateway"',
+  );
 });
 
 test("retry-after is whole seconds, rounded up, and never below one", () => {
   const retryAfter = (retryAfterMs: number) =>
-    toErrorResponse(new ApiError("rate_limited", { retryAfterMs }), "native", "r").headers["retry-after"];
+    toErrorResponse(new ApiError("rate_limited", { retryAfterMs }), "native", "r").headers[
+      "retry-after"
+    ];
   expect([1, 1000, 1001, 59_999].map(retryAfter)).toEqual(["1", "1", "2", "60"]);
 });
 
@@ -287,31 +315,57 @@ test("an exceeded limit of requests shows in the rate headers of the format", ()
     remaining: 0n,
     resetsAt: timestampFromDate(resetsAt),
   });
-  const headers = (envelope: Envelope) => toErrorResponse(new ApiError("rate_limited", { limit }), envelope, "r").headers;
+  const headers = (envelope: Envelope) =>
+    toErrorResponse(new ApiError("rate_limited", { limit }), envelope, "r").headers;
   expect(headers("native")).toMatchObject({
     "anthropic-ratelimit-requests-limit": "60",
     "anthropic-ratelimit-requests-remaining": "0",
     "anthropic-ratelimit-requests-reset": resetsAt.toISOString(),
   });
-  expect(headers("chat")).toMatchObject({ "x-ratelimit-limit-requests": "60", "x-ratelimit-remaining-requests": "0" });
+  expect(headers("chat")).toMatchObject({
+    "x-ratelimit-limit-requests": "60",
+    "x-ratelimit-remaining-requests": "0",
+  });
   expect(headers("chat")["x-ratelimit-reset-requests"]).toMatch(/^\d+s$/);
 });
 
 const source = "messages[0].content[1].source";
 test.for<[ErrorReason, field: string, message: string | undefined, native: string]>([
-  ["invalid_request", "messages[1].content", "messages[1].content: must be text", "messages.1.content: must be text"],
-  ["invalid_request", "messages[1]", "messages.1.content: must be text", "messages.1.content: must be text"],
-  ["feature_not_offered", source, `${source}: file is not offered`, "messages.0.content.1.source: file is not offered"],
+  [
+    "invalid_request",
+    "messages[1].content",
+    "messages[1].content: must be text",
+    "messages.1.content: must be text",
+  ],
+  [
+    "invalid_request",
+    "messages[1]",
+    "messages.1.content: must be text",
+    "messages.1.content: must be text",
+  ],
+  [
+    "feature_not_offered",
+    source,
+    `${source}: file is not offered`,
+    "messages.0.content.1.source: file is not offered",
+  ],
   ["feature_not_offered", "tools[2]", "tools[2] is not offered.", "tools.2: is not offered."],
   ["feature_not_offered", "tools[2]", undefined, "tools.2: This feature is not offered."],
-  ["model_not_found", "model", "model: gpt-9 is not one of opus", "model: gpt-9 is not one of opus"],
+  [
+    "model_not_found",
+    "model",
+    "model: gpt-9 is not one of opus",
+    "model: gpt-9 is not one of opus",
+  ],
   ["model_not_allowed", "model", undefined, "model: This key may not use this model."],
 ])(
   "%s of %s begins with the vendor's path for native clients, and names the field for those of chat",
   ([name, field, message, says]) => {
     const reason = new ApiError(name, { field, ...(message !== undefined && { message }) });
     for (const envelope of ["native", "union"] as const) {
-      expect(toErrorResponse(reason, envelope, "r").body).toMatchObject({ error: { message: says } });
+      expect(toErrorResponse(reason, envelope, "r").body).toMatchObject({
+        error: { message: says },
+      });
     }
     expect(toErrorResponse(reason, "chat", "r").body).toMatchObject({ error: { param: field } });
   },
@@ -319,11 +373,16 @@ test.for<[ErrorReason, field: string, message: string | undefined, native: strin
 
 test("a prompt that is too long says so first, since clients look for that", () => {
   const tooLong = new ApiError("context_length_exceeded", { field: "messages" });
-  expect(toErrorResponse(tooLong, "native", "r").body).toMatchObject({ error: { message: "prompt is too long" } });
+  expect(toErrorResponse(tooLong, "native", "r").body).toMatchObject({
+    error: { message: "prompt is too long" },
+  });
 });
 
 test("an unknown model comes with those that exist", () => {
-  const unknown = new ApiError("model_not_found", { message: "model: gpt-9", allowed: ["model-opus-4.6", "opus"] });
+  const unknown = new ApiError("model_not_found", {
+    message: "model: gpt-9",
+    allowed: ["model-opus-4.6", "opus"],
+  });
   expect(toErrorResponse(unknown, "native", "r").body).toMatchObject({
     error: { message: "model: gpt-9. Models of this key: model-opus-4.6, opus." },
   });
@@ -337,7 +396,9 @@ const vendorBody = {
 };
 
 test("a provider's reason reaches native clients unmodified but for the request id", () => {
-  const reason = new ApiError("upstream_refused", { providerAnswer: { status: 400, body: vendorBody } });
+  const reason = new ApiError("upstream_refused", {
+    providerAnswer: { status: 400, body: vendorBody },
+  });
   const { status, body, headers } = toErrorResponse(reason, "native", "req_ours1234");
   expect(status).toBe(400);
   expect(body).toEqual({ ...vendorBody, request_id: "req_ours1234" });
@@ -345,17 +406,26 @@ test("a provider's reason reaches native clients unmodified but for the request 
 });
 
 test("a provider's reason reaches chat clients translated", () => {
-  const reason = new ApiError("upstream_refused", { providerAnswer: { status: 413, body: vendorBody } });
+  const reason = new ApiError("upstream_refused", {
+    providerAnswer: { status: 413, body: vendorBody },
+  });
   const { status, body } = toErrorResponse(reason, "chat", "r");
   expect(status).toBe(413);
   expect(body).toEqual({
-    error: { message: "messages.3: role not supported", type: "invalid_request_error", param: null, code: null },
+    error: {
+      message: "messages.3: role not supported",
+      type: "invalid_request_error",
+      param: null,
+      code: null,
+    },
   });
 });
 
 test("a provider's doubt about our own credential is never shown as doubt about the client's", () => {
   for (const status of [401, 402, 403, 429]) {
-    const reason = new ApiError("upstream_refused", { providerAnswer: { status, body: vendorBody } });
+    const reason = new ApiError("upstream_refused", {
+      providerAnswer: { status, body: vendorBody },
+    });
     const { status: shown, headers } = toErrorResponse(reason, "native", "r");
     expect([shown, headers["x-should-retry"]]).toEqual([502, status === 429 ? undefined : "false"]);
   }
@@ -367,11 +437,19 @@ test("what only the operator can mend at a provider is not worth trying again, w
     const { status: shown, headers } = toErrorResponse(reason, "chat", "r");
     expect([shown, headers["x-should-retry"]]).toEqual([502, "false"]);
   }
-  expect(toErrorResponse(new ApiError("upstream_error"), "chat", "r").headers).not.toHaveProperty("x-should-retry");
+  expect(toErrorResponse(new ApiError("upstream_error"), "chat", "r").headers).not.toHaveProperty(
+    "x-should-retry",
+  );
 });
 
 test("an error amid a native stream has one of the types that clients know there", () => {
-  const known = ["overloaded_error", "api_error", "timeout_error", "rate_limit_error", "authentication_error"];
+  const known = [
+    "overloaded_error",
+    "api_error",
+    "timeout_error",
+    "rate_limit_error",
+    "authentication_error",
+  ];
   for (const name of names) {
     const { error } = toStreamErrorBody(new ApiError(name), "native", "r");
     expect(known).toContainEqual((error as { type: string }).type);

@@ -27,7 +27,9 @@ const malformed: fc.Arbitrary<string | Buffer> = fc.oneof(
   }),
   odd.map((messages) => JSON.stringify({ ...nativeBody, messages })),
   odd.map((content) => JSON.stringify({ ...nativeBody, messages: [{ role: "nobody", content }] })),
-  fc.constantFrom("5", {}, [], true, -1, 1.5).map((max_tokens) => JSON.stringify({ ...nativeBody, max_tokens })),
+  fc
+    .constantFrom("5", {}, [], true, -1, 1.5)
+    .map((max_tokens) => JSON.stringify({ ...nativeBody, max_tokens })),
 );
 
 const exposeGc = () => {
@@ -42,8 +44,15 @@ test("10,000 malformed bodies are 400, at less than a second of CPU per thousand
   onTestFinished(() => pool.destroy());
   const collectGarbage = exposeGc();
   const send = async (body: string | Buffer, native: boolean) => {
-    const [path, headers] = native ? ["/v1/messages", nativeHeaders] : ["/v1/chat/completions", chatHeaders];
-    const { statusCode, body: answer } = await pool.request({ method: "POST", path, headers, body });
+    const [path, headers] = native
+      ? ["/v1/messages", nativeHeaders]
+      : ["/v1/chat/completions", chatHeaders];
+    const { statusCode, body: answer } = await pool.request({
+      method: "POST",
+      path,
+      headers,
+      body,
+    });
     await answer.dump();
     return statusCode;
   };

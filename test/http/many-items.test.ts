@@ -11,11 +11,17 @@ const shapes: [string, string][] = [
   ["members of an unknown object", `"extra":{${list(1_000_000, (index) => `"k${index}":1`)}}`],
   ["members of the body", list(1_000_000, (index) => `"k${index}":1`)],
   ["members of one name", `"extra":{${list(1_000_000, () => '"k":1')}}`],
-  ["elements in nested lists", `"extra":${"[".repeat(100)}${list(1_000_000, () => "1")}${"]".repeat(100)}`],
+  [
+    "elements in nested lists",
+    `"extra":${"[".repeat(100)}${list(1_000_000, () => "1")}${"]".repeat(100)}`,
+  ],
   ["empty lists", `"extra":[${list(1_000_000, () => "[]")}]`],
   ["members of metadata", `"metadata":{${list(1_000_000, (index) => `"k${index}":"v"`)}}`],
   ["messages", `"messages":[${list(1_000_000, () => message)}]`],
-  ["blocks", `"messages":[{"role":"user","content":[${list(800_000, () => '{"type":"text","text":"x"}')}]}]`],
+  [
+    "blocks",
+    `"messages":[{"role":"user","content":[${list(800_000, () => '{"type":"text","text":"x"}')}]}]`,
+  ],
   ["tools", `"tools":[${list(1_000_000, (index) => `{"name":"t${index}"}`)}]`],
 ];
 
@@ -29,7 +35,10 @@ for (const [name, members] of shapes) {
       { type: "error", error: { type: "request_too_large", message: says } },
     ]);
     const chat = await postChat(url, `${JSON.stringify(chatBody).slice(0, -1)},${members}}`);
-    expect([chat.status, await chat.json()]).toMatchObject([413, { error: { code: "request_too_large", message: says } }]);
+    expect([chat.status, await chat.json()]).toMatchObject([
+      413,
+      { error: { code: "request_too_large", message: says } },
+    ]);
     expect(script.calls).not.toContain("generate");
   });
 }
@@ -54,7 +63,11 @@ test("arguments of calls are JSON inside of JSON, and count together", async () 
         role: "assistant",
         content: null,
         tool_calls: [
-          { id: `c${call}`, type: "function", function: { name: "t", arguments: `{"a":[${list(items, () => "1")}]}` } },
+          {
+            id: `c${call}`,
+            type: "function",
+            function: { name: "t", arguments: `{"a":[${list(items, () => "1")}]}` },
+          },
         ],
       })),
       ...chatBody.messages,

@@ -25,11 +25,19 @@ import {
 
 type ErrorBody = {
   type?: string;
-  error: { type: string; message: string; code?: string | null; param?: string | null; details?: { error_code?: string } };
+  error: {
+    type: string;
+    message: string;
+    code?: string | null;
+    param?: string | null;
+    details?: { error_code?: string };
+  };
   request_id?: string;
 };
 
-async function readError(response: Response): Promise<{ status: number; code: string | undefined; body: ErrorBody }> {
+async function readError(
+  response: Response,
+): Promise<{ status: number; code: string | undefined; body: ErrorBody }> {
   expect(response.headers.get("content-type")).toBe("application/json");
   expect(response.headers.get("request-id")).toMatch(requestIdForm);
   expect(response.headers.get("x-request-id")).toBe(response.headers.get("request-id"));
@@ -37,7 +45,11 @@ async function readError(response: Response): Promise<{ status: number; code: st
   expect(text).not.toMatch(/x-api-key/i);
   const body: ErrorBody = JSON.parse(text);
   if (body.type === "error") expect(body.request_id).toBe(response.headers.get("request-id"));
-  return { status: response.status, code: body.error.details?.error_code ?? body.error.code ?? undefined, body };
+  return {
+    status: response.status,
+    code: body.error.details?.error_code ?? body.error.code ?? undefined,
+    body,
+  };
 }
 
 const version = { "anthropic-version": "2023-06-01" };
@@ -46,7 +58,11 @@ const json = { "content-type": "application/json" };
 describe("credentials", () => {
   test("a valid key in the wrong header of the native endpoint is told so, once and for all", async () => {
     const { url, script } = await startFacade();
-    const response = await postNative(url, nativeBody, { ...version, ...json, authorization: `Bearer ${goodKey}` });
+    const response = await postNative(url, nativeBody, {
+      ...version,
+      ...json,
+      authorization: `Bearer ${goodKey}`,
+    });
     expect(response.headers.get("x-should-retry")).toBe("false");
     expect(response.headers.get("www-authenticate")).toContain("x-api-key");
     const { status, code, body } = await readError(response);
@@ -57,16 +73,28 @@ describe("credentials", () => {
 
   test("the newest SDK's Bearer is served like the older header", async () => {
     const { url } = await startFacade();
-    const headers = { ...json, "anthropic-version": "2026-10-21", authorization: `Bearer ${goodKey}` };
+    const headers = {
+      ...json,
+      "anthropic-version": "2026-10-21",
+      authorization: `Bearer ${goodKey}`,
+    };
     expect((await postNative(url, nativeBody, headers)).status).toBe(200);
   });
 
   test("unknown, malformed and doubled keys get the same words", async () => {
     const { url } = await startFacade();
-    const keys = ["sk-gw2-1unknown", "junk", `${goodKey},${goodKey}`, "sk-gw2-1g\u00f6od", goodKey.toUpperCase()];
+    const keys = [
+      "sk-gw2-1unknown",
+      "junk",
+      `${goodKey},${goodKey}`,
+      "sk-gw2-1g\u00f6od",
+      goodKey.toUpperCase(),
+    ];
     const bodies = await Promise.all(
       keys.map(async (key) => {
-        const { status, body } = await readError(await postNative(url, nativeBody, { ...nativeHeaders, "x-api-key": key }));
+        const { status, body } = await readError(
+          await postNative(url, nativeBody, { ...nativeHeaders, "x-api-key": key }),
+        );
         expect(status).toBe(401);
         return body.error;
       }),
@@ -76,9 +104,17 @@ describe("credentials", () => {
 
   test("a revoked key says revoked, a missing one missing, and one in the query string is not read", async () => {
     const { url } = await startFacade();
-    const revoked = await postNative(url, nativeBody, { ...nativeHeaders, "x-api-key": "sk-gw2-1revoked" });
+    const revoked = await postNative(url, nativeBody, {
+      ...nativeHeaders,
+      "x-api-key": "sk-gw2-1revoked",
+    });
     expect((await readError(revoked)).code).toBe("revoked_key");
-    const missing = await post(url, `/v1/messages?x-api-key=${goodKey}`, { ...version, ...json }, nativeBody);
+    const missing = await post(
+      url,
+      `/v1/messages?x-api-key=${goodKey}`,
+      { ...version, ...json },
+      nativeBody,
+    );
     expect((await readError(missing)).code).toBe("missing_key");
   });
 
@@ -89,7 +125,12 @@ describe("credentials", () => {
     const { status, body } = await readError(response);
     expect(status).toBe(401);
     expect(body).toEqual({
-      error: { message: expect.any(String), type: "invalid_request_error", param: null, code: "wrong_credential_header" },
+      error: {
+        message: expect.any(String),
+        type: "invalid_request_error",
+        param: null,
+        code: "wrong_credential_header",
+      },
     });
   });
 
@@ -106,7 +147,8 @@ describe("credentials", () => {
     const failures: string[] = [];
     const failedCredentials = {
       check: (address: string) => {
-        if (failures.length >= 2) throw new ApiError("auth_rate_limited", { retryAfterMs: 7_000, cause: address });
+        if (failures.length >= 2)
+          throw new ApiError("auth_rate_limited", { retryAfterMs: 7_000, cause: address });
       },
       record: (address: string) => void failures.push(address),
     };
@@ -126,11 +168,17 @@ describe("credentials", () => {
 
   test("the address of a client is read from X-Forwarded-For behind a trusted proxy only", async () => {
     const seen: string[] = [];
-    const failedCredentials = { check: () => {}, record: (address: string) => void seen.push(address) };
+    const failedCredentials = {
+      check: () => {},
+      record: (address: string) => void seen.push(address),
+    };
     const headers = { "x-api-key": "sk-gw2-1bad", "x-forwarded-for": "203.0.113.9, 198.51.100.7" };
     const untrusting = await startFacade({ failedCredentials });
     await fetch(`${untrusting.url}/v1/models`, { headers });
-    const trusting = await startFacade({ failedCredentials }, { trustedProxies: ["127.0.0.0/8", "198.51.100.0/24"] });
+    const trusting = await startFacade(
+      { failedCredentials },
+      { trustedProxies: ["127.0.0.0/8", "198.51.100.0/24"] },
+    );
     await fetch(`${trusting.url}/v1/models`, { headers });
     expect(seen).toEqual(["127.0.0.1", "203.0.113.9"]);
   });
@@ -139,19 +187,36 @@ describe("credentials", () => {
 describe("the version header", () => {
   const cases = [
     { name: "missing", headers: {}, gives: "version_required" },
-    { name: "unknown", headers: { "anthropic-version": "2020-01-01" }, gives: "version_unsupported" },
-    { name: "in both spellings, equal", headers: { ...version, "vendor-version": "2023-06-01" }, gives: undefined },
+    {
+      name: "unknown",
+      headers: { "anthropic-version": "2020-01-01" },
+      gives: "version_unsupported",
+    },
+    {
+      name: "in both spellings, equal",
+      headers: { ...version, "vendor-version": "2023-06-01" },
+      gives: undefined,
+    },
     {
       name: "in both spellings, different",
       headers: { ...version, "vendor-version": "2026-10-21" },
       gives: "version_unsupported",
     },
-    { name: "in the other spelling", headers: { "vendor-version": "2023-06-01" }, gives: undefined },
+    {
+      name: "in the other spelling",
+      headers: { "vendor-version": "2023-06-01" },
+      gives: undefined,
+    },
   ];
   test.each(cases)("$name", async ({ headers, gives }) => {
     const { url } = await startFacade();
     for (const path of ["/v1/messages", "/v1/messages/count_tokens"]) {
-      const response = await post(url, path, { ...json, "x-api-key": goodKey, ...headers }, nativeBody);
+      const response = await post(
+        url,
+        path,
+        { ...json, "x-api-key": goodKey, ...headers },
+        nativeBody,
+      );
       if (gives === undefined) expect(response.status).toBe(200);
       else expect(await readError(response)).toMatchObject({ status: 400, code: gives });
     }
@@ -171,13 +236,26 @@ describe("the order of checks", () => {
       ["/v1/nowhere", { "content-type": "nonsense" }, [404, "not_found"]],
       ["/healthz", { "content-type": "nonsense" }, [405, "method_not_allowed"]],
       ["/v1/messages", { "content-type": "text/plain" }, [401, "missing_key"]],
-      ["/v1/messages", { "content-type": "nonsense", "x-api-key": goodKey }, [400, "version_required"]],
       [
         "/v1/messages",
-        { ...version, "content-type": "text/plain", "content-encoding": "zstd", "x-api-key": goodKey },
+        { "content-type": "nonsense", "x-api-key": goodKey },
+        [400, "version_required"],
+      ],
+      [
+        "/v1/messages",
+        {
+          ...version,
+          "content-type": "text/plain",
+          "content-encoding": "zstd",
+          "x-api-key": goodKey,
+        },
         [400, undefined],
       ],
-      ["/v1/messages", { ...nativeHeaders, "content-encoding": "zstd" }, [400, "request_body_encoding_unsupported"]],
+      [
+        "/v1/messages",
+        { ...nativeHeaders, "content-encoding": "zstd" },
+        [400, "request_body_encoding_unsupported"],
+      ],
       ["/v1/messages", nativeHeaders, [400, undefined]],
     ];
     for (const [path, headers, expected] of attempts) {
@@ -216,22 +294,42 @@ describe("the content type", () => {
   ];
   test.each(cases)("%s is answered %i", async (type, status) => {
     const { url } = await startFacade();
-    const headers = { "x-api-key": goodKey, ...version, ...(type !== undefined && { "content-type": type }) };
+    const headers = {
+      "x-api-key": goodKey,
+      ...version,
+      ...(type !== undefined && { "content-type": type }),
+    };
     const body = Buffer.from(JSON.stringify(nativeBody));
     const response = await fetch(`${url}/v1/messages`, { method: "POST", headers, body });
     if (status === 200) expect(response.status).toBe(200);
-    else expect((await readError(response)).body.error).toMatchObject({ type: "invalid_request_error" });
+    else
+      expect((await readError(response)).body.error).toMatchObject({
+        type: "invalid_request_error",
+      });
     expect(response.status).toBe(status);
   });
 });
 
 describe("bodies", () => {
-  const malformed = ["", "{", "[]", "null", "42", '"x"', '{"model":"a"}x', "{'a':1}", '{"model":"\\ud800"}'];
+  const malformed = [
+    "",
+    "{",
+    "[]",
+    "null",
+    "42",
+    '"x"',
+    '{"model":"a"}x',
+    "{'a':1}",
+    '{"model":"\\ud800"}',
+  ];
   test("that are no request are 400 in the endpoint's own format, and reach no model", async () => {
     const { url, script } = await startFacade();
     for (const body of malformed) {
       const native = await readError(await postNative(url, body));
-      expect(native).toMatchObject({ status: 400, body: { type: "error", error: { type: "invalid_request_error" } } });
+      expect(native).toMatchObject({
+        status: 400,
+        body: { type: "error", error: { type: "invalid_request_error" } },
+      });
       const chat = await readError(await postChat(url, body));
       expect(chat.status).toBe(400);
       expect(Object.keys(chat.body.error).sort()).toEqual(["code", "message", "param", "type"]);
@@ -289,14 +387,20 @@ describe("bodies", () => {
     for (const [encoding, pack] of packers) {
       const headers = { ...nativeHeaders, "content-encoding": encoding };
       const body = new Uint8Array(pack(JSON.stringify(nativeBody)));
-      expect((await fetch(`${url}/v1/messages`, { method: "POST", headers, body })).status).toBe(200);
+      expect((await fetch(`${url}/v1/messages`, { method: "POST", headers, body })).status).toBe(
+        200,
+      );
     }
   });
 
   test("that do not unpack, or unpack to more than the limit, are refused by name", async () => {
     const { url } = await startFacade();
     const send = (encoding: string, body: Uint8Array<ArrayBuffer>) =>
-      fetch(`${url}/v1/messages`, { method: "POST", headers: { ...nativeHeaders, "content-encoding": encoding }, body });
+      fetch(`${url}/v1/messages`, {
+        method: "POST",
+        headers: { ...nativeHeaders, "content-encoding": encoding },
+        body,
+      });
     const packed = new Uint8Array(gzipSync(JSON.stringify(nativeBody)));
     for (const [encoding, body] of [
       ["gzip", new Uint8Array(Buffer.from("{}"))],
@@ -304,7 +408,10 @@ describe("bodies", () => {
       ["br", packed],
       ["deflate", packed],
     ] as const) {
-      expect(await readError(await send(encoding, body))).toMatchObject({ status: 400, code: "request_body_encoding_invalid" });
+      expect(await readError(await send(encoding, body))).toMatchObject({
+        status: 400,
+        code: "request_body_encoding_invalid",
+      });
     }
     for (const encoding of ["zstd", "gzip, br", "constructor"]) {
       expect(await readError(await send(encoding, packed))).toMatchObject({
@@ -329,7 +436,10 @@ describe("bodies", () => {
       body: Buffer.alloc(33 << 20, 32),
     });
     expect(response.headers.get("connection")).toBe("close");
-    expect(await readError(response)).toMatchObject({ status: 413, body: { error: { type: "request_too_large" } } });
+    expect(await readError(response)).toMatchObject({
+      status: 413,
+      body: { error: { type: "request_too_large" } },
+    });
     expect(script.calls).toEqual(["authenticate"]);
   });
 
@@ -355,7 +465,8 @@ describe("bodies", () => {
     request.on("error", () => {});
     const chunk = Buffer.alloc(1 << 20, 32);
     const answered = once(request, "response");
-    for (let sent = 0; sent < 33; sent++) if (!request.write(chunk)) await Promise.race([once(request, "drain"), answered]);
+    for (let sent = 0; sent < 33; sent++)
+      if (!request.write(chunk)) await Promise.race([once(request, "drain"), answered]);
     const [response]: IncomingMessage[] = await answered;
     expect(response?.statusCode).toBe(413);
     const text = (await response?.toArray())?.join("") ?? "";
@@ -367,8 +478,18 @@ describe("bodies", () => {
 describe("paths and methods", () => {
   test("that are not served are JSON, never HTML, in what both SDKs parse", async () => {
     const { url } = await startFacade();
-    for (const path of ["/", "/nope", "/v1", "/v1/nope", "/v1/messages/", "/%zz", `/v1/models/${"x".repeat(600)}`]) {
-      const { status, body } = await readError(await fetch(url + path, { method: path === "/" ? "DELETE" : "GET" }));
+    for (const path of [
+      "/",
+      "/nope",
+      "/v1",
+      "/v1/nope",
+      "/v1/messages/",
+      "/%zz",
+      `/v1/models/${"x".repeat(600)}`,
+    ]) {
+      const { status, body } = await readError(
+        await fetch(url + path, { method: path === "/" ? "DELETE" : "GET" }),
+      );
       expect([400, 404, 405]).toContain(status);
       expect(body).toMatchObject({ type: "error", error: { param: null } });
     }
@@ -376,14 +497,25 @@ describe("paths and methods", () => {
 
   test("that people take by mistake name the endpoint that serves them", async () => {
     const { url } = await startFacade();
-    const wrong = ["/v1/responses", "/v1/completions", "/v1/embeddings", "/responses", "/v1/v1/responses"];
+    const wrong = [
+      "/v1/responses",
+      "/v1/completions",
+      "/v1/embeddings",
+      "/responses",
+      "/v1/v1/responses",
+    ];
     for (const path of wrong) {
       const { status, body } = await readError(await post(url, path, chatHeaders, chatBody));
       expect(status).toBe(404);
       expect(body.error.message).toContain("not served here");
       expect(body.error.message).toContain("/v1/chat/completions");
     }
-    for (const path of ["/v1/complete", "/v1/messages/batches", "/v1/messages/batches/b_1/results", "/v1/files"]) {
+    for (const path of [
+      "/v1/complete",
+      "/v1/messages/batches",
+      "/v1/messages/batches/b_1/results",
+      "/v1/files",
+    ]) {
       const { status, body } = await readError(await fetch(url + path));
       expect(status).toBe(404);
       expect(body.error.message).toContain("/v1/messages");
@@ -410,20 +542,29 @@ describe("paths and methods", () => {
 
   test("that are no HTTP at all are JSON as well", async () => {
     const { port } = await startFacade();
-    const requests = ["rubbish\r\n\r\n", `GET / HTTP/1.1\r\nhost: x\r\nbig: ${"x".repeat(70_000)}\r\n\r\n`];
+    const requests = [
+      "rubbish\r\n\r\n",
+      `GET / HTTP/1.1\r\nhost: x\r\nbig: ${"x".repeat(70_000)}\r\n\r\n`,
+    ];
     for (const [index, text] of requests.entries()) {
       const answer = await sendRaw(port, text);
       expect(answer).toMatch(index === 0 ? /^HTTP\/1\.1 400 / : /^HTTP\/1\.1 431 /);
       const [head = "", body = ""] = answer.split("\r\n\r\n");
       expect(head).toMatch(/^request-id: req_/m);
-      expect(JSON.parse(body)).toMatchObject({ type: "error", error: { type: "invalid_request_error" } });
+      expect(JSON.parse(body)).toMatchObject({
+        type: "error",
+        error: { type: "invalid_request_error" },
+      });
     }
   });
 
   test("that Node would answer by itself carry the request id all the same", async () => {
     const { port } = await startFacade();
     for (const header of ["a: b", "host: x\r\nexpect: the-unexpected"]) {
-      const answer = await sendRaw(port, `GET /healthz HTTP/1.1\r\n${header}\r\nconnection: close\r\n\r\n`);
+      const answer = await sendRaw(
+        port,
+        `GET /healthz HTTP/1.1\r\n${header}\r\nconnection: close\r\n\r\n`,
+      );
       expect(answer).toMatch(/^HTTP\/1\.1 200 /);
       expect(answer).toMatch(/^request-id: req_/m);
     }
@@ -446,7 +587,11 @@ describe("failures of services", () => {
   test("that a model name provokes do not give the name a stage", async () => {
     const { url, script } = await startFacade();
     script.generate = ({ model }) => {
-      throw new ApiError("model_not_found", { message: `model: ${model}`, allowed: ["model-opus-4.6"], field: "model" });
+      throw new ApiError("model_not_found", {
+        message: `model: ${model}`,
+        allowed: ["model-opus-4.6"],
+        field: "model",
+      });
     };
     const { status, body } = await readError(
       await postNative(url, { ...nativeBody, model: `X-API-Key sk-gw2-1${"a".repeat(49)}` }),

@@ -4,7 +4,15 @@ import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
 import { describe, expect, test } from "vitest";
 import { ApiError, type ErrorFacts, type ErrorReason } from "../../src/base/errors.ts";
-import { admission, goodKey, type StandIn, start, startFacade, textDelta, textStart } from "./stand-in.ts";
+import {
+  admission,
+  goodKey,
+  type StandIn,
+  start,
+  startFacade,
+  textDelta,
+  textStart,
+} from "./stand-in.ts";
 
 const sonnet = { id: "model-sonnet-4.6", displayName: "Sonnet 4.6", tier: "sonnet" };
 const alias = { ...sonnet, id: "sonnet", aliasFor: sonnet.id };
@@ -12,11 +20,19 @@ const alias = { ...sonnet, id: "sonnet", aliasFor: sonnet.id };
 const anthropic = ({ url }: StandIn, apiKey = goodKey) => new Anthropic({ apiKey, baseURL: url });
 const openai = ({ url }: StandIn, apiKey = goodKey) => new OpenAI({ apiKey, baseURL: `${url}/v1` });
 
-const ask = { model: "sonnet", max_tokens: 100, messages: [{ role: "user" as const, content: "Hi" }] };
+const ask = {
+  model: "sonnet",
+  max_tokens: 100,
+  messages: [{ role: "user" as const, content: "Hi" }],
+};
 const askChat = { model: "sonnet", messages: [{ role: "user" as const, content: "Hi" }] };
 
 /** Makes every generation fail, and counts how often it was tried. */
-function failWith(standIn: StandIn, reason: ErrorReason, facts: ErrorFacts = {}): { tries: number } {
+function failWith(
+  standIn: StandIn,
+  reason: ErrorReason,
+  facts: ErrorFacts = {},
+): { tries: number } {
   const counted = { tries: 0 };
   standIn.script.generate = () => {
     counted.tries++;
@@ -72,8 +88,14 @@ describe("the native SDK", () => {
     expect(message.content).toMatchObject([{ type: "text", text: "Hello" }]);
     expect(message._request_id).toMatch(/^req_/);
     const streamed = await client.messages.stream(ask).finalMessage();
-    expect(streamed).toMatchObject({ content: message.content, stop_reason: "end_turn", usage: message.usage });
-    expect(await client.messages.countTokens({ model: ask.model, messages: ask.messages })).toEqual({ input_tokens: 17 });
+    expect(streamed).toMatchObject({
+      content: message.content,
+      stop_reason: "end_turn",
+      usage: message.usage,
+    });
+    expect(await client.messages.countTokens({ model: ask.model, messages: ask.messages })).toEqual(
+      { input_tokens: 17 },
+    );
     const ids: string[] = [];
     for await (const model of client.models.list()) ids.push(model.id);
     expect(ids).toEqual(["model-sonnet-4.6", "sonnet"]);
@@ -90,14 +112,17 @@ describe("the native SDK", () => {
     ["invalid_request", Anthropic.BadRequestError, 400, 1],
     ["request_id_used", Anthropic.ConflictError, 409, 1],
   ];
-  test.each(cases)("throws its own class for %s and tries it once", async (apiError, kind, status, tries) => {
-    const standIn = await startFacade();
-    const counted = failWith(standIn, apiError);
-    const error = await failureOf(anthropic(standIn).messages.create(ask));
-    expect(error).toBeInstanceOf(kind);
-    expect(error).toMatchObject({ status, requestID: expect.stringMatching(/^req_/) });
-    expect(counted.tries).toBe(tries);
-  });
+  test.each(cases)(
+    "throws its own class for %s and tries it once",
+    async (apiError, kind, status, tries) => {
+      const standIn = await startFacade();
+      const counted = failWith(standIn, apiError);
+      const error = await failureOf(anthropic(standIn).messages.create(ask));
+      expect(error).toBeInstanceOf(kind);
+      expect(error).toMatchObject({ status, requestID: expect.stringMatching(/^req_/) });
+      expect(counted.tries).toBe(tries);
+    },
+  );
 
   test("throws from a stream that fails in the middle", async () => {
     const standIn = await startFacade();
@@ -113,7 +138,9 @@ describe("the native SDK", () => {
 
 describe("the chat SDK", () => {
   test("tries again what may pass, and only that", async () => {
-    expect(await triesOf((standIn) => openai(standIn).chat.completions.create(askChat))).toEqual(tried);
+    expect(await triesOf((standIn) => openai(standIn).chat.completions.create(askChat))).toEqual(
+      tried,
+    );
   });
 
   test("gets whole and streamed answers, and walks the catalogue in one request", async () => {
@@ -123,7 +150,10 @@ describe("the chat SDK", () => {
     const completion = await client.chat.completions.create(askChat);
     expect(completion.choices[0]?.message.content).toBe("Hello");
     expect(completion._request_id).toMatch(/^req_/);
-    const stream = client.chat.completions.stream({ ...askChat, stream_options: { include_usage: true } });
+    const stream = client.chat.completions.stream({
+      ...askChat,
+      stream_options: { include_usage: true },
+    });
     const streamed = await stream.finalChatCompletion();
     expect(streamed).toMatchObject({
       choices: [{ message: { content: "Hello" }, finish_reason: "stop" }],
@@ -135,7 +165,13 @@ describe("the chat SDK", () => {
     expect((await client.models.retrieve("sonnet")).id).toBe("sonnet");
   });
 
-  const cases: [reason: ErrorReason, kind: ErrorClass, status: number, code: string | null, tries: number][] = [
+  const cases: [
+    reason: ErrorReason,
+    kind: ErrorClass,
+    status: number,
+    code: string | null,
+    tries: number,
+  ][] = [
     ["revoked_key", OpenAI.AuthenticationError, 401, "revoked_api_key", 1],
     ["credits_exhausted", OpenAI.APIError, 402, "insufficient_quota", 1],
     ["monthly_cap_reached", OpenAI.APIError, 402, "monthly_cap_reached", 1],
@@ -143,14 +179,17 @@ describe("the chat SDK", () => {
     ["model_not_found", OpenAI.NotFoundError, 404, "model_not_found", 1],
     ["invalid_request", OpenAI.BadRequestError, 400, null, 1],
   ];
-  test.each(cases)("throws its own class for %s and tries it once", async (apiError, kind, status, code, tries) => {
-    const standIn = await startFacade();
-    const counted = failWith(standIn, apiError);
-    const error = await failureOf(openai(standIn).chat.completions.create(askChat));
-    expect(error).toBeInstanceOf(kind);
-    expect(error).toMatchObject({ status, code });
-    expect(counted.tries).toBe(tries);
-  });
+  test.each(cases)(
+    "throws its own class for %s and tries it once",
+    async (apiError, kind, status, code, tries) => {
+      const standIn = await startFacade();
+      const counted = failWith(standIn, apiError);
+      const error = await failureOf(openai(standIn).chat.completions.create(askChat));
+      expect(error).toBeInstanceOf(kind);
+      expect(error).toMatchObject({ status, code });
+      expect(counted.tries).toBe(tries);
+    },
+  );
 
   test("throws, with the code, from a stream that fails in the middle", async () => {
     const standIn = await startFacade();
@@ -158,7 +197,9 @@ describe("the chat SDK", () => {
       yield* [admission(), start, textStart, textDelta("Hel")];
       throw new ApiError("upstream_error");
     };
-    const error = await failureOf(openai(standIn).chat.completions.stream(askChat).finalChatCompletion());
+    const error = await failureOf(
+      openai(standIn).chat.completions.stream(askChat).finalChatCompletion(),
+    );
     expect(error).toBeInstanceOf(OpenAI.APIError);
     expect(error).toMatchObject({ code: "upstream_error" });
   });

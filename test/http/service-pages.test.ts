@@ -46,7 +46,13 @@ const sonnet = {
   price,
   aliases: ["sonnet"],
 };
-const alias = { ...sonnet, id: "sonnet", aliasFor: sonnet.id, displayName: "Sonnet (alias)", aliases: [] };
+const alias = {
+  ...sonnet,
+  id: "sonnet",
+  aliasFor: sonnet.id,
+  displayName: "Sonnet (alias)",
+  aliases: [],
+};
 
 const bearer = { authorization: `Bearer ${goodKey}` };
 const native = { "x-api-key": goodKey };
@@ -77,7 +83,10 @@ describe("the catalogue", () => {
       expect(response.status).toBe(200);
       expect(await response.json()).toEqual({
         object: "list",
-        data: [entry, { ...entry, id: "sonnet", alias_for: "model-sonnet-4.6", display_name: "Sonnet (alias)" }],
+        data: [
+          entry,
+          { ...entry, id: "sonnet", alias_for: "model-sonnet-4.6", display_name: "Sonnet (alias)" },
+        ],
         has_more: false,
         first_id: "model-sonnet-4.6",
         last_id: "sonnet",
@@ -89,8 +98,12 @@ describe("the catalogue", () => {
   test("gives one entry by id or alias", async () => {
     const { url, script } = await startFacade();
     script.models = [sonnet, alias];
-    expect(await (await fetch(`${url}/v1/models/model-sonnet-4.6`, { headers: bearer })).json()).toEqual(entry);
-    expect(await (await fetch(`${url}/v1/models/sonnet`, { headers: native })).json()).toMatchObject({ alias_for: sonnet.id });
+    expect(
+      await (await fetch(`${url}/v1/models/model-sonnet-4.6`, { headers: bearer })).json(),
+    ).toEqual(entry);
+    expect(
+      await (await fetch(`${url}/v1/models/sonnet`, { headers: native })).json(),
+    ).toMatchObject({ alias_for: sonnet.id });
     const unknown = await fetch(`${url}/v1/models/gpt-4o`, { headers: bearer });
     expect(unknown.status).toBe(404);
     expect(await unknown.json()).toMatchObject({
@@ -169,7 +182,14 @@ describe("money", () => {
       amountMicrocredits: 56_700n,
       outcome: Outcome.CLIENT_LEFT,
       basis: Basis.PARTLY_COUNTED,
-      attempts: [{ provider: "simulated", outcome: "delivered", status: 200, firstEventAfter: { nanos: 50_000_000 } }],
+      attempts: [
+        {
+          provider: "simulated",
+          outcome: "delivered",
+          status: 200,
+          firstEventAfter: { nanos: 50_000_000 },
+        },
+      ],
       settledAt: timestampFromDate(new Date("2026-11-21T00:00:01.500Z")),
     });
     script.receipts.set("req_12345678", settled);
@@ -183,7 +203,14 @@ describe("money", () => {
       family: "v2",
       outcome: "CLIENT_LEFT",
       basis: "PARTLY_COUNTED",
-      tokens: { input: 10, output: 20, cache_write_5m: 0, cache_write_1h: 0, cache_read: 0, thinking: 5 },
+      tokens: {
+        input: 10,
+        output: 20,
+        cache_write_5m: 0,
+        cache_write_1h: 0,
+        cache_read: 0,
+        thinking: 5,
+      },
       price_version: "v_1",
       hold_credits: "9",
       charge_credits: "0.0567",
@@ -199,7 +226,12 @@ describe("money", () => {
     const { url, script } = await startFacade();
     script.receipts.set("req_running1", receiptOf({ requestId: "req_running1" }));
     const running = await fetch(`${url}/v1/receipts/req_running1`, { headers: native });
-    expect(await running.json()).toMatchObject({ outcome: "RUNNING", basis: null, charge_credits: "0", settled_at: null });
+    expect(await running.json()).toMatchObject({
+      outcome: "RUNNING",
+      basis: null,
+      charge_credits: "0",
+      settled_at: null,
+    });
     const unknown = await fetch(`${url}/v1/receipts/req_unknown1`, { headers: native });
     expect(unknown.status).toBe(404);
     expect(await unknown.json()).toMatchObject({
@@ -211,7 +243,10 @@ describe("money", () => {
 
 test("what a service left out is our fault, which is logged, and not something that does not exist", async () => {
   const lines: string[] = [];
-  const log = pino({ level: "error", base: null }, { write: (line: string) => void lines.push(line) });
+  const log = pino(
+    { level: "error", base: null },
+    { write: (line: string) => void lines.push(line) },
+  );
   const { url, script } = await startFacade({ log });
   for (const method of ["getReceipt", "getModel"]) script.instead.set(method, async () => ({}));
   script.instead.set("getPools", async () => ({ pools: [] }));
@@ -245,9 +280,16 @@ describe("probes", () => {
     const { url } = await startFacade({ readiness: async () => states });
     const probe = async () => {
       const response = await fetch(`${url}/health`);
-      return { status: response.status, retryAfter: response.headers.get("retry-after"), body: await response.json() };
+      return {
+        status: response.status,
+        retryAfter: response.headers.get("retry-after"),
+        body: await response.json(),
+      };
     };
-    expect(await probe()).toMatchObject({ status: 200, body: { status: "ok", parts: { database: { state: "ok" } } } });
+    expect(await probe()).toMatchObject({
+      status: 200,
+      body: { status: "ok", parts: { database: { state: "ok" } } },
+    });
     states.limits = { state: "degraded", says: "Redis is not reachable" };
     expect(await probe()).toMatchObject({
       status: 200,
@@ -284,7 +326,9 @@ test("a draining gateway refuses new requests, finishes those that run, and then
   expect(refused.status).toBe(503);
   expect(refused.headers.get("retry-after")).toBe("1");
   expect(refused.headers.get("connection")).toBe("close");
-  expect(await refused.json()).toMatchObject({ error: { type: "api_error", details: { error_code: "gateway_unavailable" } } });
+  expect(await refused.json()).toMatchObject({
+    error: { type: "api_error", details: { error_code: "gateway_unavailable" } },
+  });
   expect((await fetch(`${url}/healthz`)).status).toBe(200);
   expect(await (await fetch(`${url}/health`)).json()).toMatchObject({
     parts: { gateway: { state: "down", says: "draining" } },
@@ -299,7 +343,9 @@ test("a draining gateway closes a connection only when the body of the refused r
   const { url, port, facade } = await startFacade();
   await facade.drain();
   const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
-  socket.write(`POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: ${goodKey}\r\ncontent-length: 2\r\n\r\n`);
+  socket.write(
+    `POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: ${goodKey}\r\ncontent-length: 2\r\n\r\n`,
+  );
   let answer = "";
   let isClosed = false;
   socket.on("data", (bytes) => {
@@ -345,27 +391,65 @@ test("calls of other doors on the same listener keep their own parsers and answe
 
 test("the log has one line per request, with ids and figures and nothing that was said or secret", async () => {
   const lines: string[] = [];
-  const log = pino({ level: "info", base: null }, { write: (line: string) => void lines.push(line) });
+  const log = pino(
+    { level: "info", base: null },
+    { write: (line: string) => void lines.push(line) },
+  );
   const { url, facade, script } = await startFacade({ log });
-  const charge = { outcome: Outcome.COMPLETED, amountMicrocredits: 8_400n, usage: { input: 5, output: 2, cacheRead: 70 } };
+  const charge = {
+    outcome: Outcome.COMPLETED,
+    amountMicrocredits: 8_400n,
+    usage: { input: 5, output: 2, cacheRead: 70 },
+  };
   script.generate = () => play([...answerOf("the answer").slice(0, -1), receipt(charge)]);
   const body = { ...nativeBody, messages: [{ role: "user", content: "the question" }] };
   await (await postNative(url, body)).text();
-  await (await postNative(url, { ...body, stream: true }, { ...nativeHeaders, "x-request-id": "req_follow-me" })).text();
+  await (
+    await postNative(
+      url,
+      { ...body, stream: true },
+      { ...nativeHeaders, "x-request-id": "req_follow-me" },
+    )
+  ).text();
   await (await postChat(url, { ...chatBody, stream: true })).text();
-  await (await fetch(`${url}/v1/models/${goodKey}?key=${goodKey}`, { headers: { "x-api-key": `${goodKey}x` } })).text();
+  await (
+    await fetch(`${url}/v1/models/${goodKey}?key=${goodKey}`, {
+      headers: { "x-api-key": `${goodKey}x` },
+    })
+  ).text();
   await (await fetch(`${url}/${goodKey}`)).text();
   await (await fetch(`${url}/healthz`)).text();
   await facade.drain();
-  const paid = { accountId: "acc_1", keyId: "key_1", outcome: "COMPLETED", amountMicrocredits: "8400" };
+  const paid = {
+    accountId: "acc_1",
+    keyId: "key_1",
+    outcome: "COMPLETED",
+    amountMicrocredits: "8400",
+  };
   const told = lines.map((line) => JSON.parse(line));
   expect(told).toMatchObject([
-    { route: "/v1/messages", method: "POST", status: 200, model: "model-sonnet-4.6", stream: false, ...paid },
-    { route: "/v1/messages", status: 200, stream: true, requestId: "req_follow-me", firstByteMs: expect.any(Number), ...paid },
+    {
+      route: "/v1/messages",
+      method: "POST",
+      status: 200,
+      model: "model-sonnet-4.6",
+      stream: false,
+      ...paid,
+    },
+    {
+      route: "/v1/messages",
+      status: 200,
+      stream: true,
+      requestId: "req_follow-me",
+      firstByteMs: expect.any(Number),
+      ...paid,
+    },
     { route: "/v1/chat/completions", status: 200, stream: true, ...paid },
     { route: "/v1/models/:id", status: 401, reason: "invalid_key" },
     { route: "none", status: 404, reason: "not_found" },
   ]);
-  expect(told.map(({ tokens }) => tokens).slice(0, 3)).toEqual(Array(3).fill({ input: 5, output: 2, cacheRead: 70 }));
+  expect(told.map(({ tokens }) => tokens).slice(0, 3)).toEqual(
+    Array(3).fill({ input: 5, output: 2, cacheRead: 70 }),
+  );
   expect(lines.join("")).not.toMatch(/sk-gw2-|the answer|the question/);
 });

@@ -40,7 +40,9 @@ type EventInit = MessageInitShape<typeof EventSchema>["kind"];
 
 /** One message of a scripted answer: the events of one read. */
 export function events(...kinds: NonNullable<EventInit>[]): GenerateResponse {
-  return create(GenerateResponseSchema, { kind: { case: "events", value: { events: kinds.map((kind) => ({ kind })) } } });
+  return create(GenerateResponseSchema, {
+    kind: { case: "events", value: { events: kinds.map((kind) => ({ kind })) } },
+  });
 }
 
 export function admission(init: MessageInitShape<typeof AdmissionSchema> = {}): GenerateResponse {
@@ -92,7 +94,10 @@ type AnyMethod = (request: never, options: never) => unknown;
 /** What the services were asked, and how they answer. */
 export type Script = {
   /** Plays one answer. It may throw a `Refusal` at any point. */
-  generate: (request: GenerateRequest, call: { signal: AbortSignal; headers: Headers }) => AsyncIterable<GenerateResponse>;
+  generate: (
+    request: GenerateRequest,
+    call: { signal: AbortSignal; headers: Headers },
+  ) => AsyncIterable<GenerateResponse>;
   models: MessageInitShape<typeof ModelSchema>[];
   receipts: Map<string, Receipt>;
   /** Keys that authenticate. */
@@ -103,11 +108,17 @@ export type Script = {
   instead: Map<string, AnyMethod>;
 };
 
-export async function* play(messages: readonly GenerateResponse[]): AsyncGenerator<GenerateResponse> {
+export async function* play(
+  messages: readonly GenerateResponse[],
+): AsyncGenerator<GenerateResponse> {
   yield* messages;
 }
 
-function client<S extends DescService>(service: S, methods: Record<string, AnyMethod>, { calls, instead }: Script): Client<S> {
+function client<S extends DescService>(
+  service: S,
+  methods: Record<string, AnyMethod>,
+  { calls, instead }: Script,
+): Client<S> {
   return implement<Client<S>>(service, (desc) => (request: never, options: never) => {
     calls.push(desc.localName);
     const method = instead.get(desc.localName) ?? methods[desc.localName];
@@ -147,8 +158,14 @@ function scriptedCore(script: Script): Core {
         countTokens: async () => create(CountTokensResponseSchema, { inputTokens: 17 }),
         listModels: async () => create(ListModelsResponseSchema, { models: script.models }),
         getModel: async ({ model }: { model: string }) => {
-          const found = create(ListModelsResponseSchema, { models: script.models }).models.find(({ id }) => id === model);
-          if (!found) throw new ApiError("model_not_found", { message: `model: ${model}`, allowed: ["model-sonnet-4.6"] });
+          const found = create(ListModelsResponseSchema, { models: script.models }).models.find(
+            ({ id }) => id === model,
+          );
+          if (!found)
+            throw new ApiError("model_not_found", {
+              message: `model: ${model}`,
+              allowed: ["model-sonnet-4.6"],
+            });
           return { model: found };
         },
       } as Record<string, AnyMethod>,
@@ -212,19 +229,45 @@ export async function startFacade(
   return { facade, url, port: Number(new URL(url).port), script };
 }
 
-export const nativeHeaders = { "x-api-key": goodKey, "anthropic-version": "2023-06-01", "content-type": "application/json" };
-export const chatHeaders = { authorization: `Bearer ${goodKey}`, "content-type": "application/json" };
-export const nativeBody = { model: "sonnet", max_tokens: 100, messages: [{ role: "user", content: "Hi" }] };
+export const nativeHeaders = {
+  "x-api-key": goodKey,
+  "anthropic-version": "2023-06-01",
+  "content-type": "application/json",
+};
+export const chatHeaders = {
+  authorization: `Bearer ${goodKey}`,
+  "content-type": "application/json",
+};
+export const nativeBody = {
+  model: "sonnet",
+  max_tokens: 100,
+  messages: [{ role: "user", content: "Hi" }],
+};
 export const chatBody = { model: "sonnet", messages: [{ role: "user", content: "Hi" }] };
 
-export function post(url: string, path: string, headers: Record<string, string>, body: unknown): Promise<Response> {
-  return fetch(url + path, { method: "POST", headers, body: typeof body === "string" ? body : JSON.stringify(body) });
+export function post(
+  url: string,
+  path: string,
+  headers: Record<string, string>,
+  body: unknown,
+): Promise<Response> {
+  return fetch(url + path, {
+    method: "POST",
+    headers,
+    body: typeof body === "string" ? body : JSON.stringify(body),
+  });
 }
 
-export const postNative = (url: string, body: unknown = nativeBody, headers: Record<string, string> = nativeHeaders) =>
-  post(url, "/v1/messages", headers, body);
-export const postChat = (url: string, body: unknown = chatBody, headers: Record<string, string> = chatHeaders) =>
-  post(url, "/v1/chat/completions", headers, body);
+export const postNative = (
+  url: string,
+  body: unknown = nativeBody,
+  headers: Record<string, string> = nativeHeaders,
+) => post(url, "/v1/messages", headers, body);
+export const postChat = (
+  url: string,
+  body: unknown = chatBody,
+  headers: Record<string, string> = chatHeaders,
+) => post(url, "/v1/chat/completions", headers, body);
 
 /** Sends `text` on a bare connection and answers all that comes back until the server closes it. */
 export async function sendRaw(port: number, text: string): Promise<string> {
@@ -238,5 +281,8 @@ export async function sendRaw(port: number, text: string): Promise<string> {
 }
 
 export function receiptOf(init: MessageInitShape<typeof ReceiptSchema>): Receipt {
-  return create(ReceiptSchema, { admittedAt: timestampFromDate(new Date("2026-11-21T00:00:00Z")), ...init });
+  return create(ReceiptSchema, {
+    admittedAt: timestampFromDate(new Date("2026-11-21T00:00:00Z")),
+    ...init,
+  });
 }

@@ -18,21 +18,41 @@ import { freshLedger, log } from "../billing/ledger.ts";
 import type { RequestMembers } from "./requests.ts";
 
 export const events = {
-  start: (usage?: { inputTokens?: number; cacheReadInputTokens?: number; outputTokens?: number }): Event =>
-    create(EventSchema, { kind: { case: "messageStart", value: { id: "msg_x", model: "m", ...(usage && { usage }) } } }),
+  start: (usage?: {
+    inputTokens?: number;
+    cacheReadInputTokens?: number;
+    outputTokens?: number;
+  }): Event =>
+    create(EventSchema, {
+      kind: { case: "messageStart", value: { id: "msg_x", model: "m", ...(usage && { usage }) } },
+    }),
   text: (text: string): Event =>
-    create(EventSchema, { kind: { case: "blockDelta", value: { index: 0, kind: { case: "text", value: text } } } }),
+    create(EventSchema, {
+      kind: { case: "blockDelta", value: { index: 0, kind: { case: "text", value: text } } },
+    }),
   open: (): Event =>
     create(EventSchema, {
-      kind: { case: "blockStart", value: { index: 0, block: { kind: { case: "text", value: { text: "" } } } } },
+      kind: {
+        case: "blockStart",
+        value: { index: 0, block: { kind: { case: "text", value: { text: "" } } } },
+      },
     }),
   close: (): Event => create(EventSchema, { kind: { case: "blockStop", value: { index: 0 } } }),
-  delta: (usage?: { outputTokens?: number; inputTokens?: number; thinkingTokens?: number }): Event =>
-    create(EventSchema, { kind: { case: "messageDelta", value: { stopReason: "end_turn", ...(usage && { usage }) } } }),
+  delta: (usage?: {
+    outputTokens?: number;
+    inputTokens?: number;
+    thinkingTokens?: number;
+  }): Event =>
+    create(EventSchema, {
+      kind: { case: "messageDelta", value: { stopReason: "end_turn", ...(usage && { usage }) } },
+    }),
   stop: (): Event => create(EventSchema, { kind: { case: "messageStop", value: {} } }),
 };
 
-/** Plays one answer. It may wait for what a test resolves, watch `ask.signal`, throw, or call `ask.onAccepted`. */
+/**
+ * Plays one answer. It may wait for what a test resolves, watch `ask.signal`, throw, or call
+ * `ask.onAccepted`.
+ */
 export type Play = (ask: ProviderRequest) => AsyncIterable<Event[]>;
 
 export type Answer = Awaited<ReturnType<typeof freshInference>>;
@@ -60,7 +80,15 @@ export async function freshInference(options: { requestMaxMs?: number } = {}) {
     isActive: async (keyId: string) => !dead.has(keyId),
   };
   const limits = createRateLimits({ nodes: { id: () => "a", live: () => ["a"] }, log });
-  const inference = createInference({ catalog: () => catalog, holds: ledger.holds, keys, limits, providers, log, ...options });
+  const inference = createInference({
+    catalog: () => catalog,
+    holds: ledger.holds,
+    keys,
+    limits,
+    providers,
+    log,
+    ...options,
+  });
 
   return {
     ...ledger,
@@ -81,7 +109,10 @@ export async function freshInference(options: { requestMaxMs?: number } = {}) {
     },
     async countTokens(payer: Payer) {
       const ask = create(CountTokensRequestSchema, { request: requestOf({}) });
-      const { inputTokens, estimated } = await inference.service.countTokens(ask, callOf(payer, new AbortController().signal));
+      const { inputTokens, estimated } = await inference.service.countTokens(
+        ask,
+        callOf(payer, new AbortController().signal),
+      );
       return { inputTokens, estimated };
     },
     async collect(stream: AsyncIterable<GenerateResponse>) {
@@ -92,8 +123,12 @@ export async function freshInference(options: { requestMaxMs?: number } = {}) {
       } catch (error) {
         failure = error;
       }
-      const admission = seen.flatMap(({ kind }) => (kind.case === "admission" ? [kind.value] : []))[0];
-      const receipt = seen.flatMap(({ kind }) => (kind.case === "receipt" ? [kind.value.receipt] : []))[0];
+      const admission = seen.flatMap(({ kind }) =>
+        kind.case === "admission" ? [kind.value] : [],
+      )[0];
+      const receipt = seen.flatMap(({ kind }) =>
+        kind.case === "receipt" ? [kind.value.receipt] : [],
+      )[0];
       const shown = seen.flatMap(({ kind }) => (kind.case === "events" ? kind.value.events : []));
       return { seen, admission, receipt, shown: shown.map(({ kind }) => kind.case), failure };
     },
@@ -112,7 +147,9 @@ function requestOf(more: RequestMembers): GenerateRequest {
   return create(GenerateRequestSchema, {
     model: "haiku",
     maxTokens: 100,
-    messages: [{ role: 1, form: 1, content: [{ kind: { case: "text", value: { text: "Hello, model" } } }] }],
+    messages: [
+      { role: 1, form: 1, content: [{ kind: { case: "text", value: { text: "Hello, model" } } }] },
+    ],
     ...more,
   });
 }

@@ -26,7 +26,10 @@ const fails = (reason: ErrorReason) =>
 for (const reason of ["overloaded", "upstream_error", "timeout"] as const) {
   test(`where no provider can count because of ${reason}, an estimate is given, so that clients do not count by paid requests`, async () => {
     fails(reason);
-    expect(await gateway.countTokens(payer)).toEqual({ inputTokens: expect.any(Number), estimated: true });
+    expect(await gateway.countTokens(payer)).toEqual({
+      inputTokens: expect.any(Number),
+      estimated: true,
+    });
   });
 }
 
@@ -34,7 +37,10 @@ test("where a provider takes too long to count, an estimate is given", async () 
   // Its ten seconds are over at once.
   const patience = vi.spyOn(AbortSignal, "timeout").mockReturnValue(AbortSignal.abort());
   fails("cancelled");
-  expect(await gateway.countTokens(payer)).toEqual({ inputTokens: expect.any(Number), estimated: true });
+  expect(await gateway.countTokens(payer)).toEqual({
+    inputTokens: expect.any(Number),
+    estimated: true,
+  });
   patience.mockRestore();
 });
 

@@ -1,4 +1,5 @@
-// Wherever an answer stops, whoever stops it: its hold becomes a charge, its provider is stopped, and nothing of it stays behind.
+// Wherever an answer stops, whoever stops it: its hold becomes a charge, its provider is stopped,
+// and nothing of it stays behind.
 
 import { getEventListeners } from "node:events";
 import { Client } from "pg";
@@ -21,7 +22,9 @@ beforeAll(async () => {
 });
 afterEach(async () => {
   // Settlement goes on after the answer has ended.
-  await vi.waitFor(async () => expect(await gateway.run("select request_id from holds")).toEqual([]));
+  await vi.waitFor(async () =>
+    expect(await gateway.run("select request_id from holds")).toEqual([]),
+  );
   expect(await gateway.store.verifyLedger()).toEqual([]);
   // Nothing runs any more, or this would wait.
   await gateway.inference.cancelAll("draining");
@@ -126,7 +129,10 @@ test("a reader that has stopped reading does not keep a gateway from ending: it 
   const { iterator, requestId } = await readSome(gateway.generate(payer), 2);
   await gateway.inference.cancelAll("draining");
   expect(seen.signal?.aborted).toBe(true);
-  expect(await gateway.charged(requestId)).toMatchObject({ outcome: Outcome.TIME_LIMIT, amountMicrocredits: soFar });
+  expect(await gateway.charged(requestId)).toMatchObject({
+    outcome: Outcome.TIME_LIMIT,
+    amountMicrocredits: soFar,
+  });
   // What the provider had sent ahead is not shown: it was not charged.
   await expect(iterator.next()).rejects.toMatchObject({ reason: "gateway_unavailable" });
 });
@@ -136,7 +142,10 @@ test("a revoked key's stalled reader is charged for what it was sent, and gets n
   play();
   const { iterator, requestId } = await readSome(gateway.generate(other), 2);
   gateway.revoke(other.keyId);
-  expect(await gateway.charged(requestId)).toMatchObject({ outcome: Outcome.REVOKED, amountMicrocredits: soFar });
+  expect(await gateway.charged(requestId)).toMatchObject({
+    outcome: Outcome.REVOKED,
+    amountMicrocredits: soFar,
+  });
   await expect(iterator.next()).rejects.toMatchObject({ reason: "revoked_key" });
 });
 
@@ -156,7 +165,10 @@ test("an answer that is ended while its end waits for the charge was complete, a
   // The provider's last event, and the settlement that it leads to, are under way.
   await vi.waitFor(async () => expect(await gateway.store.findCharge(requestId)).toBeDefined());
   await gateway.inference.cancelAll("declared dead");
-  expect(await gateway.charged(requestId)).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: whole });
+  expect(await gateway.charged(requestId)).toMatchObject({
+    outcome: Outcome.COMPLETED,
+    amountMicrocredits: whole,
+  });
   expect((await end).value?.kind.case).toBe("events");
   await iterator.return?.();
 });
@@ -165,7 +177,10 @@ test("an answer whose hold was reaped ends with an error, never as if it was com
   const other = await gateway.payer(1_000_000_000n);
   play();
   const { iterator, requestId } = await readSome(gateway.generate(other), 2);
-  await gateway.run("update holds set deadline = now() - interval '1 second' where request_id = $1", [requestId]);
+  await gateway.run(
+    "update holds set deadline = now() - interval '1 second' where request_id = $1",
+    [requestId],
+  );
   await gateway.node.poll(gateway.holds);
   await iterator.next();
   await expect(iterator.next()).rejects.toMatchObject({ reason: "gateway_unavailable" });
@@ -182,7 +197,8 @@ async function stopAdmissions() {
     create constraint trigger holds_wait after insert on holds deferrable initially deferred
       for each row execute function wait_at_commit();
     select pg_advisory_lock(1)`);
-  const waiting = "select pid from pg_stat_activity where datname = current_database() and wait_event = 'advisory'";
+  const waiting =
+    "select pid from pg_stat_activity where datname = current_database() and wait_event = 'advisory'";
   return {
     async stopped() {
       while ((await blocker.query(waiting)).rows.length === 0);
@@ -220,14 +236,20 @@ test("a drain in the moment of an admission does not wait for a client that stop
   await admissions.goOn();
   const { value } = await first;
   await drained;
-  expect(await gateway.charged(requestIdOf(value))).toMatchObject({ outcome: Outcome.TIME_LIMIT, amountMicrocredits: 0n });
+  expect(await gateway.charged(requestIdOf(value))).toMatchObject({
+    outcome: Outcome.TIME_LIMIT,
+    amountMicrocredits: 0n,
+  });
   await expect(iterator.next()).rejects.toMatchObject({ reason: "gateway_unavailable" });
   expect(provider.called).toBe(0);
 });
 
 describe("an answer whose charge is not durable within a minute ends with an error", () => {
   /** Reads up to the end while nothing can be settled. `whenRefused` runs before that is over. */
-  async function endWithoutLedger(ask: { stream: boolean }, whenRefused: (requestId: string) => Promise<void>) {
+  async function endWithoutLedger(
+    ask: { stream: boolean },
+    whenRefused: (requestId: string) => Promise<void>,
+  ) {
     play();
     const { iterator, requestId } = await readSome(gateway.generate(payer, ask), 3);
     const blocker = new Client({ connectionString: gateway.url });
@@ -254,10 +276,14 @@ describe("an answer whose charge is not durable within a minute ends with an err
     expect(charge).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: whole });
   });
 
-  test("and a plain answer, of which nothing was delivered, costs nothing", { timeout: 20_000 }, async () => {
-    const waiting = "select query_start from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+  test("and a plain answer, of which nothing was delivered, costs nothing", {
+    timeout: 20_000,
+  }, async () => {
+    const waiting =
+      "select query_start from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     const charge = await endWithoutLedger({ stream: false }, async () => {
-      // What was on its way when patience ended may still be written. It gives up after a second, and is tried anew.
+      // What was on its way when patience ended may still be written. It gives up after a second,
+      // and is tried anew.
       const anotherThan = (before?: unknown) =>
         vi.waitFor(async () => {
           const tried = (await gateway.run(waiting)).at(0);

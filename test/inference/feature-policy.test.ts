@@ -20,7 +20,8 @@ const refused: { member: JsonObject; reason: string; pricedAway?: true }[] = [
 ];
 for (const { member, reason, pricedAway } of refused) {
   test(`${JSON.stringify(member)} is refused${pricedAway ? " unless it is priced" : ", whatever is priced"}`, () => {
-    const judge = (features: typeof none) => errorOf(() => enforceFeaturePolicy(requestOf({ extensions: member }), features));
+    const judge = (features: typeof none) =>
+      errorOf(() => enforceFeaturePolicy(requestOf({ extensions: member }), features));
     expect(judge(none)?.reason).toBe(reason);
     expect(judge(all)?.reason).toBe(pricedAway ? undefined : reason);
   });
@@ -68,17 +69,29 @@ for (const type of [
   });
 }
 
-for (const type of ["tool_search_tool_regex_20251119", "memory_20250818", "bash_20250124", "text_editor_20250728", "custom"]) {
+for (const type of [
+  "tool_search_tool_regex_20251119",
+  "memory_20250818",
+  "bash_20250124",
+  "text_editor_20250728",
+  "custom",
+]) {
   test(`the tool ${type} is free`, () => {
-    expect(errorOf(() => enforceFeaturePolicy(requestOf({ tools: [{ type, name: "a" }] }), none))).toBeUndefined();
+    expect(
+      errorOf(() => enforceFeaturePolicy(requestOf({ tools: [{ type, name: "a" }] }), none)),
+    ).toBeUndefined();
   });
 }
 
 const file = { kind: { case: "other" as const, value: { type: "file", file_id: "file_1" } } };
 const image = { kind: { case: "image" as const, value: { source: file } } };
 test("files are refused wherever they stand: a provider's ids belong to another account", () => {
-  const nested = { kind: { case: "toolResult" as const, value: { toolUseId: "t", content: [image] } } };
-  const upload = { kind: { case: "other" as const, value: { type: "container_upload", file_id: "f" } } };
+  const nested = {
+    kind: { case: "toolResult" as const, value: { toolUseId: "t", content: [image] } },
+  };
+  const upload = {
+    kind: { case: "other" as const, value: { type: "container_upload", file_id: "f" } },
+  };
   for (const block of [image, nested, upload]) {
     const request = requestOf({ messages: [{ role: Role.USER, content: [block] }] });
     expect(errorOf(() => enforceFeaturePolicy(request, all))?.reason).toBe("feature_not_offered");
@@ -97,20 +110,33 @@ const bypasses: JsonObject[] = [
 ];
 for (const extensions of bypasses) {
   test(`an extension ${Object.keys(extensions)} cannot go around what is judged, granted and held`, () => {
-    expect(errorOf(() => enforceFeaturePolicy(requestOf({ extensions }), all))?.reason).toBe("invalid_request");
+    expect(errorOf(() => enforceFeaturePolicy(requestOf({ extensions }), all))?.reason).toBe(
+      "invalid_request",
+    );
   });
 }
 
 test("an extension of a tool or an image cannot change what it is", () => {
   const tool = { name: "a", extensions: { type: "web_search_20250305" } };
-  expect(errorOf(() => enforceFeaturePolicy(requestOf({ tools: [tool] }), none))?.reason).toBe("invalid_request");
+  expect(errorOf(() => enforceFeaturePolicy(requestOf({ tools: [tool] }), none))?.reason).toBe(
+    "invalid_request",
+  );
   const source = { kind: { case: "url" as const, value: "https://example.com/a.png" } };
-  const block = { kind: { case: "image" as const, value: { source } }, extensions: { source: { type: "file", file_id: "f" } } };
+  const block = {
+    kind: { case: "image" as const, value: { source } },
+    extensions: { source: { type: "file", file_id: "f" } },
+  };
   const request = requestOf({ messages: [{ role: Role.USER, content: [block] }] });
   expect(errorOf(() => enforceFeaturePolicy(request, none))?.reason).toBe("invalid_request");
 });
 
 test("members of a chat request are never judged, because they never reach a provider", () => {
-  const request = requestOf({ sourceFormat: Format.CHAT, extensions: { service_tier: "priority", thread: {} } });
-  expect(enforceFeaturePolicy(request, none).extensions).toEqual({ service_tier: "priority", thread: {} });
+  const request = requestOf({
+    sourceFormat: Format.CHAT,
+    extensions: { service_tier: "priority", thread: {} },
+  });
+  expect(enforceFeaturePolicy(request, none).extensions).toEqual({
+    service_tier: "priority",
+    thread: {},
+  });
 });

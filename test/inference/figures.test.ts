@@ -1,5 +1,5 @@
-// What providers report that they should not, from the wire to the charge. The rule: a figure that is none is no report, and what is
-// not reported is counted; nothing is charged beyond the hold.
+// What providers report that they should not, from the wire to the charge. The rule: a figure that
+// is none is no report, and what is not reported is counted; nothing is charged beyond the hold.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -14,9 +14,15 @@ let provider: ScriptedProvider;
 let gateway: TestGateway;
 beforeAll(async () => {
   provider = await startProvider();
-  const kinds = { native: { kind: "anthropic", url: provider.url }, chat: { kind: "openai", url: provider.url } } as const;
+  const kinds = {
+    native: { kind: "anthropic", url: provider.url },
+    chat: { kind: "openai", url: provider.url },
+  } as const;
   // Haiku is led to the provider of the native format, the others to the one of chat.
-  const text = catalogFor(kinds).replace(/(id: model-(?:opus|sonnet).*routes: \[)\[\{ provider: native[^\]]*\], /g, "$1");
+  const text = catalogFor(kinds).replace(
+    /(id: model-(?:opus|sonnet).*routes: \[)\[\{ provider: native[^\]]*\], /g,
+    "$1",
+  );
   gateway = await startTestGateway({ catalog: readCatalogFile(text) });
 });
 afterAll(async () => {
@@ -28,12 +34,23 @@ afterAll(async () => {
 type Told = { start: string; end: string };
 
 function nativeScript({ start, end }: Told) {
-  const message = { id: "m", type: "message", role: "assistant", model: "x", content: [], stop_reason: null, usage: "START" };
+  const message = {
+    id: "m",
+    type: "message",
+    role: "assistant",
+    model: "x",
+    content: [],
+    stop_reason: null,
+    usage: "START",
+  };
   const delta = { delta: { stop_reason: "end_turn", stop_sequence: null }, usage: "END" };
   const text = [
     sseEvent("message_start", { message }),
     sseEvent("content_block_start", { index: 0, content_block: { type: "text", text: "" } }),
-    sseEvent("content_block_delta", { index: 0, delta: { type: "text_delta", text: "x".repeat(80) } }),
+    sseEvent("content_block_delta", {
+      index: 0,
+      delta: { type: "text_delta", text: "x".repeat(80) },
+    }),
     sseEvent("content_block_stop", { index: 0 }),
     sseEvent("message_delta", delta),
     sseEvent("message_stop"),
@@ -42,11 +59,22 @@ function nativeScript({ start, end }: Told) {
   return { headers, writes: [text.replace('"START"', start).replace('"END"', end)] };
 }
 
-async function charge(model: string): Promise<{ status: number; text: string; receipt: Receipt | undefined }> {
-  const body: JsonObject = { model, max_tokens: 100, stream: true, messages: [{ role: "user", content: "Hello" }] };
+async function charge(
+  model: string,
+): Promise<{ status: number; text: string; receipt: Receipt | undefined }> {
+  const body: JsonObject = {
+    model,
+    max_tokens: 100,
+    stream: true,
+    messages: [{ role: "user", content: "Hello" }],
+  };
   const answer = await fetch(`${gateway.address}/v1/messages`, {
     method: "POST",
-    headers: { "x-api-key": gateway.v1, "anthropic-version": "2023-06-01", "content-type": "application/json" },
+    headers: {
+      "x-api-key": gateway.v1,
+      "anthropic-version": "2023-06-01",
+      "content-type": "application/json",
+    },
     body: JSON.stringify(body),
   });
   const text = await answer.text();
@@ -62,7 +90,13 @@ async function charge(model: string): Promise<{ status: number; text: string; re
 const told = '{"input_tokens":10,"output_tokens":1}';
 const counted = { input: expect.any(Number), output: 20 };
 const cases: { name: string; start: string; end: string; usage: object; basis: Basis }[] = [
-  { name: "as it should", start: told, end: '{"output_tokens":30}', usage: { input: 10, output: 30 }, basis: Basis.REPORTED },
+  {
+    name: "as it should",
+    start: told,
+    end: '{"output_tokens":30}',
+    usage: { input: 10, output: 30 },
+    basis: Basis.REPORTED,
+  },
   { name: "nothing", start: "{}", end: "{}", usage: counted, basis: Basis.COUNTED },
   { name: "null", start: "null", end: "null", usage: counted, basis: Basis.COUNTED },
   {
@@ -131,7 +165,9 @@ for (const { name, start, end, usage, basis } of cases) {
     expect(receipt).toMatchObject({ usage, basis });
     const input = BigInt(receipt?.usage?.input ?? 0);
     expect(input).toBeGreaterThan(0n);
-    expect(receipt?.amountMicrocredits).toBe(input * haiku.input + BigInt(receipt?.usage?.output ?? 0) * haiku.output);
+    expect(receipt?.amountMicrocredits).toBe(
+      input * haiku.input + BigInt(receipt?.usage?.output ?? 0) * haiku.output,
+    );
   });
 }
 
@@ -145,7 +181,9 @@ test("a provider that reports more output than was granted is charged the hold, 
 });
 
 test("a provider that reports more input than the funds could ever cover ends the request, free of charge", async () => {
-  provider.play(nativeScript({ start: '{"input_tokens":4000000000,"output_tokens":1}', end: "{}" }));
+  provider.play(
+    nativeScript({ start: '{"input_tokens":4000000000,"output_tokens":1}', end: "{}" }),
+  );
   const { status, receipt } = await charge("haiku");
   expect(status).toBe(402);
   expect(receipt?.amountMicrocredits).toBe(0n);
@@ -160,18 +198,28 @@ test("a figure that no JSON can hold ends the answer with an error, and what was
 });
 
 const chatCases: { name: string; usage: string; expected: object }[] = [
-  { name: "as it should", usage: '{"prompt_tokens":10,"completion_tokens":30}', expected: { input: 10, output: 30 } },
+  {
+    name: "as it should",
+    usage: '{"prompt_tokens":10,"completion_tokens":30}',
+    expected: { input: 10, output: 30 },
+  },
   { name: "nothing", usage: "null", expected: counted },
   { name: "zeros", usage: '{"prompt_tokens":0,"completion_tokens":0}', expected: counted },
-  { name: "negative figures", usage: '{"prompt_tokens":-1,"completion_tokens":-1}', expected: counted },
+  {
+    name: "negative figures",
+    usage: '{"prompt_tokens":-1,"completion_tokens":-1}',
+    expected: counted,
+  },
   {
     name: "more cached than there was",
-    usage: '{"prompt_tokens":10,"completion_tokens":30,"prompt_tokens_details":{"cached_tokens":90}}',
+    usage:
+      '{"prompt_tokens":10,"completion_tokens":30,"prompt_tokens_details":{"cached_tokens":90}}',
     expected: { input: 0, cacheRead: 90, output: 30 },
   },
   {
     name: "more reasoning than output",
-    usage: '{"prompt_tokens":10,"completion_tokens":30,"completion_tokens_details":{"reasoning_tokens":90}}',
+    usage:
+      '{"prompt_tokens":10,"completion_tokens":30,"completion_tokens_details":{"reasoning_tokens":90}}',
     expected: { input: 10, output: 0, thinking: 30 },
   },
 ];
@@ -180,7 +228,11 @@ for (const { name, usage, expected } of chatCases) {
     const chunk = (members: JsonObject) =>
       `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", ...members })}\n\n`;
     const text = [
-      chunk({ choices: [{ index: 0, delta: { role: "assistant", content: "x".repeat(80) }, finish_reason: null }] }),
+      chunk({
+        choices: [
+          { index: 0, delta: { role: "assistant", content: "x".repeat(80) }, finish_reason: null },
+        ],
+      }),
       chunk({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] }),
       chunk({ choices: [], usage: "USAGE" }).replace('"USAGE"', usage),
       "data: [DONE]\n\n",

@@ -1,11 +1,18 @@
-// The two gates of a paid answer, over HTTP: nothing happens before its hold is durable, and its end waits for the charge. The database
-// is made to stand still in the very moment of the commit.
+// The two gates of a paid answer, over HTTP: nothing happens before its hold is durable, and its
+// end waits for the charge. The database is made to stand still in the very moment of the commit.
 
 import { Client } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { catalogFor, Gate, nativeAnswer, nativeStream, type ScriptedProvider, startProvider } from "../support/provider.ts";
+import {
+  catalogFor,
+  Gate,
+  nativeAnswer,
+  nativeStream,
+  type ScriptedProvider,
+  startProvider,
+} from "../support/provider.ts";
 
 let provider: ScriptedProvider;
 let gateway: TestGateway;
@@ -17,7 +24,8 @@ beforeAll(async () => {
   });
   other = new Client({ connectionString: gateway.databaseUrl });
   await other.connect();
-  // Deferred triggers run inside COMMIT, so a commit with a new hold or charge waits for whoever has the lock.
+  // Deferred triggers run inside COMMIT, so a commit with a new hold or charge waits for whoever
+  // has the lock.
   await other.query(`
     create function wait_at_commit() returns trigger language plpgsql as $$
     begin perform pg_advisory_xact_lock(1); return null; end $$;
@@ -39,8 +47,18 @@ beforeEach(() => {
 const forms = [
   { name: "native stream", path: "/v1/messages", stream: true, end: "message_stop" },
   { name: "native answer", path: "/v1/messages", stream: false, end: '"stop_reason":"end_turn"' },
-  { name: "chat stream", path: "/v1/chat/completions", stream: true, end: '"finish_reason":"stop"' },
-  { name: "chat answer", path: "/v1/chat/completions", stream: false, end: '"finish_reason":"stop"' },
+  {
+    name: "chat stream",
+    path: "/v1/chat/completions",
+    stream: true,
+    end: '"finish_reason":"stop"',
+  },
+  {
+    name: "chat answer",
+    path: "/v1/chat/completions",
+    stream: false,
+    end: '"finish_reason":"stop"',
+  },
 ];
 
 /** Sends a request and notes what arrives, as it arrives. */
@@ -52,12 +70,18 @@ function send({ path, stream }: { path: string; stream: boolean }) {
       : { authorization: `Bearer ${gateway.v1}` }),
     "content-type": "application/json",
   };
-  const body = JSON.stringify({ model: "haiku", max_tokens: 50, stream, messages: [{ role: "user", content: "Hello" }] });
+  const body = JSON.stringify({
+    model: "haiku",
+    max_tokens: 50,
+    stream,
+    messages: [{ role: "user", content: "Hello" }],
+  });
   const done = (async () => {
     const answer = await fetch(gateway.address + path, { method: "POST", headers, body });
     seen.status = answer.status;
     const decoder = new TextDecoder();
-    for await (const piece of answer.body ?? []) seen.text += decoder.decode(piece, { stream: true });
+    for await (const piece of answer.body ?? [])
+      seen.text += decoder.decode(piece, { stream: true });
   })();
   return { seen, done };
 }
@@ -67,11 +91,13 @@ const release = () => other.query("select pg_advisory_unlock(1)");
 
 /** Resolves when a commit stands still. */
 async function stalled(): Promise<void> {
-  const waiting = "select pid from pg_stat_activity where datname = current_database() and wait_event = 'advisory'";
+  const waiting =
+    "select pid from pg_stat_activity where datname = current_database() and wait_event = 'advisory'";
   while ((await other.query(waiting)).rows.length === 0);
 }
 
-const rows = async (table: string) => Number((await other.query(`select count(*) from ${table}`)).rows[0].count);
+const rows = async (table: string) =>
+  Number((await other.query(`select count(*) from ${table}`)).rows[0].count);
 
 describe("the first gate", () => {
   for (const form of forms) {
@@ -99,7 +125,10 @@ describe("the end gate", () => {
     test(`${form.name}: the end is not shown before the charge is durable`, async () => {
       const [shown, ended] = [new Gate(), new Gate()];
       const { writes = [], ...script } = nativeStream({ text: ["first"] });
-      provider.play({ ...script, writes: [...writes.slice(0, 3), shown, ...writes.slice(3, 4), ended, ...writes.slice(4)] });
+      provider.play({
+        ...script,
+        writes: [...writes.slice(0, 3), shown, ...writes.slice(3, 4), ended, ...writes.slice(4)],
+      });
       const charged = await rows("charges");
       const { seen, done } = send(form);
       await shown.reached;

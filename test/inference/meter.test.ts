@@ -2,20 +2,40 @@ import { create, type JsonObject, type MessageInitShape } from "@bufbuild/protob
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { Basis } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { type Event, EventSchema, type ReportedUsageSchema } from "../../gen/gateway/inference/v1/event_pb.ts";
+import {
+  type Event,
+  EventSchema,
+  type ReportedUsageSchema,
+} from "../../gen/gateway/inference/v1/event_pb.ts";
 import * as chat from "../../src/formats/chat/chat.ts";
 import * as native from "../../src/formats/native/native.ts";
 import { Meter } from "../../src/inference/meter.ts";
-import { type AnswerContent, chatAnswer, chatStream, nativeAnswer, nativeStream, type Script } from "../support/provider.ts";
+import {
+  type AnswerContent,
+  chatAnswer,
+  chatStream,
+  nativeAnswer,
+  nativeStream,
+  type Script,
+} from "../support/provider.ts";
 import { events } from "./answers.ts";
 
 type Reported = Exclude<MessageInitShape<typeof ReportedUsageSchema>, { $typeName: string }>;
 
 const countedInput = 77;
-const figures = { input: 0, output: 0, cacheWrite5m: 0, cacheWrite1h: 0, cacheRead: 0, thinking: 0 };
+const figures = {
+  input: 0,
+  output: 0,
+  cacheWrite5m: 0,
+  cacheWrite1h: 0,
+  cacheRead: 0,
+  thinking: 0,
+};
 
 function start(usage?: Reported): Event {
-  return create(EventSchema, { kind: { case: "messageStart", value: { id: "m", model: "m", ...(usage && { usage }) } } });
+  return create(EventSchema, {
+    kind: { case: "messageStart", value: { id: "m", model: "m", ...(usage && { usage }) } },
+  });
 }
 function delta(usage?: Reported): Event {
   return create(EventSchema, {
@@ -23,17 +43,26 @@ function delta(usage?: Reported): Event {
   });
 }
 function thought(text: string, extensions?: JsonObject): Event {
-  const value = { index: 0, kind: { case: "thinking" as const, value: text }, ...(extensions && { extensions }) };
+  const value = {
+    index: 0,
+    kind: { case: "thinking" as const, value: text },
+    ...(extensions && { extensions }),
+  };
   return create(EventSchema, { kind: { case: "blockDelta", value } });
 }
 function signature(bytes: number): Event {
   return create(EventSchema, {
-    kind: { case: "blockDelta", value: { index: 0, kind: { case: "signature", value: "s".repeat(bytes) } } },
+    kind: {
+      case: "blockDelta",
+      value: { index: 0, kind: { case: "signature", value: "s".repeat(bytes) } },
+    },
   });
 }
 function redacted(bytes: number): Event {
   const kind = { case: "redactedThinking" as const, value: { data: "r".repeat(bytes) } };
-  return create(EventSchema, { kind: { case: "blockStart", value: { index: 0, block: { kind } } } });
+  return create(EventSchema, {
+    kind: { case: "blockStart", value: { index: 0, block: { kind } } },
+  });
 }
 
 function meterOf(read: readonly Event[], writesLiveLong = false): Meter {
@@ -46,7 +75,12 @@ const told = { inputTokens: 10, outputTokens: 1 };
 const table: { name: string; read: Event[]; usage: Partial<typeof figures>; basis: Basis }[] = [
   {
     name: "the last report of each category counts, never a sum",
-    read: [start(told), events.text("abcd"), delta({ outputTokens: 20 }), delta({ outputTokens: 30, inputTokens: 12 })],
+    read: [
+      start(told),
+      events.text("abcd"),
+      delta({ outputTokens: 20 }),
+      delta({ outputTokens: 30, inputTokens: 12 }),
+    ],
     usage: { input: 12, output: 30 },
     basis: Basis.REPORTED,
   },
@@ -99,13 +133,21 @@ const table: { name: string; read: Event[]; usage: Partial<typeof figures>; basi
   },
   {
     name: "cache reads are input of their own",
-    read: [start({ inputTokens: 3, cacheReadInputTokens: 900 }), events.text("a"), delta({ outputTokens: 1 })],
+    read: [
+      start({ inputTokens: 3, cacheReadInputTokens: 900 }),
+      events.text("a"),
+      delta({ outputTokens: 1 }),
+    ],
     usage: { input: 3, cacheRead: 900, output: 1 },
     basis: Basis.REPORTED,
   },
   {
     name: "a prompt that came from the cache as a whole has no input besides",
-    read: [start({ inputTokens: 0, cacheReadInputTokens: 900 }), events.text("a"), delta({ outputTokens: 1 })],
+    read: [
+      start({ inputTokens: 0, cacheReadInputTokens: 900 }),
+      events.text("a"),
+      delta({ outputTokens: 1 }),
+    ],
     usage: { cacheRead: 900, output: 1 },
     basis: Basis.REPORTED,
   },
@@ -124,14 +166,20 @@ const table: { name: string; read: Event[]; usage: Partial<typeof figures>; basi
   },
   {
     name: "cache writes of no reported life live five minutes",
-    read: [start({ cacheCreationInputTokens: 100, cacheCreation: { ephemeral1hInputTokens: 40 } }), delta({ outputTokens: 1 })],
+    read: [
+      start({ cacheCreationInputTokens: 100, cacheCreation: { ephemeral1hInputTokens: 40 } }),
+      delta({ outputTokens: 1 }),
+    ],
     usage: { cacheWrite5m: 60, cacheWrite1h: 40, output: 1 },
     basis: Basis.REPORTED,
   },
   {
     name: "a split that exceeds its total counts as it stands",
     read: [
-      start({ cacheCreationInputTokens: 10, cacheCreation: { ephemeral5mInputTokens: 30, ephemeral1hInputTokens: 40 } }),
+      start({
+        cacheCreationInputTokens: 10,
+        cacheCreation: { ephemeral5mInputTokens: 30, ephemeral1hInputTokens: 40 },
+      }),
       delta({ outputTokens: 1 }),
     ],
     usage: { cacheWrite5m: 30, cacheWrite1h: 40, output: 1 },
@@ -147,8 +195,18 @@ const table: { name: string; read: Event[]; usage: Partial<typeof figures>; basi
         extensions: {
           iterations: [
             { type: "message", input_tokens: 1_000, output_tokens: 1_000 },
-            { type: "compaction", input_tokens: 200, output_tokens: 30, cache_read_input_tokens: 4 },
-            { type: "advisor_message", input_tokens: 7, cache_creation_input_tokens: 2, output_tokens: -9 },
+            {
+              type: "compaction",
+              input_tokens: 200,
+              output_tokens: 30,
+              cache_read_input_tokens: 4,
+            },
+            {
+              type: "advisor_message",
+              input_tokens: 7,
+              cache_creation_input_tokens: 2,
+              output_tokens: -9,
+            },
             { type: "compaction", input_tokens: 1.5, output_tokens: "many" },
             null,
             "compaction",
@@ -161,7 +219,11 @@ const table: { name: string; read: Event[]; usage: Partial<typeof figures>; basi
   },
   {
     name: "figures beyond what the ledger can hold are cut",
-    read: [start({ inputTokens: 0xffff_ffff }), events.text("a"), delta({ outputTokens: 0xffff_ffff })],
+    read: [
+      start({ inputTokens: 0xffff_ffff }),
+      events.text("a"),
+      delta({ outputTokens: 0xffff_ffff }),
+    ],
     usage: { input: 2 ** 31 - 1, output: 2 ** 31 - 1 },
     basis: Basis.REPORTED,
   },
@@ -185,7 +247,12 @@ const table: { name: string; read: Event[]; usage: Partial<typeof figures>; basi
   },
   {
     name: "the provider's own estimate of hidden thinking counts where it is larger",
-    read: [start({ inputTokens: 1 }), thought("", { estimated_tokens: 350.2 }), signature(40), delta()],
+    read: [
+      start({ inputTokens: 1 }),
+      thought("", { estimated_tokens: 350.2 }),
+      signature(40),
+      delta(),
+    ],
     usage: { input: 1, thinking: 351 },
     basis: Basis.PARTLY_COUNTED,
   },
@@ -200,19 +267,37 @@ for (const { name, read, usage, basis } of table) {
 
 test("cache writes of no reported life live an hour where the request asked for an hour", () => {
   const iterations = [{ type: "compaction", cache_creation_input_tokens: 7 }];
-  const read = [start({ cacheCreationInputTokens: 100 }), delta({ outputTokens: 1, extensions: { iterations } })];
-  expect(meterOf(read, true).billableTotal().usage).toMatchObject({ cacheWrite5m: 0, cacheWrite1h: 107 });
+  const read = [
+    start({ cacheCreationInputTokens: 100 }),
+    delta({ outputTokens: 1, extensions: { iterations } }),
+  ];
+  expect(meterOf(read, true).billableTotal().usage).toMatchObject({
+    cacheWrite5m: 0,
+    cacheWrite1h: 107,
+  });
 });
 
 test("an answer that breaks off owes the larger of what was reported and what was counted", () => {
-  expect(meterOf([start(told), events.text("x".repeat(400))]).billableNow().usage).toMatchObject({ input: 10, output: 100 });
-  const ahead = meterOf([start({ inputTokens: 10, outputTokens: 500, thinkingTokens: 300 }), events.text("x".repeat(400))]);
+  expect(meterOf([start(told), events.text("x".repeat(400))]).billableNow().usage).toMatchObject({
+    input: 10,
+    output: 100,
+  });
+  const ahead = meterOf([
+    start({ inputTokens: 10, outputTokens: 500, thinkingTokens: 300 }),
+    events.text("x".repeat(400)),
+  ]);
   expect(ahead.billableNow().usage).toMatchObject({ output: 200, thinking: 300 });
 });
 
 test("an answer that never began owes its input at most", () => {
-  expect(meterOf([]).inputOnly()).toMatchObject({ usage: { input: countedInput, output: 0 }, basis: Basis.COUNTED });
-  expect(meterOf([start(told)]).inputOnly()).toMatchObject({ usage: { input: 10, output: 0 }, basis: Basis.REPORTED });
+  expect(meterOf([]).inputOnly()).toMatchObject({
+    usage: { input: countedInput, output: 0 },
+    basis: Basis.COUNTED,
+  });
+  expect(meterOf([start(told)]).inputOnly()).toMatchObject({
+    usage: { input: 10, output: 0 },
+    basis: Basis.REPORTED,
+  });
   expect(meterOf([start(told)]).nothing()).toMatchObject({ usage: figures, basis: Basis.NONE });
 });
 
@@ -224,14 +309,19 @@ test("the figure to remember is told once for each time that something came", ()
   expect(meter.movedUsage()).toMatchObject({ output: 2 });
 });
 
-const piece = fc.oneof(fc.string({ unit: "grapheme", maxLength: 12 }), fc.constantFrom("", "漢字", "😀", "\n"));
+const piece = fc.oneof(
+  fc.string({ unit: "grapheme", maxLength: 12 }),
+  fc.constantFrom("", "漢字", "😀", "\n"),
+);
 const pieces = fc.array(piece, { minLength: 1, maxLength: 6 });
 const tokens = fc.oneof(fc.nat(2_000), fc.constantFrom(0, 1, 0xffff_ffff));
 const anyContent: fc.Arbitrary<AnswerContent> = fc
   .record({
     text: pieces,
     thinking: fc.option(fc.record({ pieces, signature: fc.constantFrom("c2ln", "s".repeat(99)) })),
-    tool: fc.option(fc.dictionary(fc.string({ maxLength: 5 }), fc.nat(), { minKeys: 1, maxKeys: 3 })),
+    tool: fc.option(
+      fc.dictionary(fc.string({ maxLength: 5 }), fc.nat(), { minKeys: 1, maxKeys: 3 }),
+    ),
     noUsage: fc.boolean(),
     input: tokens,
     output: tokens,
@@ -253,10 +343,18 @@ function textOf({ writes = [] }: Script): string {
   return writes.filter((one) => typeof one === "string").join("");
 }
 
-function readStream({ createEventDecoder }: Codec, script: Script, cuts: readonly number[]): Event[][] {
+function readStream(
+  { createEventDecoder }: Codec,
+  script: Script,
+  cuts: readonly number[],
+): Event[][] {
   const bytes = Buffer.from(textOf(script));
   const decoder = createEventDecoder();
-  const places = [0, ...cuts.map((cut) => cut % (bytes.length + 1)).sort((a, b) => a - b), bytes.length];
+  const places = [
+    0,
+    ...cuts.map((cut) => cut % (bytes.length + 1)).sort((a, b) => a - b),
+    bytes.length,
+  ];
   const reads = places.slice(1).map((to, index) => decoder.push(bytes.subarray(places[index], to)));
   return [...reads, decoder.end()];
 }
@@ -296,7 +394,14 @@ test("a streamed answer costs what the same answer costs as one JSON body", () =
 });
 
 test("everything from the first word about the end is told apart, whatever read it comes in", () => {
-  const all = [start(told), events.open(), events.text("a"), events.close(), delta({ outputTokens: 1 }), events.stop()];
+  const all = [
+    start(told),
+    events.open(),
+    events.text("a"),
+    events.close(),
+    delta({ outputTokens: 1 }),
+    events.stop(),
+  ];
   fc.assert(
     fc.property(fc.array(fc.nat(all.length), { maxLength: 5 }), (cuts) => {
       const meter = new Meter(countedInput, false);

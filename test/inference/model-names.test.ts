@@ -37,7 +37,15 @@ for (const [name, id] of Object.entries(guessed)) {
   });
 }
 
-for (const name of ["gpt-4o", "model-opus-9", "claude", "", "__proto__", "constructor", "opus-claude?"]) {
+for (const name of [
+  "gpt-4o",
+  "model-opus-9",
+  "claude",
+  "",
+  "__proto__",
+  "constructor",
+  "opus-claude?",
+]) {
   const outcome = name === "opus-claude?" ? "model-opus-4.6" : undefined;
   test(`${JSON.stringify(name)} is ${outcome ?? "no model"}`, () => {
     expect(catalog.find(name)?.model.id).toBe(outcome);
@@ -46,6 +54,9 @@ for (const name of ["gpt-4o", "model-opus-9", "claude", "", "__proto__", "constr
 
 test("an unknown name is answered with the names that the key may use, and not echoed at length", () => {
   const apiError = errorOf(() => catalog.resolve("x".repeat(10_000), ["model-haiku-4.5"]));
-  expect(apiError).toMatchObject({ reason: "model_not_found", facts: { allowed: ["model-haiku-4.5", "haiku"] } });
+  expect(apiError).toMatchObject({
+    reason: "model_not_found",
+    facts: { allowed: ["model-haiku-4.5", "haiku"] },
+  });
   expect(apiError?.message.length).toBeLessThan(300);
 });

@@ -8,8 +8,10 @@ import { prepare, prepareModel } from "../../src/inference/prepare.ts";
 import { errorOf, type RequestMembers, requestOf, said } from "./requests.ts";
 
 const catalog = createCatalog(readCatalogFile(defaultCatalog()));
-const prepared = (more: RequestMembers = {}, allowed: string[] = []) => prepare(catalog, requestOf(more), allowed);
-const refused = (more: RequestMembers, allowed: string[] = []) => errorOf(() => prepared(more, allowed));
+const prepared = (more: RequestMembers = {}, allowed: string[] = []) =>
+  prepare(catalog, requestOf(more), allowed);
+const refused = (more: RequestMembers, allowed: string[] = []) =>
+  errorOf(() => prepared(more, allowed));
 
 test("a request for an alias is prepared, priced and sent under the model's id", () => {
   const { request, target } = prepared({ model: "claude-haiku-4-5" });
@@ -49,7 +51,12 @@ const limits: { name: string; more: RequestMembers; maxTokens: number; floor: nu
     maxTokens: 4_000,
     floor: 1_024,
   },
-  { name: "an effort", more: { maxTokens: 8_000, reasoningEffort: "medium" }, maxTokens: 8_000, floor: 4_097 },
+  {
+    name: "an effort",
+    more: { maxTokens: 8_000, reasoningEffort: "medium" },
+    maxTokens: 8_000,
+    floor: 4_097,
+  },
 ];
 for (const { name, more, maxTokens, floor } of limits) {
   test(`with ${name}, at most ${maxTokens} tokens are wanted and ${floor} are worth starting`, () => {
@@ -58,7 +65,10 @@ for (const { name, more, maxTokens, floor } of limits) {
 }
 
 test("more output than a named model can give is refused", () => {
-  expect(refused({ maxTokens: 64_001 })).toMatchObject({ reason: "invalid_request", facts: { field: "max_tokens" } });
+  expect(refused({ maxTokens: 64_001 })).toMatchObject({
+    reason: "invalid_request",
+    facts: { field: "max_tokens" },
+  });
 });
 
 test("the bounds of the hold follow from the prompt", () => {
@@ -68,7 +78,11 @@ test("the bounds of the hold follow from the prompt", () => {
 });
 
 const efforts: { effort: string; adaptive: object; budget: object }[] = [
-  { effort: "none", adaptive: { thinking: { type: "disabled" } }, budget: { thinking: { type: "disabled" } } },
+  {
+    effort: "none",
+    adaptive: { thinking: { type: "disabled" } },
+    budget: { thinking: { type: "disabled" } },
+  },
   ...[
     { effort: "minimal", level: "low", tokens: 1_024 },
     { effort: "low", level: "low", tokens: 1_024 },
@@ -94,7 +108,9 @@ for (const { effort, adaptive, budget } of efforts) {
 
 test("an effort gives way to a thinking that was set, a forced tool, an unknown name and too few tokens", () => {
   const asked = { reasoningEffort: "high", maxTokens: 60_000 };
-  expect(prepared({ ...asked, thinking: { type: "disabled" } }).request.thinking?.type).toBe("disabled");
+  expect(prepared({ ...asked, thinking: { type: "disabled" } }).request.thinking?.type).toBe(
+    "disabled",
+  );
   expect(prepared({ ...asked, toolChoice: { type: "any" } }).request.thinking).toBeUndefined();
   expect(prepared({ ...asked, reasoningEffort: "constructor" }).request.thinking).toBeUndefined();
   expect(prepared({ ...asked, maxTokens: 1_024 }).request.thinking).toBeUndefined();
@@ -102,7 +118,9 @@ test("an effort gives way to a thinking that was set, a forced tool, an unknown 
 });
 
 const text = { kind: { case: "text" as const, value: { text: "Let me see." } } };
-const thought = { kind: { case: "thinking" as const, value: { thinking: "Hm", signature: "c2ln" } } };
+const thought = {
+  kind: { case: "thinking" as const, value: { thinking: "Hm", signature: "c2ln" } },
+};
 const hidden = { kind: { case: "redactedThinking" as const, value: { data: "c2ln" } } };
 const call = { kind: { case: "toolUse" as const, value: { id: "t", name: "n" } } };
 const result = { kind: { case: "toolResult" as const, value: { toolUseId: "t" } } };
@@ -112,12 +130,36 @@ const answered = (...content: (typeof text | typeof thought | typeof hidden | ty
 });
 const resulted = { role: Role.USER, content: [result] };
 
-const turns: { name: string; messages: NonNullable<RequestMembers["messages"]>; thinks: boolean }[] = [
-  { name: "an earlier turn without thoughts", messages: [said("A"), answered(text), said("B")], thinks: true },
-  { name: "tool calls without thoughts", messages: [said("A"), answered(call), resulted], thinks: false },
-  { name: "tool calls after a text", messages: [said("A"), answered(text, call), resulted], thinks: false },
-  { name: "tool calls after thoughts", messages: [said("A"), answered(thought, call), resulted], thinks: true },
-  { name: "tool calls after hidden thoughts", messages: [said("A"), answered(hidden, call), resulted], thinks: true },
+const turns: {
+  name: string;
+  messages: NonNullable<RequestMembers["messages"]>;
+  thinks: boolean;
+}[] = [
+  {
+    name: "an earlier turn without thoughts",
+    messages: [said("A"), answered(text), said("B")],
+    thinks: true,
+  },
+  {
+    name: "tool calls without thoughts",
+    messages: [said("A"), answered(call), resulted],
+    thinks: false,
+  },
+  {
+    name: "tool calls after a text",
+    messages: [said("A"), answered(text, call), resulted],
+    thinks: false,
+  },
+  {
+    name: "tool calls after thoughts",
+    messages: [said("A"), answered(thought, call), resulted],
+    thinks: true,
+  },
+  {
+    name: "tool calls after hidden thoughts",
+    messages: [said("A"), answered(hidden, call), resulted],
+    thinks: true,
+  },
   {
     name: "tool calls whose turn began with thoughts",
     messages: [said("A"), answered(thought, call), resulted, answered(call), resulted],
@@ -140,15 +182,28 @@ for (const { name, messages, thinks } of turns) {
     const budget = thinks ? { type: "enabled", budgetTokens: 16_384 } : undefined;
     const asked = { messages, maxTokens: 60_000, reasoningEffort: "high", temperature: 0.5 };
     const { request } = prepared(asked);
-    expect([request.thinking, request.temperature]).toMatchObject([budget, thinks ? undefined : 0.5]);
-    expect(prepared({ ...asked, model: "sonnet" }).request.thinking).toMatchObject({ type: "adaptive" });
+    expect([request.thinking, request.temperature]).toMatchObject([
+      budget,
+      thinks ? undefined : 0.5,
+    ]);
+    expect(prepared({ ...asked, model: "sonnet" }).request.thinking).toMatchObject({
+      type: "adaptive",
+    });
     const clear = { type: "clear_thinking_20251015", keep: "all" };
     const shrink = { type: "clear_tool_uses_20250919" };
     const extensions = { context_management: { edits: [clear, shrink] } };
-    const guess = { model: "claude-haiku-9", messages, maxTokens: 60_000, thinking: { type: "adaptive" }, extensions };
+    const guess = {
+      model: "claude-haiku-9",
+      messages,
+      maxTokens: 60_000,
+      thinking: { type: "adaptive" },
+      extensions,
+    };
     const guessed = prepared(guess).request;
     expect([guessed.thinking]).toMatchObject([budget]);
-    expect(guessed.extensions).toEqual({ context_management: { edits: thinks ? [clear, shrink] : [shrink] } });
+    expect(guessed.extensions).toEqual({
+      context_management: { edits: thinks ? [clear, shrink] : [shrink] },
+    });
   });
 }
 
@@ -157,14 +212,25 @@ test("a model that does not think is asked for no thinking, whatever the client 
   const thoughtless = createCatalog(readCatalogFile(file));
   const format = { type: "json_schema", schema: { type: "object" } };
   const asked: { request: RequestMembers; outputConfig: object | undefined }[] = [
-    { request: { thinking: { type: "adaptive" }, outputConfig: { effort: "high" } }, outputConfig: undefined },
-    { request: { thinking: { type: "adaptive" }, outputConfig: { effort: "high", format } }, outputConfig: { format } },
+    {
+      request: { thinking: { type: "adaptive" }, outputConfig: { effort: "high" } },
+      outputConfig: undefined,
+    },
+    {
+      request: { thinking: { type: "adaptive" }, outputConfig: { effort: "high", format } },
+      outputConfig: { format },
+    },
     { request: { thinking: { type: "enabled", budgetTokens: 5_000 } }, outputConfig: undefined },
     { request: { outputConfig: { effort: "low" } }, outputConfig: undefined },
     { request: { reasoningEffort: "high" }, outputConfig: undefined },
   ];
-  const extensions = { context_management: { edits: [{ type: "clear_thinking_20251015" }] }, metadata: { user_id: "u" } };
-  expect(prepareModel(thoughtless, requestOf({ model: "haiku", extensions }), []).request.extensions).toEqual({
+  const extensions = {
+    context_management: { edits: [{ type: "clear_thinking_20251015" }] },
+    metadata: { user_id: "u" },
+  };
+  expect(
+    prepareModel(thoughtless, requestOf({ model: "haiku", extensions }), []).request.extensions,
+  ).toEqual({
     metadata: { user_id: "u" },
   });
   for (const { request: members, outputConfig } of asked) {
@@ -177,7 +243,9 @@ test("a model that does not think is asked for no thinking, whatever the client 
         outputConfig,
       ]);
       expect(bounds.minOutput).toBe(1_024);
-      expect(chat.encodeRequest(request, { model: "m", stream: true })).not.toHaveProperty("reasoning_effort");
+      expect(chat.encodeRequest(request, { model: "m", stream: true })).not.toHaveProperty(
+        "reasoning_effort",
+      );
       expect(prepareModel(thoughtless, ask, []).request.thinking).toBeUndefined();
     }
   }
@@ -186,8 +254,14 @@ test("a model that does not think is asked for no thinking, whatever the client 
 const guesses: { name: string; asked: RequestMembers; sent: object }[] = [
   {
     name: "an effort",
-    asked: { thinking: { type: "adaptive", extensions: { display: "omitted" } }, outputConfig: { effort: "medium" } },
-    sent: { thinking: { type: "enabled", budgetTokens: 4_096, extensions: { display: "omitted" } }, outputConfig: undefined },
+    asked: {
+      thinking: { type: "adaptive", extensions: { display: "omitted" } },
+      outputConfig: { effort: "medium" },
+    },
+    sent: {
+      thinking: { type: "enabled", budgetTokens: 4_096, extensions: { display: "omitted" } },
+      outputConfig: undefined,
+    },
   },
   {
     name: "no effort",
@@ -199,7 +273,11 @@ const guesses: { name: string; asked: RequestMembers; sent: object }[] = [
     asked: { thinking: { type: "enabled", budgetTokens: 127_999 } },
     sent: { thinking: { type: "enabled", budgetTokens: 63_999 } },
   },
-  { name: "few tokens", asked: { maxTokens: 1_000, thinking: { type: "adaptive" } }, sent: { thinking: undefined } },
+  {
+    name: "few tokens",
+    asked: { maxTokens: 1_000, thinking: { type: "adaptive" } },
+    sent: { thinking: undefined },
+  },
 ];
 for (const { name, asked, sent } of guesses) {
   test(`thinking with ${name}, written for a model that we only guess at, becomes what the model takes`, () => {
@@ -210,20 +288,24 @@ for (const { name, asked, sent } of guesses) {
 
 test("an effort that a model which we only guess at does not know becomes the one that it knows", () => {
   const effortSent = (model: string, effort: string) =>
-    prepared({ model, maxTokens: 8_000, thinking: { type: "adaptive" }, outputConfig: { effort } }).request.outputConfig
-      ?.effort;
-  expect(["low", "xhigh", "max", "new"].map((effort) => effortSent("claude-sonnet-9", effort))).toEqual([
-    "low",
-    "max",
-    "max",
-    "new",
-  ]);
+    prepared({ model, maxTokens: 8_000, thinking: { type: "adaptive" }, outputConfig: { effort } })
+      .request.outputConfig?.effort;
+  expect(
+    ["low", "xhigh", "max", "new"].map((effort) => effortSent("claude-sonnet-9", effort)),
+  ).toEqual(["low", "max", "max", "new"]);
   expect(effortSent("sonnet", "xhigh")).toBe("xhigh");
 });
 
 test("thinking goes on as it is to a model that was named, and to one that takes it so", () => {
-  const asked = { maxTokens: 8_000, thinking: { type: "adaptive" }, outputConfig: { effort: "low" } };
-  expect(prepared(asked).request).toMatchObject({ thinking: asked.thinking, outputConfig: asked.outputConfig });
+  const asked = {
+    maxTokens: 8_000,
+    thinking: { type: "adaptive" },
+    outputConfig: { effort: "low" },
+  };
+  expect(prepared(asked).request).toMatchObject({
+    thinking: asked.thinking,
+    outputConfig: asked.outputConfig,
+  });
   expect(prepared({ ...asked, model: "claude-opus-9" }).request).toMatchObject({
     thinking: asked.thinking,
     outputConfig: asked.outputConfig,
@@ -231,5 +313,7 @@ test("thinking goes on as it is to a model that was named, and to one that takes
 });
 
 test("what costs beyond tokens is refused before anything is held", () => {
-  expect(refused({ tools: [{ name: "s", type: "web_search_20250305" }] })?.reason).toBe("feature_not_offered");
+  expect(refused({ tools: [{ name: "s", type: "web_search_20250305" }] })?.reason).toBe(
+    "feature_not_offered",
+  );
 });

@@ -26,7 +26,10 @@ test("every text counts by its bytes, wherever it stands", () => {
       { case: "thinking" as const, value: { thinking: text, signature: "" } },
       { case: "thinking" as const, value: { thinking: "", signature: text } },
       { case: "redactedThinking" as const, value: { data: text } },
-      { case: "document" as const, value: { source: { kind: { case: "text" as const, value: { data: text } } } } },
+      {
+        case: "document" as const,
+        value: { source: { kind: { case: "text" as const, value: { data: text } } } },
+      },
       { case: "other" as const, value: { type: "x", inner: { deep: text } } },
     ].map((kind) => ({ messages: [said("Hello"), { role: Role.USER, content: [{ kind }] }] })),
   ];
@@ -34,9 +37,16 @@ test("every text counts by its bytes, wherever it stands", () => {
 });
 
 test("a picture counts by a constant, however many bytes it has", () => {
-  const source = { kind: { case: "base64" as const, value: { mediaType: "image/png", data: "A".repeat(4_000_000) } } };
+  const source = {
+    kind: {
+      case: "base64" as const,
+      value: { mediaType: "image/png", data: "A".repeat(4_000_000) },
+    },
+  };
   const picture = { kind: { case: "image" as const, value: { source } } };
-  const size = measurePrompt(requestOf({ messages: [{ role: Role.USER, content: [picture, picture] }] }));
+  const size = measurePrompt(
+    requestOf({ messages: [{ role: Role.USER, content: [picture, picture] }] }),
+  );
   expect(size).toMatchObject({ images: 2, unbounded: false });
   expect(size.textBytes).toBeLessThan(100);
   expect(maxTokensOf(size, window)).toBeLessThan(10_000);
@@ -53,38 +63,73 @@ test("what cannot be measured from here may fill the model's window", () => {
   }
 });
 
-const documents: { name: string; kind: { case: "base64"; value: object } | { case: "url"; value: string }; tokens: number }[] =
-  [
-    { name: "a small PDF", kind: { case: "base64", value: { data: "JVBERi0=" } }, tokens: 1_600 },
-    { name: "a PDF of 2 MB", kind: { case: "base64", value: { data: "A".repeat(2_800_000) } }, tokens: 21 * 1_600 },
-    { name: "a PDF of 20 MB", kind: { case: "base64", value: { data: "A".repeat(28_000_000) } }, tokens: 30 * 1_600 },
-    { name: "an address", kind: { case: "url", value: "https://example.com/a.pdf" }, tokens: 1_600 },
-  ];
+const documents: {
+  name: string;
+  kind: { case: "base64"; value: object } | { case: "url"; value: string };
+  tokens: number;
+}[] = [
+  { name: "a small PDF", kind: { case: "base64", value: { data: "JVBERi0=" } }, tokens: 1_600 },
+  {
+    name: "a PDF of 2 MB",
+    kind: { case: "base64", value: { data: "A".repeat(2_800_000) } },
+    tokens: 21 * 1_600,
+  },
+  {
+    name: "a PDF of 20 MB",
+    kind: { case: "base64", value: { data: "A".repeat(28_000_000) } },
+    tokens: 30 * 1_600,
+  },
+  { name: "an address", kind: { case: "url", value: "https://example.com/a.pdf" }, tokens: 1_600 },
+];
 for (const { name, kind, tokens } of documents) {
   test(`where a provider does not count, ${name} is taken for ${tokens} tokens, far from the whole window`, () => {
     const document = { kind: { case: "document" as const, value: { source: { kind } } } };
-    const about = estimatedTokensOf(measurePrompt(requestOf({ messages: [{ role: Role.USER, content: [document] }] })));
-    expect(about - estimatedTokensOf(measurePrompt(requestOf({ messages: [{ role: Role.USER }] })))).toBe(tokens);
+    const about = estimatedTokensOf(
+      measurePrompt(requestOf({ messages: [{ role: Role.USER, content: [document] }] })),
+    );
+    expect(
+      about - estimatedTokensOf(measurePrompt(requestOf({ messages: [{ role: Role.USER }] }))),
+    ).toBe(tokens);
     expect(about).toBeLessThan(window / 3);
   });
 }
 
 test("no prompt is larger than the window, and none is empty", () => {
   fc.assert(
-    fc.property(fc.nat(10_000_000), fc.nat(50), fc.nat(50), fc.boolean(), (textBytes, images, pages, unbounded) => {
-      const size = { textBytes, images, pages, unbounded, mostExpensiveInput: InputCategory.UNSPECIFIED };
-      expect(maxTokensOf(size, window)).toBeLessThanOrEqual(window);
-      expect(maxTokensOf(size, window)).toBeGreaterThan(0);
-      expect(estimatedTokensOf(size)).toBeGreaterThan(0);
-    }),
+    fc.property(
+      fc.nat(10_000_000),
+      fc.nat(50),
+      fc.nat(50),
+      fc.boolean(),
+      (textBytes, images, pages, unbounded) => {
+        const size = {
+          textBytes,
+          images,
+          pages,
+          unbounded,
+          mostExpensiveInput: InputCategory.UNSPECIFIED,
+        };
+        expect(maxTokensOf(size, window)).toBeLessThanOrEqual(window);
+        expect(maxTokensOf(size, window)).toBeGreaterThan(0);
+        expect(estimatedTokensOf(size)).toBeGreaterThan(0);
+      },
+    ),
   );
 });
 
 const marks: { name: string; more: RequestMembers; mostExpensiveInput: InputCategory }[] = [
   { name: "nothing", more: {}, mostExpensiveInput: InputCategory.UNSPECIFIED },
   { name: "a mark", more: { cacheControl: {} }, mostExpensiveInput: InputCategory.CACHE_WRITE_5M },
-  { name: "a mark for five minutes", more: { cacheControl: { ttl: "5m" } }, mostExpensiveInput: InputCategory.CACHE_WRITE_5M },
-  { name: "a mark for an hour", more: { cacheControl: { ttl: "1h" } }, mostExpensiveInput: InputCategory.CACHE_WRITE_1H },
+  {
+    name: "a mark for five minutes",
+    more: { cacheControl: { ttl: "5m" } },
+    mostExpensiveInput: InputCategory.CACHE_WRITE_5M,
+  },
+  {
+    name: "a mark for an hour",
+    more: { cacheControl: { ttl: "1h" } },
+    mostExpensiveInput: InputCategory.CACHE_WRITE_1H,
+  },
   {
     name: "marks of both lives",
     more: { cacheControl: { ttl: "1h" }, tools: [{ name: "t", cacheControl: { ttl: "5m" } }] },
@@ -99,7 +144,12 @@ const marks: { name: string; more: RequestMembers; mostExpensiveInput: InputCate
     name: "a mark inside a block of another kind",
     more: {
       messages: [
-        { role: Role.USER, content: [{ kind: { case: "other", value: { type: "x", cache_control: { ttl: "1h" } } } }] },
+        {
+          role: Role.USER,
+          content: [
+            { kind: { case: "other", value: { type: "x", cache_control: { ttl: "1h" } } } },
+          ],
+        },
       ],
     },
     mostExpensiveInput: InputCategory.CACHE_WRITE_1H,

@@ -2,14 +2,25 @@
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
-import { type GenerateRequest, GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import {
+  type GenerateRequest,
+  GenerateRequestSchema,
+} from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 
-export type RequestMembers = Exclude<MessageInitShape<typeof GenerateRequestSchema>, GenerateRequest>;
+export type RequestMembers = Exclude<
+  MessageInitShape<typeof GenerateRequestSchema>,
+  GenerateRequest
+>;
 
 /** One user message "Hello" to haiku, with whatever a test adds. */
 export function requestOf(more: RequestMembers = {}): GenerateRequest {
-  return create(GenerateRequestSchema, { model: "haiku", maxTokens: 100, messages: [said("Hello")], ...more });
+  return create(GenerateRequestSchema, {
+    model: "haiku",
+    maxTokens: 100,
+    messages: [said("Hello")],
+    ...more,
+  });
 }
 
 export function said(text: string) {

@@ -37,8 +37,21 @@ test("a complete answer costs the final usage, and its receipt comes last", asyn
     yield [events.close(), events.delta({ outputTokens: 9 }), events.stop()];
   });
   const { seen, receipt, shown } = await gateway.collect(gateway.generate(payer));
-  expect(shown).toEqual(["messageStart", "blockStart", "blockDelta", "blockStop", "messageDelta", "messageStop"]);
-  expect(seen.map(({ kind }) => kind.case)).toEqual(["admission", "events", "events", "events", "receipt"]);
+  expect(shown).toEqual([
+    "messageStart",
+    "blockStart",
+    "blockDelta",
+    "blockStop",
+    "messageDelta",
+    "messageStop",
+  ]);
+  expect(seen.map(({ kind }) => kind.case)).toEqual([
+    "admission",
+    "events",
+    "events",
+    "events",
+    "receipt",
+  ]);
   expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, basis: Basis.REPORTED });
   expect(receipt?.amountMicrocredits).toBe(11n * input + 5n * 14n + 9n * output);
 });
@@ -65,7 +78,9 @@ test("the end of an answer is shown only when its charge is durable", async () =
   });
   for await (const { kind } of gateway.generate(payer)) {
     if (kind.case !== "events") continue;
-    const isEnd = kind.value.events.some((event) => event.kind.case === "messageDelta" || event.kind.case === "messageStop");
+    const isEnd = kind.value.events.some(
+      (event) => event.kind.case === "messageDelta" || event.kind.case === "messageStop",
+    );
     const [held] = await gateway.run<{ n: bigint }>("select count(*) as n from holds");
     expect(held?.n).toBe(isEnd ? 0n : 1n);
   }
@@ -136,9 +151,12 @@ test("an answer that is asked for before its admission was told is not taken for
   const called = wasCalled();
   const iterator = gateway.generate(payer)[Symbol.asyncIterator]();
   const [told, next] = await Promise.allSettled([iterator.next(), iterator.next()]);
-  if (told.status !== "fulfilled" || told.value.value?.kind.case !== "admission") throw new Error("no admission");
+  if (told.status !== "fulfilled" || told.value.value?.kind.case !== "admission")
+    throw new Error("no admission");
   expect(next).toMatchObject({ status: "rejected", reason: { reason: "internal" } });
-  expect(await gateway.charged(told.value.value.kind.value.requestId)).toMatchObject({ amountMicrocredits: 0n });
+  expect(await gateway.charged(told.value.value.kind.value.requestId)).toMatchObject({
+    amountMicrocredits: 0n,
+  });
   expect(called()).toBe(false);
 });
 
@@ -150,20 +168,31 @@ test("a caller that leaves while it is being admitted is charged nothing, and no
   const { value } = await admitted;
   if (value?.kind.case !== "admission") throw new Error("no admission");
   expect(await iterator.next()).toMatchObject({ done: true });
-  expect(await gateway.charged(value.kind.value.requestId)).toMatchObject({ amountMicrocredits: 0n });
+  expect(await gateway.charged(value.kind.value.requestId)).toMatchObject({
+    amountMicrocredits: 0n,
+  });
   expect(called()).toBe(false);
 });
 
 test("usage that is missing at a normal end is counted here, and marked", async () => {
   gateway.plays(async function* () {
-    yield [events.start(), events.open(), events.text("12345678"), events.close(), events.delta(), events.stop()];
+    yield [
+      events.start(),
+      events.open(),
+      events.text("12345678"),
+      events.close(),
+      events.delta(),
+      events.stop(),
+    ];
   });
   const { receipt, seen } = await gateway.collect(gateway.generate(payer));
   expect(receipt).toMatchObject({ basis: Basis.COUNTED, usage: { output: 2 } });
   const { input } = receipt?.usage ?? {};
   expect(input).toBeGreaterThan(0);
   // What is shown is what is charged.
-  const shown = seen.flatMap(({ kind }) => (kind.case === "events" ? kind.value.events : [])).map(({ kind }) => kind);
+  const shown = seen
+    .flatMap(({ kind }) => (kind.case === "events" ? kind.value.events : []))
+    .map(({ kind }) => kind);
   const delta = shown.find((kind) => kind.case === "messageDelta")?.value;
   expect(delta).toMatchObject({ usage: { inputTokens: input, outputTokens: 2 } });
 });
@@ -206,7 +235,10 @@ test("a client that hangs up after acceptance pays the input that the provider r
   });
   const { admission } = await gateway.collect(gateway.generate(payer, {}, hangUp));
   const charge = await gateway.charged(admission?.requestId ?? "");
-  expect(charge).toMatchObject({ outcome: Outcome.CLIENT_LEFT_BEFORE_CONTENT, basis: Basis.REPORTED });
+  expect(charge).toMatchObject({
+    outcome: Outcome.CLIENT_LEFT_BEFORE_CONTENT,
+    basis: Basis.REPORTED,
+  });
   expect(charge.amountMicrocredits).toBe(11n * input + 5n * 14n);
 });
 
@@ -252,7 +284,10 @@ test("a key revoked amid its answer ends the stream and pays what was produced",
   const { admission, failure } = await gateway.collect(gateway.generate(other));
   expect(failure).toMatchObject({ reason: "revoked_key" });
   const charge = await gateway.charged(admission?.requestId ?? "");
-  expect(charge).toMatchObject({ outcome: Outcome.REVOKED, amountMicrocredits: 11n * input + 5n * 14n + 2n * output });
+  expect(charge).toMatchObject({
+    outcome: Outcome.REVOKED,
+    amountMicrocredits: 11n * input + 5n * 14n + 2n * output,
+  });
 });
 
 test("an answer that outlives the time limit is ended and billed", async () => {
@@ -290,10 +325,18 @@ test("input that is reported with the end, and is more than was held, costs the 
     yield [events.close(), events.delta({ inputTokens: 900_000, outputTokens: 2 }), events.stop()];
   });
   const { receipt, seen } = await gateway.collect(gateway.generate(poor));
-  expect(seen.flatMap(({ kind }) => (kind.case === "events" ? kind.value.events : [])).at(-1)?.kind.case).toBe("messageStop");
-  expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, basis: Basis.REPORTED, usage: { input: 900_000, output: 2 } });
+  expect(
+    seen.flatMap(({ kind }) => (kind.case === "events" ? kind.value.events : [])).at(-1)?.kind.case,
+  ).toBe("messageStop");
+  expect(receipt).toMatchObject({
+    outcome: Outcome.COMPLETED,
+    basis: Basis.REPORTED,
+    usage: { input: 900_000, output: 2 },
+  });
   expect(receipt?.amountMicrocredits).toBe(receipt?.holdMicrocredits);
-  expect(receipt?.overrunMicrocredits).toBe(900_000n * input + 2n * output - (receipt?.holdMicrocredits ?? 0n));
+  expect(receipt?.overrunMicrocredits).toBe(
+    900_000n * input + 2n * output - (receipt?.holdMicrocredits ?? 0n),
+  );
 });
 
 test("input that is reported with the end, and is more than was held, is charged where funds cover it", async () => {
@@ -302,17 +345,30 @@ test("input that is reported with the end, and is more than was held, is charged
     yield [events.close(), events.delta({ inputTokens: 90_000, outputTokens: 2 }), events.stop()];
   });
   const { receipt } = await gateway.collect(gateway.generate(payer));
-  expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: 90_000n * input + 2n * output });
+  expect(receipt).toMatchObject({
+    outcome: Outcome.COMPLETED,
+    amountMicrocredits: 90_000n * input + 2n * output,
+  });
 });
 
 test("a plain answer whose input is above the estimate needs funds for what it cost, not for what it might have", async () => {
   const poor = await gateway.payer(input * 5_000n + output * 1_100n);
   gateway.plays(async function* () {
     const usage = { inputTokens: 5_500, outputTokens: 2 };
-    yield [events.start(usage), events.open(), events.text("12345678"), events.close(), events.delta(usage), events.stop()];
+    yield [
+      events.start(usage),
+      events.open(),
+      events.text("12345678"),
+      events.close(),
+      events.delta(usage),
+      events.stop(),
+    ];
   });
   const { receipt } = await gateway.collect(gateway.generate(poor, { maxTokens: 1_100 }));
-  expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: 5_500n * input + 2n * output });
+  expect(receipt).toMatchObject({
+    outcome: Outcome.COMPLETED,
+    amountMicrocredits: 5_500n * input + 2n * output,
+  });
 });
 
 test("a failure of our own with nothing delivered costs nothing", async () => {
@@ -335,7 +391,9 @@ test("where the estimate does not fit but the prompt usually would, the provider
     yield [events.start({ inputTokens: 9_000 }), events.delta({ outputTokens: 1 }), events.stop()];
   });
   const { receipt } = await gateway.collect(
-    gateway.generate(poor, { system: { form: 1, content: [{ kind: { case: "text", value: { text } } }] } }),
+    gateway.generate(poor, {
+      system: { form: 1, content: [{ kind: { case: "text", value: { text } } }] },
+    }),
   );
   expect(receipt?.amountMicrocredits).toBe(9_000n * input + output);
 });
@@ -345,8 +403,15 @@ test("a limit that a name only hinted at is told as what it is: less than was as
     yield [events.start(usage), events.delta({ outputTokens: 1 }), events.stop()];
   });
   const rich = await gateway.payer(1_000_000_000_000n);
-  const guessed = await gateway.collect(gateway.generate(rich, { model: "claude-sonnet-9", maxTokens: 128_000 }));
-  expect(guessed.admission).toMatchObject({ requestedMaxTokens: 128_000, grantedMaxTokens: 64_000 });
-  const unsaid = await gateway.collect(gateway.generate(rich, { model: "sonnet", maxTokens: undefined }));
+  const guessed = await gateway.collect(
+    gateway.generate(rich, { model: "claude-sonnet-9", maxTokens: 128_000 }),
+  );
+  expect(guessed.admission).toMatchObject({
+    requestedMaxTokens: 128_000,
+    grantedMaxTokens: 64_000,
+  });
+  const unsaid = await gateway.collect(
+    gateway.generate(rich, { model: "sonnet", maxTokens: undefined }),
+  );
   expect(unsaid.admission).toMatchObject({ requestedMaxTokens: 32_000, grantedMaxTokens: 32_000 });
 });

@@ -7,7 +7,11 @@ import { KeyCache } from "../../src/keys/cache.ts";
 import type { FoundSecret } from "../../src/keys/store.ts";
 
 function found(digest: string, keyId: string, expiresInMs?: number): FoundSecret {
-  const caller = { kind: "key", key: create(KeySchema, { keyId }), secret: create(SecretSchema) } as const;
+  const caller = {
+    kind: "key",
+    key: create(KeySchema, { keyId }),
+    secret: create(SecretSchema),
+  } as const;
   return { digest, keyId, caller, revoked: false, expiresInMs };
 }
 
@@ -78,10 +82,15 @@ test("inventing secrets pushes out no real one, and neither grows beyond its siz
   cache.keep("real", found("real", "key_a"), now.ms);
   for (let index = 0; index < 10_000; index++) cache.keep(`none${index}`, undefined, now.ms);
   assert.ok(cache.look("real")?.found);
-  const remembered = Array.from({ length: 10_000 }, (_, index) => cache.look(`none${index}`)).filter(Boolean).length;
+  const remembered = Array.from({ length: 10_000 }, (_, index) =>
+    cache.look(`none${index}`),
+  ).filter(Boolean).length;
   assert.ok(remembered > 0 && remembered <= 100);
-  for (let index = 0; index < 1_000; index++) cache.keep(`more${index}`, found(`more${index}`, "key_b"), now.ms);
-  const kept = Array.from({ length: 1_000 }, (_, index) => cache.look(`more${index}`)).filter(Boolean).length;
+  for (let index = 0; index < 1_000; index++)
+    cache.keep(`more${index}`, found(`more${index}`, "key_b"), now.ms);
+  const kept = Array.from({ length: 1_000 }, (_, index) => cache.look(`more${index}`)).filter(
+    Boolean,
+  ).length;
   assert.ok(kept > 0 && kept <= 100);
 });
 
@@ -106,10 +115,14 @@ test("whatever happens in whatever order, a look never answers what was read bef
         } else if (one.kind === "read") {
           const startMs = now.ms;
           now.ms += one.tookMs;
-          if (cache.keep(`d${one.key}`, found(`d${one.key}`, `key_${one.key}`), startMs)) readAtMs.set(one.key, startMs);
+          if (cache.keep(`d${one.key}`, found(`d${one.key}`, `key_${one.key}`), startMs))
+            readAtMs.set(one.key, startMs);
         } else if (cache.look(`d${one.key}`)) {
           const atMs = readAtMs.get(one.key) ?? Number.NEGATIVE_INFINITY;
-          assert.ok(now.ms - atMs <= 30_000 && atMs > (changedAtMs.get(one.key) ?? Number.NEGATIVE_INFINITY));
+          assert.ok(
+            now.ms - atMs <= 30_000 &&
+              atMs > (changedAtMs.get(one.key) ?? Number.NEGATIVE_INFINITY),
+          );
         }
       }
     }),

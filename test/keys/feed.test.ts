@@ -27,7 +27,10 @@ function feedOf(answer: (since: Date | undefined) => Promise<ChangePage>) {
 }
 
 const page = (at: number, ...ids: string[]): Promise<ChangePage> =>
-  Promise.resolve({ at: new Date(at), changes: ids.map((id) => ({ changeId: id, keyId: `key_of_${id}` })) });
+  Promise.resolve({
+    at: new Date(at),
+    changes: ids.map((id) => ({ changeId: id, keyId: `key_of_${id}` })),
+  });
 
 test("the feed is read twice a second, each time from the last good reading, and a change is told once", async () => {
   const answers = [

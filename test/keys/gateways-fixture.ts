@@ -1,4 +1,5 @@
-// Several gateway processes on one database, and one Redis when there is a binary of it, as an operator would run them.
+// Several gateway processes on one database, and one Redis when there is a binary of it, as an
+// operator would run them.
 
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -66,7 +67,9 @@ export async function startGateways(count: number): Promise<Gateways> {
     redis,
     admin,
     async account(credits) {
-      const created = await admin("gateway.billing.v1.BillingService/CreateAccount", { name: "several nodes" });
+      const created = await admin("gateway.billing.v1.BillingService/CreateAccount", {
+        name: "several nodes",
+      });
       const accountId = String(objectOf(created.account).accountId);
       for (const [family, amount] of Object.entries(credits)) {
         await admin("gateway.billing.v1.BillingService/CreateTransfer", {
@@ -80,18 +83,24 @@ export async function startGateways(count: number): Promise<Gateways> {
       return accountId;
     },
     async key(ask) {
-      const created = await admin("gateway.keys.v1.KeysService/CreateKey", { family: "FAMILY_V1", ...ask });
+      const created = await admin("gateway.keys.v1.KeysService/CreateKey", {
+        family: "FAMILY_V1",
+        ...ask,
+      });
       const secret = String(created.secret);
       secrets.push(secret);
       return { keyId: String(objectOf(created.key).keyId), secret };
     },
     async rotate(keyId) {
-      const secret = String((await admin("gateway.keys.v1.KeysService/RotateKey", { keyId })).secret);
+      const secret = String(
+        (await admin("gateway.keys.v1.KeysService/RotateKey", { keyId })).secret,
+      );
       secrets.push(secret);
       return secret;
     },
     // The random part alone would be as bad.
-    secretsIn: (text) => secrets.map((one) => one.slice(12, -4)).filter((one) => text.includes(one)),
+    secretsIn: (text) =>
+      secrets.map((one) => one.slice(12, -4)).filter((one) => text.includes(one)),
     async verifyLedger() {
       return (await admin("gateway.billing.v1.BillingService/VerifyLedger", {})).violations ?? [];
     },
@@ -105,6 +114,7 @@ export async function startGateways(count: number): Promise<Gateways> {
 }
 
 export function objectOf(value: unknown): JsonObject {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) throw new Error("not an object");
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    throw new Error("not an object");
   return { ...value };
 }

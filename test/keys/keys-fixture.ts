@@ -51,7 +51,13 @@ export function counted(postgres: Postgres): Counted {
 
 /** A node's keys, not started. */
 export function keysOn(postgres: Postgres, redis?: Redis): Keys {
-  return createKeys({ postgres, adminToken, resolveModel: (name) => models.get(name), log: createLog("silent"), redis });
+  return createKeys({
+    postgres,
+    adminToken,
+    resolveModel: (name) => models.get(name),
+    log: createLog("silent"),
+    redis,
+  });
 }
 
 /** The service's methods, called as the operator with plain objects. */
@@ -66,17 +72,23 @@ export function callerOfKeys({ service }: Keys) {
       service.updateKey(create(UpdateKeyRequestSchema, ask), adminCall),
     rotateKey: (ask: MessageInitShape<typeof RotateKeyRequestSchema>) =>
       service.rotateKey(create(RotateKeyRequestSchema, ask), adminCall),
-    revokeKey: (keyId: string) => service.revokeKey(create(RevokeKeyRequestSchema, { keyId }), adminCall),
+    revokeKey: (keyId: string) =>
+      service.revokeKey(create(RevokeKeyRequestSchema, { keyId }), adminCall),
     revokeSecret: (keyId: string, secretId: string) =>
       service.revokeSecret(create(RevokeSecretRequestSchema, { keyId, secretId }), adminCall),
-    authenticate: (ask: MessageInitShape<typeof AuthenticateRequestSchema>, call: AuthenticatedCall) =>
-      service.authenticate(create(AuthenticateRequestSchema, ask), call),
+    authenticate: (
+      ask: MessageInitShape<typeof AuthenticateRequestSchema>,
+      call: AuthenticatedCall,
+    ) => service.authenticate(create(AuthenticateRequestSchema, ask), call),
   };
 }
 
 export type Asks = ReturnType<typeof callerOfKeys>;
 
-const insertAccount = { name: "test/insert-account", text: "insert into accounts (account_id, name) values ($1, $1)" };
+const insertAccount = {
+  name: "test/insert-account",
+  text: "insert into accounts (account_id, name) values ($1, $1)",
+};
 
 /** A database with the accounts `acc_a` and `acc_b`, and one node's keys on it. */
 export async function keysFixture() {

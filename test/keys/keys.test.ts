@@ -29,26 +29,49 @@ test("a created key has what was asked for, models resolved, and its secret auth
   assert.ok(key);
   assert.deepEqual(key.allowedModels, ["model-opus-4.6", "model-haiku-4.5"]);
   assert.deepEqual(
-    [key.accountId, key.family, key.name, key.status, key.requestsPerMinute, key.monthlyCapMicrocredits],
+    [
+      key.accountId,
+      key.family,
+      key.name,
+      key.status,
+      key.requestsPerMinute,
+      key.monthlyCapMicrocredits,
+    ],
     ["acc_a", Family.V2, "Ana’s editor", KeyStatus.ACTIVE, 60, 5_000_000n],
   );
   assert.match(key.keyId, /^key_[0-9a-f]{32}$/);
-  assert.deepEqual([key.monthSpentMicrocredits, key.monthHeldMicrocredits, key.lastUsedAt], [0n, 0n, undefined]);
+  assert.deepEqual(
+    [key.monthSpentMicrocredits, key.monthHeldMicrocredits, key.lastUsedAt],
+    [0n, 0n, undefined],
+  );
   assert.equal(key.secrets.length, 1);
   assert.match(key.secrets[0]?.secretId ?? "", /^sec_/);
   assert.equal(key.secrets[0]?.hint, `${secret.slice(0, 12)}…${secret.slice(-4)}`);
 
   const caller = await keys.authenticate(bearer(secret));
   assert.ok(caller.kind === "key");
-  assert.deepEqual([caller.key.keyId, caller.secret.secretId], [key.keyId, key.secrets[0]?.secretId]);
-  assert.deepEqual([caller.key.requestsPerMinute, caller.key.monthlyCapMicrocredits], [60, 5_000_000n]);
+  assert.deepEqual(
+    [caller.key.keyId, caller.secret.secretId],
+    [key.keyId, key.secrets[0]?.secretId],
+  );
+  assert.deepEqual(
+    [caller.key.requestsPerMinute, caller.key.monthlyCapMicrocredits],
+    [60, 5_000_000n],
+  );
 });
 
 test("limits that are not set are absent, and zero is kept as zero", async () => {
   const { ask, keys } = fixture;
   const free = await ask.createKey({ accountId: "acc_a" });
-  assert.deepEqual([free.key?.requestsPerMinute, free.key?.monthlyCapMicrocredits], [undefined, undefined]);
-  const none = await ask.createKey({ accountId: "acc_a", requestsPerMinute: 0, monthlyCapMicrocredits: 0n });
+  assert.deepEqual(
+    [free.key?.requestsPerMinute, free.key?.monthlyCapMicrocredits],
+    [undefined, undefined],
+  );
+  const none = await ask.createKey({
+    accountId: "acc_a",
+    requestsPerMinute: 0,
+    monthlyCapMicrocredits: 0n,
+  });
   const caller = await keys.authenticate(bearer(none.secret));
   assert.ok(caller.kind === "key");
   assert.deepEqual([caller.key.requestsPerMinute, caller.key.monthlyCapMicrocredits], [0, 0n]);
@@ -61,7 +84,9 @@ test("no secret is stored, and no answer but the one that makes it holds it", as
     "select (select json_agg(k)::text from keys k) || (select json_agg(s)::text from key_secrets s) as all",
   );
   const answers = [await ask.getKey(key?.keyId ?? ""), await ask.listKeys({})];
-  const text = JSON.stringify([stored, answers], (_, value: unknown) => (typeof value === "bigint" ? String(value) : value));
+  const text = JSON.stringify([stored, answers], (_, value: unknown) =>
+    typeof value === "bigint" ? String(value) : value,
+  );
   assert.ok(text.includes(key?.keyId ?? "-"));
   assert.ok(!text.includes(secret) && !text.includes(secret.slice(12, -4)));
 });
@@ -107,10 +132,16 @@ test("unknown, malformed and expired secrets are refused in the same words; a re
   const revoked = await ask.createKey({ accountId: "acc_a" });
   await ask.revokeKey(revoked.key?.keyId ?? "");
   const says = async (token: string) => {
-    const error: unknown = await keys.authenticate(bearer(token)).catch((failure: unknown) => failure);
+    const error: unknown = await keys
+      .authenticate(bearer(token))
+      .catch((failure: unknown) => failure);
     return error instanceof Error ? error.message : "authenticated";
   };
-  const [unknown, malformed, expired] = await Promise.all([says(mintSecret(Family.V1)), says("sk-gw2-1abc"), says(secret)]);
+  const [unknown, malformed, expired] = await Promise.all([
+    says(mintSecret(Family.V1)),
+    says("sk-gw2-1abc"),
+    says(secret),
+  ]);
   assert.deepEqual([malformed, expired], [unknown, unknown]);
   assert.match(await says(revoked.secret), /revoked/);
 });
@@ -152,13 +183,19 @@ test("one secret of a key can be revoked, and the other goes on", async () => {
   assert.equal(await errorOf(keys.authenticate(bearer(first.secret))), "revoked_key");
   await keys.authenticate(bearer(second.secret));
   assert.deepEqual(
-    [await keys.isActive(keyId, secretId), await keys.isActive(keyId, key?.secrets[0]?.secretId ?? "")],
+    [
+      await keys.isActive(keyId, secretId),
+      await keys.isActive(keyId, key?.secrets[0]?.secretId ?? ""),
+    ],
     [false, true],
   );
   await ask.revokeSecret(keyId, secretId);
   assert.equal(await errorOf(ask.revokeSecret(keyId, "sec_none")), "not_found secret_id");
   const other = await ask.createKey({ accountId: "acc_b" });
-  assert.equal(await errorOf(ask.revokeSecret(other.key?.keyId ?? "", secretId)), "not_found secret_id");
+  assert.equal(
+    await errorOf(ask.revokeSecret(other.key?.keyId ?? "", secretId)),
+    "not_found secret_id",
+  );
 });
 
 test("a revoked key authenticates nobody, its streams are to end, and it cannot be changed any more", async () => {
@@ -203,7 +240,8 @@ test("an update changes the members of its mask, clears absent ones, and takes e
 test("lists answer keys of one account or of all, oldest first, page by page, whatever is added meanwhile", async () => {
   const { ask } = fixture;
   const created: string[] = [];
-  for (let index = 0; index < 5; index++) created.push((await ask.createKey({ accountId: "acc_b" })).key?.keyId ?? "");
+  for (let index = 0; index < 5; index++)
+    created.push((await ask.createKey({ accountId: "acc_b" })).key?.keyId ?? "");
   const listed: string[] = [];
   let pageToken = "";
   do {
@@ -262,21 +300,37 @@ test("bad input is refused by the name of its field, and nothing is stored", asy
   const keyId = key?.keyId ?? "";
   const count = async () => (await run<{ count: bigint }>("select count(*) from keys"))[0]?.count;
   const before = await count();
-  const update = (changes: object, paths: string[]) => ask.updateKey({ key: { keyId, ...changes }, updateMask: { paths } });
+  const update = (changes: object, paths: string[]) =>
+    ask.updateKey({ key: { keyId, ...changes }, updateMask: { paths } });
   const cases: [Promise<unknown>, string][] = [
     [ask.createKey({ accountId: "acc_nobody" }), "not_found account_id"],
     [ask.createKey({ accountId: "acc\u0000" }), "not_found account_id"],
     [ask.createKey({ accountId, family: Family.UNSPECIFIED }), "invalid_request family"],
     [ask.createKey({ accountId, requestsPerMinute: -1 }), "invalid_request requests_per_minute"],
     [ask.createKey({ accountId, requestsPerMinute: 1.5 }), "invalid_request requests_per_minute"],
-    [ask.createKey({ accountId, requestsPerMinute: 1_000_001 }), "invalid_request requests_per_minute"],
-    [ask.createKey({ accountId, monthlyCapMicrocredits: -1n }), "invalid_request monthly_cap_microcredits"],
-    [ask.createKey({ accountId, monthlyCapMicrocredits: 2n ** 53n + 1n }), "invalid_request monthly_cap_microcredits"],
+    [
+      ask.createKey({ accountId, requestsPerMinute: 1_000_001 }),
+      "invalid_request requests_per_minute",
+    ],
+    [
+      ask.createKey({ accountId, monthlyCapMicrocredits: -1n }),
+      "invalid_request monthly_cap_microcredits",
+    ],
+    [
+      ask.createKey({ accountId, monthlyCapMicrocredits: 2n ** 53n + 1n }),
+      "invalid_request monthly_cap_microcredits",
+    ],
     [ask.createKey({ accountId, name: "x".repeat(201) }), "invalid_request name"],
     [ask.createKey({ accountId, name: "a\u0000b" }), "invalid_request name"],
     [ask.createKey({ accountId, name: "\ud800" }), "invalid_request name"],
-    [ask.createKey({ accountId, allowedModels: ["opus", "gpt"] }), "model_not_found allowed_models[1]"],
-    [ask.createKey({ accountId, allowedModels: Array<string>(101).fill("opus") }), "invalid_request allowed_models"],
+    [
+      ask.createKey({ accountId, allowedModels: ["opus", "gpt"] }),
+      "model_not_found allowed_models[1]",
+    ],
+    [
+      ask.createKey({ accountId, allowedModels: Array<string>(101).fill("opus") }),
+      "invalid_request allowed_models",
+    ],
     [ask.getKey("key_unknown"), "not_found key_id"],
     [ask.getKey("'; drop table keys; --"), "not_found key_id"],
     [ask.revokeKey("key_unknown"), "not_found key_id"],
@@ -286,8 +340,14 @@ test("bad input is refused by the name of its field, and nothing is stored", asy
     [ask.rotateKey({ keyId, overlap: { seconds: 0n, nanos: -1 } }), "invalid_request overlap"],
     [update({}, []), "invalid_request update_mask"],
     [update({}, ["status"]), "invalid_request update_mask"],
-    [update({ requestsPerMinute: -2 }, ["requests_per_minute"]), "invalid_request key.requests_per_minute"],
-    [update({ monthlyCapMicrocredits: -2n }, ["monthly_cap_microcredits"]), "invalid_request key.monthly_cap_microcredits"],
+    [
+      update({ requestsPerMinute: -2 }, ["requests_per_minute"]),
+      "invalid_request key.requests_per_minute",
+    ],
+    [
+      update({ monthlyCapMicrocredits: -2n }, ["monthly_cap_microcredits"]),
+      "invalid_request key.monthly_cap_microcredits",
+    ],
     [update({ allowedModels: ["?"] }, ["allowed_models"]), "model_not_found key.allowed_models[0]"],
     [update({ keyId: "" }, ["name"]), "invalid_request key.key_id"],
     [update({ keyId: "key_unknown" }, ["name"]), "not_found key_id"],
@@ -301,7 +361,8 @@ test("bad input is refused by the name of its field, and nothing is stored", asy
   );
   assert.equal(await count(), before);
   assert.equal(
-    (await ask.createKey({ accountId, name: "😀".repeat(200), monthlyCapMicrocredits: 2n ** 53n })).key?.name.length,
+    (await ask.createKey({ accountId, name: "😀".repeat(200), monthlyCapMicrocredits: 2n ** 53n }))
+      .key?.name.length,
     400,
   );
 });

@@ -10,13 +10,18 @@ import { errorOf } from "./keys-fixture.ts";
 
 function found(digest: string): FoundSecret {
   const keyId = `key_${digest}`;
-  const caller = { kind: "key", key: create(KeySchema, { keyId }), secret: create(SecretSchema) } as const;
+  const caller = {
+    kind: "key",
+    key: create(KeySchema, { keyId }),
+    secret: create(SecretSchema),
+  } as const;
   return { digest, keyId, caller, revoked: false, expiresInMs: undefined };
 }
 
 /** A look-up whose questions wait until the test answers them. */
 function heldLookup() {
-  const questions: { digests: readonly string[]; answer: PromiseWithResolvers<FoundSecret[]> }[] = [];
+  const questions: { digests: readonly string[]; answer: PromiseWithResolvers<FoundSecret[]> }[] =
+    [];
   const cache = new KeyCache({ foundMax: 1_000, absentMax: 1_000 });
   const lookup = createLookup((digests) => {
     const answer = Promise.withResolvers<FoundSecret[]>();

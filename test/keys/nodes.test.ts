@@ -40,7 +40,9 @@ function post(
     method: "POST",
     headers: {
       "content-type": "application/json",
-      ...(chat ? { authorization: `Bearer ${secret}` } : { "x-api-key": secret, "anthropic-version": "2023-06-01" }),
+      ...(chat
+        ? { authorization: `Bearer ${secret}` }
+        : { "x-api-key": secret, "anthropic-version": "2023-06-01" }),
     },
     body: JSON.stringify(body),
   });
@@ -74,15 +76,19 @@ test("a limit of requests per minute holds over all nodes, and refused ones lear
     Array.from({ length: 60 }, (_, index) => ask(nodeAt(index), secret, { chat: index % 2 === 0 })),
   );
   const admittedCount = statuses(all)["200"] ?? 0;
-  // Fewer only when this machine is so busy that Redis is taken for absent and nodes keep to their shares.
-  if (gateways.redis) assert.ok(admittedCount <= 20 && admittedCount >= 10, `${admittedCount} admitted`);
+  // Fewer only when this machine is so busy that Redis is taken for absent and nodes keep to their
+  // shares.
+  if (gateways.redis)
+    assert.ok(admittedCount <= 20 && admittedCount >= 10, `${admittedCount} admitted`);
   for (const one of all) {
     if (one.status !== 429) continue;
     const seconds = Number(one.headers.get("retry-after"));
     assert.ok(Number.isInteger(seconds) && seconds >= 1 && seconds <= 60);
     assert.match(String(codeOf(one)), /^rate_limit(ed|_exceeded)$/);
   }
-  const admitted = all.find((one) => one.status === 200 && one.headers.has("anthropic-ratelimit-requests-limit"));
+  const admitted = all.find(
+    (one) => one.status === 200 && one.headers.has("anthropic-ratelimit-requests-limit"),
+  );
   assert.equal(admitted?.headers.get("anthropic-ratelimit-requests-limit"), "20");
 });
 
@@ -99,13 +105,17 @@ test("of many requests that race for ten holds' worth of a monthly cap over all 
   await expect.poll(() => heldOf(measured.keyId)).toBeGreaterThan(0n);
   const cap = (await heldOf(measured.keyId)) * 10n;
   const { keyId, secret } = await gateways.key({ accountId, monthlyCapMicrocredits: String(cap) });
-  const all = await Promise.all(Array.from({ length: 60 }, (_, index) => ask(nodeAt(index), secret, asked)));
+  const all = await Promise.all(
+    Array.from({ length: 60 }, (_, index) => ask(nodeAt(index), secret, asked)),
+  );
   assert.deepEqual(statuses(all), { 200: 10, 429: 50 });
   for (const one of all) if (one.status === 429) assert.equal(codeOf(one), "credits_held");
   assert.equal((await first).status, 200);
   const { key } = await gateways.admin("gateway.keys.v1.KeysService/GetKey", { keyId });
   const { monthSpentMicrocredits, monthHeldMicrocredits, lastUsedAt } = objectOf(key);
-  assert.ok(BigInt(String(monthSpentMicrocredits)) > 0n && BigInt(String(monthSpentMicrocredits)) <= cap);
+  assert.ok(
+    BigInt(String(monthSpentMicrocredits)) > 0n && BigInt(String(monthSpentMicrocredits)) <= cap,
+  );
   assert.equal(String(monthHeldMicrocredits ?? "0"), "0");
   assert.ok(lastUsedAt);
 });
@@ -121,13 +131,16 @@ test("a revocation ends the key's streams on every node within a second, in thei
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = (await reader.read()).value ?? "";
     const ended = (async () => {
-      for (let read = await reader.read(); !read.done; read = await reader.read()) text += read.value;
+      for (let read = await reader.read(); !read.done; read = await reader.read())
+        text += read.value;
       answers += text;
       return { text, atMs: performance.now() };
     })();
     return { chat, requestId: response.headers.get("request-id") ?? "", ended };
   };
-  const streams = await Promise.all([0, 1, 2, 3, 4, 5].map((index) => open(index, revoked.secret, index >= nodeCount)));
+  const streams = await Promise.all(
+    [0, 1, 2, 3, 4, 5].map((index) => open(index, revoked.secret, index >= nodeCount)),
+  );
   const other = await open(1, sibling.secret, false);
 
   await gateways.admin("gateway.keys.v1.KeysService/RevokeKey", { keyId: revoked.keyId }, 0);
@@ -142,10 +155,16 @@ test("a revocation ends the key's streams on every node within a second, in thei
   for (const { chat, ended, requestId } of streams) {
     const { text, atMs } = await ended;
     assert.ok(atMs - revokedAtMs < 1_000, `${atMs - revokedAtMs} ms`);
-    assert.match(text, chat ? /revoked_api_key/ : /event: error\ndata: .*authentication_error.*revoked_key/);
+    assert.match(
+      text,
+      chat ? /revoked_api_key/ : /event: error\ndata: .*authentication_error.*revoked_key/,
+    );
     assert.doesNotMatch(text, /message_stop|"finish_reason":"stop"/);
     const receiptOf = async () =>
-      objectOf((await gateways.admin("gateway.billing.v1.BillingService/GetReceipt", { requestId })).receipt);
+      objectOf(
+        (await gateways.admin("gateway.billing.v1.BillingService/GetReceipt", { requestId }))
+          .receipt,
+      );
     // The client is told first: what an answer that was cut short costs is settled beside.
     await expect.poll(async () => (await receiptOf()).outcome).toBe("OUTCOME_REVOKED");
     assert.ok(BigInt(String((await receiptOf()).amountMicrocredits)) > 0n);
@@ -164,7 +183,11 @@ test("under two hundred requests a second, rotations lose none", async () => {
   while (performance.now() - startedAtMs < 3_000) {
     const due = Math.floor((performance.now() - startedAtMs) / 5);
     while (sent.length < due)
-      sent.push(ask(nodeAt(sent.length), sent.length % 2 === 0 ? secret : first, { text: "[[simulate tokens=2]]" }));
+      sent.push(
+        ask(nodeAt(sent.length), sent.length % 2 === 0 ? secret : first, {
+          text: "[[simulate tokens=2]]",
+        }),
+      );
     if (due > 0 && Math.floor(due / 200) > Math.floor((due - 2) / 200)) {
       secret = await gateways.rotate(keyId);
     }
@@ -181,8 +204,14 @@ test("a narrower allow-list and a cap bind the next paid call on every other nod
   const narrowed = await gateways.key({ accountId });
   const capped = await gateways.key({ accountId });
   const update = ({ keyId }: { keyId: string }, key: object, updateMask: string) =>
-    gateways.admin("gateway.keys.v1.KeysService/UpdateKey", { key: { keyId, ...key }, updateMask }, 0);
-  const warm = [0, 1, 2].flatMap((index) => [narrowed, capped].map(({ secret }) => ask(nodeAt(index), secret)));
+    gateways.admin(
+      "gateway.keys.v1.KeysService/UpdateKey",
+      { key: { keyId, ...key }, updateMask },
+      0,
+    );
+  const warm = [0, 1, 2].flatMap((index) =>
+    [narrowed, capped].map(({ secret }) => ask(nodeAt(index), secret)),
+  );
   assert.deepEqual(statuses(await Promise.all(warm)), { 200: 6 });
 
   const refusals = async ({ secret }: { secret: string }) => {
@@ -195,7 +224,8 @@ test("a narrower allow-list and a cap bind the next paid call on every other nod
   assert.deepEqual(await refusals(capped), Array(2).fill("402 monthly_cap_reached"));
 
   const soon = { timeout: 1_000, interval: 20 };
-  const statusAt = async (index: number, { secret }: { secret: string }) => (await ask(nodeAt(index), secret)).status;
+  const statusAt = async (index: number, { secret }: { secret: string }) =>
+    (await ask(nodeAt(index), secret)).status;
   await update(narrowed, {}, "allowedModels");
   for (const index of [1, 2]) await expect.poll(() => statusAt(index, narrowed), soon).toBe(200);
   await update(narrowed, { requestsPerMinute: 0 }, "requestsPerMinute");
@@ -204,7 +234,10 @@ test("a narrower allow-list and a cap bind the next paid call on every other nod
 
 test("each family draws on its own pool, on both endpoints, and never on the other's", async () => {
   const accountId = await gateways.account({ v1: 1_000 });
-  const [v1, v2] = [await gateways.key({ accountId }), await gateways.key({ accountId, family: "FAMILY_V2" })];
+  const [v1, v2] = [
+    await gateways.key({ accountId }),
+    await gateways.key({ accountId, family: "FAMILY_V2" }),
+  ];
   const all = await Promise.all(
     [v1, v2].flatMap(({ secret }) => [false, true].map((chat) => ask(nodeAt(0), secret, { chat }))),
   );
@@ -220,16 +253,25 @@ test("unknown, malformed and expired keys get one and the same answer on every n
   await gateways.admin("gateway.keys.v1.KeysService/RotateKey", { keyId, overlap: "0s" });
   const unknown = "sk-gw2-10000000000000000000000000000000000000000000abcdef";
   const all = await Promise.all(
-    [unknown, "nonsense", secret, secret.toUpperCase(), "x".repeat(8_000)].map((one) => ask(nodeAt(1), one)),
+    [unknown, "nonsense", secret, secret.toUpperCase(), "x".repeat(8_000)].map((one) =>
+      ask(nodeAt(1), one),
+    ),
   );
   const bodies = all.map((one) => one.text.replace(/req_\w+/g, "req_"));
-  assert.deepEqual([new Set(all.map((one) => one.status)), new Set(bodies).size], [new Set([401]), 1]);
+  assert.deepEqual(
+    [new Set(all.map((one) => one.status)), new Set(bodies).size],
+    [new Set([401]), 1],
+  );
   assert.doesNotMatch(bodies[0] ?? "", /x-api-key|sk-gw2/i);
-  const inQuery = await fetch(`${nodeAt(0).address}/v1/models?api_key=${secret}&x-api-key=${secret}`);
+  const inQuery = await fetch(
+    `${nodeAt(0).address}/v1/models?api_key=${secret}&x-api-key=${secret}`,
+  );
   assert.equal(inQuery.status, 401);
 });
 
-test("requests go on while Redis is away, /health says degraded, and it is over when Redis is back", async ({ skip }) => {
+test("requests go on while Redis is away, /health says degraded, and it is over when Redis is back", async ({
+  skip,
+}) => {
   if (!gateways.redis) return skip("needs Redis");
   const accountId = await gateways.account({ v1: 1_000 });
   const { secret } = await gateways.key({ accountId, requestsPerMinute: 30 });
@@ -239,13 +281,17 @@ test("requests go on while Redis is away, /health says degraded, and it is over 
   };
   await gateways.redis.kill();
   try {
-    const all = await Promise.all(Array.from({ length: 45 }, (_, index) => ask(nodeAt(index), secret)));
+    const all = await Promise.all(
+      Array.from({ length: 45 }, (_, index) => ask(nodeAt(index), secret)),
+    );
     assert.deepEqual(statuses(all), { 200: 30, 429: 15 });
     await expect.poll(health, { timeout: 5_000 }).toBe("200 degraded");
   } finally {
     await gateways.redis.restart();
   }
   await expect.poll(health, { timeout: 15_000 }).toBe("200 ok");
-  const after = await Promise.all(Array.from({ length: 9 }, (_, index) => ask(nodeAt(index), secret)));
+  const after = await Promise.all(
+    Array.from({ length: 9 }, (_, index) => ask(nodeAt(index), secret)),
+  );
   assert.deepEqual(statuses(after), { 429: 9 });
 });

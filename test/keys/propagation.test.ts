@@ -36,7 +36,10 @@ function startNode(): Keys {
 test("a warm key costs no statement, and with a limit one call of Redis or none", async () => {
   const { database, ask } = fixture;
   const node = startNode();
-  const limits = createRateLimits({ nodes: { id: () => "n", live: () => ["n"] }, log: createLog("silent") });
+  const limits = createRateLimits({
+    nodes: { id: () => "n", live: () => ["n"] },
+    log: createLog("silent"),
+  });
   const { secret } = await ask.createKey({ accountId: "acc_a", requestsPerMinute: 1_000 });
   await node.authenticate(bearer(secret));
   const before = database.ran.length;
@@ -70,7 +73,8 @@ test("a flood of well-formed secrets that do not exist costs few statements, and
   assert.deepEqual(new Set(await refused), new Set(["invalid_key"]));
   assert.ok(database.ran.length - before <= 30, `${database.ran.length - before} statements`);
   const after = database.ran.length;
-  for (const one of flood.slice(0, 100)) assert.equal(await errorOf(node.authenticate(bearer(one))), "invalid_key");
+  for (const one of flood.slice(0, 100))
+    assert.equal(await errorOf(node.authenticate(bearer(one))), "invalid_key");
   assert.equal(database.ran.length, after);
 });
 
@@ -102,7 +106,10 @@ test("a change on one node is known on every other within a second, and told the
     timeout: 1_000,
     interval: 20,
   });
-  await vi.waitFor(() => assert.ok(told.every((times) => times > 0)), { timeout: 1_000, interval: 20 });
+  await vi.waitFor(() => assert.ok(told.every((times) => times > 0)), {
+    timeout: 1_000,
+    interval: 20,
+  });
   // Two more readings repeat the same ten seconds. The writer knows by itself, and by the feed.
   await delay(1_100);
   assert.deepEqual(told, [2, 1, 1]);
@@ -113,16 +120,20 @@ test("a revoked key is refused on every node within a second, and its siblings g
   const nodes = [startNode(), startNode(), startNode(), startNode()];
   const revoked = await ask.createKey({ accountId: "acc_a" });
   const sibling = await ask.createKey({ accountId: "acc_a" });
-  for (const node of nodes) for (const { secret } of [revoked, sibling]) await node.authenticate(bearer(secret));
+  for (const node of nodes)
+    for (const { secret } of [revoked, sibling]) await node.authenticate(bearer(secret));
   await ask.revokeKey(revoked.key?.keyId ?? "");
   await vi.waitFor(
     async () => {
-      const refusals = await Promise.all(nodes.map((node) => errorOf(node.authenticate(bearer(revoked.secret)))));
+      const refusals = await Promise.all(
+        nodes.map((node) => errorOf(node.authenticate(bearer(revoked.secret)))),
+      );
       assert.deepEqual(new Set(refusals), new Set(["revoked_key"]));
     },
     { timeout: 1_000, interval: 20 },
   );
-  for (const node of nodes) assert.equal((await node.authenticate(bearer(sibling.secret))).kind, "key");
+  for (const node of nodes)
+    assert.equal((await node.authenticate(bearer(sibling.secret))).kind, "key");
 });
 
 test("a change that commits later than others with younger times is found all the same", async () => {
@@ -135,7 +146,10 @@ test("a change that commits later than others with younger times is found all th
     await other.transaction(async (tx) => {
       const text = "insert into key_changes (change_id, key_id) values ('chg_late', $1)";
       await tx.query({ name: "test/late", text }, [key?.keyId]);
-      await tx.query({ name: "test/late-key", text: "update keys set status = 'revoked' where key_id = $1" }, [key?.keyId]);
+      await tx.query(
+        { name: "test/late-key", text: "update keys set status = 'revoked' where key_id = $1" },
+        [key?.keyId],
+      );
       // Meanwhile the node reads the feed, several times and with younger changes in it.
       await ask.revokeKey((await ask.createKey({ accountId: "acc_a" })).key?.keyId ?? "");
       await delay(1_200);
@@ -143,10 +157,13 @@ test("a change that commits later than others with younger times is found all th
   } finally {
     await other.close();
   }
-  await vi.waitFor(async () => assert.equal(await errorOf(node.authenticate(bearer(secret))), "revoked_key"), {
-    timeout: 1_000,
-    interval: 20,
-  });
+  await vi.waitFor(
+    async () => assert.equal(await errorOf(node.authenticate(bearer(secret))), "revoked_key"),
+    {
+      timeout: 1_000,
+      interval: 20,
+    },
+  );
   assert.ok(database.ran.includes("keys/read-changes"));
 });
 
@@ -161,7 +178,9 @@ test("under load a rotation loses no request: old secret and new are good on eve
   let loading = true;
   const load = nodes.map(async (node) => {
     while (loading) {
-      const results = await Promise.allSettled(secrets.map((secret) => node.authenticate(bearer(secret))));
+      const results = await Promise.allSettled(
+        secrets.map((secret) => node.authenticate(bearer(secret))),
+      );
       failed += results.filter((one) => one.status === "rejected").length;
       served += results.length;
       await delay(2);
@@ -208,7 +227,10 @@ test("while the database is away warm keys are served, and changes fail with the
 test("a database that takes a question and stands still counts as away after five seconds", async () => {
   const postgres = connectPostgres(fixture.url);
   const node = callerOfKeys(keysOn(postgres));
-  const [backend] = await postgres.query<{ pid: number }>({ name: "test/pid", text: "select pg_backend_pid() as pid" }, []);
+  const [backend] = await postgres.query<{ pid: number }>(
+    { name: "test/pid", text: "select pg_backend_pid() as pid" },
+    [],
+  );
   assert.ok(backend);
   process.kill(backend.pid, "SIGSTOP");
   try {
@@ -237,7 +259,9 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
         });
       });
       await vi.waitFor(async () => {
-        const [, listeners] = [await server.command("pubsub", "numsub", "gateway:keys-changed")].flat();
+        const [, listeners] = [
+          await server.command("pubsub", "numsub", "gateway:keys-changed"),
+        ].flat();
         assert.equal(listeners, 2);
         assert.ok(connections.every((redis) => redis.connected));
       });

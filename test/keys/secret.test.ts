@@ -3,7 +3,13 @@ import { crc32 } from "node:zlib";
 import fc from "fast-check";
 import { test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { digestBytes, digestSecret, isSecret, mintSecret, showSecret } from "../../src/keys/secret.ts";
+import {
+  digestBytes,
+  digestSecret,
+  isSecret,
+  mintSecret,
+  showSecret,
+} from "../../src/keys/secret.ts";
 
 const families = fc.constantFrom(Family.V1, Family.V2);
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -25,11 +31,14 @@ test("secrets do not repeat and use every character of the alphabet about equall
   const secrets = Array.from({ length: 5_000 }, () => mintSecret(Family.V1));
   assert.equal(new Set(secrets).size, secrets.length);
   const counts = new Map<string, number>();
-  for (const one of secrets) for (const character of one.slice(8, 51)) counts.set(character, (counts.get(character) ?? 0) + 1);
+  for (const one of secrets)
+    for (const character of one.slice(8, 51))
+      counts.set(character, (counts.get(character) ?? 0) + 1);
   const expected = (5_000 * 43) / 62;
   assert.equal(counts.size, 62);
   // Eight standard deviations: a fair draw fails this once in 10^13 runs.
-  for (const count of counts.values()) assert.ok(Math.abs(count - expected) < 8 * Math.sqrt(expected));
+  for (const count of counts.values())
+    assert.ok(Math.abs(count - expected) < 8 * Math.sqrt(expected));
 });
 
 test("any single wrong character, swap of neighbours, lost or added character is noticed without a look-up", () => {
@@ -38,7 +47,11 @@ test("any single wrong character, swap of neighbours, lost or added character is
       const secret = mintSecret(family);
       const replaced = secret.slice(0, place) + alphabet.charAt(other) + secret.slice(place + 1);
       if (replaced !== secret) assert.ok(!isSecret(replaced));
-      const swapped = secret.slice(0, place) + secret.charAt(place + 1) + secret.charAt(place) + secret.slice(place + 2);
+      const swapped =
+        secret.slice(0, place) +
+        secret.charAt(place + 1) +
+        secret.charAt(place) +
+        secret.slice(place + 2);
       if (swapped !== secret) assert.ok(!isSecret(swapped));
       assert.ok(!isSecret(secret.slice(0, place) + secret.slice(place + 1)));
       assert.ok(!isSecret(secret.slice(0, place) + alphabet.charAt(other) + secret.slice(place)));

@@ -9,7 +9,14 @@ import { type AIMessageChunk, HumanMessage } from "@langchain/core/messages";
 import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { openStage, type Stage } from "../chat/stage.ts";
-import { type AnswerContent, type Choose, chatAnswer, chatChunks, chatErrorAnswer, chatStream } from "../support/provider.ts";
+import {
+  type AnswerContent,
+  type Choose,
+  chatAnswer,
+  chatChunks,
+  chatErrorAnswer,
+  chatStream,
+} from "../support/provider.ts";
 import { weather } from "./conversation.ts";
 
 let stage: Stage;
@@ -24,7 +31,10 @@ const usage = { input: 12, output: 9, cacheRead: 3, cacheWrite: 4 };
 /** Calls the tool until it has a result; reasons where asked; else says hello. */
 const converse: Choose = ({ body }) => {
   const hasResult = JSON.stringify(body.messages).includes('"role":"tool"');
-  const call = { text: ["Let me see."], tool: { name: weather.name, input: ['{"ci', 'ty":"Par', 'is"}'] } };
+  const call = {
+    text: ["Let me see."],
+    tool: { name: weather.name, input: ['{"ci', 'ty":"Par', 'is"}'] },
+  };
   const thinking = body.reasoning_effort === undefined ? {} : { thinking: { pieces: ["hm", "…"] } };
   const hello: AnswerContent = body.response_format
     ? { text: ['{"city":', '"Paris"}'] }
@@ -33,15 +43,28 @@ const converse: Choose = ({ body }) => {
   return body.stream === true ? chatStream(content) : chatAnswer(content);
 };
 
-const ask = { model: "opus", max_tokens: 4000, messages: [{ role: "user" as const, content: "Hello" }] };
+const ask = {
+  model: "opus",
+  max_tokens: 4000,
+  messages: [{ role: "user" as const, content: "Hello" }],
+};
 const hello = {
   role: "assistant",
   model: "model-opus-4.6",
   content: [{ type: "text", text: "Hello 😀" }],
   stop_reason: "end_turn",
-  usage: { input_tokens: 12, output_tokens: 9, cache_read_input_tokens: 3, cache_creation_input_tokens: 4 },
+  usage: {
+    input_tokens: 12,
+    output_tokens: 9,
+    cache_read_input_tokens: 3,
+    cache_creation_input_tokens: 4,
+  },
 };
-const connection = () => ({ baseURL: stage.gateway.address, apiKey: stage.gateway.v1, maxRetries: 0 });
+const connection = () => ({
+  baseURL: stage.gateway.address,
+  apiKey: stage.gateway.v1,
+  maxRetries: 0,
+});
 
 describe("the vendor's SDK", () => {
   const messages = () => new Anthropic({ ...connection(), authToken: null }).messages;
@@ -65,30 +88,54 @@ describe("the vendor's SDK", () => {
   test.each([false, true])("runs a tool to the end (stream: %s)", async (stream) => {
     const cities: string[] = [];
     const run = ({ city }: { city: string }) => `Sunny, ${cities.push(city)}.`;
-    const tools = [betaTool({ name: weather.name, description: "Weather.", inputSchema: weather.input_schema, run })];
+    const tools = [
+      betaTool({
+        name: weather.name,
+        description: "Weather.",
+        inputSchema: weather.input_schema,
+        run,
+      }),
+    ];
     const client = new Anthropic({ ...connection(), authToken: null });
     const message = await client.beta.messages.toolRunner({ ...ask, tools, stream }).runUntilDone();
     expect([message.content, cities]).toMatchObject([hello.content, ["Paris"]]);
     expect(stage.provider.requests.at(-1)?.body.messages).toMatchObject([
       { role: "user", content: "Hello" },
-      { role: "assistant", content: "Let me see.", tool_calls: [{ function: { arguments: '{"city":"Paris"}' } }] },
+      {
+        role: "assistant",
+        content: "Let me see.",
+        tool_calls: [{ function: { arguments: '{"city":"Paris"}' } }],
+      },
       { role: "tool", content: "Sunny, 1." },
     ]);
   });
 
   test("parses structured output, and counts", async () => {
     const output_config = { format: jsonSchemaOutputFormat(weather.input_schema) };
-    expect((await messages().parse({ ...ask, output_config })).parsed_output).toEqual({ city: "Paris" });
+    expect((await messages().parse({ ...ask, output_config })).parsed_output).toEqual({
+      city: "Paris",
+    });
     const { model, messages: conversation } = ask;
-    expect((await messages().countTokens({ model, messages: conversation })).input_tokens).toBeGreaterThan(0);
+    expect(
+      (await messages().countTokens({ model, messages: conversation })).input_tokens,
+    ).toBeGreaterThan(0);
   });
 
   test("throws what the provider refuses, and from a stream that breaks", async () => {
     stage.provider.always(chatErrorAnswer(400, null, "messages: too odd"));
-    const refused = { status: 400, type: "invalid_request_error", message: expect.stringContaining("too odd") };
+    const refused = {
+      status: 400,
+      type: "invalid_request_error",
+      message: expect.stringContaining("too odd"),
+    };
     await expect(messages().create(ask)).rejects.toMatchObject(refused);
-    stage.provider.always(chatStream({}, { writes: chatChunks({ text: ["a", "b"] }).slice(0, 2), end: "reset" }));
-    await expect(messages().stream(ask).finalMessage()).rejects.toMatchObject({ type: "api_error", status: undefined });
+    stage.provider.always(
+      chatStream({}, { writes: chatChunks({ text: ["a", "b"] }).slice(0, 2), end: "reset" }),
+    );
+    await expect(messages().stream(ask).finalMessage()).rejects.toMatchObject({
+      type: "api_error",
+      status: undefined,
+    });
   });
 });
 
@@ -122,7 +169,9 @@ describe("LangChain", () => {
 
   test("gets a tool call, and a stream whose outputs add up to the provider's", async () => {
     const question = [new HumanMessage("Weather?")];
-    expect((await model().bindTools([weather]).invoke(question)).tool_calls).toMatchObject([{ args: { city: "Paris" } }]);
+    expect((await model().bindTools([weather]).invoke(question)).tool_calls).toMatchObject([
+      { args: { city: "Paris" } },
+    ]);
     let whole: AIMessageChunk | undefined;
     for await (const chunk of await model().stream(question)) whole = whole?.concat(chunk) ?? chunk;
     expect(whole).toMatchObject({ text: "Hello 😀", usage_metadata: { output_tokens: 9 } });

@@ -5,7 +5,13 @@ import { ChatAnthropic } from "@langchain/anthropic";
 import { type AIMessageChunk, HumanMessage } from "@langchain/core/messages";
 import { generateText, jsonSchema, Output, stepCountIs, streamText, tool } from "ai";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { type Choose, nativeAnswer, nativeEvents, nativeStream, sseEvent } from "../support/provider.ts";
+import {
+  type Choose,
+  nativeAnswer,
+  nativeEvents,
+  nativeStream,
+  sseEvent,
+} from "../support/provider.ts";
 import { converse, weather } from "./conversation.ts";
 import { type NativeFixture, startNative } from "./fixture.ts";
 
@@ -21,7 +27,10 @@ const lateUsage = {
   ...nativeStream(),
   writes: [
     ...nativeEvents({ text: ["Hello"], noUsage: true }).slice(0, -2),
-    sseEvent("message_delta", { delta: { stop_reason: "end_turn" }, usage: { input_tokens: 30, output_tokens: 8 } }),
+    sseEvent("message_delta", {
+      delta: { stop_reason: "end_turn" },
+      usage: { input_tokens: 30, output_tokens: 8 },
+    }),
     sseEvent("message_stop"),
   ],
 };
@@ -31,22 +40,35 @@ const withoutArguments: Choose = ({ body }) =>
   (body.stream === true ? nativeStream : nativeAnswer)({ tool: { name: "now", input: [] } });
 
 /** A stream whose connection breaks amid the text. */
-const broken = { ...nativeStream(), writes: nativeEvents({ text: ["a", "b"] }).slice(0, 3), end: "reset" as const };
+const broken = {
+  ...nativeStream(),
+  writes: nativeEvents({ text: ["a", "b"] }).slice(0, 3),
+  end: "reset" as const,
+};
 
 describe("Vercel's AI SDK", () => {
-  // Its base address ends in /v1; without it, the paths are joined differently and served all the same.
+  // Its base address ends in /v1; without it, the paths are joined differently and served all the
+  // same.
   const modelAt = (base: string) =>
     createAnthropic({ baseURL: native.gateway.address + base, apiKey: native.gateway.v1 })("opus");
 
-  test.each(["/v1", ""])("gets plain and streamed answers from a base address that ends in %j", async (base) => {
-    const model = modelAt(base);
-    const plain = await generateText({ model, prompt: "Hello", maxOutputTokens: 100, maxRetries: 0 });
-    expect(plain).toMatchObject({ text: "Hello 😀", finishReason: "stop" });
-    const streamed = streamText({ model, prompt: "Hello", maxOutputTokens: 100, maxRetries: 0 });
-    expect([await streamed.text, await streamed.finishReason]).toEqual(["Hello 😀", "stop"]);
-    expect(await streamed.usage).toEqual(plain.usage);
-    expect(plain.usage).toMatchObject({ outputTokens: 9, inputTokens: 19 });
-  });
+  test.each(["/v1", ""])(
+    "gets plain and streamed answers from a base address that ends in %j",
+    async (base) => {
+      const model = modelAt(base);
+      const plain = await generateText({
+        model,
+        prompt: "Hello",
+        maxOutputTokens: 100,
+        maxRetries: 0,
+      });
+      expect(plain).toMatchObject({ text: "Hello 😀", finishReason: "stop" });
+      const streamed = streamText({ model, prompt: "Hello", maxOutputTokens: 100, maxRetries: 0 });
+      expect([await streamed.text, await streamed.finishReason]).toEqual(["Hello 😀", "stop"]);
+      expect(await streamed.usage).toEqual(plain.usage);
+      expect(plain.usage).toMatchObject({ outputTokens: 9, inputTokens: 19 });
+    },
+  );
 
   test.each([false, true])("runs a tool to the end (stream: %s)", async (stream) => {
     const cities: string[] = [];
@@ -66,15 +88,32 @@ describe("Vercel's AI SDK", () => {
 
   test("gets a tool call without arguments, plain and streamed", async () => {
     native.provider.always(withoutArguments);
-    const tools = { now: tool({ inputSchema: jsonSchema<object>({ type: "object" }), outputSchema: jsonSchema<string>({}) }) };
-    const options = { model: modelAt("/v1"), prompt: "Time?", maxOutputTokens: 100, tools, maxRetries: 0 };
+    const tools = {
+      now: tool({
+        inputSchema: jsonSchema<object>({ type: "object" }),
+        outputSchema: jsonSchema<string>({}),
+      }),
+    };
+    const options = {
+      model: modelAt("/v1"),
+      prompt: "Time?",
+      maxOutputTokens: 100,
+      tools,
+      maxRetries: 0,
+    };
     expect((await generateText(options)).toolCalls).toMatchObject([{ toolName: "now", input: {} }]);
     expect(await streamText(options).toolCalls).toMatchObject([{ toolName: "now", input: {} }]);
   });
 
   test("gets thoughts", async () => {
     const providerOptions = { anthropic: { thinking: { type: "enabled", budgetTokens: 1024 } } };
-    const options = { model: modelAt("/v1"), prompt: "Hello", maxOutputTokens: 2000, providerOptions, maxRetries: 0 };
+    const options = {
+      model: modelAt("/v1"),
+      prompt: "Hello",
+      maxOutputTokens: 2000,
+      providerOptions,
+      maxRetries: 0,
+    };
     expect((await generateText(options)).reasoningText).toBe("hm…");
     expect(await streamText(options).reasoningText).toBe("hm…");
   });
@@ -91,23 +130,41 @@ describe("Vercel's AI SDK", () => {
   });
 
   test("tells its errors by their status, and does not repeat what cannot help", async () => {
-    const stranger = createAnthropic({ baseURL: `${native.gateway.address}/v1`, apiKey: "sk-gw2-1nonsense" })("opus");
+    const stranger = createAnthropic({
+      baseURL: `${native.gateway.address}/v1`,
+      apiKey: "sk-gw2-1nonsense",
+    })("opus");
     const refused = generateText({ model: stranger, prompt: "Hello", maxOutputTokens: 100 });
-    await expect(refused).rejects.toMatchObject({ name: "AI_APICallError", statusCode: 401, isRetryable: false });
+    await expect(refused).rejects.toMatchObject({
+      name: "AI_APICallError",
+      statusCode: 401,
+      isRetryable: false,
+    });
   });
 
   test("reports the error of a stream that fails amid the text", async () => {
     native.provider.always(broken);
     const errors: unknown[] = [];
     const onError = ({ error }: { error: unknown }) => void errors.push(error);
-    const streamed = streamText({ model: modelAt("/v1"), prompt: "Hello", maxOutputTokens: 100, maxRetries: 0, onError });
+    const streamed = streamText({
+      model: modelAt("/v1"),
+      prompt: "Hello",
+      maxOutputTokens: 100,
+      maxRetries: 0,
+      onError,
+    });
     await streamed.consumeStream();
     expect(errors.length).toBe(1);
   });
 
   test("reads the whole answer of a provider that reports its usage at the end", async () => {
     native.provider.always(lateUsage);
-    const streamed = streamText({ model: modelAt("/v1"), prompt: "Hello", maxOutputTokens: 100, maxRetries: 0 });
+    const streamed = streamText({
+      model: modelAt("/v1"),
+      prompt: "Hello",
+      maxOutputTokens: 100,
+      maxRetries: 0,
+    });
     expect([await streamed.text, (await streamed.usage).outputTokens]).toEqual(["Hello", 8]);
   });
 });
@@ -125,7 +182,8 @@ describe("LangChain", () => {
 
   async function streamed(): Promise<AIMessageChunk | undefined> {
     let whole: AIMessageChunk | undefined;
-    for await (const chunk of await model(true).stream([new HumanMessage("Hello")])) whole = whole?.concat(chunk) ?? chunk;
+    for await (const chunk of await model(true).stream([new HumanMessage("Hello")]))
+      whole = whole?.concat(chunk) ?? chunk;
     return whole;
   }
 

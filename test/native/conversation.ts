@@ -2,14 +2,25 @@
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { isObject } from "../../src/formats/json.ts";
-import { type AnswerContent, type Choose, nativeAnswer, nativeStream } from "../support/provider.ts";
+import {
+  type AnswerContent,
+  type Choose,
+  nativeAnswer,
+  nativeStream,
+} from "../support/provider.ts";
 
 const usage = { input: 12, output: 9, cacheRead: 3, cacheWrite: 4 };
 
-/** Counts to 42; calls the first tool with `{"city":"Paris"}` until it has a result; thinks where asked; else says hello. */
+/**
+ * Counts to 42; calls the first tool with `{"city":"Paris"}` until it has a result; thinks where
+ * asked; else says hello.
+ */
 export const converse: Choose = ({ path, body }) => {
   if (path.includes("count_tokens")) {
-    return { headers: { "content-type": "application/json" }, writes: [JSON.stringify({ input_tokens: 42 })] };
+    return {
+      headers: { "content-type": "application/json" },
+      writes: [JSON.stringify({ input_tokens: 42 })],
+    };
   }
   return (body.stream === true ? nativeStream : nativeAnswer)({ ...contentFor(body), usage });
 };
@@ -20,7 +31,8 @@ function contentFor(body: JsonObject): AnswerContent {
   if (name !== undefined && !hasResult(body.messages)) {
     return { text: ["Let me see."], tool: { name, input: ['{"ci', 'ty":"Par', 'is"}'] } };
   }
-  if (isObject(body.output_config) && body.output_config.format) return { text: ['{"city":', '"Paris"}'] };
+  if (isObject(body.output_config) && body.output_config.format)
+    return { text: ['{"city":', '"Paris"}'] };
   const thinks = isObject(body.thinking) && body.thinking.type !== "disabled";
   return { ...(thinks && { thinking: { pieces: ["hm", "…"] } }), text: ["Hel", "lo ", "😀"] };
 }

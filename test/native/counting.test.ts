@@ -10,7 +10,10 @@ beforeAll(async () => {
 afterAll(() => native.stop());
 
 const path = "/v1/messages/count_tokens";
-const counted = (answer: JsonObject) => ({ headers: { "content-type": "application/json" }, writes: [JSON.stringify(answer)] });
+const counted = (answer: JsonObject) => ({
+  headers: { "content-type": "application/json" },
+  writes: [JSON.stringify(answer)],
+});
 
 test("thirty counts at once cost nothing and take nothing from a key's one request per minute", async () => {
   native.provider.always(counted({ input_tokens: 42 }));
@@ -19,10 +22,14 @@ test("thirty counts at once cost nothing and take nothing from a key's one reque
   const { secret } = await native.keyWith({ requestsPerMinute: 1 });
   const headers = { "x-api-key": secret };
   const { max_tokens, ...body } = ask;
-  const answers = await Promise.all(Array.from({ length: 30 }, () => native.post({ ...body, tools: [] }, { path, headers })));
+  const answers = await Promise.all(
+    Array.from({ length: 30 }, () => native.post({ ...body, tools: [] }, { path, headers })),
+  );
   expect(answers.map(({ status }) => status)).toEqual(Array(30).fill(200));
   for (const answer of answers) expect(await answer.json()).toEqual({ input_tokens: 42 });
-  expect(await core.billing.getPools({ accountId: native.gateway.accountId }, call)).toEqual(before);
+  expect(await core.billing.getPools({ accountId: native.gateway.accountId }, call)).toEqual(
+    before,
+  );
 
   native.provider.always(nativeAnswer({ text: ["Hi"] }));
   expect((await native.post(ask, { headers })).status).toBe(200);
@@ -30,10 +37,18 @@ test("thirty counts at once cost nothing and take nothing from a key's one reque
 });
 
 test("a count takes the same body, and the provider is asked without what only an answer has", async () => {
-  native.provider.play(counted({ input_tokens: 7, context_management: { original_input_tokens: 9 } }));
+  native.provider.play(
+    counted({ input_tokens: 7, context_management: { original_input_tokens: 9 } }),
+  );
   const body = { ...ask, stream: true, metadata: { user_id: "u" }, newest: 1 };
-  const response = await native.post(body, { path, headers: { "anthropic-beta": "token-counting-2024-11-01" } });
-  expect(await response.json()).toEqual({ input_tokens: 7, context_management: { original_input_tokens: 9 } });
+  const response = await native.post(body, {
+    path,
+    headers: { "anthropic-beta": "token-counting-2024-11-01" },
+  });
+  expect(await response.json()).toEqual({
+    input_tokens: 7,
+    context_management: { original_input_tokens: 9 },
+  });
   const received = native.provider.requests.at(-1);
   expect(received?.path).toBe("/v1/messages/count_tokens");
   expect(received?.body).toEqual({ model: "provider-model", messages: ask.messages, newest: 1 });
@@ -41,7 +56,10 @@ test("a count takes the same body, and the provider is asked without what only a
 });
 
 test("a malformed body is refused as on messages", async () => {
-  const response = await native.post({ model: "haiku", messages: [{ role: "tool", content: "" }] }, { path });
+  const response = await native.post(
+    { model: "haiku", messages: [{ role: "tool", content: "" }] },
+    { path },
+  );
   expect([response.status, Object(await response.json()).error.message]).toEqual([
     400,
     expect.stringMatching(/^messages\.0\.role: /),

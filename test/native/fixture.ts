@@ -13,17 +13,26 @@ export type NativeFixture = {
   /** Posts to `/v1/messages`, or to another path, as a client of the older header form. */
   post(body: unknown, more?: PostOptions): Promise<Response>;
   /** The secret of a new key with these controls. */
-  keyWith(controls: { requestsPerMinute?: number; allowedModels?: string[] }): Promise<{ secret: string; keyId: string }>;
+  keyWith(controls: {
+    requestsPerMinute?: number;
+    allowedModels?: string[];
+  }): Promise<{ secret: string; keyId: string }>;
   stop(): Promise<void>;
 };
 
 /** A header that is undefined is not sent. */
-export type PostOptions = { path?: string; headers?: Record<string, string | undefined>; signal?: AbortSignal };
+export type PostOptions = {
+  path?: string;
+  headers?: Record<string, string | undefined>;
+  signal?: AbortSignal;
+};
 
 /** `settings` are further lines of the configuration file. */
 export async function startNative(settings = ""): Promise<NativeFixture> {
   const provider = await startProvider();
-  const catalog = readCatalogFile(`${settings}\n${catalogFor({ real: { kind: "anthropic", url: provider.url } })}`);
+  const catalog = readCatalogFile(
+    `${settings}\n${catalogFor({ real: { kind: "anthropic", url: provider.url } })}`,
+  );
   const gateway = await startTestGateway({ catalog });
   return {
     gateway,
@@ -39,7 +48,10 @@ export async function startNative(settings = ""): Promise<NativeFixture> {
       }),
     async keyWith(controls) {
       const { core, call } = gateway.admin;
-      const { secret, key } = await core.keys.createKey({ accountId: gateway.accountId, family: Family.V1, ...controls }, call);
+      const { secret, key } = await core.keys.createKey(
+        { accountId: gateway.accountId, family: Family.V1, ...controls },
+        call,
+      );
       return { secret, keyId: key?.keyId ?? "" };
     },
     async stop() {
@@ -52,7 +64,11 @@ export async function startNative(settings = ""): Promise<NativeFixture> {
 const usualHeaders = { "content-type": "application/json", "anthropic-version": "2023-06-01" };
 
 /** The smallest request. */
-export const ask = { model: "haiku", max_tokens: 100, messages: [{ role: "user", content: "Hello" }] };
+export const ask = {
+  model: "haiku",
+  max_tokens: 100,
+  messages: [{ role: "user", content: "Hello" }],
+};
 
 /** The events of a stream as a client reads them. Fails when a name differs from its type. */
 export function readEvents(text: string): JsonObject[] {

@@ -1,4 +1,5 @@
-// The law of the native format through the whole gateway: what the provider receives is what the client sent.
+// The law of the native format through the whole gateway: what the provider receives is what the
+// client sent.
 
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";

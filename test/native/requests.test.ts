@@ -1,4 +1,5 @@
-// What clients of the native format send: credentials, versions, envelopes, names of models, and what the provider receives of it.
+// What clients of the native format send: credentials, versions, envelopes, names of models, and
+// what the provider receives of it.
 
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -54,27 +55,49 @@ describe("a plain request", () => {
   });
 
   test("with a good key ignores whatever else is in Authorization", async () => {
-    expect((await native.post(ask, { headers: { authorization: "Bearer junk" } })).status).toBe(200);
+    expect((await native.post(ask, { headers: { authorization: "Bearer junk" } })).status).toBe(
+      200,
+    );
   });
 });
 
 describe("the version", () => {
-  const versions: { name: string; headers: Record<string, string | undefined>; status: number; code?: string }[] = [
-    { name: "that is missing", headers: { "anthropic-version": undefined }, status: 400, code: "version_required" },
-    { name: "that nobody knows", headers: { "anthropic-version": "2020-01-01" }, status: 400, code: "version_unsupported" },
+  const versions: {
+    name: string;
+    headers: Record<string, string | undefined>;
+    status: number;
+    code?: string;
+  }[] = [
+    {
+      name: "that is missing",
+      headers: { "anthropic-version": undefined },
+      status: 400,
+      code: "version_required",
+    },
+    {
+      name: "that nobody knows",
+      headers: { "anthropic-version": "2020-01-01" },
+      status: 400,
+      code: "version_unsupported",
+    },
     { name: "in both spellings alike", headers: { "vendor-version": "2023-06-01" }, status: 200 },
     {
       name: "in the vendor's spelling alone",
       headers: { "anthropic-version": undefined, "vendor-version": "2023-06-01" },
       status: 200,
     },
-    { name: "in two spellings that differ", headers: { "vendor-version": "2026-10-21" }, status: 400 },
+    {
+      name: "in two spellings that differ",
+      headers: { "vendor-version": "2026-10-21" },
+      status: 400,
+    },
   ];
   for (const { name, headers, status, code } of versions) {
     test(`${name} is answered ${status}`, async () => {
       const response = await native.post(ask, { headers });
       expect(response.status).toBe(status);
-      if (code !== undefined) expect(await response.json()).toMatchObject({ error: { details: { error_code: code } } });
+      if (code !== undefined)
+        expect(await response.json()).toMatchObject({ error: { details: { error_code: code } } });
     });
   }
 
@@ -82,7 +105,9 @@ describe("the version", () => {
     const body = { ...ask, temperature: 1 };
     const refused = await native.post(body, { headers: { "anthropic-version": "2026-10-21" } });
     expect(refused.status).toBe(400);
-    expect(await refused.json()).toMatchObject({ error: { message: expect.stringMatching(/^temperature: /) } });
+    expect(await refused.json()).toMatchObject({
+      error: { message: expect.stringMatching(/^temperature: /) },
+    });
     expect((await native.post(body)).status).toBe(200);
   });
 });
@@ -97,11 +122,20 @@ describe("the provider receives", () => {
       newest: odd,
       safeguards: [],
       messages: [
-        { role: "user", content: [{ type: "text", text: "é\u2028\u0000", newest: odd, citations: null }], newest: odd },
+        {
+          role: "user",
+          content: [{ type: "text", text: "é\u2028\u0000", newest: odd, citations: null }],
+          newest: odd,
+        },
         { role: "assistant", content: [{ type: "newest_block", newest: odd }] },
-        { role: "user", content: [{ type: "tool_result", tool_use_id: "toolu_1", content: [], newest: odd }] },
+        {
+          role: "user",
+          content: [{ type: "tool_result", tool_use_id: "toolu_1", content: [], newest: odd }],
+        },
       ],
-      tools: [{ name: "f", input_schema: { type: "object", newest: odd }, newest: odd, strict: false }],
+      tools: [
+        { name: "f", input_schema: { type: "object", newest: odd }, newest: odd, strict: false },
+      ],
       thinking: { type: "adaptive", display: "updates", newest: odd },
       context_management: { edits: [{ type: "clear_tool_uses_20250919", newest: odd }] },
     };
@@ -148,7 +182,10 @@ describe("the provider receives", () => {
 });
 
 describe("a body", () => {
-  const image = { type: "image", source: { type: "base64", media_type: "image/png", data: "iVBORw0KGgo=".repeat(87_000) } };
+  const image = {
+    type: "image",
+    source: { type: "base64", media_type: "image/png", data: "iVBORw0KGgo=".repeat(87_000) },
+  };
 
   test("of 20 MB of images is carried", async () => {
     const content = [...Array(20).fill(image), { type: "text", text: "What is this?" }];
@@ -159,7 +196,10 @@ describe("a body", () => {
 
   test("of 33 MiB is too large", async () => {
     const response = await native.post(new Uint8Array(33 * 1024 * 1024).fill(0x20));
-    expect([response.status, Object(await response.json()).error.type]).toEqual([413, "request_too_large"]);
+    expect([response.status, Object(await response.json()).error.type]).toEqual([
+      413,
+      "request_too_large",
+    ]);
   });
 
   test("that unpacks to 200 MiB is refused by name", async () => {
@@ -196,7 +236,9 @@ describe("the name of a model", () => {
     expect([allowed.status, Object(await allowed.json()).model]).toEqual([200, "model-sonnet-4.6"]);
     const refused = await native.post({ ...ask, model: "opus" }, { headers });
     expect(refused.status).toBe(403);
-    expect(await refused.json()).toMatchObject({ error: { details: { error_code: "model_not_allowed" } } });
+    expect(await refused.json()).toMatchObject({
+      error: { details: { error_code: "model_not_allowed" } },
+    });
   });
 });
 

@@ -7,7 +7,13 @@ import Older from "anthropic-sdk-0-137";
 import { betaTool as olderBetaTool } from "anthropic-sdk-0-137/helpers/beta/json-schema";
 import { jsonSchemaOutputFormat as olderOutputFormat } from "anthropic-sdk-0-137/helpers/json-schema";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { chatStream, errorAnswer, nativeAnswer, nativeEvents, nativeStream } from "../support/provider.ts";
+import {
+  chatStream,
+  errorAnswer,
+  nativeAnswer,
+  nativeEvents,
+  nativeStream,
+} from "../support/provider.ts";
 import { converse, weather } from "./conversation.ts";
 import { type NativeFixture, startNative } from "./fixture.ts";
 
@@ -19,9 +25,16 @@ beforeEach(() => native.provider.always(converse));
 afterAll(() => native.stop());
 
 type Options = { apiKey?: string; maxRetries?: number };
-type Ask = { max_tokens?: number; tools?: (typeof weather)[]; thinking?: { type: "enabled"; budget_tokens: number } };
+type Ask = {
+  max_tokens?: number;
+  tools?: (typeof weather)[];
+  thinking?: { type: "enabled"; budget_tokens: number };
+};
 
-/** What both generations of the SDK can do, under one set of names: their types are strangers to each other. */
+/**
+ * What both generations of the SDK can do, under one set of names: their types are strangers to
+ * each other.
+ */
 type Sdk = {
   create(ask?: Ask, options?: Options): Promise<unknown>;
   /** The final message and what the `text` events said. */
@@ -33,7 +46,11 @@ type Sdk = {
   models(): Promise<string[]>;
 };
 
-const ask = { model: "opus", max_tokens: 4000, messages: [{ role: "user" as const, content: "Hello" }] };
+const ask = {
+  model: "opus",
+  max_tokens: 4000,
+  messages: [{ role: "user" as const, content: "Hello" }],
+};
 const optionsOf = ({ apiKey = native.gateway.v1, maxRetries = 0 }: Options = {}) => ({
   baseURL: native.gateway.address,
   apiKey,
@@ -45,23 +62,35 @@ const newest: Sdk = {
   create: (more, options) => new Newest(optionsOf(options)).messages.create({ ...ask, ...more }),
   async stream(more, options) {
     let text = "";
-    const stream = new Newest(optionsOf(options)).messages.stream({ ...ask, ...more }).on("text", (delta) => {
-      text += delta;
-    });
+    const stream = new Newest(optionsOf(options)).messages
+      .stream({ ...ask, ...more })
+      .on("text", (delta) => {
+        text += delta;
+      });
     return { message: await stream.finalMessage(), text };
   },
   async runTools(stream) {
     const cities: string[] = [];
     const run = ({ city }: { city: string }) => `Sunny, ${cities.push(city)}.`;
-    const tool = betaTool({ name: weather.name, description: weather.description, inputSchema: weather.input_schema, run });
-    const runner = new Newest(optionsOf()).beta.messages.toolRunner({ ...ask, tools: [tool], stream });
+    const tool = betaTool({
+      name: weather.name,
+      description: weather.description,
+      inputSchema: weather.input_schema,
+      run,
+    });
+    const runner = new Newest(optionsOf()).beta.messages.toolRunner({
+      ...ask,
+      tools: [tool],
+      stream,
+    });
     return { message: await runner.runUntilDone(), cities };
   },
   async parse() {
     const output_config = { format: jsonSchemaOutputFormat(weather.input_schema) };
     return (await new Newest(optionsOf()).messages.parse({ ...ask, output_config })).parsed_output;
   },
-  count: () => new Newest(optionsOf()).messages.countTokens({ model: ask.model, messages: ask.messages }),
+  count: () =>
+    new Newest(optionsOf()).messages.countTokens({ model: ask.model, messages: ask.messages }),
   async models() {
     const ids: string[] = [];
     for await (const { id } of new Newest(optionsOf()).models.list()) ids.push(id);
@@ -73,9 +102,11 @@ const older: Sdk = {
   create: (more, options) => new Older(optionsOf(options)).messages.create({ ...ask, ...more }),
   async stream(more, options) {
     let text = "";
-    const stream = new Older(optionsOf(options)).messages.stream({ ...ask, ...more }).on("text", (delta) => {
-      text += delta;
-    });
+    const stream = new Older(optionsOf(options)).messages
+      .stream({ ...ask, ...more })
+      .on("text", (delta) => {
+        text += delta;
+      });
     return { message: await stream.finalMessage(), text };
   },
   async runTools(stream) {
@@ -87,14 +118,19 @@ const older: Sdk = {
       inputSchema: weather.input_schema,
       run,
     });
-    const runner = new Older(optionsOf()).beta.messages.toolRunner({ ...ask, tools: [tool], stream });
+    const runner = new Older(optionsOf()).beta.messages.toolRunner({
+      ...ask,
+      tools: [tool],
+      stream,
+    });
     return { message: await runner.runUntilDone(), cities };
   },
   async parse() {
     const output_config = { format: olderOutputFormat(weather.input_schema) };
     return (await new Older(optionsOf()).messages.parse({ ...ask, output_config })).parsed_output;
   },
-  count: () => new Older(optionsOf()).messages.countTokens({ model: ask.model, messages: ask.messages }),
+  count: () =>
+    new Older(optionsOf()).messages.countTokens({ model: ask.model, messages: ask.messages }),
   async models() {
     const ids: string[] = [];
     for await (const { id } of new Older(optionsOf()).models.list()) ids.push(id);
@@ -108,7 +144,12 @@ const hello = {
   model: "model-opus-4.6",
   content: [{ type: "text", text: "Hello 😀" }],
   stop_reason: "end_turn",
-  usage: { input_tokens: 12, output_tokens: 9, cache_read_input_tokens: 3, cache_creation_input_tokens: 4 },
+  usage: {
+    input_tokens: 12,
+    output_tokens: 9,
+    cache_read_input_tokens: 3,
+    cache_creation_input_tokens: 4,
+  },
 };
 const call = { type: "tool_use", name: "get_weather", input: { city: "Paris" } };
 
@@ -129,38 +170,54 @@ for (const [name, sdk] of [
 
     test("gets a tool call with its arguments, plain and streamed", async () => {
       const content = [{ type: "text", text: "Let me see." }, call];
-      expect(await sdk.create({ tools: [weather] })).toMatchObject({ content, stop_reason: "tool_use" });
-      expect((await sdk.stream({ tools: [weather] })).message).toMatchObject({ content, stop_reason: "tool_use" });
+      expect(await sdk.create({ tools: [weather] })).toMatchObject({
+        content,
+        stop_reason: "tool_use",
+      });
+      expect((await sdk.stream({ tools: [weather] })).message).toMatchObject({
+        content,
+        stop_reason: "tool_use",
+      });
     });
 
     test("gets a tool call without arguments as an empty object", async () => {
       const content = [{ type: "tool_use", name: "now", input: {} }];
-      native.provider.always(({ body }) => (body.stream ? nativeStream : nativeAnswer)({ tool: { name: "now", input: [] } }));
+      native.provider.always(({ body }) =>
+        (body.stream ? nativeStream : nativeAnswer)({ tool: { name: "now", input: [] } }),
+      );
       expect(await sdk.create()).toMatchObject({ content });
       expect((await sdk.stream()).message).toMatchObject({ content });
     });
 
     test("gets thoughts with their signature", async () => {
       const thinking = { type: "enabled" as const, budget_tokens: 2000 };
-      const content = [{ type: "thinking", thinking: "hm…", signature: "c2lnbmF0dXJl" }, hello.content[0]];
+      const content = [
+        { type: "thinking", thinking: "hm…", signature: "c2lnbmF0dXJl" },
+        hello.content[0],
+      ];
       expect(await sdk.create({ thinking })).toMatchObject({ content });
       expect((await sdk.stream({ thinking })).message).toMatchObject({ content });
     });
 
-    test.each([false, true])("runs a tool to the end with the whole conversation each time (stream: %s)", async (stream) => {
-      const before = native.provider.requests.length;
-      const { message, cities } = await sdk.runTools(stream);
-      expect(cities).toEqual(["Paris"]);
-      expect(message).toMatchObject({ content: hello.content, stop_reason: "end_turn" });
-      const [first, second] = native.provider.requests.slice(before).map(({ body }) => body.messages);
-      expect(native.provider.requests.length).toBe(before + 2);
-      expect(first).toEqual(ask.messages);
-      expect(second).toMatchObject([
-        ...ask.messages,
-        { role: "assistant", content: [{ type: "text" }, call] },
-        { role: "user", content: [{ type: "tool_result" }] },
-      ]);
-    });
+    test.each([false, true])(
+      "runs a tool to the end with the whole conversation each time (stream: %s)",
+      async (stream) => {
+        const before = native.provider.requests.length;
+        const { message, cities } = await sdk.runTools(stream);
+        expect(cities).toEqual(["Paris"]);
+        expect(message).toMatchObject({ content: hello.content, stop_reason: "end_turn" });
+        const [first, second] = native.provider.requests
+          .slice(before)
+          .map(({ body }) => body.messages);
+        expect(native.provider.requests.length).toBe(before + 2);
+        expect(first).toEqual(ask.messages);
+        expect(second).toMatchObject([
+          ...ask.messages,
+          { role: "assistant", content: [{ type: "text" }, call] },
+          { role: "user", content: [{ type: "tool_result" }] },
+        ]);
+      },
+    );
 
     test("parses structured output", async () => {
       expect(await sdk.parse()).toEqual({ city: "Paris" });
@@ -169,11 +226,22 @@ for (const [name, sdk] of [
     test("counts tokens and lists the models to their end", async () => {
       expect(await sdk.count()).toEqual({ input_tokens: 42 });
       const ids = await sdk.models();
-      expect(ids).toEqual(["model-opus-4.6", "model-sonnet-4.6", "model-haiku-4.5", "opus", "sonnet", "haiku"]);
+      expect(ids).toEqual([
+        "model-opus-4.6",
+        "model-sonnet-4.6",
+        "model-haiku-4.5",
+        "opus",
+        "sonnet",
+        "haiku",
+      ]);
     });
 
     test("throws from a stream that fails amid the text, without a status", async () => {
-      native.provider.always({ ...nativeStream(), writes: nativeEvents({ text: ["a", "b"] }).slice(0, 3), end: "reset" });
+      native.provider.always({
+        ...nativeStream(),
+        writes: nativeEvents({ text: ["a", "b"] }).slice(0, 3),
+        end: "reset",
+      });
       await expect(sdk.stream()).rejects.toMatchObject({ type: "api_error", status: undefined });
     });
 
@@ -182,15 +250,30 @@ for (const [name, sdk] of [
       await expect(sdk.stream()).rejects.toMatchObject({ status: 502 });
     });
 
-    const failures: { status: number; type: string; says: RegExp; script: ReturnType<typeof errorAnswer> }[] = [
+    const failures: {
+      status: number;
+      type: string;
+      says: RegExp;
+      script: ReturnType<typeof errorAnswer>;
+    }[] = [
       {
         status: 400,
         type: "invalid_request_error",
         says: /max_tokens/,
         script: errorAnswer(400, "invalid_request_error", "max_tokens: too large"),
       },
-      { status: 404, type: "not_found_error", says: /gone/, script: errorAnswer(404, "not_found_error", "gone") },
-      { status: 413, type: "request_too_large", says: /big/, script: errorAnswer(413, "request_too_large", "big") },
+      {
+        status: 404,
+        type: "not_found_error",
+        says: /gone/,
+        script: errorAnswer(404, "not_found_error", "gone"),
+      },
+      {
+        status: 413,
+        type: "request_too_large",
+        says: /big/,
+        script: errorAnswer(413, "request_too_large", "big"),
+      },
       {
         status: 502,
         type: "api_error",
@@ -219,10 +302,18 @@ for (const [name, sdk] of [
     test("throws the class of each refusal of the gateway's own", async () => {
       const { secret } = await native.keyWith({ requestsPerMinute: 0, allowedModels: ["haiku"] });
       const classes = name === "1.11" ? Newest : Older;
-      await expect(sdk.create({}, { apiKey: "sk-gw2-1nonsense" })).rejects.toBeInstanceOf(classes.AuthenticationError);
-      await expect(sdk.create({}, { apiKey: secret })).rejects.toBeInstanceOf(classes.PermissionDeniedError);
-      await expect(sdk.stream({ max_tokens: 200_000 })).rejects.toBeInstanceOf(classes.BadRequestError);
-      await expect(sdk.create({ max_tokens: 0 })).rejects.toMatchObject({ message: expect.stringContaining("max_tokens: ") });
+      await expect(sdk.create({}, { apiKey: "sk-gw2-1nonsense" })).rejects.toBeInstanceOf(
+        classes.AuthenticationError,
+      );
+      await expect(sdk.create({}, { apiKey: secret })).rejects.toBeInstanceOf(
+        classes.PermissionDeniedError,
+      );
+      await expect(sdk.stream({ max_tokens: 200_000 })).rejects.toBeInstanceOf(
+        classes.BadRequestError,
+      );
+      await expect(sdk.create({ max_tokens: 0 })).rejects.toMatchObject({
+        message: expect.stringContaining("max_tokens: "),
+      });
     });
   });
 }

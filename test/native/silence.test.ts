@@ -1,4 +1,5 @@
-// A provider that thinks for long: what clients of both formats see of it, through the whole gateway.
+// A provider that thinks for long: what clients of both formats see of it, through the whole
+// gateway.
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createLog } from "../../src/base/log.ts";
@@ -68,18 +69,21 @@ describe.each(formats)("a $name client", (format) => {
   test.each([
     ["before its first event", 0],
     ["amid its text", 3],
-  ])("of a provider that is silent %s sees three pings, none inside an event, and the same answer", async (_, at) => {
-    native.provider.play(nativeStream({}, { writes: events }));
-    const answer = (await read(format)).replaceAll(format.ping, "");
+  ])(
+    "of a provider that is silent %s sees three pings, none inside an event, and the same answer",
+    async (_, at) => {
+      native.provider.play(nativeStream({}, { writes: events }));
+      const answer = (await read(format)).replaceAll(format.ping, "");
 
-    const gate = new Gate();
-    const writes: Write[] = [...events.slice(0, at), gate, ...events.slice(at)];
-    native.provider.play(nativeStream({}, { writes }));
-    const parts = (await read(format, gate)).split(format.ping);
-    expect(parts.length).toBeGreaterThan(3);
-    expect(parts.every((part) => part === "" || part.endsWith("\n\n"))).toBe(true);
-    expect(plain(parts.join(""))).toBe(plain(answer));
-  });
+      const gate = new Gate();
+      const writes: Write[] = [...events.slice(0, at), gate, ...events.slice(at)];
+      native.provider.play(nativeStream({}, { writes }));
+      const parts = (await read(format, gate)).split(format.ping);
+      expect(parts.length).toBeGreaterThan(3);
+      expect(parts.every((part) => part === "" || part.endsWith("\n\n"))).toBe(true);
+      expect(plain(parts.join(""))).toBe(plain(answer));
+    },
+  );
 });
 
 test("35 seconds of silence are long enough for three pings, wherever they fall", () => {

@@ -1,4 +1,5 @@
-// What clients of the native format read: events in their grammar, whatever the provider's bytes look like, and failures.
+// What clients of the native format read: events in their grammar, whatever the provider's bytes
+// look like, and failures.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
@@ -14,7 +15,10 @@ afterAll(() => native.stop());
 
 const streamed = { ...ask, stream: true };
 const read = async (response: Response): Promise<JsonObject[]> => {
-  expect([response.status, response.headers.get("content-type")]).toEqual([200, "text/event-stream; charset=utf-8"]);
+  expect([response.status, response.headers.get("content-type")]).toEqual([
+    200,
+    "text/event-stream; charset=utf-8",
+  ]);
   return readEvents(await response.text());
 };
 const typesOf = (events: readonly JsonObject[]): string[] =>
@@ -23,8 +27,10 @@ const messageOf = (events: readonly JsonObject[]): JsonObject => {
   const message = events[0]?.message;
   return isObject(message) ? message : {};
 };
-const startOf = (index: number, content_block: JsonObject) => sseEvent("content_block_start", { index, content_block });
-const deltaOf = (index: number, delta: JsonObject) => sseEvent("content_block_delta", { index, delta });
+const startOf = (index: number, content_block: JsonObject) =>
+  sseEvent("content_block_start", { index, content_block });
+const deltaOf = (index: number, delta: JsonObject) =>
+  sseEvent("content_block_delta", { index, delta });
 const stopOf = (index: number) => sseEvent("content_block_stop", { index });
 const [head, ...tail] = [nativeEvents({})[0] ?? "", ...nativeEvents({}).slice(-2)];
 
@@ -32,7 +38,15 @@ describe("a streamed answer", () => {
   test("begins with a full message and the input tokens, and ends once", async () => {
     native.provider.play(nativeStream({ text: ["Hel", "lo"], usage: { input: 12, output: 7 } }));
     const events = await read(await native.post(streamed));
-    expect(typesOf(events)).toEqual(["message_start", "start", "delta", "delta", "stop", "message_delta", "message_stop"]);
+    expect(typesOf(events)).toEqual([
+      "message_start",
+      "start",
+      "delta",
+      "delta",
+      "stop",
+      "message_delta",
+      "message_stop",
+    ]);
     expect(events[0]).toMatchObject({
       message: {
         type: "message",
@@ -43,7 +57,10 @@ describe("a streamed answer", () => {
         usage: { input_tokens: 12 },
       },
     });
-    expect(events.at(-2)).toMatchObject({ delta: { stop_reason: "end_turn" }, usage: { output_tokens: 7 } });
+    expect(events.at(-2)).toMatchObject({
+      delta: { stop_reason: "end_turn" },
+      usage: { output_tokens: 7 },
+    });
     expect(textOf(events)).toBe("Hello");
   });
 
@@ -71,11 +88,17 @@ describe("a streamed answer", () => {
       ],
     });
     const events = await read(await native.post(streamed));
-    const starts = events.filter(({ type }) => type === "content_block_start").map(({ index }) => index);
+    const starts = events
+      .filter(({ type }) => type === "content_block_start")
+      .map(({ index }) => index);
     expect(starts).toEqual([0, 1, 2, 3]);
     const indices = events.flatMap(({ index }) => (typeof index === "number" ? [index] : []));
     expect(indices).toEqual(indices.toSorted());
-    expect(events[2]?.delta).toEqual({ type: "thinking_delta", thinking: "hm", estimated_tokens: 3 });
+    expect(events[2]?.delta).toEqual({
+      type: "thinking_delta",
+      thinking: "hm",
+      estimated_tokens: 3,
+    });
     expect(events[3]?.delta).toEqual({ type: "signature_delta", signature: "c2ln" });
     expect(events[4]).toEqual({ type: "content_block_stop", index: 0 });
   });
@@ -84,11 +107,16 @@ describe("a streamed answer", () => {
     native.provider.play({
       headers: { "content-type": "text/event-stream" },
       writes: [
-        sseEvent("message_start", { message: { id: "msg_1", type: "message", role: "assistant", content: [], model: "m" } }),
+        sseEvent("message_start", {
+          message: { id: "msg_1", type: "message", role: "assistant", content: [], model: "m" },
+        }),
         startOf(0, { type: "text", text: "" }),
         deltaOf(0, { type: "text_delta", text: "x" }),
         stopOf(0),
-        sseEvent("message_delta", { delta: { stop_reason: "end_turn" }, usage: { input_tokens: 9, output_tokens: 4 } }),
+        sseEvent("message_delta", {
+          delta: { stop_reason: "end_turn" },
+          usage: { input_tokens: 9, output_tokens: 4 },
+        }),
         sseEvent("message_stop"),
       ],
     });
@@ -138,8 +166,14 @@ describe("the bytes of the provider", () => {
     ["one at a time", { writes, splitBytes: 1 }],
     ["in threes, which cut every longer character", { writes, splitBytes: 3 }],
     ["in one piece", { writes: [writes.join("")] }],
-    ["with CR LF", { writes: writes.map((event) => event.replaceAll("\n", "\r\n")), splitBytes: 7 }],
-    ["with CR alone", { writes: writes.map((event) => event.replaceAll("\n", "\r")), splitBytes: 5 }],
+    [
+      "with CR LF",
+      { writes: writes.map((event) => event.replaceAll("\n", "\r\n")), splitBytes: 7 },
+    ],
+    [
+      "with CR alone",
+      { writes: writes.map((event) => event.replaceAll("\n", "\r")), splitBytes: 5 },
+    ],
   ])("%s give the client the same text", async (_, script) => {
     native.provider.play({ headers: { "content-type": "text/event-stream" }, ...script });
     const response = await native.post(streamed);
@@ -151,10 +185,17 @@ describe("the bytes of the provider", () => {
 
 describe("a provider that fails", () => {
   test("amid its answer ends the stream with an error and no good end", async () => {
-    native.provider.play({ ...nativeStream(), writes: nativeEvents({ text: ["a", "b", "c"] }).slice(0, 4), end: "reset" });
+    native.provider.play({
+      ...nativeStream(),
+      writes: nativeEvents({ text: ["a", "b", "c"] }).slice(0, 4),
+      end: "reset",
+    });
     const events = await read(await native.post(streamed));
     expect(typesOf(events)).toEqual(["message_start", "start", "delta", "delta", "error"]);
-    expect(events.at(-1)).toMatchObject({ error: { type: "api_error" }, request_id: expect.stringMatching(/^req_/) });
+    expect(events.at(-1)).toMatchObject({
+      error: { type: "api_error" },
+      request_id: expect.stringMatching(/^req_/),
+    });
   });
 
   test("with its own error event is told with the type it gave", async () => {
@@ -169,12 +210,19 @@ describe("a provider that fails", () => {
 
   test("with a refusal of the request is told in its own words", async () => {
     native.provider.always(
-      errorAnswer(400, "invalid_request_error", "messages.1.content.0: `thinking` blocks cannot be modified."),
+      errorAnswer(
+        400,
+        "invalid_request_error",
+        "messages.1.content.0: `thinking` blocks cannot be modified.",
+      ),
     );
     const response = await native.post(ask);
     expect(response.status).toBe(400);
     expect(await response.json()).toMatchObject({
-      error: { type: "invalid_request_error", message: "messages.1.content.0: `thinking` blocks cannot be modified." },
+      error: {
+        type: "invalid_request_error",
+        message: "messages.1.content.0: `thinking` blocks cannot be modified.",
+      },
       request_id: response.headers.get("request-id"),
     });
   });
@@ -183,11 +231,16 @@ describe("a provider that fails", () => {
     // Its own gateway: one that was told to wait leaves that provider alone for as long.
     await using stack = new AsyncDisposableStack();
     const own = stack.adopt(await startNative(), (one) => one.stop());
-    own.provider.always(errorAnswer(529, "overloaded_error", "Overloaded", { headers: { "retry-after": "7" } }));
+    own.provider.always(
+      errorAnswer(529, "overloaded_error", "Overloaded", { headers: { "retry-after": "7" } }),
+    );
     const response = await own.post(streamed);
     expect([response.status, response.headers.get("retry-after")]).toEqual([529, "7"]);
     expect(response.headers.get("content-type")).toMatch(/^application\/json/);
-    expect(await response.json()).toMatchObject({ type: "error", error: { type: "overloaded_error" } });
+    expect(await response.json()).toMatchObject({
+      type: "error",
+      error: { type: "overloaded_error" },
+    });
   });
 });
 
@@ -196,10 +249,16 @@ describe("a client that leaves", () => {
     const { secret, keyId } = await native.keyWith({});
     const gate = new Gate();
     const events = nativeEvents({ text: ["Hello"], usage: { input: 12, output: 500 } });
-    native.provider.play({ ...nativeStream(), writes: [...events.slice(0, 3), gate, ...events.slice(3)] });
+    native.provider.play({
+      ...nativeStream(),
+      writes: [...events.slice(0, 3), gate, ...events.slice(3)],
+    });
     const leaving = new AbortController();
     const next = native.provider.received(native.provider.requests.length + 1);
-    const response = await native.post(streamed, { headers: { "x-api-key": secret }, signal: leaving.signal });
+    const response = await native.post(streamed, {
+      headers: { "x-api-key": secret },
+      signal: leaving.signal,
+    });
     const reader = response.body?.getReader();
     let seen = "";
     while (!seen.includes("Hello")) {
@@ -214,7 +273,10 @@ describe("a client that leaves", () => {
 
     const { core, call } = native.gateway.admin;
     const charged = await vi.waitFor(async () => {
-      const { charges } = await core.billing.listCharges({ accountId: native.gateway.accountId }, call);
+      const { charges } = await core.billing.listCharges(
+        { accountId: native.gateway.accountId },
+        call,
+      );
       const mine = charges.filter((charge) => charge.keyId === keyId);
       expect(mine.length).toBe(1);
       return mine[0];
@@ -230,7 +292,10 @@ describe("a client that leaves", () => {
     native.provider.play(nativeStream({ text: ["never"] }, { before }));
     const leaving = new AbortController();
     const next = native.provider.received(native.provider.requests.length + 1);
-    const response = native.post(streamed, { headers: { "x-api-key": secret }, signal: leaving.signal });
+    const response = native.post(streamed, {
+      headers: { "x-api-key": secret },
+      signal: leaving.signal,
+    });
     const received = await next;
     leaving.abort();
     await expect(response).rejects.toThrow();
@@ -238,7 +303,10 @@ describe("a client that leaves", () => {
 
     const { core, call } = native.gateway.admin;
     await vi.waitFor(async () => {
-      const { charges } = await core.billing.listCharges({ accountId: native.gateway.accountId }, call);
+      const { charges } = await core.billing.listCharges(
+        { accountId: native.gateway.accountId },
+        call,
+      );
       const mine = charges.filter((charge) => charge.keyId === keyId);
       expect(mine.map((charge) => charge.usage?.output)).toEqual([0]);
     });

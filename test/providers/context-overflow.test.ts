@@ -15,7 +15,11 @@ const passed = (input: number, output: number) =>
   `resulting in a maximum input length of ${32_768 - output} tokens. Please reduce the length of the input prompt. ` +
   `(parameter=input_tokens, value=${input})`;
 const cases: { provider: string; says: string; means: object | undefined }[] = [
-  { provider: "the vendor", says: "prompt is too long: 300 tokens > 200 maximum", means: tooLong(300, 200) },
+  {
+    provider: "the vendor",
+    says: "prompt is too long: 300 tokens > 200 maximum",
+    means: tooLong(300, 200),
+  },
   {
     provider: "a hosted provider",
     says: "This model's maximum context length is 4096 tokens. However, your messages resulted in 4300 tokens (4200 in the messages, 100 in the functions).",
@@ -57,8 +61,16 @@ const cases: { provider: string; says: string; means: object | undefined }[] = [
     means: tooMuchOutput(32_669, 100, 32_768),
   },
   { provider: "a newer vLLM", says: passed(40_001, 100), means: tooLong(40_001, 32_768) },
-  { provider: "a newer vLLM about the output", says: passed(3_073, 32_000), means: tooMuchOutput(3_073, 32_000, 32_768) },
-  { provider: "a newer vLLM whose context is full", says: passed(32_768, 1), means: tooLong(32_768, 32_768) },
+  {
+    provider: "a newer vLLM about the output",
+    says: passed(3_073, 32_000),
+    means: tooMuchOutput(3_073, 32_000, 32_768),
+  },
+  {
+    provider: "a newer vLLM whose context is full",
+    says: passed(32_768, 1),
+    means: tooLong(32_768, 32_768),
+  },
   {
     provider: "Together",
     says: "The input (61709 tokens) is longer than the model's context length (40960 tokens).",
@@ -85,7 +97,11 @@ const cases: { provider: string; says: string; means: object | undefined }[] = [
     means: { what: "prompt", message: "prompt is too long" },
   },
   { provider: "another error", says: "messages.0: wrong, 300 tokens", means: undefined },
-  { provider: "a mention of the context", says: "The maximum context length is 200 tokens.", means: undefined },
+  {
+    provider: "a mention of the context",
+    says: "The maximum context length is 200 tokens.",
+    means: undefined,
+  },
 ];
 for (const { provider, says, means } of cases) {
   test(`what ${provider} says of an overflow becomes the wording that clients act on`, () => {
@@ -96,11 +112,17 @@ for (const { provider, says, means } of cases) {
 test("figures that stand beside the message are used", () => {
   const message = "the request exceeds the available context size. try increasing the context size";
   const report = { type: "exceed_context_size_error", code: "", message };
-  expect(findContextOverflow({ ...report, promptTokens: 14_429, contextTokens: 8192 })).toEqual(tooLong(14_429, 8192));
+  expect(findContextOverflow({ ...report, promptTokens: 14_429, contextTokens: 8192 })).toEqual(
+    tooLong(14_429, 8192),
+  );
 });
 
 test("an overflow without figures is still told as one", () => {
   const bare = { what: "prompt", message: "prompt is too long" };
-  expect(findContextOverflow({ type: "exceed_context_size_error", code: "", message: "no" })).toEqual(bare);
-  expect(findContextOverflow({ type: "", code: "context_length_exceeded", message: "no" })).toEqual(bare);
+  expect(
+    findContextOverflow({ type: "exceed_context_size_error", code: "", message: "no" }),
+  ).toEqual(bare);
+  expect(findContextOverflow({ type: "", code: "context_length_exceeded", message: "no" })).toEqual(
+    bare,
+  );
 });

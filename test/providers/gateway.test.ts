@@ -1,5 +1,6 @@
-// A provider's bad day as customers meet it: through the whole gateway, in each client format over each provider format. Every gateway
-// checks at its stop that no hold is left and that the ledger adds up.
+// A provider's bad day as customers meet it: through the whole gateway, in each client format over
+// each provider format. Every gateway checks at its stop that no hold is left and that the ledger
+// adds up.
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type GetReceiptResponse, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -36,9 +37,17 @@ type Client = {
 };
 
 async function post(url: string, headers: Record<string, string>, body: unknown): Promise<Seen> {
-  const init = { method: "POST", headers: { "content-type": "application/json", ...headers }, body: JSON.stringify(body) };
+  const init = {
+    method: "POST",
+    headers: { "content-type": "application/json", ...headers },
+    body: JSON.stringify(body),
+  };
   const response = await fetch(url, init);
-  return { status: response.status, body: await response.text(), requestId: response.headers.get("x-request-id") ?? "" };
+  return {
+    status: response.status,
+    body: await response.text(),
+    requestId: response.headers.get("x-request-id") ?? "",
+  };
 }
 
 const messages = [{ role: "user", content: "Count." }];
@@ -82,9 +91,14 @@ for (const { kind, stream: play, wire, error } of providers) {
     });
 
     /** The receipt once the request is settled. */
-    async function receiptOf({ requestId }: Seen): Promise<NonNullable<GetReceiptResponse["receipt"]>> {
+    async function receiptOf({
+      requestId,
+    }: Seen): Promise<NonNullable<GetReceiptResponse["receipt"]>> {
       for (;;) {
-        const { receipt } = await gateway.admin.core.billing.getReceipt({ requestId }, gateway.admin.call);
+        const { receipt } = await gateway.admin.core.billing.getReceipt(
+          { requestId },
+          gateway.admin.call,
+        );
         if (receipt !== undefined && receipt.outcome !== Outcome.UNSPECIFIED) return receipt;
       }
     }
@@ -99,9 +113,15 @@ for (const { kind, stream: play, wire, error } of providers) {
         "anthropic-newest": "1",
       };
       const headers = { "x-api-key": gateway.v1, ...own, ...others };
-      const { status } = await post(`${gateway.address}/v1/messages`, headers, { model: "haiku", max_tokens: 100, messages });
+      const { status } = await post(`${gateway.address}/v1/messages`, headers, {
+        model: "haiku",
+        max_tokens: 100,
+        messages,
+      });
       expect(status).toBe(200);
-      const heard = Object.entries(provider.requests.at(-1)?.headers ?? {}).filter(([name]) => name.startsWith("anthropic-"));
+      const heard = Object.entries(provider.requests.at(-1)?.headers ?? {}).filter(([name]) =>
+        name.startsWith("anthropic-"),
+      );
       expect(Object.fromEntries(heard)).toEqual(kind === "anthropic" ? own : {});
     });
 
@@ -112,26 +132,38 @@ for (const { kind, stream: play, wire, error } of providers) {
           const seen = await client.ask(gateway, true);
           expect([seen.status, seen.body.split(client.complete).length]).toEqual([200, 2]);
           const receipt = await receiptOf(seen);
-          expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, usage: { input: 30, output: 7 } });
-          expect(receipt.attempts).toMatchObject([{ provider: "real", outcome: "delivered", status: 200 }]);
+          expect(receipt).toMatchObject({
+            outcome: Outcome.COMPLETED,
+            usage: { input: 30, output: 7 },
+          });
+          expect(receipt.attempts).toMatchObject([
+            { provider: "real", outcome: "delivered", status: 200 },
+          ]);
           expect(receipt.attempts[0]?.firstEventAfter).toBeDefined();
         });
 
         test("of a stream that is reset after event k gets an error, never a false end, and pays for what it saw, for every k", async () => {
           const events = wire(content);
-          const isComplete = (k: number) => k >= (kind === "openai" ? events.length - 1 : events.length);
+          const isComplete = (k: number) =>
+            k >= (kind === "openai" ? events.length - 1 : events.length);
           for (let k = 0; !isComplete(k); k++) {
             // Each k meets a provider without a past.
-            gateway.reload(readCatalogFile(catalogFor({ real: { kind, url: provider.url, more: `queue: ${100 + k}` } })));
+            gateway.reload(
+              readCatalogFile(
+                catalogFor({ real: { kind, url: provider.url, more: `queue: ${100 + k}` } }),
+              ),
+            );
             provider.always(play({}, { writes: events.slice(0, k), end: "reset" }));
             const seen = await client.ask(gateway, true);
             expect([k, seen.body.includes(client.complete)]).toEqual([k, false]);
-            if (seen.status === 200) expect([k, seen.body.split(client.failed).length]).toEqual([k, 2]);
+            if (seen.status === 200)
+              expect([k, seen.body.split(client.failed).length]).toEqual([k, 2]);
             else expect([k, seen.status]).toEqual([k, 502]);
             const receipt = await receiptOf(seen);
             // Nothing is owed before content began; whatever was seen is paid.
             if (k <= 1) expect([k, receipt.amountMicrocredits]).toEqual([k, 0n]);
-            if (/One |two |three/.test(seen.body)) expect([k, receipt.amountMicrocredits > 0n]).toEqual([k, true]);
+            if (/One |two |three/.test(seen.body))
+              expect([k, receipt.amountMicrocredits > 0n]).toEqual([k, true]);
             expect([Outcome.PROVIDER_BROKE, Outcome.PROVIDER_FAILED]).toContain(receipt.outcome);
           }
         });
@@ -145,14 +177,23 @@ for (const { kind, stream: play, wire, error } of providers) {
         ];
         for (const { status, type, ...expected } of statuses) {
           test(`of a provider that answers ${status} gets ${client.name === "native" ? expected.native : expected.chat} and pays nothing`, async () => {
-            gateway.reload(readCatalogFile(catalogFor({ real: { kind, url: provider.url, more: `queue: ${status}` } })));
+            gateway.reload(
+              readCatalogFile(
+                catalogFor({ real: { kind, url: provider.url, more: `queue: ${status}` } }),
+              ),
+            );
             provider.always(error(status, type, "The provider says no."));
             for (const stream of [true, false]) {
               const seen = await client.ask(gateway, stream);
               expect(seen.status).toBe(client.name === "native" ? expected.native : expected.chat);
-              expect(JSON.parse(seen.body)).toMatchObject({ error: { message: expect.any(String) } });
+              expect(JSON.parse(seen.body)).toMatchObject({
+                error: { message: expect.any(String) },
+              });
               expect(seen.body.toLowerCase()).not.toContain("x-api-key");
-              expect(await receiptOf(seen)).toMatchObject({ amountMicrocredits: 0n, outcome: Outcome.PROVIDER_FAILED });
+              expect(await receiptOf(seen)).toMatchObject({
+                amountMicrocredits: 0n,
+                outcome: Outcome.PROVIDER_FAILED,
+              });
             }
           });
         }
@@ -171,47 +212,53 @@ for (const { kind, stream: play, wire, error } of providers) {
   });
 }
 
-describe.each(["anthropic", "openai"] as const)("two gateways, one behind the other as a provider of kind %s", (kind) => {
-  let back: TestGateway;
-  let front: TestGateway;
-  beforeAll(async () => {
-    back = await startTestGateway();
-    const provider = { kind, url: back.address, more: "credential_env: BACK_KEY" };
-    const routes = "[[{ provider: back, model: haiku }]]";
-    front = await startTestGateway({
-      catalog: readCatalogFile(catalogFor({ back: provider }, routes)),
-      env: { BACK_KEY: back.v2 },
-    });
-  });
-  afterAll(async () => {
-    await front.stop();
-    await back.stop();
-  });
-
-  for (const client of clients) {
-    for (const stream of [true, false]) {
-      test(`bill the same tokens on both, for a ${client.name} client that ${stream ? "streams" : "does not stream"}`, async () => {
-        const seen = await client.ask(front, stream);
-        expect(seen.status).toBe(200);
-        const newest = async ({ admin, accountId }: TestGateway) => {
-          const { charges } = await admin.core.billing.listCharges({ accountId, pageSize: 1 }, admin.call);
-          return charges[0];
-        };
-        const [behind, before] = [await newest(back), await newest(front)];
-        expect(before?.requestId).toBe(seen.requestId);
-        expect(before?.usage).toEqual(behind?.usage);
-        expect(before?.amountMicrocredits).toBe(behind?.amountMicrocredits);
-        expect(before?.usage?.output).toBeGreaterThan(0);
+describe.each(["anthropic", "openai"] as const)(
+  "two gateways, one behind the other as a provider of kind %s",
+  (kind) => {
+    let back: TestGateway;
+    let front: TestGateway;
+    beforeAll(async () => {
+      back = await startTestGateway();
+      const provider = { kind, url: back.address, more: "credential_env: BACK_KEY" };
+      const routes = "[[{ provider: back, model: haiku }]]";
+      front = await startTestGateway({
+        catalog: readCatalogFile(catalogFor({ back: provider }, routes)),
+        env: { BACK_KEY: back.v2 },
       });
-    }
-  }
+    });
+    afterAll(async () => {
+      await front.stop();
+      await back.stop();
+    });
 
-  test("an unknown key of the front never reaches the back", async () => {
-    const { status } = await post(
-      `${front.address}/v1/messages`,
-      { "x-api-key": back.v1, "anthropic-version": "2023-06-01" },
-      { model: "haiku", max_tokens: 10, messages },
-    );
-    expect(status).toBe(401);
-  });
-});
+    for (const client of clients) {
+      for (const stream of [true, false]) {
+        test(`bill the same tokens on both, for a ${client.name} client that ${stream ? "streams" : "does not stream"}`, async () => {
+          const seen = await client.ask(front, stream);
+          expect(seen.status).toBe(200);
+          const newest = async ({ admin, accountId }: TestGateway) => {
+            const { charges } = await admin.core.billing.listCharges(
+              { accountId, pageSize: 1 },
+              admin.call,
+            );
+            return charges[0];
+          };
+          const [behind, before] = [await newest(back), await newest(front)];
+          expect(before?.requestId).toBe(seen.requestId);
+          expect(before?.usage).toEqual(behind?.usage);
+          expect(before?.amountMicrocredits).toBe(behind?.amountMicrocredits);
+          expect(before?.usage?.output).toBeGreaterThan(0);
+        });
+      }
+    }
+
+    test("an unknown key of the front never reaches the back", async () => {
+      const { status } = await post(
+        `${front.address}/v1/messages`,
+        { "x-api-key": back.v1, "anthropic-version": "2023-06-01" },
+        { model: "haiku", max_tokens: 10, messages },
+      );
+      expect(status).toBe(401);
+    });
+  },
+);

@@ -1,24 +1,46 @@
-// What the suites of this folder share: providers over a configuration, requests, answers read to their end, and a clock held in hand.
+// What the suites of this folder share: providers over a configuration, requests, answers read to
+// their end, and a clock held in hand.
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { Attempt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
-import { type GenerateRequest, GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import {
+  type GenerateRequest,
+  GenerateRequestSchema,
+} from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Clock } from "../../src/base/clock.ts";
 import { type ApiError, toApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
-import { createProviders, type ManagedProviders, type ProviderRequest } from "../../src/providers/providers.ts";
+import {
+  createProviders,
+  type ManagedProviders,
+  type ProviderRequest,
+} from "../../src/providers/providers.ts";
 
-/** Providers over a configuration text. Silent, and without a clock of their own unless one is given. */
-export function openProviders(catalog: string, more: { env?: NodeJS.ProcessEnv; clock?: Clock } = {}): ManagedProviders {
+/**
+ * Providers over a configuration text. Silent, and without a clock of their own unless one is
+ * given.
+ */
+export function openProviders(
+  catalog: string,
+  more: { env?: NodeJS.ProcessEnv; clock?: Clock } = {},
+): ManagedProviders {
   const { env = {}, clock } = more;
-  return createProviders({ file: readCatalogFile(catalog), log: createLog("silent"), env, ...(clock && { clock }) });
+  return createProviders({
+    file: readCatalogFile(catalog),
+    log: createLog("silent"),
+    env,
+    ...(clock && { clock }),
+  });
 }
 
 /** A request of one user text. */
-export function requestOf(text: string, more: MessageInitShape<typeof GenerateRequestSchema> = {}): GenerateRequest {
+export function requestOf(
+  text: string,
+  more: MessageInitShape<typeof GenerateRequestSchema> = {},
+): GenerateRequest {
   const content = [{ kind: { case: "text" as const, value: { text } } }];
   return create(GenerateRequestSchema, {
     model: "model-opus-4.6",
@@ -30,7 +52,11 @@ export function requestOf(text: string, more: MessageInitShape<typeof GenerateRe
 }
 
 /** An ask with what it tells beside the events. */
-export type Asked = ProviderRequest & { readonly abort: AbortController; accepted: number; rejected: number };
+export type Asked = ProviderRequest & {
+  readonly abort: AbortController;
+  accepted: number;
+  rejected: number;
+};
 
 export function askFor(request: GenerateRequest, affinity = "a"): Asked {
   const abort = new AbortController();
@@ -53,8 +79,12 @@ export function askFor(request: GenerateRequest, affinity = "a"): Asked {
 /** An answer read to its end, however it ended. */
 export type Outcome = { reads: Event[][]; events: Event[]; apiError?: ApiError; ask: Asked };
 
-export async function readAll(providers: ManagedProviders, asked: Asked | GenerateRequest | string): Promise<Outcome> {
-  const ask = typeof asked === "string" ? askFor(requestOf(asked)) : "abort" in asked ? asked : askFor(asked);
+export async function readAll(
+  providers: ManagedProviders,
+  asked: Asked | GenerateRequest | string,
+): Promise<Outcome> {
+  const ask =
+    typeof asked === "string" ? askFor(requestOf(asked)) : "abort" in asked ? asked : askFor(asked);
   const reads: Event[][] = [];
   let apiError: ApiError | undefined;
   try {
@@ -74,7 +104,8 @@ export function kindsOf(events: readonly Event[]): string[] {
 export function textOf(events: readonly Event[]): string {
   return events
     .map(({ kind }) => {
-      if (kind.case === "blockDelta" && kind.value.kind.case === "text") return kind.value.kind.value;
+      if (kind.case === "blockDelta" && kind.value.kind.case === "text")
+        return kind.value.kind.value;
       const block = kind.case === "blockStart" ? kind.value.block?.kind : undefined;
       return block?.case === "text" ? block.value.text : "";
     })
@@ -123,7 +154,9 @@ export class HandClock implements Clock {
     const untilMs = this.#nowMs + ms;
     for (;;) {
       await settle();
-      const due = [...this.#timers].filter(({ atMs }) => atMs <= untilMs).sort((one, other) => one.atMs - other.atMs)[0];
+      const due = [...this.#timers]
+        .filter(({ atMs }) => atMs <= untilMs)
+        .sort((one, other) => one.atMs - other.atMs)[0];
       if (due === undefined) break;
       this.#timers.delete(due);
       this.#nowMs = due.atMs;

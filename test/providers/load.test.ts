@@ -15,7 +15,15 @@ describe("a breaker", () => {
   };
 
   test("opens when five calls failed and half of the last ones did, and says so once", () => {
-    expect(fail(new CircuitBreaker(new HandClock()), 7)).toEqual([false, false, false, false, true, false, false]);
+    expect(fail(new CircuitBreaker(new HandClock()), 7)).toEqual([
+      false,
+      false,
+      false,
+      false,
+      true,
+      false,
+      false,
+    ]);
     const sometimes = new CircuitBreaker(new HandClock());
     for (let call = 0; call < 100; call++) {
       if (call % 3 === 0) sometimes.fail(sometimes.begin());
@@ -133,9 +141,15 @@ describe("slots", () => {
 });
 
 describe("the order of routes", () => {
-  const route = (provider: string, weight = 1): Route => ({ provider, weight, model: "m", systemEntries: "forward" });
+  const route = (provider: string, weight = 1): Route => ({
+    provider,
+    weight,
+    model: "m",
+    systemEntries: "forward",
+  });
   const conversations = Array.from({ length: 2000 }, (_, index) => `conversation ${index}`);
-  const firsts = (group: Route[]) => conversations.map((affinity) => orderRoutes([group], affinity)[0]?.provider);
+  const firsts = (group: Route[]) =>
+    conversations.map((affinity) => orderRoutes([group], affinity)[0]?.provider);
 
   test("is the same for the same conversation, and keeps groups one after the other", () => {
     fc.assert(
@@ -149,7 +163,9 @@ describe("the order of routes", () => {
   });
 
   test("shares conversations out by weight", () => {
-    const share = firsts([route("a", 3), route("b", 1)]).filter((provider) => provider === "a").length / conversations.length;
+    const share =
+      firsts([route("a", 3), route("b", 1)]).filter((provider) => provider === "a").length /
+      conversations.length;
     expect(share).toBeGreaterThan(0.7);
     expect(share).toBeLessThan(0.8);
   });
@@ -187,6 +203,7 @@ describe("retry-after", () => {
     { headers: {}, ms: undefined },
   ];
   for (const { headers, ms } of cases) {
-    test(`${JSON.stringify(headers)} is ${ms ?? "no time"}`, () => expect(readRetryAfterMs(headers, now)).toBe(ms));
+    test(`${JSON.stringify(headers)} is ${ms ?? "no time"}`, () =>
+      expect(readRetryAfterMs(headers, now)).toBe(ms));
   }
 });

@@ -19,7 +19,17 @@ import {
   sseEvent,
   startProvider,
 } from "../support/provider.ts";
-import { askFor, attemptsOf, endOf, kindsOf, type Outcome, openProviders, readAll, requestOf, textOf } from "./harness.ts";
+import {
+  askFor,
+  attemptsOf,
+  endOf,
+  kindsOf,
+  type Outcome,
+  openProviders,
+  readAll,
+  requestOf,
+  textOf,
+} from "./harness.ts";
 
 let provider: ScriptedProvider;
 let providers: ManagedProviders;
@@ -34,7 +44,10 @@ afterEach(async () => {
 type Kind = "anthropic" | "openai";
 
 function open(kind: Kind, more?: string, env?: NodeJS.ProcessEnv): void {
-  providers = openProviders(catalogFor({ real: { kind, url: provider.url, ...(more && { more }) } }), env && { env });
+  providers = openProviders(
+    catalogFor({ real: { kind, url: provider.url, ...(more && { more }) } }),
+    env && { env },
+  );
 }
 
 const credential = "provider-secret-0123456789";
@@ -43,7 +56,10 @@ describe("a request to a native provider", () => {
   test("carries the credential of the file, the provider's model name and the vendor's headers, and no others", async () => {
     open("anthropic", "credential_env: KEY, headers: { x-team: blue-team }", { KEY: credential });
     provider.always(nativeStream());
-    await readAll(providers, requestOf("Hi", { vendorVersion: "2026-10-21", vendorBeta: "a-1,b-2" }));
+    await readAll(
+      providers,
+      requestOf("Hi", { vendorVersion: "2026-10-21", vendorBeta: "a-1,b-2" }),
+    );
     const [request] = provider.requests;
     const { host: _host, "content-length": _length, ...headers } = request?.headers ?? {};
     expect(headers).toEqual({
@@ -75,13 +91,20 @@ describe("a request to a native provider", () => {
 
   test("a version that cannot stand in a header is the caller's fault, not the provider's", async () => {
     open("anthropic");
-    const { apiError } = await readAll(providers, requestOf("Hi", { vendorBeta: "a\r\nhost: elsewhere" }));
+    const { apiError } = await readAll(
+      providers,
+      requestOf("Hi", { vendorBeta: "a\r\nhost: elsewhere" }),
+    );
     expect([apiError?.reason, provider.requests.length]).toEqual(["invalid_request", 0]);
   });
 
   test("system entries are sent as they are, or folded where the route says so", async () => {
     const entry = (role: Role, text: string) =>
-      create(MessageSchema, { role, form: ContentForm.TEXT, content: [{ kind: { case: "text", value: { text } } }] });
+      create(MessageSchema, {
+        role,
+        form: ContentForm.TEXT,
+        content: [{ kind: { case: "text", value: { text } } }],
+      });
     const messages = [
       entry(Role.USER, "Hi"),
       entry(Role.SYSTEM, "Be brief."),
@@ -89,29 +112,43 @@ describe("a request to a native provider", () => {
       entry(Role.USER, "Go"),
     ];
     const rolesSent = async (routes?: string) => {
-      providers = openProviders(catalogFor({ real: { kind: "anthropic", url: provider.url } }, routes));
+      providers = openProviders(
+        catalogFor({ real: { kind: "anthropic", url: provider.url } }, routes),
+      );
       provider.always(nativeStream());
       await readAll(providers, requestOf("", { messages }));
       const sent = provider.requests.at(-1)?.body.messages;
-      return Array.isArray(sent) ? sent.map((message) => JSON.stringify(message).match(/"role":"(\w+)"/)?.[1]) : [];
+      return Array.isArray(sent)
+        ? sent.map((message) => JSON.stringify(message).match(/"role":"(\w+)"/)?.[1])
+        : [];
     };
     expect(await rolesSent()).toEqual(["user", "system", "assistant", "user"]);
     await providers.close();
-    expect(await rolesSent("[[{ provider: real, system_entries: fold }]]")).toEqual(["user", "assistant", "user"]);
+    expect(await rolesSent("[[{ provider: real, system_entries: fold }]]")).toEqual([
+      "user",
+      "assistant",
+      "user",
+    ]);
   });
 });
 
 test("a provider whose certificate nobody vouches for is told nothing", async () => {
   const { certificate, privateKey } = createAuthority("nobody").issue("localhost");
   let requests = 0;
-  const impostor = createServer({ cert: certificate, key: privateKey }, () => requests++).listen(0, "127.0.0.1");
+  const impostor = createServer({ cert: certificate, key: privateKey }, () => requests++).listen(
+    0,
+    "127.0.0.1",
+  );
   await once(impostor, "listening");
   onTestFinished(() => void impostor.close());
   const { port } = Object(impostor.address());
   const url = `https://127.0.0.1:${port}`;
-  providers = openProviders(catalogFor({ real: { kind: "anthropic", url, more: "credential_env: KEY" } }), {
-    env: { KEY: credential },
-  });
+  providers = openProviders(
+    catalogFor({ real: { kind: "anthropic", url, more: "credential_env: KEY" } }),
+    {
+      env: { KEY: credential },
+    },
+  );
   expect((await readAll(providers, "Hi")).apiError?.reason).toBe("upstream_error");
   expect(requests).toBe(0);
 });
@@ -124,8 +161,14 @@ describe("a request to a chat provider", () => {
     const [request] = provider.requests;
     expect(request?.path).toBe("/v1/chat/completions");
     expect(request?.headers).toMatchObject({ authorization: `Bearer ${credential}` });
-    expect(Object.keys(request?.headers ?? {}).filter((name) => name.startsWith("anthropic"))).toEqual([]);
-    expect(request?.body).toMatchObject({ model: "provider-model", stream: true, stream_options: { include_usage: true } });
+    expect(
+      Object.keys(request?.headers ?? {}).filter((name) => name.startsWith("anthropic")),
+    ).toEqual([]);
+    expect(request?.body).toMatchObject({
+      model: "provider-model",
+      stream: true,
+      stream_options: { include_usage: true },
+    });
   });
 
   test("names the output limit as the file says", async () => {
@@ -142,7 +185,11 @@ describe("a request to a chat provider", () => {
       providers,
       requestOf("Hi", { tools: [{ type: "computer_20250124", name: "computer" }] }),
     );
-    expect([apiError?.reason, provider.requests.length, ask.accepted]).toEqual(["feature_not_offered", 0, 0]);
+    expect([apiError?.reason, provider.requests.length, ask.accepted]).toEqual([
+      "feature_not_offered",
+      0,
+      0,
+    ]);
   });
 });
 
@@ -156,10 +203,19 @@ describe("whether a provider streams", () => {
   for (const { stream, maxTokens, streams } of cases) {
     test(`a client that asks for stream ${stream} and ${maxTokens} tokens meets a provider that ${streams ? "does" : "does not"}`, async () => {
       open("anthropic");
-      provider.always(({ body }) => (body.stream ? nativeStream : nativeAnswer)({ text: ["Hello"] }));
+      provider.always(({ body }) =>
+        (body.stream ? nativeStream : nativeAnswer)({ text: ["Hello"] }),
+      );
       const { stream: _, ...request } = requestOf("Hi", { maxTokens });
-      const { events, apiError } = await readAll(providers, stream === undefined ? request : { ...request, stream });
-      expect([apiError, provider.requests[0]?.body.stream, textOf(events)]).toEqual([undefined, streams, "Hello"]);
+      const { events, apiError } = await readAll(
+        providers,
+        stream === undefined ? request : { ...request, stream },
+      );
+      expect([apiError, provider.requests[0]?.body.stream, textOf(events)]).toEqual([
+        undefined,
+        streams,
+        "Hello",
+      ]);
     });
   }
 });
@@ -171,7 +227,13 @@ describe("an answer", () => {
     tool: { name: "get_weather", input: ['{"city":', '"Oslo"}'] },
     usage: { input: 20, output: 9, cacheRead: 5, cacheWrite: 3, thinking: 4 },
   };
-  const usage = { inputTokens: 20, outputTokens: 9, cacheReadInputTokens: 5, cacheCreationInputTokens: 3, thinkingTokens: 4 };
+  const usage = {
+    inputTokens: 20,
+    outputTokens: 9,
+    cacheReadInputTokens: 5,
+    cacheCreationInputTokens: 3,
+    thinkingTokens: 4,
+  };
   const forms: { name: string; kind: Kind; script: Script; stream: boolean }[] = [
     { name: "a native stream", kind: "anthropic", script: nativeStream(content), stream: true },
     { name: "a native answer", kind: "anthropic", script: nativeAnswer(content), stream: false },
@@ -182,7 +244,10 @@ describe("an answer", () => {
     test(`comes out of ${name} with text, thinking, tool call and usage`, async () => {
       open(kind);
       provider.always(script);
-      const outcome = await readAll(providers, requestOf("Hi", { stream, tools: [{ name: "get_weather" }] }));
+      const outcome = await readAll(
+        providers,
+        requestOf("Hi", { stream, tools: [{ name: "get_weather" }] }),
+      );
       expect(outcome.apiError).toBeUndefined();
       expect(textOf(outcome.events)).toBe("Hello");
       const kinds = kindsOf(outcome.events).filter((one) => one !== "blockDelta");
@@ -206,8 +271,12 @@ describe("an answer", () => {
   test("comes as a stream, or whole, whichever the provider sends", async () => {
     open("anthropic");
     provider.play(nativeAnswer({ text: ["whole"] }), nativeStream({ text: ["streamed"] }));
-    expect(textOf((await readAll(providers, requestOf("Hi", { stream: true }))).events)).toBe("whole");
-    expect(textOf((await readAll(providers, requestOf("Hi", { stream: false }))).events)).toBe("streamed");
+    expect(textOf((await readAll(providers, requestOf("Hi", { stream: true }))).events)).toBe(
+      "whole",
+    );
+    expect(textOf((await readAll(providers, requestOf("Hi", { stream: false }))).events)).toBe(
+      "streamed",
+    );
   });
 
   test("of many events in one read comes in one array", async () => {
@@ -228,19 +297,42 @@ describe("an answer", () => {
 });
 
 describe("an error answer", () => {
-  const html: Script = { status: 502, headers: { "content-type": "text/html" }, writes: ["<html>Bad gateway</html>"] };
-  const cases: { name: string; kind?: Kind; script: Script; reason: string; facts?: object; attempt: string }[] = [
+  const html: Script = {
+    status: 502,
+    headers: { "content-type": "text/html" },
+    writes: ["<html>Bad gateway</html>"],
+  };
+  const cases: {
+    name: string;
+    kind?: Kind;
+    script: Script;
+    reason: string;
+    facts?: object;
+    attempt: string;
+  }[] = [
     {
       name: "401",
       script: errorAnswer(401, "authentication_error", "invalid x-api-key"),
       reason: "upstream_error",
       attempt: "failed 401",
     },
-    { name: "402", script: errorAnswer(402, "billing_error", "pay"), reason: "upstream_error", attempt: "failed 402" },
-    { name: "403", script: errorAnswer(403, "permission_error", "no"), reason: "upstream_error", attempt: "failed 403" },
+    {
+      name: "402",
+      script: errorAnswer(402, "billing_error", "pay"),
+      reason: "upstream_error",
+      attempt: "failed 402",
+    },
+    {
+      name: "403",
+      script: errorAnswer(403, "permission_error", "no"),
+      reason: "upstream_error",
+      attempt: "failed 403",
+    },
     {
       name: "429 with its time",
-      script: errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "7" } }),
+      script: errorAnswer(429, "rate_limit_error", "slow down", {
+        headers: { "retry-after": "7" },
+      }),
       reason: "overloaded",
       facts: { retryAfterMs: 7000 },
       attempt: "failed 429",
@@ -270,7 +362,12 @@ describe("an error answer", () => {
       facts: {},
       attempt: "failed 529",
     },
-    { name: "500 twice", script: errorAnswer(500, "api_error", "oops"), reason: "upstream_error", attempt: "failed 500" },
+    {
+      name: "500 twice",
+      script: errorAnswer(500, "api_error", "oops"),
+      reason: "upstream_error",
+      attempt: "failed 500",
+    },
     { name: "an HTML page", script: html, reason: "upstream_error", attempt: "failed 502" },
     {
       name: "an HTML page with status 404",
@@ -304,7 +401,10 @@ describe("an error answer", () => {
       facts: {
         provider: {
           status: 400,
-          body: { type: "error", error: { type: "invalid_request_error", message: "messages.0: wrong" } },
+          body: {
+            type: "error",
+            error: { type: "invalid_request_error", message: "messages.0: wrong" },
+          },
         },
       },
       attempt: "refused 400",
@@ -313,7 +413,12 @@ describe("an error answer", () => {
       name: "413",
       script: errorAnswer(413, "request_too_large", "too large"),
       reason: "upstream_refused",
-      facts: { provider: { status: 413, body: { type: "error", error: { type: "request_too_large", message: "too large" } } } },
+      facts: {
+        provider: {
+          status: 413,
+          body: { type: "error", error: { type: "request_too_large", message: "too large" } },
+        },
+      },
       attempt: "refused 413",
     },
     {
@@ -324,14 +429,21 @@ describe("an error answer", () => {
       facts: {
         provider: {
           status: 400,
-          body: { type: "error", error: { type: "invalid_request_error", message: "messages: wrong" } },
+          body: {
+            type: "error",
+            error: { type: "invalid_request_error", message: "messages: wrong" },
+          },
         },
       },
       attempt: "refused 400",
     },
     {
       name: "a prompt that is too long, in the wording that clients know",
-      script: errorAnswer(400, "invalid_request_error", "prompt is too long: 300 tokens > 200 maximum"),
+      script: errorAnswer(
+        400,
+        "invalid_request_error",
+        "prompt is too long: 300 tokens > 200 maximum",
+      ),
       reason: "context_length_exceeded",
       facts: { message: "prompt is too long: 300 tokens > 200 maximum" },
       attempt: "refused 400",
@@ -406,7 +518,10 @@ describe("an error answer", () => {
       errorAnswer(400, error.type, told),
       errorAnswer(200, error.type, told),
       { ...nativeStream(), writes: [sseEvent("error", { error })] },
-      { ...nativeStream(), writes: [...nativeEvents({ text: ["a"] }).slice(0, 3), sseEvent("error", { error })] },
+      {
+        ...nativeStream(),
+        writes: [...nativeEvents({ text: ["a"] }).slice(0, 3), sseEvent("error", { error })],
+      },
     ];
     for (const answer of answers) {
       provider.play(answer);
@@ -431,7 +546,8 @@ describe("an error answer", () => {
 });
 
 describe("counting", () => {
-  const count = (text: string) => providers.countTokens(askFor(requestOf(text, { vendorBeta: "a-1" })));
+  const count = (text: string) =>
+    providers.countTokens(askFor(requestOf(text, { vendorBeta: "a-1" })));
   const counted: Script = {
     headers: { "content-type": "application/json" },
     writes: ['{"input_tokens":42,"context_management":{"original_input_tokens":50}}'],
@@ -440,7 +556,10 @@ describe("counting", () => {
   test("is done by a native provider, with its further members", async () => {
     open("anthropic");
     provider.always(counted);
-    expect(await count("Hi")).toEqual({ inputTokens: 42, extensions: { context_management: { original_input_tokens: 50 } } });
+    expect(await count("Hi")).toEqual({
+      inputTokens: 42,
+      extensions: { context_management: { original_input_tokens: 50 } },
+    });
     const [request] = provider.requests;
     expect(request?.path).toBe("/v1/messages/count_tokens");
     expect(request?.headers).toMatchObject({ "anthropic-beta": "a-1" });
@@ -465,13 +584,22 @@ describe("counting", () => {
 
   test("fails as an answer does", async () => {
     open("anthropic");
-    provider.play(errorAnswer(400, "invalid_request_error", "wrong"), errorAnswer(500, "api_error", "oops"), {
-      writes: ["<html>"],
-    });
-    provider.always(errorAnswer(529, "overloaded_error", "Overloaded", { headers: { "retry-after": "7" } }));
+    provider.play(
+      errorAnswer(400, "invalid_request_error", "wrong"),
+      errorAnswer(500, "api_error", "oops"),
+      {
+        writes: ["<html>"],
+      },
+    );
+    provider.always(
+      errorAnswer(529, "overloaded_error", "Overloaded", { headers: { "retry-after": "7" } }),
+    );
     await expect(count("Hi")).rejects.toMatchObject({ reason: "upstream_refused" });
     await expect(count("Hi")).rejects.toMatchObject({ reason: "upstream_error" });
     await expect(count("Hi")).rejects.toMatchObject({ reason: "upstream_error" });
-    await expect(count("Hi")).rejects.toMatchObject({ reason: "overloaded", facts: { retryAfterMs: 7000 } });
+    await expect(count("Hi")).rejects.toMatchObject({
+      reason: "overloaded",
+      facts: { retryAfterMs: 7000 },
+    });
   });
 });

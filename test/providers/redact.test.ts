@@ -33,9 +33,13 @@ const keys = fc.oneof(
 
 test("whatever a provider says, no key in it is shown", () => {
   fc.assert(
-    fc.property(keys, fc.constantFrom("", "key: ", "tool key_value_store_lookup with "), (key, before) => {
-      expect(shown(`${before}${key} is not valid`)).toBe(`${before}[redacted] is not valid`);
-    }),
+    fc.property(
+      keys,
+      fc.constantFrom("", "key: ", "tool key_value_store_lookup with "),
+      (key, before) => {
+        expect(shown(`${before}${key} is not valid`)).toBe(`${before}[redacted] is not valid`);
+      },
+    ),
   );
 });
 

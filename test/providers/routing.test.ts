@@ -14,7 +14,17 @@ import {
   sseEvent,
   startProvider,
 } from "../support/provider.ts";
-import { askFor, attemptsOf, HandClock, kindsOf, openProviders, readAll, requestOf, settle, textOf } from "./harness.ts";
+import {
+  askFor,
+  attemptsOf,
+  HandClock,
+  kindsOf,
+  openProviders,
+  readAll,
+  requestOf,
+  settle,
+  textOf,
+} from "./harness.ts";
 
 let first: ScriptedProvider;
 let second: ScriptedProvider;
@@ -30,7 +40,9 @@ afterEach(async () => {
 });
 
 /** Two native providers, one after the other unless `routes` says otherwise. */
-function openBoth(more: { clock?: Clock; routes?: string; settings?: string; firstUrl?: string } = {}): void {
+function openBoth(
+  more: { clock?: Clock; routes?: string; settings?: string; firstUrl?: string } = {},
+): void {
   const { clock, routes, settings, firstUrl = first.url } = more;
   const catalog = catalogFor(
     {
@@ -43,7 +55,9 @@ function openBoth(more: { clock?: Clock; routes?: string; settings?: string; fir
 }
 
 function openFirst(settings?: string, clock?: Clock): void {
-  const catalog = catalogFor({ first: { kind: "anthropic", url: first.url, ...(settings && { more: settings }) } });
+  const catalog = catalogFor({
+    first: { kind: "anthropic", url: first.url, ...(settings && { more: settings }) },
+  });
   providers = openProviders(catalog, clock && { clock });
 }
 
@@ -58,13 +72,23 @@ async function closedUrl(): Promise<string> {
 }
 
 describe("failover", () => {
-  const overloadedEvent = sseEvent("error", { error: { type: "overloaded_error", message: "Overloaded" } });
+  const overloadedEvent = sseEvent("error", {
+    error: { type: "overloaded_error", message: "Overloaded" },
+  });
   const cases: { name: string; script: Script; attempt: string }[] = [
-    { name: "status 401", script: errorAnswer(401, "authentication_error", "no"), attempt: "failed 401" },
+    {
+      name: "status 401",
+      script: errorAnswer(401, "authentication_error", "no"),
+      attempt: "failed 401",
+    },
     { name: "status 402", script: errorAnswer(402, "billing_error", "pay"), attempt: "failed 402" },
     {
       name: "status 400 of an unpaid account",
-      script: errorAnswer(400, "invalid_request_error", "Your credit balance is too low to access the Anthropic API."),
+      script: errorAnswer(
+        400,
+        "invalid_request_error",
+        "Your credit balance is too low to access the Anthropic API.",
+      ),
       attempt: "failed 400",
     },
     {
@@ -73,16 +97,36 @@ describe("failover", () => {
       attempt: "failed 404",
     },
     { name: "status 500", script: errorAnswer(500, "api_error", "oops"), attempt: "failed 500" },
-    { name: "status 429", script: errorAnswer(429, "rate_limit_error", "slow down"), attempt: "failed 429" },
-    { name: "status 529", script: errorAnswer(529, "overloaded_error", "busy"), attempt: "failed 529" },
-    { name: "a reset before the headers", script: { end: "reset", writes: [] }, attempt: "failed 200" },
+    {
+      name: "status 429",
+      script: errorAnswer(429, "rate_limit_error", "slow down"),
+      attempt: "failed 429",
+    },
+    {
+      name: "status 529",
+      script: errorAnswer(529, "overloaded_error", "busy"),
+      attempt: "failed 529",
+    },
+    {
+      name: "a reset before the headers",
+      script: { end: "reset", writes: [] },
+      attempt: "failed 200",
+    },
     {
       name: "headers and pings, then a reset",
       script: nativeStream({}, { writes: [sseEvent("ping"), ": hello\n\n"], end: "reset" }),
       attempt: "failed 200",
     },
-    { name: "an error event first of all", script: nativeStream({}, { writes: [overloadedEvent] }), attempt: "failed 200" },
-    { name: "a stream without any event", script: nativeStream({}, { writes: [] }), attempt: "failed 200" },
+    {
+      name: "an error event first of all",
+      script: nativeStream({}, { writes: [overloadedEvent] }),
+      attempt: "failed 200",
+    },
+    {
+      name: "a stream without any event",
+      script: nativeStream({}, { writes: [] }),
+      attempt: "failed 200",
+    },
     {
       name: "an HTML page with status 200",
       script: { headers: { "content-type": "text/html" }, writes: ["<html>"] },
@@ -130,9 +174,17 @@ describe("failover", () => {
 
   test("ends with the first event: what breaks after it is told, not repeated", async () => {
     openBoth();
-    first.always(nativeStream({ text: ["a"] }, { writes: nativeEvents({ text: ["a"] }).slice(0, 1), end: "reset" }));
+    first.always(
+      nativeStream(
+        { text: ["a"] },
+        { writes: nativeEvents({ text: ["a"] }).slice(0, 1), end: "reset" },
+      ),
+    );
     const outcome = await readAll(providers, "Hi");
-    expect([outcome.apiError?.reason, kindsOf(outcome.events)]).toEqual(["upstream_error", ["messageStart"]]);
+    expect([outcome.apiError?.reason, kindsOf(outcome.events)]).toEqual([
+      "upstream_error",
+      ["messageStart"],
+    ]);
     expect([attemptsOf(outcome), second.requests.length]).toEqual([["first broke 200"], 0]);
   });
 
@@ -158,10 +210,16 @@ describe("failover", () => {
     first.play(errorAnswer(401, "authentication_error", "no"));
     expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["first failed 401"]);
     first.play(errorAnswer(500, "api_error", "oops"));
-    expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["first failed 500", "first delivered 200"]);
+    expect(attemptsOf(await readAll(providers, "Hi"))).toEqual([
+      "first failed 500",
+      "first delivered 200",
+    ]);
     first.play(errorAnswer(529, "overloaded_error", "busy"));
     const overloaded = await readAll(providers, "Hi");
-    expect([attemptsOf(overloaded), overloaded.apiError?.reason]).toEqual([["first failed 529"], "overloaded"]);
+    expect([attemptsOf(overloaded), overloaded.apiError?.reason]).toEqual([
+      ["first failed 529"],
+      "overloaded",
+    ]);
   });
 
   test("cannot double the load of providers in trouble", async () => {
@@ -207,8 +265,13 @@ describe("an provider in trouble", () => {
   test("is left alone for as long as it asked", async () => {
     const clock = new HandClock();
     openBoth({ clock });
-    first.play(errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }));
-    expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["first failed 429", "second delivered 200"]);
+    first.play(
+      errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }),
+    );
+    expect(attemptsOf(await readAll(providers, "Hi"))).toEqual([
+      "first failed 429",
+      "second delivered 200",
+    ]);
     await clock.advance(29_999);
     expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["second delivered 200"]);
     await clock.advance(1);
@@ -219,8 +282,13 @@ describe("an provider in trouble", () => {
     const clock = new HandClock();
     openFirst("", clock);
     expect(providers.usable()).toBe(true);
-    first.play(errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }));
-    expect((await readAll(providers, "Hi")).apiError).toMatchObject({ reason: "overloaded", facts: { retryAfterMs: 30_000 } });
+    first.play(
+      errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }),
+    );
+    expect((await readAll(providers, "Hi")).apiError).toMatchObject({
+      reason: "overloaded",
+      facts: { retryAfterMs: 30_000 },
+    });
     await clock.advance(10_000);
     const again = await readAll(providers, "Hi");
     expect(again.apiError).toMatchObject({ reason: "overloaded", facts: { retryAfterMs: 20_000 } });
@@ -233,15 +301,20 @@ describe("an provider in trouble", () => {
     const catalog = catalogFor({ first: { kind: "anthropic", url: first.url } });
     const named = catalog.replace(/(id: model-haiku.*)provider-model/, "$1haiku-there");
     providers = openProviders(named, { clock: new HandClock() });
-    const slowDown = errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } });
+    const slowDown = errorAnswer(429, "rate_limit_error", "slow down", {
+      headers: { "retry-after": "30" },
+    });
     const askOf = (model: string) => requestOf("Hi", { model });
     const gate = new Gate();
     for (let call = 0; call < 6; call++) first.play({ ...slowDown, before: gate });
     const limited = Array.from({ length: 6 }, () => readAll(providers, askOf("model-opus-4.6")));
     await first.received(6);
     gate.open();
-    for (const { apiError } of await Promise.all(limited)) expect(apiError?.reason).toBe("overloaded");
-    expect(attemptsOf(await readAll(providers, askOf("model-haiku-4.5")))).toEqual(["first delivered 200"]);
+    for (const { apiError } of await Promise.all(limited))
+      expect(apiError?.reason).toBe("overloaded");
+    expect(attemptsOf(await readAll(providers, askOf("model-haiku-4.5")))).toEqual([
+      "first delivered 200",
+    ]);
     expect(attemptsOf(await readAll(providers, askOf("model-opus-4.6")))).toEqual([]);
     expect(providers.usable()).toBe(true);
   });
@@ -272,7 +345,10 @@ describe("an provider in trouble", () => {
     const { apiError } = await readAll(providers, requestOf("Hi", { vendorVersion: "\u00e9" }));
     expect(apiError?.reason).toBe("invalid_request");
     await readAll(providers, "Hi");
-    expect((await readAll(providers, "Hi")).apiError).toMatchObject({ reason: "overloaded", facts: { retryAfterMs: 4000 } });
+    expect((await readAll(providers, "Hi")).apiError).toMatchObject({
+      reason: "overloaded",
+      facts: { retryAfterMs: 4000 },
+    });
   });
 });
 
@@ -337,7 +413,11 @@ describe("a new configuration", () => {
     const gate = new Gate();
     first.play({
       ...nativeStream(),
-      writes: [...nativeEvents({ text: ["old"] }).slice(0, 3), gate, ...nativeEvents({ text: ["old"] }).slice(3)],
+      writes: [
+        ...nativeEvents({ text: ["old"] }).slice(0, 3),
+        gate,
+        ...nativeEvents({ text: ["old"] }).slice(3),
+      ],
     });
     const running = readAll(providers, "1");
     await gate.reached;
@@ -355,7 +435,10 @@ describe("a new configuration", () => {
   test("drops neither a call that waits for a slot of an provider that goes, nor the second attempt of one that fails", async () => {
     openFirst("concurrency: 1");
     const gates = [new Gate(), new Gate()] as const;
-    first.play({ ...nativeStream({ text: ["1"] }), before: gates[0] }, { ...nativeStream({ text: ["2"] }), before: gates[1] });
+    first.play(
+      { ...nativeStream({ text: ["1"] }), before: gates[0] },
+      { ...nativeStream({ text: ["2"] }), before: gates[1] },
+    );
     const running = [readAll(providers, "1"), readAll(providers, "2")];
     await gates[0].reached;
     providers.reload(catalogOf(second, "second"));
@@ -375,20 +458,32 @@ describe("a new configuration", () => {
 
   test("keeps the connections and the rest of an provider that stays as it was", async () => {
     openFirst("", new HandClock());
-    first.play(errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }));
+    first.play(
+      errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }),
+    );
     await readAll(providers, "1");
-    providers.reload(readCatalogFile(catalogFor({ first: { kind: "anthropic", url: first.url, more: "" } })));
+    providers.reload(
+      readCatalogFile(catalogFor({ first: { kind: "anthropic", url: first.url, more: "" } })),
+    );
     expect(providers.usable()).toBe(false);
-    providers.reload(readCatalogFile(catalogFor({ first: { kind: "anthropic", url: first.url, more: "idle_ms: 1000" } })));
+    providers.reload(
+      readCatalogFile(
+        catalogFor({ first: { kind: "anthropic", url: first.url, more: "idle_ms: 1000" } }),
+      ),
+    );
     expect(providers.usable()).toBe(true);
   });
 
   test("that lacks a credential changes nothing", async () => {
     openFirst();
     const wrong = readCatalogFile(
-      catalogFor({ second: { kind: "anthropic", url: second.url, more: "credential_env: NOT_THERE" } }),
+      catalogFor({
+        second: { kind: "anthropic", url: second.url, more: "credential_env: NOT_THERE" },
+      }),
     );
-    expect(() => providers.reload(wrong)).toThrow("providers.second.credential_env: NOT_THERE is not set to a credential");
+    expect(() => providers.reload(wrong)).toThrow(
+      "providers.second.credential_env: NOT_THERE is not set to a credential",
+    );
     expect(textOf((await readAll(providers, "2")).events)).toBe("from the first");
   });
 });

@@ -13,10 +13,21 @@ describe("arguments of simulated tool calls", () => {
       schema: { properties: { a: { type: "boolean" } } },
       value: { a: true },
     },
-    { name: "a required property without a schema", schema: { required: ["a"] }, value: { a: "a" } },
+    {
+      name: "a required property without a schema",
+      schema: { required: ["a"] },
+      value: { a: "a" },
+    },
     {
       name: "constants, enums, examples and defaults",
-      schema: { properties: { a: { const: 7 }, b: { enum: ["x", "y"] }, c: { examples: [2] }, d: { default: null } } },
+      schema: {
+        properties: {
+          a: { const: 7 },
+          b: { enum: ["x", "y"] },
+          c: { examples: [2] },
+          d: { default: null },
+        },
+      },
       value: { a: 7, b: "x", c: 2, d: null },
     },
     {
@@ -78,7 +89,8 @@ describe("arguments of simulated tool calls", () => {
     { name: "no schema", schema: undefined, value: {} },
     { name: "a schema of something else than an object", schema: { type: "string" }, value: {} },
   ];
-  for (const { name, schema, value } of cases) test(`keep to ${name}`, () => expect(argumentsFor(schema)).toEqual(value));
+  for (const { name, schema, value } of cases)
+    test(`keep to ${name}`, () => expect(argumentsFor(schema)).toEqual(value));
 
   test("end, even where a schema contains itself", () => {
     const schema = {

@@ -1,7 +1,12 @@
 import { create } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { afterEach, describe, expect, test } from "vitest";
-import { type Block, BlockSchema, CacheControlSchema, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
+import {
+  type Block,
+  BlockSchema,
+  CacheControlSchema,
+  Role,
+} from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { defaultCatalog } from "../../src/config/catalog.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
@@ -38,20 +43,28 @@ const weather = {
 };
 
 /** Blocks of the answer: kind and content, put together from start and deltas. */
-function blocksOf(events: readonly Event[]): { kind: string; content: string; start: Block["kind"] | undefined }[] {
+function blocksOf(
+  events: readonly Event[],
+): { kind: string; content: string; start: Block["kind"] | undefined }[] {
   const blocks: { kind: string; content: string; start: Block["kind"] | undefined }[] = [];
   for (const { kind } of events) {
     if (kind.case === "blockStart") {
       const start = kind.value.block?.kind;
-      blocks.push({ kind: start?.case === "other" ? String(start.value.type) : (start?.case ?? ""), content: "", start });
+      blocks.push({
+        kind: start?.case === "other" ? String(start.value.type) : (start?.case ?? ""),
+        content: "",
+        start,
+      });
     }
     const last = blocks.at(-1);
-    if (kind.case === "blockDelta" && last && typeof kind.value.kind.value === "string") last.content += kind.value.kind.value;
+    if (kind.case === "blockDelta" && last && typeof kind.value.kind.value === "string")
+      last.content += kind.value.kind.value;
   }
   return blocks;
 }
 
-const text = (value: string) => create(BlockSchema, { kind: { case: "text", value: { text: value } } });
+const text = (value: string) =>
+  create(BlockSchema, { kind: { case: "text", value: { text: value } } });
 const mark = (ttl: string) => create(CacheControlSchema, { ttl });
 
 describe("an answer", () => {
@@ -65,7 +78,13 @@ describe("an answer", () => {
     expect(textOf(two.events)).toBe(textOf(one.events));
     expect(textOf(other.events)).not.toBe(textOf(one.events));
     const kinds = kindsOf(one.events).filter((kind) => kind !== "blockDelta");
-    expect(kinds).toEqual(["messageStart", "blockStart", "blockStop", "messageDelta", "messageStop"]);
+    expect(kinds).toEqual([
+      "messageStart",
+      "blockStart",
+      "blockStop",
+      "messageDelta",
+      "messageStop",
+    ]);
     expect(endOf(one.events)).toMatchObject({ stopReason: "end_turn" });
   });
 
@@ -91,9 +110,16 @@ describe("an answer", () => {
   });
 
   test("ends before the first stop sequence that it meets", async () => {
-    const { events } = await readAll(providers, requestOf("Hello", { stopSequences: ["said", "simulated", ""] }));
+    const { events } = await readAll(
+      providers,
+      requestOf("Hello", { stopSequences: ["said", "simulated", ""] }),
+    );
     expect(textOf(events)).toBe("This is the ");
-    expect(endOf(events)).toMatchObject({ stopReason: "stop_sequence", stopSequence: "simulated", usage: { outputTokens: 3 } });
+    expect(endOf(events)).toMatchObject({
+      stopReason: "stop_sequence",
+      stopSequence: "simulated",
+      usage: { outputTokens: 3 },
+    });
   });
 
   test("is JSON after the schema of a structured output", async () => {
@@ -106,10 +132,16 @@ describe("an answer", () => {
 
 describe("tools", () => {
   test("a tool that the last user text names is called with arguments of its schema", async () => {
-    const { events } = await readAll(providers, requestOf("Please get_weather.", { tools: [weather, { name: "get" }] }));
+    const { events } = await readAll(
+      providers,
+      requestOf("Please get_weather.", { tools: [weather, { name: "get" }] }),
+    );
     const [said, call, more] = blocksOf(events);
     expect(said?.kind).toBe("text");
-    expect(call).toMatchObject({ kind: "toolUse", start: { value: { name: "get_weather", input: {} } } });
+    expect(call).toMatchObject({
+      kind: "toolUse",
+      start: { value: { name: "get_weather", input: {} } },
+    });
     expect(JSON.parse(call?.content ?? "")).toEqual({ city: "city", days: 2 });
     expect(more).toBeUndefined();
     expect(endOf(events)?.stopReason).toBe("tool_use");
@@ -118,9 +150,16 @@ describe("tools", () => {
   test("several named tools are called together, or only one where parallel calls are off", async () => {
     const tools = [weather, { name: "get_time" }];
     const together = await readAll(providers, requestOf("get_time and get_weather", { tools }));
-    expect(blocksOf(together.events).map(({ kind }) => kind)).toEqual(["text", "toolUse", "toolUse"]);
+    expect(blocksOf(together.events).map(({ kind }) => kind)).toEqual([
+      "text",
+      "toolUse",
+      "toolUse",
+    ]);
     const toolChoice = { type: "auto", disableParallelToolUse: true };
-    const alone = await readAll(providers, requestOf("get_time and get_weather", { tools, toolChoice }));
+    const alone = await readAll(
+      providers,
+      requestOf("get_time and get_weather", { tools, toolChoice }),
+    );
     expect(blocksOf(alone.events).map(({ kind }) => kind)).toEqual(["text", "toolUse"]);
   });
 
@@ -133,8 +172,13 @@ describe("tools", () => {
   for (const { choice, called } of choices) {
     test(`tool_choice ${choice.type} calls ${called.join() || "nothing"} when the user names no tool`, async () => {
       const tools = [weather, { name: "get_time" }];
-      const { events } = await readAll(providers, requestOf("Hello", { tools, toolChoice: choice }));
-      const names = blocksOf(events).flatMap(({ start }) => (start?.case === "toolUse" ? [start.value.name] : []));
+      const { events } = await readAll(
+        providers,
+        requestOf("Hello", { tools, toolChoice: choice }),
+      );
+      const names = blocksOf(events).flatMap(({ start }) =>
+        start?.case === "toolUse" ? [start.value.name] : [],
+      );
       expect(names).toEqual(called);
     });
   }
@@ -144,12 +188,18 @@ describe("tools", () => {
       { role: Role.USER, content: [text("get_weather")] },
       {
         role: Role.ASSISTANT,
-        content: [create(BlockSchema, { kind: { case: "toolUse", value: { id: "t1", name: "get_weather" } } })],
+        content: [
+          create(BlockSchema, {
+            kind: { case: "toolUse", value: { id: "t1", name: "get_weather" } },
+          }),
+        ],
       },
       {
         role: Role.USER,
         content: [
-          create(BlockSchema, { kind: { case: "toolResult", value: { toolUseId: "t1", content: [text("12 degrees")] } } }),
+          create(BlockSchema, {
+            kind: { case: "toolResult", value: { toolUseId: "t1", content: [text("12 degrees")] } },
+          }),
         ],
       },
     ];
@@ -159,8 +209,14 @@ describe("tools", () => {
   });
 
   test("what clients add in reminder tags is not taken for the user's words", async () => {
-    const content = [text("Hello"), text("<system-reminder>You have get_weather</system-reminder>")];
-    const { events } = await readAll(providers, requestOf("", { messages: [{ role: Role.USER, content }], tools: [weather] }));
+    const content = [
+      text("Hello"),
+      text("<system-reminder>You have get_weather</system-reminder>"),
+    ];
+    const { events } = await readAll(
+      providers,
+      requestOf("", { messages: [{ role: Role.USER, content }], tools: [weather] }),
+    );
     expect(blocksOf(events).map(({ kind }) => kind)).toEqual(["text"]);
     expect(textOf(events)).toContain("You said: Hello");
   });
@@ -168,29 +224,44 @@ describe("tools", () => {
 
 describe("thinking", () => {
   test("comes first, with a signature, and is part of the output", async () => {
-    const { events } = await readAll(providers, requestOf("Hello", { thinking: { type: "adaptive" } }));
+    const { events } = await readAll(
+      providers,
+      requestOf("Hello", { thinking: { type: "adaptive" } }),
+    );
     const [thought, said] = blocksOf(events);
     expect(thought?.kind).toBe("thinking");
-    const last = events.filter(({ kind }) => kind.case === "blockDelta" && kind.value.index === 0).at(-1)?.kind;
+    const last = events
+      .filter(({ kind }) => kind.case === "blockDelta" && kind.value.index === 0)
+      .at(-1)?.kind;
     expect(last?.case === "blockDelta" && last.value.kind.case).toBe("signature");
     const usage = endOf(events)?.usage;
     expect(usage?.thinkingTokens).toBeGreaterThan(0);
-    expect(usage?.outputTokens).toBe((usage?.thinkingTokens ?? 0) + Math.ceil(Buffer.byteLength(said?.content ?? "") / 4));
+    expect(usage?.outputTokens).toBe(
+      (usage?.thinkingTokens ?? 0) + Math.ceil(Buffer.byteLength(said?.content ?? "") / 4),
+    );
   });
 
   test("that is not shown is signed and counted all the same", async () => {
     const thinking = { type: "enabled", budgetTokens: 1024, extensions: { display: "omitted" } };
-    const shown = await readAll(providers, requestOf("Hello", { thinking: { type: "enabled", budgetTokens: 1024 } }));
+    const shown = await readAll(
+      providers,
+      requestOf("Hello", { thinking: { type: "enabled", budgetTokens: 1024 } }),
+    );
     const hidden = await readAll(providers, requestOf("Hello", { thinking }));
     const deltas = hidden.events.flatMap(({ kind }) =>
       kind.case === "blockDelta" && kind.value.index === 0 ? [kind.value.kind.case] : [],
     );
     expect(deltas).toEqual(["signature"]);
-    expect(endOf(hidden.events)?.usage?.thinkingTokens).toBe(endOf(shown.events)?.usage?.thinkingTokens);
+    expect(endOf(hidden.events)?.usage?.thinkingTokens).toBe(
+      endOf(shown.events)?.usage?.thinkingTokens,
+    );
   });
 
   test("stays off when it is disabled", async () => {
-    const { events } = await readAll(providers, requestOf("Hello", { thinking: { type: "disabled" } }));
+    const { events } = await readAll(
+      providers,
+      requestOf("Hello", { thinking: { type: "disabled" } }),
+    );
     expect(blocksOf(events).map(({ kind }) => kind)).toEqual(["text"]);
     expect(endOf(events)?.usage?.thinkingTokens).toBeUndefined();
   });
@@ -201,14 +272,20 @@ describe("the prompt cache", () => {
     requestOf("", {
       system: {
         content: [
-          create(BlockSchema, { kind: { case: "text", value: { text: "s".repeat(400) } }, cacheControl: ttl ? { ttl } : {} }),
+          create(BlockSchema, {
+            kind: { case: "text", value: { text: "s".repeat(400) } },
+            cacheControl: ttl ? { ttl } : {},
+          }),
         ],
       },
       messages: [{ role: Role.USER, content: [text("q".repeat(40))] }],
     });
 
   test("a marked prefix is written the first time and read the next", async () => {
-    const [first, second] = [await readAll(providers, marked()), await readAll(providers, marked())];
+    const [first, second] = [
+      await readAll(providers, marked()),
+      await readAll(providers, marked()),
+    ];
     expect(endOf(first.events)?.usage).toMatchObject({
       inputTokens: 10,
       cacheCreationInputTokens: 100,
@@ -225,7 +302,8 @@ describe("the prompt cache", () => {
   test("is forgotten after its life, five minutes or an hour", async () => {
     const clock = new HandClock();
     providers = openProviders(catalog, { clock });
-    const read = async (ttl?: string) => endOf((await readAll(providers, marked(ttl))).events)?.usage?.cacheReadInputTokens;
+    const read = async (ttl?: string) =>
+      endOf((await readAll(providers, marked(ttl))).events)?.usage?.cacheReadInputTokens;
     expect(await read()).toBe(0);
     await clock.advance(299_999);
     expect(await read()).toBe(100);
@@ -236,7 +314,10 @@ describe("the prompt cache", () => {
   });
 
   test("the whole request is a prefix when the request itself is marked", async () => {
-    const { events } = await readAll(providers, requestOf("Hello you", { cacheControl: { ttl: "1h" } }));
+    const { events } = await readAll(
+      providers,
+      requestOf("Hello you", { cacheControl: { ttl: "1h" } }),
+    );
     expect(endOf(events)?.usage).toMatchObject({
       inputTokens: 0,
       cacheCreationInputTokens: 3,
@@ -245,15 +326,24 @@ describe("the prompt cache", () => {
   });
 
   test("no token is counted in two categories, whatever is marked", () => {
-    const segment = fc.record({ content: fc.string(), bytes: fc.nat(1000), ttl: fc.constantFrom(undefined, "5m", "1h") });
+    const segment = fc.record({
+      content: fc.string(),
+      bytes: fc.nat(1000),
+      ttl: fc.constantFrom(undefined, "5m", "1h"),
+    });
     fc.assert(
       fc.property(fc.array(fc.array(segment, { maxLength: 8 }), { maxLength: 6 }), (prompts) => {
         const cache = new PromptCache();
         return prompts.every((prompt) => {
-          const segments = prompt.map(({ ttl, ...rest }): Segment => (ttl ? { ...rest, cacheControl: mark(ttl) } : rest));
+          const segments = prompt.map(
+            ({ ttl, ...rest }): Segment => (ttl ? { ...rest, cacheControl: mark(ttl) } : rest),
+          );
           const { input, read, write5m, write1h } = cache.count("m", segments, 0);
           const total = tokensOf(segments.reduce((sum, { bytes }) => sum + bytes, 0));
-          return input + read + write5m + write1h === total && Math.min(input, read, write5m, write1h) >= 0;
+          return (
+            input + read + write5m + write1h === total &&
+            Math.min(input, read, write5m, write1h) >= 0
+          );
         });
       }),
     );
@@ -297,18 +387,29 @@ describe("directives in the last user text", () => {
   test("no_usage reports none, and stop_reason names the end", async () => {
     const { events } = await readAll(providers, "[[simulate no_usage=true stop_reason=refusal]]");
     expect([firstUsageOf(events), endOf(events)?.usage]).toEqual([undefined, undefined]);
-    expect(endOf(events)).toMatchObject({ stopReason: "refusal", deltaExtensions: { stop_details: { type: "refusal" } } });
+    expect(endOf(events)).toMatchObject({
+      stopReason: "refusal",
+      deltaExtensions: { stop_details: { type: "refusal" } },
+    });
   });
 
   test("one that does not exist, or has no sense, is told to the user", async () => {
-    for (const wrong of ["color=red", "tokens=many", "tokens=99999999", "error=200", "drop_after=-1"]) {
+    for (const wrong of [
+      "color=red",
+      "tokens=many",
+      "tokens=99999999",
+      "error=200",
+      "drop_after=-1",
+    ]) {
       const { apiError } = await readAll(providers, `[[simulate ${wrong}]]`);
       expect([wrong, apiError?.reason]).toEqual([wrong, "invalid_request"]);
     }
   });
 
   test("are words like any other when they are switched off", async () => {
-    providers = openProviders(catalog.replace("kind: simulated,", "kind: simulated, directives: false,"));
+    providers = openProviders(
+      catalog.replace("kind: simulated,", "kind: simulated, directives: false,"),
+    );
     const { events, apiError } = await readAll(providers, "[[simulate error=500]]");
     expect(apiError).toBeUndefined();
     expect(textOf(events)).toContain("[[simulate error=500]]");
@@ -332,7 +433,10 @@ describe("directives in the last user text", () => {
   ];
   test("blocks asks for any kind of block, in that order", async () => {
     const typed = ["thinking", "text", "redacted_thinking", "tool_use", "citations"];
-    const { events, apiError } = await readAll(providers, `[[simulate blocks=${[...typed, ...kinds].join(",")}]]`);
+    const { events, apiError } = await readAll(
+      providers,
+      `[[simulate blocks=${[...typed, ...kinds].join(",")}]]`,
+    );
     expect(apiError).toBeUndefined();
     expect(blocksOf(events).map(({ kind }) => kind)).toEqual([
       "thinking",
@@ -342,7 +446,9 @@ describe("directives in the last user text", () => {
       "text",
       ...kinds,
     ]);
-    const indices = events.flatMap(({ kind }) => (kind.case === "blockStart" ? [kind.value.index] : []));
+    const indices = events.flatMap(({ kind }) =>
+      kind.case === "blockStart" ? [kind.value.index] : [],
+    );
     expect(indices).toEqual(indices.map((_, index) => index));
   });
 
@@ -360,7 +466,8 @@ describe("pace", () => {
     const reads: string[] = [];
     const ask = askFor(requestOf("[[simulate tokens=3]]"));
     const done = (async () => {
-      for await (const events of providers.generate(ask)) reads.push(`${clock.now()} ${kindsOf(events).join(" ")}`);
+      for await (const events of providers.generate(ask))
+        reads.push(`${clock.now()} ${kindsOf(events).join(" ")}`);
     })();
     await clock.advance(1000);
     await done;
@@ -392,16 +499,24 @@ describe("pace", () => {
     await clock.advance(57);
     ask.abort.abort();
     const { apiError, events } = await done;
-    expect([apiError?.reason, kindsOf(events)]).toEqual(["cancelled", ["messageStart", "blockStart", "blockDelta"]]);
+    expect([apiError?.reason, kindsOf(events)]).toEqual([
+      "cancelled",
+      ["messageStart", "blockStart", "blockDelta"],
+    ]);
     expect([clock.pending, ask.attempts.map(({ outcome }) => outcome)]).toEqual([0, ["aborted"]]);
   });
 });
 
 describe("counting", () => {
   test("agrees with the input that an answer reports", async () => {
-    const request = requestOf("Hello", { tools: [weather], system: { content: [text("Be kind.")] } });
+    const request = requestOf("Hello", {
+      tools: [weather],
+      system: { content: [text("Be kind.")] },
+    });
     const { events } = await readAll(providers, request);
-    expect((await providers.countTokens(askFor(request)))?.inputTokens).toBe(firstUsageOf(events)?.inputTokens);
+    expect((await providers.countTokens(askFor(request)))?.inputTokens).toBe(
+      firstUsageOf(events)?.inputTokens,
+    );
   });
 });
 

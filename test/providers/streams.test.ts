@@ -15,7 +15,17 @@ import {
   sseEvent,
   startProvider,
 } from "../support/provider.ts";
-import { askFor, attemptsOf, HandClock, kindsOf, openProviders, readAll, requestOf, settle, textOf } from "./harness.ts";
+import {
+  askFor,
+  attemptsOf,
+  HandClock,
+  kindsOf,
+  openProviders,
+  readAll,
+  requestOf,
+  settle,
+  textOf,
+} from "./harness.ts";
 
 let provider: ScriptedProvider;
 let providers: ManagedProviders;
@@ -35,7 +45,10 @@ const formats = [
 type Format = (typeof formats)[number];
 
 function open({ kind }: Pick<Format, "kind">, more?: string, clock?: HandClock): void {
-  providers = openProviders(catalogFor({ real: { kind, url: provider.url, ...(more && { more }) } }), clock && { clock });
+  providers = openProviders(
+    catalogFor({ real: { kind, url: provider.url, ...(more && { more }) } }),
+    clock && { clock },
+  );
 }
 
 const content: AnswerContent = {
@@ -48,13 +61,19 @@ const request = () => requestOf("Hi", { tools: [{ name: "get_weather" }] });
 
 test("figures that wait for a stop reason are told when the connection is reset first", async () => {
   open({ kind: "anthropic" });
-  const delta = sseEvent("message_delta", { delta: { stop_reason: null }, usage: { output_tokens: 700 } });
+  const delta = sseEvent("message_delta", {
+    delta: { stop_reason: null },
+    usage: { output_tokens: 700 },
+  });
   const [start = ""] = nativeEvents(content);
   const text = nativeEvents({ text: ["Hello"] }).slice(1, 4);
   provider.play(nativeStream({}, { writes: [start, ...text, delta], end: "reset" }));
   const { events, apiError } = await readAll(providers, request());
   expect(apiError?.reason).toBe("upstream_error");
-  expect(events.at(-1)?.kind).toMatchObject({ case: "messageDelta", value: { usage: { outputTokens: 700 } } });
+  expect(events.at(-1)?.kind).toMatchObject({
+    case: "messageDelta",
+    value: { usage: { outputTokens: 700 } },
+  });
 });
 
 for (const format of formats) {
@@ -77,7 +96,10 @@ for (const format of formats) {
 
     test("may use CRLF, comments and a byte order mark", async () => {
       open(format);
-      const writes = ["\uFEFF: welcome\r\n\r\n", ...format.wire(content).map((event) => event.replaceAll("\n", "\r\n"))];
+      const writes = [
+        "\uFEFF: welcome\r\n\r\n",
+        ...format.wire(content).map((event) => event.replaceAll("\n", "\r\n")),
+      ];
       provider.play(format.stream({}, { writes }));
       const { apiError, events } = await readAll(providers, request());
       expect([apiError, textOf(events)]).toEqual([undefined, "Grüße 🙂 dir"]);
@@ -91,9 +113,15 @@ for (const format of formats) {
         open(format);
         provider.always(format.stream({}, { writes: wire.slice(0, k), end: "reset" }));
         const outcome = await readAll(providers, request());
-        expect([k, outcome.apiError?.reason]).toEqual([k, k >= complete ? undefined : "upstream_error"]);
+        expect([k, outcome.apiError?.reason]).toEqual([
+          k,
+          k >= complete ? undefined : "upstream_error",
+        ]);
         const last = outcome.ask.attempts.at(-1)?.outcome;
-        expect([k, last]).toEqual([k, k >= complete ? "delivered" : outcome.events.length > 0 ? "broke" : "failed"]);
+        expect([k, last]).toEqual([
+          k,
+          k >= complete ? "delivered" : outcome.events.length > 0 ? "broke" : "failed",
+        ]);
         expect(kindsOf(outcome.events).includes("messageStop")).toBe(k >= complete);
         await providers.close();
       }
@@ -107,14 +135,26 @@ for (const format of formats) {
       const [head = "", next = ""] = format.wire(content);
       provider.always(format.stream({}, { writes: [head, next.slice(0, 20)] }));
       const outcome = await readAll(providers, request());
-      expect([outcome.apiError?.reason, kindsOf(outcome.events)]).toEqual(["upstream_error", ["messageStart"]]);
+      expect([outcome.apiError?.reason, kindsOf(outcome.events)]).toEqual([
+        "upstream_error",
+        ["messageStart"],
+      ]);
     });
 
     test("with bytes that are no UTF-8 goes on, or ends in upstream_error", async () => {
       open(format);
       const wire = format.wire(content);
       provider.always(
-        format.stream({}, { writes: [wire[0] ?? "", new Uint8Array([0xff, 0xfe, 0xc3, 0x28, 10, 10]), ...wire.slice(1)] }),
+        format.stream(
+          {},
+          {
+            writes: [
+              wire[0] ?? "",
+              new Uint8Array([0xff, 0xfe, 0xc3, 0x28, 10, 10]),
+              ...wire.slice(1),
+            ],
+          },
+        ),
       );
       const { apiError } = await readAll(providers, request());
       expect([undefined, "upstream_error"]).toContain(apiError?.reason);
@@ -123,9 +163,17 @@ for (const format of formats) {
     test("with an event beyond 10 MB ends in upstream_error", async () => {
       open(format);
       const [head = ""] = format.wire(content);
-      provider.always(format.stream({}, { writes: [head, "data: ", ...Array(11).fill("x".repeat(1024 * 1024))], end: "hang" }));
+      provider.always(
+        format.stream(
+          {},
+          { writes: [head, "data: ", ...Array(11).fill("x".repeat(1024 * 1024))], end: "hang" },
+        ),
+      );
       const outcome = await readAll(providers, request());
-      expect([outcome.apiError?.reason, attemptsOf(outcome)]).toEqual(["upstream_error", ["real broke 200"]]);
+      expect([outcome.apiError?.reason, attemptsOf(outcome)]).toEqual([
+        "upstream_error",
+        ["real broke 200"],
+      ]);
       expect(await provider.requests[0]?.over).toEqual({ by: "client" });
     });
 
@@ -150,7 +198,9 @@ for (const format of formats) {
       const gate = new Gate();
       const wire = format.wire({ text: ["a", "b"] });
       const after = wire.findIndex((event) => event.includes('"a"')) + 1;
-      provider.always(format.stream({}, { writes: [...wire.slice(0, after), gate, ...wire.slice(after)] }));
+      provider.always(
+        format.stream({}, { writes: [...wire.slice(0, after), gate, ...wire.slice(after)] }),
+      );
       let text = "";
       for await (const events of providers.generate(askFor(request()))) {
         text += textOf(events);
@@ -215,7 +265,12 @@ for (const format of formats) {
 }
 
 function isConnected(message: unknown): message is { socket: Socket } {
-  return typeof message === "object" && message !== null && "socket" in message && message.socket instanceof Socket;
+  return (
+    typeof message === "object" &&
+    message !== null &&
+    "socket" in message &&
+    message.socket instanceof Socket
+  );
 }
 
 /** The figure once it has come to rest. */
@@ -236,13 +291,18 @@ describe("time limits", () => {
     const gate = new Gate();
     provider.always({ before: gate });
     const outcome = await readAll(providers, "Hi");
-    expect([outcome.apiError?.reason, attemptsOf(outcome)]).toEqual(["timeout", ["real timeout 0", "real timeout 0"]]);
+    expect([outcome.apiError?.reason, attemptsOf(outcome)]).toEqual([
+      "timeout",
+      ["real timeout 0", "real timeout 0"],
+    ]);
     gate.open();
   });
 
   test("a provider that falls silent amid its answer is a timeout, after what came", async () => {
     open(anthropic, "idle_ms: 30");
-    provider.always(nativeStream({}, { writes: nativeEvents({ text: ["a"] }).slice(0, 3), end: "hang" }));
+    provider.always(
+      nativeStream({}, { writes: nativeEvents({ text: ["a"] }).slice(0, 3), end: "hang" }),
+    );
     const outcome = await readAll(providers, "Hi");
     expect([outcome.apiError?.reason, textOf(outcome.events), attemptsOf(outcome)]).toEqual([
       "timeout",
@@ -258,7 +318,13 @@ describe("time limits", () => {
     const gates = [new Gate(), new Gate(), new Gate()] as const;
     const [start = "", block = "", delta = ""] = nativeEvents({ text: ["a", "b"] });
     provider.always(
-      nativeStream({}, { writes: [start + block, gates[0], delta, gates[1], sseEvent("ping"), gates[2]], end: "hang" }),
+      nativeStream(
+        {},
+        {
+          writes: [start + block, gates[0], delta, gates[1], sseEvent("ping"), gates[2]],
+          end: "hang",
+        },
+      ),
     );
     const done = readAll(providers, "Hi");
     for (const gate of gates) {
@@ -290,7 +356,10 @@ describe("time limits", () => {
     await gates[1].reached;
     await clock.advance(10_000);
     const outcome = await done;
-    expect([outcome.apiError?.reason, attemptsOf(outcome)]).toEqual(["timeout", ["real failed 500", "real timeout 0"]]);
+    expect([outcome.apiError?.reason, attemptsOf(outcome)]).toEqual([
+      "timeout",
+      ["real failed 500", "real timeout 0"],
+    ]);
     gates[1].open();
   });
 });
@@ -301,7 +370,12 @@ describe("a hang-up", () => {
     const ask = askFor(requestOf("Hi"));
     ask.abort.abort();
     const outcome = await readAll(providers, ask);
-    expect([outcome.apiError?.reason, ask.accepted, ask.attempts, provider.requests.length]).toEqual(["cancelled", 0, [], 0]);
+    expect([
+      outcome.apiError?.reason,
+      ask.accepted,
+      ask.attempts,
+      provider.requests.length,
+    ]).toEqual(["cancelled", 0, [], 0]);
   });
 
   test("after the request was sent finds it accepted", async () => {
@@ -313,7 +387,10 @@ describe("a hang-up", () => {
     const received = await provider.received(1);
     expect(ask.accepted).toBe(1);
     ask.abort.abort();
-    expect([(await done).apiError?.reason, (await received.over).by]).toEqual(["cancelled", "client"]);
+    expect([(await done).apiError?.reason, (await received.over).by]).toEqual([
+      "cancelled",
+      "client",
+    ]);
     gate.open();
   });
 

@@ -1,4 +1,5 @@
-// What a provider receives of a conversation that used tools, when the request that goes on with it defines none.
+// What a provider receives of a conversation that used tools, when the request that goes on with it
+// defines none.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -6,7 +7,13 @@ import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_p
 import * as chat from "../../src/formats/chat/chat.ts";
 import * as native from "../../src/formats/native/native.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
-import { catalogFor, chatStream, nativeStream, type ScriptedProvider, startProvider } from "../support/provider.ts";
+import {
+  catalogFor,
+  chatStream,
+  nativeStream,
+  type ScriptedProvider,
+  startProvider,
+} from "../support/provider.ts";
 import { openProviders, readAll, textOf } from "./harness.ts";
 
 let provider: ScriptedProvider;
@@ -22,15 +29,27 @@ afterEach(async () => {
 const usedTools = ["read_file", "run", "read_file"];
 
 function nativeRequest(members: JsonObject = {}): GenerateRequest {
-  const calls = usedTools.map((name, index) => ({ type: "tool_use", id: `toolu_${index}`, name, input: { index } }));
-  const results = usedTools.map((_, index) => ({ type: "tool_result", tool_use_id: `toolu_${index}`, content: "done" }));
+  const calls = usedTools.map((name, index) => ({
+    type: "tool_use",
+    id: `toolu_${index}`,
+    name,
+    input: { index },
+  }));
+  const results = usedTools.map((_, index) => ({
+    type: "tool_result",
+    tool_use_id: `toolu_${index}`,
+    content: "done",
+  }));
   const messages = [
     { role: "user", content: "Go" },
     { role: "assistant", content: calls },
     { role: "user", content: [...results, { type: "text", text: "Sum up." }] },
   ];
   const body = { model: "opus", max_tokens: 1000, stream: true, messages, ...members };
-  return { ...native.decodeRequest(body, { version: "2023-06-01", beta: "" }), model: "model-opus-4.6" };
+  return {
+    ...native.decodeRequest(body, { version: "2023-06-01", beta: "" }),
+    model: "model-opus-4.6",
+  };
 }
 
 function chatRequest(members: JsonObject = {}): GenerateRequest {
@@ -39,7 +58,11 @@ function chatRequest(members: JsonObject = {}): GenerateRequest {
     type: "function",
     function: { name, arguments: "{}" },
   }));
-  const results = usedTools.map((_, index) => ({ role: "tool", tool_call_id: `call_${index}`, content: "done" }));
+  const results = usedTools.map((_, index) => ({
+    role: "tool",
+    tool_call_id: `call_${index}`,
+    content: "done",
+  }));
   const messages = [
     { role: "user", content: "Go" },
     { role: "assistant", content: null, tool_calls: calls },
@@ -54,13 +77,19 @@ const empty = { type: "object", properties: {} };
 const formats = {
   anthropic: {
     answer: nativeStream,
-    stubs: { tools: ["read_file", "run"].map((name) => ({ name, input_schema: empty })), tool_choice: { type: "none" } },
+    stubs: {
+      tools: ["read_file", "run"].map((name) => ({ name, input_schema: empty })),
+      tool_choice: { type: "none" },
+    },
     defined: [{ name: "other", input_schema: empty }],
   },
   openai: {
     answer: chatStream,
     stubs: {
-      tools: ["read_file", "run"].map((name) => ({ type: "function", function: { name, parameters: empty } })),
+      tools: ["read_file", "run"].map((name) => ({
+        type: "function",
+        function: { name, parameters: empty },
+      })),
       tool_choice: "none",
     },
     defined: [{ type: "function", function: { name: "other", parameters: empty } }],
@@ -68,11 +97,20 @@ const formats = {
 };
 const clients = {
   native: { request: nativeRequest, defined: { name: "other", input_schema: empty } },
-  chat: { request: chatRequest, defined: { type: "function", function: { name: "other", parameters: empty } } },
+  chat: {
+    request: chatRequest,
+    defined: { type: "function", function: { name: "other", parameters: empty } },
+  },
 };
 
-async function sentFor(kind: "anthropic" | "openai", request: GenerateRequest, more?: string): Promise<JsonObject> {
-  providers = openProviders(catalogFor({ real: { kind, url: provider.url, ...(more && { more }) } }));
+async function sentFor(
+  kind: "anthropic" | "openai",
+  request: GenerateRequest,
+  more?: string,
+): Promise<JsonObject> {
+  providers = openProviders(
+    catalogFor({ real: { kind, url: provider.url, ...(more && { more }) } }),
+  );
   provider.always(formats[kind].answer({ text: ["Hello"] }));
   const { events, apiError } = await readAll(providers, request);
   expect([apiError, textOf(events)]).toEqual([undefined, "Hello"]);
@@ -102,7 +140,9 @@ for (const kind of ["anthropic", "openai"] as const) {
       });
 
       test("is given them also for an empty list of tools", async () => {
-        expect(await sentFor(kind, request({ tools: [] }), "tool_stubs: true")).toMatchObject(formats[kind].stubs);
+        expect(await sentFor(kind, request({ tools: [] }), "tool_stubs: true")).toMatchObject(
+          formats[kind].stubs,
+        );
       });
     });
   }
@@ -115,8 +155,13 @@ for (const kind of ["anthropic", "openai"] as const) {
 }
 
 test("a native provider that is asked to count is given them too", async () => {
-  providers = openProviders(catalogFor({ real: { kind: "anthropic", url: provider.url, more: "tool_stubs: true" } }));
-  provider.always({ headers: { "content-type": "application/json" }, writes: ['{"input_tokens":7}'] });
+  providers = openProviders(
+    catalogFor({ real: { kind: "anthropic", url: provider.url, more: "tool_stubs: true" } }),
+  );
+  provider.always({
+    headers: { "content-type": "application/json" },
+    writes: ['{"input_tokens":7}'],
+  });
   const count = await providers.countTokens({
     request: nativeRequest(),
     affinity: "a",

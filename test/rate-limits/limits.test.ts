@@ -28,26 +28,39 @@ function clock() {
 
 test("a key without a limit is never counted, one with a limit of none is always refused, without a time to come back", async () => {
   const limits = createRateLimits({ nodes, log });
-  for (let index = 0; index < 1_000; index++) assert.equal(await limits.acquire("key_a", undefined), undefined);
+  for (let index = 0; index < 1_000; index++)
+    assert.equal(await limits.acquire("key_a", undefined), undefined);
   const { reason, facts } = await errorOf(() => limits.acquire("key_a", 0));
-  assert.deepEqual([reason, facts.retryAfterMs, facts.limit?.limit], ["rate_limited", undefined, 0n]);
+  assert.deepEqual(
+    [reason, facts.retryAfterMs, facts.limit?.limit],
+    ["rate_limited", undefined, 0n],
+  );
 });
 
 test("an error says the pace of the key in good English, for one request as for several", async () => {
   const limits = createRateLimits({ nodes, log });
   await limits.acquire("key_a", 1);
-  assert.equal((await errorOf(() => limits.acquire("key_a", 1))).facts.message, "This key is limited to 1 request a minute.");
-  assert.equal((await errorOf(() => limits.acquire("key_b", 0))).facts.message, "This key is limited to 0 requests a minute.");
+  assert.equal(
+    (await errorOf(() => limits.acquire("key_a", 1))).facts.message,
+    "This key is limited to 1 request a minute.",
+  );
+  assert.equal(
+    (await errorOf(() => limits.acquire("key_b", 0))).facts.message,
+    "This key is limited to 0 requests a minute.",
+  );
 });
 
 test("an admitted request learns what remains, a refused one when to come back and by which limit", async () => {
   const limits = createRateLimits({ nodes, log });
   const remaining: (number | undefined)[] = [];
-  for (let index = 0; index < 3; index++) remaining.push((await limits.acquire("key_a", 3))?.remaining);
+  for (let index = 0; index < 3; index++)
+    remaining.push((await limits.acquire("key_a", 3))?.remaining);
   assert.deepEqual(remaining, [2, 1, 0]);
   const { reason, facts } = await errorOf(() => limits.acquire("key_a", 3));
   assert.equal(reason, "rate_limited");
-  assert.ok(facts.retryAfterMs !== undefined && facts.retryAfterMs > 50_000 && facts.retryAfterMs <= 60_000);
+  assert.ok(
+    facts.retryAfterMs !== undefined && facts.retryAfterMs > 50_000 && facts.retryAfterMs <= 60_000,
+  );
   const { name, limit, used, remaining: left } = facts.limit ?? {};
   assert.deepEqual([name, limit, used, left], ["requests_per_minute", 3n, 3n, 0n]);
   assert.ok(facts.limit?.resetsAt);
@@ -56,7 +69,10 @@ test("an admitted request learns what remains, a refused one when to come back a
 });
 
 test("in memory the whole limit belongs to the one process, whoever else is in the ledger", async () => {
-  const limits = createRateLimits({ nodes: { id: () => "node_2", live: () => ["node_1", "node_2"] }, log });
+  const limits = createRateLimits({
+    nodes: { id: () => "node_2", live: () => ["node_1", "node_2"] },
+    log,
+  });
   assert.equal((await limits.acquire("key_a", 10))?.remaining, 9);
 });
 
@@ -74,7 +90,10 @@ test("a key may count 600 times a minute, beside its requests per minute", async
   await limits.acquire("key_a", 1);
   for (let index = 0; index < 600; index++) (await limits.acquireFreeCall("key_a", 1_000))();
   const { reason, facts } = await errorOf(() => limits.acquireFreeCall("key_a", 1_000));
-  assert.deepEqual([reason, facts.limit?.name, facts.limit?.limit], ["count_rate_limited", "count_calls_per_minute", 600n]);
+  assert.deepEqual(
+    [reason, facts.limit?.name, facts.limit?.limit],
+    ["count_rate_limited", "count_calls_per_minute", 600n],
+  );
   (await limits.acquireFreeCall("key_b", 1_000))();
 });
 
@@ -91,7 +110,10 @@ test("four counting calls of a key run at once, the others take their turns, and
   await settled();
   assert.equal(begun, 4);
   const { reason, facts } = await errorOf(() => limits.acquireFreeCall("key_a", 10));
-  assert.deepEqual([reason, facts.limit?.name, facts.limit?.limit], ["count_rate_limited", "count_concurrency", 4n]);
+  assert.deepEqual(
+    [reason, facts.limit?.name, facts.limit?.limit],
+    ["count_rate_limited", "count_concurrency", 4n],
+  );
   ends[0]?.();
   ends[0]?.();
   await settled();
@@ -133,7 +155,8 @@ test("an address that fails a hundred times in a minute is refused until the fir
   }
   assert.throws(
     () => failed.check("192.0.2.1"),
-    (error: ApiError) => error.reason === "auth_rate_limited" && error.facts.retryAfterMs === 50_000,
+    (error: ApiError) =>
+      error.reason === "auth_rate_limited" && error.facts.retryAfterMs === 50_000,
   );
   assert.throws(() => failed.check("::ffff:192.0.2.1"));
   failed.check("192.0.2.2");
@@ -151,6 +174,7 @@ test("addresses of one IPv6 network count as one client, those of another do not
 
 test("guessing from ever new addresses keeps the memory of others bounded and does not fail", () => {
   const failed = createFailedCredentials();
-  for (let index = 0; index < 50_000; index++) failed.record(`10.${index >> 16}.${(index >> 8) & 255}.${index & 255}`);
+  for (let index = 0; index < 50_000; index++)
+    failed.record(`10.${index >> 16}.${(index >> 8) & 255}.${index & 255}`);
   failed.check("10.0.0.1");
 });

@@ -50,8 +50,14 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
     const redis = connectRedis(`redis://:the-wrong-password@127.0.0.1:${server.port}`, log);
     try {
       await vi.waitFor(() => assert.ok(lines.some((line) => line.includes("no connection"))));
-      await vi.waitFor(() => assert.ok(lines.filter((line) => line.includes("connection closed")).length >= 2));
-      assert.equal(lines.filter((line) => line.includes("no connection")).length, 1, lines.join(""));
+      await vi.waitFor(() =>
+        assert.ok(lines.filter((line) => line.includes("connection closed")).length >= 2),
+      );
+      assert.equal(
+        lines.filter((line) => line.includes("no connection")).length,
+        1,
+        lines.join(""),
+      );
       assert.ok(!lines.join().includes("the-wrong-password"));
     } finally {
       await redis.close();

@@ -1,5 +1,6 @@
-// Limits over several nodes and a real Redis that is up, slow, killed, flushed and paused. Each test takes less than a minute, so all
-// that it admits lies in one window: the sum may never exceed the limit.
+// Limits over several nodes and a real Redis that is up, slow, killed, flushed and paused. Each
+// test takes less than a minute, so all that it admits lies in one window: the sum may never exceed
+// the limit.
 
 import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
@@ -19,7 +20,10 @@ type Node = { limits: RateLimits; redis: Redis; calls: { count: number } };
 // Far above what a busy machine makes of a round trip, where a test is not about slowness.
 const patientMs = 500;
 
-/** Nodes that know of each other. Started together, as their Redis decides only when all have joined. */
+/**
+ * Nodes that know of each other. Started together, as their Redis decides only when all have
+ * joined.
+ */
 async function startNodes(url: string, count: number, answerMsMax = patientMs): Promise<Node[]> {
   const ids = Array.from({ length: count }, (_, index) => `node_${index}`);
   const started = ids.map((id) => {
@@ -38,7 +42,12 @@ async function startNodes(url: string, count: number, answerMsMax = patientMs): 
     return {
       redis,
       calls,
-      limits: createRateLimits({ redis: counting, nodes: { id: () => id, live: () => ids }, log, answerMsMax }),
+      limits: createRateLimits({
+        redis: counting,
+        nodes: { id: () => id, live: () => ids },
+        log,
+        answerMsMax,
+      }),
     };
   });
   await Promise.all(started.map(({ limits }) => limits.start()));
@@ -52,7 +61,8 @@ async function stopNodes(nodes: readonly Node[]): Promise<void> {
   }
 }
 
-const states = (nodes: readonly Node[]) => nodes.map(({ limits }) => limits.ready().state).join(" ");
+const states = (nodes: readonly Node[]) =>
+  nodes.map(({ limits }) => limits.ready().state).join(" ");
 const untilAll = (nodes: readonly Node[], state: string) =>
   vi.waitFor(
     () =>
@@ -78,10 +88,17 @@ async function take({ limits }: Node, keyId: string, limit: number): Promise<boo
 }
 
 /** Requests at every node at once, `count` each; how many were admitted at each. */
-async function burst(nodes: readonly Node[], keyId: string, limit: number, count: number): Promise<number[]> {
+async function burst(
+  nodes: readonly Node[],
+  keyId: string,
+  limit: number,
+  count: number,
+): Promise<number[]> {
   return Promise.all(
     nodes.map(async (node) => {
-      const admitted = await Promise.all(Array.from({ length: count }, () => take(node, keyId, limit)));
+      const admitted = await Promise.all(
+        Array.from({ length: count }, () => take(node, keyId, limit)),
+      );
       return admitted.filter(Boolean).length;
     }),
   );
@@ -116,8 +133,13 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
     nodes = await startNodes(server.url, 2);
     const [first, second] = nodes;
     assert.ok(first && second);
-    assert.deepEqual([await burst([first], "key_a", 20, 30), await burst([second], "key_a", 20, 5)], [[20], [0]]);
-    const apiError: unknown = await second.limits.acquire("key_a", 20).catch((error: unknown) => error);
+    assert.deepEqual(
+      [await burst([first], "key_a", 20, 30), await burst([second], "key_a", 20, 5)],
+      [[20], [0]],
+    );
+    const apiError: unknown = await second.limits
+      .acquire("key_a", 20)
+      .catch((error: unknown) => error);
     assert.ok(apiError instanceof ApiError);
     assert.ok(apiError.facts.retryAfterMs !== undefined && apiError.facts.retryAfterMs > 50_000);
     assert.deepEqual([apiError.facts.limit?.used, apiError.facts.limit?.limit], [20n, 20n]);
@@ -140,10 +162,15 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
     const time = await server.command("time");
     assert.ok(Array.isArray(time));
     const nowMs = Number(time[0]) * 1000 + Number(time[1]) / 1000;
-    const entries = [-60_000, -59_000, -58_500].flatMap((agoMs, index) => [(nowMs + agoMs).toFixed(3), `other:${index}`]);
+    const entries = [-60_000, -59_000, -58_500].flatMap((agoMs, index) => [
+      (nowMs + agoMs).toFixed(3),
+      `other:${index}`,
+    ]);
     await server.command("zadd", "gateway:limits:log:rpm:key_a", ...entries);
     assert.deepEqual(await burst([node], "key_a", 3, 3), [1]);
-    const apiError: unknown = await node.limits.acquire("key_a", 3).catch((error: unknown) => error);
+    const apiError: unknown = await node.limits
+      .acquire("key_a", 3)
+      .catch((error: unknown) => error);
     assert.ok(apiError instanceof ApiError && apiError.facts.retryAfterMs !== undefined);
     assert.ok(apiError.facts.retryAfterMs > 0 && apiError.facts.retryAfterMs <= 1_000);
     await delay(apiError.facts.retryAfterMs + 2);
@@ -299,12 +326,29 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
   });
 
   test("a Redis that may not run scripts fails the check: one clear error, shares, and service", async () => {
-    await server.command("acl", "setuser", "weak", "on", ">weak-password", "+@all", "-eval", "-evalsha", "~*", "&*");
+    await server.command(
+      "acl",
+      "setuser",
+      "weak",
+      "on",
+      ">weak-password",
+      "+@all",
+      "-eval",
+      "-evalsha",
+      "~*",
+      "&*",
+    );
     const warnings: string[] = [];
     const watched = createLog("warn");
-    const warn = vi.spyOn(watched, "warn").mockImplementation((...args: unknown[]) => void warnings.push(JSON.stringify(args)));
+    const warn = vi
+      .spyOn(watched, "warn")
+      .mockImplementation((...args: unknown[]) => void warnings.push(JSON.stringify(args)));
     const redis = connectRedis(`redis://weak:weak-password@127.0.0.1:${server.port}`, watched);
-    const limits = createRateLimits({ redis, nodes: { id: () => "node_0", live: () => ["node_0"] }, log: watched });
+    const limits = createRateLimits({
+      redis,
+      nodes: { id: () => "node_0", live: () => ["node_0"] },
+      log: watched,
+    });
     try {
       await limits.start();
       assert.equal(limits.ready().state, "degraded");
@@ -325,9 +369,12 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
     assert.deepEqual(await burst(nodes, "key_b", 30, 10), [10]);
     await stopNodes(nodes);
     // The logs count as complete for three seconds after the last node said so.
-    await vi.waitFor(async () => assert.equal(await server.command("exists", "gateway:limits:complete"), 0), {
-      timeout: 5_000,
-    });
+    await vi.waitFor(
+      async () => assert.equal(await server.command("exists", "gateway:limits:complete"), 0),
+      {
+        timeout: 5_000,
+      },
+    );
     const redis = connectRedis(server.url, log);
     // In the ledger a node that was killed lives for another minute.
     const others = { id: () => "node_1", live: () => ["node_0", "node_1"] };

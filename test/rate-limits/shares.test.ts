@@ -45,7 +45,8 @@ function startGateway() {
 /** How many of a hundred requests are admitted. */
 async function admittedBy(pace: RateLimiter): Promise<number> {
   let count = 0;
-  for (let index = 0; index < 100; index++) if ((await pace.acquire("rpm:key_a", limit)).admitted) count += 1;
+  for (let index = 0; index < 100; index++)
+    if ((await pace.acquire("rpm:key_a", limit)).admitted) count += 1;
   return count;
 }
 

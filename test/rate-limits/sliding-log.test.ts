@@ -4,9 +4,15 @@ import { test } from "vitest";
 import { decide, quotaOf, SlidingWindow, windowMs } from "../../src/rate-limits/sliding-window.ts";
 
 /** Random arrivals: milliseconds between one and the next. */
-const gaps = fc.array(fc.oneof(fc.nat(50), fc.nat(5_000), fc.nat(90_000)), { minLength: 1, maxLength: 300 });
+const gaps = fc.array(fc.oneof(fc.nat(50), fc.nat(5_000), fc.nat(90_000)), {
+  minLength: 1,
+  maxLength: 300,
+});
 
-function admittedTimes(limit: number, gapsMs: readonly number[]): { times: number[]; waits: [number, number | undefined][] } {
+function admittedTimes(
+  limit: number,
+  gapsMs: readonly number[],
+): { times: number[]; waits: [number, number | undefined][] } {
   const log = new SlidingWindow();
   const times: number[] = [];
   const waits: [number, number | undefined][] = [];
@@ -50,7 +56,8 @@ test("the wait is exact: a request is refused one millisecond before it ends and
       const { admitted, waitMs } = decide(log, undefined, limit, nowMs);
       if (admitted || waitMs === undefined) return;
       assert.ok(waitMs > 0 && waitMs <= windowMs);
-      if (waitMs > 1) assert.equal(decide(log, undefined, limit, nowMs + waitMs - 1).admitted, false);
+      if (waitMs > 1)
+        assert.equal(decide(log, undefined, limit, nowMs + waitMs - 1).admitted, false);
       assert.equal(decide(log, undefined, limit, nowMs + waitMs).admitted, true);
     }),
   );
@@ -59,23 +66,34 @@ test("the wait is exact: a request is refused one millisecond before it ends and
 test("refused requests are not counted: hammering a full limit does not delay the next admission", () => {
   const log = new SlidingWindow();
   for (const atMs of [0, 1_000]) log.add(atMs, 0);
-  for (let atMs = 2_000; atMs < 60_000; atMs += 10) assert.equal(decide(log, undefined, 2, atMs).admitted, false);
+  for (let atMs = 2_000; atMs < 60_000; atMs += 10)
+    assert.equal(decide(log, undefined, 2, atMs).admitted, false);
   assert.equal(decide(log, undefined, 2, 60_000).admitted, true);
 });
 
 test("a limit that was lowered waits until enough of the earlier requests have left", () => {
   const log = new SlidingWindow();
   for (const atMs of [0, 100, 200, 300, 400]) log.add(atMs, 0);
-  assert.deepEqual(decide(log, undefined, 2, 500), { admitted: false, used: 5, waitMs: 60_300 - 500 });
+  assert.deepEqual(decide(log, undefined, 2, 500), {
+    admitted: false,
+    used: 5,
+    waitMs: 60_300 - 500,
+  });
   assert.deepEqual(decide(log, undefined, 6, 500), { admitted: true, used: 5, waitMs: 0 });
 });
 
 test("a limit of none admits nothing, and no wait helps", () => {
-  assert.deepEqual(decide(new SlidingWindow(), undefined, 0, 0), { admitted: false, used: 0, waitMs: undefined });
+  assert.deepEqual(decide(new SlidingWindow(), undefined, 0, 0), {
+    admitted: false,
+    used: 0,
+    waitMs: undefined,
+  });
 });
 
 test("two logs decide as their merge does", () => {
-  const times = fc.array(fc.nat(70_000), { maxLength: 40 }).map((all) => all.toSorted((a, b) => a - b));
+  const times = fc
+    .array(fc.nat(70_000), { maxLength: 40 })
+    .map((all) => all.toSorted((a, b) => a - b));
   fc.assert(
     fc.property(times, times, fc.integer({ min: 1, max: 30 }), (mine, theirs, limit) => {
       const logOf = (all: readonly number[]) => {
@@ -84,7 +102,10 @@ test("two logs decide as their merge does", () => {
         return log;
       };
       const merged = [...mine, ...theirs].toSorted((a, b) => a - b);
-      assert.deepEqual(decide(logOf(mine), logOf(theirs), limit, 70_000), decide(logOf(merged), undefined, limit, 70_000));
+      assert.deepEqual(
+        decide(logOf(mine), logOf(theirs), limit, 70_000),
+        decide(logOf(merged), undefined, limit, 70_000),
+      );
     }),
   );
 });

@@ -1,4 +1,5 @@
-// The tables of the README that the code knows better. `npm run readme` writes them; `test/readme.test.ts` compares.
+// The tables of the README that the code knows better. `npm run readme` writes them;
+// `test/readme.test.ts` compares.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -18,7 +19,10 @@ export function readReadme(): string {
 /** The README as it stands, with its tables as they should be. */
 export function refreshReadme(text: string): string {
   let fresh = text;
-  for (const [name, table] of Object.entries({ reasons: reasonsTable(), methods: methodsTable() })) {
+  for (const [name, table] of Object.entries({
+    reasons: reasonsTable(),
+    methods: methodsTable(),
+  })) {
     const block = new RegExp(`(<!-- table: ${name} -->\n)[^]*?(<!-- end -->)`);
     if (!block.test(fresh)) throw new Error(`README.md lacks the table ${name}`);
     fresh = fresh.replace(block, (_, begin: string, end: string) => `${begin}\n${table}\n\n${end}`);
@@ -33,9 +37,19 @@ function reasonsTable(): string {
     if (!answer) throw new Error(`${name} has no HTTP answer`);
     const { status, native, chat } = answer;
     const chatStatus = "chatStatus" in answer ? ` (chat ${answer.chatStatus})` : "";
-    return [`\`${name}\``, `${status}${chatStatus}`, native[0], chat[1] ?? "null", Code[rpc], message];
+    return [
+      `\`${name}\``,
+      `${status}${chatStatus}`,
+      native[0],
+      chat[1] ?? "null",
+      Code[rpc],
+      message,
+    ];
   });
-  return renderTable(["reason", "HTTP", "native `error.type`", "chat `error.code`", "gRPC", "what it message"], rows);
+  return renderTable(
+    ["reason", "HTTP", "native `error.type`", "chat `error.code`", "gRPC", "what it message"],
+    rows,
+  );
 }
 
 function methodsTable(): string {

@@ -1,7 +1,16 @@
 // The embedded server in folders of its own. These suites start and stop real servers.
 
 import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client } from "pg";
@@ -79,7 +88,9 @@ test("what a killed first start left half made is removed once nobody can be wor
   for (const name of ["postgres.new-old", "postgres.new-young"]) mkdirSync(join(folder, name));
   utimesSync(join(folder, "postgres.new-old"), 0, 0);
   await start(folder);
-  expect(readdirSync(folder).filter((name) => name.includes("new"))).toEqual(["postgres.new-young"]);
+  expect(readdirSync(folder).filter((name) => name.includes("new"))).toEqual([
+    "postgres.new-young",
+  ]);
 });
 
 test("a server that outlived its gateway is found and used", async () => {
@@ -111,7 +122,10 @@ test("a pid file that names a process of somebody else does not keep the server 
   cleanups.push(() => {
     other.kill();
   });
-  writeFileSync(join(folder, "postgres/postmaster.pid"), pidFile.replace(/^\d+/, String(other.pid)));
+  writeFileSync(
+    join(folder, "postgres/postmaster.pid"),
+    pidFile.replace(/^\d+/, String(other.pid)),
+  );
   const second = await start(folder);
   expect(await query(second.url, "select 1")).toEqual([1]);
 });

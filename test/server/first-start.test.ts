@@ -7,7 +7,12 @@ import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts
 import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { createLog } from "../../src/base/log.ts";
 import { createBilling } from "../../src/billing/billing.ts";
-import { type Core, type Implementation, implement, localCore } from "../../src/contract/contract.ts";
+import {
+  type Core,
+  type Implementation,
+  implement,
+  localCore,
+} from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createKeys } from "../../src/keys/keys.ts";
 import { findAdminToken, firstKeysPath, renderBanner, seed } from "../../src/server/bootstrap.ts";
@@ -29,7 +34,10 @@ async function newPlace() {
   const { postgres } = database;
   const keys = createKeys({ postgres, adminToken, resolveModel: () => undefined, log });
   const billing = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
-  const nothing = implement<Implementation<typeof InferenceService>>(InferenceService, () => () => Promise.reject());
+  const nothing = implement<Implementation<typeof InferenceService>>(
+    InferenceService,
+    () => () => Promise.reject(),
+  );
   const core = localCore({
     keys: intercept(KeysService, keys.service, keys.authenticate, log),
     billing: intercept(BillingService, billing.service, keys.authenticate, log),
@@ -42,7 +50,11 @@ function bearer(secret: string | undefined) {
   return { headers: { authorization: `Bearer ${secret}` } };
 }
 
-async function expectComplete({ core, dataDir, adminToken }: Awaited<ReturnType<typeof newPlace>>): Promise<void> {
+async function expectComplete({
+  core,
+  dataDir,
+  adminToken,
+}: Awaited<ReturnType<typeof newPlace>>): Promise<void> {
   const { v1, v2, accountId, ...rest } = JSON.parse(readFileSync(firstKeysPath(dataDir), "utf8"));
   expect(rest).toEqual({ adminToken });
   for (const secret of [v1, v2]) {
@@ -81,7 +93,9 @@ test("a deleted file changes no key", async () => {
   const keys = await seed(place.core, place.adminToken, place.dataDir);
   rmSync(firstKeysPath(place.dataDir));
   expect(await seed(place.core, place.adminToken, place.dataDir)).toBeUndefined();
-  expect((await place.core.keys.authenticate({}, bearer(keys?.v1))).key?.accountId).toBe(keys?.accountId);
+  expect((await place.core.keys.authenticate({}, bearer(keys?.v1))).key?.accountId).toBe(
+    keys?.accountId,
+  );
 });
 
 // Dies before the n-th call, and after it: the call was made, and its answer lost.
@@ -135,5 +149,6 @@ test("the banner can be pasted: it holds the address, the keys and a curl line",
     "http://127.0.0.1:8080",
     "./data",
   );
-  for (const part of ["http://127.0.0.1:8080/v1/messages", "one", "two", "three", "curl"]) expect(banner).toContain(part);
+  for (const part of ["http://127.0.0.1:8080/v1/messages", "one", "two", "three", "curl"])
+    expect(banner).toContain(part);
 });

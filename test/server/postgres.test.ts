@@ -1,6 +1,11 @@
 import { afterAll, expect, test, vi } from "vitest";
 import { migrate, readMigrations } from "../../src/postgres/migrate.ts";
-import { connectPostgres, isUnreachable, type Postgres, type Statement } from "../../src/postgres/postgres.ts";
+import {
+  connectPostgres,
+  isUnreachable,
+  type Postgres,
+  type Statement,
+} from "../../src/postgres/postgres.ts";
 import { emptyDatabase, freshDatabase } from "../support/database.ts";
 
 const { postgres, drop } = await freshDatabase();
@@ -20,7 +25,12 @@ test("int8 arrives as bigint, date as text and timestamptz as Date", async () =>
     "select 9007199254740993::int8 as big, '{1,null}'::int8[] as bigs, date '2026-01-31' as day, timestamptz 'epoch' as moment",
   );
   const [row] = await postgres.query(statement, []);
-  expect(row).toEqual({ big: 9007199254740993n, bigs: [1n, null], day: "2026-01-31", moment: new Date(0) });
+  expect(row).toEqual({
+    big: 9007199254740993n,
+    bigs: [1n, null],
+    day: "2026-01-31",
+    moment: new Date(0),
+  });
 });
 
 test("a transaction whose work throws leaves nothing behind", async () => {
@@ -55,7 +65,10 @@ test("two transactions that deadlock both commit in the end", async () => {
       await tx.query(rename, [second]);
     });
   await Promise.all([cross(0, "acc_left", "acc_right"), cross(1, "acc_right", "acc_left")]);
-  const names = sql("names", "select name from accounts where account_id in ('acc_left', 'acc_right')");
+  const names = sql(
+    "names",
+    "select name from accounts where account_id in ('acc_left', 'acc_right')",
+  );
   expect(await postgres.query(names, [])).toEqual([{ name: "x++" }, { name: "x++" }]);
 });
 
@@ -63,7 +76,9 @@ test("a connection that is cut off says so, and its failure is one of the connec
   const connection = await postgres.connect();
   const [answer] = await connection.send([[sql("pid", "select pg_backend_pid() as pid"), []]]);
   expect(connection.lost).toBe(false);
-  await postgres.query(sql("terminate", "select pg_terminate_backend($1, 5000)"), [Object(answer?.rows[0]).pid]);
+  await postgres.query(sql("terminate", "select pg_terminate_backend($1, 5000)"), [
+    Object(answer?.rows[0]).pid,
+  ]);
   const failure = await connection.send([[one, []]]).catch((error: unknown) => error);
   expect(isUnreachable(failure)).toBe(true);
   expect(connection.lost).toBe(true);
@@ -71,7 +86,10 @@ test("a connection that is cut off says so, and its failure is one of the connec
 
 test("a transaction whose connection breaks amid its work fails, and the process goes on", async () => {
   const work = postgres.transaction(async (tx) => {
-    const [row] = await tx.query<{ pid: number }>(sql("own-pid", "select pg_backend_pid() as pid"), []);
+    const [row] = await tx.query<{ pid: number }>(
+      sql("own-pid", "select pg_backend_pid() as pid"),
+      [],
+    );
     await postgres.query(sql("terminate", "select pg_terminate_backend($1, 5000)"), [row?.pid]);
     // The end of the connection arrives while no statement waits for an answer.
     await new Promise((resolve) => setTimeout(resolve, 100));
@@ -102,7 +120,9 @@ test("reports that keep all of their connections busy leave the others free", as
     await lock.promise;
   });
   await isLocked.promise;
-  const reports = Promise.all(Array.from({ length: 20 }, () => other.postgres.reports.query(count, ["acc_none"])));
+  const reports = Promise.all(
+    Array.from({ length: 20 }, () => other.postgres.reports.query(count, ["acc_none"])),
+  );
   expect(await other.postgres.query(one, [])).toEqual([{ one: 1 }]);
   const [waiting] = await other.postgres.query<{ n: number }>(
     sql(
@@ -128,7 +148,10 @@ for (const { name, stop } of stopped) {
     const { url, drop: dropOther, postgres: watch } = await freshDatabase();
     const database = connectPostgres(url);
     const caller = new AbortController();
-    const long = database.runLong(sql("long", "select pg_sleep(600)"), { timeoutMs: 600_000, signal: caller.signal });
+    const long = database.runLong(sql("long", "select pg_sleep(600)"), {
+      timeoutMs: 600_000,
+      signal: caller.signal,
+    });
     const failed = expect(long).rejects.toThrow();
     const sleeping = sql(
       "sleeping",
@@ -145,7 +168,9 @@ for (const { name, stop } of stopped) {
 
 test("a connection gives up a lock after a second rather than keep a queue waiting", async () => {
   const connection = await postgres.connect();
-  const [answer] = await connection.send([[sql("limits", "select current_setting('lock_timeout') as lock"), []]]);
+  const [answer] = await connection.send([
+    [sql("limits", "select current_setting('lock_timeout') as lock"), []],
+  ]);
   expect(answer?.rows).toEqual([{ lock: "1s" }]);
   await connection.end();
 });
@@ -158,13 +183,19 @@ const faults = [
 for (const { name, url } of faults) {
   test(`${name} is a failure of the connection`, async () => {
     const elsewhere = connectPostgres(url);
-    expect(isUnreachable(await elsewhere.query(one, []).catch((error: unknown) => error))).toBe(true);
+    expect(isUnreachable(await elsewhere.query(one, []).catch((error: unknown) => error))).toBe(
+      true,
+    );
     await elsewhere.close();
   });
 }
 
 test("a wrong statement is no failure of the connection", async () => {
-  expect(isUnreachable(await postgres.query(sql("wrong", "select nothing"), []).catch((error: unknown) => error))).toBe(false);
+  expect(
+    isUnreachable(
+      await postgres.query(sql("wrong", "select nothing"), []).catch((error: unknown) => error),
+    ),
+  ).toBe(false);
 });
 
 test("migrations are numbered without gaps and run once, however many processes start together", async () => {
@@ -204,7 +235,10 @@ test("a migration that meets a long report waits for it, and keeps nobody else w
     "waiting",
     "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query ilike '%alter table holds%'",
   );
-  await vi.waitFor(async () => expect(await running.query(waiting, [])).toHaveLength(1), { timeout: 5_000, interval: 20 });
+  await vi.waitFor(async () => expect(await running.query(waiting, [])).toHaveLength(1), {
+    timeout: 5_000,
+    interval: 20,
+  });
   const lane = await running.connect();
   await lane.send([[sql("hold", "select from holds for update"), []]]);
   await lane.end();
@@ -212,17 +246,27 @@ test("a migration that meets a long report waits for it, and keeps nobody else w
   report.resolve();
   await reading;
   await migrating;
-  expect(await running.query(sql("done", "select name from migrations where number = 2"), [])).toHaveLength(1);
+  expect(
+    await running.query(sql("done", "select name from migrations where number = 2"), []),
+  ).toHaveLength(1);
   await dropOther();
 });
 
 test("what was charged or transferred can be neither changed nor deleted", async () => {
   await postgres.query(insert, ["acc_books"]);
   await postgres.query(
-    sql("transfer", "insert into transfers values ('tr_1', 'acc_books', 'v1', 'bonus', 5, 'admin', 'key')"),
+    sql(
+      "transfer",
+      "insert into transfers values ('tr_1', 'acc_books', 'v1', 'bonus', 5, 'admin', 'key')",
+    ),
     [],
   );
-  for (const text of ["update transfers set amount = 6", "delete from transfers", "truncate transfers", "truncate charges"]) {
+  for (const text of [
+    "update transfers set amount = 6",
+    "delete from transfers",
+    "truncate transfers",
+    "truncate charges",
+  ]) {
     await expect(postgres.query(sql(text, text), [])).rejects.toThrow("append-only");
   }
 });

@@ -1,4 +1,5 @@
-// The gateway as a process: what it prints, how it ends, what it survives. Each test has a data directory and ports of its own.
+// The gateway as a process: what it prints, how it ends, what it survives. Each test has a data
+// directory and ports of its own.
 
 import { execFile } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
@@ -33,15 +34,29 @@ async function start(env: NodeJS.ProcessEnv): Promise<ChildGateway> {
   return gateway;
 }
 
-function readKeys(dataDir: string): { v1: string; v2: string; adminToken: string; accountId: string } {
+function readKeys(dataDir: string): {
+  v1: string;
+  v2: string;
+  adminToken: string;
+  accountId: string;
+} {
   return JSON.parse(readFileSync(join(dataDir, "first-keys.json"), "utf8"));
 }
 
 function ask(address: string, key: string, text: string, more: object = {}): Promise<Response> {
   return fetch(`${address}/v1/messages`, {
     method: "POST",
-    headers: { "x-api-key": key, "anthropic-version": "2023-06-01", "content-type": "application/json" },
-    body: JSON.stringify({ model: "haiku", max_tokens: 500, messages: [{ role: "user", content: text }], ...more }),
+    headers: {
+      "x-api-key": key,
+      "anthropic-version": "2023-06-01",
+      "content-type": "application/json",
+    },
+    body: JSON.stringify({
+      model: "haiku",
+      max_tokens: 500,
+      messages: [{ role: "user", content: text }],
+      ...more,
+    }),
   });
 }
 
@@ -85,9 +100,13 @@ test("after a kill the next start finds the database and every charge", async ()
   expect((await first.end("SIGKILL")).signal).toBe("SIGKILL");
 
   const second = await start({ DATA_DIR: dataDir });
-  expect(readFileSync(join(dataDir, "postgres/postmaster.pid"), "utf8").split("\n")[0]).toBe(postgres);
+  expect(readFileSync(join(dataDir, "postgres/postmaster.pid"), "utf8").split("\n")[0]).toBe(
+    postgres,
+  );
   expect(await freeCredits(second.address, v1)).toBe(free);
-  const receipt = await fetch(`${second.address}/v1/receipts/${requestId}`, { headers: { "x-api-key": v1 } });
+  const receipt = await fetch(`${second.address}/v1/receipts/${requestId}`, {
+    headers: { "x-api-key": v1 },
+  });
   expect(receipt.status).toBe(200);
 });
 
@@ -97,7 +116,10 @@ test("after a kill of gateway and database the next start recovers both", async 
   const { v1 } = readKeys(dataDir);
   await (await ask(first.address, v1, "Hello")).text();
   const free = await freeCredits(first.address, v1);
-  const postgres = Number.parseInt(readFileSync(join(dataDir, "postgres/postmaster.pid"), "utf8"), 10);
+  const postgres = Number.parseInt(
+    readFileSync(join(dataDir, "postgres/postmaster.pid"), "utf8"),
+    10,
+  );
   await first.end("SIGKILL");
   process.kill(postgres, "SIGKILL");
 
@@ -110,19 +132,23 @@ test("SIGTERM lets a running stream finish, refuses what is new, and ends with 0
   const dataDir = newDataDir();
   const gateway = await start({ DATA_DIR: dataDir });
   const { v1 } = readKeys(dataDir);
-  const stream = await ask(gateway.address, v1, "[[simulate tokens=100 token_ms=20]]", { stream: true });
+  const stream = await ask(gateway.address, v1, "[[simulate tokens=100 token_ms=20]]", {
+    stream: true,
+  });
   const reader = stream.body?.pipeThrough(new TextDecoderStream()).getReader();
   let text = (await reader?.read())?.value ?? "";
 
   const exit = gateway.end("SIGTERM");
-  while (!gateway.stderr().includes("draining")) await new Promise((resolve) => setTimeout(resolve, 5));
+  while (!gateway.stderr().includes("draining"))
+    await new Promise((resolve) => setTimeout(resolve, 5));
   const refused = await ask(gateway.address, v1, "Hello");
   expect(refused.status).toBe(503);
   expect(refused.headers.get("retry-after")).toMatch(/^[1-9]/);
   expect((await fetch(`${gateway.address}/health`)).status).toBe(503);
   expect((await fetch(`${gateway.address}/healthz`)).status).toBe(200);
 
-  for (let next = await reader?.read(); next && !next.done; next = await reader?.read()) text += next.value;
+  for (let next = await reader?.read(); next && !next.done; next = await reader?.read())
+    text += next.value;
   expect(text).toContain("event: message_stop");
   expect(await exit).toMatchObject({ code: 0 });
   expect(() => statSync(join(dataDir, "postgres/postmaster.pid"))).toThrow("ENOENT");
@@ -131,9 +157,15 @@ test("SIGTERM lets a running stream finish, refuses what is new, and ends with 0
 test("a signal that comes twice at once, as Ctrl-C does under npm, lets a running stream finish too", async () => {
   const dataDir = newDataDir();
   const gateway = await start({ DATA_DIR: dataDir });
-  const stream = await ask(gateway.address, readKeys(dataDir).v1, "[[simulate tokens=40 token_ms=20]]", { stream: true });
+  const stream = await ask(
+    gateway.address,
+    readKeys(dataDir).v1,
+    "[[simulate tokens=40 token_ms=20]]",
+    { stream: true },
+  );
   gateway.process.kill("SIGINT");
-  while (!gateway.stderr().includes("draining")) await new Promise((resolve) => setTimeout(resolve, 5));
+  while (!gateway.stderr().includes("draining"))
+    await new Promise((resolve) => setTimeout(resolve, 5));
   const exit = gateway.end("SIGINT");
   expect(await stream.text()).toContain("event: message_stop");
   expect(await exit).toMatchObject({ code: 0 });
@@ -144,14 +176,20 @@ test("SIGTERM refuses new Connect calls as well, and lets the running ones finis
   const dataDir = newDataDir();
   const gateway = await start({ DATA_DIR: dataDir });
   const headers = { authorization: `Bearer ${readKeys(dataDir).v1}` };
-  const { generate } = createClient(InferenceService, createConnectTransport({ baseUrl: gateway.address, httpVersion: "1.1" }));
-  const content = [{ kind: { case: "text" as const, value: { text: "[[simulate tokens=100 token_ms=20]]" } } }];
+  const { generate } = createClient(
+    InferenceService,
+    createConnectTransport({ baseUrl: gateway.address, httpVersion: "1.1" }),
+  );
+  const content = [
+    { kind: { case: "text" as const, value: { text: "[[simulate tokens=100 token_ms=20]]" } } },
+  ];
   const request = { model: "haiku", maxTokens: 500, messages: [{ role: Role.USER, content }] };
   const running = generate(request, { headers })[Symbol.asyncIterator]();
   expect((await running.next()).value?.kind.case).toBe("admission");
 
   const exit = gateway.end("SIGTERM");
-  while (!gateway.stderr().includes("draining")) await new Promise((resolve) => setTimeout(resolve, 5));
+  while (!gateway.stderr().includes("draining"))
+    await new Promise((resolve) => setTimeout(resolve, 5));
   const refused = await fetch(`${gateway.address}/gateway.billing.v1.BillingService/GetPools`, {
     method: "POST",
     headers: { ...headers, "content-type": "application/json" },
@@ -166,7 +204,8 @@ test("SIGTERM refuses new Connect calls as well, and lets the running ones finis
   await expect(isRefused).rejects.toMatchObject({ code: Code.Unavailable });
 
   let last: string | undefined;
-  for (let next = await running.next(); !next.done; next = await running.next()) last = next.value.kind.case;
+  for (let next = await running.next(); !next.done; next = await running.next())
+    last = next.value.kind.case;
   expect(last).toBe("receipt");
   expect(await exit).toMatchObject({ code: 0 });
 });
@@ -175,18 +214,23 @@ test("the drain limit ends a stream with an error event, and what it used is cha
   const dataDir = newDataDir();
   const gateway = await start({ DATA_DIR: dataDir, DRAIN_LIMIT_SECONDS: "0" });
   const { v1 } = readKeys(dataDir);
-  const stream = await ask(gateway.address, v1, "[[simulate tokens=400 token_ms=1000]]", { stream: true });
+  const stream = await ask(gateway.address, v1, "[[simulate tokens=400 token_ms=1000]]", {
+    stream: true,
+  });
   const requestId = stream.headers.get("request-id");
   const reader = stream.body?.pipeThrough(new TextDecoderStream()).getReader();
   let text = (await reader?.read())?.value ?? "";
   const exit = gateway.end("SIGTERM");
-  for (let next = await reader?.read(); next && !next.done; next = await reader?.read()) text += next.value;
+  for (let next = await reader?.read(); next && !next.done; next = await reader?.read())
+    text += next.value;
   expect(text).toContain("event: error");
   expect(text).not.toContain("event: message_stop");
   expect(await exit).toMatchObject({ code: 0 });
 
   const next = await start({ DATA_DIR: dataDir });
-  const receipt = await fetch(`${next.address}/v1/receipts/${requestId}`, { headers: { "x-api-key": v1 } });
+  const receipt = await fetch(`${next.address}/v1/receipts/${requestId}`, {
+    headers: { "x-api-key": v1 },
+  });
   expect(await receipt.json()).toMatchObject({ outcome: expect.stringMatching(/time_limit/i) });
 });
 
@@ -220,22 +264,35 @@ test("a data directory that cannot be written is one clear line", async () => {
   writeFileSync(file, "");
   const { code, stderr } = await failToStart({ DATA_DIR: join(file, "data") });
   expect(code).toBe(1);
-  expect(stderr).toMatch(/^cannot start: the data directory .* is not writable \(ENOTDIR.*\); set DATA_DIR\n$/);
+  expect(stderr).toMatch(
+    /^cannot start: the data directory .* is not writable \(ENOTDIR.*\); set DATA_DIR\n$/,
+  );
 });
 
 test("a database that does not answer is one clear line without its password", async () => {
-  const env = { DATABASE_URL: "postgres://user:hidden@127.0.0.1:1/ledger", ADMIN_TOKEN: "a-token-of-some-length" };
+  const env = {
+    DATABASE_URL: "postgres://user:hidden@127.0.0.1:1/ledger",
+    ADMIN_TOKEN: "a-token-of-some-length",
+  };
   const { code, stderr } = await failToStart(env);
   expect(code).toBe(1);
-  expect(stderr).toBe("cannot start: the database at 127.0.0.1:1 is not reachable (ECONNREFUSED); see DATABASE_URL\n");
+  expect(stderr).toBe(
+    "cannot start: the database at 127.0.0.1:1 is not reachable (ECONNREFUSED); see DATABASE_URL\n",
+  );
 });
 
 test("all problems of environment and configuration file are told together, with status 78", async () => {
   const file = join(newDataDir(), "catalog.yaml");
   writeFileSync(file, `${defaultCatalog()}\nproviderz: 1\n`);
-  const { code, stderr } = await failToStart({ PORT: "http", ROLE: "both", TRUSTED_PROXIES: "nginx", CONFIG: file });
+  const { code, stderr } = await failToStart({
+    PORT: "http",
+    ROLE: "both",
+    TRUSTED_PROXIES: "nginx",
+    CONFIG: file,
+  });
   expect(code).toBe(78);
-  for (const part of ["PORT", "ROLE", "TRUSTED_PROXIES", "providerz"]) expect(stderr).toContain(part);
+  for (const part of ["PORT", "ROLE", "TRUSTED_PROXIES", "providerz"])
+    expect(stderr).toContain(part);
 });
 
 test("with a database of one's own nothing is seeded, and the configured admin token is good", async () => {
@@ -243,14 +300,21 @@ test("with a database of one's own nothing is seeded, and the configured admin t
   cleanups.push(() => database.drop());
   const dataDir = newDataDir();
   const adminToken = "a-token-of-some-length";
-  const gateway = await start({ DATABASE_URL: database.url, ADMIN_TOKEN: adminToken, DATA_DIR: dataDir });
+  const gateway = await start({
+    DATABASE_URL: database.url,
+    ADMIN_TOKEN: adminToken,
+    DATA_DIR: dataDir,
+  });
   expect(gateway.stdout()).toBe(`The model gateway runs at ${gateway.address}\n`);
   expect(() => statSync(join(dataDir, "first-keys.json"))).toThrow("ENOENT");
-  const accounts = await fetch(`${gateway.address}/gateway.billing.v1.BillingService/ListAccounts`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${adminToken}`, "content-type": "application/json" },
-    body: "{}",
-  });
+  const accounts = await fetch(
+    `${gateway.address}/gateway.billing.v1.BillingService/ListAccounts`,
+    {
+      method: "POST",
+      headers: { authorization: `Bearer ${adminToken}`, "content-type": "application/json" },
+      body: "{}",
+    },
+  );
   expect(await accounts.json()).toEqual({});
   await gateway.end("SIGTERM");
 });
@@ -259,11 +323,21 @@ test("`npm run verify-ledger` finds the ledger of a running gateway in order, an
   const database = await freshDatabase();
   cleanups.push(() => database.drop());
   const env = { ...process.env, DATABASE_URL: database.url, LOG_LEVEL: "silent" };
-  const verify = () => run(process.execPath, [join(import.meta.dirname, "../../src/cli/verify-ledger.ts")], { env });
+  const verify = () =>
+    run(process.execPath, [join(import.meta.dirname, "../../src/cli/verify-ledger.ts")], { env });
   expect((await verify()).stdout).toBe("the ledger is in order\n");
-  await database.postgres.query({ name: "test/account", text: "insert into accounts values ('acc_1', 'x')" }, []);
-  await database.postgres.query({ name: "test/pool", text: "insert into pools values ('acc_1', 'v1', 5)" }, []);
-  await expect(verify()).rejects.toMatchObject({ code: 1, stdout: expect.stringContaining("acc_1") });
+  await database.postgres.query(
+    { name: "test/account", text: "insert into accounts values ('acc_1', 'x')" },
+    [],
+  );
+  await database.postgres.query(
+    { name: "test/pool", text: "insert into pools values ('acc_1', 'v1', 5)" },
+    [],
+  );
+  await expect(verify()).rejects.toMatchObject({
+    code: 1,
+    stdout: expect.stringContaining("acc_1"),
+  });
 });
 
 test("SIGHUP takes a new configuration file, and keeps the old one where the new one is wrong", async () => {
@@ -281,7 +355,8 @@ test("SIGHUP takes a new configuration file, and keeps the old one where the new
     const { length } = gateway.stderr();
     writeFileSync(file, text);
     gateway.process.kill("SIGHUP");
-    while (!gateway.stderr().slice(length).includes(says)) await new Promise((resolve) => setTimeout(resolve, 5));
+    while (!gateway.stderr().slice(length).includes(says))
+      await new Promise((resolve) => setTimeout(resolve, 5));
   };
   await hangUp(defaultCatalog().replace("  haiku: model", "  quick: model"), "was read again");
   expect(await names()).toContain("quick");
@@ -289,11 +364,23 @@ test("SIGHUP takes a new configuration file, and keeps the old one where the new
   expect(await names()).toContain("quick");
 
   const askWithBearer = async () => {
-    const headers = { authorization: `Bearer ${v1}`, "anthropic-version": "2023-06-01", "content-type": "application/json" };
-    const body = JSON.stringify({ model: "sonnet", messages: [{ role: "user", content: "Hello" }] });
-    return (await fetch(`${gateway.address}/v1/messages/count_tokens`, { method: "POST", headers, body })).status;
+    const headers = {
+      authorization: `Bearer ${v1}`,
+      "anthropic-version": "2023-06-01",
+      "content-type": "application/json",
+    };
+    const body = JSON.stringify({
+      model: "sonnet",
+      messages: [{ role: "user", content: "Hello" }],
+    });
+    return (
+      await fetch(`${gateway.address}/v1/messages/count_tokens`, { method: "POST", headers, body })
+    ).status;
   };
   expect(await askWithBearer()).toBe(401);
-  await hangUp(defaultCatalog().replace("native_bearer: auto", "native_bearer: always"), "was read again");
+  await hangUp(
+    defaultCatalog().replace("native_bearer: auto", "native_bearer: always"),
+    "was read again",
+  );
   expect(await askWithBearer()).toBe(200);
 });

@@ -14,8 +14,12 @@ const sql = (name: string, text: string) => ({ name: `test/${name}`, text });
 const begin = [sql("begin", "begin"), []] as const;
 const commit = [sql("commit", "commit"), []] as const;
 const insert = (id: string) =>
-  [sql("insert", "insert into accounts (account_id, name) values ($1, 'x') returning name"), [id]] as const;
-const count = (id: string) => [sql("count", "select count(*) from accounts where account_id = $1"), [id]] as const;
+  [
+    sql("insert", "insert into accounts (account_id, name) values ($1, 'x') returning name"),
+    [id],
+  ] as const;
+const count = (id: string) =>
+  [sql("count", "select count(*) from accounts where account_id = $1"), [id]] as const;
 
 test("statements of one round trip are answered in their order", async () => {
   const answers = await connection.send([begin, insert("acc_order"), count("acc_order"), commit]);
@@ -35,7 +39,11 @@ test("statements of one round trip are answered in their order", async () => {
 test("round trips that are asked for at once are answered in full, each", async () => {
   const later = [sql("later", "select 7 as seven"), []] as const;
   const answers = await Promise.all([connection.send([later]), connection.send([later, later])]);
-  expect(answers.flat().map(({ rows }) => rows)).toEqual([[{ seven: 7 }], [{ seven: 7 }], [{ seven: 7 }]]);
+  expect(answers.flat().map(({ rows }) => rows)).toEqual([
+    [{ seven: 7 }],
+    [{ seven: 7 }],
+    [{ seven: 7 }],
+  ]);
 });
 
 test("statements that the server has forgotten are prepared anew after one failure", async () => {
@@ -59,12 +67,20 @@ test("a statement that failed when it was first used can be used again", async (
   const divide = (by: number) => [sql("divide", "select 6 / $1::integer as result"), [by]] as const;
   await expect(connection.send([divide(0)])).rejects.toMatchObject({ code: "22012" });
   expect(await connection.send([divide(2)])).toMatchObject([{ rows: [{ result: 3 }] }]);
-  await expect(connection.send([divide(0), count("acc_order")])).rejects.toMatchObject({ code: "22012" });
-  expect(await connection.send([divide(3), divide(6)])).toMatchObject([{ rows: [{ result: 2 }] }, { rows: [{ result: 1 }] }]);
+  await expect(connection.send([divide(0), count("acc_order")])).rejects.toMatchObject({
+    code: "22012",
+  });
+  expect(await connection.send([divide(3), divide(6)])).toMatchObject([
+    { rows: [{ result: 2 }] },
+    { rows: [{ result: 1 }] },
+  ]);
 });
 
 test("a plan that was made for tables as they were ten seconds ago is made anew", async () => {
-  const times = sql("times", "select prepare_time::text as at from pg_prepared_statements where name = 'test/times'");
+  const times = sql(
+    "times",
+    "select prepare_time::text as at from pg_prepared_statements where name = 'test/times'",
+  );
   const preparedAt = async () => Object((await connection.send([[times, []]]))[0]?.rows[0]).at;
   const first = await preparedAt();
   expect(await preparedAt()).toBe(first);
@@ -88,10 +104,18 @@ test("values arrive as they were sent, whatever characters they are made of", as
     .filter((one) => one.isWellFormed());
   const values = fc.tuple(
     fc.option(text),
-    fc.array(fc.option(fc.oneof(text, fc.constantFrom("NULL", "null", "", "{}", '"', "\\", ",", " ", "'"))), { maxLength: 5 }),
+    fc.array(
+      fc.option(
+        fc.oneof(text, fc.constantFrom("NULL", "null", "", "{}", '"', "\\", ",", " ", "'")),
+      ),
+      { maxLength: 5 },
+    ),
     fc.array(fc.option(fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n })), { maxLength: 5 }),
     fc.array(fc.boolean(), { maxLength: 5 }),
-    fc.array(fc.date({ min: new Date("2000-01-01"), max: new Date("2100-01-01"), noInvalidDate: true }), { maxLength: 5 }),
+    fc.array(
+      fc.date({ min: new Date("2000-01-01"), max: new Date("2100-01-01"), noInvalidDate: true }),
+      { maxLength: 5 },
+    ),
     fc.option(fc.dictionary(text, text)),
   );
   await fc.assert(
@@ -104,6 +128,8 @@ test("values arrive as they were sent, whatever characters they are made of", as
 });
 
 test("a value that no statement takes is refused before anything is sent", async () => {
-  await expect(connection.send([[sql("object", "select $1::text"), [{ an: "object" }]]])).rejects.toThrow(TypeError);
+  await expect(
+    connection.send([[sql("object", "select $1::text"), [{ an: "object" }]]]),
+  ).rejects.toThrow(TypeError);
   expect(await connection.send([count("acc_order")])).toMatchObject([{ rows: [{ count: 1n }] }]);
 });

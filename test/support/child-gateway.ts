@@ -1,4 +1,5 @@
-// A gateway as a process of its own, started as `npm start` does it, for what only a process can show: signals, exits, output.
+// A gateway as a process of its own, started as `npm start` does it, for what only a process can
+// show: signals, exits, output.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { main, nodeFlags } from "./npm-start.ts";
@@ -13,12 +14,20 @@ export type ChildGateway = {
   end(signal: NodeJS.Signals): Promise<Exit>;
 };
 
-export type Exit = { code: number | null; signal: NodeJS.Signals | null; stdout: string; stderr: string };
+export type Exit = {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+  stdout: string;
+  stderr: string;
+};
 
 function launch(env: NodeJS.ProcessEnv) {
   const { PATH, HOME, TMPDIR } = process.env;
   const base = { PATH, HOME, TMPDIR, PORT: "0", GRPC_PORT: "0" };
-  const child = spawn(process.execPath, [...nodeFlags, main], { env: { ...base, ...env }, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(process.execPath, [...nodeFlags, main], {
+    env: { ...base, ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
   let [stdout, stderr] = ["", ""];
   child.stdout.setEncoding("utf8").on("data", (text: string) => {
     stdout += text;
@@ -32,7 +41,10 @@ function launch(env: NodeJS.ProcessEnv) {
   return { child, exited, output: () => ({ stdout, stderr }) };
 }
 
-/** Starts a gateway and waits until it says where it listens. Throws with its output when it ends before that. */
+/**
+ * Starts a gateway and waits until it says where it listens. Throws with its output when it ends
+ * before that.
+ */
 export async function startChildGateway(env: NodeJS.ProcessEnv): Promise<ChildGateway> {
   const { child, exited, output } = launch(env);
   const announced = new Promise<string>((resolve) => {

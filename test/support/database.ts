@@ -26,7 +26,10 @@ export function emptyDatabase(): Promise<{ url: string; drop(): Promise<void> }>
 async function cloneDatabase(template: string): Promise<{ url: string; drop(): Promise<void> }> {
   const name = `test_${randomBytes(8).toString("hex")}`;
   await administer(`create database ${name} template ${template}`);
-  return { url: urlOf(name), drop: () => administer(`drop database if exists ${name} with (force)`) };
+  return {
+    url: urlOf(name),
+    drop: () => administer(`drop database if exists ${name} with (force)`),
+  };
 }
 
 function urlOf(database: string): string {

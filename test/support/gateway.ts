@@ -1,4 +1,5 @@
-// A whole gateway on a fresh database, with an account, two keys and a simulated model without pauses.
+// A whole gateway on a fresh database, with an account, two keys and a simulated model without
+// pauses.
 
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -28,14 +29,20 @@ export type TestGateway = {
   stop(): Promise<void>;
 };
 
-type AdminCore = { core: ReturnType<typeof grpcCore>; call: { headers: { authorization: string } } };
+type AdminCore = {
+  core: ReturnType<typeof grpcCore>;
+  call: { headers: { authorization: string } };
+};
 
 export type TestGatewayOptions = {
   /** Further settings, as in the README. */
   env?: NodeJS.ProcessEnv;
   /** Default: the built-in catalogue without pauses. */
   catalog?: CatalogFile;
-  /** True: the HTTP door is a gateway of the role `facade`, and the services one of the role `core`. Default: TEST_SPLIT is "true". */
+  /**
+   * True: the HTTP door is a gateway of the role `facade`, and the services one of the role `core`.
+   * Default: TEST_SPLIT is "true".
+   */
   split?: boolean;
 };
 
@@ -56,14 +63,26 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
   const split = options.split ?? process.env.TEST_SPLIT === "true";
   const catalog = options.catalog ?? fastCatalog();
   const start = (env: NodeJS.ProcessEnv): Promise<Gateway> => {
-    const ports = { PORT: "0", GRPC_PORT: "0", DATA_DIR: dataDir, LOG_LEVEL: process.env.LOG_LEVEL ?? "silent" };
+    const ports = {
+      PORT: "0",
+      GRPC_PORT: "0",
+      DATA_DIR: dataDir,
+      LOG_LEVEL: process.env.LOG_LEVEL ?? "silent",
+    };
     const config = readConfig({ ...ports, ...env, ...options.env });
-    return startGateway({ config, catalog, env: { ...process.env, ...env, ...options.env }, log: createLog(config.logLevel) });
+    return startGateway({
+      config,
+      catalog,
+      env: { ...process.env, ...env, ...options.env },
+      log: createLog(config.logLevel),
+    });
   };
 
   const services = { DATABASE_URL: database.url, ADMIN_TOKEN: adminToken, SEED: "true" };
   const core = await start({ ...services, ROLE: split ? "core" : "all" });
-  const facade = split ? await start({ ROLE: "facade", CORE_ADDRESS: text(core.grpcAddress) }) : core;
+  const facade = split
+    ? await start({ ROLE: "facade", CORE_ADDRESS: text(core.grpcAddress) })
+    : core;
   const keys: unknown = JSON.parse(await readFile(join(dataDir, "first-keys.json"), "utf8"));
   const { v1, v2, accountId } = Object(keys);
 

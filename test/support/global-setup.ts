@@ -1,4 +1,5 @@
-// One embedded PostgreSQL for a whole test run, in a folder of its own, with a migrated database to clone from.
+// One embedded PostgreSQL for a whole test run, in a folder of its own, with a migrated database to
+// clone from.
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -11,7 +12,10 @@ import { migrate } from "../../src/postgres/migrate.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
-    /** Of the migrated database that `freshDatabase` clones. Nobody else connects to it: a database in use cannot be cloned. */
+    /**
+     * Of the migrated database that `freshDatabase` clones. Nobody else connects to it: a database
+     * in use cannot be cloned.
+     */
     templateUrl: string;
   }
 }

@@ -3,7 +3,9 @@
 import { once } from "node:events";
 import { connect, createServer } from "node:net";
 
-/** A port at which nobody listens. It was free a moment ago, and the system gives out others first. */
+/**
+ * A port at which nobody listens. It was free a moment ago, and the system gives out others first.
+ */
 export async function freePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");

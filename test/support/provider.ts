@@ -1,5 +1,6 @@
-// A model provider made of scripts: a real HTTP server on the loopback that plays any answer, in either format, with the timing,
-// splits and faults that a test asks for, and remembers what it was sent.
+// A model provider made of scripts: a real HTTP server on the loopback that plays any answer, in
+// either format, with the timing, splits and faults that a test asks for, and remembers what it was
+// sent.
 //
 //   const provider = await startProvider();
 //   provider.play(nativeStream({ text: ["Hel", "lo"] }));           // answers the next request
@@ -10,7 +11,12 @@
 //   await provider.stop();
 
 import { once } from "node:events";
-import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type ServerResponse,
+} from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { setImmediate, setTimeout as sleep } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
@@ -21,9 +27,15 @@ export type Script = {
   /** 200 unless said. */
   readonly status?: number;
   readonly headers?: Readonly<Record<string, string>>;
-  /** What is written, in this order. A text or bytes is one write of its own; the head goes out with the first. */
+  /**
+   * What is written, in this order. A text or bytes is one write of its own; the head goes out with
+   * the first.
+   */
   readonly writes?: readonly Write[];
-  /** How it ends after the last write: in good order (the default), by a reset connection, or not at all. */
+  /**
+   * How it ends after the last write: in good order (the default), by a reset connection, or not at
+   * all.
+   */
   readonly end?: "good" | "reset" | "hang";
   /** Cuts all writes together into pieces of so many bytes, each a write of its own. */
   readonly splitBytes?: number;
@@ -73,7 +85,9 @@ export type ReceivedRequest = {
 };
 
 export type ScriptedProvider = {
-  /** `http://127.0.0.1:port`. A native provider's base_url; a chat provider's is this plus `/v1`. */
+  /**
+   * `http://127.0.0.1:port`. A native provider's base_url; a chat provider's is this plus `/v1`.
+   */
   readonly url: string;
   readonly port: number;
   /** Every request received, oldest first. */
@@ -141,7 +155,10 @@ export async function startProvider(): Promise<ScriptedProvider> {
       if (already !== undefined) return Promise.resolve(already);
       return new Promise((resolve) => waiting.push({ count, resolve }));
     },
-    connections: () => new Promise((resolve, reject) => server.getConnections((e, n) => (e ? reject(e) : resolve(n)))),
+    connections: () =>
+      new Promise((resolve, reject) =>
+        server.getConnections((e, n) => (e ? reject(e) : resolve(n))),
+      ),
     stop: () =>
       new Promise((resolve) => {
         server.close(() => resolve());
@@ -155,16 +172,23 @@ function portOf(address: AddressInfo | string | null): number {
   return address.port;
 }
 
-async function receive(message: IncomingMessage, response: ServerResponse): Promise<ReceivedRequest> {
+async function receive(
+  message: IncomingMessage,
+  response: ServerResponse,
+): Promise<ReceivedRequest> {
   const pieces: Buffer[] = [];
   for await (const piece of message) pieces.push(piece);
   const bytes = Buffer.concat(pieces);
-  const bodyText = (message.headers["content-encoding"] === "gzip" ? gunzipSync(bytes) : bytes).toString();
+  const bodyText = (
+    message.headers["content-encoding"] === "gzip" ? gunzipSync(bytes) : bytes
+  ).toString();
   const socket: Socket = message.socket;
   const takenBefore = socket.bytesWritten;
   const over = new Promise<{ by: "provider" | "client" }>((resolve) => {
     response.once("close", () =>
-      resolve({ by: response.writableFinished || response.destroyed === false ? "provider" : "client" }),
+      resolve({
+        by: response.writableFinished || response.destroyed === false ? "provider" : "client",
+      }),
     );
   });
   return {
@@ -218,8 +242,9 @@ async function perform(script: Script, response: ServerResponse): Promise<void> 
   else await reset(response);
 }
 
-// A reader that learns of the reset drops what it has not read yet. One in this process gets its turns first; for one in another
-// process, end the writes with a gate, and open it when the reader has shown what it read.
+// A reader that learns of the reset drops what it has not read yet. One in this process gets its
+// turns first; for one in another process, end the writes with a gate, and open it when the reader
+// has shown what it read.
 async function reset(response: ServerResponse): Promise<void> {
   response.flushHeaders();
   for (let turn = 0; turn < 5; turn++) await setImmediate();
@@ -245,7 +270,11 @@ export type AnswerContent = {
   readonly text?: readonly string[];
   readonly thinking?: { readonly pieces: readonly string[]; readonly signature?: string };
   /** Pieces of the arguments' JSON text, one delta each. */
-  readonly tool?: { readonly id?: string; readonly name: string; readonly input: readonly string[] };
+  readonly tool?: {
+    readonly id?: string;
+    readonly name: string;
+    readonly input: readonly string[];
+  };
   readonly stopReason?: string;
   /** Native usage; the other format's is computed from it. */
   readonly usage?: {
@@ -311,7 +340,12 @@ export function chatAnswer(content: AnswerContent = {}, more: Script = {}): Scri
 }
 
 /** An answer with an error status, in the native envelope. */
-export function errorAnswer(status: number, type: string, message: string, more: Script = {}): Script {
+export function errorAnswer(
+  status: number,
+  type: string,
+  message: string,
+  more: Script = {},
+): Script {
   return {
     status,
     headers: { ...json, ...more.headers },
@@ -320,7 +354,12 @@ export function errorAnswer(status: number, type: string, message: string, more:
 }
 
 /** An answer with an error status, as chat providers write it. */
-export function chatErrorAnswer(status: number, code: string | null, message: string, more: Script = {}): Script {
+export function chatErrorAnswer(
+  status: number,
+  code: string | null,
+  message: string,
+  more: Script = {},
+): Script {
   const error = { message, type: "invalid_request_error", param: null, code };
   return { status, headers: { ...json, ...more.headers }, writes: [JSON.stringify({ error })] };
 }
@@ -361,19 +400,35 @@ export function chatChunks(content: AnswerContent = {}): string[] {
     chunk({ role: "assistant" }),
     ...(thinking?.pieces ?? []).map((piece) => chunk({ reasoning_content: piece })),
     ...text.map((piece) => chunk({ content: piece })),
-    ...(tool ? [call({ id: tool.id ?? "call_1", type: "function", function: { name: tool.name, arguments: "" } })] : []),
+    ...(tool
+      ? [
+          call({
+            id: tool.id ?? "call_1",
+            type: "function",
+            function: { name: tool.name, arguments: "" },
+          }),
+        ]
+      : []),
     ...(tool?.input ?? []).map((piece) => call({ function: { arguments: piece } })),
     chunk({}, finishReasonOf(content)),
-    ...(content.noUsage ? [] : [`data: ${JSON.stringify({ ...head, choices: [], usage: chatUsage(content) })}\n\n`]),
+    ...(content.noUsage
+      ? []
+      : [`data: ${JSON.stringify({ ...head, choices: [], usage: chatUsage(content) })}\n\n`]),
     "data: [DONE]\n\n",
   ];
 }
 
-function nativeHead({ id = "msg_scripted000000000000001", model = "scripted-1" }: AnswerContent): JsonObject {
+function nativeHead({
+  id = "msg_scripted000000000000001",
+  model = "scripted-1",
+}: AnswerContent): JsonObject {
   return { id, type: "message", role: "assistant", model, stop_sequence: null };
 }
 
-function chatHead({ id = "chatcmpl-scripted", model = "scripted-1" }: AnswerContent, object: string): JsonObject {
+function chatHead(
+  { id = "chatcmpl-scripted", model = "scripted-1" }: AnswerContent,
+  object: string,
+): JsonObject {
   return { id, object, created: 1_764_000_000, model };
 }
 
@@ -385,7 +440,10 @@ function nativeBlocks({ text, thinking, tool }: AnswerContent): WireBlock[] {
     const { pieces, signature = "c2lnbmF0dXJl" } = thinking;
     blocks.push({
       start: { type: "thinking", thinking: "", signature: "" },
-      deltas: [...pieces.map((piece) => ({ type: "thinking_delta", thinking: piece })), { type: "signature_delta", signature }],
+      deltas: [
+        ...pieces.map((piece) => ({ type: "thinking_delta", thinking: piece })),
+        { type: "signature_delta", signature },
+      ],
       whole: { type: "thinking", thinking: pieces.join(""), signature },
     });
   }
@@ -397,7 +455,11 @@ function nativeBlocks({ text, thinking, tool }: AnswerContent): WireBlock[] {
     });
   }
   if (tool !== undefined) {
-    const head = { type: "tool_use", id: tool.id ?? "toolu_scripted00000000000001", name: tool.name };
+    const head = {
+      type: "tool_use",
+      id: tool.id ?? "toolu_scripted00000000000001",
+      name: tool.name,
+    };
     blocks.push({
       start: { ...head, input: {} },
       deltas: tool.input.map((piece) => ({ type: "input_json_delta", partial_json: piece })),
@@ -445,28 +507,60 @@ function finishReasonOf(content: AnswerContent): string {
 }
 
 /** An provider of `catalogFor`. `more` is YAML in flow style, as `idle_ms: 100`. */
-export type ProviderForTest = { readonly kind: "anthropic" | "openai"; readonly url: string; readonly more?: string };
+export type ProviderForTest = {
+  readonly kind: "anthropic" | "openai";
+  readonly url: string;
+  readonly more?: string;
+};
 
 /**
- * The text of a configuration file: the three models of the product, led to these providers. Without `routes`, every model tries them
- * in the order given, each in a group of its own, under the name `provider-model`. `pace` is the simulated provider's, if it is one.
+ * The text of a configuration file: the three models of the product, led to these providers.
+ * Without `routes`, every model tries them in the order given, each in a group of its own, under
+ * the name `provider-model`. `pace` is the simulated provider's, if it is one.
  */
-export function catalogFor(providers: Readonly<Record<string, ProviderForTest | "simulated">>, routes?: string): string {
+export function catalogFor(
+  providers: Readonly<Record<string, ProviderForTest | "simulated">>,
+  routes?: string,
+): string {
   const lines = Object.entries(providers).map(([name, provider]) => {
-    if (provider === "simulated") return `  ${name}: { kind: simulated, first_token_ms: 0, token_ms: 0 }`;
+    if (provider === "simulated")
+      return `  ${name}: { kind: simulated, first_token_ms: 0, token_ms: 0 }`;
     const base = provider.kind === "openai" ? `${provider.url}/v1` : provider.url;
     const more = provider.more === undefined ? "" : `, ${provider.more}`;
     return `  ${name}: { kind: ${provider.kind}, base_url: ${JSON.stringify(base)}${more} }`;
   });
-  const groups = Object.keys(providers).map((name) => `[{ provider: ${name}, model: provider-model }]`);
-  const model = (id: string, tier: string, thinking: string, context: number, output: number, price: string) =>
+  const groups = Object.keys(providers).map(
+    (name) => `[{ provider: ${name}, model: provider-model }]`,
+  );
+  const model = (
+    id: string,
+    tier: string,
+    thinking: string,
+    context: number,
+    output: number,
+    price: string,
+  ) =>
     `  - { id: ${id}, display_name: ${tier}, tier: ${tier}, created_at: 2026-02-05T00:00:00Z, context_tokens: ${context}, ` +
     `max_output_tokens: ${output}, thinking: ${thinking}, price: ${price}, routes: ${routes ?? `[${groups.join(", ")}]`} }`;
   return [
     "price_multipliers: { cache_write_5m: 1.25, cache_write_1h: 2, cache_read: 0.1, thinking: 1 }",
     "models:",
-    model("model-opus-4.6", "opus", "adaptive", 1_000_000, 128_000, "{ input: 3.50, output: 17.50 }"),
-    model("model-sonnet-4.6", "sonnet", "adaptive", 200_000, 64_000, "{ input: 2.10, output: 10.50 }"),
+    model(
+      "model-opus-4.6",
+      "opus",
+      "adaptive",
+      1_000_000,
+      128_000,
+      "{ input: 3.50, output: 17.50 }",
+    ),
+    model(
+      "model-sonnet-4.6",
+      "sonnet",
+      "adaptive",
+      200_000,
+      64_000,
+      "{ input: 2.10, output: 10.50 }",
+    ),
     model("model-haiku-4.5", "haiku", "budget", 200_000, 64_000, "{ input: 0.70, output: 3.50 }"),
     "aliases: { opus: model-opus-4.6, sonnet: model-sonnet-4.6, haiku: model-haiku-4.5 }",
     "providers:",

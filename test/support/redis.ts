@@ -1,4 +1,5 @@
-// A real Redis of one's own. Where no binary is installed, suites that need one say how to get it and are skipped.
+// A real Redis of one's own. Where no binary is installed, suites that need one say how to get it
+// and are skipped.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { createServer, type Socket } from "node:net";
@@ -8,7 +9,8 @@ import { freePort } from "./ports.ts";
 import { redisBinary } from "./programs.ts";
 
 /** Why a suite is skipped, with what helps. */
-export const withoutRedis = "no redis-server on the PATH; install one to run this suite (Debian: apt-get install redis-server)";
+export const withoutRedis =
+  "no redis-server on the PATH; install one to run this suite (Debian: apt-get install redis-server)";
 if (!redisBinary) console.warn(`skipped: ${withoutRedis}`);
 
 export type TestRedis = {
@@ -77,7 +79,10 @@ async function launch(port: number): Promise<ChildProcess> {
 }
 
 /** A relay to a port that holds every read back for a while, each way. */
-export async function startSlowRelay(port: number, delayMs: number): Promise<{ port: number; stop(): Promise<void> }> {
+export async function startSlowRelay(
+  port: number,
+  delayMs: number,
+): Promise<{ port: number; stop(): Promise<void> }> {
   const sockets = new Set<Socket>();
   const { createConnection } = await import("node:net");
   const relay = createServer((near) => {

@@ -1,4 +1,5 @@
--- Stores what running requests used so far; a figure never falls. Locks in the order of the ids, as settling does.
+-- Stores what running requests used so far; a figure never falls. Locks in the order of the ids, as
+-- settling does.
 -- $1 request_ids  $2 to $7 tokens by category
 with ordered as (select request_id from holds where request_id = any($1::text[]) order by request_id for update)
 update holds

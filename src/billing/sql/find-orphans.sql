@@ -1,5 +1,6 @@
--- Holds that nobody will settle: past their deadline, of the given dead nodes, or of nodes that are gone. In the order of their ids, so
--- that those which cannot be settled do not keep the next ones from being found.
+-- Holds that nobody will settle: past their deadline, of the given dead nodes, or of nodes that are
+-- gone. In the order of their ids, so that those which cannot be settled do not keep the next ones
+-- from being found.
 -- $1 node_ids that are dead  $2 request_id of the place, empty for the start  $3 most rows
 select h.request_id, h.account_id, h.family, h.key_id, h.secret_id, h.model, h.month, h.nonce, h.amount, h.admitted_at,
   h.input as used_input, h.output as used_output, h.cache_write_5m as used_cache_write_5m, h.cache_write_1h as used_cache_write_1h,

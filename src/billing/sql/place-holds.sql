@@ -1,5 +1,6 @@
--- Stores holds that the locked pools and their months were found to cover, and adds them to both. Unique violation: a request id was
--- taken meanwhile. Times of admission are whole milliseconds, as JavaScript keeps them.
+-- Stores holds that the locked pools and their months were found to cover, and adds them to both.
+-- Unique violation: a request id was taken meanwhile. Times of admission are whole milliseconds, as
+-- JavaScript keeps them.
 -- $1 request_ids  $2 account_ids  $3 families  $4 key_ids  $5 secret_ids  $6 models  $7 amounts  $8 price_versions  $9 nonces
 -- $10 deadlines, in milliseconds from now  $11 node_ids, null for those of no process
 with placed as (

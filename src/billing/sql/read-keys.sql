@@ -1,4 +1,5 @@
--- What decides about a key at this moment, with its current UTC month. A key without a row for the month has spent and holds nothing.
+-- What decides about a key at this moment, with its current UTC month. A key without a row for the
+-- month has spent and holds nothing.
 -- $1 key_ids
 select k.key_id, k.status, k.allowed_models, k.monthly_cap, coalesce(m.spent, 0) as spent, coalesce(m.held, 0) as held
 from keys k

@@ -1,4 +1,5 @@
--- Of these request ids, the ones in use and the ones charged, with the prices that they were admitted at.
+-- Of these request ids, the ones in use and the ones charged, with the prices that they were
+-- admitted at.
 -- $1 request_ids
 select u.request_id, u.node_id, u.nonce, u.key_id, u.model, u.amount, u.admitted_at, u.month,
   p.price_version, p.input, p.output, p.cache_write_5m, p.cache_write_1h, p.cache_read, p.thinking

@@ -1,4 +1,5 @@
--- Gives back a hold of a locked pool whose request was charged: what is left of a request id that was used twice.
+-- Gives back a hold of a locked pool whose request was charged: what is left of a request id that
+-- was used twice.
 -- $1 request_id
 with released as (
   delete from holds h using charges c

@@ -1,4 +1,5 @@
--- Sets the amounts of holds of locked pools, and what these and their months hold. Nothing happens to a hold that is gone.
+-- Sets the amounts of holds of locked pools, and what these and their months hold. Nothing happens
+-- to a hold that is gone.
 -- $1 request_ids, each once  $2 amounts  $3 whether a hold may become larger
 with resized as materialized (
   select h.request_id, h.account_id, h.family, h.key_id, h.month, d.amount, d.amount - h.amount as added

@@ -1,6 +1,7 @@
--- Turns holds of locked pools into charges: no more than was held is charged, what was held is given back, and the use is added to the
--- roll-up of its UTC hour of admission. A charge also says when the key was last used. A request that was settled before has no hold,
--- and no row in the answer.
+-- Turns holds of locked pools into charges: no more than was held is charged, what was held is
+-- given back, and the use is added to the roll-up of its UTC hour of admission. A charge also says
+-- when the key was last used. A request that was settled before has no hold, and no row in the
+-- answer.
 -- $1 request_ids, each once  $2 to $7 tokens by category  $8 prices of the use  $9 outcomes  $10 bases  $11 attempts
 with ended as (
   delete from holds h

@@ -1,5 +1,5 @@
-// An answer on its way into events. Chat has no blocks: text, reasoning and the fragments of tool calls come in any order. Here they get
-// blocks, one after the other.
+// An answer on its way into events. Chat has no blocks: text, reasoning and the fragments of tool
+// calls come in any order. Here they get blocks, one after the other.
 
 import type { Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import {
@@ -13,7 +13,9 @@ import {
   toolUseStart,
 } from "../events.ts";
 
-/** The events of one answer. What differs from the open block closes it and opens one of its own. */
+/**
+ * The events of one answer. What differs from the open block closes it and opens one of its own.
+ */
 export class AnswerEvents {
   #events: Event[] = [];
   #open: "text" | "thinking" | "toolUse" | undefined;

@@ -1,4 +1,5 @@
-// The text of the chunks of one stream. Per delta: one string is escaped and put between two that never change.
+// The text of the chunks of one stream. Per delta: one string is escaped and put between two that
+// never change.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { randomId } from "../../base/ids.ts";
@@ -13,7 +14,10 @@ export type CompletionContext = AnswerContext & {
 };
 
 /** The members that a plain answer and every chunk of a stream begin with. */
-export function completionHead(object: "chat.completion" | "chat.completion.chunk", context: CompletionContext) {
+export function completionHead(
+  object: "chat.completion" | "chat.completion.chunk",
+  context: CompletionContext,
+) {
   const created = Math.floor(context.createdAtMs / 1000);
   return { id: randomId("chatcmpl-"), object, created, model: context.model };
 }

@@ -16,7 +16,14 @@ import {
 import { isObject } from "../json.ts";
 import { textsOf } from "./fields.ts";
 import { argumentsText, CallIds } from "./tool-calls.ts";
-import { decodeUsage, readDetails, readProviderError, readReasoning, type Thought, toStopReason } from "./usage-and-endings.ts";
+import {
+  decodeUsage,
+  readDetails,
+  readProviderError,
+  readReasoning,
+  type Thought,
+  toStopReason,
+} from "./usage-and-endings.ts";
 
 /** The events of a `chat.completion` body; one `failure` where the body is something else. */
 export function decodeAnswer(body: JsonObject): Event[] {
@@ -26,9 +33,12 @@ export function decodeAnswer(body: JsonObject): Event[] {
   if (!isObject(choice) || !isObject(choice.message)) {
     return [failure("api_error", "The model provider's answer is not a chat completion.")];
   }
-  if (choice.finish_reason === "error") return [failure("api_error", "The model provider failed amid its answer.")];
+  if (choice.finish_reason === "error")
+    return [failure("api_error", "The model provider failed amid its answer.")];
 
-  const events = [messageStart({ id: "", model: typeof body.model === "string" ? body.model : "" })];
+  const events = [
+    messageStart({ id: "", model: typeof body.model === "string" ? body.model : "" }),
+  ];
   let index = 0;
   const { message } = choice;
   for (const { text, signature } of thoughtsOf(message)) {
@@ -43,9 +53,12 @@ export function decodeAnswer(body: JsonObject): Event[] {
     if (typeof called.name !== "string" || called.name === "") {
       return [failure("api_error", "The model provider sent a tool call without a name.")];
     }
-    events.push(toolUseStart(index, ids.take(typeof call.id === "string" ? call.id : ""), called.name));
+    events.push(
+      toolUseStart(index, ids.take(typeof call.id === "string" ? call.id : ""), called.name),
+    );
     const callArguments = argumentsText(called.arguments);
-    if (callArguments !== "") events.push(blockDelta(index, { case: "inputJson", value: callArguments }));
+    if (callArguments !== "")
+      events.push(blockDelta(index, { case: "inputJson", value: callArguments }));
     events.push(blockStop(index++));
   }
 
@@ -56,9 +69,14 @@ export function decodeAnswer(body: JsonObject): Event[] {
   return events;
 }
 
-/** One thought per detail, where the details tell the whole reasoning; else what the plain member says. */
+/**
+ * One thought per detail, where the details tell the whole reasoning; else what the plain member
+ * says.
+ */
 function thoughtsOf(message: JsonObject): Thought[] {
-  const details = Array.isArray(message.reasoning_details) ? readDetails(message.reasoning_details) : [];
+  const details = Array.isArray(message.reasoning_details)
+    ? readDetails(message.reasoning_details)
+    : [];
   const detailed = details.map((thought) => thought.text).join("");
   const plain = readReasoning(message);
   if (plain === "" || plain === detailed) return details;
@@ -66,11 +84,13 @@ function thoughtsOf(message: JsonObject): Thought[] {
 }
 
 function textOf({ content, refusal }: JsonObject): string {
-  const text = typeof content === "string" ? content : Array.isArray(content) ? textsOf(content).join("") : "";
+  const text =
+    typeof content === "string" ? content : Array.isArray(content) ? textsOf(content).join("") : "";
   return typeof refusal === "string" ? text + refusal : text;
 }
 
 function readCalls(message: JsonObject): JsonObject[] {
-  if (Array.isArray(message.tool_calls) && message.tool_calls.length > 0) return message.tool_calls.filter(isObject);
+  if (Array.isArray(message.tool_calls) && message.tool_calls.length > 0)
+    return message.tool_calls.filter(isObject);
   return isObject(message.function_call) ? [{ function: message.function_call }] : [];
 }

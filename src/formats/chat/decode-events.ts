@@ -1,4 +1,5 @@
-// A provider's chunks become events. The usage comes after the end here, so the end is held until it is known.
+// A provider's chunks become events. The usage comes after the end here, so the end is held until
+// it is known.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
@@ -9,7 +10,14 @@ import { createSseParser, type SseEvent } from "../sse.ts";
 import { AnswerEvents } from "./answer-events.ts";
 import { textsOf } from "./fields.ts";
 import { StreamedCalls } from "./streamed-calls.ts";
-import { decodeUsage, readDetails, readProviderError, readReasoning, type Thought, toStopReason } from "./usage-and-endings.ts";
+import {
+  decodeUsage,
+  readDetails,
+  readProviderError,
+  readReasoning,
+  type Thought,
+  toStopReason,
+} from "./usage-and-endings.ts";
 
 /** Incremental decoder of a provider's stream. */
 export function createEventDecoder(): EventDecoder {
@@ -48,7 +56,8 @@ class ChunkDecoder implements EventDecoder {
       return;
     }
     const chunk = parseChunk(data);
-    if (chunk) this.#readChunk(name === "error" && chunk.error === undefined ? { error: chunk } : chunk);
+    if (chunk)
+      this.#readChunk(name === "error" && chunk.error === undefined ? { error: chunk } : chunk);
     else this.#fail("The model provider sent an event that is not a JSON object.");
   }
 
@@ -98,14 +107,15 @@ class ChunkDecoder implements EventDecoder {
       this.#addText(refusal);
     }
     if (Array.isArray(delta.tool_calls)) {
-      for (const entry of delta.tool_calls) if (isObject(entry) && !this.#answer.isOver) this.#calls.add(entry);
+      for (const entry of delta.tool_calls)
+        if (isObject(entry) && !this.#answer.isOver) this.#calls.add(entry);
     } else if (isObject(delta.function_call)) {
       this.#calls.add({ index: 0, function: delta.function_call });
     }
   }
 
-  // Details repeat what the plain member says, so that only their signatures count beside it. One that comes after the block of its
-  // thought has ended belongs to nothing any more.
+  // Details repeat what the plain member says, so that only their signatures count beside it. One
+  // that comes after the block of its thought has ended belongs to nothing any more.
   #addDetail({ text, signature }: Thought): void {
     if (text !== "" && !this.#hasPlainReasoning) this.#answer.addThinking(text);
     if (signature === "" || (this.#hasPlainReasoning && !this.#answer.isThinking)) return;
@@ -143,5 +153,7 @@ function parseChunk(data: string): JsonObject | undefined {
 }
 
 function isFirstChoice(choice: JsonValue): boolean {
-  return isObject(choice) && (choice.index === undefined || choice.index === null || choice.index === 0);
+  return (
+    isObject(choice) && (choice.index === undefined || choice.index === null || choice.index === 0)
+  );
 }

@@ -1,4 +1,5 @@
-// The conversation: chat's messages, one kind per speaker and tool, become the hub's turns of user and assistant.
+// The conversation: chat's messages, one kind per speaker and tool, become the hub's turns of user
+// and assistant.
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import {
@@ -29,11 +30,19 @@ type Conversation = {
   blankUser?: string;
 };
 
-/** Turns and instructions of a request. Throws `invalid_request`, or `request_too_large` for what the arguments of its calls hold. */
-export function decodeMessages(value: JsonValue | undefined): { messages: Message[]; system: System | undefined } {
+/**
+ * Turns and instructions of a request. Throws `invalid_request`, or `request_too_large` for what
+ * the arguments of its calls hold.
+ */
+export function decodeMessages(value: JsonValue | undefined): {
+  messages: Message[];
+  system: System | undefined;
+} {
   const list = optionalArray(value, "messages");
-  if (!list || list.length === 0) throw invalid("messages", "must be an array of at least one message");
-  if (list.length > messagesMax) throw invalid("messages", `must not be longer than ${messagesMax}`);
+  if (!list || list.length === 0)
+    throw invalid("messages", "must be an array of at least one message");
+  if (list.length > messagesMax)
+    throw invalid("messages", `must not be longer than ${messagesMax}`);
   checkArguments(list);
 
   const conversation: Conversation = { instructions: [], turns: [], functionCalls: 0 };
@@ -42,10 +51,14 @@ export function decodeMessages(value: JsonValue | undefined): { messages: Messag
   }
 
   const messages = normaliseTurns(conversation.turns);
-  if (conversation.blankUser !== undefined && !messages.some((message) => message.role === Role.USER)) {
+  if (
+    conversation.blankUser !== undefined &&
+    !messages.some((message) => message.role === Role.USER)
+  ) {
     throw invalid(conversation.blankUser, "must not be blank");
   }
-  if (messages.length === 0) throw invalid("messages", "must have a user or assistant message that says something");
+  if (messages.length === 0)
+    throw invalid("messages", "must have a user or assistant message that says something");
   return { messages, system: joinInstructions(conversation.instructions) };
 }
 
@@ -60,7 +73,8 @@ function checkArguments(list: readonly JsonValue[]): void {
   };
   for (const message of list) {
     if (!isObject(message)) continue;
-    if (Array.isArray(message.tool_calls)) for (const call of message.tool_calls) if (isObject(call)) add(call.function);
+    if (Array.isArray(message.tool_calls))
+      for (const call of message.tool_calls) if (isObject(call)) add(call.function);
     add(message.function_call);
   }
   // Every item is at least a character.
@@ -94,8 +108,11 @@ function decodeMessage(conversation: Conversation, message: JsonObject, at: stri
       return;
     }
     case "function": {
-      if (conversation.functionCalls === 0) throw invalid(`${at}.role`, "no function was called before this message");
-      turns.push(turn(Role.USER, [decodeResult(message, at, legacyId(conversation.functionCalls - 1))]));
+      if (conversation.functionCalls === 0)
+        throw invalid(`${at}.role`, "no function was called before this message");
+      turns.push(
+        turn(Role.USER, [decodeResult(message, at, legacyId(conversation.functionCalls - 1))]),
+      );
       return;
     }
     default:
@@ -133,11 +150,19 @@ function decodeUser(message: JsonObject, at: string): Block[] {
 function decodeAssistant(conversation: Conversation, message: JsonObject, at: string): Block[] {
   const blocks = decodeReasoningDetails(message.reasoning_details, `${at}.reasoning_details`);
   for (const block of decodeContent(message.content, `${at}.content`) ?? []) blocks.push(block);
-  for (const [index, call] of (optionalArray(message.tool_calls, `${at}.tool_calls`) ?? []).entries()) {
+  for (const [index, call] of (
+    optionalArray(message.tool_calls, `${at}.tool_calls`) ?? []
+  ).entries()) {
     blocks.push(decodeToolCall(call, `${at}.tool_calls[${index}]`));
   }
   if (message.function_call !== undefined && message.function_call !== null) {
-    blocks.push(decodeFunctionCall(message.function_call, `${at}.function_call`, legacyId(conversation.functionCalls)));
+    blocks.push(
+      decodeFunctionCall(
+        message.function_call,
+        `${at}.function_call`,
+        legacyId(conversation.functionCalls),
+      ),
+    );
     conversation.functionCalls += 1;
   }
   return markLast(blocks, decodeCacheMark(message, at));
@@ -148,10 +173,16 @@ function decodeResult(message: JsonObject, at: string, id: string): Block {
   return markLast([block], decodeCacheMark(message, at))[0] ?? block;
 }
 
-/** One instruction out of all, in order, wherever they stood. It stays a list only where cache marks need the places between. */
+/**
+ * One instruction out of all, in order, wherever they stood. It stays a list only where cache marks
+ * need the places between.
+ */
 function joinInstructions(blocks: readonly Block[]): System | undefined {
   if (blocks.length === 0) return undefined;
-  if (blocks.some((block) => block.cacheControl)) return create(SystemSchema, { content: [...blocks] });
-  const text = blocks.map((block) => (block.kind.case === "text" ? block.kind.value.text : "")).join("\n");
+  if (blocks.some((block) => block.cacheControl))
+    return create(SystemSchema, { content: [...blocks] });
+  const text = blocks
+    .map((block) => (block.kind.case === "text" ? block.kind.value.text : ""))
+    .join("\n");
   return create(SystemSchema, { content: [textBlock(text)], form: ContentForm.TEXT });
 }

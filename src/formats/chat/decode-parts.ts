@@ -1,9 +1,22 @@
-// Content of a message: a string, or parts. Parts of the native shape are taken as they are, since editors that see a model name they
-// know from the native format send those.
+// Content of a message: a string, or parts. Parts of the native shape are taken as they are, since
+// editors that see a model name they know from the native format send those.
 
 import { create, type JsonObject, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
-import { type Block, BlockSchema, ContentForm, type SourceSchema } from "../../../gen/gateway/inference/v1/content_pb.ts";
-import { decodeCacheMark, invalid, objectAt, optionalArray, optionalBoolean, optionalText, textAt } from "./fields.ts";
+import {
+  type Block,
+  BlockSchema,
+  ContentForm,
+  type SourceSchema,
+} from "../../../gen/gateway/inference/v1/content_pb.ts";
+import {
+  decodeCacheMark,
+  invalid,
+  objectAt,
+  optionalArray,
+  optionalBoolean,
+  optionalText,
+  textAt,
+} from "./fields.ts";
 import { isBlankText } from "./normalise.ts";
 import { parseArguments, toolId, toolUse } from "./tool-calls.ts";
 
@@ -23,7 +36,10 @@ const partTypes = [
   "thinking",
 ];
 
-/** Blocks of a content. Parts without a counterpart (audio, refusals) are left out; `undefined` when there is no content at all. */
+/**
+ * Blocks of a content. Parts without a counterpart (audio, refusals) are left out; `undefined` when
+ * there is no content at all.
+ */
 export function decodeContent(content: JsonValue | undefined, at: string): Block[] | undefined {
   if (content === undefined || content === null) return undefined;
   if (typeof content === "string") return [textBlock(content)];
@@ -51,9 +67,15 @@ export function toolResult(result: {
   at: string;
   isError?: boolean | undefined;
 }): Block {
-  const content = (decodeContent(result.content, result.at) ?? []).filter((block) => !isBlankText(block));
+  const content = (decodeContent(result.content, result.at) ?? []).filter(
+    (block) => !isBlankText(block),
+  );
   const form =
-    content.length === 0 ? ContentForm.ABSENT : typeof result.content === "string" ? ContentForm.TEXT : ContentForm.UNSPECIFIED;
+    content.length === 0
+      ? ContentForm.ABSENT
+      : typeof result.content === "string"
+        ? ContentForm.TEXT
+        : ContentForm.UNSPECIFIED;
   const value = { toolUseId: toolId(result.id), content, form, isError: result.isError };
   return create(BlockSchema, { kind: { case: "toolResult", value } });
 }
@@ -70,7 +92,9 @@ function decodePart(part: JsonObject, at: string): Block | undefined {
     case "refusal":
       return undefined;
     case "image":
-      return create(BlockSchema, { kind: { case: "image", value: { source: decodeSource(part.source, `${at}.source`) } } });
+      return create(BlockSchema, {
+        kind: { case: "image", value: { source: decodeSource(part.source, `${at}.source`) } },
+      });
     case "document": {
       const title = optionalText(part.title, `${at}.title`);
       const source = decodeSource(part.source, `${at}.source`);
@@ -92,7 +116,9 @@ function decodePart(part: JsonObject, at: string): Block | undefined {
     case "thinking":
       return decodeThinking(part, at);
     case "redacted_thinking":
-      return create(BlockSchema, { kind: { case: "redactedThinking", value: { data: textAt(part.data, `${at}.data`) } } });
+      return create(BlockSchema, {
+        kind: { case: "redactedThinking", value: { data: textAt(part.data, `${at}.data`) } },
+      });
     default:
       throw invalid(`${at}.type`, "is not a type of part that is supported here", partTypes);
   }
@@ -107,15 +133,17 @@ function decodeThinking(part: JsonObject, at: string): Block | undefined {
 }
 
 /**
- * The thinking blocks in an assistant message's `reasoning_details`, as `encodeAnswer` and the event encoder give them out. Entries
- * of other kinds and entries without a signature are left out.
+ * The thinking blocks in an assistant message's `reasoning_details`, as `encodeAnswer` and the
+ * event encoder give them out. Entries of other kinds and entries without a signature are left out.
  */
 export function decodeReasoningDetails(value: JsonValue | undefined, at: string): Block[] {
   const blocks: Block[] = [];
   for (const [index, entry] of (optionalArray(value, at) ?? []).entries()) {
     const path = `${at}[${index}]`;
     const { type, text, signature } = objectAt(entry, path);
-    const block = type === "reasoning.text" && decodeThinking({ thinking: text ?? "", signature: signature ?? null }, path);
+    const block =
+      type === "reasoning.text" &&
+      decodeThinking({ thinking: text ?? "", signature: signature ?? null }, path);
     if (block) blocks.push(block);
   }
   return blocks;
@@ -129,7 +157,8 @@ function decodeImageUrl(value: JsonValue | undefined, at: string): Block {
   const inline = readDataUrl(url);
   if (!inline) throw invalid(path, "must be an http, https or base64 data URL");
   const mediaType = inline.mediaType === "image/jpg" ? "image/jpeg" : inline.mediaType;
-  if (!imageTypes.includes(mediaType)) throw invalid(path, "is not an image type that is supported", imageTypes);
+  if (!imageTypes.includes(mediaType))
+    throw invalid(path, "is not an image type that is supported", imageTypes);
   return imageBlock({ kind: { case: "base64", value: { mediaType, data: inline.data } } });
 }
 
@@ -144,20 +173,29 @@ function decodeFile(file: JsonObject, at: string): Block {
   const title = optionalText(file.filename, `${at}.filename`);
   const text = textAt(file.file_data, `${at}.file_data`);
   const inline = readDataUrl(text);
-  const isPdf = inline ? inline.mediaType === "application/pdf" : !text.startsWith("data:") && /\.pdf$/i.test(title ?? "");
+  const isPdf = inline
+    ? inline.mediaType === "application/pdf"
+    : !text.startsWith("data:") && /\.pdf$/i.test(title ?? "");
   const data = inline ? inline.data : text;
   if (!isPdf || data === "")
-    throw invalid(`${at}.file_data`, "must be a PDF, as a base64 data URL or as bare base64 with a .pdf filename");
-  const source: SourceInit = { kind: { case: "base64", value: { mediaType: "application/pdf", data } } };
+    throw invalid(
+      `${at}.file_data`,
+      "must be a PDF, as a base64 data URL or as bare base64 with a .pdf filename",
+    );
+  const source: SourceInit = {
+    kind: { case: "base64", value: { mediaType: "application/pdf", data } },
+  };
   return create(BlockSchema, { kind: { case: "document", value: { source, title } } });
 }
 
-// Reads `data:<media type>[;parameters];base64,<data>` without running a pattern over the megabytes that follow the comma.
+// Reads `data:<media type>[;parameters];base64,<data>` without running a pattern over the megabytes
+// that follow the comma.
 function readDataUrl(url: string): { mediaType: string; data: string } | undefined {
   const comma = url.indexOf(",");
   if (comma < 0 || comma > 200) return undefined;
   const head = url.slice(0, comma).toLowerCase();
-  if (!head.startsWith("data:") || !head.endsWith(";base64") || comma === url.length - 1) return undefined;
+  if (!head.startsWith("data:") || !head.endsWith(";base64") || comma === url.length - 1)
+    return undefined;
   return { mediaType: head.slice("data:".length).split(";")[0] ?? "", data: url.slice(comma + 1) };
 }
 
@@ -170,9 +208,15 @@ function decodeSource(value: JsonValue | undefined, at: string): SourceInit {
     case "base64":
     case "text": {
       const mediaType = textAt(source.media_type, `${at}.media_type`);
-      return { kind: { case: source.type, value: { mediaType, data: textAt(source.data, `${at}.data`) } } };
+      return {
+        kind: { case: source.type, value: { mediaType, data: textAt(source.data, `${at}.data`) } },
+      };
     }
     default:
-      throw invalid(`${at}.type`, "is not a source that is supported here", ["base64", "text", "url"]);
+      throw invalid(`${at}.type`, "is not a source that is supported here", [
+        "base64",
+        "text",
+        "url",
+      ]);
   }
 }

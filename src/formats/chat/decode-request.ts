@@ -1,5 +1,6 @@
-// A public chat request becomes a hub request. A member that cannot change whether the answer is valid is ignored; one that asks for
-// what cannot be given, so that the client would misread the answer, is refused.
+// A public chat request becomes a hub request. A member that cannot change whether the answer is
+// valid is ignored; one that asks for what cannot be given, so that the client would misread the
+// answer, is refused.
 
 import { create, type JsonObject, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
 import {
@@ -8,7 +9,10 @@ import {
   type Thinking,
   ThinkingSchema,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
-import { type GenerateRequest, GenerateRequestSchema } from "../../../gen/gateway/inference/v1/inference_pb.ts";
+import {
+  type GenerateRequest,
+  GenerateRequestSchema,
+} from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../base/errors.ts";
 import { isObject } from "../json.ts";
 import { decodeMessages } from "./decode-messages.ts";
@@ -28,12 +32,13 @@ import {
 const efforts = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
 /**
- * The hub form of a `/v1/chat/completions` body. Throws `invalid_request` with the path of the member at fault, or
- * `responses_api_unsupported` for a body of that other API.
+ * The hub form of a `/v1/chat/completions` body. Throws `invalid_request` with the path of the
+ * member at fault, or `responses_api_unsupported` for a body of that other API.
  */
 export function decodeRequest(body: JsonValue): GenerateRequest {
   if (!isObject(body)) throw invalid("", "the body must be a JSON object");
-  if (isAbsent(body.messages) && !isAbsent(body.input)) throw new ApiError("responses_api_unsupported", { field: "input" });
+  if (isAbsent(body.messages) && !isAbsent(body.input))
+    throw new ApiError("responses_api_unsupported", { field: "input" });
   const model = textAt(body.model, "model");
   if (model.trim() === "") throw invalid("model", "must not be empty");
   refuseUnanswerable(body);
@@ -60,7 +65,9 @@ export function decodeRequest(body: JsonValue): GenerateRequest {
 
 /** True when a stream of this request shall carry its usage. */
 export function wantsUsage(body: JsonValue): boolean {
-  return isObject(body) && isObject(body.stream_options) && body.stream_options.include_usage === true;
+  return (
+    isObject(body) && isObject(body.stream_options) && body.stream_options.include_usage === true
+  );
 }
 
 function isAbsent(value: JsonValue | undefined): boolean {
@@ -68,7 +75,8 @@ function isAbsent(value: JsonValue | undefined): boolean {
 }
 
 function refuseUnanswerable(body: JsonObject): void {
-  if (!isAbsent(body.n) && body.n !== 1) throw invalid("n", "only one choice can be given: send 1 or leave it out");
+  if (!isAbsent(body.n) && body.n !== 1)
+    throw invalid("n", "only one choice can be given: send 1 or leave it out");
   const { modalities } = body;
   if (Array.isArray(modalities) && modalities.includes("audio") && !modalities.includes("text")) {
     throw invalid("modalities", "audio answers are not supported", ["text"]);
@@ -97,7 +105,9 @@ function decodeSampling(body: JsonObject) {
 function decodeStop(stop: JsonValue | undefined): string[] {
   const texts = typeof stop === "string" ? [stop] : (optionalArray(stop, "stop") ?? []);
   // Blank sequences are refused by the provider.
-  return texts.map((text, index) => textAt(text, `stop[${index}]`)).filter((text) => text.trim() !== "");
+  return texts
+    .map((text, index) => textAt(text, `stop[${index}]`))
+    .filter((text) => text.trim() !== "");
 }
 
 function decodeThinkingSettings(value: JsonValue | undefined): Thinking | undefined {
@@ -118,7 +128,9 @@ function decodeEffort(value: JsonValue | undefined): string | undefined {
   return effort;
 }
 
-function decodeResponseFormat(value: JsonValue | undefined): MessageInitShape<typeof OutputConfigSchema> | undefined {
+function decodeResponseFormat(
+  value: JsonValue | undefined,
+): MessageInitShape<typeof OutputConfigSchema> | undefined {
   const format = optionalObject(value, "response_format");
   if (format?.type !== "json_schema") return undefined;
   const described = objectAt(format.json_schema, "response_format.json_schema");

@@ -1,7 +1,13 @@
-// Tools and the choice among them: chat's own form, the legacy functions, the flat form and the native one.
+// Tools and the choice among them: chat's own form, the legacy functions, the flat form and the
+// native one.
 
 import { create, type JsonObject, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
-import { type Tool, type ToolChoice, ToolChoiceSchema, ToolSchema } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import {
+  type Tool,
+  type ToolChoice,
+  ToolChoiceSchema,
+  ToolSchema,
+} from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { isObject } from "../json.ts";
 import {
   decodeCacheMark,
@@ -20,8 +26,13 @@ const choices = ["auto", "required", "none", "function", "allowed_tools"];
 const nameForm = /^[a-zA-Z0-9_-]{1,64}$/;
 
 /** Tools and tool choice of a request. Throws `invalid_request`. */
-export function decodeTools(body: JsonObject): { tools: Tool[]; toolChoice: ToolChoice | undefined } {
-  const tools = (optionalArray(body.tools, "tools") ?? []).map((tool, index) => decodeTool(tool, `tools[${index}]`));
+export function decodeTools(body: JsonObject): {
+  tools: Tool[];
+  toolChoice: ToolChoice | undefined;
+} {
+  const tools = (optionalArray(body.tools, "tools") ?? []).map((tool, index) =>
+    decodeTool(tool, `tools[${index}]`),
+  );
   for (const [index, value] of (optionalArray(body.functions, "functions") ?? []).entries()) {
     const at = `functions[${index}]`;
     tools.push(buildTool(objectAt(value, at), at));
@@ -46,7 +57,8 @@ export function decodeTools(body: JsonObject): { tools: Tool[]; toolChoice: Tool
 
 function decodeTool(value: JsonValue, at: string): Tool {
   const tool = objectAt(value, at);
-  if (isObject(tool.function)) return buildTool({ ...tool.function, ...cacheMember(tool) }, `${at}.function`);
+  if (isObject(tool.function))
+    return buildTool({ ...tool.function, ...cacheMember(tool) }, `${at}.function`);
   // The native form, or chat's with the members of `function` one level up.
   const isNative = tool.type === "custom" && isObject(tool.input_schema);
   if (tool.type !== undefined && tool.type !== null && tool.type !== "function" && !isNative) {
@@ -62,9 +74,12 @@ function cacheMember(tool: JsonObject): JsonObject {
 
 function buildTool(definition: JsonObject, at: string): Tool {
   const name = textAt(definition.name, `${at}.name`);
-  if (!nameForm.test(name)) throw invalid(`${at}.name`, "must be 1 to 64 letters, digits, underscores or hyphens");
+  if (!nameForm.test(name))
+    throw invalid(`${at}.name`, "must be 1 to 64 letters, digits, underscores or hyphens");
   const member = isObject(definition.input_schema) ? "input_schema" : "parameters";
-  const schema: JsonObject = optionalObject(definition[member], `${at}.${member}`) ?? { properties: {} };
+  const schema: JsonObject = optionalObject(definition[member], `${at}.${member}`) ?? {
+    properties: {},
+  };
   return create(ToolSchema, {
     name,
     description: optionalText(definition.description, `${at}.description`),
@@ -74,15 +89,23 @@ function buildTool(definition: JsonObject, at: string): Tool {
 }
 
 /** `only` names the tools that may be called, where the choice says so. */
-function decodeChoice(body: JsonObject): { choice: Choice; only?: ReadonlySet<string> } | undefined {
+function decodeChoice(
+  body: JsonObject,
+): { choice: Choice; only?: ReadonlySet<string> } | undefined {
   const { tool_choice: choice, function_call: call } = body;
   if (choice !== undefined && choice !== null) return decodeToolChoice(choice, "tool_choice");
   if (call === undefined || call === null) return undefined;
   // The legacy form names the function without a type around it.
-  return decodeToolChoice(isObject(call) ? { type: "function", function: call } : call, "function_call");
+  return decodeToolChoice(
+    isObject(call) ? { type: "function", function: call } : call,
+    "function_call",
+  );
 }
 
-function decodeToolChoice(value: JsonValue, at: string): { choice: Choice; only?: ReadonlySet<string> } {
+function decodeToolChoice(
+  value: JsonValue,
+  at: string,
+): { choice: Choice; only?: ReadonlySet<string> } {
   if (value === "auto" || value === "none") return { choice: { type: value } };
   if (value === "required" || value === "any") return { choice: { type: "any" } };
   if (typeof value === "string") throw invalid(at, "is not a choice that is supported", choices);
@@ -90,20 +113,28 @@ function decodeToolChoice(value: JsonValue, at: string): { choice: Choice; only?
   switch (choice.type) {
     case "function": {
       const named = optionalObject(choice.function, `${at}.function`);
-      const name = named ? textAt(named.name, `${at}.function.name`) : textAt(choice.name, `${at}.name`);
+      const name = named
+        ? textAt(named.name, `${at}.function.name`)
+        : textAt(choice.name, `${at}.name`);
       return { choice: { type: "tool", name } };
     }
     case "allowed_tools": {
       const allowed = optionalObject(choice.allowed_tools, `${at}.allowed_tools`) ?? choice;
       const type = allowed.mode === "required" ? "any" : "auto";
-      return { choice: { type }, only: new Set(allowedNames(allowed.tools, `${at}.allowed_tools.tools`)) };
+      return {
+        choice: { type },
+        only: new Set(allowedNames(allowed.tools, `${at}.allowed_tools.tools`)),
+      };
     }
     // The native form.
     case "auto":
     case "any":
     case "none":
     case "tool": {
-      const disableParallelToolUse = optionalBoolean(choice.disable_parallel_tool_use, `${at}.disable_parallel_tool_use`);
+      const disableParallelToolUse = optionalBoolean(
+        choice.disable_parallel_tool_use,
+        `${at}.disable_parallel_tool_use`,
+      );
       const name = choice.type === "tool" ? textAt(choice.name, `${at}.name`) : undefined;
       return { choice: { type: choice.type, name, disableParallelToolUse } };
     }

@@ -2,7 +2,11 @@
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Block } from "../../../gen/gateway/inference/v1/content_pb.ts";
-import type { BlockDelta, Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import type {
+  BlockDelta,
+  Event,
+  ReportedUsage,
+} from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { type CompletionContext, completionHead } from "./chunks.ts";
 import { encodeUsage, laterUsage, reasoningDetail, toFinishReason } from "./usage-and-endings.ts";
 
@@ -12,7 +16,10 @@ type Answer = { text: string; reasoning: string; calls: JsonObject[]; details: J
 /** A block while its deltas arrive. */
 type OpenBlock = { kind: Block["kind"]; text: string; signature: string };
 
-/** The JSON answer that the same events give in a stream. `includeUsage` has no bearing: a plain answer always tells its usage. */
+/**
+ * The JSON answer that the same events give in a stream. `includeUsage` has no bearing: a plain
+ * answer always tells its usage.
+ */
 export function encodeAnswer(events: readonly Event[], context: CompletionContext): JsonObject {
   const answer: Answer = { text: "", reasoning: "", calls: [], details: [] };
   let open: OpenBlock | undefined;
@@ -60,7 +67,8 @@ export function encodeAnswer(events: readonly Event[], context: CompletionContex
 function openBlock(block: Block | undefined): OpenBlock {
   const kind = block?.kind ?? { case: undefined };
   if (kind.case === "text") return { kind, text: kind.value.text, signature: "" };
-  if (kind.case === "thinking") return { kind, text: kind.value.thinking, signature: kind.value.signature };
+  if (kind.case === "thinking")
+    return { kind, text: kind.value.thinking, signature: kind.value.signature };
   return { kind, text: "", signature: "" };
 }
 

@@ -2,13 +2,20 @@
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Block } from "../../../gen/gateway/inference/v1/content_pb.ts";
-import type { BlockDelta, Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import type {
+  BlockDelta,
+  Event,
+  ReportedUsage,
+} from "../../../gen/gateway/inference/v1/event_pb.ts";
 import type { EventEncoder } from "../codec.ts";
 import { stringifyJson } from "../json.ts";
 import { Chunks, type CompletionContext } from "./chunks.ts";
 import { encodeUsage, laterUsage, reasoningDetail, toFinishReason } from "./usage-and-endings.ts";
 
-/** Encoder of one stream: role chunk, content, reasoning and tool call chunks, final chunk, usage chunk if asked, `[DONE]`. */
+/**
+ * Encoder of one stream: role chunk, content, reasoning and tool call chunks, final chunk, usage
+ * chunk if asked, `[DONE]`.
+ */
 export function createEventEncoder(context: CompletionContext): EventEncoder {
   return new ChunkEncoder(context);
 }
@@ -108,7 +115,9 @@ class ChunkEncoder implements EventEncoder {
         // Tool calls are numbered among themselves; blocks of other kinds do not count.
         const index = this.#toolCalls++;
         this.#hasArguments = false;
-        return this.#chunks.delta({ tool_calls: [{ index, id, type: "function", function: { name, arguments: "" } }] });
+        return this.#chunks.delta({
+          tool_calls: [{ index, id, type: "function", function: { name, arguments: "" } }],
+        });
       }
       default:
         return "";
@@ -116,7 +125,8 @@ class ChunkEncoder implements EventEncoder {
   }
 
   #continueBlock({ kind }: BlockDelta): string {
-    // The kind of the block decides, not that of the delta: what a block without a counterpart says is left out as well.
+    // The kind of the block decides, not that of the delta: what a block without a counterpart says
+    // is left out as well.
     switch (this.#open.case) {
       case "text":
         return kind.case === "text" ? this.#text(kind.value) : "";
@@ -135,8 +145,11 @@ class ChunkEncoder implements EventEncoder {
     this.#open = { case: undefined };
     if (kind.case === "thinking" && this.#signature !== "")
       this.#details.push(reasoningDetail(this.#thinking, this.#signature));
-    // A call that arrived whole, or has no arguments at all: clients parse the text, and an empty one is not JSON.
-    return kind.case === "toolUse" && !this.#hasArguments ? this.#arguments(JSON.stringify(kind.value.input ?? {})) : "";
+    // A call that arrived whole, or has no arguments at all: clients parse the text, and an empty
+    // one is not JSON.
+    return kind.case === "toolUse" && !this.#hasArguments
+      ? this.#arguments(JSON.stringify(kind.value.input ?? {}))
+      : "";
   }
 
   #text(text: string): string {

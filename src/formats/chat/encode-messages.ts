@@ -1,5 +1,5 @@
-// The hub's conversation as chat messages. One turn of the user may become several messages: its tool results first, as `tool`
-// messages right after the calls, then all else.
+// The hub's conversation as chat messages. One turn of the user may become several messages: its
+// tool results first, as `tool` messages right after the calls, then all else.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import {
@@ -19,26 +19,36 @@ import { foldSystemEntries } from "../fold-system.ts";
 import { encodeCacheMark, textsOf } from "./fields.ts";
 import { signedThinking } from "./usage-and-endings.ts";
 
-/** Messages for a provider. `cacheMarks`: write `cache_control` members. Throws `feature_not_offered`. */
+/**
+ * Messages for a provider. `cacheMarks`: write `cache_control` members. Throws
+ * `feature_not_offered`.
+ */
 export function encodeMessages(request: GenerateRequest, cacheMarks: boolean): JsonObject[] {
   const messages: JsonObject[] = [];
   const system = request.system && encodeSystem(request.system, cacheMarks);
   if (system) messages.push(system);
   for (const turn of foldSystemEntries(request.messages)) {
     const isAssistant = turn.role === Role.ASSISTANT;
-    const encoded = isAssistant ? encodeAssistant(turn, request.sourceFormat === Format.CHAT) : encodeUser(turn, cacheMarks);
+    const encoded = isAssistant
+      ? encodeAssistant(turn, request.sourceFormat === Format.CHAT)
+      : encodeUser(turn, cacheMarks);
     // Not spread: a turn may have more results than a call has room for arguments.
     for (const message of encoded) messages.push(message);
   }
   return messages;
 }
 
-/** The first line of the native command line client's instructions: it says who pays the vendor and changes from call to call. */
+/**
+ * The first line of the native command line client's instructions: it says who pays the vendor and
+ * changes from call to call.
+ */
 const attribution = "x-anthropic-billing-header:";
 
 function encodeSystem(system: System, cacheMarks: boolean): JsonObject | undefined {
   // The vendor takes the attribution away as well; here it would spoil the provider's prefix cache.
-  const blocks = system.content.filter((block) => !textOf(block).startsWith(attribution) && textOf(block) !== "");
+  const blocks = system.content.filter(
+    (block) => !textOf(block).startsWith(attribution) && textOf(block) !== "",
+  );
   if (blocks.length === 0) return undefined;
   if (cacheMarks && blocks.some((block) => block.cacheControl)) {
     return { role: "system", content: blocks.flatMap((block) => encodePart(block, cacheMarks)) };
@@ -52,11 +62,14 @@ function textOf(block: Block): string {
 }
 
 function encodeAssistant(turn: Message, echoReasoning: boolean): JsonObject[] {
-  const calls = turn.content.flatMap((block) => (block.kind.case === "toolUse" ? [encodeCall(block.kind.value)] : []));
+  const calls = turn.content.flatMap((block) =>
+    block.kind.case === "toolUse" ? [encodeCall(block.kind.value)] : [],
+  );
   const text = turn.content.map(textOf).join("");
   if (text === "" && calls.length === 0) return [];
   const message: JsonObject = { role: "assistant", content: text === "" ? null : text };
-  // Thinking goes back only to where it can have come from: a signature of another provider is worth nothing.
+  // Thinking goes back only to where it can have come from: a signature of another provider is
+  // worth nothing.
   const details = echoReasoning ? signedThinking(turn.content) : [];
   if (details.length > 0) message.reasoning_details = details;
   if (calls.length > 0) message.tool_calls = calls;
@@ -64,7 +77,11 @@ function encodeAssistant(turn: Message, echoReasoning: boolean): JsonObject[] {
 }
 
 function encodeCall(call: ToolUseBlock): JsonObject {
-  return { id: call.id, type: "function", function: { name: call.name, arguments: JSON.stringify(call.input ?? {}) } };
+  return {
+    id: call.id,
+    type: "function",
+    function: { name: call.name, arguments: JSON.stringify(call.input ?? {}) },
+  };
 }
 
 function encodeUser(turn: Message, cacheMarks: boolean): JsonObject[] {
@@ -78,12 +95,17 @@ function encodeUser(turn: Message, cacheMarks: boolean): JsonObject[] {
       for (const one of rest) parts.push(...encodePart(one, cacheMarks));
     }
   }
-  for (const block of turn.content) if (block.kind.case !== "toolResult") parts.push(...encodePart(block, cacheMarks));
+  for (const block of turn.content)
+    if (block.kind.case !== "toolResult") parts.push(...encodePart(block, cacheMarks));
   if (parts.length > 0) messages.push({ role: "user", content: plainIfPossible(parts) });
   return messages;
 }
 
-function encodeResult(block: Block, result: ToolResultBlock, cacheMarks: boolean): { message: JsonObject; rest: Block[] } {
+function encodeResult(
+  block: Block,
+  result: ToolResultBlock,
+  cacheMarks: boolean,
+): { message: JsonObject; rest: Block[] } {
   const isAttachment = ({ kind }: Block) => kind.case === "image" || kind.case === "document";
   const rest = result.content.filter(isAttachment);
   const content = textOfBlocks(result.content.filter((one) => !isAttachment(one)));
@@ -100,11 +122,16 @@ function plainIfPossible(parts: JsonObject[]): JsonObject[] | string {
 
 // One block of a conversation as parts of a chat message.
 
-/** Parts that say what the block says; none for a block that chat has no words for. Throws `feature_not_offered`. */
+/**
+ * Parts that say what the block says; none for a block that chat has no words for. Throws
+ * `feature_not_offered`.
+ */
 export function encodePart(block: Block, cacheMarks: boolean): JsonObject[] {
   const part = toPart(block);
   if (!part) return [];
-  return [cacheMarks && block.cacheControl ? { ...part, ...encodeCacheMark(block.cacheControl) } : part];
+  return [
+    cacheMarks && block.cacheControl ? { ...part, ...encodeCacheMark(block.cacheControl) } : part,
+  ];
 }
 
 /** The text of a tool's result. */
@@ -143,7 +170,10 @@ function documentPart({ source, title }: DocumentBlock): JsonObject {
     const text = textOfOther(source.kind.value);
     if (text !== "") return textPart(titled(title, text));
   }
-  return { type: "file", file: { filename: title ?? "document.pdf", file_data: urlOf(source, "document") } };
+  return {
+    type: "file",
+    file: { filename: title ?? "document.pdf", file_data: urlOf(source, "document") },
+  };
 }
 
 function titled(title: string | undefined, text: string): string {
@@ -152,11 +182,17 @@ function titled(title: string | undefined, text: string): string {
 
 function urlOf(source: Source | undefined, what: string): string {
   if (source?.kind.case === "url") return source.kind.value;
-  if (source?.kind.case === "base64") return `data:${source.kind.value.mediaType};base64,${source.kind.value.data}`;
-  throw new ApiError("feature_not_offered", { message: `The provider of this model does not take this source of an ${what}.` });
+  if (source?.kind.case === "base64")
+    return `data:${source.kind.value.mediaType};base64,${source.kind.value.data}`;
+  throw new ApiError("feature_not_offered", {
+    message: `The provider of this model does not take this source of an ${what}.`,
+  });
 }
 
-/** The text in a kind of the native format that the hub does not name: search results and documents made of blocks. */
+/**
+ * The text in a kind of the native format that the hub does not name: search results and documents
+ * made of blocks.
+ */
 function textOfOther(other: JsonObject): string {
   const { title, source, content } = other;
   const head = [title, source].filter((one) => typeof one === "string");

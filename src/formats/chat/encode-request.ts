@@ -1,9 +1,13 @@
-// A hub request becomes the body for a provider that speaks chat completions: vLLM, Ollama, llama.cpp, OpenRouter and hosted ones.
-// Only members that all of them know are written unless the request or the operator asks for more, since some refuse a body for one
-// unknown member.
+// A hub request becomes the body for a provider that speaks chat completions: vLLM, Ollama,
+// llama.cpp, OpenRouter and hosted ones. Only members that all of them know are written unless the
+// request or the operator asks for more, since some refuse a body for one unknown member.
 
 import type { JsonObject } from "@bufbuild/protobuf";
-import type { OutputConfig, Tool, ToolChoice } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import type {
+  OutputConfig,
+  Tool,
+  ToolChoice,
+} from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../base/errors.ts";
 import { encodeMessages } from "./encode-messages.ts";
@@ -16,14 +20,24 @@ export type RequestTarget = {
   readonly stream: boolean;
   /** Writes `cache_control` marks, for providers that know them. Absent: left out. */
   readonly cacheMarks?: boolean;
-  /** Name of the member for the output limit. Absent: `max_tokens`, which hosted reasoning models refuse and all others want. */
+  /**
+   * Name of the member for the output limit. Absent: `max_tokens`, which hosted reasoning models
+   * refuse and all others want.
+   */
   readonly maxTokensName?: "max_tokens" | "max_completion_tokens";
 };
 
-/** The provider's body. Throws `feature_not_offered` for tools and documents that have no counterpart in this format. */
+/**
+ * The provider's body. Throws `feature_not_offered` for tools and documents that have no
+ * counterpart in this format.
+ */
 export function encodeRequest(request: GenerateRequest, target: RequestTarget): JsonObject {
-  const body: JsonObject = { model: target.model, messages: encodeMessages(request, target.cacheMarks ?? false) };
-  if (request.maxTokens !== undefined) body[target.maxTokensName ?? "max_tokens"] = request.maxTokens;
+  const body: JsonObject = {
+    model: target.model,
+    messages: encodeMessages(request, target.cacheMarks ?? false),
+  };
+  if (request.maxTokens !== undefined)
+    body[target.maxTokensName ?? "max_tokens"] = request.maxTokens;
   if (request.temperature !== undefined) body.temperature = request.temperature;
   if (request.topP !== undefined) body.top_p = request.topP;
   if (request.topK !== undefined) body.top_k = request.topK;
@@ -50,7 +64,8 @@ function addTools(body: JsonObject, request: GenerateRequest, target: RequestTar
 
 function encodeTool(tool: Tool, index: number, target: RequestTarget): JsonObject[] {
   if (tool.type !== undefined && tool.type !== "custom") {
-    // Tool search only spares the model from reading all tools at once; here it is given all of them.
+    // Tool search only spares the model from reading all tools at once; here it is given all of
+    // them.
     if (tool.type.startsWith("tool_search_tool_")) return [];
     throw new ApiError("feature_not_offered", {
       field: `tools[${index}].type`,
@@ -60,7 +75,13 @@ function encodeTool(tool: Tool, index: number, target: RequestTarget): JsonObjec
   const described: JsonObject = { name: tool.name };
   if (tool.description !== undefined) described.description = tool.description;
   described.parameters = tool.inputSchema ?? { type: "object", properties: {} };
-  return [{ type: "function", function: described, ...(target.cacheMarks && encodeCacheMark(tool.cacheControl)) }];
+  return [
+    {
+      type: "function",
+      function: described,
+      ...(target.cacheMarks && encodeCacheMark(tool.cacheControl)),
+    },
+  ];
 }
 
 function encodeToolChoice(choice: ToolChoice | undefined): JsonObject | string | undefined {
@@ -77,7 +98,8 @@ function encodeToolChoice(choice: ToolChoice | undefined): JsonObject | string |
   }
 }
 
-// Low, medium and high are what every provider with this member knows; its other names are refused by some.
+// Low, medium and high are what every provider with this member knows; its other names are refused
+// by some.
 const efforts = new Map([
   ["none", "none"],
   ["minimal", "low"],
@@ -91,7 +113,8 @@ const efforts = new Map([
 function encodeEffort(request: GenerateRequest): string | undefined {
   const { reasoningEffort, thinking, outputConfig } = request;
   if (reasoningEffort !== undefined) return efforts.get(reasoningEffort);
-  // Not "none" here: native clients send "disabled" to models that never think, which refuse any effort.
+  // Not "none" here: native clients send "disabled" to models that never think, which refuse any
+  // effort.
   if (thinking === undefined || thinking.type === "disabled") return undefined;
   if (outputConfig?.effort !== undefined) return efforts.get(outputConfig.effort);
   if (thinking.budgetTokens === undefined) return undefined;

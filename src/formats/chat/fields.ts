@@ -1,7 +1,12 @@
-// Members of a body, read with the type they must have. Null counts as absent: clients of this format send it freely.
+// Members of a body, read with the type they must have. Null counts as absent: clients of this
+// format send it freely.
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
-import { type Block, type CacheControl, CacheControlSchema } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import {
+  type Block,
+  type CacheControl,
+  CacheControlSchema,
+} from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { ApiError, invalidField } from "../../base/errors.ts";
 import { isObject } from "../json.ts";
 
@@ -10,7 +15,9 @@ const countMax = 4_294_967_295;
 
 /** The refusal of one member. `at` is its path, as `messages[1].content`. */
 export function invalid(at: string, problem: string, allowed?: readonly string[]): ApiError {
-  return at === "" ? new ApiError("invalid_request", { message: problem }) : invalidField(at, problem, allowed);
+  return at === ""
+    ? new ApiError("invalid_request", { message: problem })
+    : invalidField(at, problem, allowed);
 }
 
 export function objectAt(value: JsonValue | undefined, at: string): JsonObject {
@@ -55,7 +62,11 @@ export function optionalNumber(
   return value;
 }
 
-export function optionalInteger(value: JsonValue | undefined, at: string, min: number): number | undefined {
+export function optionalInteger(
+  value: JsonValue | undefined,
+  at: string,
+  min: number,
+): number | undefined {
   if (value === undefined || value === null) return undefined;
   if (typeof value !== "number" || !Number.isInteger(value) || value < min || value > countMax) {
     throw invalid(at, `must be an integer of at least ${min}`);
@@ -65,15 +76,20 @@ export function optionalInteger(value: JsonValue | undefined, at: string, min: n
 
 /** The texts of a content that is a list of parts. */
 export function textsOf(content: readonly JsonValue[]): string[] {
-  return content.flatMap((part) => (isObject(part) && typeof part.text === "string" && part.text !== "" ? [part.text] : []));
+  return content.flatMap((part) =>
+    isObject(part) && typeof part.text === "string" && part.text !== "" ? [part.text] : [],
+  );
 }
 
-// `cache_control`, a member of the native format that several editors put on parts, messages and tools of this one.
+// `cache_control`, a member of the native format that several editors put on parts, messages and
+// tools of this one.
 
 /** The mark on a part, message or tool at path `at`, if it has one. */
 export function decodeCacheMark(owner: JsonObject, at: string): CacheControl | undefined {
   const mark = optionalObject(owner.cache_control, `${at}.cache_control`);
-  return mark && create(CacheControlSchema, { ttl: optionalText(mark.ttl, `${at}.cache_control.ttl`) });
+  return (
+    mark && create(CacheControlSchema, { ttl: optionalText(mark.ttl, `${at}.cache_control.ttl`) })
+  );
 }
 
 /** Puts a message's own mark on its last block, which is where the prefix it closes ends. */
@@ -86,5 +102,8 @@ export function markLast(blocks: Block[], mark: CacheControl | undefined): Block
 /** The mark as a member to spread into a part. */
 export function encodeCacheMark(mark: CacheControl | undefined): { cache_control?: JsonValue } {
   if (!mark) return {};
-  return { cache_control: mark.ttl === undefined ? { type: "ephemeral" } : { type: "ephemeral", ttl: mark.ttl } };
+  return {
+    cache_control:
+      mark.ttl === undefined ? { type: "ephemeral" } : { type: "ephemeral", ttl: mark.ttl },
+  };
 }

@@ -1,15 +1,21 @@
-// What the native format demands of a conversation and chat does not. Nothing is invented: no stub turns, no missing tool results.
+// What the native format demands of a conversation and chat does not. Nothing is invented: no stub
+// turns, no missing tool results.
 
-import { type Block, ContentForm, type Message, Role } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import {
+  type Block,
+  ContentForm,
+  type Message,
+  Role,
+} from "../../../gen/gateway/inference/v1/content_pb.ts";
 
 export function isBlankText(block: Block): boolean {
   return block.kind.case === "text" && block.kind.value.text.trim() === "";
 }
 
 /**
- * Merges neighbours of one role, puts tool results first in a user turn (the provider wants them right after the call), leaves out
- * blank text and what is empty then, and trims the end of a final assistant turn, which the provider refuses otherwise. Takes over and
- * changes the given messages.
+ * Merges neighbours of one role, puts tool results first in a user turn (the provider wants them
+ * right after the call), leaves out blank text and what is empty then, and trims the end of a final
+ * assistant turn, which the provider refuses otherwise. Takes over and changes the given messages.
  */
 export function normaliseTurns(turns: readonly Message[]): Message[] {
   const merged: Message[] = [];

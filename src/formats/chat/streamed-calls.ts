@@ -1,4 +1,5 @@
-// The tool calls of a streamed answer. They come in fragments, which may be those of several calls at once.
+// The tool calls of a streamed answer. They come in fragments, which may be those of several calls
+// at once.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { failure } from "../events.ts";
@@ -16,7 +17,10 @@ type Fragment = { id: string; name: string; text: string };
 export class StreamedCalls {
   readonly #answer: AnswerEvents;
   readonly #calls: Call[] = [];
-  /** The provider's own numbers of the calls; some count anew, so the latest call of a number is meant. */
+  /**
+   * The provider's own numbers of the calls; some count anew, so the latest call of a number is
+   * meant.
+   */
   readonly #byIndex = new Map<number, Call>();
   readonly #ids = new CallIds();
   /** The call that was told last. */
@@ -36,22 +40,29 @@ export class StreamedCalls {
     return this.#told !== undefined && this.#isOpen(this.#told) && !isWhole(this.#told);
   }
 
-  /** Takes one entry of `tool_calls`. It fails the answer if it goes on with a call that was left for other content. */
+  /**
+   * Takes one entry of `tool_calls`. It fails the answer if it goes on with a call that was left
+   * for other content.
+   */
   add(entry: JsonObject): void {
     const fragment = readFragment(entry);
     const known = this.#find(entry.index, fragment.id);
     if (known && isEcho(known, fragment)) return;
-    const call = known && !beginsAnother(known, fragment) ? known : this.#begin(entry.index, fragment);
+    const call =
+      known && !beginsAnother(known, fragment) ? known : this.#begin(entry.index, fragment);
     if (call.block !== undefined && !this.#isOpen(call)) {
       if (fragment.text === "" || isWhole(call)) return;
-      this.#answer.fail(failure("api_error", "The model provider went on with a tool call that it had left."));
+      this.#answer.fail(
+        failure("api_error", "The model provider went on with a tool call that it had left."),
+      );
       return;
     }
     call.id ||= fragment.id;
     call.name ||= fragment.name;
     call.arguments += fragment.text;
     if (call.block !== undefined) this.#answer.addArguments(fragment.text);
-    // A call whose arguments are whole will get no more of them; while it may, the others wait, since its block cannot be opened again.
+    // A call whose arguments are whole will get no more of them; while it may, the others wait,
+    // since its block cannot be opened again.
     else if (call.name !== "" && !this.isAmidCall) this.#tell(call);
   }
 
@@ -60,7 +71,9 @@ export class StreamedCalls {
     for (const call of this.#calls) {
       if (call.block !== undefined) continue;
       if (call.name === "") {
-        this.#answer.fail(failure("api_error", "The model provider sent a tool call without a name."));
+        this.#answer.fail(
+          failure("api_error", "The model provider sent a tool call without a name."),
+        );
         return;
       }
       this.#tell(call);
@@ -100,8 +113,9 @@ function readFragment({ id, function: called }: JsonObject): Fragment {
 }
 
 /**
- * True when the fragment belongs to another call than the one its number or id means: some servers number all calls 0, and some give
- * them no ids or all the same. A name that comes again amid the arguments goes on with its call.
+ * True when the fragment belongs to another call than the one its number or id means: some servers
+ * number all calls 0, and some give them no ids or all the same. A name that comes again amid the
+ * arguments goes on with its call.
  */
 function beginsAnother(call: Call, { id, name, text }: Fragment): boolean {
   if (name === "") return false;
@@ -112,7 +126,9 @@ function beginsAnother(call: Call, { id, name, text }: Fragment): boolean {
 
 /** True when the fragment says once more all that a whole call said: some servers end with that. */
 function isEcho(call: Call, { id, name, text }: Fragment): boolean {
-  return id !== "" && id === call.id && name === call.name && text === call.arguments && isWhole(call);
+  return (
+    id !== "" && id === call.id && name === call.name && text === call.arguments && isWhole(call)
+  );
 }
 
 function isWhole(call: Call): boolean {

@@ -1,4 +1,5 @@
-// What the gateway asks of a body in the native format. Only the members that it acts on are checked; the provider judges the others.
+// What the gateway asks of a body in the native format. Only the members that it acts on are
+// checked; the provider judges the others.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { ApiError } from "../../base/errors.ts";
@@ -7,12 +8,16 @@ import { isObject } from "../json.ts";
 import { isCount } from "./extensions.ts";
 
 /**
- * Most members of one object that is taken apart here: the body, a message, a block, a tool. The largest has thirty names. Those without
- * a name are copied to stand beside the named ones, which takes several times as long as to parse them.
+ * Most members of one object that is taken apart here: the body, a message, a block, a tool. The
+ * largest has thirty names. Those without a name are copied to stand beside the named ones, which
+ * takes several times as long as to parse them.
  */
 const membersMax = 100;
 
-/** The version whose semantics this file knows beyond the first one: sampling members are refused by their presence alone. */
+/**
+ * The version whose semantics this file knows beyond the first one: sampling members are refused by
+ * their presence alone.
+ */
 const versionWithoutSampling = "2026-10-21";
 
 /** A body whose members have the types named here; all other members are still anything. */
@@ -20,11 +25,17 @@ export type CheckedBody = JsonObject & { model: string; messages: CheckedMessage
 export type CheckedMessage = JsonObject & { role: "user" | "assistant" | "system" };
 
 /**
- * Checks the members that the gateway reads. Throws `invalid_request` for the first fault; the message begins with the path in the
- * vendor's spelling, `field` has it in ours. A count needs no `max_tokens`.
+ * Checks the members that the gateway reads. Throws `invalid_request` for the first fault; the
+ * message begins with the path in the vendor's spelling, `field` has it in ours. A count needs no
+ * `max_tokens`.
  */
-export function checkRequest(body: JsonValue, version: string, purpose: "generate" | "count"): asserts body is CheckedBody {
-  if (!isObject(body)) throw new ApiError("invalid_request", { message: "The body must be a JSON object." });
+export function checkRequest(
+  body: JsonValue,
+  version: string,
+  purpose: "generate" | "count",
+): asserts body is CheckedBody {
+  if (!isObject(body))
+    throw new ApiError("invalid_request", { message: "The body must be a JSON object." });
   checkMembers(body, "body");
   checkModel(body.model);
   checkMessages(body.messages);
@@ -34,8 +45,10 @@ export function checkRequest(body: JsonValue, version: string, purpose: "generat
   checkSystem(body.system);
   optional(body, "stop_sequences", isStrings, "Input should be a list of strings");
   checkTools(body.tools);
-  for (const name of ["tool_choice", "thinking", "metadata"]) optional(body, name, isObject, "Input should be an object");
-  for (const name of ["tool_choice", "thinking", "output_config", "cache_control"]) checkMembers(body[name], name);
+  for (const name of ["tool_choice", "thinking", "metadata"])
+    optional(body, name, isObject, "Input should be an object");
+  for (const name of ["tool_choice", "thinking", "output_config", "cache_control"])
+    checkMembers(body[name], name);
 }
 
 function checkMembers(value: JsonValue | undefined, at: string): void {
@@ -49,17 +62,27 @@ function checkMembers(value: JsonValue | undefined, at: string): void {
 
 /** The refusal of a body for what stands at `path`, written as `messages.1.content`. */
 function invalid(path: string, problem: string): ApiError {
-  return new ApiError("invalid_request", { message: `${path}: ${problem}`, field: path.replace(/\.(\d+)/g, "[$1]") });
+  return new ApiError("invalid_request", {
+    message: `${path}: ${problem}`,
+    field: path.replace(/\.(\d+)/g, "[$1]"),
+  });
 }
 
-function optional(body: JsonObject, name: string, accepts: (value: JsonValue) => boolean, problem: string): void {
+function optional(
+  body: JsonObject,
+  name: string,
+  accepts: (value: JsonValue) => boolean,
+  problem: string,
+): void {
   const value = body[name];
   if (value !== undefined && !accepts(value)) throw invalid(name, problem);
 }
 
 const isBoolean = (value: JsonValue): boolean => typeof value === "boolean";
-const isStrings = (value: JsonValue): boolean => Array.isArray(value) && value.every((item) => typeof item === "string");
-const isShare = (value: JsonValue): boolean => typeof value === "number" && value >= 0 && value <= 1;
+const isStrings = (value: JsonValue): boolean =>
+  Array.isArray(value) && value.every((item) => typeof item === "string");
+const isShare = (value: JsonValue): boolean =>
+  typeof value === "number" && value >= 0 && value <= 1;
 
 function checkModel(model: JsonValue | undefined): void {
   if (model === undefined) throw invalid("model", "Field required");
@@ -71,7 +94,8 @@ function checkMessages(messages: JsonValue | undefined): void {
   if (messages === undefined) throw invalid("messages", "Field required");
   if (!Array.isArray(messages)) throw invalid("messages", "Input should be a valid list");
   if (messages.length === 0) throw invalid("messages", "at least one message is required");
-  if (messages.length > messagesMax) throw invalid("messages", `at most ${messagesMax} messages are accepted`);
+  if (messages.length > messagesMax)
+    throw invalid("messages", `at most ${messagesMax} messages are accepted`);
   messages.forEach(checkMessage);
 }
 
@@ -92,11 +116,13 @@ function checkMessage(message: JsonValue, index: number): void {
 function checkContent(content: JsonValue | undefined, at: string): void {
   if (typeof content === "string") return;
   if (content === undefined) throw invalid(at, "Field required");
-  if (!Array.isArray(content)) throw invalid(at, "Input should be a valid string or a list of content blocks");
+  if (!Array.isArray(content))
+    throw invalid(at, "Input should be a valid string or a list of content blocks");
   content.forEach((block, index) => {
     if (!isObject(block)) throw invalid(`${at}.${index}`, "Input should be an object");
     if (block.type === undefined) throw invalid(`${at}.${index}.type`, "Field required");
-    if (typeof block.type !== "string") throw invalid(`${at}.${index}.type`, "Input should be a valid string");
+    if (typeof block.type !== "string")
+      throw invalid(`${at}.${index}.type`, "Input should be a valid string");
     checkBlockMembers(block, `${at}.${index}`);
   });
 }
@@ -116,12 +142,14 @@ function checkBlockMembers(block: JsonObject, at: string): void {
 function checkMaxTokens(body: JsonObject): void {
   const tokens = body.max_tokens;
   if (tokens === undefined) throw invalid("max_tokens", "Field required");
-  if (typeof tokens !== "number" || !Number.isInteger(tokens)) throw invalid("max_tokens", "Input should be a valid integer");
+  if (typeof tokens !== "number" || !Number.isInteger(tokens))
+    throw invalid("max_tokens", "Input should be a valid integer");
   // Zero writes the cache and generates nothing; without a mark there is nothing to write.
   if (tokens < 0 || (tokens === 0 && !mentions(body, "cache_control"))) {
     throw invalid("max_tokens", "Input should be greater than or equal to 1");
   }
-  if (!isCount(tokens)) throw invalid("max_tokens", "Input should be less than or equal to 4294967295");
+  if (!isCount(tokens))
+    throw invalid("max_tokens", "Input should be less than or equal to 4294967295");
 }
 
 /** True when a member of this name, other than null, stands anywhere inside `value`. */
@@ -142,12 +170,18 @@ function checkSampling(body: JsonObject, version: string): void {
   }
   optional(body, "temperature", isShare, "Input should be a number from 0 to 1");
   optional(body, "top_p", isShare, "Input should be a number from 0 to 1");
-  optional(body, "top_k", (value) => Number.isInteger(value) && Number(value) >= 0, "Input should be an integer of at least 0");
+  optional(
+    body,
+    "top_k",
+    (value) => Number.isInteger(value) && Number(value) >= 0,
+    "Input should be an integer of at least 0",
+  );
 }
 
 function checkSystem(system: JsonValue | undefined): void {
   if (system === undefined || typeof system === "string") return;
-  if (!Array.isArray(system)) throw invalid("system", "Input should be a valid string or a list of text blocks");
+  if (!Array.isArray(system))
+    throw invalid("system", "Input should be a valid string or a list of text blocks");
   checkContent(system, "system");
 }
 
@@ -159,6 +193,7 @@ function checkTools(tools: JsonValue | undefined): void {
     checkMembers(tool, `tools.${index}`);
     checkMembers(tool.cache_control, `tools.${index}.cache_control`);
     // Tools that run at the provider may go by their type alone.
-    if (typeof tool.name !== "string" && typeof tool.type !== "string") throw invalid(`tools.${index}.name`, "Field required");
+    if (typeof tool.name !== "string" && typeof tool.type !== "string")
+      throw invalid(`tools.${index}.name`, "Field required");
   });
 }

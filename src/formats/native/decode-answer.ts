@@ -2,7 +2,14 @@
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import { blockStart, blockStop, failure, messageDelta, messageStart, messageStop } from "../events.ts";
+import {
+  blockStart,
+  blockStop,
+  failure,
+  messageDelta,
+  messageStart,
+  messageStop,
+} from "../events.ts";
 import { isObject } from "../json.ts";
 import { decodeBlock } from "./decode-block.ts";
 import { assumedStopReason, completeBlock, decodeEvent } from "./decode-event.ts";
@@ -10,8 +17,9 @@ import { unknownFields } from "./extensions.ts";
 import { decodeUsage } from "./usage.ts";
 
 /**
- * The events of a whole answer: each block arrives complete, without deltas. The first usage has the input side only and no output,
- * because some clients add the outputs of the first and the last report. A body that is no answer becomes a `failure`.
+ * The events of a whole answer: each block arrives complete, without deltas. The first usage has
+ * the input side only and no output, because some clients add the outputs of the first and the last
+ * report. A body that is no answer becomes a `failure`.
  */
 export function decodeAnswer(body: JsonObject): Event[] {
   const { id, type, role, model, content, stop_reason, stop_sequence, usage, ...rest } = body;
@@ -26,7 +34,10 @@ export function decodeAnswer(body: JsonObject): Event[] {
     usage: isObject(usage) ? decodeUsage(inputSide(usage)) : undefined,
     extensions: unknownFields(rest),
   });
-  const blocks = content.flatMap((block, index) => [blockStart(index, decodeBlock(completeBlock(block))), blockStop(index)]);
+  const blocks = content.flatMap((block, index) => [
+    blockStart(index, decodeBlock(completeBlock(block))),
+    blockStop(index),
+  ]);
   const delta = messageDelta({
     stopReason: typeof stop_reason === "string" ? stop_reason : assumedStopReason(calledTool),
     stopSequence: typeof stop_sequence === "string" ? stop_sequence : undefined,
@@ -46,8 +57,15 @@ function inputSide({
   cache_read_input_tokens,
   cache_creation,
 }: JsonObject): JsonObject {
-  const all = { input_tokens, cache_creation_input_tokens, cache_read_input_tokens, cache_creation };
-  const told = Object.entries(all).filter((member): member is [string, JsonValue] => member[1] !== undefined);
+  const all = {
+    input_tokens,
+    cache_creation_input_tokens,
+    cache_read_input_tokens,
+    cache_creation,
+  };
+  const told = Object.entries(all).filter(
+    (member): member is [string, JsonValue] => member[1] !== undefined,
+  );
   return { ...Object.fromEntries(told), output_tokens: 0 };
 }
 

@@ -1,5 +1,5 @@
-// Content blocks of the native format, in requests and answers alike. A block whose own members do not have exactly the listed
-// types is carried whole as `other`.
+// Content blocks of the native format, in requests and answers alike. A block whose own members do
+// not have exactly the listed types is carried whole as `other`.
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import {
@@ -12,7 +12,13 @@ import {
   SourceSchema,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { isObject } from "../json.ts";
-import { readBoolean, readString, restore, type UnknownFields, unknownFields } from "./extensions.ts";
+import {
+  readBoolean,
+  readString,
+  restore,
+  type UnknownFields,
+  unknownFields,
+} from "./extensions.ts";
 
 /** The typed form of one block. Total: what is not recognised becomes `other`. */
 export function decodeBlock(block: JsonObject): Block {
@@ -35,7 +41,11 @@ function recognise(block: JsonObject): Block | undefined {
       const { type, tool_use_id, content, is_error, cache_control, ...rest } = block;
       if (typeof tool_use_id !== "string") return undefined;
       const isError = readBoolean(rest, "is_error", is_error);
-      const value = { toolUseId: tool_use_id, ...readContent(rest, content), ...(isError !== undefined && { isError }) };
+      const value = {
+        toolUseId: tool_use_id,
+        ...readContent(rest, content),
+        ...(isError !== undefined && { isError }),
+      };
       return blockOf({ case: "toolResult", value }, cache_control, rest);
     }
     case "thinking": {
@@ -51,7 +61,11 @@ function recognise(block: JsonObject): Block | undefined {
     case "image": {
       const { type, source, cache_control, ...rest } = block;
       if (!isObject(source)) return undefined;
-      return blockOf({ case: "image", value: { source: decodeSource(source) } }, cache_control, rest);
+      return blockOf(
+        { case: "image", value: { source: decodeSource(source) } },
+        cache_control,
+        rest,
+      );
     }
     case "document": {
       const { type, source, title, cache_control, ...rest } = block;
@@ -67,15 +81,29 @@ function recognise(block: JsonObject): Block | undefined {
 
 type Kind = NonNullable<Parameters<typeof create<typeof BlockSchema>>[1]>["kind"];
 
-function blockOf(kind: NonNullable<Kind>, cacheControl: JsonValue | undefined, rest: UnknownFields): Block {
+function blockOf(
+  kind: NonNullable<Kind>,
+  cacheControl: JsonValue | undefined,
+  rest: UnknownFields,
+): Block {
   const control = readCacheControl(rest, cacheControl);
   const extensions = unknownFields(rest);
-  return create(BlockSchema, { kind, ...(control && { cacheControl: control }), ...(extensions && { extensions }) });
+  return create(BlockSchema, {
+    kind,
+    ...(control && { cacheControl: control }),
+    ...(extensions && { extensions }),
+  });
 }
 
-/** The blocks of a list, or a plain string as one text block, with the form that tells them apart. */
-export function decodeContent(content: string | readonly JsonObject[]): { content: Block[]; form: ContentForm } {
-  if (typeof content !== "string") return { content: content.map(decodeBlock), form: ContentForm.UNSPECIFIED };
+/**
+ * The blocks of a list, or a plain string as one text block, with the form that tells them apart.
+ */
+export function decodeContent(content: string | readonly JsonObject[]): {
+  content: Block[];
+  form: ContentForm;
+} {
+  if (typeof content !== "string")
+    return { content: content.map(decodeBlock), form: ContentForm.UNSPECIFIED };
   const block = create(BlockSchema, { kind: { case: "text", value: { text: content } } });
   return { content: [block], form: ContentForm.TEXT };
 }
@@ -85,21 +113,36 @@ export function isContent(value: JsonValue | undefined): value is string | JsonO
   return typeof value === "string" || (Array.isArray(value) && value.every(isObject));
 }
 
-/** The optional `content` of a block; one that is neither a string nor a list of objects goes back to `rest`. */
-function readContent(rest: UnknownFields, content: JsonValue | undefined): { content: Block[]; form: ContentForm } {
+/**
+ * The optional `content` of a block; one that is neither a string nor a list of objects goes back
+ * to `rest`.
+ */
+function readContent(
+  rest: UnknownFields,
+  content: JsonValue | undefined,
+): { content: Block[]; form: ContentForm } {
   if (isContent(content)) return decodeContent(content);
   restore(rest, "content", content);
   return { content: [], form: ContentForm.ABSENT };
 }
 
-/** The optional `cache_control` of anything; one that does not mark the end of a prefix goes back to `rest`. */
-export function readCacheControl(rest: UnknownFields, value: JsonValue | undefined): CacheControl | undefined {
+/**
+ * The optional `cache_control` of anything; one that does not mark the end of a prefix goes back to
+ * `rest`.
+ */
+export function readCacheControl(
+  rest: UnknownFields,
+  value: JsonValue | undefined,
+): CacheControl | undefined {
   // The typed form has no type, because there is only this one.
   if (!isObject(value) || value.type !== "ephemeral") return restore(rest, "cache_control", value);
   const { type, ttl, ...others } = value;
   const life = readString(others, "ttl", ttl);
   const extensions = unknownFields(others);
-  return create(CacheControlSchema, { ...(life !== undefined && { ttl: life }), ...(extensions && { extensions }) });
+  return create(CacheControlSchema, {
+    ...(life !== undefined && { ttl: life }),
+    ...(extensions && { extensions }),
+  });
 }
 
 function decodeSource(source: JsonObject): Source {
@@ -116,7 +159,10 @@ function decodeSource(source: JsonObject): Source {
       const { type, url, ...rest } = source;
       if (typeof url !== "string") break;
       const extensions = unknownFields(rest);
-      return create(SourceSchema, { kind: { case: "url", value: url }, ...(extensions && { extensions }) });
+      return create(SourceSchema, {
+        kind: { case: "url", value: url },
+        ...(extensions && { extensions }),
+      });
     }
   }
   return create(SourceSchema, { kind: { case: "other", value: source } });

@@ -1,11 +1,16 @@
 // One event of a provider's stream in the native format.
 //
-// An event does not keep its bytes as `raw` when its typed form holds all of it: making and decoding them costs more (125 ns) than
-// writing the event anew (95 ns; Node 24, two shared cores, best of five runs of 300,000).
+// An event does not keep its bytes as `raw` when its typed form holds all of it: making and
+// decoding them costs more (125 ns) than writing the event anew (95 ns; Node 24, two shared cores,
+// best of five runs of 300,000).
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
-import { type BlockDelta, type Event, MessageDeltaSchema } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import {
+  type BlockDelta,
+  type Event,
+  MessageDeltaSchema,
+} from "../../../gen/gateway/inference/v1/event_pb.ts";
 import {
   blockDelta,
   blockStart,
@@ -23,7 +28,10 @@ import { decodeBlock } from "./decode-block.ts";
 import { isCount, readString, unknownFields } from "./extensions.ts";
 import { decodeUsage } from "./usage.ts";
 
-/** `event` with the provider's JSON text `data`, which is given where the typed form does not hold all of it. */
+/**
+ * `event` with the provider's JSON text `data`, which is given where the typed form does not hold
+ * all of it.
+ */
 function carrying(event: Event, data: string | undefined): Event {
   if (data !== undefined) {
     event.raw = Buffer.from(data);
@@ -32,7 +40,10 @@ function carrying(event: Event, data: string | undefined): Event {
   return event;
 }
 
-/** The event that the JSON text `data` stands for; `name` is its name in the stream. Undefined when it cannot be read. */
+/**
+ * The event that the JSON text `data` stands for; `name` is its name in the stream. Undefined when
+ * it cannot be read.
+ */
 export function decodeEvent(name: string, data: string): Event | undefined {
   // Pings say nothing, and the data of some is not JSON.
   if (name === "ping") return ping();
@@ -48,7 +59,9 @@ export function decodeEvent(name: string, data: string): Event | undefined {
       if (!isCount(value.index)) return undefined;
       return carrying(blockStop(value.index), hasMore(value, 2) ? data : undefined);
     case "message_start":
-      return isObject(value.message) ? decodeMessageStart(value.message, hasMore(value, 2) ? data : undefined) : undefined;
+      return isObject(value.message)
+        ? decodeMessageStart(value.message, hasMore(value, 2) ? data : undefined)
+        : undefined;
     case "message_delta":
       return decodeMessageDelta(value);
     case "message_stop":
@@ -95,7 +108,8 @@ function decodeDeltaKind(delta: JsonObject): BlockDelta["kind"] {
       if (typeof delta.text === "string") return { case: "text", value: delta.text };
       break;
     case "input_json_delta":
-      if (typeof delta.partial_json === "string") return { case: "inputJson", value: delta.partial_json };
+      if (typeof delta.partial_json === "string")
+        return { case: "inputJson", value: delta.partial_json };
       break;
     case "thinking_delta":
       if (typeof delta.thinking === "string") return { case: "thinking", value: delta.thinking };
@@ -109,7 +123,11 @@ function decodeDeltaKind(delta: JsonObject): BlockDelta["kind"] {
 
 /** What a delta of a listed type has besides its type and its one value. */
 function furtherMembers(delta: JsonObject): JsonObject {
-  const value = { text_delta: "text", input_json_delta: "partial_json", thinking_delta: "thinking" }[String(delta.type)];
+  const value = {
+    text_delta: "text",
+    input_json_delta: "partial_json",
+    thinking_delta: "thinking",
+  }[String(delta.type)];
   const { type, [value ?? "signature"]: _, ...rest } = delta;
   return rest;
 }
@@ -119,10 +137,16 @@ function decodeBlockStart(value: JsonObject, data: string): Event | undefined {
   if (!isCount(index) || !isObject(content_block)) return undefined;
   const complete = completeBlock(content_block);
   const isWhole = complete === content_block;
-  return carrying(blockStart(index, decodeBlock(complete)), isWhole && hasMore(value, 3) ? data : undefined);
+  return carrying(
+    blockStart(index, decodeBlock(complete)),
+    isWhole && hasMore(value, 3) ? data : undefined,
+  );
 }
 
-/** `block` of an answer with the members that clients rely on and that servers which imitate the format leave out. */
+/**
+ * `block` of an answer with the members that clients rely on and that servers which imitate the
+ * format leave out.
+ */
 export function completeBlock(block: JsonObject): JsonObject {
   switch (block.type) {
     case "text":
@@ -158,7 +182,8 @@ function decodeMessageDelta(value: JsonObject): Event {
   if (isObject(delta)) {
     const { stop_reason, stop_sequence, ...others } = delta;
     if (stop_reason !== null) decoded.stopReason = readString(others, "stop_reason", stop_reason);
-    if (stop_sequence !== null) decoded.stopSequence = readString(others, "stop_sequence", stop_sequence);
+    if (stop_sequence !== null)
+      decoded.stopSequence = readString(others, "stop_sequence", stop_sequence);
     decoded.deltaExtensions = unknownFields(others);
   }
   if (isObject(usage)) decoded.usage = decodeUsage(usage);
@@ -172,7 +197,10 @@ function decodeFailure(value: JsonObject): Event {
   return failure(typeof type === "string" ? type : "api_error", text, unknownFields(rest));
 }
 
-/** The stop reason of an answer whose provider names none. Clients need one, and run tools on `tool_use` only. */
+/**
+ * The stop reason of an answer whose provider names none. Clients need one, and run tools on
+ * `tool_use` only.
+ */
 export function assumedStopReason(calledTool: boolean): string {
   return calledTool ? "tool_use" : "end_turn";
 }

@@ -1,16 +1,20 @@
 // A provider's event stream in the native format → Events in their legal order.
 
 import { create } from "@bufbuild/protobuf";
-import { type Event, type MessageDelta, MessageDeltaSchema } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import {
+  type Event,
+  type MessageDelta,
+  MessageDeltaSchema,
+} from "../../../gen/gateway/inference/v1/event_pb.ts";
 import type { EventDecoder } from "../codec.ts";
 import { blockStop, failure, messageDelta, messageStop } from "../events.ts";
 import { createSseParser, type SseEvent } from "../sse.ts";
 import { assumedStopReason, decodeEvent } from "./decode-event.ts";
 
 /**
- * A decoder whose events follow the order of event.proto whatever the provider sends: small omissions are repaired, an answer that
- * makes no sense ends in a `failure`, and nothing comes after `message_stop` or `failure`. An answer that breaks off ends in a
- * `failure`, too.
+ * A decoder whose events follow the order of event.proto whatever the provider sends: small
+ * omissions are repaired, an answer that makes no sense ends in a `failure`, and nothing comes
+ * after `message_stop` or `failure`. An answer that breaks off ends in a `failure`, too.
  */
 export function createEventDecoder(): EventDecoder {
   const parser = createSseParser();
@@ -18,10 +22,12 @@ export function createEventDecoder(): EventDecoder {
   const read = (parts: readonly SseEvent[]): Event[] => {
     const events: Event[] = [];
     for (const { event: name, data } of parts) {
-      // Some servers keep a connection alive with nothing, and some end with the terminator of the other format.
+      // Some servers keep a connection alive with nothing, and some end with the terminator of the
+      // other format.
       if ((data === "" && name !== "ping") || data === "[DONE]") continue;
       order.accept(
-        decodeEvent(name, data) ?? failure("api_error", "The model provider sent an event that cannot be read."),
+        decodeEvent(name, data) ??
+          failure("api_error", "The model provider sent an event that cannot be read."),
         events,
       );
     }
@@ -43,7 +49,10 @@ function createOrder() {
   let calledTool = false;
   let ending = false;
   let stopReasonSeen = false;
-  /** A delta without a stop reason. It waits for the next one; if none names the reason, it is given one here. */
+  /**
+   * A delta without a stop reason. It waits for the next one; if none names the reason, it is given
+   * one here.
+   */
   let held: MessageDelta | undefined;
   let over = false;
 

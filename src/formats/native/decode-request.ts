@@ -85,7 +85,9 @@ function decode(body: CheckedBody, headers: RequestHeaders): GenerateRequest {
   if (typeof temperature === "number") request.temperature = temperature;
   if (typeof top_p === "number") request.topP = top_p;
   request.topK = readCount(rest, "top_k", top_k);
-  request.stopSequences = readList(rest, "stop_sequences", stop_sequences, (item) => (typeof item === "string" ? item : ""));
+  request.stopSequences = readList(rest, "stop_sequences", stop_sequences, (item) =>
+    typeof item === "string" ? item : "",
+  );
   request.tools = readList(rest, "tools", tools, (tool) => decodeTool(isObject(tool) ? tool : {}));
   if (isObject(tool_choice)) request.toolChoice = decodeToolChoice(tool_choice);
   if (isObject(thinking)) request.thinking = decodeThinking(thinking);
@@ -96,8 +98,16 @@ function decode(body: CheckedBody, headers: RequestHeaders): GenerateRequest {
   return request;
 }
 
-/** A list whose items were checked; an empty one goes back to `rest`, since the typed field cannot tell it from none. */
-function readList<T>(rest: UnknownFields, name: string, list: JsonValue | undefined, decodeItem: (item: JsonValue) => T): T[] {
+/**
+ * A list whose items were checked; an empty one goes back to `rest`, since the typed field cannot
+ * tell it from none.
+ */
+function readList<T>(
+  rest: UnknownFields,
+  name: string,
+  list: JsonValue | undefined,
+  decodeItem: (item: JsonValue) => T,
+): T[] {
   if (Array.isArray(list) && list.length > 0) return list.map(decodeItem);
   restore(rest, name, list);
   return [];
@@ -131,7 +141,11 @@ function decodeToolChoice(choice: JsonObject): ToolChoice {
   const { type, name, disable_parallel_tool_use, ...rest } = choice;
   const decoded = create(ToolChoiceSchema, { type: readName(rest, "type", type) });
   decoded.name = readString(rest, "name", name);
-  decoded.disableParallelToolUse = readBoolean(rest, "disable_parallel_tool_use", disable_parallel_tool_use);
+  decoded.disableParallelToolUse = readBoolean(
+    rest,
+    "disable_parallel_tool_use",
+    disable_parallel_tool_use,
+  );
   decoded.extensions = unknownFields(rest);
   return decoded;
 }

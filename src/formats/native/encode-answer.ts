@@ -1,17 +1,29 @@
 // Events → the plain answer of the native format.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import type { BlockDelta, Event, MessageDelta } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import type {
+  BlockDelta,
+  Event,
+  MessageDelta,
+} from "../../../gen/gateway/inference/v1/event_pb.ts";
 import type { AnswerContext } from "../codec.ts";
 import { isObject, parseJsonText } from "../json.ts";
 import { encodeBlock } from "./encode-block.ts";
 import { messageId } from "./encode-events.ts";
 import { completeUsage, encodeUsage, mergeUsage } from "./usage.ts";
 
-/** The answer that `events` add up to: all events of one complete answer, in the order of event.proto. */
+/**
+ * The answer that `events` add up to: all events of one complete answer, in the order of
+ * event.proto.
+ */
 export function encodeAnswer(events: readonly Event[], context: AnswerContext): JsonObject {
   // Members that clients' types promise, in case the provider leaves them out.
-  let message: JsonObject = { stop_details: null, container: null, diagnostics: null, context_management: null };
+  let message: JsonObject = {
+    stop_details: null,
+    container: null,
+    diagnostics: null,
+    context_management: null,
+  };
   let id = "";
   let stopReason = "end_turn";
   let stopSequence: string | null = null;
@@ -93,7 +105,10 @@ function grow(block: GrowingBlock, { kind }: BlockDelta): void {
 function growByOther(whole: JsonObject, delta: JsonObject): void {
   const { type, ...members } = delta;
   if (type === "citations_delta" && members.citation !== undefined) {
-    whole.citations = [...(Array.isArray(whole.citations) ? whole.citations : []), members.citation];
+    whole.citations = [
+      ...(Array.isArray(whole.citations) ? whole.citations : []),
+      members.citation,
+    ];
   }
   // Its one delta holds the final value.
   if (type === "compaction_delta") Object.assign(whole, members);
@@ -101,8 +116,8 @@ function growByOther(whole: JsonObject, delta: JsonObject): void {
 
 function grown({ whole, input }: GrowingBlock): JsonObject {
   if (input === "") return whole;
-  // An answer that was cut at its token limit may end inside the arguments, and small models write what is not JSON. No tool shall run
-  // as if it had been called with nothing.
+  // An answer that was cut at its token limit may end inside the arguments, and small models write
+  // what is not JSON. No tool shall run as if it had been called with nothing.
   const parsed = parseJsonText(input);
   return { ...whole, input: isObject(parsed) ? parsed : { _raw: input } };
 }

@@ -1,12 +1,17 @@
 // Content blocks in the native format.
 
 import type { JsonObject } from "@bufbuild/protobuf";
-import { type Block, type CacheControl, ContentForm, type Source } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import {
+  type Block,
+  type CacheControl,
+  ContentForm,
+  type Source,
+} from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { isObject } from "../json.ts";
 
 /**
- * Whether `extensions` and `other` are written: those of a request stay in the format that it came in. Answers hold none of another
- * format.
+ * Whether `extensions` and `other` are written: those of a request stay in the format that it came
+ * in. Answers hold none of another format.
  */
 export type Keep = boolean;
 
@@ -28,7 +33,12 @@ function encodeKind(kind: Block["kind"], keep: Keep): JsonObject | undefined {
     case "text":
       return { type: "text", text: kind.value.text };
     case "toolUse":
-      return { type: "tool_use", id: kind.value.id, name: kind.value.name, input: kind.value.input ?? {} };
+      return {
+        type: "tool_use",
+        id: kind.value.id,
+        name: kind.value.name,
+        input: kind.value.input ?? {},
+      };
     case "toolResult": {
       const { toolUseId, content, form, isError } = kind.value;
       return {
@@ -48,7 +58,13 @@ function encodeKind(kind: Block["kind"], keep: Keep): JsonObject | undefined {
     }
     case "document": {
       const source = encodeSource(kind.value.source, keep);
-      return source && { type: "document", source, ...(kind.value.title !== undefined && { title: kind.value.title }) };
+      return (
+        source && {
+          type: "document",
+          source,
+          ...(kind.value.title !== undefined && { title: kind.value.title }),
+        }
+      );
     }
     case "other":
       return keep ? kind.value : undefined;
@@ -58,7 +74,11 @@ function encodeKind(kind: Block["kind"], keep: Keep): JsonObject | undefined {
 }
 
 /** Content the way it was written. */
-export function encodeContent(content: readonly Block[], form: ContentForm, keep: Keep): string | JsonObject[] {
+export function encodeContent(
+  content: readonly Block[],
+  form: ContentForm,
+  keep: Keep,
+): string | JsonObject[] {
   const [first] = content;
   if (form === ContentForm.TEXT && first?.kind.case === "text") return first.kind.value.text;
   return encodeBlocks(content, keep);
@@ -70,7 +90,11 @@ function encodeBlocks(content: readonly Block[], keep: Keep): JsonObject[] {
 }
 
 export function encodeCacheControl(control: CacheControl, keep: Keep): JsonObject {
-  return { type: "ephemeral", ...(control.ttl !== undefined && { ttl: control.ttl }), ...(keep && control.extensions) };
+  return {
+    type: "ephemeral",
+    ...(control.ttl !== undefined && { ttl: control.ttl }),
+    ...(keep && control.extensions),
+  };
 }
 
 function encodeSource(source: Source | undefined, keep: Keep): JsonObject | undefined {
@@ -78,7 +102,12 @@ function encodeSource(source: Source | undefined, keep: Keep): JsonObject | unde
     case "base64":
     case "text": {
       const { mediaType, data } = source.kind.value;
-      return { type: source.kind.case, media_type: mediaType, data, ...(keep && source.extensions) };
+      return {
+        type: source.kind.case,
+        media_type: mediaType,
+        data,
+        ...(keep && source.extensions),
+      };
     }
     case "url":
       return { type: "url", url: source.kind.value, ...(keep && source.extensions) };
@@ -89,14 +118,17 @@ function encodeSource(source: Source | undefined, keep: Keep): JsonObject | unde
   }
 }
 
-// A block of an answer as a stream tells it: an empty form first, then deltas. Clients build on the empty form.
+// A block of an answer as a stream tells it: an empty form first, then deltas. Clients build on the
+// empty form.
 
 type SplitBlock = {
   /** The block as it starts; undefined for a kind that this format does not carry. */
   start: JsonObject | undefined;
   /** What follows at once. */
   deltas: JsonObject[];
-  /** What follows right before the end of the block, unless the provider sends such deltas itself. */
+  /**
+   * What follows right before the end of the block, unless the provider sends such deltas itself.
+   */
   late: { kind: "inputJson" | "signature"; delta: JsonObject } | undefined;
 };
 
@@ -113,14 +145,19 @@ export function splitBlock(block: Block): SplitBlock {
       }
       if (Array.isArray(whole.citations) && whole.citations.length > 0) {
         split.start = { ...split.start, citations: [] };
-        split.deltas.push(...whole.citations.map((citation) => ({ type: "citations_delta", citation })));
+        split.deltas.push(
+          ...whole.citations.map((citation) => ({ type: "citations_delta", citation })),
+        );
       }
       return split;
     case "thinking":
       split.start = { ...whole, thinking: "", signature: "" };
       if (whole.thinking) split.deltas.push({ type: "thinking_delta", thinking: whole.thinking });
       if (whole.signature) {
-        split.late = { kind: "signature", delta: { type: "signature_delta", signature: whole.signature } };
+        split.late = {
+          kind: "signature",
+          delta: { type: "signature_delta", signature: whole.signature },
+        };
       }
       return split;
     case "tool_use":

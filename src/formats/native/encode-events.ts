@@ -2,7 +2,12 @@
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import { type Block, Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
-import type { BlockDelta, Event, MessageDelta, MessageStart } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import type {
+  BlockDelta,
+  Event,
+  MessageDelta,
+  MessageStart,
+} from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { randomId } from "../../base/ids.ts";
 import type { AnswerContext, EventEncoder } from "../codec.ts";
 import { escapeLineSeparators, isObject, parseJsonText, stringifyJson } from "../json.ts";
@@ -11,9 +16,14 @@ import { completeUsage, encodeUsage } from "./usage.ts";
 
 /** The block that is being written. */
 type OpenBlock = {
-  /** Where it stands in our answer: blocks are numbered without gaps, whatever the provider does. */
+  /**
+   * Where it stands in our answer: blocks are numbered without gaps, whatever the provider does.
+   */
   readonly index: number;
-  /** The value of these deltas came with the start of the block; it counts only if no such delta follows. */
+  /**
+   * The value of these deltas came with the start of the block; it counts only if no such delta
+   * follows.
+   */
   late: { readonly kind: "inputJson" | "signature"; readonly delta: JsonObject } | undefined;
 };
 
@@ -42,8 +52,13 @@ export function createEventEncoder(context: AnswerContext): EventEncoder {
     const { index, late } = open;
     open = undefined;
     const last = late ? frameDelta(index, stringifyJson(late.delta)) : "";
-    const raw = event?.kind.case === "blockStop" && event.kind.value.index === index ? reusable(event) : undefined;
-    return last + frame("content_block_stop", raw ?? `{"type":"content_block_stop","index":${index}}`);
+    const raw =
+      event?.kind.case === "blockStop" && event.kind.value.index === index
+        ? reusable(event)
+        : undefined;
+    return (
+      last + frame("content_block_stop", raw ?? `{"type":"content_block_stop","index":${index}}`)
+    );
   };
 
   const continueBlock = (delta: BlockDelta, event: Event): string => {
@@ -147,7 +162,10 @@ function encodeStart(start: MessageStart, context: AnswerContext, event: Event):
   };
   // Members beside `message` stand in the provider's text only.
   const whole = parseJsonText(reusable(event) ?? "{}");
-  return frame("message_start", stringifyJson({ ...(isObject(whole) && whole), type: "message_start", message }));
+  return frame(
+    "message_start",
+    stringifyJson({ ...(isObject(whole) && whole), type: "message_start", message }),
+  );
 }
 
 function encodeMessageDelta(delta: MessageDelta, outputTokens: number): string {
@@ -156,17 +174,26 @@ function encodeMessageDelta(delta: MessageDelta, outputTokens: number): string {
     "message_delta",
     stringifyJson({
       type: "message_delta",
-      delta: { stop_reason: stopReason ?? null, stop_sequence: stopSequence ?? null, ...deltaExtensions },
+      delta: {
+        stop_reason: stopReason ?? null,
+        stop_sequence: stopSequence ?? null,
+        ...deltaExtensions,
+      },
       usage: { ...(usage && encodeUsage(usage)), output_tokens: outputTokens },
       ...extensions,
     }),
   );
 }
 
-/** A provider's event as it came. Its name is its type, so a type that cannot stand on a line cannot be told. */
+/**
+ * A provider's event as it came. Its name is its type, so a type that cannot stand on a line cannot
+ * be told.
+ */
 function encodeOther(event: JsonObject): string {
   const { type } = event;
-  return typeof type === "string" && /^[\w.-]+$/.test(type) ? frame(type, stringifyJson(event)) : "";
+  return typeof type === "string" && /^[\w.-]+$/.test(type)
+    ? frame(type, stringifyJson(event))
+    : "";
 }
 
 /** The provider's own JSON text, where the event has it, on one line for every client. */

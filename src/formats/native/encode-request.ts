@@ -24,7 +24,10 @@ export type RequestTarget = {
   foldSystem?: boolean;
 };
 
-/** The body that asks a provider for what `request` says. Values are shared with the request, so treat it as read-only. */
+/**
+ * The body that asks a provider for what `request` says. Values are shared with the request, so
+ * treat it as read-only.
+ */
 export function encodeRequest(request: GenerateRequest, target: RequestTarget): JsonObject {
   const keep = keepsExtensions(request);
   return {
@@ -44,10 +47,19 @@ export function encodeRequest(request: GenerateRequest, target: RequestTarget): 
 const generationOnly = ["metadata", "service_tier", "stop_sequences"];
 
 /** The body that asks a provider to count the input of `request`. */
-export function encodeCountRequest(request: GenerateRequest, target: Omit<RequestTarget, "stream">): JsonObject {
+export function encodeCountRequest(
+  request: GenerateRequest,
+  target: Omit<RequestTarget, "stream">,
+): JsonObject {
   const keep = keepsExtensions(request);
-  const extensions = Object.entries((keep && request.extensions) || {}).filter(([name]) => !generationOnly.includes(name));
-  return { model: target.model, ...encodePrompt(request, target, keep), ...Object.fromEntries(extensions) };
+  const extensions = Object.entries((keep && request.extensions) || {}).filter(
+    ([name]) => !generationOnly.includes(name),
+  );
+  return {
+    model: target.model,
+    ...encodePrompt(request, target, keep),
+    ...Object.fromEntries(extensions),
+  };
 }
 
 function keepsExtensions(request: GenerateRequest): Keep {
@@ -55,7 +67,11 @@ function keepsExtensions(request: GenerateRequest): Keep {
 }
 
 /** Everything that the model reads. */
-function encodePrompt(request: GenerateRequest, target: { foldSystem?: boolean }, keep: Keep): JsonObject {
+function encodePrompt(
+  request: GenerateRequest,
+  target: { foldSystem?: boolean },
+  keep: Keep,
+): JsonObject {
   const messages = target.foldSystem ? foldSystemEntries(request.messages) : request.messages;
   const { system, tools, toolChoice, thinking, outputConfig, cacheControl } = request;
   return {
@@ -70,9 +86,16 @@ function encodePrompt(request: GenerateRequest, target: { foldSystem?: boolean }
 }
 
 function encodeMessage(message: Message, keep: Keep): JsonObject {
-  const role = message.role === Role.ASSISTANT ? "assistant" : message.role === Role.SYSTEM ? "system" : "user";
+  const role =
+    message.role === Role.ASSISTANT
+      ? "assistant"
+      : message.role === Role.SYSTEM
+        ? "system"
+        : "user";
   const content =
-    message.form === ContentForm.ABSENT ? undefined : { content: encodeContent(message.content, message.form, keep) };
+    message.form === ContentForm.ABSENT
+      ? undefined
+      : { content: encodeContent(message.content, message.form, keep) };
   return { role, ...content, ...(keep && message.extensions) };
 }
 
@@ -93,7 +116,9 @@ function encodeToolChoice(choice: ToolChoice, keep: Keep): JsonObject {
   return {
     ...(type !== "" && { type }),
     ...(name !== undefined && { name }),
-    ...(disableParallelToolUse !== undefined && { disable_parallel_tool_use: disableParallelToolUse }),
+    ...(disableParallelToolUse !== undefined && {
+      disable_parallel_tool_use: disableParallelToolUse,
+    }),
     ...(keep && extensions),
   };
 }
@@ -110,5 +135,9 @@ function encodeThinking(thinking: Thinking): JsonObject {
 
 function encodeOutputConfig(config: OutputConfig, keep: Keep): JsonObject {
   const { effort, format, extensions } = config;
-  return { ...(effort !== undefined && { effort }), ...(format && { format }), ...(keep && extensions) };
+  return {
+    ...(effort !== undefined && { effort }),
+    ...(format && { format }),
+    ...(keep && extensions),
+  };
 }

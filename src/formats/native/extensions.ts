@@ -1,6 +1,7 @@
-// How members that the schema does not name stay with their message. A decoder takes an object apart with a rest pattern, reads each
-// named member with one of the functions below, and keeps what is left; rest patterns and spreads define members instead of
-// assigning them, so that one called `__proto__` is a member like any other.
+// How members that the schema does not name stay with their message. A decoder takes an object
+// apart with a rest pattern, reads each named member with one of the functions below, and keeps
+// what is left; rest patterns and spreads define members instead of assigning them, so that one
+// called `__proto__` is a member like any other.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { isObject } from "../json.ts";
@@ -14,8 +15,15 @@ export function unknownFields(rest: UnknownFields): JsonObject | undefined {
   return undefined;
 }
 
-/** `value` if it is a string; another value goes back to `rest` under `name`. The same holds for the other readers. */
-export function readString(rest: UnknownFields, name: string, value: JsonValue | undefined): string | undefined {
+/**
+ * `value` if it is a string; another value goes back to `rest` under `name`. The same holds for the
+ * other readers.
+ */
+export function readString(
+  rest: UnknownFields,
+  name: string,
+  value: JsonValue | undefined,
+): string | undefined {
   return typeof value === "string" ? value : restore(rest, name, value);
 }
 
@@ -24,20 +32,39 @@ export function readName(rest: UnknownFields, name: string, value: JsonValue | u
   return typeof value === "string" && value !== "" ? value : (restore(rest, name, value) ?? "");
 }
 
-export function readBoolean(rest: UnknownFields, name: string, value: JsonValue | undefined): boolean | undefined {
+export function readBoolean(
+  rest: UnknownFields,
+  name: string,
+  value: JsonValue | undefined,
+): boolean | undefined {
   return typeof value === "boolean" ? value : restore(rest, name, value);
 }
 
-export function readCount(rest: UnknownFields, name: string, value: JsonValue | undefined): number | undefined {
+export function readCount(
+  rest: UnknownFields,
+  name: string,
+  value: JsonValue | undefined,
+): number | undefined {
   return isCount(value) ? value : restore(rest, name, value);
 }
 
-export function readObject(rest: UnknownFields, name: string, value: JsonValue | undefined): JsonObject | undefined {
+export function readObject(
+  rest: UnknownFields,
+  name: string,
+  value: JsonValue | undefined,
+): JsonObject | undefined {
   return isObject(value) ? value : restore(rest, name, value);
 }
 
-/** Puts a member that a typed field cannot express among the extensions. `name` is one that the schema knows. */
-export function restore(rest: UnknownFields, name: string, value: JsonValue | undefined): undefined {
+/**
+ * Puts a member that a typed field cannot express among the extensions. `name` is one that the
+ * schema knows.
+ */
+export function restore(
+  rest: UnknownFields,
+  name: string,
+  value: JsonValue | undefined,
+): undefined {
   if (value !== undefined) rest[name] = value;
   return undefined;
 }

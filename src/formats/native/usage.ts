@@ -25,8 +25,16 @@ export function decodeUsage(usage: JsonObject): ReportedUsage {
   const decoded = create(ReportedUsageSchema);
   decoded.inputTokens = readTokens(rest, "input_tokens", input_tokens);
   decoded.outputTokens = readTokens(rest, "output_tokens", output_tokens);
-  decoded.cacheCreationInputTokens = readTokens(rest, "cache_creation_input_tokens", cache_creation_input_tokens);
-  decoded.cacheReadInputTokens = readTokens(rest, "cache_read_input_tokens", cache_read_input_tokens);
+  decoded.cacheCreationInputTokens = readTokens(
+    rest,
+    "cache_creation_input_tokens",
+    cache_creation_input_tokens,
+  );
+  decoded.cacheReadInputTokens = readTokens(
+    rest,
+    "cache_read_input_tokens",
+    cache_read_input_tokens,
+  );
   if (isObject(cache_creation)) decoded.cacheCreation = decodeCacheCreation(cache_creation);
   else restore(rest, "cache_creation", cache_creation);
   decoded.thinkingTokens = readThinkingTokens(rest, output_tokens_details);
@@ -37,20 +45,42 @@ export function decodeUsage(usage: JsonObject): ReportedUsage {
 function decodeCacheCreation(creation: JsonObject): CacheCreation {
   const { ephemeral_5m_input_tokens, ephemeral_1h_input_tokens, ...rest } = creation;
   const decoded = create(CacheCreationSchema);
-  decoded.ephemeral5mInputTokens = readTokens(rest, "ephemeral_5m_input_tokens", ephemeral_5m_input_tokens);
-  decoded.ephemeral1hInputTokens = readTokens(rest, "ephemeral_1h_input_tokens", ephemeral_1h_input_tokens);
+  decoded.ephemeral5mInputTokens = readTokens(
+    rest,
+    "ephemeral_5m_input_tokens",
+    ephemeral_5m_input_tokens,
+  );
+  decoded.ephemeral1hInputTokens = readTokens(
+    rest,
+    "ephemeral_1h_input_tokens",
+    ephemeral_1h_input_tokens,
+  );
   decoded.extensions = unknownFields(rest);
   return decoded;
 }
 
-/** A number that cannot count tokens is no report: sent on, it would stand where clients look for what they were charged. */
-function readTokens(rest: UnknownFields, name: string, value: JsonValue | undefined): number | undefined {
+/**
+ * A number that cannot count tokens is no report: sent on, it would stand where clients look for
+ * what they were charged.
+ */
+function readTokens(
+  rest: UnknownFields,
+  name: string,
+  value: JsonValue | undefined,
+): number | undefined {
   return typeof value === "number" && !isCount(value) ? undefined : readCount(rest, name, value);
 }
 
-/** Thinking has its own price, so its count is typed even where the object around it has more members and is kept whole. */
-function readThinkingTokens(rest: UnknownFields, details: JsonValue | undefined): number | undefined {
-  const tokens = isObject(details) && isCount(details.thinking_tokens) ? details.thinking_tokens : undefined;
+/**
+ * Thinking has its own price, so its count is typed even where the object around it has more
+ * members and is kept whole.
+ */
+function readThinkingTokens(
+  rest: UnknownFields,
+  details: JsonValue | undefined,
+): number | undefined {
+  const tokens =
+    isObject(details) && isCount(details.thinking_tokens) ? details.thinking_tokens : undefined;
   if (tokens === undefined || !isObject(details) || Object.keys(details).length > 1) {
     restore(rest, "output_tokens_details", details);
   }
@@ -59,14 +89,25 @@ function readThinkingTokens(rest: UnknownFields, details: JsonValue | undefined)
 
 /** All that was reported; what was not is absent. */
 export function encodeUsage(usage: ReportedUsage): JsonObject {
-  const { inputTokens, outputTokens, cacheCreationInputTokens, cacheReadInputTokens, cacheCreation, thinkingTokens } = usage;
+  const {
+    inputTokens,
+    outputTokens,
+    cacheCreationInputTokens,
+    cacheReadInputTokens,
+    cacheCreation,
+    thinkingTokens,
+  } = usage;
   return {
     ...(inputTokens !== undefined && { input_tokens: inputTokens }),
-    ...(cacheCreationInputTokens !== undefined && { cache_creation_input_tokens: cacheCreationInputTokens }),
+    ...(cacheCreationInputTokens !== undefined && {
+      cache_creation_input_tokens: cacheCreationInputTokens,
+    }),
     ...(cacheReadInputTokens !== undefined && { cache_read_input_tokens: cacheReadInputTokens }),
     ...(cacheCreation && { cache_creation: encodeCacheCreation(cacheCreation) }),
     ...(outputTokens !== undefined && { output_tokens: outputTokens }),
-    ...(thinkingTokens !== undefined && { output_tokens_details: { thinking_tokens: thinkingTokens } }),
+    ...(thinkingTokens !== undefined && {
+      output_tokens_details: { thinking_tokens: thinkingTokens },
+    }),
     ...usage.extensions,
   };
 }
@@ -74,19 +115,25 @@ export function encodeUsage(usage: ReportedUsage): JsonObject {
 function encodeCacheCreation(creation: CacheCreation): JsonObject {
   const { ephemeral5mInputTokens, ephemeral1hInputTokens, extensions } = creation;
   return {
-    ...(ephemeral5mInputTokens !== undefined && { ephemeral_5m_input_tokens: ephemeral5mInputTokens }),
-    ...(ephemeral1hInputTokens !== undefined && { ephemeral_1h_input_tokens: ephemeral1hInputTokens }),
+    ...(ephemeral5mInputTokens !== undefined && {
+      ephemeral_5m_input_tokens: ephemeral5mInputTokens,
+    }),
+    ...(ephemeral1hInputTokens !== undefined && {
+      ephemeral_1h_input_tokens: ephemeral1hInputTokens,
+    }),
     ...extensions,
   };
 }
 
 /**
- * `told` with what every client needs: clients fail without numbers for input and output, and their context meters stand still at
- * zero, so the estimate stands in until the provider has reported its input.
+ * `told` with what every client needs: clients fail without numbers for input and output, and their
+ * context meters stand still at zero, so the estimate stands in until the provider has reported its
+ * input.
  */
 export function completeUsage(told: JsonObject, estimatedInputTokens: number): JsonObject {
   const [input, output] = [countOf(told.input_tokens), countOf(told.output_tokens)];
-  const isReported = input + countOf(told.cache_creation_input_tokens) + countOf(told.cache_read_input_tokens) > 0;
+  const isReported =
+    input + countOf(told.cache_creation_input_tokens) + countOf(told.cache_read_input_tokens) > 0;
   return {
     cache_creation_input_tokens: 0,
     cache_read_input_tokens: 0,
@@ -100,11 +147,14 @@ const countOf = (value: JsonValue | undefined): number => (isCount(value) ? valu
 
 /** `later` over `earlier`: totals replace totals member by member, and null says nothing. */
 export function mergeUsage(earlier: JsonObject, later: JsonObject): JsonObject {
-  const told = Object.entries(later).filter(([name, value]) => value !== null || earlier[name] === undefined);
+  const told = Object.entries(later).filter(
+    ([name, value]) => value !== null || earlier[name] === undefined,
+  );
   return { ...earlier, ...Object.fromEntries(told) };
 }
 
-// The answer to a request to count, both ways. `decodeCountRequest` and `encodeCountRequest` stand with the requests.
+// The answer to a request to count, both ways. `decodeCountRequest` and `encodeCountRequest` stand
+// with the requests.
 
 /** What a client is told. */
 export function encodeCount(count: CountTokensResponse): JsonObject {

@@ -1,5 +1,5 @@
--- keys/sql/read-keys.sql
--- Keys with their figures of the current UTC month and the time of their newest charge, oldest first.
+-- keys/sql/read-keys.sql Keys with their figures of the current UTC month and the time of their
+-- newest charge, oldest first.
 -- $1 key_ids
 select k.key_id, k.account_id, k.family, k.name, k.status, k.requests_per_minute, k.allowed_models, k.monthly_cap,
        k.created_at, k.revoked_at,

@@ -1,5 +1,5 @@
--- keys/sql/read-live-secrets.sql
--- Secrets of a key whose running requests may go on. An expired one counts: what was begun in time may end.
+-- keys/sql/read-live-secrets.sql Secrets of a key whose running requests may go on. An expired one
+-- counts: what was begun in time may end.
 -- $1 key_id
 select s.secret_id
   from key_secrets s

@@ -1,5 +1,5 @@
--- keys/sql/read-secrets.sql
--- Secrets of these keys, newest first: all good ones, and the newest twenty whatever became of them.
+-- keys/sql/read-secrets.sql Secrets of these keys, newest first: all good ones, and the newest
+-- twenty whatever became of them.
 -- $1 key_ids
 select key_id, secret_id, shown, created_at, expires_at, revoked_at
   from (select *, row_number() over (partition by key_id order by created_at desc, secret_id desc) as place

@@ -1,6 +1,5 @@
--- keys/sql/rotate-key.sql
--- Adds a secret to an active key and ends the ones before after the overlap, or earlier where that was set. No row: the key is
--- revoked or absent.
+-- keys/sql/rotate-key.sql Adds a secret to an active key and ends the ones before after the
+-- overlap, or earlier where that was set. No row: the key is revoked or absent.
 -- $1 key_id  $2 change_id  $3 digest  $4 secret_id  $5 shown  $6 overlap in milliseconds
 with active as (
   -- Locked, so that no revocation comes between this look and the new secret.

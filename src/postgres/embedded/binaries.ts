@@ -19,10 +19,12 @@ export type Binaries = {
 // nobody: has no files of its own anywhere.
 const unprivilegedId = 65_534;
 
-// As root, `postgres` sees itself as user 1000 of a user namespace of its own, where root's files are that user's.
+// As root, `postgres` sees itself as user 1000 of a user namespace of its own, where root's files
+// are that user's.
 const inNamespace = ["unshare", "--user", "--map-user=1000", "--map-group=1000"];
-// Where namespaces are forbidden (most containers): another user, who may enter root's directories all the same. The secure bit keeps
-// that true for access(2), by which postgres looks for its own program.
+// Where namespaces are forbidden (most containers): another user, who may enter root's directories
+// all the same. The secure bit keeps that true for access(2), by which postgres looks for its own
+// program.
 const asNobody = [
   "setpriv",
   `--reuid=${unprivilegedId}`,
@@ -33,7 +35,10 @@ const asNobody = [
   "--securebits=+no_setuid_fixup",
 ];
 
-/** Finds the programs, and the way to run them that works here. Throws an Error that says what to do instead. */
+/**
+ * Finds the programs, and the way to run them that works here. Throws an Error that says what to do
+ * instead.
+ */
 export async function findBinaries(): Promise<Binaries> {
   const folder = await findPackage();
   const ownId = process.getuid?.() ?? 0;
@@ -59,7 +64,9 @@ export async function findBinaries(): Promise<Binaries> {
     if (failure === undefined) return { command, ownerId };
     failures.push(failure);
   }
-  throw new Error(`the embedded PostgreSQL does not run here; set DATABASE_URL. ${failures.join("; ")}`);
+  throw new Error(
+    `the embedded PostgreSQL does not run here; set DATABASE_URL. ${failures.join("; ")}`,
+  );
 }
 
 async function findPackage(): Promise<string> {
@@ -68,11 +75,18 @@ async function findPackage(): Promise<string> {
   try {
     folder = dirname(dirname(createRequire(import.meta.url).resolve(name)));
   } catch {
-    throw new Error(`there is no embedded PostgreSQL for ${process.platform}-${process.arch}; set DATABASE_URL`);
+    throw new Error(
+      `there is no embedded PostgreSQL for ${process.platform}-${process.arch}; set DATABASE_URL`,
+    );
   }
-  // npm may be told not to run the script of the package that links its libraries to their short names.
+  // npm may be told not to run the script of the package that links its libraries to their short
+  // names.
   const script = join(folder, "scripts/hydrate-symlinks.js");
-  if (existsSync(script) && !existsSync(join(folder, "native/lib/libpq.so.5")) && process.platform === "linux") {
+  if (
+    existsSync(script) &&
+    !existsSync(join(folder, "native/lib/libpq.so.5")) &&
+    process.platform === "linux"
+  ) {
     await run(process.execPath, [script], { cwd: folder });
   }
   return folder;

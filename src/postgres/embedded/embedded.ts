@@ -1,9 +1,21 @@
-// A PostgreSQL server for one machine, with its data in a folder of ours. It runs detached, so that it outlives a killed gateway and
-// the next one finds it; only a local socket and a generated password lead in.
+// A PostgreSQL server for one machine, with its data in a folder of ours. It runs detached, so that
+// it outlives a killed gateway and the next one finds it; only a local socket and a generated
+// password lead in.
 
 import { execFile, spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
-import { chown, lstat, mkdir, mkdtemp, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import {
+  chown,
+  lstat,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  stat,
+  writeFile,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -38,7 +50,10 @@ const user = "gateway";
 const database = "gateway";
 const passwordFile = "gateway.password";
 
-/** Starts the server whose data is in `dataDir`, or finds it running; makes the data first if there is none. */
+/**
+ * Starts the server whose data is in `dataDir`, or finds it running; makes the data first if there
+ * is none.
+ */
 export async function startEmbedded(dataDir: string, log: Log): Promise<Embedded> {
   const binaries = await findBinaries();
   const cluster = join(resolve(dataDir), "postgres");
@@ -55,8 +70,8 @@ export async function startEmbedded(dataDir: string, log: Log): Promise<Embedded
   return { url, stop: () => stop(cluster, url, log) };
 }
 
-// The data are made aside and get their name at once: of two makers the slower one finds the other's, and a crash in between leaves
-// nothing half made under that name.
+// The data are made aside and get their name at once: of two makers the slower one finds the
+// other's, and a crash in between leaves nothing half made under that name.
 async function createCluster(binaries: Binaries, cluster: string): Promise<void> {
   const draft = await mkdtemp(`${cluster}.new-`);
   const [data, password] = [join(draft, "data"), join(draft, "password")];
@@ -73,7 +88,8 @@ async function createCluster(binaries: Binaries, cluster: string): Promise<void>
       "--locale-provider=builtin",
       "--builtin-locale=C.UTF-8",
       "--locale=C",
-      // Each new segment is filled with zeros while commits wait: 45 ms for the usual 16 MB, 3 ms for one.
+      // Each new segment is filled with zeros while commits wait: 45 ms for the usual 16 MB, 3 ms
+      // for one.
       "--wal-segsize=1",
     ]);
     await run(file, args);
@@ -86,14 +102,16 @@ async function createCluster(binaries: Binaries, cluster: string): Promise<void>
   }
 }
 
-// Left by a start that was killed in the middle. One that is younger may belong to somebody who still works on it.
+// Left by a start that was killed in the middle. One that is younger may belong to somebody who
+// still works on it.
 async function removeOldDrafts(cluster: string): Promise<void> {
   const folder = dirname(cluster);
   for (const name of await readdir(folder)) {
     if (!name.startsWith(`${basename(cluster)}.new-`)) continue;
     const draft = join(folder, name);
     const made = await stat(draft).catch(() => undefined);
-    if (made && Date.now() - made.mtimeMs > draftAgeMsMax) await rm(draft, { recursive: true, force: true });
+    if (made && Date.now() - made.mtimeMs > draftAgeMsMax)
+      await rm(draft, { recursive: true, force: true });
   }
 }
 
@@ -109,7 +127,8 @@ async function giveTo(ownerId: number, path: string): Promise<void> {
   const found = await lstat(path);
   if (found.uid === ownerId) return;
   await chown(path, ownerId, -1);
-  if (found.isDirectory()) for (const name of await readdir(path)) await giveTo(ownerId, join(path, name));
+  if (found.isDirectory())
+    for (const name of await readdir(path)) await giveTo(ownerId, join(path, name));
 }
 
 /** A server as its `postmaster.pid` describes it. */
@@ -126,7 +145,12 @@ function urlOf({ port, socketFolder }: Server, password: string, database: strin
   return `postgres://${user}:${password}@localhost:${port}/${database}?host=${encodeURIComponent(socketFolder)}`;
 }
 
-async function ensureRunning(binaries: Binaries, cluster: string, password: string, log: Log): Promise<void> {
+async function ensureRunning(
+  binaries: Binaries,
+  cluster: string,
+  password: string,
+  log: Log,
+): Promise<void> {
   const deadline = Date.now() + startTimeoutMs;
   const logFile = join(cluster, "..", "postgres.log");
   let starting = false;
@@ -136,11 +160,13 @@ async function ensureRunning(binaries: Binaries, cluster: string, password: stri
     const server = await findRunning(cluster);
     if (server && (await answers(urlOf(server, password, "postgres")))) return;
     if (!starting && startsLeft-- > 0) {
-      if (server && !(await isPostgres(server.pid))) await rm(join(cluster, "postmaster.pid"), { force: true });
+      if (server && !(await isPostgres(server.pid)))
+        await rm(join(cluster, "postmaster.pid"), { force: true });
       log.debug({ cluster }, "starting the embedded PostgreSQL");
       starting = true;
       startServer(binaries, cluster, logFile)
-        // It lost to another start, which will answer soon, or processes of an earlier server have not all ended yet.
+        // It lost to another start, which will answer soon, or processes of an earlier server have
+        // not all ended yet.
         .then(() => delay(restartDelayMs))
         .catch((error: unknown) => {
           failure = error;
@@ -157,7 +183,10 @@ async function ensureRunning(binaries: Binaries, cluster: string, password: stri
 
 /** Resolves when the server has ended. */
 async function startServer(binaries: Binaries, cluster: string, logFile: string): Promise<void> {
-  const socketFolder = Buffer.byteLength(cluster) <= socketFolderBytesMax ? cluster : await mkdtemp(join(tmpdir(), "gateway-"));
+  const socketFolder =
+    Buffer.byteLength(cluster) <= socketFolderBytesMax
+      ? cluster
+      : await mkdtemp(join(tmpdir(), "gateway-"));
   await giveTo(binaries.ownerId, socketFolder);
   const [file, args] = binaries.command("postgres", [
     ...["-D", cluster, "-k", socketFolder],
@@ -171,8 +200,13 @@ async function startServer(binaries: Binaries, cluster: string, logFile: string)
   ]);
   // A file, not a pipe: the server goes on writing when this process is gone.
   const output = openSync(logFile, "a", 0o600);
-  // A session of its own: Ctrl-C in the gateway's terminal must not reach it before the gateway has settled.
-  const child = spawn(file, args, { cwd: cluster, detached: true, stdio: ["ignore", output, output] });
+  // A session of its own: Ctrl-C in the gateway's terminal must not reach it before the gateway has
+  // settled.
+  const child = spawn(file, args, {
+    cwd: cluster,
+    detached: true,
+    stdio: ["ignore", output, output],
+  });
   closeSync(output);
   child.unref();
   return new Promise((resolve, reject) => {
@@ -181,7 +215,8 @@ async function startServer(binaries: Binaries, cluster: string, logFile: string)
   });
 }
 
-// Only a connection tells: a process id may be a zombie's, or after a restart of the machine somebody else's.
+// Only a connection tells: a process id may be a zombie's, or after a restart of the machine
+// somebody else's.
 async function answers(url: string): Promise<boolean> {
   const client = new Client(connectionConfig(url));
   client.on("error", () => {});
@@ -195,7 +230,8 @@ async function answers(url: string): Promise<boolean> {
   }
 }
 
-// PostgreSQL refuses to start while the process of its last pid file lives, even if that number is now an editor's.
+// PostgreSQL refuses to start while the process of its last pid file lives, even if that number is
+// now an editor's.
 async function isPostgres(pid: number): Promise<boolean> {
   if (process.platform !== "linux") return true;
   const command = await readFile(`/proc/${pid}/comm`, "utf8").catch(() => "");
@@ -211,7 +247,8 @@ async function createDatabase(url: string): Promise<void> {
     if (rows.length === 0) await client.query(`create database ${database}`);
   } catch (error) {
     // Another gateway was faster.
-    const taken = error instanceof DatabaseError && (error.code === "42P04" || error.code === "23505");
+    const taken =
+      error instanceof DatabaseError && (error.code === "42P04" || error.code === "23505");
     if (!taken) throw error;
   } finally {
     await client.end();

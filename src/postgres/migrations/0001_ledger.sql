@@ -1,6 +1,7 @@
--- The whole ledger. Rows that change with every request have room on their page for the next version (fillfactor), which spares their
--- indexes. Money is bigint micro-credits. Ids are text that begins with its time (UUIDv7) or is random, compared bytewise.
--- Row existence is the state of a request: a row in holds runs, a row in charges has ended.
+-- The whole ledger. Rows that change with every request have room on their page for the next
+-- version (fillfactor), which spares their indexes. Money is bigint micro-credits. Ids are text
+-- that begins with its time (UUIDv7) or is random, compared bytewise. Row existence is the state of
+-- a request: a row in holds runs, a row in charges has ended.
 
 create table accounts (
   account_id text collate "C" primary key,
@@ -14,8 +15,8 @@ create table pools (
   family     text not null check (family in ('v1', 'v2')),
   posted     bigint not null default 0,
   held       bigint not null default 0 check (held >= 0),
-  -- Set by a chargeback that took more than was free; cleared as soon as what is posted covers what is held, whether by a transfer, a
-  -- settlement or a hold that becomes smaller.
+  -- Set by a chargeback that took more than was free; cleared as soon as what is posted covers what
+  -- is held, whether by a transfer, a settlement or a hold that becomes smaller.
   in_debt    boolean not null default false,
   primary key (account_id, family),
   check (held <= posted or in_debt)
@@ -109,7 +110,8 @@ create table holds (
 create index holds_by_node on holds (node_id);
 create index holds_by_deadline on holds (deadline);
 
--- One row per finished request, never changed. Request ids begin with their time, so the primary key grows at one end.
+-- One row per finished request, never changed. Request ids begin with their time, so the primary
+-- key grows at one end.
 create table charges (
   request_id     text collate "C" primary key,
   -- UTC month of admission.

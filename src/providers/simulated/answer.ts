@@ -1,5 +1,5 @@
-// What the simulated model answers: a plan of blocks drawn from the conversation. Pure, so that the same request is always answered
-// alike; only ids differ.
+// What the simulated model answers: a plan of blocks drawn from the conversation. Pure, so that the
+// same request is always answered alike; only ids differ.
 
 import { createHash } from "node:crypto";
 import type { Tool } from "../../../gen/gateway/inference/v1/content_pb.ts";
@@ -20,10 +20,19 @@ export type Plan = {
   readonly directives: Directives;
 };
 
-/** Plans the answer to `request`, whose prompt has `inputTokens` tokens. Throws `invalid_request` for a wrong directive. */
-export function planAnswer(request: GenerateRequest, inputTokens: number, obeysDirectives: boolean): Plan {
+/**
+ * Plans the answer to `request`, whose prompt has `inputTokens` tokens. Throws `invalid_request`
+ * for a wrong directive.
+ */
+export function planAnswer(
+  request: GenerateRequest,
+  inputTokens: number,
+  obeysDirectives: boolean,
+): Plan {
   const turn = readLastTurn(request.messages);
-  const { directives, rest } = obeysDirectives ? readDirectives(turn.text) : { directives: {}, rest: turn.text };
+  const { directives, rest } = obeysDirectives
+    ? readDirectives(turn.text)
+    : { directives: {}, rest: turn.text };
   const wanted = directives.blocks ?? chooseBlocks(request, { ...turn, text: rest });
   const tools = chooseTools(request, { ...turn, text: rest });
   const said = speak(request, { ...turn, text: rest }, inputTokens);
@@ -49,7 +58,8 @@ function chooseTools(request: GenerateRequest, turn: LastTurn): Tool[] {
   const callable = request.tools.filter((tool) => tool.name !== "");
   if (type === "none") return [];
   if (type === "tool") return callable.filter((tool) => tool.name === name).slice(0, 1);
-  const named = turn.results.length > 0 ? [] : callable.filter((tool) => isNamed(tool.name, turn.text));
+  const named =
+    turn.results.length > 0 ? [] : callable.filter((tool) => isNamed(tool.name, turn.text));
   if (named.length === 0) return type === "any" ? callable.slice(0, 1) : [];
   return disableParallelToolUse ? named.slice(0, 1) : named;
 }
@@ -62,10 +72,14 @@ function isNamed(tool: string, text: string): boolean {
 
 function speak(request: GenerateRequest, { text, results }: LastTurn, inputTokens: number): string {
   const schema = request.outputConfig?.format?.schema;
-  if (typeof schema === "object" && schema !== null && !Array.isArray(schema)) return JSON.stringify(answerFor(schema));
+  if (typeof schema === "object" && schema !== null && !Array.isArray(schema))
+    return JSON.stringify(answerFor(schema));
   if (results.length > 0) {
     return results
-      .map((result) => `${result.tool} ${result.isError ? "failed" : "answered"}: ${cutText(result.text, 400)}`)
+      .map(
+        (result) =>
+          `${result.tool} ${result.isError ? "failed" : "answered"}: ${cutText(result.text, 400)}`,
+      )
       .join("\n");
   }
   const count = request.messages.length;
@@ -81,11 +95,19 @@ function think(request: GenerateRequest, text: string): PlannedBlock {
 }
 
 function callTool(tool: Tool): PlannedBlock {
-  return { kind: "tool_use", name: tool.name, input: JSON.stringify(argumentsFor(tool.inputSchema)) };
+  return {
+    kind: "tool_use",
+    name: tool.name,
+    input: JSON.stringify(argumentsFor(tool.inputSchema)),
+  };
 }
 
 // Applies the limits of the request, and counts.
-function finish(request: GenerateRequest, blocks: readonly PlannedBlock[], directives: Directives): Plan {
+function finish(
+  request: GenerateRequest,
+  blocks: readonly PlannedBlock[],
+  directives: Directives,
+): Plan {
   const calls = blocks.some((block) => block.kind === "tool_use");
   let stopReason = directives.stopReason ?? (calls ? "tool_use" : "end_turn");
   let stopSequence: string | undefined;
@@ -130,7 +152,10 @@ function finish(request: GenerateRequest, blocks: readonly PlannedBlock[], direc
   };
 }
 
-function findStop(text: string, sequences: readonly string[]): { at: number; sequence: string } | undefined {
+function findStop(
+  text: string,
+  sequences: readonly string[],
+): { at: number; sequence: string } | undefined {
   let first: { at: number; sequence: string } | undefined;
   for (const sequence of sequences) {
     const at = sequence === "" ? -1 : text.indexOf(sequence);

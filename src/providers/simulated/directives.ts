@@ -1,4 +1,5 @@
-// `[[simulate key=value …]]` in the last user text: how a user, or a test, asks the simulated model for a certain answer.
+// `[[simulate key=value …]]` in the last user text: how a user, or a test, asks the simulated model
+// for a certain answer.
 
 import { ApiError } from "../../base/errors.ts";
 
@@ -28,7 +29,10 @@ const form = /\[\[simulate\b([^\]]{0,2000})\]\]/g;
 
 const delayMaxMs = 600_000;
 
-/** The directives in a text, and the text without them. Throws `invalid_request` for one that is not known or has no sense. */
+/**
+ * The directives in a text, and the text without them. Throws `invalid_request` for one that is not
+ * known or has no sense.
+ */
 export function readDirectives(text: string): { directives: Directives; rest: string } {
   const directives: Directives = {};
   if (!text.includes("[[simulate")) return { directives, rest: text };
@@ -44,7 +48,9 @@ function readPair(pair: string, into: Directives): void {
   const whole = (min: number, max: number) => {
     const number = /^\d{1,9}$/.test(value) ? Number(value) : Number.NaN;
     if (number >= min && number <= max) return number;
-    throw new ApiError("invalid_request", { message: `simulate: ${key} must be a whole number from ${min} to ${max}` });
+    throw new ApiError("invalid_request", {
+      message: `simulate: ${key} must be a whole number from ${min} to ${max}`,
+    });
   };
   const list = () => value.split(",").filter((one) => one !== "");
   switch (key) {
@@ -79,6 +85,8 @@ function readPair(pair: string, into: Directives): void {
       into.events = list();
       break;
     default:
-      throw new ApiError("invalid_request", { message: `simulate: there is no directive ${key.slice(0, 40)}` });
+      throw new ApiError("invalid_request", {
+        message: `simulate: there is no directive ${key.slice(0, 40)}`,
+      });
   }
 }

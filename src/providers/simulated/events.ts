@@ -1,7 +1,12 @@
 // A plan as events, in order, with the pauses of a model that speaks token by token.
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { type BlockDelta, BlockDeltaSchema, type Event, EventSchema } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import {
+  type BlockDelta,
+  BlockDeltaSchema,
+  type Event,
+  EventSchema,
+} from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { randomId } from "../../base/ids.ts";
 import type { Plan } from "./answer.ts";
 import { splitTokens } from "./measure.ts";
@@ -21,14 +26,23 @@ export function* renderPlan(plan: Plan, model: string, input: InputTokens): Gene
     cacheCreation: { ephemeral5mInputTokens: input.write5m, ephemeral1hInputTokens: input.write1h },
   };
   const usage = directives.noUsage ? {} : { usage: { ...inputUsage, outputTokens: 0 } };
-  yield step({ case: "messageStart", value: { id: randomId("msg_"), model, ...usage } }, "firstToken");
+  yield step(
+    { case: "messageStart", value: { id: randomId("msg_"), model, ...usage } },
+    "firstToken",
+  );
   for (const name of directives.events ?? []) {
-    yield step(name === "ping" ? { case: "ping", value: {} } : { case: "other", value: { type: name } });
+    yield step(
+      name === "ping" ? { case: "ping", value: {} } : { case: "other", value: { type: name } },
+    );
   }
   for (const [index, block] of plan.blocks.entries()) yield* renderBlock(block, index);
 
   const { stopReason, stopSequence, outputTokens, thinkingTokens } = plan;
-  const refusal = { type: "refusal", category: null, explanation: "The simulated model was asked to refuse." };
+  const refusal = {
+    type: "refusal",
+    category: null,
+    explanation: "The simulated model was asked to refuse.",
+  };
   yield step({
     case: "messageDelta",
     value: {
@@ -46,20 +60,32 @@ export function* renderPlan(plan: Plan, model: string, input: InputTokens): Gene
 function* renderBlock(block: PlannedBlock, index: number): Generator<Step> {
   switch (block.kind) {
     case "text":
-      yield step({ case: "blockStart", value: { index, block: { kind: { case: "text", value: { text: "" } } } } });
-      for (const text of splitTokens(block.text)) yield delta(index, { case: "text", value: text }, "token");
+      yield step({
+        case: "blockStart",
+        value: { index, block: { kind: { case: "text", value: { text: "" } } } },
+      });
+      for (const text of splitTokens(block.text))
+        yield delta(index, { case: "text", value: text }, "token");
       break;
     case "thinking":
-      yield step({ case: "blockStart", value: { index, block: { kind: { case: "thinking", value: {} } } } });
+      yield step({
+        case: "blockStart",
+        value: { index, block: { kind: { case: "thinking", value: {} } } },
+      });
       if (block.shown) {
-        for (const text of splitTokens(block.thinking)) yield delta(index, { case: "thinking", value: text }, "token");
+        for (const text of splitTokens(block.thinking))
+          yield delta(index, { case: "thinking", value: text }, "token");
       }
       yield delta(index, { case: "signature", value: block.signature });
       break;
     case "tool_use": {
       const value = { id: randomId("toolu_"), name: block.name, input: {} };
-      yield step({ case: "blockStart", value: { index, block: { kind: { case: "toolUse", value } } } });
-      for (const text of splitTokens(block.input)) yield delta(index, { case: "inputJson", value: text }, "token");
+      yield step({
+        case: "blockStart",
+        value: { index, block: { kind: { case: "toolUse", value } } },
+      });
+      for (const text of splitTokens(block.input))
+        yield delta(index, { case: "inputJson", value: text }, "token");
       break;
     }
     case "sample":
@@ -70,7 +96,10 @@ function* renderBlock(block: PlannedBlock, index: number): Generator<Step> {
   yield step({ case: "blockStop", value: { index } });
 }
 
-function step(kind: NonNullable<MessageInitShape<typeof EventSchema>["kind"]>, pause: Step["pause"] = "none"): Step {
+function step(
+  kind: NonNullable<MessageInitShape<typeof EventSchema>["kind"]>,
+  pause: Step["pause"] = "none",
+): Step {
   return { event: create(EventSchema, { kind }), pause };
 }
 

@@ -1,11 +1,17 @@
-// The prompt cache of the simulated model: it remembers the hashes of prefixes that were marked, for as long as they asked.
+// The prompt cache of the simulated model: it remembers the hashes of prefixes that were marked,
+// for as long as they asked.
 
 import { createHash } from "node:crypto";
 import { tokensOf } from "./measure.ts";
 import type { Segment } from "./prompt.ts";
 
 /** Input tokens by category; the four are disjoint. */
-export type InputTokens = { readonly input: number; readonly read: number; readonly write5m: number; readonly write1h: number };
+export type InputTokens = {
+  readonly input: number;
+  readonly read: number;
+  readonly write5m: number;
+  readonly write1h: number;
+};
 
 const prefixesMax = 10_000;
 const lifeMs = { "5m": 300_000, "1h": 3_600_000 };
@@ -15,10 +21,14 @@ export class PromptCache {
   // Hash → moment of expiry, oldest use first.
   readonly #prefixes = new Map<string, number>();
 
-  /** Counts the input of a prompt and remembers its marked prefixes. Without marks nothing is read, written or hashed. */
+  /**
+   * Counts the input of a prompt and remembers its marked prefixes. Without marks nothing is read,
+   * written or hashed.
+   */
   count(model: string, segments: readonly Segment[], nowMs: number): InputTokens {
     const total = tokensOf(segments.reduce((sum, { bytes }) => sum + bytes, 0));
-    if (!segments.some(({ cacheControl }) => cacheControl)) return { input: total, read: 0, write5m: 0, write1h: 0 };
+    if (!segments.some(({ cacheControl }) => cacheControl))
+      return { input: total, read: 0, write5m: 0, write1h: 0 };
 
     const marks = findMarks(model, segments);
     const known = marks.findLast(({ key }) => this.#isKnown(key, nowMs));
@@ -50,7 +60,10 @@ export class PromptCache {
   }
 }
 
-function findMarks(model: string, segments: readonly Segment[]): { key: string; ttl: "5m" | "1h"; tokens: number }[] {
+function findMarks(
+  model: string,
+  segments: readonly Segment[],
+): { key: string; ttl: "5m" | "1h"; tokens: number }[] {
   const hash = createHash("sha256").update(model);
   let bytes = 0;
   return segments.flatMap((segment) => {

@@ -1,5 +1,5 @@
-// A request as the simulated model reads it: a line of segments in the order in which a provider caches them (tools, system,
-// messages), and what its last turn asks for.
+// A request as the simulated model reads it: a line of segments in the order in which a provider
+// caches them (tools, system, messages), and what its last turn asks for.
 
 import { createHash } from "node:crypto";
 import type { JsonObject } from "@bufbuild/protobuf";
@@ -34,7 +34,8 @@ export function segmentPrompt(request: GenerateRequest): Segment[] {
   }
   for (const block of request.system?.content ?? []) segments.push(segmentBlock("system", block));
   for (const message of request.messages) {
-    for (const block of message.content) segments.push(segmentBlock(`message ${message.role}`, block));
+    for (const block of message.content)
+      segments.push(segmentBlock(`message ${message.role}`, block));
   }
   const last = segments.at(-1);
   if (request.cacheControl !== undefined && last !== undefined && last.cacheControl === undefined) {
@@ -83,7 +84,10 @@ function weighSource(source: Source | undefined): { content: string; bytes: numb
     case "text":
       return weighText(kind.value.data);
     case "base64":
-      return { content: createHash("sha256").update(kind.value.data).digest("base64"), bytes: attachmentBytes };
+      return {
+        content: createHash("sha256").update(kind.value.data).digest("base64"),
+        bytes: attachmentBytes,
+      };
     case "url":
       return { content: kind.value, bytes: attachmentBytes };
     default:
@@ -104,7 +108,11 @@ export type LastTurn = {
   /** Last text of the user. Reminders that clients wrap in tags are not the user's words. */
   readonly text: string;
   /** Results of tools, in order. */
-  readonly results: readonly { readonly tool: string; readonly text: string; readonly isError: boolean }[];
+  readonly results: readonly {
+    readonly tool: string;
+    readonly text: string;
+    readonly isError: boolean;
+  }[];
 };
 
 /** The last turn of the user; `system` entries after it are passed over. */
@@ -114,9 +122,12 @@ export function readLastTurn(messages: readonly Message[]): LastTurn {
   const tools = toolsOfCalls(messages);
   const results: { tool: string; text: string; isError: boolean }[] = [];
   for (const { kind } of last?.content ?? []) {
-    if (kind.case === "text" && !kind.value.text.trimStart().startsWith("<system-reminder>")) text = kind.value.text;
+    if (kind.case === "text" && !kind.value.text.trimStart().startsWith("<system-reminder>"))
+      text = kind.value.text;
     if (kind.case !== "toolResult") continue;
-    const said = kind.value.content.flatMap((block) => (block.kind.case === "text" ? [block.kind.value.text] : []));
+    const said = kind.value.content.flatMap((block) =>
+      block.kind.case === "text" ? [block.kind.value.text] : [],
+    );
     results.push({
       tool: tools.get(kind.value.toolUseId) ?? "tool",
       text: said.join("\n"),
@@ -131,7 +142,8 @@ function toolsOfCalls(messages: readonly Message[]): ReadonlyMap<string, string>
   const tools = new Map<string, string>();
   for (const { content } of messages) {
     for (const { kind } of content) {
-      if (kind.case === "toolUse" && !tools.has(kind.value.id)) tools.set(kind.value.id, kind.value.name);
+      if (kind.case === "toolUse" && !tools.has(kind.value.id))
+        tools.set(kind.value.id, kind.value.name);
     }
   }
   return tools;

@@ -1,5 +1,5 @@
-// Blocks that the simulated model has no use for itself, so that each kind can be tried without a provider:
-// `[[simulate blocks=server_tool_use,web_search_tool_result,…]]`.
+// Blocks that the simulated model has no use for itself, so that each kind can be tried without a
+// provider: `[[simulate blocks=server_tool_use,web_search_tool_result,…]]`.
 
 import { create, type JsonObject } from "@bufbuild/protobuf";
 import { type Block, BlockSchema } from "../../../gen/gateway/inference/v1/content_pb.ts";
@@ -8,11 +8,20 @@ import type { BlockDelta } from "../../../gen/gateway/inference/v1/event_pb.ts";
 /** A block of a plan. */
 export type PlannedBlock =
   | { readonly kind: "text"; readonly text: string }
-  | { readonly kind: "thinking"; readonly thinking: string; readonly shown: boolean; readonly signature: string }
+  | {
+      readonly kind: "thinking";
+      readonly thinking: string;
+      readonly shown: boolean;
+      readonly signature: string;
+    }
   /** `input` is JSON text. */
   | { readonly kind: "tool_use"; readonly name: string; readonly input: string }
   /** Start and deltas as they are. */
-  | { readonly kind: "sample"; readonly start: Block; readonly deltas: readonly BlockDelta["kind"][] };
+  | {
+      readonly kind: "sample";
+      readonly start: Block;
+      readonly deltas: readonly BlockDelta["kind"][];
+    };
 
 const toolId = "srvtoolu_0123456789abcdefghijklmn";
 const citation: JsonObject = {
@@ -31,10 +40,16 @@ const searchResult: JsonObject = {
   page_age: null,
 };
 
-// What stands between `content_block_start` and `content_block_stop`, by kind. Each start is complete or the kind's empty form.
+// What stands between `content_block_start` and `content_block_stop`, by kind. Each start is
+// complete or the kind's empty form.
 const others: Record<string, JsonObject> = {
   server_tool_use: { id: toolId, name: "web_search", input: {} },
-  mcp_tool_use: { id: "mcptoolu_0123456789abcdefghijklmn", name: "example", server_name: "example", input: {} },
+  mcp_tool_use: {
+    id: "mcptoolu_0123456789abcdefghijklmn",
+    name: "example",
+    server_name: "example",
+    input: {},
+  },
   mcp_tool_result: {
     tool_use_id: "mcptoolu_0123456789abcdefghijklmn",
     is_error: false,
@@ -57,11 +72,23 @@ const others: Record<string, JsonObject> = {
   },
   code_execution_tool_result: {
     tool_use_id: toolId,
-    content: { type: "code_execution_result", stdout: "example\n", stderr: "", return_code: 0, content: [] },
+    content: {
+      type: "code_execution_result",
+      stdout: "example\n",
+      stderr: "",
+      return_code: 0,
+      content: [],
+    },
   },
   bash_code_execution_tool_result: {
     tool_use_id: toolId,
-    content: { type: "bash_code_execution_result", stdout: "example\n", stderr: "", return_code: 0, content: [] },
+    content: {
+      type: "bash_code_execution_result",
+      stdout: "example\n",
+      stderr: "",
+      return_code: 0,
+      content: [],
+    },
   },
   text_editor_code_execution_tool_result: {
     tool_use_id: toolId,
@@ -76,30 +103,51 @@ const others: Record<string, JsonObject> = {
   },
   tool_search_tool_result: {
     tool_use_id: toolId,
-    content: { type: "tool_search_tool_search_result", tool_references: [{ type: "tool_reference", tool_name: "example" }] },
+    content: {
+      type: "tool_search_tool_search_result",
+      tool_references: [{ type: "tool_reference", tool_name: "example" }],
+    },
   },
-  advisor_tool_result: { tool_use_id: toolId, content: { type: "advisor_result", text: "example" } },
+  advisor_tool_result: {
+    tool_use_id: toolId,
+    content: { type: "advisor_result", text: "example" },
+  },
   container_upload: { file_id: "file_0123456789abcdefghijklmn" },
   fallback: { from: { model: "example-1" }, to: { model: "example-2" } },
   compaction: { content: null },
 };
 
-/** The block of this kind. A kind that nobody knows becomes an unknown block with an unknown delta. */
+/**
+ * The block of this kind. A kind that nobody knows becomes an unknown block with an unknown delta.
+ */
 export function sampleBlock(kind: string): PlannedBlock {
   switch (kind) {
     case "tool_use":
       return { kind: "tool_use", name: "example", input: '{"example":true}' };
     case "redacted_thinking":
-      return sample(create(BlockSchema, { kind: { case: "redactedThinking", value: { data: "ZXhhbXBsZQ==" } } }), []);
+      return sample(
+        create(BlockSchema, {
+          kind: { case: "redactedThinking", value: { data: "ZXhhbXBsZQ==" } },
+        }),
+        [],
+      );
     case "citations":
-      return sample(create(BlockSchema, { kind: { case: "text", value: { text: "" } }, extensions: { citations: null } }), [
-        { case: "text", value: "an example" },
-        { case: "other", value: { type: "citations_delta", citation } },
-      ]);
+      return sample(
+        create(BlockSchema, {
+          kind: { case: "text", value: { text: "" } },
+          extensions: { citations: null },
+        }),
+        [
+          { case: "text", value: "an example" },
+          { case: "other", value: { type: "citations_delta", citation } },
+        ],
+      );
     default: {
       const start: JsonObject = {
         type: kind,
-        ...((Object.hasOwn(others, kind) ? others[kind] : undefined) ?? { note: "a kind of a later day" }),
+        ...((Object.hasOwn(others, kind) ? others[kind] : undefined) ?? {
+          note: "a kind of a later day",
+        }),
       };
       return sample(create(BlockSchema, { kind: { case: "other", value: start } }), deltasOf(kind));
     }
@@ -111,9 +159,15 @@ function sample(start: Block, deltas: readonly BlockDelta["kind"][]): PlannedBlo
 }
 
 function deltasOf(kind: string): BlockDelta["kind"][] {
-  if (kind === "server_tool_use" || kind === "mcp_tool_use") return [{ case: "inputJson", value: '{"query":"example"}' }];
+  if (kind === "server_tool_use" || kind === "mcp_tool_use")
+    return [{ case: "inputJson", value: '{"query":"example"}' }];
   if (kind === "compaction") {
-    return [{ case: "other", value: { type: "compaction_delta", content: "A summary.", encrypted_content: null } }];
+    return [
+      {
+        case: "other",
+        value: { type: "compaction_delta", content: "A summary.", encrypted_content: null },
+      },
+    ];
   }
   return Object.hasOwn(others, kind)
     ? []

@@ -17,17 +17,25 @@ export function answerFor(schema: JsonObject): JsonValue {
   return valueFor(schema, schema, "value", 0);
 }
 
-function valueFor(schema: JsonValue | undefined, root: JsonObject, name: string, depth: number): JsonValue {
+function valueFor(
+  schema: JsonValue | undefined,
+  root: JsonObject,
+  name: string,
+  depth: number,
+): JsonValue {
   if (!isObject(schema) || depth > depthMax) return null;
   if (schema.const !== undefined) return schema.const;
   for (const choices of [schema.enum, schema.examples]) {
     if (Array.isArray(choices) && choices[0] !== undefined) return choices[0];
   }
   if (schema.default !== undefined) return schema.default;
-  if (typeof schema.$ref === "string") return valueFor(resolve(schema.$ref, root), root, name, depth + 1);
-  if (Array.isArray(schema.allOf)) return valueFor(merge(schema, schema.allOf, root), root, name, depth + 1);
+  if (typeof schema.$ref === "string")
+    return valueFor(resolve(schema.$ref, root), root, name, depth + 1);
+  if (Array.isArray(schema.allOf))
+    return valueFor(merge(schema, schema.allOf, root), root, name, depth + 1);
   for (const choices of [schema.anyOf, schema.oneOf]) {
-    if (Array.isArray(choices)) return valueFor(merge(schema, choices.slice(0, 1), root), root, name, depth + 1);
+    if (Array.isArray(choices))
+      return valueFor(merge(schema, choices.slice(0, 1), root), root, name, depth + 1);
   }
   switch (typeOf(schema)) {
     case "string":
@@ -57,7 +65,11 @@ function typeOf(schema: JsonObject): JsonValue {
 // Only what is required, or everything when the schema does not say what is.
 function objectFor(schema: JsonObject, root: JsonObject, depth: number): JsonObject {
   const properties = isObject(schema.properties) ? schema.properties : {};
-  const names = Array.isArray(schema.required) ? schema.required : depth < 2 ? Object.keys(properties) : [];
+  const names = Array.isArray(schema.required)
+    ? schema.required
+    : depth < 2
+      ? Object.keys(properties)
+      : [];
   const entries: [string, JsonValue][] = [];
   for (const name of names) {
     if (typeof name !== "string") continue;
@@ -73,7 +85,14 @@ function listFor(schema: JsonObject, root: JsonObject, name: string, depth: numb
   const most = bound(schema.maxItems) ?? least;
   const list: JsonValue[] = [];
   for (let index = 0; index < Math.min(least, most); index++) {
-    list.push(valueFor(first[index] ?? schema.items ?? { type: "string" }, root, `${name}_${index + 1}`, depth + 1));
+    list.push(
+      valueFor(
+        first[index] ?? schema.items ?? { type: "string" },
+        root,
+        `${name}_${index + 1}`,
+        depth + 1,
+      ),
+    );
   }
   return list;
 }
@@ -92,14 +111,16 @@ const textOfFormat: Record<string, string> = {
 };
 
 function textFor(schema: JsonObject, name: string): string {
-  const text = (typeof schema.format === "string" ? textOfFormat[schema.format] : undefined) ?? name;
+  const text =
+    (typeof schema.format === "string" ? textOfFormat[schema.format] : undefined) ?? name;
   const least = Math.min(bound(schema.minLength) ?? 0, 10_000);
   return text.padEnd(least, "x").slice(0, bound(schema.maxLength));
 }
 
 // The smallest number in bounds, in steps of `multipleOf`; for integers `step` is 1.
 function numberFor(schema: JsonObject, step: number): number {
-  const multiple = typeof schema.multipleOf === "number" && schema.multipleOf > 0 ? schema.multipleOf : step;
+  const multiple =
+    typeof schema.multipleOf === "number" && schema.multipleOf > 0 ? schema.multipleOf : step;
   const over = typeof schema.exclusiveMinimum === "number" ? schema.exclusiveMinimum : undefined;
   const least = typeof schema.minimum === "number" ? schema.minimum : over;
   if (least === undefined) {
@@ -139,7 +160,8 @@ function merge(schema: JsonObject, others: readonly JsonValue[], root: JsonObjec
   const properties = { ...objectOf(merged.properties) };
   const required = [...listOf(merged.required)];
   for (const other of others) {
-    const part = isObject(other) && typeof other.$ref === "string" ? resolve(other.$ref, root) : other;
+    const part =
+      isObject(other) && typeof other.$ref === "string" ? resolve(other.$ref, root) : other;
     if (!isObject(part)) continue;
     const { properties: moreProperties, required: moreRequired, ...members } = part;
     Object.assign(properties, objectOf(moreProperties));

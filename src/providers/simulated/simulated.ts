@@ -1,5 +1,6 @@
-// The simulated provider: a deterministic model with a clock, for trying the gateway without a provider and for its tests. It counts
-// 4 bytes of UTF-8 as a token, and an image or a document as 1,000.
+// The simulated provider: a deterministic model with a clock, for trying the gateway without a
+// provider and for its tests. It counts 4 bytes of UTF-8 as a token, and an image or a document as
+// 1,000.
 
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import type { Clock } from "../../base/clock.ts";
@@ -86,7 +87,11 @@ class SimulatedStream implements ProviderStream {
     const { request, route } = this.#call;
     try {
       const input = this.#cache.count(request.model, segmentPrompt(request), this.#clock.now());
-      const plan = planAnswer(request, input.input + input.read + input.write5m + input.write1h, this.#settings.directives);
+      const plan = planAnswer(
+        request,
+        input.input + input.read + input.write5m + input.write1h,
+        this.#settings.directives,
+      );
       if (plan.directives.error !== undefined) {
         this.#fail(failureOfDirective(plan.directives.error, route.model));
         return;
@@ -119,7 +124,8 @@ class SimulatedStream implements ProviderStream {
   #breaks(): boolean {
     const { dropAfter, failAfter } = this.#plan?.directives ?? {};
     if (this.#sent === dropAfter) this.#fail(failed(200));
-    else if (this.#sent === failAfter) this.#fail(failureOfEvent({ type: "overloaded_error", message: "Overloaded" }, 200));
+    else if (this.#sent === failAfter)
+      this.#fail(failureOfEvent({ type: "overloaded_error", message: "Overloaded" }, 200));
     return this.#ended !== undefined;
   }
 
@@ -135,6 +141,9 @@ class SimulatedStream implements ProviderStream {
 }
 
 function failureOfDirective(status: number, model: string): ProviderFailure {
-  const error = { type: "invalid_request_error", message: `The simulated model was asked to answer status ${status}.` };
+  const error = {
+    type: "invalid_request_error",
+    message: `The simulated model was asked to answer status ${status}.`,
+  };
   return failureOfAnswer({ status, body: { type: "error", error } }, model);
 }

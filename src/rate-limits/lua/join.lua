@@ -1,10 +1,10 @@
--- rate-limits/lua/join.lua
--- Says that a node is here and has handed in what it admitted by itself. Once all nodes have, the logs count as complete, for as long
--- as nodes keep saying so: a server that lost its memory, or stood still, begins anew. After ten seconds it goes on without those that
--- did not come: they have died, or cannot reach this server.
--- KEYS: 1 name of this memory  2 mark that the logs are complete  3 nodes that joined (sorted set: time in ms)  4 waiting since
--- ARGV: 1 node  2 memory to which it has handed in, or empty  3 name for a new memory  4 life of the mark in ms  5… all live nodes
--- Answers {name of the memory; 1 complete | 0 not}
+-- rate-limits/lua/join.lua Says that a node is here and has handed in what it admitted by itself.
+-- Once all nodes have, the logs count as complete, for as long as nodes keep saying so: a server
+-- that lost its memory, or stood still, begins anew. After ten seconds it goes on without those
+-- that did not come: they have died, or cannot reach this server. KEYS: 1 name of this memory  2
+-- mark that the logs are complete  3 nodes that joined (sorted set: time in ms)  4 waiting since
+-- ARGV: 1 node  2 memory to which it has handed in, or empty  3 name for a new memory  4 life of
+-- the mark in ms  5… all live nodes Answers {name of the memory; 1 complete | 0 not}
 local memory = redis.call('get', KEYS[1])
 if not memory then
   memory = ARGV[3]

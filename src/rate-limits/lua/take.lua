@@ -1,8 +1,8 @@
--- rate-limits/lua/take.lua
--- Admits one request if fewer than the limit were admitted in the last 60 seconds, by this server's clock.
--- KEYS: 1 log of the limit (sorted set: time in ms)  2 what has to be there: mark that the logs are complete, or name of this memory
--- ARGV: 1 limit  2 id of the request  3 channel  4 message to it when admitted, or empty
--- Answers {1 admitted | 0 refused | -1 it is not there, nothing done; entries with this one; ms until one more fits}
+-- rate-limits/lua/take.lua Admits one request if fewer than the limit were admitted in the last 60
+-- seconds, by this server's clock. KEYS: 1 log of the limit (sorted set: time in ms)  2 what has to
+-- be there: mark that the logs are complete, or name of this memory ARGV: 1 limit  2 id of the
+-- request  3 channel  4 message to it when admitted, or empty Answers {1 admitted | 0 refused | -1
+-- it is not there, nothing done; entries with this one; ms until one more fits}
 if redis.call('exists', KEYS[2]) == 0 then return {-1, 0, 0} end
 local time = redis.call('time')
 local now = time[1] * 1000 + time[2] / 1000

@@ -20,7 +20,11 @@ export async function billingPrice(): Promise<Result> {
     { name: "plain 1 KB", stream: false, warmUp: 12_000, requests: 3_000 },
     { name: "stream of 100 deltas", stream: true, warmUp: 4_000, requests: 800 },
   ]) {
-    const job = { path: "/v1/messages", headers: nativeHeaders(billed), bodies: [nativeBody("native", 1_000, stream)] };
+    const job = {
+      path: "/v1/messages",
+      headers: nativeHeaders(billed),
+      bodies: [nativeBody("native", 1_000, stream)],
+    };
     const comparison = await compare(
       lab,
       [
@@ -37,8 +41,16 @@ export async function billingPrice(): Promise<Result> {
         value: ratio(comparison, "on", "off", (one) => one.cpuMicros),
         must: isPlain ? "≤ 1.25" : "",
       },
-      { measure: `${name}: CPU per request, off`, value: spreadOf(found(comparison, "off").cpuMicros), unit: "µs" },
-      { measure: `${name}: CPU per request, on`, value: spreadOf(found(comparison, "on").cpuMicros), unit: "µs" },
+      {
+        measure: `${name}: CPU per request, off`,
+        value: spreadOf(found(comparison, "off").cpuMicros),
+        unit: "µs",
+      },
+      {
+        measure: `${name}: CPU per request, on`,
+        value: spreadOf(found(comparison, "on").cpuMicros),
+        unit: "µs",
+      },
       {
         measure: `${name}: CPU per request, PostgreSQL beside it`,
         value: spreadOf(found(comparison, "on").databaseMicros),

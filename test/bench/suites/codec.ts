@@ -1,4 +1,5 @@
-// The native codec alone, in this process: a long conversation read and written, against JSON doing the same.
+// The native codec alone, in this process: a long conversation read and written, against JSON doing
+// the same.
 
 import { isDeepStrictEqual } from "node:util";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
@@ -16,7 +17,9 @@ export async function codec(): Promise<Result> {
   const decoder = new TextDecoder("utf-8", { fatal: true });
   const json = () => JSON.stringify(JSON.parse(decoder.decode(bytes)));
   const gateway = () =>
-    stringifyJson(encodeRequest(decodeRequest(parseJson(bytes), { version: "2023-06-01", beta: "" }), target));
+    stringifyJson(
+      encodeRequest(decodeRequest(parseJson(bytes), { version: "2023-06-01", beta: "" }), target),
+    );
 
   const [jsonMs, gatewayMs]: number[][] = [[], []];
   for (let round = 0; round <= rounds; round++) {
@@ -30,10 +33,16 @@ export async function codec(): Promise<Result> {
     rows: [
       {
         measure: "decode + encode ÷ JSON.parse + JSON.stringify",
-        value: spreadOf((gatewayMs ?? []).map((one, round) => one / (jsonMs?.[round] ?? Number.NaN))),
+        value: spreadOf(
+          (gatewayMs ?? []).map((one, round) => one / (jsonMs?.[round] ?? Number.NaN)),
+        ),
         must: "≤ 3",
       },
-      { measure: `decode + encode of ${Math.round(bytes.length / 1000)} KB`, value: spreadOf(gatewayMs ?? []), unit: "ms" },
+      {
+        measure: `decode + encode of ${Math.round(bytes.length / 1000)} KB`,
+        value: spreadOf(gatewayMs ?? []),
+        unit: "ms",
+      },
       { measure: "JSON.parse + JSON.stringify", value: spreadOf(jsonMs ?? []), unit: "ms" },
     ],
     faults: same ? [] : ["what was written is not what was read"],
@@ -51,14 +60,19 @@ function timeMs(work: () => string): number {
 
 /** A coding session of 1 MB: 200 messages with tool calls and their results, 20 tools. */
 function conversation(): JsonObject {
-  const source = 'const total = items.reduce((sum, { amount }) => sum + amount, 0); // "é" \\n\n'.repeat(100);
+  const source =
+    'const total = items.reduce((sum, { amount }) => sum + amount, 0); // "é" \\n\n'.repeat(100);
   const messages: JsonValue[] = [];
   for (let turn = 0; turn < 100; turn++) {
     const id = `toolu_${String(turn).padStart(24, "0")}`;
     const result: JsonValue =
       turn === 0
         ? { type: "text", text: source }
-        : { type: "tool_result", tool_use_id: `toolu_${String(turn - 1).padStart(24, "0")}`, content: source };
+        : {
+            type: "tool_result",
+            tool_use_id: `toolu_${String(turn - 1).padStart(24, "0")}`,
+            content: source,
+          };
     messages.push({ role: "user", content: [result] });
     messages.push({
       role: "assistant",
@@ -78,7 +92,11 @@ function conversation(): JsonObject {
     description: source.slice(0, 1_000),
     input_schema: {
       type: "object",
-      properties: { path: { type: "string" }, lines: { type: "array", items: { type: "integer" } }, all: { type: "boolean" } },
+      properties: {
+        path: { type: "string" },
+        lines: { type: "array", items: { type: "integer" } },
+        all: { type: "boolean" },
+      },
       required: ["path"],
     },
   }));

@@ -26,12 +26,16 @@ export async function failover(): Promise<Result> {
   for (let round = 0; round < rounds; round++) {
     await lab.load({ ...one, requests: soundCalls, bodies: [nativeBody("native", 1_000, false)] });
     // By turns, after a few: the first calls of a load are slow, whatever they ask for.
-    const models = Array.from({ length: failovers }, (_, index) => ["native", `failover-${round * failovers + index}`]).flat();
+    const models = Array.from({ length: failovers }, (_, index) => [
+      "native",
+      `failover-${round * failovers + index}`,
+    ]).flat();
     const bodies = [...Array.from({ length: warmUps }, () => "native"), ...models].map((model) =>
       nativeBody(model, 1_000, false),
     );
     const { totalMs, statuses, odd } = await lab.load({ ...one, requests: bodies.length, bodies });
-    if (statuses["200"] !== bodies.length) faults.push(`round ${round}: ${JSON.stringify(statuses)} ${odd}`);
+    if (statuses["200"] !== bodies.length)
+      faults.push(`round ${round}: ${JSON.stringify(statuses)} ${odd}`);
     // One at a time, so they end in order.
     const sound = totalMs.filter((_, index) => index >= warmUps && (index - warmUps) % 2 === 0);
     const over = totalMs.filter((_, index) => index >= warmUps && (index - warmUps) % 2 === 1);
@@ -40,7 +44,12 @@ export async function failover(): Promise<Result> {
   }
   return {
     rows: [
-      { measure: "added by a refused connection, p50", value: spreadOf(addedMs), unit: "ms", must: "≤ 5 ms" },
+      {
+        measure: "added by a refused connection, p50",
+        value: spreadOf(addedMs),
+        unit: "ms",
+        must: "≤ 5 ms",
+      },
       { measure: "added by a refused connection, p90", value: spreadOf(addedP90Ms), unit: "ms" },
     ],
     faults: [...faults, ...(await lab.faults(provider))],

@@ -25,7 +25,10 @@ export async function flood(): Promise<Result> {
   const good = { ...base, requests, concurrency: 32 };
   const invented = () => ({
     "x-api-key": Array.from({ length: requests }, () => mintSecret(Family.V1)),
-    "x-forwarded-for": Array.from({ length: requests }, (_, index) => `10.${index >> 8}.${index & 255}.1`),
+    "x-forwarded-for": Array.from(
+      { length: requests },
+      (_, index) => `10.${index >> 8}.${index & 255}.1`,
+    ),
   });
 
   const many: number[] = [];
@@ -43,7 +46,8 @@ export async function flood(): Promise<Result> {
     const fromMany = await lab.load({ ...good, turns: invented() });
     const floodAfter = cpuSeconds(gateway.pid);
     const fromOne = await lab.load({ ...good, turns: { "x-api-key": invented()["x-api-key"] } });
-    if (fromMany.statuses["401"] !== requests) faults.push(`invented keys: ${JSON.stringify(fromMany.statuses)}`);
+    if (fromMany.statuses["401"] !== requests)
+      faults.push(`invented keys: ${JSON.stringify(fromMany.statuses)}`);
     many.push(served.seconds / fromMany.seconds);
     one.push(served.seconds / fromOne.seconds);
     cpu.push((floodAfter - floodBefore) / (floodBefore - goodBefore));
@@ -51,9 +55,15 @@ export async function flood(): Promise<Result> {
     const alone = await lab.load({ ...base, ...beside });
     const [amid] = await Promise.all([
       lab.load({ ...base, ...beside }),
-      lab.load({ ...good, turns: invented(), perSecond: 5 * beside.perSecond, requests: 5 * beside.requests }),
+      lab.load({
+        ...good,
+        turns: invented(),
+        perSecond: 5 * beside.perSecond,
+        requests: 5 * beside.requests,
+      }),
     ]);
-    if (amid.statuses["200"] !== beside.requests) faults.push(`good requests: ${JSON.stringify(amid.statuses)}`);
+    if (amid.statuses["200"] !== beside.requests)
+      faults.push(`good requests: ${JSON.stringify(amid.statuses)}`);
     for (const [index, share] of [0.5, 0.99].entries()) {
       calm[index]?.push(quantile(alone.totalMs, share));
       flooded[index]?.push(quantile(amid.totalMs, share));
@@ -62,7 +72,11 @@ export async function flood(): Promise<Result> {
   const besideText = `good requests at ${beside.perSecond}/s`;
   return {
     rows: [
-      { measure: "unknown keys refused/s ÷ good requests/s, many addresses", value: spreadOf(many), must: "≥ 3" },
+      {
+        measure: "unknown keys refused/s ÷ good requests/s, many addresses",
+        value: spreadOf(many),
+        must: "≥ 3",
+      },
       { measure: "the same, one address", value: spreadOf(one) },
       { measure: "CPU per apiError ÷ CPU per good request", value: spreadOf(cpu) },
       { measure: `${besideText}, p50`, value: spreadOf(calm[0] ?? []), unit: "ms" },

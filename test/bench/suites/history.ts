@@ -1,8 +1,13 @@
-// A ledger with a month of charges, and one with twenty: what settling, a month's report and a balance notice of it.
+// A ledger with a month of charges, and one with twenty: what settling, a month's report and a
+// balance notice of it.
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { GetPoolsRequestSchema, GetUsageRequestSchema, UsagePeriod } from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import {
+  GetPoolsRequestSchema,
+  GetUsageRequestSchema,
+  UsagePeriod,
+} from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import type { AuthenticatedCall } from "../../../src/contract/contract.ts";
 import { addAccounts, addKeys, connectBooks, findViolations, sumCharges } from "../books.ts";
 import { addMonths, chargeMicro, chargesPerMonth, hoursPerMonth, keysCount } from "../charges.ts";
@@ -13,7 +18,10 @@ import type { Result } from "../report.ts";
 
 const accounts = 100;
 const months = 20;
-/** What the history may take to write: of ten minutes for all suites, what is left beside its own measuring and auditing. Alone, all. */
+/**
+ * What the history may take to write: of ten minutes for all suites, what is left beside its own
+ * measuring and auditing. Alone, all.
+ */
 const fillMsMax = () => Math.max(30_000, 440_000 - performance.now());
 const rounds = 4;
 const pairs = 10_000;
@@ -39,21 +47,44 @@ export async function history(): Promise<Result> {
     if (round > 0) all.push(one);
   }
   const faults = [...(await small.close(1)), ...(await large.close(filled))];
-  const grown = (figure: (one: Figures) => number) => spreadOf(all.map((one) => figure(one.large) / figure(one.small)));
-  const inLarge = (figure: (one: Figures) => number) => spreadOf(all.map((one) => figure(one.large)));
+  const grown = (figure: (one: Figures) => number) =>
+    spreadOf(all.map((one) => figure(one.large) / figure(one.small)));
+  const inLarge = (figure: (one: Figures) => number) =>
+    spreadOf(all.map((one) => figure(one.large)));
   const million = (count: number) => (count / 1e6).toFixed(1);
   const from = `${million(filled * chargesPerMonth)}M ÷ ${million(chargesPerMonth)}M charges`;
   return {
     rows: [
-      { measure: `hold + settle pairs/s, ${from}`, value: grown((one) => one.perSecond), must: "≥ 0.90" },
-      { measure: "month report, p99, the same", value: grown((one) => one.reportP99), must: "≤ 1.5" },
+      {
+        measure: `hold + settle pairs/s, ${from}`,
+        value: grown((one) => one.perSecond),
+        must: "≥ 0.90",
+      },
+      {
+        measure: "month report, p99, the same",
+        value: grown((one) => one.reportP99),
+        must: "≤ 1.5",
+      },
       { measure: "month report, p50, the same", value: grown((one) => one.reportP50) },
       { measure: "balance read, p99, the same", value: grown((one) => one.balanceP99) },
-      { measure: "hold + settle pairs/s, large", value: inLarge((one) => one.perSecond), unit: "/s" },
-      { measure: "month report by day, p99, large", value: inLarge((one) => one.reportP99), unit: "ms" },
+      {
+        measure: "hold + settle pairs/s, large",
+        value: inLarge((one) => one.perSecond),
+        unit: "/s",
+      },
+      {
+        measure: "month report by day, p99, large",
+        value: inLarge((one) => one.reportP99),
+        unit: "ms",
+      },
       { measure: "balance read, p99, large", value: inLarge((one) => one.balanceP99), unit: "ms" },
     ],
-    notes: filled < months ? [`scaled down: ${filled} of ${months} months were written in ${Math.round(msMax / 1000)} s`] : [],
+    notes:
+      filled < months
+        ? [
+            `scaled down: ${filled} of ${months} months were written in ${Math.round(msMax / 1000)} s`,
+          ]
+        : [],
     faults,
   };
 }
@@ -73,7 +104,10 @@ async function openSite(lab: Lab, name: string) {
   };
 
   /** Milliseconds of each of some calls, one after the other. */
-  async function timeEach(count: number, run: (accountId: string) => Promise<unknown>): Promise<number[]> {
+  async function timeEach(
+    count: number,
+    run: (accountId: string) => Promise<unknown>,
+  ): Promise<number[]> {
     const each: number[] = [];
     for (let call = 0; call < count; call++) {
       const started = performance.now();
@@ -84,13 +118,17 @@ async function openSite(lab: Lab, name: string) {
   }
 
   return {
-    fill: (count: number, msMax: number) => addMonths(postgres, { months: count, before: now, msMax }),
+    fill: (count: number, msMax: number) =>
+      addMonths(postgres, { months: count, before: now, msMax }),
     async measure(round: number) {
       const count = round === 0 ? pairs / 4 : pairs;
       const { perSecond } = await ledger.run({ count, width: 500, keyOf });
       settled += count;
       const reportMs = await timeEach(reports, (accountId) =>
-        ledger.service.getUsage(create(GetUsageRequestSchema, { accountId, from, period: UsagePeriod.DAY }), operator),
+        ledger.service.getUsage(
+          create(GetUsageRequestSchema, { accountId, from, period: UsagePeriod.DAY }),
+          operator,
+        ),
       );
       const balanceMs = await timeEach(reports, (accountId) =>
         ledger.service.getPools(create(GetPoolsRequestSchema, { accountId }), operator),
@@ -102,13 +140,17 @@ async function openSite(lab: Lab, name: string) {
         balanceP99: quantile(balanceMs, 0.99),
       };
     },
-    /** Closes the books, of which `filled` months were written here, and returns what is wrong with them. */
+    /**
+     * Closes the books, of which `filled` months were written here, and returns what is wrong with
+     * them.
+     */
     async close(filled: number): Promise<string[]> {
       await ledger.stop();
       const faults = await findViolations(postgres);
       const charged = await sumCharges(postgres);
       const owed = BigInt(filled * chargesPerMonth + settled) * chargeMicro;
-      if (charged !== owed) faults.push(`${name}: charged ${charged} micro-credits instead of ${owed}`);
+      if (charged !== owed)
+        faults.push(`${name}: charged ${charged} micro-credits instead of ${owed}`);
       await postgres.close();
       return faults;
     },

@@ -16,38 +16,62 @@ export async function idleStreams(): Promise<Result> {
   const gateway = await lab.gateway(provider);
   const job = { url: urlOf(gateway), path: "/v1/messages", headers: nativeHeaders(gateway) };
   // What the process takes once and for all, it takes here.
-  await lab.load({ ...job, bodies: [nativeBody("native", 1_000, true)], requests: 1_500, concurrency: 64 });
+  await lab.load({
+    ...job,
+    bodies: [nativeBody("native", 1_000, true)],
+    requests: 1_500,
+    concurrency: 64,
+  });
 
   const rows = [];
   const faults: string[] = [];
   const notes: string[] = [];
-  const taken: { count: number; bytes: number }[] = [{ count: 0, bytes: await settledBytes(gateway) }];
+  const taken: { count: number; bytes: number }[] = [
+    { count: 0, bytes: await settledBytes(gateway) },
+  ];
   for (const count of counts) {
     // Each takes a descriptor towards the client and one towards the provider.
     if (openFilesMax() < 2 * count + 500) {
-      notes.push(`${count} streams left out: only ${openFilesMax()} files may be open (ulimit -Hn)`);
+      notes.push(
+        `${count} streams left out: only ${openFilesMax()} files may be open (ulimit -Hn)`,
+      );
       continue;
     }
-    const loading = lab.load({ ...job, bodies: [nativeBody("native-idle", 1_000, true)], requests: count, concurrency: count });
+    const loading = lab.load({
+      ...job,
+      bodies: [nativeBody("native-idle", 1_000, true)],
+      requests: count,
+      concurrency: count,
+    });
     const isOpen = await untilWaiting(provider, count);
     taken.push({ count, bytes: await settledBytes(gateway) });
     await fetch(`${urlOf(provider)}/release`);
     const { statuses } = await loading;
-    if (!isOpen || statuses["200"] !== count) faults.push(`${count} streams: ${JSON.stringify(statuses)}`);
+    if (!isOpen || statuses["200"] !== count)
+      faults.push(`${count} streams: ${JSON.stringify(statuses)}`);
   }
   const [before, ...open] = taken;
   const last = open.at(-1);
   for (const { count, bytes } of open) {
     const each = (bytes - (before?.bytes ?? 0)) / count / 1000;
     const must = count === last?.count ? "≤ 60 KB" : "";
-    rows.push({ measure: `memory per open stream, ${count} of them`, value: single(each), unit: "KB", must });
+    rows.push({
+      measure: `memory per open stream, ${count} of them`,
+      value: single(each),
+      unit: "KB",
+      must,
+    });
   }
   const [first] = open;
   if (first && last && last !== first) {
     const each = (last.bytes - first.bytes) / (last.count - first.count) / 1000;
     rows.push({ measure: `memory of each further one`, value: single(each), unit: "KB" });
   }
-  rows.push({ measure: "memory without them", value: single((before?.bytes ?? 0) / 1e6), unit: "MB" });
+  rows.push({
+    measure: "memory without them",
+    value: single((before?.bytes ?? 0) / 1e6),
+    unit: "MB",
+  });
   return { rows, notes, faults: [...faults, ...(await lab.faults(provider))] };
 }
 
@@ -75,6 +99,7 @@ async function settledBytes({ pid }: Part): Promise<number> {
 
 function openFilesMax(): number {
   return Number(
-    /^Max open files\s+\d+\s+(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8"))?.[1] ?? Number.POSITIVE_INFINITY,
+    /^Max open files\s+\d+\s+(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8"))?.[1] ??
+      Number.POSITIVE_INFINITY,
   );
 }

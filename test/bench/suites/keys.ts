@@ -1,4 +1,5 @@
-// A thousand keys in the database, and a million: what a request, a start and the memory notice of it.
+// A thousand keys in the database, and a million: what a request, a start and the memory notice of
+// it.
 
 import { nativeBody, nativeHeaders } from "../bodies.ts";
 import { addAccounts, addKeys, addSecrets, connectBooks, runSql } from "../books.ts";
@@ -44,10 +45,20 @@ export async function keys(): Promise<Result> {
     const part = gateways.get(name);
     if (!part) return [];
     const turns = { "x-api-key": drawByZipf(secrets, requests) };
-    const job = { path: "/v1/messages", headers: nativeHeaders(part), turns, bodies: [nativeBody("native", 1_000, false)] };
+    const job = {
+      path: "/v1/messages",
+      headers: nativeHeaders(part),
+      turns,
+      bodies: [nativeBody("native", 1_000, false)],
+    };
     return [{ name, part, job }];
   });
-  const comparison = await compare(lab, targets, { rounds, warmUp: 3 * requests, requests, concurrency: 32 });
+  const comparison = await compare(lab, targets, {
+    rounds,
+    warmUp: 3 * requests,
+    requests,
+    concurrency: 32,
+  });
   const grown = ([small, large]: readonly (readonly number[])[]) =>
     spreadOf((large ?? []).map((one, round) => one / (small?.[round] ?? Number.NaN)));
   const loadedBytes = targets.map(({ part }) => [residentBytes(part.pid)]);
@@ -58,13 +69,21 @@ export async function keys(): Promise<Result> {
         value: ratio(comparison, "1M", "1k", (one) => one.cpuMicros),
         must: "≤ 1.10",
       },
-      { measure: "requests/s, 1M keys ÷ 1k keys", value: ratio(comparison, "1M", "1k", (one) => one.perSecond) },
+      {
+        measure: "requests/s, 1M keys ÷ 1k keys",
+        value: ratio(comparison, "1M", "1k", (one) => one.perSecond),
+      },
       { measure: "time to start, 1M keys ÷ 1k keys", value: grown([...startMs.values()]) },
       { measure: "time to start, 1M keys", value: spreadOf(startMs.get("1M") ?? []), unit: "ms" },
-      { measure: "memory after the start, 1M keys ÷ 1k keys", value: grown([...startBytes.values()]) },
+      {
+        measure: "memory after the start, 1M keys ÷ 1k keys",
+        value: grown([...startBytes.values()]),
+      },
       { measure: "memory after the load, 1M keys ÷ 1k keys", value: grown(loadedBytes) },
     ],
-    notes: [`used by Zipf's law: ${sizes.map(({ name, used }) => `${used} keys of ${name}`).join(", ")}`],
+    notes: [
+      `used by Zipf's law: ${sizes.map(({ name, used }) => `${used} keys of ${name}`).join(", ")}`,
+    ],
     faults: await lab.faults(
       provider,
       0,
@@ -85,7 +104,10 @@ async function fill(url: string, size: { keys: number; used: number }): Promise<
   return secrets;
 }
 
-/** Values by Zipf's law: the n-th is drawn with a weight of 1/n. The draws are spread evenly, so every run has the same. */
+/**
+ * Values by Zipf's law: the n-th is drawn with a weight of 1/n. The draws are spread evenly, so
+ * every run has the same.
+ */
 function drawByZipf(values: readonly string[], count: number): string[] {
   let sum = 0;
   const sums = values.map((_, index) => {

@@ -21,10 +21,27 @@ export async function latency(): Promise<Result> {
   const perSecond = 4_000 / full.seconds / 2;
   const unmeasured = Math.ceil(perSecond * 2);
   const requests = unmeasured + Math.ceil(perSecond * 4);
-  const added: Record<string, number[]> = { firstP50: [], firstP99: [], totalP50: [], totalP99: [] };
+  const added: Record<string, number[]> = {
+    firstP50: [],
+    firstP99: [],
+    totalP50: [],
+    totalP99: [],
+  };
   for (let round = 0; round < rounds; round++) {
-    const without = await lab.load({ ...direct, requests, unmeasured, concurrency: 512, perSecond });
-    const withGateway = await lab.load({ ...through, requests, unmeasured, concurrency: 512, perSecond });
+    const without = await lab.load({
+      ...direct,
+      requests,
+      unmeasured,
+      concurrency: 512,
+      perSecond,
+    });
+    const withGateway = await lab.load({
+      ...through,
+      requests,
+      unmeasured,
+      concurrency: 512,
+      perSecond,
+    });
     added.firstP50?.push(quantile(withGateway.firstMs, 0.5) - quantile(without.firstMs, 0.5));
     added.firstP99?.push(quantile(withGateway.firstMs, 0.99) - quantile(without.firstMs, 0.99));
     added.totalP50?.push(quantile(withGateway.totalMs, 0.5) - quantile(without.totalMs, 0.5));

@@ -1,4 +1,5 @@
-// The ledger alone: pairs of hold and settlement per second, spread over many accounts, on one, and on one by four processes at once.
+// The ledger alone: pairs of hold and settlement per second, spread over many accounts, on one, and
+// on one by four processes at once.
 
 import { migrate } from "../../../src/postgres/migrate.ts";
 import { addAccounts, addKeys, connectBooks, findViolations, sumCharges } from "../books.ts";
@@ -46,13 +47,17 @@ export async function ledger(): Promise<Result> {
     hotDatabase.push(((after - between) * 1e6) / pairs);
     alone.push(await run({ count: pairsAlone, width: 1, keyOf: spreadKey }));
     const job: PairsJob = { url, key: keyOf(1), ...together };
-    const each = await Promise.all(Array.from({ length: processes }, () => lab.ask<PairFigures>("./pairs-process.ts", job)));
+    const each = await Promise.all(
+      Array.from({ length: processes }, () => lab.ask<PairFigures>("./pairs-process.ts", job)),
+    );
     four.push(each.reduce((sum, { perSecond }) => sum + perSecond, 0));
   }
   await stop();
 
   const faults = await findViolations(postgres);
-  const made = BigInt(pairs / 2 + rounds * (2 * pairs + pairsAlone + processes * (together.warmUp + together.count)));
+  const made = BigInt(
+    pairs / 2 + rounds * (2 * pairs + pairsAlone + processes * (together.warmUp + together.count)),
+  );
   const owed = made * BigInt(pairTokens) * (benchPrice.input + benchPrice.output);
   const charged = await sumCharges(postgres);
   if (charged !== owed) faults.push(`charged ${charged} micro-credits instead of ${owed}`);
@@ -67,12 +72,16 @@ export async function ledger(): Promise<Result> {
       },
       {
         measure: "one hot account ÷ spread",
-        value: spreadOf(hot.map((one, round) => one.perSecond / (spread[round]?.perSecond ?? Number.NaN))),
+        value: spreadOf(
+          hot.map((one, round) => one.perSecond / (spread[round]?.perSecond ?? Number.NaN)),
+        ),
         must: "≥ 0.8",
       },
       {
         measure: "four processes on one hot account ÷ spread",
-        value: spreadOf(four.map((perSecond, round) => perSecond / (spread[round]?.perSecond ?? Number.NaN))),
+        value: spreadOf(
+          four.map((perSecond, round) => perSecond / (spread[round]?.perSecond ?? Number.NaN)),
+        ),
         must: "≥ 0.8",
       },
       {
@@ -81,9 +90,21 @@ export async function ledger(): Promise<Result> {
         unit: "µs",
         must: "≤ 30 µs",
       },
-      { measure: "CPU of PostgreSQL per pair, 10,000 accounts", value: spreadOf(spreadDatabase), unit: "µs" },
-      { measure: "CPU of PostgreSQL per pair, one hot account", value: spreadOf(hotDatabase), unit: "µs" },
-      { measure: "one pair alone (two commits)", value: spreadOf(alone.map((one) => 1000 / one.perSecond)), unit: "ms" },
+      {
+        measure: "CPU of PostgreSQL per pair, 10,000 accounts",
+        value: spreadOf(spreadDatabase),
+        unit: "µs",
+      },
+      {
+        measure: "CPU of PostgreSQL per pair, one hot account",
+        value: spreadOf(hotDatabase),
+        unit: "µs",
+      },
+      {
+        measure: "one pair alone (two commits)",
+        value: spreadOf(alone.map((one) => 1000 / one.perSecond)),
+        unit: "ms",
+      },
     ],
     faults,
   };

@@ -28,19 +28,31 @@ export async function limits(): Promise<Result> {
     { name: "in memory", part: gateway, job: job(limited) },
   ];
   if (redis) {
-    const part = await lab.gateway(provider, { env: { REDIS_URL: `redis://127.0.0.1:${redis.port}` } });
+    const part = await lab.gateway(provider, {
+      env: { REDIS_URL: `redis://127.0.0.1:${redis.port}` },
+    });
     targets.push({ name: "in Redis", part, database: redis.pid, job: job(limited) });
   }
   const comparison = await compare(lab, targets, { rounds, warmUp, requests, concurrency: 32 });
-  const rows = targets
-    .slice(1)
-    .flatMap(({ name, database }): Row[] => [
-      { measure: `limit ${name} ÷ none: CPU per request`, value: ratio(comparison, name, "none", (one) => one.cpuMicros) },
-      { measure: `limit ${name} ÷ none: requests/s`, value: ratio(comparison, name, "none", (one) => one.perSecond) },
-      ...(database === undefined
-        ? []
-        : [{ measure: "CPU of Redis per request", value: spreadOf(found(comparison, name).databaseMicros), unit: "µs" }]),
-    ]);
+  const rows = targets.slice(1).flatMap(({ name, database }): Row[] => [
+    {
+      measure: `limit ${name} ÷ none: CPU per request`,
+      value: ratio(comparison, name, "none", (one) => one.cpuMicros),
+    },
+    {
+      measure: `limit ${name} ÷ none: requests/s`,
+      value: ratio(comparison, name, "none", (one) => one.perSecond),
+    },
+    ...(database === undefined
+      ? []
+      : [
+          {
+            measure: "CPU of Redis per request",
+            value: spreadOf(found(comparison, name).databaseMicros),
+            unit: "µs",
+          },
+        ]),
+  ]);
   const median = (name: string) => quantile(found(comparison, name).last.totalMs, 0.5);
   rows.push(
     ...targets.slice(1).map(({ name }) => ({

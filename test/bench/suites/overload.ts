@@ -1,4 +1,5 @@
-// Twice as many requests as can be served, in an open loop: what is still served, and how soon the rest learns that it is not.
+// Twice as many requests as can be served, in an open loop: what is still served, and how soon the
+// rest learns that it is not.
 
 import { nativeBody, nativeHeaders } from "../bodies.ts";
 import { Lab, urlOf } from "../lab.ts";
@@ -8,7 +9,8 @@ import type { Result, Row } from "../report.ts";
 
 const rounds = 3;
 const seconds = 3;
-// The slow model takes 50 ms, so 20 slots are 400 requests a second, which processor time does not limit.
+// The slow model takes 50 ms, so 20 slots are 400 requests a second, which processor time does not
+// limit.
 const members = "concurrency: 20, queue: 20";
 
 export async function overload(): Promise<Result> {
@@ -49,7 +51,12 @@ export async function overload(): Promise<Result> {
     rows.push({ measure: `${name}, 2 ×: goodput ÷ peak`, value: spreadOf(goodput), must: "≥ 0.8" });
     if (refusedP50.length > 0) {
       rows.push(
-        { measure: `${name}, 2 ×: refused after, p50`, value: spreadOf(refusedP50), unit: "ms", must: "≤ 10 ms" },
+        {
+          measure: `${name}, 2 ×: refused after, p50`,
+          value: spreadOf(refusedP50),
+          unit: "ms",
+          must: "≤ 10 ms",
+        },
         { measure: `${name}, 2 ×: refused after, p99`, value: spreadOf(refusedP99), unit: "ms" },
       );
     }

@@ -29,7 +29,12 @@ export async function plain(): Promise<Result> {
     const targets = [
       { name: "direct", part: provider, job: { path, headers: plainHeaders, bodies } },
       { name: "F0", part: forwarder, job: { path, headers: plainHeaders, bodies } },
-      { name: "gateway", part: gateway, database: pid, job: { path, headers: nativeHeaders(gateway), bodies } },
+      {
+        name: "gateway",
+        part: gateway,
+        database: pid,
+        job: { path, headers: nativeHeaders(gateway), bodies },
+      },
       ...others.targets,
     ];
     const comparison = await compare(lab, targets, { rounds, warmUp, requests, concurrency: 32 });
@@ -52,7 +57,11 @@ export async function plain(): Promise<Result> {
         value: spreadOf(found(comparison, "gateway").databaseMicros),
         unit: "µs",
       },
-      { measure: `${name}: requests/s, gateway`, value: spreadOf(found(comparison, "gateway").perSecond), unit: "/s" },
+      {
+        measure: `${name}: requests/s, gateway`,
+        value: spreadOf(found(comparison, "gateway").perSecond),
+        unit: "/s",
+      },
       {
         measure: `${name}: requests/s, gateway ÷ F0`,
         value: ratio(comparison, "gateway", "F0", (one) => one.perSecond),

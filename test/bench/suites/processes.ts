@@ -25,12 +25,25 @@ export async function processes(): Promise<Result> {
 
   // Two loads in either case, so that theirs is not the limit.
   async function measure(gateways: readonly GatewayPart[], keys: readonly string[]) {
-    const cpu = () => ({ own: cpuSeconds(first.pid) + cpuSeconds(second.pid), database: cpuSecondsOfTree(pid) });
-    const job = { path: "/v1/messages", headers: nativeHeaders(first), bodies: [nativeBody("native", 1_000, false)] };
+    const cpu = () => ({
+      own: cpuSeconds(first.pid) + cpuSeconds(second.pid),
+      database: cpuSecondsOfTree(pid),
+    });
+    const job = {
+      path: "/v1/messages",
+      headers: nativeHeaders(first),
+      bodies: [nativeBody("native", 1_000, false)],
+    };
     const before = cpu();
     const done = await Promise.all(
       gateways.map((gateway) =>
-        lab.load({ ...job, url: urlOf(gateway), turns: { "x-api-key": keys }, requests, concurrency: 32 }),
+        lab.load({
+          ...job,
+          url: urlOf(gateway),
+          turns: { "x-api-key": keys },
+          requests,
+          concurrency: 32,
+        }),
       ),
     );
     const after = cpu();
@@ -50,20 +63,39 @@ export async function processes(): Promise<Result> {
   ]) {
     const pairs: { one: Figures; two: Figures }[] = [];
     for (let round = 0; round <= rounds; round++) {
-      const pair = { one: await measure([first, first], keys), two: await measure([first, second], keys) };
+      const pair = {
+        one: await measure([first, first], keys),
+        two: await measure([first, second], keys),
+      };
       if (round > 0) pairs.push(pair);
     }
-    const ratioOf = (figure: (one: Figures) => number) => spreadOf(pairs.map(({ one, two }) => figure(two) / figure(one)));
+    const ratioOf = (figure: (one: Figures) => number) =>
+      spreadOf(pairs.map(({ one, two }) => figure(two) / figure(one)));
     rows.push(
-      { measure: `${name}: requests/s, two processes ÷ one`, value: ratioOf((one) => one.perSecond) },
-      { measure: `${name}: CPU of the gateways per request, two ÷ one`, value: ratioOf((one) => one.cpuMicros) },
-      { measure: `${name}: CPU of PostgreSQL per request, two ÷ one`, value: ratioOf((one) => one.databaseMicros) },
-      { measure: `${name}: requests/s, one process`, value: spreadOf(pairs.map(({ one }) => one.perSecond)), unit: "/s" },
+      {
+        measure: `${name}: requests/s, two processes ÷ one`,
+        value: ratioOf((one) => one.perSecond),
+      },
+      {
+        measure: `${name}: CPU of the gateways per request, two ÷ one`,
+        value: ratioOf((one) => one.cpuMicros),
+      },
+      {
+        measure: `${name}: CPU of PostgreSQL per request, two ÷ one`,
+        value: ratioOf((one) => one.databaseMicros),
+      },
+      {
+        measure: `${name}: requests/s, one process`,
+        value: spreadOf(pairs.map(({ one }) => one.perSecond)),
+        unit: "/s",
+      },
     );
   }
   return {
     rows,
-    notes: [`${availableParallelism()} processors are shared by gateways, PostgreSQL, provider and load`],
+    notes: [
+      `${availableParallelism()} processors are shared by gateways, PostgreSQL, provider and load`,
+    ],
     faults: await lab.faults(provider),
   };
 }

@@ -1,5 +1,5 @@
-// Where the processor time of a plain request and of a stream goes, by part of the gateway: from V8's sampling profiler. Only when asked
-// for; the profiler itself takes some time.
+// Where the processor time of a plain request and of a stream goes, by part of the gateway: from
+// V8's sampling profiler. Only when asked for; the profiler itself takes some time.
 
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -24,9 +24,17 @@ export async function profile(): Promise<Result> {
     { name: "stream, paced", model: "native-paced", stream: true },
   ]) {
     const folder = await lab.folder();
-    const gateway = await lab.gateway(provider, { flags: ["--cpu-prof", `--cpu-prof-dir=${folder}`] });
+    const gateway = await lab.gateway(provider, {
+      flags: ["--cpu-prof", `--cpu-prof-dir=${folder}`],
+    });
     const bodies = [nativeBody(model, 1_000, stream)];
-    const job = { url: urlOf(gateway), path: "/v1/messages", headers: nativeHeaders(gateway), bodies, concurrency: 32 };
+    const job = {
+      url: urlOf(gateway),
+      path: "/v1/messages",
+      headers: nativeHeaders(gateway),
+      bodies,
+      concurrency: 32,
+    };
     const count = model === "native" ? requests : requests / 8;
     await lab.load({ ...job, requests: model === "native" ? warmUps : 1 });
     const started = performance.now();
@@ -37,14 +45,19 @@ export async function profile(): Promise<Result> {
     const lastMs = performance.now() - started;
 
     const [file = ""] = await readdir(folder);
-    const parts = timeByPart(readProfile(JSON.parse(await readFile(join(folder, file), "utf8")), lastMs));
+    const parts = timeByPart(
+      readProfile(JSON.parse(await readFile(join(folder, file), "utf8")), lastMs),
+    );
     const sum = parts.reduce((all, { time }) => all + time, 0);
     const [large, small] = [
       parts.filter(({ time }) => time >= shareMin * sum),
       parts.filter(({ time }) => time < shareMin * sum),
     ];
     rows.push({ measure: `${name}: CPU of the gateway`, value: single(micros), unit: "µs" });
-    for (const { part, time } of [...large, { part: "the rest", time: small.reduce((all, one) => all + one.time, 0) }]) {
+    for (const { part, time } of [
+      ...large,
+      { part: "the rest", time: small.reduce((all, one) => all + one.time, 0) },
+    ]) {
       rows.push({ measure: `${name}: ${part}`, value: single((100 * time) / sum), unit: "%" });
     }
   }

@@ -11,9 +11,15 @@ const rounds = 4;
 const warmUp = { unpaced: 4_000, paced: 600 };
 const requests = { unpaced: 600, paced: 150 };
 const calls = 4_000;
-/** More of them and shorter ones: what a hop takes differs more between moments of this machine than between requests. */
+/**
+ * More of them and shorter ones: what a hop takes differs more between moments of this machine than
+ * between requests.
+ */
 const latencyRounds = 7;
-/** Streams per second at which the time to the first token is taken: a machine that mostly sleeps, and one that does not. */
+/**
+ * Streams per second at which the time to the first token is taken: a machine that mostly sleeps,
+ * and one that does not.
+ */
 const rates = [100, 300];
 
 export async function split(): Promise<Result> {
@@ -34,14 +40,23 @@ export async function split(): Promise<Result> {
       { name: "single", part: single, job },
       { name: "split", part: facade, also: [core], job },
     ];
-    const comparison = await compare(lab, targets, { rounds, warmUp: warmUp[pace], requests: requests[pace], concurrency });
+    const comparison = await compare(lab, targets, {
+      rounds,
+      warmUp: warmUp[pace],
+      requests: requests[pace],
+      concurrency,
+    });
     rows.push(
       {
         measure: `${pace}: CPU of both per stream ÷ single process`,
         value: ratio(comparison, "split", "single", (one) => one.cpuMicros),
         must: "≤ 2",
       },
-      { measure: `${pace}: CPU of both per stream`, value: spreadOf(found(comparison, "split").cpuMicros), unit: "µs" },
+      {
+        measure: `${pace}: CPU of both per stream`,
+        value: spreadOf(found(comparison, "split").cpuMicros),
+        unit: "µs",
+      },
     );
   }
 
@@ -58,7 +73,12 @@ export async function split(): Promise<Result> {
     }
 
     const before = cpuSeconds(core.pid);
-    const authentication: AuthenticateJob = { address: core.grpcAddress, key: single.key, calls, concurrency: 100 };
+    const authentication: AuthenticateJob = {
+      address: core.grpcAddress,
+      key: single.key,
+      calls,
+      concurrency: 100,
+    };
     const { seconds } = await lab.ask<{ seconds: number }>("./authenticate.ts", authentication);
     perSecond.push(calls / seconds);
     perCoreSecond.push(calls / (cpuSeconds(core.pid) - before));
@@ -70,7 +90,11 @@ export async function split(): Promise<Result> {
       unit: "ms",
       must: "≤ 1 ms",
     })),
-    { measure: "Authenticate over gRPC, per second of the core's CPU", value: spreadOf(perCoreSecond), must: "≥ 5000" },
+    {
+      measure: "Authenticate over gRPC, per second of the core's CPU",
+      value: spreadOf(perCoreSecond),
+      must: "≥ 5000",
+    },
     { measure: "Authenticate over gRPC, one client", value: spreadOf(perSecond), unit: "/s" },
   );
   return { rows, faults: await lab.faults(provider) };

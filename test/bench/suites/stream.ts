@@ -7,7 +7,10 @@ import { spreadOf } from "../measure.ts";
 import { findOthers } from "../others.ts";
 import type { Result, Row } from "../report.ts";
 
-/** How the provider writes: ten deltas at a time without a pause, or each by itself, as a model makes them. */
+/**
+ * How the provider writes: ten deltas at a time without a pause, or each by itself, as a model
+ * makes them.
+ */
 const paces = [
   { pace: "unpaced", suffix: "", rounds: 5, warmUp: 4_000, requests: 800, concurrency: 32 },
   { pace: "paced", suffix: "-paced", rounds: 5, warmUp: 600, requests: 200, concurrency: 64 },
@@ -34,14 +37,23 @@ export async function stream(): Promise<Result> {
   const notes = new Set<string>();
   let uncounted = 0;
   for (const { pace, suffix, rounds, warmUp, requests, concurrency } of paces) {
-    const bare = { path: "/v1/messages", headers: plainHeaders, bodies: [nativeBody(`bench${suffix && "-2"}`, 1_000, true)] };
+    const bare = {
+      path: "/v1/messages",
+      headers: plainHeaders,
+      bodies: [nativeBody(`bench${suffix && "-2"}`, 1_000, true)],
+    };
     const others = await findOthers(lab, provider, bare.bodies);
     for (const note of others.notes) notes.add(note);
     const targets: Target[] = [
       { name: "F0", part: forwarder, job: bare },
       ...pairs.map(({ name, from, to }) => {
         const { path, headers, body } = doors[from];
-        return { name, part: gateway, database: pid, job: { path, headers, bodies: [body(`${to}${suffix}`, 1_000, true)] } };
+        return {
+          name,
+          part: gateway,
+          database: pid,
+          job: { path, headers, bodies: [body(`${to}${suffix}`, 1_000, true)] },
+        };
       }),
       ...others.targets,
     ];
@@ -50,8 +62,16 @@ export async function stream(): Promise<Result> {
     for (const { name, must } of pairs) {
       const title = `${pace}, ${name}`;
       rows.push(
-        { measure: `${title}: CPU per stream ÷ F0`, value: ratio(comparison, name, "F0", (one) => one.cpuMicros), must },
-        { measure: `${title}: CPU per stream`, value: spreadOf(found(comparison, name).cpuMicros), unit: "µs" },
+        {
+          measure: `${title}: CPU per stream ÷ F0`,
+          value: ratio(comparison, name, "F0", (one) => one.cpuMicros),
+          must,
+        },
+        {
+          measure: `${title}: CPU per stream`,
+          value: spreadOf(found(comparison, name).cpuMicros),
+          unit: "µs",
+        },
       );
     }
     for (const { name, part } of others.targets) {
@@ -59,7 +79,11 @@ export async function stream(): Promise<Result> {
       rows.push({ measure: `${pace}, ${name}: CPU per stream ÷ F0`, value });
       await lab.end(part);
     }
-    rows.push({ measure: `${pace}, F0: CPU per stream`, value: spreadOf(found(comparison, "F0").cpuMicros), unit: "µs" });
+    rows.push({
+      measure: `${pace}, F0: CPU per stream`,
+      value: spreadOf(found(comparison, "F0").cpuMicros),
+      unit: "µs",
+    });
   }
   return { rows, notes: [...notes], faults: await lab.faults(provider, uncounted) };
 }

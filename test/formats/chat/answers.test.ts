@@ -9,7 +9,10 @@ import { context, eventsOf, readStream } from "./bodies.ts";
 type Kind = Parameters<typeof eventsOf>[number];
 type Block = NonNullable<NonNullable<Extract<Kind, { case: "blockStart" }>["value"]>["block"]>;
 
-const start = (usage?: object): Kind => ({ case: "messageStart", value: { id: "msg_1", ...(usage && { usage }) } });
+const start = (usage?: object): Kind => ({
+  case: "messageStart",
+  value: { id: "msg_1", ...(usage && { usage }) },
+});
 const block = (index: number, kind: Block["kind"]): Kind => ({
   case: "blockStart",
   value: { index, block: { ...(kind && { kind }) } },
@@ -40,7 +43,10 @@ const thinking = (value: string, signature = ""): Block["kind"] => ({
   case: "thinking",
   value: { thinking: value, signature },
 });
-const call = (id: string, input: JsonObject = {}): Block["kind"] => ({ case: "toolUse", value: { id, name: "f", input } });
+const call = (id: string, input: JsonObject = {}): Block["kind"] => ({
+  case: "toolUse",
+  value: { id, name: "f", input },
+});
 
 /** An answer with every kind of block, in pieces. */
 const rich = eventsOf(
@@ -56,9 +62,15 @@ const rich = eventsOf(
   textDelta(2, "I "),
   { case: "ping", value: {} },
   textDelta(2, "look."),
-  { case: "blockDelta", value: { index: 2, kind: { case: "other", value: { type: "citations_delta", citation: {} } } } },
+  {
+    case: "blockDelta",
+    value: { index: 2, kind: { case: "other", value: { type: "citations_delta", citation: {} } } },
+  },
   stop(2),
-  block(3, { case: "other", value: { type: "server_tool_use", id: "s", name: "web_search", input: {} } }),
+  block(3, {
+    case: "other",
+    value: { type: "server_tool_use", id: "s", name: "web_search", input: {} },
+  }),
   inputDelta(3, '{"query":"hidden"}'),
   stop(3),
   block(4, call("toolu_a")),
@@ -96,7 +108,10 @@ function deltasOf(chunks: ReturnType<typeof stream>): unknown[] {
     if (chunk === "[DONE]") return chunk;
     const choice = Array.isArray(chunk.choices) ? chunk.choices[0] : undefined;
     if (choice === undefined) return { usage: chunk.usage };
-    const { delta, finish_reason: finishReason } = choice as { delta: unknown; finish_reason: unknown };
+    const { delta, finish_reason: finishReason } = choice as {
+      delta: unknown;
+      finish_reason: unknown;
+    };
     return finishReason === null ? delta : { ...(delta as object), finishReason };
   });
 }
@@ -118,7 +133,11 @@ test("a plain answer holds text, reasoning, calls and usage in chat's words", ()
           reasoning_content: "Let me see.",
           reasoning_details: [{ type: "reasoning.text", text: "Let me see.", signature: "c2ln" }],
           tool_calls: [
-            { id: "toolu_a", type: "function", function: { name: "f", arguments: '{"b":1,"a":2}' } },
+            {
+              id: "toolu_a",
+              type: "function",
+              function: { name: "f", arguments: '{"b":1,"a":2}' },
+            },
             { id: "toolu_b", type: "function", function: { name: "f", arguments: "{}" } },
           ],
         },
@@ -138,10 +157,18 @@ test("a stream gives role, reasoning, text, numbered calls, signed reasoning, th
     { reasoning_content: "see." },
     { content: "I " },
     { content: "look." },
-    { tool_calls: [{ index: 0, id: "toolu_a", type: "function", function: { name: "f", arguments: "" } }] },
+    {
+      tool_calls: [
+        { index: 0, id: "toolu_a", type: "function", function: { name: "f", arguments: "" } },
+      ],
+    },
     { tool_calls: [{ index: 0, function: { arguments: '{"b":1,' } }] },
     { tool_calls: [{ index: 0, function: { arguments: '"a":2}' } }] },
-    { tool_calls: [{ index: 1, id: "toolu_b", type: "function", function: { name: "f", arguments: "" } }] },
+    {
+      tool_calls: [
+        { index: 1, id: "toolu_b", type: "function", function: { name: "f", arguments: "" } },
+      ],
+    },
     { tool_calls: [{ index: 1, function: { arguments: "{}" } }] },
     { reasoning_details: [{ type: "reasoning.text", text: "Let me see.", signature: "c2ln" }] },
     { finishReason: "tool_calls" },
@@ -187,7 +214,11 @@ test("blocks that arrive whole are told as well", () => {
     { role: "assistant" },
     { reasoning_content: "hm" },
     { content: "a\u2028b" },
-    { tool_calls: [{ index: 0, id: "toolu_a", type: "function", function: { name: "f", arguments: "" } }] },
+    {
+      tool_calls: [
+        { index: 0, id: "toolu_a", type: "function", function: { name: "f", arguments: "" } },
+      ],
+    },
     { tool_calls: [{ index: 0, function: { arguments: '{"b":1,"a":[2]}' } }] },
     { reasoning_details: [{ type: "reasoning.text", text: "hm", signature: "c2ln" }] },
   ]);
@@ -196,7 +227,13 @@ test("blocks that arrive whole are told as well", () => {
 });
 
 test("a whole input counts only where no fragments follow", () => {
-  const both = eventsOf(start(), block(0, call("toolu_a", { a: 1 })), inputDelta(0, '{"a":1}'), stop(0), ...end("tool_use"));
+  const both = eventsOf(
+    start(),
+    block(0, call("toolu_a", { a: 1 })),
+    inputDelta(0, '{"a":1}'),
+    stop(0),
+    ...end("tool_use"),
+  );
   const pieces = JSON.stringify(stream(both)).match(/"arguments":"[^"]/g);
   expect(pieces).toHaveLength(1);
   expect(encodeAnswer(both, context)).toMatchObject({
@@ -222,7 +259,9 @@ test("thinking that is not shown still comes with its signature", () => {
 });
 
 test("content is null beside calls and empty without", () => {
-  expect(encodeAnswer(eventsOf(start(), block(0, call("a")), stop(0), ...end("tool_use")), context)).toMatchObject({
+  expect(
+    encodeAnswer(eventsOf(start(), block(0, call("a")), stop(0), ...end("tool_use")), context),
+  ).toMatchObject({
     choices: [{ message: { content: null } }],
   });
   const nothing = encodeAnswer(eventsOf(start(), ...end("end_turn")), context);
@@ -244,7 +283,9 @@ const finishes = [
 for (const [stopReason, finishReason] of finishes) {
   test(`${stopReason} is ${finishReason}`, () => {
     const events = eventsOf(start(), ...end(stopReason));
-    expect(encodeAnswer(events, context)).toMatchObject({ choices: [{ finish_reason: finishReason }] });
+    expect(encodeAnswer(events, context)).toMatchObject({
+      choices: [{ finish_reason: finishReason }],
+    });
     expect(deltasOf(stream(events))).toContainEqual({ finishReason });
   });
 }
@@ -255,7 +296,11 @@ test("later usage replaces earlier usage member by member", () => {
     { case: "messageDelta", value: { usage: { outputTokens: 3 } } },
     ...end("end_turn", { inputTokens: 12, outputTokens: 5 }),
   );
-  expect(encodeAnswer(events, context).usage).toMatchObject({ prompt_tokens: 12, completion_tokens: 5, total_tokens: 17 });
+  expect(encodeAnswer(events, context).usage).toMatchObject({
+    prompt_tokens: 12,
+    completion_tokens: 5,
+    total_tokens: 17,
+  });
 });
 
 test("where the provider never told its input, the estimate is shown", () => {
@@ -274,7 +319,9 @@ test("a ping is a comment", () => {
 test("a failure is the last thing in a stream", () => {
   const encoder = createEventEncoder(context);
   encoder.encode(eventsOf(start(), block(0, text("")), textDelta(0, "a")));
-  const problem = { error: { message: "m", type: "server_error", param: null, code: "overloaded" } };
+  const problem = {
+    error: { message: "m", type: "server_error", param: null, code: "overloaded" },
+  };
   expect(encoder.failure(problem)).toBe(`data: ${JSON.stringify(problem)}\n\n`);
   expect(encoder.encode(eventsOf(textDelta(0, "b"), ...end("end_turn"))) + encoder.end()).toBe("");
 });

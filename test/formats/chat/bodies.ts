@@ -33,21 +33,29 @@ export function eventsOf(...kinds: MessageInitShape<typeof EventSchema>["kind"][
   return kinds.map((kind) => create(EventSchema, { ...(kind && { kind }) }));
 }
 
-/** The values of the `data:` lines of a stream, `[DONE]` as that string. Throws where a line is anything else. */
+/**
+ * The values of the `data:` lines of a stream, `[DONE]` as that string. Throws where a line is
+ * anything else.
+ */
 export function readStream(text: string): (JsonObject | "[DONE]")[] {
   const frames = text.split("\n\n");
   if (frames.pop() !== "") throw new Error("the stream does not end with a blank line");
   return frames
     .filter((frame) => frame !== ": keep-alive")
     .map((frame) => {
-      if (!frame.startsWith("data: ") || frame.includes("\n")) throw new Error(`not one data line: ${frame}`);
+      if (!frame.startsWith("data: ") || frame.includes("\n"))
+        throw new Error(`not one data line: ${frame}`);
       return frame === "data: [DONE]" ? "[DONE]" : JSON.parse(frame.slice("data: ".length));
     });
 }
 
 /** A provider's stream of these values. */
 export function streamOf(...values: (JsonValue | "[DONE]")[]): Buffer {
-  return Buffer.from(values.map((value) => `data: ${value === "[DONE]" ? value : JSON.stringify(value)}\n\n`).join(""));
+  return Buffer.from(
+    values
+      .map((value) => `data: ${value === "[DONE]" ? value : JSON.stringify(value)}\n\n`)
+      .join(""),
+  );
 }
 
 /** A provider's chunk with this delta. */

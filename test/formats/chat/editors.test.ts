@@ -1,4 +1,5 @@
-// Bodies as editors send them, made by hand from what is known of each, and the native body that a provider gets for them.
+// Bodies as editors send them, made by hand from what is known of each, and the native body that a
+// provider gets for them.
 
 import { readdirSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
@@ -19,6 +20,7 @@ for (const file of readdirSync(folder)) {
     const sent = encodeRequest(request, { model: request.model, stream: request.stream ?? false });
     // As JSON, since what matters is what the provider reads.
     expect(JSON.parse(JSON.stringify(sent))).toEqual(native);
-    if (body.reasoning_effort !== undefined) expect(request.reasoningEffort).toBe(body.reasoning_effort);
+    if (body.reasoning_effort !== undefined)
+      expect(request.reasoningEffort).toBe(body.reasoning_effort);
   });
 }

@@ -7,7 +7,11 @@ import { decodeRequest } from "../../../src/formats/chat/chat.ts";
 import { bodyWith, errorOf } from "./bodies.ts";
 
 const user = (content: JsonValue): JsonObject => ({ role: "user", content });
-const assistant = (members: JsonObject): JsonObject => ({ role: "assistant", content: null, ...members });
+const assistant = (members: JsonObject): JsonObject => ({
+  role: "assistant",
+  content: null,
+  ...members,
+});
 const call = (id: string, name: string, given: JsonValue): JsonObject => ({
   id,
   type: "function",
@@ -25,7 +29,10 @@ function turnsOf(messages: JsonValue[]) {
         case "toolUse":
           return { call: kind.value.id, name: kind.value.name, input: kind.value.input };
         case "toolResult":
-          return { result: kind.value.toolUseId, content: kind.value.content.map((block) => block.kind.value) };
+          return {
+            result: kind.value.toolUseId,
+            content: kind.value.content.map((block) => block.kind.value),
+          };
         case "thinking":
           return { thinking: kind.value.thinking, signature: kind.value.signature };
         case "image":
@@ -43,7 +50,8 @@ function systemOf(messages: JsonValue[]) {
 }
 
 const text = (value: string) => expect.objectContaining({ text: value });
-const data = (mediaType: string, value: string) => expect.objectContaining({ mediaType, data: value });
+const data = (mediaType: string, value: string) =>
+  expect.objectContaining({ mediaType, data: value });
 
 test("system and developer texts become one instruction, joined by one line feed, in order, wherever they stand", () => {
   const messages = [
@@ -74,10 +82,17 @@ test("system and developer texts become one instruction, joined by one line feed
 
 test("an instruction with a cache mark stays a list of blocks", () => {
   const marked = { type: "text", text: "One.", cache_control: { type: "ephemeral" } };
-  const system = systemOf([{ role: "system", content: [marked] }, { role: "system", content: "Two." }, user("Hi")]);
+  const system = systemOf([
+    { role: "system", content: [marked] },
+    { role: "system", content: "Two." },
+    user("Hi"),
+  ]);
   expect(system).toMatchObject({
     form: ContentForm.UNSPECIFIED,
-    content: [{ kind: { value: { text: "One." } }, cacheControl: {} }, { kind: { value: { text: "Two." } } }],
+    content: [
+      { kind: { value: { text: "One." } }, cacheControl: {} },
+      { kind: { value: { text: "Two." } } },
+    ],
   });
 });
 
@@ -98,10 +113,18 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     ],
     turns: [["USER", "a", { image: "https://x/y.png" }, "b"]],
   },
-  { name: "a blank user message is skipped beside another", messages: [user("Hi"), user(" \n")], turns: [["USER", "Hi"]] },
+  {
+    name: "a blank user message is skipped beside another",
+    messages: [user("Hi"), user(" \n")],
+    turns: [["USER", "Hi"]],
+  },
   {
     name: "a blank user message is skipped beside a tool result",
-    messages: [assistant({ tool_calls: [call("a", "f", "{}")] }), { role: "tool", tool_call_id: "a", content: "1" }, user("")],
+    messages: [
+      assistant({ tool_calls: [call("a", "f", "{}")] }),
+      { role: "tool", tool_call_id: "a", content: "1" },
+      user(""),
+    ],
     turns: [
       ["ASSISTANT", { call: "a", name: "f", input: {} }],
       ["USER", { result: "a", content: [text("1")] }],
@@ -134,7 +157,14 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
   },
   {
     name: "a PDF as a data URL is a document",
-    messages: [user([{ type: "file", file: { filename: "r.pdf", file_data: "data:application/pdf;base64,JVBE" } }])],
+    messages: [
+      user([
+        {
+          type: "file",
+          file: { filename: "r.pdf", file_data: "data:application/pdf;base64,JVBE" },
+        },
+      ]),
+    ],
     turns: [["USER", { document: data("application/pdf", "JVBE") }]],
   },
   {
@@ -177,7 +207,10 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
   },
   {
     name: "tool calls follow the text",
-    messages: [user("Hi"), assistant({ content: "I look.", tool_calls: [call("call_1", "f", '{"b":1,"a":2}')] })],
+    messages: [
+      user("Hi"),
+      assistant({ content: "I look.", tool_calls: [call("call_1", "f", '{"b":1,"a":2}')] }),
+    ],
     turns: [
       ["USER", "Hi"],
       ["ASSISTANT", "I look.", { call: "call_1", name: "f", input: { b: 1, a: 2 } }],
@@ -195,7 +228,12 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     turns: [
       ["USER", "Hi"],
       ["ASSISTANT", { call: "a", name: "f", input: {} }, { call: "b", name: "g", input: {} }],
-      ["USER", { result: "a", content: [text("1")] }, { result: "b", content: [text("2")] }, "and now?"],
+      [
+        "USER",
+        { result: "a", content: [text("1")] },
+        { result: "b", content: [text("2")] },
+        "and now?",
+      ],
     ],
   },
   {
@@ -213,7 +251,11 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
   },
   {
     name: "an empty result has no content",
-    messages: [user("Hi"), assistant({ tool_calls: [call("a", "f", "{}")] }), { role: "tool", tool_call_id: "a", content: "" }],
+    messages: [
+      user("Hi"),
+      assistant({ tool_calls: [call("a", "f", "{}")] }),
+      { role: "tool", tool_call_id: "a", content: "" },
+    ],
     turns: [
       ["USER", "Hi"],
       ["ASSISTANT", { call: "a", name: "f", input: {} }],
@@ -285,7 +327,12 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     ],
     turns: [
       ["USER", "Hi"],
-      ["ASSISTANT", { thinking: "hm", signature: "c2ln" }, { thinking: "", signature: "c2ln2" }, "a"],
+      [
+        "ASSISTANT",
+        { thinking: "hm", signature: "c2ln" },
+        { thinking: "", signature: "c2ln2" },
+        "a",
+      ],
       ["USER", "b"],
     ],
   },
@@ -307,13 +354,24 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     ],
     turns: [
       ["USER", { image: data("image/gif", "R0") }],
-      ["ASSISTANT", { thinking: "hm", signature: "c2ln" }, "a", { call: "toolu_1", name: "f", input: { a: 1 } }],
+      [
+        "ASSISTANT",
+        { thinking: "hm", signature: "c2ln" },
+        "a",
+        { call: "toolu_1", name: "f", input: { a: 1 } },
+      ],
       ["USER", { result: "toolu_1", content: [text("1")] }, "b"],
     ],
   },
   {
     name: "neighbours of one role are one turn",
-    messages: [user("a"), user("b"), assistant({ content: "c" }), assistant({ content: "d" }), user("e")],
+    messages: [
+      user("a"),
+      user("b"),
+      assistant({ content: "c" }),
+      assistant({ content: "d" }),
+      user("e"),
+    ],
     turns: [
       ["USER", "a", "b"],
       ["ASSISTANT", "c", "d"],
@@ -379,9 +437,12 @@ for (const { name, given, input } of argumentTexts) {
 }
 
 test("a single plain text keeps the string form; a marked one does not", () => {
-  const forms = (content: JsonValue) => decodeRequest(bodyWith({ messages: [user(content)] })).messages[0]?.form;
+  const forms = (content: JsonValue) =>
+    decodeRequest(bodyWith({ messages: [user(content)] })).messages[0]?.form;
   expect(forms("a")).toBe(ContentForm.TEXT);
-  expect(forms([{ type: "text", text: "a", cache_control: { type: "ephemeral" } }])).toBe(ContentForm.UNSPECIFIED);
+  expect(forms([{ type: "text", text: "a", cache_control: { type: "ephemeral" } }])).toBe(
+    ContentForm.UNSPECIFIED,
+  );
   expect(
     forms([
       { type: "text", text: "a" },
@@ -391,19 +452,46 @@ test("a single plain text keeps the string form; a marked one does not", () => {
 });
 
 const refused: { name: string; messages: JsonValue[]; field: string }[] = [
-  { name: "an unknown role", messages: [user("a"), { role: "critic", content: "b" }], field: "messages[1].role" },
+  {
+    name: "an unknown role",
+    messages: [user("a"), { role: "critic", content: "b" }],
+    field: "messages[1].role",
+  },
   { name: "a missing role", messages: [{ content: "b" }], field: "messages[0].role" },
-  { name: "user content that is absent", messages: [{ role: "user" }], field: "messages[0].content" },
+  {
+    name: "user content that is absent",
+    messages: [{ role: "user" }],
+    field: "messages[0].content",
+  },
   { name: "content that is a number", messages: [user(4)], field: "messages[0].content" },
   { name: "a part that is no object", messages: [user(["a"])], field: "messages[0].content[0]" },
-  { name: "an unknown part", messages: [user([{ type: "video_url", video_url: {} }])], field: "messages[0].content[0].type" },
-  { name: "text that is a number", messages: [user([{ type: "text", text: 4 }])], field: "messages[0].content[0].text" },
-  { name: "only blank user content", messages: [{ role: "system", content: "a" }, user("  ")], field: "messages[1].content" },
+  {
+    name: "an unknown part",
+    messages: [user([{ type: "video_url", video_url: {} }])],
+    field: "messages[0].content[0].type",
+  },
+  {
+    name: "text that is a number",
+    messages: [user([{ type: "text", text: 4 }])],
+    field: "messages[0].content[0].text",
+  },
+  {
+    name: "only blank user content",
+    messages: [{ role: "system", content: "a" }, user("  ")],
+    field: "messages[1].content",
+  },
   { name: "only instructions", messages: [{ role: "system", content: "a" }], field: "messages" },
-  { name: "only audio", messages: [user([{ type: "input_audio", input_audio: {} }])], field: "messages[0].content" },
+  {
+    name: "only audio",
+    messages: [user([{ type: "input_audio", input_audio: {} }])],
+    field: "messages[0].content",
+  },
   {
     name: "an image in an instruction",
-    messages: [{ role: "system", content: [{ type: "image_url", image_url: "https://x" }] }, user("a")],
+    messages: [
+      { role: "system", content: [{ type: "image_url", image_url: "https://x" }] },
+      user("a"),
+    ],
     field: "messages[0].content",
   },
   {
@@ -443,7 +531,11 @@ const refused: { name: string; messages: JsonValue[]; field: string }[] = [
   },
   {
     name: "a file URL of another type",
-    messages: [user([{ type: "file", file: { filename: "a.pdf", file_data: "data:text/plain;base64,AAAA" } }])],
+    messages: [
+      user([
+        { type: "file", file: { filename: "a.pdf", file_data: "data:text/plain;base64,AAAA" } },
+      ]),
+    ],
     field: "messages[0].content[0].file.file_data",
   },
   {
@@ -458,7 +550,10 @@ const refused: { name: string; messages: JsonValue[]; field: string }[] = [
   },
   {
     name: "a tool call without an id",
-    messages: [user("a"), assistant({ tool_calls: [{ type: "function", function: { name: "f" } }] })],
+    messages: [
+      user("a"),
+      assistant({ tool_calls: [{ type: "function", function: { name: "f" } }] }),
+    ],
     field: "messages[1].tool_calls[0].id",
   },
   {

@@ -19,22 +19,38 @@ import { context, eventsOf, readStream, streamOf } from "./bodies.ts";
 
 type Kind = Parameters<typeof eventsOf>[number];
 
-/** Text with what breaks streams: line ends of all kinds, characters of several units, the format's own words. */
+/**
+ * Text with what breaks streams: line ends of all kinds, characters of several units, the format's
+ * own words.
+ */
 const text = fc.oneof(
   fc.string({ unit: "binary", maxLength: 8 }).filter((value) => value.isWellFormed()),
   fc.constantFrom("a", "\n\n", "data: x", "\u2028", "😀", "漢", "\r", "[DONE]", ""),
 );
 const id = fc.stringMatching(/^toolu_[a-zA-Z0-9_-]{1,8}$/);
 const name = fc.stringMatching(/^[a-zA-Z0-9_-]{1,8}$/);
-const input = fc.dictionary(fc.string({ maxLength: 4 }), fc.jsonValue({ maxDepth: 2 }) as fc.Arbitrary<JsonValue>, {
-  maxKeys: 3,
-});
+const input = fc.dictionary(
+  fc.string({ maxLength: 4 }),
+  fc.jsonValue({ maxDepth: 2 }) as fc.Arbitrary<JsonValue>,
+  {
+    maxKeys: 3,
+  },
+);
 const count = fc.nat(100_000);
 
 /** One block of a native provider, whole or in pieces, of kinds that chat knows or not. */
 const block = fc.oneof(
-  fc.record({ kind: fc.constant("text" as const), first: text, pieces: fc.array(text, { maxLength: 4 }) }),
-  fc.record({ kind: fc.constant("thinking" as const), first: text, pieces: fc.array(text, { maxLength: 4 }), signature: text }),
+  fc.record({
+    kind: fc.constant("text" as const),
+    first: text,
+    pieces: fc.array(text, { maxLength: 4 }),
+  }),
+  fc.record({
+    kind: fc.constant("thinking" as const),
+    first: text,
+    pieces: fc.array(text, { maxLength: 4 }),
+    signature: text,
+  }),
   fc.record({
     kind: fc.constant("toolUse" as const),
     id,
@@ -49,7 +65,9 @@ const block = fc.oneof(
 type BlockScript = typeof block extends fc.Arbitrary<infer T> ? T : never;
 
 function kindsOf(script: BlockScript, index: number): Kind[] {
-  const start = (kind: NonNullable<NonNullable<Extract<Kind, { case: "blockStart" }>["value"]>["block"]>["kind"]): Kind => ({
+  const start = (
+    kind: NonNullable<NonNullable<Extract<Kind, { case: "blockStart" }>["value"]>["block"]>["kind"],
+  ): Kind => ({
     case: "blockStart",
     value: { index, block: { ...(kind && { kind }) } },
   });
@@ -63,10 +81,21 @@ function kindsOf(script: BlockScript, index: number): Kind[] {
     }
     case "thinking": {
       const deltas = script.pieces.map(
-        (value): Kind => ({ case: "blockDelta", value: { index, kind: { case: "thinking", value } } }),
+        (value): Kind => ({
+          case: "blockDelta",
+          value: { index, kind: { case: "thinking", value } },
+        }),
       );
-      const signature: Kind = { case: "blockDelta", value: { index, kind: { case: "signature", value: script.signature } } };
-      return [start({ case: "thinking", value: { thinking: script.first, signature: "" } }), ...deltas, signature, stop];
+      const signature: Kind = {
+        case: "blockDelta",
+        value: { index, kind: { case: "signature", value: script.signature } },
+      };
+      return [
+        start({ case: "thinking", value: { thinking: script.first, signature: "" } }),
+        ...deltas,
+        signature,
+        stop,
+      ];
     }
     case "toolUse": {
       const { name, input } = script;
@@ -74,7 +103,10 @@ function kindsOf(script: BlockScript, index: number): Kind[] {
       const id = `${script.id}_${index}`;
       if (script.whole) return [start({ case: "toolUse", value: { id, name, input } }), stop];
       const deltas = cutAt(JSON.stringify(input), script.cuts).map(
-        (value): Kind => ({ case: "blockDelta", value: { index, kind: { case: "inputJson", value } } }),
+        (value): Kind => ({
+          case: "blockDelta",
+          value: { index, kind: { case: "inputJson", value } },
+        }),
       );
       return [start({ case: "toolUse", value: { id, name, input: {} } }), ...deltas, stop];
     }
@@ -82,7 +114,10 @@ function kindsOf(script: BlockScript, index: number): Kind[] {
       return [start({ case: "redactedThinking", value: { data: script.data } }), stop];
     case "other": {
       const deltas = script.pieces.map(
-        (value): Kind => ({ case: "blockDelta", value: { index, kind: { case: "inputJson", value } } }),
+        (value): Kind => ({
+          case: "blockDelta",
+          value: { index, kind: { case: "inputJson", value } },
+        }),
       );
       return [start({ case: "other", value: { type: "server_tool_use" } }), ...deltas, stop];
     }
@@ -90,7 +125,11 @@ function kindsOf(script: BlockScript, index: number): Kind[] {
 }
 
 function cutAt(whole: string, cuts: readonly number[]): string[] {
-  const places = [0, ...cuts.map((cut) => Math.min(cut, whole.length)).sort((a, b) => a - b), whole.length];
+  const places = [
+    0,
+    ...cuts.map((cut) => Math.min(cut, whole.length)).sort((a, b) => a - b),
+    whole.length,
+  ];
   return places.slice(1).map((to, index) => whole.slice(places[index], to));
 }
 
@@ -101,7 +140,14 @@ const usage = fc.record({
   cacheCreationInputTokens: count,
   thinkingTokens: count,
 });
-const stopReason = fc.constantFrom("end_turn", "max_tokens", "tool_use", "refusal", "stop_sequence", "novel");
+const stopReason = fc.constantFrom(
+  "end_turn",
+  "max_tokens",
+  "tool_use",
+  "refusal",
+  "stop_sequence",
+  "novel",
+);
 
 /** Any legal answer. */
 const answer: fc.Arbitrary<Event[]> = fc
@@ -138,7 +184,8 @@ function addUp(chunks: ReturnType<typeof readStream>): JsonObject {
     if (typeof content === "string") message.content += content;
     if (typeof reasoning_content === "string") message.reasoning_content += reasoning_content;
     if (reasoning_details !== undefined) message.reasoning_details = reasoning_details;
-    if (Array.isArray(tool_calls)) for (const fragment of tool_calls) if (isObject(fragment)) addFragment(calls, fragment);
+    if (Array.isArray(tool_calls))
+      for (const fragment of tool_calls) if (isObject(fragment)) addFragment(calls, fragment);
   }
   if (message.content === "" && calls.length > 0) message.content = null;
   if (message.reasoning_content === "") delete message.reasoning_content;
@@ -151,7 +198,11 @@ function addFragment(calls: JsonObject[], { index, ...rest }: JsonObject): void 
   if (!known) {
     // The first fragment has everything and the next number.
     expect(index).toBe(calls.length);
-    expect(rest).toEqual({ id: expect.any(String), type: "function", function: { name: expect.any(String), arguments: "" } });
+    expect(rest).toEqual({
+      id: expect.any(String),
+      type: "function",
+      function: { name: expect.any(String), arguments: "" },
+    });
     calls.push(rest);
     return;
   }
@@ -193,7 +244,9 @@ test("a stream is the same however its events are grouped", () => {
       const apart = createEventEncoder(context);
       const ids = /chatcmpl-\w+/g;
       const text = events.map((event) => apart.encode([event])).join("") + apart.end();
-      expect(text.replace(ids, "")).toBe((together.encode(events) + together.end()).replace(ids, ""));
+      expect(text.replace(ids, "")).toBe(
+        (together.encode(events) + together.end()).replace(ids, ""),
+      );
     }),
   );
 });
@@ -205,9 +258,15 @@ test("what this codec writes it reads again, in any split of the bytes", () => {
       const bytes = Buffer.from(encoder.encode(events));
       const whole = createEventDecoder();
       const expected = [...whole.push(bytes), ...whole.end()];
-      const places = [0, ...cuts.map((cut) => cut % (bytes.length + 1)).sort((a, b) => a - b), bytes.length];
+      const places = [
+        0,
+        ...cuts.map((cut) => cut % (bytes.length + 1)).sort((a, b) => a - b),
+        bytes.length,
+      ];
       const decoder = createEventDecoder();
-      const decoded = places.slice(1).flatMap((to, index) => decoder.push(bytes.subarray(places[index], to)));
+      const decoded = places
+        .slice(1)
+        .flatMap((to, index) => decoder.push(bytes.subarray(places[index], to)));
       expect([...decoded, ...decoder.end()]).toEqual(expected);
     }),
   );
@@ -225,7 +284,10 @@ test("a stream of this codec, read and written again, tells the same answer", ()
   );
 });
 
-/** What an answer says. Signatures are not part of it: they come last in a stream, when their thoughts are told already. */
+/**
+ * What an answer says. Signatures are not part of it: they come last in a stream, when their
+ * thoughts are told already.
+ */
 function words(events: readonly Event[]): unknown {
   const { message, usage } = plain(events);
   const { reasoning_details: _, ...rest } = isObject(message) ? message : {};
@@ -278,7 +340,10 @@ test("whatever a provider sends, the events keep their order and the answer has 
   fc.assert(
     fc.property(fc.array(wildChunk, { maxLength: 8 }), fc.boolean(), (chunks, done) => {
       const decoder = createEventDecoder();
-      const events = [...decoder.push(streamOf(...chunks, ...(done ? ["[DONE]"] : []))), ...decoder.end()];
+      const events = [
+        ...decoder.push(streamOf(...chunks, ...(done ? ["[DONE]"] : []))),
+        ...decoder.end(),
+      ];
       expectLegal(events);
       // And both encoders take them.
       const encoder = createEventEncoder(context);
@@ -329,10 +394,15 @@ function expectLegal(events: readonly Event[]): void {
 test("any events in any order are written without an error", () => {
   const kind = fc.oneof(
     fc.nat(3).map((index): Kind => ({ case: "blockStop", value: { index } })),
-    fc.record({ script: block, index: fc.nat(3) }).map(({ script, index }) => kindsOf(script, index)[0]),
     fc
-      .record({ value: text, index: fc.nat(3) })
-      .map(({ value, index }): Kind => ({ case: "blockDelta", value: { index, kind: { case: "inputJson", value } } })),
+      .record({ script: block, index: fc.nat(3) })
+      .map(({ script, index }) => kindsOf(script, index)[0]),
+    fc.record({ value: text, index: fc.nat(3) }).map(
+      ({ value, index }): Kind => ({
+        case: "blockDelta",
+        value: { index, kind: { case: "inputJson", value } },
+      }),
+    ),
     fc.constant<Kind>({ case: "blockDelta", value: { index: 0 } }),
     fc.constant<Kind>({ case: "messageDelta", value: {} }),
     fc.constant<Kind>({ case: "messageStart", value: {} }),
@@ -352,10 +422,13 @@ const said = text.map((value) => `x${value}x`);
 const turnPair = fc.record({
   asked: fc.array(said, { minLength: 1, maxLength: 2 }),
   answered: fc.array(said, { maxLength: 2 }),
-  calls: fc.uniqueArray(fc.record({ id, name, input, result: fc.array(said, { maxLength: 2 }), plain: fc.boolean() }), {
-    maxLength: 3,
-    selector: (call) => call.id,
-  }),
+  calls: fc.uniqueArray(
+    fc.record({ id, name, input, result: fc.array(said, { maxLength: 2 }), plain: fc.boolean() }),
+    {
+      maxLength: 3,
+      selector: (call) => call.id,
+    },
+  ),
 });
 
 test("a conversation keeps its text, tools and ids from native through chat to native", () => {
@@ -379,7 +452,10 @@ test("a conversation keeps its text, tools and ids from native through chat to n
           }),
         };
         const headers = { version: "2023-06-01", beta: "" };
-        const asChat = encodeRequest(native.decodeRequest(body, headers), { model: "m", stream: false });
+        const asChat = encodeRequest(native.decodeRequest(body, headers), {
+          model: "m",
+          stream: false,
+        });
         const back = native.encodeRequest(decodeRequest(asChat), { model: "m", stream: false });
         expect(gist(back)).toEqual(gist(body));
         expect(back.tools).toEqual(body.tools);
@@ -389,7 +465,11 @@ test("a conversation keeps its text, tools and ids from native through chat to n
   );
 });
 
-function nativeTurns({ asked, answered, calls }: typeof turnPair extends fc.Arbitrary<infer T> ? T : never): JsonObject[] {
+function nativeTurns({
+  asked,
+  answered,
+  calls,
+}: typeof turnPair extends fc.Arbitrary<infer T> ? T : never): JsonObject[] {
   const texts = (values: string[]) => values.map((value) => ({ type: "text", text: value }));
   const uses = calls.map(({ id, name, input }) => ({ type: "tool_use", id, name, input }));
   const results = calls.map(({ id, result, plain }) => ({
@@ -398,28 +478,40 @@ function nativeTurns({ asked, answered, calls }: typeof turnPair extends fc.Arbi
     content: plain ? result.join("") : texts(result),
   }));
   const turns: JsonObject[] = [{ role: "user", content: texts(asked) }];
-  if (answered.length + uses.length > 0) turns.push({ role: "assistant", content: [...texts(answered), ...uses] });
+  if (answered.length + uses.length > 0)
+    turns.push({ role: "assistant", content: [...texts(answered), ...uses] });
   if (results.length > 0) turns.push({ role: "user", content: results });
   return turns;
 }
 
-/** What a native conversation says: per run of one role its text, calls and results. Blocks of an answer's text have no border there. */
+/**
+ * What a native conversation says: per run of one role its text, calls and results. Blocks of an
+ * answer's text have no border there.
+ */
 function gist({ system, messages }: JsonObject): unknown {
   const turns: { role: JsonValue; texts: string[]; calls: unknown[]; results: unknown[] }[] = [];
   for (const message of Array.isArray(messages) ? messages : []) {
     if (!isObject(message)) continue;
-    if (turns.at(-1)?.role !== message.role) turns.push({ role: message.role ?? null, texts: [], calls: [], results: [] });
+    if (turns.at(-1)?.role !== message.role)
+      turns.push({ role: message.role ?? null, texts: [], calls: [], results: [] });
     const turn = turns.at(-1);
     const blocks: JsonValue | undefined =
-      typeof message.content === "string" ? [{ type: "text", text: message.content }] : message.content;
+      typeof message.content === "string"
+        ? [{ type: "text", text: message.content }]
+        : message.content;
     for (const block of Array.isArray(blocks) ? blocks : []) {
       if (!isObject(block)) continue;
       if (block.type === "text") turn?.texts.push(String(block.text));
-      if (block.type === "tool_use") turn?.calls.push([block.id, block.name, JSON.stringify(block.input)]);
-      if (block.type === "tool_result") turn?.results.push([block.tool_use_id, textIn(block.content, "\n")]);
+      if (block.type === "tool_use")
+        turn?.calls.push([block.id, block.name, JSON.stringify(block.input)]);
+      if (block.type === "tool_result")
+        turn?.results.push([block.tool_use_id, textIn(block.content, "\n")]);
     }
   }
-  const told = turns.map(({ texts, ...rest }) => ({ ...rest, text: texts.join(rest.role === "assistant" ? "" : "|") }));
+  const told = turns.map(({ texts, ...rest }) => ({
+    ...rest,
+    text: texts.join(rest.role === "assistant" ? "" : "|"),
+  }));
   return { system: textIn(system, "\n"), turns: told };
 }
 
@@ -444,7 +536,15 @@ test("a body is decoded or refused, never anything else", () => {
     "n",
   ];
   const part = fc.record({
-    type: fc.constantFrom("text", "image_url", "file", "image", "tool_use", "tool_result", "thinking"),
+    type: fc.constantFrom(
+      "text",
+      "image_url",
+      "file",
+      "image",
+      "tool_use",
+      "tool_result",
+      "thinking",
+    ),
     text: value,
     image_url: value,
     file: value,
@@ -466,13 +566,17 @@ test("a body is decoded or refused, never anything else", () => {
   );
   const members = fc.dictionary(fc.constantFrom(...names), value, { maxKeys: 4 });
   fc.assert(
-    fc.property(members, fc.option(fc.array(message, { minLength: 1, maxLength: 3 })), (some, messages) => {
-      try {
-        decodeRequest({ model: "m", ...some, ...(messages && { messages }) } as JsonObject);
-      } catch (error) {
-        if (!(error instanceof ApiError)) throw error;
-      }
-    }),
+    fc.property(
+      members,
+      fc.option(fc.array(message, { minLength: 1, maxLength: 3 })),
+      (some, messages) => {
+        try {
+          decodeRequest({ model: "m", ...some, ...(messages && { messages }) } as JsonObject);
+        } catch (error) {
+          if (!(error instanceof ApiError)) throw error;
+        }
+      },
+    ),
     { numRuns: 500 },
   );
 });

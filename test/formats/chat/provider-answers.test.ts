@@ -19,10 +19,15 @@ function told(events: readonly Event[]): unknown[] {
         return "start";
       case "blockStart": {
         const block = kind.value.block?.kind;
-        if (block?.case === "toolUse") return { at: kind.value.index, call: block.value.id, name: block.value.name };
+        if (block?.case === "toolUse")
+          return { at: kind.value.index, call: block.value.id, name: block.value.name };
         if (block?.case === "text") return { at: kind.value.index, text: block.value.text };
         if (block?.case === "thinking")
-          return { at: kind.value.index, thinking: block.value.thinking, signature: block.value.signature };
+          return {
+            at: kind.value.index,
+            thinking: block.value.thinking,
+            signature: block.value.signature,
+          };
         return block?.case;
       }
       case "blockDelta":
@@ -52,9 +57,14 @@ const call = (index: number, id: string, name: string, given = ""): JsonObject =
   type: "function",
   function: { name, arguments: given },
 });
-const more = (index: number, given: string): JsonObject => ({ index, function: { arguments: given } });
+const more = (index: number, given: string): JsonObject => ({
+  index,
+  function: { arguments: given },
+});
 /** A fragment without a number and an id. */
-const bare = (name: string, given: string): JsonObject => ({ function: { name, arguments: given } });
+const bare = (name: string, given: string): JsonObject => ({
+  function: { name, arguments: given },
+});
 const mintedId = /^toolu_\w{24}$/;
 const calls = (...fragments: JsonObject[]): JsonObject => chunkOf({ tool_calls: fragments });
 const text = (content: string): JsonObject => chunkOf({ content });
@@ -80,8 +90,23 @@ const nativeUsage = {
 const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown[] }[] = [
   {
     name: "text is one block",
-    stream: [chunkOf({ role: "assistant", content: "" }), text("Hel"), text("lo"), finish("stop"), usageChunk, "[DONE]"],
-    events: ["start", { at: 0, text: "" }, { text: "Hel" }, { text: "lo" }, "stop 0", { end: "end_turn" }, "done"],
+    stream: [
+      chunkOf({ role: "assistant", content: "" }),
+      text("Hel"),
+      text("lo"),
+      finish("stop"),
+      usageChunk,
+      "[DONE]",
+    ],
+    events: [
+      "start",
+      { at: 0, text: "" },
+      { text: "Hel" },
+      { text: "lo" },
+      "stop 0",
+      { end: "end_turn" },
+      "done",
+    ],
   },
   {
     name: "reasoning_content is a thinking block before the text",
@@ -109,7 +134,10 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     name: "reasoning is thinking as well, and its details bring the signature without repeating the text",
     stream: [
       chunkOf({ reasoning: "hm", reasoning_details: [{ type: "reasoning.text", text: "hm" }] }),
-      chunkOf({ reasoning: null, reasoning_details: [{ type: "reasoning.text", signature: "c2ln" }] }),
+      chunkOf({
+        reasoning: null,
+        reasoning_details: [{ type: "reasoning.text", signature: "c2ln" }],
+      }),
       text("a"),
       finish("stop"),
       "[DONE]",
@@ -177,7 +205,12 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
   },
   {
     name: "whole calls that all have number 0 are told apart by their ids",
-    stream: [calls(call(0, "a", "f", "{}")), calls(call(0, "b", "f", '{"x":1}')), finish("tool_calls"), "[DONE]"],
+    stream: [
+      calls(call(0, "a", "f", "{}")),
+      calls(call(0, "b", "f", '{"x":1}')),
+      finish("tool_calls"),
+      "[DONE]",
+    ],
     events: [
       "start",
       { at: 0, call: "a", name: "f" },
@@ -231,7 +264,12 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
   },
   {
     name: "calls that share one id are told apart, and the later ones get ids of their own",
-    stream: [calls(call(0, "a", "f", '{"x":1}')), calls(call(0, "a", "f", '{"x":2}')), finish("tool_calls"), "[DONE]"],
+    stream: [
+      calls(call(0, "a", "f", '{"x":1}')),
+      calls(call(0, "a", "f", '{"x":2}')),
+      finish("tool_calls"),
+      "[DONE]",
+    ],
     events: [
       "start",
       { at: 0, call: "a", name: "f" },
@@ -312,12 +350,26 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
       finish("tool_calls"),
       "[DONE]",
     ],
-    events: ["start", { at: 0, call: "a", name: "f" }, { inputJson: '{"x":1}' }, "stop 0", { end: "tool_use" }, "done"],
+    events: [
+      "start",
+      { at: 0, call: "a", name: "f" },
+      { inputJson: '{"x":1}' },
+      "stop 0",
+      { end: "tool_use" },
+      "done",
+    ],
   },
   {
     name: "ids that native clients could not use are made fit",
     stream: [calls(call(0, "functions.f:0", "f", "{}")), finish("tool_calls"), "[DONE]"],
-    events: ["start", { at: 0, call: "functions_f_0", name: "f" }, { inputJson: "{}" }, "stop 0", { end: "tool_use" }, "done"],
+    events: [
+      "start",
+      { at: 0, call: "functions_f_0", name: "f" },
+      { inputJson: "{}" },
+      "stop 0",
+      { end: "tool_use" },
+      "done",
+    ],
   },
   {
     name: "a call without an id gets one",
@@ -369,22 +421,44 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
   {
     name: "a refusal is text that ended in a refusal",
     stream: [chunkOf({ refusal: "I won't." }), finish("stop"), "[DONE]"],
-    events: ["start", { at: 0, text: "" }, { text: "I won't." }, "stop 0", { end: "refusal" }, "done"],
+    events: [
+      "start",
+      { at: 0, text: "" },
+      { text: "I won't." },
+      "stop 0",
+      { end: "refusal" },
+      "done",
+    ],
   },
   {
     name: "other choices are not ours",
-    stream: [{ choices: [{ index: 1, delta: { content: "other" } }] }, text("a"), finish("length"), "[DONE]"],
+    stream: [
+      { choices: [{ index: 1, delta: { content: "other" } }] },
+      text("a"),
+      finish("length"),
+      "[DONE]",
+    ],
     events: ["start", { at: 0, text: "" }, { text: "a" }, "stop 0", { end: "max_tokens" }, "done"],
   },
   {
     name: "a choice without a number may say so with null",
-    stream: [{ choices: [{ index: null, delta: { content: "a" }, finish_reason: "stop" }] }, "[DONE]"],
+    stream: [
+      { choices: [{ index: null, delta: { content: "a" }, finish_reason: "stop" }] },
+      "[DONE]",
+    ],
     events: ["start", { at: 0, text: "" }, { text: "a" }, "stop 0", { end: "end_turn" }, "done"],
   },
   {
     name: "an empty reasoning_content does not hide the reasoning beside it",
     stream: [chunkOf({ reasoning_content: "", reasoning: "hm" }), finish("stop"), "[DONE]"],
-    events: ["start", { at: 0, thinking: "", signature: "" }, { thinking: "hm" }, "stop 0", { end: "end_turn" }, "done"],
+    events: [
+      "start",
+      { at: 0, thinking: "", signature: "" },
+      { thinking: "hm" },
+      "stop 0",
+      { end: "end_turn" },
+      "done",
+    ],
   },
   {
     name: "a blank amid the arguments of a call does not end them",
@@ -432,12 +506,23 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
   { name: "a terminator alone has failed", stream: ["[DONE]"], events: [{ failure: "api_error" }] },
   {
     name: "an error object ends the answer",
-    stream: [text("a"), { error: { message: "m", type: "server_error" } }, text("b"), finish("stop"), "[DONE]"],
+    stream: [
+      text("a"),
+      { error: { message: "m", type: "server_error" } },
+      text("b"),
+      finish("stop"),
+      "[DONE]",
+    ],
     events: ["start", { at: 0, text: "" }, { text: "a" }, { failure: "api_error" }],
   },
   {
     name: "an error beside a choice is one",
-    stream: [{ error: { code: 429, message: "m" }, choices: [{ delta: { content: "" }, finish_reason: "error" }] }],
+    stream: [
+      {
+        error: { code: 429, message: "m" },
+        choices: [{ delta: { content: "" }, finish_reason: "error" }],
+      },
+    ],
     events: [{ failure: "overloaded_error" }],
   },
   { name: "an error as text is one", stream: [{ error: "m" }], events: [{ failure: "api_error" }] },
@@ -453,12 +538,24 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
   },
   {
     name: "a call without a name is a failure",
-    stream: [calls({ index: 0, id: "a", function: { arguments: "{}" } }), finish("tool_calls"), "[DONE]"],
+    stream: [
+      calls({ index: 0, id: "a", function: { arguments: "{}" } }),
+      finish("tool_calls"),
+      "[DONE]",
+    ],
     events: ["start", { failure: "api_error" }],
   },
   {
     name: "an error that says the request is at fault is told as that",
-    stream: [{ error: { message: "maximum context length is 8 tokens", type: "BadRequestError", code: 400 } }],
+    stream: [
+      {
+        error: {
+          message: "maximum context length is 8 tokens",
+          type: "BadRequestError",
+          code: 400,
+        },
+      },
+    ],
     events: [{ failure: "invalid_request_error" }],
   },
   {
@@ -474,11 +571,25 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
       finish("stop"),
       "[DONE]",
     ],
-    events: ["start", { at: 0, text: "" }, { text: "a" }, { text: "b" }, "stop 0", { end: "end_turn" }, "done"],
+    events: [
+      "start",
+      { at: 0, text: "" },
+      { text: "a" },
+      { text: "b" },
+      "stop 0",
+      { end: "end_turn" },
+      "done",
+    ],
   },
   {
     name: "a call that goes on after other content is a failure, since its block has ended",
-    stream: [calls(call(0, "a", "f", '{"x"')), text("by the way"), calls(more(0, ":1}")), finish("tool_calls"), "[DONE]"],
+    stream: [
+      calls(call(0, "a", "f", '{"x"')),
+      text("by the way"),
+      calls(more(0, ":1}")),
+      finish("tool_calls"),
+      "[DONE]",
+    ],
     events: [
       "start",
       { at: 0, call: "a", name: "f" },
@@ -489,7 +600,11 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
       { failure: "api_error" },
     ],
   },
-  { name: "an event that is no object is a failure", stream: [[1]], events: [{ failure: "api_error" }] },
+  {
+    name: "an event that is no object is a failure",
+    stream: [[1]],
+    events: [{ failure: "api_error" }],
+  },
 ];
 for (const { name, stream, events } of streams) {
   test(name, () => {
@@ -504,19 +619,27 @@ test("an event that is no JSON is a failure that does not repeat it", () => {
 });
 
 test("an event named error is an error, whatever its data calls itself", () => {
-  const events = createEventDecoder().push(Buffer.from('event: error\ndata: {"message":"m","status":504}\n\n'));
+  const events = createEventDecoder().push(
+    Buffer.from('event: error\ndata: {"message":"m","status":504}\n\n'),
+  );
   expect(told(events)).toEqual([{ failure: "timeout_error" }]);
 });
 
 test("the end is held until the usage is known, and told at once then", () => {
   const decoder = createEventDecoder();
-  expect(told(decoder.push(streamOf(text("a"), finish("stop"))))).toEqual(["start", { at: 0, text: "" }, { text: "a" }]);
+  expect(told(decoder.push(streamOf(text("a"), finish("stop"))))).toEqual([
+    "start",
+    { at: 0, text: "" },
+    { text: "a" },
+  ]);
   expect(told(decoder.push(streamOf(usageChunk)))).toEqual(["stop 0", { end: "end_turn" }, "done"]);
   expect([...decoder.push(streamOf(text("late"), "[DONE]")), ...decoder.end()]).toEqual([]);
 });
 
 test("usage is turned around: cached input is counted apart", () => {
-  expect(usageOf(decode(text("a"), finish("stop"), usageChunk, "[DONE]"))).toMatchObject(nativeUsage);
+  expect(usageOf(decode(text("a"), finish("stop"), usageChunk, "[DONE]"))).toMatchObject(
+    nativeUsage,
+  );
 });
 
 test("usage in every chunk counts once, the last one", () => {
@@ -528,11 +651,17 @@ test("usage in every chunk counts once, the last one", () => {
     "[DONE]",
   );
   expect(usageOf(events)).toMatchObject({ inputTokens: 4, outputTokens: 2 });
-  expect(usageOf(decode(text("a"), { ...finish("stop"), usage: usage(3) }, "[DONE]"))).toMatchObject({ outputTokens: 3 });
+  expect(
+    usageOf(decode(text("a"), { ...finish("stop"), usage: usage(3) }, "[DONE]")),
+  ).toMatchObject({ outputTokens: 3 });
 });
 
 test("more reasoning than output is all of the output", () => {
-  const usage = { prompt_tokens: 2, completion_tokens: 4, completion_tokens_details: { reasoning_tokens: 9 } };
+  const usage = {
+    prompt_tokens: 2,
+    completion_tokens: 4,
+    completion_tokens_details: { reasoning_tokens: 9 },
+  };
   const reported = usageOf(decode(text("a"), finish("stop"), { choices: [], usage }, "[DONE]"));
   expect(reported).toMatchObject({ outputTokens: 4, thinkingTokens: 4 });
 });
@@ -540,22 +669,38 @@ test("more reasoning than output is all of the output", () => {
 const apart: { name: string; usage: JsonObject; reported: object }[] = [
   {
     name: "reasoning that the total counts beside the completion is output as well",
-    usage: { completion_tokens: 9, total_tokens: 135, completion_tokens_details: { reasoning_tokens: 94 } },
+    usage: {
+      completion_tokens: 9,
+      total_tokens: 135,
+      completion_tokens_details: { reasoning_tokens: 94 },
+    },
     reported: { outputTokens: 103, thinkingTokens: 94 },
   },
   {
     name: "reasoning that the total counts within the completion is not counted twice",
-    usage: { completion_tokens: 100, total_tokens: 132, completion_tokens_details: { reasoning_tokens: 94 } },
+    usage: {
+      completion_tokens: 100,
+      total_tokens: 132,
+      completion_tokens_details: { reasoning_tokens: 94 },
+    },
     reported: { outputTokens: 100, thinkingTokens: 94 },
   },
   {
     name: "a total beyond the reasoning adds no more than the reasoning",
-    usage: { completion_tokens: 9, total_tokens: 999, completion_tokens_details: { reasoning_tokens: 94 } },
+    usage: {
+      completion_tokens: 9,
+      total_tokens: 999,
+      completion_tokens_details: { reasoning_tokens: 94 },
+    },
     reported: { outputTokens: 103, thinkingTokens: 94 },
   },
   {
     name: "a total short of the reasoning adds no more than the total",
-    usage: { completion_tokens: 9, total_tokens: 51, completion_tokens_details: { reasoning_tokens: 94 } },
+    usage: {
+      completion_tokens: 9,
+      total_tokens: 51,
+      completion_tokens_details: { reasoning_tokens: 94 },
+    },
     reported: { outputTokens: 19, thinkingTokens: 19 },
   },
   {
@@ -566,14 +711,25 @@ const apart: { name: string; usage: JsonObject; reported: object }[] = [
 ];
 for (const { name, usage, reported } of apart) {
   test(name, () => {
-    const events = decode(text("a"), finish("stop"), { choices: [], usage: { prompt_tokens: 32, ...usage } }, "[DONE]");
+    const events = decode(
+      text("a"),
+      finish("stop"),
+      { choices: [], usage: { prompt_tokens: 32, ...usage } },
+      "[DONE]",
+    );
     expect(usageOf(events)).toMatchObject(reported);
   });
 }
 
 test("usage that makes no sense is not negative", () => {
-  const usage = { prompt_tokens: 2, completion_tokens: -4, prompt_tokens_details: { cached_tokens: 9 } };
-  expect(usageOf(decode(text("a"), finish("stop"), { choices: [], usage }, "[DONE]"))).toMatchObject({
+  const usage = {
+    prompt_tokens: 2,
+    completion_tokens: -4,
+    prompt_tokens_details: { cached_tokens: 9 },
+  };
+  expect(
+    usageOf(decode(text("a"), finish("stop"), { choices: [], usage }, "[DONE]")),
+  ).toMatchObject({
     inputTokens: 0,
     outputTokens: 0,
     cacheReadInputTokens: 9,
@@ -581,7 +737,9 @@ test("usage that makes no sense is not negative", () => {
 });
 
 test("without usage there is none", () => {
-  expect(usageOf(decode(text("a"), finish("stop"), { choices: [], usage: null }, "[DONE]"))).toBeUndefined();
+  expect(
+    usageOf(decode(text("a"), finish("stop"), { choices: [], usage: null }, "[DONE]")),
+  ).toBeUndefined();
 });
 
 const answerOf = (message: JsonObject, finishReason = "stop"): JsonObject => ({
@@ -596,7 +754,10 @@ test("a plain answer gives whole blocks, and arguments as the provider wrote the
     role: "assistant",
     content: "a",
     reasoning_content: "hm",
-    tool_calls: [call(0, "c.1", "f", '{ "x": 1.0 }'), { id: "d", type: "function", function: { name: "g", arguments: "" } }],
+    tool_calls: [
+      call(0, "c.1", "f", '{ "x": 1.0 }'),
+      { id: "d", type: "function", function: { name: "g", arguments: "" } },
+    ],
   };
   const events = decodeAnswer(answerOf(message, "tool_calls"));
   expect(told(events)).toEqual([
@@ -617,7 +778,9 @@ test("a plain answer gives whole blocks, and arguments as the provider wrote the
 });
 
 test("arguments may be an object, and a plain answer's call may lack its id", () => {
-  const events = decodeAnswer(answerOf({ content: null, tool_calls: [{ function: { name: "f", arguments: { x: 1 } } }] }));
+  const events = decodeAnswer(
+    answerOf({ content: null, tool_calls: [{ function: { name: "f", arguments: { x: 1 } } }] }),
+  );
   expect(told(events)).toEqual([
     "start",
     { at: 0, call: expect.stringMatching(/^toolu_/), name: "f" },
@@ -629,7 +792,9 @@ test("arguments may be an object, and a plain answer's call may lack its id", ()
 });
 
 test("calls of a plain answer that share one id are told apart", () => {
-  const events = decodeAnswer(answerOf({ content: null, tool_calls: [call(0, "a", "f", "{}"), call(1, "a", "g", "{}")] }));
+  const events = decodeAnswer(
+    answerOf({ content: null, tool_calls: [call(0, "a", "f", "{}"), call(1, "a", "g", "{}")] }),
+  );
   expect(told(events)).toMatchObject([
     "start",
     { call: "a" },
@@ -644,8 +809,12 @@ test("calls of a plain answer that share one id are told apart", () => {
 });
 
 test("a body that is no answer is a failure", () => {
-  expect(told(decodeAnswer({ error: { message: "m", code: 503 } }))).toEqual([{ failure: "overloaded_error" }]);
+  expect(told(decodeAnswer({ error: { message: "m", code: 503 } }))).toEqual([
+    { failure: "overloaded_error" },
+  ]);
   expect(told(decodeAnswer({ choices: [] }))).toEqual([{ failure: "api_error" }]);
   expect(told(decodeAnswer({ hello: 1 }))).toEqual([{ failure: "api_error" }]);
-  expect(told(decodeAnswer(answerOf({ tool_calls: [{ id: "a", function: {} }] })))).toEqual([{ failure: "api_error" }]);
+  expect(told(decodeAnswer(answerOf({ tool_calls: [{ id: "a", function: {} }] })))).toEqual([
+    { failure: "api_error" },
+  ]);
 });

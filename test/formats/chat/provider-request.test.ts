@@ -27,13 +27,21 @@ function messagesOf(turns: Turn[], members: RequestInit = {}): JsonValue | undef
 
 const text = (value: string) => ({ kind: { case: "text" as const, value: { text: value } } });
 const user = (...content: NonNullable<Turn["content"]>): Turn => ({ role: Role.USER, content });
-const assistant = (...content: NonNullable<Turn["content"]>): Turn => ({ role: Role.ASSISTANT, content });
-const call = (id: string) => ({ kind: { case: "toolUse" as const, value: { id, name: "f", input: { b: 1, a: 2 } } } });
+const assistant = (...content: NonNullable<Turn["content"]>): Turn => ({
+  role: Role.ASSISTANT,
+  content,
+});
+const call = (id: string) => ({
+  kind: { case: "toolUse" as const, value: { id, name: "f", input: { b: 1, a: 2 } } },
+});
 const resultOf = (id: string, ...content: NonNullable<Turn["content"]>) => ({
   kind: { case: "toolResult" as const, value: { toolUseId: id, content } },
 });
 const image = (source: { mediaType: string; data: string }) => ({
-  kind: { case: "image" as const, value: { source: { kind: { case: "base64" as const, value: source } } } },
+  kind: {
+    case: "image" as const,
+    value: { source: { kind: { case: "base64" as const, value: source } } },
+  },
 });
 const png = image({ mediaType: "image/png", data: "AAAA" });
 const pngPart = { type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } };
@@ -45,12 +53,22 @@ test("a stream is asked for its usage, a plain answer is not", () => {
     stream: true,
     stream_options: { include_usage: true },
   });
-  expect(bodyOf({}, { model: "m", stream: false })).toEqual({ model: "m", messages: [], stream: false });
+  expect(bodyOf({}, { model: "m", stream: false })).toEqual({
+    model: "m",
+    messages: [],
+    stream: false,
+  });
 });
 
 test("limits and sampling have this format's names", () => {
   const members = { maxTokens: 9, temperature: 0.5, topP: 0.9, topK: 4, stopSequences: ["a", "b"] };
-  expect(bodyOf(members)).toMatchObject({ max_tokens: 9, temperature: 0.5, top_p: 0.9, top_k: 4, stop: ["a", "b"] });
+  expect(bodyOf(members)).toMatchObject({
+    max_tokens: 9,
+    temperature: 0.5,
+    top_p: 0.9,
+    top_k: 4,
+    stop: ["a", "b"],
+  });
   const renamed = bodyOf(members, { ...target, maxTokensName: "max_completion_tokens" });
   expect(renamed).toMatchObject({ max_completion_tokens: 9 });
   expect(renamed).not.toHaveProperty("max_tokens");
@@ -66,7 +84,13 @@ test("members of the native format that this one lacks stay behind", () => {
 });
 
 test("the instruction is one system message without the attribution line of the native client", () => {
-  const system = { content: [text("x-anthropic-billing-header: cc_version=1; cch=0;"), text("You help."), text("Briefly.")] };
+  const system = {
+    content: [
+      text("x-anthropic-billing-header: cc_version=1; cch=0;"),
+      text("You help."),
+      text("Briefly."),
+    ],
+  };
   expect(messagesOf([user(text("Hi"))], { system })).toEqual([
     { role: "system", content: "You help.\nBriefly." },
     { role: "user", content: "Hi" },
@@ -110,26 +134,46 @@ test("images, PDFs and text documents become parts", () => {
   const content = [
     text("a"),
     png,
-    { kind: { case: "image" as const, value: { source: { kind: { case: "url" as const, value: "https://x/y" } } } } },
+    {
+      kind: {
+        case: "image" as const,
+        value: { source: { kind: { case: "url" as const, value: "https://x/y" } } },
+      },
+    },
     {
       kind: {
         case: "document" as const,
         value: {
           title: "r.pdf",
-          source: { kind: { case: "base64" as const, value: { mediaType: "application/pdf", data: "JVBE" } } },
+          source: {
+            kind: {
+              case: "base64" as const,
+              value: { mediaType: "application/pdf", data: "JVBE" },
+            },
+          },
         },
       },
     },
     {
       kind: {
         case: "document" as const,
-        value: { title: "Notes", source: { kind: { case: "text" as const, value: { mediaType: "text/plain", data: "n" } } } },
+        value: {
+          title: "Notes",
+          source: {
+            kind: { case: "text" as const, value: { mediaType: "text/plain", data: "n" } },
+          },
+        },
       },
     },
     {
       kind: {
         case: "other" as const,
-        value: { type: "search_result", title: "T", source: "https://s", content: [{ type: "text", text: "r" }] },
+        value: {
+          type: "search_result",
+          title: "T",
+          source: "https://s",
+          content: [{ type: "text", text: "r" }],
+        },
       },
     },
     { kind: { case: "other" as const, value: { type: "container_upload", file_id: "f" } } },
@@ -141,7 +185,10 @@ test("images, PDFs and text documents become parts", () => {
         { type: "text", text: "a" },
         pngPart,
         { type: "image_url", image_url: { url: "https://x/y" } },
-        { type: "file", file: { filename: "r.pdf", file_data: "data:application/pdf;base64,JVBE" } },
+        {
+          type: "file",
+          file: { filename: "r.pdf", file_data: "data:application/pdf;base64,JVBE" },
+        },
         { type: "text", text: "Notes\nn" },
         { type: "text", text: "T\nhttps://s\nr" },
       ],
@@ -152,7 +199,9 @@ test("images, PDFs and text documents become parts", () => {
 test("an instruction amid the conversation becomes a marked text of the user turn before it", () => {
   const entry: Turn = { role: Role.SYSTEM, content: [text("Be brief."), text("Now.")] };
   const silent: Turn = { role: Role.SYSTEM, extensions: { output_config: { effort: "low" } } };
-  expect(messagesOf([user(text("Hi")), entry, assistant(text("Hello")), silent, user(text("Go"))])).toEqual([
+  expect(
+    messagesOf([user(text("Hi")), entry, assistant(text("Hello")), silent, user(text("Go"))]),
+  ).toEqual([
     {
       role: "user",
       content: [
@@ -163,7 +212,10 @@ test("an instruction amid the conversation becomes a marked text of the user tur
     { role: "assistant", content: "Hello" },
     { role: "user", content: "Go" },
   ]);
-  expect(messagesOf([assistant(text("Hello")), entry])).toMatchObject([{ role: "assistant" }, { role: "user" }]);
+  expect(messagesOf([assistant(text("Hello")), entry])).toMatchObject([
+    { role: "assistant" },
+    { role: "user" },
+  ]);
 });
 
 test("thinking goes back to a provider only in a conversation of this format", () => {
@@ -178,9 +230,17 @@ test("thinking goes back to a provider only in a conversation of this format", (
   ];
   expect(messagesOf(turns)).toEqual([{ role: "assistant", content: "a" }]);
   expect(messagesOf(turns, { sourceFormat: Format.CHAT })).toEqual([
-    { role: "assistant", content: "a", reasoning_details: [{ type: "reasoning.text", text: "hm", signature: "c2ln" }] },
+    {
+      role: "assistant",
+      content: "a",
+      reasoning_details: [{ type: "reasoning.text", text: "hm", signature: "c2ln" }],
+    },
   ]);
-  expect(messagesOf([assistant({ kind: { case: "thinking", value: { thinking: "hm", signature: "c2ln" } } })])).toEqual([]);
+  expect(
+    messagesOf([
+      assistant({ kind: { case: "thinking", value: { thinking: "hm", signature: "c2ln" } } }),
+    ]),
+  ).toEqual([]);
 });
 
 test("cache marks are written only for a provider that knows them", () => {
@@ -193,8 +253,14 @@ test("cache marks are written only for a provider that knows them", () => {
   expect(JSON.stringify(bodyOf(members))).not.toContain("cache_control");
   expect(bodyOf(members, { ...target, cacheMarks: true })).toMatchObject({
     messages: [
-      { role: "system", content: [{ type: "text", text: "a", cache_control: { type: "ephemeral", ttl: "1h" } }] },
-      { role: "user", content: [{ type: "text", text: "a", cache_control: { type: "ephemeral", ttl: "1h" } }] },
+      {
+        role: "system",
+        content: [{ type: "text", text: "a", cache_control: { type: "ephemeral", ttl: "1h" } }],
+      },
+      {
+        role: "user",
+        content: [{ type: "text", text: "a", cache_control: { type: "ephemeral", ttl: "1h" } }],
+      },
     ],
     tools: [{ cache_control: { type: "ephemeral" } }],
   });
@@ -213,7 +279,9 @@ test("tools are functions", () => {
       { type: "function", function: { name: "g", parameters: { type: "object", properties: {} } } },
     ],
   });
-  expect(bodyOf({ tools: [{ name: "s", type: "tool_search_tool_regex_20251119" }] })).not.toHaveProperty("tools");
+  expect(
+    bodyOf({ tools: [{ name: "s", type: "tool_search_tool_regex_20251119" }] }),
+  ).not.toHaveProperty("tools");
 });
 
 test("a tool that only the native provider has is refused", () => {
@@ -226,8 +294,14 @@ const choices: { choice: RequestInit["toolChoice"]; becomes: JsonObject }[] = [
   { choice: { type: "auto" }, becomes: { tool_choice: "auto" } },
   { choice: { type: "any" }, becomes: { tool_choice: "required" } },
   { choice: { type: "none" }, becomes: { tool_choice: "none" } },
-  { choice: { type: "tool", name: "f" }, becomes: { tool_choice: { type: "function", function: { name: "f" } } } },
-  { choice: { type: "auto", disableParallelToolUse: true }, becomes: { tool_choice: "auto", parallel_tool_calls: false } },
+  {
+    choice: { type: "tool", name: "f" },
+    becomes: { tool_choice: { type: "function", function: { name: "f" } } },
+  },
+  {
+    choice: { type: "auto", disableParallelToolUse: true },
+    becomes: { tool_choice: "auto", parallel_tool_calls: false },
+  },
 ];
 for (const { choice, becomes } of choices) {
   test(`the choice ${JSON.stringify(choice)} becomes ${JSON.stringify(becomes)}`, () => {
@@ -237,7 +311,11 @@ for (const { choice, becomes } of choices) {
 }
 
 const efforts: { name: string; members: RequestInit; effort: string | undefined }[] = [
-  { name: "chat's own effort goes through", members: { reasoningEffort: "medium" }, effort: "medium" },
+  {
+    name: "chat's own effort goes through",
+    members: { reasoningEffort: "medium" },
+    effort: "medium",
+  },
   { name: "chat's none goes through", members: { reasoningEffort: "none" }, effort: "none" },
   { name: "minimal is low", members: { reasoningEffort: "minimal" }, effort: "low" },
   { name: "xhigh is high", members: { reasoningEffort: "xhigh" }, effort: "high" },
@@ -246,11 +324,31 @@ const efforts: { name: string; members: RequestInit; effort: string | undefined 
     members: { thinking: { type: "adaptive" }, outputConfig: { effort: "max" } },
     effort: "high",
   },
-  { name: "a small budget is low", members: { thinking: { type: "enabled", budgetTokens: 1024 } }, effort: "low" },
-  { name: "a middle budget is medium", members: { thinking: { type: "enabled", budgetTokens: 4096 } }, effort: "medium" },
-  { name: "a large budget is high", members: { thinking: { type: "enabled", budgetTokens: 31_999 } }, effort: "high" },
-  { name: "disabled thinking asks nothing", members: { thinking: { type: "disabled" } }, effort: undefined },
-  { name: "an effort without thinking asks nothing", members: { outputConfig: { effort: "high" } }, effort: undefined },
+  {
+    name: "a small budget is low",
+    members: { thinking: { type: "enabled", budgetTokens: 1024 } },
+    effort: "low",
+  },
+  {
+    name: "a middle budget is medium",
+    members: { thinking: { type: "enabled", budgetTokens: 4096 } },
+    effort: "medium",
+  },
+  {
+    name: "a large budget is high",
+    members: { thinking: { type: "enabled", budgetTokens: 31_999 } },
+    effort: "high",
+  },
+  {
+    name: "disabled thinking asks nothing",
+    members: { thinking: { type: "disabled" } },
+    effort: undefined,
+  },
+  {
+    name: "an effort without thinking asks nothing",
+    members: { outputConfig: { effort: "high" } },
+    effort: undefined,
+  },
   {
     name: "an effort that no one knows asks nothing",
     members: { thinking: { type: "adaptive" }, outputConfig: { effort: "constructor" } },
@@ -265,6 +363,9 @@ for (const { name, members, effort } of efforts) {
 
 test("structured output becomes a response format, the schema's members in order", () => {
   const body = bodyOf({ outputConfig: { format: { type: "json_schema", schema } } });
-  expect(body.response_format).toEqual({ type: "json_schema", json_schema: { name: "answer", schema, strict: true } });
+  expect(body.response_format).toEqual({
+    type: "json_schema",
+    json_schema: { name: "answer", schema, strict: true },
+  });
   expect(JSON.stringify(body.response_format)).toContain(JSON.stringify(schema));
 });

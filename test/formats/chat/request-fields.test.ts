@@ -26,7 +26,11 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
     members: { model: "vendor/claude-x[1m]" },
     becomes: { model: "vendor/claude-x[1m]" },
   },
-  { name: "max_tokens is the output limit", members: { max_tokens: 12 }, becomes: { maxTokens: 12 } },
+  {
+    name: "max_tokens is the output limit",
+    members: { max_tokens: 12 },
+    becomes: { maxTokens: 12 },
+  },
   {
     name: "max_completion_tokens is the output limit, too",
     members: { max_completion_tokens: 13 },
@@ -38,12 +42,24 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
     becomes: { maxTokens: 13 },
   },
   { name: "without a limit none is made up here", members: {}, becomes: { maxTokens: undefined } },
-  { name: "a null limit is none", members: { max_tokens: null }, becomes: { maxTokens: undefined } },
+  {
+    name: "a null limit is none",
+    members: { max_tokens: null },
+    becomes: { maxTokens: undefined },
+  },
   { name: "stream true asks for a stream", members: { stream: true }, becomes: { stream: true } },
   { name: "stream false does not", members: { stream: false }, becomes: { stream: false } },
   { name: "stream null is absent", members: { stream: null }, becomes: { stream: undefined } },
-  { name: "temperature up to 1 stays", members: { temperature: 0.3 }, becomes: { temperature: 0.3 } },
-  { name: "temperature above 1 becomes 1", members: { temperature: 1.7 }, becomes: { temperature: 1 } },
+  {
+    name: "temperature up to 1 stays",
+    members: { temperature: 0.3 },
+    becomes: { temperature: 0.3 },
+  },
+  {
+    name: "temperature above 1 becomes 1",
+    members: { temperature: 1.7 },
+    becomes: { temperature: 1 },
+  },
   { name: "top_p stays", members: { top_p: 0.5 }, becomes: { topP: 0.5 } },
   {
     name: "temperature wins over top_p",
@@ -53,7 +69,11 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
   { name: "top_k is passed on", members: { top_k: 40 }, becomes: { topK: 40 } },
   { name: "n of 1 is fine", members: { n: 1 }, becomes: { model: "sonnet" } },
   { name: "n of null is fine", members: { n: null }, becomes: { model: "sonnet" } },
-  { name: "stop as a string is one sequence", members: { stop: "END" }, becomes: { stopSequences: ["END"] } },
+  {
+    name: "stop as a string is one sequence",
+    members: { stop: "END" },
+    becomes: { stopSequences: ["END"] },
+  },
   {
     name: "stop as a list keeps more than four and drops blank ones",
     members: { stop: ["a", " ", "b", "\n", "c", "d", "e"] },
@@ -96,7 +116,9 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
   },
   {
     name: "response_format json_schema is structured output, members in order",
-    members: { response_format: { type: "json_schema", json_schema: { name: "n", strict: true, schema } } },
+    members: {
+      response_format: { type: "json_schema", json_schema: { name: "n", strict: true, schema } },
+    },
     becomes: { outputConfig: { format: { type: "json_schema", schema } } },
   },
   {
@@ -119,10 +141,17 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
     members: { reasoning_effort: "high" },
     becomes: { reasoningEffort: "high", thinking: undefined },
   },
-  { name: "reasoning_effort null is absent", members: { reasoning_effort: null }, becomes: { reasoningEffort: undefined } },
+  {
+    name: "reasoning_effort null is absent",
+    members: { reasoning_effort: null },
+    becomes: { reasoningEffort: undefined },
+  },
   {
     name: "thinking is passed on and wins over reasoning_effort",
-    members: { thinking: { type: "enabled", budget_tokens: 2048, display: "omitted" }, reasoning_effort: "high" },
+    members: {
+      thinking: { type: "enabled", budget_tokens: 2048, display: "omitted" },
+      reasoning_effort: "high",
+    },
     becomes: {
       thinking: { type: "enabled", budgetTokens: 2048, extensions: { display: "omitted" } },
       reasoningEffort: undefined,
@@ -135,7 +164,14 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
   },
   {
     name: "cache_control on a part is passed on",
-    members: { messages: [{ role: "user", content: [{ type: "text", text: "a", cache_control: { type: "ephemeral" } }] }] },
+    members: {
+      messages: [
+        {
+          role: "user",
+          content: [{ type: "text", text: "a", cache_control: { type: "ephemeral" } }],
+        },
+      ],
+    },
     becomes: { messages: [{ content: [{ cacheControl: {} }] }] },
   },
   {
@@ -183,7 +219,8 @@ const anyValues: JsonValue[] = [null, true, -3, "text", ["x"], { a: 1 }];
 for (const name of ignoredNames) {
   test(`${name} is ignored, whatever its value`, () => {
     const plain = decodeRequest(bodyWith({}));
-    for (const value of anyValues) expect(decodeRequest(bodyWith({ [name]: value }))).toEqual(plain);
+    for (const value of anyValues)
+      expect(decodeRequest(bodyWith({ [name]: value }))).toEqual(plain);
   });
 }
 
@@ -192,12 +229,18 @@ test("stream_options.include_obfuscation and cache breakpoints of parts are igno
   expect(decodeRequest(bodyWith({ stream_options: { include_obfuscation: true } }))).toEqual(plain);
   const parts = (part: JsonObject) =>
     bodyWith({ messages: [{ role: "user", content: [{ type: "text", text: "a", ...part }] }] });
-  expect(decodeRequest(parts({ prompt_cache_breakpoint: { ttl: "30m" } }))).toEqual(decodeRequest(parts({})));
+  expect(decodeRequest(parts({ prompt_cache_breakpoint: { ttl: "30m" } }))).toEqual(
+    decodeRequest(parts({})),
+  );
 });
 
 test("only stream_options.include_usage of true asks for the usage of a stream", () => {
-  expect(wantsUsage(bodyWith({ stream: true, stream_options: { include_usage: true } }))).toBe(true);
-  expect(wantsUsage(bodyWith({ stream: true, stream_options: { include_usage: false } }))).toBe(false);
+  expect(wantsUsage(bodyWith({ stream: true, stream_options: { include_usage: true } }))).toBe(
+    true,
+  );
+  expect(wantsUsage(bodyWith({ stream: true, stream_options: { include_usage: false } }))).toBe(
+    false,
+  );
   expect(wantsUsage(bodyWith({ stream: true, stream_options: null }))).toBe(false);
   expect(wantsUsage(bodyWith({ stream: true }))).toBe(false);
 });
@@ -210,19 +253,31 @@ const refused: { name: string; body: JsonValue; field: string | undefined }[] = 
   { name: "no messages", body: { model: "m" }, field: "messages" },
   { name: "empty messages", body: bodyWith({ messages: [] }), field: "messages" },
   { name: "messages that are no list", body: bodyWith({ messages: "hi" }), field: "messages" },
-  { name: "a message that is no object", body: bodyWith({ messages: ["hi"] }), field: "messages[0]" },
+  {
+    name: "a message that is no object",
+    body: bodyWith({ messages: ["hi"] }),
+    field: "messages[0]",
+  },
   { name: "n of 2", body: bodyWith({ n: 2 }), field: "n" },
   { name: "max_tokens of 0", body: bodyWith({ max_tokens: 0 }), field: "max_tokens" },
   { name: "max_tokens of 1.5", body: bodyWith({ max_tokens: 1.5 }), field: "max_tokens" },
   { name: "max_tokens as text", body: bodyWith({ max_tokens: "100" }), field: "max_tokens" },
-  { name: "max_completion_tokens of -1", body: bodyWith({ max_completion_tokens: -1 }), field: "max_completion_tokens" },
+  {
+    name: "max_completion_tokens of -1",
+    body: bodyWith({ max_completion_tokens: -1 }),
+    field: "max_completion_tokens",
+  },
   {
     name: "a wrong max_tokens beside a right max_completion_tokens",
     body: bodyWith({ max_tokens: -1, max_completion_tokens: 1 }),
     field: "max_tokens",
   },
   { name: "stream as text", body: bodyWith({ stream: "true" }), field: "stream" },
-  { name: "stream_options as text", body: bodyWith({ stream_options: "usage" }), field: "stream_options" },
+  {
+    name: "stream_options as text",
+    body: bodyWith({ stream_options: "usage" }),
+    field: "stream_options",
+  },
   {
     name: "include_usage as a number",
     body: bodyWith({ stream_options: { include_usage: 1 } }),
@@ -236,9 +291,17 @@ const refused: { name: string; body: JsonValue; field: string | undefined }[] = 
   { name: "a stop that is a number", body: bodyWith({ stop: 4 }), field: "stop" },
   { name: "a stop list with a number", body: bodyWith({ stop: ["a", 4] }), field: "stop[1]" },
   { name: "tools that are no list", body: bodyWith({ tools: {} }), field: "tools" },
-  { name: "parallel_tool_calls as text", body: bodyWith({ parallel_tool_calls: "no" }), field: "parallel_tool_calls" },
+  {
+    name: "parallel_tool_calls as text",
+    body: bodyWith({ parallel_tool_calls: "no" }),
+    field: "parallel_tool_calls",
+  },
   { name: "functions that are no list", body: bodyWith({ functions: {} }), field: "functions" },
-  { name: "response_format as text", body: bodyWith({ response_format: "json" }), field: "response_format" },
+  {
+    name: "response_format as text",
+    body: bodyWith({ response_format: "json" }),
+    field: "response_format",
+  },
   {
     name: "json_schema missing",
     body: bodyWith({ response_format: { type: "json_schema" } }),
@@ -249,8 +312,16 @@ const refused: { name: string; body: JsonValue; field: string | undefined }[] = 
     body: bodyWith({ response_format: { type: "json_schema", json_schema: { schema: [] } } }),
     field: "response_format.json_schema.schema",
   },
-  { name: "an unknown reasoning_effort", body: bodyWith({ reasoning_effort: "heroic" }), field: "reasoning_effort" },
-  { name: "reasoning_effort as a number", body: bodyWith({ reasoning_effort: 3 }), field: "reasoning_effort" },
+  {
+    name: "an unknown reasoning_effort",
+    body: bodyWith({ reasoning_effort: "heroic" }),
+    field: "reasoning_effort",
+  },
+  {
+    name: "reasoning_effort as a number",
+    body: bodyWith({ reasoning_effort: 3 }),
+    field: "reasoning_effort",
+  },
   { name: "thinking that is no object", body: bodyWith({ thinking: true }), field: "thinking" },
   { name: "thinking without a type", body: bodyWith({ thinking: {} }), field: "thinking.type" },
   {
@@ -258,7 +329,11 @@ const refused: { name: string; body: JsonValue; field: string | undefined }[] = 
     body: bodyWith({ thinking: { type: "enabled", budget_tokens: "9" } }),
     field: "thinking.budget_tokens",
   },
-  { name: "modalities of audio alone", body: bodyWith({ modalities: ["audio"] }), field: "modalities" },
+  {
+    name: "modalities of audio alone",
+    body: bodyWith({ modalities: ["audio"] }),
+    field: "modalities",
+  },
   {
     name: "cache_control that is no object",
     body: bodyWith({ messages: [{ role: "user", content: "a", cache_control: "yes" }] }),
@@ -276,8 +351,8 @@ for (const { name, body, field } of refused) {
 
 test("a body of the Responses API is told where it is", () => {
   expect(errorOf({ model: "m", input: "Hello" }).reason).toBe("responses_api_unsupported");
-  expect(errorOf({ model: "m", input: [{ role: "user", content: "Hello" }], messages: null }).reason).toBe(
-    "responses_api_unsupported",
-  );
+  expect(
+    errorOf({ model: "m", input: [{ role: "user", content: "Hello" }], messages: null }).reason,
+  ).toBe("responses_api_unsupported");
   expect(decodeRequest(bodyWith({ input: "ignored" })).messages).toHaveLength(1);
 });

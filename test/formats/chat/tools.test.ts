@@ -11,10 +11,17 @@ const named = (name: string): JsonObject => ({ type: "function", function: { nam
 const tools: { name: string; tool: JsonObject; becomes: object }[] = [
   {
     name: "chat's own form",
-    tool: { type: "function", function: { name: "f", description: "d", parameters: schema, strict: true } },
+    tool: {
+      type: "function",
+      function: { name: "f", description: "d", parameters: schema, strict: true },
+    },
     becomes: { name: "f", description: "d", inputSchema: schema },
   },
-  { name: "without parameters", tool: named("f"), becomes: { name: "f", inputSchema: { type: "object", properties: {} } } },
+  {
+    name: "without parameters",
+    tool: named("f"),
+    becomes: { name: "f", inputSchema: { type: "object", properties: {} } },
+  },
   {
     name: "with parameters of no type",
     tool: { type: "function", function: { name: "f", parameters: { properties: { a: {} } } } },
@@ -30,7 +37,11 @@ const tools: { name: string; tool: JsonObject; becomes: object }[] = [
     tool: { type: "function", name: "f", description: "d", input_schema: schema },
     becomes: { name: "f", description: "d", inputSchema: schema },
   },
-  { name: "the native form", tool: { name: "f", input_schema: schema }, becomes: { name: "f", inputSchema: schema } },
+  {
+    name: "the native form",
+    tool: { name: "f", input_schema: schema },
+    becomes: { name: "f", inputSchema: schema },
+  },
   {
     name: "the native form with its type",
     tool: { type: "custom", name: "f", input_schema: schema },
@@ -46,7 +57,9 @@ for (const { name, tool, becomes } of tools) {
 }
 
 test("the members of a schema keep their order", () => {
-  const [tool] = decodeRequest(bodyWith({ tools: [{ type: "function", function: { name: "f", parameters: schema } }] })).tools;
+  const [tool] = decodeRequest(
+    bodyWith({ tools: [{ type: "function", function: { name: "f", parameters: schema } }] }),
+  ).tools;
   expect(JSON.stringify(tool?.inputSchema)).toBe(JSON.stringify(schema));
 });
 
@@ -54,24 +67,43 @@ const choices: { name: string; choice: JsonValue; becomes: object }[] = [
   { name: "auto", choice: "auto", becomes: { type: "auto" } },
   { name: "required", choice: "required", becomes: { type: "any" } },
   { name: "none", choice: "none", becomes: { type: "none" } },
-  { name: "one function", choice: { type: "function", function: { name: "g" } }, becomes: { type: "tool", name: "g" } },
-  { name: "one function, flat", choice: { type: "function", name: "g" }, becomes: { type: "tool", name: "g" } },
+  {
+    name: "one function",
+    choice: { type: "function", function: { name: "g" } },
+    becomes: { type: "tool", name: "g" },
+  },
+  {
+    name: "one function, flat",
+    choice: { type: "function", name: "g" },
+    becomes: { type: "tool", name: "g" },
+  },
   {
     name: "a native choice",
     choice: { type: "any", disable_parallel_tool_use: true },
     becomes: { type: "any", disableParallelToolUse: true },
   },
-  { name: "a native choice of one tool", choice: { type: "tool", name: "g" }, becomes: { type: "tool", name: "g" } },
+  {
+    name: "a native choice of one tool",
+    choice: { type: "tool", name: "g" },
+    becomes: { type: "tool", name: "g" },
+  },
 ];
 for (const { name, choice, becomes } of choices) {
   test(`${name} is a choice`, () => {
-    expect(decodeRequest(bodyWith({ tools: [named("f"), named("g")], tool_choice: choice })).toolChoice).toMatchObject(becomes);
+    expect(
+      decodeRequest(bodyWith({ tools: [named("f"), named("g")], tool_choice: choice })).toolChoice,
+    ).toMatchObject(becomes);
   });
 }
 
 test("allowed_tools leaves the tools it names", () => {
-  const allowed = { type: "allowed_tools", allowed_tools: { mode: "required", tools: [named("g")] } };
-  const request = decodeRequest(bodyWith({ tools: [named("f"), named("g")], tool_choice: allowed }));
+  const allowed = {
+    type: "allowed_tools",
+    allowed_tools: { mode: "required", tools: [named("g")] },
+  };
+  const request = decodeRequest(
+    bodyWith({ tools: [named("f"), named("g")], tool_choice: allowed }),
+  );
   expect(request.tools.map((tool) => tool.name)).toEqual(["g"]);
   expect(request.toolChoice).toMatchObject({ type: "any" });
 });
@@ -86,11 +118,31 @@ test("tools and legacy functions are one list", () => {
 });
 
 const refused: { name: string; members: JsonObject; field: string }[] = [
-  { name: "a custom tool", members: { tools: [{ type: "custom", custom: { name: "f" } }] }, field: "tools[0].type" },
-  { name: "a hosted tool", members: { tools: [named("f"), { type: "web_search_preview" }] }, field: "tools[1].type" },
-  { name: "a name with a space", members: { tools: [named("a b")] }, field: "tools[0].function.name" },
-  { name: "a name of 65 characters", members: { tools: [named("a".repeat(65))] }, field: "tools[0].function.name" },
-  { name: "no name", members: { tools: [{ type: "function", function: {} }] }, field: "tools[0].function.name" },
+  {
+    name: "a custom tool",
+    members: { tools: [{ type: "custom", custom: { name: "f" } }] },
+    field: "tools[0].type",
+  },
+  {
+    name: "a hosted tool",
+    members: { tools: [named("f"), { type: "web_search_preview" }] },
+    field: "tools[1].type",
+  },
+  {
+    name: "a name with a space",
+    members: { tools: [named("a b")] },
+    field: "tools[0].function.name",
+  },
+  {
+    name: "a name of 65 characters",
+    members: { tools: [named("a".repeat(65))] },
+    field: "tools[0].function.name",
+  },
+  {
+    name: "no name",
+    members: { tools: [{ type: "function", function: {} }] },
+    field: "tools[0].function.name",
+  },
   { name: "no function", members: { tools: [{ type: "function" }] }, field: "tools[0].function" },
   { name: "a bad legacy name", members: { functions: [{ name: "" }] }, field: "functions[0].name" },
   {
@@ -103,7 +155,11 @@ const refused: { name: string; members: JsonObject; field: string }[] = [
     members: { tools: [{ type: "function", function: { name: "f", parameters: [] } }] },
     field: "tools[0].function.parameters",
   },
-  { name: "an unknown choice", members: { tools: [named("f")], tool_choice: "maybe" }, field: "tool_choice" },
+  {
+    name: "an unknown choice",
+    members: { tools: [named("f")], tool_choice: "maybe" },
+    field: "tool_choice",
+  },
   {
     name: "a custom choice",
     members: { tools: [named("f")], tool_choice: { type: "custom", custom: { name: "f" } } },

@@ -4,7 +4,11 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import { createEventDecoder, decodeAnswer, decodeCount } from "../../../src/formats/native/native.ts";
+import {
+  createEventDecoder,
+  decodeAnswer,
+  decodeCount,
+} from "../../../src/formats/native/native.ts";
 import { anyObject, anyValue } from "./bodies.ts";
 import { streamOf } from "./streams.ts";
 
@@ -19,22 +23,41 @@ const failureOf = (events: Event[]): string | undefined => {
   return last?.case === "failure" ? `${last.value.type}: ${last.value.message}` : undefined;
 };
 
-const start = { type: "message_start", message: { id: "msg_1", usage: { input_tokens: 3, output_tokens: 1 } } };
+const start = {
+  type: "message_start",
+  message: { id: "msg_1", usage: { input_tokens: 3, output_tokens: 1 } },
+};
 const open = (index: number, block: JsonObject = { type: "text", text: "" }) => ({
   type: "content_block_start",
   index,
   content_block: block,
 });
-const add = (index: number, text: string) => ({ type: "content_block_delta", index, delta: { type: "text_delta", text } });
+const add = (index: number, text: string) => ({
+  type: "content_block_delta",
+  index,
+  delta: { type: "text_delta", text },
+});
 const close = (index: number) => ({ type: "content_block_stop", index });
-const end = { type: "message_delta", delta: { stop_reason: "end_turn" }, usage: { output_tokens: 2 } };
+const end = {
+  type: "message_delta",
+  delta: { stop_reason: "end_turn" },
+  usage: { output_tokens: 2 },
+};
 const stop = { type: "message_stop" };
 
 const repaired: { name: string; events: JsonObject[]; kinds: string[] }[] = [
   {
     name: "a block that is not closed before the next",
     events: [start, open(0), open(1), close(1), end, stop],
-    kinds: ["messageStart", "blockStart", "blockStop", "blockStart", "blockStop", "messageDelta", "messageStop"],
+    kinds: [
+      "messageStart",
+      "blockStart",
+      "blockStop",
+      "blockStart",
+      "blockStop",
+      "messageDelta",
+      "messageStop",
+    ],
   },
   {
     name: "a block that is not closed before the end",
@@ -44,7 +67,15 @@ const repaired: { name: string; events: JsonObject[]; kinds: string[] }[] = [
   {
     name: "a block that is closed twice",
     events: [start, open(0), close(0), close(0), open(1), close(1), end, stop],
-    kinds: ["messageStart", "blockStart", "blockStop", "blockStart", "blockStop", "messageDelta", "messageStop"],
+    kinds: [
+      "messageStart",
+      "blockStart",
+      "blockStop",
+      "blockStart",
+      "blockStop",
+      "messageDelta",
+      "messageStop",
+    ],
   },
   {
     name: "an end without a reason",
@@ -58,7 +89,14 @@ const repaired: { name: string; events: JsonObject[]; kinds: string[] }[] = [
   },
   {
     name: "a reason that is null until the end",
-    events: [start, open(0), close(0), { ...end, delta: { stop_reason: null } }, { type: "ping" }, stop],
+    events: [
+      start,
+      open(0),
+      close(0),
+      { ...end, delta: { stop_reason: null } },
+      { type: "ping" },
+      stop,
+    ],
     kinds: ["messageStart", "blockStart", "blockStop", "ping", "messageDelta", "messageStop"],
   },
   {
@@ -68,8 +106,28 @@ const repaired: { name: string; events: JsonObject[]; kinds: string[] }[] = [
   },
   {
     name: "pings and new events, which may stand anywhere",
-    events: [{ type: "ping" }, { type: "newest" }, start, open(0), { type: "ping" }, close(0), end, { type: "newest" }, stop],
-    kinds: ["ping", "other", "messageStart", "blockStart", "ping", "blockStop", "messageDelta", "other", "messageStop"],
+    events: [
+      { type: "ping" },
+      { type: "newest" },
+      start,
+      open(0),
+      { type: "ping" },
+      close(0),
+      end,
+      { type: "newest" },
+      stop,
+    ],
+    kinds: [
+      "ping",
+      "other",
+      "messageStart",
+      "blockStart",
+      "ping",
+      "blockStop",
+      "messageDelta",
+      "other",
+      "messageStop",
+    ],
   },
 ];
 for (const { name, events, kinds: expected } of repaired) {
@@ -94,7 +152,12 @@ const broken: { name: string; events: JsonObject[]; kinds: string[]; says: strin
   },
   { name: "a block before the start", events: [open(0), start], kinds: [], says: "out of order" },
   { name: "two starts", events: [start, start], kinds: ["messageStart"], says: "out of order" },
-  { name: "a delta without its block", events: [start, add(0, "x")], kinds: ["messageStart"], says: "out of order" },
+  {
+    name: "a delta without its block",
+    events: [start, add(0, "x")],
+    kinds: ["messageStart"],
+    says: "out of order",
+  },
   {
     name: "a delta of another block",
     events: [start, open(0), add(1, "x")],
@@ -102,7 +165,12 @@ const broken: { name: string; events: JsonObject[]; kinds: string[]; says: strin
     says: "out of order",
   },
   { name: "an end before the start", events: [stop], kinds: [], says: "out of order" },
-  { name: "a start without its message", events: [{ type: "message_start" }], kinds: [], says: "cannot be read" },
+  {
+    name: "a start without its message",
+    events: [{ type: "message_start" }],
+    kinds: [],
+    says: "cannot be read",
+  },
   {
     name: "an index that is no number",
     events: [start, { type: "content_block_stop", index: "0" }],
@@ -137,17 +205,22 @@ test("a provider's own error is told with its type and ends the answer", () => {
 test("data that is no JSON is a failure that does not repeat it", () => {
   const failed = failureOf(decodeText("event: message_start\ndata: {secret\n\n"));
   expect(failed).toBe("api_error: The model provider sent an event that cannot be read.");
-  expect(failureOf(decodeText(`data: {"type":"newest","a":${"[".repeat(300)}${"]".repeat(300)}}\n\n`))).toBe(failed);
+  expect(
+    failureOf(decodeText(`data: {"type":"newest","a":${"[".repeat(300)}${"]".repeat(300)}}\n\n`)),
+  ).toBe(failed);
 });
 
 test("an event without a type goes by its name, and the other format's terminator is skipped", () => {
-  const text = 'event: message_start\ndata: {"message":{}}\n\nevent: message_stop\ndata: {}\n\ndata: [DONE]\n\n';
+  const text =
+    'event: message_start\ndata: {"message":{}}\n\nevent: message_stop\ndata: {}\n\ndata: [DONE]\n\n';
   expect(kinds(decodeText(text))).toEqual(["messageStart", "messageDelta", "messageStop"]);
 });
 
 test("an event without data is skipped, and a ping needs none", () => {
   const [first, ...others] = [start, end, stop].map((one) => streamOf([one]).toString());
-  const decoded = decodeText(`event: ping\ndata:\n\n${first}event: ping\ndata:\n\ndata:\n\n${others.join("")}`);
+  const decoded = decodeText(
+    `event: ping\ndata:\n\n${first}event: ping\ndata:\n\ndata:\n\n${others.join("")}`,
+  );
   expect(kinds(decoded)).toEqual(["ping", "messageStart", "ping", "messageDelta", "messageStop"]);
 });
 
@@ -160,15 +233,31 @@ const reasons: { name: string; events: JsonObject[]; reasons: (string | undefine
   },
   {
     name: "an answer with a tool call whose provider names no reason has called the tool",
-    events: [start, open(0, { type: "tool_use", id: "t", name: "f", input: {} }), close(0), unsaid, stop],
+    events: [
+      start,
+      open(0, { type: "tool_use", id: "t", name: "f", input: {} }),
+      close(0),
+      unsaid,
+      stop,
+    ],
     reasons: ["tool_use"],
   },
-  { name: "a reason that comes late is the provider's", events: [start, unsaid, end, stop], reasons: [undefined, "end_turn"] },
-  { name: "a reason that is told once stands", events: [start, end, unsaid, stop], reasons: ["end_turn", undefined] },
+  {
+    name: "a reason that comes late is the provider's",
+    events: [start, unsaid, end, stop],
+    reasons: [undefined, "end_turn"],
+  },
+  {
+    name: "a reason that is told once stands",
+    events: [start, end, unsaid, stop],
+    reasons: ["end_turn", undefined],
+  },
 ];
 for (const { name, events, reasons: expected } of reasons) {
   test(name, () => {
-    const deltas = decode(...events).flatMap(({ kind }) => (kind.case === "messageDelta" ? [kind.value] : []));
+    const deltas = decode(...events).flatMap(({ kind }) =>
+      kind.case === "messageDelta" ? [kind.value] : [],
+    );
     expect(deltas.map((delta) => delta.stopReason)).toEqual(expected);
     expect(deltas.map((delta) => delta.usage?.outputTokens)).toEqual(expected.map(() => 2));
   });
@@ -182,8 +271,14 @@ test("members that clients rely on are filled in", () => {
     open(2, { type: "tool_use", id: "t", name: "f" }),
     stop,
   );
-  const values = blocks.flatMap(({ kind }) => (kind.case === "blockStart" ? [kind.value.block?.kind.value] : []));
-  expect(values).toMatchObject([{ text: "" }, { thinking: "", signature: "" }, { id: "t", name: "f", input: {} }]);
+  const values = blocks.flatMap(({ kind }) =>
+    kind.case === "blockStart" ? [kind.value.block?.kind.value] : [],
+  );
+  expect(values).toMatchObject([
+    { text: "" },
+    { thinking: "", signature: "" },
+    { id: "t", name: "f", input: {} },
+  ]);
   const last = blocks.at(-2)?.kind;
   expect(last?.case === "messageDelta" && last.value.stopReason).toBe("tool_use");
 });
@@ -203,7 +298,11 @@ test("usage is read member by member, thinking apart", () => {
     inputTokens: 10,
     outputTokens: 7,
     cacheCreationInputTokens: 4,
-    cacheCreation: { ephemeral5mInputTokens: 1, ephemeral1hInputTokens: 3, extensions: { other: 0 } },
+    cacheCreation: {
+      ephemeral5mInputTokens: 1,
+      ephemeral1hInputTokens: 3,
+      extensions: { other: 0 },
+    },
     thinkingTokens: 5,
     extensions: {
       cache_read_input_tokens: null,
@@ -214,11 +313,18 @@ test("usage is read member by member, thinking apart", () => {
 });
 
 test("a number that cannot count tokens is no report", () => {
-  const usage = { input_tokens: -5, output_tokens: 1e15, cache_read_input_tokens: 0.5, cache_creation_input_tokens: null };
+  const usage = {
+    input_tokens: -5,
+    output_tokens: 1e15,
+    cache_read_input_tokens: 0.5,
+    cache_creation_input_tokens: null,
+  };
   const [, delta] = decode(start, { ...end, usage }, stop);
   const reported = delta?.kind.case === "messageDelta" ? delta.kind.value.usage : undefined;
   expect(reported?.extensions).toEqual({ cache_creation_input_tokens: null });
-  expect([reported?.inputTokens, reported?.outputTokens, reported?.cacheReadInputTokens]).toEqual(Array(3).fill(undefined));
+  expect([reported?.inputTokens, reported?.outputTokens, reported?.cacheReadInputTokens]).toEqual(
+    Array(3).fill(undefined),
+  );
 });
 
 test("a plain answer whose provider names no reason has one as well", () => {
@@ -231,7 +337,9 @@ test("a plain answer whose provider names no reason has one as well", () => {
 });
 
 test("a plain answer that is none is a failure", () => {
-  expect(failureOf(decodeAnswer({ type: "error", error: { type: "api_error", message: "no" } }))).toBe("api_error: no");
+  expect(
+    failureOf(decodeAnswer({ type: "error", error: { type: "api_error", message: "no" } })),
+  ).toBe("api_error: no");
   expect(failureOf(decodeAnswer({}))).toMatch(/cannot be read/);
   expect(failureOf(decodeAnswer({ content: ["x"] }))).toMatch(/cannot be read/);
 });
@@ -241,7 +349,9 @@ test("a count is a number, with whatever else the provider says", () => {
     inputTokens: 5,
     extensions: { context_management: { a: 1 } },
   });
-  expect(() => decodeCount({ input_tokens: "5" })).toThrow(expect.objectContaining({ reason: "upstream_error" }));
+  expect(() => decodeCount({ input_tokens: "5" })).toThrow(
+    expect.objectContaining({ reason: "upstream_error" }),
+  );
 });
 
 test("whatever a provider sends, the events are in legal order and end once", () => {
@@ -253,18 +363,27 @@ test("whatever a provider sends, the events are in legal order and end once", ()
     index.map(close),
     fc
       .tuple(
-        fc.constantFrom("message_start", "content_block_start", "content_block_delta", "message_delta", "newest"),
+        fc.constantFrom(
+          "message_start",
+          "content_block_start",
+          "content_block_delta",
+          "message_delta",
+          "newest",
+        ),
         anyObject,
       )
       .map(([type, members]) => ({ ...members, type })),
-    fc.tuple(index, anyValue).map(([one, delta]) => ({ type: "content_block_delta", index: one, delta })),
+    fc
+      .tuple(index, anyValue)
+      .map(([one, delta]) => ({ type: "content_block_delta", index: one, delta })),
   );
   fc.assert(
     fc.property(fc.array(event, { maxLength: 12 }), fc.string(), (events, junk) => {
       const order = kinds(decodeText(Buffer.concat([streamOf(events), Buffer.from(junk)])))
         .filter((kind) => kind !== "ping" && kind !== "other")
         .join(" ");
-      const whole = /^messageStart( blockStart( blockDelta)* blockStop)*( messageDelta)+ messageStop$/;
+      const whole =
+        /^messageStart( blockStart( blockDelta)* blockStop)*( messageDelta)+ messageStop$/;
       const failed =
         /^(messageStart( blockStart( blockDelta)* blockStop)*( blockStart( blockDelta)*|( messageDelta)*) )?failure$/;
       expect(whole.test(order) || failed.test(order), order).toBe(true);

@@ -4,13 +4,19 @@ import { expect, test } from "vitest";
 import { ApiError } from "../../../src/base/errors.ts";
 import { parseJson } from "../../../src/formats/json.ts";
 import { jsonDepthMax } from "../../../src/formats/json-fault.ts";
-import { decodeCountRequest, decodeRequest, encodeCountRequest } from "../../../src/formats/native/native.ts";
+import {
+  decodeCountRequest,
+  decodeRequest,
+  encodeCountRequest,
+} from "../../../src/formats/native/native.ts";
 import { anyBody, anyValue } from "./bodies.ts";
 
 const headers = { version: "2023-06-01", beta: "" };
 const newest = { version: "2026-10-21", beta: "" };
 const least = { model: "m", max_tokens: 1, messages: [{ role: "user", content: "x" }] };
-const entry = (message: JsonValue): JsonObject => ({ messages: [{ role: "user", content: "x" }, message] });
+const entry = (message: JsonValue): JsonObject => ({
+  messages: [{ role: "user", content: "x" }, message],
+});
 
 function errorOf(work: () => unknown): ApiError {
   try {
@@ -25,15 +31,30 @@ function errorOf(work: () => unknown): ApiError {
 const many = Object.fromEntries(Array.from({ length: 101 }, (_, index) => [`k${index}`, index]));
 
 const refused: { name: string; body: JsonObject; message: string; field: string }[] = [
-  { name: "no model", body: { model: null }, message: "model: Input should be a valid string", field: "model" },
-  { name: "an empty model", body: { model: "" }, message: "model: String should have", field: "model" },
+  {
+    name: "no model",
+    body: { model: null },
+    message: "model: Input should be a valid string",
+    field: "model",
+  },
+  {
+    name: "an empty model",
+    body: { model: "" },
+    message: "model: String should have",
+    field: "model",
+  },
   {
     name: "messages that are no list",
     body: { messages: {} },
     message: "messages: Input should be a valid list",
     field: "messages",
   },
-  { name: "no messages", body: { messages: [] }, message: "messages: at least one", field: "messages" },
+  {
+    name: "no messages",
+    body: { messages: [] },
+    message: "messages: at least one",
+    field: "messages",
+  },
   {
     name: "more than 100,000 messages",
     body: { messages: Array(100_001).fill(least.messages[0]) },
@@ -57,7 +78,9 @@ const refused: { name: string; body: JsonObject; message: string; field: string 
     name: "a block of many members in a tool's result",
     body: entry({
       role: "user",
-      content: [{ type: "tool_result", tool_use_id: "t", content: [{ type: "text", text: "x", ...many }] }],
+      content: [
+        { type: "tool_result", tool_use_id: "t", content: [{ type: "text", text: "x", ...many }] },
+      ],
     }),
     message: "messages.1.content.0.content.0: at most 100",
     field: "messages[1].content[0].content[0]",
@@ -68,7 +91,12 @@ const refused: { name: string; body: JsonObject; message: string; field: string 
     message: "tools.0: at most 100",
     field: "tools[0]",
   },
-  { name: "a message that is no object", body: entry("x"), message: "messages.1: Input", field: "messages[1]" },
+  {
+    name: "a message that is no object",
+    body: entry("x"),
+    message: "messages.1: Input",
+    field: "messages[1]",
+  },
   {
     name: "a message without role",
     body: entry({ content: "x" }),
@@ -153,14 +181,54 @@ const refused: { name: string; body: JsonObject; message: string; field: string 
     message: "max_tokens: Input should be less",
     field: "max_tokens",
   },
-  { name: "stream that is a string", body: { stream: "true" }, message: "stream: Input", field: "stream" },
-  { name: "stream that is null", body: { stream: null }, message: "stream: Input", field: "stream" },
-  { name: "system that is a number", body: { system: 1 }, message: "system: Input", field: "system" },
-  { name: "system that is null", body: { system: null }, message: "system: Input", field: "system" },
-  { name: "a system block that is a string", body: { system: ["x"] }, message: "system.0: Input", field: "system[0]" },
-  { name: "a temperature above 1", body: { temperature: 1.01 }, message: "temperature: Input", field: "temperature" },
-  { name: "a temperature below 0", body: { temperature: -0.1 }, message: "temperature: Input", field: "temperature" },
-  { name: "a temperature that is a string", body: { temperature: "1" }, message: "temperature: Input", field: "temperature" },
+  {
+    name: "stream that is a string",
+    body: { stream: "true" },
+    message: "stream: Input",
+    field: "stream",
+  },
+  {
+    name: "stream that is null",
+    body: { stream: null },
+    message: "stream: Input",
+    field: "stream",
+  },
+  {
+    name: "system that is a number",
+    body: { system: 1 },
+    message: "system: Input",
+    field: "system",
+  },
+  {
+    name: "system that is null",
+    body: { system: null },
+    message: "system: Input",
+    field: "system",
+  },
+  {
+    name: "a system block that is a string",
+    body: { system: ["x"] },
+    message: "system.0: Input",
+    field: "system[0]",
+  },
+  {
+    name: "a temperature above 1",
+    body: { temperature: 1.01 },
+    message: "temperature: Input",
+    field: "temperature",
+  },
+  {
+    name: "a temperature below 0",
+    body: { temperature: -0.1 },
+    message: "temperature: Input",
+    field: "temperature",
+  },
+  {
+    name: "a temperature that is a string",
+    body: { temperature: "1" },
+    message: "temperature: Input",
+    field: "temperature",
+  },
   { name: "top_p above 1", body: { top_p: 2 }, message: "top_p: Input", field: "top_p" },
   { name: "a negative top_k", body: { top_k: -1 }, message: "top_k: Input", field: "top_k" },
   { name: "top_k with a fraction", body: { top_k: 0.5 }, message: "top_k: Input", field: "top_k" },
@@ -177,16 +245,36 @@ const refused: { name: string; body: JsonObject; message: string; field: string 
     field: "stop_sequences",
   },
   { name: "tools that are no list", body: { tools: {} }, message: "tools: Input", field: "tools" },
-  { name: "a tool that is no object", body: { tools: [null] }, message: "tools.0: Input", field: "tools[0]" },
+  {
+    name: "a tool that is no object",
+    body: { tools: [null] },
+    message: "tools.0: Input",
+    field: "tools[0]",
+  },
   {
     name: "a tool with neither name nor type",
     body: { tools: [{ name: 1 }] },
     message: "tools.0.name: Field",
     field: "tools[0].name",
   },
-  { name: "tool_choice that is a string", body: { tool_choice: "auto" }, message: "tool_choice: Input", field: "tool_choice" },
-  { name: "thinking that is a boolean", body: { thinking: true }, message: "thinking: Input", field: "thinking" },
-  { name: "metadata that is a list", body: { metadata: [] }, message: "metadata: Input", field: "metadata" },
+  {
+    name: "tool_choice that is a string",
+    body: { tool_choice: "auto" },
+    message: "tool_choice: Input",
+    field: "tool_choice",
+  },
+  {
+    name: "thinking that is a boolean",
+    body: { thinking: true },
+    message: "thinking: Input",
+    field: "thinking",
+  },
+  {
+    name: "metadata that is a list",
+    body: { metadata: [] },
+    message: "metadata: Input",
+    field: "metadata",
+  },
 ];
 for (const { name, body, message, field } of refused) {
   test(`${name} is refused by its path`, () => {
@@ -210,12 +298,18 @@ const accepted: { name: string; body: JsonObject }[] = [
   { name: "an empty list of tools", body: { tools: [] } },
   { name: "an empty system text", body: { system: "" } },
   { name: "a tool known by its type alone", body: { tools: [{ type: "web_search_20250305" }] } },
-  { name: "a system entry with settings only", body: entry({ role: "system", output_config: { effort: "high" } }) },
+  {
+    name: "a system entry with settings only",
+    body: entry({ role: "system", output_config: { effort: "high" } }),
+  },
   { name: "the same role twice in a row", body: entry({ role: "user", content: [] }) },
   { name: "an assistant message at the end", body: entry({ role: "assistant", content: "{" }) },
   {
     name: "max_tokens 0 with a mark in the system text",
-    body: { max_tokens: 0, system: [{ type: "text", text: "x", cache_control: { type: "ephemeral" } }] },
+    body: {
+      max_tokens: 0,
+      system: [{ type: "text", text: "x", cache_control: { type: "ephemeral" } }],
+    },
   },
   { name: "100,000 messages", body: { messages: Array(100_000).fill(least.messages[0]) } },
   { name: "the ends of the ranges", body: { temperature: 0, top_p: 1, top_k: 0 } },
@@ -239,9 +333,19 @@ test.each(["temperature", "top_p", "top_k"])(
 
 test("a count needs no max_tokens and asks the provider for nothing that only an answer has", () => {
   const { max_tokens, ...body } = least;
-  const asked = decodeCountRequest({ ...body, tools: [], metadata: {}, stream: true, temperature: 1, x: 1 }, headers);
-  expect(asked.request && encodeCountRequest(asked.request, { model: "p" })).toEqual({ ...body, model: "p", tools: [], x: 1 });
-  expect(decodeCountRequest({ ...body, max_tokens: "any" }, headers).request?.maxTokens).toBeUndefined();
+  const asked = decodeCountRequest(
+    { ...body, tools: [], metadata: {}, stream: true, temperature: 1, x: 1 },
+    headers,
+  );
+  expect(asked.request && encodeCountRequest(asked.request, { model: "p" })).toEqual({
+    ...body,
+    model: "p",
+    tools: [],
+    x: 1,
+  });
+  expect(
+    decodeCountRequest({ ...body, max_tokens: "any" }, headers).request?.maxTokens,
+  ).toBeUndefined();
 });
 
 test("malformed bodies are refused and nothing else happens", () => {
@@ -260,13 +364,17 @@ test("malformed bodies are refused and nothing else happens", () => {
   ];
   const broken = fc.oneof(
     anyValue,
-    fc.tuple(anyBody, fc.constantFrom(...names), anyValue).map(([body, name, value]) => ({ ...body, [name]: value })),
+    fc
+      .tuple(anyBody, fc.constantFrom(...names), anyValue)
+      .map(([body, name, value]) => ({ ...body, [name]: value })),
     fc.tuple(anyBody, fc.constantFrom(...names)).map(([{ ...body }, name]) => {
       delete body[name];
       return body;
     }),
     fc.tuple(anyBody, anyValue).map(([body, value]) => ({ ...body, messages: [value] })),
-    fc.tuple(anyBody, anyValue).map(([body, value]) => ({ ...body, messages: [{ role: "user", content: value }] })),
+    fc
+      .tuple(anyBody, anyValue)
+      .map(([body, value]) => ({ ...body, messages: [{ role: "user", content: value }] })),
     fc.tuple(anyBody, anyValue).map(([body, value]) => ({ ...body, tools: [value] })),
   );
   let count = 0;
@@ -285,9 +393,15 @@ test("malformed bodies are refused and nothing else happens", () => {
 });
 
 test("extreme bodies are carried or refused", () => {
-  const deep = (levels: number) => parseJson(Buffer.from(`${'{"a":'.repeat(levels)}1${"}".repeat(levels)}`));
-  const wide = Object.fromEntries(Array.from({ length: 100_000 }, (_, index) => [`k${index}`, index]));
-  expect(decodeRequest({ ...least, deep: deep(jsonDepthMax), wide, "\u0000": "\u0000" }, headers).extensions).toMatchObject({
+  const deep = (levels: number) =>
+    parseJson(Buffer.from(`${'{"a":'.repeat(levels)}1${"}".repeat(levels)}`));
+  const wide = Object.fromEntries(
+    Array.from({ length: 100_000 }, (_, index) => [`k${index}`, index]),
+  );
+  expect(
+    decodeRequest({ ...least, deep: deep(jsonDepthMax), wide, "\u0000": "\u0000" }, headers)
+      .extensions,
+  ).toMatchObject({
     wide,
   });
   expect(errorOf(() => deep(10_000)).reason).toBe("invalid_request");

@@ -11,25 +11,35 @@ import { createSseParser } from "../../../src/formats/sse.ts";
 const context = { model: "model-haiku-4.5", estimatedInputTokens: 77 };
 
 type Kind = MessageInitShape<typeof EventSchema>["kind"];
-const event = (kind: NonNullable<Kind>, rest: Omit<MessageInitShape<typeof EventSchema>, "$typeName" | "kind"> = {}): Event =>
-  create(EventSchema, { kind, ...rest });
+const event = (
+  kind: NonNullable<Kind>,
+  rest: Omit<MessageInitShape<typeof EventSchema>, "$typeName" | "kind"> = {},
+): Event => create(EventSchema, { kind, ...rest });
 const start = event({ case: "messageStart", value: {} });
 const text = (index: number, value: string): Event =>
   event({ case: "blockDelta", value: { index, kind: { case: "text", value } } });
 const openText = (index: number, value = ""): Event =>
-  event({ case: "blockStart", value: { index, block: { kind: { case: "text", value: { text: value } } } } });
+  event({
+    case: "blockStart",
+    value: { index, block: { kind: { case: "text", value: { text: value } } } },
+  });
 const close = (index: number): Event => event({ case: "blockStop", value: { index } });
-const end = event({ case: "messageDelta", value: { stopReason: "end_turn", usage: { inputTokens: 5, outputTokens: 9 } } });
+const end = event({
+  case: "messageDelta",
+  value: { stopReason: "end_turn", usage: { inputTokens: 5, outputTokens: 9 } },
+});
 const stop = event({ case: "messageStop", value: {} });
 
 function encode(...events: Event[]): JsonObject[] {
   const encoder = createEventEncoder(context);
   const parser = createSseParser();
-  return parser.push(Buffer.from(encoder.encode(events) + encoder.end())).map(({ event: name, data }) => {
-    const value = JSON.parse(data);
-    expect(value.type).toBe(name);
-    return value;
-  });
+  return parser
+    .push(Buffer.from(encoder.encode(events) + encoder.end()))
+    .map(({ event: name, data }) => {
+      const value = JSON.parse(data);
+      expect(value.type).toBe(name);
+      return value;
+    });
 }
 
 test("an answer without any report begins with an id, the catalogue's model, the estimate and no output", () => {
@@ -44,7 +54,12 @@ test("an answer without any report begins with an id, the catalogue's model, the
       content: [],
       stop_reason: null,
       stop_sequence: null,
-      usage: { input_tokens: 77, cache_creation_input_tokens: 0, cache_read_input_tokens: 0, output_tokens: 0 },
+      usage: {
+        input_tokens: 77,
+        cache_creation_input_tokens: 0,
+        cache_read_input_tokens: 0,
+        output_tokens: 0,
+      },
     },
   });
   expect(others).toEqual([
@@ -61,24 +76,42 @@ test("an answer without any report begins with an id, the catalogue's model, the
 });
 
 test("the estimate gives way to any input that the provider reports at the start", () => {
-  const usageOf = (usage: object) => encode(event({ case: "messageStart", value: { id: "msg_1", usage } }))[0]?.message;
+  const usageOf = (usage: object) =>
+    encode(event({ case: "messageStart", value: { id: "msg_1", usage } }))[0]?.message;
   expect(usageOf({ inputTokens: 0, cacheReadInputTokens: 3 })).toMatchObject({
     id: "msg_1",
     usage: { input_tokens: 0, cache_creation_input_tokens: 0, cache_read_input_tokens: 3 },
   });
-  expect(usageOf({ inputTokens: 0, outputTokens: 1 })).toMatchObject({ usage: { input_tokens: 77, output_tokens: 1 } });
+  expect(usageOf({ inputTokens: 0, outputTokens: 1 })).toMatchObject({
+    usage: { input_tokens: 77, output_tokens: 1 },
+  });
 });
 
 test("an end without usage repeats the last output that was reported", () => {
-  const reported = event({ case: "messageStart", value: { usage: { inputTokens: 1, outputTokens: 4 } } });
+  const reported = event({
+    case: "messageStart",
+    value: { usage: { inputTokens: 1, outputTokens: 4 } },
+  });
   const silent = event({ case: "messageDelta", value: { stopReason: "end_turn" } });
   expect(encode(reported, silent)[1]).toMatchObject({ usage: { output_tokens: 4 } });
   expect(encode(start, silent)[1]).toMatchObject({ usage: { output_tokens: 0 } });
 });
 
 test("blocks are numbered without gaps, whatever numbers they come with", () => {
-  const events = encode(start, openText(3), text(3, "a"), close(3), openText(7), text(7, "b"), close(7), end, stop);
-  expect(events.flatMap(({ index }) => (index === undefined ? [] : [index]))).toEqual([0, 0, 0, 1, 1, 1]);
+  const events = encode(
+    start,
+    openText(3),
+    text(3, "a"),
+    close(3),
+    openText(7),
+    text(7, "b"),
+    close(7),
+    end,
+    stop,
+  );
+  expect(events.flatMap(({ index }) => (index === undefined ? [] : [index]))).toEqual([
+    0, 0, 0, 1, 1, 1,
+  ]);
 });
 
 test("blocks that came with the start of the answer have the first numbers", () => {
@@ -114,7 +147,10 @@ test("members that a provider adds to a plain answer do not replace the answer's
     stop_sequence: "x",
     y: 1,
   };
-  const named = event({ case: "messageStart", value: { id: "msg_1", extensions: { model: "x", z: 1 } } });
+  const named = event({
+    case: "messageStart",
+    value: { id: "msg_1", extensions: { model: "x", z: 1 } },
+  });
   const ended = event({
     case: "messageDelta",
     value: { stopReason: "end_turn", deltaExtensions: foreign, extensions: foreign },
@@ -161,7 +197,10 @@ const complete: { name: string; block: object; start: JsonObject; deltas: JsonOb
   },
   {
     name: "a tool call",
-    block: { kind: { case: "toolUse", value: { id: "t", name: "f", input: { b: 1, a: 2 } } }, extensions: { caller: null } },
+    block: {
+      kind: { case: "toolUse", value: { id: "t", name: "f", input: { b: 1, a: 2 } } },
+      extensions: { caller: null },
+    },
     start: { type: "tool_use", id: "t", name: "f", input: {}, caller: null },
     deltas: [{ type: "input_json_delta", partial_json: '{"b":1,"a":2}' }],
   },
@@ -198,12 +237,23 @@ for (const { name, block, start: first, deltas } of complete) {
 test("arguments that follow as deltas replace those of the start", () => {
   const opened = event({
     case: "blockStart",
-    value: { index: 0, block: { kind: { case: "toolUse", value: { id: "t", name: "f", input: { a: 1 } } } } },
+    value: {
+      index: 0,
+      block: { kind: { case: "toolUse", value: { id: "t", name: "f", input: { a: 1 } } } },
+    },
   });
-  const delta = event({ case: "blockDelta", value: { index: 0, kind: { case: "inputJson", value: '{"b":2}' } } });
+  const delta = event({
+    case: "blockDelta",
+    value: { index: 0, kind: { case: "inputJson", value: '{"b":2}' } },
+  });
   const events = encode(start, opened, delta, close(0));
-  expect(events.slice(2).map((one) => one.delta)).toEqual([{ type: "input_json_delta", partial_json: '{"b":2}' }, undefined]);
-  expect(encodeAnswer([start, opened, delta, close(0), end, stop], context).content).toMatchObject([{ input: { b: 2 } }]);
+  expect(events.slice(2).map((one) => one.delta)).toEqual([
+    { type: "input_json_delta", partial_json: '{"b":2}' },
+    undefined,
+  ]);
+  expect(encodeAnswer([start, opened, delta, close(0), end, stop], context).content).toMatchObject([
+    { input: { b: 2 } },
+  ]);
 });
 
 test("every event is one line that no client splits", () => {
@@ -226,7 +276,8 @@ test("every event is one line that no client splits", () => {
     stop,
   ]);
   expect(written).not.toMatch(/[\r\u2028\u2029\u0085]/);
-  for (const one of written.split("\n\n").slice(0, -1)) expect(one).toMatch(/^event: \w+\ndata: \{[^\n]*\}$/);
+  for (const one of written.split("\n\n").slice(0, -1))
+    expect(one).toMatch(/^event: \w+\ndata: \{[^\n]*\}$/);
   expect(written).toContain('"beside":"\\u0085"');
 });
 
@@ -237,7 +288,11 @@ test("an event whose name cannot stand on a line is not told", () => {
 test("pings and failures are whole events, and nothing follows a failure or the end", () => {
   const encoder = createEventEncoder(context);
   expect(encoder.ping()).toBe('event: ping\ndata: {"type":"ping"}\n\n');
-  const problem = { type: "error", error: { type: "overloaded_error", message: "a\u2028b" }, request_id: "req_1" };
+  const problem = {
+    type: "error",
+    error: { type: "overloaded_error", message: "a\u2028b" },
+    request_id: "req_1",
+  };
   expect(encoder.failure(problem)).toBe(
     'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"a\\u2028b"},"request_id":"req_1"}\n\n',
   );
@@ -250,7 +305,10 @@ test("arguments that are no JSON object are shown as they are, never as none", (
     case: "blockStart",
     value: { index: 0, block: { kind: { case: "toolUse", value: { id: "t", name: "f" } } } },
   });
-  const delta = event({ case: "blockDelta", value: { index: 0, kind: { case: "inputJson", value: '{"b":' } } });
+  const delta = event({
+    case: "blockDelta",
+    value: { index: 0, kind: { case: "inputJson", value: '{"b":' } },
+  });
   expect(encodeAnswer([start, opened, delta, close(0), end, stop], context).content).toEqual([
     { type: "tool_use", id: "t", name: "f", input: { _raw: '{"b":' } },
   ]);
@@ -259,41 +317,81 @@ test("arguments that are no JSON object are shown as they are, never as none", (
 test("any legal order of events is told in the grammar of the format, and adds up to the plain answer", () => {
   const piece = fc.oneof(
     fc.record({
-      case: fc.constantFrom("text" as const, "thinking" as const, "inputJson" as const, "signature" as const),
+      case: fc.constantFrom(
+        "text" as const,
+        "thinking" as const,
+        "inputJson" as const,
+        "signature" as const,
+      ),
       value: fc.string(),
     }),
     fc.constant({ case: "other" as const, value: { type: "newest_delta" } }),
   );
   const kind = fc.oneof(
     fc.string().map((value) => ({ case: "text" as const, value: { text: value } })),
-    fc.string().map((value) => ({ case: "thinking" as const, value: { thinking: value, signature: value } })),
+    fc.string().map((value) => ({
+      case: "thinking" as const,
+      value: { thinking: value, signature: value },
+    })),
     fc.constant({ case: "toolUse" as const, value: { id: "t", name: "f", input: { a: 1 } } }),
     fc.constant({ case: "other" as const, value: { type: "newest" } }),
     fc.constant({ case: undefined }),
   );
   const block = fc.tuple(fc.option(kind), fc.array(piece, { maxLength: 4 }));
-  const usage = fc.option(fc.record({ inputTokens: fc.nat(), outputTokens: fc.nat() }, { requiredKeys: [] }), {
-    nil: undefined,
-  });
-  const answer = fc.tuple(usage, fc.array(block, { maxLength: 4 }), fc.array(usage, { minLength: 1, maxLength: 3 }));
+  const usage = fc.option(
+    fc.record({ inputTokens: fc.nat(), outputTokens: fc.nat() }, { requiredKeys: [] }),
+    {
+      nil: undefined,
+    },
+  );
+  const answer = fc.tuple(
+    usage,
+    fc.array(block, { maxLength: 4 }),
+    fc.array(usage, { minLength: 1, maxLength: 3 }),
+  );
   fc.assert(
-    fc.property(answer, fc.constantFrom(Format.UNSPECIFIED, Format.NATIVE), ([first, blocks, ends], rawFormat) => {
-      const events = [
-        event({ case: "messageStart", value: { ...(first && { usage: first }) } }, { rawFormat }),
-        ...blocks.flatMap(([opening, pieces], index) => [
-          event({ case: "blockStart", value: { index, ...(opening && { block: { kind: opening } }) } }, { rawFormat }),
-          ...pieces.map((one) => event({ case: "blockDelta", value: { index, kind: one } }, { rawFormat })),
-          close(index),
-        ]),
-        ...ends.map((one) =>
-          event({ case: "messageDelta", value: { stopReason: "end_turn", ...(one && { usage: one }) } }, { rawFormat }),
-        ),
-        stop,
-      ];
-      const order = encode(...events).map((one) => String(one.type).replaceAll("content_block_", ""));
-      expect(order.join(" ")).toMatch(/^message_start( start( delta)* stop)*( message_delta)+ message_stop$/);
-      expect(encodeAnswer(events, context)).toMatchObject({ type: "message", stop_reason: "end_turn" });
-    }),
+    fc.property(
+      answer,
+      fc.constantFrom(Format.UNSPECIFIED, Format.NATIVE),
+      ([first, blocks, ends], rawFormat) => {
+        const events = [
+          event({ case: "messageStart", value: { ...(first && { usage: first }) } }, { rawFormat }),
+          ...blocks.flatMap(([opening, pieces], index) => [
+            event(
+              {
+                case: "blockStart",
+                value: { index, ...(opening && { block: { kind: opening } }) },
+              },
+              { rawFormat },
+            ),
+            ...pieces.map((one) =>
+              event({ case: "blockDelta", value: { index, kind: one } }, { rawFormat }),
+            ),
+            close(index),
+          ]),
+          ...ends.map((one) =>
+            event(
+              {
+                case: "messageDelta",
+                value: { stopReason: "end_turn", ...(one && { usage: one }) },
+              },
+              { rawFormat },
+            ),
+          ),
+          stop,
+        ];
+        const order = encode(...events).map((one) =>
+          String(one.type).replaceAll("content_block_", ""),
+        );
+        expect(order.join(" ")).toMatch(
+          /^message_start( start( delta)* stop)*( message_delta)+ message_stop$/,
+        );
+        expect(encodeAnswer(events, context)).toMatchObject({
+          type: "message",
+          stop_reason: "end_turn",
+        });
+      },
+    ),
     { numRuns: 500 },
   );
 });

@@ -5,7 +5,12 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { isObject } from "../../../src/formats/json.ts";
-import { createEventDecoder, createEventEncoder, decodeAnswer, encodeAnswer } from "../../../src/formats/native/native.ts";
+import {
+  createEventDecoder,
+  createEventEncoder,
+  decodeAnswer,
+  encodeAnswer,
+} from "../../../src/formats/native/native.ts";
 import { createSseParser } from "../../../src/formats/sse.ts";
 import { canonical } from "./canonical.ts";
 import { anyAnswer, streamOf } from "./streams.ts";
@@ -33,7 +38,10 @@ function relay(...chunks: Uint8Array[]): JsonObject[] {
   return read(encoder.encode(decode(...chunks)) + encoder.end());
 }
 
-/** What a client has to see of a provider's events: the catalogue's name of the model, and numbers where clients need them. */
+/**
+ * What a client has to see of a provider's events: the catalogue's name of the model, and numbers
+ * where clients need them.
+ */
 function ruled(event: JsonObject): JsonObject {
   if (event.type !== "message_start" || !isObject(event.message)) return event;
   return { ...event, message: { ...event.message, model: context.model } };
@@ -58,7 +66,9 @@ test("any split of the bytes and any line end give the same events", () => {
       fc.constantFrom("\n", "\r\n", "\r"),
       ({ events }, cuts, lineEnd) => {
         const bytes = streamOf(events, lineEnd);
-        const places = [0, ...cuts.map((cut) => cut % bytes.length), bytes.length].sort((a, b) => a - b);
+        const places = [0, ...cuts.map((cut) => cut % bytes.length), bytes.length].sort(
+          (a, b) => a - b,
+        );
         const chunks = places.slice(1).map((place, index) => bytes.subarray(places[index], place));
         expect(decode(...chunks)).toEqual(decode(streamOf(events)));
       },
@@ -70,11 +80,18 @@ test("any split of the bytes and any line end give the same events", () => {
 test("a stream cut at every byte gives the same text", () => {
   const text = "a😀漢字é\u2028\n\ndata: x\n\nevent: error";
   const bytes = streamOf([
-    { type: "message_start", message: { id: "msg_1", usage: { input_tokens: 1, output_tokens: 0 } } },
+    {
+      type: "message_start",
+      message: { id: "msg_1", usage: { input_tokens: 1, output_tokens: 0 } },
+    },
     { type: "content_block_start", index: 0, content_block: { type: "text", text: "" } },
     { type: "content_block_delta", index: 0, delta: { type: "text_delta", text } },
     { type: "content_block_stop", index: 0 },
-    { type: "message_delta", delta: { stop_reason: "end_turn", stop_sequence: null }, usage: { output_tokens: 1 } },
+    {
+      type: "message_delta",
+      delta: { stop_reason: "end_turn", stop_sequence: null },
+      usage: { output_tokens: 1 },
+    },
     { type: "message_stop" },
   ]);
   const whole = relay(bytes);
@@ -87,11 +104,18 @@ test("a stream cut at every byte gives the same text", () => {
 test("the deltas of a stream add up to the plain answer", () => {
   fc.assert(
     fc.property(anyAnswer, ({ events, plain }) => {
-      const nulls = { stop_details: null, container: null, diagnostics: null, context_management: null };
+      const nulls = {
+        stop_details: null,
+        container: null,
+        diagnostics: null,
+        context_management: null,
+      };
       const expected = { ...nulls, ...plain, model: context.model };
       const first = events.find((event) => event.type === "message_start");
       const { type, message, ...beside } = first ?? {};
-      expect(canonical(encodeAnswer(decode(streamOf(events)), context))).toBe(canonical({ ...expected, ...beside }));
+      expect(canonical(encodeAnswer(decode(streamOf(events)), context))).toBe(
+        canonical({ ...expected, ...beside }),
+      );
       expect(canonical(encodeAnswer(decodeAnswer(plain), context))).toBe(canonical(expected));
     }),
     { numRuns: 500 },

@@ -6,7 +6,10 @@ function fold(messages: JsonValue[]): JsonValue | undefined {
   const request = decodeRequest({ model: "m", max_tokens: 1, messages }, { version: "", beta: "" });
   return encodeRequest(request, { model: "m", stream: false, foldSystem: true }).messages;
 }
-const reminder = (text: string) => ({ type: "text", text: `<system-reminder>\n${text}\n</system-reminder>` });
+const reminder = (text: string) => ({
+  type: "text",
+  text: `<system-reminder>\n${text}\n</system-reminder>`,
+});
 
 test("a system entry becomes the last block of the user message before it", () => {
   const messages = [
@@ -33,7 +36,10 @@ test("it keeps its cache mark and comes after tool results", () => {
     },
   ];
   expect(fold(messages)).toEqual([
-    { role: "user", content: [result, { ...reminder("a\nb"), cache_control: { type: "ephemeral" } }] },
+    {
+      role: "user",
+      content: [result, { ...reminder("a\nb"), cache_control: { type: "ephemeral" } }],
+    },
   ]);
 });
 
@@ -60,7 +66,8 @@ test("the given messages stay as they are, however many entries follow one", () 
     { role: "user", content: "x" },
   ];
   const request = decodeRequest({ model: "m", max_tokens: 1, messages }, { version: "", beta: "" });
-  const encode = () => encodeRequest(request, { model: "m", stream: false, foldSystem: true }).messages;
+  const encode = () =>
+    encodeRequest(request, { model: "m", stream: false, foldSystem: true }).messages;
   expect(encode()).toEqual(encode());
   expect(encode()).toEqual([
     { role: "user", content: [{ type: "text", text: "hi" }, ...texts.map(reminder)] },

@@ -23,7 +23,12 @@ test("a native provider receives what the client sent", () => {
     fc.property(anyBody, (body) => {
       const sent = encodeRequest(decodeRequest(body, headers), target);
       expect(canonical(sent)).toBe(canonical(expected(body)));
-      expect(isDeepStrictEqual(JSON.parse(JSON.stringify(sent)), JSON.parse(JSON.stringify(expected(body))))).toBe(true);
+      expect(
+        isDeepStrictEqual(
+          JSON.parse(JSON.stringify(sent)),
+          JSON.parse(JSON.stringify(expected(body))),
+        ),
+      ).toBe(true);
     }),
     { numRuns: 2000 },
   );
@@ -73,15 +78,24 @@ test("the law holds through the gRPC wire as well", () => {
 });
 
 test("headers that belong to the request travel with it", () => {
-  const request = decodeRequest({ model: "m", max_tokens: 1, messages: [{ role: "user", content: "x" }] }, headers);
-  expect([request.vendorVersion, request.vendorBeta, request.sourceFormat]).toEqual(["2023-06-01", "a,b", Format.NATIVE]);
+  const request = decodeRequest(
+    { model: "m", max_tokens: 1, messages: [{ role: "user", content: "x" }] },
+    headers,
+  );
+  expect([request.vendorVersion, request.vendorBeta, request.sourceFormat]).toEqual([
+    "2023-06-01",
+    "a,b",
+    Format.NATIVE,
+  ]);
 });
 
 test("what came in another format leaves its extensions there", () => {
   const body = {
     model: "m",
     max_tokens: 1,
-    messages: [{ role: "user", content: [{ type: "text", text: "x", y: 1 }, { type: "odd" }], z: 1 }],
+    messages: [
+      { role: "user", content: [{ type: "text", text: "x", y: 1 }, { type: "odd" }], z: 1 },
+    ],
     w: 1,
   };
   const request = { ...decodeRequest(body, headers), sourceFormat: Format.CHAT };

@@ -6,7 +6,14 @@ import { anyObject, anyValue } from "./bodies.ts";
 
 const text = fc.oneof(
   fc.string({ unit: "grapheme", maxLength: 10 }),
-  fc.constantFrom("😀", "漢字 é", "a\u2028b\u2029c\u0085d", "\n\ndata: x\n\nevent: error\n\n", "data:", "\r\n"),
+  fc.constantFrom(
+    "😀",
+    "漢字 é",
+    "a\u2028b\u2029c\u0085d",
+    "\n\ndata: x\n\nevent: error\n\n",
+    "data:",
+    "\r\n",
+  ),
 );
 const count = fc.nat({ max: 100_000 });
 
@@ -62,24 +69,28 @@ const anyBlock = fc.oneof<fc.Arbitrary<Block>[]>(
     ],
     whole: { type: "text", text: one, citations: [citation] },
   })),
-  fc.tuple(fc.array(text, { maxLength: 3 }), fc.base64String(), extra).map(([texts, signature, more]) => ({
-    start: { type: "thinking", thinking: "", signature: "" },
-    deltas: [
-      ...texts.map((one) => ({ type: "thinking_delta", thinking: one, ...more })),
-      { type: "signature_delta", signature },
-    ],
-    whole: { type: "thinking", thinking: texts.join(""), signature },
-  })),
+  fc
+    .tuple(fc.array(text, { maxLength: 3 }), fc.base64String(), extra)
+    .map(([texts, signature, more]) => ({
+      start: { type: "thinking", thinking: "", signature: "" },
+      deltas: [
+        ...texts.map((one) => ({ type: "thinking_delta", thinking: one, ...more })),
+        { type: "signature_delta", signature },
+      ],
+      whole: { type: "thinking", thinking: texts.join(""), signature },
+    })),
   fc.base64String().map((data) => ({
     start: { type: "redacted_thinking", data },
     deltas: [],
     whole: { type: "redacted_thinking", data },
   })),
-  fc.tuple(fc.constantFrom("tool_use", "server_tool_use"), anyObject, extra).map(([type, input, more]) => ({
-    start: { type, id: "toolu_1", name: "f", input: {}, ...more },
-    deltas: jsonPieces(input).map((partial_json) => ({ type: "input_json_delta", partial_json })),
-    whole: { type, id: "toolu_1", name: "f", input, ...more },
-  })),
+  fc
+    .tuple(fc.constantFrom("tool_use", "server_tool_use"), anyObject, extra)
+    .map(([type, input, more]) => ({
+      start: { type, id: "toolu_1", name: "f", input: {}, ...more },
+      deltas: jsonPieces(input).map((partial_json) => ({ type: "input_json_delta", partial_json })),
+      whole: { type, id: "toolu_1", name: "f", input, ...more },
+    })),
   fc.constant({
     start: { type: "tool_use", id: "toolu_2", name: "without_arguments", input: {} },
     deltas: [],
@@ -99,13 +110,23 @@ const anyBlock = fc.oneof<fc.Arbitrary<Block>[]>(
 /** One answer, streamed and plain. */
 export type Answer = { events: JsonObject[]; plain: JsonObject };
 
-/** Answers as the vendor gives them: every member that clients rely on is there, further ones may be anywhere. */
+/**
+ * Answers as the vendor gives them: every member that clients rely on is there, further ones may be
+ * anywhere.
+ */
 export const anyAnswer: fc.Arbitrary<Answer> = fc
   .record({
     blocks: fc.array(anyBlock, { maxLength: 4 }),
     usage: anyUsage,
     first: count,
-    stopReason: fc.constantFrom("end_turn", "max_tokens", "tool_use", "stop_sequence", "refusal", "newest_reason"),
+    stopReason: fc.constantFrom(
+      "end_turn",
+      "max_tokens",
+      "tool_use",
+      "stop_sequence",
+      "refusal",
+      "newest_reason",
+    ),
     stopSequence: fc.constantFrom(null, "STOP"),
     ending: fc.record(
       { stop_details: fc.constantFrom(null, { type: "refusal" }), container: fc.constant(null) },
@@ -113,16 +134,28 @@ export const anyAnswer: fc.Arbitrary<Answer> = fc
     ),
     beside: extra,
     atStart: extra,
-    interlude: fc.array(fc.constantFrom<JsonObject>({ type: "ping" }, { type: "newest_event", a: [1] }), { maxLength: 3 }),
+    interlude: fc.array(
+      fc.constantFrom<JsonObject>({ type: "ping" }, { type: "newest_event", a: [1] }),
+      { maxLength: 3 },
+    ),
   })
   .map(({ blocks, usage, first, stopReason, stopSequence, ending, beside, atStart, interlude }) => {
     const { output_tokens_details, server_tool_use, service_tier, ...input } = usage;
-    const shared = { id: "msg_provider", type: "message", role: "assistant", model: "provider-model" };
+    const shared = {
+      id: "msg_provider",
+      type: "message",
+      role: "assistant",
+      model: "provider-model",
+    };
     const message = { ...shared, content: [], stop_reason: null, stop_sequence: null, ...atStart };
     const [before, after, between] = interlude;
     const events: (JsonObject | undefined)[] = [
       before,
-      { type: "message_start", message: { ...message, usage: { ...input, output_tokens: first } }, ...beside },
+      {
+        type: "message_start",
+        message: { ...message, usage: { ...input, output_tokens: first } },
+        ...beside,
+      },
       after,
       ...blocks.flatMap(({ start, deltas }, index): (JsonObject | undefined)[] => [
         { type: "content_block_start", index, content_block: start, ...beside },
@@ -130,7 +163,12 @@ export const anyAnswer: fc.Arbitrary<Answer> = fc
         { type: "content_block_stop", index, ...beside },
         between,
       ]),
-      { type: "message_delta", delta: { stop_reason: stopReason, stop_sequence: stopSequence, ...ending }, usage, ...beside },
+      {
+        type: "message_delta",
+        delta: { stop_reason: stopReason, stop_sequence: stopSequence, ...ending },
+        usage,
+        ...beside,
+      },
       { type: "message_stop" },
     ];
     const plain = {
@@ -148,6 +186,11 @@ export const anyAnswer: fc.Arbitrary<Answer> = fc
 /** The bytes of a stream of `events`. */
 export function streamOf(events: readonly JsonObject[], lineEnd = "\n"): Buffer {
   return Buffer.from(
-    events.map((event) => `event: ${event.type}${lineEnd}data: ${JSON.stringify(event)}${lineEnd}${lineEnd}`).join(""),
+    events
+      .map(
+        (event) =>
+          `event: ${event.type}${lineEnd}data: ${JSON.stringify(event)}${lineEnd}${lineEnd}`,
+      )
+      .join(""),
   );
 }

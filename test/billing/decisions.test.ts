@@ -10,7 +10,7 @@ import {
   type HoldRequest,
   type Ledger,
 } from "../../src/billing/admission.ts";
-import { asking, heldFor, price } from "./ledger.ts";
+import { asking, heldFor, price } from "../support/ledger.ts";
 
 const at = new Date("2026-03-31T23:59:59Z");
 const month = "2026-03-01";

@@ -11,7 +11,7 @@ import { HoldKeeper } from "../../src/billing/holds.ts";
 import { createLedgerStore } from "../../src/billing/store.ts";
 import type { Query } from "../../src/postgres/pipeline.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
-import { asking, ended, freshLedger, heldFor, log, startNode, usage } from "./ledger.ts";
+import { asking, ended, freshLedger, heldFor, log, startNode, usage } from "../support/ledger.ts";
 
 let ledger: Awaited<ReturnType<typeof freshLedger>>;
 beforeEach(async () => {

@@ -9,8 +9,8 @@ import {
   sizeHold,
 } from "../../src/billing/hold-size.ts";
 import { costMicro, maxOutputPriceMicro } from "../../src/billing/price.ts";
-import { usage } from "./ledger.ts";
-import { anyBounds, anyPrices, anyUsage } from "./samples.ts";
+import { usage } from "../support/ledger.ts";
+import { anyBounds, anyPrices, anyUsage } from "../support/samples/prices.ts";
 
 const credits = fc.oneof(
   fc.bigInt({ min: 0n, max: 10n ** 9n }),

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { newRequestId } from "../../src/base/ids.ts";
 import { priceVersion } from "../../src/billing/price.ts";
-import { asking, ended, freshLedger, heldFor, price, usage } from "./ledger.ts";
+import { asking, ended, freshLedger, heldFor, price, usage } from "../support/ledger.ts";
 
 let ledger: Awaited<ReturnType<typeof freshLedger>>;
 beforeAll(async () => {

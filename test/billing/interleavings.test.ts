@@ -8,7 +8,7 @@ import { ApiError, type ErrorReason } from "../../src/base/errors.ts";
 import type { FamilyName } from "../../src/base/families.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Hold, Payer, PlacedHold } from "../../src/billing/admission.ts";
-import { asking, ended, freshLedger, heldFor, startNode, usage } from "./ledger.ts";
+import { asking, ended, freshLedger, heldFor, startNode, usage } from "../support/ledger.ts";
 
 type Ledger = Awaited<ReturnType<typeof freshLedger>>;
 type Node = Awaited<ReturnType<typeof startNode>>;

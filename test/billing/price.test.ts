@@ -7,8 +7,8 @@ import {
   maxOutputPriceMicro,
   priceVersion,
 } from "../../src/billing/price.ts";
-import { usage } from "./ledger.ts";
-import { anyPrices, anyUsage } from "./samples.ts";
+import { usage } from "../support/ledger.ts";
+import { anyPrices, anyUsage } from "../support/samples/prices.ts";
 
 test("a cost is the exact sum of tokens times price, however large", () => {
   fc.assert(

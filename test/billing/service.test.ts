@@ -22,8 +22,8 @@ import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createBilling } from "../../src/billing/billing.ts";
 import type { AuthenticatedCall } from "../../src/contract/contract.ts";
-import { asking, ended, heldFor, log } from "./ledger.ts";
-import { freshBilling, newNonce, refused } from "./service.ts";
+import { freshBilling, newNonce, refused } from "../support/billing.ts";
+import { asking, ended, heldFor, log } from "../support/ledger.ts";
 
 type Place = Exclude<MessageInitShape<typeof PlaceHoldRequestSchema>, { $typeName: string }>;
 type Settle = Exclude<MessageInitShape<typeof SettleHoldRequestSchema>, { $typeName: string }>;

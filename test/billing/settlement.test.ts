@@ -9,7 +9,7 @@ import { BatchConnection } from "../../src/billing/batch-connection.ts";
 import { settlementBatch } from "../../src/billing/ledger-batches.ts";
 import type { Settled, SettleRequest } from "../../src/billing/settlement.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
-import { asking, ended, freshLedger, heldFor, price, usage } from "./ledger.ts";
+import { asking, ended, freshLedger, heldFor, price, usage } from "../support/ledger.ts";
 
 let ledger: Awaited<ReturnType<typeof freshLedger>>;
 let postgres: Postgres;

@@ -9,8 +9,8 @@ import {
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
-import { asking, ended, heldFor } from "./ledger.ts";
-import { freshBilling, refused } from "./service.ts";
+import { freshBilling, refused } from "../support/billing.ts";
+import { asking, ended, heldFor } from "../support/ledger.ts";
 
 type Transfer = Exclude<
   MessageInitShape<typeof CreateTransferRequestSchema>,

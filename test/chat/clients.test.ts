@@ -8,7 +8,7 @@ import { generateText, stepCountIs, streamText, tool } from "ai";
 import { zodResponseFormat } from "openai/helpers/zod";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
-import { openai, openStage, providerFormats, type Stage } from "./stage.ts";
+import { openai, openStage, providerFormats, type Stage } from "../support/chat-gateway.ts";
 
 const user = [{ role: "user" as const, content: "What is the weather in Oslo?" }];
 const weather = {

@@ -3,7 +3,7 @@
 import Anthropic from "@anthropic-ai/sdk";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { openai, openStage, providerFormats, type Stage } from "./stage.ts";
+import { openai, openStage, providerFormats, type Stage } from "../support/chat-gateway.ts";
 
 const content = {
   thinking: { pieces: ["I look ", "it up."] },

@@ -9,9 +9,9 @@ import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { isObject } from "../../src/formats/json.ts";
-import { readStream } from "../formats/chat/bodies.ts";
+import { openai, openStage, post, type Stage } from "../support/chat-gateway.ts";
 import { nativeEvents, sseEvent } from "../support/provider.ts";
-import { openai, openStage, post, type Stage } from "./stage.ts";
+import { readStream } from "../support/samples/chat-bodies.ts";
 
 let stage: Stage;
 beforeAll(async () => {

@@ -6,8 +6,8 @@ import { decodeRequest } from "../../src/formats/native/native.ts";
 import { createCatalog } from "../../src/inference/inference.ts";
 import { prepare } from "../../src/inference/prepare.ts";
 import type { ChildGateway } from "../support/child-gateway.ts";
+import { type Stage, startStage } from "../support/crash-cluster.ts";
 import { Gate, nativeStream } from "../support/provider.ts";
-import { type Stage, startStage } from "./stage.ts";
 
 const processes = 4;
 const requests = 500;

@@ -4,8 +4,16 @@
 import { readFile, writeFile } from "node:fs/promises";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import type { ChildGateway } from "../support/child-gateway.ts";
+import {
+  answerOf,
+  haiku,
+  numbered,
+  type Seen,
+  type Stage,
+  startStage,
+  usageOf,
+} from "../support/crash-cluster.ts";
 import { Gate } from "../support/provider.ts";
-import { answerOf, haiku, numbered, type Seen, type Stage, startStage, usageOf } from "./stage.ts";
 
 let stage: Stage;
 let gateway: ChildGateway;

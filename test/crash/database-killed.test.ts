@@ -13,9 +13,9 @@ import { readConfig } from "../../src/config/environment.ts";
 import { type Embedded, startEmbedded } from "../../src/postgres/embedded/embedded.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { type Gateway, startGateway } from "../../src/server/gateway.ts";
-import { log } from "../billing/ledger.ts";
+import { answerOf, createClients, numbered, type Seen, usageOf } from "../support/crash-cluster.ts";
+import { log } from "../support/ledger.ts";
 import { catalogFor, Gate, type ScriptedProvider, startProvider } from "../support/provider.ts";
-import { answerOf, createClients, numbered, type Seen, usageOf } from "./stage.ts";
 
 let folder: string;
 let embedded: Embedded;

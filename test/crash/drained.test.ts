@@ -1,7 +1,7 @@
 import { connect } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { numbered, type Stage, startStage } from "../support/crash-cluster.ts";
 import { Gate, nativeEvents } from "../support/provider.ts";
-import { numbered, type Stage, startStage } from "./stage.ts";
 
 let stage: Stage;
 beforeAll(async () => {

@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { ChildGateway } from "../support/child-gateway.ts";
+import { haiku, type Stage, startStage } from "../support/crash-cluster.ts";
 import { Gate, nativeEvents, nativeStream } from "../support/provider.ts";
-import { haiku, type Stage, startStage } from "./stage.ts";
 
 const credits = 1_000_000_000n;
 const content = { text: ["x".repeat(40), "y".repeat(40)], usage: { input: 11, output: 9 } };
@@ -23,7 +23,7 @@ afterAll(() => stage.stop());
 const killAt = (moment: string) =>
   stage.start({
     KILL_AT: moment,
-    NODE_OPTIONS: `--import ${join(import.meta.dirname, "kill-at.ts")}`,
+    NODE_OPTIONS: `--import ${join(import.meta.dirname, "../support/kill-at.ts")}`,
   });
 
 /** The charges of a key, which has one request in each test. */

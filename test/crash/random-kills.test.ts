@@ -1,7 +1,14 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { ChildGateway } from "../support/child-gateway.ts";
-import { answerOf, numbered, type Seen, type Stage, startStage, usageOf } from "./stage.ts";
+import {
+  answerOf,
+  numbered,
+  type Seen,
+  type Stage,
+  startStage,
+  usageOf,
+} from "../support/crash-cluster.ts";
 
 const kills = 30;
 const clients = 6;

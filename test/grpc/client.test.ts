@@ -8,8 +8,14 @@ import { GenerateResponseSchema } from "../../gen/gateway/inference/v1/inference
 import { ApiError, toApiError } from "../../src/base/errors.ts";
 import { type Core, localCore } from "../../src/contract/contract.ts";
 import { createGrpcServer } from "../../src/grpc/grpc.ts";
-import { authenticate, emptyAnswers, key, type Script, scriptedServices } from "./scripted.ts";
-import { dial, everythingServes, serve } from "./serve.ts";
+import { dial, everythingServes, serve } from "../support/grpc-server.ts";
+import {
+  authenticate,
+  emptyAnswers,
+  key,
+  type Script,
+  scriptedServices,
+} from "../support/scripted-services.ts";
 
 const asCustomer = { headers: { authorization: `Bearer ${key}` } };
 const hello = { model: "sonnet", messages: [{}] };

@@ -14,8 +14,8 @@ import { Reason, RefusalSchema } from "../../gen/gateway/common/v1/refusal_pb.ts
 import { GenerateResponseSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { serviceTypes } from "../../src/contract/contract.ts";
-import { type Bindings, openBindings } from "./bindings.ts";
-import { key, type Script, scriptedServices } from "./scripted.ts";
+import { type Bindings, openBindings } from "../support/bindings.ts";
+import { key, type Script, scriptedServices } from "../support/scripted-services.ts";
 
 const script: Script = {
   unary: async (desc) =>

@@ -7,7 +7,13 @@ import { localCore } from "../../src/contract/contract.ts";
 import type { FailedCredentials } from "../../src/http/authenticate.ts";
 import { createIdentifyCaller } from "../../src/http/authenticate.ts";
 import { type ConnectParts, registerConnect } from "../../src/http/connect.ts";
-import { adminToken, emptyAnswers, key, type Script, scriptedServices } from "./scripted.ts";
+import {
+  adminToken,
+  emptyAnswers,
+  key,
+  type Script,
+  scriptedServices,
+} from "../support/scripted-services.ts";
 
 type Changes = Partial<ConnectParts & { failedCredentials: FailedCredentials }>;
 

@@ -25,7 +25,7 @@ import {
   errorOfAny,
   methods,
   openBindings,
-} from "./bindings.ts";
+} from "../support/bindings.ts";
 import {
   anyMessage,
   enumPaths,
@@ -33,8 +33,14 @@ import {
   nameOfPath,
   requiredFields,
   setEnum,
-} from "./samples.ts";
-import { adminToken, emptyAnswers, key, type Script, scriptedServices } from "./scripted.ts";
+} from "../support/samples/messages.ts";
+import {
+  adminToken,
+  emptyAnswers,
+  key,
+  type Script,
+  scriptedServices,
+} from "../support/scripted-services.ts";
 
 const script: Script = emptyAnswers();
 let bindings: Bindings;

@@ -4,9 +4,9 @@ import { expect, test } from "vitest";
 import { MessageSchema } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { fieldsMax, hasMoreFields } from "../../src/grpc/codec.ts";
-import { callPlainly, plainClient, reasonName } from "./plain-client.ts";
-import { emptyAnswers, key, scriptedServices } from "./scripted.ts";
-import { serve } from "./serve.ts";
+import { serve } from "../support/grpc-server.ts";
+import { callPlainly, plainClient, reasonName } from "../support/plain-grpc-client.ts";
+import { emptyAnswers, key, scriptedServices } from "../support/scripted-services.ts";
 
 const bytesOf = (extensions: JsonObject) =>
   toBinary(MessageSchema, create(MessageSchema, { extensions }));

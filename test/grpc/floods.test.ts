@@ -10,9 +10,9 @@ import {
   GenerateRequestSchema,
   GenerateResponseSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { callPlainly, plainClient } from "./plain-client.ts";
-import { emptyAnswers, key, scriptedServices } from "./scripted.ts";
-import { serve } from "./serve.ts";
+import { serve } from "../support/grpc-server.ts";
+import { callPlainly, plainClient } from "../support/plain-grpc-client.ts";
+import { emptyAnswers, key, scriptedServices } from "../support/scripted-services.ts";
 
 const generate = "/gateway.inference.v1.InferenceService/Generate";
 const getPools = "/gateway.billing.v1.BillingService/GetPools";

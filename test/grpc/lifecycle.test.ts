@@ -10,10 +10,16 @@ import { grpcCore } from "../../src/grpc/client.ts";
 import { createGrpcServer, type GrpcServerParts } from "../../src/grpc/grpc.ts";
 import { createHealth } from "../../src/grpc/health.ts";
 import { serverCredentials } from "../../src/grpc/tls.ts";
-import { createAuthority } from "./certificates.ts";
-import { callPlainly, plainClient } from "./plain-client.ts";
-import { authenticate, emptyAnswers, key, type Script, scriptedServices } from "./scripted.ts";
-import { dial, everythingServes, serve } from "./serve.ts";
+import { createAuthority } from "../support/certificates.ts";
+import { dial, everythingServes, serve } from "../support/grpc-server.ts";
+import { callPlainly, plainClient } from "../support/plain-grpc-client.ts";
+import {
+  authenticate,
+  emptyAnswers,
+  key,
+  type Script,
+  scriptedServices,
+} from "../support/scripted-services.ts";
 
 const asCustomer = { headers: { authorization: `Bearer ${key}` } };
 const hello = { model: "sonnet", messages: [{}] };

@@ -16,8 +16,6 @@ import { readConfig } from "../../src/config/environment.ts";
 import { localCore } from "../../src/contract/contract.ts";
 import { seed } from "../../src/server/bootstrap.ts";
 import { startServices } from "../../src/server/services.ts";
-import { freshDatabase } from "../support/database.ts";
-import { fastCatalog } from "../support/gateway.ts";
 import {
   type Bindings,
   bindingNames,
@@ -25,7 +23,9 @@ import {
   errorOfAny,
   methods,
   openBindings,
-} from "./bindings.ts";
+} from "../support/bindings.ts";
+import { freshDatabase } from "../support/database.ts";
+import { fastCatalog } from "../support/gateway.ts";
 import {
   anyMessage,
   enumPaths,
@@ -33,7 +33,7 @@ import {
   nameOfPath,
   requiredFields,
   setEnum,
-} from "./samples.ts";
+} from "../support/samples/messages.ts";
 
 const stack = new AsyncDisposableStack();
 const adminToken = "the-admin-token-of-a-test";

@@ -7,9 +7,9 @@ import { create } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { GetPoolsResponseSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { methods } from "./bindings.ts";
-import { emptyAnswers, key, type Script, scriptedServices } from "./scripted.ts";
-import { serve } from "./serve.ts";
+import { methods } from "../support/bindings.ts";
+import { serve } from "../support/grpc-server.ts";
+import { emptyAnswers, key, type Script, scriptedServices } from "../support/scripted-services.ts";
 
 async function curl(...args: string[]): Promise<string> {
   const { stdout } = await promisify(execFile)("buf", [

@@ -12,9 +12,14 @@ import {
   GenerateResponseSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
-import { callPlainly, plainClient, plainMetadata, reasonName } from "./plain-client.ts";
-import { emptyAnswers, key, scriptedServices } from "./scripted.ts";
-import { serve } from "./serve.ts";
+import { serve } from "../support/grpc-server.ts";
+import {
+  callPlainly,
+  plainClient,
+  plainMetadata,
+  reasonName,
+} from "../support/plain-grpc-client.ts";
+import { emptyAnswers, key, scriptedServices } from "../support/scripted-services.ts";
 
 const generate = "/gateway.inference.v1.InferenceService/Generate";
 const countTokens = "/gateway.inference.v1.InferenceService/CountTokens";

@@ -27,7 +27,7 @@ import {
   startFacade,
   textDelta,
   textStart,
-} from "./stand-in.ts";
+} from "../support/http-server.ts";
 
 /** The events of a native stream, each checked for its form. */
 function readEvents(text: string): { event: string; data: Record<string, unknown> }[] {

@@ -6,7 +6,7 @@ import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { Pool } from "undici";
 import { expect, onTestFinished, test } from "vitest";
-import { chatHeaders, nativeBody, nativeHeaders, startFacade } from "./stand-in.ts";
+import { chatHeaders, nativeBody, nativeHeaders, startFacade } from "../support/http-server.ts";
 
 const whole = JSON.stringify({
   ...nativeBody,

@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { jsonItemsMax } from "../../src/formats/json.ts";
-import { chatBody, nativeBody, postChat, postNative, startFacade } from "./stand-in.ts";
+import { chatBody, nativeBody, postChat, postNative, startFacade } from "../support/http-server.ts";
 
 const list = (count: number, item: (index: number) => string) =>
   Array.from({ length: count }, (_, index) => item(index)).join(",");

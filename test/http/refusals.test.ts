@@ -21,7 +21,7 @@ import {
   requestIdForm,
   sendRaw,
   startFacade,
-} from "./stand-in.ts";
+} from "../support/http-server.ts";
 
 type ErrorBody = {
   type?: string;

@@ -12,7 +12,7 @@ import {
   startFacade,
   textDelta,
   textStart,
-} from "./stand-in.ts";
+} from "../support/http-server.ts";
 
 const sonnet = { id: "model-sonnet-4.6", displayName: "Sonnet 4.6", tier: "sonnet" };
 const alias = { ...sonnet, id: "sonnet", aliasFor: sonnet.id };

@@ -25,7 +25,7 @@ import {
   startFacade,
   textDelta,
   textStart,
-} from "./stand-in.ts";
+} from "../support/http-server.ts";
 
 const price = {
   priceVersion: "v_1",

@@ -3,7 +3,7 @@
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { ApiError, type ErrorReason } from "../../src/base/errors.ts";
 import type { Payer } from "../../src/billing/admission.ts";
-import { type Answer, freshInference } from "./answers.ts";
+import { type Answer, freshInference } from "../support/inference.ts";
 
 let gateway: Answer;
 let payer: Payer;

@@ -2,7 +2,7 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { Format, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { enforceFeaturePolicy } from "../../src/inference/feature-policy.ts";
-import { errorOf, requestOf } from "./requests.ts";
+import { errorOf, requestOf } from "../support/requests.ts";
 
 const none = { serverTools: false, fastSpeed: false, inferenceGeo: false };
 const all = { serverTools: true, fastSpeed: true, inferenceGeo: true };

@@ -10,6 +10,7 @@ import {
 import * as chat from "../../src/formats/chat/chat.ts";
 import * as native from "../../src/formats/native/native.ts";
 import { Meter } from "../../src/inference/meter.ts";
+import { events } from "../support/inference.ts";
 import {
   type AnswerContent,
   chatAnswer,
@@ -18,7 +19,6 @@ import {
   nativeStream,
   type Script,
 } from "../support/provider.ts";
-import { events } from "./answers.ts";
 
 type Reported = Exclude<MessageInitShape<typeof ReportedUsageSchema>, { $typeName: string }>;
 

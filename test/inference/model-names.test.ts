@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
 import { createCatalog } from "../../src/inference/inference.ts";
-import { errorOf } from "./requests.ts";
+import { errorOf } from "../support/requests.ts";
 
 const catalog = createCatalog(readCatalogFile(defaultCatalog()));
 const strict = createCatalog({ ...readCatalogFile(defaultCatalog()), tierFallback: false });

@@ -5,7 +5,7 @@ import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
 import * as chat from "../../src/formats/chat/chat.ts";
 import { createCatalog } from "../../src/inference/inference.ts";
 import { prepare, prepareModel } from "../../src/inference/prepare.ts";
-import { errorOf, type RequestMembers, requestOf, said } from "./requests.ts";
+import { errorOf, type RequestMembers, requestOf, said } from "../support/requests.ts";
 
 const catalog = createCatalog(readCatalogFile(defaultCatalog()));
 const prepared = (more: RequestMembers = {}, allowed: string[] = []) =>

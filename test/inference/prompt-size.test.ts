@@ -4,7 +4,7 @@ import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import * as native from "../../src/formats/native/native.ts";
 import { estimatedTokensOf, maxTokensOf, measurePrompt } from "../../src/inference/prompt-size.ts";
-import { type RequestMembers, requestOf, said } from "./requests.ts";
+import { type RequestMembers, requestOf, said } from "../support/requests.ts";
 
 const window = 200_000;
 const bytesOf = (more: RequestMembers) => measurePrompt(requestOf(more)).textBytes;

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { mintSecret } from "../../src/keys/secret.ts";
-import { adminCall, adminToken, bearer, errorOf, keysFixture } from "./keys-fixture.ts";
+import { adminCall, adminToken, bearer, errorOf, keysFixture } from "../support/keys.ts";
 
 let fixture: Awaited<ReturnType<typeof keysFixture>>;
 beforeAll(async () => {

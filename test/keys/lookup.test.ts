@@ -6,7 +6,7 @@ import { ApiError } from "../../src/base/errors.ts";
 import { KeyCache } from "../../src/keys/cache.ts";
 import { createLookup } from "../../src/keys/lookup.ts";
 import type { FoundSecret } from "../../src/keys/store.ts";
-import { errorOf } from "./keys-fixture.ts";
+import { errorOf } from "../support/keys.ts";
 
 function found(digest: string): FoundSecret {
   const keyId = `key_${digest}`;

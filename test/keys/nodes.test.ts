@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { ChildGateway } from "../support/child-gateway.ts";
-import { type Gateways, objectOf, startGateways } from "./gateways-fixture.ts";
+import { type Gateways, objectOf, startGateways } from "../support/cluster.ts";
 
 const nodeCount = 3;
 let gateways: Gateways;

@@ -11,9 +11,9 @@ import { mintSecret } from "../../src/keys/secret.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { createRateLimits } from "../../src/rate-limits/rate-limits.ts";
 import { connectRedis } from "../../src/redis/redis.ts";
+import { bearer, callerOfKeys, counted, errorOf, keysFixture, keysOn } from "../support/keys.ts";
 import { redisBinary } from "../support/programs.ts";
 import { startRedis, withoutRedis } from "../support/redis.ts";
-import { bearer, callerOfKeys, counted, errorOf, keysFixture, keysOn } from "./keys-fixture.ts";
 
 let fixture: Awaited<ReturnType<typeof keysFixture>>;
 beforeAll(async () => {

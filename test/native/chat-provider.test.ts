@@ -8,7 +8,8 @@ import { ChatAnthropic } from "@langchain/anthropic";
 import { type AIMessageChunk, HumanMessage } from "@langchain/core/messages";
 import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { openStage, type Stage } from "../chat/stage.ts";
+import { openStage, type Stage } from "../support/chat-gateway.ts";
+import { weather } from "../support/conversation.ts";
 import {
   type AnswerContent,
   type Choose,
@@ -17,7 +18,6 @@ import {
   chatErrorAnswer,
   chatStream,
 } from "../support/provider.ts";
-import { weather } from "./conversation.ts";
 
 let stage: Stage;
 beforeAll(async () => {

@@ -5,6 +5,8 @@ import { ChatAnthropic } from "@langchain/anthropic";
 import { type AIMessageChunk, HumanMessage } from "@langchain/core/messages";
 import { generateText, jsonSchema, Output, stepCountIs, streamText, tool } from "ai";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { converse, weather } from "../support/conversation.ts";
+import { type NativeFixture, startNative } from "../support/native-gateway.ts";
 import {
   type Choose,
   nativeAnswer,
@@ -12,8 +14,6 @@ import {
   nativeStream,
   sseEvent,
 } from "../support/provider.ts";
-import { converse, weather } from "./conversation.ts";
-import { type NativeFixture, startNative } from "./fixture.ts";
 
 let native: NativeFixture;
 beforeAll(async () => {

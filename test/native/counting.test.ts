@@ -1,7 +1,7 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { ask, type NativeFixture, startNative } from "../support/native-gateway.ts";
 import { nativeAnswer } from "../support/provider.ts";
-import { ask, type NativeFixture, startNative } from "./fixture.ts";
 
 let native: NativeFixture;
 beforeAll(async () => {

@@ -4,9 +4,9 @@
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { anyBody } from "../formats/native/bodies.ts";
+import { type NativeFixture, startNative } from "../support/native-gateway.ts";
 import { nativeAnswer } from "../support/provider.ts";
-import { type NativeFixture, startNative } from "./fixture.ts";
+import { anyBody } from "../support/samples/native-bodies.ts";
 
 let native: NativeFixture;
 beforeAll(async () => {

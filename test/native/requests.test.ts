@@ -3,8 +3,8 @@
 
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { ask, type NativeFixture, startNative } from "../support/native-gateway.ts";
 import { nativeAnswer } from "../support/provider.ts";
-import { ask, type NativeFixture, startNative } from "./fixture.ts";
 
 let native: NativeFixture;
 beforeAll(async () => {

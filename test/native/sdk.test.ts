@@ -7,6 +7,8 @@ import Older from "anthropic-sdk-0-137";
 import { betaTool as olderBetaTool } from "anthropic-sdk-0-137/helpers/beta/json-schema";
 import { jsonSchemaOutputFormat as olderOutputFormat } from "anthropic-sdk-0-137/helpers/json-schema";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { converse, weather } from "../support/conversation.ts";
+import { type NativeFixture, startNative } from "../support/native-gateway.ts";
 import {
   chatStream,
   errorAnswer,
@@ -14,8 +16,6 @@ import {
   nativeEvents,
   nativeStream,
 } from "../support/provider.ts";
-import { converse, weather } from "./conversation.ts";
-import { type NativeFixture, startNative } from "./fixture.ts";
 
 let native: NativeFixture;
 beforeAll(async () => {

@@ -7,8 +7,8 @@ import { grpcCore } from "../../src/grpc/client.ts";
 import { createFailedCredentials, createIdentifyCaller } from "../../src/http/authenticate.ts";
 import { createHttpServer, type HttpServer } from "../../src/http/http.ts";
 import { defaultKeepAlive } from "../../src/http/send-stream.ts";
+import { ask, type NativeFixture, startNative } from "../support/native-gateway.ts";
 import { Gate, nativeEvents, nativeStream, type Write } from "../support/provider.ts";
-import { ask, type NativeFixture, startNative } from "./fixture.ts";
 
 let native: NativeFixture;
 let core: ReturnType<typeof grpcCore>;

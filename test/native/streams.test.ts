@@ -4,8 +4,14 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { isObject } from "../../src/formats/json.ts";
+import {
+  ask,
+  type NativeFixture,
+  readEvents,
+  startNative,
+  textOf,
+} from "../support/native-gateway.ts";
 import { errorAnswer, Gate, nativeEvents, nativeStream, sseEvent } from "../support/provider.ts";
-import { ask, type NativeFixture, readEvents, startNative, textOf } from "./fixture.ts";
 
 let native: NativeFixture;
 beforeAll(async () => {

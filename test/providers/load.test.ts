@@ -6,7 +6,7 @@ import { CircuitBreaker, CoolDowns } from "../../src/providers/circuit-breaker.t
 import { ConcurrencyLimit } from "../../src/providers/concurrency.ts";
 import { readRetryAfterMs } from "../../src/providers/failures.ts";
 import { orderRoutes } from "../../src/providers/routing.ts";
-import { HandClock, settle } from "./harness.ts";
+import { HandClock, settle } from "../support/providers.ts";
 
 describe("a breaker", () => {
   const fail = (breaker: CircuitBreaker, times: number) => {

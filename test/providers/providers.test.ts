@@ -4,7 +4,7 @@ import { create } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { ContentForm, MessageSchema, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
-import { createAuthority } from "../grpc/certificates.ts";
+import { createAuthority } from "../support/certificates.ts";
 import {
   catalogFor,
   chatAnswer,
@@ -29,7 +29,7 @@ import {
   readAll,
   requestOf,
   textOf,
-} from "./harness.ts";
+} from "../support/providers.ts";
 
 let provider: ScriptedProvider;
 let providers: ManagedProviders;

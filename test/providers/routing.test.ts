@@ -24,7 +24,7 @@ import {
   requestOf,
   settle,
   textOf,
-} from "./harness.ts";
+} from "../support/providers.ts";
 
 let first: ScriptedProvider;
 let second: ScriptedProvider;

@@ -25,7 +25,7 @@ import {
   requestOf,
   settle,
   textOf,
-} from "./harness.ts";
+} from "../support/providers.ts";
 
 const catalog = catalogFor({ simulated: "simulated" });
 let providers: ManagedProviders = openProviders(catalog);

@@ -25,7 +25,7 @@ import {
   requestOf,
   settle,
   textOf,
-} from "./harness.ts";
+} from "../support/providers.ts";
 
 let provider: ScriptedProvider;
 let providers: ManagedProviders;

@@ -14,7 +14,7 @@ import {
   type ScriptedProvider,
   startProvider,
 } from "../support/provider.ts";
-import { openProviders, readAll, textOf } from "./harness.ts";
+import { openProviders, readAll, textOf } from "../support/providers.ts";
 
 let provider: ScriptedProvider;
 let providers: ManagedProviders;

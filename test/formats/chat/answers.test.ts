@@ -4,7 +4,7 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { createEventEncoder, encodeAnswer } from "../../../src/formats/chat/chat.ts";
-import { context, eventsOf, readStream } from "./bodies.ts";
+import { context, eventsOf, readStream } from "../../support/samples/chat-bodies.ts";
 
 type Kind = Parameters<typeof eventsOf>[number];
 type Block = NonNullable<NonNullable<Extract<Kind, { case: "blockStart" }>["value"]>["block"]>;

@@ -5,7 +5,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { decodeRequest } from "../../../src/formats/chat/chat.ts";
 import { encodeRequest } from "../../../src/formats/native/native.ts";
-import { errorOf } from "./bodies.ts";
+import { errorOf } from "../../support/samples/chat-bodies.ts";
 
 const folder = new URL("./fixtures/", import.meta.url);
 

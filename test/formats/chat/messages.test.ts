@@ -4,7 +4,7 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { ContentForm, Role } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { decodeRequest } from "../../../src/formats/chat/chat.ts";
-import { bodyWith, errorOf } from "./bodies.ts";
+import { bodyWith, errorOf } from "../../support/samples/chat-bodies.ts";
 
 const user = (content: JsonValue): JsonObject => ({ role: "user", content });
 const assistant = (members: JsonObject): JsonObject => ({

@@ -15,7 +15,7 @@ import {
 } from "../../../src/formats/chat/chat.ts";
 import { isObject } from "../../../src/formats/json.ts";
 import * as native from "../../../src/formats/native/native.ts";
-import { context, eventsOf, readStream, streamOf } from "./bodies.ts";
+import { context, eventsOf, readStream, streamOf } from "../../support/samples/chat-bodies.ts";
 
 type Kind = Parameters<typeof eventsOf>[number];
 

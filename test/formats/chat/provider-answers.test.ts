@@ -4,7 +4,7 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { createEventDecoder, decodeAnswer } from "../../../src/formats/chat/chat.ts";
-import { chunkOf, streamOf } from "./bodies.ts";
+import { chunkOf, streamOf } from "../../support/samples/chat-bodies.ts";
 
 function decode(...values: (JsonValue | "[DONE]")[]): Event[] {
   const decoder = createEventDecoder();

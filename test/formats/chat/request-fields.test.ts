@@ -4,7 +4,7 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { decodeRequest, wantsUsage } from "../../../src/formats/chat/chat.ts";
-import { bodyWith, errorOf } from "./bodies.ts";
+import { bodyWith, errorOf } from "../../support/samples/chat-bodies.ts";
 
 const tool = { type: "function", function: { name: "f", parameters: { type: "object" } } };
 const schema = { type: "object", properties: { b: { type: "string" }, a: { type: "string" } } };

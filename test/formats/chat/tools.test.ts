@@ -3,7 +3,7 @@
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
 import { decodeRequest } from "../../../src/formats/chat/chat.ts";
-import { bodyWith, errorOf } from "./bodies.ts";
+import { bodyWith, errorOf } from "../../support/samples/chat-bodies.ts";
 
 const schema = { type: "object", properties: { b: { type: "string" }, a: {} }, required: ["b"] };
 const named = (name: string): JsonObject => ({ type: "function", function: { name } });

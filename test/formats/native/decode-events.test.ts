@@ -9,8 +9,8 @@ import {
   decodeAnswer,
   decodeCount,
 } from "../../../src/formats/native/native.ts";
-import { anyObject, anyValue } from "./bodies.ts";
-import { streamOf } from "./streams.ts";
+import { streamOf } from "../../support/samples/native-answers.ts";
+import { anyObject, anyValue } from "../../support/samples/native-bodies.ts";
 
 function decodeText(text: string | Uint8Array): Event[] {
   const decoder = createEventDecoder();

@@ -9,7 +9,7 @@ import {
   decodeRequest,
   encodeCountRequest,
 } from "../../../src/formats/native/native.ts";
-import { anyBody, anyValue } from "./bodies.ts";
+import { anyBody, anyValue } from "../../support/samples/native-bodies.ts";
 
 const headers = { version: "2023-06-01", beta: "" };
 const newest = { version: "2026-10-21", beta: "" };

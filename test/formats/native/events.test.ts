@@ -12,8 +12,8 @@ import {
   encodeAnswer,
 } from "../../../src/formats/native/native.ts";
 import { createSseParser } from "../../../src/formats/sse.ts";
-import { canonical } from "./canonical.ts";
-import { anyAnswer, streamOf } from "./streams.ts";
+import { canonical } from "../../support/canonical-json.ts";
+import { anyAnswer, streamOf } from "../../support/samples/native-answers.ts";
 
 const context = { model: "model-opus-4.6", estimatedInputTokens: 77 };
 

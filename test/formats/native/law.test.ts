@@ -7,8 +7,8 @@ import { expect, test } from "vitest";
 import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { GenerateRequestSchema } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { decodeRequest, encodeRequest } from "../../../src/formats/native/native.ts";
-import { anyBlock, anyBody } from "./bodies.ts";
-import { canonical } from "./canonical.ts";
+import { canonical } from "../../support/canonical-json.ts";
+import { anyBlock, anyBody } from "../../support/samples/native-bodies.ts";
 
 const headers = { version: "2023-06-01", beta: "a,b" };
 const target = { model: "provider-name", stream: true };

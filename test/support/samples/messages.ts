@@ -19,7 +19,7 @@ import {
   TimestampSchema,
 } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
-import { required } from "../../gen/gateway/common/v1/options_pb.ts";
+import { required } from "../../../gen/gateway/common/v1/options_pb.ts";
 
 /** A request with every required field set, and no other. */
 export function leastRequest(type: DescMessage): Message {

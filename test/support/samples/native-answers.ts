@@ -2,7 +2,7 @@
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import fc from "fast-check";
-import { anyObject, anyValue } from "./bodies.ts";
+import { anyObject, anyValue } from "./native-bodies.ts";
 
 const text = fc.oneof(
   fc.string({ unit: "grapheme", maxLength: 10 }),

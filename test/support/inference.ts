@@ -14,7 +14,7 @@ import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
 import { createCatalog, createInference } from "../../src/inference/inference.ts";
 import type { ProviderRequest, Providers } from "../../src/providers/providers.ts";
 import { createRateLimits } from "../../src/rate-limits/rate-limits.ts";
-import { freshLedger, log } from "../billing/ledger.ts";
+import { freshLedger, log } from "./ledger.ts";
 import type { RequestMembers } from "./requests.ts";
 
 export const events = {

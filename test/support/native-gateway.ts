@@ -4,8 +4,8 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { createSseParser } from "../../src/formats/sse.ts";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { catalogFor, type ScriptedProvider, startProvider } from "../support/provider.ts";
+import { startTestGateway, type TestGateway } from "./gateway.ts";
+import { catalogFor, type ScriptedProvider, startProvider } from "./provider.ts";
 
 export type NativeFixture = {
   gateway: TestGateway;

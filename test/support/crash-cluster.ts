@@ -12,15 +12,15 @@ import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { timeOrderedId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { digestBytes, digestSecret, mintSecret, showSecret } from "../../src/keys/secret.ts";
-import { freshLedger, startNode } from "../billing/ledger.ts";
-import { type ChildGateway, startChildGateway } from "../support/child-gateway.ts";
+import { type ChildGateway, startChildGateway } from "./child-gateway.ts";
+import { freshLedger, startNode } from "./ledger.ts";
 import {
   catalogFor,
   nativeStream,
   type ReceivedRequest,
   type Script,
   startProvider,
-} from "../support/provider.ts";
+} from "./provider.ts";
 
 /** haiku 4.5, in micro-credits per token. */
 export const haiku = { input: 140n, output: 700n };

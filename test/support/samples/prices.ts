@@ -1,9 +1,9 @@
 // Any prices, usage and bounds, for properties.
 
 import fc from "fast-check";
-import type { UsageBounds } from "../../src/billing/hold-size.ts";
-import type { TokenPrices } from "../../src/billing/price.ts";
-import { usage } from "./ledger.ts";
+import type { UsageBounds } from "../../../src/billing/hold-size.ts";
+import type { TokenPrices } from "../../../src/billing/price.ts";
+import { usage } from "../ledger.ts";
 
 const tokensMax = 2 ** 31 - 1;
 const micro = fc.oneof(fc.bigInt({ min: 0n, max: 4_000n }), fc.constantFrom(0n, 1n, 10n ** 12n));

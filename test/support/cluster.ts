@@ -6,10 +6,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { defaultCatalog } from "../../src/config/catalog.ts";
-import { type ChildGateway, startChildGateway } from "../support/child-gateway.ts";
-import { freshDatabase } from "../support/database.ts";
-import { redisBinary } from "../support/programs.ts";
-import { startRedis, type TestRedis } from "../support/redis.ts";
+import { type ChildGateway, startChildGateway } from "./child-gateway.ts";
+import { freshDatabase } from "./database.ts";
+import { redisBinary } from "./programs.ts";
+import { startRedis, type TestRedis } from "./redis.ts";
 
 export type Gateways = {
   readonly nodes: readonly ChildGateway[];

@@ -2,12 +2,7 @@
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { isObject } from "../../src/formats/json.ts";
-import {
-  type AnswerContent,
-  type Choose,
-  nativeAnswer,
-  nativeStream,
-} from "../support/provider.ts";
+import { type AnswerContent, type Choose, nativeAnswer, nativeStream } from "./provider.ts";
 
 const usage = { input: 12, output: 9, cacheRead: 3, cacheWrite: 4 };
 

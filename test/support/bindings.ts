@@ -24,7 +24,7 @@ import { grpcCore } from "../../src/grpc/client.ts";
 import { createGrpcServer } from "../../src/grpc/grpc.ts";
 import { createIdentifyCaller } from "../../src/http/authenticate.ts";
 import { registerConnect } from "../../src/http/connect.ts";
-import { authenticate } from "./scripted.ts";
+import { authenticate } from "./scripted-services.ts";
 
 export const bindingNames = [
   "local",

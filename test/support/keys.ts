@@ -18,7 +18,7 @@ import type { AuthenticatedCall } from "../../src/contract/contract.ts";
 import { createKeys, type Keys } from "../../src/keys/keys.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
 import type { Redis } from "../../src/redis/redis.ts";
-import { freshDatabase } from "../support/database.ts";
+import { freshDatabase } from "./database.ts";
 
 export const adminToken = "admin-token-of-the-tests";
 const models = new Map([

@@ -2,7 +2,7 @@
 
 import OpenAI from "openai";
 import { readCatalogFile } from "../../src/config/catalog.ts";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { startTestGateway, type TestGateway } from "./gateway.ts";
 import {
   type AnswerContent,
   type Choose,
@@ -14,7 +14,7 @@ import {
   type Script,
   type ScriptedProvider,
   startProvider,
-} from "../support/provider.ts";
+} from "./provider.ts";
 
 /** Format of the provider. */
 export type ProviderFormat = "native" | "chat";

@@ -17,7 +17,7 @@ import { HoldKeeper } from "../../src/billing/holds.ts";
 import { priceVersion } from "../../src/billing/price.ts";
 import { createLedgerStore } from "../../src/billing/store.ts";
 import { connectPostgres, type Statement } from "../../src/postgres/postgres.ts";
-import { freshDatabase } from "../support/database.ts";
+import { freshDatabase } from "./database.ts";
 
 /** Micro-credits per token of the model `model-test`. */
 export const price = priceVersion("model-test", {

@@ -4,7 +4,7 @@ import { onTestFinished } from "vitest";
 import type { Core, Services } from "../../src/contract/contract.ts";
 import { grpcCore } from "../../src/grpc/client.ts";
 import { createGrpcServer, type GrpcServer, type GrpcServerParts } from "../../src/grpc/grpc.ts";
-import { authenticate } from "./scripted.ts";
+import { authenticate } from "./scripted-services.ts";
 
 export const everythingServes = async () => ({ billing: true, keys: true, inference: true });
 

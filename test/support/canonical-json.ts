@@ -1,5 +1,5 @@
 import type { JsonValue } from "@bufbuild/protobuf";
-import { isObject } from "../../../src/formats/json.ts";
+import { isObject } from "../../src/formats/json.ts";
 
 /**
  * JSON text with members in order of their names, so that equal values have equal texts,

@@ -33,7 +33,7 @@ export type RequestContext = {
     model?: string;
     stream?: boolean;
     firstByteMs?: number;
-    apiError?: ErrorReason;
+    error?: ErrorReason;
   };
 };
 

@@ -26,7 +26,7 @@ export function createFailureHandler(log: Log) {
     // The guard of the services has logged what it wrapped.
     if (apiError !== error && apiError.reason === "internal")
       log.error({ requestId: context.requestId, err: error }, "request failed");
-    context.logFields.apiError = apiError.reason;
+    context.logFields.error = apiError.reason;
     const problem = toErrorResponse(apiError, context.envelope, context.requestId);
     reply.headers(problem.headers);
     if (reply.getHeader("connection") === "close" && !request.raw.complete)

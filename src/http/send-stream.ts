@@ -64,7 +64,7 @@ export async function sendStream(
     // A client that broke its connection while it was waited for is known by its socket first.
     if (signal.aborted || reply.raw.socket?.destroyed) return reply;
     const apiError = toApiError(error);
-    context.logFields.apiError = apiError.reason;
+    context.logFields.error = apiError.reason;
     paced.fail(apiError);
   } finally {
     paced.close();

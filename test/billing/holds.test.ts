@@ -58,7 +58,7 @@ test("fifty requests racing for ten holds' worth of credits admit exactly ten", 
     Array.from({ length: 50 }, () => place(asking(payer, 100))),
   );
   const held = placed.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
-  const reasons = placed.flatMap((one) => (one.status === "rejected" ? [one.reason.apiError] : []));
+  const reasons = placed.flatMap((one) => (one.status === "rejected" ? [one.reason.reason] : []));
   expect(held).toHaveLength(10);
   expect(new Set(reasons)).toEqual(new Set(["credits_held"]));
   await Promise.all(held.map((hold) => ledger.holds.settle(hold, ended({}))));

@@ -445,8 +445,8 @@ test("the log has one line per request, with ids and figures and nothing that wa
       ...paid,
     },
     { route: "/v1/chat/completions", status: 200, stream: true, ...paid },
-    { route: "/v1/models/:id", status: 401, reason: "invalid_key" },
-    { route: "none", status: 404, reason: "not_found" },
+    { route: "/v1/models/:id", status: 401, error: "invalid_key" },
+    { route: "none", status: 404, error: "not_found" },
   ]);
   expect(told.map(({ tokens }) => tokens).slice(0, 3)).toEqual(
     Array(3).fill({ input: 5, output: 2, cacheRead: 70 }),

@@ -352,7 +352,7 @@ describe("an error answer", () => {
       name: `400 that says "${message}"`,
       script: errorAnswer(400, "invalid_request_error", message),
       reason: "upstream_error",
-      facts: { provider: { status: 400 } },
+      facts: { providerAnswer: { status: 400 } },
       attempt: "failed 400",
     })),
     {
@@ -399,7 +399,7 @@ describe("an error answer", () => {
       script: errorAnswer(400, "invalid_request_error", "messages.0: wrong"),
       reason: "upstream_refused",
       facts: {
-        provider: {
+        providerAnswer: {
           status: 400,
           body: {
             type: "error",
@@ -414,7 +414,7 @@ describe("an error answer", () => {
       script: errorAnswer(413, "request_too_large", "too large"),
       reason: "upstream_refused",
       facts: {
-        provider: {
+        providerAnswer: {
           status: 413,
           body: { type: "error", error: { type: "request_too_large", message: "too large" } },
         },
@@ -427,7 +427,7 @@ describe("an error answer", () => {
       script: chatErrorAnswer(400, null, "messages: wrong"),
       reason: "upstream_refused",
       facts: {
-        provider: {
+        providerAnswer: {
           status: 400,
           body: {
             type: "error",
@@ -484,7 +484,7 @@ describe("an error answer", () => {
       ),
       reason: "upstream_refused",
       facts: {
-        provider: {
+        providerAnswer: {
           status: 400,
           body: {
             type: "error",

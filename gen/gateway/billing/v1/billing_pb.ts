@@ -473,7 +473,8 @@ export type PlaceHoldRequest = Message<"gateway.billing.v1.PlaceHoldRequest"> & 
   deadline?: Duration | undefined;
 
   /**
-   * Random, chosen once per request: tells a repeat of this call from another caller's use of the same id. 8 to 64 characters.
+   * Random, chosen once per request: tells a repeat of this call from another caller's use of the
+   * same id. 8 to 64 characters.
    *
    * @generated from field: string nonce = 9;
    */
@@ -721,7 +722,8 @@ export type Receipt = Message<"gateway.billing.v1.Receipt"> & {
   overrunMicrocredits: bigint;
 
   /**
-   * OUTCOME_UNSPECIFIED while the request runs; usage is then the last metered figure and amount is 0.
+   * OUTCOME_UNSPECIFIED while the request runs; usage is then the last metered figure and amount is
+   * 0.
    *
    * @generated from field: gateway.billing.v1.Outcome outcome = 11;
    */
@@ -1059,7 +1061,8 @@ export const TransferKind = {
   REFUND: 3,
 
   /**
-   * Credits taken back because a payment was reversed. May leave the pool in debt, which stops new requests.
+   * Credits taken back because a payment was reversed. May leave the pool in debt, which stops new
+   * requests.
    *
    * @generated from enum value: TRANSFER_KIND_CHARGEBACK = 4;
    */
@@ -1184,14 +1187,16 @@ export const Outcome = {
   REVOKED: 7,
 
   /**
-   * The total time limit or the drain limit of the gateway ended it. Charged for input and what was produced.
+   * The total time limit or the drain limit of the gateway ended it. Charged for input and what was
+   * produced.
    *
    * @generated from enum value: OUTCOME_TIME_LIMIT = 8;
    */
   TIME_LIMIT: 8,
 
   /**
-   * The gateway itself failed. Charged nothing when nothing was delivered, else for input and what was delivered.
+   * The gateway itself failed. Charged nothing when nothing was delivered, else for input and what
+   * was delivered.
    *
    * @generated from enum value: OUTCOME_GATEWAY_FAILED = 9;
    */
@@ -1312,9 +1317,10 @@ export const UsagePeriodSchema: GenEnum<UsagePeriod> = /*@__PURE__*/
   enumDesc(file_gateway_billing_v1_billing, 4);
 
 /**
- * Accounts, pools, holds and charges. All money is in micro-credits (1e-6 credit; 1 credit = 0.005 USD).
- * Credentials: `authorization: Bearer …` in the metadata of every call. An API key sees its own account only; another account's
- * ids look absent. Every failed call carries a gateway.common.v1.Refusal as error detail.
+ * Accounts, pools, holds and charges. All money is in micro-credits (1e-6 credit; 1 credit = 0.005
+ * USD). Credentials: `authorization: Bearer …` in the metadata of every call. An API key sees its
+ * own account only; another account's ids look absent. Every failed call carries a
+ * gateway.common.v1.Refusal as error detail.
  *
  * @generated from service gateway.billing.v1.BillingService
  */
@@ -1358,9 +1364,10 @@ export const BillingService: GenService<{
     output: typeof GetPoolsResponseSchema;
   },
   /**
-   * Moves credits into or out of a pool. The same idempotency key with the same body answers the first transfer again.
-   * Errors: NOT_FOUND, IDEMPOTENCY_KEY_REUSED, INSUFFICIENT_FUNDS (refunds and negative adjustments need free credits; a chargeback
-   * does not and may leave the pool in debt), INVALID_REQUEST.
+   * Moves credits into or out of a pool. The same idempotency key with the same body answers the
+   * first transfer again. Errors: NOT_FOUND, IDEMPOTENCY_KEY_REUSED, INSUFFICIENT_FUNDS (refunds
+   * and negative adjustments need free credits; a chargeback does not and may leave the pool in
+   * debt), INVALID_REQUEST.
    *
    * @generated from rpc gateway.billing.v1.BillingService.CreateTransfer
    */
@@ -1380,9 +1387,10 @@ export const BillingService: GenService<{
     output: typeof ListTransfersResponseSchema;
   },
   /**
-   * Reserves the worst-case cost of one request, durably. The same request id with the same nonce answers the first hold again, from
-   * any gateway process. A hold that is neither settled nor past its deadline stays, whatever becomes of the process that placed it.
-   * Errors: REQUEST_ID_USED, CREDITS_EXHAUSTED, CREDITS_HELD, MONTHLY_CAP_REACHED, REVOKED_KEY, MODEL_NOT_ALLOWED,
+   * Reserves the worst-case cost of one request, durably. The same request id with the same nonce
+   * answers the first hold again, from any gateway process. A hold that is neither settled nor past
+   * its deadline stays, whatever becomes of the process that placed it. Errors: REQUEST_ID_USED,
+   * CREDITS_EXHAUSTED, CREDITS_HELD, MONTHLY_CAP_REACHED, REVOKED_KEY, MODEL_NOT_ALLOWED,
    * MODEL_NOT_FOUND, NOT_FOUND (key), BILLING_UNAVAILABLE, INVALID_REQUEST.
    *
    * @generated from rpc gateway.billing.v1.BillingService.PlaceHold
@@ -1393,7 +1401,8 @@ export const BillingService: GenService<{
     output: typeof PlaceHoldResponseSchema;
   },
   /**
-   * Records what a running request has used so far, so that it is charged if its owner dies. Errors: NOT_FOUND (no such hold).
+   * Records what a running request has used so far, so that it is charged if its owner dies.
+   * Errors: NOT_FOUND (no such hold).
    *
    * @generated from rpc gateway.billing.v1.BillingService.CheckpointHold
    */
@@ -1403,8 +1412,9 @@ export const BillingService: GenService<{
     output: typeof CheckpointHoldResponseSchema;
   },
   /**
-   * Ends a request: its hold becomes a charge. Repeating it answers the first charge again, whatever usage comes with it.
-   * Errors: NOT_FOUND (neither held nor charged), BILLING_UNAVAILABLE, INVALID_REQUEST.
+   * Ends a request: its hold becomes a charge. Repeating it answers the first charge again,
+   * whatever usage comes with it. Errors: NOT_FOUND (neither held nor charged),
+   * BILLING_UNAVAILABLE, INVALID_REQUEST.
    *
    * @generated from rpc gateway.billing.v1.BillingService.SettleHold
    */

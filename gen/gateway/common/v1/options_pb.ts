@@ -51,7 +51,8 @@ export const callers: GenExtension<MethodOptions, Callers> = /*@__PURE__*/
   extDesc(file_gateway_common_v1_options, 0);
 
 /**
- * The operator changes something by this method. Every call leaves a line in the log, on every binding.
+ * The operator changes something by this method. Every call leaves a line in the log, on every
+ * binding.
  *
  * @generated from extension: bool audited = 50303;
  */
@@ -59,8 +60,8 @@ export const audited: GenExtension<MethodOptions, boolean> = /*@__PURE__*/
   extDesc(file_gateway_common_v1_options, 1);
 
 /**
- * The field must be set: a message present, a string or list not empty, a number or enum not zero. Otherwise the call is
- * refused with INVALID_REQUEST naming the field.
+ * The field must be set: a message present, a string or list not empty, a number or enum not
+ * zero. Otherwise the call is refused with INVALID_REQUEST naming the field.
  *
  * @generated from extension: bool required = 50302;
  */

@@ -17,7 +17,8 @@ export const file_gateway_common_v1_refusal: GenFile = /*@__PURE__*/
   fileDesc("Ch9nYXRld2F5L2NvbW1vbi92MS9yZWZ1c2FsLnByb3RvEhFnYXRld2F5LmNvbW1vbi52MSL6AQoHUmVmdXNhbBIpCgZyZWFzb24YASABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5SZWFzb24SDwoHbWVzc2FnZRgCIAEoCRINCgVmaWVsZBgDIAEoCRIPCgdhbGxvd2VkGAQgAygJEi4KC3JldHJ5X2FmdGVyGAUgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEicKBWxpbWl0GAYgASgLMhguZ2F0ZXdheS5jb21tb24udjEuTGltaXQSOgoPcHJvdmlkZXJfYW5zd2VyGAcgASgLMiEuZ2F0ZXdheS5jb21tb24udjEuUHJvdmlkZXJBbnN3ZXIinwEKBUxpbWl0EgwKBG5hbWUYASABKAkSDQoFbGltaXQYAiABKAMSDAoEdXNlZBgDIAEoAxIRCglyZW1haW5pbmcYBCABKAMSLQoJcmVzZXRzX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIpCgZmYW1pbHkYBiABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHkiRwoOUHJvdmlkZXJBbnN3ZXISDgoGc3RhdHVzGAEgASgNEiUKBGJvZHkYAiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0KrUJCgZSZWFzb24SFgoSUkVBU09OX1VOU1BFQ0lGSUVEEAASFgoSUkVBU09OX01JU1NJTkdfS0VZEAESFgoSUkVBU09OX0lOVkFMSURfS0VZEAISFgoSUkVBU09OX1JFVk9LRURfS0VZEAMSIgoeUkVBU09OX1dST05HX0NSRURFTlRJQUxfSEVBREVSEAQSGAoUUkVBU09OX05PVF9QRVJNSVRURUQQBRIcChhSRUFTT05fQVVUSF9SQVRFX0xJTUlURUQQBhIaChZSRUFTT05fSU5WQUxJRF9SRVFVRVNUEAoSGwoXUkVBU09OX1ZFUlNJT05fUkVRVUlSRUQQCxIeChpSRUFTT05fVkVSU0lPTl9VTlNVUFBPUlRFRBAMEhwKGFJFQVNPTl9SRVFVRVNUX1RPT19MQVJHRRANEjAKLFJFQVNPTl9SRVFVRVNUX0JPRFlfVE9PX0xBUkdFX0FGVEVSX0RFQ09ESU5HEA4SLAooUkVBU09OX1JFUVVFU1RfQk9EWV9FTkNPRElOR19VTlNVUFBPUlRFRBAPEigKJFJFQVNPTl9SRVFVRVNUX0JPRFlfRU5DT0RJTkdfSU5WQUxJRBAQEiQKIFJFQVNPTl9SRVNQT05TRVNfQVBJX1VOU1VQUE9SVEVEEBESFAoQUkVBU09OX05PVF9GT1VORBASEh0KGVJFQVNPTl9NRVRIT0RfTk9UX0FMTE9XRUQQExIaChZSRUFTT05fUkVRVUVTVF9JRF9VU0VEEBQSIQodUkVBU09OX0lERU1QT1RFTkNZX0tFWV9SRVVTRUQQFRIZChVSRUFTT05fS0VZX05PVF9BQ1RJVkUQFhIaChZSRUFTT05fTU9ERUxfTk9UX0ZPVU5EEB4SHAoYUkVBU09OX01PREVMX05PVF9BTExPV0VEEB8SHgoaUkVBU09OX0ZFQVRVUkVfTk9UX09GRkVSRUQQIBIlCiFSRUFTT05fVEhSRUFEX1VOU1VQUE9SVEVEX1JFUVVFU1QQIRIiCh5SRUFTT05fQ09OVEVYVF9MRU5HVEhfRVhDRUVERUQQIhIXChNSRUFTT05fUkFURV9MSU1JVEVEECgSHQoZUkVBU09OX0NPVU5UX1JBVEVfTElNSVRFRBApEhwKGFJFQVNPTl9DUkVESVRTX0VYSEFVU1RFRBAqEhcKE1JFQVNPTl9DUkVESVRTX0hFTEQQKxIeChpSRUFTT05fTU9OVEhMWV9DQVBfUkVBQ0hFRBAsEh0KGVJFQVNPTl9JTlNVRkZJQ0lFTlRfRlVORFMQLRIeChpSRUFTT05fR0FURVdBWV9VTkFWQUlMQUJMRRAyEh4KGlJFQVNPTl9CSUxMSU5HX1VOQVZBSUxBQkxFEDMSFQoRUkVBU09OX09WRVJMT0FERUQQNBIZChVSRUFTT05fVVBTVFJFQU1fRVJST1IQNRIbChdSRUFTT05fVVBTVFJFQU1fUkVGVVNFRBA2EhIKDlJFQVNPTl9USU1FT1VUEDcSFAoQUkVBU09OX0NBTkNFTExFRBA4EhMKD1JFQVNPTl9JTlRFUk5BTBA5EhgKFFJFQVNPTl9VTklNUExFTUVOVEVEEDpiBnByb3RvMw", [file_gateway_common_v1_family, file_google_protobuf_duration, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
- * The error detail of every failed call, in `google.rpc.Status.details` over gRPC and `details` over Connect.
+ * The error detail of every failed call, in `google.rpc.Status.details` over gRPC and `details`
+ * over Connect.
  *
  * @generated from message gateway.common.v1.Refusal
  */
@@ -35,7 +36,8 @@ export type Refusal = Message<"gateway.common.v1.Refusal"> & {
   message: string;
 
   /**
-   * Path of the request field at fault, such as `messages[1].content`. Empty when no single field is.
+   * Path of the request field at fault, such as `messages[1].content`. Empty when no single field
+   * is.
    *
    * @generated from field: string field = 3;
    */
@@ -63,8 +65,8 @@ export type Refusal = Message<"gateway.common.v1.Refusal"> & {
   limit?: Limit | undefined;
 
   /**
-   * The provider's own answer. Present with REASON_UPSTREAM_REFUSED; with REASON_UPSTREAM_ERROR its status alone, where a repeat is
-   * pointless because the operator has to act.
+   * The provider's own answer. Present with REASON_UPSTREAM_REFUSED; with REASON_UPSTREAM_ERROR its
+   * status alone, where a repeat is pointless because the operator has to act.
    *
    * @generated from field: gateway.common.v1.ProviderAnswer provider_answer = 7;
    */
@@ -85,8 +87,8 @@ export const RefusalSchema: GenMessage<Refusal> = /*@__PURE__*/
  */
 export type Limit = Message<"gateway.common.v1.Limit"> & {
   /**
-   * `requests_per_minute`, `count_calls_per_minute`, `count_bytes_per_minute`, `count_concurrency`, `monthly_cap_microcredits`,
-   * `pool_microcredits` or `body_bytes`.
+   * `requests_per_minute`, `count_calls_per_minute`, `count_bytes_per_minute`, `count_concurrency`,
+   * `monthly_cap_microcredits`, `pool_microcredits` or `body_bytes`.
    *
    * @generated from field: string name = 1;
    */
@@ -160,8 +162,8 @@ export const ProviderAnswerSchema: GenMessage<ProviderAnswer> = /*@__PURE__*/
   messageDesc(file_gateway_common_v1_refusal, 2);
 
 /**
- * Why a call was refused or failed. The list is closed and each name keeps its meaning; README.md has the table of gRPC codes and
- * HTTP answers.
+ * Why a call was refused or failed. The list is closed and each name keeps its meaning; README.md
+ * has the table of gRPC codes and HTTP answers.
  *
  * @generated from enum gateway.common.v1.Reason
  */
@@ -252,7 +254,8 @@ export const Reason = {
   RESPONSES_API_UNSUPPORTED: 17,
 
   /**
-   * The path or the named thing does not exist, or belongs to somebody else: the two look alike on purpose.
+   * The path or the named thing does not exist, or belongs to somebody else: the two look alike on
+   * purpose.
    *
    * @generated from enum value: REASON_NOT_FOUND = 18;
    */
@@ -402,8 +405,8 @@ export const Reason = {
 } as const;
 
 /**
- * Why a call was refused or failed. The list is closed and each name keeps its meaning; README.md has the table of gRPC codes and
- * HTTP answers.
+ * Why a call was refused or failed. The list is closed and each name keeps its meaning; README.md
+ * has the table of gRPC codes and HTTP answers.
  *
  * @generated from enum gateway.common.v1.Reason
  */

@@ -15,7 +15,8 @@ export const file_gateway_common_v1_status: GenFile = /*@__PURE__*/
   fileDesc("Ch5nYXRld2F5L2NvbW1vbi92MS9zdGF0dXMucHJvdG8SEWdhdGV3YXkuY29tbW9uLnYxIk4KBlN0YXR1cxIMCgRjb2RlGAEgASgFEg8KB21lc3NhZ2UYAiABKAkSJQoHZGV0YWlscxgDIAMoCzIULmdvb2dsZS5wcm90b2J1Zi5BbnliBnByb3RvMw", [file_google_protobuf_any]);
 
 /**
- * What the trailer `grpc-status-details-bin` of a failed gRPC call holds: google.rpc.Status, field by field.
+ * What the trailer `grpc-status-details-bin` of a failed gRPC call holds: google.rpc.Status, field
+ * by field.
  *
  * @generated from message gateway.common.v1.Status
  */

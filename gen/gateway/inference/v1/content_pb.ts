@@ -434,8 +434,8 @@ export type Tool = Message$1<"gateway.inference.v1.Tool"> & {
   name: string;
 
   /**
-   * As written: `custom`, or the dated name of a provider-defined tool, whose further members stand in `extensions`. Absent
-   * means custom.
+   * As written: `custom`, or the dated name of a provider-defined tool, whose further members stand
+   * in `extensions`. Absent means custom.
    *
    * @generated from field: optional string type = 2;
    */
@@ -630,7 +630,8 @@ export const Role = {
   ASSISTANT: 2,
 
   /**
-   * An instruction in the middle of a conversation. Folded into the preceding user message where the model has no such role.
+   * An instruction in the middle of a conversation. Folded into the preceding user message where
+   * the model has no such role.
    *
    * @generated from enum value: ROLE_SYSTEM = 3;
    */

@@ -16,9 +16,10 @@ export const file_gateway_inference_v1_event: GenFile = /*@__PURE__*/
   fileDesc("CiBnYXRld2F5L2luZmVyZW5jZS92MS9ldmVudC5wcm90bxIUZ2F0ZXdheS5pbmZlcmVuY2UudjEitAQKBUV2ZW50EjsKDW1lc3NhZ2Vfc3RhcnQYASABKAsyIi5nYXRld2F5LmluZmVyZW5jZS52MS5NZXNzYWdlU3RhcnRIABI3CgtibG9ja19zdGFydBgCIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrU3RhcnRIABI3CgtibG9ja19kZWx0YRgDIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrRGVsdGFIABI1CgpibG9ja19zdG9wGAQgASgLMh8uZ2F0ZXdheS5pbmZlcmVuY2UudjEuQmxvY2tTdG9wSAASOwoNbWVzc2FnZV9kZWx0YRgFIAEoCzIiLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VEZWx0YUgAEjkKDG1lc3NhZ2Vfc3RvcBgGIAEoCzIhLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VTdG9wSAASKgoEcGluZxgHIAEoCzIaLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlBpbmdIABIwCgdmYWlsdXJlGAggASgLMh0uZ2F0ZXdheS5pbmZlcmVuY2UudjEuRmFpbHVyZUgAEigKBW90aGVyGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEgsKA3JhdxgOIAEoDBIwCgpyYXdfZm9ybWF0GA8gASgOMhwuZ2F0ZXdheS5pbmZlcmVuY2UudjEuRm9ybWF0QgYKBGtpbmQiigEKDE1lc3NhZ2VTdGFydBIKCgJpZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIyCgV1c2FnZRgDIAEoCzIjLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlJlcG9ydGVkVXNhZ2USKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiRwoKQmxvY2tTdGFydBINCgVpbmRleBgBIAEoDRIqCgVibG9jaxgCIAEoCzIbLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrIskBCgpCbG9ja0RlbHRhEg0KBWluZGV4GAEgASgNEg4KBHRleHQYAiABKAlIABISCgh0aGlua2luZxgDIAEoCUgAEhMKCXNpZ25hdHVyZRgEIAEoCUgAEhQKCmlucHV0X2pzb24YBSABKAlIABIoCgVvdGhlchgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIABIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIGCgRraW5kIhoKCUJsb2NrU3RvcBINCgVpbmRleBgBIAEoDSL6AQoMTWVzc2FnZURlbHRhEhgKC3N0b3BfcmVhc29uGAEgASgJSACIAQESGgoNc3RvcF9zZXF1ZW5jZRgCIAEoCUgBiAEBEjIKBXVzYWdlGAMgASgLMiMuZ2F0ZXdheS5pbmZlcmVuY2UudjEuUmVwb3J0ZWRVc2FnZRIxChBkZWx0YV9leHRlbnNpb25zGA4gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIOCgxfc3RvcF9yZWFzb25CEAoOX3N0b3Bfc2VxdWVuY2UiDQoLTWVzc2FnZVN0b3AiBgoEUGluZyJVCgdGYWlsdXJlEgwKBHR5cGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCRIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCKpAwoNUmVwb3J0ZWRVc2FnZRIZCgxpbnB1dF90b2tlbnMYASABKA1IAIgBARIaCg1vdXRwdXRfdG9rZW5zGAIgASgNSAGIAQESKAobY2FjaGVfY3JlYXRpb25faW5wdXRfdG9rZW5zGAMgASgNSAKIAQESJAoXY2FjaGVfcmVhZF9pbnB1dF90b2tlbnMYBCABKA1IA4gBARJACg5jYWNoZV9jcmVhdGlvbhgFIAEoCzIjLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNhY2hlQ3JlYXRpb25IBIgBARIcCg90aGlua2luZ190b2tlbnMYBiABKA1IBYgBARIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIPCg1faW5wdXRfdG9rZW5zQhAKDl9vdXRwdXRfdG9rZW5zQh4KHF9jYWNoZV9jcmVhdGlvbl9pbnB1dF90b2tlbnNCGgoYX2NhY2hlX3JlYWRfaW5wdXRfdG9rZW5zQhEKD19jYWNoZV9jcmVhdGlvbkISChBfdGhpbmtpbmdfdG9rZW5zIsgBCg1DYWNoZUNyZWF0aW9uEiYKGWVwaGVtZXJhbF81bV9pbnB1dF90b2tlbnMYASABKA1IAIgBARImChllcGhlbWVyYWxfMWhfaW5wdXRfdG9rZW5zGAIgASgNSAGIAQESKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCHAoaX2VwaGVtZXJhbF81bV9pbnB1dF90b2tlbnNCHAoaX2VwaGVtZXJhbF8xaF9pbnB1dF90b2tlbnNiBnByb3RvMw", [file_gateway_inference_v1_content, file_google_protobuf_struct]);
 
 /**
- * One event of an answer. Order: message_start, then for each block (index 0, 1, 2, … one after the other) block_start,
- * block_delta*, block_stop; then message_delta+, message_stop. Ping and other may stand anywhere; failure ends the answer.
- * A block_start may hold content already (a plain, unstreamed answer has no deltas at all).
+ * One event of an answer. Order: message_start, then for each block (index 0, 1, 2, … one after the
+ * other) block_start, block_delta*, block_stop; then message_delta+, message_stop. Ping and other
+ * may stand anywhere; failure ends the answer. A block_start may hold content already (a plain,
+ * unstreamed answer has no deltas at all).
  *
  * @generated from message gateway.inference.v1.Event
  */
@@ -85,8 +86,8 @@ export type Event = Message<"gateway.inference.v1.Event"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * The event as the provider wrote it, `data` JSON alone, when the typed form above stands for it unchanged. A listener that speaks
-   * `raw_format` may write these bytes instead of encoding.
+   * The event as the provider wrote it, `data` JSON alone, when the typed form above stands for it
+   * unchanged. A listener that speaks `raw_format` may write these bytes instead of encoding.
    *
    * @generated from field: bytes raw = 14;
    */
@@ -117,7 +118,8 @@ export type MessageStart = Message<"gateway.inference.v1.MessageStart"> & {
   id: string;
 
   /**
-   * Name of the model as the provider calls it. Listeners show the catalogue id of the Admission instead.
+   * Name of the model as the provider calls it. Listeners show the catalogue id of the Admission
+   * instead.
    *
    * @generated from field: string model = 2;
    */
@@ -248,7 +250,8 @@ export const BlockStopSchema: GenMessage<BlockStop> = /*@__PURE__*/
  */
 export type MessageDelta = Message<"gateway.inference.v1.MessageDelta"> & {
   /**
-   * `end_turn`, `max_tokens`, `stop_sequence`, `tool_use`, `pause_turn`, `refusal`, …; an open list. Absent: not known yet.
+   * `end_turn`, `max_tokens`, `stop_sequence`, `tool_use`, `pause_turn`, `refusal`, …; an open
+   * list. Absent: not known yet.
    *
    * @generated from field: optional string stop_reason = 1;
    */
@@ -348,8 +351,9 @@ export const FailureSchema: GenMessage<Failure> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_event, 8);
 
 /**
- * Usage as a provider reports it. Numbers are totals, never increments; a later report replaces an earlier one member by member.
- * Unlike gateway.common.v1.Usage the members overlap: output includes thinking.
+ * Usage as a provider reports it. Numbers are totals, never increments; a later report replaces an
+ * earlier one member by member. Unlike gateway.common.v1.Usage the members overlap: output includes
+ * thinking.
  *
  * @generated from message gateway.inference.v1.ReportedUsage
  */

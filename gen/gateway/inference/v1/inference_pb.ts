@@ -52,14 +52,16 @@ export type GenerateRequest = Message<"gateway.inference.v1.GenerateRequest"> & 
   system?: System | undefined;
 
   /**
-   * Most tokens to generate. Absent: 32,000, or the model's maximum where that is lower. 0 only warms the provider's cache.
+   * Most tokens to generate. Absent: 32,000, or the model's maximum where that is lower. 0 only
+   * warms the provider's cache.
    *
    * @generated from field: optional uint32 max_tokens = 5;
    */
   maxTokens?: number | undefined;
 
   /**
-   * What the client asked its listener for. It has no bearing on this stream; a provider may be asked the same way.
+   * What the client asked its listener for. It has no bearing on this stream; a provider may be
+   * asked the same way.
    *
    * @generated from field: optional bool stream = 6;
    */
@@ -110,7 +112,8 @@ export type GenerateRequest = Message<"gateway.inference.v1.GenerateRequest"> & 
   outputConfig?: OutputConfig | undefined;
 
   /**
-   * Chat's `reasoning_effort`. Mapped to `thinking` and `output_config.effort` by what the model can do, unless `thinking` is set.
+   * Chat's `reasoning_effort`. Mapped to `thinking` and `output_config.effort` by what the model
+   * can do, unless `thinking` is set.
    *
    * @generated from field: optional string reasoning_effort = 16;
    */
@@ -246,7 +249,8 @@ export type Admission = Message<"gateway.inference.v1.Admission"> & {
   rateLimit?: RateLimit | undefined;
 
   /**
-   * Local estimate of the input tokens, for listeners that must show one before the provider reports its own.
+   * Local estimate of the input tokens, for listeners that must show one before the provider
+   * reports its own.
    *
    * @generated from field: uint32 estimated_input_tokens = 6;
    */
@@ -518,17 +522,19 @@ export const ModelSchema: GenMessage<Model> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_inference, 12);
 
 /**
- * Answers of models, paid from the caller's credits. Credentials: `authorization: Bearer …` in the metadata of every call.
- * Every failed call carries a gateway.common.v1.Refusal as error detail.
+ * Answers of models, paid from the caller's credits. Credentials: `authorization: Bearer …` in the
+ * metadata of every call. Every failed call carries a gateway.common.v1.Refusal as error detail.
  *
  * @generated from service gateway.inference.v1.InferenceService
  */
 export const InferenceService: GenService<{
   /**
-   * Runs one request. The stream is: one Admission, sent when the hold is durable and before the provider is called; Events; one
-   * Receipt, sent when the charge is durable. The events that carry the end of the answer come only after the charge committed.
-   * Metadata `x-request-id` proposes the request id (`req_` and 8 to 64 of a-z, A-Z, 0-9, `_`, `-`): one that is in use or was used
-   * is refused with REQUEST_ID_USED (AlreadyExists). Cancelling the call ends the provider's work and bills what was produced.
+   * Runs one request. The stream is: one Admission, sent when the hold is durable and before the
+   * provider is called; Events; one Receipt, sent when the charge is durable. The events that carry
+   * the end of the answer come only after the charge committed. Metadata `x-request-id` proposes
+   * the request id (`req_` and 8 to 64 of a-z, A-Z, 0-9, `_`, `-`): one that is in use or was used
+   * is refused with REQUEST_ID_USED (AlreadyExists). Cancelling the call ends the provider's work
+   * and bills what was produced.
    *
    * @generated from rpc gateway.inference.v1.InferenceService.Generate
    */
@@ -538,7 +544,8 @@ export const InferenceService: GenService<{
     output: typeof GenerateResponseSchema;
   },
   /**
-   * Counts the input tokens of a request. Free; its limits are its own and it takes nothing from the key's requests per minute.
+   * Counts the input tokens of a request. Free; its limits are its own and it takes nothing from
+   * the key's requests per minute.
    *
    * @generated from rpc gateway.inference.v1.InferenceService.CountTokens
    */

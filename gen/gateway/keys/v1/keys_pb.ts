@@ -68,7 +68,8 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
   monthlyCapMicrocredits?: bigint | undefined;
 
   /**
-   * Secrets that are good for this key and the newest twenty that were, newest first. Never the secret itself.
+   * Secrets that are good for this key and the newest twenty that were, newest first. Never the
+   * secret itself.
    *
    * @generated from field: repeated gateway.keys.v1.Secret secrets = 9;
    */
@@ -333,7 +334,8 @@ export type UpdateKeyRequest = Message<"gateway.keys.v1.UpdateKeyRequest"> & {
   key?: Key | undefined;
 
   /**
-   * Of `name`, `requests_per_minute`, `allowed_models`, `monthly_cap_microcredits`. In the mask and absent in `key` = cleared.
+   * Of `name`, `requests_per_minute`, `allowed_models`, `monthly_cap_microcredits`. In the mask and
+   * absent in `key` = cleared.
    *
    * @generated from field: google.protobuf.FieldMask update_mask = 2;
    */
@@ -490,8 +492,8 @@ export const RevokeSecretResponseSchema: GenMessage<RevokeSecretResponse> = /*@_
  */
 export type AuthenticateRequest = Message<"gateway.keys.v1.AuthenticateRequest"> & {
   /**
-   * True: the key's month usage and last use are read from the database at this moment. Otherwise they are left out, and the call
-   * usually costs no statement.
+   * True: the key's month usage and last use are read from the database at this moment. Otherwise
+   * they are left out, and the call usually costs no statement.
    *
    * @generated from field: bool month_usage = 1;
    */
@@ -570,8 +572,8 @@ export const KeyStatusSchema: GenEnum<KeyStatus> = /*@__PURE__*/
   enumDesc(file_gateway_keys_v1_keys, 0);
 
 /**
- * API keys and their controls. Credentials: `authorization: Bearer …` in the metadata of every call.
- * Every failed call carries a gateway.common.v1.Refusal as error detail.
+ * API keys and their controls. Credentials: `authorization: Bearer …` in the metadata of every
+ * call. Every failed call carries a gateway.common.v1.Refusal as error detail.
  *
  * @generated from service gateway.keys.v1.KeysService
  */
@@ -605,8 +607,8 @@ export const KeysService: GenService<{
     output: typeof ListKeysResponseSchema;
   },
   /**
-   * Changes name or limits. Takes effect on paid calls with the next admission on every node, elsewhere within a second.
-   * Errors: NOT_FOUND, KEY_NOT_ACTIVE, MODEL_NOT_FOUND, INVALID_REQUEST.
+   * Changes name or limits. Takes effect on paid calls with the next admission on every node,
+   * elsewhere within a second. Errors: NOT_FOUND, KEY_NOT_ACTIVE, MODEL_NOT_FOUND, INVALID_REQUEST.
    *
    * @generated from rpc gateway.keys.v1.KeysService.UpdateKey
    */
@@ -616,8 +618,8 @@ export const KeysService: GenService<{
     output: typeof UpdateKeyResponseSchema;
   },
   /**
-   * Adds a secret to a key and lets the ones before expire. Limits, cap and usage stay with the key.
-   * Errors: NOT_FOUND, KEY_NOT_ACTIVE, INVALID_REQUEST.
+   * Adds a secret to a key and lets the ones before expire. Limits, cap and usage stay with the
+   * key. Errors: NOT_FOUND, KEY_NOT_ACTIVE, INVALID_REQUEST.
    *
    * @generated from rpc gateway.keys.v1.KeysService.RotateKey
    */
@@ -627,7 +629,8 @@ export const KeysService: GenService<{
     output: typeof RotateKeyResponseSchema;
   },
   /**
-   * Disables a key for good and ends its running streams. Repeating it is harmless. Errors: NOT_FOUND.
+   * Disables a key for good and ends its running streams. Repeating it is harmless. Errors:
+   * NOT_FOUND.
    *
    * @generated from rpc gateway.keys.v1.KeysService.RevokeKey
    */

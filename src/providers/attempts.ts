@@ -1,5 +1,5 @@
-// One request as its consumer reads it: at most two attempts until a provider's first event, then
-// that provider's own reads.
+// One request to the providers: at most two attempts until a provider sends its first event, then
+// the reads of that provider's stream.
 
 import { create } from "@bufbuild/protobuf";
 import { DurationSchema } from "@bufbuild/protobuf/wkt";
@@ -18,32 +18,36 @@ import type {
 } from "./provider.ts";
 import { type AcquiredRoute, acquireRoute, type ProviderRoute, routesAfter } from "./routing.ts";
 
-/** What every answer needs of the process. */
+/** Shared by all requests of the process. */
 export type AnswerParts = {
   readonly clock: Clock;
   readonly log: Log;
   readonly budget: RetryBudget;
 };
 
-/** The events of one request. */
+/** The events of one request. Starts the first attempt with the first `next`. */
 export class Answer implements AsyncIterator<Event[], undefined> {
   readonly #parts: AnswerParts;
-  readonly #ask: ProviderRequest;
-  readonly #findWays: () => readonly ProviderRoute[];
+  readonly #request: ProviderRequest;
+  readonly #findRoutes: () => readonly ProviderRoute[];
   #attempt: RunningAttempt | undefined;
-  /** Set from the first event on. */
+  /** Set once the first event has arrived. */
   #flowing: ProviderStream | undefined;
   #isOver = false;
   #startMs = 0;
   readonly #cancel = () => this.#attempt?.stop(new ApiError("cancelled"));
 
   /**
-   * `findWays` is asked before each attempt, since the configuration may have changed in between.
+   * `findRoutes` is called before each attempt, because the configuration may change between them.
    */
-  constructor(parts: AnswerParts, ask: ProviderRequest, findWays: () => readonly ProviderRoute[]) {
+  constructor(
+    parts: AnswerParts,
+    request: ProviderRequest,
+    findRoutes: () => readonly ProviderRoute[],
+  ) {
     this.#parts = parts;
-    this.#ask = ask;
-    this.#findWays = findWays;
+    this.#request = request;
+    this.#findRoutes = findRoutes;
   }
 
   next(): Promise<Read> {
@@ -60,17 +64,18 @@ export class Answer implements AsyncIterator<Event[], undefined> {
 
   async #begin(): Promise<Read> {
     const { clock, budget } = this.#parts;
-    const { signal } = this.#ask;
+    const { signal } = this.#request;
     this.#startMs = clock.now();
     budget.earn();
     try {
-      const way = await acquireRoute(this.#findWays(), signal);
-      const first = await this.#try(way);
+      const route = await acquireRoute(this.#findRoutes(), signal);
+      const first = await this.#try(route);
       if (first.read !== undefined) return first.read;
 
-      const ways = first.retry === "nowhere" ? [] : routesAfter(this.#findWays(), way, first.retry);
-      if (ways.length === 0 || !budget.spend()) throw first.error;
-      const second = await this.#try(await acquireRoute(ways, signal));
+      const others =
+        first.retry === "nowhere" ? [] : routesAfter(this.#findRoutes(), route, first.retry);
+      if (others.length === 0 || !budget.spend()) throw first.error;
+      const second = await this.#try(await acquireRoute(others, signal));
       if (second.read !== undefined) return second.read;
       throw second.error;
     } catch (error) {
@@ -80,16 +85,16 @@ export class Answer implements AsyncIterator<Event[], undefined> {
   }
 
   async #try(
-    way: AcquiredRoute,
+    route: AcquiredRoute,
   ): Promise<{ read: Read } | ({ read?: never } & Pick<ProviderFailure, "error" | "retry">)> {
     const { clock, log } = this.#parts;
-    const totalMs = way.connection.settings.totalMs - (clock.now() - this.#startMs);
-    const onEnd = () => this.#ask.signal.removeEventListener("abort", this.#cancel);
-    this.#ask.signal.addEventListener("abort", this.#cancel, { once: true });
-    const attempt = new RunningAttempt(way, this.#ask, { clock, log, totalMs, onEnd });
+    const totalMs = route.connection.settings.totalMs - (clock.now() - this.#startMs);
+    const onEnd = () => this.#request.signal.removeEventListener("abort", this.#cancel);
+    this.#request.signal.addEventListener("abort", this.#cancel, { once: true });
+    const attempt = new RunningAttempt(route, this.#request, { clock, log, totalMs, onEnd });
     this.#attempt = attempt;
-    // A hang-up while a slot was waited for has met no attempt yet.
-    if (this.#ask.signal.aborted || this.#isOver) this.#cancel();
+    // A cancellation during the wait for the route found no attempt to stop.
+    if (this.#request.signal.aborted || this.#isOver) this.#cancel();
     try {
       const read = await attempt.readFirst();
       this.#flowing = attempt.stream;
@@ -102,12 +107,12 @@ export class Answer implements AsyncIterator<Event[], undefined> {
   }
 }
 
-// One call to one provider: it holds a slot, tells the breaker how it went, and is recorded for the
-// receipt.
-
-/** A call to the provider of `way`, whose slot it gives back when it ends. */
+/**
+ * One call to one provider. When it ends, it releases the route's concurrency limit, reports the
+ * result to the circuit breaker, and is recorded for the receipt.
+ */
 export class RunningAttempt {
-  readonly #way: AcquiredRoute;
+  readonly #route: AcquiredRoute;
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #attempts: Attempt[];
@@ -121,31 +126,30 @@ export class RunningAttempt {
   #end: ProviderEnd | undefined;
 
   /**
-   * `totalMs` is what is left of the whole request's time. `onEnd` is called once, when the call is
-   * over.
+   * `totalMs` is the time left for the whole request. `onEnd` is called once, when the call has
+   * ended.
    */
   constructor(
-    way: AcquiredRoute,
-    ask: ProviderRequest,
+    route: AcquiredRoute,
+    request: ProviderRequest,
     parts: { clock: Clock; log: Log; totalMs: number; onEnd: () => void },
   ) {
-    this.#way = way;
+    this.#route = route;
     this.#clock = parts.clock;
     this.#log = parts.log;
     this.#onEnd = parts.onEnd;
-    this.#attempts = ask.attempts;
-    this.#record = create(AttemptSchema, { provider: way.connection.name });
+    this.#attempts = request.attempts;
+    this.#record = create(AttemptSchema, { provider: route.connection.name });
     this.#startMs = parts.clock.now();
     this.#cancelTimer = parts.clock.after(Math.max(0, parts.totalMs), () =>
       this.stop(new ApiError("timeout")),
     );
-    const { request } = ask;
-    this.#onAccepted = ask.onAccepted;
+    this.#onAccepted = request.onAccepted;
     try {
-      this.#stream = way.connection.provider.generate({
-        request,
-        route: way.target,
-        onAccepted: () => ask.onAccepted(true),
+      this.#stream = route.connection.provider.generate({
+        request: request.request,
+        route: route.target,
+        onAccepted: () => request.onAccepted(true),
         onEnd: (end) => this.#finish(end),
       });
     } catch (error) {
@@ -160,23 +164,23 @@ export class RunningAttempt {
     }
   }
 
-  /** The provider's own reads, once `readFirst` has brought the first. */
+  /** The provider's stream, to be read further once `readFirst` has returned its first read. */
   get stream(): ProviderStream | undefined {
     return this.#stream;
   }
 
-  /** How the call failed; undefined while it runs and when it did not. */
+  /** How the call failed. Undefined while it runs and after a delivered answer. */
   get failure(): ProviderFailure | undefined {
     return this.#end === undefined || this.#end.outcome === "delivered" ? undefined : this.#end;
   }
 
-  stop(why: ApiError): void {
-    this.#stream?.stop(why);
+  stop(error: ApiError): void {
+    this.#stream?.stop(error);
   }
 
   /**
-   * The first read that holds an event of the answer; pings before it are dropped, since nothing is
-   * settled by them.
+   * The first read with an event of the answer. Pings before it are dropped: a provider that has
+   * sent only pings may still be replaced by a second attempt.
    */
   async readFirst(): Promise<Read> {
     if (this.#stream === undefined) throw this.failure?.error;
@@ -192,15 +196,15 @@ export class RunningAttempt {
 
   #readStream(stream: ProviderStream): Promise<Read> {
     return stream.next().catch((error: unknown) => {
-      // A stream that fails without saying so is a bug of ours; slot and breaker are put right all
-      // the same.
+      // A stream that rejects without having called `onEnd` is a bug of ours. The concurrency limit
+      // and the circuit breaker are updated all the same.
       this.#finish({ ...failed(0, { cause: error }), retry: "nowhere" });
       throw error;
     });
   }
 
-  // The record says "delivered" as soon as the answer flows, because a receipt is written before
-  // the last event is read; what comes otherwise corrects it.
+  // The attempt is recorded as "delivered" with its first event, because the receipt is written
+  // before the last event is read. A later failure corrects the record.
   #flow(): void {
     const afterMs = this.#clock.now() - this.#startMs;
     this.#isFlowing = true;
@@ -210,35 +214,35 @@ export class RunningAttempt {
       nanos: Math.floor((afterMs % 1000) * 1_000_000),
     });
     if (this.#end !== undefined) {
-      // It broke in the same read that brought the first events.
+      // The answer broke off in the same read that brought its first events.
       if (this.#end.outcome === "failed") this.#record.outcome = "broke";
       return;
     }
     this.#record.outcome = "delivered";
     this.#attempts.push(this.#record);
-    this.#way.connection.circuit.succeed();
+    this.#route.connection.circuit.succeed();
   }
 
   #finish(end: ProviderEnd): void {
     if (this.#end !== undefined) return;
     this.#end = end;
     this.#cancelTimer();
-    this.#way.connection.concurrency.release();
+    this.#route.connection.concurrency.release();
     this.#record.status = end.status;
     this.#record.outcome = end.outcome === "failed" && this.#isFlowing ? "broke" : end.outcome;
     if (!this.#isFlowing) {
       this.#attempts.push(this.#record);
-      // A call that we ended ourselves leaves the provider with the work done.
+      // After a call that we ended ourselves, the provider may still have done the work.
       if (end.outcome !== "delivered" && end.isOurs !== true) this.#onAccepted(false);
     }
-    this.#tellBreaker(end);
+    this.#reportToCircuit(end);
     this.#onEnd();
   }
 
-  #tellBreaker(end: ProviderEnd): void {
-    const { circuit, coolDowns, name } = this.#way.connection;
+  #reportToCircuit(end: ProviderEnd): void {
+    const { circuit, coolDowns, name } = this.#route.connection;
     if (end.outcome !== "delivered" && end.isOurs) {
-      circuit.noVerdict(this.#way.isProbe);
+      circuit.noVerdict(this.#route.isProbe);
       return;
     }
     if (end.outcome === "delivered" || end.outcome === "refused") {
@@ -247,37 +251,38 @@ export class RunningAttempt {
     }
     const facts = {
       provider: name,
-      model: this.#way.target.model,
+      model: this.#route.target.model,
       outcome: this.#record.outcome,
       status: end.status,
     };
     if (end.alarm !== undefined) this.#log.error(facts, end.alarm);
-    else this.#log.warn({ ...facts, err: end.error.facts.cause }, "an provider call failed");
+    else this.#log.warn({ ...facts, err: end.error.facts.cause }, "provider call failed");
     if (end.coolDownMs !== undefined) {
-      coolDowns.add(this.#way.target.model, end.coolDownMs);
-      circuit.noVerdict(this.#way.isProbe);
+      coolDowns.add(this.#route.target.model, end.coolDownMs);
+      circuit.noVerdict(this.#route.isProbe);
       return;
     }
-    if (circuit.fail(this.#way.isProbe)) this.#log.error(facts, "the provider is given a rest");
+    if (circuit.fail(this.#route.isProbe))
+      this.#log.error(facts, "the provider fails too often: its circuit is open");
   }
 }
 
-// Bounds second attempts, so that they cannot double the load of providers that are in trouble
-// already.
+const earnedPerCall = 0.1;
+const budgetMax = 20;
 
-const perCall = 0.1;
-const most = 20;
-
-/** One second attempt for ten calls, and a few at once. */
+/**
+ * Bounds second attempts to one for every ten calls, and 20 at once: failing providers must not
+ * receive twice their load.
+ */
 export class RetryBudget {
-  #attempts = most;
+  #attempts = budgetMax;
 
   /** A call began. */
   earn(): void {
-    this.#attempts = Math.min(most, this.#attempts + perCall);
+    this.#attempts = Math.min(budgetMax, this.#attempts + earnedPerCall);
   }
 
-  /** True when a second attempt may be made, which is then counted. */
+  /** True when a second attempt may be made. Counts it. */
   spend(): boolean {
     if (this.#attempts < 1) return false;
     this.#attempts--;

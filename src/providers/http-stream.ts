@@ -1,5 +1,5 @@
-// One call to a provider over HTTP, as a stream of events. It hangs directly on undici's
-// dispatcher, because everything between the socket and the decoder would be paid per read.
+// One call to a provider over HTTP, as a stream of events. It is a handler of undici's dispatcher,
+// because every layer between the socket and the decoder would cost time on each read.
 
 import type { IncomingHttpHeaders } from "node:http";
 import type { JsonObject } from "@bufbuild/protobuf";
@@ -29,28 +29,29 @@ import { redactSecrets } from "./redact.ts";
 export type HttpRequest = {
   readonly dispatcher: Dispatcher;
   readonly path: string;
-  /** Names and values by turns. */
+  /** Name, value, name, value, … */
   readonly headers: string[];
   readonly body: Buffer;
-  /** Whether an event stream was asked for. */
+  /** True when the request asks for an event stream. */
   readonly stream: boolean;
   readonly codec: AnswerCodec;
-  /** What must not be seen by a caller, should the provider repeat it. */
+  /** Strings that are removed from error texts of the provider before a caller sees them. */
   readonly secrets: readonly string[];
 };
 
-// A microtask of Node's own carries a resource for async hooks, and costs several times as much.
+// Its `then` queues a microtask. `queueMicrotask` costs several times as much, because Node
+// attaches a resource for async hooks to it.
 const settled = Promise.resolve();
 
-// A plain answer is at most 4,096 tokens long, so this bounds a provider that has gone astray.
+// A plain answer has at most 4,096 tokens, so only a provider with a fault reaches this.
 const answerBytesMax = 64 * 1024 * 1024;
 const errorBytesMax = 256 * 1024;
 
-// Bytes that are decoded ahead of a reader that is busy; then the socket is left alone until it
-// comes back.
+// Bytes that are decoded ahead of a busy reader. Beyond this, the socket is paused until the reader
+// calls `next`.
 const aheadBytesMax = 32 * 1024;
 
-/** A running call. It is sent with the first `next`. */
+/** One call. The first `next` sends it. */
 export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   readonly #request: HttpRequest;
   readonly #call: ProviderCall;
@@ -58,20 +59,20 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   #controller: Dispatcher.DispatchController | undefined;
   #status = 0;
   #retryAfterMs: number | undefined;
-  /** What the bytes of the body are. */
+  /** How the bytes of the body are read. */
   #reading: "events" | "answer" | "error" | "nothing" = "nothing";
   #decoder: EventDecoder | undefined;
   #body: Buffer[] = [];
   #bodyBytes = 0;
-  /** Events that nobody has asked for yet, and how many bytes they came in. */
+  /** Events that wait for a call of `next`, and the number of bytes they were decoded from. */
   #ready: Event[] = [];
   #aheadBytes = 0;
   /**
-   * The events handed out last, as long as their reader cannot have looked at them: what the same
-   * read still brings joins them.
+   * The array delivered last, until its reader can have looked at it. Further events of the same
+   * read are appended to it.
    */
-  #handedOut: Event[] | undefined;
-  #waiter: { resolve: (read: Read) => void; reject: (apiError: ApiError) => void } | undefined;
+  #lastBatch: Event[] | undefined;
+  #waiter: { resolve: (read: Read) => void; reject: (error: ApiError) => void } | undefined;
   #end: ProviderEnd | undefined;
 
   constructor(request: HttpRequest, call: ProviderCall) {
@@ -98,14 +99,14 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     return Promise.reject(end.error);
   }
 
-  stop(why: ApiError): void {
+  stop(error: ApiError): void {
     if (this.#end !== undefined) return;
-    this.#fail(aborted(why, this.#status));
+    this.#fail(aborted(error, this.#status));
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    // Stopped while it waited for a connection.
+    // The call was stopped while it waited for a connection.
     if (this.#end !== undefined) controller.abort(new Error("stopped"));
   }
 
@@ -118,7 +119,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     status: number,
     headers: IncomingHttpHeaders,
   ): void {
-    // Nobody reads them, and they would take 3 KB for as long as the stream is open.
+    // Unused, and they occupy 3 KB for as long as the stream is open.
     controller.rawHeaders = null;
     if (status < 200 || this.#end !== undefined) return;
     this.#status = status;
@@ -151,8 +152,9 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     if (this.#reading === "events") this.#accept(() => this.#decoder?.end() ?? []);
     else if (this.#reading === "answer") this.#accept(() => this.#readAnswer());
     else this.#fail(this.#readFailure());
-    // Decoders end every answer; should one not, the reader must not wait for ever.
-    if (this.#end === undefined) this.#fail(failed(this.#status, { cause: new Error("no end") }));
+    // Every decoder ends its answer. Should one fail to, the reader must not wait for ever.
+    if (this.#end === undefined)
+      this.#fail(failed(this.#status, { cause: new Error("the decoder did not end the answer") }));
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
@@ -161,7 +163,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
       this.#fail(this.#readFailure());
       return;
     }
-    this.#handHeldBack();
+    this.#flushDecoder();
     this.#fail(failureOfTransport(error, this.#status));
   }
 
@@ -172,7 +174,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     dispatcher.dispatch({ method: "POST", path, headers, body }, this);
   }
 
-  // `decode` throws an error when the provider's bytes cannot be read.
+  // `decode` throws when the provider's bytes are malformed.
   #accept(decode: () => Event[]): void {
     let events: Event[];
     try {
@@ -183,43 +185,43 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     }
     const last = events.at(-1)?.kind;
     if (last?.case === "failure") events.pop();
-    this.#hand(events);
+    this.#deliver(events);
     if (last?.case === "failure") this.#fail(this.#readFailureEvent(last.value));
     else if (last?.case === "messageStop")
       this.#finish({ outcome: "delivered", status: this.#status });
   }
 
-  #hand(events: Event[]): void {
+  #deliver(events: Event[]): void {
     if (events.length === 0) return;
-    if (this.#handedOut !== undefined) {
-      this.#handedOut.push(...events);
+    if (this.#lastBatch !== undefined) {
+      this.#lastBatch.push(...events);
     } else if (this.#waiter !== undefined) {
       const { resolve } = this.#waiter;
       this.#waiter = undefined;
-      this.#handedOut = events;
+      this.#lastBatch = events;
       resolve({ done: false, value: events });
-      // The reader goes on in a microtask of its own, queued before this one.
-      void settled.then(this.#letGo);
+      // The reader continues in a microtask that was queued before this one.
+      void settled.then(this.#closeBatch);
     } else {
       this.#ready = this.#ready.length === 0 ? events : this.#ready.concat(events);
     }
   }
 
-  // What the decoder kept until it would know more was produced as well, and its figures count. The
-  // end that it makes up was not.
-  #handHeldBack(): void {
+  // The connection broke. Events that the decoder still held back were produced by the provider,
+  // and their usage counts. The end that the decoder adds was not.
+  #flushDecoder(): void {
     try {
       const events = this.#decoder?.end() ?? [];
-      this.#hand(
+      this.#deliver(
         events.filter(({ kind }) => kind.case !== "failure" && kind.case !== "messageStop"),
       );
     } catch {
-      // The connection's failure says enough.
+      // The failure of the connection is reported anyway.
     }
   }
 
-  readonly #letGo = (): void => {
-    this.#handedOut = undefined;
+  readonly #closeBatch = (): void => {
+    this.#lastBatch = undefined;
   };
 
   #collect(chunk: Buffer): void {
@@ -252,8 +254,8 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   }
 
   #readFailureEvent({ type, message }: Failure): ProviderFailure {
-    const { message: shown } = redactSecrets({ message }, this.#request.secrets);
-    return failureOfEvent({ type, message: String(shown) }, this.#status);
+    const { message: redacted } = redactSecrets({ message }, this.#request.secrets);
+    return failureOfEvent({ type, message: String(redacted) }, this.#status);
   }
 
   #fail(failure: ProviderFailure): void {
@@ -264,8 +266,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   #finish(end: ProviderEnd): void {
     this.#end = end;
     this.#body = [];
-    // What comes after the end is let in and dropped, so that the connection can carry the next
-    // call.
+    // Bytes after the end are read and dropped, so that the connection can serve the next call.
     this.#controller?.resume();
     this.#call.onEnd(end);
     const waiter = this.#waiter;

@@ -1,5 +1,5 @@
-// Which provider a call goes to: the first in the conversation's order that may be called and has a
-// free slot.
+// Decides which provider a call goes to: the first route in the conversation's order that may be
+// called and has a free place under its concurrency limit.
 
 import { hash } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
@@ -9,127 +9,7 @@ import { CircuitBreaker, CoolDowns } from "./circuit-breaker.ts";
 import { ConcurrencyLimit } from "./concurrency.ts";
 import type { Provider } from "./provider.ts";
 
-/** A way to a model that may be called. */
-export type ProviderRoute = { readonly target: Route; readonly connection: ProviderConnection };
-
-/** The models of a file and the channels that lead to them. */
-export class Router {
-  readonly #groupsByModel: ReadonlyMap<string, readonly (readonly Route[])[]>;
-  readonly connections: ReadonlyMap<string, ProviderConnection>;
-
-  constructor(file: CatalogFile, connections: ReadonlyMap<string, ProviderConnection>) {
-    this.#groupsByModel = new Map(file.models.map((model) => [model.id, model.routes]));
-    this.connections = connections;
-  }
-
-  /**
-   * Every way to a model, in the order in which this conversation tries them. Throws
-   * `model_not_found`.
-   */
-  routesTo(model: string, affinity: string): readonly ProviderRoute[] {
-    const groups = this.#groupsByModel.get(model);
-    if (groups === undefined) throw new ApiError("model_not_found", { message: `model: ${model}` });
-    return orderRoutes(groups, affinity).flatMap((target) => {
-      const connection = this.connections.get(target.provider);
-      return connection === undefined ? [] : [{ target, connection }];
-    });
-  }
-
-  /** True when some model has an provider that may be called now. */
-  isUsable(): boolean {
-    for (const groups of this.#groupsByModel.values()) {
-      for (const target of groups.flat()) {
-        const connection = this.connections.get(target.provider);
-        if (connection !== undefined && waitMsOf({ target, connection }) === 0) return true;
-      }
-    }
-    return false;
-  }
-}
-
-/** 0 when the way may be taken now, else milliseconds until it may. */
-export function waitMsOf({ target, connection }: ProviderRoute): number {
-  return Math.max(connection.circuit.waitMs(), connection.coolDowns.waitMs(target.model));
-}
-
-/**
- * A way whose slot is taken. `isProbe` is true for the call that decides whether its breaker
- * closes.
- */
-export type AcquiredRoute = ProviderRoute & { readonly isProbe: boolean };
-
-/**
- * Takes a slot of the first way that may be called and has one free, or waits for one of the first
- * that may be called. Throws `overloaded` when none may, or too many wait, and `cancelled` on
- * abort. The slot is the caller's to release.
- */
-export async function acquireRoute(
-  ways: readonly ProviderRoute[],
-  signal: AbortSignal,
-): Promise<AcquiredRoute> {
-  if (signal.aborted) throw new ApiError("cancelled");
-  const open = ways.filter((way) => waitMsOf(way) === 0);
-  for (const way of open)
-    if (way.connection.concurrency.tryAcquire())
-      return { ...way, isProbe: way.connection.circuit.begin() };
-  const [first] = open;
-  if (first === undefined) throw noneAvailable(ways);
-  const { concurrency, circuit } = first.connection;
-  await concurrency.acquire(signal);
-  if (waitMsOf(first) === 0) return { ...first, isProbe: circuit.begin() };
-  // It was given a rest while this call waited.
-  concurrency.release();
-  throw noneAvailable([first]);
-}
-
-function noneAvailable(ways: readonly ProviderRoute[]): ApiError {
-  return new ApiError("overloaded", { retryAfterMs: Math.min(...ways.map(waitMsOf)) });
-}
-
-/**
- * The ways left for a second attempt: other providers, and with `anywhere` the same one after them.
- */
-export function routesAfter(
-  ways: readonly ProviderRoute[],
-  failed: ProviderRoute,
-  retry: "elsewhere" | "anywhere",
-): readonly ProviderRoute[] {
-  const others = ways.filter(({ connection }) => connection !== failed.connection);
-  const same = ways.filter(({ connection }) => connection === failed.connection);
-  const left = retry === "elsewhere" ? others : [...others, ...same];
-  return left.filter((way) => waitMsOf(way) === 0);
-}
-
-// Which way a conversation goes. Rendezvous hashing: the same conversation finds the same provider
-// on every node without shared state, weights share conversations out, and when one provider leaves
-// only its own conversations move.
-
-/** All routes of a model in the order in which a conversation tries them. */
-export function orderRoutes(
-  groups: readonly (readonly Route[])[],
-  affinity: string,
-): readonly Route[] {
-  return groups.flatMap((group) => (group.length === 1 ? group : orderGroup(group, affinity)));
-}
-
-function orderGroup(group: readonly Route[], affinity: string): Route[] {
-  return group
-    .map((route) => ({ route, score: scoreRoute(route, affinity) }))
-    .sort((one, other) => other.score - one.score)
-    .map(({ route }) => route);
-}
-
-// -weight / ln(u) with u even in (0, 1): the probability of the highest score is proportional to
-// the weight.
-function scoreRoute({ provider, model, weight }: Route, affinity: string): number {
-  const digest = hash("sha1", `${affinity}\0${provider}\0${model}`, "buffer");
-  const even = (digest.readUIntBE(0, 6) + 0.5) / 2 ** 48;
-  return -weight / Math.log(even);
-}
-
-// One provider as the router sees it: its provider, whether it may be called, and how many calls it
-// carries.
-
+/** A configured provider with its state on this node. */
 export type ProviderConnection = {
   readonly name: string;
   readonly settings: ProviderSettings;
@@ -145,13 +25,133 @@ export function createConnection(
   provider: Provider,
   clock: Clock,
 ): ProviderConnection {
-  const [circuit, coolDowns] = [new CircuitBreaker(clock), new CoolDowns(clock)];
   return {
     name,
     settings,
     provider,
-    circuit,
-    coolDowns,
+    circuit: new CircuitBreaker(clock),
+    coolDowns: new CoolDowns(clock),
     concurrency: new ConcurrencyLimit(settings, clock),
   };
+}
+
+/** A route to a model, with the connection to its provider. */
+export type ProviderRoute = { readonly target: Route; readonly connection: ProviderConnection };
+
+/** The models of a configuration file and the connections that serve them. */
+export class Router {
+  readonly #groupsByModel: ReadonlyMap<string, readonly (readonly Route[])[]>;
+  readonly connections: ReadonlyMap<string, ProviderConnection>;
+
+  constructor(file: CatalogFile, connections: ReadonlyMap<string, ProviderConnection>) {
+    this.#groupsByModel = new Map(file.models.map((model) => [model.id, model.routes]));
+    this.connections = connections;
+  }
+
+  /**
+   * Every route to a model, in the order in which this conversation tries them. Throws
+   * `model_not_found`.
+   */
+  routesTo(model: string, affinity: string): readonly ProviderRoute[] {
+    const groups = this.#groupsByModel.get(model);
+    if (groups === undefined) throw new ApiError("model_not_found", { message: `model: ${model}` });
+    return orderRoutes(groups, affinity).flatMap((target) => {
+      const connection = this.connections.get(target.provider);
+      return connection === undefined ? [] : [{ target, connection }];
+    });
+  }
+
+  /** True when at least one model has a route that may be called now. */
+  isUsable(): boolean {
+    for (const groups of this.#groupsByModel.values()) {
+      for (const target of groups.flat()) {
+        const connection = this.connections.get(target.provider);
+        if (connection !== undefined && waitMsOf({ target, connection }) === 0) return true;
+      }
+    }
+    return false;
+  }
+}
+
+/** 0 when the route may be called now, else the milliseconds until it may. */
+export function waitMsOf({ target, connection }: ProviderRoute): number {
+  return Math.max(connection.circuit.waitMs(), connection.coolDowns.waitMs(target.model));
+}
+
+/**
+ * A route that counts against its concurrency limit. `isProbe`: the result of this call decides
+ * whether the half-open circuit closes.
+ */
+export type AcquiredRoute = ProviderRoute & { readonly isProbe: boolean };
+
+/**
+ * Acquires the first route that may be called and is below its concurrency limit. If all of them
+ * are at their limit, waits for the first one that may be called. Throws `overloaded` when no route
+ * may be called or too many calls wait already, and `cancelled` on abort. The caller releases the
+ * concurrency limit.
+ */
+export async function acquireRoute(
+  routes: readonly ProviderRoute[],
+  signal: AbortSignal,
+): Promise<AcquiredRoute> {
+  if (signal.aborted) throw new ApiError("cancelled");
+  const callable = routes.filter((route) => waitMsOf(route) === 0);
+  for (const route of callable)
+    if (route.connection.concurrency.tryAcquire())
+      return { ...route, isProbe: route.connection.circuit.begin() };
+  const [first] = callable;
+  if (first === undefined) throw noneAvailable(routes);
+  const { concurrency, circuit } = first.connection;
+  await concurrency.acquire(signal);
+  if (waitMsOf(first) === 0) return { ...first, isProbe: circuit.begin() };
+  // The circuit opened, or a cool-down began, while this call waited.
+  concurrency.release();
+  throw noneAvailable([first]);
+}
+
+function noneAvailable(routes: readonly ProviderRoute[]): ApiError {
+  return new ApiError("overloaded", { retryAfterMs: Math.min(...routes.map(waitMsOf)) });
+}
+
+/**
+ * The routes for a second attempt: those of other providers, and with `anywhere` those of the
+ * failed provider after them.
+ */
+export function routesAfter(
+  routes: readonly ProviderRoute[],
+  failed: ProviderRoute,
+  retry: "elsewhere" | "anywhere",
+): readonly ProviderRoute[] {
+  const others = routes.filter(({ connection }) => connection !== failed.connection);
+  const same = routes.filter(({ connection }) => connection === failed.connection);
+  const candidates = retry === "elsewhere" ? others : [...others, ...same];
+  return candidates.filter((route) => waitMsOf(route) === 0);
+}
+
+/**
+ * All routes of a model in the order in which a conversation tries them: group by group, and inside
+ * a group by rendezvous hashing. A conversation finds the same provider on every node without
+ * shared state, so that it meets that provider's prompt cache. Weights divide the conversations,
+ * and removing a provider moves only the conversations that it had.
+ */
+export function orderRoutes(
+  groups: readonly (readonly Route[])[],
+  affinity: string,
+): readonly Route[] {
+  return groups.flatMap((group) => (group.length === 1 ? group : orderGroup(group, affinity)));
+}
+
+function orderGroup(group: readonly Route[], affinity: string): Route[] {
+  return group
+    .map((route) => ({ route, score: scoreRoute(route, affinity) }))
+    .sort((one, other) => other.score - one.score)
+    .map(({ route }) => route);
+}
+
+// -weight / ln(u) with u uniform in (0, 1): the probability of the highest score is proportional to
+// the weight.
+function scoreRoute({ provider, model, weight }: Route, affinity: string): number {
+  const digest = hash("sha1", `${affinity}\0${provider}\0${model}`, "buffer");
+  const uniform = (digest.readUIntBE(0, 6) + 0.5) / 2 ** 48;
+  return -weight / Math.log(uniform);
 }

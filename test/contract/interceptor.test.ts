@@ -461,7 +461,14 @@ describe("the audit log", () => {
       (desc) => getOption(desc, callers).admin && !getOption(desc, callers).key,
     );
     const silent = operators.filter((desc) => !getOption(desc, audited)).map((desc) => desc.name);
-    const reads = ["GetAccount", "ListAccounts", "ListTransfers", "VerifyLedger", "GetKey", "ListKeys"];
+    const reads = [
+      "GetAccount",
+      "ListAccounts",
+      "ListTransfers",
+      "VerifyLedger",
+      "GetKey",
+      "ListKeys",
+    ];
     expect(new Set(silent)).toEqual(
       new Set([...reads, "PlaceHold", "CheckpointHold", "SettleHold"]),
     );

@@ -39,6 +39,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "log",
       "money",
       "paging",
+      "reasoning-effort",
     ],
   },
 ];

@@ -11,20 +11,9 @@ import {
   ThinkingSchema,
 } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { budgetTokensMin, defaultBudgetTokens, findEffort } from "../base/reasoning-effort.ts";
 import type { ModelEntry } from "../config/catalog.ts";
 import { isObject } from "../formats/json.ts";
-
-const efforts = new Map([
-  ["minimal", { effort: "low", budget: 1_024 }],
-  ["low", { effort: "low", budget: 1_024 }],
-  ["medium", { effort: "medium", budget: 4_096 }],
-  ["high", { effort: "high", budget: 16_384 }],
-  ["xhigh", { effort: "max", budget: 32_768 }],
-  ["max", { effort: "max", budget: 32_768 }],
-]);
-const budgetMin = 1_024;
-// Vendors take an effort that is not stated for a high one.
-const usualBudget = 16_384;
 
 /**
  * The request without anything that asks for thinking. Providers of models that do not think refuse
@@ -50,19 +39,19 @@ export function mapReasoning(
   if (reasoningEffort === undefined || thinking !== undefined) return request;
   if (reasoningEffort === "none")
     return { ...request, thinking: create(ThinkingSchema, { type: "disabled" }) };
-  const known = efforts.get(reasoningEffort);
+  const known = findEffort(reasoningEffort);
   if (known === undefined || toolChoice?.type === "any" || toolChoice?.type === "tool")
     return request;
 
   if (model.thinking === "adaptive") {
     const outputConfig = create(OutputConfigSchema, {
       ...request.outputConfig,
-      effort: known.effort,
+      effort: known.native,
     });
     return thinkingOn({ ...request, outputConfig }, create(ThinkingSchema, { type: "adaptive" }));
   }
-  const budgetTokens = Math.min(known.budget, maxTokens - 1);
-  if (budgetTokens < budgetMin || goesOnWithoutThoughts(request.messages)) return request;
+  const budgetTokens = Math.min(known.budgetTokens, maxTokens - 1);
+  if (budgetTokens < budgetTokensMin || goesOnWithoutThoughts(request.messages)) return request;
   return thinkingOn(request, create(ThinkingSchema, { type: "enabled", budgetTokens }));
 }
 
@@ -82,15 +71,15 @@ export function limitThinking(
     outputConfig?.effort === undefined ? request : fitEffort(request, outputConfig, takesEffort);
   const isAdaptive = thinking?.type === "adaptive" && !takesEffort;
   const budget = isAdaptive
-    ? (efforts.get(outputConfig?.effort ?? "")?.budget ?? usualBudget)
+    ? (findEffort(outputConfig?.effort)?.budgetTokens ?? defaultBudgetTokens)
     : thinking?.budgetTokens;
   if (thinking === undefined || budget === undefined) return fitting;
 
   const budgetTokens = Math.min(budget, maxTokens - 1);
-  if (isAdaptive && (budgetTokens < budgetMin || goesOnWithoutThoughts(request.messages))) {
+  if (isAdaptive && (budgetTokens < budgetTokensMin || goesOnWithoutThoughts(request.messages))) {
     return dropThinking(fitting);
   }
-  return budgetTokens < budgetMin
+  return budgetTokens < budgetTokensMin
     ? fitting
     : { ...fitting, thinking: { ...thinking, type: "enabled", budgetTokens } };
 }
@@ -101,10 +90,10 @@ function fitEffort(
   takesEffort: boolean,
 ): GenerateRequest {
   if (!takesEffort) return withoutEffort(request, outputConfig);
-  const known = efforts.get(outputConfig.effort ?? "");
+  const known = findEffort(outputConfig.effort);
   return known === undefined
     ? request
-    : { ...request, outputConfig: { ...outputConfig, effort: known.effort } };
+    : { ...request, outputConfig: { ...outputConfig, effort: known.native } };
 }
 
 /**

@@ -14,6 +14,7 @@ import {
   GenerateRequestSchema,
 } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../base/errors.ts";
+import { effortNames } from "../../base/reasoning-effort.ts";
 import { isObject } from "../json.ts";
 import { decodeMessages } from "./decode-messages.ts";
 import { decodeTools } from "./decode-tools.ts";
@@ -28,8 +29,6 @@ import {
   optionalText,
   textAt,
 } from "./fields.ts";
-
-const efforts = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
 /**
  * The hub form of a `/v1/chat/completions` body. Throws `invalid_request` with the path of the
@@ -123,8 +122,8 @@ function decodeThinkingSettings(value: JsonValue | undefined): Thinking | undefi
 
 function decodeEffort(value: JsonValue | undefined): string | undefined {
   const effort = optionalText(value, "reasoning_effort");
-  if (effort !== undefined && !efforts.includes(effort))
-    throw invalid("reasoning_effort", "is not an effort that is supported", efforts);
+  if (effort !== undefined && !effortNames.includes(effort))
+    throw invalid("reasoning_effort", "is not a supported effort", effortNames);
   return effort;
 }
 

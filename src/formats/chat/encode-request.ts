@@ -10,6 +10,7 @@ import type {
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../base/errors.ts";
+import { chatEffortOfBudget, findEffort } from "../../base/reasoning-effort.ts";
 import { encodeMessages } from "./encode-messages.ts";
 import { encodeCacheMark } from "./fields.ts";
 
@@ -98,28 +99,19 @@ function encodeToolChoice(choice: ToolChoice | undefined): JsonObject | string |
   }
 }
 
-// Low, medium and high are what every provider with this member knows; its other names are refused
-// by some.
-const efforts = new Map([
-  ["none", "none"],
-  ["minimal", "low"],
-  ["low", "low"],
-  ["medium", "medium"],
-  ["high", "high"],
-  ["xhigh", "high"],
-  ["max", "high"],
-]);
-
 function encodeEffort(request: GenerateRequest): string | undefined {
   const { reasoningEffort, thinking, outputConfig } = request;
-  if (reasoningEffort !== undefined) return efforts.get(reasoningEffort);
-  // Not "none" here: native clients send "disabled" to models that never think, which refuse any
+  if (reasoningEffort !== undefined) return toChatEffort(reasoningEffort);
+  // Not "none": native clients send "disabled" to models that never think, and those refuse any
   // effort.
   if (thinking === undefined || thinking.type === "disabled") return undefined;
-  if (outputConfig?.effort !== undefined) return efforts.get(outputConfig.effort);
+  if (outputConfig?.effort !== undefined) return toChatEffort(outputConfig.effort);
   if (thinking.budgetTokens === undefined) return undefined;
-  // The budgets that the efforts stand for where a model takes budgets only.
-  return thinking.budgetTokens < 4_096 ? "low" : thinking.budgetTokens < 16_384 ? "medium" : "high";
+  return chatEffortOfBudget(thinking.budgetTokens);
+}
+
+function toChatEffort(effort: string): string | undefined {
+  return effort === "none" ? "none" : findEffort(effort)?.chat;
 }
 
 function encodeResponseFormat(config: OutputConfig | undefined): JsonObject | undefined {

@@ -1,5 +1,5 @@
-// What both formats have in common: how doors write answers with them, how adapters of providers
-// read answers, and a limit.
+// The interfaces that both formats implement: encoders of answers for the listeners, decoders of
+// answers for the providers.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
@@ -7,48 +7,49 @@ import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 /** Most messages of a conversation. */
 export const messagesMax = 100_000;
 
-/** What an answer shows that is not the provider's. */
+/** The values of an answer that come from the gateway, not from the provider. */
 export type AnswerContext = {
-  /** Catalogue id of the model that answers. */
+  /** Catalogue id of the model that answers. Replaces the provider's own name for it. */
   readonly model: string;
-  /** Shown as the input until the provider reports its own figure. */
+  /** Input tokens to report until the provider reports its own count. */
   readonly estimatedInputTokens: number;
 };
 
 /**
- * Writes one answer as server-sent events. Each call gives whole ones, ready to be sent, or an
- * empty text.
+ * Encodes one answer as server-sent events. Each method returns complete events, ready to be sent,
+ * or an empty string.
  */
 export interface EventEncoder {
   /**
-   * `events` continue those of the calls before, in the order of event.proto; what the format has
-   * no words for is left out.
+   * `events` continue those of earlier calls, in the order of event.proto. Events that the format
+   * cannot express are omitted.
    */
   encode(events: readonly Event[]): string;
-  /** Something that keeps the connection alive and that clients skip. */
+  /** A keep-alive that clients skip. */
   ping(): string;
-  /** The last event of an answer that failed; `problem` is the whole error envelope. */
-  failure(problem: JsonObject): string;
-  /** What follows the last event of a complete answer. */
+  /** The last event of an answer that failed; `body` is the whole error body of the format. */
+  failure(body: JsonObject): string;
+  /** The text that follows the last event of a complete answer. */
   end(): string;
 }
 
 /**
- * Reads the event stream of one answer, in any split of its bytes. The last event is `message_stop`
- * or `failure`.
+ * Decodes the event stream of one answer, in any split of its bytes. The last event is
+ * `message_stop` or `failure`.
  */
 export interface EventDecoder {
   /**
-   * The events that `bytes` complete. Throws `upstream_error` when one event is beyond all bounds.
+   * The events that `bytes` complete. Throws `upstream_error` if one event is larger than
+   * `sseEventMax`.
    */
   push(bytes: Uint8Array): Event[];
-  /** The events that the end of the stream completes: a `failure` where the answer breaks off. */
+  /** The events that the end of the stream completes; a `failure` if the answer is incomplete. */
   end(): Event[];
 }
 
-/** The half of a format that reads answers. */
+/** The part of a format that decodes answers. */
 export interface AnswerCodec {
   createEventDecoder(): EventDecoder;
-  /** The events of a plain answer; one `failure` where the body is not an answer. */
+  /** The events of a plain answer; one `failure` if the body is not an answer. */
   decodeAnswer(body: JsonObject): Event[];
 }

@@ -1,6 +1,7 @@
-// System entries in the middle of a conversation, for models and servers that do not take them, as
-// most chat templates do not. Each becomes a text block at the end of the user message before it,
-// never part of the top-level instruction, whose prefix the provider has cached.
+// Replaces system messages inside a conversation, for models and servers that do not accept them,
+// which includes most chat templates. Each becomes a text block at the end of the user message
+// before it. It does not join the top-level instruction, because that would invalidate the prefix
+// that the provider has cached.
 
 import { create } from "@bufbuild/protobuf";
 import {
@@ -12,7 +13,7 @@ import {
   Role,
 } from "../../gen/gateway/inference/v1/content_pb.ts";
 
-/** `messages` without system entries. Messages are read-only: those that change are copies. */
+/** `messages` without system messages. Changed messages are copies. */
 export function foldSystemEntries(messages: readonly Message[]): readonly Message[] {
   if (!messages.some((message) => message.role === Role.SYSTEM)) return messages;
   const folded: Message[] = [];
@@ -22,10 +23,10 @@ export function foldSystemEntries(messages: readonly Message[]): readonly Messag
       folded.push(message);
       continue;
     }
-    const reminder = remind(message);
+    const reminder = toReminder(message);
     if (!reminder) continue;
     const before = folded.at(-1);
-    // Many entries in a row share one copy.
+    // Several system messages in a row extend one copy, which keeps the cost linear.
     if (own !== undefined && before === own) {
       own.content.push(reminder);
     } else if (before?.role === Role.USER) {
@@ -40,16 +41,16 @@ export function foldSystemEntries(messages: readonly Message[]): readonly Messag
 }
 
 /**
- * The text of an entry, marked as what it is. An entry of settings only has none; servers without
- * the role do not know them either.
+ * The text of a system message, marked as a system reminder. Undefined for a message without text,
+ * which only changes settings that such servers do not have.
  */
-function remind(entry: Message): Block | undefined {
-  const texts = entry.content.flatMap(({ kind }) =>
+function toReminder(message: Message): Block | undefined {
+  const texts = message.content.flatMap(({ kind }) =>
     kind.case === "text" && kind.value.text !== "" ? [kind.value.text] : [],
   );
   if (texts.length === 0) return undefined;
   const text = `<system-reminder>\n${texts.join("\n")}\n</system-reminder>`;
-  const cacheControl = entry.content.findLast((block) => block.cacheControl)?.cacheControl;
+  const cacheControl = message.content.findLast((block) => block.cacheControl)?.cacheControl;
   return create(BlockSchema, {
     kind: { case: "text", value: { text } },
     ...(cacheControl && { cacheControl }),

@@ -1,5 +1,5 @@
-// JSON at the doors: bytes in, values out, with the limits that every door keeps, and text that is
-// safe on one line of an event stream.
+// JSON between bytes and values: parsing with the limits that every listener enforces, counting
+// items before parsing, and text that is safe on one line of an event stream.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { ApiError } from "../base/errors.ts";
@@ -13,17 +13,18 @@ export function isObject(value: JsonValue | undefined): value is JsonObject {
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
 /**
- * The value of a request body. A byte order mark is skipped; of duplicate members the last one
- * counts. Throws `invalid_request` for anything else than UTF-8 JSON of at most `jsonDepthMax`
- * levels, without lone surrogates and numbers beyond all range; the message names the byte, never
- * content.
+ * Parses a request body. A byte order mark is skipped; of duplicate members the last one counts.
+ *
+ * Throws `invalid_request` unless `bytes` are UTF-8 JSON of at most `jsonDepthMax` levels, without
+ * lone surrogates and without numbers that overflow. The message has the byte offset of the fault,
+ * never content.
  */
 export function parseJson(bytes: Uint8Array): JsonValue {
   try {
     const value: JsonValue = JSON.parse(decoder.decode(bytes));
     if (isSound(value, mayHoldSurrogates(bytes))) return value;
   } catch {
-    // The parser's own message would repeat the content; the fault is looked up below.
+    // V8's message repeats content. `findFault` writes a message without it.
   }
   const { offset, problem } = findFault(bytes) ?? { offset: 0, problem: "unreadable text" };
   throw new ApiError("invalid_request", {
@@ -32,8 +33,8 @@ export function parseJson(bytes: Uint8Array): JsonValue {
 }
 
 /**
- * The value of a JSON text inside another value, such as the arguments of a tool. Undefined where
- * `parseJson` would refuse.
+ * Parses a JSON text that is a string in another value, such as the arguments of a tool call.
+ * Returns undefined where `parseJson` throws.
  */
 export function parseJsonText(text: string): JsonValue | undefined {
   try {
@@ -45,8 +46,8 @@ export function parseJsonText(text: string): JsonValue | undefined {
 }
 
 /**
- * True when `value` is at most `jsonDepthMax` levels deep, its numbers are finite (`1e999` is not,
- * and would become null on its way) and, if asked, no string in it holds half a surrogate pair.
+ * True if `value` has at most `levels` levels and only finite numbers (`1e999` is infinite, and
+ * would be serialised as null). With `checkStrings`, its strings have no lone surrogates either.
  */
 export function isSound(value: JsonValue, checkStrings: boolean, levels = jsonDepthMax): boolean {
   if (typeof value === "string") return !checkStrings || value.isWellFormed();
@@ -65,23 +66,23 @@ export function isSound(value: JsonValue, checkStrings: boolean, levels = jsonDe
   return true;
 }
 
-// UTF-8 cannot hold surrogates, so they come as escapes only, and most bodies have none.
+// UTF-8 cannot hold surrogates, so they occur as escapes only, and most bodies have none.
 function mayHoldSurrogates(bytes: Uint8Array): boolean {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   return buffer.includes("\\ud") || buffer.includes("\\uD");
 }
 
 /**
- * JSON text of `value` in which U+2028, U+2029 and U+0085 are escaped: some clients split event
- * streams at them. They stand inside strings only, so the value stays the same.
+ * Serialises `value` with U+2028, U+2029 and U+0085 as escapes, because some clients split event
+ * streams at them. These characters occur inside strings only, so the value stays the same.
  */
 export function stringifyJson(value: JsonValue): string {
   return escapeLineSeparators(JSON.stringify(value));
 }
 
-/** `json` with the line separators of Unicode as escapes. */
+/** Replaces the line separators in a JSON text by escapes, as `stringifyJson` does. */
 export function escapeLineSeparators(json: string): string {
-  // Three searches that nearly always fail are cheaper than a pattern run over the text.
+  // Three searches that nearly always fail are cheaper than a regular expression.
   if (!json.includes("\u2028") && !json.includes("\u2029") && !json.includes("\u0085")) return json;
   return json
     .replaceAll("\u2028", "\\u2028")
@@ -89,29 +90,28 @@ export function escapeLineSeparators(json: string): string {
     .replaceAll("\u0085", "\\u0085");
 }
 
-// How many things a JSON text holds, told from its bytes. Parsing costs by the value, not by the
-// byte, and so does all that is done with a request afterwards: a body of a million members would
-// keep everybody else waiting for seconds.
-
 /**
- * Most members and elements of a request, those of all its objects and lists together. A long day's
- * work of a coding assistant has tens of thousands; the most messages that a conversation may have
- * are three each.
+ * Most items (members and elements, of all objects and arrays together) of a request. The cost of
+ * parsing and of everything after it grows with the items rather than the bytes: a body of a
+ * million members would block all other requests for seconds.
+ *
+ * A coding assistant's conversation of a long day has tens of thousands. A conversation of
+ * `messagesMax` messages has at least three for each message.
  */
 export const jsonItemsMax = 400_000;
 
 const [quote, backslash, comma, openBrace, openBracket] = [0x22, 0x5c, 0x2c, 0x7b, 0x5b];
 
-// Searching natively pays for itself beyond this many bytes.
+/** Bytes of a string to search in JavaScript before a call of the native search pays off. */
 const shortBytes = 256;
 
-/** True when the JSON text has more than `max` members and elements. */
+/** True if the JSON text has more than `max` members and elements. */
 export function hasMoreItems(bytes: Uint8Array, max: number): boolean {
   // Every item is at least a byte.
   return bytes.length > max && countItems(bytes, max) > max;
 }
 
-/** The refusal of a request with more than `max` of them. */
+/** The error for a request with more than `max` members and elements. */
 export function tooManyItems(max: number): ApiError {
   return new ApiError("request_too_large", {
     message: `The request has more than ${max} members and elements in its objects and lists.`,
@@ -120,9 +120,9 @@ export function tooManyItems(max: number): ApiError {
 }
 
 /**
- * Members and elements of a JSON text: each stands behind a comma or opens its object or list, and
- * an empty one counts as if it held something. Stops beyond `max`, and looks at no byte more than a
- * few times. The figure means nothing for text that is not JSON.
+ * Counts the members and elements of a JSON text: its commas, braces and brackets outside strings,
+ * so that an empty object or array counts as one. Stops as soon as the count exceeds `max`. Linear
+ * in the bytes. The count has no meaning for text that is not JSON.
  */
 export function countItems(bytes: Uint8Array, max: number): number {
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -137,7 +137,7 @@ export function countItems(bytes: Uint8Array, max: number): number {
   return items;
 }
 
-/** Where the string that has begun before `start` ends. */
+/** Offset of the quote that ends the string whose content begins at `start`. */
 function endOfString(buffer: Buffer, start: number): number {
   let at = start;
   for (;;) {

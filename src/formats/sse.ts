@@ -1,5 +1,8 @@
-// Server-sent events as providers write them: an incremental parser of bytes (HTML Standard,
-// "Parsing an event stream").
+// An incremental parser of server-sent events (HTML Standard, "Parsing an event stream").
+//
+// Written by hand: it reads bytes, bounds the size of an event, and keeps a last event that lacks
+// its blank line. Relaying events unchanged also needs their byte ranges, which a parser of decoded
+// text cannot report. A test compares it with the package `eventsource-parser`.
 
 import { StringDecoder } from "node:string_decoder";
 import { ApiError } from "../base/errors.ts";
@@ -12,34 +15,34 @@ export type SseEvent = {
   readonly data: string;
 };
 
-/** Most characters of one event. A provider that sends more is broken. */
+/** Most characters of one event. No working provider sends more. */
 export const sseEventMax = 10 * 1024 * 1024;
 
-/** Reads an event stream in any split of its bytes. */
+/** Parses an event stream in any split of its bytes. */
 interface SseParser {
   /**
-   * The events that `bytes` complete. Throws `upstream_error` when one grows beyond `sseEventMax`.
+   * The events that `bytes` complete. Throws `upstream_error` if one exceeds `sseEventMax`.
    */
   push(bytes: Uint8Array): SseEvent[];
-  /** The last event, where the stream ended in good order but without the blank line. */
+  /** The last event, if the stream ended without the blank line after it. */
   end(): SseEvent[];
 }
 
 export function createSseParser(): SseParser {
-  // Keeps the bytes of a character that is cut at the end of a read.
+  // Holds back the bytes of a character that continues in the next read.
   const decoder = new StringDecoder("utf8");
   let started = false;
   let afterCarriageReturn = false;
   /**
-   * The line that is not finished yet, in the pieces it came in: joined once, or a long line would
-   * be copied with every read.
+   * The pieces of the unfinished line. They are joined once, at its end, because joining them with
+   * every read would copy a long line each time.
    */
   let pieces: string[] = [];
   let piecesLength = 0;
   let event = "";
   let data: string | undefined;
 
-  /** Reads the line that `text` holds from `from` to `end`. */
+  /** Reads the line of `text` from `from` to `end`. */
   const readLine = (text: string, from: number, end: number, events: SseEvent[]): void => {
     if (from === end) {
       if (data !== undefined) events.push({ event, data });
@@ -47,7 +50,7 @@ export function createSseParser(): SseParser {
       data = undefined;
       return;
     }
-    // The two usual lines first: nearly every line of a provider has exactly this form.
+    // Fast path: nearly every line of a provider has one of these two forms.
     if (text.startsWith("data: ", from)) addData(text.slice(from + 6, end));
     else if (text.startsWith("event: ", from)) event = text.slice(from + 7, end);
     else readField(text.slice(from, end));
@@ -59,11 +62,10 @@ export function createSseParser(): SseParser {
     const value = colon < 0 ? "" : line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1);
     if (field === "data") addData(value);
     else if (field === "event") event = value;
-    // A colon at the start is a comment; `id` and `retry` mean nothing here, and unknown fields are
-    // to be ignored.
+    // A line that starts with a colon is a comment. `id`, `retry` and unknown fields are ignored.
   };
 
-  /** Reads the line of which `last` is the last piece. */
+  /** Reads the unfinished line, which `last` completes. */
   const readPieces = (last: string, events: SseEvent[]): void => {
     pieces.push(last);
     const line = pieces.join("");
@@ -84,13 +86,13 @@ export function createSseParser(): SseParser {
       started = true;
       if (text.startsWith("\uFEFF")) text = text.slice(1);
     }
-    // CR LF is one line end, even when a read ends between the two.
+    // CR LF is one line end, even if a read ends between the two.
     if (afterCarriageReturn && text !== "") {
       afterCarriageReturn = false;
       if (text.startsWith("\n")) text = text.slice(1);
     }
-    // A carriage return inside a line is a line end, too. Most providers send none, and then one
-    // search finds each line.
+    // A lone carriage return ends a line, too. Most providers send none, so that each line costs
+    // one search.
     let carriageReturn = text.indexOf("\r");
     let from = 0;
     for (;;) {

@@ -23,7 +23,7 @@ test("the members and elements of any JSON are counted exactly", () => {
   );
 });
 
-test("what stands in a string is not counted, however long it is and whatever is escaped in it", () => {
+test("the content of strings is not counted, whatever its length and escapes", () => {
   const piece = fc.constantFrom('"', "\\", "\\\\\\", ",", "[{", "x".repeat(300), "😀", "\n");
   fc.assert(
     fc.property(fc.array(piece, { maxLength: 40 }), (pieces) => {
@@ -33,7 +33,7 @@ test("what stands in a string is not counted, however long it is and whatever is
   );
 });
 
-test("a string that does not end ends the search", () => {
+test("an unterminated string ends the count", () => {
   for (const text of [
     '["',
     '["\\',

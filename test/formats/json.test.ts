@@ -5,63 +5,67 @@ import { findFault } from "../../src/formats/json-fault.ts";
 
 const nested = (levels: number): string => "[".repeat(levels) + "]".repeat(levels);
 
-const faults: { name: string; body: string | Uint8Array; says: string }[] = [
-  { name: "an empty body", body: "", says: "unexpected end at byte 0" },
-  { name: "a cut object", body: '{"a":1', says: "unexpected end at byte 6" },
-  { name: "a missing value", body: '{"a":}', says: "unexpected character at byte 5" },
-  { name: "a bare word", body: '{"a": secret}', says: "unexpected character at byte 6" },
-  { name: "a trailing comma", body: "[1,]", says: "unexpected character at byte 3" },
+const faults: { name: string; body: string | Uint8Array; message: string }[] = [
+  { name: "an empty body", body: "", message: "unexpected end at byte 0" },
+  { name: "a cut object", body: '{"a":1', message: "unexpected end at byte 6" },
+  { name: "a missing value", body: '{"a":}', message: "unexpected character at byte 5" },
+  { name: "a bare word", body: '{"a": secret}', message: "unexpected character at byte 6" },
+  { name: "a trailing comma", body: "[1,]", message: "unexpected character at byte 3" },
   {
     name: "text after the value",
     body: "{} {}",
-    says: "unexpected text after the value at byte 3",
+    message: "unexpected text after the value at byte 3",
   },
   {
     name: "a control character in a string",
     body: '"a\u0001"',
-    says: "unexpected character at byte 2",
+    message: "unexpected character at byte 2",
   },
-  { name: "an unknown escape", body: '"\\x41"', says: "unexpected character at byte 2" },
-  { name: "a leading zero", body: "[01]", says: "unexpected character at byte 2" },
-  { name: "a broken word", body: "[nul]", says: "unexpected character at byte 4" },
-  { name: "a missing colon", body: '{"a" 1}', says: "unexpected character at byte 5" },
-  { name: "a lone high surrogate", body: '["\\ud83d"]', says: "a lone surrogate at byte 2" },
-  { name: "a lone low surrogate", body: '["\\uDE00"]', says: "a lone surrogate at byte 2" },
-  { name: "a lone surrogate in a name", body: '{"\\ud83d":1}', says: "a lone surrogate at byte 2" },
+  { name: "an unknown escape", body: '"\\x41"', message: "unexpected character at byte 2" },
+  { name: "a leading zero", body: "[01]", message: "unexpected character at byte 2" },
+  { name: "a misspelt literal", body: "[nul]", message: "unexpected character at byte 4" },
+  { name: "a missing colon", body: '{"a" 1}', message: "unexpected character at byte 5" },
+  { name: "a lone high surrogate", body: '["\\ud83d"]', message: "a lone surrogate at byte 2" },
+  { name: "a lone low surrogate", body: '["\\uDE00"]', message: "a lone surrogate at byte 2" },
   {
-    name: "two surrogates the wrong way round",
+    name: "a lone surrogate in a name",
+    body: '{"\\ud83d":1}',
+    message: "a lone surrogate at byte 2",
+  },
+  {
+    name: "two surrogates in the wrong order",
     body: '["\\ude00\\ud83d"]',
-    says: "a lone surrogate at byte 2",
+    message: "a lone surrogate at byte 2",
   },
   {
-    name: "a number beyond all range",
+    name: "a number that is too large",
     body: '{"a":-1e999}',
-    says: "a number beyond all range at byte 5",
+    message: "a number that is too large at byte 5",
   },
-  { name: "201 levels", body: nested(201), says: "more than 200 levels of nesting at byte 200" },
+  { name: "201 levels", body: nested(201), message: "more than 200 levels of nesting at byte 200" },
   {
     name: "10,000 levels",
     body: nested(10_000),
-    says: "more than 200 levels of nesting at byte 200",
+    message: "more than 200 levels of nesting at byte 200",
   },
   {
     name: "invalid UTF-8",
     body: Uint8Array.of(0x22, 0x61, 0xff, 0x22),
-    says: "invalid UTF-8 at byte 2",
+    message: "invalid UTF-8 at byte 2",
   },
 ];
-for (const { name, body, says } of faults) {
-  test(`${name} is refused with its place and without its content`, () => {
+for (const { name, body, message } of faults) {
+  test(`${name} is rejected with its byte offset and without its content`, () => {
     expect(() => parseJson(Buffer.from(body))).toThrow(
       expect.objectContaining({
         reason: "invalid_request",
-        message: `The body is not acceptable JSON: ${says}.`,
+        message: `The body is not acceptable JSON: ${message}.`,
       }),
     );
   });
 }
 
-test("200 levels, a byte order mark, paired surrogates, NUL and __proto__ are carried", () => {
+test("200 levels, a byte order mark, paired surrogates, NUL and __proto__ are accepted", () => {
   expect(parseJson(Buffer.from(nested(200)))).toEqual(JSON.parse(nested(200)));
   expect(parseJson(Buffer.from("\uFEFF{}"))).toEqual({});
   expect(parseJson(Buffer.from('["\\ud83d\\ude00\\u0000"]'))).toEqual(["😀\u0000"]);
@@ -70,7 +74,7 @@ test("200 levels, a byte order mark, paired surrogates, NUL and __proto__ are ca
   ]);
 });
 
-test("any JSON text is read as the runtime reads it, and has no fault", () => {
+test("any JSON text is parsed as JSON.parse does, and has no fault", () => {
   fc.assert(
     fc.property(fc.json(), (text) => {
       expect(parseJson(Buffer.from(text))).toEqual(JSON.parse(text));
@@ -79,7 +83,7 @@ test("any JSON text is read as the runtime reads it, and has no fault", () => {
   );
 });
 
-test("a text that the runtime refuses has a fault, and one that it reads has none", () => {
+test("a text has a fault exactly if JSON.parse rejects it", () => {
   const piece = fc.constantFrom(
     "{",
     "}",
@@ -116,7 +120,7 @@ test("a text that the runtime refuses has a fault, and one that it reads has non
   );
 });
 
-test("a JSON text inside a value is read, or undefined", () => {
+test("a JSON text inside a value is parsed; an unacceptable one gives undefined", () => {
   expect(parseJsonText('{"a":[1]}')).toEqual({ a: [1] });
   expect([parseJsonText('{"a":'), parseJsonText(nested(201)), parseJsonText('"\\ud83d"')]).toEqual([
     undefined,
@@ -125,7 +129,7 @@ test("a JSON text inside a value is read, or undefined", () => {
   ]);
 });
 
-test("serialised text holds no line separator of Unicode and stands for the same value", () => {
+test("serialised text has no line separator of Unicode and keeps the value", () => {
   const value = { "a\u2028": ["b\u2029c", "d\u0085e", "\n😀"] };
   const text = stringifyJson(value);
   expect(text).not.toMatch(/[\u2028\u2029\u0085\n]/);

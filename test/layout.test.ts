@@ -40,6 +40,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "money",
       "paging",
       "reasoning-effort",
+      "token-categories",
     ],
   },
 ];

@@ -1,10 +1,12 @@
-// Every statement prepares against the migrated schema: no column is misspelt, no type is guessed
+// Every statement prepares against the migrated schema, so no column is misspelt and no type is
 // wrong.
 
 import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, dirname, join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { Client } from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { statement } from "../src/postgres/postgres.ts";
 import { freshDatabase } from "./support/database.ts";
 
 const source = join(import.meta.dirname, "../src");
@@ -25,7 +27,8 @@ const utility = /^(begin|commit|rollback|set|savepoint|release|lock|notify|liste
 
 for (const file of files) {
   test(`${file} prepares`, async () => {
-    const text = readFileSync(join(source, file), "utf8");
+    const caller = pathToFileURL(join(source, dirname(dirname(file)), "store.ts")).href;
+    const { text } = statement(caller, basename(file, ".sql"));
     const body = text.replace(/^(\s*--.*\n)+/, "").trim();
     await client.query("begin");
     try {
@@ -36,7 +39,7 @@ for (const file of files) {
     }
   });
 
-  test(`${file} opens with what it promises`, () => {
+  test(`${file} opens with a comment: its contract`, () => {
     expect(readFileSync(join(source, file), "utf8")).toMatch(/^-- \S/);
   });
 }

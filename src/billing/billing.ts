@@ -37,11 +37,11 @@ import { familyName } from "../base/families.ts";
 import { isRequestId, requestIdRule } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { encodePageToken, parseCursor, parsePage } from "../base/paging.ts";
+import { tokenCategories } from "../base/token-categories.ts";
 import type { AuthenticatedCall, Caller, Implementation } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import { ClusterNode } from "./cluster-node.ts";
 import { HoldKeeper, type Holds } from "./holds.ts";
-import { categories } from "./price.ts";
 import { runningReceipt } from "./settlement.ts";
 import { createLedgerStore, type LedgerStore } from "./store.ts";
 
@@ -332,7 +332,7 @@ function checkTokens(field: string, tokens: number): void {
 
 function checkedUsage(usage: Usage | undefined): Usage {
   if (!usage) throw invalidField("usage", "is required");
-  for (const category of categories) checkTokens(`usage.${category}`, usage[category]);
+  for (const category of tokenCategories) checkTokens(`usage.${category}`, usage[category]);
   return usage;
 }
 

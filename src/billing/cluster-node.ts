@@ -5,9 +5,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
+import { tokenCategories } from "../base/token-categories.ts";
 import { isUniqueViolation } from "../postgres/postgres.ts";
 import type { HoldKeeper } from "./holds.ts";
-import { categories } from "./price.ts";
 import type { StoredHold } from "./rows.ts";
 import type { LedgerStore } from "./store.ts";
 
@@ -139,12 +139,12 @@ export class ClusterNode implements NodeWatch {
 
   // Answers the nodes that died.
   async #beat(): Promise<string[]> {
-    if (!(await this.#store.beat(this.#id))) await this.#reenter();
+    if (!(await this.#store.recordHeartbeat(this.#id))) await this.#reenter();
     return this.#observe(await this.#store.readNodes());
   }
 
   async #enter(): Promise<void> {
-    await this.#store.enterNode(this.#id);
+    await this.#store.registerNode(this.#id);
     this.#entered = true;
   }
 
@@ -204,7 +204,7 @@ export class ClusterNode implements NodeWatch {
   async #reapOne(holds: HoldKeeper, { hold, used }: StoredHold): Promise<void> {
     this.#reaping.add(hold.requestId);
     try {
-      const isUsed = categories.some((category) => used[category] > 0);
+      const isUsed = tokenCategories.some((category) => used[category] > 0);
       const basis = isUsed ? Basis.PARTLY_COUNTED : Basis.NONE;
       await holds.settle(hold, { usage: used, outcome: Outcome.REAPED, basis, attempts: [] });
     } catch (error) {

@@ -5,6 +5,7 @@
 import { toJson } from "@bufbuild/protobuf";
 import { AttemptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { ApiError } from "../base/errors.ts";
+import { tokenCategories } from "../base/token-categories.ts";
 import type { Query } from "../postgres/pipeline.ts";
 import { statement } from "../postgres/postgres.ts";
 import {
@@ -20,7 +21,7 @@ import {
   poolOf,
 } from "./admission.ts";
 import type { Decision, Sequence } from "./batch-connection.ts";
-import { categories, costMicro } from "./price.ts";
+import { costMicro } from "./price.ts";
 import { basisName, outcomeName, type PriceRow, toPrice } from "./rows.ts";
 import type { Charge, Settled, SettleRequest } from "./settlement.ts";
 
@@ -250,13 +251,13 @@ function settleHolds(asks: readonly (SettleRequest & { kind: "settle" })[]): Que
     statements.settleHolds,
     [
       asks.map(({ hold }) => hold.requestId),
-      ...categories.map((category) => endings.map(({ usage }) => usage[category])),
       asks.map(({ hold, ending }) => costMicro(hold.price, ending.usage)),
       endings.map(({ outcome }) => outcomeName(outcome)),
       endings.map(({ basis }) => basisName(basis)),
       endings.map(({ attempts }) =>
         JSON.stringify(attempts.map((attempt) => toJson(AttemptSchema, attempt))),
       ),
+      ...tokenCategories.map((category) => endings.map(({ usage }) => usage[category])),
     ],
   ];
 }

@@ -1,70 +1,50 @@
-// Prices and what use costs. Everything is a whole number of micro-credits, so nothing is ever
-// rounded.
+// Prices, and the cost of usage. All amounts are whole micro-credits, so nothing is rounded.
 
 import { createHash } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { type Price, PriceSchema, type Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { type Price, PriceSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { byCategory, type TokenCategory, tokenCategories } from "../base/token-categories.ts";
 
 /** Micro-credits per token, by category. */
-export type TokenPrices = Pick<
-  Price,
-  "input" | "output" | "cacheWrite5m" | "cacheWrite1h" | "cacheRead" | "thinking"
->;
-
-/** The six categories, in the order in which hashes, rows and reports name them. */
-export const categories = [
-  "input",
-  "output",
-  "cacheWrite5m",
-  "cacheWrite1h",
-  "cacheRead",
-  "thinking",
-] as const;
+export type TokenPrices = Readonly<Record<TokenCategory, bigint>>;
 
 /**
- * The immutable version of a model's price. The id is a hash of the content, so every node names
- * the same price alike.
+ * The immutable version of a model's price. Its id is a hash of the model and the prices, so all
+ * nodes give the same price the same id.
  */
 export function priceVersion(model: string, prices: TokenPrices): Price {
-  const content = [model, ...categories.map((category) => prices[category])].join("|");
+  const content = [model, ...tokenCategories.map((category) => prices[category])].join("|");
   const hash = createHash("sha256").update(content).digest("hex").slice(0, 24);
-  const { input, output, cacheWrite5m, cacheWrite1h, cacheRead, thinking } = prices;
-  return create(PriceSchema, {
-    priceVersion: `price_${hash}`,
-    input,
-    output,
-    cacheWrite5m,
-    cacheWrite1h,
-    cacheRead,
-    thinking,
-  });
+  const ofCategories = byCategory((category) => prices[category]);
+  return create(PriceSchema, { priceVersion: `price_${hash}`, ...ofCategories });
 }
 
-/** What `usage` costs, in micro-credits. */
+/** The price of `usage`, in micro-credits. */
 export function costMicro(
   prices: TokenPrices,
-  usage: Pick<Usage, (typeof categories)[number]>,
+  usage: Readonly<Record<TokenCategory, number>>,
 ): bigint {
   let sum = 0n;
-  for (const category of categories)
+  for (const category of tokenCategories)
     if (usage[category] > 0) sum += prices[category] * BigInt(usage[category]);
   return sum;
 }
 
-/** The price of an output token in the worst case, in micro-credits. */
+/** The highest price of an output token, in micro-credits. */
 export function maxOutputPriceMicro(prices: TokenPrices): bigint {
   return max(prices.output, prices.thinking);
 }
 
 /**
- * The price of an input token in the worst case that the request can bring about, in micro-credits.
+ * The highest price of an input token, in micro-credits, for a request whose most expensive input
+ * is `mostExpensive`.
  */
-export function maxInputPriceMicro(prices: TokenPrices, dearest: InputCategory): bigint {
+export function maxInputPriceMicro(prices: TokenPrices, mostExpensive: InputCategory): bigint {
   const plain = max(prices.input, prices.cacheRead);
-  if (dearest === InputCategory.CACHE_WRITE_1H)
+  if (mostExpensive === InputCategory.CACHE_WRITE_1H)
     return max(plain, prices.cacheWrite1h, prices.cacheWrite5m);
-  if (dearest === InputCategory.CACHE_WRITE_5M) return max(plain, prices.cacheWrite5m);
+  if (mostExpensive === InputCategory.CACHE_WRITE_5M) return max(plain, prices.cacheWrite5m);
   return plain;
 }
 

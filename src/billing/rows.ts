@@ -24,6 +24,7 @@ import {
   UsageTotalSchema,
 } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
+import { byCategory, categoryColumns, type TokenCategory } from "../base/token-categories.ts";
 import type { PlacedHold } from "./admission.ts";
 
 /** A hold as it is stored, with what was metered so far. */
@@ -46,24 +47,11 @@ export type TransferRow = {
   actor: string;
   created_at: Date;
 };
-type CategoriesRow = {
-  input: bigint;
-  output: bigint;
-  cache_write_5m: bigint;
-  cache_write_1h: bigint;
-  cache_read: bigint;
-  thinking: bigint;
-};
-type UsedRow = {
-  used_input: number;
-  used_output: number;
-  used_cache_write_5m: number;
-  used_cache_write_1h: number;
-  used_cache_read: number;
-  used_thinking: number;
-};
+type Columns = typeof categoryColumns;
+type CategoriesRow = { [C in TokenCategory as Columns[C]]: bigint };
+type MeteredRow = { [C in TokenCategory as `used_${Columns[C]}`]: number };
 export type PriceRow = CategoriesRow & { price_version: string };
-type RequestRow = UsedRow &
+type RequestRow = MeteredRow &
   PriceRow & {
     request_id: string;
     account_id: string;
@@ -119,33 +107,15 @@ export function toPrice(row: PriceRow): Price {
   return create(PriceSchema, { priceVersion: row.price_version, ...categoriesOf(row) });
 }
 
-function categoriesOf({
-  input,
-  output,
-  cache_write_5m,
-  cache_write_1h,
-  cache_read,
-  thinking,
-}: CategoriesRow) {
-  return {
-    input,
-    output,
-    cacheWrite5m: cache_write_5m,
-    cacheWrite1h: cache_write_1h,
-    cacheRead: cache_read,
-    thinking,
-  };
+function categoriesOf(row: CategoriesRow): Record<TokenCategory, bigint> {
+  return byCategory((category) => row[categoryColumns[category]]);
 }
 
-function toUsage(row: UsedRow): Usage {
-  return create(UsageSchema, {
-    input: row.used_input,
-    output: row.used_output,
-    cacheWrite5m: row.used_cache_write_5m,
-    cacheWrite1h: row.used_cache_write_1h,
-    cacheRead: row.used_cache_read,
-    thinking: row.used_thinking,
-  });
+function toUsage(row: MeteredRow): Usage {
+  return create(
+    UsageSchema,
+    byCategory((category) => row[`used_${categoryColumns[category]}` as const]),
+  );
 }
 
 export function toStoredHold(row: HoldRow): StoredHold {

@@ -17,6 +17,7 @@ import { ApiError } from "../base/errors.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { Cursor } from "../base/paging.ts";
+import { tokenCategories } from "../base/token-categories.ts";
 import {
   isUniqueViolation,
   isUnreachable,
@@ -24,7 +25,6 @@ import {
   statement,
 } from "../postgres/postgres.ts";
 import type { Payer, PlacedHold } from "./admission.ts";
-import { categories } from "./price.ts";
 import {
   type AccountRow,
   type ChargeRow,
@@ -60,8 +60,8 @@ const statements = {
   readUsage: statement(import.meta.url, "read-usage"),
   registerPrice: statement(import.meta.url, "register-price"),
   findPayer: statement(import.meta.url, "find-payer"),
-  enterNode: statement(import.meta.url, "enter-node"),
-  beat: statement(import.meta.url, "beat"),
+  registerNode: statement(import.meta.url, "register-node"),
+  recordHeartbeat: statement(import.meta.url, "record-heartbeat"),
   readNodes: statement(import.meta.url, "read-nodes"),
   deleteNode: statement(import.meta.url, "delete-node"),
   verifyLedger: statement(import.meta.url, "verify-ledger"),
@@ -143,7 +143,7 @@ export function createLedgerStore(postgres: Database) {
       await db.query(statements.registerPrice, [
         price.priceVersion,
         model,
-        ...categories.map((category) => price[category]),
+        ...tokenCategories.map((category) => price[category]),
       ]);
     },
 
@@ -171,7 +171,7 @@ export function createLedgerStore(postgres: Database) {
       const used = [...meters.values()];
       const rows = await db.query<{ request_id: string }>(statements.checkpointHolds, [
         [...meters.keys()],
-        ...categories.map((category) => used.map((usage) => usage[category])),
+        ...tokenCategories.map((category) => used.map((usage) => usage[category])),
       ]);
       return rows.map((row) => row.request_id);
     },
@@ -212,11 +212,11 @@ export function createLedgerStore(postgres: Database) {
         ])
       ).map(toUsageRow),
 
-    enterNode: async (nodeId: string): Promise<void> =>
-      void (await db.query(statements.enterNode, [nodeId])),
+    registerNode: async (nodeId: string): Promise<void> =>
+      void (await db.query(statements.registerNode, [nodeId])),
     /** False when the node was declared dead. */
-    beat: async (nodeId: string): Promise<boolean> =>
-      (await db.query(statements.beat, [nodeId])).length > 0,
+    recordHeartbeat: async (nodeId: string): Promise<boolean> =>
+      (await db.query(statements.recordHeartbeat, [nodeId])).length > 0,
     readNodes: async (): Promise<ReadonlyMap<string, bigint>> =>
       new Map(
         (await db.query<{ node_id: string; heartbeat: bigint }>(statements.readNodes, [])).map(

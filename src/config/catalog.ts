@@ -4,6 +4,13 @@
 
 import { readFileSync } from "node:fs";
 import { parseDocument } from "yaml";
+import {
+  basePriceOf,
+  byCategory,
+  categoryColumns,
+  type TokenCategory,
+  tokenCategories,
+} from "../base/token-categories.ts";
 import { type ProviderSettings, readProvider } from "./providers.ts";
 import { nearestName, Section } from "./section.ts";
 
@@ -139,14 +146,7 @@ function readModels(
     problems.push(`${path}.price.inherit: ${price.inherit}: ${why}`);
     return {
       ...model,
-      price: {
-        input: 1n,
-        output: 1n,
-        cacheWrite5m: 1n,
-        cacheWrite1h: 1n,
-        cacheRead: 1n,
-        thinking: 1n,
-      },
+      price: byCategory(() => 1n),
     };
   });
 }
@@ -213,34 +213,26 @@ function findBrokenReferences({ models, aliases, providers }: CatalogFile): stri
 // micro-credits per token.
 
 /** Micro-credits (1e-6 credit; 1 credit = 0.005 USD) per token, by category. */
-export type ModelPrice = Readonly<Record<PriceCategory, bigint>>;
+export type ModelPrice = Readonly<Record<TokenCategory, bigint>>;
 
-export type PriceCategory =
-  | "input"
-  | "output"
-  | "cacheWrite5m"
-  | "cacheWrite1h"
-  | "cacheRead"
-  | "thinking";
+type DerivedCategory = keyof typeof basePriceOf;
 
-// Each derived category, its name in the file and the price it is a multiple of.
-const derived = [
-  { category: "cacheWrite5m", key: "cache_write_5m", of: "input" },
-  { category: "cacheWrite1h", key: "cache_write_1h", of: "input" },
-  { category: "cacheRead", key: "cache_read", of: "input" },
-  { category: "thinking", key: "thinking", of: "output" },
-] as const;
+const derived = tokenCategories.filter(
+  (category): category is DerivedCategory => category in basePriceOf,
+);
 
 /**
  * Decimal multipliers of the derived categories. One that is missing must be stated by every model.
  */
-export type PriceMultipliers = Partial<Record<(typeof derived)[number]["category"], string>>;
+export type PriceMultipliers = Partial<Record<DerivedCategory, string>>;
 
 /** The multipliers of a file. */
 export function readMultipliers(section: Section): PriceMultipliers {
   const multipliers: PriceMultipliers = {};
-  for (const { category, key } of derived)
+  for (const category of derived) {
+    const key = categoryColumns[category];
     if (section.has(key)) multipliers[category] = section.text(key);
+  }
   section.end();
   return multipliers;
 }
@@ -265,18 +257,17 @@ export function readPrice(
     section.problem(key, typeof price === "string" ? price : "must be more than 0");
     return least;
   };
-  const price: Record<PriceCategory, bigint> = {
+  const price = {
+    ...byCategory(() => 0n),
     input: priceOf("input", usd.input, "1", 1n),
     output: priceOf("output", usd.output, "1", 1n),
-    cacheWrite5m: 0n,
-    cacheWrite1h: 0n,
-    cacheRead: 0n,
-    thinking: 0n,
   };
-  for (const { category, key, of } of derived) {
+  for (const category of derived) {
+    const key = categoryColumns[category];
     const times = multipliers[category];
     if (section.has(key)) price[category] = priceOf(key, section.text(key), "1", 0n);
-    else if (times !== undefined) price[category] = priceOf(key, usd[of], times, 0n);
+    else if (times !== undefined)
+      price[category] = priceOf(key, usd[basePriceOf[category]], times, 0n);
     else section.problem(key, "is required: neither the model states it nor price_multipliers");
   }
   section.end();

@@ -1,5 +1,6 @@
 // A configuration file in words: the resolved catalogue, prices and routes.
 
+import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import type { CatalogFile, ModelEntry, ProviderSettings } from "./catalog.ts";
 
 /** Text for an operator, with a line feed at the end of every line but the last. */
@@ -33,25 +34,13 @@ function describePrices(
       "aliases",
       "context",
       "output ≤",
-      "input",
-      "output",
-      "write 5m",
-      "write 1h",
-      "read",
-      "thinking",
+      ...tokenCategories.map((category) => categoryColumns[category].replaceAll("_", " ")),
     ],
     ...models.map(({ id, contextTokens, maxOutputTokens, price }) => [
       id,
       aliasesOf(id).join(" ") || "-",
       ...[contextTokens, maxOutputTokens].map(String),
-      ...[
-        price.input,
-        price.output,
-        price.cacheWrite5m,
-        price.cacheWrite1h,
-        price.cacheRead,
-        price.thinking,
-      ].map(String),
+      ...tokenCategories.map((category) => String(price[category])),
     ]),
   ];
   const widths = (rows[0] ?? []).map((_, column) =>

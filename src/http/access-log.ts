@@ -5,6 +5,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { OutcomeSchema, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Log } from "../base/log.ts";
+import { type TokenCategory, tokenCategories } from "../base/token-categories.ts";
 import { elapsedMs } from "./context.ts";
 
 /**
@@ -47,14 +48,10 @@ function costOf({ outcome, amountMicrocredits, usage }: Receipt) {
   };
 }
 
-/** The categories of which there were any. */
-function tokensOf({ input, output, cacheWrite5m, cacheWrite1h, cacheRead, thinking }: Usage) {
-  return {
-    ...(input > 0 && { input }),
-    ...(output > 0 && { output }),
-    ...(cacheWrite5m > 0 && { cacheWrite5m }),
-    ...(cacheWrite1h > 0 && { cacheWrite1h }),
-    ...(cacheRead > 0 && { cacheRead }),
-    ...(thinking > 0 && { thinking }),
-  };
+/** The categories that have tokens. */
+function tokensOf(usage: Usage): Partial<Record<TokenCategory, number>> {
+  const tokens: Partial<Record<TokenCategory, number>> = {};
+  for (const category of tokenCategories)
+    if (usage[category] > 0) tokens[category] = usage[category];
+  return tokens;
 }

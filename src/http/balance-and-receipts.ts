@@ -14,6 +14,7 @@ import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import { credits, usd } from "../base/money.ts";
+import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
 import { identityOf, pathParam } from "./context.ts";
 import { rfc3339, rfc3339OrNull, sendJson } from "./reply.ts";
@@ -73,14 +74,9 @@ function renderReceipt(receipt: Receipt): JsonObject {
     family: familyName(receipt.family) ?? null,
     outcome: receipt.settledAt ? nameOf(OutcomeSchema, receipt.outcome) : "RUNNING",
     basis: receipt.settledAt ? nameOf(BasisSchema, receipt.basis) : null,
-    tokens: {
-      input: usage?.input ?? 0,
-      output: usage?.output ?? 0,
-      cache_write_5m: usage?.cacheWrite5m ?? 0,
-      cache_write_1h: usage?.cacheWrite1h ?? 0,
-      cache_read: usage?.cacheRead ?? 0,
-      thinking: usage?.thinking ?? 0,
-    },
+    tokens: Object.fromEntries(
+      tokenCategories.map((category) => [categoryColumns[category], usage?.[category] ?? 0]),
+    ),
     price_version: price?.priceVersion ?? null,
     hold_credits: credits(receipt.holdMicrocredits),
     charge_credits: credits(receipt.amountMicrocredits),

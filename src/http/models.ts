@@ -8,6 +8,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Model } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { usd } from "../base/money.ts";
+import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
 import { identityOf, pathParam } from "./context.ts";
 import { rfc3339OrNull, sendJson } from "./reply.ts";
@@ -81,17 +82,9 @@ function detailedEntry(model: Model): JsonObject {
 
 /** Prices of a million tokens per category. Decimal strings, since they are money. */
 function pricing(price: Price): JsonObject {
-  const categories = {
-    input: price.input,
-    output: price.output,
-    cache_write_5m: price.cacheWrite5m,
-    cache_write_1h: price.cacheWrite1h,
-    cache_read: price.cacheRead,
-    thinking: price.thinking,
-  };
   const each = (form: (microCredits: bigint) => string) =>
     Object.fromEntries(
-      Object.entries(categories).map(([category, microCredits]) => [category, form(microCredits)]),
+      tokenCategories.map((category) => [categoryColumns[category], form(price[category])]),
     );
   return {
     unit: "per_million_tokens",

@@ -3,23 +3,24 @@
 import { readFileSync } from "node:fs";
 import { basename, dirname } from "node:path";
 import { fileURLToPath } from "node:url";
+import { expandCategories } from "../base/token-categories.ts";
 
-/** One SQL statement; `name` is its name in the server's statistics too. */
+/** One SQL statement. The server's statistics list it under the same name. */
 export type Statement = {
   readonly name: string;
   readonly text: string;
-  /** How long its answer is waited for. Absent: as long as a server takes that is well. */
+  /** Query timeout. Default: 30 s. */
   readonly timeoutMs?: number;
 };
 
 /**
- * Reads `sql/<file>.sql` beside the caller's module; the name is `<folder>/<file>`. Call once, when
- * the module loads.
+ * Reads `sql/<file>.sql` beside the caller's module and expands its token categories. The name of
+ * the statement is `<folder>/<file>`. Call once, when the module loads.
  */
 export function statement(moduleUrl: string, file: string): Statement {
   const folder = dirname(fileURLToPath(moduleUrl));
   return {
     name: `${basename(folder)}/${file}`,
-    text: readFileSync(`${folder}/sql/${file}.sql`, "utf8"),
+    text: expandCategories(readFileSync(`${folder}/sql/${file}.sql`, "utf8")),
   };
 }

@@ -113,7 +113,7 @@ describe("prices", () => {
 
   test("a model without a complete price is refused, never free", () => {
     const text = `models:\n${model("m", { price: "{ input: 1 }" })}\nproviders: { sim: { kind: simulated } }\n`;
-    const names = ["output", "cache_write_5m", "cache_write_1h", "cache_read", "thinking"];
+    const names = ["output", "thinking", "cache_write_5m", "cache_write_1h", "cache_read"];
     expect(problemsOf(text).map((problem) => problem.split(":")[0])).toEqual(
       names.map((name) => `models[0].price.${name}`),
     );
@@ -346,7 +346,7 @@ describe("check-config", () => {
   test("prints catalogue, prices and routes", () => {
     const printed = describeCatalog(readCatalogFile(defaultCatalog()));
     expect(printed).toMatch(
-      /model-opus-4\.6 +opus +1000000 +128000 +700 +3500 +875 +1400 +70 +3500/,
+      /model-opus-4\.6 +opus +1000000 +128000 +700 +3500 +3500 +875 +1400 +70/,
     );
     expect(printed).toContain("model-haiku-4.5 1. simulated as model-haiku-4.5 (weight 1)");
     expect(execFileSync(process.execPath, [script], { encoding: "utf8" }).trim()).toBe(printed);

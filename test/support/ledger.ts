@@ -84,7 +84,7 @@ export async function startNode(
     nodeId: node.id,
     onLost: () => node.lose(),
   });
-  await store.enterNode(node.id());
+  await store.registerNode(node.id());
   return {
     postgres,
     store,

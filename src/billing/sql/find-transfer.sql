@@ -1,4 +1,4 @@
--- The transfer that an idempotency key stands for.
+-- Finds the transfer that was made with an idempotency key.
 -- $1 account_id  $2 idempotency_key
 select transfer_id, account_id, family, kind, amount, idempotency_key, reason, actor, created_at
 from transfers

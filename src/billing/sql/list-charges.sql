@@ -1,12 +1,12 @@
--- Charges of an account, newest first, after the given place.
--- $1 account_id  $2 admitted_at of the place, or null for the start  $3 request_id of the place  $4 most rows
-select c.request_id, c.account_id, c.family, c.key_id, c.model, c.hold, c.amount, c.overrun, c.outcome, c.basis, c.attempts,
-  c.admitted_at, c.settled_at,
-  c.input as used_input, c.output as used_output, c.cache_write_5m as used_cache_write_5m, c.cache_write_1h as used_cache_write_1h,
-  c.cache_read as used_cache_read, c.thinking as used_thinking,
-  p.price_version, p.input, p.output, p.cache_write_5m, p.cache_write_1h, p.cache_read, p.thinking
+-- Lists the charges of an account with their prices, newest first.
+-- $1 account_id  $2, $3 cursor: admitted_at and request_id of the last charge of the page before,
+-- or null  $4 rows at most
+select c.request_id, c.account_id, c.family, c.key_id, c.model, c.hold, c.amount, c.overrun,
+  c.outcome, c.basis, c.attempts, c.admitted_at, c.settled_at,
+  each_category(c.# as used_#), p.price_version, each_category(p.#)
 from charges c
 join price_versions p using (price_version)
-where c.account_id = $1 and ($2::timestamptz is null or (c.admitted_at, c.request_id) < ($2, $3))
+where c.account_id = $1
+  and ($2::timestamptz is null or (c.admitted_at, c.request_id) < ($2, $3))
 order by c.admitted_at desc, c.request_id desc
 limit $4;

@@ -1,4 +1,4 @@
--- Locks holds in the order of their ids. A request that was settled has none.
+-- Locks holds in the order of their ids. A settled request has no hold and no row.
 -- $1 request_ids
 select request_id, amount
 from holds

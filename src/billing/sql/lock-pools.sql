@@ -1,5 +1,5 @@
--- Locks pools in the order of their ids. A pool's lock guards everything below it: the months of
--- its keys, its roll-ups and its holds.
+-- Locks pools in the order of their ids. The lock of a pool guards everything below it: the months
+-- of its keys, its roll-ups and its holds.
 -- $1 account_ids  $2 families
 select account_id, family, posted, held, in_debt
 from pools

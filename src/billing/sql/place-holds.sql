@@ -1,23 +1,29 @@
--- Stores holds that the locked pools and their months were found to cover, and adds them to both.
--- Unique violation: a request id was taken meanwhile. Times of admission are whole milliseconds, as
--- JavaScript keeps them.
--- $1 request_ids  $2 account_ids  $3 families  $4 key_ids  $5 secret_ids  $6 models  $7 amounts  $8 price_versions  $9 nonces
--- $10 deadlines, in milliseconds from now  $11 node_ids, null for those of no process
+-- Stores holds and adds them to their pools and months. The caller has locked the pools and found
+-- that they and the months cover the holds. Unique violation: another transaction took one of the
+-- request ids in the meantime. Times of admission are whole milliseconds, as in JavaScript.
+-- $1 request_ids  $2 account_ids  $3 families  $4 key_ids  $5 secret_ids  $6 models  $7 amounts
+-- $8 price_versions  $9 nonces  $10 deadlines, in milliseconds from now
+-- $11 node_ids, null for holds that belong to no process
 with placed as (
-  insert into holds (request_id, account_id, family, key_id, secret_id, model, month, amount, price_version, node_id, nonce, admitted_at, deadline)
-  select request_id, account_id, family, key_id, secret_id, model, date_trunc('month', now() at time zone 'utc')::date, amount,
-    price_version, node_id, nonce, date_trunc('milliseconds', now()), now() + deadline * interval '1 millisecond'
-  from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::text[], $9::text[], $10::integer[],
-    $11::text[])
-    as h (request_id, account_id, family, key_id, secret_id, model, amount, price_version, nonce, deadline, node_id)
+  insert into holds (request_id, account_id, family, key_id, secret_id, model, month, amount,
+    price_version, node_id, nonce, admitted_at, deadline)
+  select request_id, account_id, family, key_id, secret_id, model,
+    date_trunc('month', now() at time zone 'utc')::date, amount, price_version, node_id, nonce,
+    date_trunc('milliseconds', now()), now() + deadline * interval '1 millisecond'
+  from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
+    $7::bigint[], $8::text[], $9::text[], $10::integer[], $11::text[])
+    as h (request_id, account_id, family, key_id, secret_id, model,
+      amount, price_version, nonce, deadline, node_id)
   returning account_id, family, key_id, month, amount
 ), in_pools as (
   update pools
   set held = pools.held + d.amount
-  from (select account_id, family, sum(amount)::bigint as amount from placed group by account_id, family) d
+  from (
+    select account_id, family, sum(amount)::bigint as amount from placed group by account_id, family
+  ) d
   where pools.account_id = d.account_id and pools.family = d.family
 )
--- A key's first hold of a month makes its row.
+-- The first hold of a key in a month creates the row of the month.
 insert into key_months (key_id, month, held)
 select key_id, month, sum(amount)
 from placed

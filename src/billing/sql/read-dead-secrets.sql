@@ -1,4 +1,4 @@
--- Of these secrets, the ones that are no longer good.
+-- Returns those of these secrets that were revoked or have expired.
 -- $1 secret_ids
 select secret_id, revoked_at is not null as revoked
 from key_secrets

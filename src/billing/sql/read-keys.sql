@@ -1,7 +1,9 @@
--- What decides about a key at this moment, with its current UTC month. A key without a row for the
--- month has spent and holds nothing.
+-- Reads what admission checks of keys, with their current UTC month. A key without a row for the
+-- month has neither spent nor held anything in it.
 -- $1 key_ids
-select k.key_id, k.status, k.allowed_models, k.monthly_cap, coalesce(m.spent, 0) as spent, coalesce(m.held, 0) as held
+select k.key_id, k.status, k.allowed_models, k.monthly_cap,
+  coalesce(m.spent, 0) as spent, coalesce(m.held, 0) as held
 from keys k
-left join key_months m on m.key_id = k.key_id and m.month = date_trunc('month', now() at time zone 'utc')::date
+left join key_months m
+  on m.key_id = k.key_id and m.month = date_trunc('month', now() at time zone 'utc')::date
 where k.key_id = any($1::text[]);

@@ -1,2 +1,2 @@
--- The nodes of this ledger with their heartbeats.
+-- Reads the registered nodes and their heartbeats.
 select node_id, heartbeat from nodes order by node_id;

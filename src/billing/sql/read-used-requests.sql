@@ -1,8 +1,8 @@
--- Of these request ids, the ones in use and the ones charged, with the prices that they were
--- admitted at.
+-- Returns those of these request ids that run or were charged, with the prices at which they were
+-- admitted.
 -- $1 request_ids
 select u.request_id, u.node_id, u.nonce, u.key_id, u.model, u.amount, u.admitted_at, u.month,
-  p.price_version, p.input, p.output, p.cache_write_5m, p.cache_write_1h, p.cache_read, p.thinking
+  p.price_version, each_category(p.#)
 from (
   select request_id, node_id, nonce, key_id, model, amount, admitted_at, month, price_version
   from holds

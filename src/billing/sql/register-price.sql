@@ -1,5 +1,5 @@
--- Stores a price version that is not there yet.
--- $1 price_version  $2 model  $3 to $8 micro-credits per token by category
-insert into price_versions (price_version, model, input, output, cache_write_5m, cache_write_1h, cache_read, thinking)
-values ($1, $2, $3, $4, $5, $6, $7, $8)
+-- Stores a price version, unless it is stored already.
+-- $1 price_version  $2 model  $3 and on: micro-credits per token, one per category
+insert into price_versions (price_version, model, each_category(#))
+values ($1, $2, each_category($3))
 on conflict do nothing;

@@ -1,5 +1,5 @@
--- Gives back a hold of a locked pool whose request was charged: what is left of a request id that
--- was used twice.
+-- Releases a hold whose request was charged: the rest of a request id that was used twice. The
+-- caller has locked the pool.
 -- $1 request_id
 with released as (
   delete from holds h using charges c

@@ -1,8 +1,9 @@
--- Sets the amounts of holds of locked pools, and what these and their months hold. Nothing happens
--- to a hold that is gone.
+-- Changes the amounts of holds, and with them the held amounts of their pools and months. The
+-- caller has locked the pools. A hold that no longer exists is ignored.
 -- $1 request_ids, each once  $2 amounts  $3 whether a hold may become larger
 with resized as materialized (
-  select h.request_id, h.account_id, h.family, h.key_id, h.month, d.amount, d.amount - h.amount as added
+  select h.request_id, h.account_id, h.family, h.key_id, h.month,
+    d.amount, d.amount - h.amount as added
   from holds h
   join unnest($1::text[], $2::bigint[]) as d (request_id, amount) on h.request_id = d.request_id
   where d.amount < h.amount or ($3::boolean and d.amount > h.amount)
@@ -10,7 +11,9 @@ with resized as materialized (
   update pools
   set held = pools.held + d.added,
     in_debt = pools.in_debt and (pools.posted < pools.held + d.added or pools.posted < 0)
-  from (select account_id, family, sum(added)::bigint as added from resized group by account_id, family) d
+  from (
+    select account_id, family, sum(added)::bigint as added from resized group by account_id, family
+  ) d
   where pools.account_id = d.account_id and pools.family = d.family
 ), in_months as (
   update key_months

@@ -1,22 +1,33 @@
--- Every invariant of the ledger. A row is a violation; none proves that all hold.
+-- Checks every invariant of the ledger. Each row is a violation, at most 100 per invariant; no rows
+-- means that all invariants hold.
 with checks (invariant, subject, detail) as (
   select 'posted = transfers - charges', p.account_id || '/' || p.family,
-    format('posted %s, transfers %s, charges %s', p.posted, coalesce(t.amount, 0), coalesce(c.amount, 0))
+    format('posted %s, transfers %s, charges %s',
+      p.posted, coalesce(t.amount, 0), coalesce(c.amount, 0))
   from pools p
-  left join (select account_id, family, sum(amount) as amount from transfers group by account_id, family) t using (account_id, family)
-  left join (select account_id, family, sum(amount) as amount from charges group by account_id, family) c using (account_id, family)
+  left join (
+    select account_id, family, sum(amount) as amount from transfers group by account_id, family
+  ) t using (account_id, family)
+  left join (
+    select account_id, family, sum(amount) as amount from charges group by account_id, family
+  ) c using (account_id, family)
   where p.posted <> coalesce(t.amount, 0) - coalesce(c.amount, 0)
   union all
-  select 'held = holds', p.account_id || '/' || p.family, format('held %s, holds %s', p.held, coalesce(h.amount, 0))
+  select 'held = holds', p.account_id || '/' || p.family,
+    format('held %s, holds %s', p.held, coalesce(h.amount, 0))
   from pools p
-  left join (select account_id, family, sum(amount) as amount from holds group by account_id, family) h using (account_id, family)
+  left join (
+    select account_id, family, sum(amount) as amount from holds group by account_id, family
+  ) h using (account_id, family)
   where p.held <> coalesce(h.amount, 0)
   union all
-  select 'held <= posted unless in debt', account_id || '/' || family, format('posted %s, held %s', posted, held)
+  select 'held <= posted unless in debt', account_id || '/' || family,
+    format('posted %s, held %s', posted, held)
   from pools
   where held > posted and not in_debt
   union all
-  select 'month = its charges and holds', coalesce(m.key_id, x.key_id) || '/' || coalesce(m.month, x.month),
+  select 'month = its charges and holds',
+    coalesce(m.key_id, x.key_id) || '/' || coalesce(m.month, x.month),
     format('spent %s, charges %s, held %s, holds %s', m.spent, x.spent, m.held, x.held)
   from key_months m
   full join (
@@ -30,37 +41,47 @@ with checks (invariant, subject, detail) as (
   ) x using (key_id, month)
   where coalesce(m.spent, 0) <> coalesce(x.spent, 0) or coalesce(m.held, 0) <> coalesce(x.held, 0)
   union all
-  select 'charge <= hold', request_id, format('amount %s, hold %s', amount, hold) from charges where amount > hold or amount < 0
+  select 'charge <= hold', request_id, format('amount %s, hold %s', amount, hold)
+  from charges
+  where amount > hold or amount < 0
   union all
   select 'never hold and charge', request_id, '' from holds join charges using (request_id)
   union all
-  select 'charge = tokens x price', c.request_id, format('amount %s, overrun %s, price %s', c.amount, c.overrun, c.price_version)
+  select 'charge = tokens x price', c.request_id,
+    format('amount %s, overrun %s, price %s', c.amount, c.overrun, c.price_version)
   from charges c
   left join price_versions p using (price_version)
-  where c.amount + c.overrun is distinct from c.input * p.input + c.output * p.output + c.cache_write_5m * p.cache_write_5m
-    + c.cache_write_1h * p.cache_write_1h + c.cache_read * p.cache_read + c.thinking * p.thinking
-    or c.overrun > 0 and c.amount < c.hold
+  cross join lateral (
+    select sum(tokens * price) as micro
+    from unnest(array[each_category(c.#::bigint)], array[each_category(p.#)]) as _ (tokens, price)
+  ) cost
+  where c.amount + c.overrun is distinct from cost.micro or c.overrun > 0 and c.amount < c.hold
   union all
   select 'roll-ups = charges', concat_ws('/', account_id, key_id, model, hour),
     format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)
   from usage_hourly u
   full join (
-    select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC') as hour, sum(input) as input, sum(output) as output,
-      sum(cache_write_5m) as cache_write_5m, sum(cache_write_1h) as cache_write_1h, sum(cache_read) as cache_read,
-      sum(thinking) as thinking, sum(amount) as amount, count(*) as requests
+    select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC') as hour,
+      sum(amount) as amount, count(*) as requests, each_category(sum(#) as #)
     from charges
     group by 1, 2, 3, 4
   ) c using (account_id, key_id, model, hour)
-  where (u.input, u.output, u.cache_write_5m, u.cache_write_1h, u.cache_read, u.thinking, u.amount, u.requests)
-    is distinct from (c.input, c.output, c.cache_write_5m, c.cache_write_1h, c.cache_read, c.thinking, c.amount, c.requests)
+  where (u.amount, u.requests, each_category(u.#))
+    is distinct from (c.amount, c.requests, each_category(c.#))
   union all
-  select 'no hold outlives its deadline', request_id, deadline::text from holds where deadline < now() - interval '3 minutes'
+  select 'no hold outlives its deadline', request_id, deadline::text
+  from holds
+  where deadline < now() - interval '3 minutes'
   union all
   select 'no hold of a node that is gone', request_id, node_id
   from holds
-  where node_id is not null and node_id not in (select node_id from nodes) and admitted_at < now() - interval '90 seconds'
+  where node_id is not null
+    and node_id not in (select node_id from nodes)
+    and admitted_at < now() - interval '90 seconds'
 )
 select invariant, subject, detail
-from (select *, row_number() over (partition by invariant order by subject) as place from checks) numbered
-where place <= 100
+from (
+  select *, row_number() over (partition by invariant order by subject) as position from checks
+) numbered
+where position <= 100
 order by invariant, subject;

@@ -1,3 +1,3 @@
--- Enters a node among those that live.
+-- Registers a node as live.
 -- $1 node_id
 insert into nodes (node_id) values ($1);

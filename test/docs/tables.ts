@@ -1,7 +1,7 @@
-// The tables of the README that the code knows better. `npm run readme` writes them;
-// `test/readme.test.ts` compares.
+// The tables of docs/customers.md that come from the code. `npm run docs` writes them;
+// `tables.test.ts` compares.
 
-import { readFileSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { getOption } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
@@ -9,22 +9,20 @@ import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { errorCatalog } from "../../src/base/errors.ts";
 import { serviceTypes } from "../../src/contract/contract.ts";
 import { errorTable } from "../../src/http/error-table.ts";
+import { readDocument, root } from "./documents.ts";
 
-const path = join(import.meta.dirname, "../../README.md");
+/** The document with the generated tables. */
+export const tablesDocument = "docs/customers.md";
 
-export function readReadme(): string {
-  return readFileSync(path, "utf8");
-}
-
-/** The README as it stands, with its tables as they should be. */
-export function refreshReadme(text: string): string {
+/** `text` with its generated tables replaced by those of the code. */
+export function refreshTables(text: string): string {
   let fresh = text;
   for (const [name, table] of Object.entries({
     reasons: reasonsTable(),
     methods: methodsTable(),
   })) {
     const block = new RegExp(`(<!-- table: ${name} -->\n)[^]*?(<!-- end -->)`);
-    if (!block.test(fresh)) throw new Error(`README.md lacks the table ${name}`);
+    if (!block.test(fresh)) throw new Error(`${tablesDocument} lacks the table ${name}`);
     fresh = fresh.replace(block, (_, begin: string, end: string) => `${begin}\n${table}\n\n${end}`);
   }
   return fresh;
@@ -47,7 +45,7 @@ function reasonsTable(): string {
     ];
   });
   return renderTable(
-    ["reason", "HTTP", "native `error.type`", "chat `error.code`", "gRPC", "what it message"],
+    ["reason", "HTTP", "native `error.type`", "chat `error.code`", "gRPC", "message"],
     rows,
   );
 }
@@ -67,4 +65,6 @@ function renderTable(head: string[], rows: string[][]): string {
   return lines.map((cells) => `| ${cells.join(" | ")} |`).join("\n");
 }
 
-if (import.meta.main) writeFileSync(path, refreshReadme(readReadme()));
+if (import.meta.main) {
+  writeFileSync(join(root, tablesDocument), refreshTables(readDocument(tablesDocument)));
+}

@@ -1,0 +1,37 @@
+// The documents of the repository: README.md and docs/. Their texts, sections and samples.
+
+import { globSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+
+/** The folder of the repository. */
+export const root = join(import.meta.dirname, "../..");
+
+/** Paths of all documents, from the root. */
+export const documents: readonly string[] = [
+  "README.md",
+  ...globSync("docs/**/*.md", { cwd: root }).map((path) => path.replaceAll("\\", "/")),
+].sort();
+
+/** The text of a document, by its path from the root. */
+export function readDocument(path: string): string {
+  return readFileSync(join(root, path), "utf8");
+}
+
+/** The section under a heading, with the sections below it. Throws without such a heading. */
+export function readSection(path: string, heading: string): string {
+  const level = heading.indexOf(" ");
+  const sections = readDocument(path).split(new RegExp(`^(?=#{1,${level}} )`, "m"));
+  const section = sections.find((text) => text.startsWith(`${heading}\n`));
+  if (section === undefined) throw new Error(`${path} lacks the heading ${heading}`);
+  return section;
+}
+
+/** A fenced block of a document. */
+export type Sample = { readonly language: string; readonly text: string };
+
+/** The fenced blocks of a document, in order. */
+export function readSamples(path: string): readonly Sample[] {
+  return [...readDocument(path).matchAll(/^```([a-z]*)\n([\s\S]*?)^```$/gm)].map(
+    ([, language = "", text = ""]) => ({ language, text }),
+  );
+}

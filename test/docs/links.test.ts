@@ -1,0 +1,42 @@
+// Whatever the documents point to exists: documents, headings, files.
+
+import { existsSync } from "node:fs";
+import { dirname, join, normalize } from "node:path";
+import { expect, test } from "vitest";
+import { documents, readDocument, root } from "./documents.ts";
+
+/** The anchor that GitHub gives to a heading. */
+function anchorOf(heading: string): string {
+  return heading
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N} _-]/gu, "")
+    .replaceAll(" ", "-");
+}
+
+function anchorsOf(path: string): string[] {
+  return [...readDocument(path).matchAll(/^#+ (.+)$/gm)].map((match) => anchorOf(match[1] ?? ""));
+}
+
+for (const path of documents) {
+  const text = readDocument(path);
+
+  test(`${path}: every link leads somewhere`, () => {
+    const targets = [...text.matchAll(/\]\(([^)]+)\)/g)]
+      .map((match) => match[1] ?? "")
+      .filter((target) => !/^https?:/.test(target));
+    const broken = targets.filter((target) => {
+      const [file = "", anchor] = target.split("#");
+      const linked = file === "" ? path : normalize(join(dirname(path), file));
+      if (!existsSync(join(root, linked))) return true;
+      return anchor !== undefined && !anchorsOf(linked).includes(anchor);
+    });
+    expect(broken).toEqual([]);
+  });
+
+  test(`${path}: every file that it names exists`, () => {
+    const named = [...text.matchAll(/`((?:src|test|proto|docs|gen)\/[\w./-]*)`/g)].map(
+      (match) => match[1] ?? "",
+    );
+    expect(named.filter((file) => !existsSync(join(root, file)))).toEqual([]);
+  });
+}

@@ -1,0 +1,73 @@
+// The documents are complete: whatever the code has a closed list of is listed, and nothing else.
+
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { Outcome, OutcomeSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { readDocument, readSection, root } from "./documents.ts";
+import { refreshTables, tablesDocument } from "./tables.ts";
+
+test("the tables of reasons and methods are those of the code (`npm run docs` writes them)", () => {
+  const text = readDocument(tablesDocument);
+  expect(refreshTables(text)).toBe(text);
+});
+
+test("the settings are the environment variables that are read", () => {
+  const source = readFileSync(join(root, "src/config/environment.ts"), "utf8");
+  const read = source.matchAll(
+    /\b(?:text|integer|choice|flag|list|url|file|pair)\(\s*"([A-Z_]+)"(?:, "([A-Z_]+)")?/g,
+  );
+  const expected = [...read]
+    .flatMap(([, first, second]) => [first, second])
+    .filter((name) => name !== undefined);
+  expect(firstCells(readSection("docs/operating.md", "## Settings"))).toEqual(
+    [...new Set(expected)].sort(),
+  );
+});
+
+test("the outcomes are those that a charge can have", () => {
+  const stored = OutcomeSchema.values.filter(({ number }) => number !== Outcome.UNSPECIFIED);
+  expect(firstCells(readSection("docs/customers.md", "### Outcomes"))).toEqual(
+    stored.map(({ name }) => name.replace("OUTCOME_", "")).sort(),
+  );
+});
+
+/** The first cells of the tables in a section, where they are written in capitals, sorted. */
+function firstCells(section: string): string[] {
+  return [...section.matchAll(/^\| `([A-Z_]+)` \|/gm)].map((match) => match[1] ?? "").sort();
+}
+
+test("every directive of the simulated provider is documented", () => {
+  const source = readFileSync(join(root, "src/providers/simulated/directives.ts"), "utf8");
+  const directives = [...source.matchAll(/case "([a-z_]+)":/g)].map((match) => match[1] ?? "");
+  expect(directives.length).toBeGreaterThan(0);
+  const section = readSection("docs/operating.md", "## The simulated provider");
+  expect(directives.filter((name) => !section.includes(`\`${name}=`))).toEqual([]);
+});
+
+test("every dependency has its reason", () => {
+  const manifest: unknown = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  const dependencies = Object.keys(Object(manifest).dependencies);
+  const section = readSection("docs/internals.md", "## Dependencies");
+  expect(dependencies.filter((name) => !section.includes(`\`${name}\``))).toEqual([]);
+});
+
+test("every folder of the sources is described", () => {
+  const folders = readdirSync(join(root, "src"), { withFileTypes: true })
+    .filter((entry) => entry.isDirectory())
+    .map(({ name }) => name);
+  const section = readSection("docs/internals.md", "## The picture");
+  expect(folders.filter((name) => !section.includes(`\`src/${name}/\``))).toEqual([]);
+});
+
+test("every npm script is described", () => {
+  const manifest: unknown = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  const scripts = Object.keys(Object(manifest).scripts);
+  const text = readDocument("docs/internals.md");
+  const isNamed = (name: string) => text.includes(`npm ${name}\``) || text.includes(`run ${name}`);
+  expect(scripts.filter((name) => !isNamed(name))).toEqual([]);
+});
+
+test("README.md has at most 250 lines", () => {
+  expect(readDocument("README.md").trimEnd().split("\n").length).toBeLessThanOrEqual(250);
+});

@@ -1,0 +1,141 @@
+// The samples of the documents run as they are printed, against a started gateway. Only its
+// addresses are put in place of those that the documents name.
+
+import { execFile } from "node:child_process";
+import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { parse, stringify } from "yaml";
+import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { documents, readSamples, root } from "./documents.ts";
+
+const run = promisify(execFile);
+
+/** Shell samples that do not run here, by a part of their text, with the reason. */
+const byHand = {
+  "npm install && npm start": "test/server/process.test.ts starts gateways",
+  "npm install && npm test": "runs this very suite",
+  "claude -p hello": "needs Claude Code",
+  "aider --model": "needs Aider",
+  "PROVIDER_KEY=… npm start": "needs a credential of a provider",
+  "npm run bench": "takes minutes",
+};
+
+let gateway: TestGateway;
+/** Looks like the folder of the repository, with the keys of the started gateway. */
+let folder: string;
+
+beforeAll(async () => {
+  gateway = await startTestGateway();
+  folder = await mkdtemp(join(tmpdir(), "gateway-samples-"));
+  for (const name of ["gen", "node_modules", "package.json", "src"])
+    await symlink(join(root, name), join(folder, name));
+  const { v1, v2, adminToken, accountId } = gateway;
+  await mkdir(join(folder, "data"));
+  await writeFile(
+    join(folder, "data/first-keys.json"),
+    JSON.stringify({ v1, v2, adminToken, accountId }),
+  );
+});
+afterAll(async () => {
+  await rm(folder, { recursive: true, force: true });
+  await gateway.stop();
+});
+
+function withAddresses(text: string): string {
+  return text
+    .replaceAll("http://127.0.0.1:8080", gateway.address)
+    .replaceAll("127.0.0.1:50051", gateway.grpcAddress);
+}
+
+/** Runs shell commands in the folder; returns what they print. Throws when one of them fails. */
+async function runShell(text: string): Promise<string> {
+  const { PATH, HOME, TMPDIR } = process.env;
+  const env = { PATH, HOME, TMPDIR, GATEWAY_KEY: gateway.v1 };
+  const script = `set -euo pipefail\n${withAddresses(text)}`;
+  const { stdout } = await run("bash", ["-c", script], { cwd: folder, env });
+  return stdout;
+}
+
+function samplesOf(path: string, language: string): string[] {
+  return readSamples(path)
+    .filter((sample) => sample.language === language)
+    .map(({ text }) => text);
+}
+
+/** The shell samples of a document, as one script. */
+function shellOf(path: string): string {
+  const isByHand = (text: string) => Object.keys(byHand).some((part) => text.includes(part));
+  return samplesOf(path, "sh")
+    .filter((text) => !isByHand(text))
+    .join("\n");
+}
+
+test("each sample that is run by hand exists", () => {
+  const samples = documents.flatMap((path) => samplesOf(path, "sh"));
+  for (const part of Object.keys(byHand))
+    expect(samples.filter((text) => text.includes(part))).toHaveLength(1);
+});
+
+test("no other document has samples that could run here", () => {
+  const tested = ["README.md", "docs/customers.md", "docs/operating.md"];
+  const others = documents.filter((path) => !tested.includes(path));
+  expect(others.filter((path) => shellOf(path) !== "" || samplesOf(path, "ts").length > 0)).toEqual(
+    [],
+  );
+});
+
+test("README.md: the first paid requests, the receipt and the credits", async () => {
+  const output = await runShell(shellOf("README.md"));
+  expect(output).toContain("HTTP/1.1 200 OK");
+  expect(output).toContain("x-gateway-cost-credits: ");
+  expect(output).toContain('"object":"chat.completion"');
+  expect(output).toContain("event: message_stop");
+  expect(output).toContain('"outcome":"COMPLETED"');
+  expect(output).toContain('"object":"credits"');
+  expect(output).not.toContain('"error"');
+});
+
+for (const text of samplesOf("README.md", "ts")) {
+  const [, name] = /from "(.+)"/.exec(text) ?? [];
+  test(`README.md: the sample with ${name}`, async () => {
+    await writeFile(join(folder, "try.ts"), withAddresses(text));
+    expect(await runShell("npx node try.ts")).toContain("Hello");
+  });
+}
+
+test("docs/customers.md: gRPC and Connect, from the command line and from Node", async () => {
+  const [createKey = "", generate = ""] = samplesOf("docs/customers.md", "ts");
+  await writeFile(join(folder, "create-key.ts"), withAddresses(createKey));
+  await writeFile(join(folder, "generate.ts"), withAddresses(generate));
+  const output = await runShell(`${shellOf("docs/customers.md")}\necho "key: $JOB_KEY"`);
+  expect(output).toContain('"accounts"');
+  expect(output).toContain('"keys"');
+  expect(output).toMatch(/admission\n(events\n)+receipt$/m);
+  expect(output).toMatch(/^key: sk-gw2-1\w{49}$/m);
+});
+
+test("docs/operating.md: an account, its credits and a key, from creation to revocation", async () => {
+  const output = await runShell(shellOf("docs/operating.md"));
+  expect(output).toContain('"kind":"TRANSFER_KIND_PURCHASE"');
+  expect(output).toContain('"monthlyCapMicrocredits":"500000000"');
+  expect(output).toContain('"secret":"sk-gw2-1');
+  expect(output).toContain('"status":"KEY_STATUS_REVOKED"');
+  expect(output).not.toContain('"code"');
+  // The last command describes the configuration file.
+  expect(output).toContain("model-haiku-4.5");
+});
+
+test("docs/operating.md: the provider of the sample fits into the built-in file", () => {
+  const [sample = ""] = samplesOf("docs/operating.md", "yaml");
+  const { providers, models } = parse(sample);
+  const file = parse(defaultCatalog());
+  Object.assign(file.providers, providers);
+  for (const { id, routes } of models)
+    file.models.find((model: { id: string }) => model.id === id).routes = routes;
+  const catalog = readCatalogFile(stringify(file));
+  expect(Object.keys(catalog.providers)).toContain("vendor");
+});

@@ -2,8 +2,7 @@
 // that are only shown are random.
 
 import { randomBytes, randomFillSync } from "node:crypto";
-
-const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+import { base62Digits } from "./base62.ts";
 
 // Random bytes are drawn in blocks: one system call serves many ids.
 const block = new Uint8Array(4096);
@@ -52,7 +51,7 @@ export function randomId(prefix: string, length = 24): string {
     for (const byte of drawBytes(length)) {
       // 248 is the largest multiple of 62 in a byte: above it, remainders would favour the first
       // characters.
-      if (byte < 248 && text.length < prefix.length + length) text += alphabet[byte % 62];
+      if (byte < 248 && text.length < prefix.length + length) text += base62Digits[byte % 62];
     }
   }
   return text;

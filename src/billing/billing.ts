@@ -36,7 +36,7 @@ import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import { isRequestId, requestIdRule } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
-import { encodePageToken, parseCursor, parsePage } from "../base/paging.ts";
+import { encodeTimeCursor, parseTimeCursor, readPage } from "../base/paging.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import type { AuthenticatedCall, Caller, Implementation } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
@@ -122,13 +122,12 @@ function createService({
       if (!account) throw noSuch("account");
       return create(GetAccountResponseSchema, { account });
     },
-    async listAccounts({ pageSize, pageToken }) {
-      const { size, after } = parsePage(pageSize, pageToken);
-      const accounts = await reports.listAccounts(after ?? "", size);
-      return create(ListAccountsResponseSchema, {
-        accounts,
-        nextPageToken: encodePageToken(accounts, size, (last) => last.accountId),
+    async listAccounts(request) {
+      const { entries: accounts, nextPageToken } = await readPage(request, {
+        read: (after, limit) => reports.listAccounts(after ?? "", limit),
+        cursorOf: ({ accountId }) => accountId,
       });
+      return create(ListAccountsResponseSchema, { accounts, nextPageToken });
     },
     async getPools({ accountId }, { caller }) {
       const pools = await reports.readPools(accountFor(caller, accountId));
@@ -141,14 +140,14 @@ function createService({
         transfer: await createTransfer(store, request),
       });
     },
-    async listTransfers({ accountId, pageSize, pageToken }) {
-      const { size, after } = parsePage(pageSize, pageToken);
+    async listTransfers(request) {
+      const { accountId } = request;
       if (!(await reports.findAccount(accountId))) throw noSuch("account");
-      const transfers = await reports.listTransfers(accountId, after ?? null, size);
-      return create(ListTransfersResponseSchema, {
-        transfers,
-        nextPageToken: encodePageToken(transfers, size, (last) => last.transferId),
+      const { entries: transfers, nextPageToken } = await readPage(request, {
+        read: (after, limit) => reports.listTransfers(accountId, after ?? null, limit),
+        cursorOf: ({ transferId }) => transferId,
       });
+      return create(ListTransfersResponseSchema, { transfers, nextPageToken });
     },
 
     async placeHold(request, { signal }) {
@@ -179,18 +178,18 @@ function createService({
         throw noSuch("request");
       return create(GetReceiptResponseSchema, { receipt });
     },
-    async listCharges({ accountId, pageSize, pageToken }, { caller }) {
-      const { size, after } = parsePage(pageSize, pageToken);
-      const account = await knownAccount(reports, caller, accountId);
-      const charges = await reports.listCharges(
-        account,
-        after === undefined ? undefined : parseCursor(after),
-        size,
-      );
-      return create(ListChargesResponseSchema, {
-        charges,
-        nextPageToken: encodePageToken(charges, size, chargeCursor),
+    async listCharges(request, { caller }) {
+      const account = await knownAccount(reports, caller, request.accountId);
+      const { entries: charges, nextPageToken } = await readPage(request, {
+        read: (after, limit) =>
+          reports.listCharges(
+            account,
+            after === undefined ? undefined : parseTimeCursor(after),
+            limit,
+          ),
+        cursorOf: chargeCursor,
       });
+      return create(ListChargesResponseSchema, { charges, nextPageToken });
     },
     async getUsage(request, { caller }) {
       const query = usageQuery(request, await knownAccount(reports, caller, request.accountId));
@@ -320,7 +319,8 @@ function dateOf(field: string, timestamp: Timestamp): Date {
 }
 
 function chargeCursor({ admittedAt, requestId }: Receipt): string {
-  return `${admittedAt ? timestampDate(admittedAt).toISOString() : ""} ${requestId}`;
+  if (!admittedAt) throw new Error("a charge without its time of admission");
+  return encodeTimeCursor({ at: timestampDate(admittedAt), id: requestId });
 }
 
 // Columns are signed 32-bit integers.

@@ -1,10 +1,10 @@
 // This process among the others on the same database: it shows that it lives, notices when others
 // died, and settles what they left.
 
-import { setTimeout as delay } from "node:timers/promises";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
+import { withTimeout } from "../base/timeout.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import { isUniqueViolation } from "../postgres/postgres.ts";
 import type { HoldKeeper } from "./holds.ts";
@@ -84,7 +84,7 @@ export class ClusterNode implements NodeWatch {
   /** Stops polling and leaves the table. Whatever this node still holds is left to the others. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
-    await Promise.race([this.#leave(), delay(deregisterMsMax, undefined, { ref: false })]);
+    await withTimeout(this.#leave(), deregisterMsMax, () => undefined);
   }
 
   async #leave(): Promise<void> {

@@ -16,7 +16,7 @@ import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
-import type { Cursor } from "../base/paging.ts";
+import type { TimeCursor } from "../base/paging.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import {
   isUniqueViolation,
@@ -182,7 +182,7 @@ export function createLedgerStore(postgres: Database) {
     },
     listCharges: async (
       accountId: string,
-      after: Cursor | undefined,
+      after: TimeCursor | undefined,
       most: number,
     ): Promise<Receipt[]> =>
       (

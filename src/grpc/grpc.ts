@@ -16,6 +16,8 @@ import {
   type UntypedHandleCall,
 } from "@grpc/grpc-js";
 import { shuttingDown } from "../base/errors.ts";
+import { withTimeout } from "../base/timeout.ts";
+import { WaitGroup } from "../base/wait-group.ts";
 import { hostAndPort, type ServerTls } from "../config/environment.ts";
 import {
   type Authenticate,
@@ -100,15 +102,11 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
     async drain(limitMs) {
       health.stop();
       const closed = new Promise<void>((resolve) => server.tryShutdown(() => resolve()));
-      const limit = setTimeout(() => calls.abort(shuttingDown()), limitMs);
+      await withTimeout(calls.ended(), limitMs, () => calls.abort(shuttingDown()));
       await calls.ended();
-      clearTimeout(limit);
       // What is left are watchers of the health service, which never end by themselves, and clients
       // that do not read their end.
-      await Promise.race([
-        closed,
-        new Promise((resolve) => setTimeout(resolve, lastBytesMs).unref()),
-      ]);
+      await withTimeout(closed, lastBytesMs, () => undefined);
       server.forceShutdown();
     },
   };
@@ -241,7 +239,7 @@ type SurfaceCall = {
 
 export class RunningCalls {
   readonly #controllers = new Set<AbortController>();
-  #waiting: (() => void)[] = [];
+  readonly #count = new WaitGroup();
 
   /**
    * Runs `work` as one call, until it has ended. Rejects as `work` does, or with
@@ -250,6 +248,7 @@ export class RunningCalls {
   async run<T>(surface: SurfaceCall, work: (call: Call) => Promise<T>): Promise<T> {
     const controller = new AbortController();
     this.#controllers.add(controller);
+    this.#count.add();
     surface.on("cancelled", () => {
       // grpc-js says so after every call, and means something only during one.
       if (this.#controllers.has(controller)) controller.abort(reasonOf(surface.getDeadline()));
@@ -258,7 +257,7 @@ export class RunningCalls {
       return await work({ signal: controller.signal, requestHeader: headersOf(surface.metadata) });
     } finally {
       this.#controllers.delete(controller);
-      if (this.#controllers.size === 0) for (const resolve of this.#waiting.splice(0)) resolve();
+      this.#count.done();
     }
   }
 
@@ -268,9 +267,8 @@ export class RunningCalls {
   }
 
   /** Resolves when no call runs. */
-  async ended(): Promise<void> {
-    if (this.#controllers.size > 0)
-      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+  ended(): Promise<void> {
+    return this.#count.wait();
   }
 }
 

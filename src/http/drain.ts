@@ -2,11 +2,11 @@
 
 import type { Socket } from "node:net";
 import type { FastifyReply } from "fastify";
+import { WaitGroup } from "../base/wait-group.ts";
 
 export class OpenReplies {
   readonly #busySockets = new WeakSet<Socket>();
-  readonly #waiting: (() => void)[] = [];
-  #count = 0;
+  readonly #open = new WaitGroup();
   #isDraining = false;
 
   /** True once new requests are refused. */
@@ -22,20 +22,17 @@ export class OpenReplies {
   /** Counts a request until its answer is out or its client gone. */
   add({ raw }: FastifyReply): void {
     const { socket } = raw;
-    this.#count++;
+    this.#open.add();
     if (socket) this.#busySockets.add(socket);
     raw.once("close", () => {
-      this.#count--;
       if (socket) this.#busySockets.delete(socket);
-      if (this.#count === 0) for (const resolve of this.#waiting.splice(0)) resolve();
+      this.#open.done();
     });
   }
 
   /** Refuses new requests from now on; resolves when those that run have ended. */
   drain(): Promise<void> {
     this.#isDraining = true;
-    return this.#count === 0
-      ? Promise.resolve()
-      : new Promise((resolve) => this.#waiting.push(resolve));
+    return this.#open.wait();
   }
 }

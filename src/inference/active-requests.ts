@@ -3,6 +3,7 @@
 
 import type { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { ApiError } from "../base/errors.ts";
+import { WaitGroup } from "../base/wait-group.ts";
 
 /** Why a request is ended from outside: what its client is told, and what is recorded. */
 export type CancelReason = { readonly error: ApiError; readonly outcome: Outcome };
@@ -51,23 +52,22 @@ export class ActiveRequest {
 
 export class ActiveRequests {
   readonly #byKey = new Map<string, Set<ActiveRequest>>();
-  #emptied: (() => void)[] = [];
+  readonly #count = new WaitGroup();
 
   open(keyId: string, secretId: string): ActiveRequest {
     const running = new ActiveRequest(keyId, secretId);
     const ofKey = this.#byKey.get(keyId);
     if (ofKey) ofKey.add(running);
     else this.#byKey.set(keyId, new Set([running]));
+    this.#count.add();
     return running;
   }
 
   close(running: ActiveRequest): void {
     const ofKey = this.#byKey.get(running.keyId);
-    ofKey?.delete(running);
-    if (ofKey?.size === 0) this.#byKey.delete(running.keyId);
-    if (this.#byKey.size > 0) return;
-    for (const tell of this.#emptied) tell();
-    this.#emptied = [];
+    if (!ofKey?.delete(running)) return;
+    if (ofKey.size === 0) this.#byKey.delete(running.keyId);
+    this.#count.done();
   }
 
   ofKey(keyId: string): readonly ActiveRequest[] {
@@ -80,7 +80,7 @@ export class ActiveRequests {
   }
 
   /** Resolves when nothing runs any more. */
-  async whenIdle(): Promise<void> {
-    if (this.#byKey.size > 0) await new Promise<void>((resolve) => this.#emptied.push(resolve));
+  whenIdle(): Promise<void> {
+    return this.#count.wait();
   }
 }

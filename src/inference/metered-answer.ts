@@ -10,6 +10,7 @@ import {
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
+import { withTimeout } from "../base/timeout.ts";
 import type { Ending, Hold, Holds } from "../billing/billing.ts";
 import { costMicro } from "../billing/billing.ts";
 import type { ProviderRequest, Providers } from "../providers/providers.ts";
@@ -124,13 +125,13 @@ export class MeteredAnswer {
   async settled(): Promise<{ receipt: Receipt; end: Event[] }> {
     const owed = this.#meter.billableTotal();
     const ending = this.#endingOf(owed, Outcome.COMPLETED);
-    const receipt = await within(settlePatienceMs, this.#settle(ending), () => {
+    const receipt = await withTimeout(this.#settle(ending), settlePatienceMs, () => {
       if (this.#prepared.request.stream)
-        return new ApiError("billing_unavailable", { message: chargedLater });
+        throw new ApiError("billing_unavailable", { message: chargedLater });
       // The lane reads what it writes when it comes to it; only what it was writing just then
       // stays.
       Object.assign(ending, this.#endingOf(this.#meter.nothing(), Outcome.GATEWAY_FAILED));
-      return new ApiError("billing_unavailable", { message: notDelivered, retryAfterMs: 1000 });
+      throw new ApiError("billing_unavailable", { message: notDelivered, retryAfterMs: 1000 });
     });
     // Somebody settled by older figures, so this client must not see an end that says otherwise.
     if (receipt.outcome !== Outcome.COMPLETED)
@@ -284,11 +285,4 @@ function lacksFunds({ reason }: ApiError): boolean {
 
 function clientLeft(): ApiError {
   return new ApiError("cancelled");
-}
-
-function within<T>(ms: number, work: Promise<T>, apiError: () => ApiError): Promise<T> {
-  return new Promise<T>((resolve, reject) => {
-    const timer = setTimeout(() => reject(apiError()), ms);
-    work.then(resolve, reject).finally(() => clearTimeout(timer));
-  });
 }

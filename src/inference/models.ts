@@ -9,7 +9,7 @@ import {
   type ListModelsResponse,
   ListModelsResponseSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { invalidField } from "../base/errors.ts";
+import { invalidPageToken, readPage } from "../base/paging.ts";
 import type { Caller } from "../contract/contract.ts";
 import type { RateLimits } from "../rate-limits/rate-limits.ts";
 import type { Catalog } from "./catalog.ts";
@@ -19,22 +19,21 @@ type Parts = { readonly catalog: () => Catalog; readonly limits: RateLimits };
 /** Throws `invalid_request`, and `count_rate_limited` as `getModel`. */
 export async function listModels(
   { catalog, limits }: Parts,
-  { pageSize, pageToken }: ListModelsRequest,
+  request: ListModelsRequest,
   caller: Caller,
 ): Promise<ListModelsResponse> {
   await paceFreeCall(limits, caller);
-  if (pageSize > 1000) throw invalidField("page_size", "is at most 1000");
-  const models = catalog().list(allowedModels(caller));
-  const start = pageToken === "" ? 0 : models.findIndex(({ id }) => id === pageToken) + 1;
-  if (pageToken !== "" && start === 0) {
-    throw invalidField("page_token", "is not one that this list gave");
-  }
-  const page = pageSize === 0 ? models.slice(start) : models.slice(start, start + pageSize);
-  const isLast = start + page.length >= models.length;
-  return create(ListModelsResponseSchema, {
-    models: page,
-    nextPageToken: isLast ? "" : (page.at(-1)?.id ?? ""),
+  const all = catalog().list(allowedModels(caller));
+  const { entries: models, nextPageToken } = await readPage(request, {
+    async read(after, limit) {
+      const start = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1;
+      if (after !== undefined && start === 0) throw invalidPageToken();
+      return all.slice(start, start + limit);
+    },
+    cursorOf: ({ id }) => id,
+    sizeDefault: all.length,
   });
+  return create(ListModelsResponseSchema, { models, nextPageToken });
 }
 
 /**

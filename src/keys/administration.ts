@@ -29,6 +29,7 @@ import {
   UpdateKeyResponseSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
+import { readPage } from "../base/paging.ts";
 import type { Changes } from "./change-feed.ts";
 import { digestSecret, type KeyFamily, mintSecret, showSecret } from "./secret.ts";
 import type { Controls, KeyStore } from "./store.ts";
@@ -51,11 +52,11 @@ export async function getKey({ store }: Parts, ask: GetKeyRequest): Promise<GetK
 }
 
 export async function listKeys({ store }: Parts, ask: ListKeysRequest): Promise<ListKeysResponse> {
-  const { accountId, afterKeyId, size } = checkPage(ask);
-  // One more than asked for tells whether a further page exists.
-  const found = await store.listKeys(accountId, afterKeyId, size + 1);
-  const keys = found.slice(0, size);
-  const nextPageToken = found.length > size ? (keys.at(-1)?.keyId ?? "") : "";
+  const accountId = ask.accountId === "" ? "" : checkId("account_id", ask.accountId);
+  const { entries: keys, nextPageToken } = await readPage(ask, {
+    read: (after, limit) => store.listKeys(accountId, after ?? "", limit),
+    cursorOf: ({ keyId }) => keyId,
+  });
   return create(ListKeysResponseSchema, { keys, nextPageToken });
 }
 
@@ -110,8 +111,6 @@ const allowedModelsMax = 100;
 const monthlyCapMax = 2n ** 53n;
 const overlapMsDefault = 24 * 3_600_000;
 const overlapMsMax = 7 * 24 * 3_600_000;
-const pageSizeDefault = 100;
-const pageSizeMax = 1000;
 const changeable = ["name", "requests_per_minute", "allowed_models", "monthly_cap_microcredits"];
 
 /** An id that can be in the database. What cannot looks like one that is not there. */
@@ -182,20 +181,6 @@ export function checkOverlap(overlap: Duration | undefined): number {
     throw invalidField("overlap", "has to be from 0 to 7 days (604800s)");
   }
   return overlapMs;
-}
-
-/** `accountId` empty: keys of all accounts. `afterKeyId` empty: from the first. */
-type Page = { accountId: string; afterKeyId: string; size: number };
-
-/** Page tokens are the last key id of the page before, so that they stay good whatever is added. */
-export function checkPage(ask: ListKeysRequest): Page {
-  const { pageSize, pageToken } = ask;
-  if (pageSize > pageSizeMax) throw invalidField("page_size", `is at most ${pageSizeMax}`);
-  if (!/^(key_[0-9A-Za-z]{1,90})?$/.test(pageToken)) {
-    throw invalidField("page_token", "has to be empty or the next_page_token of an earlier answer");
-  }
-  const accountId = ask.accountId === "" ? "" : checkId("account_id", ask.accountId);
-  return { accountId, afterKeyId: pageToken, size: pageSize === 0 ? pageSizeDefault : pageSize };
 }
 
 function checkName(field: string, name: string): string {

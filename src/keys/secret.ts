@@ -5,6 +5,7 @@
 import { hash } from "node:crypto";
 import { crc32 } from "node:zlib";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { encodeBase62 } from "../base/base62.ts";
 import { randomId } from "../base/ids.ts";
 
 /** The families a key can have; `UNSPECIFIED` is never stored. */
@@ -14,7 +15,6 @@ const prefix = "sk-gw2-";
 /** 62^43 is more than 2^256. */
 const randomLength = 43;
 const checksumLength = 6;
-const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const familyCharacter = { [Family.V1]: "1", [Family.V2]: "2" } as const;
 
 const secretLength = prefix.length + 1 + randomLength + checksumLength;
@@ -52,13 +52,7 @@ export function showSecret(secret: string): string {
   return `${secret.slice(0, prefix.length + 5)}…${secret.slice(-4)}`;
 }
 
-/** CRC-32 (IEEE) in base 62, padded with zeros: 62^6 is more than 2^32. */
+/** CRC-32 (IEEE) in base 62: 62^6 is more than 2^32. */
 function checksum(body: string): string {
-  let rest = crc32(body);
-  let text = "";
-  for (let place = 0; place < checksumLength; place++) {
-    text = alphabet.charAt(rest % 62) + text;
-    rest = Math.floor(rest / 62);
-  }
-  return text;
+  return encodeBase62(crc32(body), checksumLength);
 }

@@ -13,6 +13,7 @@ import {
   type QueryResultRow,
   types,
 } from "pg";
+import { withTimeout } from "../base/timeout.ts";
 import { type Answer, type Prepared, type Query, RoundTrip } from "./pipeline.ts";
 import type { Statement } from "./statement.ts";
 
@@ -117,10 +118,7 @@ export function connectPostgres(url: string, answerMsMax = usualAnswerMsMax): Po
     async close() {
       closing.abort();
       // A server that fell silent would be waited for until the system gives the sockets up.
-      await Promise.race([
-        Promise.all([pool.end(), reports.end()]),
-        delay(closeMsMax, undefined, { ref: false }),
-      ]);
+      await withTimeout(Promise.all([pool.end(), reports.end()]), closeMsMax, () => undefined);
     },
   };
 }

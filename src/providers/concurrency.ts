@@ -3,6 +3,7 @@
 
 import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
+import { WaitGroup } from "../base/wait-group.ts";
 import type { ProviderSettings } from "../config/catalog.ts";
 
 type ConcurrencySettings = Pick<ProviderSettings, "concurrency" | "queue" | "queueMs">;
@@ -11,9 +12,8 @@ type ConcurrencySettings = Pick<ProviderSettings, "concurrency" | "queue" | "que
 export class ConcurrencyLimit {
   readonly #limits: ConcurrencySettings;
   readonly #clock: Clock;
-  #taken = 0;
+  readonly #calls = new WaitGroup();
   readonly #waiting = new Set<() => void>();
-  #idle: PromiseWithResolvers<void> | undefined;
 
   constructor(limits: ConcurrencySettings, clock: Clock) {
     this.#limits = limits;
@@ -21,20 +21,18 @@ export class ConcurrencyLimit {
   }
 
   get active(): number {
-    return this.#taken;
+    return this.#calls.count;
   }
 
   /** Resolves when no slot is taken and nobody waits for one. */
   whenIdle(): Promise<void> {
-    if (this.#taken === 0) return Promise.resolve();
-    this.#idle ??= Promise.withResolvers<void>();
-    return this.#idle.promise;
+    return this.#calls.wait();
   }
 
   /** Takes a slot if one is free. */
   tryAcquire(): boolean {
-    if (this.#taken >= this.#limits.concurrency) return false;
-    this.#taken++;
+    if (this.#calls.count >= this.#limits.concurrency) return false;
+    this.#calls.add();
     return true;
   }
 
@@ -65,13 +63,7 @@ export class ConcurrencyLimit {
   /** Gives a slot back, to the first that waits. */
   release(): void {
     const [next] = this.#waiting;
-    if (next !== undefined) {
-      next();
-      return;
-    }
-    this.#taken--;
-    if (this.#taken > 0) return;
-    this.#idle?.resolve();
-    this.#idle = undefined;
+    if (next) next();
+    else this.#calls.done();
   }
 }

@@ -5,8 +5,8 @@
 // so, and stop to count when nobody says so for three seconds; so a Redis that was killed, flushed
 // or stood still admits nothing on the strength of what it has forgotten.
 
-import { setTimeout as delay } from "node:timers/promises";
 import type { Log } from "../base/log.ts";
+import { withTimeout } from "../base/timeout.ts";
 import type { Redis } from "../redis/redis.ts";
 import type { FallbackQuota, Nodes, Verdict } from "./sliding-window.ts";
 import {
@@ -104,7 +104,7 @@ export class RedisSync {
     this.#running = true;
     this.#endings = [this.#store.onOverage(onExcess), redis.onConnected(() => this.#beginAnew())];
     this.#tickAfter(0);
-    await Promise.race([this.#entered.promise, delay(startMsMax, undefined, { ref: false })]);
+    await withTimeout(this.#entered.promise, startMsMax, () => undefined);
     if (!this.synced) this.#warn(redis.connected ? "not ready" : "not connected");
   }
 

@@ -7,6 +7,7 @@ import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Redis as Connection, type RedisOptions } from "ioredis";
 import type { Log } from "../base/log.ts";
+import { withTimeout } from "../base/timeout.ts";
 
 /** A Lua script; the server knows it by its digest once it has run. */
 export type Script = { readonly text: string; readonly sha: string };
@@ -81,7 +82,9 @@ export function connectRedis(url: string, log: Log): Redis {
 
   return {
     run: (one, keys, args, answerMsMax) =>
-      within(answerMsMax, runScript(commands, one, keys, args)),
+      withTimeout(runScript(commands, one, keys, args), answerMsMax, () => {
+        throw new Error(`Redis did not answer within ${answerMsMax} ms`);
+      }),
     publish(channel, message) {
       if (commands.status === "ready") commands.publish(channel, message).catch(() => undefined);
     },
@@ -121,15 +124,4 @@ async function runScript(
     if (!(error instanceof Error && error.message.startsWith("NOSCRIPT"))) throw error;
     return connection.eval(text, keys.length, ...keys, ...args);
   }
-}
-
-function within<T>(ms: number, answer: Promise<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => {
-      // After a pause of this process timers fire before sockets are read: the answer may be there
-      // already.
-      setImmediate(() => reject(new Error(`Redis did not answer within ${ms} ms`)));
-    }, ms);
-    answer.then(resolve, reject).finally(() => clearTimeout(timer));
-  });
 }

@@ -1,7 +1,7 @@
 // One gateway: the services or the way to them, and the listeners that its role opens.
 
-import { setTimeout as delay } from "node:timers/promises";
 import type { Log } from "../base/log.ts";
+import { withTimeout } from "../base/timeout.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import type { Config } from "../config/environment.ts";
 import { hostAndPort } from "../config/environment.ts";
@@ -154,13 +154,10 @@ async function drain(
   log: Log,
 ) {
   const drained = Promise.all(doors.map((door) => door?.drain())).then(() => true);
-  const timer = new AbortController();
-  const isDrained = await Promise.race([drained, delay(limitMs, false, { signal: timer.signal })]);
-  timer.abort();
-  if (isDrained) return;
+  if (await withTimeout(drained, limitMs, () => false)) return;
   log.warn("the drain limit passed: what still runs is ended and settled");
   const ended = Promise.all([drained, running?.cancelActive()]);
-  await Promise.race([ended, delay(lastBytesMs, undefined, { ref: false })]);
+  await withTimeout(ended, lastBytesMs, () => undefined);
 }
 
 /**

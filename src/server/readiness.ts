@@ -1,6 +1,7 @@
 // Whether requests can be served, asked of the parts that they need.
 
 import { toApiError } from "../base/errors.ts";
+import { withTimeout } from "../base/timeout.ts";
 import type { Core } from "../contract/contract.ts";
 import type { PartState, Readiness } from "../http/http.ts";
 import type { Postgres } from "../postgres/postgres.ts";
@@ -37,10 +38,7 @@ export function remoteReadiness(core: Core): () => Promise<Readiness> {
 }
 
 async function answers(question: Promise<boolean>): Promise<PartState> {
-  const silence = Promise.withResolvers<false>();
-  const timer = setTimeout(() => silence.resolve(false), answerMsMax);
-  const isThere = await Promise.race([question, silence.promise]).catch(() => false);
-  clearTimeout(timer);
+  const isThere = await withTimeout(question, answerMsMax, () => false).catch(() => false);
   return isThere ? { state: "ok" } : { state: "down", says: "does not answer" };
 }
 

@@ -1,0 +1,38 @@
+import assert from "node:assert/strict";
+import { setImmediate } from "node:timers/promises";
+import { afterEach, beforeEach, test, vi } from "vitest";
+import { withTimeout } from "../../src/base/timeout.ts";
+
+beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] }));
+afterEach(() => void vi.useRealTimers());
+
+const never = new Promise<string>(() => {});
+const onTimeout = () => "late";
+
+test("work that settles in time settles the promise and stops the timer", async () => {
+  assert.equal(await withTimeout(Promise.resolve("done"), 1000, onTimeout), "done");
+  await assert.rejects(withTimeout(Promise.reject(new Error("broken")), 1000, onTimeout), /broken/);
+  assert.equal(vi.getTimerCount(), 0);
+});
+
+test("after the time, the callback decides: its value or its exception", async () => {
+  const value = withTimeout(never, 1000, onTimeout);
+  const failure = withTimeout(never, 1000, () => {
+    throw new Error("too late");
+  });
+  const refused = assert.rejects(failure, /too late/);
+  await vi.advanceTimersByTimeAsync(1000);
+  assert.equal(await value, "late");
+  await refused;
+});
+
+test("a result that arrives in the same turn as the timer wins, and nothing else happens", async () => {
+  const work = Promise.withResolvers<string>();
+  const callback = vi.fn(onTimeout);
+  const limited = withTimeout(work.promise, 1000, callback);
+  vi.advanceTimersByTime(1000);
+  work.resolve("just in time");
+  await setImmediate();
+  assert.equal(await limited, "just in time");
+  assert.equal(callback.mock.calls.length, 0);
+});

@@ -1,5 +1,5 @@
-// One line per request: ids, route, status, durations, cost. Paths and headers as sent may hold
-// secrets and are left out, bodies too.
+// The access log: one line per request, with ids, route, status, durations and cost. It leaves out
+// the path and headers as sent, which may hold secrets, and all bodies.
 
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { OutcomeSchema, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -9,12 +9,11 @@ import { type TokenCategory, tokenCategories } from "../base/token-categories.ts
 import { elapsedMs } from "./context.ts";
 
 /**
- * Builds the function that writes the line of a request whose answer is out or whose client is
- * gone.
+ * Returns the function that writes a request's line. Call it when the connection is done with it.
  */
-export function createRequestLog(log: Log): (request: FastifyRequest, reply: FastifyReply) => void {
-  // Redaction looks at every member of a line: 3.7 of 4.5 µs. The members here are named below, and
-  // none is anybody's secret.
+export function createAccessLog(log: Log): (request: FastifyRequest, reply: FastifyReply) => void {
+  // Redaction inspects every member of a line: 3.7 of 4.5 µs. This line has the members named below
+  // and none of them is secret.
   const plain = log.child({}, { redact: [] });
   return (request, reply) => {
     const { requestId, route, identity, logFields, receipt } = request.context;
@@ -39,7 +38,7 @@ export function createRequestLog(log: Log): (request: FastifyRequest, reply: Fas
   };
 }
 
-/** What a request cost, by the receipt that its client could see. */
+/** The cost of a request, as on the receipt that its client can read. */
 function costOf({ outcome, amountMicrocredits, usage }: Receipt) {
   return {
     outcome: OutcomeSchema.value[outcome]?.localName,

@@ -1,6 +1,6 @@
-// Who calls at the public listener: asked of the keys service before a body is read, on behalf of
-// both listeners there. An address that sent too many wrong credentials is not asked about any
-// more, unless the credential was good lately.
+// Authentication of HTTP callers, REST and Connect, before a body is read. The keys service decides
+// whether a credential is good. A client address that sent too many wrong credentials is refused
+// without a look at the credential, unless that credential was good before.
 
 import { hash } from "node:crypto";
 import { isIPv6 } from "node:net";
@@ -11,42 +11,47 @@ import { ApiError, toApiError } from "../base/errors.ts";
 import type { Core } from "../contract/contract.ts";
 import { windowMs } from "../rate-limits/rate-limits.ts";
 
-// Enough for the keys that are in use at one time, in a few megabytes.
-const knownMax = 10_000;
-// Whatever a request asks of the services is checked by them again, so what is trusted here is only
-// that its body is worth reading.
-const trustedMs = 1_000;
-
-/** Who asks to be let in. */
+/** A request to be authenticated. */
 export type LoginAttempt = {
-  /** The credential, as the call to the services carries it. Empty without one. */
+  /** The `Authorization` header of the call to the services. Empty if the client sent no key. */
   readonly authorization: string;
-  /** Of the client. */
+  /** IP address of the client. */
   readonly address: string;
-  /** Asks for what the key spent this month, which costs a look into the database. */
+  /** True to read what the key spent this month, which costs a database query. */
   readonly monthUsage: boolean;
 };
 
-/** Throws what `authenticate` of the keys service throws, and `auth_rate_limited`. */
+/**
+ * Resolves with the caller. Throws the errors of `KeysService.Authenticate`, and
+ * `auth_rate_limited`.
+ */
 export type IdentifyCaller = (
-  knock: LoginAttempt,
+  attempt: LoginAttempt,
   call: CallOptions,
 ) => Promise<AuthenticateResponse>;
 
-/** Of one listener: its listeners share what they learnt of credentials and addresses. */
+// All keys that are in use at one time, in a few megabytes.
+const knownCredentialsMax = 10_000;
+// The services authenticate every call again. The answer reused here decides only whether the body
+// is read.
+const reuseMs = 1_000;
+
+/** One instance per listener, shared by REST and Connect. */
 export function createIdentifyCaller(
   core: Core,
   failedCredentials: FailedCredentials,
 ): IdentifyCaller {
-  // Digests of credentials that were good lately: an address shared by many is not closed to those
-  // who use good ones from it.
-  const known = new BoundedMap<string, { caller: AuthenticateResponse; atMs: number }>(knownMax);
+  // By digest of the credential. A good credential is served even from an address that is blocked,
+  // which many clients may share.
+  const known = new BoundedMap<string, { caller: AuthenticateResponse; atMs: number }>(
+    knownCredentialsMax,
+  );
 
   return async ({ authorization, address, monthUsage }, call) => {
     const digest = hash("sha256", authorization, "base64");
-    const lately = known.get(digest);
-    if (lately && !monthUsage && performance.now() - lately.atMs < trustedMs) return lately.caller;
-    if (!lately) failedCredentials.check(address);
+    const earlier = known.get(digest);
+    if (earlier && !monthUsage && performance.now() - earlier.atMs < reuseMs) return earlier.caller;
+    if (!earlier) failedCredentials.check(address);
     try {
       const caller = await core.keys.authenticate({ monthUsage }, call);
       known.set(digest, { caller, atMs: performance.now() });
@@ -59,35 +64,35 @@ export function createIdentifyCaller(
   };
 }
 
-// Guessing credentials is slowed down per client address. In the memory of one process: it protects
-// the process, and a guess at 256 random bits is hopeless anyhow.
-
-/** Failures of one address in any 60 seconds, beyond which it is refused unread. */
-const failuresMax = 100;
-// At most 100 times each: 10 MB when all of them guess.
-const addressesMax = 10_000;
-
+/** Counts wrong credentials per client address. */
 export type FailedCredentials = {
   /** Throws `auth_rate_limited` for an address that failed too often in the last minute. */
   check(address: string): void;
   record(address: string): void;
 };
 
-/** `nowMs` must never go back. */
+/** Failures of one client in any 60 seconds after which its new credentials are refused unread. */
+const failuresMax = 100;
+// Each holds at most 100 times: 10 MB if all of them are full.
+const clientsMax = 10_000;
+
+/**
+ * Counts in this process only: the limit protects the process, and a guess at 256 random bits is
+ * hopeless anyhow. `nowMs` must never go back.
+ */
 export function createFailedCredentials(
   nowMs: () => number = () => performance.now(),
 ): FailedCredentials {
-  const failures = new BoundedMap<string, number[]>(addressesMax);
+  const failures = new BoundedMap<string, number[]>(clientsMax);
 
-  function failuresOf(client: string): number[] {
+  function recentFailures(client: string): number[] {
     const oldestMs = nowMs() - windowMs;
     return (failures.get(client) ?? []).filter((atMs) => atMs > oldestMs);
   }
 
   return {
     check(address) {
-      const times = failuresOf(clientOf(address));
-      const first = times.at(-failuresMax);
+      const first = recentFailures(clientOf(address)).at(-failuresMax);
       if (first !== undefined)
         throw new ApiError("auth_rate_limited", {
           retryAfterMs: Math.ceil(first + windowMs - nowMs()),
@@ -95,14 +100,14 @@ export function createFailedCredentials(
     },
     record(address) {
       const client = clientOf(address);
-      failures.set(client, [...failuresOf(client).slice(1 - failuresMax), nowMs()]);
+      failures.set(client, [...recentFailures(client).slice(1 - failuresMax), nowMs()]);
     },
   };
 }
 
 /**
- * An IPv6 client owns at least the 64-bit network of its address, and would otherwise never run out
- * of addresses.
+ * The client that an address stands for: an IPv4 address, or the 64-bit network of an IPv6 address.
+ * An IPv6 client owns at least that network, so it would never run out of single addresses.
  */
 function clientOf(address: string): string {
   if (!isIPv6(address)) return address;

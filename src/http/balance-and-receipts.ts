@@ -1,4 +1,5 @@
-// GET /v1/credits: what the caller's pool holds, and what its key has spent this month.
+// GET /v1/credits: the balance of the caller's pool and the key's spending this month.
+// GET /v1/receipts/{request_id}: the cost of one request.
 
 import assert from "node:assert/strict";
 import type { DescEnum, JsonObject } from "@bufbuild/protobuf";
@@ -22,7 +23,7 @@ import { rfc3339, rfc3339OrNull, sendJson } from "./reply.ts";
 export function getCredits(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { call, caller } = identityOf(request);
-    // The operator's token has no account, and so no balance.
+    // The admin token belongs to no account.
     if (!caller.key) throw new ApiError("not_permitted");
     const { family } = caller.key;
     const { pools } = await core.billing.getPools({}, call);
@@ -36,12 +37,12 @@ export function getCredits(core: Core) {
         held_credits: credits(pool.heldMicrocredits),
         free_credits: credits(pool.postedMicrocredits - pool.heldMicrocredits),
       },
-      key: monthOf(caller.key, new Date()),
+      key: renderKeyMonth(caller.key, new Date()),
     });
   };
 }
 
-function monthOf(key: Key, now: Date): JsonObject {
+function renderKeyMonth(key: Key, now: Date): JsonObject {
   const { monthSpentMicrocredits, monthHeldMicrocredits, monthlyCapMicrocredits: cap } = key;
   return {
     key_id: key.keyId,
@@ -52,18 +53,16 @@ function monthOf(key: Key, now: Date): JsonObject {
   };
 }
 
-// GET /v1/receipts/{request_id}: what one request cost.
-
 export function getReceipt(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const requestId = pathParam(request, "requestId");
     const { receipt } = await core.billing.getReceipt({ requestId }, identityOf(request).call);
-    assert(receipt, "a service answers the receipt or refuses");
+    assert(receipt, "the service returns a receipt or throws");
     return sendJson(reply, renderReceipt(receipt));
   };
 }
 
-/** A receipt as JSON. Credits and dollars are exact decimals, written as strings. */
+/** A receipt as JSON. Credits and dollars are exact decimals in strings. */
 function renderReceipt(receipt: Receipt): JsonObject {
   const { usage, price } = receipt;
   return {
@@ -97,7 +96,7 @@ function renderAttempt({ provider, outcome, status, firstEventAfter }: Attempt):
   };
 }
 
-/** Name of an enum value without the prefix of its enum. */
+/** The name of an enum value without the prefix of its enum. */
 function nameOf(schema: DescEnum, value: number): string | null {
   return schema.value[value]?.localName ?? null;
 }

@@ -1,4 +1,4 @@
-// The body of a POST: read whole, unpacked and parsed, within one limit at every step.
+// The body of a POST: read whole, decompressed and parsed, within one size limit at every step.
 
 import type { IncomingMessage } from "node:http";
 import { promisify } from "node:util";
@@ -8,26 +8,23 @@ import { ApiError } from "../base/errors.ts";
 import { hasMoreItems, jsonItemsMax, parseJson, tooManyItems } from "../formats/json.ts";
 
 /**
- * Largest body, before and after unpacking. One prompt of a coding assistant is 100 KB, one with
+ * Largest body, before and after decompression. A prompt of a coding assistant has 100 KB, one with
  * images tens of megabytes.
  */
 export const bodyBytesMax = 32 * 1024 * 1024;
 
 /**
- * The JSON value of the body. Throws `request_too_large`, `invalid_request`,
+ * Reads the body as a JSON value. Throws `request_too_large`, `invalid_request`,
  * `request_body_encoding_unsupported`, `request_body_encoding_invalid` or
- * `request_body_too_large_after_decoding`, and `cancelled` when the client left while sending.
+ * `request_body_too_large_after_decoding`, and `cancelled` if the client hung up while sending.
  */
 export async function readJson(request: IncomingMessage): Promise<JsonValue> {
   const { headers } = request;
   if (Number(headers["content-length"]) > bodyBytesMax) throw tooLarge();
   requireJson(headers["content-type"]);
-  const unpack = unpackerOf(headers["content-encoding"]);
-  const bytes = await readBytes(request);
-  return parseBody(unpack ? await unpack(bytes) : bytes);
-}
-
-function parseBody(bytes: Buffer): JsonValue {
+  const decompress = decompressorFor(headers["content-encoding"]);
+  const received = await readBytes(request);
+  const bytes = decompress ? await decompress(received) : received;
   if (hasMoreItems(bytes, jsonItemsMax)) throw tooManyItems(jsonItemsMax);
   return parseJson(bytes);
 }
@@ -61,59 +58,57 @@ function readBytes(request: IncomingMessage): Promise<Buffer> {
         chunks.push(chunk);
         return;
       }
-      // Whatever still comes is read and dropped, until the answer is out.
+      // The rest is read and dropped until the error is sent.
       chunks = [];
       reject(tooLarge());
     });
     request.once("end", () => {
       resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks, length));
-      // The listeners live as long as the answer, and must not keep the body that long.
+      // These callbacks live until the answer ends; the body must not.
       chunks = [];
     });
-    const left = () => {
+    const onHangUp = () => {
       if (!request.complete) reject(new ApiError("cancelled"));
     };
-    request.once("error", left);
-    request.once("close", left);
+    request.once("error", onHangUp);
+    request.once("close", onHangUp);
   });
 }
 
-type Unpack = (bytes: Buffer, options: { maxOutputLength: number }) => Promise<Buffer>;
+type Decompress = (bytes: Buffer, options: { maxOutputLength: number }) => Promise<Buffer>;
 
-// HTTP's "deflate" means the zlib form, but some clients send the bare one; the zlib form names its
-// method in the low four bits.
-const unpackDeflate: Unpack = (bytes, options) =>
+// "deflate" means the zlib format in HTTP, but some clients send raw deflate. The zlib format has
+// its method, 8, in the low four bits of the first byte.
+const decompressDeflate: Decompress = (bytes, options) =>
   ((bytes[0] ?? 0) & 0x0f) === 8
     ? promisify<Buffer, object, Buffer>(inflate)(bytes, options)
     : promisify<Buffer, object, Buffer>(inflateRaw)(bytes, options);
 
-const unpackers: Record<string, Unpack> = {
+const decompressors: Record<string, Decompress> = {
   gzip: promisify<Buffer, object, Buffer>(gunzip),
   "x-gzip": promisify<Buffer, object, Buffer>(gunzip),
-  deflate: unpackDeflate,
+  deflate: decompressDeflate,
   br: promisify<Buffer, object, Buffer>(brotliDecompress),
 };
 
-function unpackerOf(
+function decompressorFor(
   contentEncoding: string | undefined,
 ): ((bytes: Buffer) => Promise<Buffer>) | undefined {
   const encoding = contentEncoding?.trim().toLowerCase() ?? "";
   if (encoding === "" || encoding === "identity") return undefined;
-  const unpack = Object.hasOwn(unpackers, encoding) ? unpackers[encoding] : undefined;
-  if (!unpack)
+  const decompress = Object.hasOwn(decompressors, encoding) ? decompressors[encoding] : undefined;
+  if (!decompress)
     throw new ApiError("request_body_encoding_unsupported", {
       allowed: ["gzip", "deflate", "br", "identity"],
     });
-  // The limit counts while unpacking: a small body that unpacks to gigabytes stops at the limit.
+  // Decompression stops at the limit, so a small body that expands to gigabytes does no harm.
   return (bytes) =>
-    unpack(bytes, { maxOutputLength: bodyBytesMax }).catch((error: unknown) => {
+    decompress(bytes, { maxOutputLength: bodyBytesMax }).catch((error: unknown) => {
       const isTooLarge =
         error instanceof RangeError && "code" in error && error.code === "ERR_BUFFER_TOO_LARGE";
       throw new ApiError(
         isTooLarge ? "request_body_too_large_after_decoding" : "request_body_encoding_invalid",
-        {
-          cause: error,
-        },
+        { cause: error },
       );
     });
 }

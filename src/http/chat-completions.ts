@@ -1,4 +1,4 @@
-// POST /v1/chat/completions.
+// POST /v1/chat/completions: the chat format.
 
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
@@ -11,27 +11,26 @@ import {
 } from "../formats/chat/chat.ts";
 import { readJson } from "./body.ts";
 import { identityOf } from "./context.ts";
-import type { AnswerFormat } from "./send-answer.ts";
-import { sendWhole } from "./send-answer.ts";
+import { type AnswerFormat, sendAnswer } from "./send-answer.ts";
 import { type KeepAlive, sendStream } from "./send-stream.ts";
 
-export function postChatCompletions(core: Core, pace: KeepAlive) {
+export function postChatCompletions(core: Core, keepAlive: KeepAlive) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { context } = request;
     const { call } = identityOf(request);
     const body = await readJson(request.raw);
-    const ask = decodeRequest(body);
-    const answer = core.inference.generate(ask, call);
+    const decoded = decodeRequest(body);
+    const answer = core.inference.generate(decoded, call);
     const format = formatOf(wantsUsage(body));
-    context.logFields.stream = ask.stream === true;
-    return ask.stream
-      ? sendStream(reply, answer, format, context, call.signal, pace)
-      : sendWhole(reply, answer, format, context);
+    context.logFields.stream = decoded.stream === true;
+    return decoded.stream
+      ? sendStream(reply, answer, format, context, call.signal, keepAlive)
+      : sendAnswer(reply, answer, format, context);
   };
 }
 
 function formatOf(includeUsage: boolean): AnswerFormat {
-  // All chunks of a stream carry the same time.
+  // All chunks of one stream carry the same time.
   const createdAtMs = Date.now();
   const contextOf = ({ model, estimatedInputTokens }: Admission) => ({
     model,

@@ -1,4 +1,4 @@
-// One request and its answer, as the hooks and handlers of this listener share them.
+// The context of one request, which the hooks and handlers of this listener share.
 
 import assert from "node:assert/strict";
 import type { IncomingMessage } from "node:http";
@@ -10,25 +10,19 @@ import type { ErrorReason } from "../base/errors.ts";
 import { isRequestId, newRequestId } from "../base/ids.ts";
 import type { Envelope } from "./error-body.ts";
 
-/** Headers and signal of every call that a request makes to the services. */
-type CallOfRequest = { readonly headers: Headers; readonly signal: AbortSignal };
-
 export type RequestContext = {
   readonly requestId: string;
   readonly envelope: Envelope;
-  /** Path as it stands in the table of routes, never as the client wrote it. */
+  /** The path of the matched route, such as `/v1/models/:id`, never the path as sent. */
   readonly route: string;
   readonly startedMs: number;
-  /** Absent until the request is identified. */
-  identity?: { readonly call: CallOfRequest; readonly caller: AuthenticateResponse };
-  /** Version and beta flags of a native call, once they are known to be good. */
+  /** Absent until the caller is authenticated. */
+  identity?: { readonly call: ServiceCall; readonly caller: AuthenticateResponse };
+  /** Version and beta flags of a native request. Absent until they are checked. */
   vendor?: { readonly version: string; readonly beta: string };
-  /**
-   * What the answer cost. Absent until it is charged, and for good where the answer failed or its
-   * client left.
-   */
+  /** Absent until the answer is charged; stays absent if it failed or the client hung up. */
   receipt?: Receipt | undefined;
-  /** What the log line tells beside ids, status, duration and cost. */
+  /** Members of the log line beside ids, status, duration and cost. */
   readonly logFields: {
     model?: string;
     stream?: boolean;
@@ -37,16 +31,19 @@ export type RequestContext = {
   };
 };
 
+/** Headers and signal of every call that a request makes to the services. */
+type ServiceCall = { readonly headers: Headers; readonly signal: AbortSignal };
+
 declare module "fastify" {
   interface FastifyRequest {
     context: RequestContext;
   }
 }
 
-/** The caller of an identified request. */
+/** The authenticated caller, on a route that requires a credential. */
 export function identityOf(request: FastifyRequest): NonNullable<RequestContext["identity"]> {
   const { identity } = request.context;
-  assert(identity, "the route identifies its callers");
+  assert(identity, "the route authenticates its callers");
   return identity;
 }
 
@@ -72,15 +69,13 @@ export function pathParam(request: FastifyRequest, name: string): string {
   return typeof value === "string" ? value : "";
 }
 
-// The id that names a request in its answer, its log line and its receipt.
-
-/** The id that the client proposes, when it is well-formed, or a new one. */
+/** The request id that the client proposes, if it is well-formed; otherwise a new one. */
 export function requestIdOf(request: Pick<IncomingMessage, "headers">): string {
   const proposed = request.headers["x-request-id"];
   return typeof proposed === "string" && isRequestId(proposed) ? proposed : newRequestId();
 }
 
-/** Both names of the id: native clients read the first, chat clients the second. */
+/** The request id under both names: native clients read the first, chat clients the second. */
 export function requestIdHeaders(requestId: string): {
   "request-id": string;
   "x-request-id": string;

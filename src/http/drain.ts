@@ -1,25 +1,25 @@
-// The replies that are not yet out, and whether new requests are taken.
+// Counts the open requests of the listener, so that a drain can wait for them.
 
 import type { Socket } from "node:net";
 import type { FastifyReply } from "fastify";
 import { WaitGroup } from "../base/wait-group.ts";
 
-export class OpenReplies {
+export class OpenRequests {
   readonly #busySockets = new WeakSet<Socket>();
   readonly #open = new WaitGroup();
   #isDraining = false;
 
-  /** True once new requests are refused. */
+  /** True once `drain` was called: new requests get 503. */
   get isDraining(): boolean {
     return this.#isDraining;
   }
 
-  /** True while an answer is under way on this connection. */
+  /** True while a request of this connection is being answered. */
   isBusy(socket: Socket): boolean {
     return this.#busySockets.has(socket);
   }
 
-  /** Counts a request until its answer is out or its client gone. */
+  /** Counts a request until its response is sent or its client has hung up. */
   add({ raw }: FastifyReply): void {
     const { socket } = raw;
     this.#open.add();
@@ -30,7 +30,7 @@ export class OpenReplies {
     });
   }
 
-  /** Refuses new requests from now on; resolves when those that run have ended. */
+  /** Rejects new requests from now on. Resolves when the open ones have ended. */
   drain(): Promise<void> {
     this.#isDraining = true;
     return this.#open.wait();

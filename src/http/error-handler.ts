@@ -1,4 +1,5 @@
-// The answer to a request that failed before its answer began.
+// Error responses: to requests that fail in a route, to paths and methods that no route serves, and
+// to bytes that are no request at all.
 
 import type { Socket } from "node:net";
 import type { FastifyError, FastifyReply, FastifyRequest } from "fastify";
@@ -7,36 +8,34 @@ import { newRequestId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { requestIdHeaders } from "./context.ts";
 import { type ErrorResponse, toErrorResponse } from "./error-body.ts";
-import { sendJson, startRaw } from "./reply.ts";
-
-// A client that is still sending 2 s after its error is not listening.
-const lingerMs = 2_000;
+import { hijackReply, sendJson } from "./reply.ts";
 
 /**
- * Builds Fastify's error handler. What nobody foresaw goes to the log and tells the client nothing.
+ * Returns Fastify's error handler, for a request that fails before its response has begun. An
+ * unexpected error is logged, and the client gets no detail of it.
  */
-export function createFailureHandler(log: Log) {
+export function createErrorHandler(log: Log) {
   return (
     error: FastifyError | ApiError | Error,
     request: FastifyRequest,
     reply: FastifyReply,
   ): void => {
     const { context } = request;
-    const apiError = refusalOfFastify(error) ?? toApiError(error);
-    // The guard of the services has logged what it wrapped.
+    const apiError = fromFastifyError(error) ?? toApiError(error);
+    // The interceptor of the services logs the errors that it wraps.
     if (apiError !== error && apiError.reason === "internal")
       log.error({ requestId: context.requestId, err: error }, "request failed");
     context.logFields.error = apiError.reason;
-    const problem = toErrorResponse(apiError, context.envelope, context.requestId);
-    reply.headers(problem.headers);
+    const response = toErrorResponse(apiError, context.envelope, context.requestId);
+    reply.headers(response.headers);
     if (reply.getHeader("connection") === "close" && !request.raw.complete)
-      sendAndLinger(request, reply, problem);
-    else sendJson(reply.code(problem.status), problem.body);
+      sendAndLinger(request, reply, response);
+    else sendJson(reply.code(response.status), response.body);
   };
 }
 
-/** What Fastify itself refuses before a handler runs. */
-function refusalOfFastify(error: Error): ApiError | undefined {
+/** The error of a request that Fastify itself rejects before a handler runs. */
+function fromFastifyError(error: Error): ApiError | undefined {
   if (!("code" in error) || !("statusCode" in error) || typeof error.code !== "string")
     return undefined;
   if (error.code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") {
@@ -49,14 +48,21 @@ function refusalOfFastify(error: Error): ApiError | undefined {
     : undefined;
 }
 
+// A client that still sends 2 s after its error does not read it.
+const lingerMs = 2_000;
+
 /**
- * Answers at once and closes only when the client has stopped sending: a socket closed over unread
- * bytes is reset, and the reset can overtake the answer.
+ * Sends the error at once, and closes the connection when the client has stopped sending. Closing a
+ * socket with unread bytes resets it, and the reset can overtake the error.
  */
-function sendAndLinger(request: FastifyRequest, reply: FastifyReply, problem: ErrorResponse): void {
-  const body = Buffer.from(JSON.stringify(problem.body));
+function sendAndLinger(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  response: ErrorResponse,
+): void {
+  const body = Buffer.from(JSON.stringify(response.body));
   const headers = { "content-type": "application/json", "content-length": String(body.length) };
-  const raw = startRaw(reply, problem.status, headers);
+  const raw = hijackReply(reply, response.status, headers);
   raw.write(body);
   const close = () => {
     clearTimeout(timer);
@@ -66,10 +72,64 @@ function sendAndLinger(request: FastifyRequest, reply: FastifyReply, problem: Er
   request.raw.once("end", close).once("close", close).resume();
 }
 
-// Requests that never become one: what Node's parser or Fastify's router refuses before any route.
+/** A path that routes serve, with `:name` for one free segment, and its methods. */
+export type ServedPath = { readonly path: string; readonly methods: readonly string[] };
 
-/** Answers a path that is no valid URL, or one with a segment that nothing here is named by. */
-export function answerBadPath(
+const chat = "POST /v1/chat/completions";
+const native = "POST /v1/messages";
+/** Paths of the two vendors that this gateway does not have. */
+const guidance: readonly (readonly [prefix: string, advice: string])[] = [
+  [
+    "/v1/responses",
+    `The Responses API is not supported: use ${chat} (with @ai-sdk/openai the chat model, or the openai-compatible package).`,
+  ],
+  ["/v1/completions", `Text completions are not supported: use ${chat}.`],
+  ["/v1/complete", `Text completions are not supported: use ${native}.`],
+  ["/v1/messages/batches", `Batches are not supported: use ${native} for each request.`],
+  ["/v1/files", `Files are not supported: put the content into the body of ${native}.`],
+  ["/v1/embeddings", `Embeddings are not supported: this gateway has ${native} and ${chat}.`],
+];
+
+/**
+ * The error of a request that no route serves: 405 with the methods of the path if it has others,
+ * otherwise 404, with advice for paths that clients request by mistake.
+ */
+export function noRouteError(
+  method: string,
+  url: string,
+  served: readonly ServedPath[],
+): { error: ApiError; allow: string[] } {
+  const path = url.split(/[?#]/, 1)[0] ?? "";
+  const allow = [
+    ...new Set(served.filter((one) => matchesPath(path, one.path)).flatMap((one) => one.methods)),
+  ];
+  if (allow.length > 0) {
+    const message = `This path does not support ${method}. It supports ${allow.join(", ")}.`;
+    return { error: new ApiError("method_not_allowed", { message, allowed: allow }), allow };
+  }
+  const advice = guidance.find(([prefix]) =>
+    pathVariants(prefix).some((one) => path === one || path.startsWith(`${one}/`)),
+  )?.[1];
+  const message = advice ?? `No such path. Use ${native}, ${chat} or GET /v1/models.`;
+  return { error: new ApiError("not_found", { message }), allow };
+}
+
+/** A path, and what it becomes if the client's base URL has one `/v1` too few or too many. */
+export function pathVariants(path: string): string[] {
+  return [path, path.slice("/v1".length), `/v1${path}`];
+}
+
+function matchesPath(path: string, pattern: string): boolean {
+  const segments = path.split("/");
+  const wanted = pattern.split("/");
+  return (
+    segments.length === wanted.length &&
+    wanted.every((one, at) => one === segments[at] || (one.startsWith(":") && segments[at] !== ""))
+  );
+}
+
+/** Fastify's `frameworkErrors`: the path is not a valid URL, or one of its segments is too long. */
+export function handleFrameworkError(
   error: Error & { code?: string },
   request: FastifyRequest,
   reply: FastifyReply,
@@ -82,8 +142,11 @@ export function answerBadPath(
   sendJson(reply.code(status).headers({ ...requestIdHeaders(request.id), ...headers }), body);
 }
 
-/** Answers bytes that are no HTTP request, on a socket on which no answer is under way. */
-export function answerBadBytes(
+/**
+ * Fastify's `clientErrorHandler`: Node's parser rejects the bytes on a socket. `isBusy`: an earlier
+ * request of the same connection is still being answered, so nothing else may be written to it.
+ */
+export function handleClientError(
   error: Error & { code?: string },
   socket: Socket,
   isBusy: boolean,
@@ -92,13 +155,10 @@ export function answerBadBytes(
     socket.destroy(error);
     return;
   }
-  const [status, phrase, message] = answerOf(error.code);
+  const [status, phrase, message] = statusOfClientError(error.code);
   const requestId = newRequestId();
-  const { headers, body } = toErrorResponse(
-    new ApiError("invalid_request", { message }),
-    "union",
-    requestId,
-  );
+  const apiError = new ApiError("invalid_request", { message });
+  const { headers, body } = toErrorResponse(apiError, "union", requestId);
   const text = JSON.stringify(body);
   const lines = Object.entries({
     ...requestIdHeaders(requestId),
@@ -110,65 +170,12 @@ export function answerBadBytes(
   socket.end(`HTTP/1.1 ${status} ${phrase}\r\n${lines.join("")}\r\n${text}`);
 }
 
-function answerOf(code: string | undefined): [status: number, phrase: string, message: string] {
+function statusOfClientError(
+  code: string | undefined,
+): [status: number, phrase: string, message: string] {
   if (code === "ERR_HTTP_REQUEST_TIMEOUT")
     return [408, "Request Timeout", "The request did not arrive in time."];
   if (code === "HPE_HEADER_OVERFLOW")
     return [431, "Request Header Fields Too Large", "The request headers are too large."];
   return [400, "Bad Request", "This is not a valid HTTP request."];
-}
-
-// Requests to paths or with methods that are not served: 404 with guidance where people are known
-// to take a wrong turn, or 405.
-
-/** A served path, with `:name` for one free segment, and its methods. */
-export type Served = { readonly path: string; readonly methods: readonly string[] };
-
-const chat = "POST /v1/chat/completions";
-const native = "POST /v1/messages";
-const guidance: readonly (readonly [prefix: string, advice: string])[] = [
-  [
-    "/v1/responses",
-    `The Responses API is not served here: use ${chat} (with @ai-sdk/openai take the chat model, or the openai-compatible package).`,
-  ],
-  ["/v1/completions", `Text completions are not served here: use ${chat}.`],
-  ["/v1/complete", `Text completions are not served here: use ${native}.`],
-  ["/v1/messages/batches", `Batches are not served here: use ${native} for each request.`],
-  ["/v1/files", `There is no file store here: put the content into the request of ${native}.`],
-  ["/v1/embeddings", `Embeddings are not served here; this gateway serves ${native} and ${chat}.`],
-];
-
-/** The error of a request that no route serves, and the methods that its path has. */
-export function notServedError(
-  method: string,
-  url: string,
-  served: readonly Served[],
-): { error: ApiError; allow: string[] } {
-  const path = url.split(/[?#]/, 1)[0] ?? "";
-  const allow = [
-    ...new Set(served.filter((one) => matchesPath(path, one.path)).flatMap((one) => one.methods)),
-  ];
-  if (allow.length > 0) {
-    const message = `This path has no method ${method}; it has ${allow.join(", ")}.`;
-    return { error: new ApiError("method_not_allowed", { message, allowed: allow }), allow };
-  }
-  const advice = guidance.find(([prefix]) =>
-    pathVariants(prefix).some((one) => path === one || path.startsWith(`${one}/`)),
-  )?.[1];
-  const message = advice ?? `There is no such path. Served are ${native}, ${chat}, GET /v1/models.`;
-  return { error: new ApiError("not_found", { message }), allow };
-}
-
-/** A path, and what it becomes when a client's base address has one `/v1` too few or too many. */
-export function pathVariants(path: string): string[] {
-  return [path, path.slice("/v1".length), `/v1${path}`];
-}
-
-function matchesPath(path: string, pattern: string): boolean {
-  const segments = path.split("/");
-  const wanted = pattern.split("/");
-  return (
-    segments.length === wanted.length &&
-    wanted.every((one, at) => one === segments[at] || (one.startsWith(":") && segments[at] !== ""))
-  );
 }

@@ -1,4 +1,4 @@
-// Health probes: /healthz says that the process answers, /health whether it can serve.
+// Health probes. GET /healthz: the process is alive. GET /health: it can serve requests.
 
 import { performance } from "node:perf_hooks";
 import type { JsonObject } from "@bufbuild/protobuf";
@@ -7,13 +7,12 @@ import { ApiError } from "../base/errors.ts";
 import { toErrorResponse } from "./error-body.ts";
 import { sendJson } from "./reply.ts";
 
-/**
- * `down` means that requests cannot be served; `degraded` that they are, with less than was
- * configured.
- */
-export type PartState = { readonly state: "ok" | "degraded" | "down"; readonly says?: string };
+/** `degraded`: requests are served, but something configured is missing. `down`: they fail. */
+export type PartState = { readonly state: "ok" | "degraded" | "down"; readonly message?: string };
 
-/** The parts that requests need, by name, such as `database`, `limits`, `providers`. */
+/**
+ * The state of each part that requests need, by name: `database`, `limits`, `providers`, `core`.
+ */
 export type Readiness = Readonly<Record<string, PartState>>;
 
 export function getLiveness() {
@@ -29,7 +28,7 @@ export function getLiveness() {
 export function getReadiness(readiness: () => Promise<Readiness>, isDraining: () => boolean) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const parts: Readiness = {
-      gateway: isDraining() ? { state: "down", says: "draining" } : { state: "ok" },
+      gateway: isDraining() ? { state: "down", message: "draining" } : { state: "ok" },
       ...(await readiness()),
     };
     const states = Object.values(parts).map((part) => part.state);
@@ -39,18 +38,15 @@ export function getReadiness(readiness: () => Promise<Readiness>, isDraining: ()
     if (!states.includes("down"))
       return sendJson(reply, { status: states.includes("degraded") ? "degraded" : "ok", ...body });
 
-    const problem = toErrorResponse(
-      new ApiError("gateway_unavailable"),
-      "union",
-      request.context.requestId,
-    );
-    reply.code(problem.status).headers(problem.headers);
-    return sendJson(reply, { status: "unavailable", ...body, ...problem.body });
+    const error = new ApiError("gateway_unavailable");
+    const response = toErrorResponse(error, "union", request.context.requestId);
+    reply.code(response.status).headers(response.headers);
+    return sendJson(reply, { status: "unavailable", ...body, ...response.body });
   };
 }
 
-/** A probe that only asks whether somebody answers. */
-export function getNothing() {
+/** Answers 200 without a body. */
+export function getEmpty() {
   return async (_request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> =>
     reply.code(200).send();
 }

@@ -1,12 +1,12 @@
-// The public HTTP listener: native messages and chat completions over the services. It parses,
-// calls a service, renders.
+// The public HTTP listener: REST and server-sent events in the native and the chat format. A
+// handler parses the request, calls a service and renders the answer.
 
 import { performance } from "node:perf_hooks";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { shuttingDown } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Core } from "../contract/contract.ts";
-import { createRequestLog } from "./access-log.ts";
+import { createAccessLog } from "./access-log.ts";
 import type { IdentifyCaller } from "./authenticate.ts";
 import { getCredits, getReceipt } from "./balance-and-receipts.ts";
 import { postChatCompletions } from "./chat-completions.ts";
@@ -17,17 +17,17 @@ import {
   readCredential,
   requireVersion,
 } from "./credentials.ts";
-import { OpenReplies } from "./drain.ts";
+import { OpenRequests } from "./drain.ts";
 import type { Envelope } from "./error-body.ts";
 import {
-  answerBadBytes,
-  answerBadPath,
-  createFailureHandler,
-  notServedError,
+  createErrorHandler,
+  handleClientError,
+  handleFrameworkError,
+  noRouteError,
   pathVariants,
-  type Served,
+  type ServedPath,
 } from "./error-handler.ts";
-import { getLiveness, getNothing, getReadiness, type Readiness } from "./health.ts";
+import { getEmpty, getLiveness, getReadiness, type Readiness } from "./health.ts";
 import { postCountTokens, postMessages } from "./messages.ts";
 import { getModel, getModels, getModelsInfo } from "./models.ts";
 import { defaultKeepAlive, type KeepAlive } from "./send-stream.ts";
@@ -35,12 +35,12 @@ import { defaultKeepAlive, type KeepAlive } from "./send-stream.ts";
 export type { PartState, Readiness } from "./health.ts";
 
 type HttpServerSettings = {
-  /** Asked at every request, since the configuration file may change. */
+  /** Read at every request, since the configuration file may be reloaded. */
   readonly nativeBearer: () => NativeBearer;
-  /** Addresses or CIDR ranges of the proxies whose `X-Forwarded-For` is believed. Empty: none. */
+  /** Addresses or CIDR ranges of the proxies whose `X-Forwarded-For` is trusted. */
   readonly trustedProxies: readonly string[];
-  /** When a stream's head leaves, and how often something follows. Absent: 12 s, 10 s. */
-  readonly pace?: KeepAlive;
+  /** Timing of a stream's head and pings. Default: `defaultKeepAlive`. */
+  readonly keepAlive?: KeepAlive;
 };
 
 export type HttpServerParts = {
@@ -52,9 +52,9 @@ export type HttpServerParts = {
 };
 
 export type HttpServer = FastifyInstance & {
-  /** Refuses new requests from now on with 503; resolves when those that run have ended. */
+  /** Rejects new requests with 503 from now on. Resolves when the open ones have ended. */
   drain(): Promise<void>;
-  /** True once new requests are refused. Routes that others add refuse theirs by themselves. */
+  /** True once `drain` was called. Routes added from outside reject new requests themselves. */
   isDraining(): boolean;
 };
 
@@ -62,61 +62,21 @@ type Route = {
   readonly method: "GET" | "POST" | "HEAD";
   readonly paths: readonly string[];
   readonly envelope: Envelope;
-  /** Absent: open to all. */
+  /** Absent: no credential is needed. */
   readonly credential?: CredentialForm;
   readonly needsVersion?: true;
-  /** Asks for what the key spent this month. */
+  /** The handler needs what the key spent this month. */
   readonly monthUsage?: true;
   readonly run: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
 };
 
-/** The HTTP listener, not yet listening. */
+/** Creates the HTTP listener. It does not listen yet. */
 export function createHttpServer(parts: HttpServerParts): HttpServer {
-  const { core, log, settings, readiness, identifyCaller } = parts;
-  const pace = settings.pace ?? defaultKeepAlive;
-  const openReplies = new OpenReplies();
-  const logRequest = createRequestLog(log);
-
-  const native = { envelope: "native", credential: "native", needsVersion: true } as const;
-  const chat = { envelope: "chat", credential: "chat" } as const;
-  const either = { envelope: "union", credential: "either" } as const;
-  const open = { envelope: "union" } as const;
-  const routes: readonly Route[] = [
-    {
-      ...native,
-      method: "POST",
-      paths: pathVariants("/v1/messages"),
-      run: postMessages(core, pace),
-    },
-    {
-      ...native,
-      method: "POST",
-      paths: pathVariants("/v1/messages/count_tokens"),
-      run: postCountTokens(core),
-    },
-    {
-      ...chat,
-      method: "POST",
-      paths: pathVariants("/v1/chat/completions"),
-      run: postChatCompletions(core, pace),
-    },
-    { ...either, method: "GET", paths: pathVariants("/v1/models"), run: getModels(core) },
-    { ...either, method: "GET", paths: pathVariants("/v1/models/info"), run: getModelsInfo(core) },
-    { ...either, method: "GET", paths: pathVariants("/v1/models/:id"), run: getModel(core) },
-    { ...either, monthUsage: true, method: "GET", paths: ["/v1/credits"], run: getCredits(core) },
-    { ...either, method: "GET", paths: ["/v1/receipts/:requestId"], run: getReceipt(core) },
-    { ...open, method: "GET", paths: ["/healthz"], run: getLiveness() },
-    {
-      ...open,
-      method: "GET",
-      paths: ["/health"],
-      run: getReadiness(readiness, () => openReplies.isDraining),
-    },
-    // Warm-up probes of the coding assistant.
-    { ...open, method: "GET", paths: ["/api/hello"], run: getNothing() },
-    { ...open, method: "HEAD", paths: ["/"], run: getNothing() },
-  ];
-  const served: Served[] = routes.flatMap(({ method, paths }) =>
+  const { log, settings, identifyCaller } = parts;
+  const openRequests = new OpenRequests();
+  const logRequest = createAccessLog(log);
+  const routes = createRoutes(parts, openRequests);
+  const served: ServedPath[] = routes.flatMap(({ method, paths }) =>
     paths.map((path) => ({ path, methods: method === "GET" ? ["GET", "HEAD"] : [method] })),
   );
 
@@ -124,33 +84,33 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     logger: false,
     genReqId: requestIdOf,
     trustProxy: settings.trustedProxies.length > 0 ? [...settings.trustedProxies] : false,
-    // Time for a client to send its whole request, as in Node itself; answers have no limit.
+    // For a client to send its whole request, as in Node itself. Answers have no time limit.
     requestTimeout: 300_000,
-    // While closing, requests get our own 503.
+    // Requests during a close get this gateway's own 503.
     return503OnClosing: false,
     routerOptions: { maxParamLength: 500 },
-    frameworkErrors: answerBadPath,
+    frameworkErrors: handleFrameworkError,
     clientErrorHandler: (error, socket) =>
-      answerBadBytes(error, socket, openReplies.isBusy(socket)),
-    // Node's own answer to a request without Host has no id and no body, and nothing here depends
-    // on the name.
+      handleClientError(error, socket, openRequests.isBusy(socket)),
+    // Node's own error for a request without Host has no request id and no body. No route reads the
+    // Host header.
     http: { requireHostHeader: false },
   });
-  // The same holds for an expectation that Node does not know.
+  // Node's own error for an unknown `Expect` header has no request id either.
   app.server.on("checkExpectation", (request, response) =>
     app.server.emit("request", request, response),
   );
 
-  // Routes that others add are waited for as well.
+  // On the root, so that a drain waits for routes added from outside as well.
   app.addHook("onRequest", (_request, reply, done) => {
-    openReplies.add(reply);
+    openRequests.add(reply);
     done();
   });
-  // A scope of its own: nothing in it touches routes that others add.
+  // In a scope: its error handler and parsers must not apply to routes added from outside.
   app.register(async (scope) => {
     scope.decorateRequest("context");
-    scope.setErrorHandler(createFailureHandler(log));
-    // Bodies are read by the handlers, after the credential is known to be good.
+    scope.setErrorHandler(createErrorHandler(log));
+    // The handlers read the body, after the caller is authenticated.
     scope.removeAllContentTypeParsers();
     scope.addContentTypeParser("*", (_request, _payload, done) => done(null));
 
@@ -169,7 +129,7 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
       };
       request.context = context;
       reply.headers(requestIdHeaders(context.requestId));
-      if (openReplies.isDraining) reply.header("connection", "close");
+      if (openRequests.isDraining) reply.header("connection", "close");
       reply.raw.once("close", () => logRequest(request, reply));
       return context;
     };
@@ -190,7 +150,7 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
           onRequest: async (request, reply) => {
             const context = begin(url, envelope, request, reply);
             if (!credential) return;
-            if (openReplies.isDraining) throw shuttingDown();
+            if (openRequests.isDraining) throw shuttingDown();
             const authorization = `Bearer ${readCredential(credential, request.raw, settings.nativeBearer())}`;
             const headers = new Headers({ authorization, "x-request-id": context.requestId });
             const call = { headers, signal: hangUpSignal(reply) };
@@ -206,21 +166,67 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
       }
     }
 
-    // In the first hook, since the body of a request to nowhere is nobody's business.
+    // In the first hook, so that the error is sent before the body is read.
     scope.setNotFoundHandler(async () => {});
     scope.addHook("onRequest", (request, reply, done) => {
       if (!request.is404) return done();
       begin("none", "union", request, reply);
-      const { error, allow } = notServedError(request.method, request.url, served);
+      const { error, allow } = noRouteError(request.method, request.url, served);
       if (allow.length > 0) reply.header("allow", allow.join(", "));
       done(error);
     });
   });
-  // Not awaited: `close` itself waits for connections.
-  app.addHook("preClose", async () => void openReplies.drain());
+  // Not awaited: `close` itself waits for the connections.
+  app.addHook("preClose", async () => void openRequests.drain());
 
   return Object.assign(app, {
-    drain: () => openReplies.drain(),
-    isDraining: () => openReplies.isDraining,
+    drain: () => openRequests.drain(),
+    isDraining: () => openRequests.isDraining,
   });
+}
+
+function createRoutes(
+  { core, settings, readiness }: HttpServerParts,
+  openRequests: OpenRequests,
+): readonly Route[] {
+  const keepAlive = settings.keepAlive ?? defaultKeepAlive;
+  const native = { envelope: "native", credential: "native", needsVersion: true } as const;
+  const chat = { envelope: "chat", credential: "chat" } as const;
+  const either = { envelope: "union", credential: "either" } as const;
+  const open = { envelope: "union" } as const;
+  return [
+    {
+      ...native,
+      method: "POST",
+      paths: pathVariants("/v1/messages"),
+      run: postMessages(core, keepAlive),
+    },
+    {
+      ...native,
+      method: "POST",
+      paths: pathVariants("/v1/messages/count_tokens"),
+      run: postCountTokens(core),
+    },
+    {
+      ...chat,
+      method: "POST",
+      paths: pathVariants("/v1/chat/completions"),
+      run: postChatCompletions(core, keepAlive),
+    },
+    { ...either, method: "GET", paths: pathVariants("/v1/models"), run: getModels(core) },
+    { ...either, method: "GET", paths: pathVariants("/v1/models/info"), run: getModelsInfo(core) },
+    { ...either, method: "GET", paths: pathVariants("/v1/models/:id"), run: getModel(core) },
+    { ...either, monthUsage: true, method: "GET", paths: ["/v1/credits"], run: getCredits(core) },
+    { ...either, method: "GET", paths: ["/v1/receipts/:requestId"], run: getReceipt(core) },
+    { ...open, method: "GET", paths: ["/healthz"], run: getLiveness() },
+    {
+      ...open,
+      method: "GET",
+      paths: ["/health"],
+      run: getReadiness(readiness, () => openRequests.isDraining),
+    },
+    // Warm-up probes of the coding assistant.
+    { ...open, method: "GET", paths: ["/api/hello"], run: getEmpty() },
+    { ...open, method: "HEAD", paths: ["/"], run: getEmpty() },
+  ];
 }

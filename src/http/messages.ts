@@ -14,8 +14,7 @@ import {
 import { readJson } from "./body.ts";
 import { identityOf, type RequestContext } from "./context.ts";
 import { sendJson } from "./reply.ts";
-import type { AnswerFormat } from "./send-answer.ts";
-import { sendWhole } from "./send-answer.ts";
+import { type AnswerFormat, sendAnswer } from "./send-answer.ts";
 import { type KeepAlive, sendStream } from "./send-stream.ts";
 
 const format: AnswerFormat = {
@@ -28,27 +27,25 @@ function contextOf({ model, estimatedInputTokens }: Admission) {
   return { model, estimatedInputTokens };
 }
 
-export function postMessages(core: Core, pace: KeepAlive) {
+export function postMessages(core: Core, keepAlive: KeepAlive) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { context } = request;
     const { call } = identityOf(request);
-    const ask = decodeRequest(await readJson(request.raw), vendorOf(context));
-    const answer = core.inference.generate(ask, call);
-    // The body alone chooses: both official SDKs send `accept: application/json` for streams too.
-    context.logFields.stream = ask.stream === true;
-    return ask.stream
-      ? sendStream(reply, answer, format, context, call.signal, pace)
-      : sendWhole(reply, answer, format, context);
+    const decoded = decodeRequest(await readJson(request.raw), vendorOf(context));
+    const answer = core.inference.generate(decoded, call);
+    // Only the body decides: the official SDKs send `accept: application/json` for streams as well.
+    context.logFields.stream = decoded.stream === true;
+    return decoded.stream
+      ? sendStream(reply, answer, format, context, call.signal, keepAlive)
+      : sendAnswer(reply, answer, format, context);
   };
 }
 
 export function postCountTokens(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
-    const ask = decodeCountRequest(await readJson(request.raw), vendorOf(request.context));
-    return sendJson(
-      reply,
-      encodeCount(await core.inference.countTokens(ask, identityOf(request).call)),
-    );
+    const { call } = identityOf(request);
+    const decoded = decodeCountRequest(await readJson(request.raw), vendorOf(request.context));
+    return sendJson(reply, encodeCount(await core.inference.countTokens(decoded, call)));
   };
 }
 

@@ -1,5 +1,5 @@
-// GET /v1/models, /v1/models/{id} and /v1/models/info. Entries satisfy the parsers of both formats'
-// SDKs at once.
+// GET /v1/models, /v1/models/{id} and /v1/models/info. Each entry has the members that the SDKs of
+// both formats parse.
 
 import assert from "node:assert/strict";
 import type { JsonObject } from "@bufbuild/protobuf";
@@ -18,8 +18,8 @@ export function getModels(core: Core) {
     const { models } = await core.inference.listModels({}, identityOf(request).call);
     return sendJson(reply, {
       object: "list",
-      data: models.map(entry),
-      // Never true: the native SDK would ask for the next page for ever.
+      data: models.map(renderModel),
+      // If true, the native SDK would request the next page for ever.
       has_more: false,
       first_id: models[0]?.id ?? null,
       last_id: models.at(-1)?.id ?? null,
@@ -33,8 +33,8 @@ export function getModel(core: Core) {
       { model: pathParam(request, "id") },
       identityOf(request).call,
     );
-    assert(model, "a service answers the model or refuses");
-    return sendJson(reply, entry(model));
+    assert(model, "the service returns a model or throws");
+    return sendJson(reply, renderModel(model));
   };
 }
 
@@ -43,12 +43,12 @@ export function getModelsInfo(core: Core) {
     const { models } = await core.inference.listModels({}, identityOf(request).call);
     return sendJson(reply, {
       object: "list",
-      data: models.filter((model) => model.aliasFor === "").map(detailedEntry),
+      data: models.filter((model) => model.aliasFor === "").map(renderModelInfo),
     });
   };
 }
 
-function entry(model: Model): JsonObject {
+function renderModel(model: Model): JsonObject {
   const { id, aliasFor, displayName, tier, createdAt, contextTokens, maxOutputTokens } = model;
   return {
     id,
@@ -69,28 +69,28 @@ function entry(model: Model): JsonObject {
   };
 }
 
-function detailedEntry(model: Model): JsonObject {
+function renderModelInfo(model: Model): JsonObject {
   const { aliases, contextTokens, maxOutputTokens, price } = model;
   return {
-    ...entry(model),
+    ...renderModel(model),
     aliases,
     context_window: contextTokens,
     max_output_tokens: maxOutputTokens,
-    pricing: price ? pricing(price) : null,
+    pricing: price ? renderPrice(price) : null,
   };
 }
 
-/** Prices of a million tokens per category. Decimal strings, since they are money. */
-function pricing(price: Price): JsonObject {
-  const each = (form: (microCredits: bigint) => string) =>
+/** Prices of a million tokens per category, as exact decimals in strings. */
+function renderPrice(price: Price): JsonObject {
+  const mapPrices = (format: (microcredits: bigint) => string) =>
     Object.fromEntries(
-      tokenCategories.map((category) => [categoryColumns[category], form(price[category])]),
+      tokenCategories.map((category) => [categoryColumns[category], format(price[category])]),
     );
   return {
     unit: "per_million_tokens",
-    usd: each((microCredits) => usd(microCredits * 1_000_000n)),
-    // Micro-credits per token are credits per million tokens.
-    credits: each((microCredits) => microCredits.toString()),
+    usd: mapPrices((microcredits) => usd(microcredits * 1_000_000n)),
+    // Micro-credits per token equal credits per million tokens.
+    credits: mapPrices((microcredits) => microcredits.toString()),
     price_version: price.priceVersion,
   };
 }

@@ -1,16 +1,22 @@
-// Replies that are written to the connection directly, because they are streamed or end later than
-// they are sent.
+// What the handlers of this listener share when they reply: JSON bodies, replies that are written
+// directly to the connection, and times as text.
 
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { JsonValue } from "@bufbuild/protobuf";
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import type { FastifyReply } from "fastify";
 
+/** Sends `body` as `application/json`. */
+export function sendJson(reply: FastifyReply, body: JsonValue): FastifyReply {
+  // As bytes: Fastify adds a charset parameter to text, which JSON's media type does not have.
+  return reply.header("content-type", "application/json").send(Buffer.from(JSON.stringify(body)));
+}
+
 /**
- * Takes the reply out of Fastify's hands and sends its head: the headers it has so far, and
- * `headers`.
+ * Takes the reply over from Fastify and writes its head: the headers set so far, and `headers`. For
+ * a reply that is streamed, or whose connection stays open after its body.
  */
-export function startRaw(
+export function hijackReply(
   reply: FastifyReply,
   status: number,
   headers: Record<string, string>,
@@ -22,22 +28,12 @@ export function startRaw(
   return reply.raw.writeHead(status, head);
 }
 
-// JSON answers.
-
-/** Sends `body` as `application/json`. */
-export function sendJson(reply: FastifyReply, body: JsonValue): FastifyReply {
-  // Bytes, since Fastify adds a charset parameter to JSON text, and JSON has none.
-  return reply.header("content-type", "application/json").send(Buffer.from(JSON.stringify(body)));
-}
-
-// Points in time as the two formats write them.
-
-/** RFC 3339 in UTC, with milliseconds only where there are some: `2026-02-05T00:00:00Z`. */
+/** RFC 3339 in UTC, with milliseconds only if they are not zero: `2026-02-05T00:00:00Z`. */
 export function rfc3339(time: Date): string {
   return time.toISOString().replace(".000Z", "Z");
 }
 
-/** The same of a message field; null where it is absent. */
+/** A message's time as RFC 3339, or null if it is absent. */
 export function rfc3339OrNull(time: Timestamp | undefined): string | null {
   return time === undefined ? null : rfc3339(timestampDate(time));
 }

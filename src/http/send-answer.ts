@@ -1,10 +1,10 @@
-// A generated answer as one JSON body.
+// A generated answer as one JSON body, and what plain and streamed answers share: the format's
+// codec and the headers.
 
 import assert from "node:assert/strict";
 import type { JsonObject } from "@bufbuild/protobuf";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { FastifyReply } from "fastify";
-import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Admission, GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { credits } from "../base/money.ts";
@@ -13,8 +13,15 @@ import type { RequestContext } from "./context.ts";
 import { type Envelope, rateHeaders } from "./error-body.ts";
 import { sendJson } from "./reply.ts";
 
+/** The parts of an answer that differ between the native and the chat format. */
+export type AnswerFormat = {
+  readonly envelope: Envelope;
+  encodeAnswer(events: readonly Event[], admission: Admission): JsonObject;
+  createEventEncoder(admission: Admission): EventEncoder;
+};
+
 /** Sends the whole answer as JSON, once it is complete and charged. */
-export async function sendWhole(
+export async function sendAnswer(
   reply: FastifyReply,
   answer: AsyncIterable<GenerateResponse>,
   format: AnswerFormat,
@@ -31,22 +38,12 @@ export async function sendWhole(
     } else if (kind.case === "receipt") context.receipt = kind.value.receipt;
   }
   const { receipt } = context;
-  assert(admission && receipt, "an answer that ends well has an admission and a receipt");
-  reply.headers(receiptHeaders(receipt));
+  assert(admission && receipt, "a complete answer has an admission and a receipt");
+  reply.header("x-gateway-cost-credits", credits(receipt.amountMicrocredits));
   return sendJson(reply, format.encodeAnswer(events, admission));
 }
 
-// What the two formats do differently with an answer.
-
-export type AnswerFormat = {
-  readonly envelope: Envelope;
-  encodeAnswer(events: readonly Event[], admission: Admission): JsonObject;
-  createEventEncoder(admission: Admission): EventEncoder;
-};
-
-// What the admission and the receipt of a request tell in headers.
-
-/** Headers of an admitted request, in either mode. */
+/** The headers of an admitted request: a reduced output limit, and the state of the rate limit. */
 export function admissionHeaders(envelope: Envelope, admission: Admission): Record<string, string> {
   const { rateLimit, grantedMaxTokens, requestedMaxTokens } = admission;
   const headers: Record<string, string> = {};
@@ -57,9 +54,4 @@ export function admissionHeaders(envelope: Envelope, admission: Admission): Reco
     Object.assign(headers, rateHeaders(envelope, { ...rateLimit, resetsAt }));
   }
   return headers;
-}
-
-/** Headers of a plain answer, whose cost is known before it leaves. */
-export function receiptHeaders(receipt: Receipt): Record<string, string> {
-  return { "x-gateway-cost-credits": credits(receipt.amountMicrocredits) };
 }

@@ -1,4 +1,4 @@
-// A generated answer as a stream of server-sent events: its loop, and its pace.
+// A generated answer as a stream of server-sent events, with keep-alive pings in its silences.
 
 import assert from "node:assert/strict";
 import type { FastifyReply } from "fastify";
@@ -8,24 +8,20 @@ import type { EventEncoder } from "../formats/codec.ts";
 import { ChunkedBody } from "./chunked-body.ts";
 import { elapsedMs, type RequestContext } from "./context.ts";
 import { toStreamErrorBody } from "./error-body.ts";
-import { startRaw } from "./reply.ts";
-import type { AnswerFormat } from "./send-answer.ts";
-import { admissionHeaders } from "./send-answer.ts";
+import { hijackReply } from "./reply.ts";
+import { type AnswerFormat, admissionHeaders } from "./send-answer.ts";
 
 export type KeepAlive = {
-  /** Longest wait for the first event before the status line leaves without one. */
+  /** Longest wait for the first event before the status line is sent without one. */
   readonly holdMs: number;
-  /**
-   * Longest silence on an open stream. The coding assistant shows a banner after 20 s without a
-   * byte.
-   */
+  /** Longest silence on an open stream. A coding assistant warns after 20 s without a byte. */
   readonly pingMs: number;
 };
 
-// Before or during an answer, 35 s of silence hold three signs of life.
+// Within 35 s of silence, before or during an answer, a client gets something three times.
 export const defaultKeepAlive: KeepAlive = { holdMs: 12_000, pingMs: 10_000 };
 
-const headers = {
+const streamHeaders = {
   "content-type": "text/event-stream; charset=utf-8",
   // Both stop proxies from buffering or rewriting the stream.
   "cache-control": "no-cache, no-transform",
@@ -33,9 +29,9 @@ const headers = {
 };
 
 /**
- * Streams the answer. Until its first events the reply is untouched, and a failure is thrown, so
- * that it gets its own HTTP status; after that a failure becomes the last event. A reader that
- * stops reading stops the answer at its next message.
+ * Streams the answer. Nothing is sent before the first events, so an earlier error is thrown and
+ * gets its own HTTP status; a later one becomes the last event. A client that stops reading stops
+ * the answer at its next message.
  */
 export async function sendStream(
   reply: FastifyReply,
@@ -43,57 +39,63 @@ export async function sendStream(
   format: AnswerFormat,
   context: RequestContext,
   signal: AbortSignal,
-  pace: KeepAlive,
+  keepAlive: KeepAlive,
 ): Promise<FastifyReply> {
-  const paced = new PacedReply(reply, format, context, pace);
+  const stream = new EventStreamReply(reply, format, context, keepAlive);
   try {
     for await (const { kind } of answer) {
       if (kind.case === "events") {
         const { events } = kind.value;
-        // A provider's ping says nothing yet about how its answer will go.
-        if (!paced.isOpen && events.every((event) => event.kind.case === "ping")) continue;
-        const text = paced.encoder.encode(events);
-        if (paced.isOpen && events.at(-1)?.kind.case === "messageStop") paced.keep(text);
-        else if (!paced.write(text)) await paced.drained(signal);
-      } else if (kind.case === "admission") paced.admit(kind.value);
+        // A provider's ping does not show yet whether the answer will succeed.
+        if (!stream.isOpen && events.every((event) => event.kind.case === "ping")) continue;
+        const text = stream.encoder.encode(events);
+        if (stream.isOpen && events.at(-1)?.kind.case === "messageStop") stream.deferToEnd(text);
+        else if (!stream.write(text)) await stream.drained(signal);
+      } else if (kind.case === "admission") stream.admit(kind.value);
       else if (kind.case === "receipt") context.receipt = kind.value.receipt;
     }
-    paced.end();
+    stream.end();
   } catch (error) {
-    if (!paced.isOpen) throw error;
-    // A client that broke its connection while it was waited for is known by its socket first.
+    if (!stream.isOpen) throw error;
+    // While this waited for `drained`, a broken connection shows on the socket before the signal.
     if (signal.aborted || reply.raw.socket?.destroyed) return reply;
     const apiError = toApiError(error);
     context.logFields.error = apiError.reason;
-    paced.fail(apiError);
+    stream.fail(apiError);
   } finally {
-    paced.close();
+    stream.close();
   }
   return reply;
 }
 
-/** A streamed reply: when its head leaves, and that something leaves every few seconds. */
-class PacedReply {
+/** A reply of server-sent events: decides when its head is sent, and fills its silences. */
+class EventStreamReply {
   readonly #reply: FastifyReply;
   readonly #format: AnswerFormat;
   readonly #context: RequestContext;
-  readonly #pace: KeepAlive;
+  readonly #keepAlive: KeepAlive;
   #encoder: EventEncoder | undefined;
   #body: ChunkedBody | undefined;
   #timer: NodeJS.Timeout;
+  /** True if the wait for the first event ended before the admission came. */
   #isOverdue = false;
-  /** True when nothing was written since the last beat. */
+  /** True if nothing was written since the last tick. */
   #isQuiet = false;
-  #kept = "";
-  /** True once the head is out. */
+  #deferred = "";
+  /** True once the head is sent. */
   isOpen = false;
 
-  constructor(reply: FastifyReply, format: AnswerFormat, context: RequestContext, pace: KeepAlive) {
+  constructor(
+    reply: FastifyReply,
+    format: AnswerFormat,
+    context: RequestContext,
+    keepAlive: KeepAlive,
+  ) {
     this.#reply = reply;
     this.#format = format;
     this.#context = context;
-    this.#pace = pace;
-    this.#timer = setTimeout(() => this.#beat(), pace.holdMs);
+    this.#keepAlive = keepAlive;
+    this.#timer = setTimeout(() => this.#tick(), keepAlive.holdMs);
   }
 
   get encoder(): EventEncoder {
@@ -105,36 +107,36 @@ class PacedReply {
     this.#context.logFields.model = admission.model;
     this.#encoder = this.#format.createEventEncoder(admission);
     this.#reply.headers(admissionHeaders(this.#format.envelope, admission));
-    if (this.#isOverdue) this.#beat();
+    if (this.#isOverdue) this.#tick();
   }
 
-  /** False when the reader is behind and the writer should wait until it has `drained`. */
+  /** Returns false if the reader is behind: the caller should wait for `drained`. */
   write(text: string): boolean {
-    // Head and first events leave together.
+    // The head and the first events are sent in one write.
     if (!this.#body) return this.#open().begin(text);
     if (text === "") return true;
     this.#isQuiet = false;
     return this.#body.write(text);
   }
 
-  /** Lets the last events leave with the end of the stream, which is about to come. */
-  keep(text: string): void {
-    this.#kept += text;
+  /** Keeps the last events back, to send them in one write with the end of the stream. */
+  deferToEnd(text: string): void {
+    this.#deferred += text;
   }
 
-  /** Throws when `signal` fires or the connection breaks. */
+  /** Resolves when the reader has caught up. Throws if `signal` fires or the connection breaks. */
   drained(signal: AbortSignal): Promise<void> | undefined {
     return this.#body?.drained(signal);
   }
 
   end(): void {
-    assert(this.#body, "an answer that ends well has events");
-    this.#body.end(this.#kept + this.encoder.end());
+    assert(this.#body, "a complete answer has events");
+    this.#body.end(this.#deferred + this.encoder.end());
   }
 
-  fail(apiError: ApiError): void {
-    const problem = toStreamErrorBody(apiError, this.#format.envelope, this.#context.requestId);
-    this.#body?.end(this.#kept + this.encoder.failure(problem));
+  fail(error: ApiError): void {
+    const body = toStreamErrorBody(error, this.#format.envelope, this.#context.requestId);
+    this.#body?.end(this.#deferred + this.encoder.failure(body));
   }
 
   close(): void {
@@ -144,19 +146,15 @@ class PacedReply {
   #open(): ChunkedBody {
     this.isOpen = true;
     this.#context.logFields.firstByteMs = elapsedMs(this.#context);
-    this.#body = new ChunkedBody(startRaw(this.#reply, 200, headers));
-    this.#keepAlive();
+    this.#body = new ChunkedBody(hijackReply(this.#reply, 200, streamHeaders));
+    clearTimeout(this.#timer);
+    // Half of `pingMs`: a tick only marks the stream as quiet, and the next one sends the ping.
+    this.#timer = setInterval(() => this.#tick(), this.#keepAlive.pingMs / 2);
     return this.#body;
   }
 
-  #keepAlive(): void {
-    clearTimeout(this.#timer);
-    // Half the time, since a beat only finds out that nothing was written since the one before.
-    this.#timer = setInterval(() => this.#beat(), this.#pace.pingMs / 2);
-  }
-
-  #beat(): void {
-    // Without an admission the headers are not known, and the request may still be refused.
+  #tick(): void {
+    // Before the admission the headers are unknown, and the request may still fail with a status.
     if (!this.#encoder) this.#isOverdue = true;
     else if (this.#body && !this.#isQuiet) this.#isQuiet = true;
     else if (!this.#body?.isBehind) this.write(this.#encoder.ping());

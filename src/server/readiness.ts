@@ -22,7 +22,7 @@ export function coreReadiness(parts: {
     limits: stateOfLimits(parts.limits.ready().state),
     providers: parts.providers.usable()
       ? { state: "ok" }
-      : { state: "down", says: "no model has a usable provider" },
+      : { state: "down", message: "no model has a usable provider" },
   }));
 }
 
@@ -39,13 +39,13 @@ export function remoteReadiness(core: Core): () => Promise<Readiness> {
 
 async function answers(question: Promise<boolean>): Promise<PartState> {
   const isThere = await withTimeout(question, answerMsMax, () => false).catch(() => false);
-  return isThere ? { state: "ok" } : { state: "down", says: "does not answer" };
+  return isThere ? { state: "ok" } : { state: "down", message: "does not answer" };
 }
 
 function stateOfLimits(state: "memory" | "redis" | "degraded"): PartState {
   return state === "degraded"
-    ? { state, says: "redis does not answer; each node allows its share" }
-    : { state: "ok", says: state };
+    ? { state, message: "redis does not answer; each node allows its share" }
+    : { state: "ok", message: state };
 }
 
 function shared(ask: () => Promise<Readiness>): () => Promise<Readiness> {

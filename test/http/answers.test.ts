@@ -357,10 +357,10 @@ function stepper(messages: readonly GenerateResponse[]): {
 }
 
 describe("silence", () => {
-  const pace = { holdMs: 30, pingMs: 20 };
+  const keepAlive = { holdMs: 30, pingMs: 20 };
 
   test("before the first event ends with the status line and pings, and the answer follows unharmed", async () => {
-    const { url, script } = await startFacade({}, { pace });
+    const { url, script } = await startFacade({}, { keepAlive });
     const gate = Promise.withResolvers<void>();
     script.generate = async function* () {
       yield admission();
@@ -385,7 +385,7 @@ describe("silence", () => {
   });
 
   test("shows as comments to chat clients", async () => {
-    const { url, script } = await startFacade({}, { pace });
+    const { url, script } = await startFacade({}, { keepAlive });
     const gate = Promise.withResolvers<void>();
     script.generate = async function* () {
       yield* [admission(), start, textStart];
@@ -405,9 +405,9 @@ describe("silence", () => {
   });
 
   test("before the admission keeps the status line, since the request may still be refused", async () => {
-    const { url, script } = await startFacade({}, { pace });
+    const { url, script } = await startFacade({}, { keepAlive });
     script.generate = async function* () {
-      await new Promise((resolve) => setTimeout(resolve, 4 * pace.holdMs));
+      await new Promise((resolve) => setTimeout(resolve, 4 * keepAlive.holdMs));
       throw new ApiError("credits_held");
     };
     const response = await postNative(url, { ...nativeBody, stream: true });
@@ -416,10 +416,10 @@ describe("silence", () => {
   });
 
   test("that ends in a failure after the status line ends with an error event", async () => {
-    const { url, script } = await startFacade({}, { pace });
+    const { url, script } = await startFacade({}, { keepAlive });
     script.generate = async function* () {
       yield admission();
-      await new Promise((resolve) => setTimeout(resolve, 4 * pace.holdMs));
+      await new Promise((resolve) => setTimeout(resolve, 4 * keepAlive.holdMs));
       throw new ApiError("credits_exhausted");
     };
     const response = await postNative(url, { ...nativeBody, stream: true });

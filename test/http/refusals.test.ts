@@ -507,7 +507,7 @@ describe("paths and methods", () => {
     for (const path of wrong) {
       const { status, body } = await readError(await post(url, path, chatHeaders, chatBody));
       expect(status).toBe(404);
-      expect(body.error.message).toContain("not served here");
+      expect(body.error.message).toContain("not supported");
       expect(body.error.message).toContain("/v1/chat/completions");
     }
     for (const path of [

@@ -290,7 +290,7 @@ describe("probes", () => {
       status: 200,
       body: { status: "ok", parts: { database: { state: "ok" } } },
     });
-    states.limits = { state: "degraded", says: "Redis is not reachable" };
+    states.limits = { state: "degraded", message: "Redis is not reachable" };
     expect(await probe()).toMatchObject({
       status: 200,
       body: { status: "degraded", parts: { limits: { state: "degraded" } } },
@@ -331,7 +331,7 @@ test("a draining gateway refuses new requests, finishes those that run, and then
   });
   expect((await fetch(`${url}/healthz`)).status).toBe(200);
   expect(await (await fetch(`${url}/health`)).json()).toMatchObject({
-    parts: { gateway: { state: "down", says: "draining" } },
+    parts: { gateway: { state: "down", message: "draining" } },
   });
   expect(isDone).toBe(false);
   gate.resolve();

@@ -15,13 +15,17 @@ let core: ReturnType<typeof grpcCore>;
 let door: HttpServer;
 let address: string;
 
-// A door of its own, because the pace of one that an operator starts is fixed.
+// A listener of its own, because an operator cannot set the keep-alive times.
 beforeAll(async () => {
   native = await startNative();
   core = grpcCore({ addresses: [native.gateway.grpcAddress] });
   door = createHttpServer({
     core,
-    settings: { nativeBearer: () => "auto", trustedProxies: [], pace: { holdMs: 40, pingMs: 30 } },
+    settings: {
+      nativeBearer: () => "auto",
+      trustedProxies: [],
+      keepAlive: { holdMs: 40, pingMs: 30 },
+    },
     readiness: async () => ({}),
     identifyCaller: createIdentifyCaller(core, createFailedCredentials()),
     log: createLog("silent"),

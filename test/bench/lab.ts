@@ -14,8 +14,8 @@ import { createLog } from "../../src/base/log.ts";
 import { grpcCore } from "../../src/grpc/client.ts";
 import { startEmbedded } from "../../src/postgres/embedded/embedded.ts";
 import { migrate } from "../../src/postgres/migrate.ts";
-import { nodeFlags, main as shippedMain } from "../support/npm-start.ts";
-import { freePort, listens } from "../support/ports.ts";
+import { nodeFlags, programPath as shippedMain } from "../support/child-gateway.ts";
+import { freePort, isListening } from "../support/ports.ts";
 import { redisBinary } from "../support/programs.ts";
 import { connectBooks, findViolations, runSql, sumCharges } from "./books.ts";
 import { benchPrice, type CatalogOptions, catalogFor } from "./catalog.ts";
@@ -152,7 +152,7 @@ export class Lab {
     const child = this.#spawn(command, args, {}, "ignore");
     child.stdout?.resume();
     for (let attempt = 0; attempt < 200 && child.exitCode === null; attempt++) {
-      if (await listens(port)) return { pid: pidOf(child), port };
+      if (await isListening(port)) return { pid: pidOf(child), port };
       await delay(50);
     }
     throw new Error(`${command} did not listen at port ${port}`);

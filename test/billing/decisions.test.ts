@@ -10,7 +10,7 @@ import {
   type HoldRequest,
   type Ledger,
 } from "../../src/billing/admission.ts";
-import { asking, heldFor, price } from "../support/ledger.ts";
+import { heldFor, holdRequest, price } from "../support/ledger.ts";
 
 const at = new Date("2026-03-31T23:59:59Z");
 const month = "2026-03-01";
@@ -162,7 +162,7 @@ function runAdmissions(model: Model, batch: readonly Command[]): void {
 
 function checkPlaced(model: Model, ledger: Ledger, one: Extract<Command, { do: "place" }>): void {
   const payer = { accountId: "acc", family: "v1" as const, keyId: one.key };
-  const asked = asking(payer, one.output, { requestId: one.request });
+  const asked = holdRequest(payer, one.output, { requestId: one.request });
   const ask: HoldRequest = { ...asked, kind: "place", owner: "process", nonce: one.nonce };
   const running = model.running.get(one.request);
   const outcome = admit(ledger, ask);
@@ -250,7 +250,7 @@ function endRequests(model: Model, batch: readonly Command[]): void {
 function unheld(requestId: string): Hold {
   const payer = { accountId: "acc", family: "v1" as const, keyId: "key_a" };
   return {
-    ...asking(payer, 1, { requestId }),
+    ...holdRequest(payer, 1, { requestId }),
     grantedOutput: 1,
     amountMicro: 0n,
     freeMicro: 0n,

@@ -11,7 +11,15 @@ import { HoldKeeper } from "../../src/billing/holds.ts";
 import { createLedgerStore } from "../../src/billing/store.ts";
 import type { Query } from "../../src/postgres/pipeline.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
-import { asking, ended, freshLedger, heldFor, log, startNode, usage } from "../support/ledger.ts";
+import {
+  endingWith,
+  freshLedger,
+  heldFor,
+  holdRequest,
+  log,
+  startNode,
+  usage,
+} from "../support/ledger.ts";
 
 let ledger: Awaited<ReturnType<typeof freshLedger>>;
 beforeEach(async () => {
@@ -152,7 +160,7 @@ for (const { name, error } of connectFailures) {
     const { holds, refuseConnections, close } = breakableHolds();
     const payer = await ledger.payer(heldFor(100));
     refuseConnections(error);
-    const placing = holds.place(asking(payer, 100), never);
+    const placing = holds.place(holdRequest(payer, 100), never);
     const isPlaced = vi.fn();
     void placing.then(isPlaced, isPlaced);
     await new Promise((resolve) => setTimeout(resolve, 50));
@@ -160,7 +168,7 @@ for (const { name, error } of connectFailures) {
     refuseConnections(undefined);
     const hold = await placing;
     refuseConnections(error);
-    const settling = holds.settle(hold, ended({ output: 7 }));
+    const settling = holds.settle(hold, endingWith({ output: 7 }));
     const isSettled = vi.fn();
     void settling.then(isSettled, isSettled);
     await new Promise((resolve) => setTimeout(resolve, 50));
@@ -176,17 +184,17 @@ test("a connection that breaks amid a batch is made anew, whatever the system sa
   const payer = await ledger.payer(heldFor(100));
   breakWith(Object.assign(new Error("write EHOSTDOWN"), { code: "EHOSTDOWN" }));
   breakAfter("billing/commit");
-  const hold = await holds.place(asking(payer, 100), never);
+  const hold = await holds.place(holdRequest(payer, 100), never);
   breakAfter("billing/commit");
-  expect((await holds.settle(hold, ended({ output: 7 }))).amountMicrocredits).toBe(350n);
+  expect((await holds.settle(hold, endingWith({ output: 7 }))).amountMicrocredits).toBe(350n);
   await close();
 });
 
 test("a charge that the database cannot take for now, for whatever reason, is made when it can", async () => {
   const payer = await ledger.payer(heldFor(100));
-  const hold = await ledger.holds.place(asking(payer, 100), never);
+  const hold = await ledger.holds.place(holdRequest(payer, 100), never);
   await ledger.run("alter table usage_hourly rename to usage_hourly_elsewhere");
-  const settling = ledger.holds.settle(hold, ended({ output: 7 }));
+  const settling = ledger.holds.settle(hold, endingWith({ output: 7 }));
   const isSettled = vi.fn();
   void settling.then(isSettled, isSettled);
   await new Promise((resolve) => setTimeout(resolve, 200));
@@ -201,27 +209,27 @@ test("a pool that is locked for long keeps its own requests waiting, and nobody 
     await ledger.payer(heldFor(100) * 9n),
   ];
   const [lockedHold, otherHold] = [
-    await ledger.holds.place(asking(locked, 100), never),
-    await ledger.holds.place(asking(other, 100), never),
+    await ledger.holds.place(holdRequest(locked, 100), never),
+    await ledger.holds.place(holdRequest(other, 100), never),
   ];
   const { unlock } = await lockPool(locked);
   const waiting = [
-    ledger.holds.place(asking(locked, 100), never),
-    ledger.holds.settle(lockedHold, ended({ output: 7 })).then(() => undefined),
+    ledger.holds.place(holdRequest(locked, 100), never),
+    ledger.holds.settle(lockedHold, endingWith({ output: 7 })).then(() => undefined),
   ];
   const isDone = vi.fn();
   for (const one of waiting) void one.then(isDone, isDone);
   await Promise.all([
-    ledger.holds.place(asking(other, 100), never),
-    ledger.holds.settle(otherHold, ended({ output: 8 })),
+    ledger.holds.place(holdRequest(other, 100), never),
+    ledger.holds.settle(otherHold, endingWith({ output: 8 })),
   ]);
   // From now on they do not meet the lock at all.
   const startedAt = performance.now();
   for (let round = 0; round < 3; round++) {
-    const late = ledger.holds.settle(lockedHold, ended({}));
+    const late = ledger.holds.settle(lockedHold, endingWith({}));
     void late.then(isDone, isDone);
-    const hold = await ledger.holds.place(asking(other, 100), never);
-    await ledger.holds.settle(hold, ended({ output: 9 }));
+    const hold = await ledger.holds.place(holdRequest(other, 100), never);
+    await ledger.holds.settle(hold, endingWith({ output: 9 }));
   }
   expect(performance.now() - startedAt).toBeLessThan(1_000);
   expect(isDone).not.toHaveBeenCalled();
@@ -233,7 +241,7 @@ test("a pool that is locked for long keeps its own requests waiting, and nobody 
 
 test("a process shows that it lives while what it must settle is locked", async () => {
   const payer = await ledger.payer(heldFor(100));
-  await ledger.holds.place(asking(payer, 100), never);
+  await ledger.holds.place(holdRequest(payer, 100), never);
   await ledger.run("update holds set deadline = now() - interval '1 second'");
   const { unlock } = await lockPool(payer);
   const node = new ClusterNode({ store: ledger.store, log, onLost: () => {} });
@@ -267,12 +275,12 @@ test("requests that were refused before anything was sent are not looked for, an
   const payer = await ledger.payer(heldFor(100) * 3n);
   const refused = { reason: "billing_unavailable" };
   refuseConnections(new Error("no connection"));
-  await expect(holds.place(asking(payer, 100), never)).rejects.toMatchObject(refused);
+  await expect(holds.place(holdRequest(payer, 100), never)).rejects.toMatchObject(refused);
   await holds.releaseAbandoned();
   expect(sentTo("billing/find-holds")).toEqual([]);
   refuseConnections(undefined);
   breakAfter("billing/commit");
-  const asks = [asking(payer, 100), asking(payer, 100)];
+  const asks = [holdRequest(payer, 100), holdRequest(payer, 100)];
   const placed = await Promise.allSettled(asks.map((ask) => holds.place(ask, never)));
   expect(placed).toMatchObject([{ reason: refused }, { reason: refused }]);
   await holds.releaseAbandoned();
@@ -284,9 +292,9 @@ test("requests that were refused before anything was sent are not looked for, an
 test("a gateway stops in time while the ledger is away, and leaves what it owes to others", async () => {
   const { holds, refuseConnections, close } = breakableHolds();
   const payer = await ledger.payer(heldFor(100));
-  const hold = await holds.place(asking(payer, 100), never);
+  const hold = await holds.place(holdRequest(payer, 100), never);
   refuseConnections(new Error("no connection"));
-  const settling = expect(holds.settle(hold, ended({ output: 7 }))).rejects.toMatchObject({
+  const settling = expect(holds.settle(hold, endingWith({ output: 7 }))).rejects.toMatchObject({
     reason: "billing_unavailable",
   });
   await holds.close(100);
@@ -301,20 +309,21 @@ test("funds that come free wake as many of those who wait as they may serve, the
   const { holds, sentTo, close } = breakableHolds();
   const payer = await ledger.payer(heldFor(100) * 2n);
   const [first, second] = [
-    await holds.place(asking(payer, 100), never),
-    await holds.place(asking(payer, 100), never),
+    await holds.place(holdRequest(payer, 100), never),
+    await holds.place(holdRequest(payer, 100), never),
   ];
   const tried = () => sentTo("billing/read-used-requests").map(([ids]) => ids);
-  const asks = Array.from({ length: 10 }, () => asking(payer, 100));
+  const asks = Array.from({ length: 10 }, () => holdRequest(payer, 100));
   const waiting = asks.map((ask) => holds.place(ask, never));
   await vi.waitFor(() => expect(tried()).toHaveLength(3));
-  await holds.settle(first, ended({}));
+  await holds.settle(first, endingWith({}));
   await waiting[0];
   expect(tried()[3]).toEqual([asks[0]?.requestId]);
   const held = [second, await Promise.any(waiting)];
-  for (const hold of held) await holds.settle(hold, ended({}));
+  for (const hold of held) await holds.settle(hold, endingWith({}));
   const rest = await Promise.allSettled(waiting.slice(1));
-  for (const one of rest) if (one.status === "fulfilled") await holds.settle(one.value, ended({}));
+  for (const one of rest)
+    if (one.status === "fulfilled") await holds.settle(one.value, endingWith({}));
   await close();
 });
 
@@ -322,11 +331,11 @@ test("a commit whose answer is never heard is neither lost nor done twice", asyn
   const { holds, breakAfter, close } = breakableHolds();
   const payer = await ledger.payer(heldFor(100) * 2n);
   breakAfter("billing/commit");
-  const hold = await holds.place(asking(payer, 100), never);
+  const hold = await holds.place(holdRequest(payer, 100), never);
   expect(hold.grantedOutput).toBe(100);
   expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100) * 2n, held: heldFor(100) });
   breakAfter("billing/commit");
-  expect((await holds.settle(hold, ended({ output: 7 }))).amountMicrocredits).toBe(350n);
+  expect((await holds.settle(hold, endingWith({ output: 7 }))).amountMicrocredits).toBe(350n);
   expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100) * 2n - 350n, held: 0n });
   expect(await ledger.store.verifyLedger()).toEqual([]);
   await close();
@@ -335,23 +344,27 @@ test("a commit whose answer is never heard is neither lost nor done twice", asyn
 test("a charge whose commit was not heard is found, though the database is away when it is looked up", async () => {
   const { holds, breakAfter, close } = breakableHolds();
   const payer = await ledger.payer(heldFor(100));
-  const hold = await holds.place(asking(payer, 100), never);
-  await ledger.holds.settle(hold, ended({ output: 7 }));
+  const hold = await holds.place(holdRequest(payer, 100), never);
+  await ledger.holds.settle(hold, endingWith({ output: 7 }));
   breakAfter("billing/find-charge", 2);
-  expect((await holds.settle(hold, ended({ output: 50 }))).amountMicrocredits).toBe(350n);
+  expect((await holds.settle(hold, endingWith({ output: 50 }))).amountMicrocredits).toBe(350n);
   await close();
 });
 
 test("a ledger whose columns change under it goes on admitting and charging", async () => {
   const payer = await ledger.payer(heldFor(100) * 2n);
-  const first = await ledger.holds.place(asking(payer, 100), never);
-  const second = await ledger.holds.place(asking(payer, 100), never);
-  await ledger.holds.settle(first, ended({ output: 7 }));
+  const first = await ledger.holds.place(holdRequest(payer, 100), never);
+  const second = await ledger.holds.place(holdRequest(payer, 100), never);
+  await ledger.holds.settle(first, endingWith({ output: 7 }));
   // The server answers that a plan which it keeps no longer fits.
   await ledger.run(`alter table holds alter column request_id type varchar collate "C"`);
-  expect((await ledger.holds.settle(second, ended({ output: 8 }))).amountMicrocredits).toBe(400n);
-  const third = await ledger.holds.place(asking(payer, 100), never);
-  expect((await ledger.holds.settle(third, ended({ output: 9 }))).amountMicrocredits).toBe(450n);
+  expect((await ledger.holds.settle(second, endingWith({ output: 8 }))).amountMicrocredits).toBe(
+    400n,
+  );
+  const third = await ledger.holds.place(holdRequest(payer, 100), never);
+  expect((await ledger.holds.settle(third, endingWith({ output: 9 }))).amountMicrocredits).toBe(
+    450n,
+  );
   expect(await ledger.store.verifyLedger()).toEqual([]);
 });
 
@@ -359,7 +372,7 @@ test("a hold that was placed unheard and given up is let go", async () => {
   const { holds, breakAfter, close } = breakableHolds({ admitPatienceMs: -1 });
   const payer = await ledger.payer(heldFor(100));
   breakAfter("billing/commit");
-  await expect(holds.place(asking(payer, 100), never)).rejects.toMatchObject({
+  await expect(holds.place(holdRequest(payer, 100), never)).rejects.toMatchObject({
     reason: "billing_unavailable",
   });
   expect((await ledger.pool(payer)).held).toBe(heldFor(100));
@@ -373,12 +386,12 @@ test("a hold that was placed unheard and given up is let go", async () => {
 test("a hold that its caller can ask for again is kept for that", async () => {
   const { holds, breakAfter, close } = breakableHolds({ admitPatienceMs: -1 });
   const payer = await ledger.payer(heldFor(100));
-  const ask = asking(payer, 100, { nonce: "nonce-of-a-caller" });
+  const ask = holdRequest(payer, 100, { nonce: "nonce-of-a-caller" });
   breakAfter("billing/commit");
   await expect(holds.place(ask, never)).rejects.toMatchObject({ reason: "billing_unavailable" });
   const hold = await holds.place(ask, never);
   await holds.releaseAbandoned();
-  const receipt = await holds.settle(hold, ended({ output: 7 }));
+  const receipt = await holds.settle(hold, endingWith({ output: 7 }));
   expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: 350n });
   await close();
 });
@@ -386,9 +399,9 @@ test("a hold that its caller can ask for again is kept for that", async () => {
 test("what a caller holds outlives the process that placed it, and is asked for again at another", async () => {
   const payer = await ledger.payer(heldFor(100) * 2n);
   const other = await startNode(ledger.url);
-  const ask = asking(payer, 100, { nonce: "nonce-of-a-caller" });
+  const ask = holdRequest(payer, 100, { nonce: "nonce-of-a-caller" });
   await other.holds.place(ask, never);
-  const own = await other.holds.place(asking(payer, 100), never);
+  const own = await other.holds.place(holdRequest(payer, 100), never);
   await ledger.run("delete from nodes where node_id = $1", [other.node.id()]);
   await ledger.node.poll(ledger.holds);
   expect(await ledger.store.findCharge(own.requestId)).toMatchObject({ outcome: Outcome.REAPED });
@@ -396,14 +409,16 @@ test("what a caller holds outlives the process that placed it, and is asked for 
 
   const hold = await ledger.holds.place(ask, never);
   expect((await ledger.pool(payer)).held).toBe(heldFor(100));
-  expect((await ledger.holds.settle(hold, ended({ output: 7 }))).amountMicrocredits).toBe(350n);
+  expect((await ledger.holds.settle(hold, endingWith({ output: 7 }))).amountMicrocredits).toBe(
+    350n,
+  );
   expect(await ledger.store.verifyLedger()).toEqual([]);
   await other.stop();
 });
 
 test("what a caller holds and forgets is settled after its deadline", async () => {
   const payer = await ledger.payer(heldFor(100));
-  const ask = asking(payer, 100, { nonce: "nonce-of-a-caller" });
+  const ask = holdRequest(payer, 100, { nonce: "nonce-of-a-caller" });
   await ledger.holds.place(ask, never);
   await ledger.run("update holds set deadline = now() - interval '1 second'");
   await ledger.node.poll(ledger.holds);
@@ -453,19 +468,19 @@ test("a request that cannot be settled keeps neither its neighbours nor the reap
   const payer = await ledger.payer(heldFor(100) * 3n);
   const other = await ledger.payer(heldFor(100) * 3n);
   const [bad, good] = [
-    await ledger.holds.place(asking(payer, 100), never),
-    await ledger.holds.place(asking(other, 100), never),
+    await ledger.holds.place(holdRequest(payer, 100), never),
+    await ledger.holds.place(holdRequest(other, 100), never),
   ];
   await chargeToAnother(bad.requestId);
   const both = await Promise.allSettled(
-    [bad, good].map((hold) => ledger.holds.settle(hold, ended({ output: 1 }))),
+    [bad, good].map((hold) => ledger.holds.settle(hold, endingWith({ output: 1 }))),
   );
   expect(both).toMatchObject([
     { status: "rejected" },
     { status: "fulfilled", value: { amountMicrocredits: 50n } },
   ]);
 
-  const late = await ledger.holds.place(asking(other, 100), never);
+  const late = await ledger.holds.place(holdRequest(other, 100), never);
   await ledger.run("update holds set deadline = now() - interval '1 second'");
   await ledger.node.poll(ledger.holds);
   expect(await ledger.store.findCharge(late.requestId)).toMatchObject({ outcome: Outcome.REAPED });
@@ -480,7 +495,7 @@ test("a request id that two nodes take at once belongs to one of them", async ()
       [ledger.holds, second.holds].map((holds, index) => {
         const payer = payers[index];
         if (!payer) throw new Error("no payer");
-        return holds.place(asking(payer, 100, { requestId }), never);
+        return holds.place(holdRequest(payer, 100, { requestId }), never);
       }),
     );
     const held = placed.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
@@ -488,7 +503,7 @@ test("a request id that two nodes take at once belongs to one of them", async ()
     expect(placed.find((one) => one.status === "rejected")?.reason).toMatchObject({
       reason: "request_id_used",
     });
-    for (const hold of held) await ledger.holds.settle(hold, ended({}));
+    for (const hold of held) await ledger.holds.settle(hold, endingWith({}));
   }
   expect(await ledger.store.verifyLedger()).toEqual([]);
   await second.close();
@@ -499,10 +514,12 @@ test("a request id that another node takes and settles between the reads and the
   const requestId = newRequestId();
   const slow = breakableHolds();
   slow.runBefore("billing/place-holds", async () => {
-    const hold = await ledger.holds.place(asking(second, 100, { requestId }), never);
-    await ledger.holds.settle(hold, ended({ output: 7 }));
+    const hold = await ledger.holds.place(holdRequest(second, 100, { requestId }), never);
+    await ledger.holds.settle(hold, endingWith({ output: 7 }));
   });
-  await expect(slow.holds.place(asking(first, 100, { requestId }), never)).rejects.toMatchObject({
+  await expect(
+    slow.holds.place(holdRequest(first, 100, { requestId }), never),
+  ).rejects.toMatchObject({
     reason: "request_id_used",
   });
   expect((await ledger.pool(first)).held).toBe(0n);
@@ -512,7 +529,7 @@ test("a request id that another node takes and settles between the reads and the
 
 test("the reaper gives back a hold whose request id was charged to somebody else", async () => {
   const payer = await ledger.payer(heldFor(100));
-  const hold = await ledger.holds.place(asking(payer, 100), never);
+  const hold = await ledger.holds.place(holdRequest(payer, 100), never);
   await chargeToAnother(hold.requestId);
   await ledger.run("update holds set deadline = now() - interval '1 second'");
   await ledger.node.poll(ledger.holds);
@@ -525,7 +542,7 @@ test("the reaper gives back a hold whose request id was charged to somebody else
 
 test("a caller's hold is nobody's orphan, though no process is left", async () => {
   const payer = await ledger.payer(heldFor(100));
-  await ledger.holds.place(asking(payer, 100, { nonce: "nonce-of-a-caller" }), never);
+  await ledger.holds.place(holdRequest(payer, 100, { nonce: "nonce-of-a-caller" }), never);
   await ledger.run("update holds set admitted_at = now() - interval '2 minutes'");
   await ledger.run("delete from nodes");
   expect(await ledger.store.verifyLedger()).toEqual([]);
@@ -534,7 +551,7 @@ test("a caller's hold is nobody's orphan, though no process is left", async () =
 
 test("what was left behind is found in pages, whatever stays of the first", async () => {
   const payer = await ledger.payer(heldFor(100) * 3n);
-  for (const ask of [asking(payer, 100), asking(payer, 100), asking(payer, 100)])
+  for (const ask of [holdRequest(payer, 100), holdRequest(payer, 100), holdRequest(payer, 100)])
     await ledger.holds.place(ask, never);
   await ledger.run("update holds set deadline = now() - interval '1 second'");
   const idsOf = async (after: string) =>
@@ -551,7 +568,7 @@ test("a request that cannot be settled does not keep those of the next page from
   const node = new ClusterNode({ store: ledger.store, log, onLost: () => {}, orphansMax: 1 });
   const payers = await Promise.all([ledger.payer(heldFor(100)), ledger.payer(heldFor(100))]);
   const holds = await Promise.all(
-    payers.map((payer) => ledger.holds.place(asking(payer, 100), never)),
+    payers.map((payer) => ledger.holds.place(holdRequest(payer, 100), never)),
   );
   const [stuck, next] = holds.map(({ requestId }) => requestId).sort();
   const locked = payers[holds.findIndex(({ requestId }) => requestId === stuck)];
@@ -572,8 +589,8 @@ test("a request that cannot be settled does not keep those of the next page from
 test("a hold of last month grows within last month's cap", async () => {
   const payer = await ledger.payer(heldFor(100) * 10n, { cap: heldFor(100) * 2n });
   const [first, second] = [
-    await ledger.holds.place(asking(payer, 100), never),
-    await ledger.holds.place(asking(payer, 100), never),
+    await ledger.holds.place(holdRequest(payer, 100), never),
+    await ledger.holds.place(holdRequest(payer, 100), never),
   ];
   const month = "2020-01-01";
   await ledger.run("update holds set month = $1", [month]);
@@ -587,10 +604,10 @@ test("a hold of last month grows within last month's cap", async () => {
   expect(await ledger.store.verifyLedger()).toEqual([]);
   const [one, another] = old;
   if (!one || !another) throw new Error("no holds");
-  await ledger.holds.settle(one, ended({ output: 1 }));
+  await ledger.holds.settle(one, endingWith({ output: 1 }));
   const grown = await ledger.holds.resize(another, usage({ input: 200 }));
   expect(grown.amountMicro).toBe(heldFor(100) + 1_000n);
-  await ledger.holds.settle(grown, ended({ input: 200, output: 100 }));
+  await ledger.holds.settle(grown, endingWith({ input: 200, output: 100 }));
   expect(
     await ledger.run("select spent, held from key_months where key_id = $1", [payer.keyId]),
   ).toEqual([{ spent: 50n + 2_000n + 5_000n, held: 0n }]);
@@ -599,10 +616,10 @@ test("a hold of last month grows within last month's cap", async () => {
 
 test("a process that was declared dead admits nothing until it has entered again", async () => {
   const payer = await ledger.payer(heldFor(100) * 3n);
-  const running = await ledger.holds.place(asking(payer, 100), never);
+  const running = await ledger.holds.place(holdRequest(payer, 100), never);
   const before = ledger.node.id();
   await ledger.run("delete from nodes");
-  await expect(ledger.holds.place(asking(payer, 100), never)).rejects.toMatchObject({
+  await expect(ledger.holds.place(holdRequest(payer, 100), never)).rejects.toMatchObject({
     reason: "gateway_unavailable",
   });
   expect(ledger.lostTimes()).toBeGreaterThan(0);
@@ -614,6 +631,9 @@ test("a process that was declared dead admits nothing until it has entered again
       outcome: Outcome.REAPED,
     }),
   );
-  await ledger.holds.settle(await ledger.holds.place(asking(payer, 100), never), ended({}));
+  await ledger.holds.settle(
+    await ledger.holds.place(holdRequest(payer, 100), never),
+    endingWith({}),
+  );
   expect(await ledger.store.verifyLedger()).toEqual([]);
 });

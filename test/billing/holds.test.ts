@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { newRequestId } from "../../src/base/ids.ts";
 import { priceVersion } from "../../src/billing/price.ts";
-import { asking, ended, freshLedger, heldFor, price, usage } from "../support/ledger.ts";
+import { endingWith, freshLedger, heldFor, holdRequest, price, usage } from "../support/ledger.ts";
 
 let ledger: Awaited<ReturnType<typeof freshLedger>>;
 beforeAll(async () => {
@@ -17,11 +17,11 @@ const place = (ask: Parameters<typeof ledger.holds.place>[0]) => ledger.holds.pl
 
 test("a settled request costs its tokens at their prices, and the rest of its hold is free again", async () => {
   const payer = await ledger.payer(1_000_000n);
-  const hold = await place(asking(payer, 100));
+  const hold = await place(holdRequest(payer, 100));
   expect(await ledger.pool(payer)).toEqual({ posted: 1_000_000n, held: heldFor(100) });
   const receipt = await ledger.holds.settle(
     hold,
-    ended({ input: 80, output: 20, thinking: 5, cacheRead: 10 }),
+    endingWith({ input: 80, output: 20, thinking: 5, cacheRead: 10 }),
   );
   const cost = 80n * 10n + 20n * 50n + 5n * 60n + 10n;
   expect(receipt.amountMicrocredits).toBe(cost);
@@ -31,12 +31,12 @@ test("a settled request costs its tokens at their prices, and the rest of its ho
 
 test("settling twice charges once and answers the first receipt", async () => {
   const payer = await ledger.payer(1_000_000n);
-  const hold = await place(asking(payer, 100));
+  const hold = await place(holdRequest(payer, 100));
   const [first, second] = await Promise.all([
-    ledger.holds.settle(hold, ended({ output: 10 })),
-    ledger.holds.settle(hold, ended({ output: 99 })),
+    ledger.holds.settle(hold, endingWith({ output: 10 })),
+    ledger.holds.settle(hold, endingWith({ output: 99 })),
   ]);
-  const third = await ledger.holds.settle(hold, ended({ output: 50 }));
+  const third = await ledger.holds.settle(hold, endingWith({ output: 50 }));
   expect([first.amountMicrocredits, second.amountMicrocredits, third.amountMicrocredits]).toEqual([
     500n,
     500n,
@@ -46,8 +46,8 @@ test("settling twice charges once and answers the first receipt", async () => {
 
 test("use beyond the hold is recorded and not charged", async () => {
   const payer = await ledger.payer(1_000_000n);
-  const hold = await place(asking(payer, 10));
-  const receipt = await ledger.holds.settle(hold, ended({ output: 1_000 }));
+  const hold = await place(holdRequest(payer, 10));
+  const receipt = await ledger.holds.settle(hold, endingWith({ output: 1_000 }));
   expect(receipt.amountMicrocredits).toBe(heldFor(10));
   expect(receipt.overrunMicrocredits).toBe(50_000n - heldFor(10));
 });
@@ -55,26 +55,26 @@ test("use beyond the hold is recorded and not charged", async () => {
 test("fifty requests racing for ten holds' worth of credits admit exactly ten", async () => {
   const payer = await ledger.payer(heldFor(100) * 10n);
   const placed = await Promise.allSettled(
-    Array.from({ length: 50 }, () => place(asking(payer, 100))),
+    Array.from({ length: 50 }, () => place(holdRequest(payer, 100))),
   );
   const held = placed.flatMap((one) => (one.status === "fulfilled" ? [one.value] : []));
   const reasons = placed.flatMap((one) => (one.status === "rejected" ? [one.reason.reason] : []));
   expect(held).toHaveLength(10);
   expect(new Set(reasons)).toEqual(new Set(["credits_held"]));
-  await Promise.all(held.map((hold) => ledger.holds.settle(hold, ended({}))));
+  await Promise.all(held.map((hold) => ledger.holds.settle(hold, endingWith({}))));
 });
 
 test("a request that waits for held funds starts as soon as another one gives them back", async () => {
   const payer = await ledger.payer(heldFor(100));
-  const first = await place(asking(payer, 100));
-  const second = place(asking(payer, 100));
-  await ledger.holds.settle(first, ended({}));
-  await ledger.holds.settle(await second, ended({}));
+  const first = await place(holdRequest(payer, 100));
+  const second = place(holdRequest(payer, 100));
+  await ledger.holds.settle(first, endingWith({}));
+  await ledger.holds.settle(await second, endingWith({}));
 });
 
 test("a request beyond the funds is refused with what is there, and what it would take", async () => {
   const payer = await ledger.payer(heldFor(100) - 1n);
-  await expect(place(asking(payer, 100))).rejects.toMatchObject({
+  await expect(place(holdRequest(payer, 100))).rejects.toMatchObject({
     reason: "credits_exhausted",
     message: expect.stringContaining(
       "has 0.006999 credits free, and this request needs 0.007 set aside",
@@ -84,27 +84,29 @@ test("a request beyond the funds is refused with what is there, and what it woul
 
 test("a key never holds and spends more than its monthly cap", async () => {
   const payer = await ledger.payer(100_000_000n, { cap: heldFor(100) });
-  const hold = await place(asking(payer, 100));
-  await ledger.holds.settle(hold, ended({ output: 1 }));
-  await expect(place(asking(payer, 100))).rejects.toMatchObject({ reason: "monthly_cap_reached" });
+  const hold = await place(holdRequest(payer, 100));
+  await ledger.holds.settle(hold, endingWith({ output: 1 }));
+  await expect(place(holdRequest(payer, 100))).rejects.toMatchObject({
+    reason: "monthly_cap_reached",
+  });
 });
 
 test("a request id is used once: by its own repeat, never by another request", async () => {
   const payer = await ledger.payer(100_000_000n);
   const requestId = newRequestId();
-  const ask = asking(payer, 100, { requestId, nonce: "nonce-of-the-first" });
+  const ask = holdRequest(payer, 100, { requestId, nonce: "nonce-of-the-first" });
   const hold = await place(ask);
   expect(await place(ask)).toMatchObject({ amountMicro: hold.amountMicro, grantedOutput: 100 });
   await expect(place({ ...ask, nonce: "another-nonce" } as typeof ask)).rejects.toMatchObject({
     reason: "request_id_used",
   });
-  await ledger.holds.settle(hold, ended({}));
+  await ledger.holds.settle(hold, endingWith({}));
   await expect(place(ask)).rejects.toMatchObject({ reason: "request_id_used" });
 });
 
 test("what was admitted keeps its price, though it is asked for again after the model got another", async () => {
   const payer = await ledger.payer(100_000_000n);
-  const ask = asking(payer, 100, { nonce: "nonce-of-the-first" });
+  const ask = holdRequest(payer, 100, { nonce: "nonce-of-the-first" });
   const hold = await place(ask);
   for (const output of [25n, 70n]) {
     const again = await place({
@@ -113,38 +115,42 @@ test("what was admitted keeps its price, though it is asked for again after the 
     });
     expect(again).toEqual({ ...hold, freeMicro: 0n });
   }
-  expect((await ledger.holds.settle(hold, ended({ output: 7 }))).amountMicrocredits).toBe(350n);
+  expect((await ledger.holds.settle(hold, endingWith({ output: 7 }))).amountMicrocredits).toBe(
+    350n,
+  );
 });
 
 test("a small balance grants less output than asked, at least the floor", async () => {
   const payer = await ledger.payer(heldFor(2_000));
-  const hold = await place(asking(payer, 128_000, { minOutput: 1_024 }));
+  const hold = await place(holdRequest(payer, 128_000, { minOutput: 1_024 }));
   expect(hold.grantedOutput).toBe(2_000);
-  await ledger.holds.settle(hold, ended({}));
+  await ledger.holds.settle(hold, endingWith({}));
 });
 
 test("a hold grows to the input that the provider reports, or the request is refused", async () => {
   const payer = await ledger.payer(heldFor(100) + 5_000n);
-  const hold = await place(asking(payer, 100));
+  const hold = await place(holdRequest(payer, 100));
   const grown = await ledger.holds.resize(hold, usage({ input: 600 }));
   expect(grown.amountMicro).toBe(heldFor(100) + 5_000n);
   await expect(ledger.holds.resize(grown, usage({ input: 601 }))).rejects.toMatchObject({
     reason: "credits_exhausted",
   });
-  await ledger.holds.settle(grown, ended({ input: 600, thinking: 100 }));
+  await ledger.holds.settle(grown, endingWith({ input: 600, thinking: 100 }));
   expect(await ledger.pool(payer)).toEqual({ posted: 0n, held: 0n });
 });
 
 test("a revoked key, a dead secret and a model outside the list are refused by the batch itself", async () => {
   const payer = await ledger.payer(100_000_000n, { allowedModels: ["model-other"] });
-  await expect(place(asking(payer, 100))).rejects.toMatchObject({ reason: "model_not_allowed" });
+  await expect(place(holdRequest(payer, 100))).rejects.toMatchObject({
+    reason: "model_not_allowed",
+  });
   await ledger.run("update keys set status = 'revoked' where key_id = $1", [payer.keyId]);
-  await expect(place(asking(payer, 100))).rejects.toMatchObject({ reason: "revoked_key" });
+  await expect(place(holdRequest(payer, 100))).rejects.toMatchObject({ reason: "revoked_key" });
 });
 
 test("what a dead process left is settled by its last metered figure", async () => {
   const payer = await ledger.payer(100_000_000n);
-  const hold = await place(asking(payer, 100));
+  const hold = await place(holdRequest(payer, 100));
   ledger.holds.watch(hold.requestId, () => usage({ input: 7, output: 3 }));
   await ledger.holds.checkpoint();
   await ledger.run(

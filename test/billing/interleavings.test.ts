@@ -8,7 +8,14 @@ import { ApiError, type ErrorReason } from "../../src/base/errors.ts";
 import type { FamilyName } from "../../src/base/families.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Hold, Payer, PlacedHold } from "../../src/billing/admission.ts";
-import { asking, ended, freshLedger, heldFor, startNode, usage } from "../support/ledger.ts";
+import {
+  endingWith,
+  freshLedger,
+  heldFor,
+  holdRequest,
+  startNode,
+  usage,
+} from "../support/ledger.ts";
 
 type Ledger = Awaited<ReturnType<typeof freshLedger>>;
 type Node = Awaited<ReturnType<typeof startNode>>;
@@ -117,7 +124,7 @@ async function run(world: World, one: Command): Promise<void> {
   switch (one.do) {
     case "place": {
       const requestId = at(world.requestIds, one.request);
-      const ask = asking(at(world.payers, one.key), one.output, {
+      const ask = holdRequest(at(world.payers, one.key), one.output, {
         requestId,
         nonce: `nonce-${one.nonce}-of-test`,
       });
@@ -126,7 +133,7 @@ async function run(world: World, one: Command): Promise<void> {
     }
     case "settle": {
       const hold = await holdOf(world, store, at(world.requestIds, one.request));
-      if (hold) await holds.settle(hold, ended({ output: one.output }));
+      if (hold) await holds.settle(hold, endingWith({ output: one.output }));
       return;
     }
     case "checkpoint": {
@@ -219,7 +226,7 @@ test("whatever eight clients do on several processes, nobody overdraws, and the 
         // What still runs ends; then nothing is held, and each request has one end at most.
         for (const requestId of world.requestIds) {
           const stored = await ledger.store.findHold(requestId);
-          if (stored) await ledger.holds.settle(stored.hold, ended({ output: 1 }));
+          if (stored) await ledger.holds.settle(stored.hold, endingWith({ output: 1 }));
         }
         const [left] = await ledger.run<{ held: bigint; charges: bigint }>(
           "select (select count(*) from holds) as held, (select count(*) from charges where request_id = any($1)) as charges",

@@ -22,8 +22,8 @@ import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createBilling } from "../../src/billing/billing.ts";
 import type { AuthenticatedCall } from "../../src/contract/contract.ts";
-import { freshBilling, newNonce, refused } from "../support/billing.ts";
-import { asking, ended, heldFor, log } from "../support/ledger.ts";
+import { errorOf, freshBilling, newNonce } from "../support/billing.ts";
+import { endingWith, heldFor, holdRequest, log } from "../support/ledger.ts";
 
 type Place = Exclude<MessageInitShape<typeof PlaceHoldRequestSchema>, { $typeName: string }>;
 type Settle = Exclude<MessageInitShape<typeof SettleHoldRequestSchema>, { $typeName: string }>;
@@ -108,13 +108,13 @@ describe("holds of internal services", () => {
       { input: 1_000_000, minOutput: 0 },
     ]) {
       expect(
-        await refused(world.billing.placeHold({ ...request, ...more }, world.admin)),
+        await errorOf(world.billing.placeHold({ ...request, ...more }, world.admin)),
       ).toMatchObject({
         reason: "request_id_used",
       });
     }
     await settle({ requestId: request.requestId });
-    expect((await refused(world.billing.placeHold(request, world.admin))).reason).toBe(
+    expect((await errorOf(world.billing.placeHold(request, world.admin))).reason).toBe(
       "request_id_used",
     );
   });
@@ -219,7 +219,7 @@ describe("holds of internal services", () => {
   for (const { name, more, reason, field } of bad) {
     test(`a hold with ${name} is refused`, async () => {
       const payer = await world.payer(heldFor(100));
-      expect(await refused(place(payer, more))).toMatchObject({
+      expect(await errorOf(place(payer, more))).toMatchObject({
         reason,
         ...(field !== undefined && { field }),
       });
@@ -236,12 +236,12 @@ describe("holds of internal services", () => {
 
   test("what nobody holds cannot be metered or settled", async () => {
     for (const requestId of [newRequestId(), "nonsense"]) {
-      expect((await refused(checkpoint(requestId, { output: 1 }))).reason).toBe("not_found");
-      expect((await refused(settle({ requestId }))).reason).toBe("not_found");
-      expect((await refused(receiptOf(requestId))).reason).toBe("not_found");
+      expect((await errorOf(checkpoint(requestId, { output: 1 }))).reason).toBe("not_found");
+      expect((await errorOf(settle({ requestId }))).reason).toBe("not_found");
+      expect((await errorOf(receiptOf(requestId))).reason).toBe("not_found");
     }
     const works = [checkpoint("\0", { output: 1 }), settle({ requestId: "\0" }), receiptOf("\0")];
-    for (const seen of await Promise.all(works.map(refused))) {
+    for (const seen of await Promise.all(works.map(errorOf))) {
       expect(seen).toEqual({ reason: "invalid_request", field: "request_id" });
     }
   });
@@ -265,7 +265,7 @@ describe("holds of internal services", () => {
       const payer = await world.payer(heldFor(100));
       const request = placing(payer);
       await world.billing.placeHold(request, world.admin);
-      const { reason, field: named } = await refused(
+      const { reason, field: named } = await errorOf(
         settle({ requestId: request.requestId, ...more }),
       );
       expect(reason).toBe("invalid_request");
@@ -304,11 +304,11 @@ describe("holds of internal services", () => {
 describe("accounts", () => {
   test("a key sees its own account, and another one's ids look absent", async () => {
     const [mine, theirs] = [await world.payer(heldFor(100)), await world.payer(heldFor(100))];
-    const hold = await world.holds.place(asking(theirs, 100), never);
-    const running = await refused(receiptOf(hold.requestId, world.keyCall(mine)));
-    await world.holds.settle(hold, ended({ output: 1 }));
-    const finished = await refused(receiptOf(hold.requestId, world.keyCall(mine)));
-    const absent = await refused(receiptOf(newRequestId(), world.keyCall(mine)));
+    const hold = await world.holds.place(holdRequest(theirs, 100), never);
+    const running = await errorOf(receiptOf(hold.requestId, world.keyCall(mine)));
+    await world.holds.settle(hold, endingWith({ output: 1 }));
+    const finished = await errorOf(receiptOf(hold.requestId, world.keyCall(mine)));
+    const absent = await errorOf(receiptOf(newRequestId(), world.keyCall(mine)));
     expect([running, finished]).toEqual([absent, absent]);
     expect(await receiptOf(hold.requestId, world.keyCall(theirs))).toMatchObject({
       amountMicrocredits: 50n,
@@ -317,18 +317,18 @@ describe("accounts", () => {
     const call = world.keyCall(mine);
     for (const accountId of [theirs.accountId, "acc_nobody"]) {
       expect(
-        (await refused(world.billing.getPools(create(GetPoolsRequestSchema, { accountId }), call)))
+        (await errorOf(world.billing.getPools(create(GetPoolsRequestSchema, { accountId }), call)))
           .reason,
       ).toBe("not_found");
       expect(
         (
-          await refused(
+          await errorOf(
             world.billing.listCharges(create(ListChargesRequestSchema, { accountId }), call),
           )
         ).reason,
       ).toBe("not_found");
       expect(
-        (await refused(world.billing.getUsage(create(GetUsageRequestSchema, { accountId }), call)))
+        (await errorOf(world.billing.getUsage(create(GetUsageRequestSchema, { accountId }), call)))
           .reason,
       ).toBe("not_found");
     }
@@ -351,13 +351,13 @@ describe("accounts", () => {
       world.billing.listTransfers(create(ListTransfersRequestSchema, { accountId }), call),
       world.billing.placeHold(placing(payer), call),
     ];
-    for (const { reason: seen } of await Promise.all(works.map(refused)))
+    for (const { reason: seen } of await Promise.all(works.map(errorOf)))
       expect(seen).toBe("not_permitted");
   });
 
   test("the operator has to say which account is meant", async () => {
     expect(
-      await refused(world.billing.getPools(create(GetPoolsRequestSchema), world.admin)),
+      await errorOf(world.billing.getPools(create(GetPoolsRequestSchema), world.admin)),
     ).toEqual({
       reason: "invalid_request",
       field: "account_id",
@@ -372,7 +372,7 @@ describe("accounts", () => {
         world.billing.getPools(create(GetPoolsRequestSchema, { accountId }), world.admin),
         world.billing.listTransfers(create(ListTransfersRequestSchema, { accountId }), world.admin),
       ];
-      for (const { reason: seen } of await Promise.all(works.map(refused)))
+      for (const { reason: seen } of await Promise.all(works.map(errorOf)))
         expect(seen).toBe(reason);
     });
   }
@@ -391,7 +391,7 @@ describe("accounts", () => {
         world.admin,
       );
       if (field !== undefined)
-        expect(await refused(made)).toEqual({ reason: "invalid_request", field });
+        expect(await errorOf(made)).toEqual({ reason: "invalid_request", field });
       else expect((await made).account?.name).toBe(name);
     });
   }
@@ -402,8 +402,8 @@ describe("lists", () => {
     const payer = await world.payer(1_000_000n);
     const { accountId } = payer;
     const charge = async () => {
-      const hold = await world.holds.place(asking(payer, 1), never);
-      await world.holds.settle(hold, ended({ output: 1 }));
+      const hold = await world.holds.place(holdRequest(payer, 1), never);
+      await world.holds.settle(hold, endingWith({ output: 1 }));
       return hold.requestId;
     };
     const made: string[] = [];
@@ -438,7 +438,7 @@ describe("lists", () => {
         create(ListChargesRequestSchema, { accountId, pageToken }),
         world.admin,
       );
-      expect(await refused(listed)).toEqual({ reason: "invalid_request", field: "page_token" });
+      expect(await errorOf(listed)).toEqual({ reason: "invalid_request", field: "page_token" });
     });
   }
 
@@ -467,7 +467,7 @@ describe("lists", () => {
         world.admin,
       ),
     ];
-    for (const { reason: seen } of await Promise.all(works.map(refused)))
+    for (const { reason: seen } of await Promise.all(works.map(errorOf)))
       expect(seen).toBe("invalid_request");
   });
 });
@@ -482,8 +482,8 @@ describe("usage", () => {
       [other, 5],
     ] as const) {
       await world.holds.settle(
-        await world.holds.place(asking(who, 10), never),
-        ended({ input: 1, output }),
+        await world.holds.place(holdRequest(who, 10), never),
+        endingWith({ input: 1, output }),
       );
     }
     const read = async (more: object) =>
@@ -530,7 +530,7 @@ describe("usage", () => {
         create(GetUsageRequestSchema, { accountId, ...range }),
         world.admin,
       );
-      expect(await refused(read)).toEqual({ reason: "invalid_request", field });
+      expect(await errorOf(read)).toEqual({ reason: "invalid_request", field });
     });
   }
 
@@ -541,15 +541,15 @@ describe("usage", () => {
         create(GetUsageRequestSchema, { accountId, ...more }),
         world.admin,
       );
-      expect((await refused(read)).reason).toBe("invalid_request");
+      expect((await errorOf(read)).reason).toBe("invalid_request");
     }
   });
 });
 
 test("whatever a key or an operator reads is asked on connections that admissions and heartbeats do not need", async () => {
   const payer = await world.payer(1_000n);
-  const hold = await world.holds.place(asking(payer, 0), never);
-  const { requestId } = await world.holds.settle(hold, ended({}));
+  const hold = await world.holds.place(holdRequest(payer, 0), never);
+  const { requestId } = await world.holds.settle(hold, endingWith({}));
   const elsewhere = () => Promise.reject(new Error("asked on a connection that others need"));
   const { service } = createBilling({
     postgres: { ...world.postgres, query: elsewhere, transaction: elsewhere },

@@ -9,7 +9,7 @@ import { BatchConnection } from "../../src/billing/batch-connection.ts";
 import { settlementBatch } from "../../src/billing/ledger-batches.ts";
 import type { Settled, SettleRequest } from "../../src/billing/settlement.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
-import { asking, ended, freshLedger, heldFor, price, usage } from "../support/ledger.ts";
+import { endingWith, freshLedger, heldFor, holdRequest, price, usage } from "../support/ledger.ts";
 
 let ledger: Awaited<ReturnType<typeof freshLedger>>;
 let postgres: Postgres;
@@ -51,7 +51,7 @@ test("any batches of endings and shrinkings charge each request once, at most wh
         const sibling = await ledger.payer(0n, { accountId: first.accountId });
         const payers = [first, second, sibling, first, second];
         const holds = await Promise.all(
-          payers.map((payer) => ledger.holds.place(asking(payer, 100), never)),
+          payers.map((payer) => ledger.holds.place(holdRequest(payer, 100), never)),
         );
         const running = new Map(holds.map((hold, index) => [index, hold.amountMicro]));
         const charged = new Map<number, bigint>();
@@ -84,7 +84,7 @@ test("any batches of endings and shrinkings charge each request once, at most wh
 test("a checkpoint of requests that end at the same moment neither stops their charges nor fails itself", async () => {
   const payer = await ledger.payer(heldFor(100) * 3n);
   const placed = await Promise.all(
-    [1, 2, 3].map(() => ledger.holds.place(asking(payer, 100), never)),
+    [1, 2, 3].map(() => ledger.holds.place(holdRequest(payer, 100), never)),
   );
   const [first, middle, last] = placed.sort((one, other) =>
     one.requestId < other.requestId ? -1 : 1,
@@ -101,7 +101,7 @@ test("a checkpoint of requests that end at the same moment neither stops their c
   await waiting(1);
   // In the order in which they ended, which is not that of their ids.
   const asks = [last, first].map(
-    (hold): SettleRequest => ({ kind: "settle", hold, ending: ended({ output: 7 }) }),
+    (hold): SettleRequest => ({ kind: "settle", hold, ending: endingWith({ output: 7 }) }),
   );
   const settled = lane.run(() => settlementBatch(asks));
   await waiting(2);
@@ -126,7 +126,7 @@ function askOf(one: Command, holds: readonly Hold[]): SettleRequest {
   if (!hold) throw new Error("no such hold");
   return one.do === "shrink"
     ? { kind: "shrink", hold, amountMicro: one.micro }
-    : { kind: "settle", hold, ending: ended({ output: one.output }) };
+    : { kind: "settle", hold, ending: endingWith({ output: one.output }) };
 }
 
 /** Within a batch holds shrink first, and of several endings of one request the first counts. */

@@ -9,8 +9,8 @@ import {
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
-import { freshBilling, refused } from "../support/billing.ts";
-import { asking, ended, heldFor } from "../support/ledger.ts";
+import { errorOf, freshBilling } from "../support/billing.ts";
+import { endingWith, heldFor, holdRequest } from "../support/ledger.ts";
 
 type Transfer = Exclude<
   MessageInitShape<typeof CreateTransferRequestSchema>,
@@ -86,7 +86,7 @@ for (const [amountMicrocredits, field] of purchases) {
     const { accountId } = await world.payer(0n);
     const bought = transfer({ accountId, kind: TransferKind.PURCHASE, amountMicrocredits });
     if (field === undefined) await bought;
-    else expect(await refused(bought)).toEqual({ reason: "invalid_request", field });
+    else expect(await errorOf(bought)).toEqual({ reason: "invalid_request", field });
   });
 }
 
@@ -127,7 +127,7 @@ const bad: { name: string; more: Transfer; field: string }[] = [
 for (const { name, more, field } of bad) {
   test(`a transfer with ${name} is refused`, async () => {
     const { accountId } = await world.payer(0n);
-    expect(await refused(transfer({ accountId, ...more }))).toEqual({
+    expect(await errorOf(transfer({ accountId, ...more }))).toEqual({
       reason: "invalid_request",
       field,
     });
@@ -135,7 +135,7 @@ for (const { name, more, field } of bad) {
 }
 
 test("a transfer to an unknown account is refused", async () => {
-  expect((await refused(transfer({ accountId: "acc_nobody" }))).reason).toBe("not_found");
+  expect((await errorOf(transfer({ accountId: "acc_nobody" }))).reason).toBe("not_found");
 });
 
 test("the same idempotency key moves credits once, however often and by how many callers at once it is sent", async () => {
@@ -156,7 +156,7 @@ test("the same idempotency key with another body is refused", async () => {
     { family: Family.V2 },
     { reason: "another" },
   ]) {
-    expect((await refused(transfer({ ...more, ...other }))).reason).toBe("idempotency_key_reused");
+    expect((await errorOf(transfer({ ...more, ...other }))).reason).toBe("idempotency_key_reused");
   }
   expect(await postedOf(payer)).toEqual([5_000n, 0n]);
 });
@@ -183,68 +183,68 @@ test("an idempotency key belongs to its account", async () => {
 for (const kind of [TransferKind.REFUND, TransferKind.ADJUSTMENT]) {
   test(`kind ${kind} takes only what is free`, async () => {
     const payer = await world.payer(heldFor(100) + 50n);
-    const hold = await world.holds.place(asking(payer, 100), never);
+    const hold = await world.holds.place(holdRequest(payer, 100), never);
     const sign = kind === TransferKind.ADJUSTMENT ? -1n : 1n;
     const take = (amount: bigint) =>
       transfer({ accountId: payer.accountId, kind, amountMicrocredits: amount * sign });
-    expect((await refused(take(51n))).reason).toBe("insufficient_funds");
+    expect((await errorOf(take(51n))).reason).toBe("insufficient_funds");
     await take(50n);
-    await world.holds.settle(hold, ended({ output: 100 }));
-    expect((await refused(take(heldFor(100)))).reason).toBe("insufficient_funds");
+    await world.holds.settle(hold, endingWith({ output: 100 }));
+    expect((await errorOf(take(heldFor(100)))).reason).toBe("insufficient_funds");
   });
 }
 
 test("a chargeback may leave a pool in debt, which stops new requests until it is covered", async () => {
   const payer = await world.payer(heldFor(100) * 2n);
   const { accountId } = payer;
-  const running = await world.holds.place(asking(payer, 100), never);
+  const running = await world.holds.place(holdRequest(payer, 100), never);
   await transfer({
     accountId,
     kind: TransferKind.CHARGEBACK,
     amountMicrocredits: heldFor(100) * 3n,
   });
   expect(await postedOf(payer)).toEqual([-heldFor(100), 0n]);
-  await expect(world.holds.place(asking(payer, 1), never)).rejects.toMatchObject({
+  await expect(world.holds.place(holdRequest(payer, 1), never)).rejects.toMatchObject({
     reason: "credits_exhausted",
   });
 
   // What runs is charged all the same, and the debt grows by it.
-  const receipt = await world.holds.settle(running, ended({ output: 100 }));
+  const receipt = await world.holds.settle(running, endingWith({ output: 100 }));
   expect(receipt.amountMicrocredits).toBe(100n * 50n);
   expect(await postedOf(payer)).toEqual([-heldFor(100) - 5_000n, 0n]);
 
   await transfer({ accountId, amountMicrocredits: heldFor(100) });
-  await expect(world.holds.place(asking(payer, 1), never)).rejects.toMatchObject({
+  await expect(world.holds.place(holdRequest(payer, 1), never)).rejects.toMatchObject({
     reason: "credits_exhausted",
   });
   await transfer({ accountId, amountMicrocredits: 5_000n + heldFor(1) });
-  await world.holds.settle(await world.holds.place(asking(payer, 1), never), ended({}));
+  await world.holds.settle(await world.holds.place(holdRequest(payer, 1), never), endingWith({}));
 });
 
 test("a pool whose running requests give back enough to cover a chargeback is no longer in debt", async () => {
   const payer = await world.payer(heldFor(100) * 2n);
   const holds = [
-    await world.holds.place(asking(payer, 100), never),
-    await world.holds.place(asking(payer, 100), never),
+    await world.holds.place(holdRequest(payer, 100), never),
+    await world.holds.place(holdRequest(payer, 100), never),
   ];
   await transfer({
     accountId: payer.accountId,
     kind: TransferKind.CHARGEBACK,
     amountMicrocredits: heldFor(100),
   });
-  await expect(world.holds.place(asking(payer, 1), never)).rejects.toMatchObject({
+  await expect(world.holds.place(holdRequest(payer, 1), never)).rejects.toMatchObject({
     reason: "credits_exhausted",
   });
-  for (const hold of holds) await world.holds.settle(hold, ended({}));
+  for (const hold of holds) await world.holds.settle(hold, endingWith({}));
   expect(await postedOf(payer)).toEqual([heldFor(100), 0n]);
-  await world.holds.settle(await world.holds.place(asking(payer, 100), never), ended({}));
+  await world.holds.settle(await world.holds.place(holdRequest(payer, 100), never), endingWith({}));
 });
 
 test("the books cannot be changed by whoever is connected", async () => {
   const payer = await world.payer(heldFor(100));
   await world.holds.settle(
-    await world.holds.place(asking(payer, 100), never),
-    ended({ output: 3 }),
+    await world.holds.place(holdRequest(payer, 100), never),
+    endingWith({ output: 3 }),
   );
   for (const table of ["charges", "transfers"]) {
     await expect(world.run(`update ${table} set amount = amount + 1`)).rejects.toThrow(

@@ -8,7 +8,12 @@ import { generateText, stepCountIs, streamText, tool } from "ai";
 import { zodResponseFormat } from "openai/helpers/zod";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { z } from "zod";
-import { openai, openStage, providerFormats, type Stage } from "../support/chat-gateway.ts";
+import {
+  type GatewayWithProvider,
+  openai,
+  providerFormats,
+  startGatewayWithProvider,
+} from "../support/gateway-with-provider.ts";
 
 const user = [{ role: "user" as const, content: "What is the weather in Oslo?" }];
 const weather = {
@@ -35,9 +40,9 @@ function weatherFunction(note: (given: unknown) => void) {
 
 for (const format of providerFormats) {
   describe(`with a ${format} provider`, () => {
-    let stage: Stage;
+    let stage: GatewayWithProvider;
     beforeAll(async () => {
-      stage = await openStage(format);
+      stage = await startGatewayWithProvider(format);
     });
     afterAll(() => stage.stop());
 

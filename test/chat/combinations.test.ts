@@ -3,7 +3,12 @@
 import Anthropic from "@anthropic-ai/sdk";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { openai, openStage, providerFormats, type Stage } from "../support/chat-gateway.ts";
+import {
+  type GatewayWithProvider,
+  openai,
+  providerFormats,
+  startGatewayWithProvider,
+} from "../support/gateway-with-provider.ts";
 
 const content = {
   thinking: { pieces: ["I look ", "it up."] },
@@ -23,7 +28,10 @@ const told = {
 /** What a client understood, and the id of its request. */
 type Understood = { told: unknown; requestId: string };
 
-const clients: Record<string, (stage: Stage, stream: boolean) => Promise<Understood>> = {
+const clients: Record<
+  string,
+  (stage: GatewayWithProvider, stream: boolean) => Promise<Understood>
+> = {
   async native({ gateway }, stream) {
     const client = new Anthropic({ apiKey: gateway.v1, baseURL: gateway.address, maxRetries: 0 });
     const ask = {
@@ -101,9 +109,9 @@ const clients: Record<string, (stage: Stage, stream: boolean) => Promise<Underst
 
 for (const format of providerFormats) {
   describe(`with a ${format} provider`, () => {
-    let stage: Stage;
+    let stage: GatewayWithProvider;
     beforeAll(async () => {
-      stage = await openStage(format);
+      stage = await startGatewayWithProvider(format);
     });
     afterAll(() => stage.stop());
 
@@ -162,7 +170,7 @@ for (const format of providerFormats) {
 }
 
 test("what the native command line client sends is a plain chat request to a chat provider", async () => {
-  const stage = await openStage("chat");
+  const stage = await startGatewayWithProvider("chat");
   try {
     stage.provider.play(stage.reply({ text: ["Done."] }));
     const cached = { cache_control: { type: "ephemeral" } };

@@ -9,13 +9,17 @@ import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { isObject } from "../../src/formats/json.ts";
-import { openai, openStage, post, type Stage } from "../support/chat-gateway.ts";
-import { nativeEvents, sseEvent } from "../support/provider.ts";
+import {
+  type GatewayWithProvider,
+  openai,
+  startGatewayWithProvider,
+} from "../support/gateway-with-provider.ts";
+import { nativeEvents, sseEvent } from "../support/provider-answers.ts";
 import { readStream } from "../support/samples/chat-bodies.ts";
 
-let stage: Stage;
+let stage: GatewayWithProvider;
 beforeAll(async () => {
-  stage = await openStage("native");
+  stage = await startGatewayWithProvider("native");
   stage.provider.always(stage.reply({ text: ["Hel", "lo"] }));
 });
 afterAll(() => stage.stop());
@@ -24,7 +28,7 @@ const ask = { model: "sonnet", messages: [{ role: "user", content: "Hi" }] };
 
 /** What the provider received for a body that the gateway accepts. */
 async function receivedFor(body: unknown): Promise<JsonObject> {
-  const response = await post(stage, body);
+  const response = await stage.postChat(body);
   expect({ status: response.status, body: response.ok ? "" : await response.text() }).toEqual({
     status: 200,
     body: "",
@@ -33,14 +37,14 @@ async function receivedFor(body: unknown): Promise<JsonObject> {
 }
 
 async function errorFor(body: unknown): Promise<{ status: number; error: unknown }> {
-  const response = await post(stage, body);
+  const response = await stage.postChat(body);
   const { error } = Object(await response.json());
   expect(Object.keys(error).sort()).toEqual(["code", "message", "param", "type"]);
   return { status: response.status, error };
 }
 
 async function chunksOf(body: JsonObject): Promise<ReturnType<typeof readStream>> {
-  const response = await post(stage, { ...body, stream: true });
+  const response = await stage.postChat({ ...body, stream: true });
   expect(response.headers.get("content-type")).toBe("text/event-stream; charset=utf-8");
   return readStream(await response.text());
 }
@@ -418,12 +422,12 @@ for (const [name, text, param] of badBodies) {
 
 test("the base address works with and without /v1", async () => {
   for (const path of ["/v1/chat/completions", "/chat/completions", "/v1/v1/chat/completions"]) {
-    expect((await post(stage, ask, path)).status).toBe(200);
+    expect((await stage.postChat(ask, path)).status).toBe(200);
   }
 });
 
 test("an answer names the catalogue's model and the request, also when the name was a guess", async () => {
-  const response = await post(stage, { ...ask, model: "claude-sonnet-9-9" });
+  const response = await stage.postChat({ ...ask, model: "claude-sonnet-9-9" });
   const body: unknown = await response.json();
   expect(isObject(Object(body)) && body).toMatchObject({
     object: "chat.completion",
@@ -439,7 +443,7 @@ test("a reasoning effort becomes what the model can do, and signed thinking find
       tool: { id: "toolu_1", name: "f", input: ["{}"] },
     }),
   );
-  const first = await post(stage, {
+  const first = await stage.postChat({
     ...ask,
     reasoning_effort: "high",
     temperature: 0.5,

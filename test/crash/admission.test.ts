@@ -6,17 +6,18 @@ import { decodeRequest } from "../../src/formats/native/native.ts";
 import { createCatalog } from "../../src/inference/inference.ts";
 import { prepare } from "../../src/inference/prepare.ts";
 import type { ChildGateway } from "../support/child-gateway.ts";
-import { type Stage, startStage } from "../support/crash-cluster.ts";
-import { Gate, nativeStream } from "../support/provider.ts";
+import { type CrashCluster, startCrashCluster } from "../support/crash-cluster.ts";
+import { Gate } from "../support/provider.ts";
+import { nativeStream } from "../support/provider-answers.ts";
 
 const processes = 4;
 const requests = 500;
 const admitted = 10;
 
-let stage: Stage;
+let stage: CrashCluster;
 let gateways: ChildGateway[];
 beforeAll(async () => {
-  stage = await startStage();
+  stage = await startCrashCluster();
   gateways = await Promise.all(Array.from({ length: processes }, () => stage.start()));
 });
 afterAll(() => stage.stop());

@@ -6,19 +6,19 @@ import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import type { ChildGateway } from "../support/child-gateway.ts";
 import {
   answerOf,
+  type ClientView,
+  type CrashCluster,
   haiku,
   numbered,
-  type Seen,
-  type Stage,
-  startStage,
+  startCrashCluster,
   usageOf,
 } from "../support/crash-cluster.ts";
 import { Gate } from "../support/provider.ts";
 
-let stage: Stage;
+let stage: CrashCluster;
 let gateway: ChildGateway;
 beforeAll(async () => {
-  stage = await startStage();
+  stage = await startCrashCluster();
   for (const statement of ownClock.split(/;\n(?= {2}(?:create|insert|do))/))
     await stage.ledger.run(statement);
   gateway = await stage.start({ LOG_LEVEL: "info" });
@@ -107,7 +107,7 @@ test("a new price and a new alias under load: each request is charged at the pri
     const isHeld = /number \d*[02468]"/.test(request.bodyText);
     return isHeld ? { ...script, before: rest } : script;
   });
-  const all: { number: number; seen: Promise<Seen> }[] = [];
+  const all: { number: number; seen: Promise<ClientView> }[] = [];
   const ask = (number: number) =>
     all.push({ number, seen: stage.ask(gateway, secret, numbered(number)) });
   for (let number = 0; number < 20; number++) ask(number);

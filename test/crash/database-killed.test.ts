@@ -13,13 +13,20 @@ import { readConfig } from "../../src/config/environment.ts";
 import { type Embedded, startEmbedded } from "../../src/postgres/embedded/embedded.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { type Gateway, startGateway } from "../../src/server/gateway.ts";
-import { answerOf, createClients, numbered, type Seen, usageOf } from "../support/crash-cluster.ts";
+import { catalogFor } from "../support/catalog.ts";
+import {
+  answerOf,
+  type ClientView,
+  createClients,
+  numbered,
+  usageOf,
+} from "../support/crash-cluster.ts";
 import { log } from "../support/ledger.ts";
-import { catalogFor, Gate, type ScriptedProvider, startProvider } from "../support/provider.ts";
+import { type FakeProvider, Gate, startFakeProvider } from "../support/provider.ts";
 
 let folder: string;
 let embedded: Embedded;
-let provider: ScriptedProvider;
+let provider: FakeProvider;
 let gateway: Gateway;
 let postgres: Postgres;
 let store: LedgerStore;
@@ -34,7 +41,7 @@ beforeAll(async () => {
   // busy the disk.
   await run("alter system set fsync = off");
   await run("select pg_reload_conf()");
-  provider = await startProvider();
+  provider = await startFakeProvider();
   const env = {
     DATABASE_URL: embedded.url,
     ADMIN_TOKEN: "the-admin-token-of-an-outage",
@@ -89,7 +96,7 @@ async function killPostgres(): Promise<void> {
   }
 }
 
-async function expectExact(seen: Seen, number: number): Promise<void> {
+async function expectExact(seen: ClientView, number: number): Promise<void> {
   const { input, output, cost } = usageOf(number);
   const charge = await store.findCharge(seen.requestId ?? "");
   expect(charge).toMatchObject({
@@ -146,7 +153,7 @@ test("killed again and again under load: each answer that was seen complete is c
   timeout: 60_000,
 }, async () => {
   provider.always(answerOf);
-  const all: { number: number; seen: Seen }[] = [];
+  const all: { number: number; seen: ClientView }[] = [];
   let running = true;
   let asked = 100;
   const load = Array.from({ length: 8 }, async () => {

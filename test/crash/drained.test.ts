@@ -1,11 +1,12 @@
 import { connect } from "node:net";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { numbered, type Stage, startStage } from "../support/crash-cluster.ts";
-import { Gate, nativeEvents } from "../support/provider.ts";
+import { type CrashCluster, numbered, startCrashCluster } from "../support/crash-cluster.ts";
+import { Gate } from "../support/provider.ts";
+import { nativeEvents } from "../support/provider-answers.ts";
 
-let stage: Stage;
+let stage: CrashCluster;
 beforeAll(async () => {
-  stage = await startStage();
+  stage = await startCrashCluster();
 });
 afterAll(() => stage.stop());
 

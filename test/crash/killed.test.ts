@@ -6,17 +6,18 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { ChildGateway } from "../support/child-gateway.ts";
-import { haiku, type Stage, startStage } from "../support/crash-cluster.ts";
-import { Gate, nativeEvents, nativeStream } from "../support/provider.ts";
+import { type CrashCluster, haiku, startCrashCluster } from "../support/crash-cluster.ts";
+import { Gate } from "../support/provider.ts";
+import { nativeEvents, nativeStream } from "../support/provider-answers.ts";
 
 const credits = 1_000_000_000n;
 const content = { text: ["x".repeat(40), "y".repeat(40)], usage: { input: 11, output: 9 } };
 const cost = 11n * haiku.input + 9n * haiku.output;
 const sse = { "content-type": "text/event-stream" };
 
-let stage: Stage;
+let stage: CrashCluster;
 beforeAll(async () => {
-  stage = await startStage();
+  stage = await startCrashCluster();
 });
 afterAll(() => stage.stop());
 

@@ -3,10 +3,10 @@ import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { ChildGateway } from "../support/child-gateway.ts";
 import {
   answerOf,
+  type ClientView,
+  type CrashCluster,
   numbered,
-  type Seen,
-  type Stage,
-  startStage,
+  startCrashCluster,
   usageOf,
 } from "../support/crash-cluster.ts";
 
@@ -15,9 +15,9 @@ const clients = 6;
 /** Gateways that take requests at any time. */
 const gatewaysWanted = 2;
 
-let stage: Stage;
+let stage: CrashCluster;
 beforeAll(async () => {
-  stage = await startStage();
+  stage = await startCrashCluster();
 });
 afterAll(() => stage.stop());
 
@@ -41,7 +41,7 @@ test("thirty kills amid the load: what was seen complete is charged exactly, all
     Array.from({ length: gatewaysWanted }, () => stage.start()),
   );
 
-  const seen: { number: number; seen: Seen }[] = [];
+  const seen: { number: number; seen: ClientView }[] = [];
   let asked = 0;
   let running = true;
   const client = async () => {

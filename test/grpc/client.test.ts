@@ -8,7 +8,7 @@ import { GenerateResponseSchema } from "../../gen/gateway/inference/v1/inference
 import { ApiError, toApiError } from "../../src/base/errors.ts";
 import { type Core, localCore } from "../../src/contract/contract.ts";
 import { createGrpcServer } from "../../src/grpc/grpc.ts";
-import { dial, everythingServes, serve } from "../support/grpc-server.ts";
+import { allReady, connectGrpc, startGrpcServer } from "../support/grpc-server.ts";
 import {
   authenticate,
   emptyAnswers,
@@ -51,9 +51,9 @@ async function answersOf(core: Core, count: number): Promise<Set<string>> {
 
 describe("several cores", () => {
   test("take calls in turn", async () => {
-    const one = await serve(scriptedServices(named("one")));
-    const two = await serve(scriptedServices(named("two")));
-    const core = dial(one.address, two.address);
+    const one = await startGrpcServer(scriptedServices(named("one")));
+    const two = await startGrpcServer(scriptedServices(named("two")));
+    const core = connectGrpc(one.address, two.address);
     await answersOf(core, 2);
     // Both are connected: from now on the turns are exact.
     const turns = [
@@ -67,9 +67,9 @@ describe("several cores", () => {
   });
 
   test("serve on when one goes away, without one failed call", async () => {
-    const one = await serve(scriptedServices(named("one")));
-    const two = await serve(scriptedServices(named("two")));
-    const core = dial(one.address, two.address);
+    const one = await startGrpcServer(scriptedServices(named("one")));
+    const two = await startGrpcServer(scriptedServices(named("two")));
+    const core = connectGrpc(one.address, two.address);
     await answersOf(core, 2);
     await one.server.drain(1_000);
     await expect.poll(() => whoAnswers(core)).toBe("two");
@@ -80,9 +80,9 @@ describe("several cores", () => {
 
 describe("a core that is not there", () => {
   test("is told as unavailable, with a time to try again", async () => {
-    const gone = await serve(scriptedServices(emptyAnswers()));
+    const gone = await startGrpcServer(scriptedServices(emptyAnswers()));
     await gone.server.drain(0);
-    const failure = await dial(gone.address)
+    const failure = await connectGrpc(gone.address)
       .billing.getPools({}, asCustomer)
       .catch((error: unknown) => error);
     expect(failure).toBeInstanceOf(ApiError);
@@ -93,8 +93,8 @@ describe("a core that is not there", () => {
   });
 
   test("is called again when it is back, by the same client", async () => {
-    const first = await serve(scriptedServices(named("first")));
-    const core = dial(first.address);
+    const first = await startGrpcServer(scriptedServices(named("first")));
+    const core = connectGrpc(first.address);
     expect(await whoAnswers(core)).toBe("first");
     await first.server.drain(0);
     expect(await whoAnswers(core)).toBe("gateway_unavailable");
@@ -102,7 +102,7 @@ describe("a core that is not there", () => {
     const second = createGrpcServer({
       services: scriptedServices(named("second")),
       authenticate,
-      readiness: everythingServes,
+      readiness: allReady,
       allowPlaintext: false,
     });
     onTestFinished(() => second.drain(0));
@@ -111,15 +111,15 @@ describe("a core that is not there", () => {
   });
 
   test("is waited for by calls that nobody has seen yet", async () => {
-    const first = await serve(scriptedServices(named("first")));
-    const core = dial(first.address);
+    const first = await startGrpcServer(scriptedServices(named("first")));
+    const core = connectGrpc(first.address);
     expect(await whoAnswers(core)).toBe("first");
     await first.server.drain(0);
     const calls = Promise.all([whoAnswers(core), core.billing.getPools({}, asCustomer)]);
     const second = createGrpcServer({
       services: scriptedServices(named("second")),
       authenticate,
-      readiness: everythingServes,
+      readiness: allReady,
       allowPlaintext: false,
     });
     onTestFinished(() => second.drain(0));
@@ -128,7 +128,7 @@ describe("a core that is not there", () => {
   });
 
   test("ends the streams that it had begun with the same error when it is stopped", async () => {
-    const { server, address } = await serve(
+    const { server, address } = await startGrpcServer(
       scriptedServices({
         ...emptyAnswers(),
         async *stream(_desc, _request, call) {
@@ -140,7 +140,9 @@ describe("a core that is not there", () => {
         },
       }),
     );
-    const stream = dial(address).inference.generate(hello, asCustomer)[Symbol.asyncIterator]();
+    const stream = connectGrpc(address)
+      .inference.generate(hello, asCustomer)
+      [Symbol.asyncIterator]();
     expect((await stream.next()).value?.kind.case).toBe("admission");
     const next = stream.next().catch((error: unknown) => error);
     await server.drain(0);
@@ -150,7 +152,7 @@ describe("a core that is not there", () => {
   test("ends them so too when it dies, and its side hears that the caller is gone", async () => {
     const reached = Promise.withResolvers<void>();
     const heard = Promise.withResolvers<void>();
-    const { port } = await serve(
+    const { port } = await startGrpcServer(
       scriptedServices({
         ...emptyAnswers(),
         async *stream(_desc, _request, call) {
@@ -170,7 +172,7 @@ describe("a core that is not there", () => {
       }),
     );
     const wire = await openWire(port);
-    const core = dial(wire.address);
+    const core = connectGrpc(wire.address);
     const stream = core.inference.generate(hello, asCustomer)[Symbol.asyncIterator]();
     await stream.next();
     const unary = core.billing.getPools({}, asCustomer).catch((error: unknown) => error);
@@ -213,7 +215,7 @@ async function openWire(port: number): Promise<{ address: string; cut(): void }>
 describe("the same as in process", () => {
   const cores = async (script: Script) => {
     const services = scriptedServices(script);
-    return [localCore(services), dial((await serve(services)).address)];
+    return [localCore(services), connectGrpc((await startGrpcServer(services)).address)];
   };
 
   test("a credential that no header can hold is a wrong one", async () => {
@@ -289,5 +291,5 @@ describe("the same as in process", () => {
 });
 
 test("a client needs an address", () => {
-  expect(() => dial()).toThrow(/address/);
+  expect(() => connectGrpc()).toThrow(/address/);
 });

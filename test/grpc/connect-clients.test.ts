@@ -14,7 +14,7 @@ import { Reason, RefusalSchema } from "../../gen/gateway/common/v1/refusal_pb.ts
 import { GenerateResponseSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { serviceTypes } from "../../src/contract/contract.ts";
-import { type Bindings, openBindings } from "../support/bindings.ts";
+import { type Bindings, startBindings } from "../support/bindings.ts";
 import { key, type Script, scriptedServices } from "../support/scripted-services.ts";
 
 const script: Script = {
@@ -34,7 +34,7 @@ const script: Script = {
 
 let bindings: Bindings;
 beforeAll(async () => {
-  bindings = await openBindings(scriptedServices(script));
+  bindings = await startBindings(scriptedServices(script));
 });
 afterAll(() => bindings.close());
 

@@ -19,12 +19,12 @@ import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { ApiError, type ErrorReason, errorCatalog } from "../../src/base/errors.ts";
 import { toErrorResponse } from "../../src/http/error-body.ts";
 import {
+  apiErrorOf,
   type Bindings,
   bindingNames,
   callAll,
-  errorOfAny,
   methods,
-  openBindings,
+  startBindings,
 } from "../support/bindings.ts";
 import {
   anyMessage,
@@ -45,7 +45,7 @@ import {
 const script: Script = emptyAnswers();
 let bindings: Bindings;
 beforeAll(async () => {
-  bindings = await openBindings(scriptedServices(script));
+  bindings = await startBindings(scriptedServices(script));
 });
 beforeEach(() => {
   Object.assign(script, emptyAnswers());
@@ -80,7 +80,7 @@ async function errorOf(call: Promise<unknown>): Promise<ApiError> {
   try {
     await call;
   } catch (error) {
-    return errorOfAny(error);
+    return apiErrorOf(error);
   }
   return expect.unreachable("the call was answered");
 }

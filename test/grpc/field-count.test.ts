@@ -4,8 +4,8 @@ import { expect, test } from "vitest";
 import { MessageSchema } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { fieldsMax, hasMoreFields } from "../../src/grpc/codec.ts";
-import { serve } from "../support/grpc-server.ts";
-import { callPlainly, plainClient, reasonName } from "../support/plain-grpc-client.ts";
+import { startGrpcServer } from "../support/grpc-server.ts";
+import { callPlain, plainClient, reasonName } from "../support/plain-grpc-client.ts";
 import { emptyAnswers, key, scriptedServices } from "../support/scripted-services.ts";
 
 const bytesOf = (extensions: JsonObject) =>
@@ -52,7 +52,7 @@ test("bytes that are no message, or one inside another without end, are left to 
 });
 
 test("a gRPC request of more fields than any conversation has is refused before it becomes a message", async () => {
-  const { address } = await serve(scriptedServices(emptyAnswers()));
+  const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
   // An empty block is two bytes.
   const blocks = Buffer.from("1200".repeat(fieldsMax), "hex");
   const length: number[] = [];
@@ -60,7 +60,7 @@ test("a gRPC request of more fields than any conversation has is refused before 
     length.push((left & 0x7f) | (left > 0x7f ? 0x80 : 0));
   const bytes = Buffer.concat([Buffer.from([0x0a, 1, 0x6d, 0x1a, ...length]), blocks]);
   const generate = "/gateway.inference.v1.InferenceService/Generate";
-  const { code, apiError } = await callPlainly(plainClient(address), generate, bytes, {
+  const { code, apiError } = await callPlain(plainClient(address), generate, bytes, {
     authorization: `Bearer ${key}`,
   });
   expect([code, reasonName(apiError)]).toEqual([status.RESOURCE_EXHAUSTED, "REQUEST_TOO_LARGE"]);

@@ -10,8 +10,8 @@ import {
   GenerateRequestSchema,
   GenerateResponseSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { serve } from "../support/grpc-server.ts";
-import { callPlainly, plainClient } from "../support/plain-grpc-client.ts";
+import { startGrpcServer } from "../support/grpc-server.ts";
+import { callPlain, plainClient } from "../support/plain-grpc-client.ts";
 import { emptyAnswers, key, scriptedServices } from "../support/scripted-services.ts";
 
 const generate = "/gateway.inference.v1.InferenceService/Generate";
@@ -95,8 +95,7 @@ function heard(socket: Socket, event: "close" | "drain"): Promise<void> {
 async function serves(address: string): Promise<boolean> {
   const headers = { authorization: `Bearer ${key}` };
   return (
-    (await callPlainly(plainClient(address), getPools, new Uint8Array(), headers)).code ===
-    status.OK
+    (await callPlain(plainClient(address), getPools, new Uint8Array(), headers)).code === status.OK
   );
 }
 
@@ -106,7 +105,7 @@ function* times(count: number, make: (index: number) => Buffer): Generator<Buffe
 
 test("calls that are reset as soon as they are made end the connection before they cost much", async () => {
   let ran = 0;
-  const { port, address } = await serve(
+  const { port, address } = await startGrpcServer(
     scriptedServices({
       ...emptyAnswers(),
       unary: async (desc) => {
@@ -141,7 +140,7 @@ test.for([
   },
   { name: "empty continuations", first: callHeaders(getPools), next: Buffer.alloc(0) },
 ])("$name end the connection", async ({ first, next }) => {
-  const { port, address } = await serve(scriptedServices(emptyAnswers()));
+  const { port, address } = await startGrpcServer(scriptedServices(emptyAnswers()));
   const socket = await attack(port);
   const closed = heard(socket, "close");
   socket.write(frame(frames.headers, 0, 1, first));
@@ -157,7 +156,7 @@ test.for([
   { name: "pings", make: () => frame(frames.ping, 0, 0, Buffer.alloc(8)) },
   { name: "settings", make: () => frame(frames.settings, 0, 0) },
 ])("$name whose answers are never read do not pile up", async ({ make }) => {
-  const { port, address } = await serve(scriptedServices(emptyAnswers()));
+  const { port, address } = await startGrpcServer(scriptedServices(emptyAnswers()));
   const socket = await attack(port);
   socket.pause();
   const before = process.memoryUsage.rss();
@@ -172,7 +171,7 @@ test.for([
 test("readers with a window of zero stop their producers", async () => {
   let produced = 0;
   let open = 0;
-  const { port, address } = await serve(
+  const { port, address } = await startGrpcServer(
     scriptedServices({
       ...emptyAnswers(),
       async *stream() {

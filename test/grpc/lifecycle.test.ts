@@ -11,8 +11,8 @@ import { createGrpcServer, type GrpcServerParts } from "../../src/grpc/grpc.ts";
 import { createHealth } from "../../src/grpc/health.ts";
 import { serverCredentials } from "../../src/grpc/tls.ts";
 import { createAuthority } from "../support/certificates.ts";
-import { dial, everythingServes, serve } from "../support/grpc-server.ts";
-import { callPlainly, plainClient } from "../support/plain-grpc-client.ts";
+import { allReady, connectGrpc, startGrpcServer } from "../support/grpc-server.ts";
+import { callPlain, plainClient } from "../support/plain-grpc-client.ts";
 import {
   authenticate,
   emptyAnswers,
@@ -29,7 +29,7 @@ function serverWith(parts: Partial<GrpcServerParts>) {
   const server = createGrpcServer({
     services,
     authenticate,
-    readiness: everythingServes,
+    readiness: allReady,
     allowPlaintext: false,
     ...parts,
   });
@@ -54,7 +54,7 @@ describe("listening", () => {
   });
 
   test("a taken port is an error", async () => {
-    const { port } = await serve(scriptedServices(emptyAnswers()));
+    const { port } = await startGrpcServer(scriptedServices(emptyAnswers()));
     await expect(serverWith({}).listen("127.0.0.1", port)).rejects.toThrow(/EADDRINUSE/);
   });
 });
@@ -100,7 +100,7 @@ describe("TLS", () => {
 
 describe("health", () => {
   const check = async (address: string, service: string) => {
-    const { code, answers } = await callPlainly(
+    const { code, answers } = await callPlain(
       plainClient(address),
       "/grpc.health.v1.Health/Check",
       healthRequest(service),
@@ -110,7 +110,7 @@ describe("health", () => {
 
   test("is told for each service and for all, without a credential", async () => {
     const readiness = async () => ({ billing: true, keys: true, inference: false });
-    const { address } = await serve(scriptedServices(emptyAnswers()), { readiness });
+    const { address } = await startGrpcServer(scriptedServices(emptyAnswers()), { readiness });
     expect(await check(address, "gateway.billing.v1.BillingService")).toBe("SERVING");
     expect(await check(address, "gateway.keys.v1.KeysService")).toBe("SERVING");
     expect(await check(address, "gateway.inference.v1.InferenceService")).toBe("NOT_SERVING");
@@ -121,7 +121,7 @@ describe("health", () => {
   test("follows the readiness of the parts, and a readiness that fails is none", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     onTestFinished(() => void vi.useRealTimers());
-    const readiness = vi.fn(everythingServes);
+    const readiness = vi.fn(allReady);
     const health = createHealth(readiness);
     const seen: string[] = [];
     vi.spyOn(health.implementation, "setStatus").mockImplementation(
@@ -137,7 +137,7 @@ describe("health", () => {
     expect(seen).toHaveLength(4);
     expect(seen).toContain("all NOT_SERVING");
     health.stop();
-    readiness.mockImplementation(everythingServes);
+    readiness.mockImplementation(allReady);
     await vi.advanceTimersByTimeAsync(5_000);
     expect(seen).toHaveLength(4);
   });
@@ -146,7 +146,7 @@ describe("health", () => {
 describe("draining", () => {
   test("lets running calls finish, takes no new ones, and tells watchers of the health", async () => {
     const gate = Promise.withResolvers<void>();
-    const { server, address } = await serve(
+    const { server, address } = await startGrpcServer(
       scriptedServices({
         ...emptyAnswers(),
         async *stream() {
@@ -158,7 +158,9 @@ describe("draining", () => {
     );
     const watched = watchHealth(address);
     expect((await watched.next()).value).toBe("SERVING");
-    const running = dial(address).inference.generate(hello, asCustomer)[Symbol.asyncIterator]();
+    const running = connectGrpc(address)
+      .inference.generate(hello, asCustomer)
+      [Symbol.asyncIterator]();
     expect((await running.next()).value?.kind.case).toBe("admission");
 
     let drained = false;
@@ -166,7 +168,7 @@ describe("draining", () => {
       drained = true;
     });
     expect((await watched.next()).value).toBe("NOT_SERVING");
-    const late = await dial(address).billing.getPools({}, asCustomer).catch(toApiError);
+    const late = await connectGrpc(address).billing.getPools({}, asCustomer).catch(toApiError);
     expect(late).toMatchObject({ reason: "gateway_unavailable" });
     expect(drained).toBe(false);
 
@@ -192,8 +194,10 @@ describe("draining", () => {
         }
       },
     };
-    const { server, address } = await serve(scriptedServices(script));
-    const running = dial(address).inference.generate(hello, asCustomer)[Symbol.asyncIterator]();
+    const { server, address } = await startGrpcServer(scriptedServices(script));
+    const running = connectGrpc(address)
+      .inference.generate(hello, asCustomer)
+      [Symbol.asyncIterator]();
     await running.next();
     const end = running.next().catch(toApiError);
     await server.drain(0);

@@ -17,12 +17,12 @@ import { localCore } from "../../src/contract/contract.ts";
 import { seed } from "../../src/server/bootstrap.ts";
 import { startServices } from "../../src/server/services.ts";
 import {
+  apiErrorOf,
   type Bindings,
   bindingNames,
   callAll,
-  errorOfAny,
   methods,
-  openBindings,
+  startBindings,
 } from "../support/bindings.ts";
 import { freshDatabase } from "../support/database.ts";
 import { fastCatalog } from "../support/gateway.ts";
@@ -50,7 +50,7 @@ beforeAll(async () => {
   const { services, authenticate } = await startServices(parts, stack);
   const keys = await seed(localCore(services), adminToken, dataDir);
   key = keys?.v1 ?? "";
-  bindings = stack.adopt(await openBindings(services, authenticate), (one) => one.close());
+  bindings = stack.adopt(await startBindings(services, authenticate), (one) => one.close());
 });
 afterAll(async () => {
   const { violations } = await bindings.local.billing.verifyLedger({}, as(adminToken));
@@ -77,7 +77,7 @@ function goodCredential(desc: DescMethod): string {
 async function outcomeOf(call: Promise<unknown>): Promise<string> {
   return call.then(
     () => "answered",
-    (error) => errorOfAny(error).reason,
+    (error) => apiErrorOf(error).reason,
   );
 }
 
@@ -110,7 +110,7 @@ for (const desc of methods) {
         for (const field of requiredFields(desc.input)) {
           const request = leastRequest(desc.input);
           reflect(desc.input, request, false).clear(field);
-          const failure = await call(request, as(goodCredential(desc))).catch(errorOfAny);
+          const failure = await call(request, as(goodCredential(desc))).catch(apiErrorOf);
           expect(failure).toMatchObject({
             reason: "invalid_request",
             facts: { field: field.name },
@@ -119,7 +119,7 @@ for (const desc of methods) {
         for (const field of enumPaths(desc.input)) {
           const request = leastRequest(desc.input);
           setEnum(desc.input, request, field, 99);
-          const failure = await call(request, as(goodCredential(desc))).catch(errorOfAny);
+          const failure = await call(request, as(goodCredential(desc))).catch(apiErrorOf);
           expect(failure).toMatchObject({
             reason: "invalid_request",
             facts: { field: nameOfPath(field) },
@@ -181,7 +181,7 @@ describe("another account", () => {
     promise(`looks absent to ${desc.name}, by its ${field.name}`, async () => {
       const ask = async (id: string) => {
         const request = fromJson(desc.input, { [field.jsonName]: id });
-        return callAll(bindings.gRPC, desc, request, as(key)).catch(errorOfAny);
+        return callAll(bindings.gRPC, desc, request, as(key)).catch(apiErrorOf);
       };
       expect(foreign[field.name]).toBeTruthy();
       const theirs = await ask(foreign[field.name] ?? "");

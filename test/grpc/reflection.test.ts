@@ -8,7 +8,7 @@ import { expect, test } from "vitest";
 import { GetPoolsResponseSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { methods } from "../support/bindings.ts";
-import { serve } from "../support/grpc-server.ts";
+import { startGrpcServer } from "../support/grpc-server.ts";
 import { emptyAnswers, key, type Script, scriptedServices } from "../support/scripted-services.ts";
 
 async function curl(...args: string[]): Promise<string> {
@@ -23,7 +23,7 @@ async function curl(...args: string[]): Promise<string> {
 }
 
 test("a tool finds every service and method", async () => {
-  const { address } = await serve(scriptedServices(emptyAnswers()));
+  const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
   const listed = await curl("--list-methods", `http://${address}`);
   expect(listed.split("\n").filter((one) => one.startsWith("gateway."))).toEqual(
     methods.map((desc) => `${desc.parent.typeName}/${desc.name}`).sort(),
@@ -38,7 +38,7 @@ test.for(["v1", "v1alpha"])(
       unary: async () =>
         create(GetPoolsResponseSchema, { pools: [{ family: Family.V2, postedMicrocredits: 5n }] }),
     };
-    const { address } = await serve(scriptedServices(script));
+    const { address } = await startGrpcServer(scriptedServices(script));
     const answer = await curl(
       ...[
         "--reflect-protocol",
@@ -57,7 +57,7 @@ test.for(["v1", "v1alpha"])(
 );
 
 test("a tool streams", async () => {
-  const { address } = await serve(scriptedServices(emptyAnswers()));
+  const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
   const answer = await curl(
     ...[
       "--header",
@@ -71,7 +71,7 @@ test("a tool streams", async () => {
 });
 
 test("a tool shows why a call was refused", async () => {
-  const { address } = await serve(scriptedServices(emptyAnswers()));
+  const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
   const failed = curl("--data", "{}", `http://${address}/gateway.keys.v1.KeysService/GetKey`);
   await expect(failed).rejects.toMatchObject({
     stderr: expect.stringMatching(/unauthenticated[\s\S]*gateway\.common\.v1\.Refusal/),

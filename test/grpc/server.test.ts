@@ -12,13 +12,8 @@ import {
   GenerateResponseSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
-import { serve } from "../support/grpc-server.ts";
-import {
-  callPlainly,
-  plainClient,
-  plainMetadata,
-  reasonName,
-} from "../support/plain-grpc-client.ts";
+import { startGrpcServer } from "../support/grpc-server.ts";
+import { callPlain, plainClient, plainMetadata, reasonName } from "../support/plain-grpc-client.ts";
 import { emptyAnswers, key, scriptedServices } from "../support/scripted-services.ts";
 
 const generate = "/gateway.inference.v1.InferenceService/Generate";
@@ -37,7 +32,7 @@ describe("a plain gRPC client", () => {
   test("calls Generate and gets its messages in order", async () => {
     const seen: Message[] = [];
     const kinds: GenerateResponse["kind"]["case"][] = ["admission", "events", "receipt"];
-    const { address } = await serve(
+    const { address } = await startGrpcServer(
       scriptedServices({
         ...emptyAnswers(),
         async *stream(_desc, asked) {
@@ -47,7 +42,7 @@ describe("a plain gRPC client", () => {
         },
       }),
     );
-    const { code, answers } = await callPlainly(
+    const { code, answers } = await callPlain(
       plainClient(address),
       generate,
       helloBytes,
@@ -61,7 +56,7 @@ describe("a plain gRPC client", () => {
   });
 
   test("reads why it was refused in the standard trailer, also after messages", async () => {
-    const { address } = await serve(
+    const { address } = await startGrpcServer(
       scriptedServices({
         ...emptyAnswers(),
         async *stream(desc) {
@@ -73,7 +68,7 @@ describe("a plain gRPC client", () => {
         },
       }),
     );
-    const { code, details, apiError, answers } = await callPlainly(
+    const { code, details, apiError, answers } = await callPlain(
       plainClient(address),
       generate,
       helloBytes,
@@ -104,20 +99,15 @@ describe("a plain gRPC client", () => {
       reason: "INVALID_KEY",
     },
   ])("is refused $name", async ({ headers, reason }) => {
-    const { address } = await serve(scriptedServices(emptyAnswers()));
-    const { code, apiError } = await callPlainly(
-      plainClient(address),
-      generate,
-      helloBytes,
-      headers,
-    );
+    const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
+    const { code, apiError } = await callPlain(plainClient(address), generate, helloBytes, headers);
     expect([code, reasonName(apiError)]).toEqual([status.UNAUTHENTICATED, reason]);
   });
 
   test("is refused before its request is read", async () => {
-    const { address } = await serve(scriptedServices(emptyAnswers()));
+    const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
     // Nothing of this is a message, and a server that looked at it would say so.
-    const { apiError } = await callPlainly(
+    const { apiError } = await callPlain(
       plainClient(address),
       generate,
       Buffer.alloc(40 * mebibyte, 7),
@@ -127,7 +117,7 @@ describe("a plain gRPC client", () => {
 
   test("gets facts that fit into its trailers, however long they are", async () => {
     const long = "é".repeat(100_000);
-    const { address } = await serve(
+    const { address } = await startGrpcServer(
       scriptedServices({
         ...emptyAnswers(),
         unary: () =>
@@ -141,7 +131,7 @@ describe("a plain gRPC client", () => {
           ),
       }),
     );
-    const { code, apiError } = await callPlainly(
+    const { code, apiError } = await callPlain(
       plainClient(address),
       getPools,
       new Uint8Array(),
@@ -157,8 +147,8 @@ describe("a plain gRPC client", () => {
       ...emptyAnswers(),
       unary: () => Promise.reject(new ApiError("rate_limited", { limit: { limit: 2n ** 70n } })),
     };
-    const { address } = await serve(scriptedServices(script));
-    const { code, apiError } = await callPlainly(
+    const { address } = await startGrpcServer(scriptedServices(script));
+    const { code, apiError } = await callPlain(
       plainClient(address),
       getPools,
       new Uint8Array(),
@@ -168,8 +158,8 @@ describe("a plain gRPC client", () => {
   });
 
   test("hears of methods that do not exist", async () => {
-    const { address } = await serve(scriptedServices(emptyAnswers()));
-    const { code } = await callPlainly(
+    const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
+    const { code } = await callPlain(
       plainClient(address),
       "/gateway.keys.v1.KeysService/Steal",
       helloBytes,
@@ -211,19 +201,19 @@ describe("requests", () => {
       reason: undefined,
     },
   ])("above the limit $name are refused: $path", async ({ path, bytes, code, reason }) => {
-    const { address } = await serve(scriptedServices(emptyAnswers()));
-    const outcome = await callPlainly(plainClient(address), path, Buffer.alloc(bytes), asCustomer);
+    const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
+    const outcome = await callPlain(plainClient(address), path, Buffer.alloc(bytes), asCustomer);
     expect([outcome.code, reasonName(outcome.apiError)]).toEqual([code, reason]);
   });
 
   test("of 40 megabytes reach Generate", async () => {
-    const { address } = await serve(scriptedServices(emptyAnswers()));
+    const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
     const text = "x".repeat(40 * mebibyte);
     const request = create(GenerateRequestSchema, {
       model: "sonnet",
       messages: [{ role: Role.USER, content: [{ kind: { case: "text", value: { text } } }] }],
     });
-    const { code } = await callPlainly(
+    const { code } = await callPlain(
       plainClient(address),
       generate,
       toBinary(GenerateRequestSchema, request),
@@ -233,19 +223,12 @@ describe("requests", () => {
   });
 
   test("nested as deep as the public door allows pass, deeper ones are refused", async () => {
-    const { address } = await serve(scriptedServices(emptyAnswers()));
+    const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
     const client = plainClient(address);
     // The request itself is the first of the 200 levels.
-    expect((await callPlainly(client, generate, deepRequest(199), asCustomer)).code).toBe(
-      status.OK,
-    );
+    expect((await callPlain(client, generate, deepRequest(199), asCustomer)).code).toBe(status.OK);
     for (const levels of [201, 1_000]) {
-      const { code, apiError } = await callPlainly(
-        client,
-        generate,
-        deepRequest(levels),
-        asCustomer,
-      );
+      const { code, apiError } = await callPlain(client, generate, deepRequest(levels), asCustomer);
       expect([code, reasonName(apiError)]).toEqual([status.INVALID_ARGUMENT, "INVALID_REQUEST"]);
     }
   });
@@ -259,8 +242,8 @@ describe("requests", () => {
     ["that open a million groups", Array(1_000_000).fill(0x0b)],
     ["that are no protobuf at all", [...Buffer.from('{"account_id":"x"}')]],
   ])("%s are refused", async ([, bytes]) => {
-    const { address } = await serve(scriptedServices(emptyAnswers()));
-    const { code, apiError } = await callPlainly(
+    const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
+    const { code, apiError } = await callPlain(
       plainClient(address),
       getPools,
       Buffer.from(bytes),
@@ -270,8 +253,8 @@ describe("requests", () => {
   });
 
   test("with more metadata than anybody needs are refused", async () => {
-    const { address } = await serve(scriptedServices(emptyAnswers()));
-    const { code, apiError } = await callPlainly(plainClient(address), getPools, new Uint8Array(), {
+    const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
+    const { code, apiError } = await callPlain(plainClient(address), getPools, new Uint8Array(), {
       ...asCustomer,
       "x-much": "x".repeat(20_000),
     });
@@ -279,16 +262,16 @@ describe("requests", () => {
   });
 
   test("with binary metadata are served without it", async () => {
-    const { address } = await serve(scriptedServices(emptyAnswers()));
+    const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
     const headers = { ...asCustomer, "trace-bin": Buffer.from([0, 255]) };
-    expect(
-      (await callPlainly(plainClient(address), getPools, new Uint8Array(), headers)).code,
-    ).toBe(status.OK);
+    expect((await callPlain(plainClient(address), getPools, new Uint8Array(), headers)).code).toBe(
+      status.OK,
+    );
   });
 
   test("whose deadline has passed do not run", async () => {
     let ran = false;
-    const { address } = await serve(
+    const { address } = await startGrpcServer(
       scriptedServices({
         ...emptyAnswers(),
         unary: async (desc) => {
@@ -297,7 +280,7 @@ describe("requests", () => {
         },
       }),
     );
-    const { code } = await callPlainly(
+    const { code } = await callPlain(
       plainClient(address),
       getPools,
       new Uint8Array(),
@@ -313,7 +296,7 @@ describe("a slow reader", () => {
     const megabyte = "x".repeat(mebibyte);
     const total = 64;
     let produced = 0;
-    const { address } = await serve(
+    const { address } = await startGrpcServer(
       scriptedServices({
         ...emptyAnswers(),
         async *stream() {
@@ -346,7 +329,7 @@ describe("a slow reader", () => {
 
   test("that hangs up ends the producer that waits for it", async () => {
     const cleaned = Promise.withResolvers<void>();
-    const { address } = await serve(
+    const { address } = await startGrpcServer(
       scriptedServices({
         ...emptyAnswers(),
         async *stream() {

@@ -21,10 +21,10 @@ import {
   postChat,
   postNative,
   receipt,
-  requestIdForm,
+  requestIdPattern,
   sendRaw,
   start,
-  startFacade,
+  startHttpServer,
   textDelta,
   textStart,
 } from "../support/http-server.ts";
@@ -68,11 +68,11 @@ function unchunk(chunks: string): string {
 
 describe("a plain answer", () => {
   test("has the members that native clients need, the request id under both names, and its cost", async () => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     const response = await postNative(url);
     expect(response.status).toBe(200);
     expect(response.headers.get("content-type")).toBe("application/json");
-    expect(response.headers.get("request-id")).toMatch(requestIdForm);
+    expect(response.headers.get("request-id")).toMatch(requestIdPattern);
     expect(response.headers.get("x-request-id")).toBe(response.headers.get("request-id"));
     expect(response.headers.get("x-gateway-cost-credits")).toBe("1.2345");
     expect(response.headers.get("x-gateway-max-tokens")).toBeNull();
@@ -90,7 +90,7 @@ describe("a plain answer", () => {
   });
 
   test("reaches chat clients in their form", async () => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     const response = await postChat(url);
     expect(response.status).toBe(200);
     expect(response.headers.get("content-type")).toBe("application/json");
@@ -106,7 +106,7 @@ describe("a plain answer", () => {
   });
 
   test("says what was granted when the credits did not reach, and how many requests are left", async () => {
-    const { url, script } = await startFacade();
+    const { url, script } = await startHttpServer();
     // Amid a second: whole ones are told without a fraction.
     const resetsAt = new Date(Math.floor(Date.now() / 1000) * 1000 + 29_900);
     const rateLimit = { limit: 60, remaining: 59, resetsAt: timestampFromDate(resetsAt) };
@@ -124,7 +124,7 @@ describe("a plain answer", () => {
   });
 
   test("is asked for with the caller's key as Bearer and the id that its headers show", async () => {
-    const { url, script } = await startFacade();
+    const { url, script } = await startHttpServer();
     let seen: Headers | undefined;
     script.generate = (_request, { headers }) => {
       seen = headers;
@@ -141,12 +141,12 @@ describe("a plain answer", () => {
       ...nativeHeaders,
       "x-request-id": "not ours",
     });
-    expect(other.headers.get("request-id")).toMatch(requestIdForm);
+    expect(other.headers.get("request-id")).toMatch(requestIdPattern);
     expect(seen?.get("x-request-id")).toBe(other.headers.get("request-id"));
   });
 
   test("keeps the version and the beta flags of its request byte for byte", async () => {
-    const { url, script } = await startFacade();
+    const { url, script } = await startHttpServer();
     let seen: { vendorVersion: string; vendorBeta: string } | undefined;
     script.generate = (request) => {
       seen = request;
@@ -158,7 +158,7 @@ describe("a plain answer", () => {
   });
 
   test("that failed on its way is an error with its own status and no text of the answer", async () => {
-    const { url, script } = await startFacade();
+    const { url, script } = await startHttpServer();
     script.generate = async function* () {
       yield* [admission(), start, textStart, textDelta("secret")];
       throw new ApiError("overloaded", { retryAfterMs: 2_500 });
@@ -175,7 +175,7 @@ describe("a plain answer", () => {
 
 describe("a streamed answer", () => {
   test("is a sequence of whole native events", async () => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     const response = await postNative(
       url,
       { ...nativeBody, stream: true },
@@ -186,7 +186,7 @@ describe("a streamed answer", () => {
     expect(response.headers.get("cache-control")).toBe("no-cache, no-transform");
     expect(response.headers.get("x-accel-buffering")).toBe("no");
     expect(response.headers.get("content-encoding")).toBeNull();
-    expect(response.headers.get("request-id")).toMatch(requestIdForm);
+    expect(response.headers.get("request-id")).toMatch(requestIdPattern);
     expect(response.headers.get("x-request-id")).toBe(response.headers.get("request-id"));
     const sent = readEvents(await response.text());
     expect(sent.map(({ event }) => event)).toEqual([
@@ -203,7 +203,7 @@ describe("a streamed answer", () => {
   });
 
   test("is a sequence of chunks that ends with [DONE] for chat clients, with the usage if they ask for it", async () => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     const body = { ...chatBody, stream: true };
     const plain = readChunks(await (await postChat(url, body)).text());
     expect(plain.at(-1)).toBe("data: [DONE]");
@@ -216,7 +216,7 @@ describe("a streamed answer", () => {
   });
 
   test("carries the headers of its admission", async () => {
-    const { url, script } = await startFacade();
+    const { url, script } = await startHttpServer();
     const rateLimit = { limit: 9, remaining: 8 };
     script.generate = () =>
       play([admission({ grantedMaxTokens: 1, rateLimit }), ...answerOf("x").slice(1)]);
@@ -227,7 +227,7 @@ describe("a streamed answer", () => {
   });
 
   test("that fails before its first event is an error with its own status", async () => {
-    const { url, script } = await startFacade();
+    const { url, script } = await startHttpServer();
     script.generate = async function* () {
       yield* [admission(), events({ case: "ping", value: {} })];
       throw new ApiError("upstream_error");
@@ -243,7 +243,7 @@ describe("a streamed answer", () => {
   });
 
   test("that fails later ends with an error event, and nothing that looks like a good end", async () => {
-    const { url, script } = await startFacade();
+    const { url, script } = await startHttpServer();
     script.generate = async function* () {
       yield* [admission(), start, textStart, textDelta("Hel")];
       throw new ApiError("upstream_error");
@@ -269,7 +269,7 @@ describe("a streamed answer", () => {
     const bytes = "Grüße 🙂 — 你好";
 
     test("comes in chunks, also where two requests share the connection without waiting", async () => {
-      const { port, script } = await startFacade();
+      const { port, script } = await startHttpServer();
       script.generate = (ask) => play(answerOf(`${ask.model} ${bytes}`));
       const ask = (model: string, more: string) => {
         const body = streamed(model);
@@ -288,7 +288,7 @@ describe("a streamed answer", () => {
     });
 
     test("comes bare to a client of HTTP/1.0, which reads until the connection ends", async () => {
-      const { port, script } = await startFacade();
+      const { port, script } = await startHttpServer();
       script.generate = () => play(answerOf(bytes));
       const body = streamed("sonnet");
       const text = await sendRaw(
@@ -303,7 +303,7 @@ describe("a streamed answer", () => {
   });
 
   test("leaves in one write for each message of the service", async () => {
-    const { port, script } = await startFacade();
+    const { port, script } = await startHttpServer();
     const step = stepper([
       admission(),
       start,
@@ -360,7 +360,7 @@ describe("silence", () => {
   const keepAlive = { holdMs: 30, pingMs: 20 };
 
   test("before the first event ends with the status line and pings, and the answer follows unharmed", async () => {
-    const { url, script } = await startFacade({}, { keepAlive });
+    const { url, script } = await startHttpServer({}, { keepAlive });
     const gate = Promise.withResolvers<void>();
     script.generate = async function* () {
       yield admission();
@@ -385,7 +385,7 @@ describe("silence", () => {
   });
 
   test("shows as comments to chat clients", async () => {
-    const { url, script } = await startFacade({}, { keepAlive });
+    const { url, script } = await startHttpServer({}, { keepAlive });
     const gate = Promise.withResolvers<void>();
     script.generate = async function* () {
       yield* [admission(), start, textStart];
@@ -405,7 +405,7 @@ describe("silence", () => {
   });
 
   test("before the admission keeps the status line, since the request may still be refused", async () => {
-    const { url, script } = await startFacade({}, { keepAlive });
+    const { url, script } = await startHttpServer({}, { keepAlive });
     script.generate = async function* () {
       await new Promise((resolve) => setTimeout(resolve, 4 * keepAlive.holdMs));
       throw new ApiError("credits_held");
@@ -416,7 +416,7 @@ describe("silence", () => {
   });
 
   test("that ends in a failure after the status line ends with an error event", async () => {
-    const { url, script } = await startFacade({}, { keepAlive });
+    const { url, script } = await startHttpServer({}, { keepAlive });
     script.generate = async function* () {
       yield admission();
       await new Promise((resolve) => setTimeout(resolve, 4 * keepAlive.holdMs));
@@ -435,7 +435,7 @@ describe("silence", () => {
 describe("a client that hangs up", () => {
   for (const stream of [true, false]) {
     test(`aborts the call at once, ${stream ? "amid a stream" : "while it waits for a plain answer"}`, async () => {
-      const { port, script } = await startFacade();
+      const { port, script } = await startHttpServer();
       const begun = Promise.withResolvers<void>();
       const aborted = Promise.withResolvers<void>();
       script.generate = async function* (_request, { signal }) {
@@ -461,7 +461,7 @@ describe("a client that hangs up", () => {
   }
 
   test("while it sends its body is dropped without a call to a model", async () => {
-    const { port, script, facade } = await startFacade();
+    const { port, script, server } = await startHttpServer();
     const request = httpRequest({
       port,
       host: "127.0.0.1",
@@ -474,12 +474,12 @@ describe("a client that hangs up", () => {
     while (!script.calls.includes("authenticate"))
       await new Promise((resolve) => setImmediate(resolve));
     request.destroy();
-    await facade.drain();
+    await server.drain();
     expect(script.calls).toEqual(["authenticate"]);
   });
 
   test("or stops reading holds the answer back instead of filling memory", async () => {
-    const { port, script } = await startFacade();
+    const { port, script } = await startHttpServer();
     const big = textDelta("x".repeat(64 * 1024));
     let yielded = 0;
     const left = Promise.withResolvers<void>();
@@ -518,7 +518,7 @@ describe("a client that hangs up", () => {
 });
 
 test("joined base addresses reach the same endpoints", async () => {
-  const { url } = await startFacade();
+  const { url } = await startHttpServer();
   for (const path of ["/messages", "/v1/v1/messages", "/v1/messages?beta=true"]) {
     expect((await post(url, path, nativeHeaders, nativeBody)).status).toBe(200);
   }
@@ -528,7 +528,7 @@ test("joined base addresses reach the same endpoints", async () => {
 });
 
 test("counting answers the number and asks nothing of billing", async () => {
-  const { url, script } = await startFacade();
+  const { url, script } = await startHttpServer();
   const body = { model: "sonnet", messages: [{ role: "user", content: "Hi" }], tools: [] };
   const response = await post(url, "/v1/messages/count_tokens?beta=true", nativeHeaders, body);
   expect(response.status).toBe(200);

@@ -6,7 +6,7 @@ import { runInNewContext } from "node:vm";
 import fc from "fast-check";
 import { Pool } from "undici";
 import { expect, onTestFinished, test } from "vitest";
-import { chatHeaders, nativeBody, nativeHeaders, startFacade } from "../support/http-server.ts";
+import { chatHeaders, nativeBody, nativeHeaders, startHttpServer } from "../support/http-server.ts";
 
 const whole = JSON.stringify({
   ...nativeBody,
@@ -39,7 +39,7 @@ const exposeGc = () => {
 };
 
 test("10,000 malformed bodies are 400, at less than a second of CPU per thousand, and leave no memory taken", async () => {
-  const { url, script } = await startFacade();
+  const { url, script } = await startHttpServer();
   const pool = new Pool(url, { connections: 8 });
   onTestFinished(() => pool.destroy());
   const collectGarbage = exposeGc();

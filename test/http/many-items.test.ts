@@ -2,7 +2,13 @@
 
 import { expect, test } from "vitest";
 import { jsonItemsMax } from "../../src/formats/json.ts";
-import { chatBody, nativeBody, postChat, postNative, startFacade } from "../support/http-server.ts";
+import {
+  chatBody,
+  nativeBody,
+  postChat,
+  postNative,
+  startHttpServer,
+} from "../support/http-server.ts";
 
 const list = (count: number, item: (index: number) => string) =>
   Array.from({ length: count }, (_, index) => item(index)).join(",");
@@ -27,7 +33,7 @@ const shapes: [string, string][] = [
 
 for (const [name, members] of shapes) {
   test(`a body with too many ${name} is refused before it is parsed, in the caller's format`, async () => {
-    const { url, script } = await startFacade();
+    const { url, script } = await startHttpServer();
     const says = `The request has more than ${jsonItemsMax} members and elements in its objects and lists.`;
     const native = await postNative(url, `${JSON.stringify(nativeBody).slice(0, -1)},${members}}`);
     expect([native.status, await native.json()]).toMatchObject([
@@ -44,7 +50,7 @@ for (const [name, members] of shapes) {
 }
 
 test("as many as a client may ever send pass: the most messages of both formats, and text of any length", async () => {
-  const { url } = await startFacade();
+  const { url } = await startHttpServer();
   const messages = Array(100_000).fill({ role: "user", content: "x" });
   expect((await postNative(url, { ...nativeBody, messages })).status).toBe(200);
   expect((await postChat(url, { ...chatBody, messages })).status).toBe(200);
@@ -54,7 +60,7 @@ test("as many as a client may ever send pass: the most messages of both formats,
 });
 
 test("arguments of calls are JSON inside of JSON, and count together", async () => {
-  const { url } = await startFacade();
+  const { url } = await startHttpServer();
   const body = (items: number) => ({
     ...chatBody,
     messages: [
@@ -78,7 +84,7 @@ test("arguments of calls are JSON inside of JSON, and count together", async () 
 });
 
 test("turns of more blocks than a call has room for arguments are merged", async () => {
-  const { url } = await startFacade();
+  const { url } = await startHttpServer();
   const turn = { role: "user", content: Array(65_000).fill({ type: "text", text: "x" }) };
   const system = { role: "system", content: turn.content };
   expect((await postChat(url, { ...chatBody, messages: [turn, turn] })).status).toBe(200);

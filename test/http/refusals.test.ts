@@ -18,9 +18,9 @@ import {
   post,
   postChat,
   postNative,
-  requestIdForm,
+  requestIdPattern,
   sendRaw,
-  startFacade,
+  startHttpServer,
 } from "../support/http-server.ts";
 
 type ErrorBody = {
@@ -39,7 +39,7 @@ async function readError(
   response: Response,
 ): Promise<{ status: number; code: string | undefined; body: ErrorBody }> {
   expect(response.headers.get("content-type")).toBe("application/json");
-  expect(response.headers.get("request-id")).toMatch(requestIdForm);
+  expect(response.headers.get("request-id")).toMatch(requestIdPattern);
   expect(response.headers.get("x-request-id")).toBe(response.headers.get("request-id"));
   const text = await response.text();
   expect(text).not.toMatch(/x-api-key/i);
@@ -57,7 +57,7 @@ const json = { "content-type": "application/json" };
 
 describe("credentials", () => {
   test("a valid key in the wrong header of the native endpoint is told so, once and for all", async () => {
-    const { url, script } = await startFacade();
+    const { url, script } = await startHttpServer();
     const response = await postNative(url, nativeBody, {
       ...version,
       ...json,
@@ -72,7 +72,7 @@ describe("credentials", () => {
   });
 
   test("the newest SDK's Bearer is served like the older header", async () => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     const headers = {
       ...json,
       "anthropic-version": "2026-10-21",
@@ -82,7 +82,7 @@ describe("credentials", () => {
   });
 
   test("unknown, malformed and doubled keys get the same words", async () => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     const keys = [
       "sk-gw2-1unknown",
       "junk",
@@ -103,7 +103,7 @@ describe("credentials", () => {
   });
 
   test("a revoked key says revoked, a missing one missing, and one in the query string is not read", async () => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     const revoked = await postNative(url, nativeBody, {
       ...nativeHeaders,
       "x-api-key": "sk-gw2-1revoked",
@@ -119,7 +119,7 @@ describe("credentials", () => {
   });
 
   test("the chat endpoint tells a client that sent the native header which one it reads", async () => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     const response = await postChat(url, chatBody, { ...json, "x-api-key": goodKey });
     expect(response.headers.get("www-authenticate")).toBe('Bearer realm="gateway"');
     const { status, body } = await readError(response);
@@ -135,7 +135,7 @@ describe("credentials", () => {
   });
 
   test("two Authorization headers are refused, though Node shows the first alone", async () => {
-    const { port } = await startFacade();
+    const { port } = await startHttpServer();
     const answer = await sendRaw(
       port,
       `GET /v1/models HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${goodKey}\r\nauthorization: Bearer other\r\nconnection: close\r\n\r\n`,
@@ -152,7 +152,7 @@ describe("credentials", () => {
       },
       record: (address: string) => void failures.push(address),
     };
-    const { url, script } = await startFacade({ failedCredentials });
+    const { url, script } = await startHttpServer({ failedCredentials });
     script.keys.add("sk-gw2-1late");
     const get = (key: string) => fetch(`${url}/v1/models`, { headers: { "x-api-key": key } });
     expect((await get(goodKey)).status).toBe(200);
@@ -173,9 +173,9 @@ describe("credentials", () => {
       record: (address: string) => void seen.push(address),
     };
     const headers = { "x-api-key": "sk-gw2-1bad", "x-forwarded-for": "203.0.113.9, 198.51.100.7" };
-    const untrusting = await startFacade({ failedCredentials });
+    const untrusting = await startHttpServer({ failedCredentials });
     await fetch(`${untrusting.url}/v1/models`, { headers });
-    const trusting = await startFacade(
+    const trusting = await startHttpServer(
       { failedCredentials },
       { trustedProxies: ["127.0.0.0/8", "198.51.100.0/24"] },
     );
@@ -209,7 +209,7 @@ describe("the version header", () => {
     },
   ];
   test.each(cases)("$name", async ({ headers, gives }) => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     for (const path of ["/v1/messages", "/v1/messages/count_tokens"]) {
       const response = await post(
         url,
@@ -223,7 +223,7 @@ describe("the version header", () => {
   });
 
   test("is not asked of chat clients", async () => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     expect((await postChat(url)).status).toBe(200);
   });
 });
@@ -231,7 +231,7 @@ describe("the version header", () => {
 describe("the order of checks", () => {
   const bad = '{"model":';
   test("is route, method, key, version, envelope, shape", async () => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     const attempts: [path: string, headers: Record<string, string>, expected: unknown[]][] = [
       ["/v1/nowhere", { "content-type": "nonsense" }, [404, "not_found"]],
       ["/healthz", { "content-type": "nonsense" }, [405, "method_not_allowed"]],
@@ -265,7 +265,7 @@ describe("the order of checks", () => {
   });
 
   test("asks for the key before a byte of the body is read", async () => {
-    const { port } = await startFacade();
+    const { port } = await startHttpServer();
     const request = httpRequest({
       port,
       host: "127.0.0.1",
@@ -293,7 +293,7 @@ describe("the content type", () => {
     [undefined, 400],
   ];
   test.each(cases)("%s is answered %i", async (type, status) => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     const headers = {
       "x-api-key": goodKey,
       ...version,
@@ -323,7 +323,7 @@ describe("bodies", () => {
     '{"model":"\\ud800"}',
   ];
   test("that are no request are 400 in the endpoint's own format, and reach no model", async () => {
-    const { url, script } = await startFacade();
+    const { url, script } = await startHttpServer();
     for (const body of malformed) {
       const native = await readError(await postNative(url, body));
       expect(native).toMatchObject({
@@ -338,7 +338,7 @@ describe("bodies", () => {
   });
 
   test("broken anywhere are answered or refused, never a failure of ours", async () => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     const whole = JSON.stringify({
       ...nativeBody,
       system: [{ type: "text", text: "s" }],
@@ -364,12 +364,12 @@ describe("bodies", () => {
   });
 
   test("may begin with a byte order mark", async () => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     expect((await postNative(url, `\ufeff${JSON.stringify(nativeBody)}`)).status).toBe(200);
   });
 
   test("of a megabyte are nothing special", async () => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     const body = { ...nativeBody, messages: [{ role: "user", content: "x".repeat(1 << 20) }] };
     expect((await postNative(url, body)).status).toBe(200);
   });
@@ -383,7 +383,7 @@ describe("bodies", () => {
     ["identity", (text) => Buffer.from(text)],
   ];
   test("may come packed", async () => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     for (const [encoding, pack] of packers) {
       const headers = { ...nativeHeaders, "content-encoding": encoding };
       const body = new Uint8Array(pack(JSON.stringify(nativeBody)));
@@ -394,7 +394,7 @@ describe("bodies", () => {
   });
 
   test("that do not unpack, or unpack to more than the limit, are refused by name", async () => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     const send = (encoding: string, body: Uint8Array<ArrayBuffer>) =>
       fetch(`${url}/v1/messages`, {
         method: "POST",
@@ -429,7 +429,7 @@ describe("bodies", () => {
   });
 
   test("of 33 MiB are refused by their announced length, and the answer survives the rest of the upload", async () => {
-    const { url, script } = await startFacade();
+    const { url, script } = await startHttpServer();
     const response = await fetch(`${url}/v1/messages`, {
       method: "POST",
       headers: nativeHeaders,
@@ -444,7 +444,7 @@ describe("bodies", () => {
   });
 
   test("are refused before they are sent, when their announced length is too much", async () => {
-    const { port } = await startFacade();
+    const { port } = await startHttpServer();
     const headers = Object.entries(nativeHeaders).map(([name, value]) => `${name}: ${value}\r\n`);
     const answer = await sendRaw(
       port,
@@ -454,7 +454,7 @@ describe("bodies", () => {
   });
 
   test("without an announced length are refused once they are too long", async () => {
-    const { port } = await startFacade();
+    const { port } = await startHttpServer();
     const request = httpRequest({
       port,
       host: "127.0.0.1",
@@ -477,7 +477,7 @@ describe("bodies", () => {
 
 describe("paths and methods", () => {
   test("that are not served are JSON, never HTML, in what both SDKs parse", async () => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     for (const path of [
       "/",
       "/nope",
@@ -496,7 +496,7 @@ describe("paths and methods", () => {
   });
 
   test("that people take by mistake name the endpoint that serves them", async () => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     const wrong = [
       "/v1/responses",
       "/v1/completions",
@@ -523,7 +523,7 @@ describe("paths and methods", () => {
   });
 
   test("known paths with another method answer 405 and which they have", async () => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     const cases: [method: string, path: string, allow: string][] = [
       ["GET", "/v1/messages", "POST"],
       ["OPTIONS", "/v1/chat/completions", "POST"],
@@ -541,7 +541,7 @@ describe("paths and methods", () => {
   });
 
   test("that are no HTTP at all are JSON as well", async () => {
-    const { port } = await startFacade();
+    const { port } = await startHttpServer();
     const requests = [
       "rubbish\r\n\r\n",
       `GET / HTTP/1.1\r\nhost: x\r\nbig: ${"x".repeat(70_000)}\r\n\r\n`,
@@ -559,7 +559,7 @@ describe("paths and methods", () => {
   });
 
   test("that Node would answer by itself carry the request id all the same", async () => {
-    const { port } = await startFacade();
+    const { port } = await startHttpServer();
     for (const header of ["a: b", "host: x\r\nexpect: the-unexpected"]) {
       const answer = await sendRaw(
         port,
@@ -573,7 +573,7 @@ describe("paths and methods", () => {
 
 describe("failures of services", () => {
   test("nobody foresaw are 500 without a word about them", async () => {
-    const { url, script } = await startFacade();
+    const { url, script } = await startHttpServer();
     script.generate = () => {
       throw new Error("password=hunter2 at /srv/app.ts:12");
     };
@@ -585,7 +585,7 @@ describe("failures of services", () => {
   });
 
   test("that a model name provokes do not give the name a stage", async () => {
-    const { url, script } = await startFacade();
+    const { url, script } = await startHttpServer();
     script.generate = ({ model }) => {
       throw new ApiError("model_not_found", {
         message: `model: ${model}`,
@@ -604,7 +604,7 @@ describe("failures of services", () => {
   });
 
   test("leave the next request on the connection alone", async () => {
-    const { url, script } = await startFacade();
+    const { url, script } = await startHttpServer();
     script.generate = () => play([]);
     expect((await postNative(url)).status).toBe(500);
     script.generate = () => play(answerOf("again"));

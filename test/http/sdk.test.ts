@@ -7,9 +7,9 @@ import { ApiError, type ErrorFacts, type ErrorReason } from "../../src/base/erro
 import {
   admission,
   goodKey,
-  type StandIn,
+  type ScriptedHttpServer,
   start,
-  startFacade,
+  startHttpServer,
   textDelta,
   textStart,
 } from "../support/http-server.ts";
@@ -17,8 +17,10 @@ import {
 const sonnet = { id: "model-sonnet-4.6", displayName: "Sonnet 4.6", tier: "sonnet" };
 const alias = { ...sonnet, id: "sonnet", aliasFor: sonnet.id };
 
-const anthropic = ({ url }: StandIn, apiKey = goodKey) => new Anthropic({ apiKey, baseURL: url });
-const openai = ({ url }: StandIn, apiKey = goodKey) => new OpenAI({ apiKey, baseURL: `${url}/v1` });
+const anthropic = ({ url }: ScriptedHttpServer, apiKey = goodKey) =>
+  new Anthropic({ apiKey, baseURL: url });
+const openai = ({ url }: ScriptedHttpServer, apiKey = goodKey) =>
+  new OpenAI({ apiKey, baseURL: `${url}/v1` });
 
 const ask = {
   model: "sonnet",
@@ -29,7 +31,7 @@ const askChat = { model: "sonnet", messages: [{ role: "user" as const, content: 
 
 /** Makes every generation fail, and counts how often it was tried. */
 function failWith(
-  standIn: StandIn,
+  standIn: ScriptedHttpServer,
   reason: ErrorReason,
   facts: ErrorFacts = {},
 ): { tries: number } {
@@ -65,9 +67,11 @@ const tried: [reason: ErrorReason, tries: number, facts?: ErrorFacts][] = [
 ];
 
 /** How often each of those was tried. */
-async function triesOf(ask: (standIn: StandIn) => PromiseLike<unknown>): Promise<typeof tried> {
+async function triesOf(
+  ask: (standIn: ScriptedHttpServer) => PromiseLike<unknown>,
+): Promise<typeof tried> {
   const counts = tried.map(async ([apiError, , facts]): Promise<(typeof tried)[number]> => {
-    const standIn = await startFacade();
+    const standIn = await startHttpServer();
     const counted = failWith(standIn, apiError, facts);
     await failureOf(ask(standIn));
     return facts === undefined ? [apiError, counted.tries] : [apiError, counted.tries, facts];
@@ -81,7 +85,7 @@ describe("the native SDK", () => {
   });
 
   test("gets whole and streamed answers, counts, and walks the catalogue in one request", async () => {
-    const standIn = await startFacade();
+    const standIn = await startHttpServer();
     standIn.script.models = [sonnet, alias];
     const client = anthropic(standIn);
     const message = await client.messages.create(ask);
@@ -115,7 +119,7 @@ describe("the native SDK", () => {
   test.each(cases)(
     "throws its own class for %s and tries it once",
     async (apiError, kind, status, tries) => {
-      const standIn = await startFacade();
+      const standIn = await startHttpServer();
       const counted = failWith(standIn, apiError);
       const error = await failureOf(anthropic(standIn).messages.create(ask));
       expect(error).toBeInstanceOf(kind);
@@ -125,7 +129,7 @@ describe("the native SDK", () => {
   );
 
   test("throws from a stream that fails in the middle", async () => {
-    const standIn = await startFacade();
+    const standIn = await startHttpServer();
     standIn.script.generate = async function* () {
       yield* [admission(), start, textStart, textDelta("Hel")];
       throw new ApiError("overloaded");
@@ -144,7 +148,7 @@ describe("the chat SDK", () => {
   });
 
   test("gets whole and streamed answers, and walks the catalogue in one request", async () => {
-    const standIn = await startFacade();
+    const standIn = await startHttpServer();
     standIn.script.models = [sonnet, alias];
     const client = openai(standIn);
     const completion = await client.chat.completions.create(askChat);
@@ -182,7 +186,7 @@ describe("the chat SDK", () => {
   test.each(cases)(
     "throws its own class for %s and tries it once",
     async (apiError, kind, status, code, tries) => {
-      const standIn = await startFacade();
+      const standIn = await startHttpServer();
       const counted = failWith(standIn, apiError);
       const error = await failureOf(openai(standIn).chat.completions.create(askChat));
       expect(error).toBeInstanceOf(kind);
@@ -192,7 +196,7 @@ describe("the chat SDK", () => {
   );
 
   test("throws, with the code, from a stream that fails in the middle", async () => {
-    const standIn = await startFacade();
+    const standIn = await startHttpServer();
     standIn.script.generate = async function* () {
       yield* [admission(), start, textStart, textDelta("Hel")];
       throw new ApiError("upstream_error");

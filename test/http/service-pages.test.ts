@@ -22,7 +22,7 @@ import {
   receipt,
   receiptOf,
   start,
-  startFacade,
+  startHttpServer,
   textDelta,
   textStart,
 } from "../support/http-server.ts";
@@ -76,7 +76,7 @@ describe("the catalogue", () => {
   };
 
   test("is one list that the parsers of both SDKs read, with either credential", async () => {
-    const { url, script } = await startFacade();
+    const { url, script } = await startHttpServer();
     script.models = [sonnet, alias];
     for (const headers of [bearer, native, { ...native, ...bearer }]) {
       const response = await fetch(`${url}/v1/models?limit=1000`, { headers });
@@ -96,7 +96,7 @@ describe("the catalogue", () => {
   });
 
   test("gives one entry by id or alias", async () => {
-    const { url, script } = await startFacade();
+    const { url, script } = await startHttpServer();
     script.models = [sonnet, alias];
     expect(
       await (await fetch(`${url}/v1/models/model-sonnet-4.6`, { headers: bearer })).json(),
@@ -113,7 +113,7 @@ describe("the catalogue", () => {
   });
 
   test("states exact prices of a million tokens in dollars and credits", async () => {
-    const { url, script } = await startFacade();
+    const { url, script } = await startHttpServer();
     script.models = [sonnet, alias];
     expect(await (await fetch(`${url}/v1/models/info`, { headers: native })).json()).toEqual({
       object: "list",
@@ -151,7 +151,7 @@ describe("the catalogue", () => {
 
 describe("money", () => {
   test("the balance is that of the key's own pool, with the key's month", async () => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     for (const headers of [bearer, native]) {
       const response = await fetch(`${url}/v1/credits`, { headers });
       expect(response.status).toBe(200);
@@ -170,7 +170,7 @@ describe("money", () => {
   });
 
   test("a receipt tells what a request used and cost", async () => {
-    const { url, script } = await startFacade();
+    const { url, script } = await startHttpServer();
     const settled = receiptOf({
       requestId: "req_12345678",
       keyId: "key_1",
@@ -223,7 +223,7 @@ describe("money", () => {
   });
 
   test("a request that still runs has a receipt that says so; one that never was has none", async () => {
-    const { url, script } = await startFacade();
+    const { url, script } = await startHttpServer();
     script.receipts.set("req_running1", receiptOf({ requestId: "req_running1" }));
     const running = await fetch(`${url}/v1/receipts/req_running1`, { headers: native });
     expect(await running.json()).toMatchObject({
@@ -247,7 +247,7 @@ test("what a service left out is our fault, which is logged, and not something t
     { level: "error", base: null },
     { write: (line: string) => void lines.push(line) },
   );
-  const { url, script } = await startFacade({ log });
+  const { url, script } = await startHttpServer({ log });
   for (const method of ["getReceipt", "getModel"]) script.instead.set(method, async () => ({}));
   script.instead.set("getPools", async () => ({ pools: [] }));
   for (const path of ["/v1/receipts/req_12345678", "/v1/models/sonnet", "/v1/credits"]) {
@@ -260,7 +260,7 @@ test("what a service left out is our fault, which is logged, and not something t
 
 describe("probes", () => {
   test("need no key and carry the request id", async () => {
-    const { url } = await startFacade();
+    const { url } = await startHttpServer();
     const liveness = await fetch(`${url}/healthz`);
     expect(liveness.status).toBe(200);
     expect(liveness.headers.get("request-id")).toMatch(/^req_/);
@@ -277,7 +277,7 @@ describe("probes", () => {
 
   test("of readiness name each part, and fail only for those without which nothing works", async () => {
     const states: Record<string, PartState> = { database: { state: "ok" } };
-    const { url } = await startFacade({ readiness: async () => states });
+    const { url } = await startHttpServer({ readiness: async () => states });
     const probe = async () => {
       const response = await fetch(`${url}/health`);
       return {
@@ -310,7 +310,7 @@ describe("probes", () => {
 });
 
 test("a draining gateway refuses new requests, finishes those that run, and then is done", async () => {
-  const { url, facade, script } = await startFacade();
+  const { url, server, script } = await startHttpServer();
   const gate = Promise.withResolvers<void>();
   script.generate = async function* () {
     yield* [admission(), start, textStart];
@@ -319,7 +319,7 @@ test("a draining gateway refuses new requests, finishes those that run, and then
   };
   const running = await postNative(url, { ...nativeBody, stream: true });
   let isDone = false;
-  const drained = facade.drain().then(() => {
+  const drained = server.drain().then(() => {
     isDone = true;
   });
   const refused = await postNative(url);
@@ -340,8 +340,8 @@ test("a draining gateway refuses new requests, finishes those that run, and then
 });
 
 test("a draining gateway closes a connection only when the body of the refused request is through", async () => {
-  const { url, port, facade } = await startFacade();
-  await facade.drain();
+  const { url, port, server } = await startHttpServer();
+  await server.drain();
   const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
   socket.write(
     `POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: ${goodKey}\r\ncontent-length: 2\r\n\r\n`,
@@ -365,7 +365,7 @@ test("a draining gateway closes a connection only when the body of the refused r
 test("calls of other doors on the same listener keep their own parsers and answers, and drain with the rest", async () => {
   const gate = Promise.withResolvers<void>();
   const begun = Promise.withResolvers<void>();
-  const { url, facade } = await startFacade({}, {}, (app) => {
+  const { url, server } = await startHttpServer({}, {}, (app) => {
     app.post("/other.v1.Service/Echo", async (request) => {
       begun.resolve();
       await gate.promise;
@@ -379,7 +379,7 @@ test("calls of other doors on the same listener keep their own parsers and answe
   });
   await begun.promise;
   let isDone = false;
-  const drained = facade.drain().then(() => {
+  const drained = server.drain().then(() => {
     isDone = true;
   });
   await new Promise((resolve) => setImmediate(resolve));
@@ -395,7 +395,7 @@ test("the log has one line per request, with ids and figures and nothing that wa
     { level: "info", base: null },
     { write: (line: string) => void lines.push(line) },
   );
-  const { url, facade, script } = await startFacade({ log });
+  const { url, server, script } = await startHttpServer({ log });
   const charge = {
     outcome: Outcome.COMPLETED,
     amountMicrocredits: 8_400n,
@@ -419,7 +419,7 @@ test("the log has one line per request, with ids and figures and nothing that wa
   ).text();
   await (await fetch(`${url}/${goodKey}`)).text();
   await (await fetch(`${url}/healthz`)).text();
-  await facade.drain();
+  await server.drain();
   const paid = {
     accountId: "acc_1",
     keyId: "key_1",

@@ -3,9 +3,9 @@
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { ApiError, type ErrorReason } from "../../src/base/errors.ts";
 import type { Payer } from "../../src/billing/admission.ts";
-import { type Answer, freshInference } from "../support/inference.ts";
+import { freshInference, type TestInference } from "../support/inference.ts";
 
-let gateway: Answer;
+let gateway: TestInference;
 let payer: Payer;
 beforeAll(async () => {
   gateway = await freshInference();

@@ -8,13 +8,13 @@ import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import type { ProviderRequest } from "../../src/providers/providers.ts";
-import { type Answer, events, freshInference } from "../support/inference.ts";
+import { events, freshInference, type TestInference } from "../support/inference.ts";
 
 const input = 140n;
 const output = 700n;
 const usage = { inputTokens: 11 };
 
-let gateway: Answer;
+let gateway: TestInference;
 let payer: Payer;
 beforeAll(async () => {
   gateway = await freshInference();

@@ -5,15 +5,17 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Basis, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
+import { catalogFor } from "../support/catalog.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { catalogFor, type ScriptedProvider, sseEvent, startProvider } from "../support/provider.ts";
+import { type FakeProvider, startFakeProvider } from "../support/provider.ts";
+import { sseEvent } from "../support/provider-answers.ts";
 
 const haiku = { input: 140n, output: 700n };
 
-let provider: ScriptedProvider;
+let provider: FakeProvider;
 let gateway: TestGateway;
 beforeAll(async () => {
-  provider = await startProvider();
+  provider = await startFakeProvider();
   const kinds = {
     native: { kind: "anthropic", url: provider.url },
     chat: { kind: "openai", url: provider.url },

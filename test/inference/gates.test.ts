@@ -4,21 +4,16 @@
 import { Client } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { readCatalogFile } from "../../src/config/catalog.ts";
+import { catalogFor } from "../support/catalog.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import {
-  catalogFor,
-  Gate,
-  nativeAnswer,
-  nativeStream,
-  type ScriptedProvider,
-  startProvider,
-} from "../support/provider.ts";
+import { type FakeProvider, Gate, startFakeProvider } from "../support/provider.ts";
+import { nativeAnswer, nativeStream } from "../support/provider-answers.ts";
 
-let provider: ScriptedProvider;
+let provider: FakeProvider;
 let gateway: TestGateway;
 let other: Client;
 beforeAll(async () => {
-  provider = await startProvider();
+  provider = await startFakeProvider();
   gateway = await startTestGateway({
     catalog: readCatalogFile(catalogFor({ real: { kind: "anthropic", url: provider.url } })),
   });

@@ -11,14 +11,14 @@ import * as chat from "../../src/formats/chat/chat.ts";
 import * as native from "../../src/formats/native/native.ts";
 import { Meter } from "../../src/inference/meter.ts";
 import { events } from "../support/inference.ts";
+import type { Script } from "../support/provider.ts";
 import {
   type AnswerContent,
   chatAnswer,
   chatStream,
   nativeAnswer,
   nativeStream,
-  type Script,
-} from "../support/provider.ts";
+} from "../support/provider-answers.ts";
 
 type Reported = Exclude<MessageInitShape<typeof ReportedUsageSchema>, { $typeName: string }>;
 

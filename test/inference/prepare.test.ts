@@ -5,7 +5,7 @@ import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
 import * as chat from "../../src/formats/chat/chat.ts";
 import { createCatalog } from "../../src/inference/inference.ts";
 import { prepare, prepareModel } from "../../src/inference/prepare.ts";
-import { errorOf, type RequestMembers, requestOf, said } from "../support/requests.ts";
+import { errorOf, type RequestMembers, requestOf, userMessage } from "../support/requests.ts";
 
 const catalog = createCatalog(readCatalogFile(defaultCatalog()));
 const prepared = (more: RequestMembers = {}, allowed: string[] = []) =>
@@ -137,45 +137,55 @@ const turns: {
 }[] = [
   {
     name: "an earlier turn without thoughts",
-    messages: [said("A"), answered(text), said("B")],
+    messages: [userMessage("A"), answered(text), userMessage("B")],
     thinks: true,
   },
   {
     name: "tool calls without thoughts",
-    messages: [said("A"), answered(call), resulted],
+    messages: [userMessage("A"), answered(call), resulted],
     thinks: false,
   },
   {
     name: "tool calls after a text",
-    messages: [said("A"), answered(text, call), resulted],
+    messages: [userMessage("A"), answered(text, call), resulted],
     thinks: false,
   },
   {
     name: "tool calls after thoughts",
-    messages: [said("A"), answered(thought, call), resulted],
+    messages: [userMessage("A"), answered(thought, call), resulted],
     thinks: true,
   },
   {
     name: "tool calls after hidden thoughts",
-    messages: [said("A"), answered(hidden, call), resulted],
+    messages: [userMessage("A"), answered(hidden, call), resulted],
     thinks: true,
   },
   {
     name: "tool calls whose turn began with thoughts",
-    messages: [said("A"), answered(thought, call), resulted, answered(call), resulted],
+    messages: [userMessage("A"), answered(thought, call), resulted, answered(call), resulted],
     thinks: true,
   },
   {
     name: "tool calls without thoughts after a turn with them",
-    messages: [said("A"), answered(thought, text), said("B"), answered(call), resulted],
+    messages: [
+      userMessage("A"),
+      answered(thought, text),
+      userMessage("B"),
+      answered(call),
+      resulted,
+    ],
     thinks: false,
   },
   {
     name: "a word beside the results",
-    messages: [said("A"), answered(call), { role: Role.USER, content: [result, text] }],
+    messages: [userMessage("A"), answered(call), { role: Role.USER, content: [result, text] }],
     thinks: false,
   },
-  { name: "the beginning of an answer", messages: [said("A"), answered(text)], thinks: false },
+  {
+    name: "the beginning of an answer",
+    messages: [userMessage("A"), answered(text)],
+    thinks: false,
+  },
 ];
 for (const { name, messages, thinks } of turns) {
   test(`after ${name}, a model that thinks by budget ${thinks ? "is asked to think" : "is not: its provider would refuse"}`, () => {

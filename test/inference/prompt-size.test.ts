@@ -4,7 +4,7 @@ import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import * as native from "../../src/formats/native/native.ts";
 import { estimatedTokensOf, maxTokensOf, measurePrompt } from "../../src/inference/prompt-size.ts";
-import { type RequestMembers, requestOf, said } from "../support/requests.ts";
+import { type RequestMembers, requestOf, userMessage } from "../support/requests.ts";
 
 const window = 200_000;
 const bytesOf = (more: RequestMembers) => measurePrompt(requestOf(more)).textBytes;
@@ -15,7 +15,7 @@ test("every text counts by its bytes, wherever it stands", () => {
   const block = { kind: { case: "text" as const, value: { text } } };
   const carriers: RequestMembers[] = [
     { system: { content: [block] } },
-    { messages: [said("Hello"), said(text)] },
+    { messages: [userMessage("Hello"), userMessage(text)] },
     { tools: [{ name: "t", description: text }] },
     { tools: [{ name: "t", inputSchema: { properties: { a: { description: text } } } }] },
     { outputConfig: { format: { schema: { description: text } } } },
@@ -31,7 +31,9 @@ test("every text counts by its bytes, wherever it stands", () => {
         value: { source: { kind: { case: "text" as const, value: { data: text } } } },
       },
       { case: "other" as const, value: { type: "x", inner: { deep: text } } },
-    ].map((kind) => ({ messages: [said("Hello"), { role: Role.USER, content: [{ kind }] }] })),
+    ].map((kind) => ({
+      messages: [userMessage("Hello"), { role: Role.USER, content: [{ kind }] }],
+    })),
   ];
   for (const carrier of carriers) expect(bytesOf(carrier) - before).toBeGreaterThanOrEqual(3_000);
 });

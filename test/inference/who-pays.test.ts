@@ -3,13 +3,13 @@ import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import type { ProviderRequest } from "../../src/providers/providers.ts";
-import { type Answer, events, freshInference } from "../support/inference.ts";
+import { events, freshInference, type TestInference } from "../support/inference.ts";
 
 // haiku 4.5: 140 micro-credits per input token, 700 per output token, 14 per cache read.
 const input = 140n;
 const output = 700n;
 
-let gateway: Answer;
+let gateway: TestInference;
 let payer: Payer;
 beforeAll(async () => {
   gateway = await freshInference();

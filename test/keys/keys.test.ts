@@ -5,11 +5,11 @@ import { afterAll, beforeAll, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { mintSecret } from "../../src/keys/secret.ts";
-import { adminCall, adminToken, bearer, errorOf, keysFixture } from "../support/keys.ts";
+import { adminCall, adminToken, bearer, errorOf, startTestKeys } from "../support/keys.ts";
 
-let fixture: Awaited<ReturnType<typeof keysFixture>>;
+let fixture: Awaited<ReturnType<typeof startTestKeys>>;
 beforeAll(async () => {
-  fixture = await keysFixture();
+  fixture = await startTestKeys();
 });
 afterAll(() => fixture.drop());
 

@@ -4,14 +4,14 @@ import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { ChildGateway } from "../support/child-gateway.ts";
-import { type Gateways, objectOf, startGateways } from "../support/cluster.ts";
+import { type Cluster, objectOf, startCluster } from "../support/cluster.ts";
 
 const nodeCount = 3;
-let gateways: Gateways;
+let gateways: Cluster;
 // Every answer of the suite, to be searched for secrets.
 let answers = "";
 beforeAll(async () => {
-  gateways = await startGateways(nodeCount);
+  gateways = await startCluster(nodeCount);
 }, 60_000);
 afterAll(async () => {
   expect(await gateways.verifyLedger()).toEqual([]);

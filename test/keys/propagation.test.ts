@@ -11,13 +11,20 @@ import { mintSecret } from "../../src/keys/secret.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { createRateLimits } from "../../src/rate-limits/rate-limits.ts";
 import { connectRedis } from "../../src/redis/redis.ts";
-import { bearer, callerOfKeys, counted, errorOf, keysFixture, keysOn } from "../support/keys.ts";
+import {
+  bearer,
+  countStatements,
+  createNodeKeys,
+  errorOf,
+  keysClient,
+  startTestKeys,
+} from "../support/keys.ts";
 import { redisBinary } from "../support/programs.ts";
-import { startRedis, withoutRedis } from "../support/redis.ts";
+import { redisMissing, startRedis } from "../support/redis.ts";
 
-let fixture: Awaited<ReturnType<typeof keysFixture>>;
+let fixture: Awaited<ReturnType<typeof startTestKeys>>;
 beforeAll(async () => {
-  fixture = await keysFixture();
+  fixture = await startTestKeys();
 });
 afterAll(() => fixture.drop());
 
@@ -27,7 +34,7 @@ afterEach(async () => {
 });
 
 function startNode(): Keys {
-  const keys = keysOn(fixture.database);
+  const keys = createNodeKeys(fixture.database);
   keys.start();
   running.push(keys);
   return keys;
@@ -55,7 +62,7 @@ test("a warm key costs no statement, and with a limit one call of Redis or none"
 test("a thousand callers with one cold key cost one statement", async () => {
   const { ask, database } = fixture;
   const { secret } = await ask.createKey({ accountId: "acc_a" });
-  const node = keysOn(database);
+  const node = createNodeKeys(database);
   const before = database.ran.length;
   await Promise.all(Array.from({ length: 1_000 }, () => node.authenticate(bearer(secret))));
   assert.deepEqual(database.ran.slice(before), ["keys/find-secrets"]);
@@ -63,7 +70,7 @@ test("a thousand callers with one cold key cost one statement", async () => {
 
 test("a flood of well-formed secrets that do not exist costs few statements, and a repeated one costs none", async () => {
   const { ask, database } = fixture;
-  const node = keysOn(database);
+  const node = createNodeKeys(database);
   const { secret } = await ask.createKey({ accountId: "acc_a" });
   const before = database.ran.length;
   const flood = Array.from({ length: 5_000 }, () => mintSecret(Family.V1));
@@ -97,7 +104,7 @@ test("a change on one node is known on every other within a second, and told the
   await delay(600);
   const writer = nodes[0];
   assert.ok(writer);
-  await callerOfKeys(writer).updateKey({
+  await keysClient(writer).updateKey({
     key: { keyId, requestsPerMinute: 9 },
     updateMask: { paths: ["requests_per_minute"] },
   });
@@ -202,8 +209,8 @@ test("while the database is away warm keys are served, and changes fail with the
   const { key, secret } = await ask.createKey({ accountId: "acc_a" });
   const broken = { on: false };
   const postgres = connectPostgres(url);
-  const node = keysOn({
-    ...counted(postgres),
+  const node = createNodeKeys({
+    ...countStatements(postgres),
     query: (statement, values) =>
       broken.on
         ? Promise.reject(Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" }))
@@ -213,7 +220,7 @@ test("while the database is away warm keys are served, and changes fail with the
     await node.authenticate(bearer(secret));
     broken.on = true;
     assert.equal((await node.authenticate(bearer(secret))).kind, "key");
-    assert.equal(await errorOf(callerOfKeys(node).getKey("key_a")), "billing_unavailable");
+    assert.equal(await errorOf(keysClient(node).getKey("key_a")), "billing_unavailable");
     // Whether a stream has to end is asked until there is an answer.
     const isLive = node.isActive(key?.keyId ?? "", key?.secrets[0]?.secretId ?? "");
     await delay(100);
@@ -226,7 +233,7 @@ test("while the database is away warm keys are served, and changes fail with the
 
 test("a database that takes a question and stands still counts as away after five seconds", async () => {
   const postgres = connectPostgres(fixture.url);
-  const node = callerOfKeys(keysOn(postgres));
+  const node = keysClient(createNodeKeys(postgres));
   const [backend] = await postgres.query<{ pid: number }>(
     { name: "test/pid", text: "select pg_backend_pid() as pid" },
     [],
@@ -246,7 +253,7 @@ test("a database that takes a question and stands still counts as away after fiv
   }
 });
 
-describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
+describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
   test("a change on one node hints at it on all others, and the hint alone says nothing about keys", async () => {
     const server = await startRedis();
     const connections = [0, 1, 2].map(() => connectRedis(server.url, createLog("silent")));
@@ -265,9 +272,9 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
         assert.equal(listeners, 2);
         assert.ok(connections.every((redis) => redis.connected));
       });
-      const node = keysOn(fixture.database, writer);
-      const { key } = await callerOfKeys(node).createKey({ accountId: "acc_a" });
-      await callerOfKeys(node).revokeKey(key?.keyId ?? "");
+      const node = createNodeKeys(fixture.database, writer);
+      const { key } = await keysClient(node).createKey({ accountId: "acc_a" });
+      await keysClient(node).revokeKey(key?.keyId ?? "");
       await vi.waitFor(() => assert.deepEqual(heard, [1, 1]));
     } finally {
       for (const redis of connections) await redis.close();

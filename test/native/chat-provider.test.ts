@@ -8,20 +8,23 @@ import { ChatAnthropic } from "@langchain/anthropic";
 import { type AIMessageChunk, HumanMessage } from "@langchain/core/messages";
 import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { openStage, type Stage } from "../support/chat-gateway.ts";
 import { weather } from "../support/conversation.ts";
 import {
+  type GatewayWithProvider,
+  startGatewayWithProvider,
+} from "../support/gateway-with-provider.ts";
+import type { Respond } from "../support/provider.ts";
+import {
   type AnswerContent,
-  type Choose,
   chatAnswer,
   chatChunks,
   chatErrorAnswer,
   chatStream,
-} from "../support/provider.ts";
+} from "../support/provider-answers.ts";
 
-let stage: Stage;
+let stage: GatewayWithProvider;
 beforeAll(async () => {
-  stage = await openStage("chat");
+  stage = await startGatewayWithProvider("chat");
 });
 beforeEach(() => stage.provider.always(converse));
 afterAll(() => stage.stop());
@@ -29,7 +32,7 @@ afterAll(() => stage.stop());
 const usage = { input: 12, output: 9, cacheRead: 3, cacheWrite: 4 };
 
 /** Calls the tool until it has a result; reasons where asked; else says hello. */
-const converse: Choose = ({ body }) => {
+const converse: Respond = ({ body }) => {
   const hasResult = JSON.stringify(body.messages).includes('"role":"tool"');
   const call = {
     text: ["Let me see."],

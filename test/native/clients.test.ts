@@ -6,18 +6,16 @@ import { type AIMessageChunk, HumanMessage } from "@langchain/core/messages";
 import { generateText, jsonSchema, Output, stepCountIs, streamText, tool } from "ai";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { converse, weather } from "../support/conversation.ts";
-import { type NativeFixture, startNative } from "../support/native-gateway.ts";
 import {
-  type Choose,
-  nativeAnswer,
-  nativeEvents,
-  nativeStream,
-  sseEvent,
-} from "../support/provider.ts";
+  type GatewayWithProvider,
+  startGatewayWithProvider,
+} from "../support/gateway-with-provider.ts";
+import type { Respond } from "../support/provider.ts";
+import { nativeAnswer, nativeEvents, nativeStream, sseEvent } from "../support/provider-answers.ts";
 
-let native: NativeFixture;
+let native: GatewayWithProvider;
 beforeAll(async () => {
-  native = await startNative();
+  native = await startGatewayWithProvider("native");
 });
 beforeEach(() => native.provider.always(converse));
 afterAll(() => native.stop());
@@ -36,7 +34,7 @@ const lateUsage = {
 };
 
 /** A call of a tool that takes nothing. */
-const withoutArguments: Choose = ({ body }) =>
+const withoutArguments: Respond = ({ body }) =>
   (body.stream === true ? nativeStream : nativeAnswer)({ tool: { name: "now", input: [] } });
 
 /** A stream whose connection breaks amid the text. */

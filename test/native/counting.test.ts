@@ -1,11 +1,15 @@
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { ask, type NativeFixture, startNative } from "../support/native-gateway.ts";
-import { nativeAnswer } from "../support/provider.ts";
+import {
+  type GatewayWithProvider,
+  smallBody,
+  startGatewayWithProvider,
+} from "../support/gateway-with-provider.ts";
+import { nativeAnswer } from "../support/provider-answers.ts";
 
-let native: NativeFixture;
+let native: GatewayWithProvider;
 beforeAll(async () => {
-  native = await startNative();
+  native = await startGatewayWithProvider("native");
 });
 afterAll(() => native.stop());
 
@@ -21,7 +25,7 @@ test("thirty counts at once cost nothing and take nothing from a key's one reque
   const before = await core.billing.getPools({ accountId: native.gateway.accountId }, call);
   const { secret } = await native.keyWith({ requestsPerMinute: 1 });
   const headers = { "x-api-key": secret };
-  const { max_tokens, ...body } = ask;
+  const { max_tokens, ...body } = smallBody;
   const answers = await Promise.all(
     Array.from({ length: 30 }, () => native.post({ ...body, tools: [] }, { path, headers })),
   );
@@ -32,15 +36,15 @@ test("thirty counts at once cost nothing and take nothing from a key's one reque
   );
 
   native.provider.always(nativeAnswer({ text: ["Hi"] }));
-  expect((await native.post(ask, { headers })).status).toBe(200);
-  expect((await native.post(ask, { headers })).status).toBe(429);
+  expect((await native.post(smallBody, { headers })).status).toBe(200);
+  expect((await native.post(smallBody, { headers })).status).toBe(429);
 });
 
 test("a count takes the same body, and the provider is asked without what only an answer has", async () => {
   native.provider.play(
     counted({ input_tokens: 7, context_management: { original_input_tokens: 9 } }),
   );
-  const body = { ...ask, stream: true, metadata: { user_id: "u" }, newest: 1 };
+  const body = { ...smallBody, stream: true, metadata: { user_id: "u" }, newest: 1 };
   const response = await native.post(body, {
     path,
     headers: { "anthropic-beta": "token-counting-2024-11-01" },
@@ -51,7 +55,11 @@ test("a count takes the same body, and the provider is asked without what only a
   });
   const received = native.provider.requests.at(-1);
   expect(received?.path).toBe("/v1/messages/count_tokens");
-  expect(received?.body).toEqual({ model: "provider-model", messages: ask.messages, newest: 1 });
+  expect(received?.body).toEqual({
+    model: "provider-model",
+    messages: smallBody.messages,
+    newest: 1,
+  });
   expect(received?.headers["anthropic-beta"]).toBe("token-counting-2024-11-01");
 });
 

@@ -4,13 +4,16 @@
 import { isDeepStrictEqual } from "node:util";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { type NativeFixture, startNative } from "../support/native-gateway.ts";
-import { nativeAnswer } from "../support/provider.ts";
+import {
+  type GatewayWithProvider,
+  startGatewayWithProvider,
+} from "../support/gateway-with-provider.ts";
+import { nativeAnswer } from "../support/provider-answers.ts";
 import { anyBody } from "../support/samples/native-bodies.ts";
 
-let native: NativeFixture;
+let native: GatewayWithProvider;
 beforeAll(async () => {
-  native = await startNative();
+  native = await startGatewayWithProvider("native");
   native.provider.always(nativeAnswer({ text: ["Hi"] }));
 });
 afterAll(() => native.stop());

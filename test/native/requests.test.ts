@@ -3,12 +3,16 @@
 
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { ask, type NativeFixture, startNative } from "../support/native-gateway.ts";
-import { nativeAnswer } from "../support/provider.ts";
+import {
+  type GatewayWithProvider,
+  smallBody,
+  startGatewayWithProvider,
+} from "../support/gateway-with-provider.ts";
+import { nativeAnswer } from "../support/provider-answers.ts";
 
-let native: NativeFixture;
+let native: GatewayWithProvider;
 beforeAll(async () => {
-  native = await startNative();
+  native = await startGatewayWithProvider("native");
 });
 beforeEach(() => native.provider.always(nativeAnswer({ text: ["Hi"] })));
 afterAll(() => native.stop());
@@ -21,7 +25,7 @@ const bearer = (key: string, version: string) => ({
 
 describe("a plain request", () => {
   test("is answered with every member that clients read, and one request id under two names", async () => {
-    const response = await native.post(ask);
+    const response = await native.post(smallBody);
     expect(response.status).toBe(200);
     expect(response.headers.get("content-type")).toMatch(/^application\/json/);
     expect(response.headers.get("request-id")).toMatch(/^req_/);
@@ -39,13 +43,17 @@ describe("a plain request", () => {
   });
 
   test("with the newest SDK's Bearer has the same answer", async () => {
-    const older = await (await native.post(ask)).json();
-    const newest = await native.post(ask, { headers: bearer(native.gateway.v1, "2026-10-21") });
+    const older = await (await native.post(smallBody)).json();
+    const newest = await native.post(smallBody, {
+      headers: bearer(native.gateway.v1, "2026-10-21"),
+    });
     expect([newest.status, await newest.json()]).toEqual([200, older]);
   });
 
   test("with a Bearer that its version does not call for is refused without naming the other header in the body", async () => {
-    const response = await native.post(ask, { headers: bearer(native.gateway.v1, "2023-06-01") });
+    const response = await native.post(smallBody, {
+      headers: bearer(native.gateway.v1, "2023-06-01"),
+    });
     const body = await response.text();
     expect(response.status).toBe(401);
     expect(JSON.parse(body).error.details.error_code).toBe("wrong_credential_header");
@@ -55,9 +63,9 @@ describe("a plain request", () => {
   });
 
   test("with a good key ignores whatever else is in Authorization", async () => {
-    expect((await native.post(ask, { headers: { authorization: "Bearer junk" } })).status).toBe(
-      200,
-    );
+    expect(
+      (await native.post(smallBody, { headers: { authorization: "Bearer junk" } })).status,
+    ).toBe(200);
   });
 });
 
@@ -94,7 +102,7 @@ describe("the version", () => {
   ];
   for (const { name, headers, status, code } of versions) {
     test(`${name} is answered ${status}`, async () => {
-      const response = await native.post(ask, { headers });
+      const response = await native.post(smallBody, { headers });
       expect(response.status).toBe(status);
       if (code !== undefined)
         expect(await response.json()).toMatchObject({ error: { details: { error_code: code } } });
@@ -102,7 +110,7 @@ describe("the version", () => {
   }
 
   test("2026-10-21 refuses a temperature that 2023-06-01 takes", async () => {
-    const body = { ...ask, temperature: 1 };
+    const body = { ...smallBody, temperature: 1 };
     const refused = await native.post(body, { headers: { "anthropic-version": "2026-10-21" } });
     expect(refused.status).toBe(400);
     expect(await refused.json()).toMatchObject({
@@ -118,7 +126,7 @@ describe("the provider receives", () => {
   test("unknown members at every level, lists in order, and the beta header byte for byte", async () => {
     const odd = { z: [3, 1, 2, null, {}], a: { "": "", deep: [[[]]] } };
     const body = {
-      ...ask,
+      ...smallBody,
       newest: odd,
       safeguards: [],
       messages: [
@@ -152,7 +160,7 @@ describe("the provider receives", () => {
       { role: "user", content: "Hello" },
       { role: "system", output_config: { effort: "high" }, cache_control: { type: "ephemeral" } },
     ];
-    expect((await native.post({ ...ask, messages })).status).toBe(200);
+    expect((await native.post({ ...smallBody, messages })).status).toBe(200);
     expect(received()?.body.messages).toEqual(messages);
   });
 
@@ -162,7 +170,7 @@ describe("the provider receives", () => {
       { type: "text", text: "one", cache_control: { type: "ephemeral" } },
       { type: "text", text: "two", cache_control: { type: "ephemeral", ttl: "1h" } },
     ];
-    expect((await native.post({ ...ask, system })).status).toBe(200);
+    expect((await native.post({ ...smallBody, system })).status).toBe(200);
     expect(received()?.body.system).toEqual(system);
   });
 
@@ -174,8 +182,8 @@ describe("the provider receives", () => {
       { type: "tool_use", id: "toolu_1", name: "f", input: { z: 1, a: [] } },
     ];
     const result = { role: "user", content: [{ type: "tool_result", tool_use_id: "toolu_1" }] };
-    const messages = [...ask.messages, { role: "assistant", content }, result];
-    expect((await native.post({ ...ask, messages })).status).toBe(200);
+    const messages = [...smallBody.messages, { role: "assistant", content }, result];
+    expect((await native.post({ ...smallBody, messages })).status).toBe(200);
     for (const block of content) expect(received()?.bodyText).toContain(JSON.stringify(block));
     expect(received()?.body.messages).toEqual(messages);
   });
@@ -189,7 +197,7 @@ describe("a body", () => {
 
   test("of 20 MB of images is carried", async () => {
     const content = [...Array(20).fill(image), { type: "text", text: "What is this?" }];
-    const response = await native.post({ ...ask, messages: [{ role: "user", content }] });
+    const response = await native.post({ ...smallBody, messages: [{ role: "user", content }] });
     expect(response.status).toBe(200);
     expect(native.provider.requests.at(-1)?.bodyText.length).toBeGreaterThan(20_000_000);
   });
@@ -218,12 +226,12 @@ describe("the name of a model", () => {
     ["opus[1m]", "model-opus-4.6"],
     ["claude-opus-9-9", "model-opus-4.6"],
   ])("%s means %s", async (model, resolved) => {
-    const response = await native.post({ ...ask, model });
+    const response = await native.post({ ...smallBody, model });
     expect([response.status, Object(await response.json()).model]).toEqual([200, resolved]);
   });
 
   test("that is unknown is answered 404, with the names that exist", async () => {
-    const response = await native.post({ ...ask, model: "gpt-4o" });
+    const response = await native.post({ ...smallBody, model: "gpt-4o" });
     const { error } = Object(await response.json());
     expect([response.status, error.type]).toEqual([404, "not_found_error"]);
     expect(error.message).toMatch(/^model: gpt-4o.*model-opus-4\.6/s);
@@ -232,9 +240,9 @@ describe("the name of a model", () => {
   test("is judged by the key's models after the alias is resolved", async () => {
     const { secret } = await native.keyWith({ allowedModels: ["sonnet"] });
     const headers = { "x-api-key": secret };
-    const allowed = await native.post({ ...ask, model: "sonnet" }, { headers });
+    const allowed = await native.post({ ...smallBody, model: "sonnet" }, { headers });
     expect([allowed.status, Object(await allowed.json()).model]).toEqual([200, "model-sonnet-4.6"]);
-    const refused = await native.post({ ...ask, model: "opus" }, { headers });
+    const refused = await native.post({ ...smallBody, model: "opus" }, { headers });
     expect(refused.status).toBe(403);
     expect(await refused.json()).toMatchObject({
       error: { details: { error_code: "model_not_allowed" } },
@@ -243,15 +251,15 @@ describe("the name of a model", () => {
 });
 
 describe("without the tier fallback", () => {
-  let strict: NativeFixture;
+  let strict: GatewayWithProvider;
   beforeAll(async () => {
-    strict = await startNative("tier_fallback: false");
+    strict = await startGatewayWithProvider("native", "tier_fallback: false");
     strict.provider.always(nativeAnswer({ text: ["Hi"] }));
   });
   afterAll(() => strict.stop());
 
   test("only ids, aliases and their spellings are valid", async () => {
-    expect((await strict.post({ ...ask, model: "claude-opus-9-9" })).status).toBe(404);
-    expect((await strict.post({ ...ask, model: "claude-opus-4-6" })).status).toBe(200);
+    expect((await strict.post({ ...smallBody, model: "claude-opus-9-9" })).status).toBe(404);
+    expect((await strict.post({ ...smallBody, model: "claude-opus-4-6" })).status).toBe(200);
   });
 });

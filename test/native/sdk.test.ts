@@ -8,18 +8,21 @@ import { betaTool as olderBetaTool } from "anthropic-sdk-0-137/helpers/beta/json
 import { jsonSchemaOutputFormat as olderOutputFormat } from "anthropic-sdk-0-137/helpers/json-schema";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { converse, weather } from "../support/conversation.ts";
-import { type NativeFixture, startNative } from "../support/native-gateway.ts";
+import {
+  type GatewayWithProvider,
+  startGatewayWithProvider,
+} from "../support/gateway-with-provider.ts";
 import {
   chatStream,
   errorAnswer,
   nativeAnswer,
   nativeEvents,
   nativeStream,
-} from "../support/provider.ts";
+} from "../support/provider-answers.ts";
 
-let native: NativeFixture;
+let native: GatewayWithProvider;
 beforeAll(async () => {
-  native = await startNative();
+  native = await startGatewayWithProvider("native");
 });
 beforeEach(() => native.provider.always(converse));
 afterAll(() => native.stop());

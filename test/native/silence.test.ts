@@ -7,17 +7,22 @@ import { grpcCore } from "../../src/grpc/client.ts";
 import { createFailedCredentials, createIdentifyCaller } from "../../src/http/authenticate.ts";
 import { createHttpServer, type HttpServer } from "../../src/http/http.ts";
 import { defaultKeepAlive } from "../../src/http/send-stream.ts";
-import { ask, type NativeFixture, startNative } from "../support/native-gateway.ts";
-import { Gate, nativeEvents, nativeStream, type Write } from "../support/provider.ts";
+import {
+  type GatewayWithProvider,
+  smallBody,
+  startGatewayWithProvider,
+} from "../support/gateway-with-provider.ts";
+import { Gate, type WriteStep } from "../support/provider.ts";
+import { nativeEvents, nativeStream } from "../support/provider-answers.ts";
 
-let native: NativeFixture;
+let native: GatewayWithProvider;
 let core: ReturnType<typeof grpcCore>;
 let door: HttpServer;
 let address: string;
 
 // A listener of its own, because an operator cannot set the keep-alive times.
 beforeAll(async () => {
-  native = await startNative();
+  native = await startGatewayWithProvider("native");
   core = grpcCore({ addresses: [native.gateway.grpcAddress] });
   door = createHttpServer({
     core,
@@ -55,7 +60,7 @@ async function read({ path, ping }: (typeof formats)[number], opens?: Gate): Pro
       "x-api-key": native.gateway.v1,
       authorization: `Bearer ${native.gateway.v1}`,
     },
-    body: JSON.stringify({ ...ask, stream: true }),
+    body: JSON.stringify({ ...smallBody, stream: true }),
   });
   expect(response.status).toBe(200);
   let text = "";
@@ -80,7 +85,7 @@ describe.each(formats)("a $name client", (format) => {
       const answer = (await read(format)).replaceAll(format.ping, "");
 
       const gate = new Gate();
-      const writes: Write[] = [...events.slice(0, at), gate, ...events.slice(at)];
+      const writes: WriteStep[] = [...events.slice(0, at), gate, ...events.slice(at)];
       native.provider.play(nativeStream({}, { writes }));
       const parts = (await read(format, gate)).split(format.ping);
       expect(parts.length).toBeGreaterThan(3);

@@ -5,21 +5,22 @@ import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { isObject } from "../../src/formats/json.ts";
 import {
-  ask,
-  type NativeFixture,
+  type GatewayWithProvider,
   readEvents,
-  startNative,
+  smallBody,
+  startGatewayWithProvider,
   textOf,
-} from "../support/native-gateway.ts";
-import { errorAnswer, Gate, nativeEvents, nativeStream, sseEvent } from "../support/provider.ts";
+} from "../support/gateway-with-provider.ts";
+import { Gate } from "../support/provider.ts";
+import { errorAnswer, nativeEvents, nativeStream, sseEvent } from "../support/provider-answers.ts";
 
-let native: NativeFixture;
+let native: GatewayWithProvider;
 beforeAll(async () => {
-  native = await startNative();
+  native = await startGatewayWithProvider("native");
 });
 afterAll(() => native.stop());
 
-const streamed = { ...ask, stream: true };
+const streamed = { ...smallBody, stream: true };
 const read = async (response: Response): Promise<JsonObject[]> => {
   expect([response.status, response.headers.get("content-type")]).toEqual([
     200,
@@ -222,7 +223,7 @@ describe("a provider that fails", () => {
         "messages.1.content.0: `thinking` blocks cannot be modified.",
       ),
     );
-    const response = await native.post(ask);
+    const response = await native.post(smallBody);
     expect(response.status).toBe(400);
     expect(await response.json()).toMatchObject({
       error: {
@@ -236,7 +237,7 @@ describe("a provider that fails", () => {
   test("before its first event has its status, as JSON", async () => {
     // Its own gateway: one that was told to wait leaves that provider alone for as long.
     await using stack = new AsyncDisposableStack();
-    const own = stack.adopt(await startNative(), (one) => one.stop());
+    const own = stack.adopt(await startGatewayWithProvider("native"), (one) => one.stop());
     own.provider.always(
       errorAnswer(529, "overloaded_error", "Overloaded", { headers: { "retry-after": "7" } }),
     );

@@ -5,18 +5,17 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type GetReceiptResponse, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
+import { catalogFor } from "../support/catalog.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { type FakeProvider, startFakeProvider } from "../support/provider.ts";
 import {
-  catalogFor,
   chatChunks,
   chatErrorAnswer,
   chatStream,
   errorAnswer,
   nativeEvents,
   nativeStream,
-  type ScriptedProvider,
-  startProvider,
-} from "../support/provider.ts";
+} from "../support/provider-answers.ts";
 
 const providers = [
   { kind: "anthropic", stream: nativeStream, wire: nativeEvents, error: errorAnswer },
@@ -78,10 +77,10 @@ const clients: Client[] = [
 
 for (const { kind, stream: play, wire, error } of providers) {
   describe(`over a provider of kind ${kind}`, () => {
-    let provider: ScriptedProvider;
+    let provider: FakeProvider;
     let gateway: TestGateway;
     beforeAll(async () => {
-      provider = await startProvider();
+      provider = await startFakeProvider();
       const catalog = readCatalogFile(catalogFor({ real: { kind, url: provider.url } }));
       gateway = await startTestGateway({ catalog });
     });

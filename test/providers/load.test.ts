@@ -6,7 +6,7 @@ import { CircuitBreaker, CoolDowns } from "../../src/providers/circuit-breaker.t
 import { ConcurrencyLimit } from "../../src/providers/concurrency.ts";
 import { readRetryAfterMs } from "../../src/providers/failures.ts";
 import { orderRoutes } from "../../src/providers/routing.ts";
-import { HandClock, settle } from "../support/providers.ts";
+import { ManualClock, runPendingTasks } from "../support/clock.ts";
 
 describe("a breaker", () => {
   const fail = (breaker: CircuitBreaker, times: number) => {
@@ -15,7 +15,7 @@ describe("a breaker", () => {
   };
 
   test("opens when five calls failed and half of the last ones did, and says so once", () => {
-    expect(fail(new CircuitBreaker(new HandClock()), 7)).toEqual([
+    expect(fail(new CircuitBreaker(new ManualClock()), 7)).toEqual([
       false,
       false,
       false,
@@ -24,7 +24,7 @@ describe("a breaker", () => {
       false,
       false,
     ]);
-    const sometimes = new CircuitBreaker(new HandClock());
+    const sometimes = new CircuitBreaker(new ManualClock());
     for (let call = 0; call < 100; call++) {
       if (call % 3 === 0) sometimes.fail(sometimes.begin());
       else sometimes.succeed();
@@ -33,7 +33,7 @@ describe("a breaker", () => {
   });
 
   test("lets one call try again after a rest, and all others wait for it", async () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     const breaker = new CircuitBreaker(clock);
     fail(breaker, 5);
     expect(breaker.waitMs()).toBe(2000);
@@ -46,7 +46,7 @@ describe("a breaker", () => {
   });
 
   test("rests twice as long each time the try fails, up to a minute", async () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     const breaker = new CircuitBreaker(clock);
     fail(breaker, 5);
     const rests: number[] = [];
@@ -59,7 +59,7 @@ describe("a breaker", () => {
   });
 
   test("gives the try to another call when the first was stopped by us", async () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     const breaker = new CircuitBreaker(clock);
     fail(breaker, 5);
     await clock.advance(2000);
@@ -70,7 +70,7 @@ describe("a breaker", () => {
 
 describe("a cool-down", () => {
   test("lasts for as long as the provider asked, and for ten minutes at most", async () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     const coolDowns = new CoolDowns(clock);
     coolDowns.add("m", 30_000);
     expect(coolDowns.waitMs("m")).toBe(30_000);
@@ -83,7 +83,7 @@ describe("a cool-down", () => {
   });
 
   test("concerns no other model of the provider", () => {
-    const coolDowns = new CoolDowns(new HandClock());
+    const coolDowns = new CoolDowns(new ManualClock());
     coolDowns.add("opus", 30_000);
     expect([coolDowns.waitMs("opus"), coolDowns.waitMs("haiku")]).toEqual([30_000, 0]);
   });
@@ -94,7 +94,7 @@ describe("slots", () => {
   const never = new AbortController().signal;
 
   test("are given back to those that wait, in the order of their coming", async () => {
-    const slots = new ConcurrencyLimit(limits, new HandClock());
+    const slots = new ConcurrencyLimit(limits, new ManualClock());
     const entered: number[] = [];
     expect(slots.tryAcquire()).toBe(true);
     const enter = async (number: number) => {
@@ -103,7 +103,7 @@ describe("slots", () => {
     };
     const both = [enter(1), enter(2)];
     slots.release();
-    await settle();
+    await runPendingTasks();
     expect([entered, slots.active]).toEqual([[1], 1]);
     slots.release();
     slots.release();
@@ -112,7 +112,7 @@ describe("slots", () => {
   });
 
   test("refuse at once when too many wait", async () => {
-    const slots = new ConcurrencyLimit(limits, new HandClock());
+    const slots = new ConcurrencyLimit(limits, new ManualClock());
     slots.tryAcquire();
     const waiting = [slots.acquire(never), slots.acquire(never)];
     await expect(slots.acquire(never)).rejects.toMatchObject({ reason: "overloaded" });
@@ -122,7 +122,7 @@ describe("slots", () => {
   });
 
   test("refuse who waits too long, and forget who leaves", async () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     const slots = new ConcurrencyLimit(limits, clock);
     slots.tryAcquire();
     const abort = new AbortController();

@@ -4,9 +4,10 @@ import { create } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { ContentForm, MessageSchema, Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
+import { catalogFor } from "../support/catalog.ts";
 import { createAuthority } from "../support/certificates.ts";
+import { type FakeProvider, type Script, startFakeProvider } from "../support/provider.ts";
 import {
-  catalogFor,
   chatAnswer,
   chatErrorAnswer,
   chatStream,
@@ -14,27 +15,24 @@ import {
   nativeAnswer,
   nativeEvents,
   nativeStream,
-  type Script,
-  type ScriptedProvider,
   sseEvent,
-  startProvider,
-} from "../support/provider.ts";
+} from "../support/provider-answers.ts";
 import {
-  askFor,
   attemptsOf,
   endOf,
   kindsOf,
   type Outcome,
   openProviders,
+  providerRequestFor,
   readAll,
   requestOf,
   textOf,
 } from "../support/providers.ts";
 
-let provider: ScriptedProvider;
+let provider: FakeProvider;
 let providers: ManagedProviders;
 beforeEach(async () => {
-  provider = await startProvider();
+  provider = await startFakeProvider();
 });
 afterEach(async () => {
   await providers.close();
@@ -547,7 +545,7 @@ describe("an error answer", () => {
 
 describe("counting", () => {
   const count = (text: string) =>
-    providers.countTokens(askFor(requestOf(text, { vendorBeta: "a-1" })));
+    providers.countTokens(providerRequestFor(requestOf(text, { vendorBeta: "a-1" })));
   const counted: Script = {
     headers: { "content-type": "application/json" },
     writes: ['{"input_tokens":42,"context_management":{"original_input_tokens":50}}'],

@@ -3,34 +3,25 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Clock } from "../../src/base/clock.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
+import { catalogFor } from "../support/catalog.ts";
+import { ManualClock, runPendingTasks } from "../support/clock.ts";
+import { type FakeProvider, Gate, type Script, startFakeProvider } from "../support/provider.ts";
+import { errorAnswer, nativeEvents, nativeStream, sseEvent } from "../support/provider-answers.ts";
 import {
-  catalogFor,
-  errorAnswer,
-  Gate,
-  nativeEvents,
-  nativeStream,
-  type Script,
-  type ScriptedProvider,
-  sseEvent,
-  startProvider,
-} from "../support/provider.ts";
-import {
-  askFor,
   attemptsOf,
-  HandClock,
   kindsOf,
   openProviders,
+  providerRequestFor,
   readAll,
   requestOf,
-  settle,
   textOf,
 } from "../support/providers.ts";
 
-let first: ScriptedProvider;
-let second: ScriptedProvider;
+let first: FakeProvider;
+let second: FakeProvider;
 let providers: ManagedProviders;
 beforeEach(async () => {
-  [first, second] = [await startProvider(), await startProvider()];
+  [first, second] = [await startFakeProvider(), await startFakeProvider()];
   first.always(nativeStream({ text: ["from the first"] }));
   second.always(nativeStream({ text: ["from the second"] }));
 });
@@ -189,7 +180,7 @@ describe("failover", () => {
   });
 
   test("tries two providers at most", async () => {
-    const third = await startProvider();
+    const third = await startFakeProvider();
     providers = openProviders(
       catalogFor({
         first: { kind: "anthropic", url: first.url },
@@ -223,7 +214,7 @@ describe("failover", () => {
   });
 
   test("cannot double the load of providers in trouble", async () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     openFirst("", clock);
     first.always(errorAnswer(500, "api_error", "oops"));
     for (let call = 0; call < 100; call++) {
@@ -244,7 +235,7 @@ describe("failover", () => {
 
 describe("an provider in trouble", () => {
   test("is given a rest after five failures, then one call tries it again", async () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     openBoth({ clock });
     first.always(errorAnswer(401, "authentication_error", "no"));
     for (let call = 0; call < 5; call++) await readAll(providers, "Hi");
@@ -263,7 +254,7 @@ describe("an provider in trouble", () => {
   });
 
   test("is left alone for as long as it asked", async () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     openBoth({ clock });
     first.play(
       errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }),
@@ -279,7 +270,7 @@ describe("an provider in trouble", () => {
   });
 
   test("that is the only one makes the model overloaded, with the time of the next try, and the gateway not usable", async () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     openFirst("", clock);
     expect(providers.usable()).toBe(true);
     first.play(
@@ -300,7 +291,7 @@ describe("an provider in trouble", () => {
   test("for one model goes on to serve the others", async () => {
     const catalog = catalogFor({ first: { kind: "anthropic", url: first.url } });
     const named = catalog.replace(/(id: model-haiku.*)provider-model/, "$1haiku-there");
-    providers = openProviders(named, { clock: new HandClock() });
+    providers = openProviders(named, { clock: new ManualClock() });
     const slowDown = errorAnswer(429, "rate_limit_error", "slow down", {
       headers: { "retry-after": "30" },
     });
@@ -326,7 +317,7 @@ describe("an provider in trouble", () => {
     const gate = new Gate();
     first.always({ ...nativeStream(), before: gate });
     for (let call = 0; call < 10; call++) {
-      const ask = askFor(requestOf("Hi"));
+      const ask = providerRequestFor(requestOf("Hi"));
       const done = readAll(providers, ask);
       await first.received();
       ask.abort.abort();
@@ -337,7 +328,7 @@ describe("an provider in trouble", () => {
   });
 
   test("is not tried again by a request that cannot be sent", async () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     openFirst("", clock);
     first.always(errorAnswer(500, "api_error", "oops"));
     for (let call = 0; call < 5; call++) await readAll(providers, "Hi");
@@ -362,7 +353,7 @@ describe("a full provider", () => {
     const running = [readAll(providers, "1"), readAll(providers, "2")];
     await Promise.all([first.received(1), second.received(1)]);
     const waiting = readAll(providers, "3");
-    await settle();
+    await runPendingTasks();
     expect((await readAll(providers, "4")).apiError?.reason).toBe("overloaded");
     expect(first.requests.length + second.requests.length).toBe(2);
     gate.open();
@@ -376,9 +367,9 @@ describe("a full provider", () => {
     first.play({ ...nativeStream(), before: gate });
     const running = readAll(providers, "1");
     await gate.reached;
-    const ask = askFor(requestOf("2"));
+    const ask = providerRequestFor(requestOf("2"));
     const waiting = readAll(providers, ask);
-    await settle();
+    await runPendingTasks();
     ask.abort.abort();
     expect((await waiting).apiError?.reason).toBe("cancelled");
     gate.open();
@@ -393,7 +384,8 @@ describe("a conversation", () => {
     const routes = "[[{ provider: first, model: m }, { provider: second, model: m }]]";
     openBoth({ routes });
     const providerOf = async (affinity: string) =>
-      (await readAll(providers, askFor(requestOf("Hi"), affinity))).ask.attempts.at(-1)?.provider;
+      (await readAll(providers, providerRequestFor(requestOf("Hi"), affinity))).ask.attempts.at(-1)
+        ?.provider;
     const affinities = Array.from({ length: 12 }, (_, index) => `key ${index}`);
     const homes = await Promise.all(affinities.map(providerOf));
     expect(new Set(homes)).toEqual(new Set(["first", "second"]));
@@ -405,7 +397,7 @@ describe("a conversation", () => {
 });
 
 describe("a new configuration", () => {
-  const catalogOf = (provider: ScriptedProvider, name: string) =>
+  const catalogOf = (provider: FakeProvider, name: string) =>
     readCatalogFile(catalogFor({ [name]: { kind: "anthropic", url: provider.url } }));
 
   test("serves the next request, and lets running ones end as they began", async () => {
@@ -457,7 +449,7 @@ describe("a new configuration", () => {
   });
 
   test("keeps the connections and the rest of an provider that stays as it was", async () => {
-    openFirst("", new HandClock());
+    openFirst("", new ManualClock());
     first.play(
       errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }),
     );

@@ -13,17 +13,16 @@ import type { ManagedProviders } from "../../src/providers/providers.ts";
 import { cutText, fillText, splitTokens, tokensOf } from "../../src/providers/simulated/measure.ts";
 import type { Segment } from "../../src/providers/simulated/prompt.ts";
 import { PromptCache } from "../../src/providers/simulated/prompt-cache.ts";
-import { catalogFor } from "../support/provider.ts";
+import { catalogFor } from "../support/catalog.ts";
+import { ManualClock, runPendingTasks } from "../support/clock.ts";
 import {
-  askFor,
   endOf,
   firstUsageOf,
-  HandClock,
   kindsOf,
   openProviders,
+  providerRequestFor,
   readAll,
   requestOf,
-  settle,
   textOf,
 } from "../support/providers.ts";
 
@@ -300,7 +299,7 @@ describe("the prompt cache", () => {
   });
 
   test("is forgotten after its life, five minutes or an hour", async () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     providers = openProviders(catalog, { clock });
     const read = async (ttl?: string) =>
       endOf((await readAll(providers, marked(ttl))).events)?.usage?.cacheReadInputTokens;
@@ -461,10 +460,10 @@ describe("directives in the last user text", () => {
 
 describe("pace", () => {
   test("the first token takes longer than the others, and without pauses all comes at once", async () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     providers = openProviders(defaultCatalog(), { clock });
     const reads: string[] = [];
-    const ask = askFor(requestOf("[[simulate tokens=3]]"));
+    const ask = providerRequestFor(requestOf("[[simulate tokens=3]]"));
     const done = (async () => {
       for await (const events of providers.generate(ask))
         reads.push(`${clock.now()} ${kindsOf(events).join(" ")}`);
@@ -482,19 +481,19 @@ describe("pace", () => {
   });
 
   test("first_token_ms and token_ms set it per request", async () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     providers = openProviders(catalog, { clock });
     const done = readAll(providers, "[[simulate tokens=2 first_token_ms=100 token_ms=10]]");
     await clock.advance(119);
-    expect(await Promise.race([done, settle()])).toBeUndefined();
+    expect(await Promise.race([done, runPendingTasks()])).toBeUndefined();
     await clock.advance(1);
     expect((await done).events).not.toEqual([]);
   });
 
   test("an abort ends the answer at once, amid a pause", async () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     providers = openProviders(defaultCatalog(), { clock });
-    const ask = askFor(requestOf("Hello"));
+    const ask = providerRequestFor(requestOf("Hello"));
     const done = readAll(providers, ask);
     await clock.advance(57);
     ask.abort.abort();
@@ -514,7 +513,7 @@ describe("counting", () => {
       system: { content: [text("Be kind.")] },
     });
     const { events } = await readAll(providers, request);
-    expect((await providers.countTokens(askFor(request)))?.inputTokens).toBe(
+    expect((await providers.countTokens(providerRequestFor(request)))?.inputTokens).toBe(
       firstUsageOf(events)?.inputTokens,
     );
   });

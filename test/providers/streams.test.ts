@@ -2,35 +2,31 @@ import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { Socket } from "node:net";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
+import { catalogFor } from "../support/catalog.ts";
+import { ManualClock, runPendingTasks } from "../support/clock.ts";
+import { type FakeProvider, Gate, type Script, startFakeProvider } from "../support/provider.ts";
 import {
   type AnswerContent,
-  catalogFor,
   chatChunks,
   chatStream,
-  Gate,
   nativeEvents,
   nativeStream,
-  type Script,
-  type ScriptedProvider,
   sseEvent,
-  startProvider,
-} from "../support/provider.ts";
+} from "../support/provider-answers.ts";
 import {
-  askFor,
   attemptsOf,
-  HandClock,
   kindsOf,
   openProviders,
+  providerRequestFor,
   readAll,
   requestOf,
-  settle,
   textOf,
 } from "../support/providers.ts";
 
-let provider: ScriptedProvider;
+let provider: FakeProvider;
 let providers: ManagedProviders;
 beforeEach(async () => {
-  provider = await startProvider();
+  provider = await startFakeProvider();
 });
 afterEach(async () => {
   await provider.stop();
@@ -44,7 +40,7 @@ const formats = [
 
 type Format = (typeof formats)[number];
 
-function open({ kind }: Pick<Format, "kind">, more?: string, clock?: HandClock): void {
+function open({ kind }: Pick<Format, "kind">, more?: string, clock?: ManualClock): void {
   providers = openProviders(
     catalogFor({ real: { kind, url: provider.url, ...(more && { more }) } }),
     clock && { clock },
@@ -126,7 +122,7 @@ for (const format of formats) {
         await providers.close();
       }
       for (const received of provider.requests) await received.over;
-      await settle();
+      await runPendingTasks();
       expect(await provider.connections()).toBe(0);
     });
 
@@ -202,7 +198,7 @@ for (const format of formats) {
         format.stream({}, { writes: [...wire.slice(0, after), gate, ...wire.slice(after)] }),
       );
       let text = "";
-      for await (const events of providers.generate(askFor(request()))) {
+      for await (const events of providers.generate(providerRequestFor(request()))) {
         text += textOf(events);
         if (text === "a") gate.open();
       }
@@ -212,7 +208,7 @@ for (const format of formats) {
     test("whose reader hangs up is closed at once", async () => {
       open(format);
       provider.always(format.stream({}, { writes: format.wire(content).slice(0, 4), end: "hang" }));
-      const ask = askFor(request());
+      const ask = providerRequestFor(request());
       const answer = providers.generate(ask)[Symbol.asyncIterator]();
       await answer.next();
       const waiting = (async () => {
@@ -227,7 +223,7 @@ for (const format of formats) {
     test("whose reader leaves early is closed at once", async () => {
       open(format);
       provider.always(format.stream({}, { writes: format.wire(content).slice(0, 4), end: "hang" }));
-      const ask = askFor(request());
+      const ask = providerRequestFor(request());
       for await (const _ of providers.generate(ask)) break;
       expect(await provider.requests[0]?.over).toEqual({ by: "client" });
       expect(ask.attempts.map(({ outcome }) => outcome)).toEqual(["aborted"]);
@@ -242,7 +238,7 @@ for (const format of formats) {
       open(format);
       const pieces = Array(4000).fill("x".repeat(10_000));
       provider.always(format.stream({}, { writes: format.wire({ text: pieces }) }));
-      const answer = providers.generate(askFor(request()))[Symbol.asyncIterator]();
+      const answer = providers.generate(providerRequestFor(request()))[Symbol.asyncIterator]();
       let bytesRead = 0;
       const read = async () => {
         const { value } = await answer.next();
@@ -278,7 +274,7 @@ async function restOf(read: () => number): Promise<number> {
   let before = -1;
   for (let figure = read(); figure !== before; figure = read()) {
     before = figure;
-    for (let turn = 0; turn < 200; turn++) await settle();
+    for (let turn = 0; turn < 200; turn++) await runPendingTasks();
   }
   return before;
 }
@@ -313,7 +309,7 @@ describe("time limits", () => {
   });
 
   test("a provider that trickles is ended by the total time, after what came", async () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     open(anthropic, "total_ms: 60000", clock);
     const gates = [new Gate(), new Gate(), new Gate()] as const;
     const [start = "", block = "", delta = ""] = nativeEvents({ text: ["a", "b"] });
@@ -345,7 +341,7 @@ describe("time limits", () => {
   });
 
   test("the total time covers the second attempt, too", async () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     open(anthropic, "total_ms: 60000", clock);
     const gates = [new Gate(), new Gate()] as const;
     provider.play({ status: 500, before: gates[0] }, { before: gates[1] });
@@ -367,7 +363,7 @@ describe("time limits", () => {
 describe("a hang-up", () => {
   test("before the provider has answered closes the call, and is not accepted where nothing was sent", async () => {
     open({ kind: "anthropic" });
-    const ask = askFor(requestOf("Hi"));
+    const ask = providerRequestFor(requestOf("Hi"));
     ask.abort.abort();
     const outcome = await readAll(providers, ask);
     expect([
@@ -382,7 +378,7 @@ describe("a hang-up", () => {
     open({ kind: "anthropic" });
     const gate = new Gate();
     provider.always({ before: gate });
-    const ask = askFor(requestOf("Hi"));
+    const ask = providerRequestFor(requestOf("Hi"));
     const done = readAll(providers, ask);
     const received = await provider.received(1);
     expect(ask.accepted).toBe(1);
@@ -395,11 +391,11 @@ describe("a hang-up", () => {
   });
 
   test("many answers given up leave no connection, no timer and no slot behind", async () => {
-    const clock = new HandClock();
+    const clock = new ManualClock();
     open({ kind: "anthropic" }, "concurrency: 8", clock);
     provider.always(nativeStream({}, { writes: nativeEvents().slice(0, 1), end: "hang" }));
     for (let round = 0; round < 5; round++) {
-      const asks = Array.from({ length: 8 }, () => askFor(requestOf("Hi")));
+      const asks = Array.from({ length: 8 }, () => providerRequestFor(requestOf("Hi")));
       const done = asks.map((ask) => readAll(providers, ask));
       await provider.received((round + 1) * 8);
       for (const ask of asks) ask.abort.abort();

@@ -7,19 +7,15 @@ import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_p
 import * as chat from "../../src/formats/chat/chat.ts";
 import * as native from "../../src/formats/native/native.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
-import {
-  catalogFor,
-  chatStream,
-  nativeStream,
-  type ScriptedProvider,
-  startProvider,
-} from "../support/provider.ts";
+import { catalogFor } from "../support/catalog.ts";
+import { type FakeProvider, startFakeProvider } from "../support/provider.ts";
+import { chatStream, nativeStream } from "../support/provider-answers.ts";
 import { openProviders, readAll, textOf } from "../support/providers.ts";
 
-let provider: ScriptedProvider;
+let provider: FakeProvider;
 let providers: ManagedProviders;
 beforeEach(async () => {
-  provider = await startProvider();
+  provider = await startFakeProvider();
 });
 afterEach(async () => {
   await providers.close();

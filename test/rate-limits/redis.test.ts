@@ -4,12 +4,12 @@ import { afterAll, beforeAll, describe, test, vi } from "vitest";
 import { createLog } from "../../src/base/log.ts";
 import { connectRedis } from "../../src/redis/redis.ts";
 import { redisBinary } from "../support/programs.ts";
-import { startRedis, type TestRedis, withoutRedis } from "../support/redis.ts";
+import { redisMissing, startRedis, type TestRedis } from "../support/redis.ts";
 
 const ping = { text: "return 'pong'", sha: "0".repeat(40) };
 const hang = { text: "while true do end", sha: "1".repeat(40) };
 
-describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
+describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
   let server: TestRedis;
   beforeAll(async () => {
     server = await startRedis();

@@ -11,7 +11,7 @@ import { createRateLimiter } from "../../src/rate-limits/limiter.ts";
 import { createRateLimits, type RateLimits } from "../../src/rate-limits/rate-limits.ts";
 import { connectRedis, type Redis } from "../../src/redis/redis.ts";
 import { redisBinary } from "../support/programs.ts";
-import { startRedis, startSlowRelay, type TestRedis, withoutRedis } from "../support/redis.ts";
+import { redisMissing, startRedis, startSlowRelay, type TestRedis } from "../support/redis.ts";
 
 const log = createLog("silent");
 
@@ -106,7 +106,7 @@ async function burst(
 
 const sum = (all: readonly number[]) => all.reduce((total, one) => total + one, 0);
 
-describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : withoutRedis, () => {
+describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
   let server: TestRedis;
   let nodes: Node[] = [];
   beforeAll(async () => {

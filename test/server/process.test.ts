@@ -13,7 +13,11 @@ import { afterEach, expect, test } from "vitest";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { defaultCatalog } from "../../src/config/catalog.ts";
-import { type ChildGateway, failToStart, startChildGateway } from "../support/child-gateway.ts";
+import {
+  type ChildGateway,
+  expectStartToFail,
+  startChildGateway,
+} from "../support/child-gateway.ts";
 import { emptyDatabase, freshDatabase } from "../support/database.ts";
 
 const run = promisify(execFile);
@@ -238,7 +242,7 @@ test("a taken port is one clear line, and leaves the database of whoever runs th
   const dataDir = newDataDir();
   const running = await start({ DATA_DIR: dataDir });
   const port = new URL(running.address).port;
-  const { code, stdout, stderr } = await failToStart({ DATA_DIR: dataDir, PORT: port });
+  const { code, stdout, stderr } = await expectStartToFail({ DATA_DIR: dataDir, PORT: port });
   expect([code, stdout]).toEqual([1, ""]);
   expect(stderr).toBe(`cannot start: port ${port} is taken; end what listens there, or set PORT\n`);
   expect((await ask(running.address, readKeys(dataDir).v1, "Hello")).status).toBe(200);
@@ -252,7 +256,7 @@ test("a taken gRPC port is named as such", async () => {
   });
   const address = taken.address();
   const port = typeof address === "object" ? String(address?.port) : "";
-  const { code, stderr } = await failToStart({ DATA_DIR: newDataDir(), GRPC_PORT: port });
+  const { code, stderr } = await expectStartToFail({ DATA_DIR: newDataDir(), GRPC_PORT: port });
   expect(code).toBe(1);
   expect(stderr.split("\n").filter((line) => line !== "" && !line.startsWith("{"))).toEqual([
     `cannot start: port ${port} is taken; end what listens there, or set GRPC_PORT`,
@@ -262,7 +266,7 @@ test("a taken gRPC port is named as such", async () => {
 test("a data directory that cannot be written is one clear line", async () => {
   const file = join(newDataDir(), "file");
   writeFileSync(file, "");
-  const { code, stderr } = await failToStart({ DATA_DIR: join(file, "data") });
+  const { code, stderr } = await expectStartToFail({ DATA_DIR: join(file, "data") });
   expect(code).toBe(1);
   expect(stderr).toMatch(
     /^cannot start: the data directory .* is not writable \(ENOTDIR.*\); set DATA_DIR\n$/,
@@ -274,7 +278,7 @@ test("a database that does not answer is one clear line without its password", a
     DATABASE_URL: "postgres://user:hidden@127.0.0.1:1/ledger",
     ADMIN_TOKEN: "a-token-of-some-length",
   };
-  const { code, stderr } = await failToStart(env);
+  const { code, stderr } = await expectStartToFail(env);
   expect(code).toBe(1);
   expect(stderr).toBe(
     "cannot start: the database at 127.0.0.1:1 is not reachable (ECONNREFUSED); see DATABASE_URL\n",
@@ -284,7 +288,7 @@ test("a database that does not answer is one clear line without its password", a
 test("all problems of environment and configuration file are told together, with status 78", async () => {
   const file = join(newDataDir(), "catalog.yaml");
   writeFileSync(file, `${defaultCatalog()}\nproviderz: 1\n`);
-  const { code, stderr } = await failToStart({
+  const { code, stderr } = await expectStartToFail({
     PORT: "http",
     ROLE: "both",
     TRUSTED_PROXIES: "nginx",

@@ -58,7 +58,7 @@ export function newNonce(): string {
 }
 
 /** The name and field of the reason that `work` ends with. */
-export async function refused(
+export async function errorOf(
   work: Promise<unknown>,
 ): Promise<{ reason: ErrorReason; field: string | undefined }> {
   try {

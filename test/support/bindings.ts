@@ -41,7 +41,10 @@ export type Bindings = Record<BindingName, Core> & {
   close(): Promise<void>;
 };
 
-export async function openBindings(services: Services, identify = authenticate): Promise<Bindings> {
+export async function startBindings(
+  services: Services,
+  identify = authenticate,
+): Promise<Bindings> {
   const server = createGrpcServer({
     services,
     authenticate: identify,
@@ -111,7 +114,7 @@ function find(core: Core, desc: (typeof methods)[number]): BoundMethod<CallOptio
 }
 
 /** The error that a call failed with, over whichever binding. */
-export function errorOfAny(error: unknown): ApiError {
+export function apiErrorOf(error: unknown): ApiError {
   if (!(error instanceof ConnectError)) return toApiError(error);
   const [detail] = error.findDetails(RefusalSchema);
   if (detail) return ApiError.fromDetail(detail);

@@ -1,16 +1,25 @@
-// A gateway as a process of its own, started as `npm start` does it, for what only a process can
-// show: signals, exits, output.
+// A gateway as a process of its own, started as `npm start` starts it: for tests of signals, exits
+// and output.
 
 import { type ChildProcess, spawn } from "node:child_process";
-import { main, nodeFlags } from "./npm-start.ts";
+import { join } from "node:path";
+import packageFile from "../../package.json" with { type: "json" };
+
+const startCommand = packageFile.scripts.start.split(" ");
+
+/** The flags that `npm start` gives to Node. */
+export const nodeFlags: readonly string[] = startCommand.filter((word) => word.startsWith("--"));
+
+/** Path of the program that `npm start` runs. */
+export const programPath = join(import.meta.dirname, "../..", startCommand.at(-1) ?? "");
 
 export type ChildGateway = {
   readonly process: ChildProcess;
-  /** Base address of the HTTP door, as the gateway printed it. */
+  /** Base address of the HTTP listener, as the gateway printed it. */
   readonly address: string;
   stdout(): string;
   stderr(): string;
-  /** Sends `signal` and resolves with how the process ended. */
+  /** Sends `signal` and resolves with the exit of the process. */
   end(signal: NodeJS.Signals): Promise<Exit>;
 };
 
@@ -24,7 +33,7 @@ export type Exit = {
 function launch(env: NodeJS.ProcessEnv) {
   const { PATH, HOME, TMPDIR } = process.env;
   const base = { PATH, HOME, TMPDIR, PORT: "0", GRPC_PORT: "0" };
-  const child = spawn(process.execPath, [...nodeFlags, main], {
+  const child = spawn(process.execPath, [...nodeFlags, programPath], {
     env: { ...base, ...env },
     stdio: ["ignore", "pipe", "pipe"],
   });
@@ -42,7 +51,7 @@ function launch(env: NodeJS.ProcessEnv) {
 }
 
 /**
- * Starts a gateway and waits until it says where it listens. Throws with its output when it ends
+ * Starts a gateway and waits until it prints its address. Throws, with its output, when it exits
  * before that.
  */
 export async function startChildGateway(env: NodeJS.ProcessEnv): Promise<ChildGateway> {
@@ -71,7 +80,7 @@ export async function startChildGateway(env: NodeJS.ProcessEnv): Promise<ChildGa
   };
 }
 
-/** Starts a gateway that is expected to refuse to start. */
-export function failToStart(env: NodeJS.ProcessEnv): Promise<Exit> {
+/** Starts a gateway that is expected to exit at start. */
+export function expectStartToFail(env: NodeJS.ProcessEnv): Promise<Exit> {
   return launch(env).exited;
 }

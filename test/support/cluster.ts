@@ -5,13 +5,13 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import { defaultCatalog } from "../../src/config/catalog.ts";
+import { defaultCatalogWithoutPauses } from "./catalog.ts";
 import { type ChildGateway, startChildGateway } from "./child-gateway.ts";
 import { freshDatabase } from "./database.ts";
 import { redisBinary } from "./programs.ts";
 import { startRedis, type TestRedis } from "./redis.ts";
 
-export type Gateways = {
+export type Cluster = {
   readonly nodes: readonly ChildGateway[];
   /** Undefined where no binary is installed. */
   readonly redis: TestRedis | undefined;
@@ -31,15 +31,12 @@ export type Gateways = {
 
 const adminToken = "the-admin-token-of-several-nodes";
 
-export async function startGateways(count: number): Promise<Gateways> {
+export async function startCluster(count: number): Promise<Cluster> {
   const database = await freshDatabase();
   const redis = redisBinary ? await startRedis() : undefined;
   const folder = await mkdtemp(join(tmpdir(), "gateways-"));
   const catalogFile = join(folder, "catalog.yaml");
-  const fast = defaultCatalog()
-    .replace(/first_token_ms: \d+/, "first_token_ms: 0")
-    .replace(/ token_ms: \d+/, " token_ms: 0");
-  await writeFile(catalogFile, fast);
+  await writeFile(catalogFile, defaultCatalogWithoutPauses());
   const env = {
     DATABASE_URL: database.url,
     ADMIN_TOKEN: adminToken,

@@ -2,7 +2,8 @@
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { isObject } from "../../src/formats/json.ts";
-import { type AnswerContent, type Choose, nativeAnswer, nativeStream } from "./provider.ts";
+import type { Respond } from "./provider.ts";
+import { type AnswerContent, nativeAnswer, nativeStream } from "./provider-answers.ts";
 
 const usage = { input: 12, output: 9, cacheRead: 3, cacheWrite: 4 };
 
@@ -10,7 +11,7 @@ const usage = { input: 12, output: 9, cacheRead: 3, cacheWrite: 4 };
  * Counts to 42; calls the first tool with `{"city":"Paris"}` until it has a result; thinks where
  * asked; else says hello.
  */
-export const converse: Choose = ({ path, body }) => {
+export const converse: Respond = ({ path, body }) => {
   if (path.includes("count_tokens")) {
     return {
       headers: { "content-type": "application/json" },

@@ -12,21 +12,17 @@ import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { timeOrderedId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { digestBytes, digestSecret, mintSecret, showSecret } from "../../src/keys/secret.ts";
+import { catalogFor } from "./catalog.ts";
 import { type ChildGateway, startChildGateway } from "./child-gateway.ts";
 import { freshLedger, startNode } from "./ledger.ts";
-import {
-  catalogFor,
-  nativeStream,
-  type ReceivedRequest,
-  type Script,
-  startProvider,
-} from "./provider.ts";
+import { type ReceivedRequest, type Script, startFakeProvider } from "./provider.ts";
+import { nativeStream } from "./provider-answers.ts";
 
 /** haiku 4.5, in micro-credits per token. */
 export const haiku = { input: 140n, output: 700n };
 
 /** What one client saw of one answer. */
-export type Seen = {
+export type ClientView = {
   readonly requestId: string | undefined;
   readonly status: number;
   /** True when the answer came to its proper end. */
@@ -35,12 +31,12 @@ export type Seen = {
   readonly text: string;
 };
 
-export type Stage = Awaited<ReturnType<typeof startStage>>;
+export type CrashCluster = Awaited<ReturnType<typeof startCrashCluster>>;
 
 /** A ledger, a provider and a catalogue that leads every model to it. */
-export async function startStage() {
+export async function startCrashCluster() {
   const ledger = await freshLedger();
-  const provider = await startProvider();
+  const provider = await startFakeProvider();
   const folder = await mkdtemp(join(tmpdir(), "gateway-crash-"));
   const catalogPath = join(folder, "catalog.yaml");
   await writeFile(catalogPath, catalogFor({ real: { kind: "anthropic", url: provider.url } }));
@@ -130,13 +126,14 @@ export function createClients() {
   const agent = new Agent({ connections: 1_000, pipelining: 1 });
   return {
     /** Sends `body` over the usual one: a streamed "Hello" to haiku, 100 tokens at most. */
-    ask: (one: Ask): Promise<Seen> => ask(agent, { ...one, body: { ...usualBody, ...one.body } }),
+    ask: (one: Ask): Promise<ClientView> =>
+      ask(agent, { ...one, body: { ...usualBody, ...one.body } }),
     close: () => agent.destroy(),
   };
 }
 
 /** Never throws: a connection that breaks is something that a client sees. */
-async function ask(dispatcher: Agent, { address, secret, body, onText }: Ask): Promise<Seen> {
+async function ask(dispatcher: Agent, { address, secret, body, onText }: Ask): Promise<ClientView> {
   const seen = { requestId: undefined as string | undefined, status: 0, text: "" };
   try {
     const answer = await request(`${address}/v1/messages`, {

@@ -6,10 +6,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect } from "vitest";
 import { createLog } from "../../src/base/log.ts";
-import { type CatalogFile, defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
+import { type CatalogFile, readCatalogFile } from "../../src/config/catalog.ts";
 import { readConfig } from "../../src/config/environment.ts";
 import { grpcCore } from "../../src/grpc/client.ts";
 import { type Gateway, startGateway } from "../../src/server/gateway.ts";
+import { defaultCatalogWithoutPauses } from "./catalog.ts";
 import { freshDatabase } from "./database.ts";
 
 export type TestGateway = {
@@ -48,11 +49,7 @@ export type TestGatewayOptions = {
 
 /** The built-in catalogue with a simulated model that answers at once. */
 export function fastCatalog(): CatalogFile {
-  return readCatalogFile(
-    defaultCatalog()
-      .replace(/first_token_ms: \d+/, "first_token_ms: 0")
-      .replace(/ token_ms: \d+/, " token_ms: 0"),
-  );
+  return readCatalogFile(defaultCatalogWithoutPauses());
 }
 
 /** Starts a gateway in this process. */

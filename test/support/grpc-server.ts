@@ -6,17 +6,17 @@ import { grpcCore } from "../../src/grpc/client.ts";
 import { createGrpcServer, type GrpcServer, type GrpcServerParts } from "../../src/grpc/grpc.ts";
 import { authenticate } from "./scripted-services.ts";
 
-export const everythingServes = async () => ({ billing: true, keys: true, inference: true });
+export const allReady = async () => ({ billing: true, keys: true, inference: true });
 
 /** Serves until the test has finished. */
-export async function serve(
+export async function startGrpcServer(
   services: Services,
   changes: Partial<GrpcServerParts> = {},
 ): Promise<{ server: GrpcServer; port: number; address: string }> {
   const server = createGrpcServer({
     services,
     authenticate,
-    readiness: everythingServes,
+    readiness: allReady,
     allowPlaintext: false,
     ...changes,
   });
@@ -26,7 +26,7 @@ export async function serve(
 }
 
 /** A client until the test has finished. */
-export function dial(...addresses: string[]): Core {
+export function connectGrpc(...addresses: string[]): Core {
   const core = grpcCore({ addresses });
   onTestFinished(() => core.close());
   return core;

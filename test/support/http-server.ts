@@ -34,7 +34,7 @@ import { createIdentifyCaller } from "../../src/http/authenticate.ts";
 import { createHttpServer, type HttpServer, type HttpServerParts } from "../../src/http/http.ts";
 
 export const goodKey = "sk-gw2-1good";
-export const requestIdForm = /^req_[0-9A-Za-z_-]{8,64}$/;
+export const requestIdPattern = /^req_[0-9A-Za-z_-]{8,64}$/;
 
 type EventInit = MessageInitShape<typeof EventSchema>["kind"];
 
@@ -92,7 +92,7 @@ export const answerOf = (text: string): GenerateResponse[] => [
 type AnyMethod = (request: never, options: never) => unknown;
 
 /** What the services were asked, and how they answer. */
-export type Script = {
+export type ScriptedServices = {
   /** Plays one answer. It may throw a `Refusal` at any point. */
   generate: (
     request: GenerateRequest,
@@ -117,7 +117,7 @@ export async function* play(
 function client<S extends DescService>(
   service: S,
   methods: Record<string, AnyMethod>,
-  { calls, instead }: Script,
+  { calls, instead }: ScriptedServices,
 ): Client<S> {
   return implement<Client<S>>(service, (desc) => (request: never, options: never) => {
     calls.push(desc.localName);
@@ -129,7 +129,7 @@ function client<S extends DescService>(
 
 type Options = { headers: Headers; signal: AbortSignal };
 
-function scriptedCore(script: Script): Core {
+function scriptedCore(script: ScriptedServices): Core {
   return {
     keys: client(
       KeysService,
@@ -192,17 +192,22 @@ function scriptedCore(script: Script): Core {
   };
 }
 
-export type StandIn = { facade: HttpServer; url: string; port: number; script: Script };
+export type ScriptedHttpServer = {
+  server: HttpServer;
+  url: string;
+  port: number;
+  script: ScriptedServices;
+};
 
 const nobodyFailed: FailedCredentials = { check: () => {}, record: () => {} };
 
 /** A started facade, stopped when the test ends. */
-export async function startFacade(
+export async function startHttpServer(
   parts: Partial<HttpServerParts & { failedCredentials: FailedCredentials }> = {},
   settings: Partial<HttpServerParts["settings"]> = {},
-  addRoutes: (facade: HttpServer) => void = () => {},
-): Promise<StandIn> {
-  const script: Script = {
+  addRoutes: (server: HttpServer) => void = () => {},
+): Promise<ScriptedHttpServer> {
+  const script: ScriptedServices = {
     generate: () => play(answerOf("Hello")),
     models: [],
     receipts: new Map(),
@@ -212,7 +217,7 @@ export async function startFacade(
   };
   const { failedCredentials = nobodyFailed, ...rest } = parts;
   const core = scriptedCore(script);
-  const facade = createHttpServer({
+  const server = createHttpServer({
     core,
     settings: { nativeBearer: () => "auto", trustedProxies: [], ...settings },
     readiness: async () => ({ database: { state: "ok" } }),
@@ -220,13 +225,13 @@ export async function startFacade(
     log: createLog("silent"),
     ...rest,
   });
-  addRoutes(facade);
-  const url = await facade.listen({ host: "127.0.0.1", port: 0 });
+  addRoutes(server);
+  const url = await server.listen({ host: "127.0.0.1", port: 0 });
   onTestFinished(async () => {
-    facade.server.closeAllConnections();
-    await facade.close();
+    server.server.closeAllConnections();
+    await server.close();
   });
-  return { facade, url, port: Number(new URL(url).port), script };
+  return { server, url, port: Number(new URL(url).port), script };
 }
 
 export const nativeHeaders = {

@@ -53,14 +53,14 @@ export const events = {
  * Plays one answer. It may wait for what a test resolves, watch `ask.signal`, throw, or call
  * `ask.onAccepted`.
  */
-export type Play = (ask: ProviderRequest) => AsyncIterable<Event[]>;
+export type PlayAnswer = (ask: ProviderRequest) => AsyncIterable<Event[]>;
 
-export type Answer = Awaited<ReturnType<typeof freshInference>>;
+export type TestInference = Awaited<ReturnType<typeof freshInference>>;
 
 export async function freshInference(options: { requestMaxMs?: number } = {}) {
   const ledger = await freshLedger();
   const catalog = createCatalog(readCatalogFile(defaultCatalog()));
-  let play: Play = async function* () {};
+  let play: PlayAnswer = async function* () {};
   let count: () => number | undefined = () => undefined;
   const providers: Providers = {
     generate: (ask) => play(ask),
@@ -93,7 +93,7 @@ export async function freshInference(options: { requestMaxMs?: number } = {}) {
   return {
     ...ledger,
     inference,
-    plays: (next: Play) => {
+    plays: (next: PlayAnswer) => {
       play = next;
     },
     counts: (next: () => number | undefined) => {

@@ -35,9 +35,9 @@ export const adminCall: AuthenticatedCall = {
 };
 
 /** Names of the statements run through it, in order. */
-export type Counted = Postgres & { ran: string[] };
+export type CountedPostgres = Postgres & { ran: string[] };
 
-export function counted(postgres: Postgres): Counted {
+export function countStatements(postgres: Postgres): CountedPostgres {
   const ran: string[] = [];
   return {
     ...postgres,
@@ -50,7 +50,7 @@ export function counted(postgres: Postgres): Counted {
 }
 
 /** A node's keys, not started. */
-export function keysOn(postgres: Postgres, redis?: Redis): Keys {
+export function createNodeKeys(postgres: Postgres, redis?: Redis): Keys {
   return createKeys({
     postgres,
     adminToken,
@@ -61,7 +61,7 @@ export function keysOn(postgres: Postgres, redis?: Redis): Keys {
 }
 
 /** The service's methods, called as the operator with plain objects. */
-export function callerOfKeys({ service }: Keys) {
+export function keysClient({ service }: Keys) {
   return {
     createKey: (ask: MessageInitShape<typeof CreateKeyRequestSchema>) =>
       service.createKey(create(CreateKeyRequestSchema, { family: Family.V1, ...ask }), adminCall),
@@ -83,7 +83,7 @@ export function callerOfKeys({ service }: Keys) {
   };
 }
 
-export type Asks = ReturnType<typeof callerOfKeys>;
+export type KeysClient = ReturnType<typeof keysClient>;
 
 const insertAccount = {
   name: "test/insert-account",
@@ -91,12 +91,12 @@ const insertAccount = {
 };
 
 /** A database with the accounts `acc_a` and `acc_b`, and one node's keys on it. */
-export async function keysFixture() {
+export async function startTestKeys() {
   const { postgres, url, drop } = await freshDatabase();
   for (const accountId of ["acc_a", "acc_b"]) await postgres.query(insertAccount, [accountId]);
-  const database = counted(postgres);
-  const keys = keysOn(database);
-  return { database, url, keys, ask: callerOfKeys(keys), drop };
+  const database = countStatements(postgres);
+  const keys = createNodeKeys(database);
+  return { database, url, keys, ask: keysClient(keys), drop };
 }
 
 export function bearer(token: string): Headers {

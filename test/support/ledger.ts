@@ -35,12 +35,12 @@ export function usage(tokens: Partial<Omit<Usage, "$typeName" | "$unknown">>): U
   return create(UsageSchema, tokens);
 }
 
-export function ended(tokens: Parameters<typeof usage>[0], attempts: Attempt[] = []) {
+export function endingWith(tokens: Parameters<typeof usage>[0], attempts: Attempt[] = []) {
   return { usage: usage(tokens), outcome: Outcome.COMPLETED, basis: Basis.REPORTED, attempts };
 }
 
 /** A request of 100 input tokens at most and exactly `output` output tokens. */
-export function asking(
+export function holdRequest(
   payer: Payer,
   output: number,
   more: { requestId?: string; nonce?: string; minOutput?: number } = {},

@@ -37,7 +37,7 @@ export function plainMetadata(headers: Record<string, string | Buffer>): Metadat
 }
 
 /** One call of either kind. */
-export async function callPlainly(
+export async function callPlain(
   client: Client,
   path: string,
   request: Uint8Array,

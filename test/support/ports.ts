@@ -17,7 +17,7 @@ export async function freePort(): Promise<number> {
 }
 
 /** True when somebody listens at the port. */
-export async function listens(port: number): Promise<boolean> {
+export async function isListening(port: number): Promise<boolean> {
   const socket = connect(port, "127.0.0.1");
   try {
     await once(socket, "connect");

@@ -1,13 +1,14 @@
-// A model provider made of scripts: a real HTTP server on the loopback that plays any answer, in
-// either format, with the timing, splits and faults that a test asks for, and remembers what it was
-// sent.
+// The one fake model provider: a real HTTP server on the loopback that plays scripted answers with
+// the timing, the splits and the faults that a test needs, and records the requests it receives.
+// `provider-answers.ts` writes the scripts in either format; `catalog.ts` writes a configuration
+// that leads to it. The bench runs it as a process of its own (`test/bench/provider.ts`).
 //
-//   const provider = await startProvider();
+//   const provider = await startFakeProvider();
 //   provider.play(nativeStream({ text: ["Hel", "lo"] }));           // answers the next request
 //   provider.always(nativeStream({ text: ["Hello"] }));             // answers all others
 //   const catalog = catalogFor({ real: { kind: "anthropic", url: provider.url } });
 //   …
-//   provider.requests[0]?.body                                      // what it received
+//   provider.requests[0]?.body                                      // a request that it received
 //   await provider.stop();
 
 import { once } from "node:events";
@@ -24,67 +25,69 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 
 /** One answer. */
 export type Script = {
-  /** 200 unless said. */
+  /** Default: 200. */
   readonly status?: number;
   readonly headers?: Readonly<Record<string, string>>;
-  /**
-   * What is written, in this order. A text or bytes is one write of its own; the head goes out with
-   * the first.
-   */
-  readonly writes?: readonly Write[];
-  /**
-   * How it ends after the last write: in good order (the default), by a reset connection, or not at
-   * all.
-   */
+  /** The steps of the body, in order. The head goes out with the first. */
+  readonly writes?: readonly WriteStep[];
+  /** After the last step: a proper end (the default), a connection reset, or no end at all. */
   readonly end?: "good" | "reset" | "hang";
-  /** Cuts all writes together into pieces of so many bytes, each a write of its own. */
+  /** Cuts each text into writes of at most this many bytes. */
   readonly splitBytes?: number;
-  /** Pause before each write but the first. */
+  /** Pause before each write except the first. */
   readonly pauseMs?: number;
-  /** Holds the head back until the gate opens. */
+  /** The head waits at this gate. */
   readonly before?: Gate;
 };
 
-/** Text or bytes to write, a gate to wait at, or a pause. */
-export type Write = string | Uint8Array | Gate | { readonly pauseMs: number };
+/** A text or bytes (one write each), a gate to wait at, or a pause. */
+export type WriteStep = string | Uint8Array | Gate | { readonly pauseMs: number };
 
-/** A place in a script where it stops until the test lets it go on. */
+/** A point in a script that waits until the test opens it. Several answers can wait at one gate. */
 export class Gate {
   readonly #reached = Promise.withResolvers<void>();
   readonly #opened = Promise.withResolvers<void>();
+  #waiting = 0;
 
-  /** Resolves when the script has come here. */
+  /** Resolves when the first answer waits here. */
   get reached(): Promise<void> {
     return this.#reached.promise;
+  }
+
+  /** Answers that wait here, those of clients that hung up included. */
+  get waiting(): number {
+    return this.#waiting;
   }
 
   open(): void {
     this.#opened.resolve();
   }
 
-  /** For the script. */
-  pass(): Promise<void> {
+  /** Called by the provider; resolves when the gate opens. */
+  async pass(): Promise<void> {
     this.#reached.resolve();
-    return this.#opened.promise;
+    this.#waiting++;
+    await this.#opened.promise;
+    this.#waiting--;
   }
 }
 
-/** A request that the provider received, and how its answer goes. */
+/** A request that the provider received, and the progress of its answer. */
 export type ReceivedRequest = {
   readonly method: string;
-  /** With query. */
+  /** Path and query. */
   readonly path: string;
   readonly headers: IncomingHttpHeaders;
   readonly bodyText: string;
-  /** The body as JSON object; empty where it was none. */
+  /** The body as a JSON object; empty when it is something else. */
   readonly body: JsonObject;
-  /** Bytes of the answer that the operating system has taken, head included. */
+  /** Bytes of the answer, head included, that were handed to the operating system. */
   bytesTaken(): number;
-  /** Resolves when the answer is over, whoever ended it. */
+  /** Resolves with the side that ended the answer. */
   readonly over: Promise<{ by: "provider" | "client" }>;
 };
 
-export type ScriptedProvider = {
+export type FakeProvider = {
   /**
    * `http://127.0.0.1:port`. A native provider's base_url; a chat provider's is this plus `/v1`.
    */
@@ -92,34 +95,44 @@ export type ScriptedProvider = {
   readonly port: number;
   /** Every request received, oldest first. */
   readonly requests: readonly ReceivedRequest[];
-  /** Queues scripts: each answers one request. A function may look at the request. */
-  play(...scripts: (Script | Choose)[]): void;
-  /** Answers every request that finds no queued script. Until it is set, those get status 500. */
-  always(script: Script | Choose): void;
-  /** The next request to come, or `count` of them in all. */
+  /** Queues scripts: each answers one request. */
+  play(...scripts: (Script | Respond)[]): void;
+  /** Answers every request that finds the queue empty. Before this call, the answer is a 500. */
+  always(script: Script | Respond): void;
+  /** The next request, or request number `count` since the start. */
   received(count?: number): Promise<ReceivedRequest>;
-  /** Figures since the start. */
+  /** Totals since the start. */
   readonly served: { completed: number; clientGone: number; bytes: number };
-  /** Connections that are open at this moment. */
+  /** Number of open connections. */
   connections(): Promise<number>;
   /** Closes everything at once. */
   stop(): Promise<void>;
 };
 
-export type Choose = (request: ReceivedRequest) => Script;
+/** Chooses the script by the request. */
+export type Respond = (request: ReceivedRequest) => Script;
 
-/** Starts a provider on a free port of the loopback. */
-export async function startProvider(): Promise<ScriptedProvider> {
+const noScript: Script = {
+  status: 500,
+  headers: { "content-type": "application/json" },
+  writes: ['{"type":"error","error":{"type":"api_error","message":"no script"}}'],
+};
+
+/**
+ * Starts a provider on a free port of the loopback. With `record: false` it keeps no requests, so
+ * that a long load does not fill the memory.
+ */
+export async function startFakeProvider({ record = true } = {}): Promise<FakeProvider> {
   const requests: ReceivedRequest[] = [];
-  const queue: (Script | Choose)[] = [];
+  const queue: (Script | Respond)[] = [];
   const waiting: { count: number; resolve: (request: ReceivedRequest) => void }[] = [];
   const served = { completed: 0, clientGone: 0, bytes: 0 };
-  let otherwise: Script | Choose = errorAnswer(500, "api_error", "no script");
+  let otherwise: Script | Respond = noScript;
 
   const server = createServer((message, response) => {
     receive(message, response)
       .then(async (request) => {
-        requests.push(request);
+        if (record) requests.push(request);
         for (const waiter of waiting.filter(({ count }) => count <= requests.length)) {
           waiting.splice(waiting.indexOf(waiter), 1);
           waiter.resolve(request);
@@ -137,7 +150,8 @@ export async function startProvider(): Promise<ScriptedProvider> {
       .catch(() => response.destroy());
   });
   server.keepAliveTimeout = 60_000;
-  server.listen(0, "127.0.0.1");
+  // The bench opens thousands of connections at once.
+  server.listen({ port: 0, host: "127.0.0.1", backlog: 4096 });
   await once(server, "listening");
   const port = portOf(server.address());
 
@@ -182,6 +196,7 @@ async function receive(
   const bodyText = (
     message.headers["content-encoding"] === "gzip" ? gunzipSync(bytes) : bytes
   ).toString();
+  let parsed: JsonObject | undefined;
   const socket: Socket = message.socket;
   const takenBefore = socket.bytesWritten;
   const over = new Promise<{ by: "provider" | "client" }>((resolve) => {
@@ -196,13 +211,17 @@ async function receive(
     path: message.url ?? "",
     headers: message.headers,
     bodyText,
-    body: parseObject(bodyText),
+    get body() {
+      parsed ??= parseObject(bodyText);
+      return parsed;
+    },
     bytesTaken: () => socket.bytesWritten - takenBefore - socket.writableLength,
     over,
   };
 }
 
-function parseObject(text: string): JsonObject {
+/** A JSON object, or an empty one when the text is something else. */
+export function parseObject(text: string): JsonObject {
   try {
     const value: JsonValue = JSON.parse(text);
     return typeof value === "object" && value !== null && !Array.isArray(value) ? value : {};
@@ -242,16 +261,19 @@ async function perform(script: Script, response: ServerResponse): Promise<void> 
   else await reset(response);
 }
 
-// A reader that learns of the reset drops what it has not read yet. One in this process gets its
-// turns first; for one in another process, end the writes with a gate, and open it when the reader
-// has shown what it read.
+// A reset makes the reader drop the bytes it has not read yet. A reader in this process gets five
+// turns of the event loop to read them. For a reader in another process, end the writes with a gate
+// and open it when the reader has shown that it read them.
 async function reset(response: ServerResponse): Promise<void> {
   response.flushHeaders();
   for (let turn = 0; turn < 5; turn++) await setImmediate();
   response.socket?.resetAndDestroy();
 }
 
-function* splitWrites(writes: readonly Write[], splitBytes: number | undefined): Generator<Write> {
+function* splitWrites(
+  writes: readonly WriteStep[],
+  splitBytes: number | undefined,
+): Generator<WriteStep> {
   for (const write of writes) {
     if (splitBytes === undefined || (typeof write !== "string" && !(write instanceof Uint8Array))) {
       yield write;
@@ -260,311 +282,4 @@ function* splitWrites(writes: readonly Write[], splitBytes: number | undefined):
     const bytes = typeof write === "string" ? Buffer.from(write) : write;
     for (let at = 0; at < bytes.length; at += splitBytes) yield bytes.subarray(at, at + splitBytes);
   }
-}
-
-/** What an answer says, for either format. */
-export type AnswerContent = {
-  readonly id?: string;
-  readonly model?: string;
-  /** Pieces of the text, one delta each. */
-  readonly text?: readonly string[];
-  readonly thinking?: { readonly pieces: readonly string[]; readonly signature?: string };
-  /** Pieces of the arguments' JSON text, one delta each. */
-  readonly tool?: {
-    readonly id?: string;
-    readonly name: string;
-    readonly input: readonly string[];
-  };
-  readonly stopReason?: string;
-  /** Native usage; the other format's is computed from it. */
-  readonly usage?: {
-    readonly input?: number;
-    readonly output?: number;
-    readonly cacheRead?: number;
-    readonly cacheWrite?: number;
-    readonly thinking?: number;
-  };
-  /** Leaves the usage out. */
-  readonly noUsage?: boolean;
-};
-
-const sse = { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache" };
-const json = { "content-type": "application/json" };
-
-/** A streamed answer in the native format: one write per event. */
-export function nativeStream(content: AnswerContent = {}, more: Script = {}): Script {
-  return { headers: sse, writes: nativeEvents(content), ...more };
-}
-
-/** A plain answer in the native format. */
-export function nativeAnswer(content: AnswerContent = {}, more: Script = {}): Script {
-  const message = {
-    ...nativeHead(content),
-    content: nativeBlocks(content).map(({ whole }) => whole),
-    stop_reason: stopReasonOf(content),
-    ...(content.noUsage !== true && { usage: nativeUsage(content) }),
-  };
-  return { headers: json, writes: [JSON.stringify(message)], ...more };
-}
-
-/** A streamed answer of a chat provider: one write per chunk. */
-export function chatStream(content: AnswerContent = {}, more: Script = {}): Script {
-  return { headers: sse, writes: chatChunks(content), ...more };
-}
-
-/** A plain answer of a chat provider. */
-export function chatAnswer(content: AnswerContent = {}, more: Script = {}): Script {
-  const { text, thinking, tool } = content;
-  const call = tool && {
-    id: tool.id ?? "call_1",
-    type: "function",
-    function: { name: tool.name, arguments: tool.input.join("") },
-  };
-  const completion = {
-    ...chatHead(content, "chat.completion"),
-    choices: [
-      {
-        index: 0,
-        message: {
-          role: "assistant",
-          content: text?.join("") ?? null,
-          ...(thinking && { reasoning_content: thinking.pieces.join("") }),
-          ...(call && { tool_calls: [call] }),
-        },
-        finish_reason: finishReasonOf(content),
-      },
-    ],
-    ...(content.noUsage !== true && { usage: chatUsage(content) }),
-  };
-  return { headers: json, writes: [JSON.stringify(completion)], ...more };
-}
-
-/** An answer with an error status, in the native envelope. */
-export function errorAnswer(
-  status: number,
-  type: string,
-  message: string,
-  more: Script = {},
-): Script {
-  return {
-    status,
-    headers: { ...json, ...more.headers },
-    writes: [JSON.stringify({ type: "error", error: { type, message } })],
-  };
-}
-
-/** An answer with an error status, as chat providers write it. */
-export function chatErrorAnswer(
-  status: number,
-  code: string | null,
-  message: string,
-  more: Script = {},
-): Script {
-  const error = { message, type: "invalid_request_error", param: null, code };
-  return { status, headers: { ...json, ...more.headers }, writes: [JSON.stringify({ error })] };
-}
-
-/** One event as it stands on the wire. */
-export function sseEvent(type: string, data: JsonObject = {}): string {
-  return `event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`;
-}
-
-/** The events of a native stream. */
-export function nativeEvents(content: AnswerContent = {}): string[] {
-  const usage = content.noUsage ? {} : { usage: { ...nativeUsage(content), output_tokens: 1 } };
-  const message = { ...nativeHead(content), content: [], stop_reason: null, ...usage };
-  const blocks = nativeBlocks(content).flatMap(({ start, deltas }, index) => [
-    sseEvent("content_block_start", { index, content_block: start }),
-    ...deltas.map((delta) => sseEvent("content_block_delta", { index, delta })),
-    sseEvent("content_block_stop", { index }),
-  ]);
-  return [
-    sseEvent("message_start", { message }),
-    ...blocks,
-    sseEvent("message_delta", {
-      delta: { stop_reason: stopReasonOf(content), stop_sequence: null },
-      ...(!content.noUsage && { usage: outputUsage(content) }),
-    }),
-    sseEvent("message_stop"),
-  ];
-}
-
-/** The chunks of a chat stream, `[DONE]` included. */
-export function chatChunks(content: AnswerContent = {}): string[] {
-  const { text = [], thinking, tool } = content;
-  const head = chatHead(content, "chat.completion.chunk");
-  const chunk = (delta: JsonObject, finish_reason: string | null = null) =>
-    `data: ${JSON.stringify({ ...head, choices: [{ index: 0, delta, finish_reason }] })}\n\n`;
-  const call = (members: JsonObject) => chunk({ tool_calls: [{ index: 0, ...members }] });
-  return [
-    chunk({ role: "assistant" }),
-    ...(thinking?.pieces ?? []).map((piece) => chunk({ reasoning_content: piece })),
-    ...text.map((piece) => chunk({ content: piece })),
-    ...(tool
-      ? [
-          call({
-            id: tool.id ?? "call_1",
-            type: "function",
-            function: { name: tool.name, arguments: "" },
-          }),
-        ]
-      : []),
-    ...(tool?.input ?? []).map((piece) => call({ function: { arguments: piece } })),
-    chunk({}, finishReasonOf(content)),
-    ...(content.noUsage
-      ? []
-      : [`data: ${JSON.stringify({ ...head, choices: [], usage: chatUsage(content) })}\n\n`]),
-    "data: [DONE]\n\n",
-  ];
-}
-
-function nativeHead({
-  id = "msg_scripted000000000000001",
-  model = "scripted-1",
-}: AnswerContent): JsonObject {
-  return { id, type: "message", role: "assistant", model, stop_sequence: null };
-}
-
-function chatHead(
-  { id = "chatcmpl-scripted", model = "scripted-1" }: AnswerContent,
-  object: string,
-): JsonObject {
-  return { id, object, created: 1_764_000_000, model };
-}
-
-type WireBlock = { start: JsonObject; deltas: JsonObject[]; whole: JsonObject };
-
-function nativeBlocks({ text, thinking, tool }: AnswerContent): WireBlock[] {
-  const blocks: WireBlock[] = [];
-  if (thinking !== undefined) {
-    const { pieces, signature = "c2lnbmF0dXJl" } = thinking;
-    blocks.push({
-      start: { type: "thinking", thinking: "", signature: "" },
-      deltas: [
-        ...pieces.map((piece) => ({ type: "thinking_delta", thinking: piece })),
-        { type: "signature_delta", signature },
-      ],
-      whole: { type: "thinking", thinking: pieces.join(""), signature },
-    });
-  }
-  if (text !== undefined) {
-    blocks.push({
-      start: { type: "text", text: "" },
-      deltas: text.map((piece) => ({ type: "text_delta", text: piece })),
-      whole: { type: "text", text: text.join("") },
-    });
-  }
-  if (tool !== undefined) {
-    const head = {
-      type: "tool_use",
-      id: tool.id ?? "toolu_scripted00000000000001",
-      name: tool.name,
-    };
-    blocks.push({
-      start: { ...head, input: {} },
-      deltas: tool.input.map((piece) => ({ type: "input_json_delta", partial_json: piece })),
-      whole: { ...head, input: parseObject(tool.input.join("")) },
-    });
-  }
-  return blocks;
-}
-
-function nativeUsage({ usage = {} }: AnswerContent) {
-  const { input = 10, output = 5, cacheRead = 0, cacheWrite = 0, thinking } = usage;
-  return {
-    input_tokens: input,
-    cache_creation_input_tokens: cacheWrite,
-    cache_read_input_tokens: cacheRead,
-    output_tokens: output,
-    ...(thinking !== undefined && { output_tokens_details: { thinking_tokens: thinking } }),
-  };
-}
-
-function outputUsage(content: AnswerContent): JsonObject {
-  const { output_tokens, output_tokens_details } = nativeUsage(content);
-  return { output_tokens, ...(output_tokens_details && { output_tokens_details }) };
-}
-
-function chatUsage({ usage = {} }: AnswerContent): JsonObject {
-  const { input = 10, output = 5, cacheRead = 0, cacheWrite = 0, thinking = 0 } = usage;
-  const prompt = input + cacheRead + cacheWrite;
-  return {
-    prompt_tokens: prompt,
-    completion_tokens: output,
-    total_tokens: prompt + output,
-    prompt_tokens_details: { cached_tokens: cacheRead, cache_write_tokens: cacheWrite },
-    completion_tokens_details: { reasoning_tokens: thinking },
-  };
-}
-
-function stopReasonOf({ stopReason, tool }: AnswerContent): string {
-  return stopReason ?? (tool === undefined ? "end_turn" : "tool_use");
-}
-
-function finishReasonOf(content: AnswerContent): string {
-  const reason = stopReasonOf(content);
-  return reason === "tool_use" ? "tool_calls" : reason === "max_tokens" ? "length" : "stop";
-}
-
-/** An provider of `catalogFor`. `more` is YAML in flow style, as `idle_ms: 100`. */
-export type ProviderForTest = {
-  readonly kind: "anthropic" | "openai";
-  readonly url: string;
-  readonly more?: string;
-};
-
-/**
- * The text of a configuration file: the three models of the product, led to these providers.
- * Without `routes`, every model tries them in the order given, each in a group of its own, under
- * the name `provider-model`. `pace` is the simulated provider's, if it is one.
- */
-export function catalogFor(
-  providers: Readonly<Record<string, ProviderForTest | "simulated">>,
-  routes?: string,
-): string {
-  const lines = Object.entries(providers).map(([name, provider]) => {
-    if (provider === "simulated")
-      return `  ${name}: { kind: simulated, first_token_ms: 0, token_ms: 0 }`;
-    const base = provider.kind === "openai" ? `${provider.url}/v1` : provider.url;
-    const more = provider.more === undefined ? "" : `, ${provider.more}`;
-    return `  ${name}: { kind: ${provider.kind}, base_url: ${JSON.stringify(base)}${more} }`;
-  });
-  const groups = Object.keys(providers).map(
-    (name) => `[{ provider: ${name}, model: provider-model }]`,
-  );
-  const model = (
-    id: string,
-    tier: string,
-    thinking: string,
-    context: number,
-    output: number,
-    price: string,
-  ) =>
-    `  - { id: ${id}, display_name: ${tier}, tier: ${tier}, created_at: 2026-02-05T00:00:00Z, context_tokens: ${context}, ` +
-    `max_output_tokens: ${output}, thinking: ${thinking}, price: ${price}, routes: ${routes ?? `[${groups.join(", ")}]`} }`;
-  return [
-    "price_multipliers: { cache_write_5m: 1.25, cache_write_1h: 2, cache_read: 0.1, thinking: 1 }",
-    "models:",
-    model(
-      "model-opus-4.6",
-      "opus",
-      "adaptive",
-      1_000_000,
-      128_000,
-      "{ input: 3.50, output: 17.50 }",
-    ),
-    model(
-      "model-sonnet-4.6",
-      "sonnet",
-      "adaptive",
-      200_000,
-      64_000,
-      "{ input: 2.10, output: 10.50 }",
-    ),
-    model("model-haiku-4.5", "haiku", "budget", 200_000, 64_000, "{ input: 0.70, output: 3.50 }"),
-    "aliases: { opus: model-opus-4.6, sonnet: model-sonnet-4.6, haiku: model-haiku-4.5 }",
-    "providers:",
-    ...lines,
-    "",
-  ].join("\n");
 }

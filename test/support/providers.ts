@@ -52,13 +52,13 @@ export function requestOf(
 }
 
 /** An ask with what it tells beside the events. */
-export type Asked = ProviderRequest & {
+export type ObservedRequest = ProviderRequest & {
   readonly abort: AbortController;
   accepted: number;
   rejected: number;
 };
 
-export function askFor(request: GenerateRequest, affinity = "a"): Asked {
+export function providerRequestFor(request: GenerateRequest, affinity = "a"): ObservedRequest {
   const abort = new AbortController();
   const ask = {
     request,
@@ -77,14 +77,23 @@ export function askFor(request: GenerateRequest, affinity = "a"): Asked {
 }
 
 /** An answer read to its end, however it ended. */
-export type Outcome = { reads: Event[][]; events: Event[]; apiError?: ApiError; ask: Asked };
+export type Outcome = {
+  reads: Event[][];
+  events: Event[];
+  apiError?: ApiError;
+  ask: ObservedRequest;
+};
 
 export async function readAll(
   providers: ManagedProviders,
-  asked: Asked | GenerateRequest | string,
+  asked: ObservedRequest | GenerateRequest | string,
 ): Promise<Outcome> {
   const ask =
-    typeof asked === "string" ? askFor(requestOf(asked)) : "abort" in asked ? asked : askFor(asked);
+    typeof asked === "string"
+      ? providerRequestFor(requestOf(asked))
+      : "abort" in asked
+        ? asked
+        : providerRequestFor(asked);
   const reads: Event[][] = [];
   let apiError: ApiError | undefined;
   try {
@@ -127,47 +136,4 @@ export function firstUsageOf(events: readonly Event[]) {
 /** Provider and outcome of each attempt. */
 export function attemptsOf({ ask }: Outcome): string[] {
   return ask.attempts.map(({ provider, outcome, status }) => `${provider} ${outcome} ${status}`);
-}
-
-/** A clock that stands still until it is moved. */
-export class HandClock implements Clock {
-  #nowMs = 0;
-  readonly #timers = new Set<{ atMs: number; callback: () => void }>();
-
-  now(): number {
-    return this.#nowMs;
-  }
-
-  after(ms: number, callback: () => void): () => void {
-    const timer = { atMs: this.#nowMs + ms, callback };
-    this.#timers.add(timer);
-    return () => this.#timers.delete(timer);
-  }
-
-  /** Timers that are set. */
-  get pending(): number {
-    return this.#timers.size;
-  }
-
-  /** Moves on, and calls what falls due in its order. */
-  async advance(ms: number): Promise<void> {
-    const untilMs = this.#nowMs + ms;
-    for (;;) {
-      await settle();
-      const due = [...this.#timers]
-        .filter(({ atMs }) => atMs <= untilMs)
-        .sort((one, other) => one.atMs - other.atMs)[0];
-      if (due === undefined) break;
-      this.#timers.delete(due);
-      this.#nowMs = due.atMs;
-      due.callback();
-    }
-    this.#nowMs = untilMs;
-    await settle();
-  }
-}
-
-/** Lets everything run that waits for nothing but its turn. */
-export function settle(): Promise<void> {
-  return new Promise((resolve) => setImmediate(resolve));
 }

@@ -9,9 +9,9 @@ import { freePort } from "./ports.ts";
 import { redisBinary } from "./programs.ts";
 
 /** Why a suite is skipped, with what helps. */
-export const withoutRedis =
+export const redisMissing =
   "no redis-server on the PATH; install one to run this suite (Debian: apt-get install redis-server)";
-if (!redisBinary) console.warn(`skipped: ${withoutRedis}`);
+if (!redisBinary) console.warn(`skipped: ${redisMissing}`);
 
 export type TestRedis = {
   readonly url: string;
@@ -64,7 +64,7 @@ export async function startRedis(): Promise<TestRedis> {
 }
 
 async function launch(port: number): Promise<ChildProcess> {
-  if (!redisBinary) throw new Error(withoutRedis);
+  if (!redisBinary) throw new Error(redisMissing);
   const args = ["--port", `${port}`, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
   const server = spawn(redisBinary, args, { stdio: ["ignore", "pipe", "inherit"] });
   await new Promise<void>((resolve, reject) => {

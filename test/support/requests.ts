@@ -18,12 +18,12 @@ export function requestOf(more: RequestMembers = {}): GenerateRequest {
   return create(GenerateRequestSchema, {
     model: "haiku",
     maxTokens: 100,
-    messages: [said("Hello")],
+    messages: [userMessage("Hello")],
     ...more,
   });
 }
 
-export function said(text: string) {
+export function userMessage(text: string) {
   return { role: Role.USER, content: [{ kind: { case: "text" as const, value: { text } } }] };
 }
 

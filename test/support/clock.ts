@@ -1,0 +1,46 @@
+// A clock that tests move by hand.
+
+import type { Clock } from "../../src/base/clock.ts";
+
+/** A clock that stands still until `advance` moves it. */
+export class ManualClock implements Clock {
+  #nowMs = 0;
+  readonly #timers = new Set<{ atMs: number; callback: () => void }>();
+
+  now(): number {
+    return this.#nowMs;
+  }
+
+  after(ms: number, callback: () => void): () => void {
+    const timer = { atMs: this.#nowMs + ms, callback };
+    this.#timers.add(timer);
+    return () => this.#timers.delete(timer);
+  }
+
+  /** Number of pending timers. */
+  get pending(): number {
+    return this.#timers.size;
+  }
+
+  /** Moves the clock and runs the timers that fall due, in order of their time. */
+  async advance(ms: number): Promise<void> {
+    const untilMs = this.#nowMs + ms;
+    for (;;) {
+      await runPendingTasks();
+      const due = [...this.#timers]
+        .filter(({ atMs }) => atMs <= untilMs)
+        .sort((one, other) => one.atMs - other.atMs)[0];
+      if (due === undefined) break;
+      this.#timers.delete(due);
+      this.#nowMs = due.atMs;
+      due.callback();
+    }
+    this.#nowMs = untilMs;
+    await runPendingTasks();
+  }
+}
+
+/** Runs everything that is already due: promise callbacks and one turn of the event loop. */
+export function runPendingTasks(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}

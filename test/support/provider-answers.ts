@@ -1,0 +1,248 @@
+// Scripts of the fake provider: plain and streamed answers, in the native and the chat format.
+
+import type { JsonObject } from "@bufbuild/protobuf";
+import { parseObject, type Script } from "./provider.ts";
+
+/** The content of an answer, the same for both formats. */
+export type AnswerContent = {
+  readonly id?: string;
+  readonly model?: string;
+  /** Pieces of the text, one delta each. */
+  readonly text?: readonly string[];
+  readonly thinking?: { readonly pieces: readonly string[]; readonly signature?: string };
+  /** Pieces of the arguments' JSON text, one delta each. */
+  readonly tool?: {
+    readonly id?: string;
+    readonly name: string;
+    readonly input: readonly string[];
+  };
+  readonly stopReason?: string;
+  /** As the native format counts; the usage of the chat format is computed from it. */
+  readonly usage?: {
+    readonly input?: number;
+    readonly output?: number;
+    readonly cacheRead?: number;
+    readonly cacheWrite?: number;
+    readonly thinking?: number;
+  };
+  /** Leaves the usage out. */
+  readonly noUsage?: boolean;
+};
+
+const sse = { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache" };
+const json = { "content-type": "application/json" };
+
+/** A streamed answer in the native format: one write per event. */
+export function nativeStream(content: AnswerContent = {}, more: Script = {}): Script {
+  return { headers: sse, writes: nativeEvents(content), ...more };
+}
+
+/** A plain answer in the native format. */
+export function nativeAnswer(content: AnswerContent = {}, more: Script = {}): Script {
+  const message = {
+    ...nativeHead(content),
+    content: nativeBlocks(content).map(({ whole }) => whole),
+    stop_reason: stopReasonOf(content),
+    ...(content.noUsage !== true && { usage: nativeUsage(content) }),
+  };
+  return { headers: json, writes: [JSON.stringify(message)], ...more };
+}
+
+/** A streamed answer of a chat provider: one write per chunk. */
+export function chatStream(content: AnswerContent = {}, more: Script = {}): Script {
+  return { headers: sse, writes: chatChunks(content), ...more };
+}
+
+/** A plain answer of a chat provider. */
+export function chatAnswer(content: AnswerContent = {}, more: Script = {}): Script {
+  const { text, thinking, tool } = content;
+  const call = tool && {
+    id: tool.id ?? "call_1",
+    type: "function",
+    function: { name: tool.name, arguments: tool.input.join("") },
+  };
+  const completion = {
+    ...chatHead(content, "chat.completion"),
+    choices: [
+      {
+        index: 0,
+        message: {
+          role: "assistant",
+          content: text?.join("") ?? null,
+          ...(thinking && { reasoning_content: thinking.pieces.join("") }),
+          ...(call && { tool_calls: [call] }),
+        },
+        finish_reason: finishReasonOf(content),
+      },
+    ],
+    ...(content.noUsage !== true && { usage: chatUsage(content) }),
+  };
+  return { headers: json, writes: [JSON.stringify(completion)], ...more };
+}
+
+/** An answer with an error status, in the native envelope. */
+export function errorAnswer(
+  status: number,
+  type: string,
+  message: string,
+  more: Script = {},
+): Script {
+  return {
+    status,
+    headers: { ...json, ...more.headers },
+    writes: [JSON.stringify({ type: "error", error: { type, message } })],
+  };
+}
+
+/** An answer with an error status, as chat providers write it. */
+export function chatErrorAnswer(
+  status: number,
+  code: string | null,
+  message: string,
+  more: Script = {},
+): Script {
+  const error = { message, type: "invalid_request_error", param: null, code };
+  return { status, headers: { ...json, ...more.headers }, writes: [JSON.stringify({ error })] };
+}
+
+/** The text of one server-sent event. */
+export function sseEvent(type: string, data: JsonObject = {}): string {
+  return `event: ${type}\ndata: ${JSON.stringify({ type, ...data })}\n\n`;
+}
+
+/** The events of a native stream. */
+export function nativeEvents(content: AnswerContent = {}): string[] {
+  const usage = content.noUsage ? {} : { usage: { ...nativeUsage(content), output_tokens: 1 } };
+  const message = { ...nativeHead(content), content: [], stop_reason: null, ...usage };
+  const blocks = nativeBlocks(content).flatMap(({ start, deltas }, index) => [
+    sseEvent("content_block_start", { index, content_block: start }),
+    ...deltas.map((delta) => sseEvent("content_block_delta", { index, delta })),
+    sseEvent("content_block_stop", { index }),
+  ]);
+  return [
+    sseEvent("message_start", { message }),
+    ...blocks,
+    sseEvent("message_delta", {
+      delta: { stop_reason: stopReasonOf(content), stop_sequence: null },
+      ...(!content.noUsage && { usage: outputUsage(content) }),
+    }),
+    sseEvent("message_stop"),
+  ];
+}
+
+/** The chunks of a chat stream, `[DONE]` included. */
+export function chatChunks(content: AnswerContent = {}): string[] {
+  const { text = [], thinking, tool } = content;
+  const head = chatHead(content, "chat.completion.chunk");
+  const chunk = (delta: JsonObject, finish_reason: string | null = null) =>
+    `data: ${JSON.stringify({ ...head, choices: [{ index: 0, delta, finish_reason }] })}\n\n`;
+  const call = (members: JsonObject) => chunk({ tool_calls: [{ index: 0, ...members }] });
+  return [
+    chunk({ role: "assistant" }),
+    ...(thinking?.pieces ?? []).map((piece) => chunk({ reasoning_content: piece })),
+    ...text.map((piece) => chunk({ content: piece })),
+    ...(tool
+      ? [
+          call({
+            id: tool.id ?? "call_1",
+            type: "function",
+            function: { name: tool.name, arguments: "" },
+          }),
+        ]
+      : []),
+    ...(tool?.input ?? []).map((piece) => call({ function: { arguments: piece } })),
+    chunk({}, finishReasonOf(content)),
+    ...(content.noUsage
+      ? []
+      : [`data: ${JSON.stringify({ ...head, choices: [], usage: chatUsage(content) })}\n\n`]),
+    "data: [DONE]\n\n",
+  ];
+}
+
+function nativeHead({
+  id = "msg_scripted000000000000001",
+  model = "scripted-1",
+}: AnswerContent): JsonObject {
+  return { id, type: "message", role: "assistant", model, stop_sequence: null };
+}
+
+function chatHead(
+  { id = "chatcmpl-scripted", model = "scripted-1" }: AnswerContent,
+  object: string,
+): JsonObject {
+  return { id, object, created: 1_764_000_000, model };
+}
+
+type Block = { start: JsonObject; deltas: JsonObject[]; whole: JsonObject };
+
+function nativeBlocks({ text, thinking, tool }: AnswerContent): Block[] {
+  const blocks: Block[] = [];
+  if (thinking !== undefined) {
+    const { pieces, signature = "c2lnbmF0dXJl" } = thinking;
+    blocks.push({
+      start: { type: "thinking", thinking: "", signature: "" },
+      deltas: [
+        ...pieces.map((piece) => ({ type: "thinking_delta", thinking: piece })),
+        { type: "signature_delta", signature },
+      ],
+      whole: { type: "thinking", thinking: pieces.join(""), signature },
+    });
+  }
+  if (text !== undefined) {
+    blocks.push({
+      start: { type: "text", text: "" },
+      deltas: text.map((piece) => ({ type: "text_delta", text: piece })),
+      whole: { type: "text", text: text.join("") },
+    });
+  }
+  if (tool !== undefined) {
+    const head = {
+      type: "tool_use",
+      id: tool.id ?? "toolu_scripted00000000000001",
+      name: tool.name,
+    };
+    blocks.push({
+      start: { ...head, input: {} },
+      deltas: tool.input.map((piece) => ({ type: "input_json_delta", partial_json: piece })),
+      whole: { ...head, input: parseObject(tool.input.join("")) },
+    });
+  }
+  return blocks;
+}
+
+function nativeUsage({ usage = {} }: AnswerContent) {
+  const { input = 10, output = 5, cacheRead = 0, cacheWrite = 0, thinking } = usage;
+  return {
+    input_tokens: input,
+    cache_creation_input_tokens: cacheWrite,
+    cache_read_input_tokens: cacheRead,
+    output_tokens: output,
+    ...(thinking !== undefined && { output_tokens_details: { thinking_tokens: thinking } }),
+  };
+}
+
+function outputUsage(content: AnswerContent): JsonObject {
+  const { output_tokens, output_tokens_details } = nativeUsage(content);
+  return { output_tokens, ...(output_tokens_details && { output_tokens_details }) };
+}
+
+function chatUsage({ usage = {} }: AnswerContent): JsonObject {
+  const { input = 10, output = 5, cacheRead = 0, cacheWrite = 0, thinking = 0 } = usage;
+  const prompt = input + cacheRead + cacheWrite;
+  return {
+    prompt_tokens: prompt,
+    completion_tokens: output,
+    total_tokens: prompt + output,
+    prompt_tokens_details: { cached_tokens: cacheRead, cache_write_tokens: cacheWrite },
+    completion_tokens_details: { reasoning_tokens: thinking },
+  };
+}
+
+function stopReasonOf({ stopReason, tool }: AnswerContent): string {
+  return stopReason ?? (tool === undefined ? "end_turn" : "tool_use");
+}
+
+function finishReasonOf(content: AnswerContent): string {
+  const reason = stopReasonOf(content);
+  return reason === "tool_use" ? "tool_calls" : reason === "max_tokens" ? "length" : "stop";
+}

@@ -9,7 +9,7 @@ import { isObject } from "../json.ts";
 import { createSseParser, type SseEvent } from "../sse.ts";
 import { AnswerEvents } from "./answer-events.ts";
 import { textsOf } from "./fields.ts";
-import { StreamedCalls } from "./streamed-calls.ts";
+import { StreamedCalls } from "./tool-calls.ts";
 import {
   decodeUsage,
   readDetails,

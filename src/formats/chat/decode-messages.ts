@@ -13,10 +13,16 @@ import {
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { messagesMax } from "../codec.ts";
 import { countItems, isObject, jsonItemsMax, tooManyItems } from "../json.ts";
-import { decodeContent, decodeReasoningDetails, textBlock, toolResult } from "./decode-parts.ts";
+import {
+  decodeContent,
+  decodeFunctionCall,
+  decodeReasoningDetails,
+  decodeToolCall,
+  isBlankText,
+  textBlock,
+  toolResult,
+} from "./decode-block.ts";
 import { decodeCacheMark, invalid, markLast, objectAt, optionalArray, textAt } from "./fields.ts";
-import { isBlankText, normaliseTurns } from "./normalise.ts";
-import { decodeFunctionCall, decodeToolCall } from "./tool-calls.ts";
 
 const roles = ["system", "developer", "user", "assistant", "tool", "function"];
 
@@ -185,4 +191,48 @@ function joinInstructions(blocks: readonly Block[]): System | undefined {
     .map((block) => (block.kind.case === "text" ? block.kind.value.text : ""))
     .join("\n");
   return create(SystemSchema, { content: [textBlock(text)], form: ContentForm.TEXT });
+}
+
+/**
+ * Merges neighbours of one role, puts tool results first in a user turn (the provider wants them
+ * right after the call), leaves out blank text and what is empty then, and trims the end of a final
+ * assistant turn, which the provider refuses otherwise. Takes over and changes the given messages.
+ */
+function normaliseTurns(turns: readonly Message[]): Message[] {
+  const merged: Message[] = [];
+  for (const turn of turns) {
+    const content = turn.content.filter((block) => !isBlankText(block));
+    if (content.length === 0) continue;
+    const last = merged.at(-1);
+    if (last?.role === turn.role) {
+      for (const block of content) last.content.push(block);
+      continue;
+    }
+    turn.content = content;
+    merged.push(turn);
+  }
+  for (const turn of merged) {
+    if (turn.role === Role.USER) turn.content = resultsFirst(turn.content);
+    setForm(turn);
+  }
+  trimFinalAnswer(merged.at(-1));
+  return merged;
+}
+
+function resultsFirst(content: Block[]): Block[] {
+  const isResult = (block: Block) => block.kind.case === "toolResult";
+  if (!content.some(isResult)) return content;
+  return [...content.filter(isResult), ...content.filter((block) => !isResult(block))];
+}
+
+// The plain string is the form that every provider takes.
+function setForm(turn: Message): void {
+  const [only, second] = turn.content;
+  const isPlain = only?.kind.case === "text" && !second && !only.cacheControl;
+  turn.form = isPlain ? ContentForm.TEXT : ContentForm.UNSPECIFIED;
+}
+
+function trimFinalAnswer(turn: Message | undefined): void {
+  const last = turn?.role === Role.ASSISTANT ? turn.content.at(-1) : undefined;
+  if (last?.kind.case === "text") last.kind.value.text = last.kind.value.text.trimEnd();
 }

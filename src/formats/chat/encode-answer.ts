@@ -7,7 +7,7 @@ import type {
   Event,
   ReportedUsage,
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
-import { type CompletionContext, completionHead } from "./chunks.ts";
+import { type CompletionContext, completionHead } from "./encode-events.ts";
 import { encodeUsage, laterUsage, reasoningDetail, toFinishReason } from "./usage-and-endings.ts";
 
 /** The answer so far. */

@@ -5,7 +5,7 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { ApiError } from "../../base/errors.ts";
 import { messagesMax } from "../codec.ts";
 import { isObject } from "../json.ts";
-import { isCount } from "./extensions.ts";
+import { isCount } from "./fields.ts";
 
 /**
  * Most members of one object that is taken apart here: the body, a message, a block, a tool. The

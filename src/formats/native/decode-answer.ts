@@ -11,9 +11,9 @@ import {
   messageStop,
 } from "../events.ts";
 import { isObject } from "../json.ts";
-import { decodeBlock } from "./decode-block.ts";
-import { assumedStopReason, completeBlock, decodeEvent } from "./decode-event.ts";
-import { unknownFields } from "./extensions.ts";
+import { completeBlock, decodeBlock } from "./decode-block.ts";
+import { assumedStopReason, decodeEvent } from "./decode-events.ts";
+import { unknownFields } from "./fields.ts";
 import { decodeUsage } from "./usage.ts";
 
 /**

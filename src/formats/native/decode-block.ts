@@ -12,13 +12,7 @@ import {
   SourceSchema,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import { isObject } from "../json.ts";
-import {
-  readBoolean,
-  readString,
-  restore,
-  type UnknownFields,
-  unknownFields,
-} from "./extensions.ts";
+import { readBoolean, readString, restore, type UnknownFields, unknownFields } from "./fields.ts";
 
 /** The typed form of one block. Total: what is not recognised becomes `other`. */
 export function decodeBlock(block: JsonObject): Block {
@@ -166,4 +160,24 @@ function decodeSource(source: JsonObject): Source {
     }
   }
   return create(SourceSchema, { kind: { case: "other", value: source } });
+}
+
+/**
+ * `block` of an answer with the members that clients rely on and that servers which imitate the
+ * format leave out.
+ */
+export function completeBlock(block: JsonObject): JsonObject {
+  switch (block.type) {
+    case "text":
+      return typeof block.text === "string" ? block : { ...block, text: "" };
+    case "thinking": {
+      const { thinking, signature } = block;
+      if (typeof thinking === "string" && typeof signature === "string") return block;
+      return { ...block, thinking: thinking ?? "", signature: signature ?? "" };
+    }
+    case "tool_use":
+      return isObject(block.input) ? block : { ...block, input: {} };
+    default:
+      return block;
+  }
 }

@@ -37,7 +37,7 @@ import {
   restore,
   type UnknownFields,
   unknownFields,
-} from "./extensions.ts";
+} from "./fields.ts";
 
 /** The headers of a request that belong to its meaning. Empty where a client sent none. */
 type RequestHeaders = { version: string; beta: string };

@@ -10,7 +10,7 @@ import {
 import type { CountTokensResponse } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../base/errors.ts";
 import { isObject } from "../json.ts";
-import { isCount, readCount, restore, type UnknownFields, unknownFields } from "./extensions.ts";
+import { isCount, readCount, restore, type UnknownFields, unknownFields } from "./fields.ts";
 
 export function decodeUsage(usage: JsonObject): ReportedUsage {
   const {

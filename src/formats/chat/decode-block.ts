@@ -8,6 +8,7 @@ import {
   ContentForm,
   type SourceSchema,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
+import { isObject, parseJsonText } from "../json.ts";
 import {
   decodeCacheMark,
   invalid,
@@ -17,8 +18,6 @@ import {
   optionalText,
   textAt,
 } from "./fields.ts";
-import { isBlankText } from "./normalise.ts";
-import { parseArguments, toolId, toolUse } from "./tool-calls.ts";
 
 type SourceInit = MessageInitShape<typeof SourceSchema>;
 
@@ -58,6 +57,10 @@ export function decodeContent(content: JsonValue | undefined, at: string): Block
 
 export function textBlock(text: string): Block {
   return create(BlockSchema, { kind: { case: "text", value: { text } } });
+}
+
+export function isBlankText(block: Block): boolean {
+  return block.kind.case === "text" && block.kind.value.text.trim() === "";
 }
 
 /** The block of a tool's result. Blank text is left out: the provider refuses it there, too. */
@@ -219,4 +222,52 @@ function decodeSource(value: JsonValue | undefined, at: string): SourceInit {
         "url",
       ]);
   }
+}
+
+/** One entry of `tool_calls`. */
+export function decodeToolCall(value: JsonValue, at: string): Block {
+  const call = objectAt(value, at);
+  if (call.type !== undefined && call.type !== null && call.type !== "function") {
+    throw invalid(`${at}.type`, "only function calls are supported", ["function"]);
+  }
+  const id = textAt(call.id, `${at}.id`);
+  if (id === "") throw invalid(`${at}.id`, "must not be empty");
+  return decodeFunctionCall(call.function, `${at}.function`, id);
+}
+
+/** The `{name, arguments}` of a call, which goes by `id`. */
+export function decodeFunctionCall(value: JsonValue | undefined, at: string, id: string): Block {
+  const called = objectAt(value, at);
+  const name = textAt(called.name, `${at}.name`);
+  if (name === "") throw invalid(`${at}.name`, "must not be empty");
+  return toolUse({ id, name, input: parseArguments(called.arguments) });
+}
+
+function toolUse(call: { id: string; name: string; input: JsonObject }): Block {
+  return create(BlockSchema, {
+    kind: { case: "toolUse", value: { ...call, id: toolId(call.id) } },
+  });
+}
+
+/**
+ * The arguments as an object. What is not the text of one is wrapped as `{"_raw": …}`: a call that
+ * was cut off stays in the client's history for good, and must not make every later request fail.
+ */
+function parseArguments(value: JsonValue | undefined): JsonObject {
+  if (value === undefined || value === null) return {};
+  if (isObject(value)) return value;
+  if (typeof value !== "string") return { _raw: JSON.stringify(value) };
+  if (value.trim() === "") return {};
+  // Not JSON.parse: escapes inside this text can hide depth and broken characters from the check of
+  // the body around it.
+  const parsed = parseJsonText(value);
+  return isObject(parsed) ? parsed : { _raw: value };
+}
+
+/**
+ * The id with every character replaced that the native format refuses in one. Calls and results go
+ * through it alike.
+ */
+export function toolId(id: string): string {
+  return id.replace(/[^a-zA-Z0-9_-]/g, "_");
 }

@@ -1,5 +1,5 @@
-// What the gateway asks of a body in the native format. Only the members that it acts on are
-// checked; the provider judges the others.
+// Validation of a request body in the native format. Only the members that the gateway uses are
+// checked; the provider validates the others. The messages follow the vendor's wording.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { ApiError } from "../../base/errors.ts";
@@ -8,26 +8,26 @@ import { isObject } from "../json.ts";
 import { isCount } from "./fields.ts";
 
 /**
- * Most members of one object that is taken apart here: the body, a message, a block, a tool. The
- * largest has thirty names. Those without a name are copied to stand beside the named ones, which
- * takes several times as long as to parse them.
+ * Most members of one object that the decoder reads: the body, a message, a block, a tool. The
+ * schema names at most thirty. The decoder copies the members that it does not name, which takes
+ * several times as long as parsing them.
  */
 const membersMax = 100;
 
 /**
- * The version whose semantics this file knows beyond the first one: sampling members are refused by
- * their presence alone.
+ * The version that rejects sampling members, whatever their value. Versions differ here in nothing
+ * else.
  */
 const versionWithoutSampling = "2026-10-21";
 
-/** A body whose members have the types named here; all other members are still anything. */
+/** A body after `checkRequest`. Members that are not listed here may have any type. */
 export type CheckedBody = JsonObject & { model: string; messages: CheckedMessage[] };
 export type CheckedMessage = JsonObject & { role: "user" | "assistant" | "system" };
 
 /**
- * Checks the members that the gateway reads. Throws `invalid_request` for the first fault; the
- * message begins with the path in the vendor's spelling, `field` has it in ours. A count needs no
- * `max_tokens`.
+ * Throws `invalid_request` for the first fault in the members that the gateway uses. The message
+ * begins with the path in the vendor's notation (`messages.1.content`); `field` has it in ours
+ * (`messages[1].content`). A request to count needs no `max_tokens`.
  */
 export function checkRequest(
   body: JsonValue,
@@ -60,7 +60,7 @@ function checkMembers(value: JsonValue | undefined, at: string): void {
   }
 }
 
-/** The refusal of a body for what stands at `path`, written as `messages.1.content`. */
+/** The error for the member at `path`, in the vendor's notation. */
 function invalid(path: string, problem: string): ApiError {
   return new ApiError("invalid_request", {
     message: `${path}: ${problem}`,
@@ -81,7 +81,7 @@ function optional(
 const isBoolean = (value: JsonValue): boolean => typeof value === "boolean";
 const isStrings = (value: JsonValue): boolean =>
   Array.isArray(value) && value.every((item) => typeof item === "string");
-const isShare = (value: JsonValue): boolean =>
+const isFraction = (value: JsonValue): boolean =>
   typeof value === "number" && value >= 0 && value <= 1;
 
 function checkModel(model: JsonValue | undefined): void {
@@ -108,7 +108,7 @@ function checkMessage(message: JsonValue, index: number): void {
   if (role !== "user" && role !== "assistant" && role !== "system") {
     throw invalid(`${at}.role`, "Input should be 'user', 'assistant' or 'system'");
   }
-  // A system entry may change only how the next turns are answered.
+  // A system message without content may change the settings of the next turns.
   if (content === undefined && role === "system" && message.output_config !== undefined) return;
   checkContent(content, `${at}.content`);
 }
@@ -127,7 +127,7 @@ function checkContent(content: JsonValue | undefined, at: string): void {
   });
 }
 
-// The content of a tool's result is read in the same way, whatever stands in it.
+// The blocks inside a tool result are decoded too, so their members are bounded as well.
 function checkBlockMembers(block: JsonObject, at: string): void {
   checkMembers(block, at);
   const { cache_control, source, content } = block;
@@ -144,7 +144,7 @@ function checkMaxTokens(body: JsonObject): void {
   if (tokens === undefined) throw invalid("max_tokens", "Field required");
   if (typeof tokens !== "number" || !Number.isInteger(tokens))
     throw invalid("max_tokens", "Input should be a valid integer");
-  // Zero writes the cache and generates nothing; without a mark there is nothing to write.
+  // Zero fills the provider's cache and generates nothing, which needs a cache mark.
   if (tokens < 0 || (tokens === 0 && !mentions(body, "cache_control"))) {
     throw invalid("max_tokens", "Input should be greater than or equal to 1");
   }
@@ -152,7 +152,7 @@ function checkMaxTokens(body: JsonObject): void {
     throw invalid("max_tokens", "Input should be less than or equal to 4294967295");
 }
 
-/** True when a member of this name, other than null, stands anywhere inside `value`. */
+/** True if an object is the value of a member `name` anywhere inside `value`. */
 function mentions(value: JsonValue, name: string): boolean {
   if (Array.isArray(value)) return value.some((item) => mentions(item, name));
   if (!isObject(value)) return false;
@@ -168,8 +168,8 @@ function checkSampling(body: JsonObject, version: string): void {
     }
     return;
   }
-  optional(body, "temperature", isShare, "Input should be a number from 0 to 1");
-  optional(body, "top_p", isShare, "Input should be a number from 0 to 1");
+  optional(body, "temperature", isFraction, "Input should be a number from 0 to 1");
+  optional(body, "top_p", isFraction, "Input should be a number from 0 to 1");
   optional(
     body,
     "top_k",
@@ -192,7 +192,7 @@ function checkTools(tools: JsonValue | undefined): void {
     if (!isObject(tool)) throw invalid(`tools.${index}`, "Input should be an object");
     checkMembers(tool, `tools.${index}`);
     checkMembers(tool.cache_control, `tools.${index}.cache_control`);
-    // Tools that run at the provider may go by their type alone.
+    // Tools that run at the provider may have a type instead of a name.
     if (typeof tool.name !== "string" && typeof tool.type !== "string")
       throw invalid(`tools.${index}.name`, "Field required");
   });

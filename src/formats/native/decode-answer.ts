@@ -1,4 +1,4 @@
-// A provider's plain answer in the native format → Events.
+// A plain answer in the native format → events.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
@@ -17,9 +17,9 @@ import { unknownFields } from "./fields.ts";
 import { decodeUsage } from "./usage.ts";
 
 /**
- * The events of a whole answer: each block arrives complete, without deltas. The first usage has
- * the input side only and no output, because some clients add the outputs of the first and the last
- * report. A body that is no answer becomes a `failure`.
+ * The events of a plain answer; one `failure` if the body is not an answer. Each block starts
+ * complete, without deltas. The first usage has the input and an output of 0, because some clients
+ * add the outputs of the first and the last usage.
  */
 export function decodeAnswer(body: JsonObject): Event[] {
   const { id, type, role, model, content, stop_reason, stop_sequence, usage, ...rest } = body;
@@ -57,19 +57,19 @@ function inputSide({
   cache_read_input_tokens,
   cache_creation,
 }: JsonObject): JsonObject {
-  const all = {
+  const input = {
     input_tokens,
     cache_creation_input_tokens,
     cache_read_input_tokens,
     cache_creation,
   };
-  const told = Object.entries(all).filter(
+  const reported = Object.entries(input).filter(
     (member): member is [string, JsonValue] => member[1] !== undefined,
   );
-  return { ...Object.fromEntries(told), output_tokens: 0 };
+  return { ...Object.fromEntries(reported), output_tokens: 0 };
 }
 
-/** The members of an answer that a stream tells at its end. */
+/** Removes from `rest`, and returns, the members that a stream has in `message_delta`. */
 function takeDeltaMembers(rest: JsonObject): JsonObject | undefined {
   const taken: JsonObject = {};
   for (const name of ["stop_details", "container"]) {

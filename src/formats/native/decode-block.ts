@@ -1,5 +1,5 @@
-// Content blocks of the native format, in requests and answers alike. A block whose own members do
-// not have exactly the listed types is carried whole as `other`.
+// Content blocks of the native format, in requests and answers alike. A block whose required
+// members do not have the expected types becomes `other`, which keeps it whole.
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import {
@@ -14,12 +14,12 @@ import {
 import { isObject } from "../json.ts";
 import { readBoolean, readString, restore, type UnknownFields, unknownFields } from "./fields.ts";
 
-/** The typed form of one block. Total: what is not recognised becomes `other`. */
+/** The typed form of one block. Never throws: a block that is not recognised becomes `other`. */
 export function decodeBlock(block: JsonObject): Block {
-  return recognise(block) ?? create(BlockSchema, { kind: { case: "other", value: block } });
+  return decodeKnownBlock(block) ?? create(BlockSchema, { kind: { case: "other", value: block } });
 }
 
-function recognise(block: JsonObject): Block | undefined {
+function decodeKnownBlock(block: JsonObject): Block | undefined {
   switch (block.type) {
     case "text": {
       const { type, text, cache_control, ...rest } = block;
@@ -90,7 +90,7 @@ function blockOf(
 }
 
 /**
- * The blocks of a list, or a plain string as one text block, with the form that tells them apart.
+ * The blocks of a list, or a string as one text block. `form` records which of the two it was.
  */
 export function decodeContent(content: string | readonly JsonObject[]): {
   content: Block[];
@@ -102,14 +102,14 @@ export function decodeContent(content: string | readonly JsonObject[]): {
   return { content: [block], form: ContentForm.TEXT };
 }
 
-/** True for a string or a list of objects. */
+/** True for the two forms of content: a string, or a list of objects. */
 export function isContent(value: JsonValue | undefined): value is string | JsonObject[] {
   return typeof value === "string" || (Array.isArray(value) && value.every(isObject));
 }
 
 /**
- * The optional `content` of a block; one that is neither a string nor a list of objects goes back
- * to `rest`.
+ * The optional `content` of a tool result. A value that is neither a string nor a list of objects
+ * is restored to `rest`.
  */
 function readContent(
   rest: UnknownFields,
@@ -121,20 +121,20 @@ function readContent(
 }
 
 /**
- * The optional `cache_control` of anything; one that does not mark the end of a prefix goes back to
- * `rest`.
+ * The optional `cache_control` of a body, block, tool or message. A value of another type than
+ * `ephemeral` is restored to `rest`.
  */
 export function readCacheControl(
   rest: UnknownFields,
   value: JsonValue | undefined,
 ): CacheControl | undefined {
-  // The typed form has no type, because there is only this one.
+  // The typed form has no `type`: `ephemeral` is the only one.
   if (!isObject(value) || value.type !== "ephemeral") return restore(rest, "cache_control", value);
   const { type, ttl, ...others } = value;
-  const life = readString(others, "ttl", ttl);
+  const lifetime = readString(others, "ttl", ttl);
   const extensions = unknownFields(others);
   return create(CacheControlSchema, {
-    ...(life !== undefined && { ttl: life }),
+    ...(lifetime !== undefined && { ttl: lifetime }),
     ...(extensions && { extensions }),
   });
 }
@@ -163,8 +163,8 @@ function decodeSource(source: JsonObject): Source {
 }
 
 /**
- * `block` of an answer with the members that clients rely on and that servers which imitate the
- * format leave out.
+ * Adds to a block of an answer the members that clients rely on and that some imitations of the
+ * vendor's server omit.
  */
 export function completeBlock(block: JsonObject): JsonObject {
   switch (block.type) {

@@ -32,18 +32,18 @@ import { isCount, readString, unknownFields } from "./fields.ts";
 import { decodeUsage } from "./usage.ts";
 
 /**
- * A decoder whose events follow the order of event.proto whatever the provider sends: small
- * omissions are repaired, an answer that makes no sense ends in a `failure`, and nothing comes
- * after `message_stop` or `failure`. An answer that breaks off ends in a `failure`, too.
+ * Decodes the stream of one answer. Its events follow the order of event.proto whatever the
+ * provider sends: small omissions are repaired, an answer that is out of order or incomplete ends
+ * in a `failure`, and nothing follows `message_stop` or `failure`.
  */
 export function createEventDecoder(): EventDecoder {
   const parser = createSseParser();
   const order = createOrder();
-  const read = (parts: readonly SseEvent[]): Event[] => {
+  const read = (sseEvents: readonly SseEvent[]): Event[] => {
     const events: Event[] = [];
-    for (const { event: name, data } of parts) {
-      // Some servers keep a connection alive with nothing, and some end with the terminator of the
-      // other format.
+    for (const { event: name, data } of sseEvents) {
+      // Some servers send empty events as keep-alives, and some end with the terminator of chat
+      // completions.
       if ((data === "" && name !== "ping") || data === "[DONE]") continue;
       order.accept(
         decodeEvent(name, data) ??
@@ -63,15 +63,17 @@ export function createEventDecoder(): EventDecoder {
   };
 }
 
+/** Checks and repairs the order of the events of one answer. */
 function createOrder() {
   let started = false;
+  /** Index of the block that is open. */
   let open: number | undefined;
   let calledTool = false;
-  let ending = false;
-  let stopReasonSeen = false;
+  let sawMessageDelta = false;
+  let sawStopReason = false;
   /**
-   * A delta without a stop reason. It waits for the next one; if none names the reason, it is given
-   * one here.
+   * A message delta without a stop reason, held back until the next one. If no later delta has a
+   * reason, this one gets the assumed reason.
    */
   let held: MessageDelta | undefined;
   let over = false;
@@ -81,22 +83,18 @@ function createOrder() {
     events.push(blockStop(open));
     open = undefined;
   };
-  const fail = (events: Event[], message: string): void => {
-    over = true;
-    letGo(events);
-    events.push(failure("api_error", message));
-  };
-  const letGo = (events: Event[]): void => {
+  const releaseHeld = (events: Event[]): void => {
     if (held) events.push(messageDelta(held));
     held = undefined;
   };
-  const stop = (events: Event[]): void => {
+  const fail = (events: Event[], message: string): void => {
     over = true;
-    events.push(messageStop());
+    releaseHeld(events);
+    events.push(failure("api_error", message));
   };
 
-  /** False when the event cannot stand here. What it lacks before itself goes to `events`. */
-  const fits = ({ kind }: Event, events: Event[]): boolean => {
+  /** False if the event is not allowed here. Adds the events that are missing before it. */
+  const prepare = ({ kind }: Event, events: Event[]): boolean => {
     switch (kind.case) {
       case "blockDelta":
         return open === kind.value.index;
@@ -105,7 +103,7 @@ function createOrder() {
         return true;
       case "failure":
         over = true;
-        letGo(events);
+        releaseHeld(events);
         return true;
       case "messageStart":
         if (started) return false;
@@ -115,7 +113,7 @@ function createOrder() {
     if (!started) return false;
     switch (kind.case) {
       case "blockStart":
-        if (ending) return false;
+        if (sawMessageDelta) return false;
         closeBlock(events);
         open = kind.value.index;
         calledTool ||= kind.value.block?.kind.case === "toolUse";
@@ -127,16 +125,16 @@ function createOrder() {
       }
       case "messageDelta":
         closeBlock(events);
-        letGo(events);
-        ending = true;
-        stopReasonSeen ||= kind.value.stopReason !== undefined;
+        releaseHeld(events);
+        sawMessageDelta = true;
+        sawStopReason ||= kind.value.stopReason !== undefined;
         return true;
       case "messageStop":
         closeBlock(events);
-        if (!stopReasonSeen) {
+        if (!sawStopReason) {
           held ??= create(MessageDeltaSchema);
           held.stopReason = assumedStopReason(calledTool);
-          letGo(events);
+          releaseHeld(events);
         }
         over = true;
         return true;
@@ -146,28 +144,32 @@ function createOrder() {
   };
 
   return {
+    /** Adds `event` to `events`, with repairs before it. */
     accept(event: Event, events: Event[]): void {
-      // Some servers end a block twice.
+      // Some servers stop a block twice.
       if (over || (open === undefined && started && event.kind.case === "blockStop")) return;
-      if (!fits(event, events)) fail(events, "The model provider sent events out of order.");
-      else if (event.kind.case === "messageDelta" && !stopReasonSeen) held = event.kind.value;
+      if (!prepare(event, events)) fail(events, "The model provider sent events out of order.");
+      else if (event.kind.case === "messageDelta" && !sawStopReason) held = event.kind.value;
       else events.push(event);
     },
+    /** Adds the end of the answer to `events`, if it has not ended yet. */
     end(events: Event[]): void {
       if (over) return;
-      // A provider that told why it stopped has said everything.
-      if (stopReasonSeen) stop(events);
-      else fail(events, "The model provider broke off its answer.");
+      // After a stop reason, only `message_stop` can be missing.
+      if (sawStopReason) {
+        over = true;
+        events.push(messageStop());
+      } else fail(events, "The model provider broke off its answer.");
     },
   };
 }
 
 /**
- * The event that the JSON text `data` stands for; `name` is its name in the stream. Undefined when
- * it cannot be read.
+ * Decodes the JSON text `data` of an event that is called `name` in the stream. Undefined if it is
+ * not an event of this format.
  */
 export function decodeEvent(name: string, data: string): Event | undefined {
-  // Pings say nothing, and the data of some is not JSON.
+  // Pings have no content, and the data of some is not JSON.
   if (name === "ping") return ping();
   const parsed = parse(data);
   if (!isObject(parsed)) return undefined;
@@ -179,7 +181,7 @@ export function decodeEvent(name: string, data: string): Event | undefined {
       return decodeBlockStart(value, data);
     case "content_block_stop":
       if (!isCount(value.index)) return undefined;
-      return carrying(blockStop(value.index), hasMore(value, 2) ? data : undefined);
+      return withRaw(blockStop(value.index), hasMore(value, 2) ? data : undefined);
     case "message_start":
       return isObject(value.message)
         ? decodeMessageStart(value.message, hasMore(value, 2) ? data : undefined)
@@ -194,16 +196,16 @@ export function decodeEvent(name: string, data: string): Event | undefined {
       return decodeFailure(value);
     default:
       if (typeof value.type === "string") return otherEvent(value);
-      // Servers that only imitate the format may report an error without a type.
+      // Some imitations of the vendor's server report an error without a type.
       return isObject(value.error) ? decodeFailure(value) : undefined;
   }
 }
 
 /**
- * `event` with the provider's JSON text `data`, which is given where the typed form does not hold
- * all of it.
+ * Keeps the provider's JSON text in `event`. Pass `data` only if the typed form does not hold all
+ * of it.
  */
-function carrying(event: Event, data: string | undefined): Event {
+function withRaw(event: Event, data: string | undefined): Event {
   if (data !== undefined) {
     event.raw = Buffer.from(data);
     event.rawFormat = Format.NATIVE;
@@ -214,14 +216,14 @@ function carrying(event: Event, data: string | undefined): Event {
 function parse(data: string): JsonValue | undefined {
   try {
     const value: JsonValue = JSON.parse(data);
-    // A level takes two characters at least, so that only long events can be too deep.
+    // A level takes at least two characters, so only long events can be too deep.
     return data.length <= 2 * jsonDepthMax || isSound(value, false) ? value : undefined;
   } catch {
     return undefined;
   }
 }
 
-/** True when `object` has more than `count` members. */
+/** True if `object` has more than `count` members. */
 function hasMore(object: JsonObject, count: number): boolean {
   let seen = 0;
   for (const _ in object) if (++seen > count) return true;
@@ -232,8 +234,8 @@ function decodeBlockDelta(value: JsonObject, data: string): Event | undefined {
   const { index, delta } = value;
   if (!isCount(index) || !isObject(delta)) return undefined;
   const kind = decodeDeltaKind(delta);
-  const extensions = kind.case !== "other" && hasMore(delta, 2) ? furtherMembers(delta) : undefined;
-  return carrying(blockDelta(index, kind, extensions), hasMore(value, 3) ? data : undefined);
+  const extensions = kind.case !== "other" && hasMore(delta, 2) ? unknownMembers(delta) : undefined;
+  return withRaw(blockDelta(index, kind, extensions), hasMore(value, 3) ? data : undefined);
 }
 
 function decodeDeltaKind(delta: JsonObject): BlockDelta["kind"] {
@@ -255,8 +257,8 @@ function decodeDeltaKind(delta: JsonObject): BlockDelta["kind"] {
   return { case: "other", value: delta };
 }
 
-/** What a delta of a listed type has besides its type and its one value. */
-function furtherMembers(delta: JsonObject): JsonObject {
+/** The members of a delta of a known type besides its type and its value. */
+function unknownMembers(delta: JsonObject): JsonObject {
   const value = {
     text_delta: "text",
     input_json_delta: "partial_json",
@@ -270,16 +272,16 @@ function decodeBlockStart(value: JsonObject, data: string): Event | undefined {
   const { index, content_block } = value;
   if (!isCount(index) || !isObject(content_block)) return undefined;
   const complete = completeBlock(content_block);
-  const isWhole = complete === content_block;
-  return carrying(
+  const wasComplete = complete === content_block;
+  return withRaw(
     blockStart(index, decodeBlock(complete)),
-    isWhole && hasMore(value, 3) ? data : undefined,
+    wasComplete && hasMore(value, 3) ? data : undefined,
   );
 }
 
 function decodeMessageStart(message: JsonObject, data: string | undefined): Event {
   const { id, type, role, model, content, stop_reason, stop_sequence, usage, ...rest } = message;
-  // Some answers begin with blocks that were complete before.
+  // Some answers start with blocks that are complete already.
   if (Array.isArray(content) && content.length > 0) rest.content = content;
   const start = messageStart({
     id: typeof id === "string" ? id : "",
@@ -287,7 +289,7 @@ function decodeMessageStart(message: JsonObject, data: string | undefined): Even
     usage: isObject(usage) ? decodeUsage(usage) : undefined,
     extensions: unknownFields(rest),
   });
-  return carrying(start, data);
+  return withRaw(start, data);
 }
 
 function decodeMessageDelta(value: JsonObject): Event {
@@ -312,8 +314,8 @@ function decodeFailure(value: JsonObject): Event {
 }
 
 /**
- * The stop reason of an answer whose provider names none. Clients need one, and run tools on
- * `tool_use` only.
+ * The stop reason of an answer whose provider gives none. Clients need one, and run tools only
+ * after `tool_use`.
  */
 export function assumedStopReason(calledTool: boolean): string {
   return calledTool ? "tool_use" : "end_turn";

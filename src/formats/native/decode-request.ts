@@ -1,4 +1,4 @@
-// The body of a request in the native format → GenerateRequest. `encode-request.ts` is its inverse.
+// A request body in the native format → the canonical request. `encode-request.ts` is the inverse.
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import {
@@ -39,16 +39,16 @@ import {
   unknownFields,
 } from "./fields.ts";
 
-/** The headers of a request that belong to its meaning. Empty where a client sent none. */
+/** The headers that are part of a request's meaning. Empty if the client sent none. */
 type RequestHeaders = { version: string; beta: string };
 
-/** What a body asks for, nothing lost. Throws `invalid_request`, naming the member at fault. */
+/** The canonical request, without loss. Throws `invalid_request` with the path of the fault. */
 export function decodeRequest(body: JsonValue, headers: RequestHeaders): GenerateRequest {
   checkRequest(body, headers.version, "generate");
   return decode(body, headers);
 }
 
-/** The same for a request to count; members that do not bear on the count may be there. */
+/** The same for a request to count. Members that do not affect the count are allowed. */
 export function decodeCountRequest(body: JsonValue, headers: RequestHeaders): CountTokensRequest {
   checkRequest(body, headers.version, "count");
   return create(CountTokensRequestSchema, { request: decode(body, headers) });
@@ -99,8 +99,8 @@ function decode(body: CheckedBody, headers: RequestHeaders): GenerateRequest {
 }
 
 /**
- * A list whose items were checked; an empty one goes back to `rest`, since the typed field cannot
- * tell it from none.
+ * A list whose items `checkRequest` accepted. An empty one is restored to `rest`, because a
+ * repeated field cannot distinguish it from an absent one.
  */
 function readList<T>(
   rest: UnknownFields,

@@ -1,4 +1,4 @@
-// Events → the plain answer of the native format.
+// Events → a plain answer in the native format.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type {
@@ -13,11 +13,11 @@ import { messageId } from "./encode-events.ts";
 import { completeUsage, encodeUsage, mergeUsage } from "./usage.ts";
 
 /**
- * The answer that `events` add up to: all events of one complete answer, in the order of
- * event.proto.
+ * The plain answer with the content of `events`, which are all events of one complete answer, in
+ * the order of event.proto.
  */
 export function encodeAnswer(events: readonly Event[], context: AnswerContext): JsonObject {
-  // Members that clients' types promise, in case the provider leaves them out.
+  // Defaults for members that clients' types promise and providers may omit.
   let message: JsonObject = {
     stop_details: null,
     container: null,
@@ -29,7 +29,7 @@ export function encodeAnswer(events: readonly Event[], context: AnswerContext): 
   let stopSequence: string | null = null;
   let usage: JsonObject = {};
   const content: JsonValue[] = [];
-  let block: GrowingBlock | undefined;
+  let block: OpenBlock | undefined;
 
   const finish = (delta: MessageDelta): void => {
     stopReason = delta.stopReason ?? stopReason;
@@ -50,14 +50,14 @@ export function encodeAnswer(events: readonly Event[], context: AnswerContext): 
       }
       case "blockStart": {
         const start = kind.value.block && encodeBlock(kind.value.block, true);
-        block = start && { whole: { ...start }, input: "" };
+        block = start && { members: { ...start }, input: "" };
         break;
       }
       case "blockDelta":
-        if (block) grow(block, kind.value);
+        if (block) applyDelta(block, kind.value);
         break;
       case "blockStop":
-        if (block) content.push(grown(block));
+        if (block) content.push(completed(block));
         block = undefined;
         break;
       case "messageDelta":
@@ -74,50 +74,48 @@ export function encodeAnswer(events: readonly Event[], context: AnswerContext): 
     stop_reason: stopReason,
     stop_sequence: stopSequence,
   };
-  // Once for their place, and once more because no member of the provider's may replace them.
+  // The first `own` sets the order of the members; the second keeps the provider's members from
+  // replacing ours.
   return { ...own, ...message, ...own, usage: completeUsage(usage, context.estimatedInputTokens) };
 }
 
-/** A block and the JSON text of its tool input so far. */
-type GrowingBlock = { readonly whole: JsonObject; input: string };
+/** A block while its deltas arrive, and the JSON text of its tool input so far. */
+type OpenBlock = { readonly members: JsonObject; input: string };
 
-function grow(block: GrowingBlock, { kind }: BlockDelta): void {
-  const { whole } = block;
+function applyDelta(block: OpenBlock, { kind }: BlockDelta): void {
+  const { members } = block;
   switch (kind.case) {
     case "text":
-      whole.text = `${whole.text ?? ""}${kind.value}`;
+      members.text = `${members.text ?? ""}${kind.value}`;
       break;
     case "thinking":
-      whole.thinking = `${whole.thinking ?? ""}${kind.value}`;
+      members.thinking = `${members.thinking ?? ""}${kind.value}`;
       break;
     case "signature":
-      whole.signature = kind.value;
+      members.signature = kind.value;
       break;
     case "inputJson":
       block.input += kind.value;
       break;
     case "other":
-      growByOther(whole, kind.value);
+      applyOtherDelta(members, kind.value);
       break;
   }
 }
 
-function growByOther(whole: JsonObject, delta: JsonObject): void {
-  const { type, ...members } = delta;
-  if (type === "citations_delta" && members.citation !== undefined) {
-    whole.citations = [
-      ...(Array.isArray(whole.citations) ? whole.citations : []),
-      members.citation,
-    ];
+function applyOtherDelta(members: JsonObject, { type, ...delta }: JsonObject): void {
+  if (type === "citations_delta" && delta.citation !== undefined) {
+    const earlier = Array.isArray(members.citations) ? members.citations : [];
+    members.citations = [...earlier, delta.citation];
   }
-  // Its one delta holds the final value.
-  if (type === "compaction_delta") Object.assign(whole, members);
+  // A compaction has one delta, with the final value.
+  if (type === "compaction_delta") Object.assign(members, delta);
 }
 
-function grown({ whole, input }: GrowingBlock): JsonObject {
-  if (input === "") return whole;
-  // An answer that was cut at its token limit may end inside the arguments, and small models write
-  // what is not JSON. No tool shall run as if it had been called with nothing.
+function completed({ members, input }: OpenBlock): JsonObject {
+  if (input === "") return members;
+  // The arguments may be cut at the token limit, and small models write invalid JSON. An empty
+  // input would let the tool run as if it had been called without arguments.
   const parsed = parseJsonText(input);
-  return { ...whole, input: isObject(parsed) ? parsed : { _raw: input } };
+  return { ...members, input: isObject(parsed) ? parsed : { _raw: input } };
 }

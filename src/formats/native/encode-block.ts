@@ -1,4 +1,4 @@
-// Content blocks in the native format.
+// Content blocks → the native format, whole or split as a stream needs them.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import {
@@ -10,16 +10,16 @@ import {
 import { isObject } from "../json.ts";
 
 /**
- * Whether `extensions` and `other` are written: those of a request stay in the format that it came
- * in. Answers hold none of another format.
+ * Whether to write `extensions` and `other`. They have the format of their source, so those of a
+ * chat request are omitted. Answers have none of another format.
  */
-export type Keep = boolean;
+export type KeepExtensions = boolean;
 
-/** One block; undefined for a kind that this format does not carry. */
-export function encodeBlock(block: Block, keep: Keep): JsonObject | undefined {
+/** One block; undefined for a kind that this format cannot express. */
+export function encodeBlock(block: Block, keep: KeepExtensions): JsonObject | undefined {
   const members = encodeKind(block.kind, keep);
   if (!members) return undefined;
-  // `other` is the whole block already.
+  // `other` has all members of its block.
   if (block.kind.case === "other") return members;
   return {
     ...members,
@@ -28,7 +28,7 @@ export function encodeBlock(block: Block, keep: Keep): JsonObject | undefined {
   };
 }
 
-function encodeKind(kind: Block["kind"], keep: Keep): JsonObject | undefined {
+function encodeKind(kind: Block["kind"], keep: KeepExtensions): JsonObject | undefined {
   switch (kind.case) {
     case "text":
       return { type: "text", text: kind.value.text };
@@ -73,23 +73,23 @@ function encodeKind(kind: Block["kind"], keep: Keep): JsonObject | undefined {
   }
 }
 
-/** Content the way it was written. */
+/** Content in the form in which it was received: a string or a list. */
 export function encodeContent(
   content: readonly Block[],
   form: ContentForm,
-  keep: Keep,
+  keep: KeepExtensions,
 ): string | JsonObject[] {
   const [first] = content;
   if (form === ContentForm.TEXT && first?.kind.case === "text") return first.kind.value.text;
   return encodeBlocks(content, keep);
 }
 
-/** A list of blocks, without those that this format does not carry. */
-function encodeBlocks(content: readonly Block[], keep: Keep): JsonObject[] {
+/** A list of blocks, without those that this format cannot express. */
+function encodeBlocks(content: readonly Block[], keep: KeepExtensions): JsonObject[] {
   return content.map((block) => encodeBlock(block, keep)).filter((block) => block !== undefined);
 }
 
-export function encodeCacheControl(control: CacheControl, keep: Keep): JsonObject {
+export function encodeCacheControl(control: CacheControl, keep: KeepExtensions): JsonObject {
   return {
     type: "ephemeral",
     ...(control.ttl !== undefined && { ttl: control.ttl }),
@@ -97,7 +97,7 @@ export function encodeCacheControl(control: CacheControl, keep: Keep): JsonObjec
   };
 }
 
-function encodeSource(source: Source | undefined, keep: Keep): JsonObject | undefined {
+function encodeSource(source: Source | undefined, keep: KeepExtensions): JsonObject | undefined {
   switch (source?.kind.case) {
     case "base64":
     case "text": {
@@ -118,21 +118,17 @@ function encodeSource(source: Source | undefined, keep: Keep): JsonObject | unde
   }
 }
 
-// A block of an answer as a stream tells it: an empty form first, then deltas. Clients build on the
-// empty form.
-
+/** A block of an answer as a stream sends it: empty at first, because clients append to it. */
 type SplitBlock = {
-  /** The block as it starts; undefined for a kind that this format does not carry. */
+  /** The block without its content; undefined for a kind that this format cannot express. */
   start: JsonObject | undefined;
-  /** What follows at once. */
+  /** Deltas to send right after the start. */
   deltas: JsonObject[];
-  /**
-   * What follows right before the end of the block, unless the provider sends such deltas itself.
-   */
+  /** A delta to send before the end of the block, unless the provider sends such deltas itself. */
   late: { kind: "inputJson" | "signature"; delta: JsonObject } | undefined;
 };
 
-/** Splits `block`. What has no deltas in this format stays complete in `start`. */
+/** Splits `block`. Content that has no deltas in this format stays in `start`. */
 export function splitBlock(block: Block): SplitBlock {
   const whole = encodeBlock(block, true);
   const split: SplitBlock = { start: whole, deltas: [], late: undefined };

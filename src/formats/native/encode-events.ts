@@ -1,4 +1,4 @@
-// Events → the event stream of the native format.
+// Events → the event stream of an answer in the native format.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import { type Block, Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
@@ -14,16 +14,11 @@ import { escapeLineSeparators, isObject, parseJsonText, stringifyJson } from "..
 import { splitBlock } from "./encode-block.ts";
 import { completeUsage, encodeUsage } from "./usage.ts";
 
-/** The block that is being written. */
+/** The block that is open in our stream. */
 type OpenBlock = {
-  /**
-   * Where it stands in our answer: blocks are numbered without gaps, whatever the provider does.
-   */
+  /** Its number in our stream: without gaps, even if the provider's numbers have gaps. */
   readonly index: number;
-  /**
-   * The value of these deltas came with the start of the block; it counts only if no such delta
-   * follows.
-   */
+  /** A delta from the start of the block. It is sent at the end unless such a delta follows. */
   late: { readonly kind: "inputJson" | "signature"; readonly delta: JsonObject } | undefined;
 };
 
@@ -33,13 +28,14 @@ export function createEventEncoder(context: AnswerContext): EventEncoder {
   let outputTokens = 0;
   let over = false;
 
-  const openBlock = (theirs: number, block: Block, event: Event): string => {
+  const openBlock = (providerIndex: number, block: Block, event: Event): string => {
     const closed = closeBlock();
     const { start, deltas, late } = splitBlock(block);
     if (!start) return closed;
     const index = blocks++;
     open = { index, late };
-    const raw = theirs === index && deltas.length === 0 && !late ? reusable(event) : undefined;
+    const raw =
+      providerIndex === index && deltas.length === 0 && !late ? rawJson(event) : undefined;
     const first = frame(
       "content_block_start",
       raw ?? stringifyJson({ type: "content_block_start", index, content_block: start }),
@@ -54,7 +50,7 @@ export function createEventEncoder(context: AnswerContext): EventEncoder {
     const last = late ? frameDelta(index, stringifyJson(late.delta)) : "";
     const raw =
       event?.kind.case === "blockStop" && event.kind.value.index === index
-        ? reusable(event)
+        ? rawJson(event)
         : undefined;
     return (
       last + frame("content_block_stop", raw ?? `{"type":"content_block_stop","index":${index}}`)
@@ -62,10 +58,10 @@ export function createEventEncoder(context: AnswerContext): EventEncoder {
   };
 
   const continueBlock = (delta: BlockDelta, event: Event): string => {
-    // A block of a kind that this format does not carry.
+    // The block is of a kind that this format cannot express.
     if (!open) return "";
     if (open.late?.kind === delta.kind.case) open.late = undefined;
-    const raw = event.raw.length > 0 && delta.index === open.index ? reusable(event) : undefined;
+    const raw = event.raw.length > 0 && delta.index === open.index ? rawJson(event) : undefined;
     if (raw !== undefined) return frame("content_block_delta", raw);
     const json = encodeDelta(delta);
     return json === undefined ? "" : frameDelta(open.index, json);
@@ -82,7 +78,7 @@ export function createEventEncoder(context: AnswerContext): EventEncoder {
         return closeBlock(event);
       case "messageStart": {
         outputTokens = kind.value.usage?.outputTokens ?? 0;
-        // Clients count on from the blocks that came with the start.
+        // Blocks that came with the start have the first numbers.
         const earlier = kind.value.extensions?.content;
         if (Array.isArray(earlier)) blocks = earlier.length;
         return encodeStart(kind.value, context, event);
@@ -138,12 +134,12 @@ function encodeDelta({ kind, extensions }: BlockDelta): string | undefined {
   if (kind.case === undefined) return undefined;
   if (kind.case === "other") return stringifyJson(kind.value);
   const json = `${deltaStarts[kind.case]}${stringifyJson(kind.value)}`;
-  // The braces of the further members give way to a comma and to the end of the delta.
+  // The JSON of the extensions without its opening brace ends the delta.
   if (extensions) return `${json},${stringifyJson(extensions).slice(1)}`;
   return `${json}}`;
 }
 
-/** The provider's id, or one of our own where the provider's is not of this format. */
+/** The provider's id, or a new one if the provider's does not have the form of this format. */
 export function messageId(id: string): string {
   return id.startsWith("msg_") ? id : randomId("msg_");
 }
@@ -160,8 +156,8 @@ function encodeStart(start: MessageStart, context: AnswerContext, event: Event):
     ...start.extensions,
     usage: completeUsage(start.usage ? encodeUsage(start.usage) : {}, context.estimatedInputTokens),
   };
-  // Members beside `message` stand in the provider's text only.
-  const whole = parseJsonText(reusable(event) ?? "{}");
+  // Unknown members beside `message` are kept in the provider's text only.
+  const whole = parseJsonText(rawJson(event) ?? "{}");
   return frame(
     "message_start",
     stringifyJson({ ...(isObject(whole) && whole), type: "message_start", message }),
@@ -186,8 +182,8 @@ function encodeMessageDelta(delta: MessageDelta, outputTokens: number): string {
 }
 
 /**
- * A provider's event as it came. Its name is its type, so a type that cannot stand on a line cannot
- * be told.
+ * An event that event.proto does not name, unchanged. Its type becomes its name in the stream, so
+ * an event whose type could break the line is omitted.
  */
 function encodeOther(event: JsonObject): string {
   const { type } = event;
@@ -196,10 +192,10 @@ function encodeOther(event: JsonObject): string {
     : "";
 }
 
-/** The provider's own JSON text, where the event has it, on one line for every client. */
-function reusable(event: Event): string | undefined {
+/** The provider's own JSON text on one line; undefined if the event does not keep it. */
+function rawJson(event: Event): string | undefined {
   if (event.raw.length === 0 || event.rawFormat !== Format.NATIVE) return undefined;
   const text = Buffer.from(event.raw.buffer, event.raw.byteOffset, event.raw.byteLength).toString();
-  // Line ends in JSON stand between its tokens only.
+  // In JSON, line ends occur only between tokens.
   return escapeLineSeparators(text).replaceAll(/[\r\n]/g, " ");
 }

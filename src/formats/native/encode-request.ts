@@ -1,4 +1,4 @@
-// GenerateRequest → the body of a request in the native format. `decode-request.ts` is its inverse.
+// A canonical request → the body for a provider. `decode-request.ts` is the inverse.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import {
@@ -13,20 +13,19 @@ import {
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { foldSystemEntries } from "../fold-system.ts";
-import { encodeCacheControl, encodeContent, type Keep } from "./encode-block.ts";
+import { encodeCacheControl, encodeContent, type KeepExtensions } from "./encode-block.ts";
 
-/** How a provider is to be asked. */
+/** The settings of a provider that affect the body. */
 export type RequestTarget = {
-  /** Name of the model as the provider calls it. */
+  /** The provider's name of the model. */
   model: string;
   stream: boolean;
-  /** True for servers that know no system entries among the messages. */
+  /** True for servers that do not accept system messages inside the conversation. */
   foldSystem?: boolean;
 };
 
 /**
- * The body that asks a provider for what `request` says. Values are shared with the request, so
- * treat it as read-only.
+ * The body of a request for an answer. It shares values with `request`, so treat it as read-only.
  */
 export function encodeRequest(request: GenerateRequest, target: RequestTarget): JsonObject {
   const keep = keepsExtensions(request);
@@ -43,10 +42,10 @@ export function encodeRequest(request: GenerateRequest, target: RequestTarget): 
   };
 }
 
-/** Members that an answer has and a count has no use for; providers refuse them there. */
+/** Extensions that providers reject in a request to count. */
 const generationOnly = ["metadata", "service_tier", "stop_sequences"];
 
-/** The body that asks a provider to count the input of `request`. */
+/** The body of a request to count the input of `request`. */
 export function encodeCountRequest(
   request: GenerateRequest,
   target: Omit<RequestTarget, "stream">,
@@ -62,15 +61,15 @@ export function encodeCountRequest(
   };
 }
 
-function keepsExtensions(request: GenerateRequest): Keep {
+function keepsExtensions(request: GenerateRequest): KeepExtensions {
   return request.sourceFormat !== Format.CHAT;
 }
 
-/** Everything that the model reads. */
+/** The members that make up the input of the model. */
 function encodePrompt(
   request: GenerateRequest,
   target: { foldSystem?: boolean },
-  keep: Keep,
+  keep: KeepExtensions,
 ): JsonObject {
   const messages = target.foldSystem ? foldSystemEntries(request.messages) : request.messages;
   const { system, tools, toolChoice, thinking, outputConfig, cacheControl } = request;
@@ -85,7 +84,7 @@ function encodePrompt(
   };
 }
 
-function encodeMessage(message: Message, keep: Keep): JsonObject {
+function encodeMessage(message: Message, keep: KeepExtensions): JsonObject {
   const role =
     message.role === Role.ASSISTANT
       ? "assistant"
@@ -99,7 +98,7 @@ function encodeMessage(message: Message, keep: Keep): JsonObject {
   return { role, ...content, ...(keep && message.extensions) };
 }
 
-function encodeTool(tool: Tool, keep: Keep): JsonObject {
+function encodeTool(tool: Tool, keep: KeepExtensions): JsonObject {
   const { name, type, description, inputSchema, cacheControl, extensions } = tool;
   return {
     ...(type !== undefined && { type }),
@@ -111,7 +110,7 @@ function encodeTool(tool: Tool, keep: Keep): JsonObject {
   };
 }
 
-function encodeToolChoice(choice: ToolChoice, keep: Keep): JsonObject {
+function encodeToolChoice(choice: ToolChoice, keep: KeepExtensions): JsonObject {
   const { type, name, disableParallelToolUse, extensions } = choice;
   return {
     ...(type !== "" && { type }),
@@ -128,12 +127,12 @@ function encodeThinking(thinking: Thinking): JsonObject {
   return {
     ...(type !== "" && { type }),
     ...(budgetTokens !== undefined && { budget_tokens: budgetTokens }),
-    // Chat clients that send this object mean the native one, with all its members.
+    // Not subject to `keep`: a chat client's `thinking` has the native form, with all its members.
     ...extensions,
   };
 }
 
-function encodeOutputConfig(config: OutputConfig, keep: Keep): JsonObject {
+function encodeOutputConfig(config: OutputConfig, keep: KeepExtensions): JsonObject {
   const { effort, format, extensions } = config;
   return {
     ...(effort !== undefined && { effort }),

@@ -1,23 +1,23 @@
-// How members that the schema does not name stay with their message. A decoder takes an object
-// apart with a rest pattern, reads each named member with one of the functions below, and keeps
-// what is left; rest patterns and spreads define members instead of assigning them, so that one
-// called `__proto__` is a member like any other.
+// Readers of the members of an object, which preserve the members that the schema does not name.
+// A decoder destructures an object with a rest pattern, reads each named member with one of the
+// functions below, and stores the rest as `extensions`. Rest patterns and spreads define members
+// instead of assigning them, so that a member called `__proto__` is like any other.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { isObject } from "../json.ts";
 
-/** Members of an object that no typed field holds. A fresh object of the decoder's own. */
+/** The members of an object that no typed field holds. The decoder's own copy, which it changes. */
 export type UnknownFields = JsonObject;
 
-/** `rest`, or undefined when nothing is left. */
+/** `rest` as extensions; undefined if it is empty. */
 export function unknownFields(rest: UnknownFields): JsonObject | undefined {
   for (const _ in rest) return rest;
   return undefined;
 }
 
 /**
- * `value` if it is a string; another value goes back to `rest` under `name`. The same holds for the
- * other readers.
+ * `value` if it is a string; undefined otherwise, with `value` restored to `rest` under `name`. The
+ * other readers do the same for their types.
  */
 export function readString(
   rest: UnknownFields,
@@ -27,7 +27,7 @@ export function readString(
   return typeof value === "string" ? value : restore(rest, name, value);
 }
 
-/** As `readString`, for fields where the empty string means that the member is absent. */
+/** As `readString`, for typed fields where the empty string means that the member is absent. */
 export function readName(rest: UnknownFields, name: string, value: JsonValue | undefined): string {
   return typeof value === "string" && value !== "" ? value : (restore(rest, name, value) ?? "");
 }
@@ -57,8 +57,8 @@ export function readObject(
 }
 
 /**
- * Puts a member that a typed field cannot express among the extensions. `name` is one that the
- * schema knows.
+ * Returns a member to `rest` because its typed field cannot express the value. `name` is a name
+ * from the schema, never one from the client.
  */
 export function restore(
   rest: UnknownFields,
@@ -69,7 +69,7 @@ export function restore(
   return undefined;
 }
 
-/** True for what a uint32 field holds. */
+/** True for the values of a uint32 field. */
 export function isCount(value: JsonValue | undefined): value is number {
   return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= 0xffff_ffff;
 }

@@ -1,6 +1,6 @@
-// The native messages format: pure functions between its JSON and event streams and the messages of
-// the hub. Doors decode requests and encode answers, provider adapters do the opposite, with the
-// same code.
+// The native messages format: pure functions between its JSON and event streams and the canonical
+// requests and events. Listeners decode requests and encode answers; providers that use the format
+// encode requests and decode answers.
 
 export { decodeAnswer } from "./decode-answer.ts";
 export { createEventDecoder } from "./decode-events.ts";

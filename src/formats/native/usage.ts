@@ -1,4 +1,4 @@
-// The usage object of the native format.
+// Token usage and token counts in the native format.
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import {
@@ -60,8 +60,8 @@ function decodeCacheCreation(creation: JsonObject): CacheCreation {
 }
 
 /**
- * A number that cannot count tokens is no report: sent on, it would stand where clients look for
- * what they were charged.
+ * Drops a number that is not a token count, instead of preserving it among the extensions: clients
+ * would take it for the charged usage.
  */
 function readTokens(
   rest: UnknownFields,
@@ -72,8 +72,8 @@ function readTokens(
 }
 
 /**
- * Thinking has its own price, so its count is typed even where the object around it has more
- * members and is kept whole.
+ * The thinking tokens have their own price, so they are typed. An object with further members is
+ * also restored to `rest`, whole.
  */
 function readThinkingTokens(
   rest: UnknownFields,
@@ -87,7 +87,7 @@ function readThinkingTokens(
   return tokens;
 }
 
-/** All that was reported; what was not is absent. */
+/** The reported members only. */
 export function encodeUsage(usage: ReportedUsage): JsonObject {
   const {
     inputTokens,
@@ -126,42 +126,41 @@ function encodeCacheCreation(creation: CacheCreation): JsonObject {
 }
 
 /**
- * `told` with what every client needs: clients fail without numbers for input and output, and their
- * context meters stand still at zero, so the estimate stands in until the provider has reported its
- * input.
+ * Adds the numbers that clients need: they fail without input and output, and an input of 0 stops
+ * their context meters. The estimate replaces the input until the provider has reported one.
  */
-export function completeUsage(told: JsonObject, estimatedInputTokens: number): JsonObject {
-  const [input, output] = [countOf(told.input_tokens), countOf(told.output_tokens)];
-  const isReported =
-    input + countOf(told.cache_creation_input_tokens) + countOf(told.cache_read_input_tokens) > 0;
+export function completeUsage(reported: JsonObject, estimatedInputTokens: number): JsonObject {
+  const [input, output] = [countOf(reported.input_tokens), countOf(reported.output_tokens)];
+  const hasInput =
+    input +
+      countOf(reported.cache_creation_input_tokens) +
+      countOf(reported.cache_read_input_tokens) >
+    0;
   return {
     cache_creation_input_tokens: 0,
     cache_read_input_tokens: 0,
-    ...told,
-    input_tokens: isReported ? input : Math.max(1, estimatedInputTokens),
+    ...reported,
+    input_tokens: hasInput ? input : Math.max(1, estimatedInputTokens),
     output_tokens: output,
   };
 }
 
 const countOf = (value: JsonValue | undefined): number => (isCount(value) ? value : 0);
 
-/** `later` over `earlier`: totals replace totals member by member, and null says nothing. */
+/** `later` replaces `earlier` member by member. A null replaces only an absent member. */
 export function mergeUsage(earlier: JsonObject, later: JsonObject): JsonObject {
-  const told = Object.entries(later).filter(
+  const reported = Object.entries(later).filter(
     ([name, value]) => value !== null || earlier[name] === undefined,
   );
-  return { ...earlier, ...Object.fromEntries(told) };
+  return { ...earlier, ...Object.fromEntries(reported) };
 }
 
-// The answer to a request to count, both ways. `decodeCountRequest` and `encodeCountRequest` stand
-// with the requests.
-
-/** What a client is told. */
+/** The answer to a request to count. */
 export function encodeCount(count: CountTokensResponse): JsonObject {
   return { input_tokens: count.inputTokens, ...count.extensions };
 }
 
-/** What a provider counted. Throws `upstream_error` for a body without a number. */
+/** A provider's answer to a request to count. Throws `upstream_error` if it has no count. */
 export function decodeCount(body: JsonObject): { inputTokens: number; extensions?: JsonObject } {
   const { input_tokens, ...rest } = body;
   if (!isCount(input_tokens)) throw new ApiError("upstream_error");

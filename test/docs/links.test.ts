@@ -1,6 +1,6 @@
-// Whatever the documents point to exists: documents, headings, files.
+// Whatever the documents point to exists: documents, headings, files, functions.
 
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { expect, test } from "vitest";
 import { documents, readDocument, root } from "./documents.ts";
@@ -38,5 +38,14 @@ for (const path of documents) {
       (match) => match[1] ?? "",
     );
     expect(named.filter((file) => !existsSync(join(root, file)))).toEqual([]);
+  });
+
+  test(`${path}: every function is in the file that is named with it`, () => {
+    const located = [...text.matchAll(/`(\w+)`\s+in\s+`(src\/[\w./-]+\.ts)`/g)];
+    const missing = located.filter(([, name = "", file = ""]) => {
+      const source = readFileSync(join(root, file), "utf8");
+      return !new RegExp(`\\b${name}\\b`).test(source);
+    });
+    expect(missing.map(([phrase]) => phrase)).toEqual([]);
   });
 }

@@ -33,6 +33,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "base62",
       "bounded-map",
       "clock",
+      "error-details",
       "errors",
       "families",
       "headers-init.d",

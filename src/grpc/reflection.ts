@@ -3,13 +3,22 @@
 import { type DescFile, type DescService, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema, file_google_protobuf_descriptor } from "@bufbuild/protobuf/wkt";
 import { ReflectionService } from "@grpc/reflection";
+import { file_gateway_common_v1_error } from "../../gen/gateway/common/v1/error_pb.ts";
 import { file_gateway_common_v1_options } from "../../gen/gateway/common/v1/options_pb.ts";
-import { file_gateway_common_v1_refusal } from "../../gen/gateway/common/v1/refusal_pb.ts";
+import { file_google_rpc_error_details } from "../../gen/google/rpc/error_details_pb.ts";
+import { file_google_rpc_status } from "../../gen/google/rpc/status_pb.ts";
 
-/** Describes these services, everything they mention, and the error detail. */
+/** The error details: no method mentions them, and every method sends them. */
+const errorFiles = [
+  file_gateway_common_v1_error,
+  file_google_rpc_error_details,
+  file_google_rpc_status,
+];
+
+/** Describes these services, everything they mention, and the error details. */
 export function createReflection(services: readonly DescService[]): ReflectionService {
   const files = new Set<DescFile>();
-  addFiles(file_gateway_common_v1_refusal, files);
+  for (const file of errorFiles) addFiles(file, files);
   for (const service of services) addFiles(service.file, files);
   // Only the files are read; the rest is what the library calls the smallest definition that can
   // carry them.

@@ -1,117 +1,103 @@
-// A failure as gRPC tells it: code, sentence, and the typed Refusal inside the google.rpc.Status of
-// the standard trailer.
+// Errors as gRPC carries them: code, message, and a google.rpc.Status with the standard details in
+// the trailer `grpc-status-details-bin`.
 
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
-import { anyPack, anyUnpack } from "@bufbuild/protobuf/wkt";
+import { anyPack } from "@bufbuild/protobuf/wkt";
 import { Metadata, type ServiceError, status } from "@grpc/grpc-js";
-import {
-  type Refusal as RefusalDetail,
-  RefusalSchema,
-} from "../../gen/gateway/common/v1/refusal_pb.ts";
-import { StatusSchema } from "../../gen/gateway/common/v1/status_pb.ts";
+import { StatusSchema } from "../../gen/google/rpc/status_pb.ts";
+import { fromDetails, shorten, toDetails } from "../base/error-details.ts";
 import { ApiError, errorCatalog, toApiError } from "../base/errors.ts";
 
 const trailer = "grpc-status-details-bin";
-// Many clients refuse more than 8 KiB of trailers, and base64 adds a third.
-const detailBytesMax = 4 * 1024;
-const sentenceCharactersMax = 500;
+// Many clients reject more than 8 KiB of trailers, and base64 adds a third.
+const statusBytesMax = 4 * 1024;
 
 /**
- * What the server sends for a failure. Facts that do not fit into the trailers are left out, the
- * longest first. Never throws.
+ * The status that the server sends for an error. Facts that do not fit into the trailer are left
+ * out, the longest first. Never throws.
  */
-export function toStatus(error: unknown): { code: number; details: string; metadata: Metadata } {
-  const apiError = toApiError(error);
-  const code = errorCatalog[apiError.reason].rpc;
-  const message = apiError.message.toWellFormed();
+export function toStatus(thrown: unknown): { code: number; details: string; metadata: Metadata } {
+  const error = toApiError(thrown);
   const metadata = new Metadata();
-  metadata.set(trailer, encodeDetail(code, message, apiError));
-  return { code, details: shorten(message), metadata };
+  metadata.set(trailer, encodeStatus(error));
+  return { code: errorCatalog[error.reason].rpc, details: shorten(error.message), metadata };
 }
 
-function encodeDetail(code: number, message: string, apiError: ApiError): Buffer {
-  const { reason } = errorCatalog[apiError.reason];
-  const { retryAfter, limit, providerAnswer, field, allowed } = apiError.toDetail();
-  const least = {
-    reason,
-    message: shorten(message),
-    ...(retryAfter && { retryAfter }),
-    ...(limit && { limit }),
-  };
-  const candidates = [
-    { ...least, message, field, allowed, ...(providerAnswer && { providerAnswer }) },
-    {
-      ...least,
-      field,
-      allowed,
-      ...(providerAnswer && { providerAnswer: { status: providerAnswer.status } }),
-    },
-    {
-      ...least,
-      field: shorten(field),
-      ...(providerAnswer && { providerAnswer: { status: providerAnswer.status } }),
-    },
-    { reason },
-  ];
-  for (const candidate of candidates) {
+function encodeStatus(error: ApiError): Buffer {
+  for (const candidate of shorterAndShorter(error)) {
     try {
-      const details = [anyPack(RefusalSchema, create(RefusalSchema, candidate))];
       const bytes = toBinary(
         StatusSchema,
-        create(StatusSchema, { code, message: shorten(message), details }),
+        create(StatusSchema, {
+          code: errorCatalog[error.reason].rpc,
+          message: candidate.message.toWellFormed(),
+          details: toDetails(candidate).map(({ desc, value }) => anyPack(desc, value)),
+        }),
       );
-      if (bytes.byteLength <= detailBytesMax) return Buffer.from(bytes);
+      if (bytes.byteLength <= statusBytesMax) return Buffer.from(bytes);
     } catch {
-      // A figure that its field cannot hold. The failure is told without it.
+      // A number does not fit its field. A later candidate leaves it out.
     }
   }
   return Buffer.alloc(0);
 }
 
-function shorten(sentence: string): string {
-  return sentence.slice(0, sentenceCharactersMax).toWellFormed();
+function* shorterAndShorter(error: ApiError): Generator<ApiError> {
+  yield error;
+  const { field, allowed, limit, retryAfterMs, providerAnswer } = error.facts;
+  const least = {
+    message: shorten(error.message),
+    ...(limit && { limit }),
+    ...(retryAfterMs !== undefined && { retryAfterMs }),
+    ...(providerAnswer && { providerAnswer: { status: providerAnswer.status } }),
+  };
+  yield new ApiError(error.reason, {
+    ...least,
+    ...(field !== undefined && { field }),
+    ...(allowed && { allowed }),
+  });
+  yield new ApiError(error.reason, {
+    ...least,
+    ...(field !== undefined && { field: shorten(field) }),
+  });
+  yield new ApiError(error.reason, { message: least.message });
 }
 
-/**
- * Earliest useful time to try a core again that was not reached: about as long as one takes to
- * start.
- */
+/** How long to wait after a core was unreachable: about as long as one takes to start. */
 const unreachableRetryAfterMs = 1_000;
 
-/** The error that a failed call stands for. */
-export function fromStatus(error: ServiceError): ApiError {
-  const detail = findDetail(error.metadata);
-  if (detail) return ApiError.fromDetail(detail);
-  // Without a detail it is the transport that speaks, not a service.
-  switch (error.code) {
+/** The ApiError of a failed call. */
+export function fromStatus(failure: ServiceError): ApiError {
+  const sent = decodeStatus(failure.metadata);
+  if (sent) return sent;
+  // Without our details, the status comes from the transport and not from a service.
+  switch (failure.code) {
     case status.DEADLINE_EXCEEDED:
-      return new ApiError("timeout", { message: "The deadline passed.", cause: error });
+      return new ApiError("timeout", { message: "The deadline passed.", cause: failure });
     case status.RESOURCE_EXHAUSTED:
-      return new ApiError("request_too_large", { cause: error });
+      return new ApiError("request_too_large", { cause: failure });
     case status.UNIMPLEMENTED:
-      return new ApiError("unimplemented", { cause: error });
+      return new ApiError("unimplemented", { cause: failure });
     case status.INVALID_ARGUMENT:
-      return new ApiError("invalid_request", { cause: error });
+      return new ApiError("invalid_request", { cause: failure });
     default:
-      // A connection that breaks shows as UNAVAILABLE, CANCELLED, INTERNAL or UNKNOWN, whichever
-      // end noticed first.
+      // A lost connection shows as UNAVAILABLE, CANCELLED, INTERNAL or UNKNOWN, depending on which
+      // end noticed it first.
       return new ApiError("gateway_unavailable", {
         retryAfterMs: unreachableRetryAfterMs,
-        cause: error,
+        cause: failure,
       });
   }
 }
 
-function findDetail(metadata: Metadata): RefusalDetail | undefined {
+function decodeStatus(metadata: Metadata): ApiError | undefined {
   const [bytes] = metadata.get(trailer);
   if (!(bytes instanceof Buffer)) return undefined;
   try {
-    for (const any of fromBinary(StatusSchema, bytes).details) {
-      const detail = anyUnpack(any, RefusalSchema);
-      if (detail) return detail;
-    }
+    const { message, details } = fromBinary(StatusSchema, bytes);
+    return fromDetails(message, details);
   } catch {
-    // Not a google.rpc.Status. The code alone has to do.
+    // Not a google.rpc.Status, or not one of ours. Only the code is usable.
+    return undefined;
   }
-  return undefined;
 }

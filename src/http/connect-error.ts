@@ -1,18 +1,12 @@
-// A failure as Connect and gRPC-web tell it. `status.ts` is the twin of this file for gRPC.
+// Errors as Connect and gRPC-web carry them. `grpc/status.ts` does the same for gRPC.
 
 import { ConnectError } from "@connectrpc/connect";
-import { RefusalSchema } from "../../gen/gateway/common/v1/refusal_pb.ts";
+import { toDetails } from "../base/error-details.ts";
 import { errorCatalog, toApiError } from "../base/errors.ts";
 
-/** Code, sentence and the typed detail of a failure. */
-export function toConnectError(error: unknown): ConnectError {
-  const apiError = toApiError(error);
-  const detail = { desc: RefusalSchema, value: apiError.toDetail() };
-  return new ConnectError(
-    apiError.message,
-    errorCatalog[apiError.reason].rpc,
-    undefined,
-    [detail],
-    apiError,
-  );
+/** Code, message and standard details of an error. */
+export function toConnectError(thrown: unknown): ConnectError {
+  const error = toApiError(thrown);
+  const { rpc } = errorCatalog[error.reason];
+  return new ConnectError(error.message, rpc, undefined, toDetails(error), error);
 }

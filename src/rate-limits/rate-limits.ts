@@ -86,10 +86,10 @@ function tooMany(
   { used, waitMs }: Acquired,
 ): ApiError {
   const calls = apiError === "rate_limited" ? "request" : "counting call";
-  const facts: ErrorFacts = {
+  const facts = {
     message: `This key is limited to ${limit} ${calls}${limit === 1 ? "" : "s"} a minute.`,
     limit: { name, limit: BigInt(limit), used: BigInt(used), remaining: 0n },
-  };
+  } satisfies ErrorFacts;
   if (waitMs !== undefined) {
     const retryAfterMs = Math.ceil(waitMs);
     const resetsAt = timestampFromMs(Date.now() + retryAfterMs);

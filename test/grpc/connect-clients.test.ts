@@ -10,8 +10,8 @@ import {
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { GetPoolsResponseSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { Reason, RefusalSchema } from "../../gen/gateway/common/v1/refusal_pb.ts";
 import { GenerateResponseSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { serviceTypes } from "../../src/contract/contract.ts";
 import { type Bindings, startBindings } from "../support/bindings.ts";
@@ -61,8 +61,8 @@ describe("a Connect client", () => {
           kinds.push(kind.case);
       })().catch(ConnectError.from);
       expect(kinds).toEqual(["admission"]);
-      expect(failure?.findDetails(RefusalSchema)).toMatchObject([
-        { reason: Reason.UPSTREAM_ERROR },
+      expect(failure?.findDetails(ErrorInfoSchema)).toMatchObject([
+        { reason: "UPSTREAM_ERROR", domain: "model-gateway" },
       ]);
     });
   }

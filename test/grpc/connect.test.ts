@@ -89,7 +89,12 @@ describe("curl with JSON", () => {
     expect(await response.json()).toMatchObject({
       code: "unauthenticated",
       message: "This API key was revoked.",
-      details: [{ type: "gateway.common.v1.Refusal", debug: { reason: "REASON_REVOKED_KEY" } }],
+      details: [
+        {
+          type: "google.rpc.ErrorInfo",
+          debug: { reason: "REVOKED_KEY", domain: "model-gateway" },
+        },
+      ],
     });
   });
 
@@ -147,10 +152,14 @@ describe("curl with JSON", () => {
       type: "application/connect+json",
       body: new Uint8Array(enveloped),
     });
-    expect(await streamed.text()).toContain('"field":"messages[1].role"');
+    expect(await streamed.text()).toContain('"fieldViolations":[{"field":"messages[1].role"');
     const counted = await post(url, countTokens, { body: `{"request": ${body}}` });
     expect(await counted.json()).toMatchObject({
-      details: [{ debug: { field: "request.messages[1].role" } }],
+      details: [
+        { type: "google.rpc.ErrorInfo" },
+        { debug: { fieldViolations: [{ field: "request.messages[1].role" }] } },
+        { debug: { allowed: expect.arrayContaining(["ROLE_USER"]) } },
+      ],
     });
   });
 });

@@ -13,10 +13,17 @@ import {
   toJson,
 } from "@bufbuild/protobuf";
 import { reflect } from "@bufbuild/protobuf/reflect";
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
-import { ApiError, type ErrorReason, errorCatalog } from "../../src/base/errors.ts";
+import {
+  ApiError,
+  type ErrorFacts,
+  type ErrorReason,
+  errorCatalog,
+} from "../../src/base/errors.ts";
 import { toErrorResponse } from "../../src/http/error-body.ts";
 import {
   apiErrorOf,
@@ -260,33 +267,48 @@ for (const name of reasons) {
 
 const unaryMethod = methods.find((desc) => desc.methodKind === "unary");
 const streamMethod = methods.find((desc) => desc.methodKind !== "unary");
+const allFacts: ErrorFacts = {
+  message: "the message",
+  field: "messages[0].content",
+  allowed: ["one", "two"],
+  retryAfterMs: 1500,
+  limit: {
+    name: "pool_microcredits",
+    limit: 60n,
+    used: 2n ** 62n,
+    remaining: 0n,
+    resetsAt: timestampFromMs(1_700_000_000_123),
+    family: Family.V2,
+  },
+  providerAnswer: { status: 400, body: { error: { type: "x" } } },
+};
 for (const binding of bindingNames) {
   for (const name of reasons) {
-    promise(`${name} keeps its code, sentence and facts over ${binding}`, async () => {
-      const apiError = new ApiError(name, {
-        message: "said so",
-        field: "messages[0].content",
-        allowed: ["one", "two"],
-        retryAfterMs: 1500,
-        limit: { name: "requests_per_minute", limit: 60n, used: 60n, remaining: 0n },
-        providerAnswer: { status: 400, body: { error: { type: "x" } } },
+    for (const [title, facts] of [
+      ["code and message", {}],
+      ["code, message and facts", allFacts],
+    ] as const) {
+      promise(`${name} keeps its ${title} over ${binding}`, async () => {
+        const apiError = new ApiError(name, facts);
+        script.unary = () => Promise.reject(apiError);
+        script.stream = async function* (desc) {
+          yield create(desc.output);
+          throw apiError;
+        };
+        for (const desc of [unaryMethod, streamMethod]) {
+          if (!desc) continue;
+          const failure = callAll(
+            bindings[binding],
+            desc,
+            leastRequest(desc.input),
+            as(goodCredential(desc)),
+          );
+          const { reason, message, facts: received } = await errorOf(failure);
+          expect([reason, message]).toEqual([name, apiError.message]);
+          expect({ ...received, message }).toEqual({ ...facts, message });
+        }
       });
-      script.unary = () => Promise.reject(apiError);
-      script.stream = async function* (desc) {
-        yield create(desc.output);
-        throw apiError;
-      };
-      for (const desc of [unaryMethod, streamMethod]) {
-        if (!desc) continue;
-        const failure = callAll(
-          bindings[binding],
-          desc,
-          leastRequest(desc.input),
-          as(goodCredential(desc)),
-        );
-        expect((await errorOf(failure)).toDetail()).toEqual(apiError.toDetail());
-      }
-    });
+    }
   }
 
   promise(`what was not foreseen is internal over ${binding}, and says nothing`, async () => {
@@ -331,7 +353,11 @@ for (const desc of methods.filter((one) => one.methodKind === "unary")) {
           400,
           {
             code: "invalid_argument",
-            details: [{ debug: { reason: "REASON_INVALID_REQUEST", field: field.name } }],
+            details: [
+              { debug: { reason: "INVALID_REQUEST", domain: "model-gateway" } },
+              { debug: { fieldViolations: [{ field: field.name }] } },
+              {},
+            ],
           },
         ]);
       });

@@ -5,7 +5,7 @@ import { MessageSchema } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { fieldsMax, hasMoreFields } from "../../src/grpc/codec.ts";
 import { startGrpcServer } from "../support/grpc-server.ts";
-import { callPlain, plainClient, reasonName } from "../support/plain-grpc-client.ts";
+import { callPlain, plainClient, reasonOf } from "../support/plain-grpc-client.ts";
 import { emptyAnswers, key, scriptedServices } from "../support/scripted-services.ts";
 
 const bytesOf = (extensions: JsonObject) =>
@@ -60,8 +60,8 @@ test("a gRPC request of more fields than any conversation has is refused before 
     length.push((left & 0x7f) | (left > 0x7f ? 0x80 : 0));
   const bytes = Buffer.concat([Buffer.from([0x0a, 1, 0x6d, 0x1a, ...length]), blocks]);
   const generate = "/gateway.inference.v1.InferenceService/Generate";
-  const { code, apiError } = await callPlain(plainClient(address), generate, bytes, {
+  const { code, error } = await callPlain(plainClient(address), generate, bytes, {
     authorization: `Bearer ${key}`,
   });
-  expect([code, reasonName(apiError)]).toEqual([status.RESOURCE_EXHAUSTED, "REQUEST_TOO_LARGE"]);
+  expect([code, reasonOf(error)]).toEqual([status.RESOURCE_EXHAUSTED, "REQUEST_TOO_LARGE"]);
 });

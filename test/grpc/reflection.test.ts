@@ -9,6 +9,7 @@ import { GetPoolsResponseSchema } from "../../gen/gateway/billing/v1/billing_pb.
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { methods } from "../support/bindings.ts";
 import { startGrpcServer } from "../support/grpc-server.ts";
+import { plainClient, plainMetadata } from "../support/plain-grpc-client.ts";
 import { emptyAnswers, key, type Script, scriptedServices } from "../support/scripted-services.ts";
 
 async function curl(...args: string[]): Promise<string> {
@@ -70,10 +71,29 @@ test("a tool streams", async () => {
   expect(answer.split("\n")).toEqual(["{}", "{}", "{}"]);
 });
 
-test("a tool shows why a call was refused", async () => {
+test("a tool shows why a call failed", async () => {
   const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
   const failed = curl("--data", "{}", `http://${address}/gateway.keys.v1.KeysService/GetKey`);
   await expect(failed).rejects.toMatchObject({
-    stderr: expect.stringMatching(/unauthenticated[\s\S]*gateway\.common\.v1\.Refusal/),
+    stderr: expect.stringMatching(/unauthenticated[\s\S]*google\.rpc\.ErrorInfo/),
   });
+});
+
+test.for([
+  ["google.rpc.Status", "google/rpc/status.proto"],
+  ["google.rpc.ErrorInfo", "google/rpc/error_details.proto"],
+  ["gateway.common.v1.ErrorDetail", "gateway/common/v1/error.proto"],
+] as const)("a tool can look up the error type %s", async ([type, file]) => {
+  const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
+  // A ServerReflectionRequest whose field 4, `file_containing_symbol`, is the type.
+  const request = Buffer.concat([Buffer.from([0x22, type.length]), Buffer.from(type)]);
+  const call = plainClient(address).makeBidiStreamRequest(
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+    (bytes: Buffer) => bytes,
+    (bytes) => bytes,
+    plainMetadata({}),
+  );
+  call.end(request);
+  const answers: Buffer[] = await call.toArray();
+  expect(Buffer.concat(answers).toString("latin1")).toContain(file);
 });

@@ -4,6 +4,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { create, fromBinary, type JsonObject, type Message, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
+import { ErrorDetailSchema } from "../../gen/gateway/common/v1/error_pb.ts";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
 import {
   type GenerateRequest,
@@ -11,9 +12,16 @@ import {
   type GenerateResponse,
   GenerateResponseSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import { RetryInfoSchema } from "../../gen/google/rpc/error_details_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { startGrpcServer } from "../support/grpc-server.ts";
-import { callPlain, plainClient, plainMetadata, reasonName } from "../support/plain-grpc-client.ts";
+import {
+  callPlain,
+  findDetail,
+  plainClient,
+  plainMetadata,
+  reasonOf,
+} from "../support/plain-grpc-client.ts";
 import { emptyAnswers, key, scriptedServices } from "../support/scripted-services.ts";
 
 const generate = "/gateway.inference.v1.InferenceService/Generate";
@@ -68,7 +76,7 @@ describe("a plain gRPC client", () => {
         },
       }),
     );
-    const { code, details, apiError, answers } = await callPlain(
+    const { code, details, error, answers } = await callPlain(
       plainClient(address),
       generate,
       helloBytes,
@@ -79,11 +87,12 @@ describe("a plain gRPC client", () => {
       "Der Anbieter schweigt – leider.",
       1,
     ]);
-    expect(apiError).toMatchObject({
-      message: details,
-      retryAfter: { seconds: 2n, nanos: 500_000_000 },
+    expect(error?.message).toBe(details);
+    expect(findDetail(error, RetryInfoSchema)?.retryDelay).toMatchObject({
+      seconds: 2n,
+      nanos: 500_000_000,
     });
-    expect(reasonName(apiError)).toBe("UPSTREAM_ERROR");
+    expect(reasonOf(error)).toBe("UPSTREAM_ERROR");
   });
 
   test.for([
@@ -100,19 +109,19 @@ describe("a plain gRPC client", () => {
     },
   ])("is refused $name", async ({ headers, reason }) => {
     const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
-    const { code, apiError } = await callPlain(plainClient(address), generate, helloBytes, headers);
-    expect([code, reasonName(apiError)]).toEqual([status.UNAUTHENTICATED, reason]);
+    const { code, error } = await callPlain(plainClient(address), generate, helloBytes, headers);
+    expect([code, reasonOf(error)]).toEqual([status.UNAUTHENTICATED, reason]);
   });
 
   test("is refused before its request is read", async () => {
     const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
     // Nothing of this is a message, and a server that looked at it would say so.
-    const { apiError } = await callPlain(
+    const { error } = await callPlain(
       plainClient(address),
       generate,
       Buffer.alloc(40 * mebibyte, 7),
     );
-    expect(reasonName(apiError)).toBe("MISSING_KEY");
+    expect(reasonOf(error)).toBe("MISSING_KEY");
   });
 
   test("gets facts that fit into its trailers, however long they are", async () => {
@@ -131,30 +140,31 @@ describe("a plain gRPC client", () => {
           ),
       }),
     );
-    const { code, apiError } = await callPlain(
+    const { code, error } = await callPlain(
       plainClient(address),
       getPools,
       new Uint8Array(),
       asCustomer,
     );
-    expect([code, reasonName(apiError)]).toEqual([status.INVALID_ARGUMENT, "UPSTREAM_REFUSED"]);
-    expect(apiError?.providerAnswer).toMatchObject({ status: 400 });
-    expect(apiError?.message).toMatch(/^é{100}/);
+    expect([code, reasonOf(error)]).toEqual([status.INVALID_ARGUMENT, "UPSTREAM_REFUSED"]);
+    expect(findDetail(error, ErrorDetailSchema)?.providerAnswer).toMatchObject({ status: 400 });
+    expect(error?.message).toMatch(/^é{100}/);
   });
 
-  test("hears of a failure whose facts are beyond any field", async () => {
+  test("gets the error without a number that no field can hold", async () => {
+    const limit = { name: "requests_per_minute", limit: 2n ** 70n };
     const script = {
       ...emptyAnswers(),
-      unary: () => Promise.reject(new ApiError("rate_limited", { limit: { limit: 2n ** 70n } })),
+      unary: () => Promise.reject(new ApiError("rate_limited", { limit })),
     };
     const { address } = await startGrpcServer(scriptedServices(script));
-    const { code, apiError } = await callPlain(
+    const { code, error } = await callPlain(
       plainClient(address),
       getPools,
       new Uint8Array(),
       asCustomer,
     );
-    expect([code, reasonName(apiError)]).toEqual([status.RESOURCE_EXHAUSTED, "RATE_LIMITED"]);
+    expect([code, reasonOf(error)]).toEqual([status.RESOURCE_EXHAUSTED, "RATE_LIMITED"]);
   });
 
   test("hears of methods that do not exist", async () => {
@@ -203,7 +213,7 @@ describe("requests", () => {
   ])("above the limit $name are refused: $path", async ({ path, bytes, code, reason }) => {
     const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
     const outcome = await callPlain(plainClient(address), path, Buffer.alloc(bytes), asCustomer);
-    expect([outcome.code, reasonName(outcome.apiError)]).toEqual([code, reason]);
+    expect([outcome.code, reasonOf(outcome.error)]).toEqual([code, reason]);
   });
 
   test("of 40 megabytes reach Generate", async () => {
@@ -228,8 +238,8 @@ describe("requests", () => {
     // The request itself is the first of the 200 levels.
     expect((await callPlain(client, generate, deepRequest(199), asCustomer)).code).toBe(status.OK);
     for (const levels of [201, 1_000]) {
-      const { code, apiError } = await callPlain(client, generate, deepRequest(levels), asCustomer);
-      expect([code, reasonName(apiError)]).toEqual([status.INVALID_ARGUMENT, "INVALID_REQUEST"]);
+      const { code, error } = await callPlain(client, generate, deepRequest(levels), asCustomer);
+      expect([code, reasonOf(error)]).toEqual([status.INVALID_ARGUMENT, "INVALID_REQUEST"]);
     }
   });
 
@@ -243,22 +253,22 @@ describe("requests", () => {
     ["that are no protobuf at all", [...Buffer.from('{"account_id":"x"}')]],
   ])("%s are refused", async ([, bytes]) => {
     const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
-    const { code, apiError } = await callPlain(
+    const { code, error } = await callPlain(
       plainClient(address),
       getPools,
       Buffer.from(bytes),
       asCustomer,
     );
-    expect([code, reasonName(apiError)]).toEqual([status.INVALID_ARGUMENT, "INVALID_REQUEST"]);
+    expect([code, reasonOf(error)]).toEqual([status.INVALID_ARGUMENT, "INVALID_REQUEST"]);
   });
 
   test("with more metadata than anybody needs are refused", async () => {
     const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
-    const { code, apiError } = await callPlain(plainClient(address), getPools, new Uint8Array(), {
+    const { code, error } = await callPlain(plainClient(address), getPools, new Uint8Array(), {
       ...asCustomer,
       "x-much": "x".repeat(20_000),
     });
-    expect([code, reasonName(apiError)]).toEqual([status.RESOURCE_EXHAUSTED, "REQUEST_TOO_LARGE"]);
+    expect([code, reasonOf(error)]).toEqual([status.RESOURCE_EXHAUSTED, "REQUEST_TOO_LARGE"]);
   });
 
   test("with binary metadata are served without it", async () => {

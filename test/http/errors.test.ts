@@ -1,17 +1,21 @@
 // What HTTP says about every reason, in each envelope.
 
-import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { describe, expect, test } from "vitest";
-import { LimitSchema } from "../../gen/gateway/common/v1/refusal_pb.ts";
+import { ReasonSchema } from "../../gen/gateway/common/v1/error_pb.ts";
 import { ApiError, type ErrorReason, errorCatalog } from "../../src/base/errors.ts";
 import { type Envelope, toErrorResponse, toStreamErrorBody } from "../../src/http/error-body.ts";
 import { errorTable } from "../../src/http/error-table.ts";
 
 const names = Object.keys(errorCatalog) as ErrorReason[];
 
-test("every reason has a row, and no other", () => {
+test("every reason has a row in the error table, and there is no other row", () => {
   expect(Object.keys(errorTable).sort()).toEqual([...names].sort());
+});
+
+test("the proto lists every reason, and no other", () => {
+  const listed = ReasonSchema.values.filter(({ number }) => number !== 0).map(({ name }) => name);
+  expect(listed.sort()).toEqual(names.map((name) => `REASON_${name.toUpperCase()}`).sort());
 });
 
 type Expected = {
@@ -308,13 +312,13 @@ test("retry-after is whole seconds, rounded up, and never below one", () => {
 test("an exceeded limit of requests shows in the rate headers of the format", () => {
   // Amid a second: whole ones are told without a fraction.
   const resetsAt = new Date(Math.floor(Date.now() / 1000) * 1000 + 11_500);
-  const limit = create(LimitSchema, {
+  const limit = {
     name: "requests_per_minute",
     limit: 60n,
     used: 60n,
     remaining: 0n,
     resetsAt: timestampFromDate(resetsAt),
-  });
+  };
   const headers = (envelope: Envelope) =>
     toErrorResponse(new ApiError("rate_limited", { limit }), envelope, "r").headers;
   expect(headers("native")).toMatchObject({

@@ -1,6 +1,7 @@
 // Every way to call the services, side by side.
 
-import type { Message } from "@bufbuild/protobuf";
+import { create, type Message } from "@bufbuild/protobuf";
+import { AnySchema, anyPack } from "@bufbuild/protobuf/wkt";
 import {
   type CallOptions,
   Code,
@@ -10,7 +11,7 @@ import {
 } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import fastify from "fastify";
-import { RefusalSchema } from "../../gen/gateway/common/v1/refusal_pb.ts";
+import { fromDetails } from "../../src/base/error-details.ts";
 import { ApiError, toApiError } from "../../src/base/errors.ts";
 import {
   type BoundMethod,
@@ -116,8 +117,13 @@ function find(core: Core, desc: (typeof methods)[number]): BoundMethod<CallOptio
 /** The error that a call failed with, over whichever binding. */
 export function apiErrorOf(error: unknown): ApiError {
   if (!(error instanceof ConnectError)) return toApiError(error);
-  const [detail] = error.findDetails(RefusalSchema);
-  if (detail) return ApiError.fromDetail(detail);
+  const details = error.details.flatMap((detail) =>
+    "type" in detail
+      ? create(AnySchema, { typeUrl: `type.googleapis.com/${detail.type}`, value: detail.value })
+      : anyPack(detail.desc, create(detail.desc, detail.value)),
+  );
+  const sent = fromDetails(error.rawMessage, details);
+  if (sent) return sent;
   // The client's own word, without having heard the gateway.
   if (error.code === Code.Canceled) return new ApiError("cancelled");
   if (error.code === Code.DeadlineExceeded) return new ApiError("timeout");

@@ -1,6 +1,6 @@
 // A gRPC client that shares no code with ours: bytes go out, bytes, status and trailers come back.
 
-import { fromBinary } from "@bufbuild/protobuf";
+import { type DescMessage, fromBinary, type MessageShape } from "@bufbuild/protobuf";
 import { anyUnpack } from "@bufbuild/protobuf/wkt";
 import {
   Client,
@@ -10,17 +10,14 @@ import {
   type StatusObject,
 } from "@grpc/grpc-js";
 import { onTestFinished } from "vitest";
-import {
-  ReasonSchema,
-  type Refusal,
-  RefusalSchema,
-} from "../../gen/gateway/common/v1/refusal_pb.ts";
-import { StatusSchema } from "../../gen/gateway/common/v1/status_pb.ts";
+import { ErrorInfoSchema } from "../../gen/google/rpc/error_details_pb.ts";
+import { type Status, StatusSchema } from "../../gen/google/rpc/status_pb.ts";
 
 export type Outcome = {
   code: number;
   details: string;
-  apiError: Refusal | undefined;
+  /** Decoded from the trailer `grpc-status-details-bin`. */
+  error: Status | undefined;
   answers: Buffer[];
 };
 
@@ -55,25 +52,31 @@ export async function callPlain(
       deadline === undefined ? {} : { deadline },
     );
     call.on("data", (answer: Buffer) => answers.push(answer));
-    // Told by `status` as well.
+    // The event `status` carries the same.
     call.on("error", () => {});
     call.on("status", resolve);
   });
-  return { code: status.code, details: status.details, apiError: findDetail(status), answers };
+  return { code: status.code, details: status.details, error: decodeTrailer(status), answers };
 }
 
-function findDetail(status: StatusObject): Refusal | undefined {
-  const [trailer] = status.metadata.get("grpc-status-details-bin");
+function decodeTrailer({ code, metadata }: StatusObject): Status | undefined {
+  const [trailer] = metadata.get("grpc-status-details-bin");
   if (!(trailer instanceof Buffer)) return undefined;
-  const told = fromBinary(StatusSchema, trailer);
-  if (told.code !== status.code)
-    throw new Error(`the trailers tell two codes, ${status.code} and ${told.code}`);
-  return told.details
-    .map((any) => anyUnpack(any, RefusalSchema))
-    .find((detail) => detail !== undefined);
+  const error = fromBinary(StatusSchema, trailer);
+  if (error.code !== code)
+    throw new Error(`the trailers hold two codes, ${code} and ${error.code}`);
+  return error;
 }
 
-/** The name of a reason, as the proto spells it. */
-export function reasonName(apiError: Refusal | undefined): string | undefined {
-  return apiError && ReasonSchema.value[apiError.reason]?.name.replace("REASON_", "");
+/** The detail of this type. */
+export function findDetail<D extends DescMessage>(
+  error: Status | undefined,
+  desc: D,
+): MessageShape<D> | undefined {
+  return error?.details.map((any) => anyUnpack(any, desc)).find((detail) => detail !== undefined);
+}
+
+/** `ErrorInfo.reason`, such as `INVALID_KEY`. */
+export function reasonOf(error: Status | undefined): string | undefined {
+  return findDetail(error, ErrorInfoSchema)?.reason;
 }

@@ -383,7 +383,7 @@ test("malformed bodies are refused and nothing else happens", () => {
       try {
         decodeRequest(body, headers);
       } catch (error) {
-        expect(error).toMatchObject({ name: "Refusal", reason: "invalid_request" });
+        expect(error).toMatchObject({ name: "ApiError", reason: "invalid_request" });
         count++;
       }
     }),

@@ -1320,7 +1320,7 @@ export const UsagePeriodSchema: GenEnum<UsagePeriod> = /*@__PURE__*/
  * Accounts, pools, holds and charges. All money is in micro-credits (1e-6 credit; 1 credit = 0.005
  * USD). Credentials: `authorization: Bearer …` in the metadata of every call. An API key sees its
  * own account only; another account's ids look absent. Every failed call carries a
- * gateway.common.v1.Refusal as error detail.
+ * google.rpc.ErrorInfo (error.proto).
  *
  * @generated from service gateway.billing.v1.BillingService
  */

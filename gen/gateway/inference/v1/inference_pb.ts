@@ -523,7 +523,7 @@ export const ModelSchema: GenMessage<Model> = /*@__PURE__*/
 
 /**
  * Answers of models, paid from the caller's credits. Credentials: `authorization: Bearer …` in the
- * metadata of every call. Every failed call carries a gateway.common.v1.Refusal as error detail.
+ * metadata of every call. Every failed call carries a google.rpc.ErrorInfo (error.proto).
  *
  * @generated from service gateway.inference.v1.InferenceService
  */

@@ -573,7 +573,7 @@ export const KeyStatusSchema: GenEnum<KeyStatus> = /*@__PURE__*/
 
 /**
  * API keys and their controls. Credentials: `authorization: Bearer …` in the metadata of every
- * call. Every failed call carries a gateway.common.v1.Refusal as error detail.
+ * call. Every failed call carries a google.rpc.ErrorInfo (error.proto).
  *
  * @generated from service gateway.keys.v1.KeysService
  */

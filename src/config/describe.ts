@@ -1,13 +1,13 @@
-// A configuration file in words: the resolved catalogue, prices and routes.
+// The text of `check-config`: the models with their prices and routes, and the providers.
 
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import type { CatalogFile, ModelEntry, ProviderSettings } from "./catalog.ts";
 
-/** Text for an operator, with a line feed at the end of every line but the last. */
+/** Describes a configuration file to an operator. The last line has no line feed. */
 export function describeCatalog(file: CatalogFile): string {
   const aliasesOf = (id: string) =>
     Object.keys(file.aliases).filter((alias) => file.aliases[alias] === id);
-  const offered = Object.entries(file.features).flatMap(([offer, given]) => (given ? [offer] : []));
+  const features = Object.entries(file.features).flatMap(([name, isOn]) => (isOn ? [name] : []));
   return [
     "models, with prices in micro-credits per token (1 credit = 0.005 USD)",
     ...describePrices(file.models, aliasesOf),
@@ -20,7 +20,7 @@ export function describeCatalog(file: CatalogFile): string {
       ([name, settings]) => `  ${name}: ${describeProvider(settings)}`,
     ),
     "",
-    `native bearer: ${file.nativeBearer}; tier fallback: ${file.tierFallback ? "on" : "off"}; features: ${offered.join(", ") || "none"}`,
+    `native bearer: ${file.nativeBearer}; tier fallback: ${file.tierFallback ? "on" : "off"}; features: ${features.join(", ") || "none"}`,
   ].join("\n");
 }
 
@@ -53,19 +53,19 @@ function describePrices(
 
 function describeRoutes({ id, routes }: ModelEntry): string[] {
   return routes.map((group, index) => {
-    const ways = group.map(({ provider, model, weight, systemEntries }) => {
+    const routesOfGroup = group.map(({ provider, model, weight, systemEntries }) => {
       const folded = systemEntries === "fold" ? ", system entries folded" : "";
       return `${provider} as ${model} (weight ${weight}${folded})`;
     });
-    return `  ${id} ${index + 1}. ${ways.join(" | ")}`;
+    return `  ${id} ${index + 1}. ${routesOfGroup.join(" | ")}`;
   });
 }
 
 function describeProvider(settings: ProviderSettings): string {
   const load = `${settings.concurrency} at once, ${settings.queue} waiting up to ${settings.queueMs} ms`;
   if (settings.kind === "simulated") {
-    const pace = `first token after ${settings.firstTokenMs} ms, then ${settings.tokenMs} ms each`;
-    return `simulated; ${pace}; directives ${settings.directives ? "obeyed" : "ignored"}; ${load}`;
+    const timing = `first token after ${settings.firstTokenMs} ms, then ${settings.tokenMs} ms each`;
+    return `simulated; ${timing}; directives ${settings.directives ? "obeyed" : "ignored"}; ${load}`;
   }
   const {
     kind,

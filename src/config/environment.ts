@@ -1,4 +1,6 @@
-// The environment, read once into one frozen object.
+// The environment variables, read once into one frozen object.
+//
+// Written by hand and not with a schema library, see docs/decisions/0017-configuration-by-hand.md.
 
 import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
@@ -6,23 +8,25 @@ import { isIP } from "node:net";
 export type Role = "all" | "core" | "facade";
 
 export type Config = {
-  /** Of the public HTTP listener. Port 0 takes any free one. */
+  /** Address of the public HTTP listener. Port 0: any free port. */
   readonly host: string;
   readonly port: number;
+  /** Address of the gRPC listener. Port 0: any free port. */
   readonly grpcHost: string;
   readonly grpcPort: number;
-  /** Absent: the gRPC listener speaks plaintext. */
+  /** Absent: the gRPC listener uses plaintext. */
   readonly grpcTls?: ServerTls;
-  /** Lets gRPC in plaintext listen on an address that others can reach. */
+  /** Allows a plaintext gRPC listener on an address other than loopback. */
   readonly grpcAllowPlaintext: boolean;
   /** Folder of the embedded database and of first-keys.json. */
   readonly dataDir: string;
   /** Absent: the embedded database. */
   readonly databaseUrl?: string;
-  /** Absent: limits are counted in this process's memory. */
+  /** Absent: rate limits are counted in the memory of this process. */
   readonly redisUrl?: string;
   /**
-   * Absent: made at the first start and kept in first-keys.json. Never absent with `databaseUrl`.
+   * Absent: the first start generates one and writes it to first-keys.json. Required with
+   * `databaseUrl`.
    */
   readonly adminToken?: string;
   /** Path of the catalogue file. Absent: the built-in one. */
@@ -33,32 +37,29 @@ export type Config = {
   readonly coreAddresses: readonly string[];
   /** Absent: cores are called in plaintext. */
   readonly coreTls?: ClientTls;
-  /** Whether the HTTP listener also serves the methods that only the admin token may call. */
+  /** Serve the methods that require the admin token on the HTTP listener too. */
   readonly httpAdmin: boolean;
-  /**
-   * Whether a start makes the account `default`, with credits and two keys, where there is none of
-   * that name.
-   */
+  /** Create the account `default`, with credits and two keys, if no such account exists. */
   readonly seed: boolean;
-  /** How long running requests may take to finish after SIGTERM, in milliseconds. */
+  /** Time for active requests to finish after SIGTERM. */
   readonly drainLimitMs: number;
-  /** Addresses and CIDR ranges whose `X-Forwarded-For` is believed. */
+  /** Addresses and CIDR ranges of proxies whose `X-Forwarded-For` is trusted. */
   readonly trustedProxies: readonly string[];
 };
 
-/** PEM texts of a server. */
+/** TLS of a server, in PEM. */
 export type ServerTls = {
   readonly certificate: Buffer;
   readonly privateKey: Buffer;
-  /** Callers must show a certificate signed by one of these. Absent: callers need none. */
+  /** Clients must present a certificate signed by one of these. Absent: none is required. */
   readonly clientAuthorities?: Buffer;
 };
 
-/** PEM texts of a client. */
+/** TLS of a client, in PEM. */
 export type ClientTls = {
-  /** Signers of the server's certificate. Absent: those that Node trusts. */
+  /** Accepted signers of the server's certificate. Absent: those that Node trusts. */
   readonly authorities?: Buffer;
-  /** Shown to a server that asks for one. */
+  /** Presented to a server that requires a client certificate. */
   readonly identity?: { readonly certificate: Buffer; readonly privateKey: Buffer };
 };
 
@@ -66,10 +67,10 @@ const logLevels = ["trace", "debug", "info", "warn", "error", "fatal", "silent"]
 type LogLevel = (typeof logLevels)[number];
 const roles = ["all", "core", "facade"] as const;
 
-// Shorter tokens can be guessed; the one that a first start makes has 43 characters.
+// Shorter tokens can be guessed. The token that a first start generates has 43 characters.
 const adminTokenLengthMin = 16;
 
-/** Reads the environment. Throws one Error whose lines name every problem. */
+/** Reads the environment. Throws one Error that lists every problem, one a line. */
 export function readConfig(env: NodeJS.ProcessEnv): Config {
   const problems: string[] = [];
   const { text, integer, choice, flag, list, url, pair, file } = createReader(env, problems);
@@ -88,9 +89,9 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   const coreTls = flag("CORE_TLS", authorities !== undefined || identity !== undefined);
 
   if (adminToken !== undefined && !/^[\x21-\x7e]+$/.test(adminToken)) {
-    problems.push("ADMIN_TOKEN: only visible ASCII characters, without spaces, fit into a header");
+    problems.push("ADMIN_TOKEN: must consist of visible ASCII characters, without spaces");
   } else if (adminToken !== undefined && adminToken.length < adminTokenLengthMin) {
-    problems.push(`ADMIN_TOKEN: needs at least ${adminTokenLengthMin} characters`);
+    problems.push(`ADMIN_TOKEN: must have at least ${adminTokenLengthMin} characters`);
   }
   if (role !== "facade" && databaseUrl !== undefined && adminToken === undefined) {
     problems.push("ADMIN_TOKEN: is required with DATABASE_URL");
@@ -98,14 +99,10 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   if (role === "facade" && coreAddresses.length === 0)
     problems.push("CORE_ADDRESS: is required with ROLE=facade");
   if (clientAuthorities !== undefined && grpcPair === undefined) {
-    problems.push("GRPC_TLS_CLIENT_CA: needs GRPC_TLS_CERT and GRPC_TLS_KEY");
+    problems.push("GRPC_TLS_CLIENT_CA: requires GRPC_TLS_CERT and GRPC_TLS_KEY");
   }
-  for (const address of coreAddresses) {
-    if (!/^(\[[0-9a-f:.]+\]|[^:/\s]+):\d{1,5}$/i.test(address)) {
-      problems.push("CORE_ADDRESS: must be host:port, or several separated by commas");
-    }
-  }
-
+  if (!coreAddresses.every(isHostAndPort))
+    problems.push("CORE_ADDRESS: must be host:port, or several separated by commas");
   if (!trustedProxies.every(isAddressRange)) {
     problems.push(
       "TRUSTED_PROXIES: must be an address or a CIDR range, or several separated by commas",
@@ -114,9 +111,9 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
 
   const config: Config = {
     host: text("HOST") ?? "127.0.0.1",
-    port: integer("PORT", { min: 0, max: 65_535, otherwise: 8080 }),
+    port: integer("PORT", { min: 0, max: 65_535, fallback: 8080 }),
     grpcHost: text("GRPC_HOST") ?? "127.0.0.1",
-    grpcPort: integer("GRPC_PORT", { min: 0, max: 65_535, otherwise: 50_051 }),
+    grpcPort: integer("GRPC_PORT", { min: 0, max: 65_535, fallback: 50_051 }),
     ...(grpcPair && { grpcTls: { ...grpcPair, ...(clientAuthorities && { clientAuthorities }) } }),
     grpcAllowPlaintext: flag("GRPC_ALLOW_PLAINTEXT", false),
     dataDir: text("DATA_DIR") ?? "./data",
@@ -132,20 +129,21 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     }),
     httpAdmin: flag("HTTP_ADMIN", true),
     seed: flag("SEED", databaseUrl === undefined),
-    drainLimitMs: integer("DRAIN_LIMIT_SECONDS", { min: 0, max: 3_600, otherwise: 120 }) * 1000,
+    drainLimitMs: integer("DRAIN_LIMIT_SECONDS", { min: 0, max: 3_600, fallback: 120 }) * 1000,
     trustedProxies,
   };
   if (problems.length > 0)
-    throw new Error(
-      `configuration:\n${[...new Set(problems)].map((one) => `  ${one}`).join("\n")}`,
-    );
+    throw new Error(`configuration:\n${problems.map((one) => `  ${one}`).join("\n")}`);
   return Object.freeze(config);
 }
 
-/**
- * An address, or a range written `10.0.0.0/8`. A range of all addresses is none: then anybody could
- * say where they come from.
- */
+// The host is a name, an IPv4 address, or an IPv6 address in brackets.
+function isHostAndPort(text: string): boolean {
+  return /^(\[[0-9a-f:.]+\]|[^:/\s]+):\d{1,5}$/i.test(text);
+}
+
+// An address, or a range such as `10.0.0.0/8`. The range of all addresses is rejected, because any
+// client could then claim any address.
 function isAddressRange(text: string): boolean {
   const [address = "", prefix, ...rest] = text.split("/");
   const family = isIP(address);
@@ -156,34 +154,32 @@ function isAddressRange(text: string): boolean {
   );
 }
 
-// Values are never repeated in a problem: one of them may be a secret in the wrong place.
+// Readers of one variable each. They trim it, treat an empty one as absent, and add to `problems`.
+// A problem never repeats the value, which may be a secret in the wrong variable.
 function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
   const text = (name: string): string | undefined => {
     const value = env[name]?.trim();
     return value === "" ? undefined : value;
   };
-  const integer = (
-    name: string,
-    range: { min: number; max: number; otherwise: number },
-  ): number => {
+  const integer = (name: string, range: { min: number; max: number; fallback: number }): number => {
     const value = text(name);
-    if (value === undefined) return range.otherwise;
+    if (value === undefined) return range.fallback;
     const number = /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
     if (number >= range.min && number <= range.max) return number;
     problems.push(`${name}: must be a whole number from ${range.min} to ${range.max}`);
-    return range.otherwise;
+    return range.fallback;
   };
-  const choice = <T extends string>(name: string, choices: readonly T[], otherwise: T): T => {
+  const choice = <T extends string>(name: string, choices: readonly T[], fallback: T): T => {
     const value = text(name);
-    if (value === undefined) return otherwise;
+    if (value === undefined) return fallback;
     const found = choices.find((one) => one === value);
     if (found === undefined) problems.push(`${name}: must be one of ${choices.join(", ")}`);
-    return found ?? otherwise;
+    return found ?? fallback;
   };
-  const flag = (name: string, otherwise: boolean): boolean =>
+  const flag = (name: string, fallback: boolean): boolean =>
     text(name) === undefined
-      ? otherwise
-      : choice(name, ["true", "false"], otherwise ? "true" : "false") === "true";
+      ? fallback
+      : choice(name, ["true", "false"], fallback ? "true" : "false") === "true";
   const list = (name: string): string[] =>
     (text(name) ?? "")
       .split(",")
@@ -204,7 +200,7 @@ function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
     try {
       return readFileSync(path);
     } catch {
-      problems.push(`${name}: names a file that cannot be read`);
+      problems.push(`${name}: the file cannot be read`);
       return undefined;
     }
   };
@@ -215,16 +211,14 @@ function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
     const [certificate, privateKey] = [file(certificateName), file(keyName)];
     if (certificate && privateKey) return { certificate, privateKey };
     if ((text(certificateName) === undefined) !== (text(keyName) === undefined)) {
-      problems.push(`${certificateName} and ${keyName}: are needed together`);
+      problems.push(`${certificateName}, ${keyName}: set both or neither`);
     }
     return undefined;
   };
   return { text, integer, choice, flag, list, url, file, pair };
 }
 
-// Addresses as clients write them.
-
-/** `host:port`, an IPv6 host in brackets. */
+/** `host:port`, with an IPv6 host in brackets. */
 export function hostAndPort(host: string, port: number): string {
   return `${host.includes(":") ? `[${host}]` : host}:${port}`;
 }

@@ -1,18 +1,18 @@
-// The providers of the configuration file.
+// The section `providers` of the configuration file.
 
 import type { Section } from "./section.ts";
 
 /** One entry of `providers`. */
 export type ProviderSettings = SimulatedSettings | HttpProviderSettings;
 
-/** How many calls an provider carries at once, and for how long; those beyond it wait. */
 type LoadSettings = {
+  /** Calls at the same time. Further calls wait. */
   readonly concurrency: number;
-  /** Most calls that wait; the next one is refused at once. */
+  /** Calls that may wait. Further calls fail at once with `overloaded`. */
   readonly queue: number;
-  /** Longest wait. */
+  /** Longest wait of a call. */
   readonly queueMs: number;
-  /** The whole call, the attempt before it included. */
+  /** Longest duration of a request, including an earlier attempt. */
   readonly totalMs: number;
 };
 
@@ -23,7 +23,7 @@ export type SimulatedSettings = LoadSettings & {
   readonly firstTokenMs: number;
   /** Pause before each further token. */
   readonly tokenMs: number;
-  /** Whether `[[simulate key=value …]]` in the last user text is obeyed. */
+  /** Obey `[[simulate key=value …]]` in the last user text. */
   readonly directives: boolean;
 };
 
@@ -31,29 +31,26 @@ export type SimulatedSettings = LoadSettings & {
 export type HttpProviderSettings = LoadSettings & {
   readonly kind: "anthropic" | "openai";
   /**
-   * What `/v1/messages` (anthropic) or `/chat/completions` (openai) is appended to. No slash at the
-   * end.
+   * The URL before `/v1/messages` (anthropic) or `/chat/completions` (openai). No slash at the end.
    */
   readonly baseUrl: string;
-  /** Environment variable that holds the credential. Absent: none is sent. */
+  /** Environment variable with the credential. Absent: none is sent. */
   readonly credentialEnv?: string;
-  /** Header that carries it. */
+  /** Header of the credential. `authorization` sends it as Bearer. */
   readonly credentialHeader: "x-api-key" | "authorization";
-  /** Further request headers, lower-case names. */
+  /** Further request headers, by their names in lower case. */
   readonly headers: Readonly<Record<string, string>>;
+  /** Longest time until the connection is established. */
   readonly connectMs: number;
-  /** Until the response headers. */
+  /** Longest time from there to the response headers. */
   readonly firstByteMs: number;
-  /** Between two reads of the body. */
+  /** Longest time between two reads of the body. */
   readonly idleMs: number;
-  /**
-   * Whether tools that a conversation has used are defined for it where its request defines none.
-   */
+  /** Define the tools that a conversation has called, if its request defines none. */
   readonly toolStubs: boolean;
-  /**
-   * openai: whether `cache_control` marks are passed on, and the name of the output limit there.
-   */
+  /** openai: send `cache_control` marks. */
   readonly cacheMarks: boolean;
+  /** openai: name of the output limit. */
   readonly maxTokensName: (typeof maxTokensNames)[number];
 };
 
@@ -61,22 +58,22 @@ const maxTokensNames = ["max_tokens", "max_completion_tokens"] as const;
 const kinds = ["simulated", "anthropic", "openai"] as const;
 
 const hourMs = 3_600_000;
-// No request lives longer than this, whatever its provider allows.
+// The longest duration of any request.
 const totalMaxMs = hourMs / 2;
 
-/** Reads one provider; every problem is noted in the section. */
+/** Reads one provider. Adds its problems to the section. */
 export function readProvider(section: Section): ProviderSettings {
   const kind = section.choice("kind", kinds);
   const load: LoadSettings = {
-    concurrency: section.whole("concurrency", { min: 1, max: 1_000_000, otherwise: 10_000 }),
-    queue: section.whole("queue", { min: 0, max: 100_000, otherwise: 1_000 }),
-    queueMs: section.whole("queue_ms", { min: 0, max: hourMs, otherwise: 5_000 }),
-    totalMs: section.whole("total_ms", { min: 1, max: totalMaxMs, otherwise: totalMaxMs }),
+    concurrency: section.integer("concurrency", { min: 1, max: 1_000_000, fallback: 10_000 }),
+    queue: section.integer("queue", { min: 0, max: 100_000, fallback: 1_000 }),
+    queueMs: section.integer("queue_ms", { min: 0, max: hourMs, fallback: 5_000 }),
+    totalMs: section.integer("total_ms", { min: 1, max: totalMaxMs, fallback: totalMaxMs }),
   };
   const settings =
     kind === "simulated" ? readSimulated(section, load) : readHttpProvider(section, kind, load);
-  // A kind that does not exist says nothing about which members do.
-  if (kinds.some((known) => known === section.text("kind", kind))) section.end();
+  // The kind decides which members are known.
+  if (kinds.some((known) => known === section.text("kind", kind))) section.rejectUnknown();
   return settings;
 }
 
@@ -84,8 +81,8 @@ function readSimulated(section: Section, load: LoadSettings): SimulatedSettings 
   return {
     ...load,
     kind: "simulated",
-    firstTokenMs: section.whole("first_token_ms", { min: 0, max: hourMs, otherwise: 50 }),
-    tokenMs: section.whole("token_ms", { min: 0, max: hourMs, otherwise: 5 }),
+    firstTokenMs: section.integer("first_token_ms", { min: 0, max: hourMs, fallback: 50 }),
+    tokenMs: section.integer("token_ms", { min: 0, max: hourMs, fallback: 5 }),
     directives: section.flag("directives", true),
   };
 }
@@ -95,9 +92,9 @@ function readHttpProvider(
   kind: HttpProviderSettings["kind"],
   load: LoadSettings,
 ): HttpProviderSettings {
-  const limit = (key: string, otherwise: number) =>
-    section.whole(key, { min: 1, max: 24 * hourMs, otherwise });
-  const credentialEnv = section.has("credential_env") ? section.text("credential_env") : undefined;
+  const limit = (key: string, fallback: number) =>
+    section.integer(key, { min: 1, max: 24 * hourMs, fallback });
+  const credentialEnv = readCredentialEnv(section);
   return {
     ...load,
     kind,
@@ -121,19 +118,28 @@ function readHttpProvider(
   };
 }
 
+// The value is not repeated: it may be the credential itself.
+function readCredentialEnv(section: Section): string | undefined {
+  if (!section.has("credential_env")) return undefined;
+  const name = section.text("credential_env");
+  if (name !== "" && !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name))
+    section.problem("credential_env", "must be the name of an environment variable");
+  return name;
+}
+
 function readBaseUrl(section: Section): string {
   const text = section.text("base_url");
   if (text === "") return text;
   const url = URL.parse(text);
   if (url === null || (url.protocol !== "https:" && url.protocol !== "http:")) {
-    section.problem("base_url", "must be an http or https address");
+    section.problem("base_url", "must be an http or https URL");
   } else if (url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "") {
     section.problem("base_url", "must have no credentials, query or fragment");
   }
   return text.replace(/\/+$/, "");
 }
 
-// Those of the connection and of the gateway itself are not the file's to set.
+// Headers that the gateway sets itself.
 const ownHeaders = new Set([
   "host",
   "connection",
@@ -149,14 +155,14 @@ function readHeaders(section: Section | undefined): Record<string, string> {
     const value = section?.text(name) ?? "";
     const lower = name.toLowerCase();
     if (!/^[a-z0-9!#$%&'*+.^_`|~-]+$/.test(lower) || ownHeaders.has(lower))
-      section?.problem(name, "is no header you can set");
+      section?.problem(name, "is not a header that can be set");
     else if (!/^[\x20-\x7e]+$/.test(value)) section?.problem(name, "must be printable ASCII");
     else headers[lower] = value;
   }
   return headers;
 }
 
-/** What is missing from the environment for these providers. */
+/** A problem for each credential that the environment lacks. The value is never repeated. */
 export function findMissingCredentials(
   providers: Readonly<Record<string, ProviderSettings>>,
   env: NodeJS.ProcessEnv,
@@ -166,7 +172,7 @@ export function findMissingCredentials(
     if (settings.kind === "simulated" || settings.credentialEnv === undefined) continue;
     if (!/^[\x21-\x7e]+$/.test(env[settings.credentialEnv] ?? "")) {
       problems.push(
-        `providers.${name}.credential_env: ${settings.credentialEnv} is not set to a credential`,
+        `providers.${name}.credential_env: the environment variable ${settings.credentialEnv} holds no credential`,
       );
     }
   }

@@ -1,23 +1,26 @@
-// Reads one mapping of a configuration file, member by member. Every problem is collected, so that
-// a file is judged as a whole; a member that nobody asked for is one of them.
+// Reads the mappings of a configuration file, member by member, and collects every problem. It is
+// written by hand and not with a schema library, see docs/decisions/0017-configuration-by-hand.md.
 
-/** One mapping of the file. Reading a bad member notes a problem and goes on with a stand-in. */
+/**
+ * One mapping of the file. A wrong member adds a problem, and its reader returns a value of the
+ * right type, so that reading goes on to the next problem.
+ */
 export class Section {
-  readonly path: string;
+  readonly #path: string;
   readonly #members: ReadonlyMap<unknown, unknown>;
   readonly #problems: string[];
   readonly #known = new Set<string>();
 
   constructor(value: unknown, path: string, problems: string[]) {
-    this.path = path;
+    this.#path = path;
     this.#problems = problems;
     this.#members = value instanceof Map ? value : new Map();
     if (!(value instanceof Map)) this.problem(undefined, "must be a mapping");
   }
 
-  /** Notes what is wrong with member `key`, or with the whole mapping. */
-  problem(key: string | undefined, says: string): void {
-    this.#problems.push(`${this.#pathOf(key) || "the file"}: ${says}`);
+  /** Adds a problem of the member `key`, or of the whole mapping. */
+  problem(key: string | undefined, message: string): void {
+    this.#problems.push(`${this.#pathOf(key) || "the file"}: ${message}`);
   }
 
   has(key: string): boolean {
@@ -25,36 +28,36 @@ export class Section {
     return this.#members.has(key);
   }
 
-  /** The text of a member, or `otherwise`. Without `otherwise` the member is required. */
-  text(key: string, otherwise?: string): string {
+  /** The text of a member. Without a fallback the member is required; so in all readers below. */
+  text(key: string, fallback?: string): string {
     const value = this.#read(key);
     if (typeof value === "string" && value !== "") return value;
-    if (value === undefined && otherwise !== undefined) return otherwise;
-    this.problem(key, value === undefined ? "is required" : "must be a text that is not empty");
-    return otherwise ?? "";
+    if (value === undefined && fallback !== undefined) return fallback;
+    this.problem(key, value === undefined ? "is required" : "must be a text, and not empty");
+    return fallback ?? "";
   }
 
-  choice<T extends string>(key: string, choices: readonly [T, ...T[]], otherwise?: T): T {
-    const value = this.text(key, otherwise);
+  choice<T extends string>(key: string, choices: readonly [T, ...T[]], fallback?: T): T {
+    const value = this.text(key, fallback);
     const chosen = choices.find((choice) => choice === value);
     if (chosen === undefined && value !== "")
       this.problem(key, `must be one of ${choices.join(", ")}, not ${value}`);
     return chosen ?? choices[0];
   }
 
-  flag(key: string, otherwise?: boolean): boolean {
+  flag(key: string, fallback?: boolean): boolean {
     return (
       this.choice(
         key,
         ["false", "true"],
-        otherwise === undefined ? undefined : otherwise ? "true" : "false",
+        fallback === undefined ? undefined : fallback ? "true" : "false",
       ) === "true"
     );
   }
 
-  /** A whole number between `min` and `max`. */
-  whole(key: string, range: { min: number; max: number; otherwise?: number }): number {
-    const text = this.text(key, range.otherwise?.toString());
+  /** A whole number from `min` to `max`. */
+  integer(key: string, range: { min: number; max: number; fallback?: number }): number {
+    const text = this.text(key, range.fallback?.toString());
     if (text === "") return range.min;
     const value = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
     if (value >= range.min && value <= range.max) return value;
@@ -62,7 +65,7 @@ export class Section {
     return range.min;
   }
 
-  /** The mapping under `key`, or undefined where there is none. */
+  /** The mapping under `key`. Undefined if the member is absent. */
   optionalSection(key: string): Section | undefined {
     return this.has(key)
       ? new Section(this.#read(key), this.#pathOf(key), this.#problems)
@@ -76,42 +79,42 @@ export class Section {
     return new Section(new Map(), this.#pathOf(key), this.#problems);
   }
 
-  /** The mappings of the list under `key`, which must not be empty. */
+  /** The mappings in the list under `key`. The list is required and must not be empty. */
   sections(key: string): Section[] {
     return this.#list(key).map(({ value, path }) => new Section(value, path, this.#problems));
   }
 
-  /** The list of lists of mappings under `key`; neither the list nor one in it may be empty. */
+  /** The lists of mappings in the list under `key`. None of the lists may be empty. */
   groups(key: string): Section[][] {
     return this.#list(key).map(({ value, path }) => {
       if (!Array.isArray(value) || value.length === 0)
-        this.#problems.push(`${path}: must be a list that is not empty`);
+        this.#problems.push(`${path}: must be a list, and not empty`);
       const entries: unknown[] = Array.isArray(value) ? value : [];
       return entries.map((entry, index) => new Section(entry, `${path}[${index}]`, this.#problems));
     });
   }
 
-  /** The member names of a mapping whose names are the file's own choice. */
+  /** All member names of the mapping. */
   names(): string[] {
     const names: string[] = [];
     for (const name of this.#members.keys()) if (typeof name === "string") names.push(name);
     return names;
   }
 
-  /** Call when everything was asked for: what is left over is unknown. */
-  end(): void {
+  /** Adds a problem for each member that was not read. Call it after all reads. */
+  rejectUnknown(): void {
     for (const name of this.names()) {
       if (this.#known.has(name)) continue;
       const nearest = nearestName(name, [...this.#known]);
       this.problem(
         name,
-        `is not known${nearest === undefined ? "" : `; did you mean ${nearest}?`}`,
+        `is not a known member${nearest === undefined ? "" : `; did you mean ${nearest}?`}`,
       );
     }
   }
 
   #pathOf(key: string | undefined): string {
-    return [this.path, key].filter((part) => part !== undefined && part !== "").join(".");
+    return [this.#path, key].filter((part) => part !== undefined && part !== "").join(".");
   }
 
   #read(key: string): unknown {
@@ -122,7 +125,7 @@ export class Section {
   #list(key: string): { value: unknown; path: string }[] {
     const value = this.#read(key);
     if (!Array.isArray(value) || value.length === 0) {
-      this.problem(key, value === undefined ? "is required" : "must be a list that is not empty");
+      this.problem(key, value === undefined ? "is required" : "must be a list, and not empty");
       return [];
     }
     return value.map((entry: unknown, index) => ({
@@ -133,8 +136,7 @@ export class Section {
 }
 
 /**
- * The name that `name` was most likely meant to be: the one with the fewest edits, at most half of
- * its letters.
+ * The name with the fewest edits from `name`. Undefined if more than half of its letters differ.
  */
 export function nearestName(name: string, names: readonly string[]): string | undefined {
   let best: { name: string; edits: number } | undefined;
@@ -146,7 +148,7 @@ export function nearestName(name: string, names: readonly string[]): string | un
   return best?.name;
 }
 
-// Levenshtein's distance, one row at a time.
+// The Levenshtein distance, computed row by row.
 function editDistance(one: string, other: string): number {
   let row = Array.from({ length: other.length + 1 }, (_, index) => index);
   for (let i = 1; i <= one.length; i++) {

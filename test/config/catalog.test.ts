@@ -71,7 +71,7 @@ describe("the built-in file", () => {
     });
   });
 
-  test("names each tier by an alias, in catalogue order, and offers nothing that is not priced", () => {
+  test("has an alias for each tier, in catalogue order, and no feature enabled", () => {
     const { aliases, models, features } = readCatalogFile(defaultCatalog());
     expect(models.map(({ id }) => id)).toEqual([
       "model-opus-4.6",
@@ -88,7 +88,7 @@ describe("the built-in file", () => {
 });
 
 describe("prices", () => {
-  test("a price that is not a whole number of micro-credits per token is refused", () => {
+  test("a price that is not a whole number of micro-credits per token is rejected", () => {
     expect(problemsOf(file(model("m", { price: "{ input: 1.001, output: 5 }" })))).toEqual([
       "models[0].price.input: 1.001 USD per million tokens is not a whole number of micro-credits per token (steps of 0.005 USD)",
       "models[0].price.cache_write_5m: 1.001 × 1.25 USD per million tokens is not a whole number of micro-credits per token (steps of 0.005 USD)",
@@ -97,7 +97,7 @@ describe("prices", () => {
     ]);
   });
 
-  test("a derived price that is not whole is refused until the model states it", () => {
+  test("a derived price that is not whole is rejected unless the model states it", () => {
     const price = "{ input: 0.005, output: 5 }";
     expect(problemsOf(file(model("m", { price })))).toHaveLength(2);
     const stated = "{ input: 0.005, output: 5, cache_write_5m: 0.01, cache_read: 0 }";
@@ -111,7 +111,7 @@ describe("prices", () => {
     });
   });
 
-  test("a model without a complete price is refused, never free", () => {
+  test("a model without a complete price is rejected, and never free", () => {
     const text = `models:\n${model("m", { price: "{ input: 1 }" })}\nproviders: { sim: { kind: simulated } }\n`;
     const names = ["output", "thinking", "cache_write_5m", "cache_write_1h", "cache_read"];
     expect(problemsOf(text).map((problem) => problem.split(":")[0])).toEqual(
@@ -122,7 +122,7 @@ describe("prices", () => {
     ]);
   });
 
-  test("exponents, signs, separators and amounts that cannot be billed are no prices", () => {
+  test("a price has no exponent, sign or separator, and can be billed", () => {
     for (const text of [
       "1e3",
       "-1",
@@ -140,7 +140,7 @@ describe("prices", () => {
     }
   });
 
-  test("dollars become micro-credits exactly", () => {
+  test("dollars are converted to micro-credits exactly", () => {
     fc.assert(
       fc.property(fc.bigInt({ min: 1n, max: 1_000_000n }), (micro) => {
         // One micro-credit per token is 0.005 USD per million.
@@ -150,13 +150,13 @@ describe("prices", () => {
     );
   });
 
-  test("a later model of the same row inherits its price, and follows it when it changes", () => {
+  test("a model that inherits a price follows its changes", () => {
     const later = model("opus-4.9", { price: "{ inherit: opus-4.6 }" });
     for (const [input, micro] of [
       ["3.50", 700n],
       ["4.00", 800n],
     ] as const) {
-      // The row may stand after the one that inherits it.
+      // The model that states the price may come after the one that inherits it.
       const { models } = readCatalogFile(
         file(later + model("opus-4.6", { price: `{ input: ${input}, output: 17.50 }` })),
       );
@@ -165,7 +165,7 @@ describe("prices", () => {
     }
   });
 
-  test("a price is inherited from a model that states it, in one step", () => {
+  test("a price is inherited only from a model that states it", () => {
     const inherits = (from: string) => ({ price: `{ inherit: ${from} }` });
     expect(
       problemsOf(
@@ -174,15 +174,15 @@ describe("prices", () => {
         ),
       ),
     ).toEqual([
-      "models[0].price.inherit: b: that model inherits its own price",
-      "models[1].price.inherit: a: that model inherits its own price",
-      "models[2].price.inherit: nobody: there is no such model",
+      "models[0].price.inherit: b inherits its own price; name the model that states it",
+      "models[1].price.inherit: a inherits its own price; name the model that states it",
+      "models[2].price.inherit: there is no model nobody",
     ]);
   });
 });
 
-describe("a file is judged as a whole", () => {
-  test("all problems are told at once, unknown members with the nearest valid name", () => {
+describe("a wrong file", () => {
+  test("reports all problems at once, unknown members with the nearest known name", () => {
     const providers =
       "providers: { sim: { kind: simulated, tokn_ms: 5 }, real: { kind: anthropic, idle_ms: soon } }";
     const text = file(
@@ -190,44 +190,44 @@ describe("a file is judged as a whole", () => {
       `${providers}\nalias: { x: y }`,
     );
     expect(problemsOf(text)).toEqual([
-      "providers.sim.tokn_ms: is not known; did you mean token_ms?",
+      "providers.sim.tokn_ms: is not a known member; did you mean token_ms?",
       "providers.real.base_url: is required",
       "providers.real.idle_ms: must be a whole number from 1 to 86400000, not soon",
-      "models[0].routes[1]: must be a list that is not empty",
-      "models[0].colour: is not known",
-      "alias: is not known; did you mean aliases?",
+      "models[0].routes[1]: must be a list, and not empty",
+      "models[0].colour: is not a known member",
+      "alias: is not a known member; did you mean aliases?",
       "models[0].routes: there is no provider sin; did you mean sim?",
     ]);
   });
 
-  const cases: { name: string; text: string; says: string }[] = [
-    { name: "an empty file", text: "", says: "the file: must be a mapping" },
-    { name: "a list", text: "- a", says: "the file: must be a mapping" },
-    { name: "broken YAML", text: "models: [", says: "" },
+  const cases: { name: string; text: string; message: string }[] = [
+    { name: "an empty file", text: "", message: "the file: must be a mapping" },
+    { name: "a list", text: "- a", message: "the file: must be a mapping" },
+    { name: "broken YAML", text: "models: [", message: "" },
     {
       name: "a member given twice",
       text: `tier_fallback: true\ntier_fallback: false\n`,
-      says: "Map keys must be unique",
+      message: "Map keys must be unique",
     },
     {
-      name: "a flag that is no flag",
+      name: "a flag that is neither true nor false",
       text: file(model("m"), "tier_fallback: yes\nproviders: { sim: { kind: simulated } }"),
-      says: "tier_fallback: must be one of false, true, not yes",
+      message: "tier_fallback: must be one of false, true, not yes",
     },
     {
-      name: "a way to think that no model has",
+      name: "an unknown kind of thinking",
       text: file(model("m").replace("adaptive", "deeply")),
-      says: "models[0].thinking: must be one of adaptive, budget, none, not deeply",
+      message: "models[0].thinking: must be one of adaptive, budget, none, not deeply",
     },
     {
       name: "a model given twice",
       text: file(model("m") + model("m")),
-      says: "models[1].id: m is there twice",
+      message: "models[1].id: there are two models m",
     },
     {
       name: "an alias that hides a model",
       text: file(model("m"), "aliases: { m: m }\nproviders: { sim: { kind: simulated } }"),
-      says: "aliases.m: is the id of a model",
+      message: "aliases.m: there is a model with this id",
     },
     {
       name: "an alias of nothing",
@@ -235,12 +235,12 @@ describe("a file is judged as a whole", () => {
         model("opus-1"),
         "aliases: { o: opus-2 }\nproviders: { sim: { kind: simulated } }",
       ),
-      says: "aliases.o: there is no model opus-2; did you mean opus-1?",
+      message: "aliases.o: there is no model opus-2; did you mean opus-1?",
     },
     {
       name: "an unknown kind of provider",
       text: file(model("m"), "providers: { sim: { kind: magic } }"),
-      says: "providers.sim.kind: must be one of simulated, anthropic, openai, not magic",
+      message: "providers.sim.kind: must be one of simulated, anthropic, openai, not magic",
     },
     ...["cache_marks: true", "max_tokens_name: max_completion_tokens"].map((member) => ({
       name: `a member of the chat format at a native provider (${member})`,
@@ -248,20 +248,20 @@ describe("a file is judged as a whole", () => {
         model("m"),
         `providers: { sim: { kind: anthropic, base_url: http://h, ${member} } }`,
       ),
-      says: `providers.sim.${member.split(":")[0]}: is not known`,
+      message: `providers.sim.${member.split(":")[0]}: is not a known member`,
     })),
     {
-      name: "an address that is none",
+      name: "a base URL without a scheme",
       text: file(model("m"), "providers: { sim: { kind: openai, base_url: localhost } }"),
-      says: "providers.sim.base_url: must be an http or https address",
+      message: "providers.sim.base_url: must be an http or https URL",
     },
     {
-      name: "a credential in an address",
+      name: "a credential in a base URL",
       text: file(
         model("m"),
         "providers: { sim: { kind: openai, base_url: 'https://me:secret@host/' } }",
       ),
-      says: "providers.sim.base_url: must have no credentials, query or fragment",
+      message: "providers.sim.base_url: must have no credentials, query or fragment",
     },
     {
       name: "a header that belongs to the connection",
@@ -269,31 +269,31 @@ describe("a file is judged as a whole", () => {
         model("m"),
         "providers: { sim: { kind: openai, base_url: http://h, headers: { Host: x } } }",
       ),
-      says: "providers.sim.headers.Host: is no header you can set",
+      message: "providers.sim.headers.Host: is not a header that can be set",
     },
     {
-      name: "a time that is none",
+      name: "a time in words",
       text: file(model("m").replace("2026-02-05T00:00:00Z", "last week")),
-      says: "models[0].created_at: must be a time such as 2026-02-05T00:00:00Z, not last week",
+      message: "models[0].created_at: must be a time such as 2026-02-05T00:00:00Z, not last week",
     },
     {
-      name: "a member that every object has",
+      name: "a member that every JavaScript object inherits",
       text: file(
         model("m"),
         "constructor: 1\n__proto__: { a: b }\nproviders: { sim: { kind: simulated } }",
       ),
-      says: "constructor: is not known",
+      message: "constructor: is not a known member",
     },
   ];
-  for (const { name, text, says } of cases) {
-    test(`${name} is refused`, () => {
+  for (const { name, text, message } of cases) {
+    test(`is rejected: ${name}`, () => {
       const problems = problemsOf(text);
       expect(problems).not.toEqual([]);
-      expect(problems.join("\n")).toContain(says);
+      expect(problems.join("\n")).toContain(message);
     });
   }
 
-  test("a name is corrected only when it is close", () => {
+  test("suggests a name only when it is close", () => {
     expect(nearestName("tokn_ms", ["token_ms", "first_token_ms"])).toBe("token_ms");
     expect(nearestName("colour", ["id", "tier", "price"])).toBeUndefined();
   });
@@ -303,7 +303,7 @@ describe("providers", () => {
   const real =
     "providers: { real: { kind: anthropic, base_url: 'https://api.example.com/', credential_env: REAL_KEY, headers: { X-Team: blue } } }";
 
-  test("a provider has an address, a credential from the environment and time limits", () => {
+  test("a provider has a URL, a credential from the environment and time limits", () => {
     const routes = "[[{ provider: real, model: claude, weight: 3 }]]";
     const { providers, models } = readCatalogFile(file(model("m", { routes }), real));
     expect(providers.real).toEqual({
@@ -328,15 +328,23 @@ describe("providers", () => {
     ]);
   });
 
-  test("a credential that is not in the environment is named, and its value never is", () => {
+  test("a missing credential is reported by its variable, never by its value", () => {
     const { providers } = readCatalogFile(
       file(model("m", { routes: "[[{ provider: real }]]" }), real),
     );
     expect(findMissingCredentials(providers, {})).toEqual([
-      "providers.real.credential_env: REAL_KEY is not set to a credential",
+      "providers.real.credential_env: the environment variable REAL_KEY holds no credential",
     ]);
     expect(findMissingCredentials(providers, { REAL_KEY: "two\nlines" })[0]).not.toContain("lines");
     expect(findMissingCredentials(providers, { REAL_KEY: "k" })).toEqual([]);
+  });
+
+  test("a credential in the place of its variable's name is not repeated", () => {
+    const text = real.replace("REAL_KEY", "sk-secret");
+    const routes = "[[{ provider: real }]]";
+    expect(problemsOf(file(model("m", { routes }), text))).toEqual([
+      "providers.real.credential_env: must be the name of an environment variable",
+    ]);
   });
 });
 
@@ -352,7 +360,7 @@ describe("check-config", () => {
     expect(execFileSync(process.execPath, [script], { encoding: "utf8" }).trim()).toBe(printed);
   });
 
-  test("ends with status 78 and the list of problems when the file is wrong", () => {
+  test("exits with status 78 and the list of problems when the file is wrong", () => {
     const path = join(mkdtempSync(join(tmpdir(), "catalog-")), "wrong.yaml");
     writeFileSync(path, "modles: []\n");
     expect(() => execFileSync(process.execPath, [script, path], { stdio: "pipe" })).toThrow(

@@ -20,11 +20,11 @@ test("an empty environment gives a gateway for one machine", () => {
   });
 });
 
-test("a set but empty variable counts as absent", () => {
+test("an empty variable counts as absent", () => {
   expect(readConfig({ PORT: "", DATABASE_URL: " ", CORE_ADDRESS: "" })).toEqual(readConfig({}));
 });
 
-test("nothing is seeded into somebody's own database unless asked", () => {
+test("an external database is seeded only with SEED=true", () => {
   const env = {
     DATABASE_URL: "postgres://somewhere/ledger",
     ADMIN_TOKEN: "a-token-of-some-length",
@@ -33,7 +33,7 @@ test("nothing is seeded into somebody's own database unless asked", () => {
   expect(readConfig({ ...env, SEED: "true" }).seed).toBe(true);
 });
 
-test("lists are separated by commas", () => {
+test("a list is separated by commas", () => {
   const config = readConfig({
     ROLE: "facade",
     CORE_ADDRESS: "one:50051, [::1]:50052,",
@@ -43,7 +43,7 @@ test("lists are separated by commas", () => {
   expect(config.trustedProxies).toEqual(["10.0.0.0/8"]);
 });
 
-test("proxies are trusted by address and by range", () => {
+test("TRUSTED_PROXIES takes addresses and ranges", () => {
   const proxies = ["10.0.0.1", "10.0.0.0/8", "::1", "fd00::/8", "2001:db8::1/128"];
   expect(readConfig({ TRUSTED_PROXIES: proxies.join(",") }).trustedProxies).toEqual(proxies);
   expect(() => fastify({ trustProxy: proxies })).not.toThrow();
@@ -59,13 +59,13 @@ test.for([
   "10.0.0.0/8/8",
   "10.0.0.0/255.0.0.0",
   "loopback",
-])("%s is no proxy to trust", (proxy) => {
+])("TRUSTED_PROXIES rejects %s", (proxy) => {
   expect(problemsOf({ TRUSTED_PROXIES: `10.0.0.1,${proxy}` })).toEqual([
     expect.stringMatching(/^TRUSTED_PROXIES: /),
   ]);
 });
 
-test("all problems are named at once", () => {
+test("all problems are reported at once", () => {
   const env = {
     PORT: "http",
     GRPC_PORT: "65536",
@@ -81,7 +81,7 @@ test("all problems are named at once", () => {
   expect(problemsOf(env)).toEqual([
     "DATABASE_URL: must be a URL that begins with postgres:// or postgresql://",
     "REDIS_URL: must be a URL that begins with redis:// or rediss://",
-    "ADMIN_TOKEN: needs at least 16 characters",
+    "ADMIN_TOKEN: must have at least 16 characters",
     "CORE_ADDRESS: is required with ROLE=facade",
     "TRUSTED_PROXIES: must be an address or a CIDR range, or several separated by commas",
     "PORT: must be a whole number from 0 to 65535",
@@ -92,46 +92,46 @@ test("all problems are named at once", () => {
   ]);
 });
 
-const refused = [
+const rejected = [
   {
-    name: "a database of one's own without an admin token",
+    name: "an external database without an admin token",
     env: { DATABASE_URL: "postgres://x/y" },
-    says: "ADMIN_TOKEN: is required",
+    message: "ADMIN_TOKEN: is required",
   },
   {
-    name: "an admin token that no header can carry",
+    name: "an admin token that is not ASCII",
     env: { ADMIN_TOKEN: "sixteen chars ü ü ü" },
-    says: "ADMIN_TOKEN: only visible",
+    message: "ADMIN_TOKEN: must consist of visible ASCII",
   },
   {
     name: "a core address without a port",
     env: { ROLE: "facade", CORE_ADDRESS: "core" },
-    says: "CORE_ADDRESS: must be host:port",
+    message: "CORE_ADDRESS: must be host:port",
   },
-  { name: "a fraction of a port", env: { PORT: "80.5" }, says: "PORT: must be" },
+  { name: "a fraction of a port", env: { PORT: "80.5" }, message: "PORT: must be" },
   {
     name: "a certificate without its key",
     env: { GRPC_TLS_CERT: import.meta.filename },
-    says: "are needed together",
+    message: "GRPC_TLS_CERT, GRPC_TLS_KEY: set both or neither",
   },
   {
-    name: "a certificate that is not there",
+    name: "a certificate file that does not exist",
     env: { CORE_TLS_CA: "/nowhere" },
-    says: "CORE_TLS_CA: names a file",
+    message: "CORE_TLS_CA: the file cannot be read",
   },
   {
-    name: "asking callers for certificates without having one",
+    name: "a client CA without a server certificate",
     env: { GRPC_TLS_CLIENT_CA: import.meta.filename },
-    says: "GRPC_TLS_CLIENT_CA: needs",
+    message: "GRPC_TLS_CLIENT_CA: requires GRPC_TLS_CERT",
   },
 ];
-for (const { name, env, says } of refused) {
-  test(`${name} is refused`, () => {
-    expect(problemsOf(env)).toEqual([expect.stringContaining(says)]);
+for (const { name, env, message } of rejected) {
+  test(`${name} is rejected`, () => {
+    expect(problemsOf(env)).toEqual([expect.stringContaining(message)]);
   });
 }
 
-test("a problem never repeats the value, which may be a secret in the wrong place", () => {
+test("a problem never repeats the value, which may be a secret in the wrong variable", () => {
   expect(problemsOf({ PORT: "sk-gw2-secret", REDIS_URL: "sk-gw2-secret" }).join()).not.toContain(
     "secret",
   );

@@ -474,7 +474,7 @@ describe("a new configuration", () => {
       }),
     );
     expect(() => providers.reload(wrong)).toThrow(
-      "providers.second.credential_env: NOT_THERE is not set to a credential",
+      "providers.second.credential_env: the environment variable NOT_THERE holds no credential",
     );
     expect(textOf((await readAll(providers, "2")).events)).toBe("from the first");
   });

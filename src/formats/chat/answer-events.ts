@@ -1,5 +1,5 @@
-// An answer on its way into events. Chat has no blocks: text, reasoning and the fragments of tool
-// calls come in any order. Here they get blocks, one after the other.
+// Builds the events of a streamed answer. Chat has no blocks: text, reasoning and the fragments of
+// tool calls arrive in any order. This class puts them into blocks, one after the other.
 
 import type { Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import {
@@ -14,16 +14,17 @@ import {
 } from "../events.ts";
 
 /**
- * The events of one answer. What differs from the open block closes it and opens one of its own.
+ * The events of one answer. Content of another kind than the open block closes that block and opens
+ * a new one.
  */
 export class AnswerEvents {
   #events: Event[] = [];
   #open: "text" | "thinking" | "toolUse" | undefined;
-  /** The number of the newest block. If a block is open, it is this one. */
+  /** The number of the latest block, which is the open one if any is open. */
   #index = -1;
   #isOver = false;
 
-  /** True once the answer has ended, well or not. */
+  /** True after the end of the answer, including a failure. */
   get isOver(): boolean {
     return this.#isOver;
   }
@@ -32,12 +33,12 @@ export class AnswerEvents {
     return this.#open === "thinking";
   }
 
-  /** True while the block of this number is open. */
+  /** True while the block with this number is open. */
   isOpen(index: number): boolean {
     return this.#open !== undefined && index === this.#index;
   }
 
-  /** The events since the last call. */
+  /** Removes and returns the events since the last call. */
   take(): Event[] {
     const events = this.#events;
     this.#events = [];
@@ -49,7 +50,7 @@ export class AnswerEvents {
   }
 
   addText(text: string): void {
-    if (this.#open !== "text") this.#events.push(textStart(this.#next("text"), ""));
+    if (this.#open !== "text") this.#events.push(textStart(this.#openBlock("text"), ""));
     this.#events.push(blockDelta(this.#index, { case: "text", value: text }));
   }
 
@@ -58,7 +59,7 @@ export class AnswerEvents {
     this.#events.push(blockDelta(this.#index, { case: "thinking", value: text }));
   }
 
-  /** Signs the open thought, or one without words. That is its end. */
+  /** Adds the signature of the open thinking block, or of a new empty one, and closes the block. */
   addSignature(signature: string): void {
     this.#openThinking();
     this.#events.push(blockDelta(this.#index, { case: "signature", value: signature }));
@@ -67,11 +68,11 @@ export class AnswerEvents {
 
   /** Opens a tool call. Returns the number of its block. */
   openCall(id: string, name: string): number {
-    this.#events.push(toolUseStart(this.#next("toolUse"), id, name));
+    this.#events.push(toolUseStart(this.#openBlock("toolUse"), id, name));
     return this.#index;
   }
 
-  /** Goes on with the arguments of the open call. */
+  /** Appends to the arguments of the open call. */
   addArguments(text: string): void {
     if (text !== "") this.#events.push(blockDelta(this.#index, { case: "inputJson", value: text }));
   }
@@ -88,11 +89,12 @@ export class AnswerEvents {
   }
 
   #openThinking(): void {
-    if (this.#open !== "thinking") this.#events.push(thinkingStart(this.#next("thinking"), "", ""));
+    if (this.#open !== "thinking")
+      this.#events.push(thinkingStart(this.#openBlock("thinking"), "", ""));
   }
 
-  /** The number of a block of this kind, which is opened now. */
-  #next(kind: "text" | "thinking" | "toolUse"): number {
+  /** Opens a block, without its event. Returns its number. */
+  #openBlock(kind: "text" | "thinking" | "toolUse"): number {
     this.#close();
     this.#open = kind;
     return ++this.#index;

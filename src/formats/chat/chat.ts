@@ -1,5 +1,6 @@
-// The chat completions format. One codec for both sides of the gateway: doors decode requests and
-// encode answers with it, adapters of providers that speak it encode requests and decode answers.
+// The chat completions format: pure functions between its JSON and event streams and the canonical
+// requests and events. Listeners decode requests and encode answers; providers that use the format
+// encode requests and decode answers.
 
 export { decodeAnswer } from "./decode-answer.ts";
 export { createEventDecoder } from "./decode-events.ts";

@@ -1,4 +1,4 @@
-// A provider's plain answer as the events of an answer whose blocks arrive whole.
+// A provider's plain answer → events.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
@@ -18,6 +18,7 @@ import { textsOf } from "./fields.ts";
 import { argumentsText, CallIds } from "./tool-calls.ts";
 import {
   decodeUsage,
+  failedDuringAnswer,
   readDetails,
   readProviderError,
   readReasoning,
@@ -25,7 +26,7 @@ import {
   toStopReason,
 } from "./usage-and-endings.ts";
 
-/** The events of a `chat.completion` body; one `failure` where the body is something else. */
+/** The events of a `chat.completion` body; one `failure` if the body is not an answer. */
 export function decodeAnswer(body: JsonObject): Event[] {
   const error = readProviderError(body);
   if (error) return [error];
@@ -33,30 +34,28 @@ export function decodeAnswer(body: JsonObject): Event[] {
   if (!isObject(choice) || !isObject(choice.message)) {
     return [failure("api_error", "The model provider's answer is not a chat completion.")];
   }
-  if (choice.finish_reason === "error")
-    return [failure("api_error", "The model provider failed amid its answer.")];
+  if (choice.finish_reason === "error") return [failure("api_error", failedDuringAnswer)];
 
   const events = [
     messageStart({ id: "", model: typeof body.model === "string" ? body.model : "" }),
   ];
   let index = 0;
   const { message } = choice;
-  for (const { text, signature } of thoughtsOf(message)) {
+  for (const { text, signature } of readThoughts(message)) {
     events.push(thinkingStart(index, text, signature), blockStop(index++));
   }
-  const text = textOf(message);
+  const text = readText(message);
   if (text !== "") events.push(textStart(index, text), blockStop(index++));
   const calls = readCalls(message);
   const ids = new CallIds();
   for (const call of calls) {
-    const called = isObject(call.function) ? call.function : {};
-    if (typeof called.name !== "string" || called.name === "") {
+    const { name, arguments: given } = isObject(call.function) ? call.function : {};
+    if (typeof name !== "string" || name === "") {
       return [failure("api_error", "The model provider sent a tool call without a name.")];
     }
-    events.push(
-      toolUseStart(index, ids.take(typeof call.id === "string" ? call.id : ""), called.name),
-    );
-    const callArguments = argumentsText(called.arguments);
+    const id = ids.assign(typeof call.id === "string" ? call.id : "");
+    events.push(toolUseStart(index, id, name));
+    const callArguments = argumentsText(given);
     if (callArguments !== "")
       events.push(blockDelta(index, { case: "inputJson", value: callArguments }));
     events.push(blockStop(index++));
@@ -70,10 +69,10 @@ export function decodeAnswer(body: JsonObject): Event[] {
 }
 
 /**
- * One thought per detail, where the details tell the whole reasoning; else what the plain member
- * says.
+ * One thought for each detail if the details have the whole reasoning; otherwise one thought with
+ * the plain reasoning.
  */
-function thoughtsOf(message: JsonObject): Thought[] {
+function readThoughts(message: JsonObject): Thought[] {
   const details = Array.isArray(message.reasoning_details)
     ? readDetails(message.reasoning_details)
     : [];
@@ -83,7 +82,7 @@ function thoughtsOf(message: JsonObject): Thought[] {
   return [{ text: plain, signature: "" }];
 }
 
-function textOf({ content, refusal }: JsonObject): string {
+function readText({ content, refusal }: JsonObject): string {
   const text =
     typeof content === "string" ? content : Array.isArray(content) ? textsOf(content).join("") : "";
   return typeof refusal === "string" ? text + refusal : text;

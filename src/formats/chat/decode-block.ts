@@ -1,5 +1,6 @@
-// Content of a message: a string, or parts. Parts of the native shape are taken as they are, since
-// editors that see a model name they know from the native format send those.
+// The content of a message, and its tool calls, as blocks. Content is a string or a list of parts.
+// Parts in the native form are accepted too: editors send them when they know a model's name from
+// the native format.
 
 import { create, type JsonObject, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
 import {
@@ -36,8 +37,8 @@ const partTypes = [
 ];
 
 /**
- * Blocks of a content. Parts without a counterpart (audio, refusals) are left out; `undefined` when
- * there is no content at all.
+ * The blocks of a content; undefined if it is absent. Parts without a counterpart (audio, refusals)
+ * are omitted. Throws `invalid_request`.
  */
 export function decodeContent(content: JsonValue | undefined, at: string): Block[] | undefined {
   if (content === undefined || content === null) return undefined;
@@ -63,7 +64,7 @@ export function isBlankText(block: Block): boolean {
   return block.kind.case === "text" && block.kind.value.text.trim() === "";
 }
 
-/** The block of a tool's result. Blank text is left out: the provider refuses it there, too. */
+/** The block of a tool result. Blank text is omitted, because providers reject it. */
 export function toolResult(result: {
   id: string;
   content: JsonValue | undefined;
@@ -123,11 +124,11 @@ function decodePart(part: JsonObject, at: string): Block | undefined {
         kind: { case: "redactedThinking", value: { data: textAt(part.data, `${at}.data`) } },
       });
     default:
-      throw invalid(`${at}.type`, "is not a type of part that is supported here", partTypes);
+      throw invalid(`${at}.type`, "is not a supported type of part", partTypes);
   }
 }
 
-// Without its signature the provider refuses a thinking block, so one that lost it is left out.
+// Providers reject a thinking block without a signature, so it is omitted.
 function decodeThinking(part: JsonObject, at: string): Block | undefined {
   const signature = optionalText(part.signature, `${at}.signature`) ?? "";
   if (signature === "") return undefined;
@@ -136,8 +137,9 @@ function decodeThinking(part: JsonObject, at: string): Block | undefined {
 }
 
 /**
- * The thinking blocks in an assistant message's `reasoning_details`, as `encodeAnswer` and the
- * event encoder give them out. Entries of other kinds and entries without a signature are left out.
+ * The thinking blocks in the `reasoning_details` of an assistant message, in the form in which the
+ * encoders of this format write them. Entries of other kinds and entries without a signature are
+ * omitted.
  */
 export function decodeReasoningDetails(value: JsonValue | undefined, at: string): Block[] {
   const blocks: Block[] = [];
@@ -153,7 +155,7 @@ export function decodeReasoningDetails(value: JsonValue | undefined, at: string)
 }
 
 function decodeImageUrl(value: JsonValue | undefined, at: string): Block {
-  // Some clients write the address itself in place of the object around it.
+  // Some clients send the URL itself instead of an object with it.
   const path = typeof value === "string" ? at : `${at}.url`;
   const url = typeof value === "string" ? value : textAt(objectAt(value, at).url, path);
   if (/^https?:\/\//i.test(url)) return imageBlock({ kind: { case: "url", value: url } });
@@ -161,7 +163,7 @@ function decodeImageUrl(value: JsonValue | undefined, at: string): Block {
   if (!inline) throw invalid(path, "must be an http, https or base64 data URL");
   const mediaType = inline.mediaType === "image/jpg" ? "image/jpeg" : inline.mediaType;
   if (!imageTypes.includes(mediaType))
-    throw invalid(path, "is not an image type that is supported", imageTypes);
+    throw invalid(path, "is not a supported image type", imageTypes);
   return imageBlock({ kind: { case: "base64", value: { mediaType, data: inline.data } } });
 }
 
@@ -191,8 +193,8 @@ function decodeFile(file: JsonObject, at: string): Block {
   return create(BlockSchema, { kind: { case: "document", value: { source, title } } });
 }
 
-// Reads `data:<media type>[;parameters];base64,<data>` without running a pattern over the megabytes
-// that follow the comma.
+// Parses `data:<media type>[;parameters];base64,<data>`. No regular expression: it would run over
+// the megabytes after the comma.
 function readDataUrl(url: string): { mediaType: string; data: string } | undefined {
   const comma = url.indexOf(",");
   if (comma < 0 || comma > 200) return undefined;
@@ -202,7 +204,7 @@ function readDataUrl(url: string): { mediaType: string; data: string } | undefin
   return { mediaType: head.slice("data:".length).split(";")[0] ?? "", data: url.slice(comma + 1) };
 }
 
-// A `source` of the native shape.
+// A `source` in the native form.
 function decodeSource(value: JsonValue | undefined, at: string): SourceInit {
   const source = objectAt(value, at);
   switch (source.type) {
@@ -216,11 +218,7 @@ function decodeSource(value: JsonValue | undefined, at: string): SourceInit {
       };
     }
     default:
-      throw invalid(`${at}.type`, "is not a source that is supported here", [
-        "base64",
-        "text",
-        "url",
-      ]);
+      throw invalid(`${at}.type`, "is not a supported source", ["base64", "text", "url"]);
   }
 }
 
@@ -235,7 +233,7 @@ export function decodeToolCall(value: JsonValue, at: string): Block {
   return decodeFunctionCall(call.function, `${at}.function`, id);
 }
 
-/** The `{name, arguments}` of a call, which goes by `id`. */
+/** The `{name, arguments}` of a call with this id. */
 export function decodeFunctionCall(value: JsonValue | undefined, at: string, id: string): Block {
   const called = objectAt(value, at);
   const name = textAt(called.name, `${at}.name`);
@@ -250,23 +248,22 @@ function toolUse(call: { id: string; name: string; input: JsonObject }): Block {
 }
 
 /**
- * The arguments as an object. What is not the text of one is wrapped as `{"_raw": …}`: a call that
- * was cut off stays in the client's history for good, and must not make every later request fail.
+ * The arguments as an object. A text that is not the JSON of an object becomes `{"_raw": …}`: a
+ * call that was cut off stays in the client's history, and must not make all later requests fail.
  */
 function parseArguments(value: JsonValue | undefined): JsonObject {
   if (value === undefined || value === null) return {};
   if (isObject(value)) return value;
   if (typeof value !== "string") return { _raw: JSON.stringify(value) };
   if (value.trim() === "") return {};
-  // Not JSON.parse: escapes inside this text can hide depth and broken characters from the check of
-  // the body around it.
+  // Not JSON.parse: the check of the body does not see the depth and the surrogates of this text.
   const parsed = parseJsonText(value);
   return isObject(parsed) ? parsed : { _raw: value };
 }
 
 /**
- * The id with every character replaced that the native format refuses in one. Calls and results go
- * through it alike.
+ * The id in the native form: other characters are replaced. Calls and results use the same
+ * replacement, so that they still match.
  */
 export function toolId(id: string): string {
   return id.replace(/[^a-zA-Z0-9_-]/g, "_");

@@ -1,5 +1,5 @@
-// A provider's chunks become events. The usage comes after the end here, so the end is held until
-// it is known.
+// A provider's chunks → events. The usage arrives after the finish reason, so the end of the answer
+// waits for it.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
@@ -12,6 +12,7 @@ import { textsOf } from "./fields.ts";
 import { StreamedCalls } from "./tool-calls.ts";
 import {
   decodeUsage,
+  failedDuringAnswer,
   readDetails,
   readProviderError,
   readReasoning,
@@ -19,7 +20,10 @@ import {
   toStopReason,
 } from "./usage-and-endings.ts";
 
-/** Incremental decoder of a provider's stream. */
+/**
+ * Decodes the stream of one answer. An answer that is incomplete or malformed ends in a `failure`,
+ * and nothing follows the end.
+ */
 export function createEventDecoder(): EventDecoder {
   return new ChunkDecoder();
 }
@@ -43,7 +47,7 @@ class ChunkDecoder implements EventDecoder {
     for (const event of this.#parser.end()) this.#readEvent(event);
     if (!this.#answer.isOver) {
       if (this.#finishReason !== undefined) this.#finish();
-      else this.#fail(brokenOff);
+      else this.#fail(incomplete);
     }
     return this.#answer.take();
   }
@@ -52,7 +56,7 @@ class ChunkDecoder implements EventDecoder {
     if (this.#answer.isOver || data === "") return;
     if (data.startsWith("[DONE]")) {
       if (this.#isStarted) this.#finish();
-      else this.#fail(brokenOff);
+      else this.#fail(incomplete);
       return;
     }
     const chunk = parseChunk(data);
@@ -75,18 +79,18 @@ class ChunkDecoder implements EventDecoder {
     const choice = Array.isArray(chunk.choices) ? chunk.choices.find(isFirstChoice) : undefined;
     if (isObject(choice)) {
       if (isObject(choice.delta)) this.#readDelta(choice.delta);
-      // Some servers write an empty reason where others write null.
+      // Some servers send an empty reason instead of null.
       const { finish_reason: reason } = choice;
       if (typeof reason === "string" && reason !== "") this.#finishReason = reason;
     }
     if (this.#answer.isOver) return;
     if (this.#finishReason === "error") {
-      this.#fail("The model provider failed amid its answer.");
+      this.#fail(failedDuringAnswer);
       return;
     }
     const reported = decodeUsage(chunk.usage);
     this.#usage = reported ?? this.#usage;
-    // Servers that report with every chunk report once more after the last one.
+    // Some servers send usage with every chunk; the final one follows the finish reason.
     if (reported && wasFinished) this.#finish();
   }
 
@@ -114,8 +118,8 @@ class ChunkDecoder implements EventDecoder {
     }
   }
 
-  // Details repeat what the plain member says, so that only their signatures count beside it. One
-  // that comes after the block of its thought has ended belongs to nothing any more.
+  // Details repeat the plain reasoning, so beside it only their signatures count. A signature that
+  // arrives after its thinking block has ended is dropped.
   #addDetail({ text, signature }: Thought): void {
     if (text !== "" && !this.#hasPlainReasoning) this.#answer.addThinking(text);
     if (signature === "" || (this.#hasPlainReasoning && !this.#answer.isThinking)) return;
@@ -124,16 +128,16 @@ class ChunkDecoder implements EventDecoder {
 
   #addText(text: string): void {
     if (text === "") return;
-    // A blank says nothing, and a call could not go on after it.
-    if (this.#calls.isAmidCall && text.trim() === "") return;
+    // Blank text would close the block of the call, which could not continue after it.
+    if (this.#calls.isCallIncomplete && text.trim() === "") return;
     this.#answer.addText(text);
   }
 
   #finish(): void {
     this.#calls.finish();
     if (this.#answer.isOver) return;
-    const saw = { toolCalls: this.#calls.any, refusal: this.#isRefused };
-    this.#answer.end(toStopReason(this.#finishReason ?? "stop", saw), this.#usage);
+    const content = { toolCalls: this.#calls.any, refusal: this.#isRefused };
+    this.#answer.end(toStopReason(this.#finishReason ?? "stop", content), this.#usage);
   }
 
   #fail(message: string): void {
@@ -141,7 +145,7 @@ class ChunkDecoder implements EventDecoder {
   }
 }
 
-const brokenOff = "The model provider's answer ended before it was complete.";
+const incomplete = "The model provider's answer ended before it was complete.";
 
 function parseChunk(data: string): JsonObject | undefined {
   try {

@@ -1,5 +1,4 @@
-// The conversation: chat's messages, one kind per speaker and tool, become the hub's turns of user
-// and assistant.
+// Chat messages → the turns of user and assistant in the canonical request, and its instruction.
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import {
@@ -26,19 +25,19 @@ import { decodeCacheMark, invalid, markLast, objectAt, optionalArray, textAt } f
 
 const roles = ["system", "developer", "user", "assistant", "tool", "function"];
 
-/** What has been read so far. */
+/** The part of the conversation that is decoded. */
 type Conversation = {
   instructions: Block[];
   turns: Message[];
-  /** How many calls of the legacy form, which has no ids, were seen. */
+  /** Number of legacy function calls. They have no ids, so their number serves as one. */
   functionCalls: number;
-  /** Path of the first user message that says nothing. */
+  /** Path of the first user message without content. */
   blankUser?: string;
 };
 
 /**
- * Turns and instructions of a request. Throws `invalid_request`, or `request_too_large` for what
- * the arguments of its calls hold.
+ * The turns and the instruction of a request. Throws `invalid_request`, or `request_too_large` if
+ * the arguments of its calls have too many items.
  */
 export function decodeMessages(value: JsonValue | undefined): {
   messages: Message[];
@@ -64,11 +63,11 @@ export function decodeMessages(value: JsonValue | undefined): {
     throw invalid(conversation.blankUser, "must not be blank");
   }
   if (messages.length === 0)
-    throw invalid("messages", "must have a user or assistant message that says something");
+    throw invalid("messages", "must have a user or assistant message with content");
   return { messages, system: joinInstructions(conversation.instructions) };
 }
 
-// Arguments are JSON inside of JSON, so the limit of what a body holds does not see what they hold.
+// Arguments are JSON text inside JSON, so the limit of the items of a body does not count theirs.
 function checkArguments(list: readonly JsonValue[]): void {
   const texts: string[] = [];
   let characters = 0;
@@ -83,7 +82,7 @@ function checkArguments(list: readonly JsonValue[]): void {
       for (const call of message.tool_calls) if (isObject(call)) add(call.function);
     add(message.function_call);
   }
-  // Every item is at least a character.
+  // Every item has at least one character.
   if (characters <= jsonItemsMax) return;
   let items = 0;
   for (const text of texts) {
@@ -122,7 +121,7 @@ function decodeMessage(conversation: Conversation, message: JsonObject, at: stri
       return;
     }
     default:
-      throw invalid(`${at}.role`, "is not a role that is supported", roles);
+      throw invalid(`${at}.role`, "is not a supported role", roles);
   }
 }
 
@@ -148,7 +147,7 @@ function decodeUser(message: JsonObject, at: string): Block[] {
   const content = decodeContent(message.content, `${at}.content`);
   if (!content) throw invalid(`${at}.content`, "must be a string or an array of parts");
   if (content.length === 0 && Array.isArray(message.content) && message.content.length > 0) {
-    throw invalid(`${at}.content`, "holds nothing that can be passed on (audio is not supported)");
+    throw invalid(`${at}.content`, "has no supported part (audio is not supported)");
   }
   return markLast(content, decodeCacheMark(message, at));
 }
@@ -180,8 +179,8 @@ function decodeResult(message: JsonObject, at: string, id: string): Block {
 }
 
 /**
- * One instruction out of all, in order, wherever they stood. It stays a list only where cache marks
- * need the places between.
+ * Joins all instructions of the conversation, in their order. The result is a list only if cache
+ * marks need the boundaries between them.
  */
 function joinInstructions(blocks: readonly Block[]): System | undefined {
   if (blocks.length === 0) return undefined;
@@ -194,9 +193,10 @@ function joinInstructions(blocks: readonly Block[]): System | undefined {
 }
 
 /**
- * Merges neighbours of one role, puts tool results first in a user turn (the provider wants them
- * right after the call), leaves out blank text and what is empty then, and trims the end of a final
- * assistant turn, which the provider refuses otherwise. Takes over and changes the given messages.
+ * Adapts turns to the native rules: merges neighbours of one role, puts tool results first in a
+ * user turn (providers require them right after the call), omits blank text and empty turns, and
+ * trims the end of a final assistant turn. Invents nothing: no stub turns, no missing tool results.
+ * Changes the given messages.
  */
 function normaliseTurns(turns: readonly Message[]): Message[] {
   const merged: Message[] = [];
@@ -225,7 +225,7 @@ function resultsFirst(content: Block[]): Block[] {
   return [...content.filter(isResult), ...content.filter((block) => !isResult(block))];
 }
 
-// The plain string is the form that every provider takes.
+// Every provider accepts a plain string.
 function setForm(turn: Message): void {
   const [only, second] = turn.content;
   const isPlain = only?.kind.case === "text" && !second && !only.cacheControl;

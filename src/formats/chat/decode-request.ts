@@ -1,6 +1,5 @@
-// A public chat request becomes a hub request. A member that cannot change whether the answer is
-// valid is ignored; one that asks for what cannot be given, so that the client would misread the
-// answer, is refused.
+// A request body in the chat format → the canonical request. An unsupported member is ignored,
+// unless the client would misread an answer that ignores it; such a member is an error.
 
 import { create, type JsonObject, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
 import {
@@ -31,8 +30,8 @@ import {
 } from "./fields.ts";
 
 /**
- * The hub form of a `/v1/chat/completions` body. Throws `invalid_request` with the path of the
- * member at fault, or `responses_api_unsupported` for a body of that other API.
+ * The canonical request of a `/v1/chat/completions` body. Throws `invalid_request` with the path of
+ * the fault, or `responses_api_unsupported` for a body of the Responses API.
  */
 export function decodeRequest(body: JsonValue): GenerateRequest {
   if (!isObject(body)) throw invalid("", "the body must be a JSON object");
@@ -40,7 +39,7 @@ export function decodeRequest(body: JsonValue): GenerateRequest {
     throw new ApiError("responses_api_unsupported", { field: "input" });
   const model = textAt(body.model, "model");
   if (model.trim() === "") throw invalid("model", "must not be empty");
-  refuseUnanswerable(body);
+  rejectUnanswerable(body);
 
   const { messages, system } = decodeMessages(body.messages);
   const { tools, toolChoice } = decodeTools(body);
@@ -62,7 +61,7 @@ export function decodeRequest(body: JsonValue): GenerateRequest {
   });
 }
 
-/** True when a stream of this request shall carry its usage. */
+/** True if the client wants a usage chunk at the end of the stream. */
 export function wantsUsage(body: JsonValue): boolean {
   return (
     isObject(body) && isObject(body.stream_options) && body.stream_options.include_usage === true
@@ -73,9 +72,9 @@ function isAbsent(value: JsonValue | undefined): boolean {
   return value === undefined || value === null;
 }
 
-function refuseUnanswerable(body: JsonObject): void {
+function rejectUnanswerable(body: JsonObject): void {
   if (!isAbsent(body.n) && body.n !== 1)
-    throw invalid("n", "only one choice can be given: send 1 or leave it out");
+    throw invalid("n", "only one choice is supported: send 1 or omit it");
   const { modalities } = body;
   if (Array.isArray(modalities) && modalities.includes("audio") && !modalities.includes("text")) {
     throw invalid("modalities", "audio answers are not supported", ["text"]);
@@ -85,17 +84,17 @@ function refuseUnanswerable(body: JsonObject): void {
 }
 
 function decodeMaxTokens(body: JsonObject): number | undefined {
-  const older = optionalInteger(body.max_tokens, "max_tokens", 1);
-  return optionalInteger(body.max_completion_tokens, "max_completion_tokens", 1) ?? older;
+  const legacy = optionalInteger(body.max_tokens, "max_tokens", 1);
+  return optionalInteger(body.max_completion_tokens, "max_completion_tokens", 1) ?? legacy;
 }
 
 function decodeSampling(body: JsonObject) {
   const temperature = optionalNumber(body.temperature, "temperature", { min: 0, max: 2 });
   const topP = optionalNumber(body.top_p, "top_p", { min: 0, max: 1 });
   return {
-    // This format's scale ends at 2, the models' at 1.
+    // This format allows up to 2, the models up to 1.
     temperature: temperature === undefined ? undefined : Math.min(temperature, 1),
-    // The models refuse both together, and clients that send both mean the temperature.
+    // The models reject both together. Clients that send both mean the temperature.
     topP: temperature === undefined ? topP : undefined,
     topK: optionalInteger(body.top_k, "top_k", 0),
   };
@@ -103,7 +102,7 @@ function decodeSampling(body: JsonObject) {
 
 function decodeStop(stop: JsonValue | undefined): string[] {
   const texts = typeof stop === "string" ? [stop] : (optionalArray(stop, "stop") ?? []);
-  // Blank sequences are refused by the provider.
+  // Providers reject blank sequences.
   return texts
     .map((text, index) => textAt(text, `stop[${index}]`))
     .filter((text) => text.trim() !== "");

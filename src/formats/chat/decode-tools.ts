@@ -1,5 +1,5 @@
-// Tools and the choice among them: chat's own form, the legacy functions, the flat form and the
-// native one.
+// Tools and the tool choice of a request, in chat's own form, as legacy functions, in the flat form
+// (the members of `function` one level up) and in the native form.
 
 import { create, type JsonObject, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
 import {
@@ -39,27 +39,27 @@ export function decodeTools(body: JsonObject): {
   }
 
   const wanted = decodeChoice(body);
-  const offered = wanted?.only ? tools.filter((tool) => wanted.only?.has(tool.name)) : tools;
+  const allowed = wanted?.only ? tools.filter((tool) => wanted.only?.has(tool.name)) : tools;
   const oneAtATime = optionalBoolean(body.parallel_tool_calls, "parallel_tool_calls") === false;
-  if (offered.length === 0) {
-    // Without tools a choice means nothing, unless it demands a call.
+  if (allowed.length === 0) {
+    // Without tools a choice has no effect, unless it requires a call.
     if (wanted && (wanted.choice.type === "any" || wanted.choice.type === "tool")) {
-      throw invalid("tool_choice", "demands a call, but no such tool is given");
+      throw invalid("tool_choice", "requires a call, but the request has no such tool");
     }
-    return { tools: offered, toolChoice: undefined };
+    return { tools: allowed, toolChoice: undefined };
   }
   const choice =
     oneAtATime && wanted?.choice.type !== "none"
       ? { type: "auto", ...wanted?.choice, disableParallelToolUse: true }
       : wanted?.choice;
-  return { tools: offered, toolChoice: choice && create(ToolChoiceSchema, choice) };
+  return { tools: allowed, toolChoice: choice && create(ToolChoiceSchema, choice) };
 }
 
 function decodeTool(value: JsonValue, at: string): Tool {
   const tool = objectAt(value, at);
   if (isObject(tool.function))
     return buildTool({ ...tool.function, ...cacheMember(tool) }, `${at}.function`);
-  // The native form, or chat's with the members of `function` one level up.
+  // The native form or the flat form.
   const isNative = tool.type === "custom" && isObject(tool.input_schema);
   if (tool.type !== undefined && tool.type !== null && tool.type !== "function" && !isNative) {
     throw invalid(`${at}.type`, "only function tools are supported", ["function"]);
@@ -88,14 +88,14 @@ function buildTool(definition: JsonObject, at: string): Tool {
   });
 }
 
-/** `only` names the tools that may be called, where the choice says so. */
+/** `only` has the names of the tools that may be called, if the choice restricts them. */
 function decodeChoice(
   body: JsonObject,
 ): { choice: Choice; only?: ReadonlySet<string> } | undefined {
   const { tool_choice: choice, function_call: call } = body;
   if (choice !== undefined && choice !== null) return decodeToolChoice(choice, "tool_choice");
   if (call === undefined || call === null) return undefined;
-  // The legacy form names the function without a type around it.
+  // The legacy form has the function without a type.
   return decodeToolChoice(
     isObject(call) ? { type: "function", function: call } : call,
     "function_call",
@@ -108,7 +108,7 @@ function decodeToolChoice(
 ): { choice: Choice; only?: ReadonlySet<string> } {
   if (value === "auto" || value === "none") return { choice: { type: value } };
   if (value === "required" || value === "any") return { choice: { type: "any" } };
-  if (typeof value === "string") throw invalid(at, "is not a choice that is supported", choices);
+  if (typeof value === "string") throw invalid(at, "is not a supported choice", choices);
   const choice = objectAt(value, at);
   switch (choice.type) {
     case "function": {
@@ -139,7 +139,7 @@ function decodeToolChoice(
       return { choice: { type: choice.type, name, disableParallelToolUse } };
     }
     default:
-      throw invalid(`${at}.type`, "is not a choice that is supported", choices);
+      throw invalid(`${at}.type`, "is not a supported choice", choices);
   }
 }
 

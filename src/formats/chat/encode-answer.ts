@@ -1,4 +1,4 @@
-// Events become one plain chat completion.
+// Events → a plain chat completion.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Block } from "../../../gen/gateway/inference/v1/content_pb.ts";
@@ -8,17 +8,17 @@ import type {
   ReportedUsage,
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { type CompletionContext, completionHead } from "./encode-events.ts";
-import { encodeUsage, laterUsage, reasoningDetail, toFinishReason } from "./usage-and-endings.ts";
+import { encodeUsage, mergeUsage, reasoningDetail, toFinishReason } from "./usage-and-endings.ts";
 
-/** The answer so far. */
+/** The answer while its events are added. */
 type Answer = { text: string; reasoning: string; calls: JsonObject[]; details: JsonObject[] };
 
 /** A block while its deltas arrive. */
 type OpenBlock = { kind: Block["kind"]; text: string; signature: string };
 
 /**
- * The JSON answer that the same events give in a stream. `includeUsage` has no bearing: a plain
- * answer always tells its usage.
+ * The plain answer with the content of `events`, which are all events of one complete answer.
+ * `includeUsage` has no effect: a plain answer always has its usage.
  */
 export function encodeAnswer(events: readonly Event[], context: CompletionContext): JsonObject {
   const answer: Answer = { text: "", reasoning: "", calls: [], details: [] };
@@ -28,14 +28,14 @@ export function encodeAnswer(events: readonly Event[], context: CompletionContex
   for (const { kind } of events) {
     switch (kind.case) {
       case "messageStart":
-        usage = laterUsage(usage, kind.value.usage);
+        usage = mergeUsage(usage, kind.value.usage);
         break;
       case "blockStart":
         if (open) add(answer, open);
         open = openBlock(kind.value.block);
         break;
       case "blockDelta":
-        if (open) extend(open, kind.value);
+        if (open) applyDelta(open, kind.value);
         break;
       case "blockStop":
         if (open) add(answer, open);
@@ -43,7 +43,7 @@ export function encodeAnswer(events: readonly Event[], context: CompletionContex
         break;
       case "messageDelta":
         stopReason = kind.value.stopReason ?? stopReason;
-        usage = laterUsage(usage, kind.value.usage);
+        usage = mergeUsage(usage, kind.value.usage);
         break;
     }
   }
@@ -72,7 +72,7 @@ function openBlock(block: Block | undefined): OpenBlock {
   return { kind, text: "", signature: "" };
 }
 
-function extend(open: OpenBlock, { kind }: BlockDelta): void {
+function applyDelta(open: OpenBlock, { kind }: BlockDelta): void {
   if (kind.case === "signature") open.signature += kind.value;
   else if (kind.case === "text" || kind.case === "thinking" || kind.case === "inputJson") {
     if (kind.case === deltaOf(open.kind)) open.text += kind.value;

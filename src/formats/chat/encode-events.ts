@@ -1,4 +1,4 @@
-// Events become chunks of a chat completion stream.
+// Events → the chunks of a chat completion stream.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Block } from "../../../gen/gateway/inference/v1/content_pb.ts";
@@ -10,16 +10,16 @@ import type {
 import { randomId } from "../../base/ids.ts";
 import type { AnswerContext, EventEncoder } from "../codec.ts";
 import { escapeLineSeparators, stringifyJson } from "../json.ts";
-import { encodeUsage, laterUsage, reasoningDetail, toFinishReason } from "./usage-and-endings.ts";
+import { encodeUsage, mergeUsage, reasoningDetail, toFinishReason } from "./usage-and-endings.ts";
 
-/** What an answer of this format shows beside its events. */
+/** The values of an answer that come from the gateway, not from the provider. */
 export type CompletionContext = AnswerContext & {
-  /** `stream_options.include_usage` of the request; plain answers tell their usage always. */
+  /** `stream_options.include_usage` of the request. Plain answers always have their usage. */
   readonly includeUsage: boolean;
   readonly createdAtMs: number;
 };
 
-/** The members that a plain answer and every chunk of a stream begin with. */
+/** The first members of a plain answer and of every chunk. */
 export function completionHead(
   object: "chat.completion" | "chat.completion.chunk",
   context: CompletionContext,
@@ -29,8 +29,8 @@ export function completionHead(
 }
 
 /**
- * Encoder of one stream: role chunk, content, reasoning and tool call chunks, final chunk, usage
- * chunk if asked, `[DONE]`.
+ * Encodes one stream: a role chunk, the chunks of content, reasoning and tool calls, the final
+ * chunk, a usage chunk if the client wants one, and `[DONE]`.
  */
 export function createEventEncoder(context: CompletionContext): EventEncoder {
   return new ChunkEncoder(context);
@@ -47,7 +47,7 @@ class ChunkEncoder implements EventEncoder {
   #usage: ReportedUsage | undefined;
   #stopReason: string | undefined;
   readonly #details: JsonObject[] = [];
-  // Blocks come one after the other, so one is open at a time.
+  // At most one block is open at a time.
   #open: Block["kind"] = { case: undefined };
   #thinking = "";
   #signature = "";
@@ -64,17 +64,17 @@ class ChunkEncoder implements EventEncoder {
     return text;
   }
 
-  /** A comment, since clients of this format choke on unknown events. */
+  /** A comment, because clients of this format fail on unknown events. */
   ping(): string {
     return keepAlive;
   }
 
-  failure(problem: JsonObject): string {
+  failure(body: JsonObject): string {
     this.#isClosed = true;
-    return `data: ${stringifyJson(problem)}\n\n`;
+    return `data: ${stringifyJson(body)}\n\n`;
   }
 
-  /** Nothing where the events held their own end. */
+  /** Empty if the events had their own end. */
   end(): string {
     if (this.#isClosed) return "";
     const { includeUsage, estimatedInputTokens } = this.#context;
@@ -95,11 +95,11 @@ class ChunkEncoder implements EventEncoder {
       case "blockStop":
         return this.#stopBlock();
       case "messageStart":
-        this.#usage = laterUsage(this.#usage, kind.value.usage);
+        this.#usage = mergeUsage(this.#usage, kind.value.usage);
         return this.#role();
       case "messageDelta":
         this.#stopReason = kind.value.stopReason ?? this.#stopReason;
-        this.#usage = laterUsage(this.#usage, kind.value.usage);
+        this.#usage = mergeUsage(this.#usage, kind.value.usage);
         return "";
       case "messageStop":
         return this.end();
@@ -128,7 +128,7 @@ class ChunkEncoder implements EventEncoder {
         return this.#reasoning(kind.value.thinking);
       case "toolUse": {
         const { id, name } = kind.value;
-        // Tool calls are numbered among themselves; blocks of other kinds do not count.
+        // Tool calls have numbers of their own; blocks of other kinds do not count.
         const index = this.#toolCalls++;
         this.#hasArguments = false;
         return this.#chunks.delta({
@@ -141,8 +141,8 @@ class ChunkEncoder implements EventEncoder {
   }
 
   #continueBlock({ kind }: BlockDelta): string {
-    // The kind of the block decides, not that of the delta: what a block without a counterpart says
-    // is left out as well.
+    // The kind of the block decides, not the kind of the delta: the deltas of a block without a
+    // counterpart are omitted too.
     switch (this.#open.case) {
       case "text":
         return kind.case === "text" ? this.#text(kind.value) : "";
@@ -161,8 +161,8 @@ class ChunkEncoder implements EventEncoder {
     this.#open = { case: undefined };
     if (kind.case === "thinking" && this.#signature !== "")
       this.#details.push(reasoningDetail(this.#thinking, this.#signature));
-    // A call that arrived whole, or has no arguments at all: clients parse the text, and an empty
-    // one is not JSON.
+    // The call arrived whole or has no arguments. Clients parse the text, and empty text is not
+    // JSON.
     return kind.case === "toolUse" && !this.#hasArguments
       ? this.#arguments(JSON.stringify(kind.value.input ?? {}))
       : "";
@@ -184,7 +184,10 @@ class ChunkEncoder implements EventEncoder {
   }
 }
 
-/** Writes chunks that differ in their delta only. */
+/**
+ * Writes the chunks of one stream, which differ in their delta only. For each delta, it escapes one
+ * string and puts it between two constant ones.
+ */
 class Chunks {
   readonly #head: string;
   readonly #tail: string;
@@ -196,7 +199,7 @@ class Chunks {
 
   constructor(context: CompletionContext) {
     this.#head = `data: ${stringifyJson(completionHead("chat.completion.chunk", context)).slice(0, -1)},"choices":[`;
-    // With a usage chunk to come, all chunks before it say that theirs is none.
+    // Before a usage chunk, all chunks have a null usage.
     this.#tail = context.includeUsage ? `],"usage":null}\n\n` : "]}\n\n";
     this.#deltaHead = `${this.#head}{"index":0,"delta":`;
     this.#deltaTail = `,"finish_reason":null}${this.#tail}`;

@@ -1,5 +1,5 @@
-// The hub's conversation as chat messages. One turn of the user may become several messages: its
-// tool results first, as `tool` messages right after the calls, then all else.
+// The conversation of a canonical request → chat messages. One user turn may become several: first
+// its tool results, as `tool` messages right after the calls, then the rest.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import {
@@ -20,8 +20,8 @@ import { encodeCacheMark, textsOf } from "./fields.ts";
 import { signedThinking } from "./usage-and-endings.ts";
 
 /**
- * Messages for a provider. `cacheMarks`: write `cache_control` members. Throws
- * `feature_not_offered`.
+ * The messages for a provider; with `cacheMarks`, including `cache_control` members. Throws
+ * `feature_not_offered` for content that chat cannot express.
  */
 export function encodeMessages(request: GenerateRequest, cacheMarks: boolean): JsonObject[] {
   const messages: JsonObject[] = [];
@@ -32,20 +32,20 @@ export function encodeMessages(request: GenerateRequest, cacheMarks: boolean): J
     const encoded = isAssistant
       ? encodeAssistant(turn, request.sourceFormat === Format.CHAT)
       : encodeUser(turn, cacheMarks);
-    // Not spread: a turn may have more results than a call has room for arguments.
+    // Not a spread: a turn may have more results than a call may have arguments.
     for (const message of encoded) messages.push(message);
   }
   return messages;
 }
 
 /**
- * The first line of the native command line client's instructions: it says who pays the vendor and
- * changes from call to call.
+ * Prefix of the first instruction of the native command line client. It attributes the call to a
+ * customer of the vendor, and changes with every call.
  */
 const attribution = "x-anthropic-billing-header:";
 
 function encodeSystem(system: System, cacheMarks: boolean): JsonObject | undefined {
-  // The vendor takes the attribution away as well; here it would spoil the provider's prefix cache.
+  // The vendor removes the attribution too. Passed on, it would prevent hits of the prefix cache.
   const blocks = system.content.filter(
     (block) => !textOf(block).startsWith(attribution) && textOf(block) !== "",
   );
@@ -53,7 +53,7 @@ function encodeSystem(system: System, cacheMarks: boolean): JsonObject | undefin
   if (cacheMarks && blocks.some((block) => block.cacheControl)) {
     return { role: "system", content: blocks.flatMap((block) => encodePart(block, cacheMarks)) };
   }
-  // A string, since many servers take nothing else for this role.
+  // A string, because many servers accept nothing else for this role.
   return { role: "system", content: blocks.map(textOf).join("\n") };
 }
 
@@ -68,8 +68,8 @@ function encodeAssistant(turn: Message, echoReasoning: boolean): JsonObject[] {
   const text = turn.content.map(textOf).join("");
   if (text === "" && calls.length === 0) return [];
   const message: JsonObject = { role: "assistant", content: text === "" ? null : text };
-  // Thinking goes back only to where it can have come from: a signature of another provider is
-  // worth nothing.
+  // Only requests of chat clients may have thinking of such a provider. The signatures of another
+  // provider are not valid.
   const details = echoReasoning ? signedThinking(turn.content) : [];
   if (details.length > 0) message.reasoning_details = details;
   if (calls.length > 0) message.tool_calls = calls;
@@ -89,10 +89,10 @@ function encodeUser(turn: Message, cacheMarks: boolean): JsonObject[] {
   const parts: JsonObject[] = [];
   for (const block of turn.content) {
     if (block.kind.case === "toolResult") {
-      const { message, rest } = encodeResult(block, block.kind.value, cacheMarks);
+      const { message, attachments } = encodeResult(block, block.kind.value, cacheMarks);
       messages.push(message);
-      // A `tool` message holds text only; what else the tool gave follows as from the user.
-      for (const one of rest) parts.push(...encodePart(one, cacheMarks));
+      // A `tool` message has text only. Images and documents follow in the user message.
+      for (const one of attachments) parts.push(...encodePart(one, cacheMarks));
     }
   }
   for (const block of turn.content)
@@ -105,28 +105,26 @@ function encodeResult(
   block: Block,
   result: ToolResultBlock,
   cacheMarks: boolean,
-): { message: JsonObject; rest: Block[] } {
+): { message: JsonObject; attachments: Block[] } {
   const isAttachment = ({ kind }: Block) => kind.case === "image" || kind.case === "document";
-  const rest = result.content.filter(isAttachment);
+  const attachments = result.content.filter(isAttachment);
   const content = textOfBlocks(result.content.filter((one) => !isAttachment(one)));
   const mark = cacheMarks ? encodeCacheMark(block.cacheControl) : {};
-  return { message: { role: "tool", tool_call_id: result.toolUseId, content, ...mark }, rest };
+  return {
+    message: { role: "tool", tool_call_id: result.toolUseId, content, ...mark },
+    attachments,
+  };
 }
 
-// The string form is the one that every server and chat template takes.
+// Every server and chat template accepts the string form.
 function plainIfPossible(parts: JsonObject[]): JsonObject[] | string {
   const [only] = parts;
   const isPlain = parts.length === 1 && only?.type === "text" && only.cache_control === undefined;
   return isPlain && typeof only.text === "string" ? only.text : parts;
 }
 
-// One block of a conversation as parts of a chat message.
-
-/**
- * Parts that say what the block says; none for a block that chat has no words for. Throws
- * `feature_not_offered`.
- */
-export function encodePart(block: Block, cacheMarks: boolean): JsonObject[] {
+/** One block as the parts of a message; none for a block that chat cannot express. */
+function encodePart(block: Block, cacheMarks: boolean): JsonObject[] {
   const part = toPart(block);
   if (!part) return [];
   return [
@@ -134,8 +132,8 @@ export function encodePart(block: Block, cacheMarks: boolean): JsonObject[] {
   ];
 }
 
-/** The text of a tool's result. */
-export function textOfBlocks(blocks: readonly Block[]): string {
+/** The text of a tool result. */
+function textOfBlocks(blocks: readonly Block[]): string {
   return blocks
     .map((block) => toPart(block)?.text)
     .filter((text) => typeof text === "string")
@@ -180,18 +178,18 @@ function titled(title: string | undefined, text: string): string {
   return title === undefined ? text : `${title}\n${text}`;
 }
 
-function urlOf(source: Source | undefined, what: string): string {
+function urlOf(source: Source | undefined, kind: "image" | "document"): string {
   if (source?.kind.case === "url") return source.kind.value;
   if (source?.kind.case === "base64")
     return `data:${source.kind.value.mediaType};base64,${source.kind.value.data}`;
   throw new ApiError("feature_not_offered", {
-    message: `The provider of this model does not take this source of an ${what}.`,
+    message: `The provider of this model does not accept this source of the ${kind}.`,
   });
 }
 
 /**
- * The text in a kind of the native format that the hub does not name: search results and documents
- * made of blocks.
+ * The text in a native block or source that has no typed form: search results, and documents that
+ * consist of blocks.
  */
 function textOfOther(other: JsonObject): string {
   const { title, source, content } = other;

@@ -1,6 +1,6 @@
-// A hub request becomes the body for a provider that speaks chat completions: vLLM, Ollama,
-// llama.cpp, OpenRouter and hosted ones. Only members that all of them know are written unless the
-// request or the operator asks for more, since some refuse a body for one unknown member.
+// A canonical request → the body for a provider of chat completions: vLLM, Ollama, llama.cpp,
+// OpenRouter and hosted ones. Unless the request or the operator requires more, the body has only
+// members that all of them know, because some reject a body with one unknown member.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type {
@@ -14,22 +14,22 @@ import { chatEffortOfBudget, findEffort } from "../../base/reasoning-effort.ts";
 import { encodeMessages } from "./encode-messages.ts";
 import { encodeCacheMark } from "./fields.ts";
 
-/** How a provider is to be asked. */
+/** The settings of a provider that affect the body. */
 export type RequestTarget = {
-  /** The model's name there. */
+  /** The provider's name of the model. */
   readonly model: string;
   readonly stream: boolean;
-  /** Writes `cache_control` marks, for providers that know them. Absent: left out. */
+  /** True for providers that know `cache_control` marks. Default: false. */
   readonly cacheMarks?: boolean;
   /**
-   * Name of the member for the output limit. Absent: `max_tokens`, which hosted reasoning models
-   * refuse and all others want.
+   * Name of the member for the output limit. Default: `max_tokens`, which hosted reasoning models
+   * reject and all others require.
    */
   readonly maxTokensName?: "max_tokens" | "max_completion_tokens";
 };
 
 /**
- * The provider's body. Throws `feature_not_offered` for tools and documents that have no
+ * The body for the provider. Throws `feature_not_offered` for tools and content that have no
  * counterpart in this format.
  */
 export function encodeRequest(request: GenerateRequest, target: RequestTarget): JsonObject {
@@ -55,7 +55,7 @@ export function encodeRequest(request: GenerateRequest, target: RequestTarget): 
 
 function addTools(body: JsonObject, request: GenerateRequest, target: RequestTarget): void {
   const tools = request.tools.flatMap((tool, index) => encodeTool(tool, index, target));
-  // The choices are refused where no tools are given.
+  // Providers reject a tool choice without tools.
   if (tools.length === 0) return;
   body.tools = tools;
   const choice = encodeToolChoice(request.toolChoice);
@@ -65,8 +65,7 @@ function addTools(body: JsonObject, request: GenerateRequest, target: RequestTar
 
 function encodeTool(tool: Tool, index: number, target: RequestTarget): JsonObject[] {
   if (tool.type !== undefined && tool.type !== "custom") {
-    // Tool search only spares the model from reading all tools at once; here it is given all of
-    // them.
+    // Tool search only saves the model from reading all tools. Here it gets all of them.
     if (tool.type.startsWith("tool_search_tool_")) return [];
     throw new ApiError("feature_not_offered", {
       field: `tools[${index}].type`,
@@ -102,7 +101,7 @@ function encodeToolChoice(choice: ToolChoice | undefined): JsonObject | string |
 function encodeEffort(request: GenerateRequest): string | undefined {
   const { reasoningEffort, thinking, outputConfig } = request;
   if (reasoningEffort !== undefined) return toChatEffort(reasoningEffort);
-  // Not "none": native clients send "disabled" to models that never think, and those refuse any
+  // Not "none": native clients send "disabled" to models that never think, and those reject any
   // effort.
   if (thinking === undefined || thinking.type === "disabled") return undefined;
   if (outputConfig?.effort !== undefined) return toChatEffort(outputConfig.effort);

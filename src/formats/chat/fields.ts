@@ -1,5 +1,6 @@
-// Members of a body, read with the type they must have. Null counts as absent: clients of this
-// format send it freely.
+// Readers of the members of a body, which check their types. Null counts as absent, because clients
+// of this format send it for absent members. All throw `invalid_request`; `at` is the path of the
+// member, such as `messages[1].content`.
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import {
@@ -10,10 +11,10 @@ import {
 import { ApiError, invalidField } from "../../base/errors.ts";
 import { isObject } from "../json.ts";
 
-/** Largest number that the hub carries in its counts. */
+/** Largest value of a count in the canonical request, which is a uint32. */
 const countMax = 4_294_967_295;
 
-/** The refusal of one member. `at` is its path, as `messages[1].content`. */
+/** The error for the member at a path; an empty path means the whole body. */
 export function invalid(at: string, problem: string, allowed?: readonly string[]): ApiError {
   return at === ""
     ? new ApiError("invalid_request", { message: problem })
@@ -74,17 +75,17 @@ export function optionalInteger(
   return value;
 }
 
-/** The texts of a content that is a list of parts. */
+/** The texts of a list of parts. */
 export function textsOf(content: readonly JsonValue[]): string[] {
   return content.flatMap((part) =>
     isObject(part) && typeof part.text === "string" && part.text !== "" ? [part.text] : [],
   );
 }
 
-// `cache_control`, a member of the native format that several editors put on parts, messages and
-// tools of this one.
-
-/** The mark on a part, message or tool at path `at`, if it has one. */
+/**
+ * The cache mark of a part, message or tool, if it has one. `cache_control` is a native member that
+ * several editors also add in this format.
+ */
 export function decodeCacheMark(owner: JsonObject, at: string): CacheControl | undefined {
   const mark = optionalObject(owner.cache_control, `${at}.cache_control`);
   return (
@@ -92,14 +93,14 @@ export function decodeCacheMark(owner: JsonObject, at: string): CacheControl | u
   );
 }
 
-/** Puts a message's own mark on its last block, which is where the prefix it closes ends. */
+/** Moves a message's own mark to its last block, which is the end of the marked prefix. */
 export function markLast(blocks: Block[], mark: CacheControl | undefined): Block[] {
   const last = blocks.at(-1);
   if (mark && last && !last.cacheControl) last.cacheControl = mark;
   return blocks;
 }
 
-/** The mark as a member to spread into a part. */
+/** The mark as an object to spread into a part; empty without a mark. */
 export function encodeCacheMark(mark: CacheControl | undefined): { cache_control?: JsonValue } {
   if (!mark) return {};
   return {

@@ -1,5 +1,5 @@
-// The tool calls of a streamed answer. They come in fragments, which may be those of several calls
-// at once.
+// The tool calls of a provider's answer. In a stream they arrive in fragments, and the fragments of
+// several calls may be interleaved.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { randomId } from "../../base/ids.ts";
@@ -8,66 +8,64 @@ import { isObject, parseJsonText } from "../json.ts";
 import type { AnswerEvents } from "./answer-events.ts";
 import { toolId } from "./decode-block.ts";
 
-/** A tool call as far as it is known. `block` is the number of its block, once that was opened. */
+/** The known part of a tool call. `block` is the number of its block, once that is open. */
 type Call = { id: string; name: string; arguments: string; block: number | undefined };
 
-/** What a chunk says of a call. Empty: nothing. */
-type Fragment = { id: string; name: string; text: string };
+/** The part of a call that one chunk has. Absent members are empty. */
+type Fragment = { id: string; name: string; arguments: string };
 
-/** Puts the fragments of calls together, and passes the calls to `answer` one after the other. */
+/** Joins the fragments of calls and passes the calls to `answer`, one after the other. */
 export class StreamedCalls {
   readonly #answer: AnswerEvents;
   readonly #calls: Call[] = [];
-  /**
-   * The provider's own numbers of the calls; some count anew, so the latest call of a number is
-   * meant.
-   */
+  /** The latest call with each number of the provider. Some providers use a number twice. */
   readonly #byIndex = new Map<number, Call>();
   readonly #ids = new CallIds();
-  /** The call that was told last. */
-  #told: Call | undefined;
+  /** The call whose block was opened last. */
+  #latestOpened: Call | undefined;
 
   constructor(answer: AnswerEvents) {
     this.#answer = answer;
   }
 
-  /** True once the answer has called a tool. */
+  /** True if the answer has called a tool. */
   get any(): boolean {
     return this.#calls.length > 0;
   }
 
-  /** True while the block of a call is open whose arguments are not whole yet. */
-  get isAmidCall(): boolean {
-    return this.#told !== undefined && this.#isOpen(this.#told) && !isWhole(this.#told);
+  /** True while the open block is a call whose arguments are incomplete. */
+  get isCallIncomplete(): boolean {
+    const call = this.#latestOpened;
+    return call !== undefined && this.#isOpen(call) && !hasWholeArguments(call);
   }
 
   /**
-   * Takes one entry of `tool_calls`. It fails the answer if it goes on with a call that was left
-   * for other content.
+   * Adds one entry of `tool_calls`. Fails the answer if the entry continues a call whose block was
+   * closed by other content.
    */
   add(entry: JsonObject): void {
     const fragment = readFragment(entry);
     const known = this.#find(entry.index, fragment.id);
-    if (known && isEcho(known, fragment)) return;
+    if (known && isRepeat(known, fragment)) return;
     const call =
       known && !beginsAnother(known, fragment) ? known : this.#begin(entry.index, fragment);
     if (call.block !== undefined && !this.#isOpen(call)) {
-      if (fragment.text === "" || isWhole(call)) return;
+      if (fragment.arguments === "" || hasWholeArguments(call)) return;
       this.#answer.fail(
-        failure("api_error", "The model provider went on with a tool call that it had left."),
+        failure("api_error", "The model provider continued a tool call after other content."),
       );
       return;
     }
     call.id ||= fragment.id;
     call.name ||= fragment.name;
-    call.arguments += fragment.text;
-    if (call.block !== undefined) this.#answer.addArguments(fragment.text);
-    // A call whose arguments are whole will get no more of them; while it may, the others wait,
-    // since its block cannot be opened again.
-    else if (call.name !== "" && !this.isAmidCall) this.#tell(call);
+    call.arguments += fragment.arguments;
+    if (call.block !== undefined) this.#answer.addArguments(fragment.arguments);
+    // Other calls wait until the arguments of the open one are complete, because a closed block
+    // cannot be opened again.
+    else if (call.name !== "" && !this.isCallIncomplete) this.#open(call);
   }
 
-  /** Tells the calls that still wait. One without a name fails the answer. */
+  /** Passes on the calls that still wait. A call without a name fails the answer. */
   finish(): void {
     for (const call of this.#calls) {
       if (call.block !== undefined) continue;
@@ -77,7 +75,7 @@ export class StreamedCalls {
         );
         return;
       }
-      this.#tell(call);
+      this.#open(call);
     }
   }
 
@@ -85,10 +83,10 @@ export class StreamedCalls {
     return block !== undefined && this.#answer.isOpen(block);
   }
 
-  #tell(call: Call): void {
-    call.block = this.#answer.openCall(this.#ids.take(call.id), call.name);
+  #open(call: Call): void {
+    call.block = this.#answer.openCall(this.#ids.assign(call.id), call.name);
     this.#answer.addArguments(call.arguments);
-    this.#told = call;
+    this.#latestOpened = call;
   }
 
   #begin(index: JsonValue | undefined, { id }: Fragment): Call {
@@ -105,57 +103,55 @@ export class StreamedCalls {
 }
 
 function readFragment({ id, function: called }: JsonObject): Fragment {
-  const { name, arguments: text } = isObject(called) ? called : {};
+  const { name, arguments: given } = isObject(called) ? called : {};
   return {
     id: typeof id === "string" ? id : "",
     name: typeof name === "string" ? name : "",
-    text: argumentsText(text),
+    arguments: argumentsText(given),
   };
 }
 
 /**
- * True when the fragment belongs to another call than the one its number or id means: some servers
- * number all calls 0, and some give them no ids or all the same. A name that comes again amid the
- * arguments goes on with its call.
+ * True if the fragment starts a call of its own, although its number or id is that of `call`: some
+ * servers give all calls the number 0, and some give no ids or the same id to all. A name that is
+ * repeated within the arguments continues its call.
  */
-function beginsAnother(call: Call, { id, name, text }: Fragment): boolean {
+function beginsAnother(call: Call, { id, name, arguments: more }: Fragment): boolean {
   if (name === "") return false;
   if (id !== "" && call.id !== "" && id !== call.id) return true;
   if (call.name === "") return false;
-  return name !== call.name || (text.trim() !== "" && isWhole(call));
+  return name !== call.name || (more.trim() !== "" && hasWholeArguments(call));
 }
 
-/** True when the fragment says once more all that a whole call said: some servers end with that. */
-function isEcho(call: Call, { id, name, text }: Fragment): boolean {
+/** True if the fragment repeats a whole call: some servers do that at the end. */
+function isRepeat(call: Call, fragment: Fragment): boolean {
   return (
-    id !== "" && id === call.id && name === call.name && text === call.arguments && isWhole(call)
+    fragment.id !== "" &&
+    fragment.id === call.id &&
+    fragment.name === call.name &&
+    fragment.arguments === call.arguments &&
+    hasWholeArguments(call)
   );
 }
 
-function isWhole(call: Call): boolean {
+function hasWholeArguments(call: Call): boolean {
   return call.arguments !== "" && parseJsonText(call.arguments) !== undefined;
 }
 
-/**
- * The ids that the calls of one answer go by. Results name the call they belong to, so no two calls
- * may share one.
- */
+/** Assigns the ids of the calls of one answer. They are unique, because results refer to them. */
 export class CallIds {
-  readonly #taken = new Set<string>();
+  readonly #used = new Set<string>();
 
-  /**
-   * The provider's id, made fit; one of our own where the provider gave none or has given it
-   * before.
-   */
-  take(id: string): string {
-    const fit = toolId(id);
-    const own = fit === "" || this.#taken.has(fit) ? randomId("toolu_") : fit;
-    this.#taken.add(own);
-    return own;
+  /** The provider's id in the native form; a new one if it is empty or was used before. */
+  assign(id: string): string {
+    const native = toolId(id);
+    const assigned = native === "" || this.#used.has(native) ? randomId("toolu_") : native;
+    this.#used.add(assigned);
+    return assigned;
   }
 }
 
-/** The arguments in a provider's answer as text; some servers send the object itself. */
+/** The arguments of a call as JSON text. Some servers send the object itself. */
 export function argumentsText(value: JsonValue | undefined): string {
   if (typeof value === "string") return value;
   return isObject(value) ? JSON.stringify(value) : "";

@@ -1,5 +1,5 @@
-// Usage in both forms. The native one counts cached input apart; chat's `prompt_tokens` is all
-// input, of which it names the cached part. In both, output includes thinking.
+// The members of an answer that plain answers and streams share: usage, the reason of the end,
+// errors and reasoning.
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import type { Block } from "../../../gen/gateway/inference/v1/content_pb.ts";
@@ -11,8 +11,8 @@ import {
 import { failure } from "../events.ts";
 import { isObject } from "../json.ts";
 
-/** The usage known after a later report, which replaces an earlier one member by member. */
-export function laterUsage(
+/** The usage after a later report, which replaces the earlier one member by member. */
+export function mergeUsage(
   earlier: ReportedUsage | undefined,
   later: ReportedUsage | undefined,
 ): ReportedUsage | undefined {
@@ -28,7 +28,11 @@ export function laterUsage(
   return merged;
 }
 
-/** Chat's `usage`. Where the provider never told its input, `estimatedInputTokens` stands in. */
+/**
+ * Chat's `usage`. `prompt_tokens` is all input, including the cached part, which the canonical
+ * usage counts apart. In both, output includes thinking. `estimatedInputTokens` replaces an input
+ * that the provider did not report.
+ */
 export function encodeUsage(
   usage: ReportedUsage | undefined,
   estimatedInputTokens: number,
@@ -51,7 +55,7 @@ export function encodeUsage(
   };
 }
 
-/** A provider's `usage`, or `undefined` where there is none. */
+/** A provider's `usage`; undefined if it is not an object. */
 export function decodeUsage(value: JsonValue | undefined): ReportedUsage | undefined {
   if (!isObject(value)) return undefined;
   const prompt = isObject(value.prompt_tokens_details) ? value.prompt_tokens_details : {};
@@ -62,13 +66,13 @@ export function decodeUsage(value: JsonValue | undefined): ReportedUsage | undef
   const cacheCreationInputTokens = countOf(prompt.cache_write_tokens);
   const completed = countOf(value.completion_tokens);
   const reasoned = countOf(completion?.reasoning_tokens);
-  // Some count reasoning beside the completion instead of within it; their total tells. It bounds
-  // what is added, as the reasoning does.
-  const beside = Math.min(
+  // Some providers do not count reasoning as part of the completion, which their total shows. Add
+  // it, but never more than the total or the reasoning.
+  const uncounted = Math.min(
     reasoned,
     countOf(value.total_tokens) - countOf(value.prompt_tokens) - completed,
   );
-  const outputTokens = completed + Math.max(0, beside);
+  const outputTokens = completed + Math.max(0, uncounted);
   return create(ReportedUsageSchema, {
     inputTokens: Math.max(
       0,
@@ -77,7 +81,6 @@ export function decodeUsage(value: JsonValue | undefined): ReportedUsage | undef
     outputTokens,
     cacheReadInputTokens,
     cacheCreationInputTokens,
-    // Reasoning is a part of the output in either format.
     ...(completion && { thinkingTokens: Math.min(reasoned, outputTokens) }),
   });
 }
@@ -86,8 +89,6 @@ function countOf(value: JsonValue | undefined): number {
   return typeof value === "number" && value > 0 ? Math.min(Math.round(value), 4_294_967_295) : 0;
 }
 
-// Why an answer ended, in both vocabularies.
-
 const finishReasons = new Map([
   ["max_tokens", "length"],
   ["model_context_window_exceeded", "length"],
@@ -95,19 +96,18 @@ const finishReasons = new Map([
   ["refusal", "content_filter"],
 ]);
 
-/** Chat's `finish_reason`; every other way to end is a "stop" to chat clients. */
+/** Chat's `finish_reason`. Stop reasons without a counterpart become "stop". */
 export function toFinishReason(stopReason: string | undefined): string {
   return finishReasons.get(stopReason ?? "") ?? "stop";
 }
 
 /**
- * The native stop reason. Whether tools were called decides over the provider's word where the two
- * differ: some say "stop" after a call that was demanded, and native clients run tools on
- * "tool_use" only.
+ * The native stop reason. A tool call in the answer overrides the provider's reason: some providers
+ * send "stop" after a required call, and native clients run tools only after "tool_use".
  */
 export function toStopReason(
   finishReason: string,
-  saw: { toolCalls: boolean; refusal: boolean },
+  content: { toolCalls: boolean; refusal: boolean },
 ): string {
   switch (finishReason) {
     case "length":
@@ -115,30 +115,29 @@ export function toStopReason(
     case "content_filter":
       return "refusal";
     default:
-      if (saw.toolCalls) return "tool_use";
-      return saw.refusal ? "refusal" : "end_turn";
+      if (content.toolCalls) return "tool_use";
+      return content.refusal ? "refusal" : "end_turn";
   }
 }
 
-// Errors that providers report inside an answer.
+/** Message of a failure for which the provider gives no message. */
+export const failedDuringAnswer = "The model provider failed during its answer.";
 
 /**
- * The error in a chunk or answer, as a failure of the native type that its words and numbers mean:
- * `{error: {…}}`, `{error: "…"}`, or older servers' `{object: "error", message, …}`.
+ * The error in a chunk or plain answer, as a `failure` of the native type that fits its type, code
+ * and status. Forms: `{error: {…}}`, `{error: "…"}`, and `{object: "error", message, …}` of older
+ * servers.
  */
 export function readProviderError(body: JsonObject): Event | undefined {
   const error = body.object === "error" ? body : body.error;
   if (error === undefined || error === null) return undefined;
   const { message, type, code, status } = isObject(error) ? error : { message: error };
-  const sentence =
-    typeof message === "string" && message !== ""
-      ? message
-      : "The model provider failed amid its answer.";
-  return failure(typeOf([type, code, status]), sentence);
+  const text = typeof message === "string" && message !== "" ? message : failedDuringAnswer;
+  return failure(typeOf([type, code, status]), text);
 }
 
-// The provider's rate limit is not the key's: to the client the model is busy.
-const kinds: readonly [words: RegExp, type: string][] = [
+// A rate limit of the provider is not the key's limit: for the client, the model is overloaded.
+const errorTypes: readonly [pattern: RegExp, type: string][] = [
   [/overloaded|rate.?limit|too many|unavailable|\b(429|503|529)\b/i, "overloaded_error"],
   [/time.?out|\b(408|504)\b/i, "timeout_error"],
   [/authentication|permission|quota|\b(401|402|403)\b/i, "authentication_error"],
@@ -149,19 +148,19 @@ function typeOf(hints: readonly (JsonValue | undefined)[]): string {
   const words = hints
     .filter((hint) => typeof hint === "string" || typeof hint === "number")
     .join(" ");
-  return kinds.find(([form]) => form.test(words))?.[1] ?? "api_error";
+  return errorTypes.find(([pattern]) => pattern.test(words))?.[1] ?? "api_error";
 }
 
-// Signed thinking as chat clients carry it: `reasoning_details`, an extension that several gateways
-// share. A client that sends it back with its history lets the model go on with the thoughts it
-// had; to others it is one more member to ignore.
-
-/** One entry. */
+/**
+ * One entry of `reasoning_details`, which has signed thinking. Several gateways share this
+ * extension: a client that returns it with its history lets the model continue its thinking, and
+ * other clients ignore it.
+ */
 export function reasoningDetail(text: string, signature: string): JsonObject {
   return { type: "reasoning.text", text, signature };
 }
 
-/** Entries for the thinking among the blocks that has a signature. */
+/** The `reasoning_details` of the thinking blocks that have a signature. */
 export function signedThinking(blocks: readonly Block[]): JsonObject[] {
   return blocks.flatMap(({ kind }) =>
     kind.case === "thinking" && kind.value.signature !== ""
@@ -170,11 +169,11 @@ export function signedThinking(blocks: readonly Block[]): JsonObject[] {
   );
 }
 
-/** One thought in a provider's details. Either member may be empty. */
+/** One entry of a provider's `reasoning_details`. Either member may be empty. */
 export type Thought = { text: string; signature: string };
 
 /**
- * The thoughts among a provider's details; entries of other kinds say nothing that can be shown.
+ * The thoughts in a provider's `reasoning_details`. Entries of other kinds have no readable text.
  */
 export function readDetails(details: readonly JsonValue[]): Thought[] {
   return details.flatMap((detail) => {
@@ -190,8 +189,8 @@ export function readDetails(details: readonly JsonValue[]): Thought[] {
 }
 
 /**
- * The reasoning in a provider's delta or message, under either name that providers give it. Some
- * write both, one of them empty.
+ * The reasoning in a provider's delta or message, under either of its two names. Some providers
+ * send both, one of them empty.
  */
 export function readReasoning(from: JsonObject): string {
   const named = from.reasoning_content || from.reasoning;

@@ -1,5 +1,5 @@
-// The process: reads its configuration, starts a gateway, and listens to the signals of whoever
-// runs it.
+// The gateway process: reads the configuration, starts a gateway and handles signals. SIGTERM and
+// SIGINT drain it and exit; SIGHUP reloads the configuration file.
 
 import { readFileSync } from "node:fs";
 import { createLog } from "./base/log.ts";
@@ -15,20 +15,20 @@ import { startGateway } from "./server/gateway.ts";
 import { shrinkHeap } from "./server/shrink-heap.ts";
 import { startupErrorMessage } from "./server/startup-error.ts";
 
-// EX_CONFIG of sysexits.h: a supervisor need not try again.
+// EX_CONFIG of sysexits.h: a supervisor need not restart the process.
 const exitConfiguration = 78;
 
 const { config, catalog } = readConfiguration();
 const log = createLog(config.logLevel);
 
 process.on("uncaughtException", (error) => {
-  log.fatal({ err: error }, "a failure that nobody expected: the process ends");
+  log.fatal({ err: error }, "uncaught exception, exiting");
   process.exit(1);
 });
 
-// npm passes on the Ctrl-C that the terminal has sent to every process already: what follows so
-// soon is no second wish.
-const sameWishMs = 1_000;
+// npm forwards a Ctrl-C that the terminal already sent to this process. A second signal within this
+// time is ignored.
+const repeatedSignalMs = 1_000;
 let stoppingSinceMs: number | undefined;
 const starting = startGateway({ config, catalog, env: process.env, log });
 for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => stop(signal));
@@ -38,21 +38,21 @@ try {
   announce(await starting);
   shrinkHeap();
 } catch (error) {
-  log.debug({ err: error }, "the gateway could not start");
+  log.debug({ err: error }, "the gateway failed to start");
   console.error(startupErrorMessage(error, config));
   process.exit(1);
 }
 
 async function stop(signal: string): Promise<void> {
   if (stoppingSinceMs !== undefined) {
-    // Somebody does not want to wait: what runs is settled by the next start.
-    if (performance.now() - stoppingSinceMs > sameWishMs) process.exit(1);
+    // The operator does not want to wait. The next start settles the active requests.
+    if (performance.now() - stoppingSinceMs > repeatedSignalMs) process.exit(1);
     return;
   }
   stoppingSinceMs = performance.now();
   log.info(
     { signal, limitMs: config.drainLimitMs },
-    "draining: new requests are refused, running ones finish",
+    "draining: rejecting new requests, finishing active ones",
   );
   try {
     const gateway = await starting;
@@ -60,7 +60,7 @@ async function stop(signal: string): Promise<void> {
     log.info("stopped");
     process.exit(0);
   } catch (error) {
-    log.error({ err: error }, "the gateway did not stop cleanly");
+    log.error({ err: error }, "the gateway failed to stop cleanly");
     process.exit(1);
   }
 }
@@ -69,11 +69,11 @@ async function reload(): Promise<void> {
   try {
     const gateway = await starting;
     gateway.reload(readCatalog(config));
-    log.info("the configuration file was read again");
+    log.info("configuration file reloaded");
   } catch (error) {
     log.error(
       { problem: messageOf(error) },
-      "the new configuration file is refused; the old one stays",
+      "new configuration file rejected; the current one stays in effect",
     );
   }
 }
@@ -98,8 +98,8 @@ function readConfiguration(): { config: Config; catalog: CatalogFile } {
 }
 
 /**
- * Reads the catalogue file, whose credentials must be in the environment. Throws one Error with all
- * its problems.
+ * Reads the configuration file, whose credentials must be in the environment. Throws one Error with
+ * all problems of the file.
  */
 function readCatalog({ catalogPath }: { catalogPath?: string | undefined }): CatalogFile {
   const catalog = readCatalogFile(

@@ -1,5 +1,5 @@
-// `npm run verify-ledger`: checks every invariant of the ledger and prints what does not hold. Exit
-// status 1 if anything does not.
+// `npm run verify-ledger`: checks every invariant of the ledger and prints each violation. Exit
+// status: 0 without violations, 1 with violations or if the check cannot run.
 
 import { createLog } from "../base/log.ts";
 import { createBilling } from "../billing/billing.ts";
@@ -9,16 +9,15 @@ import { migrate } from "../postgres/migrate.ts";
 import { connectPostgres } from "../postgres/postgres.ts";
 import { startupErrorMessage } from "../server/startup-error.ts";
 
-// Nothing here asks the gateway itself, so the admin token is not needed.
+// This command calls no gateway, so it needs no admin token.
 const config = readConfig({ ADMIN_TOKEN: "not-needed-to-verify", ...process.env });
 const log = createLog("warn");
 
 try {
-  const embedded =
-    config.databaseUrl === undefined ? await startEmbedded(config.dataDir, log) : undefined;
-  const url = config.databaseUrl ?? embedded?.url ?? "";
+  await using stack = new AsyncDisposableStack();
+  const url = config.databaseUrl ?? (await startDatabase(stack));
   await migrate(url);
-  const postgres = connectPostgres(url);
+  const postgres = stack.adopt(connectPostgres(url), (one) => one.close());
   const { service } = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
   const call = {
     signal: new AbortController().signal,
@@ -29,15 +28,18 @@ try {
     { $typeName: "gateway.billing.v1.VerifyLedgerRequest" },
     call,
   );
-  await postgres.close();
-  await embedded?.stop();
   for (const { invariant, subject, detail } of violations)
     console.log(`${invariant}: ${subject}: ${detail}`);
   console.log(
-    violations.length === 0 ? "the ledger is in order" : `${violations.length} violations`,
+    violations.length === 0 ? "the ledger is consistent" : `violations: ${violations.length}`,
   );
   process.exitCode = violations.length === 0 ? 0 : 1;
 } catch (error) {
   console.error(startupErrorMessage(error, config));
   process.exitCode = 1;
+}
+
+async function startDatabase(stack: AsyncDisposableStack): Promise<string> {
+  const { url } = stack.adopt(await startEmbedded(config.dataDir, log), (one) => one.stop());
+  return url;
 }

@@ -1,6 +1,6 @@
-// What a new gateway gets so that its first request can be paid: an account with credits in both
-// pools, a key for each, and an admin token. Every step can be repeated, so a start that is cut off
-// anywhere is completed by the next one.
+// The first start of a gateway: it creates an account with credits in both pools, a key for each
+// pool and an admin token, so that a first request can be paid. Every step is idempotent, so the
+// next start completes one that was interrupted.
 
 import { chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { randomSecret } from "../base/ids.ts";
 import type { Core } from "../contract/contract.ts";
 
-/** What `first-keys.json` holds. The keys are absent when nothing was seeded. */
+/** The content of `first-keys.json`. All but the admin token are absent if nothing was seeded. */
 export type FirstKeys = { v1?: string; v2?: string; adminToken?: string; accountId?: string };
 
 const accountName = "default";
@@ -21,8 +21,8 @@ const families = [
 ] as const;
 
 /**
- * The admin token: the configured one, else the one in the file, else a new one, which is written
- * there.
+ * The admin token: the configured one, or the one in the file, or a new one, which is written to
+ * the file. /
  */
 export async function findAdminToken(
   dataDir: string,
@@ -37,8 +37,8 @@ export async function findAdminToken(
 }
 
 /**
- * Completes the first start. Gives the keys if that was still to be done, and undefined at every
- * later start.
+ * Creates what the first start needs and is still missing. Resolves with the keys, or with
+ * undefined if nothing was missing. /
  */
 export async function seed(
   core: Core,
@@ -47,14 +47,14 @@ export async function seed(
 ): Promise<FirstKeys | undefined> {
   const call = { headers: { authorization: `Bearer ${adminToken}` } };
   const accountId = await findAccount(core, call);
-  // The credits come last: where they are, everything before them was done.
-  const given = await listIdempotencyKeys(core, call, accountId);
-  const missing = families.filter(({ idempotencyKey }) => !given.has(idempotencyKey));
+  // The transfers are the last step: if they are there, all earlier steps are done.
+  const transferred = await listIdempotencyKeys(core, call, accountId);
+  const missing = families.filter(({ idempotencyKey }) => !transferred.has(idempotencyKey));
   if (missing.length === 0) return undefined;
 
   let file = await readFirstKeys(dataDir);
   if (file.v1 === undefined || file.v2 === undefined || file.accountId !== accountId) {
-    file = { ...(await makeKeys(core, call, accountId)), adminToken, accountId };
+    file = { ...(await createKeys(core, call, accountId)), adminToken, accountId };
     await writeFirstKeys(dataDir, file);
   }
   for (const { family, idempotencyKey } of missing) {
@@ -73,11 +73,11 @@ export async function seed(
 type AdminCall = { headers: { authorization: string } };
 
 async function findAccount(core: Core, call: AdminCall): Promise<string> {
-  // Made at the first start, so it is on the first page, oldest first.
+  // The list is oldest first, and the first start makes the first account.
   const { accounts } = await core.billing.listAccounts({}, call);
   const found = accounts.find(({ name }) => name === accountName);
   const account = found ?? (await core.billing.createAccount({ name: accountName }, call)).account;
-  if (!account) throw new Error("an account was created and not returned");
+  if (!account) throw new Error("CreateAccount returned no account");
   return account.accountId;
 }
 
@@ -96,9 +96,8 @@ async function listIdempotencyKeys(
   return found;
 }
 
-// A key that a cut-off start left behind is kept, with a new secret: the old one was shown to
-// nobody.
-async function makeKeys(
+// A key that an interrupted start left behind gets a new secret: nobody has seen the old one.
+async function createKeys(
   core: Core,
   call: AdminCall,
   accountId: string,
@@ -106,15 +105,15 @@ async function makeKeys(
   const { keys } = await core.keys.listKeys({ accountId }, call);
   const secretOf = async ({ family, keyName }: (typeof families)[number]) => {
     const found = keys.find((key) => key.name === keyName && key.status === KeyStatus.ACTIVE);
-    const made = found
+    const { secret } = found
       ? await core.keys.rotateKey({ keyId: found.keyId, overlap: { seconds: 0n } }, call)
       : await core.keys.createKey({ accountId, family, name: keyName }, call);
-    return made.secret;
+    return secret;
   };
   return { v1: await secretOf(families[0]), v2: await secretOf(families[1]) };
 }
 
-/** Path of the file that holds what the first start made. */
+/** The file to which the first start writes its keys. */
 export function firstKeysPath(dataDir: string): string {
   return join(dataDir, "first-keys.json");
 }
@@ -126,8 +125,8 @@ async function readFirstKeys(dataDir: string): Promise<FirstKeys> {
     value = JSON.parse(await readFile(path, "utf8"));
   } catch (error) {
     if (error instanceof Error && "code" in error && error.code === "ENOENT") return {};
-    // Its content must not reach the log.
-    throw new Error(`${path} cannot be read as JSON; correct it, or move it away`);
+    // Without the cause: its message may quote a secret from the file.
+    throw new Error(`${path} is not valid JSON; correct it, or move it away`);
   }
   const members: Map<string, unknown> = new Map(Object.entries(value ?? {}));
   const names = ["v1", "v2", "adminToken", "accountId"] as const;
@@ -139,7 +138,7 @@ async function readFirstKeys(dataDir: string): Promise<FirstKeys> {
   return file;
 }
 
-// Under another name first: a reader finds the whole file or none.
+// Written under another name, then renamed: a reader finds the whole file or none.
 async function writeFirstKeys(dataDir: string, keys: FirstKeys): Promise<void> {
   const path = firstKeysPath(dataDir);
   const { v1, v2, adminToken, accountId } = keys;
@@ -147,16 +146,13 @@ async function writeFirstKeys(dataDir: string, keys: FirstKeys): Promise<void> {
   await writeFile(
     `${path}.new`,
     `${JSON.stringify({ v1, v2, adminToken, accountId }, null, 2)}\n`,
-    {
-      mode: 0o600,
-      flush: true,
-    },
+    { mode: 0o600, flush: true },
   );
   await chmod(`${path}.new`, 0o600);
   await rename(`${path}.new`, path);
 }
 
-/** The text for the terminal of whoever starts a gateway for the first time. */
+/** The text that the first start prints. */
 export function renderBanner(keys: FirstKeys, address: string, dataDir: string): string {
   return `
   The model gateway runs at ${address}
@@ -165,8 +161,8 @@ export function renderBanner(keys: FirstKeys, address: string, dataDir: string):
   v2 key       ${keys.v2}
   admin token  ${keys.adminToken}
 
-  They are kept in ${firstKeysPath(dataDir)} and not shown again. Each key's pool has 1,000 credits.
-  A first paid request:
+  They are saved in ${firstKeysPath(dataDir)} and not printed again.
+  Each key's pool has 1,000 credits. A first paid request:
 
   curl ${address}/v1/messages \\
     -H 'x-api-key: ${keys.v1}' -H 'anthropic-version: 2023-06-01' -H 'content-type: application/json' \\

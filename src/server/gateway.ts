@@ -1,4 +1,4 @@
-// One gateway: the services or the way to them, and the listeners that its role opens.
+// One gateway: the services, or a client of them, and the listeners that its role opens.
 
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
@@ -20,25 +20,30 @@ export type Gateway = {
   readonly httpAddress?: string;
   /** `host:port` of the gRPC listener. Absent in the role `facade`. */
   readonly grpcAddress?: string;
-  /** What the first start made. Absent at later starts. */
+  /** Present only at the first start. */
   readonly firstKeys?: FirstKeys;
-  /** Follows another file, without dropping a request. */
+  /** Takes models, prices, routes and providers from another file. No request is dropped. */
   reload(catalog: CatalogFile): void;
   /**
-   * Refuses new requests, lets running ones finish within the drain limit, settles what they owe,
-   * and closes everything.
+   * Rejects new requests, lets active ones finish until the drain limit, cancels and settles the
+   * rest, and closes everything.
    */
   stop(): Promise<void>;
 };
 
-/** A listener that is open. */
+/** An open listener. */
 type Listener = {
   readonly address: string;
-  /** Takes nothing new; resolves when what runs has ended. */
+  /** Rejects new requests. Resolves when the active ones have ended. */
   drain(): Promise<void>;
 };
 
-/** Starts a gateway. What was started is stopped again when a later part fails. */
+/**
+ * After the drain limit: time to queue the cancelled requests' settlements and send their errors.
+ */
+const cancelLimitMs = 2_000;
+
+/** Starts a gateway. If a part fails to start, the parts before it are stopped again. */
 export async function startGateway(parts: GatewayParts): Promise<Gateway> {
   const stack = new AsyncDisposableStack();
   try {
@@ -51,29 +56,28 @@ export async function startGateway(parts: GatewayParts): Promise<Gateway> {
 
 async function openGateway(parts: GatewayParts, stack: AsyncDisposableStack): Promise<Gateway> {
   const { config, log } = parts;
-  const running = config.role === "facade" ? undefined : await startServices(parts, stack);
-  const core = running ? localCore(running.services) : connectCore(config, stack);
-  const readiness = running?.readiness ?? remoteReadiness(core);
-  const grpc = running && (await openGrpc(config, running, stack));
+  const local = config.role === "facade" ? undefined : await startServices(parts, stack);
+  const core = local ? localCore(local.services) : connectCore(config, stack);
+  const readiness = local?.readiness ?? remoteReadiness(core);
+  const grpc = local && (await openGrpc(config, local, stack));
   let { nativeBearer } = parts.catalog;
   const http =
     config.role === "core"
       ? undefined
       : await openHttp(parts, core, readiness, () => nativeBearer, stack);
-  // Last, so that a start which fails for a taken port has not made the keys that it would have
-  // shown.
+  // Last: a start that fails because a port is in use would create keys that it never prints.
   const firstKeys =
-    running && config.seed ? await seed(core, running.adminToken, config.dataDir) : undefined;
+    local && config.seed ? await seed(core, local.adminToken, config.dataDir) : undefined;
   return {
     ...(http && { httpAddress: http.address }),
     ...(grpc && { grpcAddress: grpc.address }),
     ...(firstKeys && { firstKeys }),
     reload(catalog) {
-      running?.reload(catalog);
+      local?.reload(catalog);
       ({ nativeBearer } = catalog);
     },
     async stop() {
-      await drain([http, grpc], running, config.drainLimitMs, log);
+      await drain([http, grpc], local, config.drainLimitMs, log);
       await stack.disposeAsync();
     },
   };
@@ -90,21 +94,21 @@ function connectCore(config: Config, stack: AsyncDisposableStack): Core {
 
 async function openGrpc(
   config: Config,
-  running: StartedServices,
+  local: StartedServices,
   stack: AsyncDisposableStack,
 ): Promise<Listener> {
   const server = createGrpcServer({
-    services: running.services,
-    authenticate: running.authenticate,
-    readiness: async () => servingOf(await running.readiness()),
+    services: local.services,
+    authenticate: local.authenticate,
+    readiness: async () => servingOf(await local.readiness()),
     ...(config.grpcTls && { tls: config.grpcTls }),
     allowPlaintext: config.grpcAllowPlaintext,
   });
   const port = await server.listen(config.grpcHost, config.grpcPort);
-  // After a drain nothing is left to do; after a failed start there is nothing to wait for.
+  // Waits for nothing: after a drain no call is left, and after a failed start none has begun.
   stack.defer(() => server.drain(0));
-  // Its own limit comes after ours, which knows how to end and settle what runs.
-  const limitMs = config.drainLimitMs + lastBytesMs;
+  // Later than the drain limit of the gateway, which cancels and settles the active requests.
+  const limitMs = config.drainLimitMs + cancelLimitMs;
   return { address: hostAndPort(config.grpcHost, port), drain: () => server.drain(limitMs) };
 }
 
@@ -136,7 +140,7 @@ async function openHttp(
     isDraining: () => app.isDraining(),
   });
   stack.defer(() => {
-    // Idle connections of clients would keep the listener open for as long as they like.
+    // Otherwise idle client connections keep the listener open.
     const closed = app.close();
     app.server.closeAllConnections();
     return closed;
@@ -148,20 +152,14 @@ async function openHttp(
 }
 
 async function drain(
-  doors: (Listener | undefined)[],
-  running: StartedServices | undefined,
+  listeners: (Listener | undefined)[],
+  local: StartedServices | undefined,
   limitMs: number,
   log: Log,
 ) {
-  const drained = Promise.all(doors.map((door) => door?.drain())).then(() => true);
+  const drained = Promise.all(listeners.map((listener) => listener?.drain())).then(() => true);
   if (await withTimeout(drained, limitMs, () => false)) return;
-  log.warn("the drain limit passed: what still runs is ended and settled");
-  const ended = Promise.all([drained, running?.cancelActive()]);
-  await withTimeout(ended, lastBytesMs, () => undefined);
+  log.warn("drain limit reached: cancelling and settling the active requests");
+  const ended = Promise.all([drained, local?.cancelActive()]);
+  await withTimeout(ended, cancelLimitMs, () => undefined);
 }
-
-/**
- * How long answers that the drain limit cut short may take to be handed to the ledger, and to be
- * read to their end.
- */
-const lastBytesMs = 2_000;

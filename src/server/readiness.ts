@@ -1,4 +1,4 @@
-// Whether requests can be served, asked of the parts that they need.
+// Readiness checks for GET /health and gRPC health: can the parts that requests need serve them?
 
 import { toApiError } from "../base/errors.ts";
 import { withTimeout } from "../base/timeout.ts";
@@ -6,19 +6,19 @@ import type { Core } from "../contract/contract.ts";
 import type { PartState, Readiness } from "../http/http.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 
-// Probes come from anybody and as often as they like: within this time they share one answer.
-const freshMs = 500;
-const answerMsMax = 2_000;
+// Anybody may probe, as often as they like: all probes within this time share one result.
+const reuseMs = 500;
+const checkTimeoutMs = 2_000;
 
-/** Of a process that runs the services. */
+/** Readiness of a process that runs the services. */
 export function coreReadiness(parts: {
   postgres: Postgres;
   limits: { ready(): { state: "memory" | "redis" | "degraded" } };
   providers: { usable(): boolean };
 }): () => Promise<Readiness> {
-  const alive = { name: "readiness/alive", text: "select 1" };
-  return shared(async () => ({
-    database: await answers(parts.postgres.query(alive, []).then(() => true)),
+  const ping = { name: "readiness/alive", text: "select 1" };
+  return reused(async () => ({
+    database: await stateOf(parts.postgres.query(ping, []).then(() => true)),
     limits: stateOfLimits(parts.limits.ready().state),
     providers: parts.providers.usable()
       ? { state: "ok" }
@@ -26,33 +26,34 @@ export function coreReadiness(parts: {
   }));
 }
 
-/** Of a facade whose services are elsewhere. */
+/** Readiness of a facade, whose services run in another process. */
 export function remoteReadiness(core: Core): () => Promise<Readiness> {
-  // A call without a credential is refused by a core that is there.
-  const probe = () =>
-    core.keys.authenticate({}, { timeoutMs: answerMsMax }).then(
+  // Without a credential: a core that is alive answers `missing_key`.
+  const check = () =>
+    core.keys.authenticate({}, { timeoutMs: checkTimeoutMs }).then(
       () => true,
       (error: unknown) => toApiError(error).reason === "missing_key",
     );
-  return shared(async () => ({ core: await answers(probe()) }));
+  return reused(async () => ({ core: await stateOf(check()) }));
 }
 
-async function answers(question: Promise<boolean>): Promise<PartState> {
-  const isThere = await withTimeout(question, answerMsMax, () => false).catch(() => false);
-  return isThere ? { state: "ok" } : { state: "down", message: "does not answer" };
+/** `ok` if the check resolves with true in time. */
+async function stateOf(check: Promise<boolean>): Promise<PartState> {
+  const isAlive = await withTimeout(check, checkTimeoutMs, () => false).catch(() => false);
+  return isAlive ? { state: "ok" } : { state: "down", message: "does not answer" };
 }
 
 function stateOfLimits(state: "memory" | "redis" | "degraded"): PartState {
   return state === "degraded"
-    ? { state, message: "redis does not answer; each node allows its share" }
+    ? { state, message: "Redis does not answer; each node enforces its share of every limit" }
     : { state: "ok", message: state };
 }
 
-function shared(ask: () => Promise<Readiness>): () => Promise<Readiness> {
-  let latest: { asked: number; answer: Promise<Readiness> } | undefined;
+function reused(check: () => Promise<Readiness>): () => Promise<Readiness> {
+  let latest: { atMs: number; result: Promise<Readiness> } | undefined;
   return () => {
-    const now = performance.now();
-    if (!latest || now - latest.asked > freshMs) latest = { asked: now, answer: ask() };
-    return latest.answer;
+    const nowMs = performance.now();
+    if (!latest || nowMs - latest.atMs > reuseMs) latest = { atMs: nowMs, result: check() };
+    return latest.result;
   };
 }

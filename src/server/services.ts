@@ -1,5 +1,5 @@
-// The three services of one process over its database, with everything under them. Built once;
-// `app.ts` opens the listeners to them.
+// The three services of one process and the parts they are built from: database, Redis, providers,
+// rate limits. `gateway.ts` opens the listeners.
 
 import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
@@ -29,11 +29,11 @@ export type StartedServices = {
   readiness(): Promise<Readiness>;
   /** Takes models, prices, routes and providers from another file. */
   reload(file: CatalogFile): void;
-  /** Ends what still runs; resolves when each is handed to the ledger. */
+  /** Cancels the active requests. Resolves when each settlement is queued. */
   cancelActive(): Promise<void>;
 };
 
-/** What a gateway is made of, whatever its role. */
+/** The input of a gateway, in every role. */
 export type GatewayParts = {
   readonly config: Config;
   readonly catalog: CatalogFile;
@@ -42,10 +42,7 @@ export type GatewayParts = {
   readonly log: Log;
 };
 
-/**
- * Starts the services. `stack` learns how to stop each part, the one that everything stands on
- * last.
- */
+/** Starts the services. `stack` gets the function that stops each part; the database stops last. */
 export async function startServices(
   parts: GatewayParts,
   stack: AsyncDisposableStack,
@@ -72,7 +69,7 @@ export async function startServices(
     postgres,
     priceOf: (model) => catalog.priceOf(model),
     log,
-    // Called long after the services are built: not before this process has lost its heartbeat.
+    // Called only after this process has lost its heartbeat, when `inference` exists.
     onLost: () => void inference.cancelAll("declared dead"),
   });
   const nodes = { id: billing.nodeId, live: billing.liveNodes };

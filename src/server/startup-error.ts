@@ -1,35 +1,32 @@
-// Why a gateway did not start, in one line for whoever started it.
+// The message of a failed start, in one line for the operator.
 
 import type { Config } from "../config/environment.ts";
 import { isUnreachable } from "../postgres/postgres.ts";
 
-/** Names what to do where that is known. Holds no password. */
+const unwritableCodes = ["EACCES", "EROFS", "EPERM", "ENOSPC", "ENOTDIR"];
+
+/** Describes the cause, and the remedy if it is known. Contains no password. */
 export function startupErrorMessage(error: unknown, config: Config): string {
-  const { code, message, port, path } = membersOf(error);
-  if (code === "EADDRINUSE") return explainTakenPort("PORT", port);
-  // grpc-js tells it in words only.
-  if (message.includes("EADDRINUSE")) return explainTakenPort("GRPC_PORT", config.grpcPort);
-  if (
-    code === "EACCES" ||
-    code === "EROFS" ||
-    code === "EPERM" ||
-    code === "ENOSPC" ||
-    code === "ENOTDIR"
-  ) {
-    return `cannot start: the data directory ${config.dataDir} is not writable (${code}${path ? `, ${path}` : ""}); set DATA_DIR`;
+  const { code, message, port, path } = detailsOf(error);
+  if (code === "EADDRINUSE") return portInUse("PORT", port);
+  // grpc-js gives the code in the message only.
+  if (message.includes("EADDRINUSE")) return portInUse("GRPC_PORT", config.grpcPort);
+  if (unwritableCodes.includes(code)) {
+    const detail = path ? `${code}, ${path}` : code;
+    return `cannot start: the data directory ${config.dataDir} is not writable (${detail}); set DATA_DIR`;
   }
   if (isUnreachable(error) && config.databaseUrl !== undefined) {
     const { host } = new URL(config.databaseUrl);
-    return `cannot start: the database at ${host} is not reachable (${code || message}); see DATABASE_URL`;
+    return `cannot start: the database at ${host} is not reachable (${code || message}); check DATABASE_URL`;
   }
   return `cannot start: ${message}`;
 }
 
-function explainTakenPort(variable: string, port: number | undefined): string {
-  return `cannot start: port ${port} is taken; end what listens there, or set ${variable}`;
+function portInUse(variable: string, port: number | undefined): string {
+  return `cannot start: port ${port} is in use; stop the process that uses it, or set ${variable}`;
 }
 
-function membersOf(error: unknown): {
+function detailsOf(error: unknown): {
   code: string;
   message: string;
   port: number | undefined;

@@ -120,7 +120,7 @@ test("a new price and a new alias under load: each request is charged at the pri
   expect(dearer).not.toBe(before);
   await writeFile(stage.catalogPath, dearer);
   gateway.process.kill("SIGHUP");
-  await vi.waitFor(() => expect(gateway.stdout() + gateway.stderr()).toContain("was read again"), {
+  await vi.waitFor(() => expect(gateway.stdout() + gateway.stderr()).toContain("file reloaded"), {
     timeout: 10_000,
   });
 

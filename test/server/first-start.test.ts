@@ -139,7 +139,7 @@ test("a damaged file is named, and its content is not repeated", async () => {
   const { dataDir } = await newPlace();
   writeFileSync(firstKeysPath(dataDir), '{"adminToken": "secret');
   const failure = await findAdminToken(dataDir, undefined).catch((error: Error) => error.message);
-  expect(failure).toContain("first-keys.json cannot be read");
+  expect(failure).toContain("first-keys.json is not valid JSON");
   expect(failure).not.toContain("secret");
 });
 

@@ -244,7 +244,9 @@ test("a taken port is one clear line, and leaves the database of whoever runs th
   const port = new URL(running.address).port;
   const { code, stdout, stderr } = await expectStartToFail({ DATA_DIR: dataDir, PORT: port });
   expect([code, stdout]).toEqual([1, ""]);
-  expect(stderr).toBe(`cannot start: port ${port} is taken; end what listens there, or set PORT\n`);
+  expect(stderr).toBe(
+    `cannot start: port ${port} is in use; stop the process that uses it, or set PORT\n`,
+  );
   expect((await ask(running.address, readKeys(dataDir).v1, "Hello")).status).toBe(200);
 });
 
@@ -259,7 +261,7 @@ test("a taken gRPC port is named as such", async () => {
   const { code, stderr } = await expectStartToFail({ DATA_DIR: newDataDir(), GRPC_PORT: port });
   expect(code).toBe(1);
   expect(stderr.split("\n").filter((line) => line !== "" && !line.startsWith("{"))).toEqual([
-    `cannot start: port ${port} is taken; end what listens there, or set GRPC_PORT`,
+    `cannot start: port ${port} is in use; stop the process that uses it, or set GRPC_PORT`,
   ]);
 });
 
@@ -281,7 +283,7 @@ test("a database that does not answer is one clear line without its password", a
   const { code, stderr } = await expectStartToFail(env);
   expect(code).toBe(1);
   expect(stderr).toBe(
-    "cannot start: the database at 127.0.0.1:1 is not reachable (ECONNREFUSED); see DATABASE_URL\n",
+    "cannot start: the database at 127.0.0.1:1 is not reachable (ECONNREFUSED); check DATABASE_URL\n",
   );
 });
 
@@ -329,7 +331,7 @@ test("`npm run verify-ledger` finds the ledger of a running gateway in order, an
   const env = { ...process.env, DATABASE_URL: database.url, LOG_LEVEL: "silent" };
   const verify = () =>
     run(process.execPath, [join(import.meta.dirname, "../../src/cli/verify-ledger.ts")], { env });
-  expect((await verify()).stdout).toBe("the ledger is in order\n");
+  expect((await verify()).stdout).toBe("the ledger is consistent\n");
   await database.postgres.query(
     { name: "test/account", text: "insert into accounts values ('acc_1', 'x')" },
     [],
@@ -362,9 +364,9 @@ test("SIGHUP takes a new configuration file, and keeps the old one where the new
     while (!gateway.stderr().slice(length).includes(says))
       await new Promise((resolve) => setTimeout(resolve, 5));
   };
-  await hangUp(defaultCatalog().replace("  haiku: model", "  quick: model"), "was read again");
+  await hangUp(defaultCatalog().replace("  haiku: model", "  quick: model"), "file reloaded");
   expect(await names()).toContain("quick");
-  await hangUp("models: nonsense", "is refused");
+  await hangUp("models: nonsense", "file rejected");
   expect(await names()).toContain("quick");
 
   const askWithBearer = async () => {
@@ -384,7 +386,7 @@ test("SIGHUP takes a new configuration file, and keeps the old one where the new
   expect(await askWithBearer()).toBe(401);
   await hangUp(
     defaultCatalog().replace("native_bearer: auto", "native_bearer: always"),
-    "was read again",
+    "file reloaded",
   );
   expect(await askWithBearer()).toBe(200);
 });

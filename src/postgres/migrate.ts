@@ -1,5 +1,6 @@
-// Brings a database to the schema of `migrations/`: numbered files, forward only, each in one
-// transaction.
+// Migrates a database to the schema of `migrations/`: numbered files, forward only, one transaction
+// each. By hand rather than with a library, because the processes of a deployment start at once and
+// must neither run a migration twice nor block running gateways.
 
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
@@ -10,7 +11,7 @@ type Migration = { number: number; name: string; text: string };
 
 const folder = new URL("migrations/", import.meta.url);
 
-// Row 0 is the lock: processes that start at once queue on it, so each file runs in one of them.
+// Row 0 is the lock: of several processes that start at once, one runs each file.
 const prepare = `
   create table if not exists migrations (
     number     integer primary key,
@@ -21,18 +22,19 @@ const prepare = `
 `;
 
 /**
- * Runs the migrations that the database at `url` has not had. Harmless when many processes do it at
- * the same time.
+ * Runs the migrations that the database at `url` lacks. Safe when many processes do it at the same
+ * time. Throws when the database is newer than this program.
  */
 export async function migrate(url: string): Promise<void> {
   const client = new Client(connectionConfig(url));
-  // A broken connection also fails the query that waits for it; without a listener it would end the
-  // process.
+  // A broken connection also fails its query. Without a listener it would end the process.
   client.on("error", () => {});
   await client.connect();
   try {
-    await prepareTogether(client);
-    for (const migration of readMigrations()) await apply(client, migration);
+    await prepareTable(client);
+    const migrations = readMigrations();
+    await refuseNewer(client, migrations);
+    for (const migration of migrations) await apply(client, migration);
   } finally {
     await client.end();
   }
@@ -53,9 +55,9 @@ export function readMigrations(): Migration[] {
   return migrations;
 }
 
-// Whoever waits for the lock of a table makes all wait that come after, the lanes of running
-// gateways first, which give up after a second. So it waits for less, lets them through, and tries
-// again for five minutes.
+// While a migration waits for the lock of a table, later transactions queue behind it. Batches of
+// running gateways fail after one second in that queue. So a migration waits for less than that,
+// lets the others run, and retries for five minutes.
 const lockMsMax = 400;
 const lockPauseMs = 1_600;
 const lockAttemptsMax = 150;
@@ -68,7 +70,7 @@ async function apply(client: Client, migration: Migration): Promise<void> {
       if (!isBlocked(error)) throw error;
       if (attempt === lockAttemptsMax) {
         throw new Error(
-          `migration ${migration.name}: another session kept its tables locked for too long`,
+          `migration ${migration.name}: other sessions kept its tables locked for five minutes`,
           { cause: error },
         );
       }
@@ -94,13 +96,26 @@ async function applyOnce(client: Client, { number, name, text }: Migration): Pro
   }
 }
 
-// Two processes that create the same table at once may collide in the server's catalogue: the
-// second try finds it there.
-async function prepareTogether(client: Client, attemptsLeft = 5): Promise<void> {
+// When two processes create the same table at once, one fails in the server's catalogue. Its retry
+// finds the table.
+async function prepareTable(client: Client, attemptsLeft = 5): Promise<void> {
   try {
     await client.query(prepare);
   } catch (error) {
     if (attemptsLeft === 0) throw error;
-    await prepareTogether(client, attemptsLeft - 1);
+    await prepareTable(client, attemptsLeft - 1);
   }
+}
+
+// An older program would write rows that a later migration has given another meaning.
+async function refuseNewer(client: Client, migrations: readonly Migration[]): Promise<void> {
+  const { rows } = await client.query<{ number: number; name: string }>(
+    "select number, name from migrations order by number desc limit 1",
+  );
+  const [newest] = rows;
+  if (newest === undefined || newest.number <= migrations.length) return;
+  throw new Error(
+    `the database is newer than this program: it has migration ${newest.name}, and this program ` +
+      `knows ${migrations.length} migrations. Start a newer version of the gateway.`,
+  );
 }

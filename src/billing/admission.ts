@@ -1,4 +1,4 @@
-// Admission decided: who may start, and how much each start holds. A pure function over the rows
+// Admission: which requests may start, and how much each one holds. Pure functions over the rows
 // that the batch has locked.
 
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
@@ -7,43 +7,47 @@ import { type FamilyName, familyOf } from "../base/families.ts";
 import { credits } from "../base/money.ts";
 import { grantedBy, sizeHold, type UsageBounds } from "./hold-size.ts";
 
-/** Who pays: a key and its pool. */
+/** The key that pays for a request, and its pool. */
 export type Payer = {
   readonly accountId: string;
   readonly family: FamilyName;
   readonly keyId: string;
   /**
-   * The secret that was shown, checked again here. Absent when an internal service asks for a key.
+   * The secret that the caller presented; admission checks it again. Absent when an internal
+   * service acts for a key.
    */
   readonly secretId?: string;
 };
 
-/** A request that wants to start. */
+/** The admission of a new request. */
 export type HoldRequest = {
   readonly kind: "place";
   readonly requestId: string;
   /**
-   * Whose request it is. One of this process is settled by others when the process dies; a caller's
-   * waits for its deadline.
+   * Who settles the hold. When the owning process dies, other processes settle it. A hold of a
+   * calling service outlives every process, until its deadline.
    */
   readonly owner: "process" | "caller";
+  /** Tells a repeat of this admission from another request with the same id. */
   readonly nonce: string;
   readonly payer: Payer;
   readonly model: string;
   readonly price: Price;
   readonly bounds: UsageBounds;
-  /** From admission to the moment when anybody may settle it. */
+  /** Time from admission until any process may settle the hold. */
   readonly deadlineMs: number;
 };
 
-/** A running request whose input turned out larger than its hold foresaw. */
+/** A larger hold for a running request, because its input has more tokens than expected. */
 export type GrowRequest = {
   readonly kind: "grow";
   readonly hold: Hold;
   readonly amountMicro: bigint;
 };
 
-/** A request that runs. */
+export type AdmissionRequest = HoldRequest | GrowRequest;
+
+/** The hold of a running request, as the ledger stores it. */
 export type PlacedHold = {
   readonly requestId: string;
   readonly payer: Payer;
@@ -55,16 +59,16 @@ export type PlacedHold = {
   readonly admittedAt: Date;
 };
 
-/** A request that runs, as whoever placed it knows it. */
+/** A hold, as the process that placed it knows it. */
 export type Hold = PlacedHold & {
   readonly grantedOutput: number;
-  /** What the pool had left after admission. Zero where it was placed by an earlier try. */
+  /** Free credits of the pool after admission. Zero when an earlier attempt placed the hold. */
   readonly freeMicro: bigint;
 };
 
 /**
- * The rows of one batch, locked or read in its transaction. The decision keeps the pools and keys
- * up to date as it goes.
+ * The rows of one batch, locked or read in its transaction. `admit` updates pools, keys, months and
+ * requests, so that each decision of the batch sees the ones before it.
  */
 export type Ledger = {
   readonly at: Date;
@@ -72,13 +76,13 @@ export type Ledger = {
   readonly nodeId: string;
   readonly pools: Map<string, { posted: bigint; held: bigint; readonly inDebt: boolean }>;
   readonly keys: Map<string, KeyRow>;
-  /** Secrets that are no longer good, and whether they were revoked. */
+  /** Secrets that were revoked (true) or have expired (false), by id. */
   readonly deadSecrets: ReadonlyMap<string, boolean>;
-  /** Request ids in use, or charged. */
+  /** Requests that run or were charged, by id. */
   readonly usedRequests: Map<string, UsedRow>;
-  /** Amounts of holds that want to grow. */
+  /** Amounts of the growing holds, by request id. */
   readonly amounts: Map<string, bigint>;
-  /** Months in which holds that want to grow were admitted, by `<key_id>/<month>`. */
+  /** Months in which the growing holds were admitted, by `<key_id>/<month>`. */
   readonly pastMonths: ReadonlyMap<string, { readonly spent: bigint; held: bigint }>;
 };
 
@@ -91,7 +95,7 @@ export type KeyRow = {
 };
 
 export type UsedRow = {
-  /** Null: no process's. */
+  /** Null: the hold belongs to a calling service, not to a process. */
   readonly nodeId: string | null;
   readonly nonce: string;
   readonly keyId: string;
@@ -103,71 +107,48 @@ export type UsedRow = {
 };
 
 export type Admitted =
-  /** `addedMicro` is undefined when it was held before. */
+  /** `addedMicro` is undefined when the credits were held before. */
   | { readonly kind: "held"; readonly hold: Hold; readonly addedMicro: bigint | undefined }
-  | { readonly kind: "refused"; readonly apiError: ApiError }
-  /** The funds are there, but running requests hold them: worth a wait. */
-  | { readonly kind: "waits"; readonly apiError: ApiError };
+  | { readonly kind: "rejected"; readonly error: ApiError }
+  /** Other running requests hold the credits: a repeat may succeed when one of them ends. */
+  | { readonly kind: "short"; readonly error: ApiError };
 
-/** The name of a pool in `Ledger.pools`. */
+/** The key of a pool in `Ledger.pools`. */
 export function poolOf({ accountId, family }: Payer): string {
   return `${accountId}/${family}`;
 }
 
-/** Who pays for what is asked. */
-export function payerOf(ask: HoldRequest | GrowRequest): Payer {
-  return ask.kind === "place" ? ask.payer : ask.hold.payer;
+export function payerOf(request: AdmissionRequest): Payer {
+  return request.kind === "place" ? request.payer : request.hold.payer;
 }
 
-/** The process that `ask` belongs to. */
+/** The node that owns the hold of a request. Null: none. */
 export function nodeOf({ owner }: HoldRequest, nodeId: string): string | null {
   return owner === "process" ? nodeId : null;
 }
 
-/** Decides one ask and books it in `ledger`. */
-export function admit(ledger: Ledger, ask: HoldRequest | GrowRequest): Admitted {
-  return ask.kind === "place" ? place(ledger, ask) : grow(ledger, ask);
+/** Decides one request and books it in `ledger`. */
+export function admit(ledger: Ledger, request: AdmissionRequest): Admitted {
+  return request.kind === "place" ? place(ledger, request) : grow(ledger, request);
 }
 
-function place(ledger: Ledger, ask: HoldRequest): Admitted {
-  const { payer, price, bounds } = ask;
-  const used = ledger.usedRequests.get(ask.requestId);
-  if (used) {
-    // An earlier try of the same process or caller, whose commit it did not hear of. Whoever asks
-    // for something else under the same id gets nothing.
-    const isRepeat = used.nodeId === nodeOf(ask, ledger.nodeId) && used.nonce === ask.nonce;
-    const isSame = used.keyId === payer.keyId && used.model === ask.model;
-    // The model may have another price by now. What was admitted keeps its own.
-    const grantedOutput =
-      isRepeat && isSame ? grantedBy(used.price, bounds, used.amount) : undefined;
-    if (grantedOutput === undefined) return refused(new ApiError("request_id_used"));
-    const { price: ownPrice, amount: amountMicro, admittedAt, month } = used;
-    return {
-      kind: "held",
-      addedMicro: undefined,
-      hold: {
-        ...holdOf(ask, grantedOutput, amountMicro),
-        price: ownPrice,
-        freeMicro: 0n,
-        admittedAt,
-        month,
-      },
-    };
-  }
+function place(ledger: Ledger, request: HoldRequest): Admitted {
+  const { payer, price, bounds } = request;
+  const used = ledger.usedRequests.get(request.requestId);
+  if (used) return repeat(ledger, request, used);
 
   const key = ledger.keys.get(payer.keyId);
   const pool = ledger.pools.get(poolOf(payer));
-  if (!key || !pool)
-    return refused(new ApiError("not_found", { message: "There is no such key." }));
-  if (key.status !== "active") return refused(new ApiError("revoked_key"));
+  if (!key || !pool) return rejected(new ApiError("not_found", { message: "No such key." }));
+  if (key.status !== "active") return rejected(new ApiError("revoked_key"));
   const revoked = payer.secretId === undefined ? undefined : ledger.deadSecrets.get(payer.secretId);
-  if (revoked !== undefined) return refused(new ApiError(revoked ? "revoked_key" : "invalid_key"));
-  if (key.allowedModels.length > 0 && !key.allowedModels.includes(ask.model)) {
-    return refused(
+  if (revoked !== undefined) return rejected(new ApiError(revoked ? "revoked_key" : "invalid_key"));
+  if (key.allowedModels.length > 0 && !key.allowedModels.includes(request.model)) {
+    return rejected(
       new ApiError("model_not_allowed", { allowed: key.allowedModels, field: "model" }),
     );
   }
-  if (pool.inDebt) return refused(creditsExhausted(payer, pool, "in debt"));
+  if (pool.inDebt) return rejected(creditsExhausted(payer, pool, "in debt"));
 
   const grant = sizeHold(price, bounds, {
     posted: pool.posted,
@@ -177,11 +158,11 @@ function place(ledger: Ledger, ask: HoldRequest): Admitted {
   if (grant.kind === "short") return shortOf(ledger, payer, pool, key, grant);
   pool.held += grant.amountMicro;
   key.held += grant.amountMicro;
-  ledger.usedRequests.set(ask.requestId, {
-    nodeId: nodeOf(ask, ledger.nodeId),
-    nonce: ask.nonce,
+  ledger.usedRequests.set(request.requestId, {
+    nodeId: nodeOf(request, ledger.nodeId),
+    nonce: request.nonce,
     keyId: payer.keyId,
-    model: ask.model,
+    model: request.model,
     price,
     amount: grant.amountMicro,
     admittedAt: ledger.at,
@@ -191,7 +172,7 @@ function place(ledger: Ledger, ask: HoldRequest): Admitted {
     kind: "held",
     addedMicro: grant.amountMicro,
     hold: {
-      ...holdOf(ask, grant.output, grant.amountMicro),
+      ...holdOf(request, grant.output, grant.amountMicro),
       freeMicro: pool.posted - pool.held,
       admittedAt: ledger.at,
       month: ledger.month,
@@ -199,39 +180,64 @@ function place(ledger: Ledger, ask: HoldRequest): Admitted {
   };
 }
 
-function grow(ledger: Ledger, ask: GrowRequest): Admitted {
-  const { hold } = ask;
+/**
+ * Answers the repeat of an admission whose commit the caller did not see with the hold of the first
+ * attempt. Any other request with a used id is rejected.
+ */
+function repeat(ledger: Ledger, request: HoldRequest, used: UsedRow): Admitted {
+  const isRepeat = used.nodeId === nodeOf(request, ledger.nodeId) && used.nonce === request.nonce;
+  const isSame = used.keyId === request.payer.keyId && used.model === request.model;
+  // The price of the model may have changed since. The hold keeps the price of its admission.
+  const grantedOutput =
+    isRepeat && isSame ? grantedBy(used.price, request.bounds, used.amount) : undefined;
+  if (grantedOutput === undefined) return rejected(new ApiError("request_id_used"));
+  return {
+    kind: "held",
+    addedMicro: undefined,
+    hold: {
+      ...holdOf(request, grantedOutput, used.amount),
+      price: used.price,
+      freeMicro: 0n,
+      admittedAt: used.admittedAt,
+      month: used.month,
+    },
+  };
+}
+
+function grow(ledger: Ledger, { hold, amountMicro }: GrowRequest): Admitted {
   const before = ledger.amounts.get(hold.requestId);
   const key = ledger.keys.get(hold.payer.keyId);
   const pool = ledger.pools.get(poolOf(hold.payer));
-  if (before === undefined || !key || !pool)
-    return refused(new ApiError("gateway_unavailable", { message: "The hold is gone." }));
-  const addedMicro = ask.amountMicro - before;
+  if (before === undefined || !key || !pool) {
+    const message = "The hold of this request no longer exists.";
+    return rejected(new ApiError("gateway_unavailable", { message }));
+  }
+  const addedMicro = amountMicro - before;
   if (addedMicro <= 0n)
     return { kind: "held", addedMicro: undefined, hold: { ...hold, amountMicro: before } };
   if (pool.posted - pool.held < addedMicro)
     return shortOf(ledger, hold.payer, pool, key, {
       of: "pool",
-      held: pool.posted >= ask.amountMicro,
+      held: pool.posted >= amountMicro,
       neededMicro: addedMicro,
     });
   const month =
     hold.month === ledger.month ? key : ledger.pastMonths.get(`${hold.payer.keyId}/${hold.month}`);
-  if (!month)
-    return refused(
-      new ApiError("gateway_unavailable", { message: "The month of the hold is gone." }),
-    );
+  if (!month) {
+    const message = "The month in which this request was admitted no longer exists.";
+    return rejected(new ApiError("gateway_unavailable", { message }));
+  }
   if (key.cap !== null && key.cap - month.spent - month.held < addedMicro) {
     return shortOf(ledger, hold.payer, pool, key, {
       of: "cap",
-      held: key.cap - month.spent >= ask.amountMicro,
+      held: key.cap - month.spent >= amountMicro,
       neededMicro: addedMicro,
     });
   }
   pool.held += addedMicro;
   month.held += addedMicro;
-  ledger.amounts.set(hold.requestId, ask.amountMicro);
-  return { kind: "held", addedMicro, hold: { ...hold, amountMicro: ask.amountMicro } };
+  ledger.amounts.set(hold.requestId, amountMicro);
+  return { kind: "held", addedMicro, hold: { ...hold, amountMicro } };
 }
 
 function holdOf(
@@ -242,8 +248,8 @@ function holdOf(
   return { requestId, payer, model, price, grantedOutput, amountMicro };
 }
 
-function refused(apiError: ApiError): Admitted {
-  return { kind: "refused", apiError };
+function rejected(error: ApiError): Admitted {
+  return { kind: "rejected", error };
 }
 
 function shortOf(
@@ -254,8 +260,8 @@ function shortOf(
   short: { of: "pool" | "cap"; held: boolean; neededMicro: bigint },
 ): Admitted {
   if (short.held)
-    return { kind: "waits", apiError: new ApiError("credits_held", { retryAfterMs: 2000 }) };
-  return refused(
+    return { kind: "short", error: new ApiError("credits_held", { retryAfterMs: 2000 }) };
+  return rejected(
     short.of === "pool" ? creditsExhausted(payer, pool, short) : capReached(ledger, key, short),
   );
 }
@@ -266,12 +272,12 @@ function creditsExhausted(
   why: "in debt" | { neededMicro: bigint },
 ): ApiError {
   const remaining = atLeastZero(pool.posted - pool.held);
-  const says =
+  const state =
     why === "in debt"
       ? "is in debt"
       : `has ${credits(remaining)} credits free, and this request needs ${credits(why.neededMicro)} set aside`;
   return new ApiError("credits_exhausted", {
-    message: `The ${payer.family} pool of this account ${says}. Add credits to go on.`,
+    message: `The ${payer.family} pool of this account ${state}. Add credits to continue.`,
     limit: {
       name: "pool_microcredits",
       limit: pool.posted,
@@ -308,7 +314,7 @@ function atLeastZero(micro: bigint): bigint {
   return micro > 0n ? micro : 0n;
 }
 
-/** First instant of the UTC month after `month` (`YYYY-MM-01`). */
+/** The first instant of the UTC month after `month` (`YYYY-MM-01`). */
 export function monthAfter(month: string): Date {
   const start = new Date(`${month}T00:00:00Z`);
   return new Date(Date.UTC(start.getUTCFullYear(), start.getUTCMonth() + 1, 1));

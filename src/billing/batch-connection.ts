@@ -1,4 +1,4 @@
-// The transactions of a lane on a connection of its own, and what their failures mean.
+// Runs the transactions of a batch queue on a connection of its own, and classifies their errors.
 
 import { DatabaseError } from "pg";
 import type { Query } from "../postgres/pipeline.ts";
@@ -18,8 +18,7 @@ const commit: Statement = { name: "billing/commit", text: "commit" };
 const rollback: Statement = { name: "billing/rollback", text: "rollback" };
 
 /**
- * A transaction in two round trips: `decide` sees the rows of the first queries and names the
- * writes.
+ * A transaction in two round trips: `decide` gets the rows of the reads and returns the writes.
  */
 export type Decision<Outcome> = {
   readonly reads: readonly Query[];
@@ -29,40 +28,41 @@ export type Decision<Outcome> = {
   };
 };
 
-/** A transaction in one round trip: nothing that its queries answer is needed to write the next. */
+/** A transaction in one round trip: no query depends on the rows of another. */
 export type Sequence<Outcome> = {
   readonly queries: readonly Query[];
   readonly outcome: (rows: readonly unknown[][]) => Outcome;
 };
 
-// Several times what the server's own limits leave to the statements of a batch.
-const answerMsMax = 5_000;
-/** How long a server may take to say goodbye. */
+// Several times the server's own time limits for the statements of a batch.
+const batchMsMax = 5_000;
+/** How long to wait for the server when the connection is closed. */
 const closeMsMax = 1_000;
 
 /**
- * A database connection that one lane has for itself, opened again when it broke or fell silent.
+ * A database connection for one batch queue. It is opened again after it broke or the server did
+ * not respond in time.
  */
 export class BatchConnection {
   readonly #postgres: Postgres;
-  readonly #answerMs: number;
+  readonly #batchMs: number;
   #connection: Connection | undefined;
 
-  constructor(postgres: Postgres, answerMs = answerMsMax) {
+  constructor(postgres: Postgres, batchMs = batchMsMax) {
     this.#postgres = postgres;
-    this.#answerMs = answerMs;
+    this.#batchMs = batchMs;
   }
 
   /**
-   * Runs the batch that `build` makes once there is a connection. A commit that the server answered
-   * with a rollback fails like any other statement.
+   * Connects if necessary, calls `build` and runs its batch. Throws the error of the first
+   * statement that failed, and an error when the server answered the commit with a rollback.
    */
   async run<Outcome>(build: () => Decision<Outcome> | Sequence<Outcome>): Promise<Outcome> {
     if (this.#connection === undefined || this.#connection.lost)
       this.#connection = await this.#connect();
     const connection = this.#connection;
     const batch = build();
-    const timer = setTimeout(() => connection.cut(), this.#answerMs);
+    const timer = setTimeout(() => connection.destroy(), this.#batchMs);
     try {
       if ("queries" in batch) {
         const [, ...rows] = await this.#commit(connection, [[begin, []], ...batch.queries]);
@@ -75,32 +75,32 @@ export class BatchConnection {
     } catch (error) {
       await connection.send([[rollback, []]]).catch(() => undefined);
       throw connection.lost
-        ? new ConnectionLost("the connection was lost amid a batch", { cause: error })
+        ? new ConnectionLost("the connection broke during a batch", { cause: error })
         : error;
     } finally {
       clearTimeout(timer);
     }
   }
 
-  // Whatever keeps a connection from being made (files, ports, certificates, passwords, a proxy)
-  // says nothing about the batch.
+  // Any reason counts (file descriptors, ports, certificates, passwords, a proxy): the batch was
+  // not sent.
   #connect(): Promise<Connection> {
     return this.#postgres.connect().catch((cause: unknown) => {
-      throw new NotConnected("no connection to the ledger", { cause });
+      throw new NotConnected("cannot connect to the ledger", { cause });
     });
   }
 
   async #commit(connection: Connection, queries: readonly Query[]): Promise<unknown[][]> {
-    const answers = await connection.send([...queries, [commit, []]]);
-    if (answers.pop()?.command !== "COMMIT") throw new RolledBack();
-    return answers.map(({ rows }) => rows);
+    const results = await connection.send([...queries, [commit, []]]);
+    if (results.pop()?.command !== "COMMIT") throw new RolledBack();
+    return results.map(({ rows }) => rows);
   }
 
   async close(): Promise<void> {
     const connection = this.#connection;
     this.#connection = undefined;
-    // A server that fell silent would be waited for until the system gives the socket up.
-    const timer = setTimeout(() => connection?.cut(), closeMsMax);
+    // Without a timeout, a server that does not respond delays this until the system's own one.
+    const timer = setTimeout(() => connection?.destroy(), closeMsMax);
     await connection?.end().catch(() => undefined);
     clearTimeout(timer);
   }
@@ -110,14 +110,16 @@ class NotConnected extends Error {}
 class ConnectionLost extends Error {}
 class RolledBack extends Error {}
 
-// in_failed_sql_transaction; read_only_sql_transaction, of a server that has just become or is
-// about to become the primary one; feature_not_supported and invalid_sql_statement_name, of a
-// prepared statement whose columns a migration changed or that a proxy's other server never saw,
-// and which is prepared anew at the repeat; and the classes of a server that lacks something, is
-// told to stop, or fails itself.
+// SQLSTATEs that may be gone at the repeat:
+// - 25P02 in_failed_sql_transaction.
+// - 25006 read_only_sql_transaction: the server is becoming the primary one, or was it until now.
+// - 0A000 feature_not_supported and 26000 invalid_sql_statement_name: a migration changed the
+//   columns of a prepared statement, or a proxy switched to a server that never prepared it. The
+//   repeat prepares it again.
+// - Classes 53 insufficient resources, 57 operator intervention, 58 system error.
 const transientStates = /^(25P02|25006|0A000|26000|53...|57...|58...)$/;
 
-/** True when the same batch, sent again, may pass. */
+/** True when a repeat of the same batch may succeed. */
 export function isTransient(error: unknown): boolean {
   if (
     error instanceof NotConnected ||
@@ -130,27 +132,27 @@ export function isTransient(error: unknown): boolean {
 }
 
 /**
- * What the failure of a batch of admissions means. Whoever took the same request id at the same
- * time is seen by the repeat.
+ * Classifies the error of an admission batch. After a unique violation, the repeat reads the
+ * transaction that took the same request id.
  */
 export function classifyAdmissionError(error: unknown): Failure {
   if (error instanceof NotConnected) return "unsent";
   if (isBlocked(error)) return "blocked";
-  return isTransient(error) || isUniqueViolation(error) ? "unsure" : "refused";
+  return isTransient(error) || isUniqueViolation(error) ? "unconfirmed" : "rejected";
 }
 
-// data_exception and integrity_constraint_violation: it lies in the values.
+// Classes 22 data exception and 23 integrity constraint violation: a value is at fault.
 const valueStates = /^2[23]/;
 
 /**
- * What the failure of a batch of settlements means. They are owed, so only what lies in the values
- * of one is final.
+ * Classifies the error of a settlement batch. Settlements are owed, so an item is rejected only
+ * when its own values are at fault.
  */
 export function classifySettlementError(error: unknown): Failure {
   if (error instanceof NotConnected) return "unsent";
   if (isBlocked(error)) return "blocked";
-  if (isTransient(error)) return "unsure";
+  if (isTransient(error)) return "unconfirmed";
   return error instanceof DatabaseError && !valueStates.test(error.code ?? "")
     ? "blocked"
-    : "refused";
+    : "rejected";
 }

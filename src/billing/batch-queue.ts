@@ -1,72 +1,70 @@
-// A lane turns a crowd of small writes into few transactions: one batch is in flight, the next is
-// whatever queued meanwhile. There is no timer, so one request alone waits for nobody, and a
-// thousand share one commit.
+// Group commit: many small writes share few transactions. One batch is in flight; the next batch is
+// everything that was queued in the meantime. There is no timer, so a lone item waits for no other,
+// and a thousand concurrent items share one commit.
 
-import { setTimeout as delay, setImmediate as nextTurn } from "node:timers/promises";
+import { setTimeout as delay, setImmediate as nextTick } from "node:timers/promises";
 import { ApiError } from "../base/errors.ts";
 
 /**
- * What a lane does with a batch. Answers one outcome per item, in order. A thrown error concerns
- * the batch as a whole.
+ * Runs a batch and returns one outcome per item, in order. A thrown error is an error of the whole
+ * batch; `classify` says what it means.
  */
 export type RunBatch<Item, Outcome> = (items: readonly Item[]) => Promise<readonly Outcome[]>;
 
 /**
- * What the failure of a batch means. `unsent`: there was no connection. `unsure`: a repeat of the
- * same batch may pass, whether or not this one was committed. `blocked`: something of one of its
- * items stands in the way for now, and the others may pass without it. `refused`: the database will
- * never take one of its items.
+ * What the error of a batch means:
+ * - `unsent`: there was no connection. Repeat the batch.
+ * - `unconfirmed`: the batch may or may not have been committed. Repeat it.
+ * - `blocked`: an item waits for something that is locked. Run the batch's groups separately.
+ * - `rejected`: the database will never accept one of the items. Run the items one by one.
  */
-export type Failure = "unsent" | "unsure" | "blocked" | "refused";
+export type Failure = "unsent" | "unconfirmed" | "blocked" | "rejected";
 
 export type BatchQueueSettings<Item, Outcome> = {
   readonly batchMax: number;
-  /** Beyond this many waiting items `submit` refuses before any work. */
+  /** With this many items queued, `submit` fails at once. */
   readonly queueMax: number;
   readonly classify: (error: unknown) => Failure;
   /** Items of one group are blocked together. */
   readonly groupOf: (item: Item) => string;
-  /** Runs what was blocked, on a connection that nobody else waits for. */
+  /** Runs batches of blocked groups, on a connection that other items do not wait for. */
   readonly runBlocked: RunBatch<Item, Outcome>;
-  /** Hears why items are run apart from now on. */
+  /** Called with the error when groups become blocked. */
   readonly onBlocked?: (error: unknown) => void;
-  /** Hears of an item that was refused though a batch with it may have been committed. */
-  readonly onGivenUp?: (item: Item) => void;
-  /** Wait between repeats of a failed batch. */
+  /** Called for each failed item that may have been committed nevertheless. */
+  readonly onUnconfirmed?: (item: Item) => void;
+  /** Pause before a failed batch is repeated. */
   readonly pauseMs: number;
-  /** How long an item may wait for the database before it is refused. Infinity: for ever. */
+  /** How long an item waits for the database before it fails. Infinity: no limit. */
   readonly maxWaitMs: number;
 };
 
-type Waiting<Item, Outcome> = {
+type QueuedItem<Item, Outcome> = {
   readonly item: Item;
-  readonly since: number;
+  readonly queuedAtMs: number;
   readonly resolve: (outcome: Outcome) => void;
   readonly reject: (error: unknown) => void;
-  /** A batch with it failed, and may have been committed all the same. */
-  isUnsure: boolean;
+  /** A batch with this item failed and may have been committed nevertheless. */
+  isUnconfirmed: boolean;
 };
 
-/**
- * Items that have no answer yet: those whose batch is to be repeated, and those that something
- * blocks.
- */
-type Unanswered<Item, Outcome> = {
-  readonly again: readonly Waiting<Item, Outcome>[];
-  readonly blocked: readonly Waiting<Item, Outcome>[];
-  readonly reason?: unknown;
+/** Items of a failed batch that still need an outcome. */
+type Unfinished<Item, Outcome> = {
+  readonly repeat: readonly QueuedItem<Item, Outcome>[];
+  readonly blocked: readonly QueuedItem<Item, Outcome>[];
+  readonly blockedBy?: unknown;
 };
 
 export class BatchQueue<Item, Outcome> {
   readonly #run: RunBatch<Item, Outcome>;
   readonly #settings: BatchQueueSettings<Item, Outcome>;
-  readonly #queue: Waiting<Item, Outcome>[] = [];
-  /** What is blocked, by group. It runs apart, group by group, so that nobody else waits for it. */
-  readonly #blocked = new Map<string, Waiting<Item, Outcome>[]>();
-  #working: Promise<void> | undefined;
-  #workingApart: Promise<void> | undefined;
+  readonly #queue: QueuedItem<Item, Outcome>[] = [];
+  /** Queues of the blocked groups. They run separately, so that other groups do not wait. */
+  readonly #blocked = new Map<string, QueuedItem<Item, Outcome>[]>();
+  #running: Promise<void> | undefined;
+  #runningBlocked: Promise<void> | undefined;
   #isStopped = false;
-  #leftBehind = 0;
+  #failedAtStop = 0;
 
   constructor(run: RunBatch<Item, Outcome>, settings: BatchQueueSettings<Item, Outcome>) {
     this.#run = run;
@@ -74,169 +72,169 @@ export class BatchQueue<Item, Outcome> {
   }
 
   /**
-   * Runs `item` in the next batch. Throws `gateway_unavailable` when too many wait,
-   * `billing_unavailable` when patience ran out.
+   * Runs `item` in the next batch. Throws `gateway_unavailable` when the queue is full or stopped,
+   * and `billing_unavailable` after `maxWaitMs`.
    */
   submit(item: Item): Promise<Outcome> {
-    const apart =
+    const blockedQueue =
       this.#blocked.size > 0 ? this.#blocked.get(this.#settings.groupOf(item)) : undefined;
-    const queue = apart ?? this.#queue;
+    const queue = blockedQueue ?? this.#queue;
     if (this.#isStopped || queue.length >= this.#settings.queueMax) {
       return Promise.reject(new ApiError("gateway_unavailable", { retryAfterMs: 1000 }));
     }
     return new Promise((resolve, reject) => {
-      queue.push({ item, since: performance.now(), resolve, reject, isUnsure: false });
-      if (!apart) this.#working ??= this.#work();
+      queue.push({ item, queuedAtMs: performance.now(), resolve, reject, isUnconfirmed: false });
+      if (!blockedQueue) this.#running ??= this.#runQueue();
     });
   }
 
   /**
-   * Waits until nothing is queued, `withinMs` at most, and takes nothing more. Answers how many
-   * were refused at the end.
+   * Waits up to `withinMs` until the queue is empty, then stops it. Returns how many items failed
+   * because of that.
    */
   async drain(withinMs: number): Promise<number> {
-    const limit = new AbortController();
-    const emptied = this.#emptied().then(() => limit.abort());
-    await delay(withinMs, undefined, { signal: limit.signal }).catch(() => undefined);
+    const timeout = new AbortController();
+    const emptied = this.#emptied().then(() => timeout.abort());
+    await delay(withinMs, undefined, { signal: timeout.signal }).catch(() => undefined);
     this.#isStopped = true;
-    this.#refuseImpatient();
+    this.#failExpired();
     await emptied;
-    return this.#leftBehind;
+    return this.#failedAtStop;
   }
 
   async #emptied(): Promise<void> {
-    while (this.#working || this.#workingApart)
-      await Promise.all([this.#working, this.#workingApart]);
+    while (this.#running || this.#runningBlocked)
+      await Promise.all([this.#running, this.#runningBlocked]);
   }
 
-  async #work(): Promise<void> {
-    // Items of the same turn of the event loop share the first batch, and what that turn wrote to
-    // clients leaves before it.
-    await nextTurn();
+  async #runQueue(): Promise<void> {
+    // Items of the same tick of the event loop share the first batch, and responses that the tick
+    // wrote to clients leave before it.
+    await nextTick();
     while (this.#queue.length > 0) {
       const batch = this.#queue.splice(0, this.#settings.batchMax);
-      const { again, blocked, reason } = await this.#deliver(batch, this.#run);
+      const { repeat, blocked, blockedBy } = await this.#runBatch(batch, this.#run);
       if (blocked.length > 0) {
-        this.#settings.onBlocked?.(reason);
-        this.#setApart(blocked);
+        this.#settings.onBlocked?.(blockedBy);
+        this.#block(blocked);
       }
-      if (again.length > 0) {
-        this.#queue.unshift(...again);
+      if (repeat.length > 0) {
+        this.#queue.unshift(...repeat);
         await this.#pause();
       }
     }
-    this.#working = undefined;
+    this.#running = undefined;
   }
 
-  async #workApart(): Promise<void> {
+  async #runBlockedGroups(): Promise<void> {
     while (this.#blocked.size > 0) {
       for (const [group, queue] of this.#blocked) {
-        if (!(await this.#passesApart(queue))) continue;
+        if (!(await this.#tryUnblock(queue))) continue;
         this.#blocked.delete(group);
         if (queue.length === 0) continue;
-        for (const one of queue) this.#queue.push(one);
-        this.#working ??= this.#work();
+        for (const queued of queue) this.#queue.push(queued);
+        this.#running ??= this.#runQueue();
       }
     }
-    this.#workingApart = undefined;
+    this.#runningBlocked = undefined;
   }
 
-  // Of a batch that is blocked all groups are set apart, and most of them have nothing in their
-  // way: one batch shows that.
-  async #passesApart(queue: Waiting<Item, Outcome>[]): Promise<boolean> {
+  // All groups of a blocked batch become blocked, though most wait for nothing. One batch per group
+  // finds out: true when the group may return to the common queue.
+  async #tryUnblock(queue: QueuedItem<Item, Outcome>[]): Promise<boolean> {
     const batch = queue.splice(0, this.#settings.batchMax);
     if (batch.length === 0) return true;
-    const { again, blocked } = await this.#deliver(batch, this.#settings.runBlocked);
-    if (again.length + blocked.length === 0) return true;
-    queue.unshift(...again, ...blocked);
+    const { repeat, blocked } = await this.#runBatch(batch, this.#settings.runBlocked);
+    if (repeat.length + blocked.length === 0) return true;
+    queue.unshift(...repeat, ...blocked);
     await this.#pause();
     return queue.length === 0;
   }
 
-  async #deliver(
-    batch: readonly Waiting<Item, Outcome>[],
+  async #runBatch(
+    batch: readonly QueuedItem<Item, Outcome>[],
     run: RunBatch<Item, Outcome>,
-  ): Promise<Unanswered<Item, Outcome>> {
+  ): Promise<Unfinished<Item, Outcome>> {
     try {
       const outcomes = await run(batch.map(({ item }) => item));
       batch.forEach(({ resolve, reject }, index) => {
         const outcome = outcomes[index];
         if (outcome !== undefined) resolve(outcome);
-        else reject(new Error("a batch answered fewer outcomes than it had items"));
+        else reject(new Error("a batch returned fewer outcomes than it has items"));
       });
-      return { again: [], blocked: [] };
+      return { repeat: [], blocked: [] };
     } catch (error) {
       const failure = this.#settings.classify(error);
-      if (failure === "unsent") return { again: batch, blocked: [] };
-      if (failure === "blocked") return { again: [], blocked: batch, reason: error };
-      for (const one of batch) one.isUnsure = true;
-      if (failure === "unsure") return { again: batch, blocked: [] };
-      if (batch.length > 1) return await this.#deliverSingly(batch, run);
-      for (const one of batch) this.#refuse(one, error);
-      return { again: [], blocked: [] };
+      if (failure === "unsent") return { repeat: batch, blocked: [] };
+      if (failure === "blocked") return { repeat: [], blocked: batch, blockedBy: error };
+      for (const queued of batch) queued.isUnconfirmed = true;
+      if (failure === "unconfirmed") return { repeat: batch, blocked: [] };
+      if (batch.length > 1) return await this.#runOneByOne(batch, run);
+      for (const queued of batch) this.#fail(queued, error);
+      return { repeat: [], blocked: [] };
     }
   }
 
-  // One item that the database refuses must not take its neighbours along.
-  async #deliverSingly(
-    batch: readonly Waiting<Item, Outcome>[],
+  // A rejected item must not fail the other items of its batch.
+  async #runOneByOne(
+    batch: readonly QueuedItem<Item, Outcome>[],
     run: RunBatch<Item, Outcome>,
-  ): Promise<Unanswered<Item, Outcome>> {
-    const again: Waiting<Item, Outcome>[] = [];
-    const blocked: Waiting<Item, Outcome>[] = [];
-    let reason: unknown;
-    for (const one of batch) {
-      const unanswered = await this.#deliver([one], run);
-      again.push(...unanswered.again);
-      blocked.push(...unanswered.blocked);
-      reason ??= unanswered.reason;
+  ): Promise<Unfinished<Item, Outcome>> {
+    const repeat: QueuedItem<Item, Outcome>[] = [];
+    const blocked: QueuedItem<Item, Outcome>[] = [];
+    let blockedBy: unknown;
+    for (const queued of batch) {
+      const unfinished = await this.#runBatch([queued], run);
+      repeat.push(...unfinished.repeat);
+      blocked.push(...unfinished.blocked);
+      blockedBy ??= unfinished.blockedBy;
     }
-    return { again, blocked, reason };
+    return { repeat, blocked, blockedBy };
   }
 
-  #setApart(blocked: readonly Waiting<Item, Outcome>[]): void {
-    const groupOf = ({ item }: Waiting<Item, Outcome>) => this.#settings.groupOf(item);
-    for (const one of blocked) {
-      const queue = this.#blocked.get(groupOf(one)) ?? [];
-      this.#blocked.set(groupOf(one), queue);
-      queue.push(one);
+  #block(items: readonly QueuedItem<Item, Outcome>[]): void {
+    const groupOf = ({ item }: QueuedItem<Item, Outcome>) => this.#settings.groupOf(item);
+    for (const queued of items) {
+      const queue = this.#blocked.get(groupOf(queued)) ?? [];
+      this.#blocked.set(groupOf(queued), queue);
+      queue.push(queued);
     }
-    // What else waits of these groups would meet the same.
-    for (const one of takeOut(this.#queue, (waiting) => this.#blocked.has(groupOf(waiting)))) {
-      this.#blocked.get(groupOf(one))?.push(one);
+    // Queued items of these groups would be blocked too.
+    for (const queued of remove(this.#queue, (other) => this.#blocked.has(groupOf(other)))) {
+      this.#blocked.get(groupOf(queued))?.push(queued);
     }
-    this.#workingApart ??= this.#workApart();
+    this.#runningBlocked ??= this.#runBlockedGroups();
   }
 
   async #pause(): Promise<void> {
     await delay(this.#settings.pauseMs);
-    this.#refuseImpatient();
+    this.#failExpired();
   }
 
-  #refuseImpatient(): void {
-    const oldest = this.#isStopped
+  #failExpired(): void {
+    const oldestMs = this.#isStopped
       ? Number.POSITIVE_INFINITY
       : performance.now() - this.#settings.maxWaitMs;
     for (const queue of [this.#queue, ...this.#blocked.values()]) {
-      for (const one of takeOut(queue, ({ since }) => since < oldest)) {
-        if (this.#isStopped) this.#leftBehind += 1;
-        this.#refuse(one, new ApiError("billing_unavailable", { retryAfterMs: 1000 }));
+      for (const queued of remove(queue, ({ queuedAtMs }) => queuedAtMs < oldestMs)) {
+        if (this.#isStopped) this.#failedAtStop += 1;
+        this.#fail(queued, new ApiError("billing_unavailable", { retryAfterMs: 1000 }));
       }
     }
   }
 
-  #refuse({ item, isUnsure, reject }: Waiting<Item, Outcome>, error: unknown): void {
-    if (isUnsure) this.#settings.onGivenUp?.(item);
+  #fail({ item, isUnconfirmed, reject }: QueuedItem<Item, Outcome>, error: unknown): void {
+    if (isUnconfirmed) this.#settings.onUnconfirmed?.(item);
     reject(error);
   }
 }
 
-/** Removes from `queue` what `matches`, and answers it. */
-function takeOut<T>(queue: T[], matches: (one: T) => boolean): T[] {
-  const taken = queue.filter(matches);
-  if (taken.length === 0) return taken;
-  const kept = queue.filter((one) => !matches(one));
+/** Removes the items that `matches` from `queue`, in place, and returns them. */
+function remove<T>(queue: T[], matches: (item: T) => boolean): T[] {
+  const removed = queue.filter(matches);
+  if (removed.length === 0) return removed;
+  const rest = queue.filter((item) => !matches(item));
   queue.length = 0;
-  for (const one of kept) queue.push(one);
-  return taken;
+  for (const item of rest) queue.push(item);
+  return removed;
 }

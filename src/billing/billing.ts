@@ -1,5 +1,5 @@
-// Accounts, pools, holds and charges: the implementation of BillingService, and the holds that this
-// process keeps.
+// Accounts, pools, holds and charges: the implementation of BillingService, and the interface to
+// the holds of this process. README.md explains the rules.
 
 import { create } from "@bufbuild/protobuf";
 import {
@@ -54,10 +54,10 @@ export type { Ending } from "./settlement.ts";
 export type Billing = {
   readonly service: Implementation<typeof BillingService, AuthenticatedCall>;
   readonly holds: Holds;
-  /** Ids of the live processes on this database, in order, this one among them. */
+  /** Sorted ids of the live processes on this database, including this one. */
   readonly liveNodes: () => readonly string[];
   readonly nodeId: () => string;
-  /** Enters this process among the nodes; begins heartbeats, checkpoints and reaping. */
+  /** Registers this process as a node; starts heartbeats, checkpoints and reaping. */
   start(): Promise<void>;
   /** Returns when every queued settlement is durable. */
   stop(): Promise<void>;
@@ -65,12 +65,12 @@ export type Billing = {
 
 type Parts = {
   readonly postgres: Postgres;
-  /** Price of a catalogue model; undefined for an unknown one. */
+  /** Price of a catalogue model. Undefined for an unknown model. */
   readonly priceOf: (model: string) => Price | undefined;
   readonly log: Log;
   /**
-   * Called when this process was declared dead by others: its running requests are settled already
-   * and must end.
+   * Called when other processes declared this one dead. They have settled its running requests,
+   * which must fail now.
    */
   readonly onLost: () => void;
 };
@@ -99,10 +99,7 @@ type ServiceParts = {
   readonly priceOf: Parts["priceOf"];
 };
 
-/**
- * `reports` is the same ledger, read on connections that neither heartbeats nor admissions wait
- * for.
- */
+/** `reports` reads the same ledger on connections that heartbeats and admissions do not use. */
 function createService({
   store,
   reports,
@@ -171,7 +168,7 @@ function createService({
     },
 
     async getReceipt({ requestId }, { caller }) {
-      // Read in this order a request that is settled in between is found all the same.
+      // In this order a request that is settled between the two reads is found.
       const hold = await reports.findHold(requestId);
       const receipt = (await reports.findCharge(requestId)) ?? (hold && runningReceipt(hold));
       if (!receipt || (caller.kind === "key" && receipt.accountId !== caller.key.accountId))
@@ -201,7 +198,7 @@ function createService({
   };
 }
 
-/** The account that a caller asks about: a key has its own only, and the admin token none. */
+/** The account of a call: a key sees only its own, and the admin token must name one. */
 function accountFor(caller: Caller, accountId: string): string {
   if (caller.kind === "admin") {
     if (accountId === "") throw invalidField("account_id", "is required for the admin token");
@@ -221,7 +218,7 @@ async function knownAccount(
   return found;
 }
 
-// What a double, and so any JSON client, still holds exactly.
+// The largest integer that a double, and so any JSON client, represents exactly.
 const amountMax = 2n ** 53n;
 const smallestPackMicro = 1_000_000_000n;
 
@@ -241,12 +238,12 @@ function createTransfer(store: LedgerStore, request: CreateTransferRequest) {
       "a purchase is at least 1,000 credits (1000000000 micro-credits)",
     );
   }
-  const isTaking = kind === TransferKind.REFUND || kind === TransferKind.CHARGEBACK;
+  const isDebit = kind === TransferKind.REFUND || kind === TransferKind.CHARGEBACK;
   return store.createTransfer({
     accountId,
     family,
     kind,
-    amountMicro: isTaking ? -amount : amount,
+    amountMicro: isDebit ? -amount : amount,
     idempotencyKey,
     reason,
   });
@@ -310,7 +307,7 @@ function usageQuery(request: GetUsageRequest, accountId: string) {
   return { accountId, from, to, period, keyId: request.keyId, model: request.model } as const;
 }
 
-// A Timestamp is of the years 1 to 9999.
+// The years that a protobuf Timestamp may represent.
 function dateOf(field: string, timestamp: Timestamp): Date {
   const date = timestampDate(timestamp);
   const year = date.getUTCFullYear();
@@ -323,7 +320,7 @@ function chargeCursor({ admittedAt, requestId }: Receipt): string {
   return encodeTimeCursor({ at: timestampDate(admittedAt), id: requestId });
 }
 
-// Columns are signed 32-bit integers.
+// The columns are signed 32-bit integers.
 const tokensMax = 2 ** 31 - 1;
 
 function checkTokens(field: string, tokens: number): void {
@@ -342,5 +339,5 @@ function checkText(field: string, text: string, charactersMax: number): void {
 }
 
 function noSuch(thing: string): ApiError {
-  return new ApiError("not_found", { message: `There is no such ${thing}.` });
+  return new ApiError("not_found", { message: `No such ${thing}.` });
 }

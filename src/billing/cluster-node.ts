@@ -1,5 +1,5 @@
-// This process among the others on the same database: it shows that it lives, notices when others
-// died, and settles what they left.
+// Membership of this process among the processes on one database: it sends heartbeats, detects dead
+// processes and settles the requests that they left behind.
 
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { timeOrderedId } from "../base/ids.ts";
@@ -11,45 +11,46 @@ import type { HoldKeeper } from "./holds.ts";
 import type { StoredHold } from "./rows.ts";
 import type { LedgerStore } from "./store.ts";
 
-const everyMs = 1_000;
+const tickMs = 1_000;
+/** In ticks. */
 const checkpointEvery = 2;
 /**
- * How long a ledger that is away may keep a process that ends; the others find out by themselves
- * that it is gone.
+ * How long a stopping process waits for the ledger. Without deregistration the other processes
+ * detect its end by the missing heartbeats.
  */
 const deregisterMsMax = 5_000;
 
 export type NodeWatch = {
-  /** Id of this start of this process. A node that was declared dead gets a new one. */
+  /** Id of this process. A process that was declared dead gets a new one. */
   readonly id: () => string;
-  /** Ids of the nodes seen at the last poll, in order. */
+  /** Ids of the nodes that were registered at the last tick, sorted. */
   readonly live: () => readonly string[];
 };
 
-/** The life of this process in the `nodes` table. */
+/** The row of this process in the `nodes` table. */
 export class ClusterNode implements NodeWatch {
   readonly #store: LedgerStore;
   readonly #log: Log;
   readonly #onLost: () => void;
-  /** Polls without a heartbeat, after which a node counts as dead. */
-  readonly #silentPollsMax: number;
-  /** Requests that are settled for others at a time. */
+  /** A node is dead after this many ticks without a heartbeat. */
+  readonly #silentTicksMax: number;
+  /** Page size of orphans. */
   readonly #orphansMax: number;
   #id = timeOrderedId("node_");
-  #entered = false;
+  #isRegistered = false;
   #live: readonly string[] = [];
   /**
-   * By node: the last heartbeat seen, and the successful polls since it changed. Polls, not
-   * seconds: an outage kills nobody.
+   * By node: the last heartbeat seen, and the successful ticks since it changed. Ticks, not
+   * seconds, so that an outage of the database declares no node dead.
    */
-  readonly #seen = new Map<string, { heartbeat: bigint; silentPolls: number }>();
+  readonly #seen = new Map<string, { heartbeat: bigint; silentTicks: number }>();
   #timer: NodeJS.Timeout | undefined;
-  #turn: Promise<void> | undefined;
-  #turns = 0;
-  /** What runs beside the heartbeats. */
-  readonly #errands = new Set<string>();
-  #failing = false;
-  /** Requests that were left behind and are being settled. */
+  #ticking: Promise<void> | undefined;
+  #ticks = 0;
+  /** Names of the running background tasks. */
+  readonly #backgroundTasks = new Set<string>();
+  #isUnreachable = false;
+  /** Orphans that are being settled, by request id. */
   readonly #reaping = new Set<string>();
   #reapedUpTo = "";
 
@@ -57,107 +58,109 @@ export class ClusterNode implements NodeWatch {
     store: LedgerStore;
     log: Log;
     onLost: () => void;
-    silentPollsMax?: number;
+    silentTicksMax?: number;
     orphansMax?: number;
   }) {
     this.#store = parts.store;
     this.#log = parts.log;
     this.#onLost = parts.onLost;
-    this.#silentPollsMax = parts.silentPollsMax ?? 60;
+    this.#silentTicksMax = parts.silentTicksMax ?? 60;
     this.#orphansMax = parts.orphansMax ?? 500;
   }
 
   id = () => this.#id;
   live = () => this.#live;
 
-  /** Enters the table and begins to poll. */
+  /** Registers the node and starts its ticks. */
   async start(holds: HoldKeeper): Promise<void> {
-    await this.#enter();
-    await this.#turnOnce(holds);
+    await this.#register();
+    await this.#tick(holds);
     this.#timer = setInterval(() => {
-      this.#turn ??= this.#take(holds).finally(() => {
-        this.#turn = undefined;
+      this.#ticking ??= this.#tickSafely(holds).finally(() => {
+        this.#ticking = undefined;
       });
-    }, everyMs);
+    }, tickMs);
   }
 
-  /** Stops polling and leaves the table. Whatever this node still holds is left to the others. */
+  /** Stops the ticks and deregisters the node. Other processes settle the holds that it leaves. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
-    await withTimeout(this.#leave(), deregisterMsMax, () => undefined);
+    await withTimeout(this.#deregister(), deregisterMsMax, () => undefined);
   }
 
-  async #leave(): Promise<void> {
-    await this.#turn;
-    if (this.#entered) await this.#store.deleteNode(this.#id).catch(() => undefined);
+  async #deregister(): Promise<void> {
+    await this.#ticking;
+    if (this.#isRegistered) await this.#store.deleteNode(this.#id).catch(() => undefined);
   }
 
-  /** One heartbeat, one look at the others, and the settlement of what nobody else will settle. */
+  /** Sends one heartbeat, detects dead nodes and settles one page of orphans. */
   async poll(holds: HoldKeeper): Promise<void> {
-    const dead = await this.#beat();
-    await this.#reap(holds, dead, await this.#findLeftBehind(dead));
+    const dead = await this.#heartbeat();
+    await this.#reap(holds, dead, await this.#findOrphans(dead));
   }
 
-  /** Called when the ledger answers that this node's row is gone. */
+  /** Called when the row of this node no longer exists. */
   lose(): void {
-    this.#entered = false;
+    this.#isRegistered = false;
     this.#onLost();
   }
 
-  async #take(holds: HoldKeeper): Promise<void> {
+  async #tickSafely(holds: HoldKeeper): Promise<void> {
     try {
-      await this.#turnOnce(holds);
-      if (this.#failing) this.#log.info("the ledger is reachable again");
-      this.#failing = false;
+      await this.#tick(holds);
+      if (this.#isUnreachable) this.#log.info("the ledger is reachable again");
+      this.#isUnreachable = false;
     } catch (err) {
-      if (!this.#failing) this.#log.error({ err }, "the ledger is not reachable");
-      this.#failing = true;
+      if (!this.#isUnreachable) this.#log.error({ err }, "the ledger is unreachable");
+      this.#isUnreachable = true;
     }
   }
 
-  async #turnOnce(holds: HoldKeeper): Promise<void> {
-    const dead = await this.#beat();
-    this.#turns += 1;
-    this.#send("reaping", async () => {
-      const orphans = await this.#findLeftBehind(dead);
+  async #tick(holds: HoldKeeper): Promise<void> {
+    const dead = await this.#heartbeat();
+    this.#ticks += 1;
+    this.#runInBackground("reap", async () => {
+      const orphans = await this.#findOrphans(dead);
       this.#reap(holds, dead, orphans).catch((err: unknown) =>
-        this.#log.warn({ err }, "a dead node could not be removed"),
+        this.#log.warn({ err }, "cannot remove a dead node"),
       );
     });
-    this.#send("letting go", () => holds.releaseAbandoned());
-    if (this.#turns % checkpointEvery === 0) this.#send("checkpointing", () => holds.checkpoint());
+    this.#runInBackground("release unconfirmed", () => holds.releaseUnconfirmed());
+    if (this.#ticks % checkpointEvery === 0)
+      this.#runInBackground("checkpoint", () => holds.checkpoint());
   }
 
-  // A hold whose pool is locked for long must not make this process look dead.
-  #send(errand: string, run: () => Promise<void>): void {
-    if (this.#errands.has(errand)) return;
-    this.#errands.add(errand);
+  // Heartbeats do not wait for these tasks: while a pool is locked for long, this process must not
+  // be declared dead.
+  #runInBackground(task: string, run: () => Promise<void>): void {
+    if (this.#backgroundTasks.has(task)) return;
+    this.#backgroundTasks.add(task);
     run()
-      .catch((err: unknown) => this.#log.warn({ err, errand }, "the ledger did not answer"))
-      .finally(() => this.#errands.delete(errand));
+      .catch((err: unknown) => this.#log.warn({ err, task }, "background task failed"))
+      .finally(() => this.#backgroundTasks.delete(task));
   }
 
-  // Answers the nodes that died.
-  async #beat(): Promise<string[]> {
-    if (!(await this.#store.recordHeartbeat(this.#id))) await this.#reenter();
+  // Returns the ids of the dead nodes.
+  async #heartbeat(): Promise<string[]> {
+    if (!(await this.#store.recordHeartbeat(this.#id))) await this.#reregister();
     return this.#observe(await this.#store.readNodes());
   }
 
-  async #enter(): Promise<void> {
+  async #register(): Promise<void> {
     await this.#store.registerNode(this.#id);
-    this.#entered = true;
+    this.#isRegistered = true;
   }
 
-  // The others have settled our requests by their last metered figures, so their streams must not
-  // end as if all was well.
-  async #reenter(): Promise<void> {
+  // Other processes have settled our requests by their last metered usage, so the streams of these
+  // requests must fail.
+  async #reregister(): Promise<void> {
     this.#log.error(
       { nodeId: this.#id },
-      "this process was declared dead; its running requests end and it starts over",
+      "this process was declared dead; failing its running requests and registering again",
     );
     this.lose();
     this.#id = timeOrderedId("node_");
-    await this.#enter();
+    await this.#register();
   }
 
   #observe(heartbeats: ReadonlyMap<string, bigint>): string[] {
@@ -166,16 +169,16 @@ export class ClusterNode implements NodeWatch {
     const dead: string[] = [];
     for (const [nodeId, heartbeat] of heartbeats) {
       const before = this.#seen.get(nodeId);
-      const silentPolls = before?.heartbeat === heartbeat ? before.silentPolls + 1 : 0;
-      this.#seen.set(nodeId, { heartbeat, silentPolls });
-      if (silentPolls >= this.#silentPollsMax && nodeId !== this.#id) dead.push(nodeId);
+      const silentTicks = before?.heartbeat === heartbeat ? before.silentTicks + 1 : 0;
+      this.#seen.set(nodeId, { heartbeat, silentTicks });
+      if (silentTicks >= this.#silentTicksMax && nodeId !== this.#id) dead.push(nodeId);
     }
     return dead;
   }
 
-  // Those that stay, whatever the reason, keep neither those after them nor the next poll from
-  // being served.
-  async #findLeftBehind(dead: readonly string[]): Promise<StoredHold[]> {
+  // Pages through all orphans, so that orphans that cannot be settled block neither the next page
+  // nor the next tick.
+  async #findOrphans(dead: readonly string[]): Promise<StoredHold[]> {
     const found = await this.#store.findOrphans(dead, this.#reapedUpTo, this.#orphansMax);
     this.#reapedUpTo = found.length < this.#orphansMax ? "" : (found.at(-1)?.hold.requestId ?? "");
     return found.filter(({ hold }) => !this.#reaping.has(hold.requestId));
@@ -188,15 +191,11 @@ export class ClusterNode implements NodeWatch {
   ): Promise<void> {
     const reaped = await Promise.allSettled(orphans.map((orphan) => this.#reapOne(holds, orphan)));
     const failed = reaped.find((one) => one.status === "rejected");
-    if (failed)
-      this.#log.error(
-        { err: failed.reason },
-        "a request that was left behind could not be settled",
-      );
+    if (failed) this.#log.error({ err: failed.reason }, "cannot settle an orphaned request");
     if (orphans.length > 0)
       this.#log.warn(
         { requests: orphans.length, dead },
-        "settled what dead processes or lost requests had left",
+        "settled the requests of dead processes or past their deadlines",
       );
     for (const nodeId of dead) await this.#store.deleteNode(nodeId);
   }
@@ -211,7 +210,7 @@ export class ClusterNode implements NodeWatch {
       if (!isUniqueViolation(error)) throw error;
       this.#log.error(
         { requestId: hold.requestId },
-        "a request id was used twice; the hold of the one without a charge is given back",
+        "a request id was used twice; releasing the hold of the request without a charge",
       );
       await this.#store.releaseHold(hold);
     } finally {

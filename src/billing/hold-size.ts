@@ -1,23 +1,23 @@
-// How large a hold is, and how much output it grants. Pure arithmetic in micro-credits.
+// The amount of a hold, and the output tokens that it grants. Pure arithmetic in micro-credits.
 //
-// An agent asks for 128,000 output tokens on every call and uses a few hundred. Holding all of it
-// would let a pack of 1,000 credits carry three calls, so a hold covers what is likely and the
-// provider is told the granted figure as its limit.
+// An agent requests 128,000 output tokens on every call and uses a few hundred. If a hold covered
+// all of them, a pack of 1,000 credits could run three calls at a time. So a hold covers a likely
+// amount, and the provider gets the granted output as its token limit.
 
 import type { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { costMicro, maxInputPriceMicro, maxOutputPriceMicro, type TokenPrices } from "./price.ts";
 
-/** What a request may use, in tokens. */
+/** The most that a request may use, in tokens. */
 export type UsageBounds = {
   readonly input: number;
   readonly mostExpensiveInput: InputCategory;
-  /** Output below which the request is not worth starting. */
+  /** The request is not worth starting with less output than this. */
   readonly minOutput: number;
   readonly maxOutput: number;
 };
 
-/** What a pool and a key's month have, in micro-credits. */
+/** The credits of a pool and of the current month of a key, in micro-credits. */
 export type Funds = {
   readonly posted: bigint;
   readonly poolHeld: bigint;
@@ -27,7 +27,7 @@ export type Funds = {
 
 export type Grant =
   | { readonly kind: "granted"; readonly output: number; readonly amountMicro: bigint }
-  /** `held` is true when the funds are there but running requests hold them. */
+  /** `held`: the credits would suffice, but other running requests hold them. */
   | {
       readonly kind: "short";
       readonly of: "pool" | "cap";
@@ -36,16 +36,16 @@ export type Grant =
     };
 
 /**
- * Output that any request may be granted, funds permitting. Longer answers need a quarter of what
- * is free to cover them.
+ * Output tokens that every request may be granted if the free credits cover them. More is granted
+ * only as far as a quarter of the free credits covers it.
  */
 const defaultOutput = 8192;
 
-/** Decides the hold of one request against the funds of this moment. */
+/** Decides the hold of one request against the current funds. */
 export function sizeHold(prices: TokenPrices, bounds: UsageBounds, funds: Funds): Grant {
-  const inputMicro = inputPartMicro(prices, bounds);
+  const inputMicro = maxInputCostMicro(prices, bounds);
   const tokenMicro = maxOutputPriceMicro(prices);
-  const neededMicro = leastMicro(prices, bounds);
+  const neededMicro = minHoldMicro(prices, bounds);
 
   const poolFree = funds.posted - funds.poolHeld;
   const capFree = funds.cap && funds.cap.limit - funds.cap.spent - funds.cap.held;
@@ -64,14 +64,14 @@ export function sizeHold(prices: TokenPrices, bounds: UsageBounds, funds: Funds)
   return { kind: "granted", output, amountMicro: inputMicro + BigInt(output) * tokenMicro };
 }
 
-/** The hold below which a request is not worth starting. */
-export function leastMicro(prices: TokenPrices, bounds: UsageBounds): bigint {
-  return inputPartMicro(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceMicro(prices);
+/** The smallest hold with which a request is worth starting. */
+export function minHoldMicro(prices: TokenPrices, bounds: UsageBounds): bigint {
+  return maxInputCostMicro(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceMicro(prices);
 }
 
 /**
- * The output that a hold of `amountMicro` grants: the reverse of `sizeHold`. Undefined: these
- * bounds never lead to that amount.
+ * The output tokens that a hold of `amountMicro` grants: the inverse of `sizeHold`. Undefined when
+ * these bounds cannot lead to that amount.
  */
 export function grantedBy(
   prices: TokenPrices,
@@ -79,7 +79,7 @@ export function grantedBy(
   amountMicro: bigint,
 ): number | undefined {
   const tokenMicro = maxOutputPriceMicro(prices);
-  const outputMicro = amountMicro - inputPartMicro(prices, bounds);
+  const outputMicro = amountMicro - maxInputCostMicro(prices, bounds);
   if (tokenMicro === 0n) return outputMicro === 0n ? bounds.maxOutput : undefined;
   const output = outputMicro / tokenMicro;
   const isExact = output * tokenMicro === outputMicro;
@@ -88,8 +88,8 @@ export function grantedBy(
     : undefined;
 }
 
-/** What the input of a request can cost at most. */
-export function inputPartMicro(
+/** The highest possible cost of the input of a request. */
+export function maxInputCostMicro(
   prices: TokenPrices,
   bounds: Pick<UsageBounds, "input" | "mostExpensiveInput">,
 ): bigint {
@@ -102,8 +102,8 @@ function grantOutput(bounds: UsageBounds, affordable: bigint, quarterOfFree: big
 }
 
 /**
- * The hold that a running request needs once its input is known: the exact price of that input, and
- * the output it was granted.
+ * The hold that a running request needs once its input is known: the exact cost of that input and
+ * the highest cost of the granted output.
  */
 export function resizedHoldMicro(prices: TokenPrices, input: Usage, grantedOutput: number): bigint {
   return (

@@ -1,4 +1,4 @@
-// The holds of this process: placed and settled through the two lanes, metered in between.
+// The holds of this process: placed and settled through the two batch queues, metered in between.
 
 import { randomUUID } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
@@ -8,8 +8,8 @@ import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import {
+  type AdmissionRequest,
   type Admitted,
-  type GrowRequest,
   type Hold,
   type HoldRequest,
   type PlacedHold,
@@ -22,34 +22,34 @@ import {
   classifySettlementError,
 } from "./batch-connection.ts";
 import { BatchQueue } from "./batch-queue.ts";
-import { leastMicro, resizedHoldMicro } from "./hold-size.ts";
+import { minHoldMicro, resizedHoldMicro } from "./hold-size.ts";
 import { admissionBatch, settlementBatch } from "./ledger-batches.ts";
-import type { Ending, Settled, SettleRequest } from "./settlement.ts";
-import { receiptOf } from "./settlement.ts";
+import { type Ending, receiptOf, type Settled, type SettleRequest } from "./settlement.ts";
 import type { LedgerStore } from "./store.ts";
 
-/** Money for running requests, as the inference service uses it. */
+/** The holds of running requests, as the inference service uses them. */
 export interface Holds {
   /**
-   * Holds the worst case of a request; returns when it is durable. Throws the errors of
-   * `BillingService.PlaceHold`. Funds that running requests hold are waited for, two seconds at
-   * most.
+   * Admits a request and holds its worst case; returns when the hold is durable. While other
+   * running requests hold the credits, waits up to two seconds for them. Throws the errors of
+   * `BillingService.PlaceHold`.
    */
-  place(ask: Omit<HoldRequest, "kind" | "owner" | "nonce">, signal: AbortSignal): Promise<Hold>;
+  place(request: Omit<HoldRequest, "kind" | "owner" | "nonce">, signal: AbortSignal): Promise<Hold>;
   /**
-   * Fits a hold to the exact input that the provider reported. A larger hold is returned when it is
-   * durable, or refused with `credits_exhausted`, `credits_held` or `monthly_cap_reached`; a
-   * smaller one is written in passing.
+   * Resizes a hold to the exact input that the provider reported. Returns a larger hold when it is
+   * durable, or throws `credits_exhausted`, `credits_held` or `monthly_cap_reached`. A smaller hold
+   * is written in the background.
    */
   resize(hold: Hold, input: Usage): Promise<Hold>;
   /**
-   * Watches a running request until it is settled: every two seconds `read` is asked what was used
-   * so far, and its answer is written for the reaper. Undefined: nothing since the last time.
+   * Checkpoints a running request until it is settled: calls `read` every two seconds and stores
+   * the metered usage for the reaper. `read` returns undefined when the usage has not changed.
    */
   watch(requestId: string, read: () => Usage | undefined): void;
   /**
-   * Ends a request; returns when its charge is durable, however long the database is away. Throws
-   * `billing_unavailable` when the gateway stops meanwhile: the reaper of another one settles it.
+   * Charges a finished request; returns when the charge is durable, however long the database is
+   * unavailable. Throws `billing_unavailable` when the gateway stops before that: another process
+   * then settles the request.
    */
   settle(hold: PlacedHold, ending: Ending): Promise<Receipt>;
 }
@@ -57,22 +57,21 @@ export interface Holds {
 const settings = {
   batchMax: 256,
   admitQueueMax: 10_000,
-  // Every item here stands for an admitted request, so this bound is never the first to be met.
+  // Each item stands for an admitted request, so other bounds are reached before this one.
   settleQueueMax: 1_000_000,
   pauseMs: 100,
-  admitPatienceMs: 10_000,
+  admitMaxWaitMs: 10_000,
   /**
-   * How long a transaction that we lost sight of may still commit: several times what the server
-   * gives it.
+   * How long an unconfirmed transaction may still commit: several times the server's limit for it.
    */
-  abandonedForMs: 10_000,
-  /** Beyond so many the deadlines of the holds let go of them. */
-  abandonedMax: 10_000,
+  unconfirmedMs: 10_000,
+  /** Holds of further unconfirmed requests stay until their deadlines. */
+  unconfirmedMax: 10_000,
   heldWaitMs: 2_000,
   heldRetryMs: 250,
-  checkpointEveryMs: 2_000,
   /**
-   * A hold shrinks when that frees more than this, or more than 5 % of what was free at admission.
+   * A hold shrinks when that frees more than this, or more than 5 % of the free credits at
+   * admission.
    */
   shrinkMicro: 10_000_000n,
   closeMsMax: 10_000,
@@ -91,27 +90,24 @@ export class HoldKeeper implements Holds {
   readonly #nodeId: () => string;
   readonly #admissions: BatchConnection;
   readonly #settlements: BatchConnection;
-  /** For what is blocked: nobody else waits for these. */
+  /** For blocked groups only. */
   readonly #blockedAdmissions: BatchConnection;
   readonly #blockedSettlements: BatchConnection;
-  readonly #admitLane: BatchQueue<HoldRequest | GrowRequest, Admitted>;
-  readonly #settleLane: BatchQueue<SettleRequest, Settled>;
-  readonly #registered = new Set<string>();
+  readonly #admissionQueue: BatchQueue<AdmissionRequest, Admitted>;
+  readonly #settlementQueue: BatchQueue<SettleRequest, Settled>;
+  readonly #registeredPrices = new Set<string>();
   /**
-   * By request id. Not a `Map`: the tables that a busy one outgrew hold on to each other and to
-   * what was in them, so that all answers of the last seconds would be copied by every collection
-   * of garbage (8 ms instead of 1 at 4,000 requests/s).
+   * By request id. Not a `Map`: the tables that a busy `Map` has outgrown reference each other and
+   * their entries, so every garbage collection copies all answers of the last seconds (8 ms instead
+   * of 1 ms at 4,000 requests/s).
    */
   readonly #meters: Record<string, () => Usage | undefined> = Object.create(null);
-  /** Figures read from meters and not yet written. */
+  /** Usage that was read from meters and is not stored yet, by request id. */
   readonly #unwritten = new Map<string, Usage>();
-  /**
-   * Requests that wait for funds of a pool, the longest first; `go` is called when one of its holds
-   * was settled.
-   */
-  readonly #waiting = new Map<string, Set<{ readonly neededMicro: bigint; go(): void }>>();
-  /** Request ids whose admission was given up without knowing how it ended. */
-  readonly #abandoned = new Map<string, { nonce: string; untilMs: number }>();
+  /** Requests that wait for credits of a pool, oldest first, by pool. */
+  readonly #waiting = new Map<string, Set<{ readonly neededMicro: bigint; wake(): void }>>();
+  /** Requests that failed although their admission may have been committed, by request id. */
+  readonly #unconfirmed = new Map<string, { nonce: string; untilMs: number }>();
   #checkpointing: Promise<void> | undefined;
   #isClosed = false;
 
@@ -121,7 +117,7 @@ export class HoldKeeper implements Holds {
     log: Log;
     nodeId: () => string;
     onLost: () => void;
-    admitPatienceMs?: number;
+    admitMaxWaitMs?: number;
   }) {
     this.#store = parts.store;
     this.#log = parts.log;
@@ -130,27 +126,23 @@ export class HoldKeeper implements Holds {
     this.#settlements = new BatchConnection(parts.postgres);
     this.#blockedAdmissions = new BatchConnection(parts.postgres);
     this.#blockedSettlements = new BatchConnection(parts.postgres);
-    const admitOn =
-      (connection: BatchConnection) => (asks: readonly (HoldRequest | GrowRequest)[]) =>
-        connection.run(() => admissionBatch(asks, parts.nodeId(), parts.onLost));
-    this.#admitLane = new BatchQueue(admitOn(this.#admissions), {
+    const admitOn = (connection: BatchConnection) => (requests: readonly AdmissionRequest[]) =>
+      connection.run(() => admissionBatch(requests, parts.nodeId(), parts.onLost));
+    this.#admissionQueue = new BatchQueue(admitOn(this.#admissions), {
       batchMax: settings.batchMax,
       queueMax: settings.admitQueueMax,
       pauseMs: settings.pauseMs,
-      maxWaitMs: parts.admitPatienceMs ?? settings.admitPatienceMs,
+      maxWaitMs: parts.admitMaxWaitMs ?? settings.admitMaxWaitMs,
       classify: classifyAdmissionError,
-      groupOf: (ask) => poolOf(payerOf(ask)),
+      groupOf: (request) => poolOf(payerOf(request)),
       runBlocked: admitOn(this.#blockedAdmissions),
       onBlocked: (err) =>
-        this.#log.warn(
-          { err },
-          "requests of some pools cannot be admitted for now and are tried apart",
-        ),
-      onGivenUp: (ask) => this.#abandon(ask),
+        this.#log.warn({ err }, "admission: some pools are blocked; retrying them separately"),
+      onUnconfirmed: (request) => this.#rememberUnconfirmed(request),
     });
-    const settleOn = (connection: BatchConnection) => (asks: readonly SettleRequest[]) =>
-      connection.run(() => settlementBatch(asks));
-    this.#settleLane = new BatchQueue(settleOn(this.#settlements), {
+    const settleOn = (connection: BatchConnection) => (requests: readonly SettleRequest[]) =>
+      connection.run(() => settlementBatch(requests));
+    this.#settlementQueue = new BatchQueue(settleOn(this.#settlements), {
       batchMax: settings.batchMax,
       queueMax: settings.settleQueueMax,
       pauseMs: settings.pauseMs,
@@ -159,47 +151,44 @@ export class HoldKeeper implements Holds {
       groupOf: ({ hold }) => poolOf(hold.payer),
       runBlocked: settleOn(this.#blockedSettlements),
       onBlocked: (err) =>
-        this.#log.warn(
-          { err },
-          "requests of some pools cannot be settled for now and are tried apart",
-        ),
+        this.#log.warn({ err }, "settlement: some pools are blocked; retrying them separately"),
     });
   }
 
   async place(
-    ask: Omit<HoldRequest, "kind" | "owner" | "nonce"> & { nonce?: string },
+    request: Omit<HoldRequest, "kind" | "owner" | "nonce"> & { nonce?: string },
     signal: AbortSignal,
   ): Promise<Hold> {
-    await this.#register(ask.model, ask.price);
+    await this.#registerPrice(request.model, request.price);
     const own = { owner: "process", nonce: randomUUID() } as const;
     const placing: HoldRequest = {
-      ...ask,
+      ...request,
       kind: "place",
-      ...(ask.nonce === undefined ? own : { owner: "caller", nonce: ask.nonce }),
+      ...(request.nonce === undefined ? own : { owner: "caller", nonce: request.nonce }),
     };
-    const giveUpAt = performance.now() + settings.heldWaitMs;
+    const untilMs = performance.now() + settings.heldWaitMs;
     for (;;) {
-      const admitted = await this.#admitLane.submit(placing);
+      const admitted = await this.#admissionQueue.submit(placing);
       if (admitted.kind === "held") return admitted.hold;
-      if (admitted.kind === "refused" || performance.now() >= giveUpAt || signal.aborted)
-        throw admitted.apiError;
-      await this.#fundsOrRetry(ask, signal);
+      if (admitted.kind === "rejected" || performance.now() >= untilMs || signal.aborted)
+        throw admitted.error;
+      await this.#waitForCredits(request, signal);
     }
   }
 
   async resize(hold: Hold, input: Usage): Promise<Hold> {
     const amountMicro = resizedHoldMicro(hold.price, input, hold.grantedOutput);
     if (amountMicro > hold.amountMicro) {
-      const admitted = await this.#admitLane.submit({ kind: "grow", hold, amountMicro });
+      const admitted = await this.#admissionQueue.submit({ kind: "grow", hold, amountMicro });
       if (admitted.kind === "held") return admitted.hold;
-      throw admitted.apiError;
+      throw admitted.error;
     }
     const freedMicro = hold.amountMicro - amountMicro;
     if (freedMicro > settings.shrinkMicro || freedMicro * 20n > hold.freeMicro) {
-      this.#settleLane.submit({ kind: "shrink", hold, amountMicro }).then(
-        () => this.#tellWaiting(poolOf(hold.payer), freedMicro),
+      this.#settlementQueue.submit({ kind: "shrink", hold, amountMicro }).then(
+        () => this.#wakeWaiting(poolOf(hold.payer), freedMicro),
         (err: unknown) =>
-          this.#log.warn({ err, requestId: hold.requestId }, "a hold could not be made smaller"),
+          this.#log.warn({ err, requestId: hold.requestId }, "cannot shrink a hold"),
       );
     }
     return hold;
@@ -212,13 +201,13 @@ export class HoldKeeper implements Holds {
   async settle(hold: PlacedHold, ending: Ending): Promise<Receipt> {
     delete this.#meters[hold.requestId];
     this.#unwritten.delete(hold.requestId);
-    const settled = await this.#settleLane.submit({ kind: "settle", hold, ending });
+    const settled = await this.#settlementQueue.submit({ kind: "settle", hold, ending });
     const chargedMicro = settled.kind === "charged" ? settled.charge.amountMicro : 0n;
-    this.#tellWaiting(poolOf(hold.payer), hold.amountMicro - chargedMicro);
+    this.#wakeWaiting(poolOf(hold.payer), hold.amountMicro - chargedMicro);
     if (settled.kind === "charged") return receiptOf(settled.charge);
     const earlier = await this.#findCharge(hold.requestId);
     if (earlier) return earlier;
-    throw new ApiError("not_found", { message: "There is no such hold." });
+    throw new ApiError("not_found", { message: "No such hold." });
   }
 
   // The charge may have been made by our own batch, whose commit we did not hear of: the database
@@ -238,7 +227,7 @@ export class HoldKeeper implements Holds {
     }
   }
 
-  /** Writes the metered figures of requests that moved since the last time. */
+  /** Stores the metered usage of the requests whose usage has changed. */
   checkpoint(): Promise<void> {
     this.#checkpointing ??= this.#checkpointOnce().finally(() => {
       this.#checkpointing = undefined;
@@ -247,34 +236,36 @@ export class HoldKeeper implements Holds {
   }
 
   /**
-   * Gives back what was held for requests that nobody waits for any more: a commit whose answer we
-   * missed may have placed them, or may still do so.
+   * Releases the holds of requests that failed unconfirmed: a transaction whose result we missed
+   * may have placed them, or may still do so.
    */
-  async releaseAbandoned(): Promise<void> {
-    if (this.#abandoned.size === 0) return;
-    const asked = new Map(this.#abandoned);
-    const askedAtMs = performance.now();
-    const stored = await this.#store.findHolds([...asked.keys()]);
-    const ours = stored.filter(({ hold, nonce }) => asked.get(hold.requestId)?.nonce === nonce);
+  async releaseUnconfirmed(): Promise<void> {
+    if (this.#unconfirmed.size === 0) return;
+    const unconfirmed = new Map(this.#unconfirmed);
+    const readAtMs = performance.now();
+    const stored = await this.#store.findHolds([...unconfirmed.keys()]);
+    const ours = stored.filter(
+      ({ hold, nonce }) => unconfirmed.get(hold.requestId)?.nonce === nonce,
+    );
     const settling = Promise.all(ours.map(({ hold }) => this.settle(hold, unused)));
-    for (const { hold } of ours) this.#abandoned.delete(hold.requestId);
-    for (const [requestId, { untilMs }] of asked)
-      if (askedAtMs > untilMs) this.#abandoned.delete(requestId);
+    for (const { hold } of ours) this.#unconfirmed.delete(hold.requestId);
+    for (const [requestId, { untilMs }] of unconfirmed)
+      if (readAtMs > untilMs) this.#unconfirmed.delete(requestId);
     await settling;
   }
 
   /**
-   * Waits until every queued settlement is durable, `withinMs` at most, and takes no more. What is
-   * left is settled by a reaper.
+   * Stops both queues and waits up to `withinMs` until every queued settlement is durable. Other
+   * processes settle the rest.
    */
   async close(withinMs = settings.closeMsMax): Promise<void> {
     const until = performance.now() + withinMs;
-    await this.#admitLane.drain(withinMs);
-    const left = await this.#settleLane.drain(Math.max(0, until - performance.now()));
+    await this.#admissionQueue.drain(withinMs);
+    const left = await this.#settlementQueue.drain(Math.max(0, until - performance.now()));
     if (left > 0)
       this.#log.error(
         { requests: left },
-        "the ledger is away: these are left for another process to settle",
+        "stopped before the ledger was reachable; other processes will settle these requests",
       );
     this.#isClosed = true;
     const connections = [
@@ -298,28 +289,26 @@ export class HoldKeeper implements Holds {
       if (this.#unwritten.get(requestId) === used) this.#unwritten.delete(requestId);
   }
 
-  // A price must be durable before anything refers to it.
-  async #register(model: string, price: Price): Promise<void> {
-    if (this.#registered.has(price.priceVersion)) return;
+  // A price must be durable before a hold references it.
+  async #registerPrice(model: string, price: Price): Promise<void> {
+    if (this.#registeredPrices.has(price.priceVersion)) return;
     await this.#store.registerPrice(model, price);
-    this.#registered.add(price.priceVersion);
+    this.#registeredPrices.add(price.priceVersion);
   }
 
-  // A caller with a nonce of its own will ask again. Nobody else knows of ours.
-  #abandon(ask: HoldRequest | GrowRequest): void {
-    if (
-      ask.kind !== "place" ||
-      ask.owner === "caller" ||
-      this.#abandoned.size >= settings.abandonedMax
-    )
-      return;
-    this.#abandoned.set(ask.requestId, {
-      nonce: ask.nonce,
-      untilMs: performance.now() + settings.abandonedForMs,
+  // A calling service repeats its request with its own nonce. Only this process knows the nonces
+  // that it made.
+  #rememberUnconfirmed(request: AdmissionRequest): void {
+    if (request.kind !== "place" || request.owner === "caller") return;
+    if (this.#unconfirmed.size >= settings.unconfirmedMax) return;
+    this.#unconfirmed.set(request.requestId, {
+      nonce: request.nonce,
+      untilMs: performance.now() + settings.unconfirmedMs,
     });
   }
 
-  #fundsOrRetry(
+  // Returns when a hold of the pool was released, when it is time to retry, or at the abort.
+  #waitForCredits(
     { payer, price, bounds }: Pick<HoldRequest, "payer" | "price" | "bounds">,
     signal: AbortSignal,
   ): Promise<void> {
@@ -327,25 +316,26 @@ export class HoldKeeper implements Holds {
     return new Promise((resolve) => {
       const waiting = this.#waiting.get(pool) ?? new Set();
       this.#waiting.set(pool, waiting);
-      const go = () => {
+      const wake = () => {
         clearTimeout(timer);
-        signal.removeEventListener("abort", go);
-        waiting.delete(one);
+        signal.removeEventListener("abort", wake);
+        waiting.delete(waiter);
         if (waiting.size === 0) this.#waiting.delete(pool);
         resolve();
       };
-      const one = { neededMicro: leastMicro(price, bounds), go };
-      const timer = setTimeout(go, settings.heldRetryMs);
-      signal.addEventListener("abort", go, { once: true });
-      waiting.add(one);
+      const waiter = { neededMicro: minHoldMicro(price, bounds), wake };
+      const timer = setTimeout(wake, settings.heldRetryMs);
+      signal.addEventListener("abort", wake, { once: true });
+      waiting.add(waiter);
     });
   }
 
-  // No more than the freed funds may serve: each goes through the lane that all admissions share.
-  #tellWaiting(pool: string, freedMicro: bigint): void {
+  // Wakes only as many as the released credits may cover: each one repeats its admission in the
+  // queue that all pools share.
+  #wakeWaiting(pool: string, freedMicro: bigint): void {
     let leftMicro = freedMicro;
-    for (const { neededMicro, go } of this.#waiting.get(pool) ?? []) {
-      go();
+    for (const { neededMicro, wake } of this.#waiting.get(pool) ?? []) {
+      wake();
       leftMicro -= neededMicro;
       if (leftMicro <= 0n) return;
     }

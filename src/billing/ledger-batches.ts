@@ -1,6 +1,6 @@
-// The two batches of the ledger as transactions. Admission locks and reads in one round trip,
-// decides, and writes in the next; settlement takes one, since nothing that it reads changes what
-// is written.
+// The two transactions of the ledger. An admission batch locks and reads in one round trip,
+// decides, and writes in a second one. A settlement batch needs one round trip: its writes do not
+// depend on rows that it reads.
 
 import { toJson } from "@bufbuild/protobuf";
 import { AttemptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -9,9 +9,9 @@ import { tokenCategories } from "../base/token-categories.ts";
 import type { Query } from "../postgres/pipeline.ts";
 import { statement } from "../postgres/postgres.ts";
 import {
+  type AdmissionRequest,
   type Admitted,
   admit,
-  type GrowRequest,
   type Hold,
   type HoldRequest,
   type Ledger,
@@ -75,18 +75,20 @@ type ChargedRow = {
 type MonthRow = { key_id: string; month: string; spent: bigint; held: bigint };
 
 /**
- * Admits or refuses each ask. Nothing is admitted for a node whose row is gone; `onLost` hears of
- * it.
+ * Admits or rejects each request. When the row of the node no longer exists, rejects all of them
+ * and calls `onLost`.
  */
 export function admissionBatch(
-  asks: readonly (HoldRequest | GrowRequest)[],
+  requests: readonly AdmissionRequest[],
   nodeId: string,
   onLost: () => void,
 ): Decision<readonly Admitted[]> {
-  const payers = asks.map(payerOf);
+  const payers = requests.map(payerOf);
   const keyIds = distinct(payers.map(({ keyId }) => keyId));
-  const requestIds = asks.flatMap((ask) => (ask.kind === "place" ? [ask.requestId] : []));
-  const growing = asks.flatMap((ask) => (ask.kind === "grow" ? [ask.hold] : []));
+  const requestIds = requests.flatMap((request) =>
+    request.kind === "place" ? [request.requestId] : [],
+  );
+  const growing = requests.flatMap((request) => (request.kind === "grow" ? [request.hold] : []));
   return {
     reads: [
       [statements.nodeClock, [nodeId]],
@@ -97,14 +99,14 @@ export function admissionBatch(
         [distinct(payers.flatMap(({ secretId }) => (secretId === undefined ? [] : [secretId])))],
       ],
       [statements.readUsedRequests, [requestIds]],
-      ...(growing.length > 0 ? readsOfGrowing(growing) : []),
+      ...(growing.length > 0 ? readsForGrowing(growing) : []),
     ],
     decide: ([clock, pools, keys, dead, used, growingHolds = [], pastMonths = []]) => {
       const [now] = clock as { at: Date; month: string }[];
       if (!now) {
         onLost();
-        const apiError = new ApiError("gateway_unavailable", { retryAfterMs: 1000 });
-        return { writes: [], outcome: asks.map(() => ({ kind: "refused", apiError })) };
+        const error = new ApiError("gateway_unavailable", { retryAfterMs: 1000 });
+        return { writes: [], outcome: requests.map(() => ({ kind: "rejected", error })) };
       }
       const ledger: Ledger = {
         at: now.at,
@@ -143,13 +145,13 @@ export function admissionBatch(
           ]),
         ),
       };
-      const outcome = asks.map((ask) => admit(ledger, ask));
-      return { outcome, writes: admissionWrites(asks, outcome, nodeId) };
+      const outcome = requests.map((request) => admit(ledger, request));
+      return { outcome, writes: admissionWrites(requests, outcome, nodeId) };
     },
   };
 }
 
-function readsOfGrowing(holds: readonly Hold[]): Query[] {
+function readsForGrowing(holds: readonly Hold[]): Query[] {
   return [
     [statements.lockHolds, [holds.map(({ requestId }) => requestId)]],
     [
@@ -160,45 +162,47 @@ function readsOfGrowing(holds: readonly Hold[]): Query[] {
 }
 
 function admissionWrites(
-  asks: readonly (HoldRequest | GrowRequest)[],
+  requests: readonly AdmissionRequest[],
   outcomes: readonly Admitted[],
   nodeId: string,
 ): Query[] {
-  const placed: { ask: HoldRequest; hold: Hold }[] = [];
+  const placed: PlacedRequest[] = [];
   const grown = new Map<string, bigint>();
-  asks.forEach((ask, index) => {
+  requests.forEach((request, index) => {
     const outcome = outcomes[index];
     if (outcome?.kind !== "held" || outcome.addedMicro === undefined) return;
     const { hold } = outcome;
-    if (ask.kind === "place") placed.push({ ask, hold });
+    if (request.kind === "place") placed.push({ request, hold });
     else grown.set(hold.requestId, hold.amountMicro);
   });
   const writes: Query[] = [];
   if (placed.length > 0) {
     writes.push(placeHolds(placed, nodeId), [
       statements.refuseCharged,
-      [placed.map(({ ask }) => ask.requestId)],
+      [placed.map(({ request }) => request.requestId)],
     ]);
   }
   if (grown.size > 0) writes.push(resizeHolds(grown, true));
   return writes;
 }
 
-function placeHolds(placed: readonly { ask: HoldRequest; hold: Hold }[], nodeId: string): Query {
+type PlacedRequest = { readonly request: HoldRequest; readonly hold: Hold };
+
+function placeHolds(placed: readonly PlacedRequest[], nodeId: string): Query {
   return [
     statements.placeHolds,
     [
-      placed.map(({ ask }) => ask.requestId),
-      placed.map(({ ask }) => ask.payer.accountId),
-      placed.map(({ ask }) => ask.payer.family),
-      placed.map(({ ask }) => ask.payer.keyId),
-      placed.map(({ ask }) => ask.payer.secretId ?? null),
-      placed.map(({ ask }) => ask.model),
+      placed.map(({ request }) => request.requestId),
+      placed.map(({ request }) => request.payer.accountId),
+      placed.map(({ request }) => request.payer.family),
+      placed.map(({ request }) => request.payer.keyId),
+      placed.map(({ request }) => request.payer.secretId ?? null),
+      placed.map(({ request }) => request.model),
       placed.map(({ hold }) => hold.amountMicro),
-      placed.map(({ ask }) => ask.price.priceVersion),
-      placed.map(({ ask }) => ask.nonce),
-      placed.map(({ ask }) => ask.deadlineMs),
-      placed.map(({ ask }) => nodeOf(ask, nodeId)),
+      placed.map(({ request }) => request.price.priceVersion),
+      placed.map(({ request }) => request.nonce),
+      placed.map(({ request }) => request.deadlineMs),
+      placed.map(({ request }) => nodeOf(request, nodeId)),
     ],
   ];
 }
@@ -208,22 +212,22 @@ function resizeHolds(amounts: ReadonlyMap<string, bigint>, mayGrow: boolean): Qu
 }
 
 /**
- * Turns holds into charges and gives back what shrinking holds do not need. A request's first
- * ending counts.
+ * Turns holds into charges, and shrinks holds. When a request has several endings, the first one
+ * counts.
  */
-export function settlementBatch(asks: readonly SettleRequest[]): Sequence<readonly Settled[]> {
+export function settlementBatch(requests: readonly SettleRequest[]): Sequence<readonly Settled[]> {
   const endings = new Map<string, SettleRequest & { kind: "settle" }>();
   const shrunk = new Map<string, bigint>();
-  for (const ask of asks) {
-    const { requestId } = ask.hold;
-    if (ask.kind === "shrink") shrunk.set(requestId, ask.amountMicro);
-    else if (!endings.has(requestId)) endings.set(requestId, ask);
+  for (const request of requests) {
+    const { requestId } = request.hold;
+    if (request.kind === "shrink") shrunk.set(requestId, request.amountMicro);
+    else if (!endings.has(requestId)) endings.set(requestId, request);
   }
   const queries: Query[] = [
-    [statements.lockPools, poolIds(asks.map(({ hold }) => hold.payer))],
-    // What follows would lock them in the order in which the requests ended, and checkpoints lock
-    // them in the order of their ids.
-    [statements.lockHolds, [distinct(asks.map(({ hold }) => hold.requestId))]],
+    [statements.lockPools, poolIds(requests.map(({ hold }) => hold.payer))],
+    // In the order of their ids, as checkpoints do. The statements below would lock them in the
+    // order in which the requests ended.
+    [statements.lockHolds, [distinct(requests.map(({ hold }) => hold.requestId))]],
   ];
   if (shrunk.size > 0) queries.push(resizeHolds(shrunk, false));
   if (endings.size > 0) queries.push(settleHolds([...endings.values()]));
@@ -232,9 +236,9 @@ export function settlementBatch(asks: readonly SettleRequest[]): Sequence<readon
     outcome: (rows) => {
       const charged = endings.size > 0 ? (rows.at(-1) as ChargedRow[]) : [];
       const charges = new Map(charged.map((row) => [row.request_id, row]));
-      return asks.map((ask) => {
-        if (ask.kind === "shrink") return { kind: "resized" };
-        const { requestId } = ask.hold;
+      return requests.map((request) => {
+        if (request.kind === "shrink") return { kind: "resized" };
+        const { requestId } = request.hold;
         const row = charges.get(requestId);
         const first = endings.get(requestId);
         return row && first
@@ -245,13 +249,13 @@ export function settlementBatch(asks: readonly SettleRequest[]): Sequence<readon
   };
 }
 
-function settleHolds(asks: readonly (SettleRequest & { kind: "settle" })[]): Query {
-  const endings = asks.map(({ ending }) => ending);
+function settleHolds(requests: readonly (SettleRequest & { kind: "settle" })[]): Query {
+  const endings = requests.map(({ ending }) => ending);
   return [
     statements.settleHolds,
     [
-      asks.map(({ hold }) => hold.requestId),
-      asks.map(({ hold, ending }) => costMicro(hold.price, ending.usage)),
+      requests.map(({ hold }) => hold.requestId),
+      requests.map(({ hold, ending }) => costMicro(hold.price, ending.usage)),
       endings.map(({ outcome }) => outcomeName(outcome)),
       endings.map(({ basis }) => basisName(basis)),
       endings.map(({ attempts }) =>

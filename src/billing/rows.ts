@@ -1,4 +1,4 @@
-// Rows as the statements answer them, and the messages and values that they are outside.
+// The rows that statements return, and their conversion to messages and values.
 
 import { create, fromJson, type JsonValue } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
@@ -27,7 +27,7 @@ import { type FamilyName, familyOf } from "../base/families.ts";
 import { byCategory, categoryColumns, type TokenCategory } from "../base/token-categories.ts";
 import type { PlacedHold } from "./admission.ts";
 
-/** A hold as it is stored, with what was metered so far. */
+/** A stored hold, with the usage that was metered so far. */
 export type StoredHold = {
   readonly hold: PlacedHold;
   readonly nonce: string;
@@ -88,7 +88,8 @@ export function toAccount({ account_id, name, created_at }: AccountRow): Account
 
 export function toTransfer(row: TransferRow): Transfer {
   const kind = transferKindOf(row.kind);
-  // Stored as what it adds to the pool, shown as it was asked for: only an adjustment is signed.
+  // Stored with the sign of its effect on the pool, reported as requested: only adjustments have a
+  // sign.
   const amount = kind === TransferKind.ADJUSTMENT || row.amount > 0n ? row.amount : -row.amount;
   return create(TransferSchema, {
     transferId: row.transfer_id,
@@ -171,13 +172,13 @@ export function toUsageRow(row: UsageSumRow): UsageRow {
   });
 }
 
-// How enums of the API are written in the database: their names in lower case.
+// The database stores enums of the API by their names in lower case.
 
 export const [outcomeName, outcomeOf] = naming(Outcome);
 export const [basisName, basisOf] = naming(Basis);
 export const [transferKindName, transferKindOf] = naming(TransferKind);
 
-/** Maps an enum to its names and back. An unknown number or name is a bug, not an input. */
+/** Converts an enum to its names and back. An unknown number or name is a bug, not an input. */
 function naming<E extends Record<string, number>>(
   names: E,
 ): [(value: number) => string, (name: string) => E[keyof E]] {

@@ -1,5 +1,4 @@
-// What settlement takes and makes: the end of a request, and its charge. `sql/settle-holds.sql`
-// turns one into the other.
+// The ending of a request, the charge that `sql/settle-holds.sql` makes of it, and receipts.
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
@@ -15,7 +14,7 @@ import { familyOf } from "../base/families.ts";
 import type { PlacedHold } from "./admission.ts";
 import type { StoredHold } from "./rows.ts";
 
-/** How a request ended and what it used. */
+/** How a request ended, and its usage. */
 export type Ending = {
   readonly usage: Usage;
   readonly outcome: Outcome;
@@ -25,16 +24,16 @@ export type Ending = {
 
 export type SettleRequest =
   | { readonly kind: "settle"; readonly hold: PlacedHold; readonly ending: Ending }
-  /** Gives back what a hold turned out not to need. */
+  /** Releases the part of a hold that its request does not need. */
   | { readonly kind: "shrink"; readonly hold: PlacedHold; readonly amountMicro: bigint };
 
-/** A finished request. */
+/** The charge of a finished request. */
 export type Charge = Ending & {
   readonly hold: PlacedHold;
-  /** What was held at the end. */
+  /** Amount of the hold at the end. */
   readonly holdMicro: bigint;
   readonly amountMicro: bigint;
-  /** Price of the use beyond the hold. Not owed: the hold is the worst case that we computed. */
+  /** Cost of the usage beyond the hold. Not charged: the hold was our own worst case. */
   readonly overrunMicro: bigint;
   readonly settledAt: Date;
 };
@@ -42,12 +41,10 @@ export type Charge = Ending & {
 export type Settled =
   | { readonly kind: "charged"; readonly charge: Charge }
   | { readonly kind: "resized" }
-  /** No such hold: settled before, or never placed. */
+  /** No such hold: it was settled before, or never placed. */
   | { readonly kind: "missing" };
 
-// Receipts of requests that the ledger was not asked about.
-
-/** The receipt of a request that still runs: metered use, no amount, no outcome. */
+/** The receipt of a running request: its metered usage, without amount and outcome. */
 export function runningReceipt({ hold, used }: StoredHold): Receipt {
   return create(ReceiptSchema, {
     ...receiptHead(hold),
@@ -56,7 +53,7 @@ export function runningReceipt({ hold, used }: StoredHold): Receipt {
   });
 }
 
-/** The receipt of a charge just made. */
+/** The receipt of a charge that was made just now, without reading it from the ledger. */
 export function receiptOf(charge: Charge): Receipt {
   return create(ReceiptSchema, {
     ...receiptHead(charge.hold),

@@ -1,4 +1,4 @@
-// The rows of the ledger that are read or written one at a time; the batches have `batches.ts`.
+// The statements of the ledger that do not run in batches (those are in `ledger-batches.ts`).
 
 import { create } from "@bufbuild/protobuf";
 import {
@@ -67,7 +67,7 @@ const statements = {
   verifyLedger: statement(import.meta.url, "verify-ledger"),
 };
 
-// It reads the whole ledger.
+// The verification reads the whole ledger.
 const verifyMsMax = 3_600_000;
 
 export type UsageQuery = {
@@ -83,7 +83,7 @@ export type NewTransfer = {
   readonly accountId: string;
   readonly family: FamilyName;
   readonly kind: TransferKind;
-  /** What it adds to the pool. */
+  /** What the transfer adds to the pool. */
   readonly amountMicro: bigint;
   readonly idempotencyKey: string;
   readonly reason: string;
@@ -93,15 +93,12 @@ export type LedgerStore = ReturnType<typeof createLedgerStore>;
 
 type Database = Pick<Postgres, "query" | "transaction" | "runLong">;
 
-/**
- * The statements of the ledger. Every function throws `billing_unavailable` while the database is
- * not reachable.
- */
+/** Every function throws `billing_unavailable` while the database is unreachable. */
 export function createLedgerStore(postgres: Database) {
   const db: Database = {
-    query: (one, values) => postgres.query<never>(one, values).catch(refuseUnreachable),
-    transaction: (work) => postgres.transaction(work).catch(refuseUnreachable),
-    runLong: (one, limits) => postgres.runLong<never>(one, limits).catch(refuseUnreachable),
+    query: (one, values) => postgres.query<never>(one, values).catch(throwUnavailable),
+    transaction: (work) => postgres.transaction(work).catch(throwUnavailable),
+    runLong: (one, limits) => postgres.runLong<never>(one, limits).catch(throwUnavailable),
   };
   return {
     insertAccount: async (name: string): Promise<Account> =>
@@ -112,8 +109,8 @@ export function createLedgerStore(postgres: Database) {
       const [row] = await db.query<AccountRow>(statements.findAccount, [accountId]);
       return row && toAccount(row);
     },
-    listAccounts: async (after: string, most: number): Promise<Account[]> =>
-      (await db.query<AccountRow>(statements.listAccounts, [after, most])).map(toAccount),
+    listAccounts: async (after: string, limit: number): Promise<Account[]> =>
+      (await db.query<AccountRow>(statements.listAccounts, [after, limit])).map(toAccount),
     readPools: async (accountId: string): Promise<Pool[]> =>
       (await db.query<PoolRow>(statements.readPools, [accountId])).map(({ family, posted, held }) =>
         create(PoolSchema, {
@@ -122,13 +119,13 @@ export function createLedgerStore(postgres: Database) {
           heldMicrocredits: held,
         }),
       ),
-    createTransfer: (ask: NewTransfer) => createTransfer(db, ask),
+    createTransfer: (transfer: NewTransfer) => createTransfer(db, transfer),
     listTransfers: async (
       accountId: string,
       before: string | null,
-      most: number,
+      limit: number,
     ): Promise<Transfer[]> =>
-      (await db.query<TransferRow>(statements.listTransfers, [accountId, before, most])).map(
+      (await db.query<TransferRow>(statements.listTransfers, [accountId, before, limit])).map(
         toTransfer,
       ),
 
@@ -153,20 +150,22 @@ export function createLedgerStore(postgres: Database) {
     },
     findHolds: async (requestIds: readonly string[]): Promise<StoredHold[]> =>
       (await db.query<HoldRow>(statements.findHolds, [requestIds])).map(toStoredHold),
-    /** Holds that nobody will settle, in the order of their ids, after the given one. */
+    /** One page of the holds that no process will settle, in the order of their ids. */
     findOrphans: async (
       deadNodes: readonly string[],
       after: string,
-      most: number,
+      limit: number,
     ): Promise<StoredHold[]> =>
-      (await db.query<HoldRow>(statements.findOrphans, [deadNodes, after, most])).map(toStoredHold),
-    /** Gives back a hold whose request has a charge. */
+      (await db.query<HoldRow>(statements.findOrphans, [deadNodes, after, limit])).map(
+        toStoredHold,
+      ),
+    /** Releases a hold whose request has a charge. */
     releaseHold: ({ requestId, payer }: PlacedHold): Promise<void> =>
       db.transaction(async (tx) => {
         await tx.query(statements.lockPool, [payer.accountId, payer.family]);
         await tx.query(statements.releaseHold, [requestId]);
       }),
-    /** Stores what running requests used so far, and answers which of them still run. */
+    /** Stores the metered usage of requests. Returns the ids of those that still run. */
     checkpoint: async (meters: ReadonlyMap<string, Usage>): Promise<string[]> => {
       const used = [...meters.values()];
       const rows = await db.query<{ request_id: string }>(statements.checkpointHolds, [
@@ -183,14 +182,14 @@ export function createLedgerStore(postgres: Database) {
     listCharges: async (
       accountId: string,
       after: TimeCursor | undefined,
-      most: number,
+      limit: number,
     ): Promise<Receipt[]> =>
       (
         await db.query<ChargeRow>(statements.listCharges, [
           accountId,
           after?.at ?? null,
           after?.id ?? null,
-          most,
+          limit,
         ])
       ).map(toReceipt),
     readUsage: async ({
@@ -214,7 +213,7 @@ export function createLedgerStore(postgres: Database) {
 
     registerNode: async (nodeId: string): Promise<void> =>
       void (await db.query(statements.registerNode, [nodeId])),
-    /** False when the node was declared dead. */
+    /** Returns false when the node was declared dead. */
     recordHeartbeat: async (nodeId: string): Promise<boolean> =>
       (await db.query(statements.recordHeartbeat, [nodeId])).length > 0,
     readNodes: async (): Promise<ReadonlyMap<string, bigint>> =>
@@ -239,48 +238,48 @@ export function createLedgerStore(postgres: Database) {
   };
 }
 
-function refuseUnreachable(cause: unknown): never {
+function throwUnavailable(cause: unknown): never {
   throw isUnreachable(cause)
     ? new ApiError("billing_unavailable", { retryAfterMs: 1000, cause })
     : cause;
 }
 
-async function createTransfer(db: Database, ask: NewTransfer): Promise<Transfer> {
-  return createTransferOnce(db, ask).catch((error: unknown) => {
-    // Another transfer took the same idempotency key under the lock of the other pool: the repeat
-    // sees it.
-    if (isUniqueViolation(error)) return createTransferOnce(db, ask);
+async function createTransfer(db: Database, transfer: NewTransfer): Promise<Transfer> {
+  return createTransferOnce(db, transfer).catch((error: unknown) => {
+    // A transfer of the account's other pool took the same idempotency key at the same time. The
+    // second attempt reads it.
+    if (isUniqueViolation(error)) return createTransferOnce(db, transfer);
     throw error;
   });
 }
 
-function createTransferOnce(db: Database, ask: NewTransfer): Promise<Transfer> {
+function createTransferOnce(db: Database, transfer: NewTransfer): Promise<Transfer> {
   return db.transaction(async (tx) => {
     const [pool] = await tx.query<PoolRow & { in_debt: boolean }>(statements.lockPool, [
-      ask.accountId,
-      ask.family,
+      transfer.accountId,
+      transfer.family,
     ]);
     if (!pool)
       throw new ApiError("not_found", {
-        message: "There is no such account.",
+        message: "No such account.",
         field: "account_id",
       });
 
-    // The pool's lock makes a simultaneous repeat wait until it can see the first.
+    // A simultaneous repeat waits for the lock of the pool, so it reads the first transfer here.
     const [earlier] = await tx.query<TransferRow>(statements.findTransfer, [
-      ask.accountId,
-      ask.idempotencyKey,
+      transfer.accountId,
+      transfer.idempotencyKey,
     ]);
     if (earlier) {
-      if (!isSameTransfer(earlier, ask))
+      if (!isSameTransfer(earlier, transfer))
         throw new ApiError("idempotency_key_reused", { field: "idempotency_key" });
       return toTransfer(earlier);
     }
     const free = pool.posted - pool.held;
     if (
-      ask.amountMicro < 0n &&
-      ask.kind !== TransferKind.CHARGEBACK &&
-      free + ask.amountMicro < 0n
+      transfer.amountMicro < 0n &&
+      transfer.kind !== TransferKind.CHARGEBACK &&
+      free + transfer.amountMicro < 0n
     ) {
       throw new ApiError("insufficient_funds", {
         field: "amount_microcredits",
@@ -292,8 +291,12 @@ function createTransferOnce(db: Database, ask: NewTransfer): Promise<Transfer> {
         },
       });
     }
-    await tx.query(statements.postToPool, [ask.accountId, ask.family, ask.amountMicro]);
-    const { accountId, family, kind, amountMicro, idempotencyKey, reason } = ask;
+    await tx.query(statements.postToPool, [
+      transfer.accountId,
+      transfer.family,
+      transfer.amountMicro,
+    ]);
+    const { accountId, family, kind, amountMicro, idempotencyKey, reason } = transfer;
     const values = [
       timeOrderedId("tra_"),
       accountId,
@@ -308,17 +311,17 @@ function createTransferOnce(db: Database, ask: NewTransfer): Promise<Transfer> {
   });
 }
 
-function isSameTransfer(row: TransferRow, ask: NewTransfer): boolean {
+function isSameTransfer(row: TransferRow, transfer: NewTransfer): boolean {
   return (
-    row.family === ask.family &&
-    row.kind === transferKindName(ask.kind) &&
-    row.amount === ask.amountMicro &&
-    row.reason === ask.reason
+    row.family === transfer.family &&
+    row.kind === transferKindName(transfer.kind) &&
+    row.amount === transfer.amountMicro &&
+    row.reason === transfer.reason
   );
 }
 
 function only<Row>(rows: readonly Row[]): Row {
   const [row] = rows;
-  if (row === undefined) throw new Error("a statement that always answers a row answered none");
+  if (row === undefined) throw new Error("a statement returned no row");
   return row;
 }

@@ -1,6 +1,6 @@
-// Several statements in one message to the server, with one Sync. pg sends a Sync per statement,
-// and the server answers each with a write of its own, which wakes both sides a dozen times for a
-// transaction of ten statements.
+// Sends several statements to the server in one message with one Sync. pg, also with
+// `pipeline: true`, sends a Sync per statement. The server answers each Sync with a write of its
+// own, which wakes both sides a dozen times for a transaction of ten statements.
 
 import { type Connection, DatabaseError, type Submittable } from "pg";
 import { serialize } from "pg-protocol";
@@ -8,40 +8,39 @@ import type { Statement } from "./statement.ts";
 
 export type Query = readonly [Statement, readonly unknown[]];
 
-/** `command` tells a COMMIT that the server answered with ROLLBACK. */
-export type Answer = { readonly rows: unknown[]; readonly command: string };
+/** `command` is ROLLBACK when a COMMIT failed. */
+export type Result = { readonly rows: unknown[]; readonly command: string };
 
 type Column = { readonly name: string; readonly parse: (text: string) => unknown };
 
-/** The statements that a connection has prepared, with the columns that they answer, by name. */
+/** Result columns of the statements that a connection has prepared, by statement name. */
 export type Prepared = Map<string, readonly Column[]>;
 
 export type FindParser = (typeId: number) => (text: string) => unknown;
 
-/** Hand it to `Client.query`, once. Statements after one that fails are not run. */
+/** Pass it to `Client.query`, once. The server does not run statements after one that fails. */
 export class RoundTrip implements Submittable {
   readonly queries: readonly Query[];
   readonly #values: readonly (string | null)[][];
   readonly #prepared: Prepared;
   readonly #findParser: FindParser;
-  readonly #answers: Answer[] = [];
-  readonly #settle = Promise.withResolvers<Answer[]>();
-  // As of the moment when the statements were sent, by their order. Undefined: the server describes
-  // them.
+  readonly #results: Result[] = [];
+  readonly #settle = Promise.withResolvers<Result[]>();
+  // Result columns by statement index, as of the send. Undefined: the server will describe them.
   #known: readonly (readonly Column[] | undefined)[] = [];
   #columns: readonly Column[] = [];
   #rows: unknown[] = [];
 
   constructor(queries: readonly Query[], prepared: Prepared, findParser: FindParser) {
     this.queries = queries;
-    // A value that cannot be sent is found here, before anything is.
+    // Throws for a value that cannot be sent, before anything is sent.
     this.#values = queries.map(([, values]) => values.map(encode));
     this.#prepared = prepared;
     this.#findParser = findParser;
   }
 
-  /** One per statement. Fails with the error of the first that failed. */
-  get answers(): Promise<Answer[]> {
+  /** One result per statement. Rejects with the error of the first statement that failed. */
+  get results(): Promise<Result[]> {
     return this.#settle.promise;
   }
 
@@ -52,7 +51,7 @@ export class RoundTrip implements Submittable {
     for (const [index, [{ name, text }]] of this.queries.entries()) {
       const isPrepared = this.#known[index] !== undefined;
       if (!isPrepared) {
-        // It may have been prepared by a trip that failed after that.
+        // A round trip that failed later may have prepared it: close it first.
         messages.push(serialize.close({ type: "S", name }), serialize.parse({ name, text }));
       }
       messages.push(serialize.bind({ statement: name, values: this.#values[index] ?? [] }));
@@ -60,11 +59,11 @@ export class RoundTrip implements Submittable {
       messages.push(serialize.execute());
     }
     messages.push(serialize.sync());
-    // One piece: a stream spends more on a piece than the copy takes.
+    // One write: a second write costs more than the copy.
     connection.stream.write(Buffer.concat(messages));
   }
 
-  // What pg calls as the messages of the server arrive.
+  // pg calls these handlers as the messages of the server arrive.
 
   handleRowDescription({
     fields,
@@ -87,30 +86,30 @@ export class RoundTrip implements Submittable {
   }
 
   handleCommandComplete({ text }: { text: string }): void {
-    this.#prepared.set(this.queries[this.#answers.length]?.[0].name ?? "", this.#columns);
+    this.#prepared.set(this.queries[this.#results.length]?.[0].name ?? "", this.#columns);
     const end = text.indexOf(" ");
-    this.#answers.push({ rows: this.#rows, command: end < 0 ? text : text.slice(0, end) });
+    this.#results.push({ rows: this.#rows, command: end < 0 ? text : text.slice(0, end) });
     this.#expectNext();
   }
 
   handleReadyForQuery(): void {
-    this.#settle.resolve(this.#answers);
+    this.#settle.resolve(this.#results);
   }
 
   handleError(error: Error): void {
-    // What no longer fits the tables, or was forgotten by the server, must be prepared anew, and is
-    // seldom the only one.
+    // A migration may have changed the tables, or the server may have lost its prepared statements.
+    // Usually several statements are affected: prepare all of them again.
     if (error instanceof DatabaseError) this.#prepared.clear();
     this.#settle.reject(error);
   }
 
   #expectNext(): void {
     this.#rows = [];
-    this.#columns = this.#known[this.#answers.length] ?? [];
+    this.#columns = this.#known[this.#results.length] ?? [];
   }
 }
 
-/** A value as PostgreSQL reads it from text. */
+/** A value in PostgreSQL's text format. */
 function encode(value: unknown): string | null {
   if (value === null || value === undefined) return null;
   return Array.isArray(value) ? `{${value.map(encodeElement).join(",")}}` : encodeScalar(value);
@@ -131,14 +130,14 @@ function encodeScalar(value: unknown): string {
       return String(value);
     default:
       if (value instanceof Date) return value.toISOString();
-      throw new TypeError(`a statement was given ${Object.prototype.toString.call(value)}`);
+      throw new TypeError(`cannot send ${Object.prototype.toString.call(value)} to PostgreSQL`);
   }
 }
 
 const special = /["\\]/g;
 
 function quote(text: string): string {
-  // Most are ids.
+  // Fast path: most values are ids.
   const isPlain = !text.includes('"') && !text.includes("\\");
   return isPlain ? `"${text}"` : `"${text.replace(special, "\\$&")}"`;
 }

@@ -1,5 +1,4 @@
-// One PostgreSQL for everybody: named statements read from `.sql` files, a pool, transactions, and
-// connections for lanes.
+// Access to PostgreSQL: connection pools, transactions, and single connections for batch queues.
 
 import { Socket } from "node:net";
 import { performance } from "node:perf_hooks";
@@ -14,96 +13,93 @@ import {
   types,
 } from "pg";
 import { withTimeout } from "../base/timeout.ts";
-import { type Answer, type Prepared, type Query, RoundTrip } from "./pipeline.ts";
+import { type Prepared, type Query, type Result, RoundTrip } from "./pipeline.ts";
 import type { Statement } from "./statement.ts";
 
 export { type Statement, statement } from "./statement.ts";
 
 /**
- * Whatever statements run in: a transaction, or autocommit. `int8` is `bigint`, `date` is
- * `YYYY-MM-DD`, `timestamptz` is `Date`.
+ * Runs statements, in a transaction or each in its own. `int8` is a `bigint`, `date` is
+ * `YYYY-MM-DD`, `timestamptz` is a `Date`.
  */
 export type Tx = { query<Row>(statement: Statement, values: readonly unknown[]): Promise<Row[]> };
 
-/** A connection of its own, for transactions of few round trips. */
+/** A connection outside the pools, for transactions of few round trips. */
 export interface Connection {
   /**
-   * Runs statements in one round trip. Fails with the error of the first that fails; those after it
-   * are not run.
+   * Runs statements in one round trip. Throws the error of the first statement that fails; the
+   * server does not run the ones after it.
    */
-  send(queries: readonly Query[]): Promise<Answer[]>;
+  send(queries: readonly Query[]): Promise<Result[]>;
   end(): Promise<void>;
-  /** Breaks the connection: whatever waits for an answer fails. */
-  cut(): void;
-  /** The connection broke; every further round trip fails. */
+  /** Closes the socket at once. Pending and later round trips fail. */
+  destroy(): void;
+  /** True after the connection broke. Every later round trip fails. */
   readonly lost: boolean;
 }
 
 /** The database of one gateway. */
 export interface Postgres extends Tx {
   /**
-   * Runs `work` in one transaction. Repeated, a few times, when the server answers that two
-   * transactions got in each other's way.
+   * Runs `work` in one transaction. Retries up to five times after a serialization failure or a
+   * deadlock.
    */
   transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
   /**
-   * For what callers ask as often and as largely as they like: nothing else waits for these
-   * connections.
+   * A separate pool for reports. Callers may request as many large reports as they like; other
+   * statements do not wait for them.
    */
   readonly reports: Tx;
   /**
-   * Runs a statement that may take `timeoutMs` on a connection of its own, until `signal` or
-   * `close` cancels it.
+   * Runs a statement of up to `timeoutMs` on a connection of its own, until `signal` or `close`
+   * cancels it.
    */
   runLong<Row>(
     statement: Statement,
     limits: { timeoutMs: number; signal: AbortSignal },
   ): Promise<Row[]>;
   connect(): Promise<Connection>;
-  /** Waits a few seconds for what runs, and cancels what may take long. */
+  /** Cancels long statements, and waits a few seconds for the others. */
   close(): Promise<void>;
 }
 
 /**
- * Seen in `pg_stat_activity`; the embedded server is left running while others of this name are
- * connected.
+ * Name of our connections in `pg_stat_activity`. The embedded server keeps running while other
+ * connections with this name exist.
  */
 export const applicationName = "model-gateway";
 
-// A batch names each of its rows, so each is found by its index. The planner guesses otherwise
-// about arrays: it reads tables of 10,000 rows whole, keeps their rows to go through them once per
-// key, and plans batches of one request anew each time.
+// Batches look up every row by its index. For array parameters the planner would choose otherwise:
+// it scans tables of 10,000 rows, materializes them to loop over them once per key, and plans a
+// batch of one request again each time.
 const plannerOptions = [
-  ...["seqscan", "hashjoin", "mergejoin", "material"].map((way) => `-c enable_${way}=off`),
+  ...["seqscan", "hashjoin", "mergejoin", "material"].map((node) => `-c enable_${node}=off`),
   "-c plan_cache_mode=force_generic_plan",
 ].join(" ");
 
-// A plan is made for the tables as they are at that moment, and the server looks again once a
-// minute. One that was made while a single request ran goes through all holds once per charge: 880
-// ms for a batch of 256 among 10,000, where a new one takes 4.
+// A plan suits the table sizes at the time when it was made, and the server updates its statistics
+// once a minute. A plan made while a single request ran scans all holds once per charge: 880 ms for
+// a batch of 256 among 10,000 holds, instead of 4 ms with a new plan.
 const planAgeMsMax = 10_000;
 
 const connectTimeoutMs = 5_000;
 const poolConnectionsMax = 10;
 const reportConnectionsMax = 4;
-// A server that stands still, or a network that lost it, says nothing: only a clock tells.
-const usualAnswerMsMax = 30_000;
-// The server gives up before its answer is no longer waited for, and the connection is free for the
-// next statement.
-const answerMarginMs = 2_000;
-// Locks are held for milliseconds. A process that freezes during a transaction must not keep them.
+// A hung server and a lost network send no error, so every statement needs a timeout.
+const defaultTimeoutMs = 30_000;
+// The server's own limit is shorter, so that it ends the statement before the client gives up on
+// the connection.
+const timeoutMarginMs = 2_000;
+// Locks are held for milliseconds. The server ends the transaction of a process that hangs in one.
 const lockMsMax = 5_000;
-/** How long `close` waits for servers to say goodbye. */
+/** How long `close` waits for the server. */
 const closeMsMax = 5_000;
 const attemptsMax = 6;
 
-/**
- * Connects lazily: nothing is sent before the first query. `answerMsMax` is how long the answer to
- * a statement is waited for.
- */
-export function connectPostgres(url: string, answerMsMax = usualAnswerMsMax): Postgres {
-  const pool = openPool(url, { max: poolConnectionsMax, answerMsMax });
-  const reports = openPool(url, { max: reportConnectionsMax, answerMsMax });
+/** Connects with the first query. `timeoutMs` is the query timeout. */
+export function connectPostgres(url: string, timeoutMs = defaultTimeoutMs): Postgres {
+  const pool = openPool(url, { max: poolConnectionsMax, timeoutMs });
+  const reports = openPool(url, { max: reportConnectionsMax, timeoutMs });
   const closing = new AbortController();
   return {
     query: (statement, values) => runOn(pool, statement, values),
@@ -117,29 +113,29 @@ export function connectPostgres(url: string, answerMsMax = usualAnswerMsMax): Po
     connect: () => connect(url),
     async close() {
       closing.abort();
-      // A server that fell silent would be waited for until the system gives the sockets up.
+      // Without a timeout, a server that does not respond delays this until the system's own one.
       await withTimeout(Promise.all([pool.end(), reports.end()]), closeMsMax, () => undefined);
     },
   };
 }
 
-function openPool(url: string, { max, answerMsMax }: { max: number; answerMsMax: number }): Pool {
+function openPool(url: string, { max, timeoutMs }: { max: number; timeoutMs: number }): Pool {
   const pool = new Pool({
     ...connectionConfig(url),
     max,
     lock_timeout: lockMsMax,
     idle_in_transaction_session_timeout: lockMsMax,
-    statement_timeout: answerMsMax - answerMarginMs,
-    query_timeout: answerMsMax,
+    statement_timeout: timeoutMs - timeoutMarginMs,
+    query_timeout: timeoutMs,
   });
-  // A connection that breaks fails its next statement. Without listeners it would end the process:
-  // the pool has one for idle connections, and takes its own off those that are in use.
+  // A broken connection fails its next statement. Without error listeners it would end the process:
+  // the pool listens on idle connections only.
   pool.on("error", () => {});
   pool.on("connect", (client) => client.on("error", () => {}));
   return pool;
 }
 
-/** How every connection of a gateway is made. */
+/** Settings of every connection to the database at `url`. */
 export function connectionConfig(url: string): ClientConfig {
   return {
     connectionString: url,
@@ -152,8 +148,8 @@ export function connectionConfig(url: string): ClientConfig {
 
 const oid = { int8: 20, int8Array: 1016, date: 1082 };
 
-// pg hands `int8` out as text because it predates bigint, and turns a `date` into midnight of the
-// local zone.
+// pg returns `int8` as text, because it predates bigint, and `date` as midnight in the local time
+// zone.
 const getTypeParser: typeof types.getTypeParser = (id: number, format?: "text" | "binary") => {
   if (id === oid.int8) return BigInt;
   if (id === oid.int8Array) return parseBigints;
@@ -177,13 +173,13 @@ async function runOn<Row>(
   values: readonly unknown[],
 ): Promise<Row[]> {
   const { name, text, timeoutMs } = statement;
-  const ask = {
+  const query = {
     name,
     text,
     values: [...values],
     ...(timeoutMs !== undefined && { query_timeout: timeoutMs }),
   };
-  const { rows } = await db.query<QueryResultRow & Row>(ask);
+  const { rows } = await db.query<QueryResultRow & Row>(query);
   return rows;
 }
 
@@ -200,7 +196,7 @@ async function runLong<Row>(
   try {
     const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
     cancel = () => {
-      // The server does not notice by itself that nobody listens any more.
+      // The server does not notice that the client is gone.
       pool.query("select pg_cancel_backend($1)", [rows[0]?.pid]).catch(() => undefined);
       void client.end();
     };
@@ -229,7 +225,7 @@ async function transactionOnce<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Pro
   try {
     await client.query("begin");
     const result = await work({ query: (statement, values) => runOn(client, statement, values) });
-    // A transaction that failed without its work noticing commits "successfully", as a rollback.
+    // The commit of a failed transaction succeeds, with the command ROLLBACK.
     const { command } = await client.query("commit");
     if (command !== "COMMIT") throw new Error("the transaction was rolled back");
     client.release();
@@ -249,7 +245,7 @@ async function connect(url: string): Promise<Connection> {
   const client = new Client({
     ...connectionConfig(url),
     stream: () => socket,
-    // A batch that waits holds up everyone behind it, so it would rather fail and be tried again.
+    // A waiting batch delays every batch behind it, so it fails early and is repeated.
     lock_timeout: 1_000,
     statement_timeout: 2_000,
     idle_in_transaction_session_timeout: 2_000,
@@ -270,47 +266,43 @@ async function connect(url: string): Promise<Connection> {
         prepared.clear();
         preparedAtMs = performance.now();
       }
-      return client.query(new RoundTrip(queries, prepared, textParser)).answers;
+      return client.query(new RoundTrip(queries, prepared, textParser)).results;
     },
     end: () => client.end(),
-    cut: () => void socket.destroy(),
+    destroy: () => void socket.destroy(),
     get lost() {
       return lost;
     },
   };
 }
 
-/** Serialization failure or deadlock: the same transaction, tried again, may pass. */
+/** Serialization failure or deadlock: a repeat of the transaction may succeed. */
 export function isConflict(error: unknown): boolean {
   return error instanceof DatabaseError && (error.code === "40001" || error.code === "40P01");
 }
 
-/** A row of the same unique name is there. */
+/** A row with the same unique key exists. */
 export function isUniqueViolation(error: unknown): boolean {
   return error instanceof DatabaseError && error.code === "23505";
 }
 
-/**
- * Something holds what the statement needs: a lock was not to be had in time, or the time of the
- * statement was up.
- */
+/** Lock timeout or statement timeout: another transaction holds what the statement needs. */
 export function isBlocked(error: unknown): boolean {
   return error instanceof DatabaseError && (error.code === "55P03" || error.code === "57014");
 }
 
-// SQLSTATE: class 08 connection exception, 57P01-57P03 the server stops or starts, 53300 too many
-// connections, 25P03 a transaction stood still for too long.
+// SQLSTATEs: class 08 connection exception, 57P01 to 57P03 the server stops or starts, 53300 too
+// many connections, 25P03 idle transaction timeout.
 const unreachableStates = /^(08|57P0[123]|53300|25P03)/;
 const unreachableErrnos =
   /^(ECONNREFUSED|ECONNRESET|ENOENT|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ECONNABORTED|EACCES)$/;
-// What pg and pg-pool say where the socket is gone or cannot be had; they give these errors no
-// code.
+// Messages of pg and pg-pool for a lost or failed connection; these errors have no code.
 const unreachableMessages =
   /^(Connection terminated|Query read timeout|timeout e(xceeded|xpired)|Client (has encountered a connection error|was closed)|Cannot use a pool)/;
 
 /**
- * True for a failure of the connection or of its time limits, not of the statement: the statement
- * may or may not have run.
+ * True when the connection or a timeout failed, not the statement itself. The statement may or may
+ * not have run.
  */
 export function isUnreachable(error: unknown): boolean {
   if (!(error instanceof Error)) return false;

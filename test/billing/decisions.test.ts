@@ -201,7 +201,7 @@ function checkPlaced(model: Model, ledger: Ledger, one: Extract<Command, { do: "
       model.running.set(one.request, { ...outcome.hold, nonce: one.nonce });
   } else if (posted < needed) expectRefused(outcome, "credits_exhausted");
   else if (cap !== null && cap - spent < needed) expectRefused(outcome, "monthly_cap_reached");
-  else expect(outcome).toMatchObject({ kind: "waits", apiError: { reason: "credits_held" } });
+  else expect(outcome).toMatchObject({ kind: "short", error: { reason: "credits_held" } });
 }
 
 function checkGrown(model: Model, ledger: Ledger, one: Extract<Command, { do: "grow" }>): void {
@@ -223,7 +223,7 @@ function checkGrown(model: Model, ledger: Ledger, one: Extract<Command, { do: "g
   else if (added <= free && added <= capFree) {
     expect(outcome).toMatchObject({ kind: "held", addedMicro: added });
     model.running.set(one.request, { ...running, amountMicro: one.micro });
-  } else expect(["refused", "waits"]).toContain(outcome.kind);
+  } else expect(["rejected", "short"]).toContain(outcome.kind);
 }
 
 /**
@@ -260,5 +260,5 @@ function unheld(requestId: string): Hold {
 }
 
 function expectRefused(outcome: Admitted, reason: string): void {
-  expect(outcome).toMatchObject({ kind: "refused", apiError: { reason } });
+  expect(outcome).toMatchObject({ kind: "rejected", error: { reason } });
 }

@@ -30,7 +30,7 @@ afterEach(() => ledger.close());
 const never = new AbortController().signal;
 
 /** A keeper of holds whose connections can be broken, on the node of `ledger`. */
-function breakableHolds(options: { admitPatienceMs?: number } = {}) {
+function breakableHolds(options: { admitMaxWaitMs?: number } = {}) {
   const real = connectPostgres(ledger.url);
   // Statement after which the connection breaks, the answer unheard, and how often.
   const broken = { after: "", times: 0 };
@@ -65,7 +65,7 @@ function breakableHolds(options: { admitPatienceMs?: number } = {}) {
           await interloper?.run();
           const answers = await connection.send(queries);
           if (!queries.some(([{ name }]) => takes(name))) return answers;
-          connection.cut();
+          connection.destroy();
           throw lost();
         },
       };
@@ -270,20 +270,20 @@ test("a process shows that it lives while what it must settle is locked", async 
 
 test("requests that were refused before anything was sent are not looked for, and the others all at once", async () => {
   const { holds, sentTo, refuseConnections, breakAfter, close } = breakableHolds({
-    admitPatienceMs: -1,
+    admitMaxWaitMs: -1,
   });
   const payer = await ledger.payer(heldFor(100) * 3n);
   const refused = { reason: "billing_unavailable" };
   refuseConnections(new Error("no connection"));
   await expect(holds.place(holdRequest(payer, 100), never)).rejects.toMatchObject(refused);
-  await holds.releaseAbandoned();
+  await holds.releaseUnconfirmed();
   expect(sentTo("billing/find-holds")).toEqual([]);
   refuseConnections(undefined);
   breakAfter("billing/commit");
   const asks = [holdRequest(payer, 100), holdRequest(payer, 100)];
   const placed = await Promise.allSettled(asks.map((ask) => holds.place(ask, never)));
   expect(placed).toMatchObject([{ reason: refused }, { reason: refused }]);
-  await holds.releaseAbandoned();
+  await holds.releaseUnconfirmed();
   expect(sentTo("billing/find-holds")).toEqual([[asks.map(({ requestId }) => requestId)]]);
   expect((await ledger.pool(payer)).held).toBe(0n);
   await close();
@@ -369,14 +369,14 @@ test("a ledger whose columns change under it goes on admitting and charging", as
 });
 
 test("a hold that was placed unheard and given up is let go", async () => {
-  const { holds, breakAfter, close } = breakableHolds({ admitPatienceMs: -1 });
+  const { holds, breakAfter, close } = breakableHolds({ admitMaxWaitMs: -1 });
   const payer = await ledger.payer(heldFor(100));
   breakAfter("billing/commit");
   await expect(holds.place(holdRequest(payer, 100), never)).rejects.toMatchObject({
     reason: "billing_unavailable",
   });
   expect((await ledger.pool(payer)).held).toBe(heldFor(100));
-  await holds.releaseAbandoned();
+  await holds.releaseUnconfirmed();
   expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100), held: 0n });
   expect(await ledger.run("select outcome from charges")).toEqual([{ outcome: "gateway_failed" }]);
   expect(await ledger.store.verifyLedger()).toEqual([]);
@@ -384,13 +384,13 @@ test("a hold that was placed unheard and given up is let go", async () => {
 });
 
 test("a hold that its caller can ask for again is kept for that", async () => {
-  const { holds, breakAfter, close } = breakableHolds({ admitPatienceMs: -1 });
+  const { holds, breakAfter, close } = breakableHolds({ admitMaxWaitMs: -1 });
   const payer = await ledger.payer(heldFor(100));
   const ask = holdRequest(payer, 100, { nonce: "nonce-of-a-caller" });
   breakAfter("billing/commit");
   await expect(holds.place(ask, never)).rejects.toMatchObject({ reason: "billing_unavailable" });
   const hold = await holds.place(ask, never);
-  await holds.releaseAbandoned();
+  await holds.releaseUnconfirmed();
   const receipt = await holds.settle(hold, endingWith({ output: 7 }));
   expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: 350n });
   await close();

@@ -4,7 +4,7 @@ import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   type Funds,
   grantedBy,
-  inputPartMicro,
+  maxInputCostMicro,
   resizedHoldMicro,
   sizeHold,
 } from "../../src/billing/hold-size.ts";
@@ -47,7 +47,7 @@ test("a request is refused exactly when its floor does not fit, and told whether
   fc.assert(
     fc.property(anyPrices, anyBounds, anyFunds, (prices, bounds, funds) => {
       const needed =
-        inputPartMicro(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceMicro(prices);
+        maxInputCostMicro(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceMicro(prices);
       const grant = sizeHold(prices, bounds, funds);
       expect(grant.kind).toBe(covers(funds, needed) ? "granted" : "short");
       if (grant.kind === "granted") return;

@@ -13,7 +13,7 @@ const usual: Omit<BatchQueueSettings<string, string>, "runBlocked"> = {
   classify(error) {
     if (error instanceof Unsent) return "unsent";
     if (error instanceof Blocked) return "blocked";
-    return error instanceof Passing ? "unsure" : "refused";
+    return error instanceof Passing ? "unconfirmed" : "rejected";
   },
   // Items are letters and then a number.
   groupOf: (item) => item.replace(/\d+$/, ""),
@@ -201,7 +201,7 @@ test("only those whose batch may have been committed are given up as unsure", as
   const { lane, fail } = playedLane({
     maxWaitMs: -1,
     queueMax: 3,
-    onGivenUp: (item) => givenUp.push(item),
+    onUnconfirmed: (item) => givenUp.push(item),
   });
   const all = Promise.allSettled(["a", "b", "c", "too many"].map((item) => lane.submit(item)));
   await fail(0, new Unsent());

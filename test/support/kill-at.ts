@@ -27,7 +27,7 @@ const query = function (this: Client, ...args: unknown[]): unknown {
   if (isIt && moment?.when === "unsent") die();
   const answer: unknown = Reflect.apply(original, this, args);
   if (isIt && moment?.when === "sent") setImmediate(die);
-  if (isIt && moment?.when === "committed") trip.answers.then(die);
+  if (isIt && moment?.when === "committed") trip.results.then(die);
   return answer;
 };
 Object.defineProperty(Client.prototype, "query", { value: query });

@@ -1,4 +1,4 @@
-// The PostgreSQL programs that npm installed, and how to run them: they refuse to work for root.
+// The PostgreSQL programs that npm installed, and how to run them: they refuse to run as root.
 
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
@@ -8,23 +8,22 @@ import { promisify } from "node:util";
 
 const run = promisify(execFile);
 
-/** The programs of one installed package. */
+/** The programs of an installed package. */
 export type Binaries = {
-  /** Path and arguments that start `program` under an identity that it accepts. */
+  /** Path and arguments that start `program` as a user that it accepts. */
   command(program: "initdb" | "postgres", args: readonly string[]): [string, string[]];
-  /** User id that the data files must belong to. */
+  /** User id that must own the data files. */
   ownerId: number;
 };
 
-// nobody: has no files of its own anywhere.
+// The user `nobody`, who owns no files.
 const unprivilegedId = 65_534;
 
-// As root, `postgres` sees itself as user 1000 of a user namespace of its own, where root's files
-// are that user's.
+// As root: `postgres` runs as user 1000 of a new user namespace, which owns the files of root.
 const inNamespace = ["unshare", "--user", "--map-user=1000", "--map-group=1000"];
-// Where namespaces are forbidden (most containers): another user, who may enter root's directories
-// all the same. The secure bit keeps that true for access(2), by which postgres looks for its own
-// program.
+// As root where namespaces are forbidden (most containers): another user, with the capability to
+// enter the directories of root. The secure bit extends that to access(2), with which postgres
+// finds its own program.
 const asNobody = [
   "setpriv",
   `--reuid=${unprivilegedId}`,
@@ -36,13 +35,13 @@ const asNobody = [
 ];
 
 /**
- * Finds the programs, and the way to run them that works here. Throws an Error that says what to do
- * instead.
+ * Finds the programs and a way to run them on this machine. Throws an error that names the
+ * alternative.
  */
 export async function findBinaries(): Promise<Binaries> {
   const folder = await findPackage();
   const ownId = process.getuid?.() ?? 0;
-  const ways =
+  const candidates =
     ownId === 0
       ? [
           { prefix: inNamespace, ownerId: 0 },
@@ -51,7 +50,7 @@ export async function findBinaries(): Promise<Binaries> {
       : [{ prefix: [], ownerId: ownId }];
 
   const failures: string[] = [];
-  for (const { prefix, ownerId } of ways) {
+  for (const { prefix, ownerId } of candidates) {
     const command: Binaries["command"] = (program, args) => {
       const [file = "", ...rest] = [...prefix, join(folder, "native/bin", program), ...args];
       return [file, rest];
@@ -65,7 +64,7 @@ export async function findBinaries(): Promise<Binaries> {
     failures.push(failure);
   }
   throw new Error(
-    `the embedded PostgreSQL does not run here; set DATABASE_URL. ${failures.join("; ")}`,
+    `the embedded PostgreSQL does not run on this machine; set DATABASE_URL. ${failures.join("; ")}`,
   );
 }
 
@@ -76,11 +75,10 @@ async function findPackage(): Promise<string> {
     folder = dirname(dirname(createRequire(import.meta.url).resolve(name)));
   } catch {
     throw new Error(
-      `there is no embedded PostgreSQL for ${process.platform}-${process.arch}; set DATABASE_URL`,
+      `no embedded PostgreSQL for ${process.platform}-${process.arch}; set DATABASE_URL`,
     );
   }
-  // npm may be told not to run the script of the package that links its libraries to their short
-  // names.
+  // npm may be configured not to run the script that links the libraries to their short names.
   const script = join(folder, "scripts/hydrate-symlinks.js");
   if (
     existsSync(script) &&

@@ -1,6 +1,6 @@
-// A PostgreSQL server for one machine, with its data in a folder of ours. It runs detached, so that
-// it outlives a killed gateway and the next one finds it; only a local socket and a generated
-// password lead in.
+// A PostgreSQL server for one machine, with its data in a folder of the gateway. It runs detached:
+// it outlives a killed gateway, and the next gateway finds it. Access is by a local socket and a
+// generated password only.
 
 import { execFile, spawn } from "node:child_process";
 import { closeSync, openSync } from "node:fs";
@@ -29,30 +29,30 @@ import { type Binaries, findBinaries } from "./binaries.ts";
 const run = promisify(execFile);
 
 export type Embedded = {
-  /** Of the gateway's database on this server. */
+  /** URL of the gateway's database on this server. */
   url: string;
-  /** Stops the server, unless another gateway is connected to it. */
+  /** Stops the server, unless another gateway uses it. */
   stop(): Promise<void>;
 };
 
-// The replay of a long log after a crash takes longest.
+// Long enough to replay a long log after a crash.
 const startTimeoutMs = 60_000;
 const draftAgeMsMax = 600_000;
 const stopTimeoutMs = 30_000;
 const pollMs = 20;
 const startsMax = 20;
 const restartDelayMs = 250;
-// A connection that was closed a moment ago is still listed by the server.
+// The server still lists a connection for a moment after it was closed.
 const sharedSettleMs = 1_000;
-// A socket's path is limited to 107 bytes on Linux and 103 on macOS, `/.s.PGSQL.5432` included.
+// The path of a socket has at most 107 bytes on Linux and 103 on macOS, including `/.s.PGSQL.5432`.
 const socketFolderBytesMax = 88;
 const user = "gateway";
 const database = "gateway";
 const passwordFile = "gateway.password";
 
 /**
- * Starts the server whose data is in `dataDir`, or finds it running; makes the data first if there
- * is none.
+ * Starts the server with its data in `dataDir`, unless it runs already. Creates the data on the
+ * first start.
  */
 export async function startEmbedded(dataDir: string, log: Log): Promise<Embedded> {
   const binaries = await findBinaries();
@@ -64,14 +64,14 @@ export async function startEmbedded(dataDir: string, log: Log): Promise<Embedded
   const password = await readFile(join(cluster, passwordFile), "utf8");
   await ensureRunning(binaries, cluster, password, log);
   const server = await findRunning(cluster);
-  if (!server) throw new Error("the embedded PostgreSQL ended as soon as it had started");
+  if (!server) throw new Error("the embedded PostgreSQL exited right after its start");
   const url = urlOf(server, password, database);
   await createDatabase(urlOf(server, password, "postgres"));
   return { url, stop: () => stop(cluster, url, log) };
 }
 
-// The data are made aside and get their name at once: of two makers the slower one finds the
-// other's, and a crash in between leaves nothing half made under that name.
+// Creates the data under another name and renames it. So of two processes the slower one finds the
+// data of the other, and a crash leaves no incomplete data under the final name.
 async function createCluster(binaries: Binaries, cluster: string): Promise<void> {
   const draft = await mkdtemp(`${cluster}.new-`);
   const [data, password] = [join(draft, "data"), join(draft, "password")];
@@ -88,8 +88,8 @@ async function createCluster(binaries: Binaries, cluster: string): Promise<void>
       "--locale-provider=builtin",
       "--builtin-locale=C.UTF-8",
       "--locale=C",
-      // Each new segment is filled with zeros while commits wait: 45 ms for the usual 16 MB, 3 ms
-      // for one.
+      // Commits wait while the server fills a new segment with zeros: 45 ms for the default of 16
+      // MB, 3 ms for 1 MB.
       "--wal-segsize=1",
     ]);
     await run(file, args);
@@ -102,8 +102,7 @@ async function createCluster(binaries: Binaries, cluster: string): Promise<void>
   }
 }
 
-// Left by a start that was killed in the middle. One that is younger may belong to somebody who
-// still works on it.
+// Removes the drafts of killed starts. A younger draft may belong to a start that still runs.
 async function removeOldDrafts(cluster: string): Promise<void> {
   const folder = dirname(cluster);
   for (const name of await readdir(folder)) {
@@ -122,7 +121,7 @@ async function exists(path: string): Promise<boolean> {
   );
 }
 
-// PostgreSQL wants to own its data; which user that is depends on how it can be run here.
+// PostgreSQL must own its data. The owner depends on how PostgreSQL runs on this machine.
 async function giveTo(ownerId: number, path: string): Promise<void> {
   const found = await lstat(path);
   if (found.uid === ownerId) return;
@@ -131,7 +130,7 @@ async function giveTo(ownerId: number, path: string): Promise<void> {
     for (const name of await readdir(path)) await giveTo(ownerId, join(path, name));
 }
 
-/** A server as its `postmaster.pid` describes it. */
+/** A server, as described by its `postmaster.pid`. */
 type Server = { pid: number; port: string; socketFolder: string };
 
 async function findRunning(cluster: string): Promise<Server | undefined> {
@@ -158,15 +157,15 @@ async function ensureRunning(
   let failure: unknown;
   while (Date.now() < deadline && failure === undefined) {
     const server = await findRunning(cluster);
-    if (server && (await answers(urlOf(server, password, "postgres")))) return;
+    if (server && (await acceptsConnections(urlOf(server, password, "postgres")))) return;
     if (!starting && startsLeft-- > 0) {
       if (server && !(await isPostgres(server.pid)))
         await rm(join(cluster, "postmaster.pid"), { force: true });
       log.debug({ cluster }, "starting the embedded PostgreSQL");
       starting = true;
       startServer(binaries, cluster, logFile)
-        // It lost to another start, which will answer soon, or processes of an earlier server have
-        // not all ended yet.
+        // The server exited: another process started one, which will accept connections soon, or
+        // processes of an earlier server still run.
         .then(() => delay(restartDelayMs))
         .catch((error: unknown) => {
           failure = error;
@@ -181,7 +180,7 @@ async function ensureRunning(
   throw new Error(`the embedded PostgreSQL did not start; see ${logFile}`, { cause: failure });
 }
 
-/** Resolves when the server has ended. */
+/** Resolves when the server exits. */
 async function startServer(binaries: Binaries, cluster: string, logFile: string): Promise<void> {
   const socketFolder =
     Buffer.byteLength(cluster) <= socketFolderBytesMax
@@ -194,14 +193,14 @@ async function startServer(binaries: Binaries, cluster: string, logFile: string)
     ...["-c", "unix_socket_permissions=0700"],
     ...["-c", "max_connections=200"],
     ...["-c", "log_checkpoints=off"],
-    // Not the multiples of the segment's size that `initdb` chooses.
+    // `initdb` would choose multiples of the small segment size.
     ...["-c", "min_wal_size=160MB"],
     ...["-c", "max_wal_size=1GB"],
   ]);
-  // A file, not a pipe: the server goes on writing when this process is gone.
+  // A file, not a pipe: the server continues to write after this process has exited.
   const output = openSync(logFile, "a", 0o600);
-  // A session of its own: Ctrl-C in the gateway's terminal must not reach it before the gateway has
-  // settled.
+  // A session of its own: a Ctrl-C in the gateway's terminal must not stop the server before the
+  // gateway has settled its requests.
   const child = spawn(file, args, {
     cwd: cluster,
     detached: true,
@@ -215,9 +214,9 @@ async function startServer(binaries: Binaries, cluster: string, logFile: string)
   });
 }
 
-// Only a connection tells: a process id may be a zombie's, or after a restart of the machine
-// somebody else's.
-async function answers(url: string): Promise<boolean> {
+// Connects, since a live process id proves nothing: it may be a zombie's or, after a restart of the
+// machine, another program's.
+async function acceptsConnections(url: string): Promise<boolean> {
   const client = new Client(connectionConfig(url));
   client.on("error", () => {});
   try {
@@ -230,8 +229,8 @@ async function answers(url: string): Promise<boolean> {
   }
 }
 
-// PostgreSQL refuses to start while the process of its last pid file lives, even if that number is
-// now an editor's.
+// PostgreSQL refuses to start while a process with the id in its old pid file lives, even if that
+// is another program by now.
 async function isPostgres(pid: number): Promise<boolean> {
   if (process.platform !== "linux") return true;
   const command = await readFile(`/proc/${pid}/comm`, "utf8").catch(() => "");
@@ -246,7 +245,7 @@ async function createDatabase(url: string): Promise<void> {
     const { rows } = await client.query("select 1 from pg_database where datname = $1", [database]);
     if (rows.length === 0) await client.query(`create database ${database}`);
   } catch (error) {
-    // Another gateway was faster.
+    // Another gateway created it at the same time.
     const taken =
       error instanceof DatabaseError && (error.code === "42P04" || error.code === "23505");
     if (!taken) throw error;
@@ -259,7 +258,7 @@ async function stop(cluster: string, url: string, log: Log): Promise<void> {
   const server = await findRunning(cluster);
   if (!server) return;
   if (await isShared(url)) {
-    log.debug("the embedded PostgreSQL stays: another gateway uses it");
+    log.debug("the embedded PostgreSQL keeps running: another gateway uses it");
     return;
   }
   // The fast shutdown; SIGTERM would wait for clients.

@@ -1,7 +1,7 @@
--- The whole ledger. Rows that change with every request have room on their page for the next
--- version (fillfactor), which spares their indexes. Money is bigint micro-credits. Ids are text
--- that begins with its time (UUIDv7) or is random, compared bytewise. Row existence is the state of
--- a request: a row in holds runs, a row in charges has ended.
+-- The whole ledger. Rows that change with every request leave room on their page for their next
+-- version (fillfactor), so that indexes need no update. Money is bigint micro-credits. Ids are
+-- text, random or beginning with their time (UUIDv7), and compare bytewise. The state of a request
+-- is the table that has its row: a running request has a hold, a finished one has a charge.
 
 create table accounts (
   account_id text collate "C" primary key,
@@ -15,8 +15,8 @@ create table pools (
   family     text not null check (family in ('v1', 'v2')),
   posted     bigint not null default 0,
   held       bigint not null default 0 check (held >= 0),
-  -- Set by a chargeback that took more than was free; cleared as soon as what is posted covers what
-  -- is held, whether by a transfer, a settlement or a hold that becomes smaller.
+  -- Set by a chargeback of more than the free credits. Cleared as soon as posted covers held, by a
+  -- transfer, a settlement or a shrunk hold.
   in_debt    boolean not null default false,
   primary key (account_id, family),
   check (held <= posted or in_debt)
@@ -44,7 +44,7 @@ create table key_secrets (
   digest     bytea primary key,
   secret_id  text collate "C" not null unique,
   key_id     text collate "C" not null references keys,
-  -- First and last characters, for recognising it.
+  -- Hint: the first and last characters of the secret.
   shown      text not null,
   created_at timestamptz not null default now(),
   expires_at timestamptz,
@@ -94,7 +94,7 @@ create table holds (
   month          date not null,
   amount         bigint not null check (amount >= 0),
   price_version  text collate "C" not null,
-  -- Metered so far.
+  -- Metered usage.
   input          integer not null default 0,
   output         integer not null default 0,
   cache_write_5m integer not null default 0,
@@ -102,7 +102,7 @@ create table holds (
   cache_read     integer not null default 0,
   thinking       integer not null default 0,
   node_id        text collate "C" not null,
-  -- Tells a repeat of the same admission from another request under the same id.
+  -- Tells a repeat of the same admission from another request with the same id.
   nonce          text not null,
   admitted_at    timestamptz not null,
   deadline       timestamptz not null
@@ -130,7 +130,7 @@ create table charges (
   price_version  text collate "C" not null,
   hold           bigint not null,
   amount         bigint not null check (amount between 0 and hold),
-  -- Price of the use beyond the hold. Ours.
+  -- Cost of the usage beyond the hold. Not charged.
   overrun        bigint not null check (overrun >= 0),
   outcome        text not null,
   basis          text not null,
@@ -144,8 +144,9 @@ create table transfers (
   transfer_id     text collate "C" primary key,
   account_id      text collate "C" not null references accounts,
   family          text not null check (family in ('v1', 'v2')),
-  kind            text not null check (kind in ('purchase', 'bonus', 'refund', 'chargeback', 'adjustment')),
-  -- Signed: what it adds to the pool.
+  kind            text not null
+    check (kind in ('purchase', 'bonus', 'refund', 'chargeback', 'adjustment')),
+  -- Signed: the change of the pool.
   amount          bigint not null check (amount <> 0),
   actor           text not null,
   idempotency_key text not null,
@@ -179,10 +180,11 @@ create table nodes (
   heartbeat  bigint not null default 0
 );
 
--- Charges and transfers are the books: entries are added, never edited, whoever is connected.
+-- Charges, transfers and prices are append-only for every database user.
 create function refuse_change() returns trigger language plpgsql as $$
 begin
-  raise exception '% is append-only', tg_table_name using errcode = 'integrity_constraint_violation';
+  raise exception '% is append-only', tg_table_name
+    using errcode = 'integrity_constraint_violation';
 end
 $$;
 create trigger charges_append_only before update or delete on charges

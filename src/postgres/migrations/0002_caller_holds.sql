@@ -1,5 +1,5 @@
--- What an internal service holds belongs to no gateway process: it outlives the one that placed it,
--- and is repeated at any.
+-- A hold of an internal service belongs to no gateway process: it outlives the process that placed
+-- it, and the service may repeat its request at any process.
 alter table holds alter column node_id drop not null;
 
 -- Prices are as immutable as the charges that name them.

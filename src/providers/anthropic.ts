@@ -1,4 +1,4 @@
-// Providers that speak the native messages format.
+// Providers with the native messages API.
 
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
@@ -11,19 +11,19 @@ import { HttpStream } from "./http-stream.ts";
 import type { Provider, ProviderCall, ProviderTokenCount } from "./provider.ts";
 import { redactSecrets } from "./redact.ts";
 
-/** A provider with the native API. */
+/** Connects a provider with the native API. `credential` undefined: none is sent. */
 export function createAnthropic(
   settings: HttpProviderSettings,
   credential: string | undefined,
 ): Provider {
   const endpoint = openEndpoint(settings, credential);
   const { dispatcher, basePath, secrets } = endpoint;
-  const askOf = (request: GenerateRequest) =>
+  const withToolStubs = (request: GenerateRequest) =>
     settings.toolStubs ? addToolStubs(request) : request;
   return {
     generate(call) {
       const { route } = call;
-      const request = askOf(call.request);
+      const request = withToolStubs(call.request);
       const stream = wantsStream(request);
       const body = native.encodeRequest(request, {
         model: route.model,
@@ -44,7 +44,7 @@ export function createAnthropic(
       );
     },
     countTokens: ({ request, route }, signal) =>
-      countTokens(endpoint, { request: askOf(request), route }, signal),
+      countTokens(endpoint, { request: withToolStubs(request), route }, signal),
     close: () => dispatcher.close(),
     destroy: () => dispatcher.destroy(),
   };
@@ -54,7 +54,7 @@ function headersOf(
   { headers }: Endpoint,
   { vendorVersion, vendorBeta }: GenerateRequest,
 ): string[] {
-  // What cannot be sent is the caller's fault; undici would call it a failure of the provider.
+  // Checked here, because undici's error would count as a failure of the provider.
   if (!/^[\t\x20-\x7e]*$/.test(vendorVersion + vendorBeta)) {
     throw new ApiError("invalid_request", {
       message: "vendor_version and vendor_beta: must be printable ASCII",
@@ -66,8 +66,8 @@ function headersOf(
     : [...headers, ...own, "anthropic-beta", vendorBeta];
 }
 
-// What servers answer that speak the native API without its counting endpoint.
-const unserved = new Set([404, 405, 501]);
+// Servers without the counting endpoint of the native API answer one of these.
+const statusesWithoutCounting = new Set([404, 405, 501]);
 
 async function countTokens(
   endpoint: Endpoint,
@@ -86,7 +86,7 @@ async function countTokens(
       body,
       signal,
     });
-    if (unserved.has(answer.statusCode)) {
+    if (statusesWithoutCounting.has(answer.statusCode)) {
       await answer.body.dump();
       return undefined;
     }
@@ -94,9 +94,9 @@ async function countTokens(
     if (!isObject(counted)) throw new ApiError("upstream_error");
     if (answer.statusCode !== 200) {
       const retryAfterMs = readRetryAfterMs(answer.headers);
-      const told = { status: answer.statusCode, body: redactSecrets(counted, secrets) };
+      const error = { status: answer.statusCode, body: redactSecrets(counted, secrets) };
       throw failureOfAnswer(
-        { ...told, ...(retryAfterMs !== undefined && { retryAfterMs }) },
+        { ...error, ...(retryAfterMs !== undefined && { retryAfterMs }) },
         route.model,
       ).error;
     }

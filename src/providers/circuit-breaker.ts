@@ -1,113 +1,111 @@
-// Keeps calls away from a provider that does not answer, and lets one of them try again from time
-// to time.
+// Keeps calls away from a provider that fails: a circuit breaker for the provider, and cool-downs
+// for single models.
 
 import type { Clock } from "../base/clock.ts";
 
-// Half of the last calls failed, and at least five did: a provider that fails now and then stays in
-// use.
-const window = 20;
+// The circuit opens when at least half of the last 20 calls failed, and at least five did. A
+// provider with occasional failures stays in use.
+const windowSize = 20;
 const failuresMin = 5;
-const openMs = 2_000;
+const openMinMs = 2_000;
 const openMaxMs = 60_000;
 
-/** A circuit breaker of one provider. */
+/**
+ * The circuit breaker of one provider. Closed: calls pass. Open: none passes, for 2 s at first.
+ * Half-open, after that time: one call passes as the probe. A success of any call closes the
+ * circuit. A failure of the probe opens it for twice as long, up to a minute.
+ */
 export class CircuitBreaker {
   readonly #clock: Clock;
-  /** The last calls, newest last; true for a failure. */
+  /** Results of the last calls, newest last. True is a failure. */
   #results: boolean[] = [];
-  /** Until when it is open; undefined while it is closed. */
+  /** End of the open time. Undefined while the circuit is closed. */
   #openUntilMs: number | undefined;
-  #restMs = openMs;
+  #openMs = openMinMs;
   #isProbing = false;
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** 0 when a call may begin now, else milliseconds until one may. */
+  /** 0 when a call may begin now, else the milliseconds until one may. */
   waitMs(): number {
     if (this.#openUntilMs !== undefined) {
-      const leftMs = Math.ceil(this.#openUntilMs - this.#clock.now());
-      if (leftMs > 0) return leftMs;
+      const remainingMs = Math.ceil(this.#openUntilMs - this.#clock.now());
+      if (remainingMs > 0) return remainingMs;
     }
-    // Half open: the call that is under way decides for all others.
-    return this.#isProbing ? this.#restMs : 0;
+    // Half-open, with the probe under way: other calls wait for its result.
+    return this.#isProbing ? this.#openMs : 0;
   }
 
-  /**
-   * A call begins; ask `waitMs` first. True when it is the one that decides whether the breaker
-   * closes.
-   */
+  /** Begins a call, which `waitMs` must allow. True if the call is the probe. */
   begin(): boolean {
     if (this.#openUntilMs !== undefined) this.#isProbing = true;
     return this.#isProbing;
   }
 
-  /** The provider answered. */
+  /** Records a call that the provider answered. */
   succeed(): void {
     if (this.#openUntilMs !== undefined) this.#close();
-    this.#note(false);
+    this.#record(false);
   }
 
-  /** The provider failed. True when this opened the breaker. */
+  /** Records a call that failed. True if this opened the circuit. */
   fail(isProbe: boolean): boolean {
-    this.#note(true);
+    this.#record(true);
     if (this.#openUntilMs !== undefined) {
-      // Of the calls that were still running when it opened only the probe says something new.
+      // A call that began before the circuit opened says nothing about the provider's state now.
       if (!isProbe) return false;
-      this.#restMs = Math.min(this.#restMs * 2, openMaxMs);
+      this.#openMs = Math.min(this.#openMs * 2, openMaxMs);
     } else {
       const failures = this.#results.filter(Boolean).length;
       if (failures < failuresMin || failures * 2 < this.#results.length) return false;
     }
-    this.#openUntilMs = this.#clock.now() + this.#restMs;
+    this.#openUntilMs = this.#clock.now() + this.#openMs;
     this.#isProbing = false;
     return true;
   }
 
-  /** The call ended without telling anything about the provider. */
+  /** Ends a call whose result says nothing about the provider. */
   noVerdict(isProbe: boolean): void {
     if (isProbe) this.#isProbing = false;
   }
 
   #close(): void {
     this.#openUntilMs = undefined;
-    this.#restMs = openMs;
+    this.#openMs = openMinMs;
     this.#isProbing = false;
     this.#results = [];
   }
 
-  #note(failure: boolean): void {
+  #record(failure: boolean): void {
     this.#results.push(failure);
-    if (this.#results.length > window) this.#results.shift();
+    if (this.#results.length > windowSize) this.#results.shift();
   }
 }
 
-// How long the models of an provider are left alone, because their provider asked for it. By model,
-// since providers' limits are.
+const coolDownMaxMs = 600_000;
 
-const longestMs = 600_000;
-
-/** The cool-downs of one provider. */
+/**
+ * The cool-downs of one provider: times in which it asked to receive no calls. Each belongs to a
+ * model, because providers limit calls by model.
+ */
 export class CoolDowns {
   readonly #clock: Clock;
-  /** Until when, by the model's name at the provider. */
+  /** End of the cool-down, by the name of the model at the provider. */
   readonly #endsMs = new Map<string, number>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /**
-   * Leaves `model` alone for `ms` from now, ten minutes at most. A longer time that was asked for
-   * before stays.
-   */
+  /** Begins a cool-down, of ten minutes at most. One that ends later stays. */
   add(model: string, ms: number): void {
-    const endMs = this.#clock.now() + Math.min(ms, longestMs);
+    const endMs = this.#clock.now() + Math.min(ms, coolDownMaxMs);
     this.#endsMs.set(model, Math.max(this.#endsMs.get(model) ?? endMs, endMs));
   }
 
-  /** 0 when a call for `model` may begin now, else milliseconds until one may. */
+  /** 0 when a call for `model` may begin now, else the milliseconds until one may. */
   waitMs(model: string): number {
     const endMs = this.#endsMs.get(model);
     if (endMs === undefined) return 0;

@@ -1,5 +1,5 @@
-// How many calls an provider carries at once. A bounded number waits, in the order of their coming;
-// the rest is refused at once.
+// Bounds the active calls of one provider. Further calls wait in a bounded queue, first in, first
+// out; when it is full they fail at once.
 
 import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
@@ -8,7 +8,7 @@ import type { ProviderSettings } from "../config/catalog.ts";
 
 type ConcurrencySettings = Pick<ProviderSettings, "concurrency" | "queue" | "queueMs">;
 
-/** The slots of one provider. */
+/** The concurrency limit of one provider. */
 export class ConcurrencyLimit {
   readonly #limits: ConcurrencySettings;
   readonly #clock: Clock;
@@ -24,12 +24,12 @@ export class ConcurrencyLimit {
     return this.#calls.count;
   }
 
-  /** Resolves when no slot is taken and nobody waits for one. */
+  /** Resolves when no call is active or waits. */
   whenIdle(): Promise<void> {
     return this.#calls.wait();
   }
 
-  /** Takes a slot if one is free. */
+  /** Begins a call if the number of active calls is below the limit. */
   tryAcquire(): boolean {
     if (this.#calls.count >= this.#limits.concurrency) return false;
     this.#calls.add();
@@ -37,30 +37,31 @@ export class ConcurrencyLimit {
   }
 
   /**
-   * Waits for a slot and takes it. Rejects with `overloaded` when too many wait or it takes too
-   * long, `cancelled` on abort.
+   * Begins a call as soon as the limit allows. Rejects with `overloaded` when the queue is full or
+   * the wait takes too long, and with `cancelled` on abort.
    */
   acquire(signal: AbortSignal): Promise<void> {
     if (this.tryAcquire()) return Promise.resolve();
     if (this.#waiting.size >= this.#limits.queue)
       return Promise.reject(new ApiError("overloaded", { retryAfterMs: 1_000 }));
     return new Promise((resolve, reject) => {
-      const leave = (settle: () => void) => {
+      const finish = (settle: () => void) => {
         cancelTimer();
         signal.removeEventListener("abort", abort);
-        this.#waiting.delete(enter);
+        this.#waiting.delete(admit);
         settle();
       };
-      const enter = () => leave(resolve);
-      const abort = () => leave(() => reject(new ApiError("cancelled")));
-      const giveUp = () => leave(() => reject(new ApiError("overloaded", { retryAfterMs: 1_000 })));
-      const cancelTimer = this.#clock.after(this.#limits.queueMs, giveUp);
+      const admit = () => finish(resolve);
+      const abort = () => finish(() => reject(new ApiError("cancelled")));
+      const expire = () =>
+        finish(() => reject(new ApiError("overloaded", { retryAfterMs: 1_000 })));
+      const cancelTimer = this.#clock.after(this.#limits.queueMs, expire);
       signal.addEventListener("abort", abort, { once: true });
-      this.#waiting.add(enter);
+      this.#waiting.add(admit);
     });
   }
 
-  /** Gives a slot back, to the first that waits. */
+  /** Ends a call. The first waiting call takes its place. */
   release(): void {
     const [next] = this.#waiting;
     if (next) next();

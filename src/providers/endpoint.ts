@@ -1,4 +1,5 @@
-// Where one provider is reached: its connections, and what every request to it has in common.
+// What all requests to one HTTP provider share: the connection pool, the headers, and two rules for
+// the requests.
 
 import { create, type JsonObject } from "@bufbuild/protobuf";
 import { Pool } from "undici";
@@ -8,17 +9,17 @@ import type { HttpProviderSettings } from "../config/catalog.ts";
 
 export type Endpoint = {
   readonly dispatcher: Pool;
-  /** Path of the base address, without a slash at the end. */
+  /** Path of the base URL, without a slash at the end. */
   readonly basePath: string;
-  /** Names and values by turns. */
+  /** Name, value, name, value, … */
   readonly headers: readonly string[];
-  /** Values that must not be seen by a caller. */
+  /** Strings that are removed from error texts of the provider. */
   readonly secrets: readonly string[];
 };
 
 /**
- * Opens the pool of a provider. HTTP/1.1 only: one connection per running answer, so that each has
- * its own back-pressure.
+ * Creates the connection pool of a provider. HTTP/1.1 only: each active call has its own
+ * connection, and so its own back-pressure.
  */
 export function openEndpoint(
   settings: HttpProviderSettings,
@@ -54,20 +55,18 @@ export function openEndpoint(
             credentialHeader === "authorization" ? `Bearer ${credential}` : credential,
           ]),
     ],
-    // Short values are ordinary words rather than secrets, and would tear holes into messages.
+    // Values below 8 characters are ordinary words. Removing them would damage messages.
     secrets: [...(credential === undefined ? [] : [credential]), ...Object.values(headers)].filter(
       ({ length }) => length >= 8,
     ),
   };
 }
 
-// Whether a provider is asked for a stream.
-
-// A longer answer would leave a connection idle for so long that something between here and the
-// provider closes it, and a hang-up would tell nothing about what was produced.
+// During a longer plain answer the connection is idle for so long that a proxy may close it, and a
+// cancelled call would not report the tokens produced so far.
 const plainTokensMax = 4096;
 
-/** True when the client wants a stream, and for every answer that may become long. */
+/** True if the client requests a stream, or the answer may become long. */
 export function wantsStream({
   stream = false,
   maxTokens = Number.POSITIVE_INFINITY,
@@ -75,12 +74,10 @@ export function wantsStream({
   return stream || maxTokens > plainTokensMax;
 }
 
-// Some providers refuse a conversation that holds tool calls while no tools are defined, as when a
-// client asks for a summary at the end of its work.
-
 /**
- * The request with a minimal definition of each tool that its history calls, if it defines none
- * itself. The stubs may not be called: the client has no such tools.
+ * Defines, in a request without tools, each tool that its conversation has called. Some providers
+ * reject such a request, which clients send for a summary of their work. The stubs may not be
+ * called, because the client does not have the tools.
  */
 export function addToolStubs(request: GenerateRequest): GenerateRequest {
   if (request.tools.length > 0) return request;
@@ -100,7 +97,8 @@ export function addToolStubs(request: GenerateRequest): GenerateRequest {
   };
 }
 
-// An empty list of tools, which the typed field cannot tell from none.
+// An empty `tools` list is kept as an extension, because the typed field is the same for an empty
+// list and for none.
 function withoutTools({ tools: _, ...others }: JsonObject): JsonObject {
   return others;
 }

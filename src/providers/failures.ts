@@ -1,5 +1,5 @@
-// What a provider's failure means: for the caller (an error), for the router (whether another try
-// makes sense) and for the operator.
+// The meaning of a provider's failure: for the caller (an error), for the router (where a second
+// attempt may succeed) and for the operator (an alarm).
 
 import type { IncomingHttpHeaders } from "node:http";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
@@ -9,20 +9,20 @@ import { isObject } from "../formats/json.ts";
 import { findContextOverflow, type OverflowReport } from "./context-overflow.ts";
 import type { ProviderFailure } from "./provider.ts";
 
-/** An answer with an error status. */
+/** An answer with an error status, as it was received. */
 export type ErrorAnswer = {
   readonly status: number;
-  /** The body, if it was a JSON object; secrets removed. */
+  /** The body without secrets, if it was a JSON object. */
   readonly body?: JsonObject;
   readonly retryAfterMs?: number;
 };
 
-// The vendor sends these with status 400 and the type of a wrong request, also to a call that only
-// counts. Passed on as they are they would tell a caller that its own credits are used up.
+// The vendor sends these with status 400 and the type of an invalid request, also for a call that
+// only counts tokens. A caller that sees them would believe that its own credits are used up.
 const accountProblem =
   /^(?:Your credit balance is too low|You have reached your specified|This organization has been disabled)/;
 
-/** The meaning of an answer with an error status. `model` is the name that we asked for. */
+/** The meaning of an answer with an error status. `model` is the requested name at the provider. */
 export function failureOfAnswer(
   { status, body, retryAfterMs }: ErrorAnswer,
   model: string,
@@ -46,14 +46,11 @@ export function failureOfAnswer(
   if (isWrongModel(status, body, error, model))
     return failed(status, { alarm: `the provider has no model ${model}` });
   if (status === 400 || status === 404 || status === 413 || status === 422)
-    return refused(status, body, error);
+    return refusedRequest(status, body, error);
   return failed(status, { alarm: `the provider answers status ${status}` });
 }
 
-/**
- * The meaning of an error that came after the status line: an error event, or an error body under
- * status 200.
- */
+/** The meaning of an error after status 200: an error event, or an error body. */
 export function failureOfEvent(
   { type, message }: Pick<Failure, "type" | "message">,
   status: number,
@@ -74,7 +71,7 @@ export function failureOfEvent(
       return failed(status, { alarm: `the provider refuses our credential or account: ${type}` });
     case "invalid_request_error":
     case "request_too_large":
-      return refused(
+      return refusedRequest(
         400,
         { type: "error", error: { type: "invalid_request_error", message } },
         { type, code: "", message },
@@ -85,8 +82,8 @@ export function failureOfEvent(
 }
 
 /**
- * A provider that does not behave. `alarm` is for its operator, who alone can help; `cause` is for
- * the log.
+ * A failure of the provider. `alarm` reports a fault that only the operator can repair; `cause` is
+ * for the log.
  */
 export function failed(
   status: number,
@@ -99,8 +96,8 @@ export function failed(
     error: new ApiError("upstream_error", {
       ...(cause !== undefined && { cause }),
       ...(message !== undefined && { message }),
-      // The caller is told the same whatever the status, but not to try again where only the
-      // operator can help.
+      // The status only makes the caller's error one that it should not retry, because the operator
+      // must help first.
       ...(alarm !== undefined && { providerAnswer: { status } }),
     }),
     retry: alarm === undefined ? "anywhere" : "elsewhere",
@@ -108,7 +105,7 @@ export function failed(
   };
 }
 
-/** A provider that did not answer in time. `cause` is for the log. */
+/** A timeout of the provider. `cause` is for the log. */
 export function timedOut(status: number, cause?: unknown): ProviderFailure {
   const error = new ApiError("timeout", cause === undefined ? {} : { cause });
   return { outcome: "timeout", status, error, retry: "anywhere" };
@@ -136,28 +133,33 @@ function overloaded(status: number, retryAfterMs: number | undefined): ProviderF
   };
 }
 
-function refused(status: number, body: JsonObject, error: OverflowReport): ProviderFailure {
-  return { outcome: "refused", status, error: refusalOf(status, body, error), retry: "nowhere" };
+function refusedRequest(status: number, body: JsonObject, error: OverflowReport): ProviderFailure {
+  return {
+    outcome: "refused",
+    status,
+    error: errorOfRefusal(status, body, error),
+    retry: "nowhere",
+  };
 }
 
-function refusalOf(status: number, body: JsonObject, error: OverflowReport): ApiError {
+function errorOfRefusal(status: number, body: JsonObject, error: OverflowReport): ApiError {
   const overflow = findContextOverflow(error);
-  if (overflow?.what === "prompt") {
+  if (overflow?.part === "prompt") {
     return new ApiError("context_length_exceeded", {
       message: overflow.message,
       field: "messages",
     });
   }
-  const told =
+  const answer =
     overflow === undefined
       ? toNativeBody(status, body)
       : nativeBody("invalid_request_error", overflow.message);
   return new ApiError("upstream_refused", {
-    providerAnswer: { status: status === 422 ? 400 : status, body: told },
+    providerAnswer: { status: status === 422 ? 400 : status, body: answer },
   });
 }
 
-// A chat provider has nothing else that could be missing; a native one has files, too.
+// With status 404 a chat provider can only mean the model. A native one may also mean a file.
 function isWrongModel(
   status: number,
   body: JsonObject,
@@ -168,7 +170,7 @@ function isWrongModel(
   return status === 404 && (body.type !== "error" || error.message.includes(model));
 }
 
-// Doors read the native envelope; a chat provider's is put into it.
+// Listeners expect the native error body, so that of a chat provider is converted.
 function toNativeBody(status: number, body: JsonObject): JsonObject {
   if (body.type === "error" && isObject(body.error)) return body;
   const type =
@@ -184,26 +186,24 @@ function nativeBody(type: string, message: string): JsonObject {
   return { type: "error", error: { type, message } };
 }
 
-/** The members of an error body that tell what happened, in either format. */
+// The members of an error body that describe the error, in either format.
 function readErrorBody(body: JsonObject | undefined): OverflowReport {
   const error = isObject(body?.error) ? body.error : (body ?? {});
   const text = (value: JsonValue | undefined) => (typeof value === "string" ? value : "");
-  const said =
+  const message =
     text(error.message) || text(error.detail) || text(body?.message) || text(body?.error);
   return {
     type: text(error.type),
     code: text(error.code),
-    message: said || "The provider declined the request.",
+    message: message || "The provider declined the request.",
     ...(typeof error.n_prompt_tokens === "number" && { promptTokens: error.n_prompt_tokens }),
     ...(typeof error.n_ctx === "number" && { contextTokens: error.n_ctx }),
   };
 }
 
-// When a provider wants to be asked again.
-
 /**
- * Milliseconds from now, of `retry-after-ms` or `retry-after` (seconds or a date). Undefined where
- * neither makes sense.
+ * Reads `retry-after-ms`, or `retry-after` in seconds or as a date, in milliseconds from now.
+ * Undefined if neither is valid.
  */
 export function readRetryAfterMs(
   headers: IncomingHttpHeaders,

@@ -1,4 +1,4 @@
-// Providers that speak chat completions: hosted ones, vLLM, Ollama, llama.cpp, OpenRouter.
+// Providers with the chat completions API: hosted ones, vLLM, Ollama, llama.cpp, OpenRouter.
 
 import type { HttpProviderSettings } from "../config/catalog.ts";
 import * as chat from "../formats/chat/chat.ts";
@@ -6,7 +6,7 @@ import { addToolStubs, openEndpoint, wantsStream } from "./endpoint.ts";
 import { HttpStream } from "./http-stream.ts";
 import type { Provider } from "./provider.ts";
 
-/** A provider with the chat API. It cannot count tokens. */
+/** Connects a provider with the chat API, which cannot count tokens. */
 export function createOpenai(
   settings: HttpProviderSettings,
   credential: string | undefined,

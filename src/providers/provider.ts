@@ -1,4 +1,5 @@
-// What the router knows of a provider, whichever kind it is.
+// The types of this folder: what the inference service requests, and what every kind of provider
+// implements.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Attempt } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -7,48 +8,48 @@ import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_p
 import type { ApiError } from "../base/errors.ts";
 import type { Route } from "../config/catalog.ts";
 
-/** One request to a provider. */
+/** One request of the inference service. */
 export type ProviderRequest = {
-  /** After all rules: `model` is the catalogue id, `maxTokens` what was granted. Read-only. */
+  /** Prepared: `model` is the catalogue id, `maxTokens` the granted limit. Read-only. */
   readonly request: GenerateRequest;
   /**
-   * Same text for the same key and conversation, so that it meets the same provider's prompt cache
-   * again.
+   * The same for all requests of a key's conversation. They go to the same provider, for its prompt
+   * cache.
    */
   readonly affinity: string;
-  /** Aborts the provider call at once. */
+  /** Cancels the provider call at once. */
   readonly signal: AbortSignal;
   /**
-   * Every call to a provider is added here: one that failed as it ends, the delivered one with its
-   * first event, as the last.
+   * Every call to a provider is added here: a failed one when it ends, the delivered one with its
+   * first event. The delivered one is the last.
    */
   readonly attempts: Attempt[];
   /**
-   * Called with true when a provider has the whole request and has not answered with an error
-   * status, and with false when it then failed without an event, so that nobody works on the
-   * request any more.
+   * Called with true when the whole request was sent to a provider and no error status was received
+   * yet. Called with false when that provider then failed without an event, so that none works on
+   * the request any more.
    */
   readonly onAccepted: (isAccepted: boolean) => void;
 };
 
-/** Input tokens as a provider counts them, with further members of its answer. */
+/** The input tokens that a provider counted, with further members of its answer. */
 export type ProviderTokenCount = { readonly inputTokens: number; readonly extensions?: JsonObject };
 
 /** All providers, as the inference service uses them. */
 export interface Providers {
   /**
-   * Streams a model's answer, one array per read from the provider, never empty. Backpressure: the
-   * next read happens when the consumer asks for it. Throws `ApiError`, before or during the
-   * events: `overloaded`, `upstream_error`, `upstream_refused`, `timeout`; a provider's own error
-   * event is thrown as well, never yielded. The provider call is aborted when the consumer returns
-   * early, and when the signal fires: then it throws `cancelled`.
+   * Streams a model's answer: one array of events per read from the provider, never empty. The
+   * next read waits for the consumer. Throws an ApiError before or during the events: `overloaded`,
+   * `upstream_error`, `upstream_refused`, `timeout`. An error event of the provider is thrown too.
+   * The provider call is cancelled when the consumer returns early, and on abort of the signal,
+   * which throws `cancelled`.
    */
-  generate(ask: ProviderRequest): AsyncIterable<Event[]>;
-  /** Undefined where the provider of this model cannot count. Throws as `generate`. */
+  generate(request: ProviderRequest): AsyncIterable<Event[]>;
+  /** Undefined if the provider of this model cannot count. Throws as `generate` does. */
   countTokens(
-    ask: Pick<ProviderRequest, "request" | "affinity" | "signal">,
+    request: Pick<ProviderRequest, "request" | "affinity" | "signal">,
   ): Promise<ProviderTokenCount | undefined>;
-  /** False when no model has a provider that may be called at this moment. */
+  /** False when no model has a provider that may be called now. */
   usable(): boolean;
 }
 
@@ -57,9 +58,9 @@ export type ProviderCall = {
   /** Read-only. */
   readonly request: GenerateRequest;
   readonly route: Pick<Route, "model" | "systemEntries">;
-  /** The provider has the whole request and has not answered with an error status. */
+  /** Called when the whole request was sent and no error status was received yet. */
   readonly onAccepted: () => void;
-  /** The call is over. Called once, before the promise that tells the reader so settles. */
+  /** Called once, when the call ends, before the reader's promise settles. */
   readonly onEnd: (end: ProviderEnd) => void;
 };
 
@@ -69,49 +70,49 @@ export type ProviderEnd = Delivery | ProviderFailure;
 export type Delivery = { readonly outcome: "delivered"; readonly status: number };
 
 export type ProviderFailure = {
-  /** refused: the request is at fault. failed: the provider is. aborted: we stopped it. */
+  /** refused: a fault of the request. failed: a fault of the provider. aborted: we stopped it. */
   readonly outcome: "refused" | "failed" | "timeout" | "aborted";
-  /** HTTP status; 0 when none came. */
+  /** HTTP status; 0 if none was received. */
   readonly status: number;
   readonly error: ApiError;
-  /** True when we stopped the call ourselves, so that it tells nothing about the provider. */
+  /** True if we ended the call ourselves, so that it says nothing about the provider. */
   readonly isOurs?: boolean;
-  /** Who may well answer a second attempt: nobody, another provider only, or this one as well. */
+  /** Where a second attempt may succeed: nowhere, at other providers, or at this one too. */
   readonly retry: "nowhere" | "elsewhere" | "anywhere";
-  /** How long the provider asked to be left alone. */
+  /** Time in which the provider asked to receive no calls. */
   readonly coolDownMs?: number;
-  /** What an operator must repair: a credential, an unpaid bill, a model name. */
+  /** A fault that the operator must repair: a credential, an unpaid bill, a model name. */
   readonly alarm?: string;
 };
 
-/** What one read of an answer brings. */
+/** The result of one read of an answer. */
 export type Read = IteratorResult<Event[], undefined>;
 
-/** A running answer. */
+/** The answer of one call. */
 export interface ProviderStream {
   /**
    * The events of one read, never empty. One call at a time. Rejects with the error of the end.
-   * While nobody asks, nothing is read from the provider beyond what is on its way. Handed to the
-   * consumer as it is: no promise or copy per read is added.
+   * Without a pending call, reading from the provider soon pauses. The promise and the array go to
+   * the consumer as they are, without a copy per read.
    */
   next(): Promise<Read>;
-  /** Ends the call at once for `why`. Harmless when it is over. */
-  stop(why: ApiError): void;
+  /** Ends the call at once with this error. No effect after its end. */
+  stop(error: ApiError): void;
 }
 
 export interface Provider {
   /**
-   * Begins nothing before the first `next`. Throws an ApiError for a request that the provider's
-   * format cannot express.
+   * Prepares a call, which the first `next` sends. Throws an ApiError for a request that the
+   * provider's format cannot express.
    */
   generate(call: ProviderCall): ProviderStream;
-  /** Undefined where the provider cannot count. Rejects with an ApiError. */
+  /** Undefined if the provider cannot count. Rejects with an ApiError. */
   countTokens(
     call: Omit<ProviderCall, "onAccepted" | "onEnd">,
     signal: AbortSignal,
   ): Promise<ProviderTokenCount | undefined>;
-  /** Takes no further call, and resolves when the running ones have ended. */
+  /** Accepts no further call, and resolves when the active ones have ended. */
   close(): Promise<void>;
-  /** Cuts every connection. */
+  /** Closes every connection at once. */
   destroy(): Promise<void>;
 }

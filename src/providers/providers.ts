@@ -1,4 +1,4 @@
-// The providers behind the models.
+// The face of this folder: all providers of the configuration file, behind their models.
 
 import { isDeepStrictEqual } from "node:util";
 import { type Clock, systemClock } from "../base/clock.ts";
@@ -25,43 +25,46 @@ import { createSimulated } from "./simulated/simulated.ts";
 
 export type { ProviderRequest, Providers, ProviderTokenCount } from "./provider.ts";
 
-/** Providers that follow the configuration file. */
+/** Providers with their life cycle. */
 export type ManagedProviders = Providers & {
   /**
-   * Follows another file from the next request on; running requests end as they began. Throws, and
-   * changes nothing, as below.
+   * Applies another file from the next request on. Active requests keep their providers. Throws
+   * like `createProviders`, and then changes nothing.
    */
   reload(file: CatalogFile): void;
-  /** Cuts every connection: what still runs then fails. */
+  /** Closes every connection at once. Active requests fail. */
   close(): Promise<void>;
 };
 
 /**
- * Connects the providers of a file. Throws one Error that names every credential missing from the
- * environment.
+ * Creates the providers of a file. Throws one Error that lists every credential that the
+ * environment lacks.
  */
 export function createProviders(parts: {
   file: CatalogFile;
   log: Log;
   env: NodeJS.ProcessEnv;
-  /** Absent: this machine's. */
+  /** Default: the system clock. */
   clock?: Clock;
 }): ManagedProviders {
   const { log, env, clock = systemClock } = parts;
   const answerParts = { clock, log, budget: new RetryBudget() };
   let router = new Router(parts.file, openConnections(parts.file, new Map(), env, clock));
   return {
-    generate: (ask) => ({
+    generate: (request) => ({
       [Symbol.asyncIterator]: () =>
-        new Answer(answerParts, ask, () => router.routesTo(ask.request.model, ask.affinity)),
+        new Answer(answerParts, request, () =>
+          router.routesTo(request.request.model, request.affinity),
+        ),
     }),
-    countTokens: (ask) => countTokens(ask, router.routesTo(ask.request.model, ask.affinity)),
+    countTokens: (request) =>
+      countTokens(request, router.routesTo(request.request.model, request.affinity)),
     usable: () => router.isUsable(),
     reload(file) {
       const before = router.connections;
       router = new Router(file, openConnections(file, before, env, clock));
-      for (const channel of before.values())
-        if (router.connections.get(channel.name) !== channel) closeWhenIdle(channel, log);
+      for (const connection of before.values())
+        if (router.connections.get(connection.name) !== connection) closeWhenIdle(connection, log);
     },
     async close() {
       await Promise.all([...router.connections.values()].map(({ provider }) => provider.destroy()));
@@ -69,7 +72,7 @@ export function createProviders(parts: {
   };
 }
 
-// An provider whose settings stayed keeps its connections, its breaker and its slots.
+// A provider with unchanged settings keeps its connection, and so its circuit and active calls.
 function openConnections(
   file: CatalogFile,
   before: ReadonlyMap<string, ProviderConnection>,
@@ -80,8 +83,9 @@ function openConnections(
   if (problems.length > 0) throw new Error(`configuration file:\n  ${problems.join("\n  ")}`);
   return new Map(
     Object.entries(file.providers).map(([name, settings]) => {
-      const kept = before.get(name);
-      if (kept !== undefined && isDeepStrictEqual(kept.settings, settings)) return [name, kept];
+      const existing = before.get(name);
+      if (existing !== undefined && isDeepStrictEqual(existing.settings, settings))
+        return [name, existing];
       return [name, createConnection(name, settings, openProvider(settings, env, clock), clock)];
     }),
   );
@@ -105,23 +109,21 @@ function credentialOf(
   return credentialEnv === undefined ? undefined : env[credentialEnv];
 }
 
-// Calls that wait for a slot of this provider shall find it open.
+// Calls that wait for this provider's concurrency limit are still served.
 function closeWhenIdle({ name, provider, concurrency }: ProviderConnection, log: Log): void {
   const closing = concurrency.whenIdle().then(() => provider.close());
   closing.catch((error: unknown) =>
-    log.warn({ provider: name, err: error }, "an provider did not close"),
+    log.warn({ provider: name, err: error }, "closing a provider failed"),
   );
 }
 
-// Counting tokens: free, so it takes no slot and tells the breaker nothing, but it keeps away from
-// providers that are given a rest.
-
-/** The count of the first provider that may be called. Undefined where it cannot count. */
-export async function countTokens(
+// Counts at the first provider that may be called. Counting is free: it is outside the concurrency
+// limit and is not reported to the circuit breaker, but it avoids an open circuit.
+async function countTokens(
   { request, signal }: Pick<ProviderRequest, "request" | "signal">,
-  ways: readonly ProviderRoute[],
+  routes: readonly ProviderRoute[],
 ): Promise<ProviderTokenCount | undefined> {
-  const way = ways.find((one) => waitMsOf(one) === 0);
-  if (way === undefined) throw new ApiError("overloaded");
-  return way.connection.provider.countTokens({ request, route: way.target }, signal);
+  const route = routes.find((candidate) => waitMsOf(candidate) === 0);
+  if (route === undefined) throw new ApiError("overloaded");
+  return route.connection.provider.countTokens({ request, route: route.target }, signal);
 }

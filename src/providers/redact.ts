@@ -1,15 +1,16 @@
-// Takes secrets out of what a provider said before a caller sees it.
+// Removes secrets from a provider's error before a caller sees it.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 
-// Keys of providers, tokens of their proxies, and our own keys. A run is found first and judged
-// then: one expression for both would look ahead through the rest of a run at each of its places.
+// Keys of providers, tokens of their proxies, and our own keys. A run of characters is found first
+// and classified afterwards: a single expression would look ahead through the rest of the run at
+// each of its positions.
 const keyRun = /\b(?:(?:sk|pk|rk|key|xai|gsk|hf)[-_]|AIza)[A-Za-z0-9_-]{12,}/g;
 const tokenRun = /\bBearer\s+([A-Za-z0-9._~+/=-]{8,})/g;
-// Names of tools may begin as keys do, but have neither a digit nor a word of twenty letters
-// (`ant-` is a vendor's own mark).
+// A tool name may begin like a key, but rarely has a digit or twenty letters in a row. `ant-` marks
+// the keys of one vendor.
 const keySign = /^AIza|^[a-z]+[-_]ant-|\d|[A-Za-z]{20}/;
-// What follows Bearer in a sentence is mostly one of these.
+// In a sentence, "Bearer" is mostly followed by one of these.
 const ordinaryWord = /^(?:authentication|authorization|credentials?|challenge)\.?$/;
 
 function redactForms(text: string): string {
@@ -18,7 +19,7 @@ function redactForms(text: string): string {
     .replace(tokenRun, (run, token) => (ordinaryWord.test(token) ? run : "[redacted]"));
 }
 
-/** `body` without the given secrets and without anything that looks like one. */
+/** Replaces the given secrets, and everything with the form of a secret, by `[redacted]`. */
 export function redactSecrets(body: JsonObject, secrets: readonly string[]): JsonObject {
   const redactText = (text: string) =>
     redactForms(

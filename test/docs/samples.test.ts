@@ -24,6 +24,7 @@ const byHand = {
   "claude -p hello": "needs Claude Code",
   "aider --model": "needs Aider",
   "PROVIDER_KEY=… npm start": "needs a credential of a provider",
+  "ROLE=core npm start": "test/grpc/split.test.ts starts both roles",
   "npm run bench": "takes minutes",
 };
 

@@ -1,4 +1,4 @@
-// What a chat client gets, whole and in chunks.
+// Answers in the chat format, plain and streamed.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
@@ -116,7 +116,7 @@ function deltasOf(chunks: ReturnType<typeof stream>): unknown[] {
   });
 }
 
-test("a plain answer holds text, reasoning, calls and usage in chat's words", () => {
+test("a plain answer has text, reasoning, calls and usage in the form of chat", () => {
   const answer = encodeAnswer(rich, context);
   expect(answer).toEqual({
     id: expect.stringMatching(/^chatcmpl-[0-9A-Za-z]{24}$/),
@@ -150,7 +150,7 @@ test("a plain answer holds text, reasoning, calls and usage in chat's words", ()
   expect(JSON.stringify(answer)).not.toContain("hidden");
 });
 
-test("a stream gives role, reasoning, text, numbered calls, signed reasoning, the end, the usage and the terminator", () => {
+test("a stream has role, reasoning, text, numbered calls, signed reasoning, the finish reason, the usage and the terminator", () => {
   expect(deltasOf(stream(rich))).toEqual([
     { role: "assistant" },
     { reasoning_content: "Let me " },
@@ -191,7 +191,7 @@ test("every chunk has the id, time and model of the answer, and a list of choice
   }
 });
 
-test("with include_usage the chunks before it carry null, without it none carries usage", () => {
+test("with include_usage, earlier chunks have a null usage; without it, no chunk has one", () => {
   const asked = stream(rich).filter((chunk) => chunk !== "[DONE]");
   expect(asked.slice(0, -1).every((chunk) => chunk.usage === null)).toBe(true);
   const notAsked = stream(rich, false).filter((chunk) => chunk !== "[DONE]");
@@ -199,7 +199,7 @@ test("with include_usage the chunks before it carry null, without it none carrie
   expect(notAsked.some((chunk) => "usage" in chunk)).toBe(false);
 });
 
-test("blocks that arrive whole are told as well", () => {
+test("blocks that arrive whole become chunks too", () => {
   const whole = eventsOf(
     start(),
     block(0, thinking("hm", "c2ln")),
@@ -226,7 +226,7 @@ test("blocks that arrive whole are told as well", () => {
   expect(encoder.encode(whole)).toContain("a\\u2028b");
 });
 
-test("a whole input counts only where no fragments follow", () => {
+test("the input of a tool block counts only if no fragments follow", () => {
   const both = eventsOf(
     start(),
     block(0, call("toolu_a", { a: 1 })),
@@ -241,7 +241,7 @@ test("a whole input counts only where no fragments follow", () => {
   });
 });
 
-test("thinking that is not shown still comes with its signature", () => {
+test("thinking without text keeps its signature", () => {
   const omitted = eventsOf(
     start(),
     block(0, thinking("")),
@@ -258,7 +258,7 @@ test("thinking that is not shown still comes with its signature", () => {
   expect(JSON.stringify(answer)).not.toContain("reasoning_content");
 });
 
-test("content is null beside calls and empty without", () => {
+test("without text, content is null beside calls and empty otherwise", () => {
   expect(
     encodeAnswer(eventsOf(start(), block(0, call("a")), stop(0), ...end("tool_use")), context),
   ).toMatchObject({
@@ -281,7 +281,7 @@ const finishes = [
   ["constructor", "stop"],
 ] as const;
 for (const [stopReason, finishReason] of finishes) {
-  test(`${stopReason} is ${finishReason}`, () => {
+  test(`the stop reason ${stopReason} becomes ${finishReason}`, () => {
     const events = eventsOf(start(), ...end(stopReason));
     expect(encodeAnswer(events, context)).toMatchObject({
       choices: [{ finish_reason: finishReason }],
@@ -303,7 +303,7 @@ test("later usage replaces earlier usage member by member", () => {
   });
 });
 
-test("where the provider never told its input, the estimate is shown", () => {
+test("the estimate replaces an input that the provider did not report", () => {
   expect(encodeAnswer(eventsOf(start(), ...end("end_turn")), context).usage).toMatchObject({
     prompt_tokens: 7,
     completion_tokens: 0,
@@ -316,7 +316,7 @@ test("a ping is a comment", () => {
   expect(encoder.encode(eventsOf({ case: "ping", value: {} }))).toBe(": keep-alive\n\n");
 });
 
-test("a failure is the last thing in a stream", () => {
+test("nothing follows a failure in a stream", () => {
   const encoder = createEventEncoder(context);
   encoder.encode(eventsOf(start(), block(0, text("")), textDelta(0, "a")));
   const problem = {
@@ -326,7 +326,7 @@ test("a failure is the last thing in a stream", () => {
   expect(encoder.encode(eventsOf(textDelta(0, "b"), ...end("end_turn"))) + encoder.end()).toBe("");
 });
 
-test("events without their frame are told as far as they go", () => {
+test("events without message and block starts are encoded as far as possible", () => {
   expect(deltasOf(stream(eventsOf(block(0, text("a")))))).toEqual([
     { role: "assistant" },
     { content: "a" },

@@ -1,5 +1,5 @@
-// Bodies as editors send them, made by hand from what is known of each, and the native body that a
-// provider gets for them.
+// Request bodies of editors, written by hand after each editor's documented behaviour, and the
+// native bodies that providers receive for them.
 
 import { readdirSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
@@ -18,7 +18,7 @@ for (const file of readdirSync(folder)) {
     }
     const request = decodeRequest(body);
     const sent = encodeRequest(request, { model: request.model, stream: request.stream ?? false });
-    // As JSON, since what matters is what the provider reads.
+    // As JSON, because the provider reads that.
     expect(JSON.parse(JSON.stringify(sent))).toEqual(native);
     if (body.reasoning_effort !== undefined)
       expect(request.reasoningEffort).toBe(body.reasoning_effort);

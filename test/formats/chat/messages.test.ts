@@ -1,4 +1,4 @@
-// Messages of a conversation, and what the native format needs of them.
+// Chat messages, adapted to the rules of the native format.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
@@ -18,7 +18,7 @@ const call = (id: string, name: string, given: JsonValue): JsonObject => ({
   function: { name, arguments: given },
 });
 
-/** Turns as `[role, ...blocks]`; a block as its kind and what it says. */
+/** Turns as `[role, ...blocks]`, each block in a short form. */
 function turnsOf(messages: JsonValue[]) {
   return decodeRequest(bodyWith({ messages })).messages.map((message) => [
     message.role === Role.USER ? "USER" : message.role === Role.ASSISTANT ? "ASSISTANT" : "OTHER",
@@ -53,7 +53,7 @@ const text = (value: string) => expect.objectContaining({ text: value });
 const data = (mediaType: string, value: string) =>
   expect.objectContaining({ mediaType, data: value });
 
-test("system and developer texts become one instruction, joined by one line feed, in order, wherever they stand", () => {
+test("system and developer texts become one instruction, joined by line feeds in their order", () => {
   const messages = [
     { role: "system", content: "One." },
     user("Hi"),
@@ -101,7 +101,7 @@ test("a conversation without instructions has none", () => {
 });
 
 const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
-  { name: "a user string is text", messages: [user("Hi")], turns: [["USER", "Hi"]] },
+  { name: "a string of the user becomes text", messages: [user("Hi")], turns: [["USER", "Hi"]] },
   {
     name: "user parts keep their order",
     messages: [
@@ -114,12 +114,12 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     turns: [["USER", "a", { image: "https://x/y.png" }, "b"]],
   },
   {
-    name: "a blank user message is skipped beside another",
+    name: "a blank user message is omitted beside another",
     messages: [user("Hi"), user(" \n")],
     turns: [["USER", "Hi"]],
   },
   {
-    name: "a blank user message is skipped beside a tool result",
+    name: "a blank user message is omitted beside a tool result",
     messages: [
       assistant({ tool_calls: [call("a", "f", "{}")] }),
       { role: "tool", tool_call_id: "a", content: "1" },
@@ -131,7 +131,7 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     ],
   },
   {
-    name: "blank parts are left out",
+    name: "blank parts are omitted",
     messages: [
       user([
         { type: "text", text: "" },
@@ -141,22 +141,22 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     turns: [["USER", "a"]],
   },
   {
-    name: "an image as a data URL is inline",
+    name: "an image as a data URL becomes inline data",
     messages: [user([{ type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } }])],
     turns: [["USER", { image: data("image/png", "AAAA") }]],
   },
   {
-    name: "image/jpg is image/jpeg, and the scheme may be in capitals",
+    name: "image/jpg becomes image/jpeg, and the scheme may be in capitals",
     messages: [user([{ type: "image_url", image_url: { url: "DATA:image/JPG;base64,/9j=" } }])],
     turns: [["USER", { image: data("image/jpeg", "/9j=") }]],
   },
   {
-    name: "an image address may stand without the object around it",
+    name: "an image URL may be a string instead of an object",
     messages: [user([{ type: "image_url", image_url: "http://x/y.webp" }])],
     turns: [["USER", { image: "http://x/y.webp" }]],
   },
   {
-    name: "a PDF as a data URL is a document",
+    name: "a PDF as a data URL becomes a document",
     messages: [
       user([
         {
@@ -168,12 +168,12 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     turns: [["USER", { document: data("application/pdf", "JVBE") }]],
   },
   {
-    name: "a PDF as bare base64 is known by its name",
+    name: "bare base64 is a PDF if the filename ends in .pdf",
     messages: [user([{ type: "file", file: { filename: "R.PDF", file_data: "JVBE" } }])],
     turns: [["USER", { document: data("application/pdf", "JVBE") }]],
   },
   {
-    name: "audio is dropped beside other parts",
+    name: "audio beside other parts is omitted",
     messages: [
       user([
         { type: "input_audio", input_audio: { data: "x", format: "wav" } },
@@ -183,7 +183,7 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     turns: [["USER", "a"]],
   },
   {
-    name: "an assistant's refusal part is dropped",
+    name: "an assistant's refusal part is omitted",
     messages: [
       user("Hi"),
       assistant({
@@ -201,7 +201,7 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     ],
   },
   {
-    name: "an assistant message that says nothing is left out, and its neighbours become one turn",
+    name: "an empty assistant message is omitted, and its neighbours become one turn",
     messages: [user("a"), assistant({}), user("b")],
     turns: [["USER", "a", "b"]],
   },
@@ -217,7 +217,7 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     ],
   },
   {
-    name: "two calls, their results and the user's text are two turns, results first",
+    name: "two calls, their results and the user's text become two turns, results first",
     messages: [
       user("Hi"),
       assistant({ tool_calls: [call("a", "f", "{}"), call("b", "g", "{}")] }),
@@ -237,7 +237,7 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     ],
   },
   {
-    name: "ids are made fit for the native format the same way on both sides",
+    name: "calls and results get the same native form of an id",
     messages: [
       user("Hi"),
       assistant({ tool_calls: [call("functions.f:0", "f", "{}")] }),
@@ -277,7 +277,7 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     ],
   },
   {
-    name: "a legacy call and its result meet by a made-up id",
+    name: "a legacy call and its result get the same new id",
     messages: [
       user("Hi"),
       assistant({ function_call: { name: "f", arguments: '{"a":1}' } }),
@@ -294,7 +294,7 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     ],
   },
   {
-    name: "reasoning without a signature is dropped",
+    name: "reasoning without a signature is omitted",
     messages: [
       user("Hi"),
       assistant({
@@ -312,7 +312,7 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     ],
   },
   {
-    name: "signed reasoning is a thinking block before the text, however long and even when empty",
+    name: "signed reasoning becomes a thinking block before the text, even if it is empty",
     messages: [
       user("Hi"),
       assistant({
@@ -337,7 +337,7 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     ],
   },
   {
-    name: "blocks of the native shape are taken as they are",
+    name: "blocks in the native form are accepted",
     messages: [
       user([{ type: "image", source: { type: "base64", media_type: "image/gif", data: "R0" } }]),
       assistant({
@@ -364,7 +364,7 @@ const mapped: { name: string; messages: JsonValue[]; turns: unknown[] }[] = [
     ],
   },
   {
-    name: "neighbours of one role are one turn",
+    name: "neighbours of one role become one turn",
     messages: [
       user("a"),
       user("b"),
@@ -411,18 +411,18 @@ for (const { name, messages, turns } of mapped) {
 }
 
 const argumentTexts: { name: string; given: JsonValue; input: JsonObject }[] = [
-  { name: "empty arguments are no arguments", given: "", input: {} },
-  { name: "null arguments are no arguments", given: null, input: {} },
+  { name: "empty arguments become an empty object", given: "", input: {} },
+  { name: "null arguments become an empty object", given: null, input: {} },
   { name: "arguments may be an object", given: { a: 1 }, input: { a: 1 } },
-  { name: "cut-off arguments are wrapped", given: '{"a":', input: { _raw: '{"a":' } },
-  { name: "arguments that are a list are wrapped", given: "[1]", input: { _raw: "[1]" } },
+  { name: "cut-off arguments are wrapped as _raw", given: '{"a":', input: { _raw: '{"a":' } },
+  { name: "arguments that are a list are wrapped as _raw", given: "[1]", input: { _raw: "[1]" } },
   {
-    name: "arguments with half a character in an escape are wrapped",
+    name: "arguments with a lone surrogate are wrapped as _raw",
     given: '{"a":"\\ud800"}',
     input: { _raw: '{"a":"\\ud800"}' },
   },
   {
-    name: "arguments deeper than any body may be are wrapped",
+    name: "arguments that are nested too deeply are wrapped as _raw",
     given: `${'{"a":'.repeat(300)}1${"}".repeat(300)}`,
     input: { _raw: `${'{"a":'.repeat(300)}1${"}".repeat(300)}` },
   },
@@ -436,7 +436,7 @@ for (const { name, given, input } of argumentTexts) {
   });
 }
 
-test("a single plain text keeps the string form; a marked one does not", () => {
+test("a single text has the string form unless it has a cache mark", () => {
   const forms = (content: JsonValue) =>
     decodeRequest(bodyWith({ messages: [user(content)] })).messages[0]?.form;
   expect(forms("a")).toBe(ContentForm.TEXT);
@@ -459,14 +459,18 @@ const refused: { name: string; messages: JsonValue[]; field: string }[] = [
   },
   { name: "a missing role", messages: [{ content: "b" }], field: "messages[0].role" },
   {
-    name: "user content that is absent",
+    name: "absent user content",
     messages: [{ role: "user" }],
     field: "messages[0].content",
   },
   { name: "content that is a number", messages: [user(4)], field: "messages[0].content" },
-  { name: "a part that is no object", messages: [user(["a"])], field: "messages[0].content[0]" },
   {
-    name: "an unknown part",
+    name: "a part that is not an object",
+    messages: [user(["a"])],
+    field: "messages[0].content[0]",
+  },
+  {
+    name: "an unknown type of part",
     messages: [user([{ type: "video_url", video_url: {} }])],
     field: "messages[0].content[0].type",
   },
@@ -476,7 +480,7 @@ const refused: { name: string; messages: JsonValue[]; field: string }[] = [
     field: "messages[0].content[0].text",
   },
   {
-    name: "only blank user content",
+    name: "blank user content alone",
     messages: [{ role: "system", content: "a" }, user("  ")],
     field: "messages[1].content",
   },
@@ -495,7 +499,7 @@ const refused: { name: string; messages: JsonValue[]; field: string }[] = [
     field: "messages[0].content",
   },
   {
-    name: "an ftp image",
+    name: "an image with an ftp URL",
     messages: [
       user([
         { type: "text", text: "a" },
@@ -510,12 +514,12 @@ const refused: { name: string; messages: JsonValue[]; field: string }[] = [
     field: "messages[0].content[0].image_url.url",
   },
   {
-    name: "an image URL of data that is not base64",
+    name: "an image as a data URL without base64",
     messages: [user([{ type: "image_url", image_url: { url: "data:image/png,AAAA" } }])],
     field: "messages[0].content[0].image_url.url",
   },
   {
-    name: "an image URL without data",
+    name: "an image as a data URL without data",
     messages: [user([{ type: "image_url", image_url: { url: "data:image/png;base64," } }])],
     field: "messages[0].content[0].image_url.url",
   },
@@ -525,12 +529,12 @@ const refused: { name: string; messages: JsonValue[]; field: string }[] = [
     field: "messages[0].content[0].file.file_id",
   },
   {
-    name: "a file that is no PDF",
+    name: "a file that is not a PDF",
     messages: [user([{ type: "file", file: { filename: "a.docx", file_data: "UEsD" } }])],
     field: "messages[0].content[0].file.file_data",
   },
   {
-    name: "a file URL of another type",
+    name: "a file as a data URL of another type",
     messages: [
       user([
         { type: "file", file: { filename: "a.pdf", file_data: "data:text/plain;base64,AAAA" } },
@@ -573,7 +577,7 @@ const refused: { name: string; messages: JsonValue[]; field: string }[] = [
   },
 ];
 for (const { name, messages, field } of refused) {
-  test(`${name} is refused by its path`, () => {
+  test(`${name} is rejected with its path`, () => {
     expect(errorOf(bodyWith({ messages })).facts.field).toBe(field);
   });
 }

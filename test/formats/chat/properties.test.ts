@@ -1,4 +1,4 @@
-// Laws of the codec, for any answer and any conversation.
+// Properties of the codec that hold for any answer and any conversation.
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import fc from "fast-check";
@@ -20,8 +20,8 @@ import { context, eventsOf, readStream, streamOf } from "../../support/samples/c
 type Kind = Parameters<typeof eventsOf>[number];
 
 /**
- * Text with what breaks streams: line ends of all kinds, characters of several units, the format's
- * own words.
+ * Text that could break a stream: line ends of all kinds, characters of several units, the keywords
+ * of the format.
  */
 const text = fc.oneof(
   fc.string({ unit: "binary", maxLength: 8 }).filter((value) => value.isWellFormed()),
@@ -38,7 +38,7 @@ const input = fc.dictionary(
 );
 const count = fc.nat(100_000);
 
-/** One block of a native provider, whole or in pieces, of kinds that chat knows or not. */
+/** One block of a native provider, whole or in fragments, of any kind. */
 const block = fc.oneof(
   fc.record({
     kind: fc.constant("text" as const),
@@ -99,7 +99,7 @@ function kindsOf(script: BlockScript, index: number): Kind[] {
     }
     case "toolUse": {
       const { name, input } = script;
-      // No two calls of an answer share an id.
+      // The calls of an answer have unique ids.
       const id = `${script.id}_${index}`;
       if (script.whole) return [start({ case: "toolUse", value: { id, name, input } }), stop];
       const deltas = cutAt(JSON.stringify(input), script.cuts).map(
@@ -167,7 +167,7 @@ const answer: fc.Arbitrary<Event[]> = fc
     ),
   );
 
-/** The plain answer that the chunks add up to, by the rules that clients follow. */
+/** Joins chunks to a plain answer, by the rules of chat clients. */
 function addUp(chunks: ReturnType<typeof readStream>): JsonObject {
   const message: JsonObject = { role: "", content: "", reasoning_content: "" };
   const calls: JsonObject[] = [];
@@ -196,7 +196,7 @@ function addUp(chunks: ReturnType<typeof readStream>): JsonObject {
 function addFragment(calls: JsonObject[], { index, ...rest }: JsonObject): void {
   const known = calls[Number(index)];
   if (!known) {
-    // The first fragment has everything and the next number.
+    // The first fragment has id, type and name, and the next number.
     expect(index).toBe(calls.length);
     expect(rest).toEqual({
       id: expect.any(String),
@@ -222,7 +222,7 @@ function plain(events: readonly Event[]): JsonObject {
   return { message, finish_reason: choice.finish_reason ?? null, usage: usage ?? null };
 }
 
-test("the chunks of a stream add up to the plain answer, calls numbered without gaps, arguments one JSON object each", () => {
+test("the chunks of a stream add up to the plain answer, with calls numbered without gaps and arguments that are JSON objects", () => {
   fc.assert(
     fc.property(answer, (events) => {
       const encoder = createEventEncoder(context);
@@ -237,7 +237,7 @@ test("the chunks of a stream add up to the plain answer, calls numbered without 
   );
 });
 
-test("a stream is the same however its events are grouped", () => {
+test("the grouping of events does not change the stream", () => {
   fc.assert(
     fc.property(answer, (events) => {
       const together = createEventEncoder(context);
@@ -251,7 +251,7 @@ test("a stream is the same however its events are grouped", () => {
   );
 });
 
-test("what this codec writes it reads again, in any split of the bytes", () => {
+test("a stream of this codec decodes to the same answer, in any split of its bytes", () => {
   fc.assert(
     fc.property(answer, fc.array(fc.nat(5000), { maxLength: 8 }), (events, cuts) => {
       const encoder = createEventEncoder(context);
@@ -272,7 +272,7 @@ test("what this codec writes it reads again, in any split of the bytes", () => {
   );
 });
 
-test("a stream of this codec, read and written again, tells the same answer", () => {
+test("a stream of this codec, decoded and encoded again, has the same answer", () => {
   fc.assert(
     fc.property(answer, (events) => {
       const encoder = createEventEncoder(context);
@@ -285,8 +285,8 @@ test("a stream of this codec, read and written again, tells the same answer", ()
 });
 
 /**
- * What an answer says. Signatures are not part of it: they come last in a stream, when their
- * thoughts are told already.
+ * The content of an answer without signatures: a stream sends them last, after the blocks of their
+ * thoughts.
  */
 function words(events: readonly Event[]): unknown {
   const { message, usage } = plain(events);
@@ -294,7 +294,7 @@ function words(events: readonly Event[]): unknown {
   return { ...rest, usage };
 }
 
-/** Chunks of a chat provider, as wild as they come. */
+/** Arbitrary chunks of a chat provider, valid or not. */
 const fragment = fc.record(
   {
     index: fc.nat(2),
@@ -336,7 +336,7 @@ const wildChunk = fc.oneof(
   fc.jsonValue({ maxDepth: 2 }),
 ) as fc.Arbitrary<JsonValue>;
 
-test("whatever a provider sends, the events keep their order and the answer has one end", () => {
+test("for any chunks of a provider, the events are in legal order and end once", () => {
   fc.assert(
     fc.property(fc.array(wildChunk, { maxLength: 8 }), fc.boolean(), (chunks, done) => {
       const decoder = createEventDecoder();
@@ -345,7 +345,7 @@ test("whatever a provider sends, the events keep their order and the answer has 
         ...decoder.end(),
       ];
       expectLegal(events);
-      // And both encoders take them.
+      // Both encoders accept them.
       const encoder = createEventEncoder(context);
       readStream(encoder.encode(events) + encoder.end());
       encodeAnswer(events, context);
@@ -391,7 +391,7 @@ function expectLegal(events: readonly Event[]): void {
   expect(ended).toBe(true);
 }
 
-test("any events in any order are written without an error", () => {
+test("any events in any order are encoded without an error", () => {
   const kind = fc.oneof(
     fc.nat(3).map((index): Kind => ({ case: "blockStop", value: { index } })),
     fc
@@ -417,7 +417,7 @@ test("any events in any order are written without an error", () => {
   );
 });
 
-/** Text that neither format would drop or trim. */
+/** Text that neither format omits or trims. */
 const said = text.map((value) => `x${value}x`);
 const turnPair = fc.record({
   asked: fc.array(said, { minLength: 1, maxLength: 2 }),
@@ -485,8 +485,8 @@ function nativeTurns({
 }
 
 /**
- * What a native conversation says: per run of one role its text, calls and results. Blocks of an
- * answer's text have no border there.
+ * The content of a native conversation: the text, calls and results of each run of one role. The
+ * boundaries between text blocks are not part of it.
  */
 function gist({ system, messages }: JsonObject): unknown {
   const turns: { role: JsonValue; texts: string[]; calls: unknown[]; results: unknown[] }[] = [];
@@ -508,11 +508,11 @@ function gist({ system, messages }: JsonObject): unknown {
         turn?.results.push([block.tool_use_id, textIn(block.content, "\n")]);
     }
   }
-  const told = turns.map(({ texts, ...rest }) => ({
+  const joined = turns.map(({ texts, ...rest }) => ({
     ...rest,
     text: texts.join(rest.role === "assistant" ? "" : "|"),
   }));
-  return { system: textIn(system, "\n"), turns: told };
+  return { system: textIn(system, "\n"), turns: joined };
 }
 
 function textIn(content: JsonValue | undefined, between: string): string {
@@ -521,7 +521,7 @@ function textIn(content: JsonValue | undefined, between: string): string {
   return content.map((block) => (isObject(block) ? String(block.text) : "")).join(between);
 }
 
-test("a body is decoded or refused, never anything else", () => {
+test("any body is decoded or rejected with an ApiError", () => {
   const value = fc.jsonValue({ maxDepth: 3 }) as fc.Arbitrary<JsonValue>;
   const names = [
     "messages",

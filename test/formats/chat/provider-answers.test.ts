@@ -1,4 +1,4 @@
-// Answers of providers that speak this format, as events.
+// Answers of providers that use the chat format, decoded to events.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
@@ -11,8 +11,8 @@ function decode(...values: (JsonValue | "[DONE]")[]): Event[] {
   return [...decoder.push(streamOf(...values)), ...decoder.end()];
 }
 
-/** Events in short: what a block starts with, what its deltas say, how the answer ends. */
-function told(events: readonly Event[]): unknown[] {
+/** A short form of events: the start of each block, the values of deltas, the end. */
+function summarise(events: readonly Event[]): unknown[] {
   return events.map(({ kind }) => {
     switch (kind.case) {
       case "messageStart":
@@ -61,7 +61,7 @@ const more = (index: number, given: string): JsonObject => ({
   index,
   function: { arguments: given },
 });
-/** A fragment without a number and an id. */
+/** A fragment of a call without a number and an id. */
 const bare = (name: string, given: string): JsonObject => ({
   function: { name, arguments: given },
 });
@@ -89,7 +89,7 @@ const nativeUsage = {
 
 const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown[] }[] = [
   {
-    name: "text is one block",
+    name: "text becomes one block",
     stream: [
       chunkOf({ role: "assistant", content: "" }),
       text("Hel"),
@@ -109,7 +109,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "reasoning_content is a thinking block before the text",
+    name: "reasoning_content becomes a thinking block before the text",
     stream: [
       chunkOf({ reasoning_content: "h" }),
       chunkOf({ reasoning_content: "m", content: null }),
@@ -131,7 +131,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "reasoning is thinking as well, and its details bring the signature without repeating the text",
+    name: "reasoning becomes thinking too, and of its details only the signature counts",
     stream: [
       chunkOf({ reasoning: "hm", reasoning_details: [{ type: "reasoning.text", text: "hm" }] }),
       chunkOf({
@@ -156,7 +156,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "parallel calls are blocks one after the other",
+    name: "parallel calls become consecutive blocks",
     stream: [
       calls(call(0, "a", "f")),
       calls(more(0, '{"x"')),
@@ -181,7 +181,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "calls whose fragments come mixed lose nothing",
+    name: "interleaved fragments of calls lose nothing",
     stream: [
       calls(call(0, "a", "f"), call(1, "b", "g")),
       calls(more(1, '{"y"'), more(0, '{"x"')),
@@ -204,7 +204,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "whole calls that all have number 0 are told apart by their ids",
+    name: "whole calls that all have the number 0 are distinguished by their ids",
     stream: [
       calls(call(0, "a", "f", "{}")),
       calls(call(0, "b", "f", '{"x":1}')),
@@ -224,7 +224,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "whole calls without numbers and ids are told apart by their names",
+    name: "whole calls without numbers and ids are distinguished by their names",
     stream: [calls(bare("f", '{"x":1}'), bare("g", '{"y":2}')), finish("tool_calls"), "[DONE]"],
     events: [
       "start",
@@ -239,7 +239,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "whole calls that all have number 0 and no id are told apart, those of one tool as well",
+    name: "whole calls that all have the number 0 and no id are distinguished, even those of one tool",
     stream: [
       calls({ index: 0, ...bare("f", '{"x":1}') }),
       calls({ index: 0, ...bare("f", '{"x":2}') }),
@@ -263,7 +263,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "calls that share one id are told apart, and the later ones get ids of their own",
+    name: "calls with the same id are distinguished, and the later ones get new ids",
     stream: [
       calls(call(0, "a", "f", '{"x":1}')),
       calls(call(0, "a", "f", '{"x":2}')),
@@ -283,7 +283,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "a call that is said once more as a whole, and blanks after it, are no further calls",
+    name: "a repeated whole call, and blank text after it, add no call",
     stream: [
       calls(call(0, "a", "f", "")),
       calls({ index: 0, function: { arguments: '{"x":1}' } }),
@@ -303,7 +303,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "a fragment that is like the one before it belongs to the arguments",
+    name: "a fragment that equals the one before it belongs to the arguments",
     stream: [
       calls(call(0, "a", "f", '{"x":')),
       calls(call(0, "a", "f", '{"x":')),
@@ -323,7 +323,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "a name that is repeated with every fragment goes on with its call",
+    name: "a name that is repeated in every fragment continues its call",
     stream: [
       calls({ index: 0, ...bare("f", "") }),
       calls({ index: 0, ...bare("f", '{"x"') }),
@@ -343,7 +343,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "arguments may come before the name",
+    name: "arguments may arrive before the name",
     stream: [
       calls({ index: 0, id: "a", function: { arguments: '{"x"' } }),
       calls({ index: 0, function: { name: "f", arguments: ":1}" } }),
@@ -360,7 +360,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "ids that native clients could not use are made fit",
+    name: "ids get the native form",
     stream: [calls(call(0, "functions.f:0", "f", "{}")), finish("tool_calls"), "[DONE]"],
     events: [
       "start",
@@ -372,7 +372,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "a call without an id gets one",
+    name: "a call without an id gets a new one",
     stream: [calls({ function: { name: "f", arguments: "{}" } }), finish("stop"), "[DONE]"],
     events: [
       "start",
@@ -384,7 +384,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "a legacy function call is a call",
+    name: "a legacy function call becomes a call",
     stream: [
       chunkOf({ function_call: { name: "f", arguments: "" } }),
       chunkOf({ function_call: { arguments: "{}" } }),
@@ -401,7 +401,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "text after a call is a block of its own",
+    name: "text after a call becomes a block of its own",
     stream: [text("a"), calls(call(0, "c", "f", "{}")), text("b"), finish("stop"), "[DONE]"],
     events: [
       "start",
@@ -419,7 +419,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "a refusal is text that ended in a refusal",
+    name: "a refusal becomes text, and the stop reason is a refusal",
     stream: [chunkOf({ refusal: "I won't." }), finish("stop"), "[DONE]"],
     events: [
       "start",
@@ -431,7 +431,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "other choices are not ours",
+    name: "choices after the first are ignored",
     stream: [
       { choices: [{ index: 1, delta: { content: "other" } }] },
       text("a"),
@@ -441,7 +441,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     events: ["start", { at: 0, text: "" }, { text: "a" }, "stop 0", { end: "max_tokens" }, "done"],
   },
   {
-    name: "a choice without a number may say so with null",
+    name: "the number of a choice may be null",
     stream: [
       { choices: [{ index: null, delta: { content: "a" }, finish_reason: "stop" }] },
       "[DONE]",
@@ -449,7 +449,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     events: ["start", { at: 0, text: "" }, { text: "a" }, "stop 0", { end: "end_turn" }, "done"],
   },
   {
-    name: "an empty reasoning_content does not hide the reasoning beside it",
+    name: "an empty reasoning_content does not replace reasoning beside it",
     stream: [chunkOf({ reasoning_content: "", reasoning: "hm" }), finish("stop"), "[DONE]"],
     events: [
       "start",
@@ -461,7 +461,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "a blank amid the arguments of a call does not end them",
+    name: "blank text between the arguments of a call does not end them",
     stream: [
       calls(call(0, "a", "f", '{"x"')),
       chunkOf({ content: "\n", tool_calls: [more(0, ":1}")] }),
@@ -483,27 +483,31 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "an answer of nothing is an answer",
+    name: "an empty answer is valid",
     stream: [chunkOf({ role: "assistant" }), finish("content_filter"), "[DONE]"],
     events: ["start", { end: "refusal" }, "done"],
   },
   {
-    name: "a terminator without a finish reason is an end",
+    name: "a terminator without a finish reason ends the answer",
     stream: [text("a"), "[DONE]"],
     events: ["start", { at: 0, text: "" }, { text: "a" }, "stop 0", { end: "end_turn" }, "done"],
   },
   {
-    name: "a finish reason without a terminator is an end",
+    name: "a finish reason without a terminator ends the answer",
     stream: [text("a"), finish("stop")],
     events: ["start", { at: 0, text: "" }, { text: "a" }, "stop 0", { end: "end_turn" }, "done"],
   },
   {
-    name: "a stream that breaks off has failed",
+    name: "a stream that breaks off becomes a failure",
     stream: [text("a")],
     events: ["start", { at: 0, text: "" }, { text: "a" }, { failure: "api_error" }],
   },
-  { name: "a stream of nothing has failed", stream: [], events: [{ failure: "api_error" }] },
-  { name: "a terminator alone has failed", stream: ["[DONE]"], events: [{ failure: "api_error" }] },
+  { name: "an empty stream becomes a failure", stream: [], events: [{ failure: "api_error" }] },
+  {
+    name: "a terminator alone becomes a failure",
+    stream: ["[DONE]"],
+    events: [{ failure: "api_error" }],
+  },
   {
     name: "an error object ends the answer",
     stream: [
@@ -516,7 +520,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     events: ["start", { at: 0, text: "" }, { text: "a" }, { failure: "api_error" }],
   },
   {
-    name: "an error beside a choice is one",
+    name: "an error beside a choice ends the answer",
     stream: [
       {
         error: { code: 429, message: "m" },
@@ -525,19 +529,23 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
     events: [{ failure: "overloaded_error" }],
   },
-  { name: "an error as text is one", stream: [{ error: "m" }], events: [{ failure: "api_error" }] },
   {
-    name: "the older form of an error is one",
+    name: "an error may be a string",
+    stream: [{ error: "m" }],
+    events: [{ failure: "api_error" }],
+  },
+  {
+    name: "an error may have the older form",
     stream: [{ object: "error", message: "timed out", type: "Timeout", code: 504 }],
     events: [{ failure: "timeout_error" }],
   },
   {
-    name: "a finish reason of error is a failure",
+    name: "the finish reason error becomes a failure",
     stream: [text("a"), finish("error"), "[DONE]"],
     events: ["start", { at: 0, text: "" }, { text: "a" }, { failure: "api_error" }],
   },
   {
-    name: "a call without a name is a failure",
+    name: "a call without a name becomes a failure",
     stream: [
       calls({ index: 0, id: "a", function: { arguments: "{}" } }),
       finish("tool_calls"),
@@ -546,7 +554,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     events: ["start", { failure: "api_error" }],
   },
   {
-    name: "an error that says the request is at fault is told as that",
+    name: "an error about the request has the type of such errors",
     stream: [
       {
         error: {
@@ -559,12 +567,12 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     events: [{ failure: "invalid_request_error" }],
   },
   {
-    name: "an error about our account is told as that",
+    name: "an error about our account has the type of such errors",
     stream: [{ error: { message: "m", code: "insufficient_quota" } }],
     events: [{ failure: "authentication_error" }],
   },
   {
-    name: "an empty finish reason is none",
+    name: "an empty finish reason is ignored",
     stream: [
       { ...chunkOf({ content: "a" }, ""), usage: { prompt_tokens: 1 } },
       { ...chunkOf({ content: "b" }, ""), usage: { prompt_tokens: 1 } },
@@ -582,7 +590,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "a call that goes on after other content is a failure, since its block has ended",
+    name: "a call that continues after other content becomes a failure, because its block has ended",
     stream: [
       calls(call(0, "a", "f", '{"x"')),
       text("by the way"),
@@ -601,48 +609,52 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
     ],
   },
   {
-    name: "an event that is no object is a failure",
+    name: "an event that is not an object becomes a failure",
     stream: [[1]],
     events: [{ failure: "api_error" }],
   },
 ];
 for (const { name, stream, events } of streams) {
   test(name, () => {
-    expect(told(decode(...stream))).toEqual(events);
+    expect(summarise(decode(...stream))).toEqual(events);
   });
 }
 
-test("an event that is no JSON is a failure that does not repeat it", () => {
+test("an event that is not JSON becomes a failure that does not repeat it", () => {
   const events = createEventDecoder().push(Buffer.from("data: <html>secret</html>\n\n"));
-  expect(told(events)).toEqual([{ failure: "api_error" }]);
+  expect(summarise(events)).toEqual([{ failure: "api_error" }]);
   expect(JSON.stringify(events)).not.toContain("secret");
 });
 
-test("an event named error is an error, whatever its data calls itself", () => {
+test("an event with the name error is an error, whatever type its data has", () => {
   const events = createEventDecoder().push(
     Buffer.from('event: error\ndata: {"message":"m","status":504}\n\n'),
   );
-  expect(told(events)).toEqual([{ failure: "timeout_error" }]);
+  expect(summarise(events)).toEqual([{ failure: "timeout_error" }]);
 });
 
-test("the end is held until the usage is known, and told at once then", () => {
+test("the end waits for the usage, and follows it at once", () => {
   const decoder = createEventDecoder();
-  expect(told(decoder.push(streamOf(text("a"), finish("stop"))))).toEqual([
+  expect(summarise(decoder.push(streamOf(text("a"), finish("stop"))))).toEqual([
     "start",
     { at: 0, text: "" },
     { text: "a" },
   ]);
-  expect(told(decoder.push(streamOf(usageChunk)))).toEqual(["stop 0", { end: "end_turn" }, "done"]);
+  expect(summarise(decoder.push(streamOf(usageChunk)))).toEqual([
+    "stop 0",
+    { end: "end_turn" },
+    "done",
+  ]);
   expect([...decoder.push(streamOf(text("late"), "[DONE]")), ...decoder.end()]).toEqual([]);
 });
 
-test("usage is turned around: cached input is counted apart", () => {
+test("cached input is counted apart from the input", () => {
   expect(usageOf(decode(text("a"), finish("stop"), usageChunk, "[DONE]"))).toMatchObject(
     nativeUsage,
   );
 });
 
-test("usage in every chunk counts once, the last one", () => {
+test("of the usages in every chunk, only the last one counts", () => {
   const usage = (completion: number) => ({ prompt_tokens: 4, completion_tokens: completion });
   const events = decode(
     { ...text("a"), usage: usage(1) },
@@ -656,7 +668,7 @@ test("usage in every chunk counts once, the last one", () => {
   ).toMatchObject({ outputTokens: 3 });
 });
 
-test("more reasoning than output is all of the output", () => {
+test("reasoning is at most the output", () => {
   const usage = {
     prompt_tokens: 2,
     completion_tokens: 4,
@@ -668,7 +680,7 @@ test("more reasoning than output is all of the output", () => {
 
 const apart: { name: string; usage: JsonObject; reported: object }[] = [
   {
-    name: "reasoning that the total counts beside the completion is output as well",
+    name: "reasoning that only the total includes is added to the output",
     usage: {
       completion_tokens: 9,
       total_tokens: 135,
@@ -677,7 +689,7 @@ const apart: { name: string; usage: JsonObject; reported: object }[] = [
     reported: { outputTokens: 103, thinkingTokens: 94 },
   },
   {
-    name: "reasoning that the total counts within the completion is not counted twice",
+    name: "reasoning that the completion includes is not counted twice",
     usage: {
       completion_tokens: 100,
       total_tokens: 132,
@@ -686,7 +698,7 @@ const apart: { name: string; usage: JsonObject; reported: object }[] = [
     reported: { outputTokens: 100, thinkingTokens: 94 },
   },
   {
-    name: "a total beyond the reasoning adds no more than the reasoning",
+    name: "a large total adds no more than the reasoning",
     usage: {
       completion_tokens: 9,
       total_tokens: 999,
@@ -695,7 +707,7 @@ const apart: { name: string; usage: JsonObject; reported: object }[] = [
     reported: { outputTokens: 103, thinkingTokens: 94 },
   },
   {
-    name: "a total short of the reasoning adds no more than the total",
+    name: "a small total adds no more than the total",
     usage: {
       completion_tokens: 9,
       total_tokens: 51,
@@ -721,7 +733,7 @@ for (const { name, usage, reported } of apart) {
   });
 }
 
-test("usage that makes no sense is not negative", () => {
+test("a contradictory usage does not become negative", () => {
   const usage = {
     prompt_tokens: 2,
     completion_tokens: -4,
@@ -736,7 +748,7 @@ test("usage that makes no sense is not negative", () => {
   });
 });
 
-test("without usage there is none", () => {
+test("an absent usage stays absent", () => {
   expect(
     usageOf(decode(text("a"), finish("stop"), { choices: [], usage: null }, "[DONE]")),
   ).toBeUndefined();
@@ -749,7 +761,7 @@ const answerOf = (message: JsonObject, finishReason = "stop"): JsonObject => ({
   usage: usageChunk.usage ?? null,
 });
 
-test("a plain answer gives whole blocks, and arguments as the provider wrote them", () => {
+test("a plain answer becomes whole blocks, with the text of the arguments unchanged", () => {
   const message = {
     role: "assistant",
     content: "a",
@@ -760,7 +772,7 @@ test("a plain answer gives whole blocks, and arguments as the provider wrote the
     ],
   };
   const events = decodeAnswer(answerOf(message, "tool_calls"));
-  expect(told(events)).toEqual([
+  expect(summarise(events)).toEqual([
     "start",
     { at: 0, thinking: "hm", signature: "" },
     "stop 0",
@@ -777,11 +789,11 @@ test("a plain answer gives whole blocks, and arguments as the provider wrote the
   expect(usageOf(events)).toMatchObject(nativeUsage);
 });
 
-test("arguments may be an object, and a plain answer's call may lack its id", () => {
+test("in a plain answer, arguments may be an object and the id may be absent", () => {
   const events = decodeAnswer(
     answerOf({ content: null, tool_calls: [{ function: { name: "f", arguments: { x: 1 } } }] }),
   );
-  expect(told(events)).toEqual([
+  expect(summarise(events)).toEqual([
     "start",
     { at: 0, call: expect.stringMatching(/^toolu_/), name: "f" },
     { inputJson: '{"x":1}' },
@@ -791,11 +803,11 @@ test("arguments may be an object, and a plain answer's call may lack its id", ()
   ]);
 });
 
-test("calls of a plain answer that share one id are told apart", () => {
+test("calls of a plain answer with the same id are distinguished", () => {
   const events = decodeAnswer(
     answerOf({ content: null, tool_calls: [call(0, "a", "f", "{}"), call(1, "a", "g", "{}")] }),
   );
-  expect(told(events)).toMatchObject([
+  expect(summarise(events)).toMatchObject([
     "start",
     { call: "a" },
     {},
@@ -808,13 +820,13 @@ test("calls of a plain answer that share one id are told apart", () => {
   ]);
 });
 
-test("a body that is no answer is a failure", () => {
-  expect(told(decodeAnswer({ error: { message: "m", code: 503 } }))).toEqual([
+test("a body that is not an answer becomes a failure", () => {
+  expect(summarise(decodeAnswer({ error: { message: "m", code: 503 } }))).toEqual([
     { failure: "overloaded_error" },
   ]);
-  expect(told(decodeAnswer({ choices: [] }))).toEqual([{ failure: "api_error" }]);
-  expect(told(decodeAnswer({ hello: 1 }))).toEqual([{ failure: "api_error" }]);
-  expect(told(decodeAnswer(answerOf({ tool_calls: [{ id: "a", function: {} }] })))).toEqual([
+  expect(summarise(decodeAnswer({ choices: [] }))).toEqual([{ failure: "api_error" }]);
+  expect(summarise(decodeAnswer({ hello: 1 }))).toEqual([{ failure: "api_error" }]);
+  expect(summarise(decodeAnswer(answerOf({ tool_calls: [{ id: "a", function: {} }] })))).toEqual([
     { failure: "api_error" },
   ]);
 });

@@ -1,4 +1,4 @@
-// The body that a provider of this format gets.
+// Request bodies for providers that use the chat format.
 
 import { create, type JsonObject, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
@@ -46,7 +46,7 @@ const image = (source: { mediaType: string; data: string }) => ({
 const png = image({ mediaType: "image/png", data: "AAAA" });
 const pngPart = { type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } };
 
-test("a stream is asked for its usage, a plain answer is not", () => {
+test("a request for a stream asks for the usage, a request for a plain answer does not", () => {
   expect(bodyOf({}, { model: "m", stream: true })).toEqual({
     model: "m",
     messages: [],
@@ -60,7 +60,7 @@ test("a stream is asked for its usage, a plain answer is not", () => {
   });
 });
 
-test("limits and sampling have this format's names", () => {
+test("limits and sampling have the names of this format", () => {
   const members = { maxTokens: 9, temperature: 0.5, topP: 0.9, topK: 4, stopSequences: ["a", "b"] };
   expect(bodyOf(members)).toMatchObject({
     max_tokens: 9,
@@ -74,7 +74,7 @@ test("limits and sampling have this format's names", () => {
   expect(renamed).not.toHaveProperty("max_tokens");
 });
 
-test("members of the native format that this one lacks stay behind", () => {
+test("members without a counterpart in this format are omitted", () => {
   const body = bodyOf({
     extensions: { metadata: { user_id: "u" }, context_management: {} },
     vendorBeta: "x",
@@ -83,7 +83,7 @@ test("members of the native format that this one lacks stay behind", () => {
   expect(Object.keys(body).sort()).toEqual(["messages", "model", "stream"]);
 });
 
-test("the instruction is one system message without the attribution line of the native client", () => {
+test("the instruction becomes one system message without the native client's attribution line", () => {
   const system = {
     content: [
       text("x-anthropic-billing-header: cc_version=1; cch=0;"),
@@ -119,11 +119,11 @@ test("tool results become tool messages before the user's text", () => {
   ]);
 });
 
-test("an assistant turn of calls alone has null content", () => {
+test("an assistant turn with calls only has null content", () => {
   expect(messagesOf([assistant(call("a"))])).toMatchObject([{ role: "assistant", content: null }]);
 });
 
-test("an image that a tool gave follows its result as from the user", () => {
+test("an image in a tool result follows in the user message", () => {
   expect(messagesOf([user(resultOf("a", text("see"), png))])).toEqual([
     { role: "tool", tool_call_id: "a", content: "see" },
     { role: "user", content: [pngPart] },
@@ -196,7 +196,7 @@ test("images, PDFs and text documents become parts", () => {
   ]);
 });
 
-test("an instruction amid the conversation becomes a marked text of the user turn before it", () => {
+test("an instruction inside the conversation becomes a marked text of the user turn before it", () => {
   const entry: Turn = { role: Role.SYSTEM, content: [text("Be brief."), text("Now.")] };
   const silent: Turn = { role: Role.SYSTEM, extensions: { output_config: { effort: "low" } } };
   expect(
@@ -218,7 +218,7 @@ test("an instruction amid the conversation becomes a marked text of the user tur
   ]);
 });
 
-test("thinking goes back to a provider only in a conversation of this format", () => {
+test("thinking is returned to a provider only in requests of this format", () => {
   const turns = [
     assistant(
       { kind: { case: "thinking", value: { thinking: "hm", signature: "c2ln" } } },
@@ -243,7 +243,7 @@ test("thinking goes back to a provider only in a conversation of this format", (
   ).toEqual([]);
 });
 
-test("cache marks are written only for a provider that knows them", () => {
+test("cache marks are sent only for a provider that knows them", () => {
   const marked = { ...text("a"), cacheControl: { ttl: "1h" } };
   const members: RequestInit = {
     system: { content: [marked] },
@@ -272,7 +272,7 @@ const tools = [
   { name: "g", type: "custom" },
 ];
 
-test("tools are functions", () => {
+test("tools become functions", () => {
   expect(bodyOf({ tools })).toMatchObject({
     tools: [
       { type: "function", function: { name: "f", description: "d", parameters: schema } },
@@ -284,10 +284,10 @@ test("tools are functions", () => {
   ).not.toHaveProperty("tools");
 });
 
-test("a tool that only the native provider has is refused", () => {
-  const ask = () => bodyOf({ tools: [...tools, { name: "bash", type: "bash_20250124" }] });
-  expect(ask).toThrow(ApiError);
-  expect(ask).toThrow(/bash_20250124/);
+test("a tool that only native providers have is rejected", () => {
+  const encode = () => bodyOf({ tools: [...tools, { name: "bash", type: "bash_20250124" }] });
+  expect(encode).toThrow(ApiError);
+  expect(encode).toThrow(/bash_20250124/);
 });
 
 const choices: { choice: RequestInit["toolChoice"]; becomes: JsonObject }[] = [
@@ -312,45 +312,49 @@ for (const { choice, becomes } of choices) {
 
 const efforts: { name: string; members: RequestInit; effort: string | undefined }[] = [
   {
-    name: "chat's own effort goes through",
+    name: "a chat effort is passed on",
     members: { reasoningEffort: "medium" },
     effort: "medium",
   },
-  { name: "chat's none goes through", members: { reasoningEffort: "none" }, effort: "none" },
-  { name: "minimal is low", members: { reasoningEffort: "minimal" }, effort: "low" },
-  { name: "xhigh is high", members: { reasoningEffort: "xhigh" }, effort: "high" },
   {
-    name: "adaptive thinking has its effort",
+    name: "the chat effort none is passed on",
+    members: { reasoningEffort: "none" },
+    effort: "none",
+  },
+  { name: "minimal becomes low", members: { reasoningEffort: "minimal" }, effort: "low" },
+  { name: "xhigh becomes high", members: { reasoningEffort: "xhigh" }, effort: "high" },
+  {
+    name: "adaptive thinking sends its effort",
     members: { thinking: { type: "adaptive" }, outputConfig: { effort: "max" } },
     effort: "high",
   },
   {
-    name: "a small budget is low",
+    name: "a small budget becomes low",
     members: { thinking: { type: "enabled", budgetTokens: 1024 } },
     effort: "low",
   },
   {
-    name: "a middle budget is medium",
+    name: "a middle budget becomes medium",
     members: { thinking: { type: "enabled", budgetTokens: 4096 } },
     effort: "medium",
   },
   {
-    name: "a large budget is high",
+    name: "a large budget becomes high",
     members: { thinking: { type: "enabled", budgetTokens: 31_999 } },
     effort: "high",
   },
   {
-    name: "disabled thinking asks nothing",
+    name: "disabled thinking sends no effort",
     members: { thinking: { type: "disabled" } },
     effort: undefined,
   },
   {
-    name: "an effort without thinking asks nothing",
+    name: "an effort without thinking is not sent",
     members: { outputConfig: { effort: "high" } },
     effort: undefined,
   },
   {
-    name: "an effort that no one knows asks nothing",
+    name: "an unknown effort is not sent",
     members: { thinking: { type: "adaptive" }, outputConfig: { effort: "constructor" } },
     effort: undefined,
   },

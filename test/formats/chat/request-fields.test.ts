@@ -1,4 +1,4 @@
-// Every member of a chat request: used, mapped, ignored or refused.
+// Every member of a chat request: used, mapped, ignored or rejected.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
@@ -9,7 +9,7 @@ import { bodyWith, errorOf } from "../../support/samples/chat-bodies.ts";
 const tool = { type: "function", function: { name: "f", parameters: { type: "object" } } };
 const schema = { type: "object", properties: { b: { type: "string" }, a: { type: "string" } } };
 
-/** What a request without such a member has. */
+/** The values in a request without the member. */
 const absent = {
   maxTokens: undefined,
   stream: undefined,
@@ -32,26 +32,30 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
     becomes: { maxTokens: 12 },
   },
   {
-    name: "max_completion_tokens is the output limit, too",
+    name: "max_completion_tokens is the output limit too",
     members: { max_completion_tokens: 13 },
     becomes: { maxTokens: 13 },
   },
   {
-    name: "max_completion_tokens wins over max_tokens",
+    name: "max_completion_tokens overrides max_tokens",
     members: { max_tokens: 12, max_completion_tokens: 13 },
     becomes: { maxTokens: 13 },
   },
-  { name: "without a limit none is made up here", members: {}, becomes: { maxTokens: undefined } },
+  { name: "an absent limit stays absent", members: {}, becomes: { maxTokens: undefined } },
   {
-    name: "a null limit is none",
+    name: "a null limit is absent",
     members: { max_tokens: null },
     becomes: { maxTokens: undefined },
   },
-  { name: "stream true asks for a stream", members: { stream: true }, becomes: { stream: true } },
-  { name: "stream false does not", members: { stream: false }, becomes: { stream: false } },
+  { name: "stream true requests a stream", members: { stream: true }, becomes: { stream: true } },
+  {
+    name: "stream false requests a plain answer",
+    members: { stream: false },
+    becomes: { stream: false },
+  },
   { name: "stream null is absent", members: { stream: null }, becomes: { stream: undefined } },
   {
-    name: "temperature up to 1 stays",
+    name: "temperature up to 1 is passed on",
     members: { temperature: 0.3 },
     becomes: { temperature: 0.3 },
   },
@@ -60,22 +64,22 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
     members: { temperature: 1.7 },
     becomes: { temperature: 1 },
   },
-  { name: "top_p stays", members: { top_p: 0.5 }, becomes: { topP: 0.5 } },
+  { name: "top_p is passed on", members: { top_p: 0.5 }, becomes: { topP: 0.5 } },
   {
-    name: "temperature wins over top_p",
+    name: "temperature overrides top_p",
     members: { temperature: 0, top_p: 0.5 },
     becomes: { temperature: 0, topP: undefined },
   },
   { name: "top_k is passed on", members: { top_k: 40 }, becomes: { topK: 40 } },
-  { name: "n of 1 is fine", members: { n: 1 }, becomes: { model: "sonnet" } },
-  { name: "n of null is fine", members: { n: null }, becomes: { model: "sonnet" } },
+  { name: "n of 1 is accepted", members: { n: 1 }, becomes: { model: "sonnet" } },
+  { name: "n of null is accepted", members: { n: null }, becomes: { model: "sonnet" } },
   {
-    name: "stop as a string is one sequence",
+    name: "stop as a string becomes one sequence",
     members: { stop: "END" },
     becomes: { stopSequences: ["END"] },
   },
   {
-    name: "stop as a list keeps more than four and drops blank ones",
+    name: "stop as a list may have more than four sequences and loses blank ones",
     members: { stop: ["a", " ", "b", "\n", "c", "d", "e"] },
     becomes: { stopSequences: ["a", "b", "c", "d", "e"] },
   },
@@ -85,22 +89,22 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
     becomes: { toolChoice: { type: "auto", disableParallelToolUse: true } },
   },
   {
-    name: "parallel_tool_calls false means nothing without tools",
+    name: "parallel_tool_calls false is ignored without tools",
     members: { parallel_tool_calls: false },
     becomes: { toolChoice: undefined },
   },
   {
-    name: "parallel_tool_calls false does not spoil a choice of none",
+    name: "parallel_tool_calls false does not change the choice none",
     members: { tools: [tool], tool_choice: "none", parallel_tool_calls: false },
     becomes: { toolChoice: { type: "none" } },
   },
   {
-    name: "parallel_tool_calls true is what happens anyway",
+    name: "parallel_tool_calls true is the default",
     members: { tools: [tool], parallel_tool_calls: true },
     becomes: { toolChoice: undefined },
   },
   {
-    name: "functions are tools",
+    name: "functions become tools",
     members: { functions: [{ name: "old", description: "d", parameters: schema }] },
     becomes: { tools: [{ name: "old", description: "d", inputSchema: schema }] },
   },
@@ -110,12 +114,12 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
     becomes: { toolChoice: { type: "tool", name: "old" } },
   },
   {
-    name: "function_call as a word is a choice",
+    name: "function_call may be a string",
     members: { functions: [{ name: "old" }], function_call: "none" },
     becomes: { toolChoice: { type: "none" } },
   },
   {
-    name: "response_format json_schema is structured output, members in order",
+    name: "response_format json_schema becomes structured output, members in order",
     members: {
       response_format: { type: "json_schema", json_schema: { name: "n", strict: true, schema } },
     },
@@ -147,7 +151,7 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
     becomes: { reasoningEffort: undefined },
   },
   {
-    name: "thinking is passed on and wins over reasoning_effort",
+    name: "thinking is passed on and overrides reasoning_effort",
     members: {
       thinking: { type: "enabled", budget_tokens: 2048, display: "omitted" },
       reasoning_effort: "high",
@@ -180,7 +184,7 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
     becomes: { messages: [{ content: [{ kind: { value: { text: "a" } }, cacheControl: {} }] }] },
   },
   {
-    name: "modalities with text is fine",
+    name: "modalities with text is accepted",
     members: { modalities: ["text", "audio"] },
     becomes: { model: "sonnet" },
   },
@@ -234,7 +238,7 @@ test("stream_options.include_obfuscation and cache breakpoints of parts are igno
   );
 });
 
-test("only stream_options.include_usage of true asks for the usage of a stream", () => {
+test("only stream_options.include_usage of true requests the usage of a stream", () => {
   expect(wantsUsage(bodyWith({ stream: true, stream_options: { include_usage: true } }))).toBe(
     true,
   );
@@ -246,15 +250,15 @@ test("only stream_options.include_usage of true asks for the usage of a stream",
 });
 
 const refused: { name: string; body: JsonValue; field: string | undefined }[] = [
-  { name: "a body that is no object", body: [1], field: undefined },
+  { name: "a body that is not an object", body: [1], field: undefined },
   { name: "no model", body: { messages: [{ role: "user", content: "a" }] }, field: "model" },
   { name: "an empty model", body: bodyWith({ model: "" }), field: "model" },
-  { name: "a model that is no string", body: bodyWith({ model: 4 }), field: "model" },
+  { name: "a model that is not a string", body: bodyWith({ model: 4 }), field: "model" },
   { name: "no messages", body: { model: "m" }, field: "messages" },
   { name: "empty messages", body: bodyWith({ messages: [] }), field: "messages" },
-  { name: "messages that are no list", body: bodyWith({ messages: "hi" }), field: "messages" },
+  { name: "messages that are not a list", body: bodyWith({ messages: "hi" }), field: "messages" },
   {
-    name: "a message that is no object",
+    name: "a message that is not an object",
     body: bodyWith({ messages: ["hi"] }),
     field: "messages[0]",
   },
@@ -290,13 +294,13 @@ const refused: { name: string; body: JsonValue; field: string | undefined }[] = 
   { name: "top_k of -1", body: bodyWith({ top_k: -1 }), field: "top_k" },
   { name: "a stop that is a number", body: bodyWith({ stop: 4 }), field: "stop" },
   { name: "a stop list with a number", body: bodyWith({ stop: ["a", 4] }), field: "stop[1]" },
-  { name: "tools that are no list", body: bodyWith({ tools: {} }), field: "tools" },
+  { name: "tools that are not a list", body: bodyWith({ tools: {} }), field: "tools" },
   {
     name: "parallel_tool_calls as text",
     body: bodyWith({ parallel_tool_calls: "no" }),
     field: "parallel_tool_calls",
   },
-  { name: "functions that are no list", body: bodyWith({ functions: {} }), field: "functions" },
+  { name: "functions that are not a list", body: bodyWith({ functions: {} }), field: "functions" },
   {
     name: "response_format as text",
     body: bodyWith({ response_format: "json" }),
@@ -308,7 +312,7 @@ const refused: { name: string; body: JsonValue; field: string | undefined }[] = 
     field: "response_format.json_schema",
   },
   {
-    name: "a schema that is no object",
+    name: "a schema that is not an object",
     body: bodyWith({ response_format: { type: "json_schema", json_schema: { schema: [] } } }),
     field: "response_format.json_schema.schema",
   },
@@ -322,10 +326,10 @@ const refused: { name: string; body: JsonValue; field: string | undefined }[] = 
     body: bodyWith({ reasoning_effort: 3 }),
     field: "reasoning_effort",
   },
-  { name: "thinking that is no object", body: bodyWith({ thinking: true }), field: "thinking" },
+  { name: "thinking that is not an object", body: bodyWith({ thinking: true }), field: "thinking" },
   { name: "thinking without a type", body: bodyWith({ thinking: {} }), field: "thinking.type" },
   {
-    name: "a thinking budget that is no count",
+    name: "a thinking budget that is not a count",
     body: bodyWith({ thinking: { type: "enabled", budget_tokens: "9" } }),
     field: "thinking.budget_tokens",
   },
@@ -335,13 +339,13 @@ const refused: { name: string; body: JsonValue; field: string | undefined }[] = 
     field: "modalities",
   },
   {
-    name: "cache_control that is no object",
+    name: "cache_control that is not an object",
     body: bodyWith({ messages: [{ role: "user", content: "a", cache_control: "yes" }] }),
     field: "messages[0].cache_control",
   },
 ];
 for (const { name, body, field } of refused) {
-  test(`${name} is refused by its path`, () => {
+  test(`${name} is rejected with its path`, () => {
     const refusal = errorOf(body);
     expect(refusal.reason).toBe("invalid_request");
     expect(refusal.facts.field).toBe(field);
@@ -349,7 +353,7 @@ for (const { name, body, field } of refused) {
   });
 }
 
-test("a body of the Responses API is told where it is", () => {
+test("a body of the Responses API has an error of its own", () => {
   expect(errorOf({ model: "m", input: "Hello" }).reason).toBe("responses_api_unsupported");
   expect(
     errorOf({ model: "m", input: [{ role: "user", content: "Hello" }], messages: null }).reason,

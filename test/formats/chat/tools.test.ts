@@ -1,4 +1,4 @@
-// Tools and the choice among them, in every shape that clients send.
+// Tools and the tool choice, in every form that clients send.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { expect, test } from "vitest";
@@ -23,7 +23,7 @@ const tools: { name: string; tool: JsonObject; becomes: object }[] = [
     becomes: { name: "f", inputSchema: { type: "object", properties: {} } },
   },
   {
-    name: "with parameters of no type",
+    name: "with parameters without a type",
     tool: { type: "function", function: { name: "f", parameters: { properties: { a: {} } } } },
     becomes: { inputSchema: { type: "object", properties: { a: {} } } },
   },
@@ -49,7 +49,7 @@ const tools: { name: string; tool: JsonObject; becomes: object }[] = [
   },
 ];
 for (const { name, tool, becomes } of tools) {
-  test(`a tool ${name} is taken`, () => {
+  test(`a tool is accepted: ${name}`, () => {
     const [decoded] = decodeRequest(bodyWith({ tools: [tool] })).tools;
     expect(decoded).toMatchObject(becomes);
     expect(decoded).not.toHaveProperty("extensions");
@@ -89,14 +89,14 @@ const choices: { name: string; choice: JsonValue; becomes: object }[] = [
   },
 ];
 for (const { name, choice, becomes } of choices) {
-  test(`${name} is a choice`, () => {
+  test(`a tool choice is accepted: ${name}`, () => {
     expect(
       decodeRequest(bodyWith({ tools: [named("f"), named("g")], tool_choice: choice })).toolChoice,
     ).toMatchObject(becomes);
   });
 }
 
-test("allowed_tools leaves the tools it names", () => {
+test("allowed_tools keeps only the tools that it names", () => {
   const allowed = {
     type: "allowed_tools",
     allowed_tools: { mode: "required", tools: [named("g")] },
@@ -108,11 +108,11 @@ test("allowed_tools leaves the tools it names", () => {
   expect(request.toolChoice).toMatchObject({ type: "any" });
 });
 
-test("a choice that demands nothing is dropped where there are no tools", () => {
+test("without tools, a choice that requires no call is omitted", () => {
   expect(decodeRequest(bodyWith({ tools: [], tool_choice: "auto" })).toolChoice).toBeUndefined();
 });
 
-test("tools and legacy functions are one list", () => {
+test("tools and legacy functions become one list", () => {
   const request = decodeRequest(bodyWith({ tools: [named("f")], functions: [{ name: "g" }] }));
   expect(request.tools.map((tool) => tool.name)).toEqual(["f", "g"]);
 });
@@ -146,12 +146,12 @@ const refused: { name: string; members: JsonObject; field: string }[] = [
   { name: "no function", members: { tools: [{ type: "function" }] }, field: "tools[0].function" },
   { name: "a bad legacy name", members: { functions: [{ name: "" }] }, field: "functions[0].name" },
   {
-    name: "a description that is no text",
+    name: "a description that is not a string",
     members: { tools: [{ type: "function", function: { name: "f", description: 4 } }] },
     field: "tools[0].function.description",
   },
   {
-    name: "parameters that are no object",
+    name: "parameters that are not an object",
     members: { tools: [{ type: "function", function: { name: "f", parameters: [] } }] },
     field: "tools[0].function.parameters",
   },
@@ -165,7 +165,11 @@ const refused: { name: string; members: JsonObject; field: string }[] = [
     members: { tools: [named("f")], tool_choice: { type: "custom", custom: { name: "f" } } },
     field: "tool_choice.type",
   },
-  { name: "a demand without tools", members: { tool_choice: "required" }, field: "tool_choice" },
+  {
+    name: "a required call without tools",
+    members: { tool_choice: "required" },
+    field: "tool_choice",
+  },
   {
     name: "a choice without a name",
     members: { tools: [named("f")], tool_choice: { type: "function", function: {} } },
@@ -173,7 +177,7 @@ const refused: { name: string; members: JsonObject; field: string }[] = [
   },
 ];
 for (const { name, members, field } of refused) {
-  test(`${name} is refused by its path`, () => {
+  test(`${name} is rejected with its path`, () => {
     expect(errorOf(bodyWith(members)).facts.field).toBe(field);
   });
 }

@@ -1,4 +1,4 @@
-// What becomes of a provider's stream that is not as the vendor's.
+// Streams of providers that differ from the vendor's.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import fc from "fast-check";
@@ -47,7 +47,7 @@ const stop = { type: "message_stop" };
 
 const repaired: { name: string; events: JsonObject[]; kinds: string[] }[] = [
   {
-    name: "a block that is not closed before the next",
+    name: "a block that is not stopped before the next",
     events: [start, open(0), open(1), close(1), end, stop],
     kinds: [
       "messageStart",
@@ -60,12 +60,12 @@ const repaired: { name: string; events: JsonObject[]; kinds: string[] }[] = [
     ],
   },
   {
-    name: "a block that is not closed before the end",
+    name: "a block that is not stopped before the end",
     events: [start, open(0), add(0, "x"), end, stop],
     kinds: ["messageStart", "blockStart", "blockDelta", "blockStop", "messageDelta", "messageStop"],
   },
   {
-    name: "a block that is closed twice",
+    name: "a block that is stopped twice",
     events: [start, open(0), close(0), close(0), open(1), close(1), end, stop],
     kinds: [
       "messageStart",
@@ -78,17 +78,17 @@ const repaired: { name: string; events: JsonObject[]; kinds: string[] }[] = [
     ],
   },
   {
-    name: "an end without a reason",
+    name: "an end without a stop reason",
     events: [start, open(0), close(0), stop],
     kinds: ["messageStart", "blockStart", "blockStop", "messageDelta", "messageStop"],
   },
   {
-    name: "a stream that closes after its reason",
+    name: "a stream that closes after its stop reason",
     events: [start, open(0), close(0), end],
     kinds: ["messageStart", "blockStart", "blockStop", "messageDelta", "messageStop"],
   },
   {
-    name: "a reason that is null until the end",
+    name: "a stop reason that is null until the end",
     events: [
       start,
       open(0),
@@ -105,7 +105,7 @@ const repaired: { name: string; events: JsonObject[]; kinds: string[] }[] = [
     kinds: ["messageStart", "messageDelta", "messageStop"],
   },
   {
-    name: "pings and new events, which may stand anywhere",
+    name: "pings and unknown events, which may occur anywhere",
     events: [
       { type: "ping" },
       { type: "newest" },
@@ -136,57 +136,62 @@ for (const { name, events, kinds: expected } of repaired) {
   });
 }
 
-const broken: { name: string; events: JsonObject[]; kinds: string[]; says: string }[] = [
-  { name: "an empty stream", events: [], kinds: [], says: "broke off" },
+const broken: { name: string; events: JsonObject[]; kinds: string[]; message: string }[] = [
+  { name: "an empty stream", events: [], kinds: [], message: "broke off" },
   {
-    name: "a stream that closes before its reason",
+    name: "a stream that closes before its stop reason",
     events: [start, { ...end, delta: { stop_reason: null } }],
     kinds: ["messageStart", "messageDelta"],
-    says: "broke off",
+    message: "broke off",
   },
   {
-    name: "a stream that closes amid the text",
+    name: "a stream that closes during the text",
     events: [start, open(0), add(0, "x")],
     kinds: ["messageStart", "blockStart", "blockDelta"],
-    says: "broke off",
+    message: "broke off",
   },
-  { name: "a block before the start", events: [open(0), start], kinds: [], says: "out of order" },
-  { name: "two starts", events: [start, start], kinds: ["messageStart"], says: "out of order" },
   {
-    name: "a delta without its block",
+    name: "a block before the start",
+    events: [open(0), start],
+    kinds: [],
+    message: "out of order",
+  },
+  { name: "two starts", events: [start, start], kinds: ["messageStart"], message: "out of order" },
+  {
+    name: "a delta without a block",
     events: [start, add(0, "x")],
     kinds: ["messageStart"],
-    says: "out of order",
+    message: "out of order",
   },
   {
     name: "a delta of another block",
     events: [start, open(0), add(1, "x")],
     kinds: ["messageStart", "blockStart"],
-    says: "out of order",
+    message: "out of order",
   },
-  { name: "an end before the start", events: [stop], kinds: [], says: "out of order" },
+  { name: "an end before the start", events: [stop], kinds: [], message: "out of order" },
   {
     name: "a start without its message",
     events: [{ type: "message_start" }],
     kinds: [],
-    says: "cannot be read",
+    message: "cannot be read",
   },
   {
-    name: "an index that is no number",
+    name: "an index that is not a number",
     events: [start, { type: "content_block_stop", index: "0" }],
     kinds: ["messageStart"],
-    says: "cannot be read",
+    message: "cannot be read",
   },
 ];
-for (const { name, events, kinds: before, says } of broken) {
-  test(`${name} ends in a failure, after what was good`, () => {
+for (const { name, events, kinds: before, message } of broken) {
+  test(`${name} ends in a failure after the valid events`, () => {
     const decoded = decode(...events);
     expect(kinds(decoded)).toEqual([...before, "failure"]);
-    expect(failureOf(decoded)).toMatch(new RegExp(`^api_error: The model provider .*${says}`));
+    expect(failureOf(decoded)).toMatch(new RegExp(`^api_error: The model provider .*${message}`));
   });
 }
 
-test("a provider's own error is told with its type and ends the answer", () => {
+test("a provider's own error keeps its type and ends the answer", () => {
   const error = {
     type: "error",
     error: { type: "overloaded_error", message: "Overloaded", details: null },
@@ -202,7 +207,7 @@ test("a provider's own error is told with its type and ends the answer", () => {
   expect(failureOf(decodeText('data: {"error":{"message":"no"}}\n\n'))).toBe("api_error: no");
 });
 
-test("data that is no JSON is a failure that does not repeat it", () => {
+test("data that is not JSON becomes a failure that does not repeat it", () => {
   const failed = failureOf(decodeText("event: message_start\ndata: {secret\n\n"));
   expect(failed).toBe("api_error: The model provider sent an event that cannot be read.");
   expect(
@@ -210,13 +215,13 @@ test("data that is no JSON is a failure that does not repeat it", () => {
   ).toBe(failed);
 });
 
-test("an event without a type goes by its name, and the other format's terminator is skipped", () => {
+test("the name of an event replaces an absent type, and the terminator of chat is skipped", () => {
   const text =
     'event: message_start\ndata: {"message":{}}\n\nevent: message_stop\ndata: {}\n\ndata: [DONE]\n\n';
   expect(kinds(decodeText(text))).toEqual(["messageStart", "messageDelta", "messageStop"]);
 });
 
-test("an event without data is skipped, and a ping needs none", () => {
+test("an event without data is skipped unless it is a ping", () => {
   const [first, ...others] = [start, end, stop].map((one) => streamOf([one]).toString());
   const decoded = decodeText(
     `event: ping\ndata:\n\n${first}event: ping\ndata:\n\ndata:\n\n${others.join("")}`,
@@ -227,12 +232,12 @@ test("an event without data is skipped, and a ping needs none", () => {
 const unsaid = { ...end, delta: { stop_reason: null } };
 const reasons: { name: string; events: JsonObject[]; reasons: (string | undefined)[] }[] = [
   {
-    name: "an answer whose provider names no reason has ended its turn",
+    name: "an answer without a stop reason gets end_turn",
     events: [start, open(0), close(0), unsaid, stop],
     reasons: ["end_turn"],
   },
   {
-    name: "an answer with a tool call whose provider names no reason has called the tool",
+    name: "an answer with a tool call and without a stop reason gets tool_use",
     events: [
       start,
       open(0, { type: "tool_use", id: "t", name: "f", input: {} }),
@@ -243,12 +248,12 @@ const reasons: { name: string; events: JsonObject[]; reasons: (string | undefine
     reasons: ["tool_use"],
   },
   {
-    name: "a reason that comes late is the provider's",
+    name: "a late stop reason of the provider counts",
     events: [start, unsaid, end, stop],
     reasons: [undefined, "end_turn"],
   },
   {
-    name: "a reason that is told once stands",
+    name: "a stop reason stays when a later delta has none",
     events: [start, end, unsaid, stop],
     reasons: ["end_turn", undefined],
   },
@@ -263,7 +268,7 @@ for (const { name, events, reasons: expected } of reasons) {
   });
 }
 
-test("members that clients rely on are filled in", () => {
+test("absent members that clients rely on are added", () => {
   const blocks = decode(
     start,
     open(0, { type: "text" }),
@@ -283,7 +288,7 @@ test("members that clients rely on are filled in", () => {
   expect(last?.case === "messageDelta" && last.value.stopReason).toBe("tool_use");
 });
 
-test("usage is read member by member, thinking apart", () => {
+test("usage is decoded member by member, with thinking apart", () => {
   const usage = {
     input_tokens: 10,
     output_tokens: 7,
@@ -312,7 +317,7 @@ test("usage is read member by member, thinking apart", () => {
   });
 });
 
-test("a number that cannot count tokens is no report", () => {
+test("a number that is not a token count is dropped", () => {
   const usage = {
     input_tokens: -5,
     output_tokens: 1e15,
@@ -327,7 +332,7 @@ test("a number that cannot count tokens is no report", () => {
   );
 });
 
-test("a plain answer whose provider names no reason has one as well", () => {
+test("a plain answer without a stop reason gets one", () => {
   const reasonOf = (block: JsonObject) => {
     const delta = decodeAnswer({ content: [block], stop_reason: null }).at(-2)?.kind;
     return delta?.case === "messageDelta" && delta.value.stopReason;
@@ -336,7 +341,7 @@ test("a plain answer whose provider names no reason has one as well", () => {
   expect(reasonOf({ type: "tool_use", id: "t", name: "f", input: {} })).toBe("tool_use");
 });
 
-test("a plain answer that is none is a failure", () => {
+test("a body that is not an answer becomes a failure", () => {
   expect(
     failureOf(decodeAnswer({ type: "error", error: { type: "api_error", message: "no" } })),
   ).toBe("api_error: no");
@@ -344,7 +349,7 @@ test("a plain answer that is none is a failure", () => {
   expect(failureOf(decodeAnswer({ content: ["x"] }))).toMatch(/cannot be read/);
 });
 
-test("a count is a number, with whatever else the provider says", () => {
+test("a count is a number and any further members", () => {
   expect(decodeCount({ input_tokens: 5, context_management: { a: 1 } })).toEqual({
     inputTokens: 5,
     extensions: { context_management: { a: 1 } },
@@ -354,7 +359,7 @@ test("a count is a number, with whatever else the provider says", () => {
   );
 });
 
-test("whatever a provider sends, the events are in legal order and end once", () => {
+test("for any events of a provider, the decoded events are in legal order and end once", () => {
   const index = fc.nat({ max: 2 });
   const event = fc.oneof(
     fc.constantFrom<JsonObject>(start, end, stop, { type: "ping" }, { type: "error", error: {} }),

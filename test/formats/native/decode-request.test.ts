@@ -44,7 +44,7 @@ const refused: { name: string; body: JsonObject; message: string; field: string 
     field: "model",
   },
   {
-    name: "messages that are no list",
+    name: "messages that are not a list",
     body: { messages: {} },
     message: "messages: Input should be a valid list",
     field: "messages",
@@ -75,7 +75,7 @@ const refused: { name: string; body: JsonObject; message: string; field: string 
     field: "messages[1].content[0]",
   },
   {
-    name: "a block of many members in a tool's result",
+    name: "a block of many members in a tool result",
     body: entry({
       role: "user",
       content: [
@@ -92,7 +92,7 @@ const refused: { name: string; body: JsonObject; message: string; field: string 
     field: "tools[0]",
   },
   {
-    name: "a message that is no object",
+    name: "a message that is not an object",
     body: entry("x"),
     message: "messages.1: Input",
     field: "messages[1]",
@@ -116,7 +116,7 @@ const refused: { name: string; body: JsonObject; message: string; field: string 
     field: "messages[1].content",
   },
   {
-    name: "a system entry without anything",
+    name: "an empty system message",
     body: entry({ role: "system" }),
     message: "messages.1.content: Field",
     field: "messages[1].content",
@@ -134,7 +134,7 @@ const refused: { name: string; body: JsonObject; message: string; field: string 
     field: "messages[1].content",
   },
   {
-    name: "a block that is no object",
+    name: "a block that is not an object",
     body: entry({ role: "user", content: ["x"] }),
     message: "messages.1.content.0: Input",
     field: "messages[1].content[0]",
@@ -239,14 +239,19 @@ const refused: { name: string; body: JsonObject; message: string; field: string 
     field: "stop_sequences",
   },
   {
-    name: "a stop sequence that is no string",
+    name: "a stop sequence that is not a string",
     body: { stop_sequences: ["x", 1] },
     message: "stop_sequences: Input",
     field: "stop_sequences",
   },
-  { name: "tools that are no list", body: { tools: {} }, message: "tools: Input", field: "tools" },
   {
-    name: "a tool that is no object",
+    name: "tools that are not a list",
+    body: { tools: {} },
+    message: "tools: Input",
+    field: "tools",
+  },
+  {
+    name: "a tool that is not an object",
     body: { tools: [null] },
     message: "tools.0: Input",
     field: "tools[0]",
@@ -277,7 +282,7 @@ const refused: { name: string; body: JsonObject; message: string; field: string 
   },
 ];
 for (const { name, body, message, field } of refused) {
-  test(`${name} is refused by its path`, () => {
+  test(`${name} is rejected with its path`, () => {
     const refusal = errorOf(() => decodeRequest({ ...least, ...body }, headers));
     expect(refusal).toMatchObject({ reason: "invalid_request", facts: { field } });
     expect(refusal.message.startsWith(message), refusal.message).toBe(true);
@@ -285,7 +290,7 @@ for (const { name, body, message, field } of refused) {
 }
 
 for (const field of ["model", "messages", "max_tokens"] as const) {
-  test(`a body without ${field} is refused`, () => {
+  test(`a body without ${field} is rejected`, () => {
     const { [field]: _, ...body } = least;
     expect(errorOf(() => decodeRequest(body, headers))).toMatchObject({
       message: `${field}: Field required`,
@@ -297,9 +302,9 @@ for (const field of ["model", "messages", "max_tokens"] as const) {
 const accepted: { name: string; body: JsonObject }[] = [
   { name: "an empty list of tools", body: { tools: [] } },
   { name: "an empty system text", body: { system: "" } },
-  { name: "a tool known by its type alone", body: { tools: [{ type: "web_search_20250305" }] } },
+  { name: "a tool with a type and no name", body: { tools: [{ type: "web_search_20250305" }] } },
   {
-    name: "a system entry with settings only",
+    name: "a system message with settings only",
     body: entry({ role: "system", output_config: { effort: "high" } }),
   },
   { name: "the same role twice in a row", body: entry({ role: "user", content: [] }) },
@@ -331,7 +336,7 @@ test.each(["temperature", "top_p", "top_k"])(
   },
 );
 
-test("a count needs no max_tokens and asks the provider for nothing that only an answer has", () => {
+test("a request to count needs no max_tokens, and the provider receives no member that only answers have", () => {
   const { max_tokens, ...body } = least;
   const asked = decodeCountRequest(
     { ...body, tools: [], metadata: {}, stream: true, temperature: 1, x: 1 },
@@ -348,7 +353,7 @@ test("a count needs no max_tokens and asks the provider for nothing that only an
   ).toBeUndefined();
 });
 
-test("malformed bodies are refused and nothing else happens", () => {
+test("malformed bodies are rejected with an ApiError", () => {
   const names = [
     "model",
     "messages",
@@ -392,7 +397,7 @@ test("malformed bodies are refused and nothing else happens", () => {
   expect(count).toBeGreaterThan(5000);
 });
 
-test("extreme bodies are carried or refused", () => {
+test("extreme bodies are passed on or rejected", () => {
   const deep = (levels: number) =>
     parseJson(Buffer.from(`${'{"a":'.repeat(levels)}1${"}".repeat(levels)}`));
   const wide = Object.fromEntries(

@@ -1,4 +1,4 @@
-// What a native client reads, whatever provider and codec the events come from.
+// Streams in the native format, from the events of any provider and codec.
 
 import { create, type JsonObject, type MessageInitShape } from "@bufbuild/protobuf";
 import fc from "fast-check";
@@ -42,7 +42,7 @@ function encode(...events: Event[]): JsonObject[] {
     });
 }
 
-test("an answer without any report begins with an id, the catalogue's model, the estimate and no output", () => {
+test("an answer without usage starts with an id, the catalogue's model, the estimate and no output", () => {
   const [first, ...others] = encode(start, openText(0), text(0, "hi"), close(0), end, stop);
   expect(first).toEqual({
     type: "message_start",
@@ -75,7 +75,7 @@ test("an answer without any report begins with an id, the catalogue's model, the
   ]);
 });
 
-test("the estimate gives way to any input that the provider reports at the start", () => {
+test("an input that the provider reports at the start replaces the estimate", () => {
   const usageOf = (usage: object) =>
     encode(event({ case: "messageStart", value: { id: "msg_1", usage } }))[0]?.message;
   expect(usageOf({ inputTokens: 0, cacheReadInputTokens: 3 })).toMatchObject({
@@ -87,7 +87,7 @@ test("the estimate gives way to any input that the provider reports at the start
   });
 });
 
-test("an end without usage repeats the last output that was reported", () => {
+test("an end without usage repeats the last reported output", () => {
   const reported = event({
     case: "messageStart",
     value: { usage: { inputTokens: 1, outputTokens: 4 } },
@@ -97,7 +97,7 @@ test("an end without usage repeats the last output that was reported", () => {
   expect(encode(start, silent)[1]).toMatchObject({ usage: { output_tokens: 0 } });
 });
 
-test("blocks are numbered without gaps, whatever numbers they come with", () => {
+test("blocks are numbered without gaps, even if the provider's numbers have gaps", () => {
   const events = encode(
     start,
     openText(3),
@@ -124,7 +124,7 @@ test("blocks that came with the start of the answer have the first numbers", () 
   expect(encodeAnswer(events, context).content).toEqual([...earlier, { type: "text", text: "a" }]);
 });
 
-test("the answer's id has the form of the format, whatever the provider's looks like", () => {
+test("the id of the answer has the form of the format, even if the provider's has not", () => {
   const minted = expect.stringMatching(/^msg_[0-9A-Za-z]{24}$/);
   for (const [id, shown] of [
     ["msg_bdrk_1", "msg_bdrk_1"],
@@ -190,7 +190,7 @@ const complete: { name: string; block: object; start: JsonObject; deltas: JsonOb
     ],
   },
   {
-    name: "thinking that is not shown",
+    name: "thinking without text",
     block: { kind: { case: "thinking", value: { thinking: "", signature: "sig" } } },
     start: { type: "thinking", thinking: "", signature: "" },
     deltas: [{ type: "signature_delta", signature: "sig" }],
@@ -224,7 +224,7 @@ const complete: { name: string; block: object; start: JsonObject; deltas: JsonOb
   },
 ];
 for (const { name, block, start: first, deltas } of complete) {
-  test(`${name} that comes complete is told as its empty form and deltas`, () => {
+  test(`${name} that arrives complete is sent as an empty block and deltas`, () => {
     const opened = event({ case: "blockStart", value: { index: 0, block } });
     expect(encode(start, opened, close(0)).slice(1)).toEqual([
       { type: "content_block_start", index: 0, content_block: first },
@@ -234,7 +234,7 @@ for (const { name, block, start: first, deltas } of complete) {
   });
 }
 
-test("arguments that follow as deltas replace those of the start", () => {
+test("arguments in deltas replace those of the block start", () => {
   const opened = event({
     case: "blockStart",
     value: {
@@ -281,7 +281,7 @@ test("every event is one line that no client splits", () => {
   expect(written).toContain('"beside":"\\u0085"');
 });
 
-test("an event whose name cannot stand on a line is not told", () => {
+test("an event whose type could break a line is omitted", () => {
   expect(encode(start, event({ case: "other", value: { type: "a\nb" } })).length).toBe(1);
 });
 
@@ -300,7 +300,7 @@ test("pings and failures are whole events, and nothing follows a failure or the 
   expect(encode(start, end, stop, end, stop).length).toBe(3);
 });
 
-test("arguments that are no JSON object are shown as they are, never as none", () => {
+test("arguments that are not a JSON object are passed on as _raw, never as an empty object", () => {
   const opened = event({
     case: "blockStart",
     value: { index: 0, block: { kind: { case: "toolUse", value: { id: "t", name: "f" } } } },
@@ -314,7 +314,7 @@ test("arguments that are no JSON object are shown as they are, never as none", (
   ]);
 });
 
-test("any legal order of events is told in the grammar of the format, and adds up to the plain answer", () => {
+test("any legal order of events becomes a valid stream, which adds up to the plain answer", () => {
   const piece = fc.oneof(
     fc.record({
       case: fc.constantFrom(

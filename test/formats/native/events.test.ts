@@ -1,4 +1,4 @@
-// Answers of a native provider, through the hub, to a native client.
+// Answers of a native provider, decoded and encoded for a native client.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import fc from "fast-check";
@@ -22,7 +22,7 @@ function decode(...chunks: Uint8Array[]): Event[] {
   return [...chunks.flatMap((chunk) => decoder.push(chunk)), ...decoder.end()];
 }
 
-/** The events of a stream as a client reads them; each is one line, named as its type says. */
+/** The events of a stream as a client parses them. Each has one data line, and its type as name. */
 function read(stream: string): JsonObject[] {
   const parser = createSseParser();
   return [...parser.push(Buffer.from(stream)), ...parser.end()].map(({ event, data }) => {
@@ -39,8 +39,8 @@ function relay(...chunks: Uint8Array[]): JsonObject[] {
 }
 
 /**
- * What a client has to see of a provider's events: the catalogue's name of the model, and numbers
- * where clients need them.
+ * The events that a client must receive for a provider's events: with the catalogue's name of the
+ * model, and with the numbers that clients need.
  */
 function ruled(event: JsonObject): JsonObject {
   if (event.type !== "message_start" || !isObject(event.message)) return event;
@@ -49,7 +49,7 @@ function ruled(event: JsonObject): JsonObject {
 
 const list = (events: JsonObject[]): string[] => events.map(canonical);
 
-test("a provider's stream arrives as it was, but for the name of the model", () => {
+test("a provider's stream arrives unchanged, except for the name of the model", () => {
   fc.assert(
     fc.property(anyAnswer, ({ events }) => {
       expect(list(relay(streamOf(events)))).toEqual(list(events.map(ruled)));
@@ -77,7 +77,7 @@ test("any split of the bytes and any line end give the same events", () => {
   );
 });
 
-test("a stream cut at every byte gives the same text", () => {
+test("a stream that is cut at any byte gives the same text", () => {
   const text = "a😀漢字é\u2028\n\ndata: x\n\nevent: error";
   const bytes = streamOf([
     {

@@ -11,7 +11,7 @@ const reminder = (text: string) => ({
   text: `<system-reminder>\n${text}\n</system-reminder>`,
 });
 
-test("a system entry becomes the last block of the user message before it", () => {
+test("a system message becomes the last block of the user message before it", () => {
   const messages = [
     { role: "user", content: "hi" },
     { role: "system", content: "be brief" },
@@ -43,7 +43,7 @@ test("it keeps its cache mark and comes after tool results", () => {
   ]);
 });
 
-test("an entry without words goes, and one without a user message before it becomes one", () => {
+test("a system message without text is dropped, and one without a user message before it becomes one", () => {
   const messages = [
     { role: "system", content: "first" },
     { role: "assistant", content: "ok" },
@@ -58,7 +58,7 @@ test("an entry without words goes, and one without a user message before it beco
   ]);
 });
 
-test("the given messages stay as they are, however many entries follow one", () => {
+test("the given messages are not changed, even if many system messages follow one", () => {
   const texts = ["a", "b", "c"];
   const messages = [
     { role: "user", content: "hi" },
@@ -75,7 +75,7 @@ test("the given messages stay as they are, however many entries follow one", () 
   ]);
 });
 
-test("a conversation without such entries stays as it is", () => {
+test("a conversation without system messages is returned unchanged", () => {
   const messages = [{ role: "user", content: "hi" }];
   expect(fold(messages)).toEqual(messages);
 });

@@ -1,4 +1,4 @@
-// The law of the native format: what a native provider receives is what the client sent.
+// The law of the native format: a native provider receives exactly the body that the client sent.
 
 import { isDeepStrictEqual } from "node:util";
 import { fromBinary, type JsonObject, toBinary } from "@bufbuild/protobuf";
@@ -13,12 +13,12 @@ import { anyBlock, anyBody } from "../../support/samples/native-bodies.ts";
 const headers = { version: "2023-06-01", beta: "a,b" };
 const target = { model: "provider-name", stream: true };
 
-/** What the provider has to receive: all but the members that the gateway owns. */
+/** The body that the provider must receive: all members but those that the gateway owns. */
 function expected(body: JsonObject): JsonObject {
   return { ...body, model: target.model, stream: target.stream };
 }
 
-test("a native provider receives what the client sent", () => {
+test("a native provider receives the body that the client sent", () => {
   fc.assert(
     fc.property(anyBody, (body) => {
       const sent = encodeRequest(decodeRequest(body, headers), target);
@@ -34,7 +34,7 @@ test("a native provider receives what the client sent", () => {
   );
 });
 
-test("decoding leaves the body as it is", () => {
+test("decoding does not change the body", () => {
   fc.assert(
     fc.property(anyBody, (body) => {
       const before = JSON.stringify(body);
@@ -67,7 +67,7 @@ test("tool input, schemas and unknown values keep the order of their members", (
   expect(JSON.stringify(sent).split(JSON.stringify(ordered)).length - 1).toBe(7);
 });
 
-test("the law holds through the gRPC wire as well", () => {
+test("the law holds after protobuf serialisation too", () => {
   fc.assert(
     fc.property(anyBody, (body) => {
       const request = decodeRequest(body, headers);
@@ -77,7 +77,7 @@ test("the law holds through the gRPC wire as well", () => {
   );
 });
 
-test("headers that belong to the request travel with it", () => {
+test("headers that are part of the request are kept with it", () => {
   const request = decodeRequest(
     { model: "m", max_tokens: 1, messages: [{ role: "user", content: "x" }] },
     headers,
@@ -89,7 +89,7 @@ test("headers that belong to the request travel with it", () => {
   ]);
 });
 
-test("what came in another format leaves its extensions there", () => {
+test("extensions of a chat request are not passed on", () => {
   const body = {
     model: "m",
     max_tokens: 1,
@@ -107,7 +107,7 @@ test("what came in another format leaves its extensions there", () => {
   });
 });
 
-test("history blocks come back as they were, empty thinking and signatures too", () => {
+test("blocks of the history are unchanged, including empty thinking and signatures", () => {
   const blocks = [
     { type: "thinking", thinking: "", signature: "" },
     { type: "thinking", thinking: "hm", signature: "c2ln" },
@@ -126,7 +126,7 @@ test("history blocks come back as they were, empty thinking and signatures too",
   expect(encodeRequest(decodeRequest(body, headers), target).messages).toStrictEqual(body.messages);
 });
 
-test("any block at all is carried", () => {
+test("any block is passed on", () => {
   fc.assert(
     fc.property(fc.array(anyBlock), (content) => {
       const body = { model: "m", max_tokens: 1, messages: [{ role: "user", content }] };

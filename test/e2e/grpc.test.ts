@@ -1,4 +1,4 @@
-// Internal callers over gRPC, as the README shows it, against a started gateway.
+// Internal callers over gRPC, against a started gateway.
 
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";

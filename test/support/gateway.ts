@@ -36,7 +36,7 @@ type AdminCore = {
 };
 
 export type TestGatewayOptions = {
-  /** Further settings, as in the README. */
+  /** Further settings, as in docs/operating.md. */
   env?: NodeJS.ProcessEnv;
   /** Default: the built-in catalogue without pauses. */
   catalog?: CatalogFile;

@@ -1,5 +1,5 @@
-// What the free calls of a key may take of one process: bytes in any 60 seconds, and how many run
-// at once.
+// The limits of a key's free calls (counting tokens, reading models) on one process: bytes in any
+// 60 seconds, and concurrent calls.
 
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { ApiError } from "../base/errors.ts";
@@ -7,18 +7,23 @@ import { windowMs } from "./sliding-window.ts";
 
 const bytesPerMinuteMax = 256 * 1024 * 1024;
 const concurrencyMax = 4;
-// One command of a coding assistant sends 27 counting calls at once; they take their turns.
+// One command of a coding assistant sends 27 counting calls at once: let them wait their turn.
 const waitingMax = 100;
 
-type CountedCall = { readonly atMs: number; readonly bytes: number };
-type Use = { running: number; calls: CountedCall[]; waiting: (() => void)[] };
+type Call = { readonly atMs: number; readonly bytes: number };
+type KeyState = {
+  active: number;
+  /** Calls of the last minute, oldest first. */
+  calls: Call[];
+  waiting: (() => void)[];
+};
 
-/** Ends a call; `refused` takes its bytes back. Further calls of it do nothing. */
+/** Ends a call; `refused` also uncounts its bytes. Repeating it has no effect. */
 export type EndCall = (outcome: "counted" | "refused") => void;
 
 export class FreeCallLimiter {
   readonly #nowMs: () => number;
-  readonly #uses = new Map<string, Use>();
+  readonly #keys = new Map<string, KeyState>();
   #sweptAtMs: number;
 
   /** `nowMs` must never go back. */
@@ -27,69 +32,71 @@ export class FreeCallLimiter {
     this.#sweptAtMs = nowMs();
   }
 
-  /** Begins a call, in its turn. Throws `count_rate_limited`, and counts nothing then. */
+  /**
+   * Begins a call, after waiting for its turn. Throws `count_rate_limited`, without counting it.
+   */
   async begin(keyId: string, bytes: number): Promise<EndCall> {
     const nowMs = this.#nowMs();
     this.#sweep(nowMs);
-    const use = this.#uses.get(keyId) ?? { running: 0, calls: [], waiting: [] };
-    forget(use, nowMs);
-    if (use.waiting.length >= waitingMax) {
+    const key = this.#keys.get(keyId) ?? { active: 0, calls: [], waiting: [] };
+    expire(key, nowMs);
+    if (key.waiting.length >= waitingMax) {
       throw new ApiError("count_rate_limited", {
-        message: `This key may run ${concurrencyMax} counting calls at once, and too many wait already.`,
+        message: `This key may run ${concurrencyMax} counting calls at once, and too many are waiting.`,
         retryAfterMs: 1_000,
         limit: {
           name: "count_concurrency",
           limit: BigInt(concurrencyMax),
-          used: BigInt(use.running),
+          used: BigInt(key.active),
           remaining: 0n,
         },
       });
     }
-    checkBytes(use.calls, bytes, nowMs);
+    checkBytes(key.calls, bytes, nowMs);
 
     const call = { atMs: nowMs, bytes };
-    use.calls.push(call);
-    this.#uses.set(keyId, use);
-    if (use.running < concurrencyMax) use.running += 1;
-    // Whoever ends hands its place on.
-    else await new Promise<void>((resolve) => use.waiting.push(resolve));
+    key.calls.push(call);
+    this.#keys.set(keyId, key);
+    if (key.active < concurrencyMax) key.active += 1;
+    // A call that ends passes its slot to the first that waits.
+    else await new Promise<void>((resolve) => key.waiting.push(resolve));
     let ended = false;
     return (outcome) => {
       if (ended) return;
       ended = true;
-      const next = use.waiting.shift();
+      const next = key.waiting.shift();
       if (next) next();
-      else use.running -= 1;
-      if (outcome === "refused") use.calls = use.calls.filter((one) => one !== call);
+      else key.active -= 1;
+      if (outcome === "refused") key.calls = key.calls.filter((one) => one !== call);
     };
   }
 
-  /** Forgets keys that made no call for a minute, once a minute. */
+  /** Forgets the keys without a call in the last minute. Runs once a minute. */
   #sweep(nowMs: number): void {
     if (nowMs - this.#sweptAtMs < windowMs) return;
     this.#sweptAtMs = nowMs;
-    for (const [keyId, use] of this.#uses) {
-      forget(use, nowMs);
-      if (use.calls.length === 0 && use.running === 0) this.#uses.delete(keyId);
+    for (const [keyId, key] of this.#keys) {
+      expire(key, nowMs);
+      if (key.calls.length === 0 && key.active === 0) this.#keys.delete(keyId);
     }
   }
 }
 
-function forget(use: Use, nowMs: number): void {
-  const kept = use.calls.findIndex((call) => call.atMs > nowMs - windowMs);
-  use.calls = kept === -1 ? [] : use.calls.slice(kept);
+function expire(key: KeyState, nowMs: number): void {
+  const first = key.calls.findIndex((call) => call.atMs > nowMs - windowMs);
+  key.calls = first === -1 ? [] : key.calls.slice(first);
 }
 
-function checkBytes(calls: readonly CountedCall[], bytes: number, nowMs: number): void {
+function checkBytes(calls: readonly Call[], bytes: number, nowMs: number): void {
   const used = calls.reduce((sum, call) => sum + call.bytes, 0);
   if (used + bytes <= bytesPerMinuteMax) return;
-  // The oldest calls leave the window until there is room.
+  // The call whose expiry makes enough room.
   let freed = 0;
-  const leaving = calls.find((call) => {
+  const expiring = calls.find((call) => {
     freed += call.bytes;
     return used - freed + bytes <= bytesPerMinuteMax;
   });
-  const waitMs = Math.ceil((leaving?.atMs ?? nowMs) + windowMs - nowMs);
+  const waitMs = Math.ceil((expiring?.atMs ?? nowMs) + windowMs - nowMs);
   throw new ApiError("count_rate_limited", {
     message: "This key may send 256 MiB a minute in counting calls.",
     retryAfterMs: waitMs,

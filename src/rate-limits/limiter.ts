@@ -1,12 +1,13 @@
-// At most so many requests in any 60 seconds, exactly, over all nodes.
+// Admits at most so many requests in any 60 seconds, exactly, over all nodes.
 //
-// With Redis, its log of all nodes decides. While it does not answer, a node allows its share of
-// the limit, less what it has admitted in the last minute, and less what others are known to have
-// admitted beyond theirs: those tell when they do. So the nodes together stay within the limit in
-// the very minute in which Redis goes away: any node i then admits only while
-//   own(i) + excess of others < share(i),
-// and every other node j has own(j) <= share(j) + excess(j).
-// While Redis answers but may not know of all, both have to allow a request.
+// With Redis, its window of all nodes' requests decides. While Redis is unavailable, a node admits
+// requests up to its fallback quota, counting its own admissions of the last minute and the
+// overage: the requests that other nodes admitted beyond their own quota, which they publish. So
+// the nodes together stay within the limit also in the minute in which Redis fails: any node i then
+// admits only while
+//   own(i) + overage of the others < quota(i),
+// and every other node j has own(j) <= quota(j) + overage(j).
+// While Redis answers but not all nodes have synced with it, both rules must admit a request.
 
 import type { Log } from "../base/log.ts";
 import type { Redis } from "../redis/redis.ts";
@@ -21,20 +22,22 @@ import {
 } from "./sliding-window.ts";
 import type { Entry } from "./store.ts";
 
-/** `allowed`: what the request was measured by. */
-export type Acquired = Verdict & { quota: number };
+/** `quota`: the number that decided, which is the limit or this node's fallback quota. */
+export type Acquired = Verdict & { readonly quota: number };
 
 export type RateLimiter = {
-  /** Asks for one request under the limit called `name`. */
+  /** Requests one admission under the limit called `name`. Never rejects because of Redis. */
   acquire(name: string, limit: number): Promise<Acquired>;
   readonly redisSync: RedisSync | undefined;
 };
 
-type Limit = {
-  own: SlidingWindow;
-  /** What other nodes admitted beyond their shares. */
-  overage: SlidingWindow;
-  /** Asked of Redis and not answered yet. */
+/** The state of one limit on this node. */
+type LimitState = {
+  /** Requests that this node admitted, also those that Redis admitted for it. */
+  readonly own: SlidingWindow;
+  /** Requests that other nodes admitted beyond their fallback quotas. */
+  readonly overage: SlidingWindow;
+  /** Requests sent to Redis that it has not answered yet. */
   pending: number;
 };
 
@@ -42,29 +45,29 @@ export function createRateLimiter(parts: {
   redis?: Redis | undefined;
   nodes: Nodes;
   log: Log;
-  /** How long Redis may take for a decision, in milliseconds. */
+  /** Longest time that Redis may take for a decision, in milliseconds. */
   answerMsMax: number;
   /** Must never go back. */
   nowMs?: () => number;
 }): RateLimiter {
   const { redis, nodes, log, answerMsMax, nowMs = () => performance.now() } = parts;
-  const limits = new Map<string, Limit>();
-  const shares = new FallbackQuota(nodes, nowMs);
+  const limits = new Map<string, LimitState>();
+  const quotas = new FallbackQuota(nodes, nowMs);
   let lastId = 0;
   let sweptAtMs = nowMs();
 
-  function limitOf(name: string): Limit {
-    let limit = limits.get(name);
-    if (!limit) {
-      limit = { own: new SlidingWindow(), overage: new SlidingWindow(), pending: 0 };
-      limits.set(name, limit);
+  function stateOf(name: string): LimitState {
+    let state = limits.get(name);
+    if (!state) {
+      state = { own: new SlidingWindow(), overage: new SlidingWindow(), pending: 0 };
+      limits.set(name, state);
     }
-    return limit;
+    return state;
   }
 
-  function* admitted(): Generator<Entry> {
+  function* admittedEntries(): Generator<Entry> {
     for (const [name, { own }] of limits) {
-      own.forget(nowMs());
+      own.expire(nowMs());
       for (const { atMs, id } of own.entries()) yield { name, id, atMs };
     }
   }
@@ -72,14 +75,14 @@ export function createRateLimiter(parts: {
   const redisSync =
     redis &&
     new RedisSync({
-      ...{ redis, nodes, shares, log, nowMs, answerMsMax, admitted },
-      onExcess: (name) => limitOf(name).overage.add(nowMs(), 0),
+      ...{ redis, nodes, quotas, log, nowMs, answerMsMax, admittedEntries },
+      onOverage: (name) => stateOf(name).overage.add(nowMs(), 0),
     });
 
-  function acquireLocally(name: string, id: number, limit: number): Acquired {
-    const { own, overage } = limitOf(name);
+  function acquireAlone(name: string, id: number, limit: number): Acquired {
+    const { own, overage } = stateOf(name);
     const atMs = nowMs();
-    const quota = redisSync ? shares.of(limit) : limit;
+    const quota = redisSync ? quotas.of(limit) : limit;
     const verdict = decide(own, overage, quota, atMs);
     if (verdict.admitted) {
       own.add(atMs, id);
@@ -88,40 +91,40 @@ export function createRateLimiter(parts: {
     return { ...verdict, quota };
   }
 
-  async function acquireWithRedis(
-    logs: RedisSync,
+  async function acquireFromRedis(
+    sync: RedisSync,
     name: string,
     id: number,
     limit: number,
   ): Promise<Acquired> {
-    const entry = limitOf(name);
-    entry.own.forget(nowMs());
-    const share = shares.of(limit);
-    const overage = entry.own.size + entry.pending >= share;
-    if (logs.registering) {
-      // What is asked of Redis counts as admitted until it has answered.
-      const alone = decide(entry.own, entry.overage, share - entry.pending, nowMs());
-      if (!alone.admitted) return { ...alone, quota: share };
+    const state = stateOf(name);
+    state.own.expire(nowMs());
+    const quota = quotas.of(limit);
+    const isOverage = state.own.size + state.pending >= quota;
+    if (sync.isRegistering) {
+      // A request that Redis has not answered yet may be admitted: count it.
+      const alone = decide(state.own, state.overage, quota - state.pending, nowMs());
+      if (!alone.admitted) return { ...alone, quota };
     }
-    entry.pending += 1;
-    const verdict = await logs.acquire({ name, id, limit, overage });
-    entry.pending -= 1;
+    state.pending += 1;
+    const verdict = await sync.acquire({ name, id, limit, isOverage });
+    state.pending -= 1;
     if (verdict) {
-      if (verdict.admitted) entry.own.add(nowMs(), id);
+      if (verdict.admitted) state.own.add(nowMs(), id);
       return { ...verdict, quota: limit };
     }
-    const alone = acquireLocally(name, id, limit);
-    if (!alone.admitted) logs.cancel({ name, id });
+    const alone = acquireAlone(name, id, limit);
+    if (!alone.admitted) sync.cancel({ name, id });
     return alone;
   }
 
-  /** Forgets limits that nobody used for a minute, once a minute. */
+  /** Forgets the limits that were not used for a minute. Runs once a minute. */
   function sweep(): void {
     if (nowMs() - sweptAtMs < windowMs) return;
     sweptAtMs = nowMs();
     for (const [name, { own, overage, pending }] of limits) {
-      own.forget(sweptAtMs);
-      overage.forget(sweptAtMs);
+      own.expire(sweptAtMs);
+      overage.expire(sweptAtMs);
       if (own.size === 0 && overage.size === 0 && pending === 0) limits.delete(name);
     }
   }
@@ -131,9 +134,9 @@ export function createRateLimiter(parts: {
     acquire(name, limit) {
       sweep();
       lastId += 1;
-      if (redisSync?.synced || redisSync?.registering)
-        return acquireWithRedis(redisSync, name, lastId, limit);
-      return Promise.resolve(acquireLocally(name, lastId, limit));
+      if (redisSync?.isSynced || redisSync?.isRegistering)
+        return acquireFromRedis(redisSync, name, lastId, limit);
+      return Promise.resolve(acquireAlone(name, lastId, limit));
     },
   };
 }

@@ -1,100 +1,107 @@
-// How fast a key may go: its requests per minute, and the bucket of its free calls.
+// The rate limits of a key: requests per minute, and free calls.
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { type RateLimit, RateLimitSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { ApiError, type ErrorFacts, type ErrorReason } from "../base/errors.ts";
+import { ApiError, type ErrorFacts } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Redis } from "../redis/redis.ts";
 import { FreeCallLimiter } from "./free-calls.ts";
 import { type Acquired, createRateLimiter } from "./limiter.ts";
-import type { Nodes } from "./sliding-window.ts";
-import { windowMs } from "./sliding-window.ts";
+import { type Nodes, windowMs } from "./sliding-window.ts";
 
 export { windowMs } from "./sliding-window.ts";
 
-/** A key's requests per minute after one of them was admitted. */
+/** The requests per minute of a key, right after one was admitted. */
 export type RateLimitState = RateLimit;
 
 export type RateLimits = {
   /**
-   * Counts one request of a key; undefined when it has no limit. Throws `rate_limited`, and counts
-   * nothing then. `perMinute`: most admitted in any 60 seconds; undefined means unlimited, 0 none.
+   * Counts one request of a key. `perMinute`: most requests admitted in any 60 seconds; undefined
+   * means unlimited, and then the result is undefined too. Throws `rate_limited`, without counting
+   * the request.
    */
   acquire(keyId: string, perMinute: number | undefined): Promise<RateLimitState | undefined>;
   /**
-   * Counts one free call with a body of this size, in its turn; call the answer when it has ended.
-   * Throws `count_rate_limited`.
+   * Counts one free call with a body of `bytes`, after waiting for its turn. Call the returned
+   * function when the call ends. Throws `count_rate_limited`.
    */
   acquireFreeCall(keyId: string, bytes: number): Promise<() => void>;
-  /** `degraded`: Redis is configured and does not decide, so each node allows its share. */
+  /**
+   * `memory`: no Redis is configured. `redis`: Redis decides. `degraded`: it does not, so each node
+   * admits its fallback quota.
+   */
   ready(): { state: "memory" | "redis" | "degraded" };
-  /** Checks that Redis can keep the limits. Resolves within about a second, whatever it finds. */
+  /** Connects the limits to Redis. Resolves within about a second, also if Redis is unavailable. */
   start(): Promise<void>;
   stop(): Promise<void>;
 };
 
-// A round trip takes well under a millisecond nearby; beyond this bound a request is better served
-// alone.
+// A round trip to a Redis nearby takes well under a millisecond. A request that waits longer than
+// this is better decided by the node alone.
 const answerMsMaxDefault = 50;
 /** Free calls of one key in any 60 seconds. */
-const countCallsPerMinute = 600;
+const freeCallsPerMinute = 600;
 
 export function createRateLimits(parts: {
   /** Undefined: this process is the only one, and keeps the limits in its memory. */
   redis?: Redis | undefined;
   nodes: Nodes;
   log: Log;
-  /** How long Redis may take for a decision, in milliseconds. */
+  /** Longest time that Redis may take for a decision, in milliseconds. */
   answerMsMax?: number;
 }): RateLimits {
-  const pace = createRateLimiter({ answerMsMax: answerMsMaxDefault, ...parts });
-  const bucket = new FreeCallLimiter();
+  const limiter = createRateLimiter({ answerMsMax: answerMsMaxDefault, ...parts });
+  const freeCalls = new FreeCallLimiter();
 
   return {
     async acquire(keyId, perMinute) {
       if (perMinute === undefined) return undefined;
-      const taken = await pace.acquire(`rpm:${keyId}`, perMinute);
-      if (!taken.admitted) throw tooMany("rate_limited", "requests_per_minute", perMinute, taken);
+      const acquired = await limiter.acquire(`rpm:${keyId}`, perMinute);
+      if (!acquired.admitted) throw limitExceeded("requests_per_minute", perMinute, acquired);
       return create(RateLimitSchema, {
         limit: perMinute,
-        remaining: Math.max(0, taken.quota - taken.used - 1),
+        remaining: Math.max(0, acquired.quota - acquired.used - 1),
         resetsAt: timestampFromMs(Date.now() + windowMs),
       });
     },
 
     async acquireFreeCall(keyId, bytes) {
-      const end = await bucket.begin(keyId, bytes);
-      const taken = await pace.acquire(`count:${keyId}`, countCallsPerMinute);
-      if (taken.admitted) return () => end("counted");
+      const end = await freeCalls.begin(keyId, bytes);
+      const acquired = await limiter.acquire(`count:${keyId}`, freeCallsPerMinute);
+      if (acquired.admitted) return () => end("counted");
       end("refused");
-      throw tooMany("count_rate_limited", "count_calls_per_minute", countCallsPerMinute, taken);
+      throw limitExceeded("count_calls_per_minute", freeCallsPerMinute, acquired);
     },
 
     ready: () => ({
-      state: !pace.redisSync ? "memory" : pace.redisSync.synced ? "redis" : "degraded",
+      state: !limiter.redisSync ? "memory" : limiter.redisSync.isSynced ? "redis" : "degraded",
     }),
-    start: async () => pace.redisSync?.start(),
-    stop: async () => pace.redisSync?.stop(),
+    start: async () => limiter.redisSync?.start(),
+    stop: async () => limiter.redisSync?.stop(),
   };
 }
 
-function tooMany(
-  apiError: ErrorReason,
-  name: string,
+const limitErrors = {
+  requests_per_minute: { reason: "rate_limited", unit: "request" },
+  count_calls_per_minute: { reason: "count_rate_limited", unit: "counting call" },
+} as const;
+
+function limitExceeded(
+  name: keyof typeof limitErrors,
   limit: number,
   { used, waitMs }: Acquired,
 ): ApiError {
-  const calls = apiError === "rate_limited" ? "request" : "counting call";
+  const { reason, unit } = limitErrors[name];
   const facts = {
-    message: `This key is limited to ${limit} ${calls}${limit === 1 ? "" : "s"} a minute.`,
+    message: `This key is limited to ${limit} ${unit}${limit === 1 ? "" : "s"} a minute.`,
     limit: { name, limit: BigInt(limit), used: BigInt(used), remaining: 0n },
   } satisfies ErrorFacts;
   if (waitMs !== undefined) {
     const retryAfterMs = Math.ceil(waitMs);
     const resetsAt = timestampFromMs(Date.now() + retryAfterMs);
-    return new ApiError(apiError, { ...facts, retryAfterMs, limit: { ...facts.limit, resetsAt } });
+    return new ApiError(reason, { ...facts, retryAfterMs, limit: { ...facts.limit, resetsAt } });
   }
-  // A limit of none is met for good; a share of none only on this node.
-  return new ApiError(apiError, limit === 0 ? facts : { ...facts, retryAfterMs: 1_000 });
+  // A limit of 0 never recovers. A fallback quota of 0 may: another node can admit the retry.
+  return new ApiError(reason, limit === 0 ? facts : { ...facts, retryAfterMs: 1_000 });
 }

@@ -1,9 +1,10 @@
-// This node's part in keeping the logs in Redis complete, so that they may decide.
+// Keeps the windows in Redis complete, so that Redis may decide.
 //
-// A node that gets no answer decides alone (`pace.ts`), owes Redis what it admits meanwhile, and
-// hands it in when Redis answers again. The logs count as complete only when every node has done
-// so, and stop to count when nobody says so for three seconds; so a Redis that was killed, flushed
-// or stood still admits nothing on the strength of what it has forgotten.
+// A node without an answer from Redis decides alone (`limiter.ts`), keeps its admissions as
+// unsynced entries, and sends them when Redis answers again. Redis decides only while the synced
+// mark exists: it is set when every live node has synced, and expires when no node sends a
+// heartbeat for three seconds. So a Redis that was killed, flushed or paused admits nothing while
+// it may have lost entries.
 
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
@@ -11,13 +12,13 @@ import type { Redis } from "../redis/redis.ts";
 import type { FallbackQuota, Nodes, Verdict } from "./sliding-window.ts";
 import {
   type AcquireRequest,
-  createLogStore,
+  createWindowStore,
   type Entry,
-  type LogStore,
   readVerdict,
+  type WindowStore,
 } from "./store.ts";
 
-const tickMs = { complete: 500, otherwise: 100 };
+const heartbeatMs = { synced: 500, otherwise: 100 };
 const warnEveryMs = 60_000;
 /** How long a start waits for Redis to decide. */
 const startMsMax = 1_000;
@@ -25,169 +26,174 @@ const startMsMax = 1_000;
 type Parts = {
   redis: Redis;
   nodes: Nodes;
-  shares: FallbackQuota;
+  quotas: FallbackQuota;
   log: Log;
   /** Must never go back. */
   nowMs: () => number;
-  /** How long Redis may take for a decision, in milliseconds. */
+  /** Longest time that Redis may take for a decision, in milliseconds. */
   answerMsMax: number;
-  /** All that this node has admitted and that still counts. */
-  admitted: () => Iterable<Entry>;
-  /** Another node admitted one beyond its share. */
-  onExcess: (name: string) => void;
+  /** All requests that this node admitted in the last minute. */
+  admittedEntries: () => Iterable<Entry>;
+  /** Another node admitted a request beyond its fallback quota. */
+  onOverage: (name: string) => void;
 };
 
 export class RedisSync {
   readonly #parts: Parts;
-  readonly #store: LogStore;
-  readonly #debt: UnsyncedEntries;
-  #state: "away" | "joining" | "complete" = "away";
-  readonly #entered = Promise.withResolvers<void>();
-  /** The server's memory that has all of this node's entries. Empty: none does. */
-  #handedTo = "";
-  #checked = false;
+  readonly #store: WindowStore;
+  readonly #unsynced: UnsyncedEntries;
+  #state: "unavailable" | "registering" | "synced" = "unavailable";
+  readonly #firstSynced = Promise.withResolvers<void>();
+  /** The epoch of Redis that has all entries of this node. Empty: none. */
+  #syncedEpoch = "";
+  #isServerChecked = false;
   #warnedAtMs: number | undefined;
-  #running = false;
+  #isRunning = false;
   #timer: NodeJS.Timeout | undefined;
-  #tick: Promise<void> = Promise.resolve();
-  #endings: (() => void)[] = [];
+  #lastHeartbeat: Promise<void> = Promise.resolve();
+  #unsubscribers: (() => void)[] = [];
 
   constructor(parts: Parts) {
     this.#parts = parts;
-    this.#store = createLogStore(parts.redis, parts.answerMsMax);
-    this.#debt = new UnsyncedEntries(this.#store, parts.nowMs);
+    this.#store = createWindowStore(parts.redis, parts.answerMsMax);
+    this.#unsynced = new UnsyncedEntries(this.#store, parts.nowMs);
   }
 
   /** True while Redis decides. */
-  get synced(): boolean {
-    return this.#state === "complete";
+  get isSynced(): boolean {
+    return this.#state === "synced";
   }
 
-  /** True while Redis answers, but does not know of all that other nodes have admitted. */
-  get registering(): boolean {
-    return this.#state === "joining";
+  /** True while Redis answers, but other nodes have not synced with it yet. */
+  get isRegistering(): boolean {
+    return this.#state === "registering";
   }
 
   /**
-   * Asks for one request, while complete or joining. Undefined: Redis did not answer, decide alone.
+   * Requests one admission from Redis, while synced or registering. Undefined: Redis did not
+   * decide.
    */
-  async acquire(ask: AcquireRequest): Promise<Verdict | undefined> {
+  async acquire(request: AcquireRequest): Promise<Verdict | undefined> {
     try {
       const verdict = readVerdict(
-        await this.#store.acquire(ask, this.synced ? "complete" : "memory"),
+        await this.#store.acquire(request, this.isSynced ? "synced" : "epoch"),
       );
-      if (!verdict) this.#leave("the logs are not complete");
+      if (!verdict) this.#setUnavailable("the synced mark expired, or Redis lost its data");
       return verdict;
     } catch (error) {
-      this.#leave(reasonOf(error));
+      this.#setUnavailable(reasonOf(error));
       return undefined;
     }
   }
 
-  /** Undoes a `take` whose answer did not come and that was then refused. */
+  /** Undoes an `acquire` without an answer, after this node refused the request. */
   cancel(entry: { name: string; id: number }): void {
     if (this.#parts.redis.connected) this.#store.cancel(entry).catch(() => undefined);
   }
 
-  /** Hands in what this node admitted by itself, as soon as Redis takes it. */
+  /** Sends an admission of this node to Redis, now or as soon as Redis accepts it. */
   addUnsynced(entry: Entry): void {
-    this.#debt.add(entry);
-    if (this.#parts.redis.connected) this.#debt.flush().catch(() => undefined);
+    this.#unsynced.add(entry);
+    if (this.#parts.redis.connected) this.#unsynced.flush().catch(() => undefined);
   }
 
   /**
-   * Checks the server, joins the others, and stays. Resolves when Redis decides, or after a second
-   * without it.
+   * Begins to send heartbeats. Resolves when Redis decides, or after a second if it does not; it
+   * may later.
    */
   async start(): Promise<void> {
-    const { redis, onExcess } = this.#parts;
-    this.#running = true;
-    this.#endings = [this.#store.onOverage(onExcess), redis.onConnected(() => this.#beginAnew())];
-    this.#tickAfter(0);
-    await withTimeout(this.#entered.promise, startMsMax, () => undefined);
-    if (!this.synced) this.#warn(redis.connected ? "not ready" : "not connected");
+    const { redis, onOverage } = this.#parts;
+    this.#isRunning = true;
+    this.#unsubscribers = [
+      this.#store.onOverage(onOverage),
+      redis.onConnected(() => this.#startOver()),
+    ];
+    this.#scheduleHeartbeat(0);
+    await withTimeout(this.#firstSynced.promise, startMsMax, () => undefined);
+    if (!this.isSynced) this.#warn(redis.connected ? "not ready" : "not connected");
   }
 
   async stop(): Promise<void> {
-    this.#running = false;
+    this.#isRunning = false;
     clearTimeout(this.#timer);
-    for (const end of this.#endings) end();
-    await this.#tick;
+    for (const unsubscribe of this.#unsubscribers) unsubscribe();
+    await this.#lastHeartbeat;
   }
 
-  #tickAfter(ms: number): void {
-    if (!this.#running) return;
+  #scheduleHeartbeat(afterMs: number): void {
+    if (!this.#isRunning) return;
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
-      this.#tick = this.#stay().finally(() =>
-        this.#tickAfter(this.synced ? tickMs.complete : tickMs.otherwise),
+      this.#lastHeartbeat = this.#heartbeat().finally(() =>
+        this.#scheduleHeartbeat(this.isSynced ? heartbeatMs.synced : heartbeatMs.otherwise),
       );
-    }, ms);
+    }, afterMs);
     this.#timer.unref();
   }
 
   /**
-   * A new connection: perhaps another server, or one that went back to an older memory under the
-   * same name.
+   * Handles a new connection. It may lead to another server, or to one that restored older data
+   * with the same epoch.
    */
-  #beginAnew(): void {
-    this.#handedTo = "";
-    this.#checked = false;
-    this.#tickAfter(0);
+  #startOver(): void {
+    this.#syncedEpoch = "";
+    this.#isServerChecked = false;
+    this.#scheduleHeartbeat(0);
   }
 
-  /** Says that this node is here and owes nothing; joins where it has not. */
-  async #stay(): Promise<void> {
-    this.#parts.shares.look();
-    if (!this.#parts.redis.connected) return this.#leave("not connected");
+  async #heartbeat(): Promise<void> {
+    this.#parts.quotas.refresh();
+    if (!this.#parts.redis.connected) return this.#setUnavailable("not connected");
     try {
-      if (!this.#checked) await this.#store.check();
-      this.#checked = true;
-      if (await this.#join()) {
-        this.#enter();
-        // Admitted alone while the answer was on its way.
-        await this.#debt.flush();
+      if (!this.#isServerChecked) await this.#store.check();
+      this.#isServerChecked = true;
+      if (await this.#syncAndRegister()) {
+        this.#setSynced();
+        // Requests that this node admitted alone while the answer was under way.
+        await this.#unsynced.flush();
       } else {
-        this.#state = "joining";
-        this.#warn("other nodes have not handed in their part yet");
+        this.#state = "registering";
+        this.#warn("other nodes have not synced yet");
       }
     } catch (error) {
-      this.#leave(reasonOf(error));
+      this.#setUnavailable(reasonOf(error));
     }
   }
 
-  /** True when the logs are complete. */
-  async #join(): Promise<boolean> {
-    if (this.#handedTo !== "") await this.#debt.flush();
-    const { epoch, complete } = await this.#sayHere();
-    if (epoch === this.#handedTo) return complete;
-    this.#state = "joining";
-    this.#debt.reset(this.#parts.admitted());
-    await this.#debt.flush();
-    this.#handedTo = epoch;
-    const joined = await this.#sayHere();
-    return joined.complete && joined.epoch === epoch;
+  /** True when all nodes have synced. */
+  async #syncAndRegister(): Promise<boolean> {
+    if (this.#syncedEpoch !== "") await this.#unsynced.flush();
+    const { epoch, isSynced } = await this.#register();
+    if (epoch === this.#syncedEpoch) return isSynced;
+    // A new epoch has none of our entries: send them all.
+    this.#state = "registering";
+    this.#unsynced.replace(this.#parts.admittedEntries());
+    await this.#unsynced.flush();
+    this.#syncedEpoch = epoch;
+    const again = await this.#register();
+    return again.isSynced && again.epoch === epoch;
   }
 
-  #sayHere() {
+  #register() {
     const { nodes } = this.#parts;
-    return this.#store.register(nodes.id(), nodes.live(), this.#handedTo);
+    return this.#store.register(nodes.id(), nodes.live(), this.#syncedEpoch);
   }
 
-  #enter(): void {
-    if (this.synced) return;
-    this.#state = "complete";
-    if (this.#warnedAtMs !== undefined) this.#parts.log.info("limits: Redis decides again");
+  #setSynced(): void {
+    if (this.isSynced) return;
+    this.#state = "synced";
+    if (this.#warnedAtMs !== undefined)
+      this.#parts.log.info("rate limits: enforced through Redis again");
     this.#warnedAtMs = undefined;
-    this.#entered.resolve();
+    this.#firstSynced.resolve();
   }
 
-  #leave(reason: string): void {
-    const left = this.synced;
-    this.#state = "away";
+  #setUnavailable(reason: string): void {
+    const wasSynced = this.isSynced;
+    this.#state = "unavailable";
     this.#warn(reason);
-    // Sooner than the next tick of a node that was complete.
-    if (left) this.#tickAfter(tickMs.otherwise);
+    // The pending heartbeat was scheduled at the slower interval.
+    if (wasSynced) this.#scheduleHeartbeat(heartbeatMs.otherwise);
   }
 
   #warn(reason: string): void {
@@ -196,7 +202,7 @@ export class RedisSync {
     this.#warnedAtMs = nowMs;
     this.#parts.log.warn(
       { reason },
-      "limits: Redis does not decide; each node allows its share of every limit",
+      "rate limits: not enforced through Redis; each node admits its fallback quota",
     );
   }
 }
@@ -205,48 +211,42 @@ function reasonOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-// What this node admitted by itself and Redis does not know of yet.
-
-export class UnsyncedEntries {
-  readonly #store: LogStore;
+/** Requests that this node admitted and that Redis does not have yet. */
+class UnsyncedEntries {
+  readonly #store: WindowStore;
   readonly #nowMs: () => number;
-  #owed: Entry[] = [];
-  #paying: Promise<void> | undefined;
+  #entries: Entry[] = [];
+  #flushing: Promise<void> | undefined;
 
   /** `nowMs` must never go back, and be the clock of the entries. */
-  constructor(store: LogStore, nowMs: () => number) {
+  constructor(store: WindowStore, nowMs: () => number) {
     this.#store = store;
     this.#nowMs = nowMs;
   }
 
   add(entry: Entry): void {
-    this.#owed.push(entry);
+    this.#entries.push(entry);
   }
 
-  /** Redis has begun anew: `entries` are owed, whatever was before. */
-  reset(entries: Iterable<Entry>): void {
-    this.#owed = [...entries];
+  replace(entries: Iterable<Entry>): void {
+    this.#entries = [...entries];
   }
 
-  /**
-   * Hands in all that is owed, also what is added meanwhile. Rejects when Redis does not take it;
-   * it is still owed then.
-   */
+  /** Sends all entries, also those added meanwhile. If Redis fails, rejects and keeps them. */
   flush(): Promise<void> {
-    // One at a time; it takes along what is added while it runs.
-    this.#paying ??= this.#payAll().finally(() => {
-      this.#paying = undefined;
+    this.#flushing ??= this.#flushAll().finally(() => {
+      this.#flushing = undefined;
     });
-    return this.#paying;
+    return this.#flushing;
   }
 
-  async #payAll(): Promise<void> {
-    while (this.#owed.length > 0) {
-      const batch = this.#owed.splice(0);
+  async #flushAll(): Promise<void> {
+    while (this.#entries.length > 0) {
+      const batch = this.#entries.splice(0);
       try {
         await this.#store.sync(batch, this.#nowMs());
       } catch (error) {
-        this.#owed = batch.concat(this.#owed);
+        this.#entries = batch.concat(this.#entries);
         throw error;
       }
     }

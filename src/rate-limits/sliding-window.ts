@@ -1,28 +1,30 @@
-// Times of the last minute, and what they decide. Pure: the caller brings the clock.
+// The arithmetic of a rate limit, without I/O; the caller passes the clock. First sliding windows
+// of admitted requests, then the fallback quota: the part of a limit that one node may admit while
+// Redis does not decide.
 
-/** Length of the window, in milliseconds: what happened this long ago counts no more. */
+/** Length of the window, in milliseconds. A request that is exactly this old counts no more. */
 export const windowMs = 60_000;
 
-/** What was admitted, oldest first. Times must not go back. */
+/** Admission times and ids of requests, oldest first. Times must not go back. */
 export class SlidingWindow {
   #atMs: number[] = [];
   #ids: number[] = [];
   #first = 0;
 
-  /** Entries, after `forget`. */
+  /** Number of entries. Call `expire` first. */
   get size(): number {
     return this.#atMs.length - this.#first;
   }
 
-  /** Forgets what has left the window that ends now. */
-  forget(nowMs: number): void {
+  /** Removes the entries that are older than the window that ends now. */
+  expire(nowMs: number): void {
     while (
       this.#first < this.#atMs.length &&
       (this.#atMs[this.#first] ?? nowMs) <= nowMs - windowMs
     )
       this.#first++;
-    // Moving the rest costs as much as it has entries; done when the gap is larger, it costs each
-    // entry one move.
+    // Compacting moves every remaining entry. Done only when the gap is larger than the rest, it
+    // costs each entry one move.
     if (this.#first > 32 && this.#first * 2 > this.#atMs.length) {
       this.#atMs = this.#atMs.slice(this.#first);
       this.#ids = this.#ids.slice(this.#first);
@@ -35,78 +37,87 @@ export class SlidingWindow {
     this.#ids.push(id);
   }
 
-  /** Time of the entry at `place`, oldest first. Undefined beyond the end. */
-  at(place: number): number | undefined {
-    return this.#atMs[this.#first + place];
+  /** Time of the entry at `index`, oldest first. Undefined beyond the end. */
+  timeAt(index: number): number | undefined {
+    return this.#atMs[this.#first + index];
   }
 
   *entries(): Generator<{ atMs: number; id: number }> {
-    for (let place = this.#first; place < this.#atMs.length; place++) {
-      yield { atMs: this.#atMs[place] ?? 0, id: this.#ids[place] ?? 0 };
+    for (let index = this.#first; index < this.#atMs.length; index++) {
+      yield { atMs: this.#atMs[index] ?? 0, id: this.#ids[index] ?? 0 };
     }
   }
 }
 
-/**
- * `used` does not count the request that is judged. `waitMs` until one more would be admitted if
- * nothing else is; undefined when time frees nothing.
- */
-export type Verdict = { admitted: boolean; used: number; waitMs: number | undefined };
+export type Verdict = {
+  readonly admitted: boolean;
+  /** Requests in the window, without the one being decided. */
+  readonly used: number;
+  /**
+   * Milliseconds until one more request fits, if no other is admitted before. Undefined when
+   * waiting does not help.
+   */
+  readonly waitMs: number | undefined;
+};
 
 /**
- * Whether one more fits at most `limit` entries of two logs together. Forgets what has left the
- * window.
+ * Decides whether one more request fits: the two windows together hold at most `limit` entries.
+ * Expires old entries of both.
  */
 export function decide(
   own: SlidingWindow,
-  others: SlidingWindow | undefined,
+  overage: SlidingWindow | undefined,
   limit: number,
   nowMs: number,
 ): Verdict {
-  own.forget(nowMs);
-  others?.forget(nowMs);
-  const used = own.size + (others?.size ?? 0);
+  own.expire(nowMs);
+  overage?.expire(nowMs);
+  const used = own.size + (overage?.size ?? 0);
   if (used < limit) return { admitted: true, used, waitMs: 0 };
   if (limit <= 0) return { admitted: false, used, waitMs: undefined };
-  const leavesAtMs = oldest(own, others, used - limit) + windowMs;
-  return { admitted: false, used, waitMs: Math.max(0, leavesAtMs - nowMs) };
+  const expiresAtMs = mergedTimeAt(own, overage, used - limit) + windowMs;
+  return { admitted: false, used, waitMs: Math.max(0, expiresAtMs - nowMs) };
 }
 
-/** Time of the entry at `place` in the merge of two logs. */
-function oldest(own: SlidingWindow, others: SlidingWindow | undefined, place: number): number {
-  let [mine, theirs, atMs] = [0, 0, 0];
-  for (let step = 0; step <= place; step++) {
-    const a = own.at(mine) ?? Number.POSITIVE_INFINITY;
-    const b = others?.at(theirs) ?? Number.POSITIVE_INFINITY;
-    atMs = Math.min(a, b);
-    if (a <= b) mine++;
-    else theirs++;
+/** Time of the entry at `index` when both windows are merged, oldest first. */
+function mergedTimeAt(a: SlidingWindow, b: SlidingWindow | undefined, index: number): number {
+  let [indexA, indexB, atMs] = [0, 0, 0];
+  for (let step = 0; step <= index; step++) {
+    const timeA = a.timeAt(indexA) ?? Number.POSITIVE_INFINITY;
+    const timeB = b?.timeAt(indexB) ?? Number.POSITIVE_INFINITY;
+    atMs = Math.min(timeA, timeB);
+    if (timeA <= timeB) indexA++;
+    else indexB++;
   }
   return atMs;
 }
 
 /**
- * One node's part of a limit: an equal share, and the remainder to the first ones. `place` counts
- * from 0 in the order of ids.
+ * The fallback quota of one node: an equal part of `limit`, where the first nodes take the
+ * remainder. `rank` counts from 0 in the order of node ids.
  */
-export function quotaOf(limit: number, nodes: number, place: number): number {
-  return Math.floor(limit / nodes) + (place < limit % nodes ? 1 : 0);
+export function quotaOf(limit: number, nodeCount: number, rank: number): number {
+  return Math.floor(limit / nodeCount) + (rank < limit % nodeCount ? 1 : 0);
 }
 
-// A node's share of every limit, which it goes by while Redis does not decide.
-//
-// Shares are by the nodes of the last minute, not of this moment: what a node admitted before it
-// stopped counts as long as that, and the shares of those that stay must not grow over it. So all
-// nodes that have run for a minute know of all that admitted anything in that time, and stay within
-// the limit together. A node that has just started knows of no minute before, and nobody else may
-// have counted with it yet: it can add one share of its own, in its first minute.
+/** The running processes of this gateway, as the ledger lists them. */
+export type Nodes = {
+  /** Id of this node. */
+  readonly id: () => string;
+  /** Ids of all live nodes. A new array after each reading of the ledger. */
+  readonly live: () => readonly string[];
+};
 
 /**
- * The running processes of this gateway, as the ledger knows them. `live` answers another list
- * after each look at the ledger.
+ * Computes this node's fallback quota of any limit.
+ *
+ * The limit is divided by the nodes that were live at any time in the last minute, not only now:
+ * the admissions of a node that stopped count for another minute, so the quotas of the others must
+ * not grow earlier. All nodes that have run for a minute thus know every node that admitted
+ * anything in that time, and stay within the limit together. A node that has just started knows no
+ * earlier minute, and the others may not know it yet: it can exceed the limit by one quota of its
+ * own, in its first minute.
  */
-export type Nodes = { readonly id: () => string; readonly live: () => readonly string[] };
-
 export class FallbackQuota {
   readonly #nodes: Nodes;
   readonly #nowMs: () => number;
@@ -114,7 +125,7 @@ export class FallbackQuota {
   #live: readonly string[] = [];
   #self = "";
   #count = 1;
-  #place = 0;
+  #rank = 0;
 
   /** `nowMs` must never go back. */
   constructor(nodes: Nodes, nowMs: () => number) {
@@ -123,29 +134,27 @@ export class FallbackQuota {
   }
 
   of(limit: number): number {
-    this.look();
-    return quotaOf(limit, this.#count, this.#place);
+    this.refresh();
+    return quotaOf(limit, this.#count, this.#rank);
   }
 
   /**
-   * Notices who came and who left. For times without requests too: who comes and goes in one would
-   * not be known after it.
+   * Records which nodes are live. Call it regularly even without requests: otherwise a node that
+   * starts and stops between two requests remains unknown.
    */
-  look(): void {
+  refresh(): void {
     const [live, self] = [this.#nodes.live(), this.#nodes.id()];
-    // Worked out anew when the ledger was looked at, not for every request.
+    // Computed once per reading of the ledger, not for every request.
     if (live === this.#live && self === this.#self) return;
     const nowMs = this.#nowMs();
-    // For all that is known, the nodes of the list before were there until now.
+    // The nodes of the previous list may have been live until this moment.
     for (const id of [...this.#live, ...live, self]) this.#seenAtMs.set(id, nowMs);
     for (const [id, atMs] of this.#seenAtMs)
       if (atMs <= nowMs - windowMs) this.#seenAtMs.delete(id);
     const ids = [...this.#seenAtMs.keys()].sort();
-    [this.#live, this.#self, this.#count, this.#place] = [
-      live,
-      self,
-      ids.length,
-      ids.indexOf(self),
-    ];
+    this.#live = live;
+    this.#self = self;
+    this.#count = ids.length;
+    this.#rank = ids.indexOf(self);
   }
 }

@@ -1,141 +1,147 @@
-// The logs in Redis, each a sorted set of the requests that all nodes admitted. The only file that
-// runs this folder's scripts.
+// The windows in Redis: per limit, a sorted set of the requests that all nodes admitted. The only
+// file that runs this folder's scripts.
 
 import { randomId } from "../base/ids.ts";
 import { type Redis, script } from "../redis/redis.ts";
 import type { Verdict } from "./sliding-window.ts";
 
 const scripts = {
-  take: script(import.meta.url, "take"),
-  takeBack: script(import.meta.url, "take-back"),
-  handIn: script(import.meta.url, "hand-in"),
-  join: script(import.meta.url, "join"),
+  acquire: script(import.meta.url, "acquire"),
+  cancel: script(import.meta.url, "cancel"),
+  sync: script(import.meta.url, "sync"),
+  register: script(import.meta.url, "register"),
 };
 
-const overageChannel = "gateway:limits:excess";
+const overageChannel = "gateway:limits:overage";
 const keys = {
-  log: (name: string) => `gateway:limits:log:${name}`,
-  memory: "gateway:limits:memory",
-  complete: "gateway:limits:complete",
-  joined: "gateway:limits:joined",
-  waiting: "gateway:limits:waiting",
+  window: (name: string) => `gateway:limits:window:${name}`,
+  epoch: "gateway:limits:epoch",
+  synced: "gateway:limits:synced",
+  nodes: "gateway:limits:nodes",
+  waitingSince: "gateway:limits:waiting-since",
 };
 
 const syncMsMax = 1_000;
-const syncMax = 500;
-/** How long the logs count as complete after the last node said so. */
-const completeMs = 3_000;
+const syncBatchMax = 500;
+/** How long the synced mark lives after the last heartbeat of any node. */
+const syncedMs = 3_000;
 
-/** An admitted request in the log of one limit. */
-export type Entry = { name: string; id: number; atMs: number };
+/** An admitted request in the window of the limit `name`. */
+export type Entry = { readonly name: string; readonly id: number; readonly atMs: number };
 
-/** `excess` tells the other nodes when the request is admitted. */
-export type AcquireRequest = { name: string; id: number; limit: number; overage: boolean };
+export type AcquireRequest = {
+  readonly name: string;
+  readonly id: number;
+  readonly limit: number;
+  /** The request is beyond this node's fallback quota: if admitted, publish it. */
+  readonly isOverage: boolean;
+};
 
-/** The memory of a server has a name, which is lost with it. */
-type Registration = { epoch: string; complete: boolean };
+/** `epoch`: a random id that a server without data receives, and loses with its data. */
+type Registration = { readonly epoch: string; readonly isSynced: boolean };
 
-export type LogStore = ReturnType<typeof createLogStore>;
+export type WindowStore = ReturnType<typeof createWindowStore>;
 
 /**
- * Every function that answers a promise rejects while Redis is away, and when it takes too long:
- * `answerMsMax` for a decision.
+ * Every function that returns a promise rejects while Redis is unavailable or too slow. A decision
+ * may take `answerMsMax` milliseconds.
  */
-export function createLogStore(redis: Redis, answerMsMax: number) {
-  // Random per start: ids of requests and of nodes' messages never meet those of another process.
-  const self = randomId("", 12);
-  const member = (id: number) => `${self}:${id}`;
+export function createWindowStore(redis: Redis, answerMsMax: number) {
+  // Random per start, so that request ids and messages differ from those of other processes.
+  const processId = randomId("", 12);
+  const memberOf = (id: number) => `${processId}:${id}`;
 
-  function handInSome(name: string, entries: readonly Entry[], nowMs: number): Promise<unknown> {
+  function syncBatch(name: string, entries: readonly Entry[], nowMs: number): Promise<unknown> {
     const args = entries.flatMap(({ id, atMs }) => [
       Math.max(0, nowMs - atMs).toFixed(3),
-      member(id),
+      memberOf(id),
     ]);
-    return redis.run(scripts.handIn, [keys.log(name)], args, syncMsMax);
+    return redis.run(scripts.sync, [keys.window(name)], args, syncMsMax);
   }
 
   return {
     /**
-     * Asks for one request. `needed`: the logs have to be complete, or merely in the server's
-     * memory, with what some nodes handed in. Answers what `readVerdict` reads, unread: every
-     * request with a limit comes by here, and would pay for one promise more.
+     * Requests one admission. `required`: the key that must exist, either the synced mark or, while
+     * nodes still register, any epoch. Resolves with the raw answer for `readVerdict`: every
+     * limited request runs this, and parsing here would cost it one more promise.
      */
     acquire(
-      { name, id, limit, overage }: AcquireRequest,
-      needed: "complete" | "memory",
+      { name, id, limit, isOverage }: AcquireRequest,
+      required: "synced" | "epoch",
     ): Promise<unknown> {
-      const args = [limit, member(id), overageChannel, overage ? `${self} ${name}` : ""];
-      return redis.run(scripts.take, [keys.log(name), keys[needed]], args, answerMsMax);
+      const message = isOverage ? `${processId} ${name}` : "";
+      const args = [limit, memberOf(id), overageChannel, message];
+      return redis.run(scripts.acquire, [keys.window(name), keys[required]], args, answerMsMax);
     },
 
     async cancel({ name, id }: { name: string; id: number }): Promise<void> {
-      await redis.run(scripts.takeBack, [keys.log(name)], [member(id)], syncMsMax);
+      await redis.run(scripts.cancel, [keys.window(name)], [memberOf(id)], syncMsMax);
     },
 
-    /** Adds what this node admitted by itself. Repeating it changes nothing. */
+    /** Adds requests that this node admitted without Redis. Idempotent. */
     async sync(entries: readonly Entry[], nowMs: number): Promise<void> {
-      const ofName = Map.groupBy(entries, (entry) => entry.name);
+      const byName = Map.groupBy(entries, (entry) => entry.name);
       await Promise.all(
-        [...ofName].flatMap(([name, all]) =>
-          chunks(all).map((some) => handInSome(name, some, nowMs)),
+        [...byName].flatMap(([name, all]) =>
+          chunks(all).map((batch) => syncBatch(name, batch, nowMs)),
         ),
       );
     },
 
-    /**
-     * Says that `node` is here and has handed in all that it admitted to the memory `handedTo`;
-     * empty: to none.
-     */
-    async register(node: string, live: Iterable<string>, handedTo: string): Promise<Registration> {
-      const args = [node, handedTo, randomId("", 12), completeMs, ...new Set([...live, node])];
+    /** The heartbeat of `node`. `syncedEpoch`: the epoch to which it has synced; empty: none. */
+    async register(
+      node: string,
+      live: Iterable<string>,
+      syncedEpoch: string,
+    ): Promise<Registration> {
+      const newEpoch = randomId("", 12);
       const answer = await redis.run(
-        scripts.join,
-        [keys.memory, keys.complete, keys.joined, keys.waiting],
-        args,
+        scripts.register,
+        [keys.epoch, keys.synced, keys.nodes, keys.waitingSince],
+        [node, syncedEpoch, newEpoch, syncedMs, ...new Set([...live, node])],
         answerMsMax,
       );
-      if (!Array.isArray(answer)) throw new Error("Redis gave an answer of another form");
-      return { epoch: String(answer[0]), complete: answer[1] === 1 };
+      if (!Array.isArray(answer)) throw unexpectedAnswer();
+      return { epoch: String(answer[0]), isSynced: answer[1] === 1 };
     },
 
     /**
-     * Throws unless the server admits two of three requests at a limit of two, and says when the
-     * third may come.
+     * Checks that the server runs the scripts correctly: at a limit of two, it admits two of three
+     * requests and gives the time of the third. Throws otherwise.
      */
     async check(): Promise<void> {
-      const log = keys.log(`check:${self}`);
-      const run = (one: keyof typeof scripts, logs: string[], args: (string | number)[]) =>
-        redis.run(scripts[one], logs, args, syncMsMax);
-      await run("handIn", [log], [0, member(0)]);
-      // The log itself stands for the mark of completeness.
-      const second = readVerdict(await run("take", [log, log], [2, member(1), overageChannel, ""]));
-      const third = readVerdict(await run("take", [log, log], [2, member(2), overageChannel, ""]));
-      await Promise.all([0, 1].map((id) => run("takeBack", [log], [member(id)])));
+      const window = keys.window(`check:${processId}`);
+      const run = (name: keyof typeof scripts, scriptKeys: string[], args: (string | number)[]) =>
+        redis.run(scripts[name], scriptKeys, args, syncMsMax);
+      // The window itself serves as the key that must exist.
+      const acquire = async (id: number) =>
+        readVerdict(await run("acquire", [window, window], [2, memberOf(id), overageChannel, ""]));
+      await run("sync", [window], [0, memberOf(0)]);
+      const second = await acquire(1);
+      const third = await acquire(2);
+      await Promise.all([0, 1].map((id) => run("cancel", [window], [memberOf(id)])));
       const waitMs = third?.waitMs ?? 0;
       const works =
         second?.admitted && third && !third.admitted && waitMs > 50_000 && waitMs <= 60_000;
-      if (!works) throw new Error("Redis failed the check of the limiter");
+      if (!works) throw new Error("Redis failed the self-check of the rate limiter");
     },
 
     /**
-     * Calls `listener` with the limit of which another node admitted one beyond its share. The
-     * answer ends that.
+     * Calls `listener` with the name of a limit when another node admitted a request beyond its
+     * fallback quota. Returns a function that unsubscribes.
      */
     onOverage(listener: (name: string) => void): () => void {
       return redis.subscribe(overageChannel, (message) => {
-        const [node, name] = message.split(" ");
-        if (node !== self && name !== undefined) listener(name);
+        const [sender, name] = message.split(" ");
+        if (sender !== processId && name !== undefined) listener(name);
       });
     },
   };
 }
 
-/**
- * What the answer to `take` says. Undefined: the logs are not what was needed, and nothing was
- * done.
- */
+/** Parses the answer to `acquire`. Undefined: the required key was absent, nothing was done. */
 export function readVerdict(answer: unknown): Verdict | undefined {
-  if (!Array.isArray(answer)) throw new Error("Redis gave an answer of another form");
+  if (!Array.isArray(answer)) throw unexpectedAnswer();
   const [outcome, used, waitMs] = answer.map(Number);
   if (outcome === undefined || used === undefined || waitMs === undefined || outcome < 0)
     return undefined;
@@ -144,8 +150,12 @@ export function readVerdict(answer: unknown): Verdict | undefined {
   return { admitted, used: admitted ? used - 1 : used, waitMs };
 }
 
+function unexpectedAnswer(): Error {
+  return new Error("Redis returned an unexpected answer");
+}
+
 function chunks<T>(all: readonly T[]): T[][] {
-  return Array.from({ length: Math.ceil(all.length / syncMax) }, (_, index) =>
-    all.slice(index * syncMax, (index + 1) * syncMax),
+  return Array.from({ length: Math.ceil(all.length / syncBatchMax) }, (_, index) =>
+    all.slice(index * syncBatchMax, (index + 1) * syncBatchMax),
   );
 }

@@ -16,7 +16,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
   });
   afterAll(() => server.stop());
 
-  test("a script that the server does not know yet is sent along, once", async () => {
+  test("a script that the server does not know is sent in full", async () => {
     const redis = connectRedis(server.url, createLog("silent"));
     try {
       await vi.waitFor(() => assert.ok(redis.connected));
@@ -26,7 +26,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     }
   });
 
-  test("nothing waits for a server that is away, or for an answer beyond its bound", async () => {
+  test("a call fails at once without a server, and at its time limit without an answer", async () => {
     const away = connectRedis("redis://127.0.0.1:1", createLog("silent"));
     await assert.rejects(away.run(ping, [], [], 60_000));
     away.publish("channel", "lost");

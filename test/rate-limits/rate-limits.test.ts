@@ -17,7 +17,7 @@ async function errorOf(work: () => unknown): Promise<ApiError> {
     if (error instanceof ApiError) return error;
     throw error;
   }
-  throw new Error("nothing was refused");
+  throw new Error("the call did not fail");
 }
 
 /** A clock that a test moves. */
@@ -26,7 +26,7 @@ function clock() {
   return { now, nowMs: () => now.ms };
 }
 
-test("a key without a limit is never counted, one with a limit of none is always refused, without a time to come back", async () => {
+test("a key without a limit is never counted; a limit of 0 always refuses, without a time to retry", async () => {
   const limits = createRateLimits({ nodes, log });
   for (let index = 0; index < 1_000; index++)
     assert.equal(await limits.acquire("key_a", undefined), undefined);
@@ -37,7 +37,7 @@ test("a key without a limit is never counted, one with a limit of none is always
   );
 });
 
-test("an error says the pace of the key in good English, for one request as for several", async () => {
+test("the error message uses the singular for a limit of one", async () => {
   const limits = createRateLimits({ nodes, log });
   await limits.acquire("key_a", 1);
   assert.equal(
@@ -50,7 +50,7 @@ test("an error says the pace of the key in good English, for one request as for 
   );
 });
 
-test("an admitted request learns what remains, a refused one when to come back and by which limit", async () => {
+test("an admitted request carries what remains, a refused one its limit and when to retry", async () => {
   const limits = createRateLimits({ nodes, log });
   const remaining: (number | undefined)[] = [];
   for (let index = 0; index < 3; index++)
@@ -68,7 +68,7 @@ test("an admitted request learns what remains, a refused one when to come back a
   assert.deepEqual(limits.ready(), { state: "memory" });
 });
 
-test("in memory the whole limit belongs to the one process, whoever else is in the ledger", async () => {
+test("without Redis this process has the whole limit, whichever nodes the ledger lists", async () => {
   const limits = createRateLimits({
     nodes: { id: () => "node_2", live: () => ["node_1", "node_2"] },
     log,
@@ -76,16 +76,16 @@ test("in memory the whole limit belongs to the one process, whoever else is in t
   assert.equal((await limits.acquire("key_a", 10))?.remaining, 9);
 });
 
-test("keys that nobody used for a minute take no memory, and their limit is whole again", async () => {
+test("the whole limit is available again after a minute without requests", async () => {
   const { now, nowMs } = clock();
-  const pace = createRateLimiter({ nodes, log, answerMsMax: 50, nowMs });
-  for (let index = 0; index < 1_000; index++) await pace.acquire(`rpm:${index}`, 1);
+  const limiter = createRateLimiter({ nodes, log, answerMsMax: 50, nowMs });
+  for (let index = 0; index < 1_000; index++) await limiter.acquire(`rpm:${index}`, 1);
   now.ms += 60_000;
-  assert.equal((await pace.acquire("rpm:0", 1)).admitted, true);
-  assert.equal((await pace.acquire("rpm:0", 1)).admitted, false);
+  assert.equal((await limiter.acquire("rpm:0", 1)).admitted, true);
+  assert.equal((await limiter.acquire("rpm:0", 1)).admitted, false);
 });
 
-test("a key may count 600 times a minute, beside its requests per minute", async () => {
+test("a key may count 600 times a minute, apart from its requests per minute", async () => {
   const limits = createRateLimits({ nodes, log });
   await limits.acquire("key_a", 1);
   for (let index = 0; index < 600; index++) (await limits.acquireFreeCall("key_a", 1_000))();
@@ -97,7 +97,7 @@ test("a key may count 600 times a minute, beside its requests per minute", async
   (await limits.acquireFreeCall("key_b", 1_000))();
 });
 
-test("four counting calls of a key run at once, the others take their turns, and too many that wait are refused", async () => {
+test("four counting calls of a key run at once, the next ones wait their turn, and too many are refused", async () => {
   const limits = createRateLimits({ nodes, log });
   const ends: (() => void)[] = [];
   let begun = 0;
@@ -126,12 +126,12 @@ test("four counting calls of a key run at once, the others take their turns, and
   (await limits.acquireFreeCall("key_a", 10))();
 });
 
-test("a key may count 256 MiB a minute; the wait is until enough has left, and refused bytes are not counted", async () => {
+test("a key may count 256 MiB a minute; the wait lasts until enough expires, and refused bytes do not count", async () => {
   const { now, nowMs } = clock();
-  const bucket = new FreeCallLimiter(nowMs);
+  const limiter = new FreeCallLimiter(nowMs);
   const mib = 1024 * 1024;
   const count = async (bytes: number, outcome: "counted" | "refused" = "counted") =>
-    (await bucket.begin("key_a", bytes))(outcome);
+    (await limiter.begin("key_a", bytes))(outcome);
   for (let index = 0; index < 8; index++) {
     await count(32 * mib);
     now.ms += 1_000;
@@ -164,7 +164,7 @@ test("an address that fails a hundred times in a minute is refused until the fir
   failed.check("192.0.2.1");
 });
 
-test("addresses of one IPv6 network count as one client, those of another do not", () => {
+test("addresses of one IPv6 network count as one client, apart from other networks", () => {
   const failed = createFailedCredentials();
   for (let index = 0; index < 100; index++) failed.record(`2001:db8:0:7::${index.toString(16)}`);
   assert.throws(() => failed.check("2001:0DB8::7:1:2:3:4"));
@@ -172,7 +172,7 @@ test("addresses of one IPv6 network count as one client, those of another do not
   failed.check("::1");
 });
 
-test("guessing from ever new addresses keeps the memory of others bounded and does not fail", () => {
+test("failures from ever new addresses take bounded memory and do not fail", () => {
   const failed = createFailedCredentials();
   for (let index = 0; index < 50_000; index++)
     failed.record(`10.${index >> 16}.${(index >> 8) & 255}.${index & 255}`);

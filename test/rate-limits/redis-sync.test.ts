@@ -1,6 +1,6 @@
-// Limits over several nodes and a real Redis that is up, slow, killed, flushed and paused. Each
-// test takes less than a minute, so all that it admits lies in one window: the sum may never exceed
-// the limit.
+// Limits over several nodes and a real Redis that is running, slow, killed, flushed or paused. Each
+// test takes less than a minute, so all requests that it admits are in one window: their number may
+// never exceed the limit.
 
 import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
@@ -17,14 +17,11 @@ const log = createLog("silent");
 
 type Node = { limits: RateLimits; redis: Redis; calls: { count: number } };
 
-// Far above what a busy machine makes of a round trip, where a test is not about slowness.
-const patientMs = 500;
+// Far above a round trip on a busy machine, for tests that are not about a slow Redis.
+const generousMs = 500;
 
-/**
- * Nodes that know of each other. Started together, as their Redis decides only when all have
- * joined.
- */
-async function startNodes(url: string, count: number, answerMsMax = patientMs): Promise<Node[]> {
+/** Nodes that list each other. Started together: Redis decides only when all have synced. */
+async function startNodes(url: string, count: number, answerMsMax = generousMs): Promise<Node[]> {
   const ids = Array.from({ length: count }, (_, index) => `node_${index}`);
   const started = ids.map((id) => {
     const redis = connectRedis(url, log);
@@ -32,7 +29,7 @@ async function startNodes(url: string, count: number, answerMsMax = patientMs): 
     const counting: Redis = {
       ...redis,
       run: (script, keys, ...rest) => {
-        if (keys[0]?.startsWith("gateway:limits:log:rpm:")) calls.count += 1;
+        if (keys[0]?.startsWith("gateway:limits:window:rpm:")) calls.count += 1;
         return redis.run(script, keys, ...rest);
       },
       get connected() {
@@ -76,8 +73,8 @@ const untilAll = (nodes: readonly Node[], state: string) =>
     },
   );
 
-/** True when admitted; how long it took besides. */
-async function take({ limits }: Node, keyId: string, limit: number): Promise<boolean> {
+/** True when admitted. */
+async function isAdmitted({ limits }: Node, keyId: string, limit: number): Promise<boolean> {
   try {
     await limits.acquire(keyId, limit);
     return true;
@@ -87,7 +84,7 @@ async function take({ limits }: Node, keyId: string, limit: number): Promise<boo
   }
 }
 
-/** Requests at every node at once, `count` each; how many were admitted at each. */
+/** Sends `count` requests to each node at once. Returns how many each node admitted. */
 async function burst(
   nodes: readonly Node[],
   keyId: string,
@@ -97,7 +94,7 @@ async function burst(
   return Promise.all(
     nodes.map(async (node) => {
       const admitted = await Promise.all(
-        Array.from({ length: count }, () => take(node, keyId, limit)),
+        Array.from({ length: count }, () => isAdmitted(node, keyId, limit)),
       );
       return admitted.filter(Boolean).length;
     }),
@@ -119,7 +116,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     nodes = [];
   });
 
-  test("four nodes admit exactly the limit between them, with one call of Redis for each request", async () => {
+  test("four nodes together admit exactly the limit, with one Redis call per request", async () => {
     nodes = await startNodes(server.url, 4);
     assert.equal(states(nodes), "redis redis redis redis");
     assert.equal(sum(await burst(nodes, "key_a", 50, 40)), 50);
@@ -129,7 +126,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     );
   });
 
-  test("one node may use the whole limit, and another then finds it used", async () => {
+  test("one node may use the whole limit, and another node then admits nothing", async () => {
     nodes = await startNodes(server.url, 2);
     const [first, second] = nodes;
     assert.ok(first && second);
@@ -137,15 +134,15 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       [await burst([first], "key_a", 20, 30), await burst([second], "key_a", 20, 5)],
       [[20], [0]],
     );
-    const apiError: unknown = await second.limits
+    const error: unknown = await second.limits
       .acquire("key_a", 20)
-      .catch((error: unknown) => error);
-    assert.ok(apiError instanceof ApiError);
-    assert.ok(apiError.facts.retryAfterMs !== undefined && apiError.facts.retryAfterMs > 50_000);
-    assert.deepEqual([apiError.facts.limit?.used, apiError.facts.limit?.limit], [20n, 20n]);
+      .catch((thrown: unknown) => thrown);
+    assert.ok(error instanceof ApiError);
+    assert.ok(error.facts.retryAfterMs !== undefined && error.facts.retryAfterMs > 50_000);
+    assert.deepEqual([error.facts.limit?.used, error.facts.limit?.limit], [20n, 20n]);
   });
 
-  test("an admission tells what remains over all nodes; a key without a limit asks Redis nothing", async () => {
+  test("an admission carries what remains over all nodes; a key without a limit does not call Redis", async () => {
     nodes = await startNodes(server.url, 2);
     const [first, second] = nodes;
     assert.ok(first && second);
@@ -155,7 +152,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     assert.deepEqual([first.calls.count, second.calls.count], [1, 1]);
   });
 
-  test("what left the window sixty seconds ago by Redis's clock makes room, and the wait is exact", async () => {
+  test("a request that is sixty seconds old by the clock of Redis no longer counts, and the wait is exact", async () => {
     nodes = await startNodes(server.url, 1);
     const [node] = nodes;
     assert.ok(node);
@@ -166,23 +163,21 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       (nowMs + agoMs).toFixed(3),
       `other:${index}`,
     ]);
-    await server.command("zadd", "gateway:limits:log:rpm:key_a", ...entries);
+    await server.command("zadd", "gateway:limits:window:rpm:key_a", ...entries);
     assert.deepEqual(await burst([node], "key_a", 3, 3), [1]);
-    const apiError: unknown = await node.limits
-      .acquire("key_a", 3)
-      .catch((error: unknown) => error);
-    assert.ok(apiError instanceof ApiError && apiError.facts.retryAfterMs !== undefined);
-    assert.ok(apiError.facts.retryAfterMs > 0 && apiError.facts.retryAfterMs <= 1_000);
-    await delay(apiError.facts.retryAfterMs + 2);
-    assert.equal(await take(node, "key_a", 3), true);
-    assert.equal(await take(node, "key_a", 3), false);
+    const error: unknown = await node.limits.acquire("key_a", 3).catch((thrown: unknown) => thrown);
+    assert.ok(error instanceof ApiError && error.facts.retryAfterMs !== undefined);
+    assert.ok(error.facts.retryAfterMs > 0 && error.facts.retryAfterMs <= 1_000);
+    await delay(error.facts.retryAfterMs + 2);
+    assert.equal(await isAdmitted(node, "key_a", 3), true);
+    assert.equal(await isAdmitted(node, "key_a", 3), false);
   });
 
-  test("refused requests leave nothing in Redis, and a log ends by itself a minute after its last request", async () => {
+  test("refused requests leave nothing in Redis, and a window expires a minute after its last request", async () => {
     nodes = await startNodes(server.url, 1);
     await burst(nodes, "key_a", 4, 50);
-    assert.equal(await server.command("zcard", "gateway:limits:log:rpm:key_a"), 4);
-    const life = Number(await server.command("pttl", "gateway:limits:log:rpm:key_a"));
+    assert.equal(await server.command("zcard", "gateway:limits:window:rpm:key_a"), 4);
+    const life = Number(await server.command("pttl", "gateway:limits:window:rpm:key_a"));
     assert.ok(life > 55_000 && life <= 61_000);
   });
 
@@ -202,7 +197,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     }
   });
 
-  test("a Redis slower than the bound leaves each node its share, and no request waits for it", async () => {
+  test("with a Redis slower than the bound each node admits its quota, and no request waits longer", async () => {
     const relay = await startSlowRelay(server.port, 200);
     try {
       nodes = await startNodes(`redis://127.0.0.1:${relay.port}`, 3, 50);
@@ -215,7 +210,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     }
   });
 
-  test("killed before any request: each node allows its share, the remainder at the lowest ids", async () => {
+  test("killed before any request: each node admits its quota, the lowest ids the remainder", async () => {
     nodes = await startNodes(server.url, 4);
     await server.kill();
     await untilAll(nodes, "degraded").finally(() => server.restart());
@@ -232,7 +227,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
   ];
 
   for (const { name, begin, end } of outages) {
-    test(`${name} after one node took the whole limit: no other node admits a request more`, async () => {
+    test(`${name} after one node used the whole limit: no node admits another request`, async () => {
       nodes = await startNodes(server.url, 3);
       const [first, ...others] = nodes;
       assert.ok(first);
@@ -248,7 +243,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       assert.equal(sum(await burst(nodes, "key_a", 30, 20)), 0);
     });
 
-    test(`${name} halfway: service goes on, and all that is admitted before, during and after stays within the limit`, async () => {
+    test(`${name} halfway: requests are admitted meanwhile, and all together stay within the limit`, async () => {
       nodes = await startNodes(server.url, 3);
       const limit = 90;
       const before = sum(await burst(nodes, "key_a", limit, 10));
@@ -263,11 +258,11 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       assert.ok(during > 0);
       await untilAll(nodes, "redis");
       const after = sum(await burst(nodes, "key_a", limit, 100));
-      // Not fewer either: what was handed in was counted once.
+      // Not fewer either: synced requests are counted once.
       assert.equal(before + during + after, limit);
     });
 
-    test(`${name} under random arrivals: the limit holds, and is used up`, async () => {
+    test(`${name} under random arrivals: the limit holds and is used`, async () => {
       nodes = await startNodes(server.url, 3);
       const limit = 60;
       let admitted = 0;
@@ -276,7 +271,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
         while (arriving) {
           // One node has half of the traffic.
           await delay(Math.random() * (index === 0 ? 20 : 40));
-          if (await take(node, "key_a", limit)) admitted += 1;
+          if (await isAdmitted(node, "key_a", limit)) admitted += 1;
         }
       });
       await delay(300);
@@ -296,24 +291,24 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     });
   }
 
-  test("a Redis that stood still for long begins anew: it decides only when every node has handed in its part", async () => {
+  test("after a long pause Redis decides only when every node has synced again", async () => {
     nodes = await startNodes(server.url, 3);
     assert.equal(sum(await burst(nodes, "key_a", 30, 3)), 9);
     server.pause();
     try {
       assert.ok(sum(await burst(nodes.slice(0, 2), "key_a", 30, 5)) > 0);
-      // The mark of completeness lives for three seconds.
+      // The synced mark lives for three seconds.
       await delay(3_300);
     } finally {
       server.resume();
     }
     await untilAll(nodes, "degraded");
     await untilAll(nodes, "redis");
-    const stored = Number(await server.command("zcard", "gateway:limits:log:rpm:key_a"));
+    const stored = Number(await server.command("zcard", "gateway:limits:window:rpm:key_a"));
     assert.equal(sum(await burst(nodes, "key_a", 30, 40)), 30 - stored);
   });
 
-  test("a node that finds Redis away when it starts serves its share at once, and joins when Redis comes", async () => {
+  test("a node that starts without Redis admits its quota at once, and syncs when Redis starts", async () => {
     await server.kill();
     try {
       nodes = await startNodes(server.url, 2);
@@ -325,7 +320,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     assert.equal(sum(await burst(nodes, "key_a", 12, 12)), 3);
   });
 
-  test("a Redis that may not run scripts fails the check: one clear error, shares, and service", async () => {
+  test("a Redis that may not run scripts fails the self-check: one clear warning, and fallback quotas", async () => {
     await server.command(
       "acl",
       "setuser",
@@ -354,7 +349,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       assert.equal(limits.ready().state, "degraded");
       assert.equal((await limits.acquire("key_a", 3))?.remaining, 2);
       assert.equal(warnings.length, 1);
-      assert.match(warnings[0] ?? "", /Redis does not decide/);
+      assert.match(warnings[0] ?? "", /not enforced through Redis/);
       assert.ok(!warnings.join().includes("weak-password"));
     } finally {
       warn.mockRestore();
@@ -363,22 +358,22 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     }
   });
 
-  test("a node that joins goes by what Redis knows as well as by its share: the log of one that died is not forgotten", async () => {
+  test("while nodes register, Redis and the quota both must admit: requests of a dead node still count", async () => {
     nodes = await startNodes(server.url, 1);
     assert.deepEqual(await burst(nodes, "key_a", 30, 40), [30]);
     assert.deepEqual(await burst(nodes, "key_b", 30, 10), [10]);
     await stopNodes(nodes);
-    // The logs count as complete for three seconds after the last node said so.
+    // The synced mark lives for three seconds after the last heartbeat.
     await vi.waitFor(
-      async () => assert.equal(await server.command("exists", "gateway:limits:complete"), 0),
+      async () => assert.equal(await server.command("exists", "gateway:limits:synced"), 0),
       {
         timeout: 5_000,
       },
     );
     const redis = connectRedis(server.url, log);
-    // In the ledger a node that was killed lives for another minute.
+    // The ledger lists a killed node for another minute.
     const others = { id: () => "node_1", live: () => ["node_0", "node_1"] };
-    const limits = createRateLimits({ redis, nodes: others, log, answerMsMax: patientMs });
+    const limits = createRateLimits({ redis, nodes: others, log, answerMsMax: generousMs });
     const node = { redis, limits, calls: { count: 0 } };
     nodes = [node];
     await limits.start();
@@ -391,20 +386,23 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     assert.deepEqual(await burst([node], "key_c", 30, 20), [15]);
   });
 
-  test("a node that died does not keep the others from deciding together for long", async () => {
+  test("a dead node delays the others for about ten seconds, not for good", async () => {
     const redis = connectRedis(server.url, log);
-    const pace = createRateLimiter({
+    const limiter = createRateLimiter({
       redis,
       nodes: { id: () => "node_1", live: () => ["node_0", "node_1"] },
       log,
-      answerMsMax: patientMs,
+      answerMsMax: generousMs,
     });
     try {
-      await pace.redisSync?.start();
-      assert.equal(pace.redisSync?.synced, false);
-      await vi.waitFor(() => assert.ok(pace.redisSync?.synced), { timeout: 15_000, interval: 50 });
+      await limiter.redisSync?.start();
+      assert.equal(limiter.redisSync?.isSynced, false);
+      await vi.waitFor(() => assert.ok(limiter.redisSync?.isSynced), {
+        timeout: 15_000,
+        interval: 50,
+      });
     } finally {
-      await pace.redisSync?.stop();
+      await limiter.redisSync?.stop();
       await redis.close();
     }
   });

@@ -1,4 +1,4 @@
-// The clients that people use, each against a provider of either format.
+// Widely used chat clients, each with a provider of either format.
 
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { HumanMessage } from "@langchain/core/messages";
@@ -22,7 +22,7 @@ const weather = {
 };
 const sunny = { text: ["It is ", "sunny."], usage: { input: 20, output: 6, cacheRead: 4 } };
 
-/** A tool of the official client, which runs it by itself. */
+/** A tool for the official client's tool runner. */
 function weatherFunction(note: (given: unknown) => void) {
   return {
     type: "function" as const,
@@ -46,9 +46,9 @@ for (const format of providerFormats) {
     });
     afterAll(() => stage.stop());
 
-    /** The provider calls the tool first and answers then. */
+    /** The provider first calls the tool, then answers. */
     const playToolLoop = () => stage.provider.play(stage.reply(weather), stage.reply(sunny));
-    /** The last request at the provider had the result of the call. */
+    /** Expects the last request to the provider to have the result of the call. */
     const expectResultSent = () => {
       const sent = JSON.stringify(stage.provider.requests.at(-1)?.body.messages);
       expect(sent).toContain("call_weather_1");
@@ -86,7 +86,7 @@ for (const format of providerFormats) {
         expect(texts.join("|")).toBe("|It is |sunny.|");
       });
 
-      test("adds up a stream with its helper", async () => {
+      test("joins a stream with its helper", async () => {
         stage.provider.play(stage.reply(weather));
         const stream = openai(stage).chat.completions.stream({
           model: "sonnet",
@@ -118,14 +118,14 @@ for (const format of providerFormats) {
           playToolLoop();
           const cities: unknown[] = [];
           const { completions } = openai(stage).chat;
-          const ask = {
+          const request = {
             model: "sonnet",
             messages: user,
             tools: [weatherFunction((given) => cities.push(given))],
           };
           const runner = stream
-            ? completions.runTools({ ...ask, stream })
-            : completions.runTools(ask);
+            ? completions.runTools({ ...request, stream })
+            : completions.runTools(request);
           expect(await runner.finalContent()).toBe("It is sunny.");
           expect(cities).toEqual([{ city: "Oslo" }]);
           expectResultSent();
@@ -213,7 +213,7 @@ for (const format of providerFormats) {
         });
       };
 
-      test("invokes a model, and tells its usage", async () => {
+      test("invokes a model, and reports its usage", async () => {
         stage.provider.play(stage.reply(sunny));
         const answer = await model().invoke([new HumanMessage("Weather?")]);
         expect(answer.content).toBe("It is sunny.");
@@ -237,11 +237,11 @@ for (const format of providerFormats) {
 
       test("calls a tool", async () => {
         playToolLoop();
-        const ask = langchainTool(({ city }) => `22 degrees in ${city}`, {
+        const weatherTool = langchainTool(({ city }) => `22 degrees in ${city}`, {
           name: "weather",
           schema: z.object({ city: z.string() }),
         });
-        const bound = model().bindTools([ask]);
+        const bound = model().bindTools([weatherTool]);
         const question = new HumanMessage("Weather?");
         const first = await bound.invoke([question]);
         const [call] = first.tool_calls ?? [];
@@ -251,7 +251,7 @@ for (const format of providerFormats) {
           name: "weather",
           args: { city: "Oslo" },
         });
-        const result = await ask.invoke({ ...call, type: "tool_call" });
+        const result = await weatherTool.invoke({ ...call, type: "tool_call" });
         expect((await bound.invoke([question, first, result])).content).toBe("It is sunny.");
         expectResultSent();
       });

@@ -1,4 +1,4 @@
-// Client format × provider format: the same answer and the same bill, whichever way it went.
+// Client format × provider format: every combination gives the same answer at the same price.
 
 import Anthropic from "@anthropic-ai/sdk";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -18,23 +18,23 @@ const content = {
 };
 const schema = { type: "object" as const, properties: { zone: { type: "string" } } };
 const question = "What time is it?";
-const told = {
+const expected = {
   thinking: "I look it up.",
   text: "One moment.",
   call: { id: "toolu_clock1", name: "clock", input: { zone: "Oslo" } },
   stop: "tool",
 };
 
-/** What a client understood, and the id of its request. */
-type Understood = { told: unknown; requestId: string };
+/** The answer as a client parsed it, and the id of its request. */
+type ClientResult = { answer: unknown; requestId: string };
 
 const clients: Record<
   string,
-  (stage: GatewayWithProvider, stream: boolean) => Promise<Understood>
+  (stage: GatewayWithProvider, stream: boolean) => Promise<ClientResult>
 > = {
   async native({ gateway }, stream) {
     const client = new Anthropic({ apiKey: gateway.v1, baseURL: gateway.address, maxRetries: 0 });
-    const ask = {
+    const request = {
       model: "sonnet",
       max_tokens: 1000,
       messages: [{ role: "user" as const, content: question }],
@@ -45,13 +45,13 @@ const clients: Record<
       requestId = id ?? "";
     };
     const streamed = async () => {
-      const sent = client.messages.stream(ask);
+      const sent = client.messages.stream(request);
       const message = await sent.finalMessage();
       remember(sent.request_id);
       return message;
     };
     const plain = async () => {
-      const message = await client.messages.create(ask);
+      const message = await client.messages.create(request);
       remember(message._request_id);
       return message;
     };
@@ -59,7 +59,7 @@ const clients: Record<
     const [thinking, text, call] = message.content;
     return {
       requestId,
-      told: {
+      answer: {
         thinking: thinking?.type === "thinking" && thinking.thinking,
         text: text?.type === "text" && text.text,
         call: call?.type === "tool_use" && { id: call.id, name: call.name, input: call.input },
@@ -69,7 +69,7 @@ const clients: Record<
   },
 
   async chat(stage, stream) {
-    const ask = {
+    const request = {
       model: "sonnet",
       max_tokens: 1000,
       messages: [{ role: "user" as const, content: question }],
@@ -83,17 +83,19 @@ const clients: Record<
     };
     const { completions } = openai(stage, { fetch: watching }).chat;
     let thinking = "";
-    const helper = stream ? completions.stream(ask) : undefined;
+    const helper = stream ? completions.stream(request) : undefined;
     helper?.on("chunk", (chunk) => {
-      // The helper keeps only the last piece of members that it does not know.
+      // The helper keeps only the last fragment of members that it does not know.
       thinking += Object(chunk.choices[0]?.delta).reasoning_content ?? "";
     });
-    const { choices } = helper ? await helper.finalChatCompletion() : await completions.create(ask);
+    const { choices } = helper
+      ? await helper.finalChatCompletion()
+      : await completions.create(request);
     const [choice] = choices;
     const [call] = choice?.message.tool_calls ?? [];
     return {
       requestId,
-      told: {
+      answer: {
         thinking: thinking || Object(choice?.message).reasoning_content,
         text: choice?.message.content,
         call: call?.type === "function" && {
@@ -115,12 +117,12 @@ for (const format of providerFormats) {
     });
     afterAll(() => stage.stop());
 
-    for (const [client, ask] of Object.entries(clients)) {
+    for (const [client, send] of Object.entries(clients)) {
       for (const stream of [false, true]) {
         test(`a ${client} client gets ${stream ? "a stream" : "a plain answer"} of thinking, text and a call, and pays for each category`, async () => {
           stage.provider.play(stage.reply(content));
-          const { told: understood, requestId } = await ask(stage, stream);
-          expect(understood).toEqual(told);
+          const { answer, requestId } = await send(stage, stream);
+          expect(answer).toEqual(expected);
           expect(stage.provider.requests.at(-1)?.path).toBe(
             format === "native" ? "/v1/messages" : "/v1/chat/completions",
           );
@@ -145,8 +147,8 @@ for (const format of providerFormats) {
         });
       }
 
-      test(`a ${client} client is told when the provider refuses what it asked`, async () => {
-        const refusal = {
+      test(`a ${client} client gets the error when the provider rejects its request`, async () => {
+        const providerError = {
           type: "error",
           error: {
             type: "invalid_request_error",
@@ -158,9 +160,9 @@ for (const format of providerFormats) {
         stage.provider.play({
           status: 400,
           headers: { "content-type": "application/json" },
-          writes: [JSON.stringify(refusal)],
+          writes: [JSON.stringify(providerError)],
         });
-        await expect(ask(stage, true)).rejects.toMatchObject({
+        await expect(send(stage, true)).rejects.toMatchObject({
           status: 400,
           message: expect.stringContaining("messages: odd"),
         });
@@ -169,7 +171,7 @@ for (const format of providerFormats) {
   });
 }
 
-test("what the native command line client sends is a plain chat request to a chat provider", async () => {
+test("a request of the native command line client becomes a plain chat request to a chat provider", async () => {
   const stage = await startGatewayWithProvider("chat");
   try {
     stage.provider.play(stage.reply({ text: ["Done."] }));

@@ -1,4 +1,4 @@
-// The chat cases of the wire contract, over HTTP, with a provider of the native format.
+// The contract of the chat format, over HTTP, with a provider of the native format.
 
 import { readFileSync } from "node:fs";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
@@ -24,9 +24,9 @@ beforeAll(async () => {
 });
 afterAll(() => stage.stop());
 
-const ask = { model: "sonnet", messages: [{ role: "user", content: "Hi" }] };
+const basicRequest = { model: "sonnet", messages: [{ role: "user", content: "Hi" }] };
 
-/** What the provider received for a body that the gateway accepts. */
+/** The body that the provider received for a body that the gateway accepts. */
 async function receivedFor(body: unknown): Promise<JsonObject> {
   const response = await stage.postChat(body);
   expect({ status: response.status, body: response.ok ? "" : await response.text() }).toEqual({
@@ -49,7 +49,7 @@ async function chunksOf(body: JsonObject): Promise<ReturnType<typeof readStream>
   return readStream(await response.text());
 }
 
-test("31: system and developer texts become one instruction, and only user and assistant speak", async () => {
+test("system and developer texts become one instruction, and all turns are of user or assistant", async () => {
   const messages = [
     { role: "system", content: "One." },
     { role: "user", content: "Hi" },
@@ -57,7 +57,7 @@ test("31: system and developer texts become one instruction, and only user and a
     { role: "developer", content: "Two." },
     { role: "user", content: "Go" },
   ];
-  const sent = await receivedFor({ ...ask, messages });
+  const sent = await receivedFor({ ...basicRequest, messages });
   expect(sent.system).toBe("One.\nTwo.");
   expect(sent.messages).toEqual([
     { role: "user", content: "Hi" },
@@ -66,7 +66,7 @@ test("31: system and developer texts become one instruction, and only user and a
   ]);
 });
 
-test("32: results of two calls and the user's text are one turn, results first, ids as they were", async () => {
+test("the results of two calls and the user's text become one turn, results first, ids unchanged", async () => {
   const call = (id: string) => ({ id, type: "function", function: { name: "f", arguments: "{}" } });
   const messages = [
     { role: "user", content: "Hi" },
@@ -76,7 +76,7 @@ test("32: results of two calls and the user's text are one turn, results first, 
     { role: "user", content: "So?" },
   ];
   const sent = await receivedFor({
-    ...ask,
+    ...basicRequest,
     messages,
     tools: [{ type: "function", function: { name: "f" } }],
   });
@@ -90,9 +90,9 @@ test("32: results of two calls and the user's text are one turn, results first, 
   });
 });
 
-test("33: images come inline or by address, and another scheme is refused by its part", async () => {
+test("images are inline or have a URL, and another scheme is rejected with the path of its part", async () => {
   const image = (url: string) => ({
-    ...ask,
+    ...basicRequest,
     messages: [
       {
         role: "user",
@@ -123,10 +123,10 @@ test("33: images come inline or by address, and another scheme is refused by its
   });
 });
 
-test("34: temperature is capped, several choices are refused, and what has no counterpart is ignored", async () => {
+test("temperature is capped, several choices are rejected, and members without a counterpart are ignored", async () => {
   expect(
     await receivedFor({
-      ...ask,
+      ...basicRequest,
       temperature: 1.7,
       seed: 1,
       logit_bias: { 5: 1 },
@@ -138,12 +138,15 @@ test("34: temperature is capped, several choices are refused, and what has no co
     max_tokens: expect.any(Number),
     stream: true,
     temperature: 1,
-    messages: ask.messages,
+    messages: basicRequest.messages,
   });
-  expect(await errorFor({ ...ask, n: 2 })).toMatchObject({ status: 400, error: { param: "n" } });
+  expect(await errorFor({ ...basicRequest, n: 2 })).toMatchObject({
+    status: 400,
+    error: { param: "n" },
+  });
 });
 
-test("35: parallel calls of a stream are numbered 0 and 1 and can be read", async () => {
+test("parallel calls of a stream have the numbers 0 and 1 and valid arguments", async () => {
   const call = (index: number, id: string, name: string, pieces: string[]) => [
     sseEvent("content_block_start", {
       index,
@@ -164,7 +167,7 @@ test("35: parallel calls of a stream are numbered 0 and 1 and can be read", asyn
     writes: [start, ...calls, ...end],
   });
   const chunks = await chunksOf({
-    ...ask,
+    ...basicRequest,
     tools: [
       { type: "function", function: { name: "f" } },
       { type: "function", function: { name: "g" } },
@@ -195,11 +198,11 @@ test("35: parallel calls of a stream are numbered 0 and 1 and can be read", asyn
   expect(chunks.at(-1)).toBe("[DONE]");
 });
 
-test("36: the usage of a stream comes when asked, right before the end, cached input included", async () => {
+test("a stream has its usage on request, right before the end, cached input included", async () => {
   const usage = { input: 10, cacheRead: 3, cacheWrite: 2, output: 5 };
   stage.provider.play(stage.reply({ text: ["a"], usage }), stage.reply({ text: ["a"], usage }));
-  const asked = await chunksOf({ ...ask, stream_options: { include_usage: true } });
-  expect(asked.at(-2)).toMatchObject({
+  const withUsage = await chunksOf({ ...basicRequest, stream_options: { include_usage: true } });
+  expect(withUsage.at(-2)).toMatchObject({
     choices: [],
     usage: {
       prompt_tokens: 15,
@@ -208,14 +211,14 @@ test("36: the usage of a stream comes when asked, right before the end, cached i
       prompt_tokens_details: { cached_tokens: 3, cache_write_tokens: 2 },
     },
   });
-  expect(asked.at(-1)).toBe("[DONE]");
-  const notAsked = await chunksOf(ask);
-  expect(JSON.stringify(notAsked)).not.toContain("usage");
-  expect(notAsked.at(-1)).toBe("[DONE]");
+  expect(withUsage.at(-1)).toBe("[DONE]");
+  const withoutUsage = await chunksOf(basicRequest);
+  expect(JSON.stringify(withoutUsage)).not.toContain("usage");
+  expect(withoutUsage.at(-1)).toBe("[DONE]");
 });
 
-describe("37: a provider that breaks off amid a stream", () => {
-  // Without the end, and cut.
+describe("a provider that breaks off during a stream", () => {
+  // The connection ends without the last events, or is cut.
   const broken = () =>
     stage.provider.play({
       headers: { "content-type": "text/event-stream" },
@@ -223,9 +226,9 @@ describe("37: a provider that breaks off amid a stream", () => {
       end: "reset",
     });
 
-  test("ends in one error object, and neither a final chunk nor a terminator", async () => {
+  test("ends in one error object, without a final chunk or a terminator", async () => {
     broken();
-    const chunks = await chunksOf(ask);
+    const chunks = await chunksOf(basicRequest);
     expect(chunks.at(-1)).toEqual({
       error: {
         message: expect.any(String),
@@ -248,8 +251,8 @@ describe("37: a provider that breaks off amid a stream", () => {
   });
 });
 
-describe("38: who cannot pay, or is too fast", () => {
-  /** Counts calls, and makes the clients' pauses between tries short. */
+describe("a caller without credits, or over a limit", () => {
+  /** Counts calls, and shortens the clients' pauses between attempts. */
   function countingFetch() {
     const seen: Response[] = [];
     const counting: typeof fetch = async (...given) => {
@@ -292,7 +295,7 @@ describe("38: who cannot pay, or is too fast", () => {
       calls: 1,
     },
     {
-      name: "the pace",
+      name: "the rate limit",
       limits: { requestsPerMinute: 0 },
       status: 429,
       error: { type: "requests", code: "rate_limit_exceeded" },
@@ -304,11 +307,11 @@ describe("38: who cannot pay, or is too fast", () => {
       const apiKey = await keyWith(limits);
       const official = countingFetch();
       const client = openai(stage, { apiKey, maxRetries: 2, fetch: official.counting });
-      const refused = client.chat.completions.create({
+      const call = client.chat.completions.create({
         model: "sonnet",
         messages: [{ role: "user", content: "Hi" }],
       });
-      await expect(refused).rejects.toMatchObject({ status, error: { ...error, param: null } });
+      await expect(call).rejects.toMatchObject({ status, error: { ...error, param: null } });
       expect(official.seen).toHaveLength(calls);
       if (status === 429)
         expect(official.seen[0]?.headers.get("retry-after")).toMatch(/^[1-9]\d*$/);
@@ -326,7 +329,7 @@ describe("38: who cannot pay, or is too fast", () => {
   }
 });
 
-test("39: both official clients walk the models in one request, with either header", async () => {
+test("both official clients list all models in one request, with either header", async () => {
   const { gateway } = stage;
   let calls = 0;
   const counting: typeof fetch = (...given) => {
@@ -362,7 +365,7 @@ test("39: both official clients walk the models in one request, with either head
   ).toEqual(["opus", "sonnet", "haiku"]);
 });
 
-test("40: a body as Cursor's agent sends it arrives as meant, and one of the Responses API is told where it is", async () => {
+test("a body of Cursor's agent is accepted, and a body of the Responses API has an error of its own", async () => {
   const fixture = (name: string) =>
     JSON.parse(
       readFileSync(new URL(`../formats/chat/fixtures/${name}.json`, import.meta.url), "utf8"),
@@ -402,7 +405,7 @@ const badBodies: [name: string, text: string, param: string | null][] = [
   ],
 ];
 for (const [name, text, param] of badBodies) {
-  test(`a body that ${name} is a 400 that names its path`, async () => {
+  test(`a body that ${name} is a 400 with its path`, async () => {
     const headers = {
       "content-type": "application/json",
       authorization: `Bearer ${stage.gateway.v1}`,
@@ -422,12 +425,12 @@ for (const [name, text, param] of badBodies) {
 
 test("the base address works with and without /v1", async () => {
   for (const path of ["/v1/chat/completions", "/chat/completions", "/v1/v1/chat/completions"]) {
-    expect((await stage.postChat(ask, path)).status).toBe(200);
+    expect((await stage.postChat(basicRequest, path)).status).toBe(200);
   }
 });
 
-test("an answer names the catalogue's model and the request, also when the name was a guess", async () => {
-  const response = await stage.postChat({ ...ask, model: "claude-sonnet-9-9" });
+test("an answer has the catalogue's model and the request id, even if the model was a fallback", async () => {
+  const response = await stage.postChat({ ...basicRequest, model: "claude-sonnet-9-9" });
   const body: unknown = await response.json();
   expect(isObject(Object(body)) && body).toMatchObject({
     object: "chat.completion",
@@ -436,7 +439,7 @@ test("an answer names the catalogue's model and the request, also when the name 
   expect(response.headers.get("x-request-id")).toMatch(/^req_/);
 });
 
-test("a reasoning effort becomes what the model can do, and signed thinking finds its way back", async () => {
+test("a reasoning effort becomes the model's form of thinking, and signed thinking returns to the provider", async () => {
   stage.provider.play(
     stage.reply({
       thinking: { pieces: ["Let me ", "think."], signature: "c2lnbmVk" },
@@ -444,7 +447,7 @@ test("a reasoning effort becomes what the model can do, and signed thinking find
     }),
   );
   const first = await stage.postChat({
-    ...ask,
+    ...basicRequest,
     reasoning_effort: "high",
     temperature: 0.5,
     tools: [{ type: "function", function: { name: "f" } }],
@@ -457,32 +460,32 @@ test("a reasoning effort becomes what the model can do, and signed thinking find
   const { message } = Object(await first.json()).choices[0];
   expect(message).toMatchObject({ content: null, reasoning_content: "Let me think." });
   const messages = [
-    ...ask.messages,
+    ...basicRequest.messages,
     message,
     { role: "tool", tool_call_id: "toolu_1", content: "1" },
   ];
-  const sent = await receivedFor({ ...ask, reasoning_effort: "high", messages });
+  const sent = await receivedFor({ ...basicRequest, reasoning_effort: "high", messages });
   expect(Object(sent.messages)[1].content).toEqual([
     { type: "thinking", thinking: "Let me think.", signature: "c2lnbmVk" },
     { type: "tool_use", id: "toolu_1", name: "f", input: {} },
   ]);
 });
 
-test("settings of thinking in the native form reach a native provider whole, and win over an effort", async () => {
+test("native thinking settings reach a native provider unchanged and override an effort", async () => {
   const thinking = { type: "enabled", budget_tokens: 2048, display: "omitted" };
-  const sent = await receivedFor({ ...ask, thinking, reasoning_effort: "high" });
+  const sent = await receivedFor({ ...basicRequest, thinking, reasoning_effort: "high" });
   expect(sent.thinking).toEqual(thinking);
   expect(sent).not.toHaveProperty("output_config");
 });
 
-test("the official client and a plain one read the same error", async () => {
+test("the official client and a plain HTTP client get the same error", async () => {
   await expect(
     openai(stage).chat.completions.create({
       model: "gpt-4o",
       messages: [{ role: "user", content: "Hi" }],
     }),
   ).rejects.toBeInstanceOf(OpenAI.NotFoundError);
-  expect(await errorFor({ ...ask, model: "gpt-4o" })).toMatchObject({
+  expect(await errorFor({ ...basicRequest, model: "gpt-4o" })).toMatchObject({
     status: 404,
     error: { code: "model_not_found", param: "model" },
   });

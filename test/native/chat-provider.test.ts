@@ -1,4 +1,4 @@
-// The clients of the native format, unmodified, over a provider that speaks chat completions.
+// Clients of the native format, unmodified, with a provider of chat completions.
 
 import { createAnthropic } from "@ai-sdk/anthropic";
 import Anthropic from "@anthropic-ai/sdk";
@@ -31,7 +31,7 @@ afterAll(() => stage.stop());
 
 const usage = { input: 12, output: 9, cacheRead: 3, cacheWrite: 4 };
 
-/** Calls the tool until it has a result; reasons where asked; else says hello. */
+/** Calls the tool until it has a result, reasons if the request has an effort, or says hello. */
 const converse: Respond = ({ body }) => {
   const hasResult = JSON.stringify(body.messages).includes('"role":"tool"');
   const call = {
@@ -46,7 +46,7 @@ const converse: Respond = ({ body }) => {
   return body.stream === true ? chatStream(content) : chatAnswer(content);
 };
 
-const ask = {
+const basicRequest = {
   model: "opus",
   max_tokens: 4000,
   messages: [{ role: "user" as const, content: "Hello" }],
@@ -73,17 +73,17 @@ describe("the vendor's SDK", () => {
   const messages = () => new Anthropic({ ...connection(), authToken: null }).messages;
 
   test("gets a plain answer, and the same as a stream", async () => {
-    expect(await messages().create(ask)).toMatchObject(hello);
-    expect(await messages().stream(ask).finalMessage()).toMatchObject(hello);
+    expect(await messages().create(basicRequest)).toMatchObject(hello);
+    expect(await messages().stream(basicRequest).finalMessage()).toMatchObject(hello);
   });
 
-  test("gets thoughts", async () => {
+  test("gets thinking", async () => {
     const thinking = { type: "enabled" as const, budget_tokens: 2000 };
     const content = [{ type: "thinking", thinking: "hm…" }, hello.content[0]];
-    expect(await messages().create({ ...ask, thinking })).toMatchObject({ content });
+    expect(await messages().create({ ...basicRequest, thinking })).toMatchObject({ content });
     expect(
       await messages()
-        .stream({ ...ask, thinking })
+        .stream({ ...basicRequest, thinking })
         .finalMessage(),
     ).toMatchObject({ content });
   });
@@ -100,7 +100,9 @@ describe("the vendor's SDK", () => {
       }),
     ];
     const client = new Anthropic({ ...connection(), authToken: null });
-    const message = await client.beta.messages.toolRunner({ ...ask, tools, stream }).runUntilDone();
+    const message = await client.beta.messages
+      .toolRunner({ ...basicRequest, tools, stream })
+      .runUntilDone();
     expect([message.content, cities]).toMatchObject([hello.content, ["Paris"]]);
     expect(stage.provider.requests.at(-1)?.body.messages).toMatchObject([
       { role: "user", content: "Hello" },
@@ -115,27 +117,27 @@ describe("the vendor's SDK", () => {
 
   test("parses structured output, and counts", async () => {
     const output_config = { format: jsonSchemaOutputFormat(weather.input_schema) };
-    expect((await messages().parse({ ...ask, output_config })).parsed_output).toEqual({
+    expect((await messages().parse({ ...basicRequest, output_config })).parsed_output).toEqual({
       city: "Paris",
     });
-    const { model, messages: conversation } = ask;
+    const { model, messages: conversation } = basicRequest;
     expect(
       (await messages().countTokens({ model, messages: conversation })).input_tokens,
     ).toBeGreaterThan(0);
   });
 
-  test("throws what the provider refuses, and from a stream that breaks", async () => {
+  test("throws the provider's error, and an error from a stream that breaks", async () => {
     stage.provider.always(chatErrorAnswer(400, null, "messages: too odd"));
-    const refused = {
+    const expected = {
       status: 400,
       type: "invalid_request_error",
       message: expect.stringContaining("too odd"),
     };
-    await expect(messages().create(ask)).rejects.toMatchObject(refused);
+    await expect(messages().create(basicRequest)).rejects.toMatchObject(expected);
     stage.provider.always(
       chatStream({}, { writes: chatChunks({ text: ["a", "b"] }).slice(0, 2), end: "reset" }),
     );
-    await expect(messages().stream(ask).finalMessage()).rejects.toMatchObject({
+    await expect(messages().stream(basicRequest).finalMessage()).rejects.toMatchObject({
       type: "api_error",
       status: undefined,
     });
@@ -170,7 +172,7 @@ describe("LangChain", () => {
       maxRetries: 0,
     });
 
-  test("gets a tool call, and a stream whose outputs add up to the provider's", async () => {
+  test("gets a tool call, and a stream whose outputs add up to the provider's output", async () => {
     const question = [new HumanMessage("Weather?")];
     expect((await model().bindTools([weather]).invoke(question)).tool_calls).toMatchObject([
       { args: { city: "Paris" } },

@@ -1,4 +1,4 @@
-// Clients that are not the vendor's: their parsers are stricter, or read other members.
+// Clients of other vendors: their parsers are stricter, or read other members.
 
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { ChatAnthropic } from "@langchain/anthropic";
@@ -33,11 +33,11 @@ const lateUsage = {
   ],
 };
 
-/** A call of a tool that takes nothing. */
+/** A call of a tool without arguments. */
 const withoutArguments: Respond = ({ body }) =>
   (body.stream === true ? nativeStream : nativeAnswer)({ tool: { name: "now", input: [] } });
 
-/** A stream whose connection breaks amid the text. */
+/** A stream whose connection breaks during the text. */
 const broken = {
   ...nativeStream(),
   writes: nativeEvents({ text: ["a", "b"] }).slice(0, 3),
@@ -45,8 +45,7 @@ const broken = {
 };
 
 describe("Vercel's AI SDK", () => {
-  // Its base address ends in /v1; without it, the paths are joined differently and served all the
-  // same.
+  // Its base URL ends in /v1. Without it, the paths are different, and are served too.
   const modelAt = (base: string) =>
     createAnthropic({ baseURL: native.gateway.address + base, apiKey: native.gateway.v1 })("opus");
 
@@ -103,7 +102,7 @@ describe("Vercel's AI SDK", () => {
     expect(await streamText(options).toolCalls).toMatchObject([{ toolName: "now", input: {} }]);
   });
 
-  test("gets thoughts", async () => {
+  test("gets thinking", async () => {
     const providerOptions = { anthropic: { thinking: { type: "enabled", budgetTokens: 1024 } } };
     const options = {
       model: modelAt("/v1"),
@@ -127,20 +126,20 @@ describe("Vercel's AI SDK", () => {
     expect(output).toEqual({ city: "Paris" });
   });
 
-  test("tells its errors by their status, and does not repeat what cannot help", async () => {
+  test("throws errors with their status, and does not retry those that a retry cannot mend", async () => {
     const stranger = createAnthropic({
       baseURL: `${native.gateway.address}/v1`,
       apiKey: "sk-gw2-1nonsense",
     })("opus");
-    const refused = generateText({ model: stranger, prompt: "Hello", maxOutputTokens: 100 });
-    await expect(refused).rejects.toMatchObject({
+    const rejected = generateText({ model: stranger, prompt: "Hello", maxOutputTokens: 100 });
+    await expect(rejected).rejects.toMatchObject({
       name: "AI_APICallError",
       statusCode: 401,
       isRetryable: false,
     });
   });
 
-  test("reports the error of a stream that fails amid the text", async () => {
+  test("reports the error of a stream that fails during the text", async () => {
     native.provider.always(broken);
     const errors: unknown[] = [];
     const onError = ({ error }: { error: unknown }) => void errors.push(error);
@@ -155,7 +154,7 @@ describe("Vercel's AI SDK", () => {
     expect(errors.length).toBe(1);
   });
 
-  test("reads the whole answer of a provider that reports its usage at the end", async () => {
+  test("gets the whole answer of a provider that reports its usage at the end", async () => {
     native.provider.always(lateUsage);
     const streamed = streamText({
       model: modelAt("/v1"),
@@ -209,12 +208,12 @@ describe("LangChain", () => {
     expect((await streamed())?.tool_calls).toMatchObject([{ name: "now", args: {} }]);
   });
 
-  test("throws from a stream that fails amid the text", async () => {
+  test("throws from a stream that fails during the text", async () => {
     native.provider.always(broken);
     await expect(streamed()).rejects.toThrow();
   });
 
-  test("adds the outputs of start and end to exactly the provider's output", async () => {
+  test("adds the outputs of start and end up to exactly the provider's output", async () => {
     native.provider.always(lateUsage);
     expect((await streamed())?.usage_metadata).toMatchObject({ output_tokens: 8 });
   });

@@ -19,7 +19,7 @@ const counted = (answer: JsonObject) => ({
   writes: [JSON.stringify(answer)],
 });
 
-test("thirty counts at once cost nothing and take nothing from a key's one request per minute", async () => {
+test("thirty counts at once are free and do not use a key's one request per minute", async () => {
   native.provider.always(counted({ input_tokens: 42 }));
   const { core, call } = native.gateway.admin;
   const before = await core.billing.getPools({ accountId: native.gateway.accountId }, call);
@@ -40,7 +40,7 @@ test("thirty counts at once cost nothing and take nothing from a key's one reque
   expect((await native.post(smallBody, { headers })).status).toBe(429);
 });
 
-test("a count takes the same body, and the provider is asked without what only an answer has", async () => {
+test("a count accepts the same body, and the provider receives no member that only answers have", async () => {
   native.provider.play(
     counted({ input_tokens: 7, context_management: { original_input_tokens: 9 } }),
   );
@@ -63,7 +63,7 @@ test("a count takes the same body, and the provider is asked without what only a
   expect(received?.headers["anthropic-beta"]).toBe("token-counting-2024-11-01");
 });
 
-test("a malformed body is refused as on messages", async () => {
+test("a malformed body is rejected as on messages", async () => {
   const response = await native.post(
     { model: "haiku", messages: [{ role: "tool", content: "" }] },
     { path },

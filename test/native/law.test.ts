@@ -1,4 +1,4 @@
-// The law of the native format through the whole gateway: what the provider receives is what the
+// The law of the native format through the whole gateway: the provider receives the body that the
 // client sent.
 
 import { isDeepStrictEqual } from "node:util";
@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => native.stop());
 
-test("any body reaches the provider as it was, or is refused for what it asks and reaches none", async () => {
+test("any body reaches the provider unchanged, or is rejected and reaches no provider", async () => {
   let taken = 0;
   await fc.assert(
     fc.asyncProperty(anyBody, async (generated) => {

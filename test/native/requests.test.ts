@@ -1,5 +1,5 @@
-// What clients of the native format send: credentials, versions, envelopes, names of models, and
-// what the provider receives of it.
+// Requests in the native format: credentials, versions, bodies and names of models, and the bodies
+// that the provider receives.
 
 import { gzipSync } from "node:zlib";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -24,7 +24,7 @@ const bearer = (key: string, version: string) => ({
 });
 
 describe("a plain request", () => {
-  test("is answered with every member that clients read, and one request id under two names", async () => {
+  test("gets an answer with every member that clients read, and one request id under two names", async () => {
     const response = await native.post(smallBody);
     expect(response.status).toBe(200);
     expect(response.headers.get("content-type")).toMatch(/^application\/json/);
@@ -42,7 +42,7 @@ describe("a plain request", () => {
     });
   });
 
-  test("with the newest SDK's Bearer has the same answer", async () => {
+  test("with the newest SDK's Bearer gets the same answer", async () => {
     const older = await (await native.post(smallBody)).json();
     const newest = await native.post(smallBody, {
       headers: bearer(native.gateway.v1, "2026-10-21"),
@@ -50,7 +50,7 @@ describe("a plain request", () => {
     expect([newest.status, await newest.json()]).toEqual([200, older]);
   });
 
-  test("with a Bearer that its version does not call for is refused without naming the other header in the body", async () => {
+  test("with a Bearer that its version does not use is rejected, and the body does not name the other header", async () => {
     const response = await native.post(smallBody, {
       headers: bearer(native.gateway.v1, "2023-06-01"),
     });
@@ -62,7 +62,7 @@ describe("a plain request", () => {
     expect(response.headers.get("www-authenticate")).toContain("x-api-key");
   });
 
-  test("with a good key ignores whatever else is in Authorization", async () => {
+  test("with a valid key ignores the Authorization header", async () => {
     expect(
       (await native.post(smallBody, { headers: { authorization: "Bearer junk" } })).status,
     ).toBe(200);
@@ -83,7 +83,7 @@ describe("the version", () => {
       code: "version_required",
     },
     {
-      name: "that nobody knows",
+      name: "that is unknown",
       headers: { "anthropic-version": "2020-01-01" },
       status: 400,
       code: "version_unsupported",
@@ -109,11 +109,11 @@ describe("the version", () => {
     });
   }
 
-  test("2026-10-21 refuses a temperature that 2023-06-01 takes", async () => {
+  test("2026-10-21 rejects a temperature that 2023-06-01 accepts", async () => {
     const body = { ...smallBody, temperature: 1 };
-    const refused = await native.post(body, { headers: { "anthropic-version": "2026-10-21" } });
-    expect(refused.status).toBe(400);
-    expect(await refused.json()).toMatchObject({
+    const rejected = await native.post(body, { headers: { "anthropic-version": "2026-10-21" } });
+    expect(rejected.status).toBe(400);
+    expect(await rejected.json()).toMatchObject({
       error: { message: expect.stringMatching(/^temperature: /) },
     });
     expect((await native.post(body)).status).toBe(200);
@@ -155,7 +155,7 @@ describe("the provider receives", () => {
     expect(received()?.headers["anthropic-version"]).toBe("2023-06-01");
   });
 
-  test("system entries among the messages, with settings and without content", async () => {
+  test("system messages inside the conversation, with settings and without content", async () => {
     const messages = [
       { role: "user", content: "Hello" },
       { role: "system", output_config: { effort: "high" }, cache_control: { type: "ephemeral" } },
@@ -164,7 +164,7 @@ describe("the provider receives", () => {
     expect(received()?.body.messages).toEqual(messages);
   });
 
-  test("the system blocks as they stand", async () => {
+  test("the system blocks unchanged", async () => {
     const system = [
       { type: "text", text: "x-anthropic-billing-header: a=b;" },
       { type: "text", text: "one", cache_control: { type: "ephemeral" } },
@@ -174,7 +174,7 @@ describe("the provider receives", () => {
     expect(received()?.body.system).toEqual(system);
   });
 
-  test("the thoughts and calls of earlier turns byte for byte, empty ones too", async () => {
+  test("the thinking and calls of earlier turns byte for byte, empty ones too", async () => {
     const content = [
       { type: "thinking", thinking: "", signature: "" },
       { type: "thinking", thinking: "é 😀", signature: "c2ln+/==" },
@@ -195,7 +195,7 @@ describe("a body", () => {
     source: { type: "base64", media_type: "image/png", data: "iVBORw0KGgo=".repeat(87_000) },
   };
 
-  test("of 20 MB of images is carried", async () => {
+  test("of 20 MB of images is accepted", async () => {
     const content = [...Array(20).fill(image), { type: "text", text: "What is this?" }];
     const response = await native.post({ ...smallBody, messages: [{ role: "user", content }] });
     expect(response.status).toBe(200);
@@ -210,7 +210,7 @@ describe("a body", () => {
     ]);
   });
 
-  test("that unpacks to 200 MiB is refused by name", async () => {
+  test("that unpacks to 200 MiB is rejected with the name of the limit", async () => {
     const bomb = gzipSync(Buffer.alloc(200 * 1024 * 1024));
     const response = await native.post(bomb, { headers: { "content-encoding": "gzip" } });
     expect(response.status).toBe(413);
@@ -237,14 +237,14 @@ describe("the name of a model", () => {
     expect(error.message).toMatch(/^model: gpt-4o.*model-opus-4\.6/s);
   });
 
-  test("is judged by the key's models after the alias is resolved", async () => {
+  test("is checked against the key's models after the alias is resolved", async () => {
     const { secret } = await native.keyWith({ allowedModels: ["sonnet"] });
     const headers = { "x-api-key": secret };
     const allowed = await native.post({ ...smallBody, model: "sonnet" }, { headers });
     expect([allowed.status, Object(await allowed.json()).model]).toEqual([200, "model-sonnet-4.6"]);
-    const refused = await native.post({ ...smallBody, model: "opus" }, { headers });
-    expect(refused.status).toBe(403);
-    expect(await refused.json()).toMatchObject({
+    const rejected = await native.post({ ...smallBody, model: "opus" }, { headers });
+    expect(rejected.status).toBe(403);
+    expect(await rejected.json()).toMatchObject({
       error: { details: { error_code: "model_not_allowed" } },
     });
   });

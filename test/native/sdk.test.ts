@@ -1,4 +1,4 @@
-// The vendor's SDK, newest and older, unmodified, in front of a scripted provider.
+// The vendor's SDK, newest and older, unmodified, with a scripted provider.
 
 import Newest from "@anthropic-ai/sdk";
 import { betaTool } from "@anthropic-ai/sdk/helpers/beta/json-schema";
@@ -28,28 +28,27 @@ beforeEach(() => native.provider.always(converse));
 afterAll(() => native.stop());
 
 type Options = { apiKey?: string; maxRetries?: number };
-type Ask = {
+type RequestMembers = {
   max_tokens?: number;
   tools?: (typeof weather)[];
   thinking?: { type: "enabled"; budget_tokens: number };
 };
 
 /**
- * What both generations of the SDK can do, under one set of names: their types are strangers to
- * each other.
+ * One interface for both generations of the SDK, because their types are not compatible.
  */
 type Sdk = {
-  create(ask?: Ask, options?: Options): Promise<unknown>;
-  /** The final message and what the `text` events said. */
-  stream(ask?: Ask, options?: Options): Promise<{ message: unknown; text: string }>;
-  /** The last message of a tool runner, and with what its tool was called. */
+  create(members?: RequestMembers, options?: Options): Promise<unknown>;
+  /** The final message, and the joined text of the `text` events. */
+  stream(members?: RequestMembers, options?: Options): Promise<{ message: unknown; text: string }>;
+  /** The last message of a tool runner, and the arguments of its tool calls. */
   runTools(stream: boolean): Promise<{ message: unknown; cities: string[] }>;
   parse(): Promise<unknown>;
   count(): Promise<unknown>;
   models(): Promise<string[]>;
 };
 
-const ask = {
+const basicRequest = {
   model: "opus",
   max_tokens: 4000,
   messages: [{ role: "user" as const, content: "Hello" }],
@@ -62,11 +61,12 @@ const optionsOf = ({ apiKey = native.gateway.v1, maxRetries = 0 }: Options = {})
 });
 
 const newest: Sdk = {
-  create: (more, options) => new Newest(optionsOf(options)).messages.create({ ...ask, ...more }),
+  create: (more, options) =>
+    new Newest(optionsOf(options)).messages.create({ ...basicRequest, ...more }),
   async stream(more, options) {
     let text = "";
     const stream = new Newest(optionsOf(options)).messages
-      .stream({ ...ask, ...more })
+      .stream({ ...basicRequest, ...more })
       .on("text", (delta) => {
         text += delta;
       });
@@ -82,7 +82,7 @@ const newest: Sdk = {
       run,
     });
     const runner = new Newest(optionsOf()).beta.messages.toolRunner({
-      ...ask,
+      ...basicRequest,
       tools: [tool],
       stream,
     });
@@ -90,10 +90,14 @@ const newest: Sdk = {
   },
   async parse() {
     const output_config = { format: jsonSchemaOutputFormat(weather.input_schema) };
-    return (await new Newest(optionsOf()).messages.parse({ ...ask, output_config })).parsed_output;
+    return (await new Newest(optionsOf()).messages.parse({ ...basicRequest, output_config }))
+      .parsed_output;
   },
   count: () =>
-    new Newest(optionsOf()).messages.countTokens({ model: ask.model, messages: ask.messages }),
+    new Newest(optionsOf()).messages.countTokens({
+      model: basicRequest.model,
+      messages: basicRequest.messages,
+    }),
   async models() {
     const ids: string[] = [];
     for await (const { id } of new Newest(optionsOf()).models.list()) ids.push(id);
@@ -102,11 +106,12 @@ const newest: Sdk = {
 };
 
 const older: Sdk = {
-  create: (more, options) => new Older(optionsOf(options)).messages.create({ ...ask, ...more }),
+  create: (more, options) =>
+    new Older(optionsOf(options)).messages.create({ ...basicRequest, ...more }),
   async stream(more, options) {
     let text = "";
     const stream = new Older(optionsOf(options)).messages
-      .stream({ ...ask, ...more })
+      .stream({ ...basicRequest, ...more })
       .on("text", (delta) => {
         text += delta;
       });
@@ -122,7 +127,7 @@ const older: Sdk = {
       run,
     });
     const runner = new Older(optionsOf()).beta.messages.toolRunner({
-      ...ask,
+      ...basicRequest,
       tools: [tool],
       stream,
     });
@@ -130,10 +135,14 @@ const older: Sdk = {
   },
   async parse() {
     const output_config = { format: olderOutputFormat(weather.input_schema) };
-    return (await new Older(optionsOf()).messages.parse({ ...ask, output_config })).parsed_output;
+    return (await new Older(optionsOf()).messages.parse({ ...basicRequest, output_config }))
+      .parsed_output;
   },
   count: () =>
-    new Older(optionsOf()).messages.countTokens({ model: ask.model, messages: ask.messages }),
+    new Older(optionsOf()).messages.countTokens({
+      model: basicRequest.model,
+      messages: basicRequest.messages,
+    }),
   async models() {
     const ids: string[] = [];
     for await (const { id } of new Older(optionsOf()).models.list()) ids.push(id);
@@ -192,7 +201,7 @@ for (const [name, sdk] of [
       expect((await sdk.stream()).message).toMatchObject({ content });
     });
 
-    test("gets thoughts with their signature", async () => {
+    test("gets thinking with its signature", async () => {
       const thinking = { type: "enabled" as const, budget_tokens: 2000 };
       const content = [
         { type: "thinking", thinking: "hm…", signature: "c2lnbmF0dXJl" },
@@ -213,9 +222,9 @@ for (const [name, sdk] of [
           .slice(before)
           .map(({ body }) => body.messages);
         expect(native.provider.requests.length).toBe(before + 2);
-        expect(first).toEqual(ask.messages);
+        expect(first).toEqual(basicRequest.messages);
         expect(second).toMatchObject([
-          ...ask.messages,
+          ...basicRequest.messages,
           { role: "assistant", content: [{ type: "text" }, call] },
           { role: "user", content: [{ type: "tool_result" }] },
         ]);
@@ -239,7 +248,7 @@ for (const [name, sdk] of [
       ]);
     });
 
-    test("throws from a stream that fails amid the text, without a status", async () => {
+    test("throws an error without a status from a stream that fails during the text", async () => {
       native.provider.always({
         ...nativeStream(),
         writes: nativeEvents({ text: ["a", "b"] }).slice(0, 3),
@@ -248,7 +257,7 @@ for (const [name, sdk] of [
       await expect(sdk.stream()).rejects.toMatchObject({ type: "api_error", status: undefined });
     });
 
-    test("throws from a provider that speaks another format instead of showing an empty answer", async () => {
+    test("throws if the provider answers in another format, instead of returning an empty answer", async () => {
       native.provider.always(chatStream({ text: ["a"] }));
       await expect(sdk.stream()).rejects.toMatchObject({ status: 502 });
     });
@@ -256,53 +265,53 @@ for (const [name, sdk] of [
     const failures: {
       status: number;
       type: string;
-      says: RegExp;
+      message: RegExp;
       script: ReturnType<typeof errorAnswer>;
     }[] = [
       {
         status: 400,
         type: "invalid_request_error",
-        says: /max_tokens/,
+        message: /max_tokens/,
         script: errorAnswer(400, "invalid_request_error", "max_tokens: too large"),
       },
       {
         status: 404,
         type: "not_found_error",
-        says: /gone/,
+        message: /gone/,
         script: errorAnswer(404, "not_found_error", "gone"),
       },
       {
         status: 413,
         type: "request_too_large",
-        says: /big/,
+        message: /big/,
         script: errorAnswer(413, "request_too_large", "big"),
       },
       {
         status: 502,
         type: "api_error",
-        says: /provider/,
+        message: /provider/,
         script: errorAnswer(401, "authentication_error", "bad provider key"),
       },
       {
         status: 529,
         type: "overloaded_error",
-        says: /overloaded/i,
+        message: /overloaded/i,
         script: errorAnswer(529, "overloaded_error", "Overloaded"),
       },
     ];
-    for (const { status, type, says, script } of failures) {
+    for (const { status, type, message, script } of failures) {
       test(`throws ${status} for a provider that answers ${script.status}`, async () => {
         native.provider.always(script);
         await expect(sdk.create()).rejects.toMatchObject({
           status,
           type,
-          message: expect.stringMatching(says),
+          message: expect.stringMatching(message),
           requestID: expect.stringMatching(/^req_/),
         });
       });
     }
 
-    test("throws the class of each refusal of the gateway's own", async () => {
+    test("throws the right class for each error of the gateway", async () => {
       const { secret } = await native.keyWith({ requestsPerMinute: 0, allowedModels: ["haiku"] });
       const classes = name === "1.11" ? Newest : Older;
       await expect(sdk.create({}, { apiKey: "sk-gw2-1nonsense" })).rejects.toBeInstanceOf(

@@ -1,4 +1,4 @@
-// A provider that thinks for long: what clients of both formats see of it, through the whole
+// A provider that is silent for a long time, as clients of both formats see it through the whole
 // gateway.
 
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -50,7 +50,7 @@ const formats = [
 ];
 const events = nativeEvents({ text: ["Hel", "lo"] });
 
-/** A streamed answer, read to its end; `opens` opens once three pings have come. */
+/** A streamed answer, read to its end. `opens` resolves after three pings. */
 async function read({ path, ping }: (typeof formats)[number], opens?: Gate): Promise<string> {
   const response = await fetch(address + path, {
     method: "POST",
@@ -71,13 +71,13 @@ async function read({ path, ping }: (typeof formats)[number], opens?: Gate): Pro
   return text;
 }
 
-/** Without what differs from answer to answer. */
+/** Without the members that differ from answer to answer. */
 const plain = (text: string) => text.replaceAll(/"(id|created|request_id)":("[^"]*"|\d+)/g, "");
 
 describe.each(formats)("a $name client", (format) => {
   test.each([
     ["before its first event", 0],
-    ["amid its text", 3],
+    ["during its text", 3],
   ])(
     "of a provider that is silent %s sees three pings, none inside an event, and the same answer",
     async (_, at) => {
@@ -95,6 +95,6 @@ describe.each(formats)("a $name client", (format) => {
   );
 });
 
-test("35 seconds of silence are long enough for three pings, wherever they fall", () => {
+test("35 seconds of silence are long enough for three pings, whenever it starts", () => {
   expect(defaultKeepAlive.holdMs + 2 * defaultKeepAlive.pingMs).toBeLessThan(35_000);
 });

@@ -1,5 +1,5 @@
-// What clients of the native format read: events in their grammar, whatever the provider's bytes
-// look like, and failures.
+// Streams in the native format through the whole gateway: valid events for any bytes of the
+// provider, and failures.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
@@ -42,7 +42,7 @@ const stopOf = (index: number) => sseEvent("content_block_stop", { index });
 const [head, ...tail] = [nativeEvents({})[0] ?? "", ...nativeEvents({}).slice(-2)];
 
 describe("a streamed answer", () => {
-  test("begins with a full message and the input tokens, and ends once", async () => {
+  test("starts with a complete message and the input tokens, and ends once", async () => {
     native.provider.play(nativeStream({ text: ["Hel", "lo"], usage: { input: 12, output: 7 } }));
     const events = await read(await native.post(streamed));
     expect(typesOf(events)).toEqual([
@@ -71,7 +71,7 @@ describe("a streamed answer", () => {
     expect(textOf(events)).toBe("Hello");
   });
 
-  test("numbers thoughts, texts and calls without gaps, and signs a thought right before its end", async () => {
+  test("numbers thinking, texts and calls without gaps, and has the signature right before the end of its block", async () => {
     const call = (index: number, id: string) => [
       startOf(index, { type: "tool_use", id, name: "f", input: {} }),
       deltaOf(index, { type: "input_json_delta", partial_json: '{"a"' }),
@@ -110,7 +110,7 @@ describe("a streamed answer", () => {
     expect(events[4]).toEqual({ type: "content_block_stop", index: 0 });
   });
 
-  test("whose provider reports its usage only at the end begins with the estimate and ends with the truth", async () => {
+  test("whose provider reports its usage only at the end starts with the estimate and ends with the report", async () => {
     native.provider.play({
       headers: { "content-type": "text/event-stream" },
       writes: [
@@ -134,7 +134,7 @@ describe("a streamed answer", () => {
     expect(events.at(-2)?.usage).toEqual({ input_tokens: 9, output_tokens: 4 });
   });
 
-  test("relays the provider's new events, new deltas and pings", async () => {
+  test("relays the provider's unknown events, unknown deltas and pings", async () => {
     const odd = { type: "newest_delta", value: [1, { a: null }] };
     native.provider.play({
       headers: { "content-type": "text/event-stream" },
@@ -191,7 +191,7 @@ describe("the bytes of the provider", () => {
 });
 
 describe("a provider that fails", () => {
-  test("amid its answer ends the stream with an error and no good end", async () => {
+  test("during its answer ends the stream with an error, without message_stop", async () => {
     native.provider.play({
       ...nativeStream(),
       writes: nativeEvents({ text: ["a", "b", "c"] }).slice(0, 4),
@@ -205,7 +205,7 @@ describe("a provider that fails", () => {
     });
   });
 
-  test("with its own error event is told with the type it gave", async () => {
+  test("with its own error event is reported with the type of that event", async () => {
     const error = { type: "overloaded_error", message: "Overloaded" };
     native.provider.play({
       ...nativeStream(),
@@ -215,7 +215,7 @@ describe("a provider that fails", () => {
     expect(events.at(-1)).toMatchObject({ type: "error", error: { type: "overloaded_error" } });
   });
 
-  test("with a refusal of the request is told in its own words", async () => {
+  test("that rejects the request is reported in its own words", async () => {
     native.provider.always(
       errorAnswer(
         400,
@@ -234,8 +234,8 @@ describe("a provider that fails", () => {
     });
   });
 
-  test("before its first event has its status, as JSON", async () => {
-    // Its own gateway: one that was told to wait leaves that provider alone for as long.
+  test("before its first event is reported with a status and JSON", async () => {
+    // A gateway of its own: after a `retry-after`, a gateway avoids that provider for as long.
     await using stack = new AsyncDisposableStack();
     const own = stack.adopt(await startGatewayWithProvider("native"), (one) => one.stop());
     own.provider.always(
@@ -251,8 +251,8 @@ describe("a provider that fails", () => {
   });
 });
 
-describe("a client that leaves", () => {
-  test("amid the answer stops the provider within a second and pays for what there was, once", async () => {
+describe("a client that disconnects", () => {
+  test("during the answer stops the provider within a second and pays once for the part that was produced", async () => {
     const { secret, keyId } = await native.keyWith({});
     const gate = new Gate();
     const events = nativeEvents({ text: ["Hello"], usage: { input: 12, output: 500 } });
@@ -293,7 +293,7 @@ describe("a client that leaves", () => {
     expect(charged?.usage?.output).toBeLessThan(500);
   });
 
-  test("before the provider answers pays for input at most", async () => {
+  test("before the answer starts pays for input at most", async () => {
     const { secret, keyId } = await native.keyWith({});
     const before = new Gate();
     native.provider.play(nativeStream({ text: ["never"] }, { before }));

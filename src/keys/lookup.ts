@@ -1,6 +1,11 @@
 // Finds secrets in the database, many with one statement. Whoever asks while a statement runs goes
 // into the next one, and those who ask for the same secret share an answer. So a flood of invented
 // secrets costs one statement for hundreds of them, and hardly delays the real ones.
+//
+// Not on the batch queue of the ledger: look-ups share a batch item per digest, repeat an item
+// whose key changed during the read, fill spare room with stale entries, and start without a tick
+// of delay. The queue would need a setting for each of these, and its groups, single retries and
+// unconfirmed commits would go unused.
 
 import { setTimeout as delay } from "node:timers/promises";
 import { ApiError } from "../base/errors.ts";

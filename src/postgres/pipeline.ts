@@ -1,6 +1,10 @@
 // Sends several statements to the server in one message with one Sync. pg, also with
 // `pipeline: true`, sends a Sync per statement. The server answers each Sync with a write of its
 // own, which wakes both sides a dozen times for a transaction of ten statements.
+//
+// Measured against `pipeline: true` of pg 8.23: a transaction of ten statements, each reading 16
+// rows; medians of eight alternating rounds of 2,000 transactions, on two busy cores. Client CPU
+// 219 instead of 413 µs, server CPU 365 instead of 435 µs, duration 1.9 instead of 3.1 ms.
 
 import { type Connection, DatabaseError, type Submittable } from "pg";
 import { serialize } from "pg-protocol";

@@ -19,7 +19,7 @@ import {
   type ServerResponse,
 } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
-import { setImmediate, setTimeout as sleep } from "node:timers/promises";
+import { setImmediate } from "node:timers/promises";
 import { gunzipSync } from "node:zlib";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 
@@ -191,7 +191,8 @@ async function receive(
   response: ServerResponse,
 ): Promise<ReceivedRequest> {
   const pieces: Buffer[] = [];
-  for await (const piece of message) pieces.push(piece);
+  message.on("data", (piece: Buffer) => pieces.push(piece));
+  await once(message, "end");
   const bytes = Buffer.concat(pieces);
   const bodyText = (
     message.headers["content-encoding"] === "gzip" ? gunzipSync(bytes) : bytes
@@ -232,33 +233,49 @@ export function parseObject(text: string): JsonObject {
 
 async function perform(script: Script, response: ServerResponse): Promise<void> {
   const { status = 200, headers = {}, end = "good", pauseMs = 0 } = script;
-  const gone = once(response, "close");
-  const untilGone = (wait: Promise<unknown>) => Promise.race([wait, gone]);
-  if (script.before !== undefined) await untilGone(script.before.pass());
+  if (script.before !== undefined) await untilClosed(response, script.before.pass());
   response.socket?.setNoDelay(true);
   let isFirst = true;
-  for (const write of splitWrites(script.writes ?? [], script.splitBytes)) {
+  for (const step of splitWrites(script.writes ?? [], script.splitBytes)) {
     if (response.closed || response.destroyed) return;
-    if (write instanceof Gate) {
+    if (step instanceof Gate) {
       if (isFirst) response.writeHead(status, headers).flushHeaders();
       isFirst = false;
-      await untilGone(write.pass());
+      await untilClosed(response, step.pass());
       continue;
     }
-    if (typeof write === "object" && "pauseMs" in write) {
-      await untilGone(sleep(write.pauseMs));
+    if (typeof step === "object" && "pauseMs" in step) {
+      await pause(response, step.pauseMs);
       continue;
     }
     if (isFirst) response.writeHead(status, headers);
-    else if (pauseMs > 0) await untilGone(sleep(pauseMs));
+    else if (pauseMs > 0) await pause(response, pauseMs);
     isFirst = false;
-    if (!response.write(write)) await untilGone(once(response, "drain"));
+    if (!response.write(step)) await untilClosed(response, once(response, "drain"));
   }
   if (response.closed || response.destroyed) return;
   if (isFirst) response.writeHead(status, headers);
   if (end === "good") response.end();
   else if (end === "hang") response.flushHeaders();
   else await reset(response);
+}
+
+/** Waits for `work`, or until the connection is closed. */
+function untilClosed(response: ServerResponse, work: Promise<unknown>): Promise<unknown> {
+  return Promise.race([work, once(response, "close")]);
+}
+
+/** Waits for the time, or until the connection is closed: it leaves no timer behind. */
+function pause(response: ServerResponse, ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    const finish = () => {
+      clearTimeout(timer);
+      response.off("close", finish);
+      resolve();
+    };
+    const timer = setTimeout(finish, ms);
+    response.once("close", finish);
+  });
 }
 
 // A reset makes the reader drop the bytes it has not read yet. A reader in this process gets five

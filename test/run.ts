@@ -1,10 +1,37 @@
-// `npm test`: types, lint and protos first, then every suite. The last line counts them all: `N
-// passed, N failed, N skipped`. `npm test -- keys limits` runs the suites whose path holds one of
-// the words, and no other check.
+// Runs the tests.
+//
+//   npm test                  types, lint and protos, then every suite
+//   npm run test:fast         the same checks, then the suites that are not slow: for use between
+//                             edits, less than a minute on two processors
+//   npm test -- keys limits   the suites whose path contains one of the words, and no checks
+//
+// The last line is the sum of checks and tests: `N passed, N failed, N skipped`.
 
 import { spawnSync } from "node:child_process";
+import { configDefaults } from "vitest/config";
 import type { Reporter } from "vitest/node";
 import { startVitest } from "vitest/node";
+
+/**
+ * Suites that `npm run test:fast` leaves out, as folders or files: they start processes, load
+ * client libraries, wait for real time, or try thousands of generated inputs. A new suite is fast
+ * unless it is added here.
+ */
+const slowSuites = [
+  "test/crash/**",
+  "test/docs/samples.test.ts",
+  "test/e2e/**",
+  "test/server/**",
+  "test/billing/{faults,interleavings}.test.ts",
+  "test/chat/clients.test.ts",
+  "test/formats/native/{decode-request,law}.test.ts",
+  "test/grpc/{contract,floods,lifecycle,real-services,server,split,split-suites}.test.ts",
+  "test/http/{malformed,sdk}.test.ts",
+  "test/inference/figures.test.ts",
+  "test/keys/{nodes,propagation}.test.ts",
+  "test/native/{clients,law,requests,sdk}.test.ts",
+  "test/rate-limits/{redis,shared,shares}.test.ts",
+];
 
 const checks = [
   { name: "types", command: ["tsc", "--noEmit"] },
@@ -13,7 +40,9 @@ const checks = [
 ];
 
 const count = { passed: 0, failed: 0, skipped: 0 };
-const filters = process.argv.slice(2);
+const words = process.argv.slice(2);
+const isFast = words.includes("--fast");
+const filters = words.filter((word) => word !== "--fast");
 
 if (filters.length === 0) for (const check of checks) runCheck(check);
 
@@ -34,7 +63,7 @@ const counter: Reporter = {
   },
 };
 
-// Whatever else fails, a run without its suites is a failed run.
+// A run that ends before its suites have run is a failed run.
 let finished = false;
 process.on("exit", () => {
   if (!finished) count.failed++;
@@ -46,6 +75,7 @@ const vitest = await startVitest("test", filters, {
   run: true,
   watch: false,
   reporters: ["default", counter],
+  exclude: isFast ? [...configDefaults.exclude, ...slowSuites] : configDefaults.exclude,
 });
 await vitest.close();
 finished = vitest.state.getTestModules().length > 0;

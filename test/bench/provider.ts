@@ -1,7 +1,7 @@
 // The provider of the bench: the fake provider of the tests, in a process of its own. The name of
 // the model chooses the pace of the answer: `bench` at once, `bench-2` with a pause of 2 ms before
-// each part, `bench-idle` with the first part at once and the rest after GET /release. It prints its
-// port as JSON; GET /served returns the totals of requests and tokens that it served.
+// each part, `bench-idle` with the first part at once and the rest after GET /release. It prints
+// its port as JSON; GET /served returns the totals of requests and tokens that it served.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import { Gate, type ReceivedRequest, type Script, startFakeProvider } from "../support/provider.ts";

@@ -106,7 +106,11 @@ const cases: { provider: string; message: string; overflow: object | undefined }
     message: "Prompt is too long",
     overflow: { part: "prompt", message: "prompt is too long" },
   },
-  { provider: "another kind", message: "messages.0: wrong, 300 tokens", overflow: undefined },
+  {
+    provider: "a provider with another error",
+    message: "messages.0: wrong, 300 tokens",
+    overflow: undefined,
+  },
   {
     provider: "a provider that only mentions the context",
     message: "The maximum context length is 200 tokens.",

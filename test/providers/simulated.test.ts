@@ -10,9 +10,8 @@ import {
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { defaultCatalog } from "../../src/config/catalog.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
-import { cutText, fillText, splitTokens, tokensOf } from "../../src/providers/simulated/measure.ts";
-import type { Segment } from "../../src/providers/simulated/prompt.ts";
-import { PromptCache } from "../../src/providers/simulated/prompt-cache.ts";
+import { PromptCache, type Segment } from "../../src/providers/simulated/prompt.ts";
+import { cutText, fillText, splitTokens, tokensOf } from "../../src/providers/simulated/tokens.ts";
 import { catalogFor } from "../support/catalog.ts";
 import { ManualClock, runPendingTasks } from "../support/clock.ts";
 import {

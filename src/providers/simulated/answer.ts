@@ -1,28 +1,28 @@
-// What the simulated model answers: a plan of blocks drawn from the conversation. Pure, so that the
-// same request is always answered alike; only ids differ.
+// Plans the answer of the simulated model: blocks that depend only on the request. The same request
+// always gets the same answer, except for ids.
 
 import { createHash } from "node:crypto";
 import type { Tool } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { type Directives, readDirectives } from "./directives.ts";
-import { cutText, fillText, tokensOf } from "./measure.ts";
 import { type LastTurn, readLastTurn } from "./prompt.ts";
 import { type PlannedBlock, sampleBlock } from "./samples.ts";
 import { answerFor, argumentsFor } from "./schema-values.ts";
+import { cutText, fillText, tokensOf } from "./tokens.ts";
 
 export type Plan = {
   readonly blocks: readonly PlannedBlock[];
   readonly stopReason: string;
   readonly stopSequence?: string;
-  /** Thinking included. */
+  /** Includes thinking. */
   readonly outputTokens: number;
   readonly thinkingTokens: number;
   readonly directives: Directives;
 };
 
 /**
- * Plans the answer to `request`, whose prompt has `inputTokens` tokens. Throws `invalid_request`
- * for a wrong directive.
+ * Plans the answer to a request with a prompt of `inputTokens`. Throws `invalid_request` for a
+ * wrong directive.
  */
 export function planAnswer(
   request: GenerateRequest,
@@ -35,11 +35,11 @@ export function planAnswer(
     : { directives: {}, rest: turn.text };
   const wanted = directives.blocks ?? chooseBlocks(request, { ...turn, text: rest });
   const tools = chooseTools(request, { ...turn, text: rest });
-  const said = speak(request, { ...turn, text: rest }, inputTokens);
-  const text = directives.tokens === undefined ? said : fillText(said, directives.tokens);
+  const fullText = writeText(request, { ...turn, text: rest }, inputTokens);
+  const text = directives.tokens === undefined ? fullText : fillText(fullText, directives.tokens);
   const blocks = wanted.flatMap((kind): PlannedBlock[] => {
     if (kind === "text") return text === "" ? [] : [{ kind, text }];
-    if (kind === "thinking") return [think(request, rest)];
+    if (kind === "thinking") return [writeThinking(request, rest)];
     if (kind === "tool_use" && tools.length > 0) return tools.map(callTool);
     return [sampleBlock(kind)];
   });
@@ -52,7 +52,8 @@ function chooseBlocks(request: GenerateRequest, turn: LastTurn): string[] {
   return [...(thinks ? ["thinking"] : []), "text", ...(calls ? ["tool_use"] : [])];
 }
 
-// A tool that the user names is called. A result is answered in words, unless a call is demanded.
+// Calls the tools that the user's text names. After a tool result it answers with text, unless the
+// request demands a call.
 function chooseTools(request: GenerateRequest, turn: LastTurn): Tool[] {
   const { type = "auto", name, disableParallelToolUse = false } = request.toolChoice ?? {};
   const callable = request.tools.filter((tool) => tool.name !== "");
@@ -70,7 +71,11 @@ function isNamed(tool: string, text: string): boolean {
   return at >= 0 && !/[A-Za-z0-9_-]/.test(around);
 }
 
-function speak(request: GenerateRequest, { text, results }: LastTurn, inputTokens: number): string {
+function writeText(
+  request: GenerateRequest,
+  { text, results }: LastTurn,
+  inputTokens: number,
+): string {
   const schema = request.outputConfig?.format?.schema;
   if (typeof schema === "object" && schema !== null && !Array.isArray(schema))
     return JSON.stringify(answerFor(schema));
@@ -87,11 +92,11 @@ function speak(request: GenerateRequest, { text, results }: LastTurn, inputToken
   return `This is the simulated provider, playing ${request.model}. ${read}${text === "" ? "" : ` You said: ${cutText(text, 400)}`}`;
 }
 
-function think(request: GenerateRequest, text: string): PlannedBlock {
-  const thought = `The last message is ${Buffer.byteLength(text)} bytes long. I shall answer it plainly.`;
-  const shown = request.thinking?.extensions?.display !== "omitted";
-  const signature = createHash("sha256").update(`${request.model}\0${thought}`).digest("base64");
-  return { kind: "thinking", thinking: thought, shown, signature };
+function writeThinking(request: GenerateRequest, text: string): PlannedBlock {
+  const thinking = `The last message is ${Buffer.byteLength(text)} bytes long. I shall answer it plainly.`;
+  const isShown = request.thinking?.extensions?.display !== "omitted";
+  const signature = createHash("sha256").update(`${request.model}\0${thinking}`).digest("base64");
+  return { kind: "thinking", thinking, isShown, signature };
 }
 
 function callTool(tool: Tool): PlannedBlock {
@@ -102,7 +107,7 @@ function callTool(tool: Tool): PlannedBlock {
   };
 }
 
-// Applies the limits of the request, and counts.
+// Applies the limits of the request, and counts the tokens.
 function finish(
   request: GenerateRequest,
   blocks: readonly PlannedBlock[],
@@ -111,10 +116,10 @@ function finish(
   const calls = blocks.some((block) => block.kind === "tool_use");
   let stopReason = directives.stopReason ?? (calls ? "tool_use" : "end_turn");
   let stopSequence: string | undefined;
-  let left = request.maxTokens ?? Number.POSITIVE_INFINITY;
+  let remaining = request.maxTokens ?? Number.POSITIVE_INFINITY;
   let outputTokens = 0;
   let thinkingTokens = 0;
-  const kept: PlannedBlock[] = [];
+  const limited: PlannedBlock[] = [];
   for (const planned of blocks) {
     let block = planned;
     if (block.kind === "text") {
@@ -129,21 +134,21 @@ function finish(
       block = { ...block, thinking: cutText(block.thinking, request.thinking.budgetTokens * 4) };
     }
     const tokens = tokensOf(Buffer.byteLength(contentOf(block)));
-    const fits = tokens <= left;
-    const granted = fits ? tokens : left;
+    const fits = tokens <= remaining;
+    const granted = fits ? tokens : remaining;
     if (!fits) {
       block = cutBlock(block, granted * 4);
       stopReason = "max_tokens";
       stopSequence = undefined;
     }
-    left -= granted;
+    remaining -= granted;
     outputTokens += granted;
     if (block.kind === "thinking") thinkingTokens += granted;
-    if (fits || granted > 0) kept.push(block);
+    if (fits || granted > 0) limited.push(block);
     if (!fits || stopSequence !== undefined) break;
   }
   return {
-    blocks: kept,
+    blocks: limited,
     stopReason,
     ...(stopSequence !== undefined && { stopSequence }),
     outputTokens,

@@ -1,27 +1,28 @@
-// `[[simulate key=value …]]` in the last user text: how a user, or a test, asks the simulated model
-// for a certain answer.
+// `[[simulate key=value …]]` in the last user text: requests a certain answer from the simulated
+// model.
 
 import { ApiError } from "../../base/errors.ts";
 
-/** What was asked for. Absent: the simulated model decides. */
+/** The requested answer. Absent members: the simulated model decides. */
 export type Directives = {
   /** Exact length of the text, in tokens. */
   tokens?: number;
-  /** Pause before the first token, and before each further one, in milliseconds. */
+  /** Pause before the first token. */
   firstTokenMs?: number;
+  /** Pause before each further token. */
   tokenMs?: number;
-  /** HTTP status that the provider answers instead of an answer. */
+  /** Answer with this HTTP error status. */
   error?: number;
-  /** The connection breaks after so many events. */
+  /** Break the connection after this number of events. */
   dropAfter?: number;
-  /** An error event comes after so many events. */
+  /** Send an error event after this number of events. */
   failAfter?: number;
-  /** The answer reports no usage. */
+  /** Report no usage. */
   noUsage?: boolean;
   stopReason?: string;
-  /** Kinds of blocks to answer with, in this order, instead of the usual ones. */
+  /** Kinds of blocks of the answer, in this order, instead of the usual ones. */
   blocks?: string[];
-  /** Further events to mix in: `ping`, or any other name for an event of that name. */
+  /** Further events to send: `ping`, or any other name for an unknown event of that name. */
   events?: string[];
 };
 
@@ -30,8 +31,7 @@ const form = /\[\[simulate\b([^\]]{0,2000})\]\]/g;
 const delayMaxMs = 600_000;
 
 /**
- * The directives in a text, and the text without them. Throws `invalid_request` for one that is not
- * known or has no sense.
+ * The directives in a text, and the text without them. Throws `invalid_request` for a wrong one.
  */
 export function readDirectives(text: string): { directives: Directives; rest: string } {
   const directives: Directives = {};

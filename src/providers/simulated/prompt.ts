@@ -1,5 +1,5 @@
-// A request as the simulated model reads it: a line of segments in the order in which a provider
-// caches them (tools, system, messages), and what its last turn asks for.
+// The prompt of the simulated model: its segments in the order in which a provider caches them
+// (tools, system, messages), its last turn, and the prompt cache.
 
 import { createHash } from "node:crypto";
 import type { JsonObject } from "@bufbuild/protobuf";
@@ -11,21 +11,22 @@ import {
   type Source,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
+import { tokensOf } from "./tokens.ts";
 
 /** A piece of the prompt. */
 export type Segment = {
-  /** What tells it from another piece. */
+  /** Identifies the piece. */
   readonly content: string;
-  /** Its weight. */
+  /** Its size, from which tokens are counted. */
   readonly bytes: number;
-  /** Marks the end of a prefix that shall be cached. */
+  /** Marks the end of a prefix to be cached. */
   readonly cacheControl?: CacheControl;
 };
 
-// An image or a document weighs the same whatever its size, since nothing here looks at it.
+// Every image or document counts the same: nothing here looks into it.
 const attachmentBytes = 4_000;
 
-/** The request as segments. */
+/** Splits a request into segments. */
 export function segmentPrompt(request: GenerateRequest): Segment[] {
   const segments: Segment[] = [];
   for (const tool of request.tools) {
@@ -45,7 +46,7 @@ export function segmentPrompt(request: GenerateRequest): Segment[] {
 }
 
 function segmentBlock(role: string, block: Block): Segment {
-  const { content, bytes } = weighBlock(block);
+  const { content, bytes } = measureBlock(block);
   return segment(`${role}\0${content}`, bytes, block.cacheControl);
 }
 
@@ -53,36 +54,36 @@ function segment(content: string, bytes: number, cacheControl: CacheControl | un
   return cacheControl === undefined ? { content, bytes } : { content, bytes, cacheControl };
 }
 
-function weighBlock({ kind }: Block): { content: string; bytes: number } {
+function measureBlock({ kind }: Block): { content: string; bytes: number } {
   switch (kind.case) {
     case "text":
-      return weighText(kind.value.text);
+      return measureText(kind.value.text);
     case "image":
     case "document":
-      return weighSource(kind.value.source);
+      return measureSource(kind.value.source);
     case "toolUse":
-      return weighText(kind.value.name + stringify(kind.value.input));
+      return measureText(kind.value.name + stringify(kind.value.input));
     case "toolResult": {
-      const parts = kind.value.content.map(weighBlock);
+      const parts = kind.value.content.map(measureBlock);
       const content = kind.value.toolUseId + parts.map((part) => part.content).join("\0");
       return { content, bytes: parts.reduce((sum, part) => sum + part.bytes, 0) };
     }
     case "thinking":
-      return weighText(kind.value.thinking);
+      return measureText(kind.value.thinking);
     case "redactedThinking":
-      return weighText(kind.value.data);
+      return measureText(kind.value.data);
     case "other":
-      return weighText(stringify(kind.value));
+      return measureText(stringify(kind.value));
     default:
-      return weighText("");
+      return measureText("");
   }
 }
 
-function weighSource(source: Source | undefined): { content: string; bytes: number } {
+function measureSource(source: Source | undefined): { content: string; bytes: number } {
   const kind = source?.kind;
   switch (kind?.case) {
     case "text":
-      return weighText(kind.value.data);
+      return measureText(kind.value.data);
     case "base64":
       return {
         content: createHash("sha256").update(kind.value.data).digest("base64"),
@@ -95,7 +96,7 @@ function weighSource(source: Source | undefined): { content: string; bytes: numb
   }
 }
 
-function weighText(text: string): { content: string; bytes: number } {
+function measureText(text: string): { content: string; bytes: number } {
   return { content: text, bytes: Buffer.byteLength(text) };
 }
 
@@ -103,11 +104,11 @@ function stringify(value: JsonObject | undefined): string {
   return value === undefined ? "" : JSON.stringify(value);
 }
 
-/** What the last turn of a conversation holds. */
+/** The last turn of the user. */
 export type LastTurn = {
-  /** Last text of the user. Reminders that clients wrap in tags are not the user's words. */
+  /** The last text of the user. Reminders that clients add in tags are left out. */
   readonly text: string;
-  /** Results of tools, in order. */
+  /** Tool results, in order. */
   readonly results: readonly {
     readonly tool: string;
     readonly text: string;
@@ -115,7 +116,7 @@ export type LastTurn = {
   }[];
 };
 
-/** The last turn of the user; `system` entries after it are passed over. */
+/** Reads the last turn of the user. `system` entries after it are ignored. */
 export function readLastTurn(messages: readonly Message[]): LastTurn {
   const last = messages.findLast((message) => message.role === Role.USER);
   let text = "";
@@ -125,19 +126,19 @@ export function readLastTurn(messages: readonly Message[]): LastTurn {
     if (kind.case === "text" && !kind.value.text.trimStart().startsWith("<system-reminder>"))
       text = kind.value.text;
     if (kind.case !== "toolResult") continue;
-    const said = kind.value.content.flatMap((block) =>
+    const texts = kind.value.content.flatMap((block) =>
       block.kind.case === "text" ? [block.kind.value.text] : [],
     );
     results.push({
       tool: tools.get(kind.value.toolUseId) ?? "tool",
-      text: said.join("\n"),
+      text: texts.join("\n"),
       isError: kind.value.isError ?? false,
     });
   }
   return { text, results };
 }
 
-/** Names of the tools by the ids of their calls. */
+/** Tool names by the ids of their calls. */
 function toolsOfCalls(messages: readonly Message[]): ReadonlyMap<string, string> {
   const tools = new Map<string, string>();
   for (const { content } of messages) {
@@ -147,4 +148,74 @@ function toolsOfCalls(messages: readonly Message[]): ReadonlyMap<string, string>
     }
   }
   return tools;
+}
+
+/** Input tokens by category; the four are disjoint. */
+export type InputTokens = {
+  readonly input: number;
+  readonly read: number;
+  readonly write5m: number;
+  readonly write1h: number;
+};
+
+const prefixesMax = 10_000;
+const lifeMs = { "5m": 300_000, "1h": 3_600_000 };
+
+/** Stores hashes of the marked prefixes of one provider, for as long as their marks state. */
+export class PromptCache {
+  // Hash → time of expiry, least recently used first.
+  readonly #prefixes = new Map<string, number>();
+
+  /**
+   * Counts the input tokens of a prompt and stores its marked prefixes. Without marks, nothing is
+   * read, written or hashed.
+   */
+  count(model: string, segments: readonly Segment[], nowMs: number): InputTokens {
+    const total = tokensOf(segments.reduce((sum, { bytes }) => sum + bytes, 0));
+    if (!segments.some(({ cacheControl }) => cacheControl))
+      return { input: total, read: 0, write5m: 0, write1h: 0 };
+
+    const marks = findMarks(model, segments);
+    const known = marks.findLast(({ key }) => this.#isKnown(key, nowMs));
+    const read = known?.tokens ?? 0;
+    let counted = read;
+    let write5m = 0;
+    let write1h = 0;
+    for (const { key, ttl, tokens } of marks) {
+      this.#store(key, ttl, nowMs);
+      if (tokens <= counted) continue;
+      if (ttl === "1h") write1h += tokens - counted;
+      else write5m += tokens - counted;
+      counted = tokens;
+    }
+    return { input: total - counted, read, write5m, write1h };
+  }
+
+  #isKnown(key: string, nowMs: number): boolean {
+    return (this.#prefixes.get(key) ?? Number.NEGATIVE_INFINITY) > nowMs;
+  }
+
+  #store(key: string, ttl: "5m" | "1h", nowMs: number): void {
+    this.#prefixes.delete(key);
+    this.#prefixes.set(key, nowMs + lifeMs[ttl]);
+    for (const oldest of this.#prefixes.keys()) {
+      if (this.#prefixes.size <= prefixesMax) break;
+      this.#prefixes.delete(oldest);
+    }
+  }
+}
+
+function findMarks(
+  model: string,
+  segments: readonly Segment[],
+): { key: string; ttl: "5m" | "1h"; tokens: number }[] {
+  const hash = createHash("sha256").update(model);
+  let bytes = 0;
+  return segments.flatMap((segment) => {
+    hash.update(`\0${segment.content.length}\0`).update(segment.content);
+    bytes += segment.bytes;
+    if (segment.cacheControl === undefined) return [];
+    const ttl = segment.cacheControl.ttl === "1h" ? "1h" : "5m";
+    return [{ key: hash.copy().digest("base64"), ttl, tokens: tokensOf(bytes) } as const];
+  });
 }

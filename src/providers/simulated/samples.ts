@@ -1,22 +1,22 @@
-// Blocks that the simulated model has no use for itself, so that each kind can be tried without a
-// provider: `[[simulate blocks=server_tool_use,web_search_tool_result,…]]`.
+// Sample blocks of the kinds that the simulated model does not produce by itself, so that clients
+// can be tried with each: `[[simulate blocks=server_tool_use,web_search_tool_result,…]]`.
 
 import { create, type JsonObject } from "@bufbuild/protobuf";
 import { type Block, BlockSchema } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { BlockDelta } from "../../../gen/gateway/inference/v1/event_pb.ts";
 
-/** A block of a plan. */
+/** A planned block. */
 export type PlannedBlock =
   | { readonly kind: "text"; readonly text: string }
   | {
       readonly kind: "thinking";
       readonly thinking: string;
-      readonly shown: boolean;
+      readonly isShown: boolean;
       readonly signature: string;
     }
-  /** `input` is JSON text. */
+  /** `input` is JSON. */
   | { readonly kind: "tool_use"; readonly name: string; readonly input: string }
-  /** Start and deltas as they are. */
+  /** A complete block. */
   | {
       readonly kind: "sample";
       readonly start: Block;
@@ -40,9 +40,8 @@ const searchResult: JsonObject = {
   page_age: null,
 };
 
-// What stands between `content_block_start` and `content_block_stop`, by kind. Each start is
-// complete or the kind's empty form.
-const others: Record<string, JsonObject> = {
+// The block of `content_block_start`, by kind. It is complete, or empty where deltas complete it.
+const startsByKind: Record<string, JsonObject> = {
   server_tool_use: { id: toolId, name: "web_search", input: {} },
   mcp_tool_use: {
     id: "mcptoolu_0123456789abcdefghijklmn",
@@ -117,9 +116,7 @@ const others: Record<string, JsonObject> = {
   compaction: { content: null },
 };
 
-/**
- * The block of this kind. A kind that nobody knows becomes an unknown block with an unknown delta.
- */
+/** A sample of this kind. An unknown kind gives an unknown block with an unknown delta. */
 export function sampleBlock(kind: string): PlannedBlock {
   switch (kind) {
     case "tool_use":
@@ -145,8 +142,8 @@ export function sampleBlock(kind: string): PlannedBlock {
     default: {
       const start: JsonObject = {
         type: kind,
-        ...((Object.hasOwn(others, kind) ? others[kind] : undefined) ?? {
-          note: "a kind of a later day",
+        ...((Object.hasOwn(startsByKind, kind) ? startsByKind[kind] : undefined) ?? {
+          note: "an unknown kind",
         }),
       };
       return sample(create(BlockSchema, { kind: { case: "other", value: start } }), deltasOf(kind));
@@ -169,7 +166,7 @@ function deltasOf(kind: string): BlockDelta["kind"][] {
       },
     ];
   }
-  return Object.hasOwn(others, kind)
+  return Object.hasOwn(startsByKind, kind)
     ? []
-    : [{ case: "other", value: { type: `${kind}_delta`, note: "a delta of a later day" } }];
+    : [{ case: "other", value: { type: `${kind}_delta`, note: "an unknown delta" } }];
 }

@@ -1,18 +1,18 @@
-// A value that is valid against a JSON Schema: arguments of tool calls, and structured answers.
+// Values that are valid against a JSON Schema: arguments of tool calls, and structured answers.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { isObject } from "../../formats/json.ts";
 
-// Deeper schemas are recursive ones; what is not required may be left out there.
+// Only recursive schemas are deeper. The value ends there with null.
 const depthMax = 12;
 
-/** An object valid against `schema`, as far as examples, constants, types and bounds tell. */
+/** An object valid against `schema`. It regards examples, constants, types and bounds. */
 export function argumentsFor(schema: JsonObject | undefined): JsonObject {
   const value = schema === undefined ? {} : valueFor(schema, schema, "value", 0);
   return isObject(value) ? value : {};
 }
 
-/** A value valid against `schema`. */
+/** Any value valid against `schema`. It regards the same. */
 export function answerFor(schema: JsonObject): JsonValue {
   return valueFor(schema, schema, "value", 0);
 }
@@ -62,7 +62,7 @@ function typeOf(schema: JsonObject): JsonValue {
   return schema.items !== undefined ? "array" : "string";
 }
 
-// Only what is required, or everything when the schema does not say what is.
+// The required properties, or near the root all of them if none is stated as required.
 function objectFor(schema: JsonObject, root: JsonObject, depth: number): JsonObject {
   const properties = isObject(schema.properties) ? schema.properties : {};
   const names = Array.isArray(schema.required)
@@ -81,10 +81,10 @@ function objectFor(schema: JsonObject, root: JsonObject, depth: number): JsonObj
 
 function listFor(schema: JsonObject, root: JsonObject, name: string, depth: number): JsonValue[] {
   const first = Array.isArray(schema.prefixItems) ? schema.prefixItems : [];
-  const least = Math.min(bound(schema.minItems) ?? Math.max(first.length, 1), 100);
-  const most = bound(schema.maxItems) ?? least;
+  const min = Math.min(bound(schema.minItems) ?? Math.max(first.length, 1), 100);
+  const max = bound(schema.maxItems) ?? min;
   const list: JsonValue[] = [];
-  for (let index = 0; index < Math.min(least, most); index++) {
+  for (let index = 0; index < Math.min(min, max); index++) {
     list.push(
       valueFor(
         first[index] ?? schema.items ?? { type: "string" },
@@ -113,8 +113,8 @@ const textOfFormat: Record<string, string> = {
 function textFor(schema: JsonObject, name: string): string {
   const text =
     (typeof schema.format === "string" ? textOfFormat[schema.format] : undefined) ?? name;
-  const least = Math.min(bound(schema.minLength) ?? 0, 10_000);
-  return text.padEnd(least, "x").slice(0, bound(schema.maxLength));
+  const min = Math.min(bound(schema.minLength) ?? 0, 10_000);
+  return text.padEnd(min, "x").slice(0, bound(schema.maxLength));
 }
 
 // The smallest number in bounds, in steps of `multipleOf`; for integers `step` is 1.
@@ -122,29 +122,29 @@ function numberFor(schema: JsonObject, step: number): number {
   const multiple =
     typeof schema.multipleOf === "number" && schema.multipleOf > 0 ? schema.multipleOf : step;
   const over = typeof schema.exclusiveMinimum === "number" ? schema.exclusiveMinimum : undefined;
-  const least = typeof schema.minimum === "number" ? schema.minimum : over;
-  if (least === undefined) {
-    const most = typeof schema.maximum === "number" ? schema.maximum : schema.exclusiveMaximum;
-    const fits = typeof most !== "number" || most > (multiple || 1);
+  const min = typeof schema.minimum === "number" ? schema.minimum : over;
+  if (min === undefined) {
+    const max = typeof schema.maximum === "number" ? schema.maximum : schema.exclusiveMaximum;
+    const fits = typeof max !== "number" || max > (multiple || 1);
     if (fits) return multiple || 1;
-    return multiple === 0 ? most - 1 : Math.floor((most - multiple) / multiple) * multiple;
+    return multiple === 0 ? max - 1 : Math.floor((max - multiple) / multiple) * multiple;
   }
-  if (multiple === 0) return least === over ? least + middle(schema, least) : least;
-  const rounded = Math.ceil(least / multiple) * multiple;
+  if (multiple === 0) return min === over ? min + stepAbove(schema, min) : min;
+  const rounded = Math.ceil(min / multiple) * multiple;
   return rounded === over ? rounded + multiple : rounded;
 }
 
 // A step above an exclusive minimum that stays below the maximum.
-function middle(schema: JsonObject, least: number): number {
-  const most = typeof schema.maximum === "number" ? schema.maximum : schema.exclusiveMaximum;
-  return typeof most === "number" ? Math.min(1, (most - least) / 2) : 1;
+function stepAbove(schema: JsonObject, min: number): number {
+  const max = typeof schema.maximum === "number" ? schema.maximum : schema.exclusiveMaximum;
+  return typeof max === "number" ? Math.min(1, (max - min) / 2) : 1;
 }
 
 function bound(value: JsonValue | undefined): number | undefined {
   return typeof value === "number" && value >= 0 ? Math.floor(value) : undefined;
 }
 
-// `#/$defs/name`, the only references that a tool's schema can hold.
+// References such as `#/$defs/name`, the only kind that a tool's schema can contain.
 function resolve(reference: string, root: JsonObject): JsonValue | undefined {
   if (!reference.startsWith("#")) return undefined;
   let found: JsonValue | undefined = root;

@@ -1,23 +1,28 @@
-// The simulated provider: a deterministic model with a clock, for trying the gateway without a
-// provider and for its tests. It counts 4 bytes of UTF-8 as a token, and an image or a document as
-// 1,000.
+// The simulated provider: a deterministic model with pauses, for trials without a real provider and
+// for tests. It counts 4 bytes of UTF-8 as one token, and an image or a document as 1,000.
 
-import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import {
+  type BlockDelta,
+  BlockDeltaSchema,
+  type Event,
+  EventSchema,
+} from "../../../gen/gateway/inference/v1/event_pb.ts";
 import type { Clock } from "../../base/clock.ts";
 import { type ApiError, toApiError } from "../../base/errors.ts";
+import { randomId } from "../../base/ids.ts";
 import type { SimulatedSettings } from "../../config/catalog.ts";
 import { aborted, failed, failureOfAnswer, failureOfEvent } from "../failures.ts";
 import type { Provider, ProviderCall, ProviderFailure, ProviderStream, Read } from "../provider.ts";
 import { type Plan, planAnswer } from "./answer.ts";
-import { renderPlan, type Step } from "./events.ts";
-import { tokensOf } from "./measure.ts";
-import { segmentPrompt } from "./prompt.ts";
-import { PromptCache } from "./prompt-cache.ts";
+import { type InputTokens, PromptCache, segmentPrompt } from "./prompt.ts";
+import type { PlannedBlock } from "./samples.ts";
+import { splitTokens, tokensOf } from "./tokens.ts";
 
-// Events that come together when nothing pauses between them.
+// The most events of one read, if no pause separates them.
 const readMax = 64;
 
-/** A simulated provider. */
+/** Creates a simulated provider. */
 export function createSimulated(settings: SimulatedSettings, clock: Clock): Provider {
   const cache = new PromptCache();
   return {
@@ -38,11 +43,11 @@ class SimulatedStream implements ProviderStream {
   readonly #call: ProviderCall;
   #plan: Plan | undefined;
   #steps: Generator<Step> | undefined;
-  // A step whose pause is still to come.
-  #ahead: Step | undefined;
+  // A step that the last read left for the next one, because of its pause.
+  #nextStep: Step | undefined;
   #sent = 0;
-  #ended: { apiError?: ApiError } | undefined;
-  // Ends the pause that is being waited for.
+  #ended: { error?: ApiError } | undefined;
+  // Ends the current pause.
   #wake: (() => void) | undefined;
 
   constructor(settings: SimulatedSettings, clock: Clock, cache: PromptCache, call: ProviderCall) {
@@ -56,30 +61,30 @@ class SimulatedStream implements ProviderStream {
     if (this.#ended === undefined && this.#steps === undefined) this.#begin();
     const events: Event[] = [];
     while (this.#ended === undefined && events.length < readMax) {
-      const step = this.#ahead ?? this.#steps?.next().value;
+      const step = this.#nextStep ?? this.#steps?.next().value;
       if (step === undefined) {
         this.#end();
         break;
       }
       const pauseMs = this.#pauseMs(step);
       if (pauseMs > 0 && events.length > 0) {
-        this.#ahead = step;
+        this.#nextStep = step;
         break;
       }
-      this.#ahead = undefined;
+      this.#nextStep = undefined;
       if (pauseMs > 0) await this.#pause(pauseMs);
-      if (this.#ended === undefined && !this.#breaks()) {
+      if (this.#ended === undefined && !this.#endIfDirected()) {
         events.push(step.event);
         this.#sent++;
       }
     }
     if (events.length > 0) return { done: false, value: events };
-    if (this.#ended?.apiError !== undefined) throw this.#ended.apiError;
+    if (this.#ended?.error !== undefined) throw this.#ended.error;
     return { done: true, value: undefined };
   }
 
-  stop(why: ApiError): void {
-    if (this.#ended === undefined) this.#fail(aborted(why, this.#plan === undefined ? 0 : 200));
+  stop(error: ApiError): void {
+    if (this.#ended === undefined) this.#fail(aborted(error, this.#plan === undefined ? 0 : 200));
     this.#wake?.();
   }
 
@@ -120,8 +125,8 @@ class SimulatedStream implements ProviderStream {
     });
   }
 
-  // True when a directive ends the answer here.
-  #breaks(): boolean {
+  // Ends the answer if a directive demands it before the next event. True once it has ended.
+  #endIfDirected(): boolean {
     const { dropAfter, failAfter } = this.#plan?.directives ?? {};
     if (this.#sent === dropAfter) this.#fail(failed(200));
     else if (this.#sent === failAfter)
@@ -135,7 +140,7 @@ class SimulatedStream implements ProviderStream {
   }
 
   #fail(failure: ProviderFailure): void {
-    this.#ended = { apiError: failure.error };
+    this.#ended = { error: failure.error };
     this.#call.onEnd(failure);
   }
 }
@@ -146,4 +151,98 @@ function failureOfDirective(status: number, model: string): ProviderFailure {
     message: `The simulated model was asked to answer status ${status}.`,
   };
   return failureOfAnswer({ status, body: { type: "error", error } }, model);
+}
+
+/** One event and the pause before it. */
+type Step = { readonly event: Event; readonly pause: "none" | "firstToken" | "token" };
+
+/** The events of a planned answer, in order, with the pauses of a model that sends tokens. */
+function* renderPlan(plan: Plan, model: string, input: InputTokens): Generator<Step> {
+  const { directives } = plan;
+  const inputUsage = {
+    inputTokens: input.input,
+    cacheCreationInputTokens: input.write5m + input.write1h,
+    cacheReadInputTokens: input.read,
+    cacheCreation: { ephemeral5mInputTokens: input.write5m, ephemeral1hInputTokens: input.write1h },
+  };
+  const usage = directives.noUsage ? {} : { usage: { ...inputUsage, outputTokens: 0 } };
+  yield step(
+    { case: "messageStart", value: { id: randomId("msg_"), model, ...usage } },
+    "firstToken",
+  );
+  for (const name of directives.events ?? []) {
+    yield step(
+      name === "ping" ? { case: "ping", value: {} } : { case: "other", value: { type: name } },
+    );
+  }
+  for (const [index, block] of plan.blocks.entries()) yield* renderBlock(block, index);
+
+  const { stopReason, stopSequence, outputTokens, thinkingTokens } = plan;
+  const refusal = {
+    type: "refusal",
+    category: null,
+    explanation: "The simulated model was asked to refuse.",
+  };
+  yield step({
+    case: "messageDelta",
+    value: {
+      stopReason,
+      ...(stopSequence !== undefined && { stopSequence }),
+      ...(stopReason === "refusal" && { deltaExtensions: { stop_details: refusal } }),
+      ...(!directives.noUsage && {
+        usage: { ...inputUsage, outputTokens, ...(thinkingTokens > 0 && { thinkingTokens }) },
+      }),
+    },
+  });
+  yield step({ case: "messageStop", value: {} });
+}
+
+function* renderBlock(block: PlannedBlock, index: number): Generator<Step> {
+  switch (block.kind) {
+    case "text":
+      yield step({
+        case: "blockStart",
+        value: { index, block: { kind: { case: "text", value: { text: "" } } } },
+      });
+      for (const text of splitTokens(block.text))
+        yield delta(index, { case: "text", value: text }, "token");
+      break;
+    case "thinking":
+      yield step({
+        case: "blockStart",
+        value: { index, block: { kind: { case: "thinking", value: {} } } },
+      });
+      if (block.isShown) {
+        for (const text of splitTokens(block.thinking))
+          yield delta(index, { case: "thinking", value: text }, "token");
+      }
+      yield delta(index, { case: "signature", value: block.signature });
+      break;
+    case "tool_use": {
+      const value = { id: randomId("toolu_"), name: block.name, input: {} };
+      yield step({
+        case: "blockStart",
+        value: { index, block: { kind: { case: "toolUse", value } } },
+      });
+      for (const text of splitTokens(block.input))
+        yield delta(index, { case: "inputJson", value: text }, "token");
+      break;
+    }
+    case "sample":
+      yield step({ case: "blockStart", value: { index, block: block.start } });
+      for (const kind of block.deltas) yield delta(index, kind);
+      break;
+  }
+  yield step({ case: "blockStop", value: { index } });
+}
+
+function step(
+  kind: NonNullable<MessageInitShape<typeof EventSchema>["kind"]>,
+  pause: Step["pause"] = "none",
+): Step {
+  return { event: create(EventSchema, { kind }), pause };
+}
+
+function delta(index: number, kind: BlockDelta["kind"], pause: Step["pause"] = "none"): Step {
+  return step({ case: "blockDelta", value: create(BlockDeltaSchema, { index, kind }) }, pause);
 }

@@ -1,13 +1,13 @@
-// Text by bytes of UTF-8: so many are a token, and a character is never cut.
+// The simulated tokens: 4 bytes of UTF-8 each. No function here cuts a character.
 
 const bytesPerToken = 4;
 
-/** Tokens of `bytes` bytes of UTF-8. */
+/** The number of tokens in `bytes` bytes of UTF-8. */
 export function tokensOf(bytes: number): number {
   return Math.ceil(bytes / bytesPerToken);
 }
 
-/** The beginning of `text`, at most `bytes` bytes long. */
+/** The beginning of `text`, at most `bytes` long. */
 export function cutText(text: string, bytes: number): string {
   if (text.length * 3 <= bytes) return text;
   let used = 0;
@@ -20,7 +20,7 @@ export function cutText(text: string, bytes: number): string {
   return text;
 }
 
-/** `text`, repeated or cut to exactly `tokens` tokens. */
+/** `text`, repeated and cut to exactly this number of tokens. */
 export function fillText(text: string, tokens: number): string {
   const bytes = tokens * bytesPerToken;
   const line = `${text} `;
@@ -28,7 +28,7 @@ export function fillText(text: string, tokens: number): string {
   return cut.padEnd(cut.length + bytes - Buffer.byteLength(cut), ".");
 }
 
-/** `text` in pieces of about one token each. */
+/** Splits `text` into pieces of about one token each. */
 export function* splitTokens(text: string): Generator<string> {
   let start = 0;
   let end = 0;

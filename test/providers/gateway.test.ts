@@ -1,4 +1,4 @@
-// A provider's bad day as customers meet it: through the whole gateway, in each client format over
+// Failures of a provider as clients see them: through the whole gateway, in each client format over
 // each provider format. Every gateway checks at its stop that no hold is left and that the ledger
 // adds up.
 
@@ -24,13 +24,13 @@ const providers = [
 
 const content = { text: ["One ", "two ", "three"], usage: { input: 30, output: 7 } };
 
-/** An answer as a client of either format sees it. */
+/** An answer as a client receives it. */
 type Seen = { status: number; body: string; requestId: string };
 
 type Client = {
   name: string;
   ask(gateway: TestGateway, stream: boolean): Promise<Seen>;
-  /** How a stream says that it is complete, and how it says that it failed. */
+  /** The texts in a stream that mark it as complete, and as failed. */
   complete: string;
   failed: string;
 };
@@ -102,7 +102,7 @@ for (const { kind, stream: play, wire, error } of providers) {
       }
     }
 
-    test(`hears ${kind === "anthropic" ? "version and beta flags" : "nothing"} of a client's own headers`, async () => {
+    test(`receives ${kind === "anthropic" ? "version and beta flags" : "none"} of the client's headers`, async () => {
       provider.always(play(content));
       const own = { "anthropic-version": "2023-06-01", "anthropic-beta": "b-1,a-2" };
       const others = {
@@ -126,7 +126,7 @@ for (const { kind, stream: play, wire, error } of providers) {
 
     for (const client of clients) {
       describe(`a ${client.name} client`, () => {
-        test("of a complete stream sees its end once, and pays what the provider reported", async () => {
+        test("receives the end of a complete stream once, and pays the reported usage", async () => {
           provider.always(play(content));
           const seen = await client.ask(gateway, true);
           expect([seen.status, seen.body.split(client.complete).length]).toEqual([200, 2]);
@@ -141,12 +141,12 @@ for (const { kind, stream: play, wire, error } of providers) {
           expect(receipt.attempts[0]?.firstEventAfter).toBeDefined();
         });
 
-        test("of a stream that is reset after event k gets an error, never a false end, and pays for what it saw, for every k", async () => {
+        test("receives an error and no end when the stream is reset after event k, and pays for the content it received, for every k", async () => {
           const events = wire(content);
           const isComplete = (k: number) =>
             k >= (kind === "openai" ? events.length - 1 : events.length);
           for (let k = 0; !isComplete(k); k++) {
-            // Each k meets a provider without a past.
+            // Each k uses a new provider, without earlier failures.
             gateway.reload(
               readCatalogFile(
                 catalogFor({ real: { kind, url: provider.url, more: `queue: ${100 + k}` } }),
@@ -159,7 +159,7 @@ for (const { kind, stream: play, wire, error } of providers) {
               expect([k, seen.body.split(client.failed).length]).toEqual([k, 2]);
             else expect([k, seen.status]).toEqual([k, 502]);
             const receipt = await receiptOf(seen);
-            // Nothing is owed before content began; whatever was seen is paid.
+            // Without content nothing is charged; received content is.
             if (k <= 1) expect([k, receipt.amountMicrocredits]).toEqual([k, 0n]);
             if (/One |two |three/.test(seen.body))
               expect([k, receipt.amountMicrocredits > 0n]).toEqual([k, true]);
@@ -175,7 +175,7 @@ for (const { kind, stream: play, wire, error } of providers) {
           { status: 529, type: "overloaded_error", native: 529, chat: 503 },
         ];
         for (const { status, type, ...expected } of statuses) {
-          test(`of a provider that answers ${status} gets ${client.name === "native" ? expected.native : expected.chat} and pays nothing`, async () => {
+          test(`of a provider that answers ${status} receives ${client.name === "native" ? expected.native : expected.chat} and pays nothing`, async () => {
             gateway.reload(
               readCatalogFile(
                 catalogFor({ real: { kind, url: provider.url, more: `queue: ${status}` } }),
@@ -197,7 +197,7 @@ for (const { kind, stream: play, wire, error } of providers) {
           });
         }
 
-        test("of a provider without usage pays a local count, which says so", async () => {
+        test("of a provider without usage pays a local count, which the receipt marks", async () => {
           gateway.reload(readCatalogFile(catalogFor({ real: { kind, url: provider.url } })));
           provider.always(play({ ...content, noUsage: true }));
           const receipt = await receiptOf(await client.ask(gateway, true));
@@ -251,7 +251,7 @@ describe.each(["anthropic", "openai"] as const)(
       }
     }
 
-    test("an unknown key of the front never reaches the back", async () => {
+    test("an unknown key of the front gateway never reaches the one behind it", async () => {
       const { status } = await post(
         `${front.address}/v1/messages`,
         { "x-api-key": back.v1, "anthropic-version": "2023-06-01" },

@@ -8,13 +8,13 @@ import { readRetryAfterMs } from "../../src/providers/failures.ts";
 import { orderRoutes } from "../../src/providers/routing.ts";
 import { ManualClock, runPendingTasks } from "../support/clock.ts";
 
-describe("a breaker", () => {
+describe("a circuit breaker", () => {
   const fail = (breaker: CircuitBreaker, times: number) => {
     const calls = Array.from({ length: times }, () => breaker.begin());
     return calls.map((isProbe) => breaker.fail(isProbe));
   };
 
-  test("opens when five calls failed and half of the last ones did, and says so once", () => {
+  test("opens when five calls and half of the last ones failed, and reports it once", () => {
     expect(fail(new CircuitBreaker(new ManualClock()), 7)).toEqual([
       false,
       false,
@@ -32,7 +32,7 @@ describe("a breaker", () => {
     expect(sometimes.waitMs()).toBe(0);
   });
 
-  test("lets one call try again after a rest, and all others wait for it", async () => {
+  test("is half-open after its open time: one call is the probe, and all others wait for it", async () => {
     const clock = new ManualClock();
     const breaker = new CircuitBreaker(clock);
     fail(breaker, 5);
@@ -45,7 +45,7 @@ describe("a breaker", () => {
     expect([breaker.waitMs(), breaker.begin()]).toEqual([0, false]);
   });
 
-  test("rests twice as long each time the try fails, up to a minute", async () => {
+  test("doubles its open time each time the probe fails, up to a minute", async () => {
     const clock = new ManualClock();
     const breaker = new CircuitBreaker(clock);
     fail(breaker, 5);
@@ -58,7 +58,7 @@ describe("a breaker", () => {
     expect(rests).toEqual([2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]);
   });
 
-  test("gives the try to another call when the first was stopped by us", async () => {
+  test("makes another call the probe when we stopped the first one", async () => {
     const clock = new ManualClock();
     const breaker = new CircuitBreaker(clock);
     fail(breaker, 5);
@@ -69,7 +69,7 @@ describe("a breaker", () => {
 });
 
 describe("a cool-down", () => {
-  test("lasts for as long as the provider asked, and for ten minutes at most", async () => {
+  test("lasts as long as the provider requested, and ten minutes at most", async () => {
     const clock = new ManualClock();
     const coolDowns = new CoolDowns(clock);
     coolDowns.add("m", 30_000);
@@ -82,52 +82,52 @@ describe("a cool-down", () => {
     expect(coolDowns.waitMs("m")).toBe(600_000);
   });
 
-  test("concerns no other model of the provider", () => {
+  test("leaves the provider's other models callable", () => {
     const coolDowns = new CoolDowns(new ManualClock());
     coolDowns.add("opus", 30_000);
     expect([coolDowns.waitMs("opus"), coolDowns.waitMs("haiku")]).toEqual([30_000, 0]);
   });
 });
 
-describe("slots", () => {
-  const limits = { concurrency: 1, queue: 2, queueMs: 100 };
+describe("a concurrency limit", () => {
+  const settings = { concurrency: 1, queue: 2, queueMs: 100 };
   const never = new AbortController().signal;
 
-  test("are given back to those that wait, in the order of their coming", async () => {
-    const slots = new ConcurrencyLimit(limits, new ManualClock());
+  test("admits waiting calls first in, first out", async () => {
+    const limit = new ConcurrencyLimit(settings, new ManualClock());
     const entered: number[] = [];
-    expect(slots.tryAcquire()).toBe(true);
+    expect(limit.tryAcquire()).toBe(true);
     const enter = async (number: number) => {
-      await slots.acquire(never);
+      await limit.acquire(never);
       entered.push(number);
     };
     const both = [enter(1), enter(2)];
-    slots.release();
+    limit.release();
     await runPendingTasks();
-    expect([entered, slots.active]).toEqual([[1], 1]);
-    slots.release();
-    slots.release();
+    expect([entered, limit.active]).toEqual([[1], 1]);
+    limit.release();
+    limit.release();
     await Promise.all(both);
-    expect([entered, slots.active]).toEqual([[1, 2], 0]);
+    expect([entered, limit.active]).toEqual([[1, 2], 0]);
   });
 
-  test("refuse at once when too many wait", async () => {
-    const slots = new ConcurrencyLimit(limits, new ManualClock());
-    slots.tryAcquire();
-    const waiting = [slots.acquire(never), slots.acquire(never)];
-    await expect(slots.acquire(never)).rejects.toMatchObject({ reason: "overloaded" });
-    slots.release();
-    slots.release();
+  test("rejects a call at once when the queue is full", async () => {
+    const limit = new ConcurrencyLimit(settings, new ManualClock());
+    limit.tryAcquire();
+    const waiting = [limit.acquire(never), limit.acquire(never)];
+    await expect(limit.acquire(never)).rejects.toMatchObject({ reason: "overloaded" });
+    limit.release();
+    limit.release();
     await Promise.all(waiting);
   });
 
-  test("refuse who waits too long, and forget who leaves", async () => {
+  test("rejects a call that waited too long, and removes one that was cancelled", async () => {
     const clock = new ManualClock();
-    const slots = new ConcurrencyLimit(limits, clock);
-    slots.tryAcquire();
+    const limit = new ConcurrencyLimit(settings, clock);
+    limit.tryAcquire();
     const abort = new AbortController();
-    const left = slots.acquire(abort.signal);
-    const late = slots.acquire(never);
+    const left = limit.acquire(abort.signal);
+    const late = limit.acquire(never);
     const refused = Promise.all([
       expect(left).rejects.toMatchObject({ reason: "cancelled" }),
       expect(late).rejects.toMatchObject({ reason: "overloaded" }),
@@ -135,8 +135,8 @@ describe("slots", () => {
     abort.abort();
     await clock.advance(100);
     await refused;
-    slots.release();
-    expect([slots.active, clock.pending]).toEqual([0, 0]);
+    limit.release();
+    expect([limit.active, clock.pending]).toEqual([0, 0]);
   });
 });
 
@@ -162,7 +162,7 @@ describe("the order of routes", () => {
     );
   });
 
-  test("shares conversations out by weight", () => {
+  test("divides conversations by weight", () => {
     const share =
       firsts([route("a", 3), route("b", 1)]).filter((provider) => provider === "a").length /
       conversations.length;
@@ -170,7 +170,7 @@ describe("the order of routes", () => {
     expect(share).toBeLessThan(0.8);
   });
 
-  test("moves only the conversations of an provider that leaves", () => {
+  test("moves only the conversations of a provider that is removed", () => {
     const before = firsts([route("a"), route("b"), route("c")]);
     const after = firsts([route("a"), route("b")]);
     const moved = before.filter((provider, index) => provider !== "c" && provider !== after[index]);
@@ -179,7 +179,7 @@ describe("the order of routes", () => {
 });
 
 describe("a retry budget", () => {
-  test("cannot double a load: of a thousand failing calls about a tenth is tried twice", () => {
+  test("allows a second attempt for about a tenth of a thousand failing calls", () => {
     const budget = new RetryBudget();
     let retries = 0;
     for (let call = 0; call < 1000; call++) {

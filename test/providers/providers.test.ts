@@ -51,7 +51,7 @@ function open(kind: Kind, more?: string, env?: NodeJS.ProcessEnv): void {
 const credential = "provider-secret-0123456789";
 
 describe("a request to a native provider", () => {
-  test("carries the credential of the file, the provider's model name and the vendor's headers, and no others", async () => {
+  test("carries the configured credential, the provider's model name and the vendor's headers, and no others", async () => {
     open("anthropic", "credential_env: KEY, headers: { x-team: blue-team }", { KEY: credential });
     provider.always(nativeStream());
     await readAll(
@@ -79,7 +79,7 @@ describe("a request to a native provider", () => {
     });
   });
 
-  test("names the first version where the client named none", async () => {
+  test("has a default version if the client sent none", async () => {
     open("anthropic");
     provider.always(nativeStream());
     await readAll(providers, "Hi");
@@ -87,7 +87,7 @@ describe("a request to a native provider", () => {
     expect(Object.keys(provider.requests[0]?.headers ?? {})).not.toContain("x-api-key");
   });
 
-  test("a version that cannot stand in a header is the caller's fault, not the provider's", async () => {
+  test("a version that no header can carry is an error of the caller, not of the provider", async () => {
     open("anthropic");
     const { apiError } = await readAll(
       providers,
@@ -96,7 +96,7 @@ describe("a request to a native provider", () => {
     expect([apiError?.reason, provider.requests.length]).toEqual(["invalid_request", 0]);
   });
 
-  test("system entries are sent as they are, or folded where the route says so", async () => {
+  test("system entries are sent as they are, or folded if the route is configured so", async () => {
     const entry = (role: Role, text: string) =>
       create(MessageSchema, {
         role,
@@ -130,7 +130,7 @@ describe("a request to a native provider", () => {
   });
 });
 
-test("a provider whose certificate nobody vouches for is told nothing", async () => {
+test("a provider with an untrusted certificate receives nothing", async () => {
   const { certificate, privateKey } = createAuthority("nobody").issue("localhost");
   let requests = 0;
   const impostor = createServer({ cert: certificate, key: privateKey }, () => requests++).listen(
@@ -152,7 +152,7 @@ test("a provider whose certificate nobody vouches for is told nothing", async ()
 });
 
 describe("a request to a chat provider", () => {
-  test("carries the credential as Bearer, and asks for the usage", async () => {
+  test("carries the credential as Bearer, and requests the usage", async () => {
     open("openai", "credential_env: KEY", { KEY: credential });
     provider.always(chatStream());
     await readAll(providers, requestOf("Hi", { vendorVersion: "2023-06-01", vendorBeta: "a-1" }));
@@ -169,7 +169,7 @@ describe("a request to a chat provider", () => {
     });
   });
 
-  test("names the output limit as the file says", async () => {
+  test("has the configured name of the output limit", async () => {
     open("openai", "max_tokens_name: max_completion_tokens");
     provider.always(chatStream());
     await readAll(providers, "Hi");
@@ -177,7 +177,7 @@ describe("a request to a chat provider", () => {
     expect(provider.requests[0]?.body.max_tokens).toBeUndefined();
   });
 
-  test("that its format cannot express is refused before anything is sent", async () => {
+  test("that its format cannot express fails before anything is sent", async () => {
     open("openai");
     const { apiError, ask } = await readAll(
       providers,
@@ -191,7 +191,7 @@ describe("a request to a chat provider", () => {
   });
 });
 
-describe("whether a provider streams", () => {
+describe("a request for a stream", () => {
   const cases = [
     { stream: true, maxTokens: 10, streams: true },
     { stream: false, maxTokens: 4096, streams: false },
@@ -199,7 +199,7 @@ describe("whether a provider streams", () => {
     { stream: undefined, maxTokens: 4096, streams: false },
   ];
   for (const { stream, maxTokens, streams } of cases) {
-    test(`a client that asks for stream ${stream} and ${maxTokens} tokens meets a provider that ${streams ? "does" : "does not"}`, async () => {
+    test(`is ${streams ? "" : "not "}sent for stream ${stream} and ${maxTokens} tokens`, async () => {
       open("anthropic");
       provider.always(({ body }) =>
         (body.stream ? nativeStream : nativeAnswer)({ text: ["Hello"] }),
@@ -239,7 +239,7 @@ describe("an answer", () => {
     { name: "a chat answer", kind: "openai", script: chatAnswer(content), stream: false },
   ];
   for (const { name, kind, script, stream } of forms) {
-    test(`comes out of ${name} with text, thinking, tool call and usage`, async () => {
+    test(`of ${name} is read with text, thinking, tool call and usage`, async () => {
       open(kind);
       provider.always(script);
       const outcome = await readAll(
@@ -266,7 +266,7 @@ describe("an answer", () => {
 
   const lastUsageOf = ({ events }: Outcome) => endOf(events)?.usage;
 
-  test("comes as a stream, or whole, whichever the provider sends", async () => {
+  test("is read as a stream or whole, as the provider sends it", async () => {
     open("anthropic");
     provider.play(nativeAnswer({ text: ["whole"] }), nativeStream({ text: ["streamed"] }));
     expect(textOf((await readAll(providers, requestOf("Hi", { stream: true }))).events)).toBe(
@@ -277,7 +277,7 @@ describe("an answer", () => {
     );
   });
 
-  test("of many events in one read comes in one array", async () => {
+  test("of many events in one read is one array", async () => {
     open("anthropic");
     const script = nativeStream({ text: Array(50).fill("x") });
     provider.always({ ...script, writes: [(script.writes ?? []).join("")] });
@@ -285,11 +285,11 @@ describe("an answer", () => {
     expect([reads.length, events.length]).toEqual([1, 55]);
   });
 
-  test("leaves its connection to the next", async () => {
+  test("leaves its connection to the next call", async () => {
     open("anthropic");
     provider.always(nativeStream({ text: ["Hi"] }));
     for (let call = 0; call < 5; call++) await readAll(providers, "Hi");
-    // Two at most: an answer is over for its reader a moment before its connection is free.
+    // At most two: the reader sees the end just before the connection is free.
     expect(await provider.connections()).toBeLessThanOrEqual(2);
   });
 });
@@ -327,7 +327,7 @@ describe("an error answer", () => {
       attempt: "failed 403",
     },
     {
-      name: "429 with its time",
+      name: "429 with a retry time",
       script: errorAnswer(429, "rate_limit_error", "slow down", {
         headers: { "retry-after": "7" },
       }),
@@ -347,7 +347,7 @@ describe("an error answer", () => {
       "You have reached your specified API usage limits. You will regain access on 2026-12-01 at 00:00 UTC.",
       "This organization has been disabled.",
     ].map((message) => ({
-      name: `400 that says "${message}"`,
+      name: `400 with "${message}"`,
       script: errorAnswer(400, "invalid_request_error", message),
       reason: "upstream_error",
       facts: { providerAnswer: { status: 400 } },
@@ -380,13 +380,13 @@ describe("an error answer", () => {
       attempt: "failed 307",
     },
     {
-      name: "our own wrong model name",
+      name: "an unknown model",
       script: errorAnswer(404, "not_found_error", "model: provider-model"),
       reason: "upstream_error",
       attempt: "failed 404",
     },
     {
-      name: "our own wrong model name at a chat provider",
+      name: "an unknown model at a chat provider",
       kind: "openai",
       script: chatErrorAnswer(404, "model_not_found", "unknown"),
       reason: "upstream_error",
@@ -436,7 +436,7 @@ describe("an error answer", () => {
       attempt: "refused 400",
     },
     {
-      name: "a prompt that is too long, in the wording that clients know",
+      name: "a prompt that is too long",
       script: errorAnswer(
         400,
         "invalid_request_error",
@@ -473,7 +473,7 @@ describe("an error answer", () => {
       attempt: "refused 400",
     },
     {
-      name: "output that a chat provider's context has no room for",
+      name: "too much output for the context of a chat provider",
       kind: "openai",
       script: chatErrorAnswer(
         400,
@@ -529,7 +529,7 @@ describe("an error answer", () => {
     }
   });
 
-  test("is told by the status alone when its body is broken off, or goes on for ever", async () => {
+  test("is read from the status alone when its body breaks off or does not end", async () => {
     open("anthropic");
     provider.play({ ...errorAnswer(400, "x", "y"), writes: ['{"type":"err'], end: "reset" });
     expect((await readAll(providers, "Hi")).apiError?.reason).toBe("upstream_error");
@@ -551,7 +551,7 @@ describe("counting", () => {
     writes: ['{"input_tokens":42,"context_management":{"original_input_tokens":50}}'],
   };
 
-  test("is done by a native provider, with its further members", async () => {
+  test("returns the count of a native provider, with its further members", async () => {
     open("anthropic");
     provider.always(counted);
     expect(await count("Hi")).toEqual({
@@ -567,18 +567,21 @@ describe("counting", () => {
     });
   });
 
-  test("is not known to chat providers", async () => {
+  test("is not available at chat providers", async () => {
     open("openai");
     expect(await count("Hi")).toBeUndefined();
     expect(provider.requests).toHaveLength(0);
   });
 
-  test.for([404, 405, 501])("is not known to a native provider that answers %d", async (status) => {
-    open("anthropic");
-    provider.always({ status, writes: ["<html>No such page</html>"] });
-    expect(await count("Hi")).toBeUndefined();
-    expect(provider.requests).toHaveLength(1);
-  });
+  test.for([404, 405, 501])(
+    "is not available at a native provider that answers %d",
+    async (status) => {
+      open("anthropic");
+      provider.always({ status, writes: ["<html>No such page</html>"] });
+      expect(await count("Hi")).toBeUndefined();
+      expect(provider.requests).toHaveLength(1);
+    },
+  );
 
   test("fails as an answer does", async () => {
     open("anthropic");

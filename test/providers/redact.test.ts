@@ -4,7 +4,7 @@ import { redactSecrets } from "../../src/providers/redact.ts";
 
 const shown = (message: string) => redactSecrets({ message }, []).message;
 
-test("names of tools and ordinary words stay, though they begin as keys do", () => {
+test("keeps tool names and ordinary words that begin like keys", () => {
   for (const message of [
     "tools.0: key_value_store_lookup is not defined",
     "tools.1: sk-learn_pipeline_builder is not defined",
@@ -31,7 +31,7 @@ const keys = fc.oneof(
   text([...all, ".", "~", "+", "/"], 24).map((random) => `Bearer ${random}`),
 );
 
-test("whatever a provider says, no key in it is shown", () => {
+test("removes every key from the error of a provider", () => {
   fc.assert(
     fc.property(
       keys,
@@ -43,15 +43,15 @@ test("whatever a provider says, no key in it is shown", () => {
   );
 });
 
-test("a text of nothing but beginnings of keys takes no longer than its length", () => {
-  // Were each looked through to its end, this would take minutes.
+test("takes linear time for a text of beginnings of keys", () => {
+  // A search through the rest at each of them would take minutes.
   for (const beginning of ["sk-", "sk-ab_", "Bearer "]) {
     const message = beginning.repeat(300_000);
     expect(shown(message)).toBe(message);
   }
 }, 10_000);
 
-test("a token that only begins as a word does is hidden", () => {
+test("removes a token that begins like a word", () => {
   expect(shown("Bearer authentication.abc.def")).toBe("[redacted]");
   expect(shown("Bearer credentials12345")).toBe("[redacted]");
 });

@@ -30,7 +30,7 @@ afterEach(async () => {
   await providers.close();
 });
 
-/** Two native providers, one after the other unless `routes` says otherwise. */
+/** Two native providers, tried in this order unless `routes` states another. */
 function openBoth(
   more: { clock?: Clock; routes?: string; settings?: string; firstUrl?: string } = {},
 ): void {
@@ -52,7 +52,7 @@ function openFirst(settings?: string, clock?: Clock): void {
   providers = openProviders(catalog, clock && { clock });
 }
 
-/** A port where nobody listens. */
+/** A port without a listener. */
 async function closedUrl(): Promise<string> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -83,7 +83,7 @@ describe("failover", () => {
       attempt: "failed 400",
     },
     {
-      name: "a model that is unknown there",
+      name: "an unknown model",
       script: errorAnswer(404, "not_found_error", "model: provider-model"),
       attempt: "failed 404",
     },
@@ -109,7 +109,7 @@ describe("failover", () => {
       attempt: "failed 200",
     },
     {
-      name: "an error event first of all",
+      name: "an error event as the first event",
       script: nativeStream({}, { writes: [overloadedEvent] }),
       attempt: "failed 200",
     },
@@ -141,7 +141,7 @@ describe("failover", () => {
     expect(attemptsOf(outcome)).toEqual(["first failed 0", "second delivered 200"]);
   });
 
-  test("after headers that do not come in time the next provider answers", async () => {
+  test("after a timeout of the headers the next provider answers", async () => {
     openBoth({ settings: "first_byte_ms: 50" });
     const gate = new Gate();
     first.always({ before: gate });
@@ -154,7 +154,7 @@ describe("failover", () => {
     [400, "invalid_request_error"],
     [413, "request_too_large"],
   ] as const) {
-    test(`status ${status} is not tried elsewhere`, async () => {
+    test(`status ${status} is not tried at another provider`, async () => {
       openBoth();
       first.always(errorAnswer(status, type, "no"));
       const outcome = await readAll(providers, "Hi");
@@ -163,7 +163,7 @@ describe("failover", () => {
     });
   }
 
-  test("ends with the first event: what breaks after it is told, not repeated", async () => {
+  test("ends with the first event: a later failure is reported, not retried", async () => {
     openBoth();
     first.always(
       nativeStream(
@@ -196,7 +196,7 @@ describe("failover", () => {
     await third.stop();
   });
 
-  test("goes to the only provider a second time, but not when it is overloaded or refuses our account", async () => {
+  test("calls the only provider a second time, unless it is overloaded or rejects our account", async () => {
     openFirst();
     first.play(errorAnswer(401, "authentication_error", "no"));
     expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["first failed 401"]);
@@ -213,7 +213,7 @@ describe("failover", () => {
     ]);
   });
 
-  test("cannot double the load of providers in trouble", async () => {
+  test("does not double the load of failing providers", async () => {
     const clock = new ManualClock();
     openFirst("", clock);
     first.always(errorAnswer(500, "api_error", "oops"));
@@ -224,7 +224,7 @@ describe("failover", () => {
     expect(first.requests.length).toBeLessThanOrEqual(100 + 20 + 10);
   });
 
-  test("a request that several providers accept is accepted each time, and answered once", async () => {
+  test("reports acceptance by each provider, and one answer", async () => {
     openBoth();
     first.always(errorAnswer(500, "api_error", "oops"));
     const { ask, events } = await readAll(providers, "Hi");
@@ -233,8 +233,8 @@ describe("failover", () => {
   });
 });
 
-describe("an provider in trouble", () => {
-  test("is given a rest after five failures, then one call tries it again", async () => {
+describe("a failing provider", () => {
+  test("has an open circuit after five failures, then one call probes it", async () => {
     const clock = new ManualClock();
     openBoth({ clock });
     first.always(errorAnswer(401, "authentication_error", "no"));
@@ -253,7 +253,7 @@ describe("an provider in trouble", () => {
     expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["first delivered 200"]);
   });
 
-  test("is left alone for as long as it asked", async () => {
+  test("receives no calls for the time it requested", async () => {
     const clock = new ManualClock();
     openBoth({ clock });
     first.play(
@@ -269,7 +269,7 @@ describe("an provider in trouble", () => {
     expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["first delivered 200"]);
   });
 
-  test("that is the only one makes the model overloaded, with the time of the next try, and the gateway not usable", async () => {
+  test("that is the only one makes the model overloaded until its retry time, and the gateway not usable", async () => {
     const clock = new ManualClock();
     openFirst("", clock);
     expect(providers.usable()).toBe(true);
@@ -288,7 +288,7 @@ describe("an provider in trouble", () => {
     expect(providers.usable()).toBe(true);
   });
 
-  test("for one model goes on to serve the others", async () => {
+  test("still serves its other models", async () => {
     const catalog = catalogFor({ first: { kind: "anthropic", url: first.url } });
     const named = catalog.replace(/(id: model-haiku.*)provider-model/, "$1haiku-there");
     providers = openProviders(named, { clock: new ManualClock() });
@@ -310,7 +310,7 @@ describe("an provider in trouble", () => {
     expect(providers.usable()).toBe(true);
   });
 
-  test("is not blamed for requests that are wrong, nor for those that clients give up", async () => {
+  test("keeps its circuit closed after wrong or cancelled requests", async () => {
     openFirst();
     first.always(errorAnswer(400, "invalid_request_error", "wrong"));
     for (let call = 0; call < 10; call++) await readAll(providers, "Hi");
@@ -327,7 +327,7 @@ describe("an provider in trouble", () => {
     gate.open();
   });
 
-  test("is not tried again by a request that cannot be sent", async () => {
+  test("is not probed by a request that cannot be sent", async () => {
     const clock = new ManualClock();
     openFirst("", clock);
     first.always(errorAnswer(500, "api_error", "oops"));
@@ -344,7 +344,7 @@ describe("an provider in trouble", () => {
 });
 
 describe("a full provider", () => {
-  test("passes calls on to the next one, and lets them wait when all are full", async () => {
+  test("leaves calls to the next provider, and they wait when all are full", async () => {
     openBoth({ settings: "concurrency: 1, queue: 1" });
     const gate = new Gate();
     const held = { ...nativeStream({ text: ["held"] }), before: gate };
@@ -361,7 +361,7 @@ describe("a full provider", () => {
     expect(textOf((await waiting).events)).toBe("from the first");
   });
 
-  test("is not held by a call that was given up while it waited", async () => {
+  test("is free of a call that was cancelled while it waited", async () => {
     openFirst("concurrency: 1");
     const gate = new Gate();
     first.play({ ...nativeStream(), before: gate });
@@ -380,7 +380,7 @@ describe("a full provider", () => {
 });
 
 describe("a conversation", () => {
-  test("stays with its provider while that is healthy, whatever the others do", async () => {
+  test("stays with its provider while that is healthy, even if others fail", async () => {
     const routes = "[[{ provider: first, model: m }, { provider: second, model: m }]]";
     openBoth({ routes });
     const providerOf = async (affinity: string) =>
@@ -400,7 +400,7 @@ describe("a new configuration", () => {
   const catalogOf = (provider: FakeProvider, name: string) =>
     readCatalogFile(catalogFor({ [name]: { kind: "anthropic", url: provider.url } }));
 
-  test("serves the next request, and lets running ones end as they began", async () => {
+  test("serves the next request, and active ones keep their provider", async () => {
     openFirst();
     const gate = new Gate();
     first.play({
@@ -424,7 +424,7 @@ describe("a new configuration", () => {
     ]);
   });
 
-  test("drops neither a call that waits for a slot of an provider that goes, nor the second attempt of one that fails", async () => {
+  test("drops neither a call that waits for a removed provider, nor the second attempt after its failure", async () => {
     openFirst("concurrency: 1");
     const gates = [new Gate(), new Gate()] as const;
     first.play(
@@ -448,7 +448,7 @@ describe("a new configuration", () => {
     expect(attemptsOf(await failing)).toEqual(["second failed 500", "first delivered 200"]);
   });
 
-  test("keeps the connections and the rest of an provider that stays as it was", async () => {
+  test("keeps the connections and the open circuit of an unchanged provider", async () => {
     openFirst("", new ManualClock());
     first.play(
       errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }),
@@ -466,7 +466,7 @@ describe("a new configuration", () => {
     expect(providers.usable()).toBe(true);
   });
 
-  test("that lacks a credential changes nothing", async () => {
+  test("without a required credential changes nothing", async () => {
     openFirst();
     const wrong = readCatalogFile(
       catalogFor({

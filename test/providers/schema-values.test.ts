@@ -4,12 +4,12 @@ import { answerFor, argumentsFor } from "../../src/providers/simulated/schema-va
 describe("arguments of simulated tool calls", () => {
   const cases = [
     {
-      name: "what is required",
+      name: "required properties",
       schema: { properties: { a: { type: "string" }, b: { type: "integer" } }, required: ["b"] },
       value: { b: 1 },
     },
     {
-      name: "everything where nothing is said to be required",
+      name: "all properties if none is required",
       schema: { properties: { a: { type: "boolean" } } },
       value: { a: true },
     },
@@ -90,9 +90,9 @@ describe("arguments of simulated tool calls", () => {
     { name: "a schema of something else than an object", schema: { type: "string" }, value: {} },
   ];
   for (const { name, schema, value } of cases)
-    test(`keep to ${name}`, () => expect(argumentsFor(schema)).toEqual(value));
+    test(`satisfy ${name}`, () => expect(argumentsFor(schema)).toEqual(value));
 
-  test("end, even where a schema contains itself", () => {
+  test("are finite for a recursive schema", () => {
     const schema = {
       $defs: { node: { properties: { next: { $ref: "#/$defs/node" } }, required: ["next"] } },
       $ref: "#/$defs/node",
@@ -100,7 +100,7 @@ describe("arguments of simulated tool calls", () => {
     expect(JSON.stringify(answerFor(schema))).toContain("null");
   });
 
-  test("survive schemas that make no sense", () => {
+  test("exist for a schema without sense", () => {
     for (const schema of [
       { type: 7 },
       { $ref: "#/%zz/nothing" },

@@ -40,7 +40,7 @@ const weather = {
   },
 };
 
-/** Blocks of the answer: kind and content, put together from start and deltas. */
+/** The blocks of the answer, each as its kind and the content of its start and deltas. */
 function blocksOf(
   events: readonly Event[],
 ): { kind: string; content: string; start: Block["kind"] | undefined }[] {
@@ -66,7 +66,7 @@ const text = (value: string) =>
 const mark = (ttl: string) => create(CacheControlSchema, { ttl });
 
 describe("an answer", () => {
-  test("is drawn from the conversation, the same each time, and follows the order of events", async () => {
+  test("depends only on the conversation, and follows the order of events", async () => {
     const [one, two, other] = [
       await readAll(providers, "Hello"),
       await readAll(providers, "Hello"),
@@ -95,19 +95,19 @@ describe("an answer", () => {
     });
   });
 
-  test("keeps to max_tokens, and says that this is why it ended", async () => {
+  test("ends at max_tokens, with this stop reason", async () => {
     const { events } = await readAll(providers, requestOf("Hello", { maxTokens: 3 }));
     expect(textOf(events)).toBe("This is the ".slice(0, 12));
     expect(endOf(events)).toMatchObject({ stopReason: "max_tokens", usage: { outputTokens: 3 } });
   });
 
-  test("with max_tokens 0 only reads: no block, no output", async () => {
+  test("with max_tokens 0 has no block and no output", async () => {
     const { events } = await readAll(providers, requestOf("Hello", { maxTokens: 0 }));
     expect(kindsOf(events)).toEqual(["messageStart", "messageDelta", "messageStop"]);
     expect(endOf(events)).toMatchObject({ stopReason: "max_tokens", usage: { outputTokens: 0 } });
   });
 
-  test("ends before the first stop sequence that it meets", async () => {
+  test("ends before the first stop sequence", async () => {
     const { events } = await readAll(
       providers,
       requestOf("Hello", { stopSequences: ["said", "simulated", ""] }),
@@ -120,7 +120,7 @@ describe("an answer", () => {
     });
   });
 
-  test("is JSON after the schema of a structured output", async () => {
+  test("is JSON of the schema for structured output", async () => {
     const schema = { type: "object", properties: { ok: { type: "boolean" } }, required: ["ok"] };
     const format = { type: "json_schema", schema };
     const { events } = await readAll(providers, requestOf("Hello", { outputConfig: { format } }));
@@ -181,7 +181,7 @@ describe("tools", () => {
     });
   }
 
-  test("a tool result is answered in words", async () => {
+  test("a tool result is answered with text", async () => {
     const messages = [
       { role: Role.USER, content: [text("get_weather")] },
       {
@@ -206,7 +206,7 @@ describe("tools", () => {
     expect(endOf(events)?.stopReason).toBe("end_turn");
   });
 
-  test("what clients add in reminder tags is not taken for the user's words", async () => {
+  test("reminders that clients add in tags are ignored", async () => {
     const content = [
       text("Hello"),
       text("<system-reminder>You have get_weather</system-reminder>"),
@@ -239,7 +239,7 @@ describe("thinking", () => {
     );
   });
 
-  test("that is not shown is signed and counted all the same", async () => {
+  test("that is omitted is still signed and counted", async () => {
     const thinking = { type: "enabled", budgetTokens: 1024, extensions: { display: "omitted" } };
     const shown = await readAll(
       providers,
@@ -255,7 +255,7 @@ describe("thinking", () => {
     );
   });
 
-  test("stays off when it is disabled", async () => {
+  test("is absent when disabled", async () => {
     const { events } = await readAll(
       providers,
       requestOf("Hello", { thinking: { type: "disabled" } }),
@@ -297,7 +297,7 @@ describe("the prompt cache", () => {
     });
   });
 
-  test("is forgotten after its life, five minutes or an hour", async () => {
+  test("expires after five minutes or an hour", async () => {
     const clock = new ManualClock();
     providers = openProviders(catalog, { clock });
     const read = async (ttl?: string) =>
@@ -323,7 +323,7 @@ describe("the prompt cache", () => {
     });
   });
 
-  test("no token is counted in two categories, whatever is marked", () => {
+  test("counts no token in two categories, for any marks", () => {
     const segment = fc.record({
       content: fc.string(),
       bytes: fc.nat(1000),
@@ -356,7 +356,7 @@ describe("directives in the last user text", () => {
     expect(textOf(events)).not.toContain("simulate tokens");
   });
 
-  test("error answers that status before the first event", async () => {
+  test("error answers with that status before the first event", async () => {
     for (const [status, reason] of [
       [400, "upstream_refused"],
       [401, "upstream_error"],
@@ -370,19 +370,19 @@ describe("directives in the last user text", () => {
     }
   });
 
-  test("drop_after breaks the answer off after so many events", async () => {
+  test("drop_after breaks the answer off after that number of events", async () => {
     const { events, apiError } = await readAll(providers, "[[simulate drop_after=4]]");
     expect(events).toHaveLength(4);
     expect(apiError?.reason).toBe("upstream_error");
   });
 
-  test("fail_after sends an error event after so many events", async () => {
+  test("fail_after sends an error event after that number of events", async () => {
     const { events, apiError } = await readAll(providers, "[[simulate fail_after=4]]");
     expect(events).toHaveLength(4);
     expect(apiError?.reason).toBe("overloaded");
   });
 
-  test("no_usage reports none, and stop_reason names the end", async () => {
+  test("no_usage reports no usage, and stop_reason sets the stop reason", async () => {
     const { events } = await readAll(providers, "[[simulate no_usage=true stop_reason=refusal]]");
     expect([firstUsageOf(events), endOf(events)?.usage]).toEqual([undefined, undefined]);
     expect(endOf(events)).toMatchObject({
@@ -391,7 +391,7 @@ describe("directives in the last user text", () => {
     });
   });
 
-  test("one that does not exist, or has no sense, is told to the user", async () => {
+  test("a wrong one is an error with a message", async () => {
     for (const wrong of [
       "color=red",
       "tokens=many",
@@ -404,7 +404,7 @@ describe("directives in the last user text", () => {
     }
   });
 
-  test("are words like any other when they are switched off", async () => {
+  test("are ordinary text when disabled", async () => {
     providers = openProviders(
       catalog.replace("kind: simulated,", "kind: simulated, directives: false,"),
     );
@@ -429,7 +429,7 @@ describe("directives in the last user text", () => {
     "compaction",
     "a_kind_of_2031",
   ];
-  test("blocks asks for any kind of block, in that order", async () => {
+  test("blocks sets the kinds of blocks, in that order", async () => {
     const typed = ["thinking", "text", "redacted_thinking", "tool_use", "citations"];
     const { events, apiError } = await readAll(
       providers,
@@ -450,15 +450,15 @@ describe("directives in the last user text", () => {
     expect(indices).toEqual(indices.map((_, index) => index));
   });
 
-  test("events mixes further events in", async () => {
+  test("events adds further events", async () => {
     const { events } = await readAll(providers, "[[simulate events=ping,later_event]]");
     expect(kindsOf(events).slice(0, 3)).toEqual(["messageStart", "ping", "other"]);
     expect(events[2]?.kind.value).toEqual({ type: "later_event" });
   });
 });
 
-describe("pace", () => {
-  test("the first token takes longer than the others, and without pauses all comes at once", async () => {
+describe("pauses", () => {
+  test("are longer before the first token, and without them all events are sent at once", async () => {
     const clock = new ManualClock();
     providers = openProviders(defaultCatalog(), { clock });
     const reads: string[] = [];
@@ -479,7 +479,7 @@ describe("pace", () => {
     expect(clock.pending).toBe(0);
   });
 
-  test("first_token_ms and token_ms set it per request", async () => {
+  test("are set per request by first_token_ms and token_ms", async () => {
     const clock = new ManualClock();
     providers = openProviders(catalog, { clock });
     const done = readAll(providers, "[[simulate tokens=2 first_token_ms=100 token_ms=10]]");
@@ -489,7 +489,7 @@ describe("pace", () => {
     expect((await done).events).not.toEqual([]);
   });
 
-  test("an abort ends the answer at once, amid a pause", async () => {
+  test("end at once on abort, and so does the answer", async () => {
     const clock = new ManualClock();
     providers = openProviders(defaultCatalog(), { clock });
     const ask = providerRequestFor(requestOf("Hello"));
@@ -506,7 +506,7 @@ describe("pace", () => {
 });
 
 describe("counting", () => {
-  test("agrees with the input that an answer reports", async () => {
+  test("returns the input that an answer reports", async () => {
     const request = requestOf("Hello", {
       tools: [weather],
       system: { content: [text("Be kind.")] },
@@ -518,9 +518,9 @@ describe("counting", () => {
   });
 });
 
-describe("text by bytes", () => {
-  test("cutting, filling and splitting never tear a character", () => {
-    // What a torn character becomes cannot be told from one that was in the text.
+describe("tokens of a text", () => {
+  test("cutting, filling and splitting never break a character", () => {
+    // The replacement of a broken character may not be in the text from the start.
     const text = fc.string({ unit: "grapheme" }).filter((value) => !value.includes("\uFFFD"));
     fc.assert(
       fc.property(text, fc.nat(200), (value, tokens) => {

@@ -55,7 +55,7 @@ const content: AnswerContent = {
 };
 const request = () => requestOf("Hi", { tools: [{ name: "get_weather" }] });
 
-test("figures that wait for a stop reason are told when the connection is reset first", async () => {
+test("usage that the decoder holds back is reported when the connection is reset", async () => {
   open({ kind: "anthropic" });
   const delta = sseEvent("message_delta", {
     delta: { stop_reason: null },
@@ -74,7 +74,7 @@ test("figures that wait for a stop reason are told when the connection is reset 
 
 for (const format of formats) {
   describe(`a stream of a provider of kind ${format.kind}`, () => {
-    test("arrives the same in any split of its bytes", async () => {
+    test("gives the same events for any split of its bytes", async () => {
       open(format);
       provider.play(format.stream(content));
       const whole = await readAll(providers, request());
@@ -101,9 +101,9 @@ for (const format of formats) {
       expect([apiError, textOf(events)]).toEqual([undefined, "Grüße 🙂 dir"]);
     });
 
-    test("that is reset after event k ends in upstream_error after what came, for every k, and leaves nothing behind", async () => {
+    test("that is reset after event k ends in upstream_error after the k events, for every k, and releases everything", async () => {
       const wire = format.wire(content);
-      // After the last chunk that says something the answer is complete.
+      // After the last chunk with content the answer is complete.
       const complete = format.kind === "openai" ? wire.length - 1 : wire.length;
       for (let k = 0; k <= wire.length; k++) {
         open(format);
@@ -137,7 +137,7 @@ for (const format of formats) {
       ]);
     });
 
-    test("with bytes that are no UTF-8 goes on, or ends in upstream_error", async () => {
+    test("with invalid UTF-8 continues, or ends in upstream_error", async () => {
       open(format);
       const wire = format.wire(content);
       provider.always(
@@ -173,7 +173,7 @@ for (const format of formats) {
       expect(await provider.requests[0]?.over).toEqual({ by: "client" });
     });
 
-    test("with an error body under status 200 is a failure, and overload is overload", async () => {
+    test("with an error body under status 200 fails, and overload is `overloaded`", async () => {
       open(format);
       const answer = (type: string): Script => ({
         headers: { "content-type": "application/json" },
@@ -189,7 +189,7 @@ for (const format of formats) {
       }
     });
 
-    test("is handed on as it comes", async () => {
+    test("is delivered as it arrives", async () => {
       open(format);
       const gate = new Gate();
       const wire = format.wire({ text: ["a", "b"] });
@@ -205,7 +205,7 @@ for (const format of formats) {
       expect(text).toBe("ab");
     });
 
-    test("whose reader hangs up is closed at once", async () => {
+    test("is closed at once when its signal is aborted", async () => {
       open(format);
       provider.always(format.stream({}, { writes: format.wire(content).slice(0, 4), end: "hang" }));
       const ask = providerRequestFor(request());
@@ -220,7 +220,7 @@ for (const format of formats) {
       expect(ask.attempts).toMatchObject([{ outcome: "aborted", status: 200 }]);
     });
 
-    test("whose reader leaves early is closed at once", async () => {
+    test("is closed at once when its reader returns early", async () => {
       open(format);
       provider.always(format.stream({}, { writes: format.wire(content).slice(0, 4), end: "hang" }));
       const ask = providerRequestFor(request());
@@ -229,7 +229,7 @@ for (const format of formats) {
       expect(ask.attempts.map(({ outcome }) => outcome)).toEqual(["aborted"]);
     });
 
-    test("whose reader does not read is left in the socket: within a megabyte nothing more is taken from it", async () => {
+    test("of a busy reader stays in the socket: less than a megabyte is read ahead", async () => {
       const sockets: Socket[] = [];
       const remember = (message: unknown) => {
         if (isConnected(message)) sockets.push(message.socket);
@@ -247,13 +247,13 @@ for (const format of formats) {
       await read();
       unsubscribe("undici:client:connected", remember);
       const taken = () => sockets[0]?.bytesRead ?? 0;
-      expect(await restOf(taken)).toBeLessThan(bytesRead + 1024 * 1024);
-      // The provider waits as well, far from its end, until the reader comes back.
+      expect(await stableValueOf(taken)).toBeLessThan(bytesRead + 1024 * 1024);
+      // The provider is blocked too, far from its end, until the reader continues.
       const [received] = provider.requests;
-      const written = await restOf(() => received?.bytesTaken() ?? 0);
+      const written = await stableValueOf(() => received?.bytesTaken() ?? 0);
       expect(written).toBeLessThan(pieces.length * 5_000);
       while (bytesRead < written) await read();
-      expect(await restOf(() => received?.bytesTaken() ?? 0)).toBeGreaterThan(written);
+      expect(await stableValueOf(() => received?.bytesTaken() ?? 0)).toBeGreaterThan(written);
       await answer.return?.();
       expect(await received?.over).toEqual({ by: "client" });
     });
@@ -269,11 +269,11 @@ function isConnected(message: unknown): message is { socket: Socket } {
   );
 }
 
-/** The figure once it has come to rest. */
-async function restOf(read: () => number): Promise<number> {
+/** The number once it no longer changes. */
+async function stableValueOf(read: () => number): Promise<number> {
   let before = -1;
-  for (let figure = read(); figure !== before; figure = read()) {
-    before = figure;
+  for (let value = read(); value !== before; value = read()) {
+    before = value;
     for (let turn = 0; turn < 200; turn++) await runPendingTasks();
   }
   return before;
@@ -282,7 +282,7 @@ async function restOf(read: () => number): Promise<number> {
 describe("time limits", () => {
   const anthropic = { kind: "anthropic" } as const;
 
-  test("a provider that hangs before its headers is a timeout", async () => {
+  test("a provider without headers is a timeout", async () => {
     open(anthropic, "first_byte_ms: 30");
     const gate = new Gate();
     provider.always({ before: gate });
@@ -294,7 +294,7 @@ describe("time limits", () => {
     gate.open();
   });
 
-  test("a provider that falls silent amid its answer is a timeout, after what came", async () => {
+  test("a provider that stops sending during its answer is a timeout, after the received events", async () => {
     open(anthropic, "idle_ms: 30");
     provider.always(
       nativeStream({}, { writes: nativeEvents({ text: ["a"] }).slice(0, 3), end: "hang" }),
@@ -308,7 +308,7 @@ describe("time limits", () => {
     expect(await provider.requests[0]?.over).toEqual({ by: "client" });
   });
 
-  test("a provider that trickles is ended by the total time, after what came", async () => {
+  test("a slow provider is ended by the total time, after the received events", async () => {
     const clock = new ManualClock();
     open(anthropic, "total_ms: 60000", clock);
     const gates = [new Gate(), new Gate(), new Gate()] as const;
@@ -336,11 +336,11 @@ describe("time limits", () => {
       ["real timeout 200"],
     ]);
     expect(await provider.requests[0]?.over).toEqual({ by: "client" });
-    // The provider kept within its own limits, and is not blamed.
+    // The provider was within its own limits, so this is no failure for the circuit.
     expect([clock.pending, providers.usable()]).toEqual([0, true]);
   });
 
-  test("the total time covers the second attempt, too", async () => {
+  test("the total time includes the second attempt", async () => {
     const clock = new ManualClock();
     open(anthropic, "total_ms: 60000", clock);
     const gates = [new Gate(), new Gate()] as const;
@@ -360,8 +360,8 @@ describe("time limits", () => {
   });
 });
 
-describe("a hang-up", () => {
-  test("before the provider has answered closes the call, and is not accepted where nothing was sent", async () => {
+describe("a cancellation", () => {
+  test("before the provider answers closes the call, which is not accepted if nothing was sent", async () => {
     open({ kind: "anthropic" });
     const ask = providerRequestFor(requestOf("Hi"));
     ask.abort.abort();
@@ -374,7 +374,7 @@ describe("a hang-up", () => {
     ]).toEqual(["cancelled", 0, [], 0]);
   });
 
-  test("after the request was sent finds it accepted", async () => {
+  test("after the request was sent leaves it accepted", async () => {
     open({ kind: "anthropic" });
     const gate = new Gate();
     provider.always({ before: gate });
@@ -390,7 +390,7 @@ describe("a hang-up", () => {
     gate.open();
   });
 
-  test("many answers given up leave no connection, no timer and no slot behind", async () => {
+  test("of many answers leaves no connection, timer or active call", async () => {
     const clock = new ManualClock();
     open({ kind: "anthropic" }, "concurrency: 8", clock);
     provider.always(nativeStream({}, { writes: nativeEvents().slice(0, 1), end: "hang" }));

@@ -1,5 +1,4 @@
-// What a provider receives of a conversation that used tools, when the request that goes on with it
-// defines none.
+// The request that a provider receives for a conversation that used tools, if it defines none.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -117,7 +116,7 @@ for (const kind of ["anthropic", "openai"] as const) {
   for (const format of ["native", "chat"] as const) {
     const { request, defined } = clients[format];
     describe(`a ${format} conversation that used tools, sent to a provider of kind ${kind}`, () => {
-      test("is given a definition of each, which may not be called, where the file says that the provider needs it", async () => {
+      test("defines each tool, without allowing calls, if the provider is configured so", async () => {
         const sent = await sentFor(kind, request(), "tool_stubs: true");
         expect(sent).toMatchObject(formats[kind].stubs);
         const { tools: _tools, tool_choice: _choice, ...others } = sent;
@@ -125,17 +124,17 @@ for (const kind of ["anthropic", "openai"] as const) {
         expect(others).toEqual(await sentFor(kind, request()));
       });
 
-      test("is sent as it is where the file says nothing", async () => {
+      test("is sent as it is by default", async () => {
         const sent = await sentFor(kind, request());
         expect([sent.tools, sent.tool_choice]).toEqual([undefined, undefined]);
       });
 
-      test("keeps the tools that its request defines, and gets no others", async () => {
+      test("keeps the tools that its request defines, and adds no others", async () => {
         const sent = await sentFor(kind, request({ tools: [defined] }), "tool_stubs: true");
         expect([sent.tools, sent.tool_choice]).toEqual([formats[kind].defined, undefined]);
       });
 
-      test("is given them also for an empty list of tools", async () => {
+      test("defines them also for an empty list of tools", async () => {
         expect(await sentFor(kind, request({ tools: [] }), "tool_stubs: true")).toMatchObject(
           formats[kind].stubs,
         );
@@ -150,7 +149,7 @@ for (const kind of ["anthropic", "openai"] as const) {
   });
 }
 
-test("a native provider that is asked to count is given them too", async () => {
+test("a native provider receives them in a request to count too", async () => {
   providers = openProviders(
     catalogFor({ real: { kind: "anthropic", url: provider.url, more: "tool_stubs: true" } }),
   );

@@ -329,20 +329,21 @@ const efforts: { name: string; members: RequestInit; effort: string | undefined 
     effort: "high",
   },
   {
-    name: "a small budget becomes low",
-    members: { thinking: { type: "enabled", budgetTokens: 1024 } },
+    name: "a budget of 1024 becomes low",
+    members: { thinking: { type: "enabled", budgetTokens: 1_024 } },
     effort: "low",
   },
-  {
-    name: "a middle budget becomes medium",
-    members: { thinking: { type: "enabled", budgetTokens: 4096 } },
-    effort: "medium",
-  },
-  {
-    name: "a large budget becomes high",
-    members: { thinking: { type: "enabled", budgetTokens: 31_999 } },
-    effort: "high",
-  },
+  ...[
+    { budgetTokens: 4_095, effort: "low" },
+    { budgetTokens: 4_096, effort: "medium" },
+    { budgetTokens: 16_383, effort: "medium" },
+    { budgetTokens: 16_384, effort: "high" },
+    { budgetTokens: 32_768, effort: "high" },
+  ].map(({ budgetTokens, effort }) => ({
+    name: `a budget of ${budgetTokens} becomes ${effort}`,
+    members: { thinking: { type: "enabled", budgetTokens } },
+    effort,
+  })),
   {
     name: "disabled thinking sends no effort",
     members: { thinking: { type: "disabled" } },

@@ -72,18 +72,12 @@ type Route = {
 
 /** Creates the HTTP listener. It does not listen yet. */
 export function createHttpServer(parts: HttpServerParts): HttpServer {
-  const { log, settings, identifyCaller } = parts;
+  const { trustedProxies } = parts.settings;
   const openRequests = new OpenRequests();
-  const logRequest = createAccessLog(log);
-  const routes = createRoutes(parts, openRequests);
-  const served: ServedPath[] = routes.flatMap(({ method, paths }) =>
-    paths.map((path) => ({ path, methods: method === "GET" ? ["GET", "HEAD"] : [method] })),
-  );
-
   const app = fastify({
     logger: false,
     genReqId: requestIdOf,
-    trustProxy: settings.trustedProxies.length > 0 ? [...settings.trustedProxies] : false,
+    trustProxy: trustedProxies.length > 0 ? [...trustedProxies] : false,
     // For a client to send its whole request, as in Node itself. Answers have no time limit.
     requestTimeout: 300_000,
     // Requests during a close get this gateway's own 503.
@@ -107,81 +101,86 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     done();
   });
   // In a scope: its error handler and parsers must not apply to routes added from outside.
-  app.register(async (scope) => {
-    scope.decorateRequest("context");
-    scope.setErrorHandler(createErrorHandler(log));
-    // The handlers read the body, after the caller is authenticated.
-    scope.removeAllContentTypeParsers();
-    scope.addContentTypeParser("*", (_request, _payload, done) => done(null));
-
-    const begin = (
-      route: string,
-      envelope: Envelope,
-      request: FastifyRequest,
-      reply: FastifyReply,
-    ): RequestContext => {
-      const context: RequestContext = {
-        requestId: request.id,
-        envelope,
-        route,
-        startedMs: performance.now(),
-        logFields: {},
-      };
-      request.context = context;
-      reply.headers(requestIdHeaders(context.requestId));
-      if (openRequests.isDraining) reply.header("connection", "close");
-      reply.raw.once("close", () => logRequest(request, reply));
-      return context;
-    };
-
-    for (const {
-      method,
-      paths,
-      envelope,
-      credential,
-      needsVersion,
-      monthUsage = false,
-      run,
-    } of routes) {
-      for (const url of paths) {
-        scope.route({
-          method,
-          url,
-          onRequest: async (request, reply) => {
-            const context = begin(url, envelope, request, reply);
-            if (!credential) return;
-            if (openRequests.isDraining) throw shuttingDown();
-            const authorization = `Bearer ${readCredential(credential, request.raw, settings.nativeBearer())}`;
-            const headers = new Headers({ authorization, "x-request-id": context.requestId });
-            const call = { headers, signal: hangUpSignal(reply) };
-            const caller = await identifyCaller(
-              { authorization, address: request.ip, monthUsage },
-              call,
-            );
-            context.identity = { call, caller };
-            if (needsVersion) context.vendor = requireVersion(request.headers);
-          },
-          handler: run,
-        });
-      }
-    }
-
-    // In the first hook, so that the error is sent before the body is read.
-    scope.setNotFoundHandler(async () => {});
-    scope.addHook("onRequest", (request, reply, done) => {
-      if (!request.is404) return done();
-      begin("none", "union", request, reply);
-      const { error, allow } = noRouteError(request.method, request.url, served);
-      if (allow.length > 0) reply.header("allow", allow.join(", "));
-      done(error);
-    });
-  });
+  app.register(async (scope) => addRoutes(scope, parts, openRequests));
   // Not awaited: `close` itself waits for the connections.
   app.addHook("preClose", async () => void openRequests.drain());
 
   return Object.assign(app, {
     drain: () => openRequests.drain(),
     isDraining: () => openRequests.isDraining,
+  });
+}
+
+/** Adds every route, and the error of a request that no route serves. */
+function addRoutes(
+  scope: FastifyInstance,
+  parts: HttpServerParts,
+  openRequests: OpenRequests,
+): void {
+  const { log, settings, identifyCaller } = parts;
+  const routes = createRoutes(parts, openRequests);
+  const logRequest = createAccessLog(log);
+
+  scope.decorateRequest("context");
+  scope.setErrorHandler(createErrorHandler(log));
+  // The handlers read the body, after the caller is authenticated.
+  scope.removeAllContentTypeParsers();
+  scope.addContentTypeParser("*", (_request, _payload, done) => done(null));
+
+  function begin(
+    route: string,
+    envelope: Envelope,
+    request: FastifyRequest,
+    reply: FastifyReply,
+  ): RequestContext {
+    const context: RequestContext = {
+      requestId: request.id,
+      envelope,
+      route,
+      startedMs: performance.now(),
+      logFields: {},
+    };
+    request.context = context;
+    reply.headers(requestIdHeaders(context.requestId));
+    if (openRequests.isDraining) reply.header("connection", "close");
+    reply.raw.once("close", () => logRequest(request, reply));
+    return context;
+  }
+
+  function addRoute(url: string, route: Route): void {
+    const { method, envelope, credential, needsVersion, monthUsage = false, run } = route;
+    scope.route({
+      method,
+      url,
+      onRequest: async (request, reply) => {
+        const context = begin(url, envelope, request, reply);
+        if (!credential) return;
+        if (openRequests.isDraining) throw shuttingDown();
+        const key = readCredential(credential, request.raw, settings.nativeBearer());
+        const authorization = `Bearer ${key}`;
+        const headers = new Headers({ authorization, "x-request-id": context.requestId });
+        const call = { headers, signal: hangUpSignal(reply) };
+        const attempt = { authorization, address: request.ip, monthUsage };
+        context.identity = { call, caller: await identifyCaller(attempt, call) };
+        if (needsVersion) context.vendor = requireVersion(request.headers);
+      },
+      handler: run,
+    });
+  }
+
+  for (const route of routes) for (const url of route.paths) addRoute(url, route);
+
+  const served: ServedPath[] = routes.flatMap(({ method, paths }) =>
+    paths.map((path) => ({ path, methods: method === "GET" ? ["GET", "HEAD"] : [method] })),
+  );
+  scope.setNotFoundHandler(async () => {});
+  // In the first hook, so that the error is sent before the body is read.
+  scope.addHook("onRequest", (request, reply, done) => {
+    if (!request.is404) return done();
+    begin("none", "union", request, reply);
+    const { error, allow } = noRouteError(request.method, request.url, served);
+    if (allow.length > 0) reply.header("allow", allow.join(", "));
+    done(error);
   });
 }
 

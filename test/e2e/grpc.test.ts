@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.stop());
 
-test("a key made over gRPC pays for an answer over gRPC, which costs what it costs over HTTP", async () => {
+test("a key created over gRPC pays for an answer over gRPC, at the same cost as over HTTP", async () => {
   const keys = createClient(
     KeysService,
     createGrpcTransport({ baseUrl: `http://${gateway.grpcAddress}` }),

@@ -44,14 +44,14 @@ for (const split of [false, true]) {
       }
 
       describe("native messages", () => {
-        const ask = {
+        const request = {
           model: "haiku",
           max_tokens: 200,
           messages: [{ role: "user" as const, content: "Hello, who are you?" }],
         };
 
-        test("a plain answer has text, usage and the model that the alias stands for", async () => {
-          const message = await native.messages.create(ask);
+        test("a plain answer has text, usage and the model of the alias", async () => {
+          const message = await native.messages.create(request);
           expect(message).toMatchObject({
             type: "message",
             role: "assistant",
@@ -63,9 +63,9 @@ for (const split of [false, true]) {
           expect(message.usage.output_tokens).toBeGreaterThan(0);
         });
 
-        test("a streamed answer says and costs what the plain one does", async () => {
-          const plain = await native.messages.create(ask);
-          const stream = native.messages.stream(ask);
+        test("a streamed answer has the same text and cost as a plain one", async () => {
+          const plain = await native.messages.create(request);
+          const stream = native.messages.stream(request);
           const streamed = await stream.finalMessage();
           expect(textOf(streamed)).toBe(textOf(plain));
           expect(streamed.usage).toMatchObject({
@@ -74,8 +74,8 @@ for (const split of [false, true]) {
           });
         });
 
-        test("what the answer reports is what the receipt charges", async () => {
-          const { data, response } = await native.messages.create(ask).withResponse();
+        test("the receipt charges the usage that the answer reports", async () => {
+          const { data, response } = await native.messages.create(request).withResponse();
           const requestId = response.headers.get("request-id") ?? "";
           const { receipt } = await gateway.admin.core.billing.getReceipt(
             { requestId },
@@ -88,12 +88,12 @@ for (const split of [false, true]) {
           );
         });
 
-        test("a tool that the user names is called, and its result answered", async () => {
+        test("a tool that the user names is called, and its result is answered", async () => {
           const tools = [
             { name: weather.name, description: weather.description, input_schema: weather.schema },
           ];
           const question = { role: "user" as const, content: "Call get_weather for Oslo." };
-          const first = await native.messages.create({ ...ask, tools, messages: [question] });
+          const first = await native.messages.create({ ...request, tools, messages: [question] });
           expect(first.stop_reason).toBe("tool_use");
           const call = first.content.find((block) => block.type === "tool_use");
           expect(call).toMatchObject({ name: "get_weather", input: { city: expect.any(String) } });
@@ -103,7 +103,7 @@ for (const split of [false, true]) {
             content: "4 degrees",
           };
           const second = await native.messages.create({
-            ...ask,
+            ...request,
             tools,
             messages: [
               question,
@@ -118,26 +118,26 @@ for (const split of [false, true]) {
           const tools = [
             { name: weather.name, description: weather.description, input_schema: weather.schema },
           ];
-          const asked = {
-            ...ask,
+          const toolRequest = {
+            ...request,
             tools,
             messages: [{ role: "user" as const, content: "Call get_weather for Oslo." }],
           };
           const [plain, streamed] = [
-            await native.messages.create(asked),
-            await native.messages.stream(asked).finalMessage(),
+            await native.messages.create(toolRequest),
+            await native.messages.stream(toolRequest).finalMessage(),
           ];
           const inputOf = (message: Anthropic.Message) =>
             message.content.flatMap((block) => (block.type === "tool_use" ? [block.input] : []));
           expect(inputOf(streamed)).toEqual(inputOf(plain));
         });
 
-        test("system prompts, sampling and stop sequences are taken", async () => {
+        test("system prompts, sampling and stop sequences are accepted", async () => {
           // The newest API version, which this SDK speaks, has no sampling fields.
           const message = await native.post<Anthropic.Message>("/v1/messages", {
             headers: { "anthropic-version": "2023-06-01", "x-api-key": gateway.v1 },
             body: {
-              ...ask,
+              ...request,
               system: "Be brief.",
               temperature: 0.5,
               top_k: 5,
@@ -148,12 +148,12 @@ for (const split of [false, true]) {
         });
 
         test("the output limit ends an answer with its own reason", async () => {
-          const message = await native.messages.create({ ...ask, max_tokens: 1 });
+          const message = await native.messages.create({ ...request, max_tokens: 1 });
           expect(message.stop_reason).toBe("max_tokens");
           expect(message.usage.output_tokens).toBe(1);
         });
 
-        test("models can be listed and looked up", async () => {
+        test("models can be listed and retrieved", async () => {
           const models = await collect(native.models.list());
           expect(models.map(({ id }) => id)).toEqual(
             expect.arrayContaining(["model-opus-4.6", "opus"]),
@@ -167,38 +167,40 @@ for (const split of [false, true]) {
             apiKey: "sk-gw2-wrong",
             maxRetries: 0,
           });
-          await expect(stranger.messages.create(ask)).rejects.toThrow(
+          await expect(stranger.messages.create(request)).rejects.toThrow(
             Anthropic.AuthenticationError,
           );
-          await expect(native.messages.create({ ...ask, model: "no-such-model" })).rejects.toThrow(
-            Anthropic.NotFoundError,
-          );
-          await expect(native.messages.create({ ...ask, messages: [] })).rejects.toThrow(
+          await expect(
+            native.messages.create({ ...request, model: "no-such-model" }),
+          ).rejects.toThrow(Anthropic.NotFoundError);
+          await expect(native.messages.create({ ...request, messages: [] })).rejects.toThrow(
             Anthropic.BadRequestError,
           );
         });
 
-        test("limits of the key are told apart: pace 429, cap 402, model 403", async () => {
+        test("each limit of the key has its status: rate 429, cap 402, model 403", async () => {
           const slow = await keyWith({ requestsPerMinute: 1 });
-          await slow.native.messages.create(ask);
-          await expect(slow.native.messages.create(ask)).rejects.toThrow(Anthropic.RateLimitError);
+          await slow.native.messages.create(request);
+          await expect(slow.native.messages.create(request)).rejects.toThrow(
+            Anthropic.RateLimitError,
+          );
           const poor = await keyWith({ monthlyCapMicrocredits: 1n });
-          await expect(poor.native.messages.create(ask)).rejects.toMatchObject({ status: 402 });
+          await expect(poor.native.messages.create(request)).rejects.toMatchObject({ status: 402 });
           const picky = await keyWith({ allowedModels: ["sonnet"] });
-          await expect(picky.native.messages.create(ask)).rejects.toThrow(
+          await expect(picky.native.messages.create(request)).rejects.toThrow(
             Anthropic.PermissionDeniedError,
           );
         });
       });
 
       describe("chat completions", () => {
-        const ask = {
+        const request = {
           model: "haiku",
           messages: [{ role: "user" as const, content: "Hello, who are you?" }],
         };
 
-        test("a plain answer has text, usage and the model that the alias stands for", async () => {
-          const completion = await chat.chat.completions.create(ask);
+        test("a plain answer has text, usage and the model of the alias", async () => {
+          const completion = await chat.chat.completions.create(request);
           expect(completion).toMatchObject({ object: "chat.completion", model: "model-haiku-4.5" });
           expect(completion.choices[0]).toMatchObject({
             finish_reason: "stop",
@@ -208,11 +210,11 @@ for (const split of [false, true]) {
           expect(completion.usage?.total_tokens).toBeGreaterThan(0);
         });
 
-        test("a streamed answer says and costs what the plain one does", async () => {
-          const plain = await chat.chat.completions.create(ask);
+        test("a streamed answer has the same text and cost as a plain one", async () => {
+          const plain = await chat.chat.completions.create(request);
           const chunks = await collect(
             await chat.chat.completions.create({
-              ...ask,
+              ...request,
               stream: true,
               stream_options: { include_usage: true },
             }),
@@ -222,13 +224,17 @@ for (const split of [false, true]) {
           expect(chunks.at(-1)?.usage?.total_tokens).toBe(plain.usage?.total_tokens);
         });
 
-        test("a tool that the user names is called, and its result answered", async () => {
+        test("a tool that the user names is called, and its result is answered", async () => {
           const { name, description, schema } = weather;
           const tools = [
             { type: "function" as const, function: { name, description, parameters: schema } },
           ];
           const question = { role: "user" as const, content: "Call get_weather for Oslo." };
-          const first = await chat.chat.completions.create({ ...ask, tools, messages: [question] });
+          const first = await chat.chat.completions.create({
+            ...request,
+            tools,
+            messages: [question],
+          });
           expect(first.choices[0]?.finish_reason).toBe("tool_calls");
           const message = first.choices[0]?.message;
           const call = message?.tool_calls?.[0];
@@ -236,7 +242,7 @@ for (const split of [false, true]) {
           expect(JSON.parse(call.function.arguments)).toEqual({ city: expect.any(String) });
           const result = { role: "tool" as const, tool_call_id: call.id, content: "4 degrees" };
           const second = await chat.chat.completions.create({
-            ...ask,
+            ...request,
             tools,
             messages: [question, message, result],
           });
@@ -248,14 +254,14 @@ for (const split of [false, true]) {
           const tools = [
             { type: "function" as const, function: { name, description, parameters: schema } },
           ];
-          const asked = {
-            ...ask,
+          const toolRequest = {
+            ...request,
             tools,
             messages: [{ role: "user" as const, content: "Call get_weather for Oslo." }],
           };
-          const plain = (await chat.chat.completions.create(asked)).choices[0]?.message
+          const plain = (await chat.chat.completions.create(toolRequest)).choices[0]?.message
             .tool_calls?.[0];
-          const streamed = (await chat.chat.completions.stream(asked).finalChatCompletion())
+          const streamed = (await chat.chat.completions.stream(toolRequest).finalChatCompletion())
             .choices[0]?.message.tool_calls?.[0];
           if (plain?.type !== "function" || streamed?.type !== "function")
             throw new Error("no function was called");
@@ -264,10 +270,10 @@ for (const split of [false, true]) {
           );
         });
 
-        test("a system prompt is taken, and the output limit ends an answer with its own reason", async () => {
-          const messages = [{ role: "system" as const, content: "Be brief." }, ...ask.messages];
+        test("a system prompt is accepted, and the output limit ends an answer with its own reason", async () => {
+          const messages = [{ role: "system" as const, content: "Be brief." }, ...request.messages];
           const completion = await chat.chat.completions.create({
-            ...ask,
+            ...request,
             messages,
             max_completion_tokens: 1,
             temperature: 1.2,
@@ -275,7 +281,7 @@ for (const split of [false, true]) {
           expect(completion.choices[0]?.finish_reason).toBe("length");
         });
 
-        test("models can be listed and looked up", async () => {
+        test("models can be listed and retrieved", async () => {
           const models = await collect(chat.models.list());
           expect(models.map(({ id }) => id)).toEqual(
             expect.arrayContaining(["model-opus-4.6", "opus"]),
@@ -289,46 +295,46 @@ for (const split of [false, true]) {
             apiKey: "sk-gw2-wrong",
             maxRetries: 0,
           });
-          await expect(stranger.chat.completions.create(ask)).rejects.toThrow(
+          await expect(stranger.chat.completions.create(request)).rejects.toThrow(
             OpenAI.AuthenticationError,
           );
           await expect(
-            chat.chat.completions.create({ ...ask, model: "no-such-model" }),
+            chat.chat.completions.create({ ...request, model: "no-such-model" }),
           ).rejects.toThrow(OpenAI.NotFoundError);
-          await expect(chat.chat.completions.create({ ...ask, messages: [] })).rejects.toThrow(
+          await expect(chat.chat.completions.create({ ...request, messages: [] })).rejects.toThrow(
             OpenAI.BadRequestError,
           );
         });
 
-        test("limits of the key are told apart: pace 429, cap 402, model 403", async () => {
+        test("each limit of the key has its status: rate 429, cap 402, model 403", async () => {
           const slow = await keyWith({ requestsPerMinute: 1 });
-          await slow.chat.chat.completions.create(ask);
-          await expect(slow.chat.chat.completions.create(ask)).rejects.toThrow(
+          await slow.chat.chat.completions.create(request);
+          await expect(slow.chat.chat.completions.create(request)).rejects.toThrow(
             OpenAI.RateLimitError,
           );
           const poor = await keyWith({ monthlyCapMicrocredits: 1n });
-          await expect(poor.chat.chat.completions.create(ask)).rejects.toMatchObject({
+          await expect(poor.chat.chat.completions.create(request)).rejects.toMatchObject({
             status: 402,
           });
           const picky = await keyWith({ allowedModels: ["sonnet"] });
-          await expect(picky.chat.chat.completions.create(ask)).rejects.toThrow(
+          await expect(picky.chat.chat.completions.create(request)).rejects.toThrow(
             OpenAI.PermissionDeniedError,
           );
         });
       });
 
-      test("a refused request costs nothing, and each family pays from its own pool", async () => {
+      test("a failed request costs nothing, and each family pays from its own pool", async () => {
         const { pools } = await gateway.admin.core.billing.getPools(
           { accountId: gateway.accountId },
           gateway.admin.call,
         );
         for (const pool of pools) expect(pool.heldMicrocredits).toBe(0n);
-        const refused = native.messages.create({
+        const failed = native.messages.create({
           model: "no-such-model",
           max_tokens: 5,
           messages: [{ role: "user", content: "x" }],
         });
-        await expect(refused).rejects.toThrow();
+        await expect(failed).rejects.toThrow();
         await native.messages.create({
           model: "haiku",
           max_tokens: 50,

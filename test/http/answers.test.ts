@@ -29,7 +29,7 @@ import {
   textStart,
 } from "../support/http-server.ts";
 
-/** The events of a native stream, each checked for its form. */
+/** Parses a native stream, and checks the form of each event. */
 function readEvents(text: string): { event: string; data: Record<string, unknown> }[] {
   expect(text.endsWith("\n\n")).toBe(true);
   return text
@@ -48,7 +48,7 @@ function readChunks(text: string): string[] {
   return text.slice(0, -2).split("\n\n");
 }
 
-/** The body that was sent as `chunks`, which must be exactly that. */
+/** Decodes a chunked body, and checks that it is well-formed and complete. */
 function unchunk(chunks: string): string {
   let rest = Buffer.from(chunks);
   let body = "";
@@ -67,7 +67,7 @@ function unchunk(chunks: string): string {
 }
 
 describe("a plain answer", () => {
-  test("has the members that native clients need, the request id under both names, and its cost", async () => {
+  test("has the members of the native format, the request id under both names, and its cost", async () => {
     const { url } = await startHttpServer();
     const response = await postNative(url);
     expect(response.status).toBe(200);
@@ -89,7 +89,7 @@ describe("a plain answer", () => {
     });
   });
 
-  test("reaches chat clients in their form", async () => {
+  test("has the members of the chat format on the chat endpoint", async () => {
     const { url } = await startHttpServer();
     const response = await postChat(url);
     expect(response.status).toBe(200);
@@ -105,9 +105,9 @@ describe("a plain answer", () => {
     });
   });
 
-  test("says what was granted when the credits did not reach, and how many requests are left", async () => {
+  test("has headers for a reduced output limit and the state of the rate limit", async () => {
     const { url, script } = await startHttpServer();
-    // Amid a second: whole ones are told without a fraction.
+    // Not a whole second, which would be written without its milliseconds.
     const resetsAt = new Date(Math.floor(Date.now() / 1000) * 1000 + 29_900);
     const rateLimit = { limit: 60, remaining: 59, resetsAt: timestampFromDate(resetsAt) };
     script.generate = () =>
@@ -123,7 +123,7 @@ describe("a plain answer", () => {
     expect(chat.headers.get("x-ratelimit-reset-requests")).toMatch(/^(29|30)s$/);
   });
 
-  test("is asked for with the caller's key as Bearer and the id that its headers show", async () => {
+  test("comes from a service call with the caller's key as Bearer and the request id of the headers", async () => {
     const { url, script } = await startHttpServer();
     let seen: Headers | undefined;
     script.generate = (_request, { headers }) => {
@@ -145,7 +145,7 @@ describe("a plain answer", () => {
     expect(seen?.get("x-request-id")).toBe(other.headers.get("request-id"));
   });
 
-  test("keeps the version and the beta flags of its request byte for byte", async () => {
+  test("comes from a service call with the version and the beta flags unchanged", async () => {
     const { url, script } = await startHttpServer();
     let seen: { vendorVersion: string; vendorBeta: string } | undefined;
     script.generate = (request) => {
@@ -157,7 +157,7 @@ describe("a plain answer", () => {
     expect(seen).toMatchObject({ vendorVersion: "2023-06-01", vendorBeta: beta });
   });
 
-  test("that failed on its way is an error with its own status and no text of the answer", async () => {
+  test("that fails halfway is an error with its own status and no text of the answer", async () => {
     const { url, script } = await startHttpServer();
     script.generate = async function* () {
       yield* [admission(), start, textStart, textDelta("secret")];
@@ -202,7 +202,7 @@ describe("a streamed answer", () => {
     });
   });
 
-  test("is a sequence of chunks that ends with [DONE] for chat clients, with the usage if they ask for it", async () => {
+  test("is chunks that end with [DONE] on the chat endpoint, with the usage if requested", async () => {
     const { url } = await startHttpServer();
     const body = { ...chatBody, stream: true };
     const plain = readChunks(await (await postChat(url, body)).text());
@@ -215,7 +215,7 @@ describe("a streamed answer", () => {
     expect(counted.at(-2)).toContain('"prompt_tokens":5');
   });
 
-  test("carries the headers of its admission", async () => {
+  test("has the headers of its admission", async () => {
     const { url, script } = await startHttpServer();
     const rateLimit = { limit: 9, remaining: 8 };
     script.generate = () =>
@@ -242,7 +242,7 @@ describe("a streamed answer", () => {
     }
   });
 
-  test("that fails later ends with an error event, and nothing that looks like a good end", async () => {
+  test("that fails later ends with an error event, and no event of a complete answer", async () => {
     const { url, script } = await startHttpServer();
     script.generate = async function* () {
       yield* [admission(), start, textStart, textDelta("Hel")];
@@ -268,14 +268,17 @@ describe("a streamed answer", () => {
       `Host: x\r\nX-Api-Key: ${goodKey}\r\nAnthropic-Version: 2023-06-01\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}\r\n`;
     const bytes = "Grüße 🙂 — 你好";
 
-    test("comes in chunks, also where two requests share the connection without waiting", async () => {
+    test("comes in HTTP chunks, also for two pipelined requests", async () => {
       const { port, script } = await startHttpServer();
-      script.generate = (ask) => play(answerOf(`${ask.model} ${bytes}`));
-      const ask = (model: string, more: string) => {
+      script.generate = ({ model }) => play(answerOf(`${model} ${bytes}`));
+      const requestFor = (model: string, more: string) => {
         const body = streamed(model);
         return `POST /v1/messages HTTP/1.1\r\n${headersOf(body)}${more}\r\n${body}`;
       };
-      const text = await sendRaw(port, ask("sonnet", "") + ask("haiku", "Connection: close\r\n"));
+      const text = await sendRaw(
+        port,
+        requestFor("sonnet", "") + requestFor("haiku", "Connection: close\r\n"),
+      );
       const answers = text.split(/(?=HTTP\/1\.1 200)/).map((one) => {
         const [head = "", ...rest] = one.split("\r\n\r\n");
         expect(head.toLowerCase()).toContain("transfer-encoding: chunked");
@@ -287,7 +290,7 @@ describe("a streamed answer", () => {
       expect(texts).toEqual([`sonnet ${bytes}`, `haiku ${bytes}`]);
     });
 
-    test("comes bare to a client of HTTP/1.0, which reads until the connection ends", async () => {
+    test("comes without chunks to an HTTP/1.0 client, which reads until the connection closes", async () => {
       const { port, script } = await startHttpServer();
       script.generate = () => play(answerOf(bytes));
       const body = streamed("sonnet");
@@ -297,12 +300,12 @@ describe("a streamed answer", () => {
       );
       const end = text.indexOf("\r\n\r\n");
       expect(text.slice(0, end).toLowerCase()).not.toContain("transfer-encoding");
-      const shown = readEvents(text.slice(end + 4));
-      expect(shown.map(({ data }) => Object(data.delta).text ?? "").join("")).toBe(bytes);
+      const events = readEvents(text.slice(end + 4));
+      expect(events.map(({ data }) => Object(data.delta).text ?? "").join("")).toBe(bytes);
     });
   });
 
-  test("leaves in one write for each message of the service", async () => {
+  test("is sent in one write for each message of the service", async () => {
     const { port, script } = await startHttpServer();
     const step = stepper([
       admission(),
@@ -338,7 +341,7 @@ describe("a streamed answer", () => {
   });
 });
 
-/** An answer whose messages leave one by one, each when `next` is called. */
+/** An answer that yields one message for each call of `next`. */
 function stepper(messages: readonly GenerateResponse[]): {
   answer: AsyncGenerator<GenerateResponse>;
   next: () => void;
@@ -356,10 +359,10 @@ function stepper(messages: readonly GenerateResponse[]): {
   };
 }
 
-describe("silence", () => {
+describe("silence of a provider", () => {
   const keepAlive = { holdMs: 30, pingMs: 20 };
 
-  test("before the first event ends with the status line and pings, and the answer follows unharmed", async () => {
+  test("before the first event is filled with the status line and pings, and the answer follows complete", async () => {
     const { url, script } = await startHttpServer({}, { keepAlive });
     const gate = Promise.withResolvers<void>();
     script.generate = async function* () {
@@ -384,7 +387,7 @@ describe("silence", () => {
     expect(kinds.at(-1)).toBe("message_stop");
   });
 
-  test("shows as comments to chat clients", async () => {
+  test("is filled with comments on the chat endpoint", async () => {
     const { url, script } = await startHttpServer({}, { keepAlive });
     const gate = Promise.withResolvers<void>();
     script.generate = async function* () {
@@ -404,7 +407,7 @@ describe("silence", () => {
     expect(text.endsWith("data: [DONE]\n\n")).toBe(true);
   });
 
-  test("before the admission keeps the status line, since the request may still be refused", async () => {
+  test("before the admission keeps the status line back, since the request may still be rejected", async () => {
     const { url, script } = await startHttpServer({}, { keepAlive });
     script.generate = async function* () {
       await new Promise((resolve) => setTimeout(resolve, 4 * keepAlive.holdMs));
@@ -415,7 +418,7 @@ describe("silence", () => {
     await response.json();
   });
 
-  test("that ends in a failure after the status line ends with an error event", async () => {
+  test("that ends in an error after the status line ends with an error event", async () => {
     const { url, script } = await startHttpServer({}, { keepAlive });
     script.generate = async function* () {
       yield admission();
@@ -434,7 +437,7 @@ describe("silence", () => {
 
 describe("a client that hangs up", () => {
   for (const stream of [true, false]) {
-    test(`aborts the call at once, ${stream ? "amid a stream" : "while it waits for a plain answer"}`, async () => {
+    test(`aborts the call at once, ${stream ? "during a stream" : "while it waits for a plain answer"}`, async () => {
       const { port, script } = await startHttpServer();
       const begun = Promise.withResolvers<void>();
       const aborted = Promise.withResolvers<void>();
@@ -460,7 +463,7 @@ describe("a client that hangs up", () => {
     });
   }
 
-  test("while it sends its body is dropped without a call to a model", async () => {
+  test("while it sends its body causes no call to a model", async () => {
     const { port, script, server } = await startHttpServer();
     const request = httpRequest({
       port,
@@ -478,7 +481,7 @@ describe("a client that hangs up", () => {
     expect(script.calls).toEqual(["authenticate"]);
   });
 
-  test("or stops reading holds the answer back instead of filling memory", async () => {
+  test("or stops reading holds the answer back, so that it does not fill memory", async () => {
     const { port, script } = await startHttpServer();
     const big = textDelta("x".repeat(64 * 1024));
     let yielded = 0;
@@ -508,16 +511,16 @@ describe("a client that hangs up", () => {
       before = yielded;
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
-    // 256 MB were on offer; what left is in the buffers of the kernel.
+    // The answer has 256 MB; at most the buffers of the kernel are filled.
     expect(yielded).toBeLessThan(500);
     request.destroy();
     await left.promise;
-    // It left; the gateway did not fail.
+    // The hang-up was reported as such, not as an error of the gateway.
     await hungUp.promise;
   });
 });
 
-test("joined base addresses reach the same endpoints", async () => {
+test("base URLs with one /v1 too few or too many reach the same endpoints", async () => {
   const { url } = await startHttpServer();
   for (const path of ["/messages", "/v1/v1/messages", "/v1/messages?beta=true"]) {
     expect((await post(url, path, nativeHeaders, nativeBody)).status).toBe(200);
@@ -527,7 +530,7 @@ test("joined base addresses reach the same endpoints", async () => {
   }
 });
 
-test("counting answers the number and asks nothing of billing", async () => {
+test("counting tokens returns the number and calls no billing method", async () => {
   const { url, script } = await startHttpServer();
   const body = { model: "sonnet", messages: [{ role: "user", content: "Hi" }], tools: [] };
   const response = await post(url, "/v1/messages/count_tokens?beta=true", nativeHeaders, body);

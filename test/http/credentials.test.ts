@@ -1,4 +1,4 @@
-// Which header holds the key, by endpoint.
+// The header that holds the key, by endpoint.
 
 import { describe, expect, test } from "vitest";
 import { ApiError } from "../../src/base/errors.ts";
@@ -31,188 +31,193 @@ type Case = {
   form: CredentialForm;
   headers: Record<string, string>;
   bearer?: NativeBearer;
-  gives: string;
+  expected: string;
 };
 const cases: Case[] = [
   {
-    name: "native takes the native header",
+    name: "native: the native header holds the key",
     form: "native",
     headers: { ...old, "x-api-key": key },
-    gives: key,
+    expected: key,
   },
   {
-    name: "blanks around a key do not matter",
+    name: "native: blanks around a key are ignored",
     form: "native",
     headers: { ...old, "x-api-key": `  ${key}\t` },
-    gives: key,
+    expected: key,
   },
   {
-    name: "beside a native key any other credential is ignored",
+    name: "native: any credential beside a native key is ignored",
     form: "native",
     headers: { ...old, "x-api-key": key, authorization: "Bearer junk, junk" },
-    gives: key,
+    expected: key,
   },
   {
-    name: "a bad native key is not replaced by a good Bearer",
+    name: "native: a malformed native key is not replaced by a good Bearer key",
     form: "native",
     headers: { ...modern, "x-api-key": "a,b", authorization: `Bearer ${key}` },
-    gives: "invalid_key",
+    expected: "invalid_key",
   },
   {
-    name: "the newest SDK's Bearer works on native",
+    name: "native: Bearer with the newest SDK's version is accepted",
     form: "native",
     headers: { ...modern, authorization: `Bearer ${key}` },
-    gives: key,
+    expected: key,
   },
   {
-    name: "so does that of later ones",
+    name: "native: Bearer with a later version is accepted",
     form: "native",
     headers: { "vendor-version": "2027-01-01", authorization: `bearer ${key}` },
-    gives: key,
+    expected: key,
   },
   {
-    name: "a blank native header counts as none",
+    name: "native: a blank native header counts as absent",
     form: "native",
     headers: { ...modern, "x-api-key": "  ", authorization: `Bearer ${key}` },
-    gives: key,
+    expected: key,
   },
   {
-    name: "Bearer of older versions is the wrong form",
+    name: "native: Bearer with an older version is the wrong header",
     form: "native",
     headers: { ...old, authorization: `Bearer ${key}` },
-    gives: "wrong_credential_header",
+    expected: "wrong_credential_header",
   },
   {
-    name: "so is Bearer without a version",
+    name: "native: Bearer without a version is the wrong header",
     form: "native",
     headers: { authorization: `Bearer ${key}` },
-    gives: "wrong_credential_header",
+    expected: "wrong_credential_header",
   },
   {
-    name: "so is Bearer with a version that is no date",
+    name: "native: Bearer with a version that is no date is the wrong header",
     form: "native",
     headers: { "anthropic-version": "z", authorization: `Bearer ${key}` },
-    gives: "wrong_credential_header",
+    expected: "wrong_credential_header",
   },
   {
-    name: "so is Bearer with two versions",
+    name: "native: Bearer with two different versions is the wrong header",
     form: "native",
     headers: { ...modern, "vendor-version": "2023-06-01", authorization: `Bearer ${key}` },
-    gives: "wrong_credential_header",
+    expected: "wrong_credential_header",
   },
   {
-    name: "another vendor's token is not a key",
+    name: "native: another vendor's token is no valid key",
     form: "native",
     headers: { ...modern, authorization: "Bearer oauth-token" },
-    gives: "invalid_key",
+    expected: "invalid_key",
   },
-  { name: "nothing is nothing", form: "native", headers: { ...old }, gives: "missing_key" },
   {
-    name: "an operator may take every Bearer",
+    name: "native: no header is a missing key",
+    form: "native",
+    headers: { ...old },
+    expected: "missing_key",
+  },
+  {
+    name: "native: the setting `always` accepts every Bearer key",
     form: "native",
     headers: { ...old, authorization: `Bearer ${key}` },
     bearer: "always",
-    gives: key,
+    expected: key,
   },
   {
-    name: "or none",
+    name: "native: the setting `never` accepts no Bearer key",
     form: "native",
     headers: { ...modern, authorization: `Bearer ${key}` },
     bearer: "never",
-    gives: "wrong_credential_header",
+    expected: "wrong_credential_header",
   },
   {
-    name: "chat takes Bearer",
+    name: "chat: Bearer holds the key",
     form: "chat",
     headers: { authorization: `Bearer ${key}` },
-    gives: key,
+    expected: key,
   },
   {
-    name: "in any case, with any blanks",
+    name: "chat: the scheme may be in any case, with any blanks",
     form: "chat",
     headers: { authorization: ` bEaReR \t ${key} ` },
-    gives: key,
+    expected: key,
   },
   {
-    name: "chat does not take the native header",
+    name: "chat: the native header is the wrong header",
     form: "chat",
     headers: { "x-api-key": key },
-    gives: "wrong_credential_header",
+    expected: "wrong_credential_header",
   },
   {
-    name: "chat ignores it beside Bearer",
+    name: "chat: the native header beside Bearer is ignored",
     form: "chat",
     headers: { "x-api-key": "other", authorization: `Bearer ${key}` },
-    gives: key,
+    expected: key,
   },
   {
-    name: "another scheme is the wrong form",
+    name: "chat: another scheme is the wrong header",
     form: "chat",
     headers: { authorization: "Basic abc" },
-    gives: "wrong_credential_header",
+    expected: "wrong_credential_header",
   },
   {
-    name: "so is a key without a scheme",
+    name: "chat: a key without a scheme is the wrong header",
     form: "chat",
     headers: { authorization: key },
-    gives: "wrong_credential_header",
+    expected: "wrong_credential_header",
   },
   {
-    name: "a scheme alone is nothing",
+    name: "chat: a scheme alone is a missing key",
     form: "chat",
     headers: { authorization: "Bearer " },
-    gives: "missing_key",
+    expected: "missing_key",
   },
   {
-    name: "a list is no key",
+    name: "chat: a list is no valid key",
     form: "chat",
     headers: { authorization: `Bearer ${key},${key}` },
-    gives: "invalid_key",
+    expected: "invalid_key",
   },
   {
-    name: "two words are no key",
+    name: "chat: two words are no valid key",
     form: "chat",
     headers: { authorization: `Bearer ${key} ${key}` },
-    gives: "invalid_key",
+    expected: "invalid_key",
   },
   {
-    name: "ten kilobytes are no key",
+    name: "chat: ten kilobytes are no valid key",
     form: "chat",
     headers: { authorization: `Bearer ${key.padEnd(10_240, "a")}` },
-    gives: "invalid_key",
+    expected: "invalid_key",
   },
   {
-    name: "look-alikes are no key",
+    name: "chat: characters beyond ASCII are no valid key",
     form: "chat",
     headers: { authorization: "Bearer sk-gw2-1\u00e0bc" },
-    gives: "invalid_key",
+    expected: "invalid_key",
   },
   {
-    name: "shared endpoints take the native header",
+    name: "shared: the native header holds the key",
     form: "either",
     headers: { "x-api-key": key },
-    gives: key,
+    expected: key,
   },
   {
-    name: "or Bearer, whatever the version",
+    name: "shared: Bearer holds the key with any version",
     form: "either",
     headers: { authorization: `Bearer ${key}` },
-    gives: key,
+    expected: key,
   },
   {
-    name: "and of both the native one",
+    name: "shared: the native header wins over Bearer",
     form: "either",
     headers: { "x-api-key": key, authorization: "Bearer other" },
-    gives: key,
+    expected: key,
   },
 ];
 
 describe("the key of a request", () => {
-  test.each(cases)("$name", ({ form, headers, bearer, gives }) =>
-    expect(read(form, headers, bearer)).toBe(gives),
+  test.each(cases)("$name", ({ form, headers, bearer, expected }) =>
+    expect(read(form, headers, bearer)).toBe(expected),
   );
 
-  test("two Authorization headers are no key, though Node shows the first alone", () => {
+  test("two Authorization headers are no valid key, though Node exposes only the first", () => {
     const raw = ["Authorization", `Bearer ${key}`, "Host", "x", "authorization", "Bearer other"];
     expect(read("chat", { authorization: `Bearer ${key}` }, "auto", raw)).toBe("invalid_key");
   });

@@ -1,4 +1,4 @@
-// Catalogue, balance, receipts, probes, draining and the log.
+// The endpoints for models, balance, receipts and health; draining; the access log.
 
 import { once } from "node:events";
 import { connect } from "node:net";
@@ -75,7 +75,7 @@ describe("the catalogue", () => {
     capabilities: null,
   };
 
-  test("is one list that the parsers of both SDKs read, with either credential", async () => {
+  test("is one list for the parsers of both SDKs, with either credential", async () => {
     const { url, script } = await startHttpServer();
     script.models = [sonnet, alias];
     for (const headers of [bearer, native, { ...native, ...bearer }]) {
@@ -95,7 +95,7 @@ describe("the catalogue", () => {
     expect((await fetch(`${url}/v1/models`)).status).toBe(401);
   });
 
-  test("gives one entry by id or alias", async () => {
+  test("has one entry by id or alias", async () => {
     const { url, script } = await startHttpServer();
     script.models = [sonnet, alias];
     expect(
@@ -112,7 +112,7 @@ describe("the catalogue", () => {
     });
   });
 
-  test("states exact prices of a million tokens in dollars and credits", async () => {
+  test("has exact prices of a million tokens in dollars and credits", async () => {
     const { url, script } = await startHttpServer();
     script.models = [sonnet, alias];
     expect(await (await fetch(`${url}/v1/models/info`, { headers: native })).json()).toEqual({
@@ -150,7 +150,7 @@ describe("the catalogue", () => {
 });
 
 describe("money", () => {
-  test("the balance is that of the key's own pool, with the key's month", async () => {
+  test("the balance is that of the key's pool, with the key's spending this month", async () => {
     const { url } = await startHttpServer();
     for (const headers of [bearer, native]) {
       const response = await fetch(`${url}/v1/credits`, { headers });
@@ -169,7 +169,7 @@ describe("money", () => {
     }
   });
 
-  test("a receipt tells what a request used and cost", async () => {
+  test("a receipt has the usage and the cost of a request", async () => {
     const { url, script } = await startHttpServer();
     const settled = receiptOf({
       requestId: "req_12345678",
@@ -222,7 +222,7 @@ describe("money", () => {
     });
   });
 
-  test("a request that still runs has a receipt that says so; one that never was has none", async () => {
+  test("an active request has the receipt RUNNING; an unknown request has none", async () => {
     const { url, script } = await startHttpServer();
     script.receipts.set("req_running1", receiptOf({ requestId: "req_running1" }));
     const running = await fetch(`${url}/v1/receipts/req_running1`, { headers: native });
@@ -241,7 +241,7 @@ describe("money", () => {
   });
 });
 
-test("what a service left out is our fault, which is logged, and not something that does not exist", async () => {
+test("a response that lacks a required message is a logged 500, not a 404", async () => {
   const lines: string[] = [];
   const log = pino(
     { level: "error", base: null },
@@ -258,7 +258,7 @@ test("what a service left out is our fault, which is logged, and not something t
   expect(lines.map((line) => JSON.parse(line).msg)).toEqual(Array(3).fill("request failed"));
 });
 
-describe("probes", () => {
+describe("health probes", () => {
   test("need no key and carry the request id", async () => {
     const { url } = await startHttpServer();
     const liveness = await fetch(`${url}/healthz`);
@@ -275,7 +275,7 @@ describe("probes", () => {
     }
   });
 
-  test("of readiness name each part, and fail only for those without which nothing works", async () => {
+  test("of readiness name each part, and fail only for a part that is down", async () => {
     const states: Record<string, PartState> = { database: { state: "ok" } };
     const { url } = await startHttpServer({ readiness: async () => states });
     const probe = async () => {
@@ -290,7 +290,7 @@ describe("probes", () => {
       status: 200,
       body: { status: "ok", parts: { database: { state: "ok" } } },
     });
-    states.limits = { state: "degraded", message: "Redis is not reachable" };
+    states.limits = { state: "degraded", message: "Redis does not answer" };
     expect(await probe()).toMatchObject({
       status: 200,
       body: { status: "degraded", parts: { limits: { state: "degraded" } } },
@@ -309,7 +309,7 @@ describe("probes", () => {
   });
 });
 
-test("a draining gateway refuses new requests, finishes those that run, and then is done", async () => {
+test("a draining listener rejects new requests and waits for the active ones", async () => {
   const { url, server, script } = await startHttpServer();
   const gate = Promise.withResolvers<void>();
   script.generate = async function* () {
@@ -322,11 +322,11 @@ test("a draining gateway refuses new requests, finishes those that run, and then
   const drained = server.drain().then(() => {
     isDone = true;
   });
-  const refused = await postNative(url);
-  expect(refused.status).toBe(503);
-  expect(refused.headers.get("retry-after")).toBe("1");
-  expect(refused.headers.get("connection")).toBe("close");
-  expect(await refused.json()).toMatchObject({
+  const rejected = await postNative(url);
+  expect(rejected.status).toBe(503);
+  expect(rejected.headers.get("retry-after")).toBe("1");
+  expect(rejected.headers.get("connection")).toBe("close");
+  expect(await rejected.json()).toMatchObject({
     error: { type: "api_error", details: { error_code: "gateway_unavailable" } },
   });
   expect((await fetch(`${url}/healthz`)).status).toBe(200);
@@ -339,7 +339,7 @@ test("a draining gateway refuses new requests, finishes those that run, and then
   await drained;
 });
 
-test("a draining gateway closes a connection only when the body of the refused request is through", async () => {
+test("a draining listener closes a connection only after the rejected request's body", async () => {
   const { url, port, server } = await startHttpServer();
   await server.drain();
   const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
@@ -362,7 +362,7 @@ test("a draining gateway closes a connection only when the body of the refused r
   await ended;
 });
 
-test("calls of other doors on the same listener keep their own parsers and answers, and drain with the rest", async () => {
+test("routes added from outside keep their own parsers, and a drain waits for them", async () => {
   const gate = Promise.withResolvers<void>();
   const begun = Promise.withResolvers<void>();
   const { url, server } = await startHttpServer({}, {}, (app) => {
@@ -389,7 +389,7 @@ test("calls of other doors on the same listener keep their own parsers and answe
   await drained;
 });
 
-test("the log has one line per request, with ids and figures and nothing that was said or secret", async () => {
+test("the access log has one line per request, with ids and usage, without prompts or secrets", async () => {
   const lines: string[] = [];
   const log = pino(
     { level: "info", base: null },
@@ -426,8 +426,8 @@ test("the log has one line per request, with ids and figures and nothing that wa
     outcome: "COMPLETED",
     amountMicrocredits: "8400",
   };
-  const told = lines.map((line) => JSON.parse(line));
-  expect(told).toMatchObject([
+  const entries = lines.map((line) => JSON.parse(line));
+  expect(entries).toMatchObject([
     {
       route: "/v1/messages",
       method: "POST",
@@ -448,7 +448,7 @@ test("the log has one line per request, with ids and figures and nothing that wa
     { route: "/v1/models/:id", status: 401, error: "invalid_key" },
     { route: "none", status: 404, error: "not_found" },
   ]);
-  expect(told.map(({ tokens }) => tokens).slice(0, 3)).toEqual(
+  expect(entries.map(({ tokens }) => tokens).slice(0, 3)).toEqual(
     Array(3).fill({ input: 5, output: 2, cacheRead: 70 }),
   );
   expect(lines.join("")).not.toMatch(/sk-gw2-|the answer|the question/);

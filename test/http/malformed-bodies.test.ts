@@ -1,4 +1,4 @@
-// Ten thousand bodies that are no request: what they cost, and what they leave behind.
+// The CPU time and memory that malformed bodies take.
 
 import { setImmediate } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
@@ -15,7 +15,7 @@ const whole = JSON.stringify({
 });
 const odd = fc.constantFrom(5, "x", {}, true, -1, 1.5, [null], [[]], [5]);
 
-/** Bodies that neither format takes. */
+/** Bodies that neither format accepts. */
 const malformed: fc.Arbitrary<string | Buffer> = fc.oneof(
   fc.nat(whole.length - 1).map((at) => whole.slice(0, at)),
   fc.constantFrom("]", "}", "x", ",", "\u0000").map((end) => whole + end),
@@ -38,7 +38,7 @@ const exposeGc = () => {
   return typeof gc === "function" ? () => void gc() : () => {};
 };
 
-test("10,000 malformed bodies are 400, at less than a second of CPU per thousand, and leave no memory taken", async () => {
+test("10,000 malformed bodies get 400, take under a second of CPU per thousand, and leak no memory", async () => {
   const { url, script } = await startHttpServer();
   const pool = new Pool(url, { connections: 8 });
   onTestFinished(() => pool.destroy());
@@ -63,8 +63,8 @@ test("10,000 malformed bodies are 400, at less than a second of CPU per thousand
     script.calls.length = 0;
   };
   const bytesInUse = async () => {
-    // What ended just now is let go in later turns.
-    for (let turn = 0; turn < 5; turn++) {
+    // Requests that have just ended release their memory in later ticks.
+    for (let tick = 0; tick < 5; tick++) {
       await setImmediate();
       collectGarbage();
     }
@@ -78,7 +78,7 @@ test("10,000 malformed bodies are 400, at less than a second of CPU per thousand
   const startCpu = process.cpuUsage();
   for (let seed = 2; seed < 12; seed++) await thousand(seed);
   const { user, system } = process.cpuUsage(startCpu);
-  // This process plays the clients, too.
+  // Includes the clients, which run in this process.
   expect(user + system).toBeLessThan(10_000_000);
   // 200 bytes per request would be a leak.
   expect((await bytesInUse()) - before).toBeLessThan(2_000_000);

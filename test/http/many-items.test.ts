@@ -1,4 +1,4 @@
-// Bodies of many small things, which are small in bytes and would keep everybody else waiting.
+// Bodies with very many JSON items: few bytes, but slow to parse, which delays all other requests.
 
 import { expect, test } from "vitest";
 import { jsonItemsMax } from "../../src/formats/json.ts";
@@ -12,7 +12,7 @@ import {
 
 const list = (count: number, item: (index: number) => string) =>
   Array.from({ length: count }, (_, index) => item(index)).join(",");
-const message = '{"role":"user","content":"x"}';
+const userMessage = '{"role":"user","content":"x"}';
 const shapes: [string, string][] = [
   ["members of an unknown object", `"extra":{${list(1_000_000, (index) => `"k${index}":1`)}}`],
   ["members of the body", list(1_000_000, (index) => `"k${index}":1`)],
@@ -23,7 +23,7 @@ const shapes: [string, string][] = [
   ],
   ["empty lists", `"extra":[${list(1_000_000, () => "[]")}]`],
   ["members of metadata", `"metadata":{${list(1_000_000, (index) => `"k${index}":"v"`)}}`],
-  ["messages", `"messages":[${list(1_000_000, () => message)}]`],
+  ["messages", `"messages":[${list(1_000_000, () => userMessage)}]`],
   [
     "blocks",
     `"messages":[{"role":"user","content":[${list(800_000, () => '{"type":"text","text":"x"}')}]}]`,
@@ -32,24 +32,24 @@ const shapes: [string, string][] = [
 ];
 
 for (const [name, members] of shapes) {
-  test(`a body with too many ${name} is refused before it is parsed, in the caller's format`, async () => {
+  test(`a body with too many ${name} is rejected before it is parsed, in the caller's format`, async () => {
     const { url, script } = await startHttpServer();
-    const says = `The request has more than ${jsonItemsMax} members and elements in its objects and lists.`;
+    const message = `The request has more than ${jsonItemsMax} members and elements in its objects and lists.`;
     const native = await postNative(url, `${JSON.stringify(nativeBody).slice(0, -1)},${members}}`);
     expect([native.status, await native.json()]).toMatchObject([
       413,
-      { type: "error", error: { type: "request_too_large", message: says } },
+      { type: "error", error: { type: "request_too_large", message } },
     ]);
     const chat = await postChat(url, `${JSON.stringify(chatBody).slice(0, -1)},${members}}`);
     expect([chat.status, await chat.json()]).toMatchObject([
       413,
-      { error: { code: "request_too_large", message: says } },
+      { error: { code: "request_too_large", message } },
     ]);
     expect(script.calls).not.toContain("generate");
   });
 }
 
-test("as many as a client may ever send pass: the most messages of both formats, and text of any length", async () => {
+test("the most messages that a client can send, and long text, are accepted in both formats", async () => {
   const { url } = await startHttpServer();
   const messages = Array(100_000).fill({ role: "user", content: "x" });
   expect((await postNative(url, { ...nativeBody, messages })).status).toBe(200);
@@ -59,7 +59,7 @@ test("as many as a client may ever send pass: the most messages of both formats,
   expect((await postChat(url, { ...chatBody, ...long })).status).toBe(200);
 });
 
-test("arguments of calls are JSON inside of JSON, and count together", async () => {
+test("the JSON arguments of tool calls count together", async () => {
   const { url } = await startHttpServer();
   const body = (items: number) => ({
     ...chatBody,
@@ -83,7 +83,7 @@ test("arguments of calls are JSON inside of JSON, and count together", async () 
   expect((await postChat(url, body(jsonItemsMax / 4))).status).toBe(413);
 });
 
-test("turns of more blocks than a call has room for arguments are merged", async () => {
+test("turns with more blocks than a function call can have arguments are merged", async () => {
   const { url } = await startHttpServer();
   const turn = { role: "user", content: Array(65_000).fill({ type: "text", text: "x" }) };
   const system = { role: "system", content: turn.content };

@@ -1,4 +1,4 @@
-// What the door turns away, in which order, and how.
+// Requests that the listener rejects: in which order it checks, and how it responds.
 
 import { once } from "node:events";
 import { request as httpRequest, type IncomingMessage } from "node:http";
@@ -56,7 +56,7 @@ const version = { "anthropic-version": "2023-06-01" };
 const json = { "content-type": "application/json" };
 
 describe("credentials", () => {
-  test("a valid key in the wrong header of the native endpoint is told so, once and for all", async () => {
+  test("a valid key in the wrong header of a native endpoint gets an error that names the right setting", async () => {
     const { url, script } = await startHttpServer();
     const response = await postNative(url, nativeBody, {
       ...version,
@@ -71,7 +71,7 @@ describe("credentials", () => {
     expect(script.calls).toEqual([]);
   });
 
-  test("the newest SDK's Bearer is served like the older header", async () => {
+  test("a native endpoint accepts the Bearer key of the newest SDK version", async () => {
     const { url } = await startHttpServer();
     const headers = {
       ...json,
@@ -81,7 +81,7 @@ describe("credentials", () => {
     expect((await postNative(url, nativeBody, headers)).status).toBe(200);
   });
 
-  test("unknown, malformed and doubled keys get the same words", async () => {
+  test("unknown, malformed and repeated keys get the same error", async () => {
     const { url } = await startHttpServer();
     const keys = [
       "sk-gw2-1unknown",
@@ -102,7 +102,7 @@ describe("credentials", () => {
     for (const body of bodies) expect(body).toEqual(bodies[0]);
   });
 
-  test("a revoked key says revoked, a missing one missing, and one in the query string is not read", async () => {
+  test("revoked and missing keys have their own errors, and a key in the query string is not read", async () => {
     const { url } = await startHttpServer();
     const revoked = await postNative(url, nativeBody, {
       ...nativeHeaders,
@@ -118,7 +118,7 @@ describe("credentials", () => {
     expect((await readError(missing)).code).toBe("missing_key");
   });
 
-  test("the chat endpoint tells a client that sent the native header which one it reads", async () => {
+  test("a client that sends the native header to the chat endpoint learns which one it reads", async () => {
     const { url } = await startHttpServer();
     const response = await postChat(url, chatBody, { ...json, "x-api-key": goodKey });
     expect(response.headers.get("www-authenticate")).toBe('Bearer realm="gateway"');
@@ -134,7 +134,7 @@ describe("credentials", () => {
     });
   });
 
-  test("two Authorization headers are refused, though Node shows the first alone", async () => {
+  test("two Authorization headers are rejected, though Node exposes only the first", async () => {
     const { port } = await startHttpServer();
     const answer = await sendRaw(
       port,
@@ -143,7 +143,7 @@ describe("credentials", () => {
     expect(answer).toMatch(/^HTTP\/1\.1 401 /);
   });
 
-  test("an address with too many failures waits, unless it brings a key that was good before", async () => {
+  test("an address with too many failures is blocked, except with a key that was good before", async () => {
     const failures: string[] = [];
     const failedCredentials = {
       check: (address: string) => {
@@ -158,15 +158,15 @@ describe("credentials", () => {
     expect((await get(goodKey)).status).toBe(200);
     for (const key of ["sk-gw2-1a", "sk-gw2-1b"]) expect((await get(key)).status).toBe(401);
     expect(failures).toEqual(["127.0.0.1", "127.0.0.1"]);
-    const asked = script.calls.length;
+    const callsBefore = script.calls.length;
     const late = await get("sk-gw2-1late");
     expect(late.status).toBe(429);
     expect(late.headers.get("retry-after")).toBe("7");
-    expect(script.calls.length).toBe(asked);
+    expect(script.calls.length).toBe(callsBefore);
     expect((await get(goodKey)).status).toBe(200);
   });
 
-  test("the address of a client is read from X-Forwarded-For behind a trusted proxy only", async () => {
+  test("the client's address is read from X-Forwarded-For only behind a trusted proxy", async () => {
     const seen: string[] = [];
     const failedCredentials = {
       check: () => {},
@@ -186,29 +186,29 @@ describe("credentials", () => {
 
 describe("the version header", () => {
   const cases = [
-    { name: "missing", headers: {}, gives: "version_required" },
+    { name: "missing", headers: {}, expected: "version_required" },
     {
       name: "unknown",
       headers: { "anthropic-version": "2020-01-01" },
-      gives: "version_unsupported",
+      expected: "version_unsupported",
     },
     {
       name: "in both spellings, equal",
       headers: { ...version, "vendor-version": "2023-06-01" },
-      gives: undefined,
+      expected: undefined,
     },
     {
       name: "in both spellings, different",
       headers: { ...version, "vendor-version": "2026-10-21" },
-      gives: "version_unsupported",
+      expected: "version_unsupported",
     },
     {
       name: "in the other spelling",
       headers: { "vendor-version": "2023-06-01" },
-      gives: undefined,
+      expected: undefined,
     },
   ];
-  test.each(cases)("$name", async ({ headers, gives }) => {
+  test.each(cases)("$name", async ({ headers, expected }) => {
     const { url } = await startHttpServer();
     for (const path of ["/v1/messages", "/v1/messages/count_tokens"]) {
       const response = await post(
@@ -217,12 +217,12 @@ describe("the version header", () => {
         { ...json, "x-api-key": goodKey, ...headers },
         nativeBody,
       );
-      if (gives === undefined) expect(response.status).toBe(200);
-      else expect(await readError(response)).toMatchObject({ status: 400, code: gives });
+      if (expected === undefined) expect(response.status).toBe(200);
+      else expect(await readError(response)).toMatchObject({ status: 400, code: expected });
     }
   });
 
-  test("is not asked of chat clients", async () => {
+  test("is not required on the chat endpoint", async () => {
     const { url } = await startHttpServer();
     expect((await postChat(url)).status).toBe(200);
   });
@@ -230,7 +230,7 @@ describe("the version header", () => {
 
 describe("the order of checks", () => {
   const bad = '{"model":';
-  test("is route, method, key, version, envelope, shape", async () => {
+  test("is route, method, key, version, content headers, body", async () => {
     const { url } = await startHttpServer();
     const attempts: [path: string, headers: Record<string, string>, expected: unknown[]][] = [
       ["/v1/nowhere", { "content-type": "nonsense" }, [404, "not_found"]],
@@ -264,7 +264,7 @@ describe("the order of checks", () => {
     }
   });
 
-  test("asks for the key before a byte of the body is read", async () => {
+  test("puts the key before the first byte of the body", async () => {
     const { port } = await startHttpServer();
     const request = httpRequest({
       port,
@@ -322,7 +322,7 @@ describe("bodies", () => {
     "{'a':1}",
     '{"model":"\\ud800"}',
   ];
-  test("that are no request are 400 in the endpoint's own format, and reach no model", async () => {
+  test("that are no valid request get 400 in the endpoint's format and reach no model", async () => {
     const { url, script } = await startHttpServer();
     for (const body of malformed) {
       const native = await readError(await postNative(url, body));
@@ -337,7 +337,7 @@ describe("bodies", () => {
     expect(script.calls).not.toContain("generate");
   });
 
-  test("broken anywhere are answered or refused, never a failure of ours", async () => {
+  test("with a random fault get 200 or 400, never 500", async () => {
     const { url } = await startHttpServer();
     const whole = JSON.stringify({
       ...nativeBody,
@@ -368,13 +368,13 @@ describe("bodies", () => {
     expect((await postNative(url, `\ufeff${JSON.stringify(nativeBody)}`)).status).toBe(200);
   });
 
-  test("of a megabyte are nothing special", async () => {
+  test("of a megabyte are accepted", async () => {
     const { url } = await startHttpServer();
     const body = { ...nativeBody, messages: [{ role: "user", content: "x".repeat(1 << 20) }] };
     expect((await postNative(url, body)).status).toBe(200);
   });
 
-  const packers: [encoding: string, pack: (text: string) => Buffer][] = [
+  const compressors: [encoding: string, compress: (text: string) => Buffer][] = [
     ["gzip", gzipSync],
     ["x-gzip", gzipSync],
     ["deflate", deflateSync],
@@ -382,18 +382,18 @@ describe("bodies", () => {
     ["br", brotliCompressSync],
     ["identity", (text) => Buffer.from(text)],
   ];
-  test("may come packed", async () => {
+  test("may be compressed", async () => {
     const { url } = await startHttpServer();
-    for (const [encoding, pack] of packers) {
+    for (const [encoding, compress] of compressors) {
       const headers = { ...nativeHeaders, "content-encoding": encoding };
-      const body = new Uint8Array(pack(JSON.stringify(nativeBody)));
+      const body = new Uint8Array(compress(JSON.stringify(nativeBody)));
       expect((await fetch(`${url}/v1/messages`, { method: "POST", headers, body })).status).toBe(
         200,
       );
     }
   });
 
-  test("that do not unpack, or unpack to more than the limit, are refused by name", async () => {
+  test("that do not decompress, or decompress beyond the limit, have their own errors", async () => {
     const { url } = await startHttpServer();
     const send = (encoding: string, body: Uint8Array<ArrayBuffer>) =>
       fetch(`${url}/v1/messages`, {
@@ -401,12 +401,12 @@ describe("bodies", () => {
         headers: { ...nativeHeaders, "content-encoding": encoding },
         body,
       });
-    const packed = new Uint8Array(gzipSync(JSON.stringify(nativeBody)));
+    const compressed = new Uint8Array(gzipSync(JSON.stringify(nativeBody)));
     for (const [encoding, body] of [
       ["gzip", new Uint8Array(Buffer.from("{}"))],
-      ["gzip", packed.slice(0, -9)],
-      ["br", packed],
-      ["deflate", packed],
+      ["gzip", compressed.slice(0, -9)],
+      ["br", compressed],
+      ["deflate", compressed],
     ] as const) {
       expect(await readError(await send(encoding, body))).toMatchObject({
         status: 400,
@@ -414,7 +414,7 @@ describe("bodies", () => {
       });
     }
     for (const encoding of ["zstd", "gzip, br", "constructor"]) {
-      expect(await readError(await send(encoding, packed))).toMatchObject({
+      expect(await readError(await send(encoding, compressed))).toMatchObject({
         status: 400,
         code: "request_body_encoding_unsupported",
       });
@@ -428,7 +428,7 @@ describe("bodies", () => {
     expect(process.memoryUsage.rss() - before).toBeLessThan(150 << 20);
   });
 
-  test("of 33 MiB are refused by their announced length, and the answer survives the rest of the upload", async () => {
+  test("of 33 MiB are rejected by Content-Length, and the client can read the error after its upload", async () => {
     const { url, script } = await startHttpServer();
     const response = await fetch(`${url}/v1/messages`, {
       method: "POST",
@@ -443,7 +443,7 @@ describe("bodies", () => {
     expect(script.calls).toEqual(["authenticate"]);
   });
 
-  test("are refused before they are sent, when their announced length is too much", async () => {
+  test("are rejected before they are sent if Content-Length is too large", async () => {
     const { port } = await startHttpServer();
     const headers = Object.entries(nativeHeaders).map(([name, value]) => `${name}: ${value}\r\n`);
     const answer = await sendRaw(
@@ -453,7 +453,7 @@ describe("bodies", () => {
     expect(answer).toMatch(/^HTTP\/1\.1 413 /);
   });
 
-  test("without an announced length are refused once they are too long", async () => {
+  test("without Content-Length are rejected once they exceed the limit", async () => {
     const { port } = await startHttpServer();
     const request = httpRequest({
       port,
@@ -476,7 +476,7 @@ describe("bodies", () => {
 });
 
 describe("paths and methods", () => {
-  test("that are not served are JSON, never HTML, in what both SDKs parse", async () => {
+  test("that no route serves get a JSON error that both SDKs parse, never HTML", async () => {
     const { url } = await startHttpServer();
     for (const path of [
       "/",
@@ -495,7 +495,7 @@ describe("paths and methods", () => {
     }
   });
 
-  test("that people take by mistake name the endpoint that serves them", async () => {
+  test("that clients use by mistake get an error that names the endpoint to use", async () => {
     const { url } = await startHttpServer();
     const wrong = [
       "/v1/responses",
@@ -522,7 +522,7 @@ describe("paths and methods", () => {
     }
   });
 
-  test("known paths with another method answer 405 and which they have", async () => {
+  test("with another method of a known path get 405 and the methods that it has", async () => {
     const { url } = await startHttpServer();
     const cases: [method: string, path: string, allow: string][] = [
       ["GET", "/v1/messages", "POST"],
@@ -540,7 +540,7 @@ describe("paths and methods", () => {
     }
   });
 
-  test("that are no HTTP at all are JSON as well", async () => {
+  test("that are not HTTP get a JSON error as well", async () => {
     const { port } = await startHttpServer();
     const requests = [
       "rubbish\r\n\r\n",
@@ -558,7 +558,7 @@ describe("paths and methods", () => {
     }
   });
 
-  test("that Node would answer by itself carry the request id all the same", async () => {
+  test("that Node would reject by itself get a response with a request id", async () => {
     const { port } = await startHttpServer();
     for (const header of ["a: b", "host: x\r\nexpect: the-unexpected"]) {
       const answer = await sendRaw(
@@ -571,8 +571,8 @@ describe("paths and methods", () => {
   });
 });
 
-describe("failures of services", () => {
-  test("nobody foresaw are 500 without a word about them", async () => {
+describe("errors of services", () => {
+  test("that are unexpected get 500 without details", async () => {
     const { url, script } = await startHttpServer();
     script.generate = () => {
       throw new Error("password=hunter2 at /srv/app.ts:12");
@@ -584,7 +584,7 @@ describe("failures of services", () => {
     }
   });
 
-  test("that a model name provokes do not give the name a stage", async () => {
+  test("do not repeat a key that was sent as a model name", async () => {
     const { url, script } = await startHttpServer();
     script.generate = ({ model }) => {
       throw new ApiError("model_not_found", {
@@ -603,7 +603,7 @@ describe("failures of services", () => {
     expect(chat.body.error).toMatchObject({ param: "model", code: "model_not_found" });
   });
 
-  test("leave the next request on the connection alone", async () => {
+  test("do not affect the next request on the connection", async () => {
     const { url, script } = await startHttpServer();
     script.generate = () => play([]);
     expect((await postNative(url)).status).toBe(500);

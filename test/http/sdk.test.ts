@@ -1,4 +1,4 @@
-// The official SDKs of both formats as the judges of what leaves the door.
+// The official SDKs of both formats against the listener: answers, error classes and retries.
 
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
@@ -22,22 +22,22 @@ const anthropic = ({ url }: ScriptedHttpServer, apiKey = goodKey) =>
 const openai = ({ url }: ScriptedHttpServer, apiKey = goodKey) =>
   new OpenAI({ apiKey, baseURL: `${url}/v1` });
 
-const ask = {
+const nativeRequest = {
   model: "sonnet",
   max_tokens: 100,
   messages: [{ role: "user" as const, content: "Hi" }],
 };
-const askChat = { model: "sonnet", messages: [{ role: "user" as const, content: "Hi" }] };
+const chatRequest = { model: "sonnet", messages: [{ role: "user" as const, content: "Hi" }] };
 
-/** Makes every generation fail, and counts how often it was tried. */
+/** Makes every generation fail, and counts the attempts. */
 function failWith(
-  standIn: ScriptedHttpServer,
+  server: ScriptedHttpServer,
   reason: ErrorReason,
   facts: ErrorFacts = {},
-): { tries: number } {
-  const counted = { tries: 0 };
-  standIn.script.generate = () => {
-    counted.tries++;
+): { attempts: number } {
+  const counted = { attempts: 0 };
+  server.script.generate = () => {
+    counted.attempts++;
     throw new ApiError(reason, { retryAfterMs: 1, ...facts });
   };
   return counted;
@@ -45,7 +45,7 @@ function failWith(
 
 type ErrorClass = abstract new (...args: never[]) => Error;
 
-async function failureOf(work: PromiseLike<unknown>): Promise<unknown> {
+async function errorOf(work: PromiseLike<unknown>): Promise<unknown> {
   try {
     await work;
   } catch (error) {
@@ -54,8 +54,8 @@ async function failureOf(work: PromiseLike<unknown>): Promise<unknown> {
   throw new Error("this should have failed");
 }
 
-// What may pass by waiting is tried again, twice; what only an operator can mend is not.
-const tried: [reason: ErrorReason, tries: number, facts?: ErrorFacts][] = [
+// Errors that may pass are retried twice; an error that only an operator can mend is not.
+const retried: [reason: ErrorReason, attempts: number, facts?: ErrorFacts][] = [
   ["rate_limited", 3],
   ["credits_held", 3],
   ["overloaded", 3],
@@ -66,48 +66,53 @@ const tried: [reason: ErrorReason, tries: number, facts?: ErrorFacts][] = [
   ["upstream_error", 1, { providerAnswer: { status: 401 } }],
 ];
 
-/** How often each of those was tried. */
-async function triesOf(
-  ask: (standIn: ScriptedHttpServer) => PromiseLike<unknown>,
-): Promise<typeof tried> {
-  const counts = tried.map(async ([apiError, , facts]): Promise<(typeof tried)[number]> => {
-    const standIn = await startHttpServer();
-    const counted = failWith(standIn, apiError, facts);
-    await failureOf(ask(standIn));
-    return facts === undefined ? [apiError, counted.tries] : [apiError, counted.tries, facts];
+/** Counts the attempts for each of these errors. */
+async function countAttempts(
+  send: (server: ScriptedHttpServer) => PromiseLike<unknown>,
+): Promise<typeof retried> {
+  const counts = retried.map(async ([reason, , facts]): Promise<(typeof retried)[number]> => {
+    const server = await startHttpServer();
+    const counted = failWith(server, reason, facts);
+    await errorOf(send(server));
+    return facts === undefined ? [reason, counted.attempts] : [reason, counted.attempts, facts];
   });
   return Promise.all(counts);
 }
 
 describe("the native SDK", () => {
-  test("tries again what may pass, and only that", async () => {
-    expect(await triesOf((standIn) => anthropic(standIn).messages.create(ask))).toEqual(tried);
+  test("retries errors that may pass, and only those", async () => {
+    expect(
+      await countAttempts((server) => anthropic(server).messages.create(nativeRequest)),
+    ).toEqual(retried);
   });
 
-  test("gets whole and streamed answers, counts, and walks the catalogue in one request", async () => {
-    const standIn = await startHttpServer();
-    standIn.script.models = [sonnet, alias];
-    const client = anthropic(standIn);
-    const message = await client.messages.create(ask);
+  test("gets whole and streamed answers, counts tokens, and lists the models in one request", async () => {
+    const server = await startHttpServer();
+    server.script.models = [sonnet, alias];
+    const client = anthropic(server);
+    const message = await client.messages.create(nativeRequest);
     expect(message.content).toMatchObject([{ type: "text", text: "Hello" }]);
     expect(message._request_id).toMatch(/^req_/);
-    const streamed = await client.messages.stream(ask).finalMessage();
+    const streamed = await client.messages.stream(nativeRequest).finalMessage();
     expect(streamed).toMatchObject({
       content: message.content,
       stop_reason: "end_turn",
       usage: message.usage,
     });
-    expect(await client.messages.countTokens({ model: ask.model, messages: ask.messages })).toEqual(
-      { input_tokens: 17 },
-    );
+    expect(
+      await client.messages.countTokens({
+        model: nativeRequest.model,
+        messages: nativeRequest.messages,
+      }),
+    ).toEqual({ input_tokens: 17 });
     const ids: string[] = [];
     for await (const model of client.models.list()) ids.push(model.id);
     expect(ids).toEqual(["model-sonnet-4.6", "sonnet"]);
     expect((await client.models.retrieve("sonnet")).id).toBe("sonnet");
-    expect(standIn.script.calls.filter((call) => call === "listModels").length).toBe(1);
+    expect(server.script.calls.filter((call) => call === "listModels").length).toBe(1);
   });
 
-  const cases: [reason: ErrorReason, kind: ErrorClass, status: number, tries: number][] = [
+  const cases: [reason: ErrorReason, kind: ErrorClass, status: number, attempts: number][] = [
     ["revoked_key", Anthropic.AuthenticationError, 401, 1],
     ["credits_exhausted", Anthropic.APIError, 402, 1],
     ["monthly_cap_reached", Anthropic.APIError, 402, 1],
@@ -117,45 +122,45 @@ describe("the native SDK", () => {
     ["request_id_used", Anthropic.ConflictError, 409, 1],
   ];
   test.each(cases)(
-    "throws its own class for %s and tries it once",
-    async (apiError, kind, status, tries) => {
-      const standIn = await startHttpServer();
-      const counted = failWith(standIn, apiError);
-      const error = await failureOf(anthropic(standIn).messages.create(ask));
+    "throws its own class for %s and does not retry",
+    async (reason, kind, status, attempts) => {
+      const server = await startHttpServer();
+      const counted = failWith(server, reason);
+      const error = await errorOf(anthropic(server).messages.create(nativeRequest));
       expect(error).toBeInstanceOf(kind);
       expect(error).toMatchObject({ status, requestID: expect.stringMatching(/^req_/) });
-      expect(counted.tries).toBe(tries);
+      expect(counted.attempts).toBe(attempts);
     },
   );
 
   test("throws from a stream that fails in the middle", async () => {
-    const standIn = await startHttpServer();
-    standIn.script.generate = async function* () {
+    const server = await startHttpServer();
+    server.script.generate = async function* () {
       yield* [admission(), start, textStart, textDelta("Hel")];
       throw new ApiError("overloaded");
     };
-    const error = await failureOf(anthropic(standIn).messages.stream(ask).finalMessage());
+    const error = await errorOf(anthropic(server).messages.stream(nativeRequest).finalMessage());
     expect(error).toBeInstanceOf(Anthropic.APIError);
     expect(error).toMatchObject({ error: { error: { type: "overloaded_error" } } });
   });
 });
 
 describe("the chat SDK", () => {
-  test("tries again what may pass, and only that", async () => {
-    expect(await triesOf((standIn) => openai(standIn).chat.completions.create(askChat))).toEqual(
-      tried,
-    );
+  test("retries errors that may pass, and only those", async () => {
+    expect(
+      await countAttempts((server) => openai(server).chat.completions.create(chatRequest)),
+    ).toEqual(retried);
   });
 
-  test("gets whole and streamed answers, and walks the catalogue in one request", async () => {
-    const standIn = await startHttpServer();
-    standIn.script.models = [sonnet, alias];
-    const client = openai(standIn);
-    const completion = await client.chat.completions.create(askChat);
+  test("gets whole and streamed answers, and lists the models in one request", async () => {
+    const server = await startHttpServer();
+    server.script.models = [sonnet, alias];
+    const client = openai(server);
+    const completion = await client.chat.completions.create(chatRequest);
     expect(completion.choices[0]?.message.content).toBe("Hello");
     expect(completion._request_id).toMatch(/^req_/);
     const stream = client.chat.completions.stream({
-      ...askChat,
+      ...chatRequest,
       stream_options: { include_usage: true },
     });
     const streamed = await stream.finalChatCompletion();
@@ -174,7 +179,7 @@ describe("the chat SDK", () => {
     kind: ErrorClass,
     status: number,
     code: string | null,
-    tries: number,
+    attempts: number,
   ][] = [
     ["revoked_key", OpenAI.AuthenticationError, 401, "revoked_api_key", 1],
     ["credits_exhausted", OpenAI.APIError, 402, "insufficient_quota", 1],
@@ -184,25 +189,25 @@ describe("the chat SDK", () => {
     ["invalid_request", OpenAI.BadRequestError, 400, null, 1],
   ];
   test.each(cases)(
-    "throws its own class for %s and tries it once",
-    async (apiError, kind, status, code, tries) => {
-      const standIn = await startHttpServer();
-      const counted = failWith(standIn, apiError);
-      const error = await failureOf(openai(standIn).chat.completions.create(askChat));
+    "throws its own class for %s and does not retry",
+    async (reason, kind, status, code, attempts) => {
+      const server = await startHttpServer();
+      const counted = failWith(server, reason);
+      const error = await errorOf(openai(server).chat.completions.create(chatRequest));
       expect(error).toBeInstanceOf(kind);
       expect(error).toMatchObject({ status, code });
-      expect(counted.tries).toBe(tries);
+      expect(counted.attempts).toBe(attempts);
     },
   );
 
   test("throws, with the code, from a stream that fails in the middle", async () => {
-    const standIn = await startHttpServer();
-    standIn.script.generate = async function* () {
+    const server = await startHttpServer();
+    server.script.generate = async function* () {
       yield* [admission(), start, textStart, textDelta("Hel")];
       throw new ApiError("upstream_error");
     };
-    const error = await failureOf(
-      openai(standIn).chat.completions.stream(askChat).finalChatCompletion(),
+    const error = await errorOf(
+      openai(server).chat.completions.stream(chatRequest).finalChatCompletion(),
     );
     expect(error).toBeInstanceOf(OpenAI.APIError);
     expect(error).toMatchObject({ code: "upstream_error" });

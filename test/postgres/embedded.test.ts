@@ -1,4 +1,4 @@
-// The embedded server in folders of its own. These suites start and stop real servers.
+// The embedded server. Each test starts and stops a real one in a folder of its own.
 
 import { spawn } from "node:child_process";
 import {
@@ -54,8 +54,8 @@ function readPid(folder: string): number {
   return Number.parseInt(readFileSync(join(folder, "postgres/postmaster.pid"), "utf8"), 10);
 }
 
-/** Resolves when the process with this id is gone, or is a zombie that nobody has reaped. */
-async function untilGone(pid: number): Promise<void> {
+/** Resolves when the process has ended: it is gone, or a zombie. */
+async function untilEnded(pid: number): Promise<void> {
   const alive = () => {
     try {
       return !readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ");
@@ -66,7 +66,7 @@ async function untilGone(pid: number): Promise<void> {
   while (alive()) await new Promise((resolve) => setTimeout(resolve, 10));
 }
 
-test("data outlive a stop and a start", async () => {
+test("the data survives a stop and a start", async () => {
   const folder = newFolder();
   const first = await start(folder);
   await query(first.url, "create table kept as select 7 as number");
@@ -76,14 +76,14 @@ test("data outlive a stop and a start", async () => {
   expect(await query(second.url, "select number from kept")).toEqual([7]);
 });
 
-test("several starts at once on an empty folder share one server", async () => {
+test("concurrent starts on an empty folder share one server", async () => {
   const folder = newFolder();
   const all = await Promise.all([start(folder), start(folder), start(folder)]);
   expect(new Set(all.map(({ url }) => url)).size).toBe(1);
   expect(readdirSync(folder).filter((name) => name.startsWith("postgres.new-"))).toEqual([]);
 });
 
-test("what a killed first start left half made is removed once nobody can be working on it", async () => {
+test("the incomplete folder of a killed first start is removed once it is too old to be in use", async () => {
   const folder = newFolder();
   for (const name of ["postgres.new-old", "postgres.new-young"]) mkdirSync(join(folder, name));
   utimesSync(join(folder, "postgres.new-old"), 0, 0);
@@ -93,7 +93,7 @@ test("what a killed first start left half made is removed once nobody can be wor
   ]);
 });
 
-test("a server that outlived its gateway is found and used", async () => {
+test("a server that survived its gateway is found and used", async () => {
   const folder = newFolder();
   await start(folder);
   const pid = readPid(folder);
@@ -102,18 +102,18 @@ test("a server that outlived its gateway is found and used", async () => {
   expect(await query(again.url, "select 1")).toEqual([1]);
 });
 
-test("a server that was killed is started again and has what was committed", async () => {
+test("a killed server is started again and has all commits", async () => {
   const folder = newFolder();
   const first = await start(folder);
   await query(first.url, "create table kept as select 7 as number");
   const pid = readPid(folder);
   process.kill(pid, "SIGKILL");
-  await untilGone(pid);
+  await untilEnded(pid);
   const second = await start(folder);
   expect(await query(second.url, "select number from kept")).toEqual([7]);
 });
 
-test("a pid file that names a process of somebody else does not keep the server from starting", async () => {
+test("a pid file that names another program's process does not prevent a start", async () => {
   const folder = newFolder();
   const first = await start(folder);
   const pidFile = readFileSync(join(folder, "postgres/postmaster.pid"), "utf8");
@@ -130,20 +130,20 @@ test("a pid file that names a process of somebody else does not keep the server 
   expect(await query(second.url, "select 1")).toEqual([1]);
 });
 
-test("a stop leaves the server to another gateway that uses it", async () => {
+test("a stop leaves the server running if another gateway uses it", async () => {
   const folder = newFolder();
   const embedded = await start(folder);
   const neighbour = connectPostgres(embedded.url);
-  const ask = { name: "test/one", text: "select 1 as one" };
-  await neighbour.query(ask, []);
+  const statement = { name: "test/one", text: "select 1 as one" };
+  await neighbour.query(statement, []);
   await embedded.stop();
-  expect(await neighbour.query(ask, [])).toEqual([{ one: 1 }]);
+  expect(await neighbour.query(statement, [])).toEqual([{ one: 1 }]);
   await neighbour.close();
   await embedded.stop();
   await expect(query(embedded.url, "select 1")).rejects.toThrow();
 });
 
-test("no network address and no other password lead in, and commits are durable", async () => {
+test("the server listens on no network address, checks the password, and commits durably", async () => {
   const folder = newFolder();
   const { url } = await start(folder);
   expect(await query(url, "show listen_addresses")).toEqual([""]);
@@ -156,13 +156,13 @@ test("no network address and no other password lead in, and commits are durable"
   await expect(query(wrong.href, "select 1")).rejects.toThrow(/password authentication failed/);
 });
 
-test("a folder whose path is longer than a socket's may be works too", async () => {
+test("a folder whose path is too long for a socket works too", async () => {
   const folder = newFolder("a-long-name-".repeat(12));
   const { url } = await start(folder);
   expect(await query(url, "select 1")).toEqual([1]);
 });
 
-test("a server that cannot start is reported with its log file", async () => {
+test("the error for a server that cannot start names its log file", async () => {
   const folder = newFolder();
   await (await start(folder)).stop();
   writeFileSync(join(folder, "postgres/postgresql.auto.conf"), "no_such_setting = 1\n");

@@ -1,3 +1,5 @@
+// The pipelined connection: several statements in one round trip.
+
 import { performance } from "node:perf_hooks";
 import fc from "fast-check";
 import { afterAll, expect, test, vi } from "vitest";
@@ -21,7 +23,7 @@ const insert = (id: string) =>
 const count = (id: string) =>
   [sql("count", "select count(*) from accounts where account_id = $1"), [id]] as const;
 
-test("statements of one round trip are answered in their order", async () => {
+test("the results of one round trip are in the order of its statements", async () => {
   const answers = await connection.send([begin, insert("acc_order"), count("acc_order"), commit]);
   expect(answers).toEqual([
     { rows: [], command: "BEGIN" },
@@ -29,14 +31,14 @@ test("statements of one round trip are answered in their order", async () => {
     { rows: [{ count: 1n }], command: "SELECT" },
     { rows: [], command: "COMMIT" },
   ]);
-  // Once more, now that the server knows them.
+  // Again, now that the server has prepared them.
   expect(await connection.send([count("acc_order"), count("acc_other")])).toMatchObject([
     { rows: [{ count: 1n }] },
     { rows: [{ count: 0n }] },
   ]);
 });
 
-test("round trips that are asked for at once are answered in full, each", async () => {
+test("concurrent round trips each get all their results", async () => {
   const later = [sql("later", "select 7 as seven"), []] as const;
   const answers = await Promise.all([connection.send([later]), connection.send([later, later])]);
   expect(answers.flat().map(({ rows }) => rows)).toEqual([
@@ -46,7 +48,7 @@ test("round trips that are asked for at once are answered in full, each", async 
   ]);
 });
 
-test("statements that the server has forgotten are prepared anew after one failure", async () => {
+test("statements that the server has deallocated are prepared again after one error", async () => {
   await connection.send([count("acc_order"), insert("acc_forgotten")]);
   await connection.send([[sql("forget", "deallocate all"), []]]);
   await expect(connection.send([count("acc_order")])).rejects.toMatchObject({ code: "26000" });
@@ -56,14 +58,14 @@ test("statements that the server has forgotten are prepared anew after one failu
   ]);
 });
 
-test("after a statement that fails nothing more is run, and the connection goes on", async () => {
+test("after a failed statement the rest is skipped, and the connection stays usable", async () => {
   const failing = connection.send([begin, insert("acc_once"), insert("acc_once"), commit]);
   await expect(failing).rejects.toMatchObject({ code: "23505" });
   expect(await connection.send([commit])).toEqual([{ rows: [], command: "ROLLBACK" }]);
   expect(await connection.send([count("acc_once")])).toMatchObject([{ rows: [{ count: 0n }] }]);
 });
 
-test("a statement that failed when it was first used can be used again", async () => {
+test("a statement whose first use failed can be used again", async () => {
   const divide = (by: number) => [sql("divide", "select 6 / $1::integer as result"), [by]] as const;
   await expect(connection.send([divide(0)])).rejects.toMatchObject({ code: "22012" });
   expect(await connection.send([divide(2)])).toMatchObject([{ rows: [{ result: 3 }] }]);
@@ -76,7 +78,7 @@ test("a statement that failed when it was first used can be used again", async (
   ]);
 });
 
-test("a plan that was made for tables as they were ten seconds ago is made anew", async () => {
+test("a plan is made again after ten seconds, because the tables may have changed", async () => {
   const times = sql(
     "times",
     "select prepare_time::text as at from pg_prepared_statements where name = 'test/times'",
@@ -92,12 +94,12 @@ test("a plan that was made for tables as they were ten seconds ago is made anew"
   clock.mockRestore();
 });
 
-test("values arrive as they were sent, whatever characters they are made of", async () => {
+test("values arrive as they were sent, with any characters", async () => {
   const echo = sql(
     "echo",
     "select $1::text as text, $2::text[] as texts, $3::bigint[] as amounts, $4::boolean[] as flags, $5::timestamptz[] as times, $6::jsonb as json",
   );
-  // PostgreSQL's text has no NUL, and UTF-8 no half of a pair.
+  // PostgreSQL's text type has no NUL, and UTF-8 has no lone surrogate.
   const text = fc
     .string({ unit: "grapheme" })
     .map((one) => one.replaceAll("\0", ""))
@@ -127,7 +129,7 @@ test("values arrive as they were sent, whatever characters they are made of", as
   );
 });
 
-test("a value that no statement takes is refused before anything is sent", async () => {
+test("a value of an unsupported type is rejected before anything is sent", async () => {
   await expect(
     connection.send([[sql("object", "select $1::text"), [{ an: "object" }]]]),
   ).rejects.toThrow(TypeError);

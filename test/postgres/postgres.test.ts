@@ -1,3 +1,5 @@
+// Queries, transactions, connections and migrations on a real server.
+
 import { afterAll, expect, test, vi } from "vitest";
 import { migrate, readMigrations } from "../../src/postgres/migrate.ts";
 import {
@@ -33,7 +35,7 @@ test("int8 arrives as bigint, date as text and timestamptz as Date", async () =>
   });
 });
 
-test("a transaction whose work throws leaves nothing behind", async () => {
+test("a transaction whose function throws is rolled back", async () => {
   const failure = new Error("changed my mind");
   const work = postgres.transaction(async (tx) => {
     await tx.query(insert, ["acc_thrown"]);
@@ -43,7 +45,7 @@ test("a transaction whose work throws leaves nothing behind", async () => {
   expect(await postgres.query(count, ["acc_thrown"])).toEqual([{ count: 0n }]);
 });
 
-test("a transaction that the server rolled back is never reported as committed", async () => {
+test("a transaction that the server rolls back is never reported as committed", async () => {
   const work = postgres.transaction(async (tx) => {
     await tx.query(insert, ["acc_rolled_back"]);
     await tx.query(sql("fails", "select 1 / 0"), []).catch(() => {});
@@ -55,7 +57,7 @@ test("a transaction that the server rolled back is never reported as committed",
 test("two transactions that deadlock both commit in the end", async () => {
   for (const id of ["acc_left", "acc_right"]) await postgres.query(insert, [id]);
   const rename = sql("rename", "update accounts set name = name || '+' where account_id = $1");
-  // Each holds its first row until the other holds its own: the first try of one of them must fail.
+  // Each waits until the other has locked its first row, so the first attempt of one must fail.
   const meeting = [Promise.withResolvers<void>(), Promise.withResolvers<void>()] as const;
   const cross = (own: 0 | 1, first: string, second: string) =>
     postgres.transaction(async (tx) => {
@@ -72,7 +74,7 @@ test("two transactions that deadlock both commit in the end", async () => {
   expect(await postgres.query(names, [])).toEqual([{ name: "x++" }, { name: "x++" }]);
 });
 
-test("a connection that is cut off says so, and its failure is one of the connection", async () => {
+test("a terminated connection is marked as lost, and its error counts as unreachable", async () => {
   const connection = await postgres.connect();
   const [answer] = await connection.send([[sql("pid", "select pg_backend_pid() as pid"), []]]);
   expect(connection.lost).toBe(false);
@@ -84,14 +86,14 @@ test("a connection that is cut off says so, and its failure is one of the connec
   expect(connection.lost).toBe(true);
 });
 
-test("a transaction whose connection breaks amid its work fails, and the process goes on", async () => {
+test("a transaction whose connection breaks fails, and the process continues", async () => {
   const work = postgres.transaction(async (tx) => {
     const [row] = await tx.query<{ pid: number }>(
       sql("own-pid", "select pg_backend_pid() as pid"),
       [],
     );
     await postgres.query(sql("terminate", "select pg_terminate_backend($1, 5000)"), [row?.pid]);
-    // The end of the connection arrives while no statement waits for an answer.
+    // The connection ends while no statement is waiting for a result.
     await new Promise((resolve) => setTimeout(resolve, 100));
     return tx.query(one, []);
   });
@@ -99,7 +101,7 @@ test("a transaction whose connection breaks amid its work fails, and the process
   expect(await postgres.query(one, [])).toEqual([{ one: 1 }]);
 });
 
-test("a transaction that stands still gives its locks back, and no statement waits for ever", async () => {
+test("an idle transaction releases its locks, and every statement has a time limit", async () => {
   const limits = sql(
     "limits",
     `select current_setting('lock_timeout') as lock, current_setting('statement_timeout') as statement,
@@ -110,7 +112,7 @@ test("a transaction that stands still gives its locks back, and no statement wai
   expect(await postgres.reports.query(limits, [])).toEqual(expected);
 });
 
-test("reports that keep all of their connections busy leave the others free", async () => {
+test("reports use connections of their own, so other queries do not wait for them", async () => {
   const other = await freshDatabase();
   const lock = Promise.withResolvers<void>();
   const isLocked = Promise.withResolvers<void>();
@@ -140,7 +142,10 @@ test("reports that keep all of their connections busy leave the others free", as
 });
 
 const stopped = [
-  { name: "whose caller leaves", stop: (_: Postgres, caller: AbortController) => caller.abort() },
+  {
+    name: "when its caller cancels",
+    stop: (_: Postgres, caller: AbortController) => caller.abort(),
+  },
   { name: "when the gateway stops", stop: (database: Postgres) => database.close() },
 ];
 for (const { name, stop } of stopped) {
@@ -166,7 +171,7 @@ for (const { name, stop } of stopped) {
   });
 }
 
-test("a connection gives up a lock after a second rather than keep a queue waiting", async () => {
+test("a connection waits at most a second for a lock, so that its queue does not wait longer", async () => {
   const connection = await postgres.connect();
   const [answer] = await connection.send([
     [sql("limits", "select current_setting('lock_timeout') as lock"), []],
@@ -181,16 +186,16 @@ const faults = [
   { name: "an unknown host", url: "postgres://x:y@host.invalid/z" },
 ];
 for (const { name, url } of faults) {
-  test(`${name} is a failure of the connection`, async () => {
-    const elsewhere = connectPostgres(url);
-    expect(isUnreachable(await elsewhere.query(one, []).catch((error: unknown) => error))).toBe(
+  test(`${name} counts as unreachable`, async () => {
+    const unreachable = connectPostgres(url);
+    expect(isUnreachable(await unreachable.query(one, []).catch((error: unknown) => error))).toBe(
       true,
     );
-    await elsewhere.close();
+    await unreachable.close();
   });
 }
 
-test("a wrong statement is no failure of the connection", async () => {
+test("a wrong statement does not count as unreachable", async () => {
   expect(
     isUnreachable(
       await postgres.query(sql("wrong", "select nothing"), []).catch((error: unknown) => error),
@@ -198,7 +203,7 @@ test("a wrong statement is no failure of the connection", async () => {
   ).toBe(false);
 });
 
-test("migrations are numbered without gaps and run once, however many processes start together", async () => {
+test("migrations have consecutive numbers and run once, even if several processes start together", async () => {
   const empty = await emptyDatabase();
   await Promise.all(Array.from({ length: 8 }, () => migrate(empty.url)));
   await migrate(empty.url);
@@ -212,7 +217,7 @@ test("migrations are numbered without gaps and run once, however many processes 
   await empty.drop();
 });
 
-test("a migration that meets a long report waits for it, and keeps nobody else waiting", async () => {
+test("a migration waits for a long report, and nothing waits for the migration", async () => {
   const { url, postgres: running, drop: dropOther } = await freshDatabase();
   const undo = [
     "delete from migrations where number = 2",
@@ -239,9 +244,9 @@ test("a migration that meets a long report waits for it, and keeps nobody else w
     timeout: 5_000,
     interval: 20,
   });
-  const lane = await running.connect();
-  await lane.send([[sql("hold", "select from holds for update"), []]]);
-  await lane.end();
+  const connection = await running.connect();
+  await connection.send([[sql("hold", "select from holds for update"), []]]);
+  await connection.end();
   expect(isMigrated).not.toHaveBeenCalled();
   report.resolve();
   await reading;
@@ -252,7 +257,7 @@ test("a migration that meets a long report waits for it, and keeps nobody else w
   await dropOther();
 });
 
-test("what was charged or transferred can be neither changed nor deleted", async () => {
+test("charges and transfers can be neither changed nor deleted", async () => {
   await postgres.query(insert, ["acc_books"]);
   await postgres.query(
     sql(

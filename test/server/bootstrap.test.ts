@@ -1,3 +1,5 @@
+// The first start: the account, credits, keys and admin token that it creates, and its file.
+
 import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -24,7 +26,7 @@ afterEach(async () => {
 });
 
 /** The keys and billing services on an empty database, and a data directory. */
-async function newPlace() {
+async function newInstallation() {
   const database = await freshDatabase();
   cleanups.push(() => database.drop());
   const dataDir = mkdtempSync(join(tmpdir(), "gateway-first-"));
@@ -54,7 +56,7 @@ async function expectComplete({
   core,
   dataDir,
   adminToken,
-}: Awaited<ReturnType<typeof newPlace>>): Promise<void> {
+}: Awaited<ReturnType<typeof newInstallation>>): Promise<void> {
   const { v1, v2, accountId, ...rest } = JSON.parse(readFileSync(firstKeysPath(dataDir), "utf8"));
   expect(rest).toEqual({ adminToken });
   for (const secret of [v1, v2]) {
@@ -69,49 +71,56 @@ async function expectComplete({
   expect(keys).toHaveLength(2);
 }
 
-test("a first start makes an account with credits in both pools, a key for each and an admin token", async () => {
-  const place = await newPlace();
-  const keys = await seed(place.core, place.adminToken, place.dataDir);
+test("a first start creates an account with credits in both pools, a key for each and an admin token", async () => {
+  const installation = await newInstallation();
+  const keys = await seed(installation.core, installation.adminToken, installation.dataDir);
   expect(keys?.v1).toMatch(/^sk-gw2-1/);
   expect(keys?.v2).toMatch(/^sk-gw2-2/);
-  expect(statSync(firstKeysPath(place.dataDir)).mode & 0o777).toBe(0o600);
-  await expectComplete(place);
+  expect(statSync(firstKeysPath(installation.dataDir)).mode & 0o777).toBe(0o600);
+  await expectComplete(installation);
 });
 
-test("a later start makes nothing and shows nothing", async () => {
-  const place = await newPlace();
-  await seed(place.core, place.adminToken, place.dataDir);
-  const file = readFileSync(firstKeysPath(place.dataDir), "utf8");
-  expect(await seed(place.core, place.adminToken, place.dataDir)).toBeUndefined();
-  expect(readFileSync(firstKeysPath(place.dataDir), "utf8")).toBe(file);
-  expect(await findAdminToken(place.dataDir, undefined)).toBe(place.adminToken);
-  await expectComplete(place);
+test("a later start creates nothing and returns nothing", async () => {
+  const installation = await newInstallation();
+  await seed(installation.core, installation.adminToken, installation.dataDir);
+  const file = readFileSync(firstKeysPath(installation.dataDir), "utf8");
+  expect(
+    await seed(installation.core, installation.adminToken, installation.dataDir),
+  ).toBeUndefined();
+  expect(readFileSync(firstKeysPath(installation.dataDir), "utf8")).toBe(file);
+  expect(await findAdminToken(installation.dataDir, undefined)).toBe(installation.adminToken);
+  await expectComplete(installation);
 });
 
-test("a deleted file changes no key", async () => {
-  const place = await newPlace();
-  const keys = await seed(place.core, place.adminToken, place.dataDir);
-  rmSync(firstKeysPath(place.dataDir));
-  expect(await seed(place.core, place.adminToken, place.dataDir)).toBeUndefined();
-  expect((await place.core.keys.authenticate({}, bearer(keys?.v1))).key?.accountId).toBe(
+test("deleting the file changes no key", async () => {
+  const installation = await newInstallation();
+  const keys = await seed(installation.core, installation.adminToken, installation.dataDir);
+  rmSync(firstKeysPath(installation.dataDir));
+  expect(
+    await seed(installation.core, installation.adminToken, installation.dataDir),
+  ).toBeUndefined();
+  expect((await installation.core.keys.authenticate({}, bearer(keys?.v1))).key?.accountId).toBe(
     keys?.accountId,
   );
 });
 
-// Dies before the n-th call, and after it: the call was made, and its answer lost.
+// The start is interrupted before its n-th call, or after it: the call is made and its response
+// lost.
 for (let calls = 0; calls < 8; calls++) {
   for (const answered of [false, true]) {
-    test(`a first start cut off ${answered ? "after" : "before"} its call ${calls + 1} is completed by the next`, async () => {
-      const place = await newPlace();
-      const cut = cutOff(place.core, calls, answered);
-      await expect(seed(cut, place.adminToken, place.dataDir)).rejects.toThrow("cut off");
-      await seed(place.core, place.adminToken, place.dataDir);
-      await expectComplete(place);
+    test(`a first start interrupted ${answered ? "after" : "before"} its call ${calls + 1} is completed by the next`, async () => {
+      const installation = await newInstallation();
+      const interrupted = interruptAt(installation.core, calls, answered);
+      await expect(
+        seed(interrupted, installation.adminToken, installation.dataDir),
+      ).rejects.toThrow("interrupted");
+      await seed(installation.core, installation.adminToken, installation.dataDir);
+      await expectComplete(installation);
     });
   }
 }
 
-function cutOff(core: Core, callsBefore: number, answered: boolean): Core {
+function interruptAt(core: Core, callsBefore: number, answered: boolean): Core {
   let calls = 0;
   const wrap = <T extends object>(client: T): T =>
     new Proxy(client, {
@@ -120,9 +129,9 @@ function cutOff(core: Core, callsBefore: number, answered: boolean): Core {
         if (typeof method !== "function") return method;
         return async (...args: unknown[]) => {
           const isLast = calls++ >= callsBefore;
-          if (isLast && !answered) throw new Error("cut off");
+          if (isLast && !answered) throw new Error("interrupted");
           const answer = await method.apply(target, args);
-          if (isLast) throw new Error("cut off");
+          if (isLast) throw new Error("interrupted");
           return answer;
         };
       },
@@ -131,19 +140,19 @@ function cutOff(core: Core, callsBefore: number, answered: boolean): Core {
 }
 
 test("a configured admin token wins over the one in the file", async () => {
-  const { dataDir } = await newPlace();
+  const { dataDir } = await newInstallation();
   expect(await findAdminToken(dataDir, "configured")).toBe("configured");
 });
 
-test("a damaged file is named, and its content is not repeated", async () => {
-  const { dataDir } = await newPlace();
+test("the error for a damaged file names it and does not repeat its content", async () => {
+  const { dataDir } = await newInstallation();
   writeFileSync(firstKeysPath(dataDir), '{"adminToken": "secret');
   const failure = await findAdminToken(dataDir, undefined).catch((error: Error) => error.message);
   expect(failure).toContain("first-keys.json is not valid JSON");
   expect(failure).not.toContain("secret");
 });
 
-test("the banner can be pasted: it holds the address, the keys and a curl line", () => {
+test("the banner has the address, the keys and a curl command", () => {
   const banner = renderBanner(
     { v1: "one", v2: "two", adminToken: "three", accountId: "acc" },
     "http://127.0.0.1:8080",

@@ -1,4 +1,4 @@
-// The gateway as a process: what it prints, how it ends, what it survives. Each test has a data
+// The gateway as a process: its output, signals, crashes and failed starts. Each test has a data
 // directory and ports of its own.
 
 import { execFile } from "node:child_process";
@@ -47,7 +47,7 @@ function readKeys(dataDir: string): {
   return JSON.parse(readFileSync(join(dataDir, "first-keys.json"), "utf8"));
 }
 
-function ask(address: string, key: string, text: string, more: object = {}): Promise<Response> {
+function send(address: string, key: string, text: string, more: object = {}): Promise<Response> {
   return fetch(`${address}/v1/messages`, {
     method: "POST",
     headers: {
@@ -70,7 +70,7 @@ async function freeCredits(address: string, key: string): Promise<string> {
   return Object(body).pool.free_credits;
 }
 
-test("a first start prints the keys once, and the first request with them is answered and paid", async () => {
+test("a first start prints the keys once, and they pay for a first request", async () => {
   const dataDir = newDataDir();
   const first = await start({ DATA_DIR: dataDir });
   const { v1, v2, adminToken } = readKeys(dataDir);
@@ -81,7 +81,7 @@ test("a first start prints the keys once, and the first request with them is ans
   expect(statSync(join(dataDir, "first-keys.json")).mode & 0o777).toBe(0o600);
   expect(await freeCredits(first.address, v1)).toBe("1000");
 
-  const answer = await ask(first.address, v1, "Hello");
+  const answer = await send(first.address, v1, "Hello");
   expect(answer.status).toBe(200);
   expect(Number(await freeCredits(first.address, v1))).toBeLessThan(1000);
   expect(await freeCredits(first.address, v2)).toBe("1000");
@@ -89,14 +89,14 @@ test("a first start prints the keys once, and the first request with them is ans
   expect((await first.end("SIGTERM")).code).toBe(0);
   const second = await start({ DATA_DIR: dataDir });
   expect(second.stdout()).toBe(`The model gateway runs at ${second.address}\n`);
-  expect((await ask(second.address, v1, "Hello again")).status).toBe(200);
+  expect((await send(second.address, v1, "Hello again")).status).toBe(200);
 });
 
-test("after a kill the next start finds the database and every charge", async () => {
+test("after a kill of the gateway, the next start finds the database and every charge", async () => {
   const dataDir = newDataDir();
   const first = await start({ DATA_DIR: dataDir });
   const { v1 } = readKeys(dataDir);
-  const answer = await ask(first.address, v1, "Hello");
+  const answer = await send(first.address, v1, "Hello");
   const requestId = answer.headers.get("request-id");
   await answer.text();
   const free = await freeCredits(first.address, v1);
@@ -114,11 +114,11 @@ test("after a kill the next start finds the database and every charge", async ()
   expect(receipt.status).toBe(200);
 });
 
-test("after a kill of gateway and database the next start recovers both", async () => {
+test("after a kill of gateway and database, the next start recovers both", async () => {
   const dataDir = newDataDir();
   const first = await start({ DATA_DIR: dataDir });
   const { v1 } = readKeys(dataDir);
-  await (await ask(first.address, v1, "Hello")).text();
+  await (await send(first.address, v1, "Hello")).text();
   const free = await freeCredits(first.address, v1);
   const postgres = Number.parseInt(
     readFileSync(join(dataDir, "postgres/postmaster.pid"), "utf8"),
@@ -129,14 +129,14 @@ test("after a kill of gateway and database the next start recovers both", async 
 
   const second = await start({ DATA_DIR: dataDir });
   expect(await freeCredits(second.address, v1)).toBe(free);
-  expect((await ask(second.address, v1, "Hello")).status).toBe(200);
+  expect((await send(second.address, v1, "Hello")).status).toBe(200);
 });
 
-test("SIGTERM lets a running stream finish, refuses what is new, and ends with 0 and a stopped database", async () => {
+test("SIGTERM lets an active stream finish, rejects new requests, stops the database and exits with 0", async () => {
   const dataDir = newDataDir();
   const gateway = await start({ DATA_DIR: dataDir });
   const { v1 } = readKeys(dataDir);
-  const stream = await ask(gateway.address, v1, "[[simulate tokens=100 token_ms=20]]", {
+  const stream = await send(gateway.address, v1, "[[simulate tokens=100 token_ms=20]]", {
     stream: true,
   });
   const reader = stream.body?.pipeThrough(new TextDecoderStream()).getReader();
@@ -145,9 +145,9 @@ test("SIGTERM lets a running stream finish, refuses what is new, and ends with 0
   const exit = gateway.end("SIGTERM");
   while (!gateway.stderr().includes("draining"))
     await new Promise((resolve) => setTimeout(resolve, 5));
-  const refused = await ask(gateway.address, v1, "Hello");
-  expect(refused.status).toBe(503);
-  expect(refused.headers.get("retry-after")).toMatch(/^[1-9]/);
+  const rejected = await send(gateway.address, v1, "Hello");
+  expect(rejected.status).toBe(503);
+  expect(rejected.headers.get("retry-after")).toMatch(/^[1-9]/);
   expect((await fetch(`${gateway.address}/health`)).status).toBe(503);
   expect((await fetch(`${gateway.address}/healthz`)).status).toBe(200);
 
@@ -158,10 +158,10 @@ test("SIGTERM lets a running stream finish, refuses what is new, and ends with 0
   expect(() => statSync(join(dataDir, "postgres/postmaster.pid"))).toThrow("ENOENT");
 });
 
-test("a signal that comes twice at once, as Ctrl-C does under npm, lets a running stream finish too", async () => {
+test("a signal that comes twice at once, as Ctrl-C does under npm, also lets an active stream finish", async () => {
   const dataDir = newDataDir();
   const gateway = await start({ DATA_DIR: dataDir });
-  const stream = await ask(
+  const stream = await send(
     gateway.address,
     readKeys(dataDir).v1,
     "[[simulate tokens=40 token_ms=20]]",
@@ -176,7 +176,7 @@ test("a signal that comes twice at once, as Ctrl-C does under npm, lets a runnin
   expect(() => statSync(join(dataDir, "postgres/postmaster.pid"))).toThrow("ENOENT");
 });
 
-test("SIGTERM refuses new Connect calls as well, and lets the running ones finish", async () => {
+test("SIGTERM rejects new Connect calls, and lets active ones finish", async () => {
   const dataDir = newDataDir();
   const gateway = await start({ DATA_DIR: dataDir });
   const headers = { authorization: `Bearer ${readKeys(dataDir).v1}` };
@@ -194,18 +194,18 @@ test("SIGTERM refuses new Connect calls as well, and lets the running ones finis
   const exit = gateway.end("SIGTERM");
   while (!gateway.stderr().includes("draining"))
     await new Promise((resolve) => setTimeout(resolve, 5));
-  const refused = await fetch(`${gateway.address}/gateway.billing.v1.BillingService/GetPools`, {
+  const rejected = await fetch(`${gateway.address}/gateway.billing.v1.BillingService/GetPools`, {
     method: "POST",
     headers: { ...headers, "content-type": "application/json" },
     body: "{}",
   });
-  expect(refused.status).toBe(503);
-  expect(await refused.json()).toMatchObject({
+  expect(rejected.status).toBe(503);
+  expect(await rejected.json()).toMatchObject({
     code: "unavailable",
-    details: [{ debug: { reason: "REASON_GATEWAY_UNAVAILABLE", retryAfter: "1s" } }],
+    details: [{ debug: { reason: "GATEWAY_UNAVAILABLE" } }, { debug: { retryDelay: "1s" } }],
   });
-  const isRefused = generate(request, { headers })[Symbol.asyncIterator]().next();
-  await expect(isRefused).rejects.toMatchObject({ code: Code.Unavailable });
+  const rejectedStream = generate(request, { headers })[Symbol.asyncIterator]().next();
+  await expect(rejectedStream).rejects.toMatchObject({ code: Code.Unavailable });
 
   let last: string | undefined;
   for (let next = await running.next(); !next.done; next = await running.next())
@@ -214,11 +214,11 @@ test("SIGTERM refuses new Connect calls as well, and lets the running ones finis
   expect(await exit).toMatchObject({ code: 0 });
 });
 
-test("the drain limit ends a stream with an error event, and what it used is charged", async () => {
+test("the drain limit ends a stream with an error event, and charges its usage", async () => {
   const dataDir = newDataDir();
   const gateway = await start({ DATA_DIR: dataDir, DRAIN_LIMIT_SECONDS: "0" });
   const { v1 } = readKeys(dataDir);
-  const stream = await ask(gateway.address, v1, "[[simulate tokens=400 token_ms=1000]]", {
+  const stream = await send(gateway.address, v1, "[[simulate tokens=400 token_ms=1000]]", {
     stream: true,
   });
   const requestId = stream.headers.get("request-id");
@@ -238,7 +238,7 @@ test("the drain limit ends a stream with an error event, and what it used is cha
   expect(await receipt.json()).toMatchObject({ outcome: expect.stringMatching(/time_limit/i) });
 });
 
-test("a taken port is one clear line, and leaves the database of whoever runs there alone", async () => {
+test("a port in use is one clear line, and the gateway that uses it keeps its database", async () => {
   const dataDir = newDataDir();
   const running = await start({ DATA_DIR: dataDir });
   const port = new URL(running.address).port;
@@ -247,10 +247,10 @@ test("a taken port is one clear line, and leaves the database of whoever runs th
   expect(stderr).toBe(
     `cannot start: port ${port} is in use; stop the process that uses it, or set PORT\n`,
   );
-  expect((await ask(running.address, readKeys(dataDir).v1, "Hello")).status).toBe(200);
+  expect((await send(running.address, readKeys(dataDir).v1, "Hello")).status).toBe(200);
 });
 
-test("a taken gRPC port is named as such", async () => {
+test("a gRPC port in use is named as such", async () => {
   const taken = createServer().listen(0, "127.0.0.1");
   await new Promise((resolve) => taken.once("listening", resolve));
   cleanups.push(() => {
@@ -287,7 +287,7 @@ test("a database that does not answer is one clear line without its password", a
   );
 });
 
-test("all problems of environment and configuration file are told together, with status 78", async () => {
+test("all problems of the environment and the configuration file are reported together, with status 78", async () => {
   const file = join(newDataDir(), "catalog.yaml");
   writeFileSync(file, `${defaultCatalog()}\nproviderz: 1\n`);
   const { code, stderr } = await expectStartToFail({
@@ -301,7 +301,7 @@ test("all problems of environment and configuration file are told together, with
     expect(stderr).toContain(part);
 });
 
-test("with a database of one's own nothing is seeded, and the configured admin token is good", async () => {
+test("with an external database nothing is seeded, and the configured admin token works", async () => {
   const database = await emptyDatabase();
   cleanups.push(() => database.drop());
   const dataDir = newDataDir();
@@ -325,7 +325,7 @@ test("with a database of one's own nothing is seeded, and the configured admin t
   await gateway.end("SIGTERM");
 });
 
-test("`npm run verify-ledger` finds the ledger of a running gateway in order, and names what is not", async () => {
+test("`npm run verify-ledger` reports a consistent ledger, and names each violation", async () => {
   const database = await freshDatabase();
   cleanups.push(() => database.drop());
   const env = { ...process.env, DATABASE_URL: database.url, LOG_LEVEL: "silent" };
@@ -346,7 +346,7 @@ test("`npm run verify-ledger` finds the ledger of a running gateway in order, an
   });
 });
 
-test("SIGHUP takes a new configuration file, and keeps the old one where the new one is wrong", async () => {
+test("SIGHUP loads a new configuration file, and keeps the current one if the new one is invalid", async () => {
   const dataDir = newDataDir();
   const file = join(dataDir, "catalog.yaml");
   writeFileSync(file, defaultCatalog());
@@ -357,19 +357,19 @@ test("SIGHUP takes a new configuration file, and keeps the old one where the new
     const body: unknown = await response.json();
     return Object(body).data.map((model: { id: string }) => model.id);
   };
-  const hangUp = async (text: string, says: string) => {
+  const reload = async (text: string, message: string) => {
     const { length } = gateway.stderr();
     writeFileSync(file, text);
     gateway.process.kill("SIGHUP");
-    while (!gateway.stderr().slice(length).includes(says))
+    while (!gateway.stderr().slice(length).includes(message))
       await new Promise((resolve) => setTimeout(resolve, 5));
   };
-  await hangUp(defaultCatalog().replace("  haiku: model", "  quick: model"), "file reloaded");
+  await reload(defaultCatalog().replace("  haiku: model", "  quick: model"), "file reloaded");
   expect(await names()).toContain("quick");
-  await hangUp("models: nonsense", "file rejected");
+  await reload("models: nonsense", "file rejected");
   expect(await names()).toContain("quick");
 
-  const askWithBearer = async () => {
+  const countWithBearer = async () => {
     const headers = {
       authorization: `Bearer ${v1}`,
       "anthropic-version": "2023-06-01",
@@ -383,10 +383,10 @@ test("SIGHUP takes a new configuration file, and keeps the old one where the new
       await fetch(`${gateway.address}/v1/messages/count_tokens`, { method: "POST", headers, body })
     ).status;
   };
-  expect(await askWithBearer()).toBe(401);
-  await hangUp(
+  expect(await countWithBearer()).toBe(401);
+  await reload(
     defaultCatalog().replace("native_bearer: auto", "native_bearer: always"),
     "file reloaded",
   );
-  expect(await askWithBearer()).toBe(200);
+  expect(await countWithBearer()).toBe(200);
 });

@@ -1,5 +1,5 @@
-// The pure decision of the ledger against a model that is simple enough to be seen to be right:
-// lists of what was held and what was charged, added up anew each time.
+// Tests the pure admission against a simple model: lists of holds and charges, summed again each
+// time.
 
 import fc from "fast-check";
 import { expect, test } from "vitest";
@@ -37,7 +37,7 @@ const spentBy = (model: Model, keyId?: string) =>
       .map((one) => one.amountMicro),
   );
 
-/** The rows as a batch would lock them. */
+/** The rows that a batch would lock. */
 function lockRows(model: Model): Ledger {
   return {
     at,
@@ -113,7 +113,7 @@ type Command = typeof command extends fc.Arbitrary<infer T> ? T : never;
 
 const cap = fc.option(fc.bigInt({ min: 0n, max: 60_000n }));
 
-test("whatever is asked, in any order and any batches, never holds or spends more than there is, and nothing is paid twice", () => {
+test("any requests, in any order and any batches, never hold or spend more than there is, and none is charged twice", () => {
   fc.assert(
     fc.property(
       fc.bigInt({ min: 0n, max: 80_000n }),
@@ -138,7 +138,7 @@ test("whatever is asked, in any order and any batches, never holds or spends mor
 
 function runAdmissions(model: Model, batch: readonly Command[]): void {
   const ledger = lockRows(model);
-  // A request learns of its hold before it can ask to grow it.
+  // A request has its hold before it can grow it.
   const placed = new Set<string>();
   const grown = new Set<string>();
   for (const one of batch) {
@@ -149,7 +149,7 @@ function runAdmissions(model: Model, batch: readonly Command[]): void {
       grown.add(one.request);
       checkGrown(model, ledger, one);
     }
-    // What the decision books must be what the model adds up.
+    // The rows that admission updated must equal the sums of the model.
     expect(ledger.pools.get("acc/v1")?.held).toBe(heldBy(model));
     for (const keyId of Object.keys(model.keys))
       expect(ledger.keys.get(keyId)?.held).toBe(heldBy(model, keyId));
@@ -163,9 +163,9 @@ function runAdmissions(model: Model, batch: readonly Command[]): void {
 function checkPlaced(model: Model, ledger: Ledger, one: Extract<Command, { do: "place" }>): void {
   const payer = { accountId: "acc", family: "v1" as const, keyId: one.key };
   const asked = holdRequest(payer, one.output, { requestId: one.request });
-  const ask: HoldRequest = { ...asked, kind: "place", owner: "process", nonce: one.nonce };
+  const request: HoldRequest = { ...asked, kind: "place", owner: "process", nonce: one.nonce };
   const running = model.running.get(one.request);
-  const outcome = admit(ledger, ask);
+  const outcome = admit(ledger, request);
   if (running) {
     const isRepeat =
       running.nonce === one.nonce &&
@@ -177,11 +177,11 @@ function checkPlaced(model: Model, ledger: Ledger, one: Extract<Command, { do: "
         addedMicro: undefined,
         hold: { amountMicro: running.amountMicro },
       });
-    else expectRefused(outcome, "request_id_used");
+    else expectRejected(outcome, "request_id_used");
     return;
   }
   if (model.ended.has(one.request)) {
-    expectRefused(outcome, "request_id_used");
+    expectRejected(outcome, "request_id_used");
     return;
   }
   const needed = heldFor(one.output);
@@ -199,8 +199,8 @@ function checkPlaced(model: Model, ledger: Ledger, one: Extract<Command, { do: "
     });
     if (outcome.kind === "held")
       model.running.set(one.request, { ...outcome.hold, nonce: one.nonce });
-  } else if (posted < needed) expectRefused(outcome, "credits_exhausted");
-  else if (cap !== null && cap - spent < needed) expectRefused(outcome, "monthly_cap_reached");
+  } else if (posted < needed) expectRejected(outcome, "credits_exhausted");
+  else if (cap !== null && cap - spent < needed) expectRejected(outcome, "monthly_cap_reached");
   else expect(outcome).toMatchObject({ kind: "short", error: { reason: "credits_held" } });
 }
 
@@ -209,7 +209,7 @@ function checkGrown(model: Model, ledger: Ledger, one: Extract<Command, { do: "g
   const hold = running ?? unheld(one.request);
   const outcome = admit(ledger, { kind: "grow", hold, amountMicro: one.micro });
   if (!running) {
-    expectRefused(outcome, "gateway_unavailable");
+    expectRejected(outcome, "gateway_unavailable");
     return;
   }
   const added = one.micro - running.amountMicro;
@@ -227,8 +227,8 @@ function checkGrown(model: Model, ledger: Ledger, one: Extract<Command, { do: "g
 }
 
 /**
- * What the settle lane does between two batches of admissions; `settlement.test.ts` shows that it
- * does so.
+ * Settles requests between two batches of admissions, as `settlement.test.ts` shows that
+ * settlement does.
  */
 function endRequests(model: Model, batch: readonly Command[]): void {
   for (const one of batch) {
@@ -259,6 +259,6 @@ function unheld(requestId: string): Hold {
   };
 }
 
-function expectRefused(outcome: Admitted, reason: string): void {
+function expectRejected(outcome: Admitted, reason: string): void {
   expect(outcome).toMatchObject({ kind: "rejected", error: { reason } });
 }

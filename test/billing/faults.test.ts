@@ -1,4 +1,4 @@
-// A ledger whose connections break, fall silent or meet what must not be there.
+// A ledger whose connections break or stop responding, and rows that must not exist.
 
 import { Client, DatabaseError } from "pg";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
@@ -29,15 +29,15 @@ afterEach(() => ledger.close());
 
 const never = new AbortController().signal;
 
-/** A keeper of holds whose connections can be broken, on the node of `ledger`. */
+/** A `HoldKeeper` whose connections can be broken, on the node of `ledger`. */
 function breakableHolds(options: { admitMaxWaitMs?: number } = {}) {
   const real = connectPostgres(ledger.url);
-  // Statement after which the connection breaks, the answer unheard, and how often.
+  // The statement after which the connection breaks without an answer, and how often.
   const broken = { after: "", times: 0 };
   const takes = (name: string) => name === broken.after && broken.times-- > 0;
   let lost = () => new Error("Connection terminated unexpectedly");
-  // Why no lane gets a connection.
-  let apiError: Error | undefined;
+  // The error of every attempt to connect.
+  let connectError: Error | undefined;
   let before: { name: string; run: () => Promise<void> } | undefined;
   const sent: Query[] = [];
   const postgres: Postgres = {
@@ -49,7 +49,7 @@ function breakableHolds(options: { admitMaxWaitMs?: number } = {}) {
       return rows;
     },
     async connect() {
-      if (apiError) throw apiError;
+      if (connectError) throw connectError;
       const connection = await real.connect();
       return {
         ...connection,
@@ -83,13 +83,13 @@ function breakableHolds(options: { admitMaxWaitMs?: number } = {}) {
   });
   return {
     holds,
-    /** Values of the statements of this name that were sent, in order. */
+    /** The values of every statement of this name that was sent, in order. */
     sentTo: (name: string) =>
       sent.filter(([statement]) => statement.name === name).map(([, values]) => values),
     refuseConnections(error: Error | undefined) {
-      apiError = error;
+      connectError = error;
     },
-    /** Does something else once, just before the statement of this name is sent. */
+    /** Calls `run` once, just before the statement of this name is sent. */
     runBefore(name: string, run: () => Promise<void>) {
       before = { name, run };
     },
@@ -109,8 +109,8 @@ function breakableHolds(options: { admitMaxWaitMs?: number } = {}) {
 }
 
 /**
- * A charge under the id of a running request, as if it had been used for another account in the
- * same instant.
+ * Inserts a charge with the id of a running request, as if another account had used it at the same
+ * time.
  */
 async function chargeToAnother(requestId: string): Promise<void> {
   await ledger.run(
@@ -124,7 +124,7 @@ async function chargeToAnother(requestId: string): Promise<void> {
   );
 }
 
-/** Keeps the pool of `payer` locked, as a host does that freezes amid a transaction. */
+/** Keeps the pool of `payer` locked, as a host that hangs during a transaction does. */
 async function lockPool(payer: Payer) {
   const client = new Client({ connectionString: ledger.url });
   await client.connect();
@@ -135,28 +135,28 @@ async function lockPool(payer: Payer) {
 
 const connectFailures = [
   {
-    name: "this process has no file descriptor left",
+    name: "no free file descriptor",
     error: Object.assign(new Error("connect EMFILE"), { code: "EMFILE" }),
   },
   {
-    name: "no port is left",
+    name: "no free port",
     error: Object.assign(new Error("connect"), { code: "EADDRNOTAVAIL" }),
   },
   {
-    name: "the server's certificate expired",
+    name: "an expired certificate of the server",
     error: Object.assign(new Error("expired"), { code: "CERT_HAS_EXPIRED" }),
   },
   {
-    name: "the password changed",
+    name: "a changed password",
     error: Object.assign(new DatabaseError("no", 1, "error"), { code: "28P01" }),
   },
   {
-    name: "a proxy has lost the server",
+    name: "a proxy that lost the server",
     error: Object.assign(new DatabaseError("no", 1, "error"), { code: "XX000" }),
   },
 ];
 for (const { name, error } of connectFailures) {
-  test(`requests are admitted and charged in the end though ${name}`, async () => {
+  test(`requests are admitted and charged after a failure: ${name}`, async () => {
     const { holds, refuseConnections, close } = breakableHolds();
     const payer = await ledger.payer(heldFor(100));
     refuseConnections(error);
@@ -179,7 +179,7 @@ for (const { name, error } of connectFailures) {
   });
 }
 
-test("a connection that breaks amid a batch is made anew, whatever the system says of it", async () => {
+test("a connection that breaks during a batch is opened again, whatever the error of the system", async () => {
   const { holds, breakWith, breakAfter, close } = breakableHolds();
   const payer = await ledger.payer(heldFor(100));
   breakWith(Object.assign(new Error("write EHOSTDOWN"), { code: "EHOSTDOWN" }));
@@ -190,7 +190,7 @@ test("a connection that breaks amid a batch is made anew, whatever the system sa
   await close();
 });
 
-test("a charge that the database cannot take for now, for whatever reason, is made when it can", async () => {
+test("a charge that the database rejects for a time, for any reason, is made as soon as it accepts it", async () => {
   const payer = await ledger.payer(heldFor(100));
   const hold = await ledger.holds.place(holdRequest(payer, 100), never);
   await ledger.run("alter table usage_hourly rename to usage_hourly_elsewhere");
@@ -203,7 +203,7 @@ test("a charge that the database cannot take for now, for whatever reason, is ma
   expect((await settling).amountMicrocredits).toBe(350n);
 });
 
-test("a pool that is locked for long keeps its own requests waiting, and nobody else's", async () => {
+test("a pool that is locked for long delays its own requests and no others", async () => {
   const [locked, other] = [
     await ledger.payer(heldFor(100) * 2n),
     await ledger.payer(heldFor(100) * 9n),
@@ -223,7 +223,7 @@ test("a pool that is locked for long keeps its own requests waiting, and nobody 
     ledger.holds.place(holdRequest(other, 100), never),
     ledger.holds.settle(otherHold, endingWith({ output: 8 })),
   ]);
-  // From now on they do not meet the lock at all.
+  // From now on they do not wait for the lock.
   const startedAt = performance.now();
   for (let round = 0; round < 3; round++) {
     const late = ledger.holds.settle(lockedHold, endingWith({}));
@@ -239,7 +239,7 @@ test("a pool that is locked for long keeps its own requests waiting, and nobody 
   expect(await ledger.store.verifyLedger()).toEqual([]);
 });
 
-test("a process shows that it lives while what it must settle is locked", async () => {
+test("a process sends heartbeats while the holds that it must settle are locked", async () => {
   const payer = await ledger.payer(heldFor(100));
   await ledger.holds.place(holdRequest(payer, 100), never);
   await ledger.run("update holds set deadline = now() - interval '1 second'");
@@ -268,7 +268,7 @@ test("a process shows that it lives while what it must settle is locked", async 
   await node.stop();
 });
 
-test("requests that were refused before anything was sent are not looked for, and the others all at once", async () => {
+test("unconfirmed requests are looked up in one query, and requests that were never sent are not", async () => {
   const { holds, sentTo, refuseConnections, breakAfter, close } = breakableHolds({
     admitMaxWaitMs: -1,
   });
@@ -280,16 +280,16 @@ test("requests that were refused before anything was sent are not looked for, an
   expect(sentTo("billing/find-holds")).toEqual([]);
   refuseConnections(undefined);
   breakAfter("billing/commit");
-  const asks = [holdRequest(payer, 100), holdRequest(payer, 100)];
-  const placed = await Promise.allSettled(asks.map((ask) => holds.place(ask, never)));
+  const requests = [holdRequest(payer, 100), holdRequest(payer, 100)];
+  const placed = await Promise.allSettled(requests.map((request) => holds.place(request, never)));
   expect(placed).toMatchObject([{ reason: refused }, { reason: refused }]);
   await holds.releaseUnconfirmed();
-  expect(sentTo("billing/find-holds")).toEqual([[asks.map(({ requestId }) => requestId)]]);
+  expect(sentTo("billing/find-holds")).toEqual([[requests.map(({ requestId }) => requestId)]]);
   expect((await ledger.pool(payer)).held).toBe(0n);
   await close();
 });
 
-test("a gateway stops in time while the ledger is away, and leaves what it owes to others", async () => {
+test("a gateway stops in time while the ledger is unavailable, and leaves its settlements to others", async () => {
   const { holds, refuseConnections, close } = breakableHolds();
   const payer = await ledger.payer(heldFor(100));
   const hold = await holds.place(holdRequest(payer, 100), never);
@@ -305,7 +305,7 @@ test("a gateway stops in time while the ledger is away, and leaves what it owes 
   expect(await ledger.store.findCharge(hold.requestId)).toMatchObject({ outcome: Outcome.REAPED });
 });
 
-test("funds that come free wake as many of those who wait as they may serve, the longest waiting first", async () => {
+test("released credits wake as many waiting requests as they may cover, the oldest first", async () => {
   const { holds, sentTo, close } = breakableHolds();
   const payer = await ledger.payer(heldFor(100) * 2n);
   const [first, second] = [
@@ -313,12 +313,12 @@ test("funds that come free wake as many of those who wait as they may serve, the
     await holds.place(holdRequest(payer, 100), never),
   ];
   const tried = () => sentTo("billing/read-used-requests").map(([ids]) => ids);
-  const asks = Array.from({ length: 10 }, () => holdRequest(payer, 100));
-  const waiting = asks.map((ask) => holds.place(ask, never));
+  const requests = Array.from({ length: 10 }, () => holdRequest(payer, 100));
+  const waiting = requests.map((request) => holds.place(request, never));
   await vi.waitFor(() => expect(tried()).toHaveLength(3));
   await holds.settle(first, endingWith({}));
   await waiting[0];
-  expect(tried()[3]).toEqual([asks[0]?.requestId]);
+  expect(tried()[3]).toEqual([requests[0]?.requestId]);
   const held = [second, await Promise.any(waiting)];
   for (const hold of held) await holds.settle(hold, endingWith({}));
   const rest = await Promise.allSettled(waiting.slice(1));
@@ -327,7 +327,7 @@ test("funds that come free wake as many of those who wait as they may serve, the
   await close();
 });
 
-test("a commit whose answer is never heard is neither lost nor done twice", async () => {
+test("a commit without an answer is neither lost nor repeated", async () => {
   const { holds, breakAfter, close } = breakableHolds();
   const payer = await ledger.payer(heldFor(100) * 2n);
   breakAfter("billing/commit");
@@ -341,7 +341,7 @@ test("a commit whose answer is never heard is neither lost nor done twice", asyn
   await close();
 });
 
-test("a charge whose commit was not heard is found, though the database is away when it is looked up", async () => {
+test("a charge whose commit got no answer is found, although the database is unavailable at first", async () => {
   const { holds, breakAfter, close } = breakableHolds();
   const payer = await ledger.payer(heldFor(100));
   const hold = await holds.place(holdRequest(payer, 100), never);
@@ -351,12 +351,12 @@ test("a charge whose commit was not heard is found, though the database is away 
   await close();
 });
 
-test("a ledger whose columns change under it goes on admitting and charging", async () => {
+test("admission and settlement continue after a migration changes columns", async () => {
   const payer = await ledger.payer(heldFor(100) * 2n);
   const first = await ledger.holds.place(holdRequest(payer, 100), never);
   const second = await ledger.holds.place(holdRequest(payer, 100), never);
   await ledger.holds.settle(first, endingWith({ output: 7 }));
-  // The server answers that a plan which it keeps no longer fits.
+  // The server reports that a cached plan is no longer valid.
   await ledger.run(`alter table holds alter column request_id type varchar collate "C"`);
   expect((await ledger.holds.settle(second, endingWith({ output: 8 }))).amountMicrocredits).toBe(
     400n,
@@ -368,7 +368,7 @@ test("a ledger whose columns change under it goes on admitting and charging", as
   expect(await ledger.store.verifyLedger()).toEqual([]);
 });
 
-test("a hold that was placed unheard and given up is let go", async () => {
+test("the hold of a request that failed unconfirmed is released", async () => {
   const { holds, breakAfter, close } = breakableHolds({ admitMaxWaitMs: -1 });
   const payer = await ledger.payer(heldFor(100));
   breakAfter("billing/commit");
@@ -383,31 +383,33 @@ test("a hold that was placed unheard and given up is let go", async () => {
   await close();
 });
 
-test("a hold that its caller can ask for again is kept for that", async () => {
+test("an unconfirmed hold with the caller's own nonce is kept for the caller's repeat", async () => {
   const { holds, breakAfter, close } = breakableHolds({ admitMaxWaitMs: -1 });
   const payer = await ledger.payer(heldFor(100));
-  const ask = holdRequest(payer, 100, { nonce: "nonce-of-a-caller" });
+  const request = holdRequest(payer, 100, { nonce: "nonce-of-a-caller" });
   breakAfter("billing/commit");
-  await expect(holds.place(ask, never)).rejects.toMatchObject({ reason: "billing_unavailable" });
-  const hold = await holds.place(ask, never);
+  await expect(holds.place(request, never)).rejects.toMatchObject({
+    reason: "billing_unavailable",
+  });
+  const hold = await holds.place(request, never);
   await holds.releaseUnconfirmed();
   const receipt = await holds.settle(hold, endingWith({ output: 7 }));
   expect(receipt).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: 350n });
   await close();
 });
 
-test("what a caller holds outlives the process that placed it, and is asked for again at another", async () => {
+test("a caller's hold outlives the process that placed it, and can be repeated at another process", async () => {
   const payer = await ledger.payer(heldFor(100) * 2n);
   const other = await startNode(ledger.url);
-  const ask = holdRequest(payer, 100, { nonce: "nonce-of-a-caller" });
-  await other.holds.place(ask, never);
+  const request = holdRequest(payer, 100, { nonce: "nonce-of-a-caller" });
+  await other.holds.place(request, never);
   const own = await other.holds.place(holdRequest(payer, 100), never);
   await ledger.run("delete from nodes where node_id = $1", [other.node.id()]);
   await ledger.node.poll(ledger.holds);
   expect(await ledger.store.findCharge(own.requestId)).toMatchObject({ outcome: Outcome.REAPED });
-  expect(await ledger.store.findCharge(ask.requestId)).toBeUndefined();
+  expect(await ledger.store.findCharge(request.requestId)).toBeUndefined();
 
-  const hold = await ledger.holds.place(ask, never);
+  const hold = await ledger.holds.place(request, never);
   expect((await ledger.pool(payer)).held).toBe(heldFor(100));
   expect((await ledger.holds.settle(hold, endingWith({ output: 7 }))).amountMicrocredits).toBe(
     350n,
@@ -416,16 +418,18 @@ test("what a caller holds outlives the process that placed it, and is asked for 
   await other.stop();
 });
 
-test("what a caller holds and forgets is settled after its deadline", async () => {
+test("a caller's forgotten hold is settled after its deadline", async () => {
   const payer = await ledger.payer(heldFor(100));
-  const ask = holdRequest(payer, 100, { nonce: "nonce-of-a-caller" });
-  await ledger.holds.place(ask, never);
+  const request = holdRequest(payer, 100, { nonce: "nonce-of-a-caller" });
+  await ledger.holds.place(request, never);
   await ledger.run("update holds set deadline = now() - interval '1 second'");
   await ledger.node.poll(ledger.holds);
-  expect(await ledger.store.findCharge(ask.requestId)).toMatchObject({ outcome: Outcome.REAPED });
+  expect(await ledger.store.findCharge(request.requestId)).toMatchObject({
+    outcome: Outcome.REAPED,
+  });
 });
 
-test("a batch whose connection falls silent fails in time, and passes on another one", async () => {
+test("a batch whose server stops responding fails in time, and succeeds on another connection", async () => {
   const postgres = connectPostgres(ledger.url);
   const connection = new BatchConnection(postgres, 200);
   const pidOf = {
@@ -448,7 +452,7 @@ test("a batch whose connection falls silent fails in time, and passes on another
   await postgres.close();
 });
 
-test("a connection to a server that fell silent is closed all the same", async () => {
+test("a connection to a server that stopped responding can be closed", async () => {
   const postgres = connectPostgres(ledger.url);
   const connection = new BatchConnection(postgres);
   const pid = await connection.run(() => ({
@@ -464,7 +468,7 @@ test("a connection to a server that fell silent is closed all the same", async (
   await postgres.close();
 });
 
-test("a request that cannot be settled keeps neither its neighbours nor the reaper", async () => {
+test("a request that cannot be settled delays neither the rest of its batch nor the reaper", async () => {
   const payer = await ledger.payer(heldFor(100) * 3n);
   const other = await ledger.payer(heldFor(100) * 3n);
   const [bad, good] = [
@@ -486,7 +490,7 @@ test("a request that cannot be settled keeps neither its neighbours nor the reap
   expect(await ledger.store.findCharge(late.requestId)).toMatchObject({ outcome: Outcome.REAPED });
 });
 
-test("a request id that two nodes take at once belongs to one of them", async () => {
+test("a request id that two nodes use at once is admitted by one of them", async () => {
   const payers = await Promise.all([ledger.payer(heldFor(100)), ledger.payer(heldFor(100))]);
   const second = breakableHolds();
   for (let round = 0; round < 10; round++) {
@@ -509,7 +513,7 @@ test("a request id that two nodes take at once belongs to one of them", async ()
   await second.close();
 });
 
-test("a request id that another node takes and settles between the reads and the writes of a batch is refused", async () => {
+test("a request id that another node uses and settles between the reads and the writes of a batch is rejected", async () => {
   const [first, second] = [await ledger.payer(heldFor(100)), await ledger.payer(heldFor(100))];
   const requestId = newRequestId();
   const slow = breakableHolds();
@@ -527,7 +531,7 @@ test("a request id that another node takes and settles between the reads and the
   await slow.close();
 });
 
-test("the reaper gives back a hold whose request id was charged to somebody else", async () => {
+test("the reaper releases a hold whose request id was charged to another account", async () => {
   const payer = await ledger.payer(heldFor(100));
   const hold = await ledger.holds.place(holdRequest(payer, 100), never);
   await chargeToAnother(hold.requestId);
@@ -540,7 +544,7 @@ test("the reaper gives back a hold whose request id was charged to somebody else
   expect(await ledger.run("select request_id from holds")).toEqual([]);
 });
 
-test("a caller's hold is nobody's orphan, though no process is left", async () => {
+test("a caller's hold is no orphan, even when no process is left", async () => {
   const payer = await ledger.payer(heldFor(100));
   await ledger.holds.place(holdRequest(payer, 100, { nonce: "nonce-of-a-caller" }), never);
   await ledger.run("update holds set admitted_at = now() - interval '2 minutes'");
@@ -549,10 +553,10 @@ test("a caller's hold is nobody's orphan, though no process is left", async () =
   expect(await ledger.store.findOrphans([], "", 10)).toEqual([]);
 });
 
-test("what was left behind is found in pages, whatever stays of the first", async () => {
+test("orphans are found in pages, even when those of the first page remain", async () => {
   const payer = await ledger.payer(heldFor(100) * 3n);
-  for (const ask of [holdRequest(payer, 100), holdRequest(payer, 100), holdRequest(payer, 100)])
-    await ledger.holds.place(ask, never);
+  for (const request of [holdRequest(payer, 100), holdRequest(payer, 100), holdRequest(payer, 100)])
+    await ledger.holds.place(request, never);
   await ledger.run("update holds set deadline = now() - interval '1 second'");
   const idsOf = async (after: string) =>
     (await ledger.store.findOrphans([], after, 2)).map(({ hold }) => hold.requestId);
@@ -564,7 +568,7 @@ test("what was left behind is found in pages, whatever stays of the first", asyn
   await ledger.node.poll(ledger.holds);
 });
 
-test("a request that cannot be settled does not keep those of the next page from it", async () => {
+test("an orphan that cannot be settled does not block the next page", async () => {
   const node = new ClusterNode({ store: ledger.store, log, onLost: () => {}, orphansMax: 1 });
   const payers = await Promise.all([ledger.payer(heldFor(100)), ledger.payer(heldFor(100))]);
   const holds = await Promise.all(
@@ -614,7 +618,7 @@ test("a hold of last month grows within last month's cap", async () => {
   expect(await ledger.store.verifyLedger()).toEqual([]);
 });
 
-test("a process that was declared dead admits nothing until it has entered again", async () => {
+test("a process that was declared dead admits nothing until it has registered again", async () => {
   const payer = await ledger.payer(heldFor(100) * 3n);
   const running = await ledger.holds.place(holdRequest(payer, 100), never);
   const before = ledger.node.id();
@@ -625,7 +629,7 @@ test("a process that was declared dead admits nothing until it has entered again
   expect(ledger.lostTimes()).toBeGreaterThan(0);
   await ledger.node.poll(ledger.holds);
   expect(ledger.node.id()).not.toBe(before);
-  // What it held was settled by whoever declared it dead; here by itself.
+  // In a cluster another process settles its holds; here it does so itself.
   await vi.waitFor(async () =>
     expect(await ledger.store.findCharge(running.requestId)).toMatchObject({
       outcome: Outcome.REAPED,

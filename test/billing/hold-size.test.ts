@@ -24,14 +24,14 @@ const anyFunds: fc.Arbitrary<Funds> = fc
   })
   .map(({ posted, poolHeld, cap }) => ({ posted, poolHeld, ...(cap && { cap }) }));
 
-/** True when funds can cover `micro`, the plain way. */
+/** True when the funds cover `micro`, computed the simple way. */
 function covers({ posted, poolHeld, cap }: Funds, micro: bigint): boolean {
   return (
     posted - poolHeld >= micro && (cap === undefined || cap.limit - cap.spent - cap.held >= micro)
   );
 }
 
-test("a hold grants between the least and the most that was asked for, and never takes more than is free", () => {
+test("a hold grants between the minimum and the maximum output, and never takes more than is free", () => {
   fc.assert(
     fc.property(anyPrices, anyBounds, anyFunds, (prices, bounds, funds) => {
       const grant = sizeHold(prices, bounds, funds);
@@ -43,7 +43,7 @@ test("a hold grants between the least and the most that was asked for, and never
   );
 });
 
-test("a request is refused exactly when its floor does not fit, and told whether waiting helps", () => {
+test("a request is short exactly when its minimum does not fit, and `held` tells whether waiting helps", () => {
   fc.assert(
     fc.property(anyPrices, anyBounds, anyFunds, (prices, bounds, funds) => {
       const needed =
@@ -52,7 +52,7 @@ test("a request is refused exactly when its floor does not fit, and told whether
       expect(grant.kind).toBe(covers(funds, needed) ? "granted" : "short");
       if (grant.kind === "granted") return;
       const { posted, cap } = funds;
-      // Without anybody else's holds.
+      // Without the holds of other requests.
       const isEverEnough =
         posted >= needed && (cap === undefined || cap.limit - cap.spent >= needed);
       expect(grant.held).toBe(isEverEnough);
@@ -62,7 +62,7 @@ test("a request is refused exactly when its floor does not fit, and told whether
   );
 });
 
-test("what a hold grants can be read back from its amount", () => {
+test("the granted output can be computed from the amount of the hold", () => {
   fc.assert(
     fc.property(anyPrices, anyBounds, anyFunds, (prices, bounds, funds) => {
       const grant = sizeHold(prices, bounds, funds);
@@ -72,7 +72,7 @@ test("what a hold grants can be read back from its amount", () => {
   );
 });
 
-test("no use within the bounds of a hold costs more than the hold", () => {
+test("no usage within the bounds of a hold costs more than the hold", () => {
   fc.assert(
     fc.property(
       anyPrices,
@@ -102,7 +102,7 @@ test("no use within the bounds of a hold costs more than the hold", () => {
   );
 });
 
-test("a long answer is granted as far as a quarter of what is free covers it, a usual one as far as there is anything", () => {
+test("output beyond 8,192 tokens is granted up to a quarter of the free credits, less than that up to all of them", () => {
   const prices = {
     input: 0n,
     output: 100n,
@@ -150,15 +150,15 @@ test("a request for no output holds its input only", () => {
   expect(sizeHold(prices, bounds, { posted: 1_999n, poolHeld: 0n }).kind).toBe("short");
 });
 
-test("a hold fitted to its input covers that input and all the output it granted, and nothing more", () => {
+test("a resized hold covers exactly the reported input and all the granted output", () => {
   fc.assert(
     fc.property(anyPrices, anyUsage, fc.nat(200_000), (prices, reported, granted) => {
       const amount = resizedHoldMicro(prices, reported, granted);
-      const dearest =
+      const mostExpensive =
         prices.thinking > prices.output
           ? { output: 0, thinking: granted }
           : { output: granted, thinking: 0 };
-      expect(costMicro(prices, usage({ ...reported, ...dearest }))).toBe(amount);
+      expect(costMicro(prices, usage({ ...reported, ...mostExpensive }))).toBe(amount);
     }),
   );
 });

@@ -13,7 +13,8 @@ afterEach(async () => {
 afterAll(() => ledger.close());
 
 const never = new AbortController().signal;
-const place = (ask: Parameters<typeof ledger.holds.place>[0]) => ledger.holds.place(ask, never);
+const place = (request: Parameters<typeof ledger.holds.place>[0]) =>
+  ledger.holds.place(request, never);
 
 test("a settled request costs its tokens at their prices, and the rest of its hold is free again", async () => {
   const payer = await ledger.payer(1_000_000n);
@@ -29,7 +30,7 @@ test("a settled request costs its tokens at their prices, and the rest of its ho
   expect(await ledger.pool(payer)).toEqual({ posted: 1_000_000n - cost, held: 0n });
 });
 
-test("settling twice charges once and answers the first receipt", async () => {
+test("settling twice charges once and returns the first receipt", async () => {
   const payer = await ledger.payer(1_000_000n);
   const hold = await place(holdRequest(payer, 100));
   const [first, second] = await Promise.all([
@@ -44,7 +45,7 @@ test("settling twice charges once and answers the first receipt", async () => {
   ]);
 });
 
-test("use beyond the hold is recorded and not charged", async () => {
+test("usage beyond the hold is recorded and not charged", async () => {
   const payer = await ledger.payer(1_000_000n);
   const hold = await place(holdRequest(payer, 10));
   const receipt = await ledger.holds.settle(hold, endingWith({ output: 1_000 }));
@@ -64,7 +65,7 @@ test("fifty requests racing for ten holds' worth of credits admit exactly ten", 
   await Promise.all(held.map((hold) => ledger.holds.settle(hold, endingWith({}))));
 });
 
-test("a request that waits for held funds starts as soon as another one gives them back", async () => {
+test("a request that waits for held credits starts as soon as another one releases them", async () => {
   const payer = await ledger.payer(heldFor(100));
   const first = await place(holdRequest(payer, 100));
   const second = place(holdRequest(payer, 100));
@@ -72,7 +73,7 @@ test("a request that waits for held funds starts as soon as another one gives th
   await ledger.holds.settle(await second, endingWith({}));
 });
 
-test("a request beyond the funds is refused with what is there, and what it would take", async () => {
+test("the error of a request beyond the credits names the free and the needed credits", async () => {
   const payer = await ledger.payer(heldFor(100) - 1n);
   await expect(place(holdRequest(payer, 100))).rejects.toMatchObject({
     reason: "credits_exhausted",
@@ -91,26 +92,28 @@ test("a key never holds and spends more than its monthly cap", async () => {
   });
 });
 
-test("a request id is used once: by its own repeat, never by another request", async () => {
+test("a used request id is accepted for a repeat of its request only", async () => {
   const payer = await ledger.payer(100_000_000n);
   const requestId = newRequestId();
-  const ask = holdRequest(payer, 100, { requestId, nonce: "nonce-of-the-first" });
-  const hold = await place(ask);
-  expect(await place(ask)).toMatchObject({ amountMicro: hold.amountMicro, grantedOutput: 100 });
-  await expect(place({ ...ask, nonce: "another-nonce" } as typeof ask)).rejects.toMatchObject({
+  const request = holdRequest(payer, 100, { requestId, nonce: "nonce-of-the-first" });
+  const hold = await place(request);
+  expect(await place(request)).toMatchObject({ amountMicro: hold.amountMicro, grantedOutput: 100 });
+  await expect(
+    place({ ...request, nonce: "another-nonce" } as typeof request),
+  ).rejects.toMatchObject({
     reason: "request_id_used",
   });
   await ledger.holds.settle(hold, endingWith({}));
-  await expect(place(ask)).rejects.toMatchObject({ reason: "request_id_used" });
+  await expect(place(request)).rejects.toMatchObject({ reason: "request_id_used" });
 });
 
-test("what was admitted keeps its price, though it is asked for again after the model got another", async () => {
+test("a repeated request keeps the price of its admission after the model's price changed", async () => {
   const payer = await ledger.payer(100_000_000n);
-  const ask = holdRequest(payer, 100, { nonce: "nonce-of-the-first" });
-  const hold = await place(ask);
+  const request = holdRequest(payer, 100, { nonce: "nonce-of-the-first" });
+  const hold = await place(request);
   for (const output of [25n, 70n]) {
     const again = await place({
-      ...ask,
+      ...request,
       price: priceVersion("model-test", { ...price, output, thinking: output }),
     });
     expect(again).toEqual({ ...hold, freeMicro: 0n });
@@ -120,14 +123,14 @@ test("what was admitted keeps its price, though it is asked for again after the 
   );
 });
 
-test("a small balance grants less output than asked, at least the floor", async () => {
+test("a small balance grants less output than requested, at least the minimum", async () => {
   const payer = await ledger.payer(heldFor(2_000));
   const hold = await place(holdRequest(payer, 128_000, { minOutput: 1_024 }));
   expect(hold.grantedOutput).toBe(2_000);
   await ledger.holds.settle(hold, endingWith({}));
 });
 
-test("a hold grows to the input that the provider reports, or the request is refused", async () => {
+test("a hold grows to the input that the provider reports, or the request is rejected", async () => {
   const payer = await ledger.payer(heldFor(100) + 5_000n);
   const hold = await place(holdRequest(payer, 100));
   const grown = await ledger.holds.resize(hold, usage({ input: 600 }));
@@ -139,7 +142,7 @@ test("a hold grows to the input that the provider reports, or the request is ref
   expect(await ledger.pool(payer)).toEqual({ posted: 0n, held: 0n });
 });
 
-test("a revoked key, a dead secret and a model outside the list are refused by the batch itself", async () => {
+test("the batch itself rejects a revoked key, a dead secret and a model outside the list", async () => {
   const payer = await ledger.payer(100_000_000n, { allowedModels: ["model-other"] });
   await expect(place(holdRequest(payer, 100))).rejects.toMatchObject({
     reason: "model_not_allowed",
@@ -148,7 +151,7 @@ test("a revoked key, a dead secret and a model outside the list are refused by t
   await expect(place(holdRequest(payer, 100))).rejects.toMatchObject({ reason: "revoked_key" });
 });
 
-test("what a dead process left is settled by its last metered figure", async () => {
+test("the holds of a dead process are settled by their last metered usage", async () => {
   const payer = await ledger.payer(100_000_000n);
   const hold = await place(holdRequest(payer, 100));
   ledger.holds.watch(hold.requestId, () => usage({ input: 7, output: 3 }));

@@ -1,5 +1,4 @@
-// Any order of anything, by eight clients over several processes, with every repeat and every wrong
-// moment that comes along.
+// Random commands of eight clients over several processes, with repeats and deaths at any moment.
 
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -24,7 +23,7 @@ let ledger: Ledger;
 let nodes: Node[];
 beforeAll(async () => {
   ledger = await freshLedger();
-  // Nodes here are polled by the clients alone, so they are declared dead and come back all the
+  // Only the clients poll the nodes here, so nodes are declared dead and register again all the
   // time.
   nodes = await Promise.all(
     Array.from({ length: 4 }, () => startNode(ledger.url, { silentPollsMax: 3 })),
@@ -75,7 +74,7 @@ const command = fc.oneof(
 );
 type Command = typeof command extends fc.Arbitrary<infer T> ? T : never;
 
-/** What a client may be told. Anything else is a bug. */
+/** The errors that a client may get. Any other one is a bug. */
 const expected = new Set<ErrorReason>([
   "request_id_used",
   "credits_exhausted",
@@ -84,11 +83,11 @@ const expected = new Set<ErrorReason>([
   "insufficient_funds",
   "idempotency_key_reused",
   "not_found",
-  // The node was declared dead, or a hold that was to grow has been settled.
+  // The node was declared dead, or the growing hold has been settled.
   "gateway_unavailable",
 ]);
 
-/** One run's accounts, keys and requests, on the database that all runs share. */
+/** The accounts, keys and requests of one run. All runs share a database. */
 async function openWorld() {
   const first = await ledger.payer(heldFor(100) * 6n);
   const second = await ledger.payer(heldFor(100) * 3n, { cap: heldFor(120) });
@@ -102,8 +101,7 @@ async function openWorld() {
 }
 type World = Awaited<ReturnType<typeof openWorld>>;
 
-// A request that finds its funds held does not wait here: the next command may be what it waits
-// for.
+// Requests do not wait for held credits here: the next command may be the one that releases them.
 const noWaiting = AbortSignal.abort();
 
 async function run(world: World, one: Command): Promise<void> {
@@ -124,11 +122,11 @@ async function run(world: World, one: Command): Promise<void> {
   switch (one.do) {
     case "place": {
       const requestId = at(world.requestIds, one.request);
-      const ask = holdRequest(at(world.payers, one.key), one.output, {
+      const request = holdRequest(at(world.payers, one.key), one.output, {
         requestId,
         nonce: `nonce-${one.nonce}-of-test`,
       });
-      world.known.set(requestId, await holds.place(ask, noWaiting));
+      world.known.set(requestId, await holds.place(request, noWaiting));
       return;
     }
     case "settle": {
@@ -175,7 +173,7 @@ async function run(world: World, one: Command): Promise<void> {
   }
 }
 
-/** The hold as the client knows it, or as another process reads it. */
+/** The hold that the client got, or the one that another process reads. */
 async function holdOf(
   world: World,
   store: Node["store"],
@@ -197,13 +195,13 @@ async function runAll(
   }
 }
 
-/** Everything that must hold at every moment, not only at the end. */
+/** Checks everything that must be true at every moment, not only at the end. */
 const overdrawn = `
   select key_id as subject from key_months join keys using (key_id) where spent + held > monthly_cap
   union all
   select account_id from pools where held > posted and not in_debt`;
 
-test("whatever eight clients do on several processes, nobody overdraws, and the books are right", {
+test("whatever eight clients do on several processes, no pool is overdrawn and the ledger is consistent", {
   timeout: 60_000,
 }, async () => {
   const seen: ErrorReason[] = [];
@@ -223,7 +221,7 @@ test("whatever eight clients do on several processes, nobody overdraws, and the 
         await watching;
         expect(await ledger.store.verifyLedger()).toEqual([]);
 
-        // What still runs ends; then nothing is held, and each request has one end at most.
+        // All running requests end. Then nothing is held, and each request has at most one charge.
         for (const requestId of world.requestIds) {
           const stored = await ledger.store.findHold(requestId);
           if (stored) await ledger.holds.settle(stored.hold, endingWith({ output: 1 }));
@@ -240,7 +238,7 @@ test("whatever eight clients do on several processes, nobody overdraws, and the 
     ),
     { numRuns: 60, endOnFailure: true },
   );
-  // The runs have met what they are about.
+  // The runs covered the interesting cases.
   expect(charged).toBeGreaterThan(60);
   expect([...new Set(seen)]).toEqual(
     expect.arrayContaining(["credits_held", "monthly_cap_reached", "request_id_used"]),

@@ -13,7 +13,7 @@ import { anyPrices, anyUsage } from "../support/samples/prices.ts";
 test("a cost is the exact sum of tokens times price, however large", () => {
   fc.assert(
     fc.property(anyPrices, anyUsage, (prices, used) => {
-      // Written out, category by category, in whole numbers from end to end.
+      // Written out by category, in whole numbers throughout.
       const expected =
         BigInt(used.input) * prices.input +
         BigInt(used.output) * prices.output +
@@ -26,7 +26,7 @@ test("a cost is the exact sum of tokens times price, however large", () => {
   );
 });
 
-test("a figure below zero never lowers a cost", () => {
+test("a negative count never lowers a cost", () => {
   const prices = {
     input: 10n,
     output: 50n,
@@ -38,7 +38,7 @@ test("a figure below zero never lowers a cost", () => {
   expect(costMicro(prices, { ...usage({ output: 2 }), input: -5 })).toBe(100n);
 });
 
-test("no token costs more than the dearest of its side", () => {
+test("no token costs more than the highest price of its side", () => {
   fc.assert(
     fc.property(anyPrices, (prices) => {
       const output = maxOutputPriceMicro(prices);
@@ -53,7 +53,7 @@ test("no token costs more than the dearest of its side", () => {
   );
 });
 
-test("a price version is named by its content: the same on every node, another for every change", () => {
+test("the id of a price version depends on its content only, and changes with every part of it", () => {
   fc.assert(
     fc.property(anyPrices, anyPrices, (one, other) => {
       const isSame = Object.entries(one).every(

@@ -72,7 +72,7 @@ const receiptOf = async (requestId: string, call = world.admin) =>
   (await world.billing.getReceipt(create(GetReceiptRequestSchema, { requestId }), call)).receipt;
 
 describe("holds of internal services", () => {
-  test("a hold is placed, metered and settled, and its receipt tells each state", async () => {
+  test("a hold is placed, metered and settled, and its receipt shows each state", async () => {
     const payer = await world.payer(heldFor(100));
     const request = placing(payer);
     const { requestId } = request;
@@ -94,7 +94,7 @@ describe("holds of internal services", () => {
     expect(await receiptOf(requestId)).toEqual(receipt);
   });
 
-  test("the same call again answers the first hold; another call under its id is refused", async () => {
+  test("a repeated call returns the first hold; another call with the same id is rejected", async () => {
     const payer = await world.payer(heldFor(100) * 5n);
     const other = await world.payer(heldFor(100), { accountId: payer.accountId });
     const request = placing(payer);
@@ -119,7 +119,7 @@ describe("holds of internal services", () => {
     );
   });
 
-  test("many simultaneous repeats of one call make one hold", async () => {
+  test("many simultaneous repeats of one call place one hold", async () => {
     const payer = await world.payer(heldFor(100) * 5n);
     const request = placing(payer);
     await Promise.all(
@@ -134,7 +134,7 @@ describe("holds of internal services", () => {
     expect(await world.pool(payer)).toEqual({ posted: heldFor(100) * 5n - 100n, held: 0n });
   });
 
-  test("a hold of no micro-credits is a hold like any other", async () => {
+  test("a hold of 0 micro-credits is a hold like any other", async () => {
     const payer = await world.payer(0n);
     const request = placing(payer, { input: 0, minOutput: 0, maxOutput: 100 });
     expect(await world.billing.placeHold(request, world.admin)).toMatchObject({
@@ -153,7 +153,7 @@ describe("holds of internal services", () => {
       field: "request_id",
     },
     {
-      name: "a request id of another form",
+      name: "a malformed request id",
       more: { requestId: "x" },
       reason: "invalid_request",
       field: "request_id",
@@ -167,7 +167,7 @@ describe("holds of internal services", () => {
       field: "input",
     },
     {
-      name: "a floor above the ceiling",
+      name: "a minimum above the maximum",
       more: { minOutput: 101 },
       reason: "invalid_request",
       field: "min_output",
@@ -197,7 +197,7 @@ describe("holds of internal services", () => {
       field: "deadline",
     },
     {
-      name: "an endless deadline",
+      name: "an infinite deadline",
       more: { deadline: { seconds: 2n ** 62n } },
       reason: "invalid_request",
       field: "deadline",
@@ -211,13 +211,13 @@ describe("holds of internal services", () => {
       field: "key_id",
     },
     {
-      name: "an input category that there is not",
+      name: "an unknown input category",
       more: { mostExpensiveInput: 9 as InputCategory },
       reason: "invalid_request",
     },
   ];
   for (const { name, more, reason, field } of bad) {
-    test(`a hold with ${name} is refused`, async () => {
+    test(`a hold with ${name} is rejected`, async () => {
       const payer = await world.payer(heldFor(100));
       expect(await errorOf(place(payer, more))).toMatchObject({
         reason,
@@ -234,7 +234,7 @@ describe("holds of internal services", () => {
     await settle({ requestId: request.requestId });
   });
 
-  test("what nobody holds cannot be metered or settled", async () => {
+  test("a request without a hold cannot be metered or settled", async () => {
     for (const requestId of [newRequestId(), "nonsense"]) {
       expect((await errorOf(checkpoint(requestId, { output: 1 }))).reason).toBe("not_found");
       expect((await errorOf(settle({ requestId }))).reason).toBe("not_found");
@@ -248,7 +248,7 @@ describe("holds of internal services", () => {
 
   const badEndings: { name: string; more: Settle; field: string }[] = [
     { name: "no outcome", more: { outcome: Outcome.UNSPECIFIED }, field: "outcome" },
-    { name: "an outcome that there is not", more: { outcome: 99 as Outcome }, field: "outcome" },
+    { name: "an unknown outcome", more: { outcome: 99 as Outcome }, field: "outcome" },
     {
       name: "more tokens than a column holds",
       more: { usage: { thinking: tokensMax + 1 } },
@@ -261,7 +261,7 @@ describe("holds of internal services", () => {
     },
   ];
   for (const { name, more, field } of badEndings) {
-    test(`a settlement with ${name} is refused, and the request runs on`, async () => {
+    test(`a settlement with ${name} is rejected, and the request continues`, async () => {
       const payer = await world.payer(heldFor(100));
       const request = placing(payer);
       await world.billing.placeHold(request, world.admin);
@@ -274,7 +274,7 @@ describe("holds of internal services", () => {
     });
   }
 
-  test("use beyond the hold is ours", async () => {
+  test("usage beyond the hold is not charged", async () => {
     const payer = await world.payer(heldFor(100) + 1n);
     const request = placing(payer);
     await world.billing.placeHold(request, world.admin);
@@ -341,7 +341,7 @@ describe("accounts", () => {
     }
   });
 
-  test("a key may not do what is the operator's", async () => {
+  test("a key may not call the operator's methods", async () => {
     const payer = await world.payer(0n);
     const call = world.keyCall(payer);
     const { accountId } = payer;
@@ -355,7 +355,7 @@ describe("accounts", () => {
       expect(seen).toBe("not_permitted");
   });
 
-  test("the operator has to say which account is meant", async () => {
+  test("the operator must name the account", async () => {
     expect(
       await errorOf(world.billing.getPools(create(GetPoolsRequestSchema), world.admin)),
     ).toEqual({
@@ -365,7 +365,7 @@ describe("accounts", () => {
   });
 
   for (const accountId of ["acc_nobody", "acc\0"]) {
-    test(`an account called ${JSON.stringify(accountId)} is refused wherever it is named`, async () => {
+    test(`the account id ${JSON.stringify(accountId)} is rejected by every method`, async () => {
       const reason = accountId.includes("\0") ? "invalid_request" : "not_found";
       const works = [
         world.billing.getAccount(create(GetAccountRequestSchema, { accountId }), world.admin),
@@ -385,7 +385,7 @@ describe("accounts", () => {
     ["漢字 😀", undefined],
   ];
   for (const [name, field] of names) {
-    test(`an account named ${JSON.stringify(name.slice(0, 10))} of ${name.length} characters is ${field ? "refused" : "made"}`, async () => {
+    test(`an account named ${JSON.stringify(name.slice(0, 10))} of ${name.length} characters is ${field ? "rejected" : "created"}`, async () => {
       const made = world.billing.createAccount(
         create(CreateAccountRequestSchema, { name }),
         world.admin,
@@ -398,7 +398,7 @@ describe("accounts", () => {
 });
 
 describe("lists", () => {
-  test("charges come newest first, in pages that stay in place while others are added", async () => {
+  test("charges are listed newest first, in pages that do not shift when charges are added", async () => {
     const payer = await world.payer(1_000_000n);
     const { accountId } = payer;
     const charge = async () => {
@@ -432,7 +432,7 @@ describe("lists", () => {
     ...tokens,
     Buffer.from("2026-01-01T00:00:00.000Z \0").toString("base64url"),
   ]) {
-    test(`a page token ${pageToken} is none that the list of charges gave`, async () => {
+    test(`the page token ${pageToken} is not one of the list of charges`, async () => {
       const { accountId } = await world.payer(0n);
       const listed = world.billing.listCharges(
         create(ListChargesRequestSchema, { accountId, pageToken }),
@@ -442,7 +442,7 @@ describe("lists", () => {
     });
   }
 
-  test("a page is at most 1,000 entries, and a token with a NUL is none", async () => {
+  test("a page has at most 1,000 entries, and a page token with a NUL is rejected", async () => {
     const { accountId } = await world.payer(0n);
     const nul = Buffer.from("acc_\0").toString("base64url");
     const works = [
@@ -473,7 +473,7 @@ describe("lists", () => {
 });
 
 describe("usage", () => {
-  test("sums over charges by key, model and time, read from the roll-ups alone", async () => {
+  test("usage is summed by key, model and time, from the roll-ups alone", async () => {
     const payer = await world.payer(1_000_000n);
     const other = await world.payer(0n, { accountId: payer.accountId });
     for (const [who, output] of [
@@ -494,14 +494,14 @@ describe("usage", () => {
         )
       ).rows;
     const all = await read({});
-    const figures = all.map(({ keyId, requests, usage }) => [
+    const sums = all.map(({ keyId, requests, usage }) => [
       keyId,
       requests,
       usage?.input,
       usage?.output,
     ]);
-    expect(figures).toHaveLength(2);
-    expect(figures).toEqual(
+    expect(sums).toHaveLength(2);
+    expect(sums).toEqual(
       expect.arrayContaining([
         [payer.keyId, 2n, 2n, 7n],
         [other.keyId, 1n, 1n, 5n],
@@ -520,11 +520,11 @@ describe("usage", () => {
       range: { from: { seconds: 2_000_000n }, to: { seconds: 1_000_000n } },
       field: "to",
     },
-    { name: "beyond all time", range: { to: { seconds: 2n ** 60n } }, field: "to" },
-    { name: "before all time", range: { from: { seconds: -(2n ** 60n) } }, field: "from" },
+    { name: "beyond the year 9999", range: { to: { seconds: 2n ** 60n } }, field: "to" },
+    { name: "before the year 1", range: { from: { seconds: -(2n ** 60n) } }, field: "from" },
   ];
   for (const { name, range, field } of ranges) {
-    test(`a range that goes ${name} is refused`, async () => {
+    test(`a range that goes ${name} is rejected`, async () => {
       const { accountId } = await world.payer(0n);
       const read = world.billing.getUsage(
         create(GetUsageRequestSchema, { accountId, ...range }),
@@ -534,7 +534,7 @@ describe("usage", () => {
     });
   }
 
-  test("a key or model with a NUL is refused", async () => {
+  test("a key or model with a NUL is rejected", async () => {
     const { accountId } = await world.payer(0n);
     for (const more of [{ keyId: "\0" }, { model: "\0" }]) {
       const read = world.billing.getUsage(
@@ -546,11 +546,11 @@ describe("usage", () => {
   });
 });
 
-test("whatever a key or an operator reads is asked on connections that admissions and heartbeats do not need", async () => {
+test("every read of a key or an operator runs on connections that admissions and heartbeats do not use", async () => {
   const payer = await world.payer(1_000n);
   const hold = await world.holds.place(holdRequest(payer, 0), never);
   const { requestId } = await world.holds.settle(hold, endingWith({}));
-  const elsewhere = () => Promise.reject(new Error("asked on a connection that others need"));
+  const elsewhere = () => Promise.reject(new Error("read on a connection that others need"));
   const { service } = createBilling({
     postgres: { ...world.postgres, query: elsewhere, transaction: elsewhere },
     priceOf: () => undefined,

@@ -1,5 +1,4 @@
-// The settle lane's batches on a database, against a model that is simple enough to be seen to be
-// right.
+// Tests settlement batches on a database against a simple model.
 
 import fc from "fast-check";
 import { Client } from "pg";
@@ -13,14 +12,14 @@ import { endingWith, freshLedger, heldFor, holdRequest, price, usage } from "../
 
 let ledger: Awaited<ReturnType<typeof freshLedger>>;
 let postgres: Postgres;
-let lane: BatchConnection;
+let connection: BatchConnection;
 beforeAll(async () => {
   ledger = await freshLedger();
   postgres = connectPostgres(ledger.url);
-  lane = new BatchConnection(postgres);
+  connection = new BatchConnection(postgres);
 });
 afterAll(async () => {
-  await lane.close();
+  await connection.close();
   await postgres.close();
   await ledger.close();
 });
@@ -40,7 +39,7 @@ const command = fc.oneof(
 );
 type Command = typeof command extends fc.Arbitrary<infer T> ? T : never;
 
-test("any batches of endings and shrinkings charge each request once, at most what it holds, and give back the rest", async () => {
+test("any batches of endings and shrinks charge each request once, at most its hold, and release the rest", async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.array(command, { minLength: 1, maxLength: 8 }), { maxLength: 4 }),
@@ -56,7 +55,7 @@ test("any batches of endings and shrinkings charge each request once, at most wh
         const running = new Map(holds.map((hold, index) => [index, hold.amountMicro]));
         const charged = new Map<number, bigint>();
         for (const batch of batches) {
-          const outcomes = await lane.run(() =>
+          const outcomes = await connection.run(() =>
             settlementBatch(batch.map((one) => askOf(one, holds))),
           );
           check(batch, outcomes, running, charged);
@@ -81,7 +80,7 @@ test("any batches of endings and shrinkings charge each request once, at most wh
   );
 });
 
-test("a checkpoint of requests that end at the same moment neither stops their charges nor fails itself", async () => {
+test("a checkpoint of requests that end at the same time neither blocks their charges nor fails", async () => {
   const payer = await ledger.payer(heldFor(100) * 3n);
   const placed = await Promise.all(
     [1, 2, 3].map(() => ledger.holds.place(holdRequest(payer, 100), never)),
@@ -90,7 +89,7 @@ test("a checkpoint of requests that end at the same moment neither stops their c
     one.requestId < other.requestId ? -1 : 1,
   );
   if (!first || !middle || !last) throw new Error("no holds");
-  // Somebody in the way of the checkpoint, so that it stands there with the first hold locked.
+  // Another session blocks the checkpoint, which then waits with the first hold locked.
   const other = new Client(ledger.url);
   await other.connect();
   await other.query("begin");
@@ -99,11 +98,11 @@ test("a checkpoint of requests that end at the same moment neither stops their c
     new Map(placed.map(({ requestId }) => [requestId, usage({ output: 1 })])),
   );
   await waiting(1);
-  // In the order in which they ended, which is not that of their ids.
-  const asks = [last, first].map(
+  // In the order of their endings, which is not the order of their ids.
+  const requests = [last, first].map(
     (hold): SettleRequest => ({ kind: "settle", hold, ending: endingWith({ output: 7 }) }),
   );
-  const settled = lane.run(() => settlementBatch(asks));
+  const settled = connection.run(() => settlementBatch(requests));
   await waiting(2);
   await other.query("commit");
   expect(await checkpoint).toHaveLength(3);
@@ -111,7 +110,7 @@ test("a checkpoint of requests that end at the same moment neither stops their c
   await other.end();
 });
 
-/** Waits until so many statements wait for locks of each other. */
+/** Waits until this many statements wait for locks. */
 async function waiting(count: number): Promise<void> {
   for (;;) {
     const text =
@@ -129,14 +128,14 @@ function askOf(one: Command, holds: readonly Hold[]): SettleRequest {
     : { kind: "settle", hold, ending: endingWith({ output: one.output }) };
 }
 
-/** Within a batch holds shrink first, and of several endings of one request the first counts. */
+/** In a batch holds shrink first. Of several endings of one request the first one counts. */
 function check(
   batch: readonly Command[],
   outcomes: readonly Settled[],
   running: Map<number, bigint>,
   charged: Map<number, bigint>,
 ): void {
-  // Of several shrinkings in one batch the last counts.
+  // Of several shrinks in one batch the last one counts.
   const shrunk = new Map(
     batch.flatMap((one) => (one.do === "shrink" ? [[one.which, one.micro] as const] : [])),
   );

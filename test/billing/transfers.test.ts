@@ -46,7 +46,7 @@ const postedOf = async ({ accountId }: Payer) => {
   return pools.map(({ postedMicrocredits }) => postedMicrocredits);
 };
 
-test("each kind moves credits its own way, and is listed as it was asked for", async () => {
+test("each kind changes the pool in its own direction, and is listed as it was requested", async () => {
   const payer = await world.payer(0n);
   const { accountId } = payer;
   const kinds: [TransferKind, bigint, bigint][] = [
@@ -71,7 +71,7 @@ test("each kind moves credits its own way, and is listed as it was asked for", a
   expect(transfers.every(({ actor }) => actor === "admin")).toBe(true);
 });
 
-test("the pools of the two families are apart", async () => {
+test("the pools of the two families are separate", async () => {
   const payer = await world.payer(10n);
   await transfer({ accountId: payer.accountId, family: Family.V2, amountMicrocredits: 3n });
   expect(await postedOf(payer)).toEqual([10n, 3n]);
@@ -125,7 +125,7 @@ const bad: { name: string; more: Transfer; field: string }[] = [
   { name: "a reason with a NUL", more: { reason: "\0" }, field: "reason" },
 ];
 for (const { name, more, field } of bad) {
-  test(`a transfer with ${name} is refused`, async () => {
+  test(`a transfer with ${name} is rejected`, async () => {
     const { accountId } = await world.payer(0n);
     expect(await errorOf(transfer({ accountId, ...more }))).toEqual({
       reason: "invalid_request",
@@ -134,11 +134,11 @@ for (const { name, more, field } of bad) {
   });
 }
 
-test("a transfer to an unknown account is refused", async () => {
+test("a transfer to an unknown account is rejected", async () => {
   expect((await errorOf(transfer({ accountId: "acc_nobody" }))).reason).toBe("not_found");
 });
 
-test("the same idempotency key moves credits once, however often and by how many callers at once it is sent", async () => {
+test("the same idempotency key changes the pool once, however often and by how many callers it is sent", async () => {
   const payer = await world.payer(0n);
   const more = { accountId: payer.accountId, idempotencyKey: "invoice-7" };
   const answers = await Promise.all(Array.from({ length: 8 }, () => transfer(more)));
@@ -146,7 +146,7 @@ test("the same idempotency key moves credits once, however often and by how many
   expect(await postedOf(payer)).toEqual([5_000n, 0n]);
 });
 
-test("the same idempotency key with another body is refused", async () => {
+test("the same idempotency key with other content is rejected", async () => {
   const payer = await world.payer(0n);
   const more = { accountId: payer.accountId, idempotencyKey: "invoice-8" };
   await transfer(more);
@@ -161,7 +161,7 @@ test("the same idempotency key with another body is refused", async () => {
   expect(await postedOf(payer)).toEqual([5_000n, 0n]);
 });
 
-test("two simultaneous transfers to both pools under one idempotency key: one is made, the other refused", async () => {
+test("of two simultaneous transfers to both pools with one idempotency key, one succeeds", async () => {
   const payer = await world.payer(0n);
   for (let round = 0; round < 5; round++) {
     const more = { accountId: payer.accountId, idempotencyKey: `both-${round}` };
@@ -181,7 +181,7 @@ test("an idempotency key belongs to its account", async () => {
 });
 
 for (const kind of [TransferKind.REFUND, TransferKind.ADJUSTMENT]) {
-  test(`kind ${kind} takes only what is free`, async () => {
+  test(`kind ${kind} takes free credits only`, async () => {
     const payer = await world.payer(heldFor(100) + 50n);
     const hold = await world.holds.place(holdRequest(payer, 100), never);
     const sign = kind === TransferKind.ADJUSTMENT ? -1n : 1n;
@@ -208,7 +208,7 @@ test("a chargeback may leave a pool in debt, which stops new requests until it i
     reason: "credits_exhausted",
   });
 
-  // What runs is charged all the same, and the debt grows by it.
+  // Running requests are charged nevertheless, and the debt grows.
   const receipt = await world.holds.settle(running, endingWith({ output: 100 }));
   expect(receipt.amountMicrocredits).toBe(100n * 50n);
   expect(await postedOf(payer)).toEqual([-heldFor(100) - 5_000n, 0n]);
@@ -221,7 +221,7 @@ test("a chargeback may leave a pool in debt, which stops new requests until it i
   await world.holds.settle(await world.holds.place(holdRequest(payer, 1), never), endingWith({}));
 });
 
-test("a pool whose running requests give back enough to cover a chargeback is no longer in debt", async () => {
+test("a pool whose running requests release enough to cover a chargeback is no longer in debt", async () => {
   const payer = await world.payer(heldFor(100) * 2n);
   const holds = [
     await world.holds.place(holdRequest(payer, 100), never),
@@ -240,7 +240,7 @@ test("a pool whose running requests give back enough to cover a chargeback is no
   await world.holds.settle(await world.holds.place(holdRequest(payer, 100), never), endingWith({}));
 });
 
-test("the books cannot be changed by whoever is connected", async () => {
+test("no database user can change charges, transfers and prices", async () => {
   const payer = await world.payer(heldFor(100));
   await world.holds.settle(
     await world.holds.place(holdRequest(payer, 100), never),
@@ -258,7 +258,7 @@ test("the books cannot be changed by whoever is connected", async () => {
   await expect(world.run("truncate price_versions")).rejects.toThrow("append-only");
 });
 
-test("no pool can be left with more held than posted, nor any figure below zero, by a bug", async () => {
+test("the database rejects a pool with more held than posted, and any negative amount", async () => {
   const { accountId } = await world.payer(100n);
   await expect(
     world.run("update pools set held = posted + 1 where account_id = $1", [accountId]),

@@ -22,7 +22,7 @@ beforeAll(async () => {
 });
 afterAll(() => stage.stop());
 
-/** What one of the requests holds, by the gateway's own rules. */
+/** The hold of one of the requests, by the gateway's own rules. */
 async function holdMicro(body: Parameters<typeof decodeRequest>[0]): Promise<bigint> {
   const catalog = createCatalog(readCatalogFile(await readFile(stage.catalogPath, "utf8")));
   const { bounds, target } = prepare(catalog, decodeRequest(body, { version: "", beta: "" }), []);
@@ -31,7 +31,7 @@ async function holdMicro(body: Parameters<typeof decodeRequest>[0]): Promise<big
   return grant.amountMicro;
 }
 
-/** The most memory that a process ever had, in MiB. */
+/** Peak memory of a process, in MiB. */
 async function peakMemoryMib({ process }: ChildGateway): Promise<number> {
   const status = await readFile(`/proc/${process.pid}/status`, "utf8");
   return Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1]) / 1024;

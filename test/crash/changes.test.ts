@@ -1,5 +1,5 @@
-// What changes while requests run: the month, a price, an alias. Each request keeps what it began
-// with.
+// The month, a price or an alias changes while requests run. Each request keeps the values of its
+// start.
 
 import { readFile, writeFile } from "node:fs/promises";
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
@@ -28,8 +28,8 @@ afterEach(async () => {
 });
 afterAll(() => stage.stop());
 
-// The ledger goes by its own clock alone, so a function that stands before the real one moves the
-// gateway's time.
+// The ledger uses the clock of the database only, so a function that hides the real one shifts the
+// time of the gateway.
 const ownClock = `
   create schema clock;
   create table clock.shifts (shift interval not null);
@@ -40,7 +40,7 @@ const ownClock = `
     execute format('alter database %I set search_path = public, clock, pg_catalog', current_database());
   end $$`;
 
-/** Sets the clock of the ledger to so many seconds before or after the next month begins. */
+/** Sets the clock of the ledger, in seconds after the start of the next month. */
 const setClock = (secondsAfter: number) =>
   stage.ledger.run(
     `update clock.shifts set shift = (date_trunc('month', pg_catalog.now() at time zone 'utc') + interval '1 month')
@@ -48,7 +48,7 @@ const setClock = (secondsAfter: number) =>
     [secondsAfter],
   );
 
-test("a request that crosses the end of a month belongs wholly to the month of its start", async () => {
+test("a request that crosses the end of a month belongs to the month of its start", async () => {
   await setClock(-60);
   const { payer, secret } = await stage.key(10n ** 12n);
   const rest = new Gate();
@@ -76,7 +76,7 @@ test("a request that crosses the end of a month belongs wholly to the month of i
   ]);
 });
 
-test("a cap that was reached last month is free again, and what still runs from then does not count", async () => {
+test("a new month resets a reached cap, and requests of last month that still run do not count", async () => {
   await setClock(-60);
   const { payer, secret } = await stage.key(10n ** 12n, { cap: 100_000n });
   const rest = new Gate();
@@ -101,7 +101,7 @@ test("a new price and a new alias under load: each request is charged at the pri
 }, async () => {
   const { secret } = await stage.key(10n ** 12n);
   const rest = new Gate();
-  // Half of the answers stand still over the change.
+  // Half of the answers pause during the change.
   stage.provider.always((request) => {
     const script = answerOf(request);
     const isHeld = /number \d*[02468]"/.test(request.bodyText);
@@ -142,7 +142,7 @@ test("a new price and a new alias under load: each request is charged at the pri
     price: { input: 420n },
   });
 
-  // The alias is led elsewhere.
+  // The alias changes its model.
   await writeFile(
     stage.catalogPath,
     before.replace("haiku: model-haiku-4.5", "haiku: model-opus-4.6"),

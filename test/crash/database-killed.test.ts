@@ -1,5 +1,5 @@
-// PostgreSQL ends without a word and comes back. Requests that run go on; what they owe is settled
-// when the ledger is there again.
+// PostgreSQL is killed and comes back. Running requests continue, and are settled when the ledger
+// is available again.
 
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -37,7 +37,7 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "gateway-outage-"));
   embedded = await startEmbedded(folder, log);
   postgres = connectPostgres(embedded.url);
-  // Only power cuts need it, and after a kill the server would first write out every file, however
+  // Only power cuts need fsync, and with it the server writes out every file after a kill, however
   // busy the disk.
   await run("alter system set fsync = off");
   await run("select pg_reload_conf()");
@@ -58,7 +58,7 @@ beforeAll(async () => {
   store = createLedgerStore(postgres);
 });
 afterEach(async () => {
-  // What was given up while the ledger was away is let go soon after it is back.
+  // Holds of unconfirmed requests are released soon after the ledger is back.
   while ((await run("select request_id from holds")).length > 0);
   expect(await store.verifyLedger()).toEqual([]);
   expect(await run("select request_id from charges where outcome = 'reaped'")).toEqual([]);
@@ -76,7 +76,7 @@ const run = (text: string) => postgres.query<Record<string, unknown>>({ name: ""
 const ask = (body: JsonObject, onText?: (text: string) => void) =>
   clients.ask({ address: gateway.httpAddress ?? "", secret, body, ...(onText && { onText }) });
 
-/** As a crash of the machine's PostgreSQL: no shutdown, no farewell to its clients. */
+/** Kills all processes of the server, as a crash does. */
 async function killPostgres(): Promise<void> {
   const backends = await postgres.query<{ pid: number }>(
     { name: "", text: "select pid from pg_stat_activity" },
@@ -86,12 +86,12 @@ async function killPostgres(): Promise<void> {
     "\n",
   );
   process.kill(Number(postmaster), "SIGKILL");
-  // Left alone they would notice in a moment, and commit until then.
+  // On their own they would exit after a moment, and commit until then.
   for (const { pid } of backends) {
     try {
       process.kill(pid, "SIGKILL");
     } catch {
-      // It has noticed.
+      // It has exited.
     }
   }
 }
@@ -106,7 +106,7 @@ async function expectExact(seen: ClientView, number: number): Promise<void> {
   });
 }
 
-test("an outage ends no answer, admits none, and charges every answer exactly when it is over", {
+test("an outage ends no answer and admits none, and every answer is charged exactly when it is over", {
   timeout: 60_000,
 }, async () => {
   const rest = new Gate();
@@ -122,7 +122,7 @@ test("an outage ends no answer, admits none, and charges every answer exactly wh
   await killPostgres();
   rest.open();
 
-  // Nothing can be admitted: it is waited for a while, and then said so.
+  // Admissions wait for a while and then fail.
   const refused = await Promise.all([ask({ stream: true }), ask({ stream: false })]);
   for (const { status, text } of refused) {
     expect(status).toBe(503);
@@ -137,7 +137,7 @@ test("an outage ends no answer, admits none, and charges every answer exactly wh
   }
 });
 
-test("a request that comes amid a short outage waits for its end", {
+test("a request that arrives during a short outage waits for its end", {
   timeout: 60_000,
 }, async () => {
   provider.always(answerOf);
@@ -149,7 +149,7 @@ test("a request that comes amid a short outage waits for its end", {
   await expectExact(seen, 7);
 });
 
-test("killed again and again under load: each answer that was seen complete is charged exactly", {
+test("after repeated kills under load, every answer that was seen complete is charged exactly", {
   timeout: 60_000,
 }, async () => {
   provider.always(answerOf);

@@ -12,12 +12,12 @@ afterAll(() => stage.stop());
 
 const sse = { "content-type": "text/event-stream" };
 
-test("a drain past its limit ends and charges what runs, a client that reads no more included", async () => {
+test("a drain past its limit ends and charges running requests, even of a client that stopped reading", async () => {
   const { payer, secret } = await stage.key(10n ** 12n);
   const gateway = await stage.start({ DRAIN_LIMIT_SECONDS: "1" });
   const [start = "", open = "", ...rest] = nativeEvents({ text: ["x".repeat(20_000)] });
   const delta = rest[0] ?? "";
-  // More than all the buffers between provider and client can hold.
+  // More than fits into the buffers between provider and client.
   stage.provider.always({
     headers: sse,
     writes: [start, open, ...Array.from({ length: 800 }, () => delta), new Gate()],
@@ -46,7 +46,7 @@ test("a drain past its limit ends and charges what runs, a client that reads no 
   expect((await reading).complete).toBe(false);
   stalled.destroy();
 
-  // Settled by the process itself: nobody has to find it dead first.
+  // The process itself has settled them: no other one had to declare it dead.
   expect(await stage.ledger.run("select request_id from holds")).toEqual([]);
   const charges = await stage.ledger.run<{ outcome: string; output: number }>(
     "select outcome, output from charges where key_id = $1",

@@ -1,6 +1,5 @@
-// A gateway that is killed at any point of a request's life. What it had not settled is settled by
-// another process, by the last figure that was written down; what a client saw complete was charged
-// before.
+// A gateway is killed at any point of a request. Another process settles its running requests by
+// their last stored usage. An answer that a client saw complete was charged before.
 
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -36,19 +35,18 @@ const chargesOf = async (keyId: string) => {
   return Promise.all(rows.map(({ request_id }) => stage.chargeOf(request_id)));
 };
 
-/** Ends the gateway and resolves when it is gone. */
+/** Kills the gateway and resolves when it has exited. */
 async function kill(gateway: ChildGateway): Promise<void> {
   await gateway.end("SIGKILL");
 }
 
 const ofStatements: { moment: string; charges: { outcome: Outcome; amount: bigint }[][] }[] = [
   { moment: "hold written", charges: [[]] },
-  // The server may or may not have committed what it was sent. Nothing had begun, so nothing is
-  // owed.
+  // The server may or may not have committed the hold. Nothing was produced, so nothing is charged.
   { moment: "hold sent", charges: [[], [{ outcome: Outcome.REAPED, amount: 0n }]] },
   { moment: "hold committed", charges: [[{ outcome: Outcome.REAPED, amount: 0n }]] },
-  // All was produced, and the client has not seen the end: the charge stands if it was committed,
-  // else the last figure written.
+  // The answer was produced, and the client has not seen its end: the charge stands if it was
+  // committed, otherwise the last stored usage is charged.
   { moment: "settle written", charges: [[{ outcome: Outcome.REAPED, amount: 0n }]] },
   {
     moment: "settle sent",
@@ -60,7 +58,7 @@ const ofStatements: { moment: string; charges: { outcome: Outcome; amount: bigin
   { moment: "settle committed", charges: [[{ outcome: Outcome.COMPLETED, amount: cost }]] },
 ];
 for (const { moment, charges } of ofStatements) {
-  test(`killed at "${moment}": no end was seen, and the request is charged once at most`, async () => {
+  test(`killed at "${moment}": no end was seen, and the request is charged at most once`, async () => {
     const { payer, secret } = await stage.key(credits);
     const before = stage.provider.requests.length;
     stage.provider.always(nativeStream(content));
@@ -79,7 +77,7 @@ for (const { moment, charges } of ofStatements) {
   });
 }
 
-test("killed when the provider is called: nothing was produced, nothing is owed", async () => {
+test("killed when the provider is called: nothing was produced and nothing is charged", async () => {
   const { payer, secret } = await stage.key(credits);
   const gateway = await stage.start();
   const seen = stage.ask(gateway, secret);
@@ -94,7 +92,7 @@ test("killed when the provider is called: nothing was produced, nothing is owed"
 });
 
 const events = nativeEvents(content);
-const amid: {
+const duringAnswer: {
   moment: string;
   sent: number;
   shows: string;
@@ -102,14 +100,14 @@ const amid: {
 }[] = [
   { moment: "at the first byte", sent: 1, shows: "message_start", usage: { input: 11, output: 1 } },
   {
-    moment: "amid the stream",
+    moment: "during the stream",
     sent: 3,
     shows: "content_block_delta",
     usage: { input: 11, output: 10 },
   },
 ];
-for (const { moment, sent, shows, usage } of amid) {
-  test(`killed ${moment}: the last figure that was written is what is owed`, async () => {
+for (const { moment, sent, shows, usage } of duringAnswer) {
+  test(`killed ${moment}: the last stored usage is charged`, async () => {
     const { payer, secret } = await stage.key(credits);
     const gateway = await stage.start();
     stage.provider.play({ headers: sse, writes: [...events.slice(0, sent), new Gate()] });
@@ -126,12 +124,12 @@ for (const { moment, sent, shows, usage } of amid) {
     expect(charge?.amountMicrocredits).toBe(
       BigInt(usage.input) * haiku.input + BigInt(usage.output) * haiku.output,
     );
-    // The client can look it up under the id that it was given.
+    // The client can look it up by its request id.
     expect(charge?.requestId).toBe((await seen).requestId);
   });
 }
 
-test("killed when the final usage was seen and not settled: that usage is charged, and no end was shown", async () => {
+test("killed when the final usage was seen and not settled: it is charged, and no end was sent", async () => {
   const { payer, secret } = await stage.key(credits);
   const gateway = await stage.start();
   // Without message_stop the answer is not complete, so nothing is settled yet.
@@ -147,7 +145,7 @@ test("killed when the final usage was seen and not settled: that usage is charge
   expect(charge?.amountMicrocredits).toBe(11n * haiku.input + 90n * haiku.output);
 });
 
-test("an answer that was seen complete is charged exactly, though the gateway died right after it", async () => {
+test("an answer that was seen complete is charged exactly, although the gateway died right after it", async () => {
   const { payer, secret } = await stage.key(credits);
   const gateway = await stage.start();
   for (const stream of [true, false]) {
@@ -164,7 +162,7 @@ test("an answer that was seen complete is charged exactly, though the gateway di
   ]);
 });
 
-/** Resolves when the figure of the key's running request has been written down. */
+/** Resolves when the usage of the key's running request has been stored. */
 async function metered(keyId: string, output: number): Promise<void> {
   for (;;) {
     const rows = await stage.ledger.run<{ output: number }>(

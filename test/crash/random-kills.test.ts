@@ -12,7 +12,7 @@ import {
 
 const kills = 30;
 const clients = 6;
-/** Gateways that take requests at any time. */
+/** Number of gateways that run at any time. */
 const gatewaysWanted = 2;
 
 let stage: CrashCluster;
@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => stage.stop());
 
-/** The same numbers in every run: they place the kills among the requests. */
+/** Repeatable random numbers, which place the kills among the requests. */
 function createDice(seed: number): (sides: number) => number {
   let state = seed;
   return (sides) => {
@@ -30,7 +30,7 @@ function createDice(seed: number): (sides: number) => number {
   };
 }
 
-test("thirty kills amid the load: what was seen complete is charged exactly, all else once at most", {
+test("thirty kills under load: complete answers are charged exactly, all others at most once", {
   timeout: 300_000,
 }, async () => {
   const { payer, secret } = await stage.key(1_000_000_000_000n);
@@ -61,7 +61,7 @@ test("thirty kills amid the load: what was seen complete is charged exactly, all
   for (let kill = 0; kill < kills; kill++) {
     const replacement = await next;
     if (kill < kills - 1) next = stage.start();
-    // Counted in requests, not in seconds, so that it is amid the load on any machine.
+    // Counted in requests, not in seconds, so that the kill happens under load on any machine.
     await stage.provider.received(stage.provider.requests.length + 1 + dice(20));
     const [victim] = gateways.splice(dice(gateways.length), 1, replacement);
     await victim?.end("SIGKILL");
@@ -80,7 +80,7 @@ test("thirty kills amid the load: what was seen complete is charged exactly, all
         usage: { input, output },
       });
     } else if (one.seen.status === 200) {
-      // Its head left, so it was admitted.
+      // Its response head was sent, so it was admitted.
       expect(charge?.amountMicrocredits).toBeLessThanOrEqual(usageOf(one.number).cost);
     }
   }

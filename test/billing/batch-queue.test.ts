@@ -1,0 +1,249 @@
+import { expect, test, vi } from "vitest";
+import { BatchQueue, type BatchQueueSettings } from "../../src/billing/batch-queue.ts";
+
+class Unconfirmed extends Error {}
+class Unsent extends Error {}
+class Blocked extends Error {}
+
+const usual: Omit<BatchQueueSettings<string, string>, "runBlocked"> = {
+  batchMax: 3,
+  queueMax: 10,
+  pauseMs: 0,
+  maxWaitMs: Number.POSITIVE_INFINITY,
+  classify(error) {
+    if (error instanceof Unsent) return "unsent";
+    if (error instanceof Blocked) return "blocked";
+    return error instanceof Unconfirmed ? "unconfirmed" : "rejected";
+  },
+  // Items are letters followed by a number.
+  groupOf: (item) => item.replace(/\d+$/, ""),
+};
+
+/** Batches that the test completes or fails. */
+function playedBatches() {
+  const batches: { items: readonly string[]; answer: PromiseWithResolvers<readonly string[]> }[] =
+    [];
+  const run = (items: readonly string[]) => {
+    const answer = Promise.withResolvers<readonly string[]>();
+    batches.push({ items, answer });
+    return answer.promise;
+  };
+  const next = async (index: number) => {
+    await vi.waitFor(() => expect(batches.length).toBeGreaterThan(index));
+    const batch = batches[index];
+    if (!batch) throw new Error("no batch");
+    return batch;
+  };
+  return {
+    batches,
+    run,
+    next,
+    /** Completes the batch of this number with its items in upper case. */
+    async pass(index: number) {
+      const { items, answer } = await next(index);
+      answer.resolve(items.map((item) => item.toUpperCase()));
+      return items;
+    },
+    async fail(index: number, error: Error) {
+      (await next(index)).answer.reject(error);
+    },
+  };
+}
+
+/** A queue over a database that the test plays: each batch waits for `pass` or `fail`. */
+function playedQueue(more: Partial<BatchQueueSettings<string, string>> = {}) {
+  const { run, ...played } = playedBatches();
+  const { run: runBlocked, ...separate } = playedBatches();
+  return {
+    queue: new BatchQueue<string, string>(run, { ...usual, runBlocked, ...more }),
+    ...played,
+    separate,
+  };
+}
+
+test("a lone item runs at once, and later items share the next batch", async () => {
+  const { queue, batches, pass } = playedQueue();
+  const first = queue.submit("a");
+  await pass(0);
+  expect(await first).toBe("A");
+  const more = ["b", "c", "d", "e", "f"].map((item) => queue.submit(item));
+  expect(await pass(1)).toEqual(["b", "c", "d"]);
+  expect(await pass(2)).toEqual(["e", "f"]);
+  expect(await Promise.all(more)).toEqual(["B", "C", "D", "E", "F"]);
+  expect(batches).toHaveLength(3);
+});
+
+test("one batch is in flight at a time", async () => {
+  const { queue, batches, next, pass } = playedQueue();
+  const all = ["a", "b", "c", "d"].map((item) => queue.submit(item));
+  await next(0);
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(batches).toHaveLength(1);
+  await pass(0);
+  await pass(1);
+  await Promise.all(all);
+});
+
+test("an unconfirmed batch is repeated with the same items in the same order, before all others", async () => {
+  const { queue, fail, pass } = playedQueue();
+  const all = ["a", "b"].map((item) => queue.submit(item));
+  await fail(0, new Unconfirmed());
+  const late = queue.submit("c");
+  expect(await pass(1)).toEqual(["a", "b", "c"]);
+  expect(await Promise.all([...all, late])).toEqual(["A", "B", "C"]);
+});
+
+test("a rejected item does not fail the other items of its batch", async () => {
+  const { queue, fail, pass } = playedQueue();
+  const all = Promise.allSettled(["a", "bad", "c"].map((item) => queue.submit(item)));
+  await fail(0, new Error("rejected"));
+  expect(await pass(1)).toEqual(["a"]);
+  await fail(2, new Error("rejected"));
+  expect(await pass(3)).toEqual(["c"]);
+  expect(await all).toMatchObject([
+    { value: "A" },
+    { reason: { message: "rejected" } },
+    { value: "C" },
+  ]);
+});
+
+test("items that fail unconfirmed when they run one by one are repeated", async () => {
+  const { queue, fail, pass } = playedQueue();
+  const all = Promise.all(["a", "b"].map((item) => queue.submit(item)));
+  await fail(0, new Error("rejected"));
+  await fail(1, new Unconfirmed());
+  expect(await pass(2)).toEqual(["b"]);
+  expect(await pass(3)).toEqual(["a"]);
+  expect(await all).toEqual(["A", "B"]);
+});
+
+test("a full queue rejects new items at once, and completes the others", async () => {
+  const { queue, pass } = playedQueue({ queueMax: 4, batchMax: 4 });
+  const all = Promise.allSettled(["a", "b", "c", "d", "e"].map((item) => queue.submit(item)));
+  await pass(0);
+  expect(await all).toMatchObject([
+    { value: "A" },
+    { value: "B" },
+    { value: "C" },
+    { value: "D" },
+    { reason: { reason: "gateway_unavailable" } },
+  ]);
+});
+
+test("an item that waited too long for the database fails", async () => {
+  const { queue, fail } = playedQueue({ maxWaitMs: -1 });
+  const waiting = queue.submit("a");
+  const failed = expect(waiting).rejects.toMatchObject({ reason: "billing_unavailable" });
+  await fail(0, new Unconfirmed());
+  await failed;
+});
+
+test("a drained queue has completed its items and accepts no more", async () => {
+  const { queue, fail, pass } = playedQueue();
+  const all = Promise.all(["a", "b", "c", "d"].map((item) => queue.submit(item)));
+  const drained = queue.drain(20_000);
+  await fail(0, new Unconfirmed());
+  await pass(1);
+  await pass(2);
+  await drained;
+  expect(await all).toEqual(["A", "B", "C", "D"]);
+  await expect(queue.submit("e")).rejects.toMatchObject({ reason: "gateway_unavailable" });
+});
+
+test("blocked groups run separately, one by one, and other groups do not wait for them", async () => {
+  const { queue, fail, pass, separate } = playedQueue({ batchMax: 4 });
+  const all = Promise.all(["a1", "b1", "a2", "c1"].map((item) => queue.submit(item)));
+  const queued = ["a3", "d1"].map((item) => queue.submit(item));
+  await fail(0, new Blocked());
+  expect(await pass(1)).toEqual(["d1"]);
+  // Later items of a blocked group join its queue.
+  const late = ["a4", "e1"].map((item) => queue.submit(item));
+  expect(await pass(2)).toEqual(["e1"]);
+  await separate.fail(0, new Blocked());
+  expect(await separate.pass(1)).toEqual(["b1"]);
+  expect(await separate.pass(2)).toEqual(["c1"]);
+  expect(await separate.pass(3)).toEqual(["a1", "a2", "a3", "a4"]);
+  expect(await Promise.all([all, ...queued, ...late])).toEqual([
+    ["A1", "B1", "A2", "C1"],
+    "A3",
+    "D1",
+    "A4",
+    "E1",
+  ]);
+  const after = queue.submit("a5");
+  expect(await pass(3)).toEqual(["a5"]);
+  expect(await after).toBe("A5");
+});
+
+test("a group that is not blocked itself returns to the queue after one batch", async () => {
+  const { queue, fail, pass, separate } = playedQueue({ batchMax: 2 });
+  const all = Promise.all(["a1", "b1", "b2", "b3", "b4", "b5"].map((item) => queue.submit(item)));
+  await fail(0, new Blocked());
+  await separate.fail(0, new Blocked());
+  expect(await separate.pass(1)).toEqual(["b1", "b2"]);
+  expect(await pass(1)).toEqual(["b3", "b4"]);
+  expect(await pass(2)).toEqual(["b5"]);
+  expect(await separate.pass(2)).toEqual(["a1"]);
+  expect(await all).toEqual(["A1", "B1", "B2", "B3", "B4", "B5"]);
+});
+
+test("an item that is blocked too long fails", async () => {
+  const { queue, fail, separate } = playedQueue({ maxWaitMs: -1 });
+  const waiting = queue.submit("a1");
+  const failed = expect(waiting).rejects.toMatchObject({ reason: "billing_unavailable" });
+  await fail(0, new Blocked());
+  await separate.fail(0, new Blocked());
+  await failed;
+});
+
+test("only failed items that may have been committed are reported as unconfirmed", async () => {
+  const givenUp: string[] = [];
+  const { queue, fail } = playedQueue({
+    maxWaitMs: -1,
+    queueMax: 3,
+    onUnconfirmed: (item) => givenUp.push(item),
+  });
+  const all = Promise.allSettled(["a", "b", "c", "too many"].map((item) => queue.submit(item)));
+  await fail(0, new Unsent());
+  await all;
+  expect(givenUp).toEqual([]);
+  const more = Promise.allSettled(["d", "e"].map((item) => queue.submit(item)));
+  await fail(1, new Unconfirmed());
+  await more;
+  expect(givenUp).toEqual(["d", "e"]);
+});
+
+test("an item without an outcome fails", async () => {
+  const { queue, next } = playedQueue();
+  const all = Promise.allSettled(["a", "b"].map((item) => queue.submit(item)));
+  (await next(0)).answer.resolve(["A"]);
+  expect(await all).toMatchObject([
+    { value: "A" },
+    { reason: { message: expect.stringContaining("fewer outcomes") } },
+  ]);
+});
+
+test("a drain runs no batch for groups whose items have failed", async () => {
+  const { queue, fail, separate } = playedQueue();
+  const all = Promise.allSettled(["a1", "b1", "c1"].map((item) => queue.submit(item)));
+  await fail(0, new Blocked());
+  await vi.waitFor(() => expect(separate.batches).toHaveLength(1));
+  const left = queue.drain(0);
+  await separate.fail(0, new Blocked());
+  expect([await left, separate.batches.length]).toEqual([3, 1]);
+  await all;
+});
+
+test("a drain ends in time and returns the number of failed items", async () => {
+  const { queue, batches, fail, separate } = playedQueue();
+  const all = Promise.allSettled(["a1", "a2", "a3", "b1", "b2"].map((item) => queue.submit(item)));
+  await fail(0, new Blocked());
+  await fail(1, new Unconfirmed());
+  await vi.waitFor(() => expect([batches.length, separate.batches.length]).toEqual([3, 1]));
+  const left = queue.drain(0);
+  await separate.fail(0, new Blocked());
+  await fail(2, new Unconfirmed());
+  expect(await left).toBe(5);
+  expect((await all).map((one) => one.status)).toEqual(Array(5).fill("rejected"));
+  await expect(queue.submit("c")).rejects.toMatchObject({ reason: "gateway_unavailable" });
+});

@@ -121,13 +121,15 @@ export const GetAccountResponseSchema: GenMessage<GetAccountResponse> = /*@__PUR
  */
 export type ListAccountsRequest = Message<"gateway.billing.v1.ListAccountsRequest"> & {
   /**
-   * Most accounts to return; 0 means 100. At most 1000.
+   * The most accounts to return, up to 1000. 0 means 100.
    *
    * @generated from field: uint32 page_size = 1;
    */
   pageSize: number;
 
   /**
+   * `next_page_token` of the page before. Empty for the first page.
+   *
    * @generated from field: string page_token = 2;
    */
   pageToken: string;
@@ -165,7 +167,7 @@ export const ListAccountsResponseSchema: GenMessage<ListAccountsResponse> = /*@_
   messageDesc(file_gateway_billing_v1_billing, 6);
 
 /**
- * Credits of one family in one account.
+ * The credits of one family in one account.
  *
  * @generated from message gateway.billing.v1.Pool
  */
@@ -176,14 +178,14 @@ export type Pool = Message<"gateway.billing.v1.Pool"> & {
   family: Family;
 
   /**
-   * Sum of transfers less sum of charges. Negative only after a chargeback.
+   * The sum of transfers minus the sum of charges. Negative only after a chargeback.
    *
    * @generated from field: int64 posted_microcredits = 2;
    */
   postedMicrocredits: bigint;
 
   /**
-   * Reserved by running requests.
+   * Held by running requests.
    *
    * @generated from field: int64 held_microcredits = 3;
    */
@@ -202,7 +204,7 @@ export const PoolSchema: GenMessage<Pool> = /*@__PURE__*/
  */
 export type GetPoolsRequest = Message<"gateway.billing.v1.GetPoolsRequest"> & {
   /**
-   * Empty = the caller's own.
+   * Empty: the caller's own account. The admin token must name one.
    *
    * @generated from field: string account_id = 1;
    */
@@ -221,7 +223,7 @@ export const GetPoolsRequestSchema: GenMessage<GetPoolsRequest> = /*@__PURE__*/
  */
 export type GetPoolsResponse = Message<"gateway.billing.v1.GetPoolsResponse"> & {
   /**
-   * One of each family.
+   * One pool of each family.
    *
    * @generated from field: repeated gateway.billing.v1.Pool pools = 1;
    */
@@ -260,7 +262,7 @@ export type Transfer = Message<"gateway.billing.v1.Transfer"> & {
   kind: TransferKind;
 
   /**
-   * As requested: the kind gives the direction, only an adjustment is signed.
+   * As requested. The kind gives the direction, so only an adjustment can be negative.
    *
    * @generated from field: int64 amount_microcredits = 5;
    */
@@ -277,7 +279,7 @@ export type Transfer = Message<"gateway.billing.v1.Transfer"> & {
   reason: string;
 
   /**
-   * Who asked for it: `admin`.
+   * The caller that created it: `admin`.
    *
    * @generated from field: string actor = 8;
    */
@@ -316,14 +318,14 @@ export type CreateTransferRequest = Message<"gateway.billing.v1.CreateTransferRe
   kind: TransferKind;
 
   /**
-   * Positive; an adjustment may be negative. At most 2^53 either way.
+   * Positive. Only an adjustment may be negative. The absolute value is at most 2^53.
    *
    * @generated from field: int64 amount_microcredits = 4;
    */
   amountMicrocredits: bigint;
 
   /**
-   * 1 to 200 characters, unique for the account.
+   * 1 to 200 characters, unique within the account.
    *
    * @generated from field: string idempotency_key = 5;
    */
@@ -371,13 +373,15 @@ export type ListTransfersRequest = Message<"gateway.billing.v1.ListTransfersRequ
   accountId: string;
 
   /**
-   * Most transfers to return; 0 means 100. At most 1000.
+   * The most transfers to return, up to 1000. 0 means 100.
    *
    * @generated from field: uint32 page_size = 2;
    */
   pageSize: number;
 
   /**
+   * `next_page_token` of the page before. Empty for the first page.
+   *
    * @generated from field: string page_token = 3;
    */
   pageToken: string;
@@ -433,14 +437,14 @@ export type PlaceHoldRequest = Message<"gateway.billing.v1.PlaceHoldRequest"> & 
   keyId: string;
 
   /**
-   * Catalogue id.
+   * Model id from the catalogue.
    *
    * @generated from field: string model = 3;
    */
   model: string;
 
   /**
-   * Upper bound of the input tokens, all categories together.
+   * Upper bound of the input tokens of all categories together. At most 2^31 - 1.
    *
    * @generated from field: uint32 input = 4;
    */
@@ -452,29 +456,29 @@ export type PlaceHoldRequest = Message<"gateway.billing.v1.PlaceHoldRequest"> & 
   mostExpensiveInput: InputCategory;
 
   /**
-   * Output tokens, thinking included, below which the request is not worth starting.
+   * The fewest output tokens, thinking included, with which the request should start.
    *
    * @generated from field: uint32 min_output = 6;
    */
   minOutput: number;
 
   /**
-   * Output tokens asked for. Not below min_output.
+   * The requested output tokens, thinking included. From min_output to 2^31 - 1.
    *
    * @generated from field: uint32 max_output = 7;
    */
   maxOutput: number;
 
   /**
-   * How long the request may run before anybody may settle it: 1 s to 24 h. Absent = 15 minutes.
+   * After this time the gateway may settle the hold itself: 1 s to 24 h. Absent: 15 minutes.
    *
    * @generated from field: google.protobuf.Duration deadline = 8;
    */
   deadline?: Duration | undefined;
 
   /**
-   * Random, chosen once per request: tells a repeat of this call from another caller's use of the
-   * same id. 8 to 64 characters.
+   * A random text, chosen once for each request. It separates a repeat of this call from another
+   * caller's use of the same request id. 8 to 64 of a-z, A-Z, 0-9, `_`, `-`.
    *
    * @generated from field: string nonce = 9;
    */
@@ -493,7 +497,7 @@ export const PlaceHoldRequestSchema: GenMessage<PlaceHoldRequest> = /*@__PURE__*
  */
 export type PlaceHoldResponse = Message<"gateway.billing.v1.PlaceHoldResponse"> & {
   /**
-   * Output tokens that the hold covers: between min_output and max_output.
+   * The output tokens that the hold covers, from min_output to max_output.
    *
    * @generated from field: uint32 granted_output = 1;
    */
@@ -532,7 +536,7 @@ export type CheckpointHoldRequest = Message<"gateway.billing.v1.CheckpointHoldRe
   requestId: string;
 
   /**
-   * Total so far. A lower figure than the one stored is ignored.
+   * The usage of the whole request up to now. A number below the stored one is ignored.
    *
    * @generated from field: gateway.common.v1.Usage usage = 2;
    */
@@ -566,7 +570,7 @@ export const CheckpointHoldResponseSchema: GenMessage<CheckpointHoldResponse> = 
  */
 export type Attempt = Message<"gateway.billing.v1.Attempt"> & {
   /**
-   * Name of the provider in the configuration.
+   * The name of the provider in the configuration.
    *
    * @generated from field: string provider = 1;
    */
@@ -580,14 +584,14 @@ export type Attempt = Message<"gateway.billing.v1.Attempt"> & {
   outcome: string;
 
   /**
-   * HTTP status of the provider; 0 when none came.
+   * The HTTP status of the provider. 0: it sent none.
    *
    * @generated from field: uint32 status = 3;
    */
   status: number;
 
   /**
-   * Time to the first event, from the start of the attempt. Absent when none came.
+   * The time from the start of the attempt to the first event. Absent: there was no event.
    *
    * @generated from field: google.protobuf.Duration first_event_after = 4;
    */
@@ -611,7 +615,7 @@ export type SettleHoldRequest = Message<"gateway.billing.v1.SettleHoldRequest"> 
   requestId: string;
 
   /**
-   * What was used. The charge is its price, at most the hold.
+   * The usage of the whole request. Its price is charged, up to the hold.
    *
    * @generated from field: gateway.common.v1.Usage usage = 2;
    */
@@ -658,7 +662,7 @@ export const SettleHoldResponseSchema: GenMessage<SettleHoldResponse> = /*@__PUR
   messageDesc(file_gateway_billing_v1_billing, 21);
 
 /**
- * What one request cost.
+ * The cost of one request.
  *
  * @generated from message gateway.billing.v1.Receipt
  */
@@ -684,7 +688,7 @@ export type Receipt = Message<"gateway.billing.v1.Receipt"> & {
   family: Family;
 
   /**
-   * Catalogue id of the model that answered.
+   * Catalogue id of the model that produced the answer.
    *
    * @generated from field: string model = 5;
    */
@@ -701,29 +705,29 @@ export type Receipt = Message<"gateway.billing.v1.Receipt"> & {
   price?: Price | undefined;
 
   /**
-   * Reserved at admission.
+   * The amount held at admission.
    *
    * @generated from field: int64 hold_microcredits = 8;
    */
   holdMicrocredits: bigint;
 
   /**
-   * Charged. At most the hold.
+   * The charged amount, at most the hold.
    *
    * @generated from field: int64 amount_microcredits = 9;
    */
   amountMicrocredits: bigint;
 
   /**
-   * Price of the usage beyond the hold, which the gateway bears.
+   * The price of the usage beyond the hold. The operator bears it.
    *
    * @generated from field: int64 overrun_microcredits = 10;
    */
   overrunMicrocredits: bigint;
 
   /**
-   * OUTCOME_UNSPECIFIED while the request runs; usage is then the last metered figure and amount is
-   * 0.
+   * OUTCOME_UNSPECIFIED while the request runs. `usage` is then the last recorded usage, and
+   * `amount_microcredits` is 0.
    *
    * @generated from field: gateway.billing.v1.Outcome outcome = 11;
    */
@@ -798,20 +802,22 @@ export const GetReceiptResponseSchema: GenMessage<GetReceiptResponse> = /*@__PUR
  */
 export type ListChargesRequest = Message<"gateway.billing.v1.ListChargesRequest"> & {
   /**
-   * Empty = the caller's own.
+   * Empty: the caller's own account. The admin token must name one.
    *
    * @generated from field: string account_id = 1;
    */
   accountId: string;
 
   /**
-   * Most charges to return; 0 means 100. At most 1000.
+   * The most charges to return, up to 1000. 0 means 100.
    *
    * @generated from field: uint32 page_size = 2;
    */
   pageSize: number;
 
   /**
+   * `next_page_token` of the page before. Empty for the first page.
+   *
    * @generated from field: string page_token = 3;
    */
   pageToken: string;
@@ -853,21 +859,21 @@ export const ListChargesResponseSchema: GenMessage<ListChargesResponse> = /*@__P
  */
 export type GetUsageRequest = Message<"gateway.billing.v1.GetUsageRequest"> & {
   /**
-   * Empty = the caller's own.
+   * Empty: the caller's own account. The admin token must name one.
    *
    * @generated from field: string account_id = 1;
    */
   accountId: string;
 
   /**
-   * First hour. Absent = start of the current UTC month.
+   * The first hour. Absent: the start of the current UTC month.
    *
    * @generated from field: google.protobuf.Timestamp from = 2;
    */
   from?: Timestamp | undefined;
 
   /**
-   * First hour that is out of the range. Absent = now.
+   * The first hour after the range. Not before `from`. Absent: now.
    *
    * @generated from field: google.protobuf.Timestamp to = 3;
    */
@@ -879,14 +885,14 @@ export type GetUsageRequest = Message<"gateway.billing.v1.GetUsageRequest"> & {
   period: UsagePeriod;
 
   /**
-   * Only this key. Empty = all.
+   * Only this key. Empty: all keys.
    *
    * @generated from field: string key_id = 5;
    */
   keyId: string;
 
   /**
-   * Only this model. Empty = all.
+   * Only this model. Empty: all models.
    *
    * @generated from field: string model = 6;
    */
@@ -915,7 +921,7 @@ export type UsageRow = Message<"gateway.billing.v1.UsageRow"> & {
   model: string;
 
   /**
-   * Start of the hour or day; start of the range without a period.
+   * The start of the hour or day. Without a period: the start of the range.
    *
    * @generated from field: google.protobuf.Timestamp from = 3;
    */
@@ -949,7 +955,8 @@ export const UsageRowSchema: GenMessage<UsageRow> = /*@__PURE__*/
  */
 export type GetUsageResponse = Message<"gateway.billing.v1.GetUsageResponse"> & {
   /**
-   * One row per key, model and period, ordered by time. At most 10,000: narrow the range for more.
+   * One row for each key, model and period, ordered by time. At most 10,000 rows: request shorter
+   * ranges if there are more.
    *
    * @generated from field: repeated gateway.billing.v1.UsageRow rows = 1;
    */
@@ -977,27 +984,27 @@ export const VerifyLedgerRequestSchema: GenMessage<VerifyLedgerRequest> = /*@__P
   messageDesc(file_gateway_billing_v1_billing, 30);
 
 /**
- * An invariant that does not hold.
+ * One violation of an invariant.
  *
  * @generated from message gateway.billing.v1.Violation
  */
 export type Violation = Message<"gateway.billing.v1.Violation"> & {
   /**
-   * Name of the invariant.
+   * The name of the invariant.
    *
    * @generated from field: string invariant = 1;
    */
   invariant: string;
 
   /**
-   * Ids of the row at fault.
+   * The ids of the row.
    *
    * @generated from field: string subject = 2;
    */
   subject: string;
 
   /**
-   * The figures that disagree.
+   * The numbers that disagree.
    *
    * @generated from field: string detail = 3;
    */
@@ -1016,7 +1023,7 @@ export const ViolationSchema: GenMessage<Violation> = /*@__PURE__*/
  */
 export type VerifyLedgerResponse = Message<"gateway.billing.v1.VerifyLedgerResponse"> & {
   /**
-   * Empty when every invariant holds. At most 100 per invariant.
+   * At most 100 for each invariant. Empty: every invariant holds.
    *
    * @generated from field: repeated gateway.billing.v1.Violation violations = 1;
    */
@@ -1040,36 +1047,36 @@ export const TransferKind = {
   UNSPECIFIED: 0,
 
   /**
-   * Credits bought. At least 1,000 credits, the smallest pack.
+   * Credits were bought: at least 1,000 credits, the smallest pack.
    *
    * @generated from enum value: TRANSFER_KIND_PURCHASE = 1;
    */
   PURCHASE: 1,
 
   /**
-   * Credits given.
+   * Credits were granted without a payment.
    *
    * @generated from enum value: TRANSFER_KIND_BONUS = 2;
    */
   BONUS: 2,
 
   /**
-   * Credits taken back for money returned. Needs free credits.
+   * Credits are taken back because money was returned. Needs free credits.
    *
    * @generated from enum value: TRANSFER_KIND_REFUND = 3;
    */
   REFUND: 3,
 
   /**
-   * Credits taken back because a payment was reversed. May leave the pool in debt, which stops new
-   * requests.
+   * Credits are taken back because a payment was reversed. Can leave the pool in debt, which stops
+   * new requests.
    *
    * @generated from enum value: TRANSFER_KIND_CHARGEBACK = 4;
    */
   CHARGEBACK: 4,
 
   /**
-   * Correction by the operator, either way. A negative one needs free credits.
+   * A correction by the operator, positive or negative. A negative one needs free credits.
    *
    * @generated from enum value: TRANSFER_KIND_ADJUSTMENT = 5;
    */
@@ -1088,7 +1095,7 @@ export const TransferKindSchema: GenEnum<TransferKind> = /*@__PURE__*/
   enumDesc(file_gateway_billing_v1_billing, 0);
 
 /**
- * The most expensive thing that the input tokens of a request can turn out to be.
+ * The most expensive price category that can apply to the input tokens of a request.
  *
  * @generated from enum gateway.billing.v1.InputCategory
  */
@@ -1112,7 +1119,7 @@ export const InputCategory = {
 } as const;
 
 /**
- * The most expensive thing that the input tokens of a request can turn out to be.
+ * The most expensive price category that can apply to the input tokens of a request.
  *
  * @generated from enum gateway.billing.v1.InputCategory
  */
@@ -1125,13 +1132,13 @@ export const InputCategorySchema: GenEnum<InputCategory> = /*@__PURE__*/
   enumDesc(file_gateway_billing_v1_billing, 1);
 
 /**
- * How a request ended. One per admitted request.
+ * The outcome of a request. Every admitted request gets exactly one.
  *
  * @generated from enum gateway.billing.v1.Outcome
  */
 export const Outcome = {
   /**
-   * Still running; never stored with a charge.
+   * The request still runs. No charge has this outcome.
    *
    * @generated from enum value: OUTCOME_UNSPECIFIED = 0;
    */
@@ -1152,58 +1159,59 @@ export const Outcome = {
   PROVIDER_FAILED: 2,
 
   /**
-   * The provider broke off in the middle of its answer. Charged for input and what was delivered.
+   * The provider failed during its answer. Charged for the input and the delivered output.
    *
    * @generated from enum value: OUTCOME_PROVIDER_BROKE = 3;
    */
   PROVIDER_BROKE: 3,
 
   /**
-   * The client hung up before a provider accepted the request. Charged nothing.
+   * The client disconnected before a provider accepted the request. Charged nothing.
    *
    * @generated from enum value: OUTCOME_CLIENT_LEFT_BEFORE_ACCEPTANCE = 4;
    */
   CLIENT_LEFT_BEFORE_ACCEPTANCE: 4,
 
   /**
-   * The client hung up between acceptance and the first content. Charged for input.
+   * The client disconnected after the provider accepted the request and before its first content.
+   * Charged for the input.
    *
    * @generated from enum value: OUTCOME_CLIENT_LEFT_BEFORE_CONTENT = 5;
    */
   CLIENT_LEFT_BEFORE_CONTENT: 5,
 
   /**
-   * The client hung up during the answer. Charged for input and what was produced.
+   * The client disconnected during the answer. Charged for the input and the produced output.
    *
    * @generated from enum value: OUTCOME_CLIENT_LEFT = 6;
    */
   CLIENT_LEFT: 6,
 
   /**
-   * The key was revoked during the answer. Charged for input and what was produced.
+   * The key was revoked during the answer. Charged for the input and the produced output.
    *
    * @generated from enum value: OUTCOME_REVOKED = 7;
    */
   REVOKED: 7,
 
   /**
-   * The total time limit or the drain limit of the gateway ended it. Charged for input and what was
-   * produced.
+   * The gateway's total time limit or drain limit ended the answer. Charged for the input and the
+   * produced output.
    *
    * @generated from enum value: OUTCOME_TIME_LIMIT = 8;
    */
   TIME_LIMIT: 8,
 
   /**
-   * The gateway itself failed. Charged nothing when nothing was delivered, else for input and what
-   * was delivered.
+   * The gateway itself failed. Charged nothing if nothing was delivered, else for the input and the
+   * delivered output.
    *
    * @generated from enum value: OUTCOME_GATEWAY_FAILED = 9;
    */
   GATEWAY_FAILED: 9,
 
   /**
-   * The gateway process died. Charged for the last metered figure, by a reaper.
+   * The gateway process died. The reaper charged the last recorded usage.
    *
    * @generated from enum value: OUTCOME_REAPED = 10;
    */
@@ -1218,7 +1226,7 @@ export const Outcome = {
 } as const;
 
 /**
- * How a request ended. One per admitted request.
+ * The outcome of a request. Every admitted request gets exactly one.
  *
  * @generated from enum gateway.billing.v1.Outcome
  */
@@ -1231,7 +1239,7 @@ export const OutcomeSchema: GenEnum<Outcome> = /*@__PURE__*/
   enumDesc(file_gateway_billing_v1_billing, 2);
 
 /**
- * Where the charged figures come from.
+ * The source of the charged usage.
  *
  * @generated from enum gateway.billing.v1.Basis
  */
@@ -1249,21 +1257,21 @@ export const Basis = {
   REPORTED: 1,
 
   /**
-   * The provider's input report and our count of the output.
+   * The provider's report of the input, and the gateway's own count of the output.
    *
    * @generated from enum value: BASIS_PARTLY_COUNTED = 2;
    */
   PARTLY_COUNTED: 2,
 
   /**
-   * Our own count.
+   * The gateway's own count.
    *
    * @generated from enum value: BASIS_COUNTED = 3;
    */
   COUNTED: 3,
 
   /**
-   * Nothing is owed.
+   * Nothing was charged.
    *
    * @generated from enum value: BASIS_NONE = 4;
    */
@@ -1271,7 +1279,7 @@ export const Basis = {
 } as const;
 
 /**
- * Where the charged figures come from.
+ * The source of the charged usage.
  *
  * @generated from enum gateway.billing.v1.Basis
  */
@@ -1288,7 +1296,7 @@ export const BasisSchema: GenEnum<Basis> = /*@__PURE__*/
  */
 export const UsagePeriod = {
   /**
-   * One row for the whole range.
+   * One row for the whole time range.
    *
    * @generated from enum value: USAGE_PERIOD_UNSPECIFIED = 0;
    */
@@ -1317,10 +1325,10 @@ export const UsagePeriodSchema: GenEnum<UsagePeriod> = /*@__PURE__*/
   enumDesc(file_gateway_billing_v1_billing, 4);
 
 /**
- * Accounts, pools, holds and charges. All money is in micro-credits (1e-6 credit; 1 credit = 0.005
- * USD). Credentials: `authorization: Bearer …` in the metadata of every call. An API key sees its
- * own account only; another account's ids look absent. Every failed call carries a
- * google.rpc.ErrorInfo (error.proto).
+ * Accounts, pools, holds and charges. All amounts are in micro-credits: 1,000,000 micro-credits are
+ * 1 credit, and 1 credit is 0.005 USD. Every call needs a credential in its metadata,
+ * `authorization: Bearer …`. An API key sees its own account only: ids of other accounts look as if
+ * they did not exist. Every failed call carries a google.rpc.ErrorInfo (see error.proto).
  *
  * @generated from service gateway.billing.v1.BillingService
  */
@@ -1336,6 +1344,8 @@ export const BillingService: GenService<{
     output: typeof CreateAccountResponseSchema;
   },
   /**
+   * Returns one account. Errors: NOT_FOUND.
+   *
    * @generated from rpc gateway.billing.v1.BillingService.GetAccount
    */
   getAccount: {
@@ -1344,7 +1354,7 @@ export const BillingService: GenService<{
     output: typeof GetAccountResponseSchema;
   },
   /**
-   * All accounts, oldest first.
+   * Lists all accounts, oldest first.
    *
    * @generated from rpc gateway.billing.v1.BillingService.ListAccounts
    */
@@ -1354,7 +1364,7 @@ export const BillingService: GenService<{
     output: typeof ListAccountsResponseSchema;
   },
   /**
-   * Both pools of an account as they stand in the database at this moment.
+   * Returns both pools of an account, read from the database by this call. Errors: NOT_FOUND.
    *
    * @generated from rpc gateway.billing.v1.BillingService.GetPools
    */
@@ -1364,10 +1374,10 @@ export const BillingService: GenService<{
     output: typeof GetPoolsResponseSchema;
   },
   /**
-   * Moves credits into or out of a pool. The same idempotency key with the same body answers the
-   * first transfer again. Errors: NOT_FOUND, IDEMPOTENCY_KEY_REUSED, INSUFFICIENT_FUNDS (refunds
-   * and negative adjustments need free credits; a chargeback does not and may leave the pool in
-   * debt), INVALID_REQUEST.
+   * Adds credits to a pool or takes them out. A repeat with the same idempotency key and the same
+   * body returns the first transfer. Errors: NOT_FOUND, IDEMPOTENCY_KEY_REUSED, INSUFFICIENT_FUNDS
+   * (refunds and negative adjustments need free credits; a chargeback does not, and can leave the
+   * pool in debt), INVALID_REQUEST.
    *
    * @generated from rpc gateway.billing.v1.BillingService.CreateTransfer
    */
@@ -1377,7 +1387,7 @@ export const BillingService: GenService<{
     output: typeof CreateTransferResponseSchema;
   },
   /**
-   * Transfers of an account, newest first.
+   * Lists the transfers of an account, newest first.
    *
    * @generated from rpc gateway.billing.v1.BillingService.ListTransfers
    */
@@ -1387,11 +1397,11 @@ export const BillingService: GenService<{
     output: typeof ListTransfersResponseSchema;
   },
   /**
-   * Reserves the worst-case cost of one request, durably. The same request id with the same nonce
-   * answers the first hold again, from any gateway process. A hold that is neither settled nor past
-   * its deadline stays, whatever becomes of the process that placed it. Errors: REQUEST_ID_USED,
-   * CREDITS_EXHAUSTED, CREDITS_HELD, MONTHLY_CAP_REACHED, REVOKED_KEY, MODEL_NOT_ALLOWED,
-   * MODEL_NOT_FOUND, NOT_FOUND (key), BILLING_UNAVAILABLE, INVALID_REQUEST.
+   * Reserves the worst-case cost of one request durably. A repeat with the same request id and the
+   * same nonce returns the first hold, from any gateway process. The hold remains until it is
+   * settled or its deadline passes, even if the process that placed it dies. Errors:
+   * REQUEST_ID_USED, CREDITS_EXHAUSTED, CREDITS_HELD, MONTHLY_CAP_REACHED, REVOKED_KEY,
+   * MODEL_NOT_ALLOWED, MODEL_NOT_FOUND, NOT_FOUND (key), BILLING_UNAVAILABLE, INVALID_REQUEST.
    *
    * @generated from rpc gateway.billing.v1.BillingService.PlaceHold
    */
@@ -1401,8 +1411,8 @@ export const BillingService: GenService<{
     output: typeof PlaceHoldResponseSchema;
   },
   /**
-   * Records what a running request has used so far, so that it is charged if its owner dies.
-   * Errors: NOT_FOUND (no such hold).
+   * Records the usage of a running request up to now. If the process that runs it dies, this usage
+   * is charged. Errors: NOT_FOUND (hold).
    *
    * @generated from rpc gateway.billing.v1.BillingService.CheckpointHold
    */
@@ -1412,9 +1422,9 @@ export const BillingService: GenService<{
     output: typeof CheckpointHoldResponseSchema;
   },
   /**
-   * Ends a request: its hold becomes a charge. Repeating it answers the first charge again,
-   * whatever usage comes with it. Errors: NOT_FOUND (neither held nor charged),
-   * BILLING_UNAVAILABLE, INVALID_REQUEST.
+   * Ends a request: its hold becomes a charge. A repeat returns the first charge and ignores the
+   * usage in the repeat. Errors: NOT_FOUND (neither held nor charged), BILLING_UNAVAILABLE,
+   * INVALID_REQUEST.
    *
    * @generated from rpc gateway.billing.v1.BillingService.SettleHold
    */
@@ -1424,7 +1434,7 @@ export const BillingService: GenService<{
     output: typeof SettleHoldResponseSchema;
   },
   /**
-   * What one request cost, or that it still runs. Errors: NOT_FOUND.
+   * Returns the cost of one request, or its current state while it runs. Errors: NOT_FOUND.
    *
    * @generated from rpc gateway.billing.v1.BillingService.GetReceipt
    */
@@ -1434,7 +1444,7 @@ export const BillingService: GenService<{
     output: typeof GetReceiptResponseSchema;
   },
   /**
-   * Charges of an account, newest first.
+   * Lists the charges of an account, newest first.
    *
    * @generated from rpc gateway.billing.v1.BillingService.ListCharges
    */
@@ -1444,7 +1454,7 @@ export const BillingService: GenService<{
     output: typeof ListChargesResponseSchema;
   },
   /**
-   * Sums over charges, by UTC hour or day of admission. Reads roll-ups only.
+   * Sums the charges by UTC hour or day of admission. Reads hourly sums, not single charges.
    *
    * @generated from rpc gateway.billing.v1.BillingService.GetUsage
    */
@@ -1454,7 +1464,7 @@ export const BillingService: GenService<{
     output: typeof GetUsageResponseSchema;
   },
   /**
-   * Checks every invariant of the ledger in the database. An empty answer is a proof that all hold.
+   * Checks every invariant of the ledger in the database, and returns the violations.
    *
    * @generated from rpc gateway.billing.v1.BillingService.VerifyLedger
    */

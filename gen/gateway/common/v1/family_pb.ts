@@ -13,14 +13,14 @@ export const file_gateway_common_v1_family: GenFile = /*@__PURE__*/
   fileDesc("Ch5nYXRld2F5L2NvbW1vbi92MS9mYW1pbHkucHJvdG8SEWdhdGV3YXkuY29tbW9uLnYxKj4KBkZhbWlseRIWChJGQU1JTFlfVU5TUEVDSUZJRUQQABINCglGQU1JTFlfVjEQARINCglGQU1JTFlfVjIQAmIGcHJvdG8z");
 
 /**
- * Family of a key. It decides which of the account's two credit pools pays; both families work on
- * every endpoint.
+ * The family of a key. It decides which of the account's two credit pools pays. Keys of both
+ * families work on every endpoint.
  *
  * @generated from enum gateway.common.v1.Family
  */
 export const Family = {
   /**
-   * Never stored. In a request it is refused where a family is required.
+   * Not a family. Invalid where a request requires one.
    *
    * @generated from enum value: FAMILY_UNSPECIFIED = 0;
    */
@@ -42,8 +42,8 @@ export const Family = {
 } as const;
 
 /**
- * Family of a key. It decides which of the account's two credit pools pays; both families work on
- * every endpoint.
+ * The family of a key. It decides which of the account's two credit pools pays. Keys of both
+ * families work on every endpoint.
  *
  * @generated from enum gateway.common.v1.Family
  */

@@ -15,20 +15,20 @@ export const file_gateway_common_v1_options: GenFile = /*@__PURE__*/
   fileDesc("Ch9nYXRld2F5L2NvbW1vbi92MS9vcHRpb25zLnByb3RvEhFnYXRld2F5LmNvbW1vbi52MSIlCgdDYWxsZXJzEgsKA2tleRgBIAEoCBINCgVhZG1pbhgCIAEoCDpWCgdjYWxsZXJzEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY/YgDIAEoCzIaLmdhdGV3YXkuY29tbW9uLnYxLkNhbGxlcnNSB2NhbGxlcnM6OgoHYXVkaXRlZBIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGP+IAyABKAhSB2F1ZGl0ZWQ6OwoIcmVxdWlyZWQSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGP6IAyABKAhSCHJlcXVpcmVkYgZwcm90bzM", [file_google_protobuf_descriptor]);
 
 /**
- * Who may call a method. Enforced by the same code on every binding.
+ * The callers that may use a method. The same code enforces this on every listener.
  *
  * @generated from message gateway.common.v1.Callers
  */
 export type Callers = Message<"gateway.common.v1.Callers"> & {
   /**
-   * An API key of a customer. It sees its own account only.
+   * A customer with an API key. Sees its own account only.
    *
    * @generated from field: bool key = 1;
    */
   key: boolean;
 
   /**
-   * The operator's admin token. It sees every account.
+   * The operator with the admin token. Sees every account.
    *
    * @generated from field: bool admin = 2;
    */
@@ -43,7 +43,7 @@ export const CallersSchema: GenMessage<Callers> = /*@__PURE__*/
   messageDesc(file_gateway_common_v1_options, 0);
 
 /**
- * A method without this option admits nobody.
+ * Without this option nobody may call the method.
  *
  * @generated from extension: gateway.common.v1.Callers callers = 50301;
  */
@@ -51,8 +51,7 @@ export const callers: GenExtension<MethodOptions, Callers> = /*@__PURE__*/
   extDesc(file_gateway_common_v1_options, 0);
 
 /**
- * The operator changes something by this method. Every call leaves a line in the log, on every
- * binding.
+ * The operator changes something with this method. Every call writes a line to the audit log.
  *
  * @generated from extension: bool audited = 50303;
  */
@@ -60,8 +59,8 @@ export const audited: GenExtension<MethodOptions, boolean> = /*@__PURE__*/
   extDesc(file_gateway_common_v1_options, 1);
 
 /**
- * The field must be set: a message present, a string or list not empty, a number or enum not
- * zero. Otherwise the call is refused with INVALID_REQUEST naming the field.
+ * The field must be set: a message must be present, a string or list not empty, a number or enum
+ * not zero. Otherwise the call fails with INVALID_REQUEST.
  *
  * @generated from extension: bool required = 50302;
  */

@@ -13,34 +13,34 @@ export const file_gateway_common_v1_usage: GenFile = /*@__PURE__*/
   fileDesc("Ch1nYXRld2F5L2NvbW1vbi92MS91c2FnZS5wcm90bxIRZ2F0ZXdheS5jb21tb24udjEifAoFVXNhZ2USDQoFaW5wdXQYASABKA0SDgoGb3V0cHV0GAIgASgNEhYKDmNhY2hlX3dyaXRlXzVtGAMgASgNEhYKDmNhY2hlX3dyaXRlXzFoGAQgASgNEhIKCmNhY2hlX3JlYWQYBSABKA0SEAoIdGhpbmtpbmcYBiABKA0igQEKClVzYWdlVG90YWwSDQoFaW5wdXQYASABKAMSDgoGb3V0cHV0GAIgASgDEhYKDmNhY2hlX3dyaXRlXzVtGAMgASgDEhYKDmNhY2hlX3dyaXRlXzFoGAQgASgDEhIKCmNhY2hlX3JlYWQYBSABKAMSEAoIdGhpbmtpbmcYBiABKAMikwEKBVByaWNlEhUKDXByaWNlX3ZlcnNpb24YASABKAkSDQoFaW5wdXQYAiABKAMSDgoGb3V0cHV0GAMgASgDEhYKDmNhY2hlX3dyaXRlXzVtGAQgASgDEhYKDmNhY2hlX3dyaXRlXzFoGAUgASgDEhIKCmNhY2hlX3JlYWQYBiABKAMSEAoIdGhpbmtpbmcYByABKANiBnByb3RvMw");
 
 /**
- * Billable tokens of one request. The categories are disjoint: no token is counted in two of them.
+ * The billable tokens of one request. Every token counts in exactly one category.
  *
  * @generated from message gateway.common.v1.Usage
  */
 export type Usage = Message<"gateway.common.v1.Usage"> & {
   /**
-   * Input tokens that were neither read from nor written to the provider's prompt cache.
+   * Input tokens that were neither read from the provider's prompt cache nor written to it.
    *
    * @generated from field: uint32 input = 1;
    */
   input: number;
 
   /**
-   * Generated tokens without the thinking ones.
+   * Generated tokens without thinking.
    *
    * @generated from field: uint32 output = 2;
    */
   output: number;
 
   /**
-   * Tokens written to the prompt cache with a life of five minutes.
+   * Tokens written to the prompt cache for five minutes.
    *
    * @generated from field: uint32 cache_write_5m = 3;
    */
   cacheWrite5m: number;
 
   /**
-   * Tokens written to the prompt cache with a life of one hour.
+   * Tokens written to the prompt cache for one hour.
    *
    * @generated from field: uint32 cache_write_1h = 4;
    */
@@ -54,7 +54,7 @@ export type Usage = Message<"gateway.common.v1.Usage"> & {
   cacheRead: number;
 
   /**
-   * Tokens generated while thinking (raw reasoning, not the summary that is shown).
+   * Tokens generated while thinking: the raw reasoning, not its visible summary.
    *
    * @generated from field: uint32 thinking = 6;
    */
@@ -69,7 +69,7 @@ export const UsageSchema: GenMessage<Usage> = /*@__PURE__*/
   messageDesc(file_gateway_common_v1_usage, 0);
 
 /**
- * Sums of Usage over many requests.
+ * The sum of Usage over many requests.
  *
  * @generated from message gateway.common.v1.UsageTotal
  */
@@ -113,13 +113,14 @@ export const UsageTotalSchema: GenMessage<UsageTotal> = /*@__PURE__*/
   messageDesc(file_gateway_common_v1_usage, 1);
 
 /**
- * Price of one token per category, in micro-credits (1e-6 credit; 1 credit = 0.005 USD).
+ * The price of one token of each category, in micro-credits. 1,000,000 micro-credits are 1 credit,
+ * and 1 credit is 0.005 USD.
  *
  * @generated from message gateway.common.v1.Price
  */
 export type Price = Message<"gateway.common.v1.Price"> & {
   /**
-   * Content hash of the model and the six figures below. A version is immutable.
+   * A hash of the model and the six prices below. A version never changes.
    *
    * @generated from field: string price_version = 1;
    */

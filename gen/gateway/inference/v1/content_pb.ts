@@ -135,7 +135,7 @@ export type Block = Message$1<"gateway.inference.v1.Block"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * Marks the end of a prefix that the provider shall cache. Absent: none.
+   * Marks the end of a prefix that the provider should cache. Absent: no mark.
    *
    * @generated from field: gateway.inference.v1.CacheControl cache_control = 9;
    */
@@ -211,7 +211,7 @@ export const DocumentBlockSchema: GenMessage<DocumentBlock> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_content, 5);
 
 /**
- * Where an image or a document comes from.
+ * The source of an image or a document.
  *
  * @generated from message gateway.inference.v1.Source
  */
@@ -307,7 +307,7 @@ export type ToolUseBlock = Message$1<"gateway.inference.v1.ToolUseBlock"> & {
   name: string;
 
   /**
-   * Arguments of the call. Member order is kept.
+   * The arguments of the call, in their original order.
    *
    * @generated from field: google.protobuf.Struct input = 3;
    */
@@ -363,7 +363,7 @@ export type ThinkingBlock = Message$1<"gateway.inference.v1.ThinkingBlock"> & {
   thinking: string;
 
   /**
-   * Opaque proof of the provider; must come back unchanged. May be empty.
+   * An opaque signature of the provider. Later requests must return it unchanged. Can be empty.
    *
    * @generated from field: string signature = 2;
    */
@@ -382,7 +382,7 @@ export const ThinkingBlockSchema: GenMessage<ThinkingBlock> = /*@__PURE__*/
  */
 export type RedactedThinkingBlock = Message$1<"gateway.inference.v1.RedactedThinkingBlock"> & {
   /**
-   * Opaque.
+   * Opaque. Later requests must return it unchanged.
    *
    * @generated from field: string data = 1;
    */
@@ -401,7 +401,7 @@ export const RedactedThinkingBlockSchema: GenMessage<RedactedThinkingBlock> = /*
  */
 export type CacheControl = Message$1<"gateway.inference.v1.CacheControl"> & {
   /**
-   * `5m` or `1h`. Absent means 5m.
+   * `5m` or `1h`. Absent: 5m.
    *
    * @generated from field: optional string ttl = 1;
    */
@@ -427,15 +427,15 @@ export const CacheControlSchema: GenMessage<CacheControl> = /*@__PURE__*/
  */
 export type Tool = Message$1<"gateway.inference.v1.Tool"> & {
   /**
-   * Empty for server tools that have none.
+   * Empty for server tools without a name.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * As written: `custom`, or the dated name of a provider-defined tool, whose further members stand
-   * in `extensions`. Absent means custom.
+   * As written: `custom`, or the dated name of a provider-defined tool, whose other members are in
+   * `extensions`. Absent: custom.
    *
    * @generated from field: optional string type = 2;
    */
@@ -447,7 +447,7 @@ export type Tool = Message$1<"gateway.inference.v1.Tool"> & {
   description?: string | undefined;
 
   /**
-   * JSON Schema of the arguments. Member order is kept.
+   * The JSON Schema of the arguments, with its members in their original order.
    *
    * @generated from field: google.protobuf.Struct input_schema = 4;
    */
@@ -476,14 +476,14 @@ export const ToolSchema: GenMessage<Tool> = /*@__PURE__*/
  */
 export type ToolChoice = Message$1<"gateway.inference.v1.ToolChoice"> & {
   /**
-   * `auto`, `any`, `tool`, `none`; an open list.
+   * `auto`, `any`, `tool`, `none`. Other values are passed on.
    *
    * @generated from field: string type = 1;
    */
   type: string;
 
   /**
-   * Name of the tool, with `tool`.
+   * The name of the tool, with type `tool`.
    *
    * @generated from field: optional string name = 2;
    */
@@ -514,14 +514,14 @@ export const ToolChoiceSchema: GenMessage<ToolChoice> = /*@__PURE__*/
  */
 export type Thinking = Message$1<"gateway.inference.v1.Thinking"> & {
   /**
-   * `enabled`, `adaptive`, `disabled`; an open list.
+   * `enabled`, `adaptive`, `disabled`. Other values are passed on.
    *
    * @generated from field: string type = 1;
    */
   type: string;
 
   /**
-   * Tokens the model may think, with `enabled`.
+   * The most thinking tokens, with type `enabled`.
    *
    * @generated from field: optional uint32 budget_tokens = 2;
    */
@@ -541,20 +541,20 @@ export const ThinkingSchema: GenMessage<Thinking> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_content, 15);
 
 /**
- * Form of the answer.
+ * Options for the form of the answer.
  *
  * @generated from message gateway.inference.v1.OutputConfig
  */
 export type OutputConfig = Message$1<"gateway.inference.v1.OutputConfig"> & {
   /**
-   * `low`, `medium`, `high`, `xhigh`, `max`; an open list.
+   * `low`, `medium`, `high`, `xhigh`, `max`. Other values are passed on.
    *
    * @generated from field: optional string effort = 1;
    */
   effort?: string | undefined;
 
   /**
-   * `{type: "json_schema", schema}` for structured output. Member order is kept.
+   * `{type: "json_schema", schema}` for structured output, with members in their original order.
    *
    * @generated from field: google.protobuf.Struct format = 2;
    */
@@ -580,7 +580,7 @@ export const OutputConfigSchema: GenMessage<OutputConfig> = /*@__PURE__*/
  */
 export const Format = {
   /**
-   * Built by a caller of this API itself. `extensions` are read as native ones.
+   * Built by a caller of this API. `extensions` have the meaning of the native format.
    *
    * @generated from enum value: FORMAT_UNSPECIFIED = 0;
    */
@@ -630,8 +630,8 @@ export const Role = {
   ASSISTANT: 2,
 
   /**
-   * An instruction in the middle of a conversation. Folded into the preceding user message where
-   * the model has no such role.
+   * An instruction within a conversation. For a model without this role it becomes part of the
+   * preceding user message.
    *
    * @generated from enum value: ROLE_SYSTEM = 3;
    */
@@ -650,7 +650,7 @@ export const RoleSchema: GenEnum<Role> = /*@__PURE__*/
   enumDesc(file_gateway_inference_v1_content, 1);
 
 /**
- * How `content` was written, so that it can be written the same way again.
+ * The original form of `content`, so that an encoder can restore it.
  *
  * @generated from enum gateway.inference.v1.ContentForm
  */
@@ -663,14 +663,14 @@ export const ContentForm = {
   UNSPECIFIED: 0,
 
   /**
-   * One plain string; `content` holds exactly one text block.
+   * One plain string. `content` holds exactly one text block.
    *
    * @generated from enum value: CONTENT_FORM_TEXT = 1;
    */
   TEXT: 1,
 
   /**
-   * No content member at all; `content` is empty.
+   * No content member. `content` is empty.
    *
    * @generated from enum value: CONTENT_FORM_ABSENT = 2;
    */
@@ -678,7 +678,7 @@ export const ContentForm = {
 } as const;
 
 /**
- * How `content` was written, so that it can be written the same way again.
+ * The original form of `content`, so that an encoder can restore it.
  *
  * @generated from enum gateway.inference.v1.ContentForm
  */

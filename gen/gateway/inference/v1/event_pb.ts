@@ -16,10 +16,10 @@ export const file_gateway_inference_v1_event: GenFile = /*@__PURE__*/
   fileDesc("CiBnYXRld2F5L2luZmVyZW5jZS92MS9ldmVudC5wcm90bxIUZ2F0ZXdheS5pbmZlcmVuY2UudjEitAQKBUV2ZW50EjsKDW1lc3NhZ2Vfc3RhcnQYASABKAsyIi5nYXRld2F5LmluZmVyZW5jZS52MS5NZXNzYWdlU3RhcnRIABI3CgtibG9ja19zdGFydBgCIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrU3RhcnRIABI3CgtibG9ja19kZWx0YRgDIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrRGVsdGFIABI1CgpibG9ja19zdG9wGAQgASgLMh8uZ2F0ZXdheS5pbmZlcmVuY2UudjEuQmxvY2tTdG9wSAASOwoNbWVzc2FnZV9kZWx0YRgFIAEoCzIiLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VEZWx0YUgAEjkKDG1lc3NhZ2Vfc3RvcBgGIAEoCzIhLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VTdG9wSAASKgoEcGluZxgHIAEoCzIaLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlBpbmdIABIwCgdmYWlsdXJlGAggASgLMh0uZ2F0ZXdheS5pbmZlcmVuY2UudjEuRmFpbHVyZUgAEigKBW90aGVyGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEgsKA3JhdxgOIAEoDBIwCgpyYXdfZm9ybWF0GA8gASgOMhwuZ2F0ZXdheS5pbmZlcmVuY2UudjEuRm9ybWF0QgYKBGtpbmQiigEKDE1lc3NhZ2VTdGFydBIKCgJpZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIyCgV1c2FnZRgDIAEoCzIjLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlJlcG9ydGVkVXNhZ2USKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiRwoKQmxvY2tTdGFydBINCgVpbmRleBgBIAEoDRIqCgVibG9jaxgCIAEoCzIbLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrIskBCgpCbG9ja0RlbHRhEg0KBWluZGV4GAEgASgNEg4KBHRleHQYAiABKAlIABISCgh0aGlua2luZxgDIAEoCUgAEhMKCXNpZ25hdHVyZRgEIAEoCUgAEhQKCmlucHV0X2pzb24YBSABKAlIABIoCgVvdGhlchgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIABIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIGCgRraW5kIhoKCUJsb2NrU3RvcBINCgVpbmRleBgBIAEoDSL6AQoMTWVzc2FnZURlbHRhEhgKC3N0b3BfcmVhc29uGAEgASgJSACIAQESGgoNc3RvcF9zZXF1ZW5jZRgCIAEoCUgBiAEBEjIKBXVzYWdlGAMgASgLMiMuZ2F0ZXdheS5pbmZlcmVuY2UudjEuUmVwb3J0ZWRVc2FnZRIxChBkZWx0YV9leHRlbnNpb25zGA4gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIOCgxfc3RvcF9yZWFzb25CEAoOX3N0b3Bfc2VxdWVuY2UiDQoLTWVzc2FnZVN0b3AiBgoEUGluZyJVCgdGYWlsdXJlEgwKBHR5cGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCRIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCKpAwoNUmVwb3J0ZWRVc2FnZRIZCgxpbnB1dF90b2tlbnMYASABKA1IAIgBARIaCg1vdXRwdXRfdG9rZW5zGAIgASgNSAGIAQESKAobY2FjaGVfY3JlYXRpb25faW5wdXRfdG9rZW5zGAMgASgNSAKIAQESJAoXY2FjaGVfcmVhZF9pbnB1dF90b2tlbnMYBCABKA1IA4gBARJACg5jYWNoZV9jcmVhdGlvbhgFIAEoCzIjLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNhY2hlQ3JlYXRpb25IBIgBARIcCg90aGlua2luZ190b2tlbnMYBiABKA1IBYgBARIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIPCg1faW5wdXRfdG9rZW5zQhAKDl9vdXRwdXRfdG9rZW5zQh4KHF9jYWNoZV9jcmVhdGlvbl9pbnB1dF90b2tlbnNCGgoYX2NhY2hlX3JlYWRfaW5wdXRfdG9rZW5zQhEKD19jYWNoZV9jcmVhdGlvbkISChBfdGhpbmtpbmdfdG9rZW5zIsgBCg1DYWNoZUNyZWF0aW9uEiYKGWVwaGVtZXJhbF81bV9pbnB1dF90b2tlbnMYASABKA1IAIgBARImChllcGhlbWVyYWxfMWhfaW5wdXRfdG9rZW5zGAIgASgNSAGIAQESKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCHAoaX2VwaGVtZXJhbF81bV9pbnB1dF90b2tlbnNCHAoaX2VwaGVtZXJhbF8xaF9pbnB1dF90b2tlbnNiBnByb3RvMw", [file_gateway_inference_v1_content, file_google_protobuf_struct]);
 
 /**
- * One event of an answer. Order: message_start, then for each block (index 0, 1, 2, … one after the
- * other) block_start, block_delta*, block_stop; then message_delta+, message_stop. Ping and other
- * may stand anywhere; failure ends the answer. A block_start may hold content already (a plain,
- * unstreamed answer has no deltas at all).
+ * One event of an answer. The order is: message_start; for each block, with index 0, 1, 2 and so
+ * on, one block_start, any number of block_deltas, one block_stop; then one or more message_deltas
+ * and message_stop. `ping` and `other` can appear anywhere. A failure ends the answer. A
+ * block_start can hold content already: an answer that is not streamed has no deltas.
  *
  * @generated from message gateway.inference.v1.Event
  */
@@ -86,8 +86,9 @@ export type Event = Message<"gateway.inference.v1.Event"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * The event as the provider wrote it, `data` JSON alone, when the typed form above stands for it
-   * unchanged. A listener that speaks `raw_format` may write these bytes instead of encoding.
+   * The original `data` JSON of the provider, if the typed event above has the same meaning. A
+   * listener of the format `raw_format` can write these bytes instead of encoding the event. Empty:
+   * encode the event.
    *
    * @generated from field: bytes raw = 14;
    */
@@ -111,22 +112,21 @@ export const EventSchema: GenMessage<Event> = /*@__PURE__*/
  */
 export type MessageStart = Message<"gateway.inference.v1.MessageStart"> & {
   /**
-   * Id given by the provider. Empty: the listener mints one.
+   * The id from the provider. Empty: the listener creates one.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Name of the model as the provider calls it. Listeners show the catalogue id of the Admission
-   * instead.
+   * The provider's own name of the model. Listeners show the catalogue id of the Admission instead.
    *
    * @generated from field: string model = 2;
    */
   model: string;
 
   /**
-   * First snapshot of the usage. Absent when the provider reports none at this point.
+   * The first usage report. Absent: the provider sent none with this event.
    *
    * @generated from field: gateway.inference.v1.ReportedUsage usage = 3;
    */
@@ -199,7 +199,7 @@ export type BlockDelta = Message<"gateway.inference.v1.BlockDelta"> & {
     case: "signature";
   } | {
     /**
-     * Fragment of the JSON text of a tool's arguments.
+     * A fragment of the JSON text of a tool's arguments.
      *
      * @generated from field: string input_json = 5;
      */
@@ -250,36 +250,36 @@ export const BlockStopSchema: GenMessage<BlockStop> = /*@__PURE__*/
  */
 export type MessageDelta = Message<"gateway.inference.v1.MessageDelta"> & {
   /**
-   * `end_turn`, `max_tokens`, `stop_sequence`, `tool_use`, `pause_turn`, `refusal`, …; an open
-   * list. Absent: not known yet.
+   * `end_turn`, `max_tokens`, `stop_sequence`, `tool_use`, `pause_turn`, `refusal`. Other values
+   * are passed on. Absent: not known yet.
    *
    * @generated from field: optional string stop_reason = 1;
    */
   stopReason?: string | undefined;
 
   /**
-   * The stop sequence that was met.
+   * The stop sequence that ended the answer.
    *
    * @generated from field: optional string stop_sequence = 2;
    */
   stopSequence?: string | undefined;
 
   /**
-   * Totals of the whole message so far. Absent when the event carries none.
+   * The usage of the whole message up to now. Absent: the event carries none.
    *
    * @generated from field: gateway.inference.v1.ReportedUsage usage = 3;
    */
   usage?: ReportedUsage | undefined;
 
   /**
-   * Further members of `delta`.
+   * Other members of `delta`.
    *
    * @generated from field: google.protobuf.Struct delta_extensions = 14;
    */
   deltaExtensions?: JsonObject | undefined;
 
   /**
-   * Further members of the event.
+   * Other members of the event.
    *
    * @generated from field: google.protobuf.Struct extensions = 15;
    */
@@ -320,7 +320,7 @@ export const PingSchema: GenMessage<Ping> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_event, 7);
 
 /**
- * The provider gave up in the middle of an answer.
+ * The provider failed during an answer.
  *
  * @generated from message gateway.inference.v1.Failure
  */
@@ -351,9 +351,9 @@ export const FailureSchema: GenMessage<Failure> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_event, 8);
 
 /**
- * Usage as a provider reports it. Numbers are totals, never increments; a later report replaces an
- * earlier one member by member. Unlike gateway.common.v1.Usage the members overlap: output includes
- * thinking.
+ * The usage as a provider reports it. Numbers are totals, never increments: each member of a later
+ * report replaces the same member of an earlier one. The members overlap, unlike those of
+ * gateway.common.v1.Usage: output includes thinking.
  *
  * @generated from message gateway.inference.v1.ReportedUsage
  */
@@ -366,14 +366,14 @@ export type ReportedUsage = Message<"gateway.inference.v1.ReportedUsage"> & {
   inputTokens?: number | undefined;
 
   /**
-   * Everything generated, thinking included.
+   * All generated tokens, thinking included.
    *
    * @generated from field: optional uint32 output_tokens = 2;
    */
   outputTokens?: number | undefined;
 
   /**
-   * Written to the cache, all lives together.
+   * Written to the cache, for five minutes and for one hour together.
    *
    * @generated from field: optional uint32 cache_creation_input_tokens = 3;
    */
@@ -385,21 +385,21 @@ export type ReportedUsage = Message<"gateway.inference.v1.ReportedUsage"> & {
   cacheReadInputTokens?: number | undefined;
 
   /**
-   * Split of cache_creation_input_tokens.
+   * The parts of cache_creation_input_tokens.
    *
    * @generated from field: optional gateway.inference.v1.CacheCreation cache_creation = 5;
    */
   cacheCreation?: CacheCreation | undefined;
 
   /**
-   * Part of output_tokens.
+   * A part of output_tokens.
    *
    * @generated from field: optional uint32 thinking_tokens = 6;
    */
   thinkingTokens?: number | undefined;
 
   /**
-   * Further members: `server_tool_use`, `service_tier`, `iterations`, explicit nulls, …
+   * Other members, such as `server_tool_use`, `service_tier`, `iterations`, and explicit nulls.
    *
    * @generated from field: google.protobuf.Struct extensions = 15;
    */

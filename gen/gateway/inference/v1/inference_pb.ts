@@ -28,7 +28,7 @@ export const file_gateway_inference_v1_inference: GenFile = /*@__PURE__*/
  */
 export type GenerateRequest = Message<"gateway.inference.v1.GenerateRequest"> & {
   /**
-   * Catalogue id, alias, or one of the accepted spellings.
+   * Catalogue id, alias, or another accepted spelling.
    *
    * @generated from field: string model = 1;
    */
@@ -52,16 +52,16 @@ export type GenerateRequest = Message<"gateway.inference.v1.GenerateRequest"> & 
   system?: System | undefined;
 
   /**
-   * Most tokens to generate. Absent: 32,000, or the model's maximum where that is lower. 0 only
-   * warms the provider's cache.
+   * The most tokens to generate. Absent: 32,000, or the maximum of the model if that is lower. 0:
+   * the provider only fills its cache.
    *
    * @generated from field: optional uint32 max_tokens = 5;
    */
   maxTokens?: number | undefined;
 
   /**
-   * What the client asked its listener for. It has no bearing on this stream; a provider may be
-   * asked the same way.
+   * Whether the client requested a streamed answer from its listener. This call streams in any
+   * case; the call of the provider can follow this value.
    *
    * @generated from field: optional bool stream = 6;
    */
@@ -112,29 +112,29 @@ export type GenerateRequest = Message<"gateway.inference.v1.GenerateRequest"> & 
   outputConfig?: OutputConfig | undefined;
 
   /**
-   * Chat's `reasoning_effort`. Mapped to `thinking` and `output_config.effort` by what the model
-   * can do, unless `thinking` is set.
+   * `reasoning_effort` of the chat format. Unless `thinking` is set, it is converted to `thinking`
+   * and `output_config.effort`, as far as the model supports them.
    *
    * @generated from field: optional string reasoning_effort = 16;
    */
   reasoningEffort?: string | undefined;
 
   /**
-   * Automatic caching of the longest prefix. Absent: none.
+   * Lets the provider cache the longest prefix automatically. Absent: no automatic caching.
    *
    * @generated from field: gateway.inference.v1.CacheControl cache_control = 17;
    */
   cacheControl?: CacheControl | undefined;
 
   /**
-   * Version header of the native format, `2023-06-01` or `2026-10-21`. Empty: the former.
+   * The version header of the native format, `2023-06-01` or `2026-10-21`. Empty: `2023-06-01`.
    *
    * @generated from field: string vendor_version = 18;
    */
   vendorVersion: string;
 
   /**
-   * Beta header of the native format, byte for byte.
+   * The beta header of the native format, unchanged.
    *
    * @generated from field: string vendor_beta = 19;
    */
@@ -168,7 +168,7 @@ export type GenerateResponse = Message<"gateway.inference.v1.GenerateResponse"> 
     case: "admission";
   } | {
     /**
-     * All events of one read from the provider.
+     * The events from one read of the provider's stream.
      *
      * @generated from field: gateway.inference.v1.Events events = 2;
      */
@@ -176,7 +176,7 @@ export type GenerateResponse = Message<"gateway.inference.v1.GenerateResponse"> 
     case: "events";
   } | {
     /**
-     * Last message of every stream that ended well.
+     * The last message of every stream that ended without an error.
      *
      * @generated from field: gateway.inference.v1.Receipt receipt = 3;
      */
@@ -210,7 +210,7 @@ export const EventsSchema: GenMessage<Events> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_inference, 2);
 
 /**
- * The request is paid for: its hold is durable.
+ * The request is admitted: its hold is durable.
  *
  * @generated from message gateway.inference.v1.Admission
  */
@@ -221,36 +221,37 @@ export type Admission = Message<"gateway.inference.v1.Admission"> & {
   requestId: string;
 
   /**
-   * Catalogue id of the model that answers and is billed.
+   * Catalogue id of the model that answers and whose price applies.
    *
    * @generated from field: string model = 2;
    */
   model: string;
 
   /**
-   * Most tokens that the provider is asked to generate.
+   * The most tokens that the provider may generate.
    *
    * @generated from field: uint32 granted_max_tokens = 3;
    */
   grantedMaxTokens: number;
 
   /**
-   * What the caller asked for, or the default. The grant is lower when the credits did not reach.
+   * The requested `max_tokens`, or the default. The granted number is lower if the credits do not
+   * cover it.
    *
    * @generated from field: uint32 requested_max_tokens = 4;
    */
   requestedMaxTokens: number;
 
   /**
-   * State of the key's requests per minute. Absent when the key has no such limit.
+   * The key's requests per minute. Absent: the key has no such limit.
    *
    * @generated from field: gateway.inference.v1.RateLimit rate_limit = 5;
    */
   rateLimit?: RateLimit | undefined;
 
   /**
-   * Local estimate of the input tokens, for listeners that must show one before the provider
-   * reports its own.
+   * The gateway's estimate of the input tokens, for listeners that must send a number before the
+   * provider reports one.
    *
    * @generated from field: uint32 estimated_input_tokens = 6;
    */
@@ -265,7 +266,7 @@ export const AdmissionSchema: GenMessage<Admission> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_inference, 3);
 
 /**
- * A key's requests per minute at one moment.
+ * The state of a key's requests per minute at one moment.
  *
  * @generated from message gateway.inference.v1.RateLimit
  */
@@ -281,7 +282,7 @@ export type RateLimit = Message<"gateway.inference.v1.RateLimit"> & {
   remaining: number;
 
   /**
-   * When the window is empty again if no further request comes.
+   * When the window is empty again, if no other request arrives.
    *
    * @generated from field: google.protobuf.Timestamp resets_at = 3;
    */
@@ -296,7 +297,7 @@ export const RateLimitSchema: GenMessage<RateLimit> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_inference, 4);
 
 /**
- * Closes a stream: what the request cost.
+ * The end of a stream, with the cost of the request.
  *
  * @generated from message gateway.inference.v1.Receipt
  */
@@ -319,7 +320,7 @@ export const ReceiptSchema: GenMessage<Receipt> = /*@__PURE__*/
  */
 export type CountTokensRequest = Message<"gateway.inference.v1.CountTokensRequest"> & {
   /**
-   * `max_tokens` and sampling members are ignored.
+   * `max_tokens` and the sampling fields are ignored.
    *
    * @generated from field: gateway.inference.v1.GenerateRequest request = 1;
    */
@@ -345,14 +346,14 @@ export type CountTokensResponse = Message<"gateway.inference.v1.CountTokensRespo
   inputTokens: number;
 
   /**
-   * True when the provider could not count and the number is the gateway's own estimate.
+   * True: the provider could not count, and the number is the gateway's own estimate.
    *
    * @generated from field: bool estimated = 2;
    */
   estimated: boolean;
 
   /**
-   * Further members of the provider's answer, such as `context_management`.
+   * Other members of the provider's answer, such as `context_management`.
    *
    * @generated from field: google.protobuf.Struct extensions = 15;
    */
@@ -371,13 +372,15 @@ export const CountTokensResponseSchema: GenMessage<CountTokensResponse> = /*@__P
  */
 export type ListModelsRequest = Message<"gateway.inference.v1.ListModelsRequest"> & {
   /**
-   * Most entries to return; 0 means all. At most 1000.
+   * The most entries to return, up to 1000. 0 means all.
    *
    * @generated from field: uint32 page_size = 1;
    */
   pageSize: number;
 
   /**
+   * `next_page_token` of the page before. Empty for the first page.
+   *
    * @generated from field: string page_token = 2;
    */
   pageToken: string;
@@ -464,7 +467,7 @@ export type Model = Message<"gateway.inference.v1.Model"> & {
   id: string;
 
   /**
-   * The model id that the alias stands for. Empty on models.
+   * The model id to which an alias refers. Empty for models.
    *
    * @generated from field: string alias_for = 2;
    */
@@ -488,14 +491,14 @@ export type Model = Message<"gateway.inference.v1.Model"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * Context window in tokens.
+   * The context window in tokens.
    *
    * @generated from field: uint32 context_tokens = 6;
    */
   contextTokens: number;
 
   /**
-   * Most tokens of one answer.
+   * The most tokens of one answer.
    *
    * @generated from field: uint32 max_output_tokens = 7;
    */
@@ -507,7 +510,7 @@ export type Model = Message<"gateway.inference.v1.Model"> & {
   price?: Price | undefined;
 
   /**
-   * Aliases of a model. Empty on aliases.
+   * The aliases of a model. Empty for aliases.
    *
    * @generated from field: repeated string aliases = 9;
    */
@@ -522,19 +525,19 @@ export const ModelSchema: GenMessage<Model> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_inference, 12);
 
 /**
- * Answers of models, paid from the caller's credits. Credentials: `authorization: Bearer …` in the
- * metadata of every call. Every failed call carries a google.rpc.ErrorInfo (error.proto).
+ * Answers of models, paid from the caller's credits. Every call needs a credential in its metadata,
+ * `authorization: Bearer …`. Every failed call carries a google.rpc.ErrorInfo (see error.proto).
  *
  * @generated from service gateway.inference.v1.InferenceService
  */
 export const InferenceService: GenService<{
   /**
-   * Runs one request. The stream is: one Admission, sent when the hold is durable and before the
-   * provider is called; Events; one Receipt, sent when the charge is durable. The events that carry
-   * the end of the answer come only after the charge committed. Metadata `x-request-id` proposes
-   * the request id (`req_` and 8 to 64 of a-z, A-Z, 0-9, `_`, `-`): one that is in use or was used
-   * is refused with REQUEST_ID_USED (AlreadyExists). Cancelling the call ends the provider's work
-   * and bills what was produced.
+   * Runs one request. The stream holds one Admission, then Events, then one Receipt. The Admission
+   * is sent as soon as the hold is durable, before the provider is called. The events that end the
+   * answer, and the Receipt, are sent after the charge is durable. The metadata `x-request-id` can
+   * propose the request id: `req_` and 8 to 64 of a-z, A-Z, 0-9, `_`, `-`. An id that another
+   * request used fails with REQUEST_ID_USED. Cancelling the call also cancels the call of the
+   * provider, and the produced output is charged.
    *
    * @generated from rpc gateway.inference.v1.InferenceService.Generate
    */
@@ -544,8 +547,8 @@ export const InferenceService: GenService<{
     output: typeof GenerateResponseSchema;
   },
   /**
-   * Counts the input tokens of a request. Free; its limits are its own and it takes nothing from
-   * the key's requests per minute.
+   * Counts the input tokens of a request. Free of charge. It has limits of its own and does not
+   * count against the key's requests per minute.
    *
    * @generated from rpc gateway.inference.v1.InferenceService.CountTokens
    */
@@ -555,7 +558,7 @@ export const InferenceService: GenService<{
     output: typeof CountTokensResponseSchema;
   },
   /**
-   * The models and aliases that the caller may use. The admin token sees all.
+   * Lists the models and aliases that the caller may use. The admin token sees all of them.
    *
    * @generated from rpc gateway.inference.v1.InferenceService.ListModels
    */
@@ -565,7 +568,8 @@ export const InferenceService: GenService<{
     output: typeof ListModelsResponseSchema;
   },
   /**
-   * One model, by id or alias. Errors: MODEL_NOT_FOUND (also for a model the key may not use).
+   * Returns one model by id or alias. Errors: MODEL_NOT_FOUND, also for a model that the key may
+   * not use.
    *
    * @generated from rpc gateway.inference.v1.InferenceService.GetModel
    */

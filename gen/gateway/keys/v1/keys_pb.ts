@@ -47,29 +47,29 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
   status: KeyStatus;
 
   /**
-   * Most admitted requests in any 60 seconds. Absent = unlimited, 0 = none.
+   * The most admitted requests in any 60 seconds. Absent: unlimited. 0: none.
    *
    * @generated from field: optional uint32 requests_per_minute = 6;
    */
   requestsPerMinute?: number | undefined;
 
   /**
-   * Model ids (aliases are resolved when they are set). Empty = all models.
+   * Model ids; aliases were replaced when they were set. Empty: all models.
    *
    * @generated from field: repeated string allowed_models = 7;
    */
   allowedModels: string[];
 
   /**
-   * Most micro-credits the key may spend in a UTC calendar month. Absent = unlimited.
+   * The most micro-credits that the key may spend in a UTC calendar month. Absent: unlimited.
    *
    * @generated from field: optional int64 monthly_cap_microcredits = 8;
    */
   monthlyCapMicrocredits?: bigint | undefined;
 
   /**
-   * Secrets that are good for this key and the newest twenty that were, newest first. Never the
-   * secret itself.
+   * The valid secrets and the newest twenty invalid ones, newest first. Only their descriptions:
+   * the gateway does not store the secrets themselves.
    *
    * @generated from field: repeated gateway.keys.v1.Secret secrets = 9;
    */
@@ -81,14 +81,14 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * Absent while the key is active.
+   * Absent: the key is active.
    *
    * @generated from field: google.protobuf.Timestamp revoked_at = 11;
    */
   revokedAt?: Timestamp | undefined;
 
   /**
-   * Time of the newest charge. Absent before the first.
+   * The time of the newest charge. Absent: no charge yet.
    *
    * @generated from field: google.protobuf.Timestamp last_used_at = 12;
    */
@@ -126,7 +126,7 @@ export type Secret = Message<"gateway.keys.v1.Secret"> & {
   secretId: string;
 
   /**
-   * First and last characters, for recognising it: `sk-gw2-1AbCd…wXyZ`.
+   * The first and last characters, by which a person recognizes it: `sk-gw2-1AbCd…wXyZ`.
    *
    * @generated from field: string hint = 2;
    */
@@ -138,14 +138,14 @@ export type Secret = Message<"gateway.keys.v1.Secret"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * Absent = does not expire.
+   * Absent: the secret does not expire.
    *
    * @generated from field: google.protobuf.Timestamp expires_at = 4;
    */
   expiresAt?: Timestamp | undefined;
 
   /**
-   * Absent = not revoked.
+   * Absent: the secret is not revoked.
    *
    * @generated from field: google.protobuf.Timestamp revoked_at = 5;
    */
@@ -174,28 +174,28 @@ export type CreateKeyRequest = Message<"gateway.keys.v1.CreateKeyRequest"> & {
   family: Family;
 
   /**
-   * At most 200 characters.
+   * At most 200 characters, no control characters.
    *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
-   * Absent = unlimited, 0 = none. At most 1,000,000.
+   * The most admitted requests in any 60 seconds, up to 1,000,000. Absent: unlimited. 0: none.
    *
    * @generated from field: optional uint32 requests_per_minute = 4;
    */
   requestsPerMinute?: number | undefined;
 
   /**
-   * Ids or aliases. Empty = all.
+   * At most 100 model ids or aliases. Empty: all models.
    *
    * @generated from field: repeated string allowed_models = 5;
    */
   allowedModels: string[];
 
   /**
-   * Absent = unlimited. 0 to 2^53.
+   * The most micro-credits in a UTC calendar month, 0 to 2^53. Absent: unlimited.
    *
    * @generated from field: optional int64 monthly_cap_microcredits = 6;
    */
@@ -219,7 +219,7 @@ export type CreateKeyResponse = Message<"gateway.keys.v1.CreateKeyResponse"> & {
   key?: Key | undefined;
 
   /**
-   * The secret, shown this once.
+   * The secret. No later call returns it.
    *
    * @generated from field: string secret = 2;
    */
@@ -272,20 +272,22 @@ export const GetKeyResponseSchema: GenMessage<GetKeyResponse> = /*@__PURE__*/
  */
 export type ListKeysRequest = Message<"gateway.keys.v1.ListKeysRequest"> & {
   /**
-   * Empty = of every account.
+   * Empty: the keys of all accounts.
    *
    * @generated from field: string account_id = 1;
    */
   accountId: string;
 
   /**
-   * Most keys to return; 0 means 100. At most 1000.
+   * The most keys to return, up to 1000. 0 means 100.
    *
    * @generated from field: uint32 page_size = 2;
    */
   pageSize: number;
 
   /**
+   * `next_page_token` of the page before. Empty for the first page.
+   *
    * @generated from field: string page_token = 3;
    */
   pageToken: string;
@@ -327,15 +329,16 @@ export const ListKeysResponseSchema: GenMessage<ListKeysResponse> = /*@__PURE__*
  */
 export type UpdateKeyRequest = Message<"gateway.keys.v1.UpdateKeyRequest"> & {
   /**
-   * `key_id` names the key; the members in the mask are the new values.
+   * `key_id` selects the key. The fields in the mask hold the new values, with the limits of
+   * CreateKeyRequest.
    *
    * @generated from field: gateway.keys.v1.Key key = 1;
    */
   key?: Key | undefined;
 
   /**
-   * Of `name`, `requests_per_minute`, `allowed_models`, `monthly_cap_microcredits`. In the mask and
-   * absent in `key` = cleared.
+   * One or more of `name`, `requests_per_minute`, `allowed_models`, `monthly_cap_microcredits`. A
+   * field that is in the mask and absent in `key` is cleared.
    *
    * @generated from field: google.protobuf.FieldMask update_mask = 2;
    */
@@ -376,7 +379,7 @@ export type RotateKeyRequest = Message<"gateway.keys.v1.RotateKeyRequest"> & {
   keyId: string;
 
   /**
-   * How long the secrets before stay good: 0 to 7 days. Absent = 24 hours.
+   * How long the earlier secrets remain valid: 0 to 7 days. Absent: 24 hours.
    *
    * @generated from field: google.protobuf.Duration overlap = 2;
    */
@@ -400,7 +403,7 @@ export type RotateKeyResponse = Message<"gateway.keys.v1.RotateKeyResponse"> & {
   key?: Key | undefined;
 
   /**
-   * The new secret, shown this once.
+   * The new secret. No later call returns it.
    *
    * @generated from field: string secret = 2;
    */
@@ -492,8 +495,8 @@ export const RevokeSecretResponseSchema: GenMessage<RevokeSecretResponse> = /*@_
  */
 export type AuthenticateRequest = Message<"gateway.keys.v1.AuthenticateRequest"> & {
   /**
-   * True: the key's month usage and last use are read from the database at this moment. Otherwise
-   * they are left out, and the call usually costs no statement.
+   * True: the answer has the key's usage of the month and its last use, read from the database by
+   * this call. False: it has neither, and the call usually needs no database query.
    *
    * @generated from field: bool month_usage = 1;
    */
@@ -512,7 +515,7 @@ export const AuthenticateRequestSchema: GenMessage<AuthenticateRequest> = /*@__P
  */
 export type AuthenticateResponse = Message<"gateway.keys.v1.AuthenticateResponse"> & {
   /**
-   * True for the admin token, which has no key.
+   * True: the credential is the admin token, which has no key.
    *
    * @generated from field: bool admin = 1;
    */
@@ -526,7 +529,7 @@ export type AuthenticateResponse = Message<"gateway.keys.v1.AuthenticateResponse
   key?: Key | undefined;
 
   /**
-   * The secret that was used. Absent for the admin token.
+   * The secret of this call. Absent for the admin token.
    *
    * @generated from field: gateway.keys.v1.Secret secret = 3;
    */
@@ -572,8 +575,8 @@ export const KeyStatusSchema: GenEnum<KeyStatus> = /*@__PURE__*/
   enumDesc(file_gateway_keys_v1_keys, 0);
 
 /**
- * API keys and their controls. Credentials: `authorization: Bearer …` in the metadata of every
- * call. Every failed call carries a google.rpc.ErrorInfo (error.proto).
+ * API keys and their limits. Every call needs a credential in its metadata,
+ * `authorization: Bearer …`. Every failed call carries a google.rpc.ErrorInfo (see error.proto).
  *
  * @generated from service gateway.keys.v1.KeysService
  */
@@ -589,6 +592,8 @@ export const KeysService: GenService<{
     output: typeof CreateKeyResponseSchema;
   },
   /**
+   * Returns one key. Errors: NOT_FOUND.
+   *
    * @generated from rpc gateway.keys.v1.KeysService.GetKey
    */
   getKey: {
@@ -597,7 +602,7 @@ export const KeysService: GenService<{
     output: typeof GetKeyResponseSchema;
   },
   /**
-   * Keys of one account, or of all, oldest first.
+   * Lists the keys of one account or of all accounts, oldest first. Errors: INVALID_REQUEST.
    *
    * @generated from rpc gateway.keys.v1.KeysService.ListKeys
    */
@@ -607,8 +612,8 @@ export const KeysService: GenService<{
     output: typeof ListKeysResponseSchema;
   },
   /**
-   * Changes name or limits. Takes effect on paid calls with the next admission on every node,
-   * elsewhere within a second. Errors: NOT_FOUND, KEY_NOT_ACTIVE, MODEL_NOT_FOUND, INVALID_REQUEST.
+   * Changes the name or the limits. The next paid request follows them on every node, other calls
+   * within one second. Errors: NOT_FOUND, KEY_NOT_ACTIVE, MODEL_NOT_FOUND, INVALID_REQUEST.
    *
    * @generated from rpc gateway.keys.v1.KeysService.UpdateKey
    */
@@ -618,8 +623,8 @@ export const KeysService: GenService<{
     output: typeof UpdateKeyResponseSchema;
   },
   /**
-   * Adds a secret to a key and lets the ones before expire. Limits, cap and usage stay with the
-   * key. Errors: NOT_FOUND, KEY_NOT_ACTIVE, INVALID_REQUEST.
+   * Adds a secret to a key and lets its earlier secrets expire. The key keeps its limits, cap and
+   * usage. Errors: NOT_FOUND, KEY_NOT_ACTIVE, INVALID_REQUEST.
    *
    * @generated from rpc gateway.keys.v1.KeysService.RotateKey
    */
@@ -629,7 +634,7 @@ export const KeysService: GenService<{
     output: typeof RotateKeyResponseSchema;
   },
   /**
-   * Disables a key for good and ends its running streams. Repeating it is harmless. Errors:
+   * Disables a key permanently and ends its running streams. A repeat has no effect. Errors:
    * NOT_FOUND.
    *
    * @generated from rpc gateway.keys.v1.KeysService.RevokeKey
@@ -640,7 +645,7 @@ export const KeysService: GenService<{
     output: typeof RevokeKeyResponseSchema;
   },
   /**
-   * Disables one secret of a key. Repeating it is harmless. Errors: NOT_FOUND.
+   * Disables one secret of a key permanently. A repeat has no effect. Errors: NOT_FOUND.
    *
    * @generated from rpc gateway.keys.v1.KeysService.RevokeSecret
    */
@@ -650,7 +655,7 @@ export const KeysService: GenService<{
     output: typeof RevokeSecretResponseSchema;
   },
   /**
-   * Describes the credential of the call itself.
+   * Describes the credential of this call. Errors: MISSING_KEY, INVALID_KEY, REVOKED_KEY.
    *
    * @generated from rpc gateway.keys.v1.KeysService.Authenticate
    */

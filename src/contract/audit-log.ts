@@ -1,5 +1,5 @@
-// What the operator did, in the log: one line for each call of a method that the protos call
-// administration, whatever became of it.
+// The audit log: one line for each call of a method with the proto option `audited`, whether the
+// call succeeded or failed.
 
 import {
   type DescField,
@@ -16,28 +16,28 @@ import type { Call } from "./contract.ts";
 type Run = (request: Message, call: Call) => Promise<Message>;
 
 /**
- * The same method, with its line. It tells how the work ended: a caller that has hung up meanwhile
- * hears less.
+ * The same method, with a log line for each call. The line has the outcome of the work itself, even
+ * if the caller disconnected before it ended.
  */
 export function withAuditLog(desc: DescMethodUnary, run: Run, log: Log): Run {
   return async (request, call) => {
-    const tell = (outcome: string, answered?: Message) => {
-      const facts = {
-        ...factsOf(desc.input, request),
-        ...(answered && factsOf(desc.output, answered)),
+    const write = (outcome: string, response?: Message) => {
+      const fields = {
+        ...fieldsOf(desc.input, request),
+        ...(response && fieldsOf(desc.output, response)),
       };
-      log.info({ method: desc.name, outcome, ...facts }, "audit");
+      log.info({ method: desc.name, outcome, ...fields }, "audit");
     };
-    const answer = await run(request, call).catch((error: unknown) => {
-      tell(toApiError(error).reason);
+    const response = await run(request, call).catch((error: unknown) => {
+      write(toApiError(error).reason);
       throw error;
     });
-    tell("ok", answer);
-    return answer;
+    write("ok", response);
+    return response;
   };
 }
 
-// Named one by one: beside them stand secrets, and texts that may hold anything.
+// An explicit list, because other fields hold secrets and free text.
 const loggedFields = new Set([
   "account_id",
   "family",
@@ -47,20 +47,20 @@ const loggedFields = new Set([
   "kind",
   "amount_microcredits",
 ]);
-// A secret that was sent in the place of an id has another form.
+// Keeps a secret out of the log that was sent in place of an id.
 const idForm = /^[a-z]{3}_[0-9A-Za-z]{1,64}$/;
 
-/** The told fields of a message and of the messages in it. */
-function factsOf(type: DescMessage, message: Message): Record<string, string> {
-  const facts: Record<string, string> = {};
+/** The logged fields of a message and of the messages in it. */
+function fieldsOf(type: DescMessage, message: Message): Record<string, string> {
+  const fields: Record<string, string> = {};
   for (const field of type.fields) {
     if (!isFieldSet(message, field)) continue;
     const value: unknown = Reflect.get(message, field.localName);
-    if (field.message && isMessage(value)) Object.assign(facts, factsOf(field.message, value));
+    if (field.message && isMessage(value)) Object.assign(fields, fieldsOf(field.message, value));
     const text = loggedFields.has(field.name) ? textOf(field, value) : undefined;
-    if (text !== undefined) facts[field.localName] = text;
+    if (text !== undefined) fields[field.localName] = text;
   }
-  return facts;
+  return fields;
 }
 
 function textOf(field: DescField, value: unknown): string | undefined {

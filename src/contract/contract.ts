@@ -1,5 +1,7 @@
-// What a service is to the rest of the house: an object with one function per method of its
-// generated type, called the same way by every binding.
+// The interface between listeners and services. A service is an object with one function for each
+// method of its generated type, and every binding calls it the same way. This file holds the types
+// and the local binding, which calls the services of this process and passes messages by reference.
+// The gRPC binding is `grpc/client.ts`. Both fail with `ApiError` only.
 
 import {
   create,
@@ -18,31 +20,31 @@ import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts
 import { type Key, KeysService, type Secret } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../base/errors.ts";
 
-/** One call as every binding gives it. Connect's `HandlerContext` is one. */
+/** One call. Connect's `HandlerContext` has this type too. */
 export interface Call {
-  /** Aborted when the caller hangs up or the deadline passes. */
+  /** Aborted when the caller disconnects or the deadline passes. */
   readonly signal: AbortSignal;
-  /** Metadata. `authorization` holds the credential. */
+  /** The metadata of the call. `authorization` holds the credential. */
   readonly requestHeader: Headers;
 }
 
-/** Whoever calls. */
+/** The authenticated caller. */
 export type Caller =
   | { readonly kind: "key"; readonly key: Key; readonly secret: Secret }
-  /** The operator. Sees every account, and has none. */
+  /** The operator: sees every account and has none. */
   | { readonly kind: "admin" };
 
-/** A call whose caller is known. */
+/** A call after authentication. */
 export interface AuthenticatedCall extends Call {
   readonly caller: Caller;
 }
 
-/** Tells who sends this credential. Throws `missing_key`, `invalid_key` or `revoked_key`. */
+/** Finds the caller of a credential. Throws `missing_key`, `invalid_key` or `revoked_key`. */
 export type Authenticate = (requestHeader: Headers) => Promise<Caller>;
 
 /**
- * The methods of `S`, each taking its request and the call, and answering complete messages. Fits
- * Connect's `ServiceImpl`; a client is one too, with `CallOptions` for the call.
+ * The methods of `S`. Each takes its request and the call, and returns complete messages. Matches
+ * Connect's `ServiceImpl`. A client has this type too, with `CallOptions` in place of the call.
  */
 export type Implementation<S extends DescService, C = Call> = {
   [P in keyof S["method"]]: S["method"][P] extends DescMethodUnary<infer I, infer O>
@@ -52,7 +54,7 @@ export type Implementation<S extends DescService, C = Call> = {
       : never;
 };
 
-/** A method of an implementation, for code that walks all methods of a service. */
+/** One method of an implementation, for code that loops over all methods of a service. */
 export type BoundMethod<C = Call> =
   | { kind: "unary"; desc: DescMethodUnary; run: (request: Message, call: C) => Promise<Message> }
   | {
@@ -61,19 +63,19 @@ export type BoundMethod<C = Call> =
       run: (request: Message, call: C) => AsyncIterable<Message>;
     };
 
-/** The method `desc` of `implementation`. */
+/** The method `desc` of `implementation`. Throws if there is none, or if clients stream to it. */
 export function boundMethod<S extends DescService, C>(
   implementation: Implementation<S, C>,
   desc: DescMethod,
 ): BoundMethod<C> {
-  // Descriptors tell at run time what the mapped type tells at compile time; only here and in
-  // `implement` do the two meet.
+  // The descriptor says at run time what the mapped type says at compile time. Only this function
+  // and `implement` rely on both.
   const methods = implementation as Record<string, unknown>;
   const run = methods[desc.localName];
   if (typeof run !== "function") throw new Error(`${desc.parent.typeName} lacks ${desc.localName}`);
   if (isUnary(desc)) return { kind: "unary", desc, run: run.bind(implementation) };
   if (isServerStreaming(desc)) return { kind: "stream", desc, run: run.bind(implementation) };
-  throw new Error(`${desc.parent.typeName}.${desc.name}: client streams are not used here`);
+  throw new Error(`${desc.parent.typeName}.${desc.name}: client streams are not supported`);
 }
 
 function isUnary(desc: DescMethod): desc is DescMethodUnary {
@@ -84,13 +86,13 @@ function isServerStreaming(desc: DescMethod): desc is DescMethodServerStreaming 
   return desc.methodKind === "server_streaming";
 }
 
-/** Builds an object with one function per method of `service`. */
+/** Builds an object with one function for each method of `service`. */
 export function implement<T>(service: DescService, build: (desc: DescMethod) => unknown): T {
   return Object.fromEntries(service.methods.map((desc) => [desc.localName, build(desc)])) as T;
 }
 
 /**
- * What a call that this signal ended fails with: its reason if that is an error, `timeout` for a
+ * The error of a call whose signal fired: the abort reason if it is an ApiError, `timeout` for a
  * deadline, else `cancelled`.
  */
 export function abortError(signal: AbortSignal): ApiError {
@@ -103,10 +105,6 @@ export function abortError(signal: AbortSignal): ApiError {
   return new ApiError(timeout ? "timeout" : "cancelled", { cause: reason });
 }
 
-// The one interface between listeners and services, and its local binding: a client that calls the
-// service objects of this process directly, messages by reference. The gRPC binding is
-// `grpc/client.ts`. Both fail with `ApiError` only.
-
 /** The descriptors of the three services. */
 export const serviceTypes = {
   billing: BillingService,
@@ -115,16 +113,13 @@ export const serviceTypes = {
 } as const;
 type ServiceTypes = typeof serviceTypes;
 
-/**
- * Clients of the three services. Credentials travel as `authorization: Bearer …` in the call's
- * headers.
- */
+/** Clients of the three services. Send the credential as the header `authorization: Bearer …`. */
 export type Core = { [N in keyof ServiceTypes]: Client<ServiceTypes[N]> };
 
-/** The three service objects, guarded. */
+/** The three service objects, each behind its interceptor. */
 export type Services = { [N in keyof ServiceTypes]: Implementation<ServiceTypes[N]> };
 
-/** A Core that calls the given services in this process. */
+/** A Core that calls these services in this process. */
 export function localCore(services: Services): Core {
   return {
     billing: localClient(BillingService, services.billing),

@@ -1,5 +1,5 @@
-// What stands in front of every method of every service, whichever listener calls it: identity, the
-// rules that the protos declare, and the last word on errors.
+// The interceptor in front of every service method, for all listeners: authentication, permission,
+// validation of the request, the audit log, and translation of errors.
 
 import { type DescService, getOption, hasOption, type Message } from "@bufbuild/protobuf";
 import { audited, callers } from "../../gen/gateway/common/v1/options_pb.ts";
@@ -18,9 +18,9 @@ import {
 import { checkRequest } from "./validate.ts";
 
 /**
- * The same service for unidentified callers: authenticates each call, admits whom the method's
- * `callers` option names, refuses a request that breaks what the protos declare, and lets nothing
- * but a `ApiError` out. What was not foreseen is logged here, and what the operator changes.
+ * The same service for callers that are not authenticated yet. Each call is authenticated, checked
+ * against the `callers` option of the method, and its request validated. Calls fail with `ApiError`
+ * only. Unexpected errors and audited calls are logged.
  */
 export function intercept<S extends DescService>(
   service: S,
@@ -30,47 +30,46 @@ export function intercept<S extends DescService>(
 ): Implementation<S> {
   return implement<Implementation<S>>(service, (desc) => {
     const method = boundMethod<S, AuthenticatedCall>(implementation, desc);
-    const admits = hasOption(desc, callers)
+    const allowed = hasOption(desc, callers)
       ? getOption(desc, callers)
       : { key: false, admin: false };
 
     const admit = async (request: Message, call: Call): Promise<AuthenticatedCall> => {
       const caller = await authenticate(call.requestHeader);
-      if (!admits[caller.kind]) throw new ApiError("not_permitted");
+      if (!allowed[caller.kind]) throw new ApiError("not_permitted");
       checkRequest(desc.input, request);
       if (call.signal.aborted) throw abortError(call.signal);
       return { signal: call.signal, requestHeader: call.requestHeader, caller };
     };
-    const refuse = (error: unknown, { signal }: Call): never => {
-      // What an implementation throws when its signal fires is up to the libraries it uses, and few
-      // of them know of deadlines.
-      const saysMore = error instanceof ApiError && error.reason !== "cancelled";
-      const apiError = signal.aborted && !saysMore ? abortError(signal) : toApiError(error);
-      if (apiError.reason === "internal")
-        log.error({ method: desc.name, err: apiError.cause ?? apiError }, "call failed");
-      throw apiError;
+    const fail = (thrown: unknown, { signal }: Call): never => {
+      // After an abort, libraries throw errors of their own, which rarely name a deadline.
+      const isSpecific = thrown instanceof ApiError && thrown.reason !== "cancelled";
+      const error = signal.aborted && !isSpecific ? abortError(signal) : toApiError(thrown);
+      if (error.reason === "internal")
+        log.error({ method: desc.name, err: error.cause ?? error }, "call failed");
+      throw error;
     };
 
     if (method.kind === "unary") {
       const admitAndRun = (request: Message, call: Call) =>
-        admit(request, call).then((identified) => method.run(request, identified));
+        admit(request, call).then((authenticated) => method.run(request, authenticated));
       const run = getOption(desc, audited)
         ? withAuditLog(method.desc, admitAndRun, log)
         : admitAndRun;
       return (request: Message, call: Call) =>
-        untilAborted(call.signal, run(request, call)).catch((error) => refuse(error, call));
+        untilAborted(call.signal, run(request, call)).catch((error) => fail(error, call));
     }
     return (request: Message, call: Call) =>
       openLater(
         async () => method.run(request, await admit(request, call))[Symbol.asyncIterator](),
-        (error) => refuse(error, call),
+        (error) => fail(error, call),
       );
   });
 }
 
 /**
- * `work`, or the error of the abort once the signal fires: an implementation that ignores the
- * signal must not keep its caller.
+ * Settles as `work` does, or rejects as soon as the signal fires: an implementation that ignores
+ * the signal must not make its caller wait.
  */
 function untilAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
   return new Promise<T>((resolve, reject) => {
@@ -82,29 +81,29 @@ function untilAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
 }
 
 /**
- * An iterable that opens its source at the first read, and from then on adds nothing but `refuse`
- * to the source's own promises.
+ * An iterable that opens its source at the first read. After that it adds only `fail` to the
+ * promises of the source.
  */
 function openLater(
   open: () => Promise<AsyncIterator<Message>>,
-  refuse: (error: unknown) => never,
+  fail: (error: unknown) => never,
 ): AsyncIterable<Message> {
   let opened: Promise<AsyncIterator<Message>> | undefined;
   let source: AsyncIterator<Message> | undefined;
   return {
     [Symbol.asyncIterator]: () => ({
       next() {
-        if (source) return source.next().catch(refuse);
+        if (source) return source.next().catch(fail);
         opened ??= open();
         return opened
           .then((iterator) => {
             source = iterator;
             return iterator.next();
           })
-          .catch(refuse);
+          .catch(fail);
       },
       async return() {
-        // Nothing is opened after the caller has left.
+        // The caller left: do not open the source any more.
         opened ??= Promise.resolve(ended);
         const iterator = await opened.catch(() => undefined);
         await iterator?.return?.();

@@ -1,6 +1,6 @@
-// What can be judged of a request by its descriptors, alike on every binding: required fields are
-// set, enums hold listed values, and texts can be stored. (protobuf keeps a number that an enum
-// does not list, so that an old relay can pass it on. In a request it means nothing to us.)
+// Validates a request by its descriptor, the same on every binding: required fields are set, enums
+// hold listed values, and PostgreSQL can store the strings. (protobuf accepts unlisted enum
+// numbers, so that old programs can pass on new values. In a request they have no meaning.)
 
 import {
   type DescField,
@@ -14,7 +14,7 @@ import {
 import { required } from "../../gen/gateway/common/v1/options_pb.ts";
 import { invalidField } from "../base/errors.ts";
 
-/** Throws `invalid_request` naming the first field of `request` at fault, as `messages[0].role`. */
+/** Throws `invalid_request` with the path of the first invalid field, as `messages[0].role`. */
 export function checkRequest(type: DescMessage, request: Message): void {
   const fault = findFault(type, request);
   if (!fault) return;
@@ -23,8 +23,8 @@ export function checkRequest(type: DescMessage, request: Message): void {
 }
 
 /**
- * `path` as `.messages`, `[0]`, `.role`. It is put together only where something is wrong:
- * conversations have thousands of items.
+ * `path` holds parts such as `.messages`, `[0]`, `.role`. It is built only for an invalid field,
+ * because conversations have thousands of items.
  */
 type Fault = { path: string[]; message: string; allowed: string[] };
 
@@ -63,7 +63,7 @@ function findValueFault(field: DescField, value: unknown): Fault | undefined {
     };
   }
   if (typeof value === "string" && value.includes("\0"))
-    return { path: [], message: "holds the character U+0000", allowed: [] };
+    return { path: [], message: "must not contain the character U+0000", allowed: [] };
   return field.message && isMessage(value) ? findFault(field.message, value) : undefined;
 }
 
@@ -78,7 +78,7 @@ function readField(message: Message, field: DescField): unknown {
 type Rule = { readonly field: DescField; readonly isRequired: boolean };
 const rulesByType = new WeakMap<DescMessage, readonly Rule[]>();
 
-// Options are read once per type: each look at one costs more than all checks of a field.
+// Read once for each type: reading one option costs more than all checks of a field.
 function rulesOf(type: DescMessage): readonly Rule[] {
   const known = rulesByType.get(type);
   if (known) return known;
@@ -92,7 +92,7 @@ function rulesOf(type: DescMessage): readonly Rule[] {
 function hasRules(field: DescField, seen: Set<DescMessage>): boolean {
   if (field.enum || getOption(field, required) || isStoredText(field)) return true;
   const { message } = field;
-  // google.protobuf.Struct and the like are plain values here, not messages of ours.
+  // google.protobuf.Struct is a plain object here, and the other standard types have no rules.
   if (!message || seen.has(message) || message.typeName.startsWith("google.protobuf."))
     return false;
   seen.add(message);
@@ -100,8 +100,8 @@ function hasRules(field: DescField, seen: Set<DescMessage>): boolean {
 }
 
 /**
- * Ids, names and reasons end up in PostgreSQL, which cannot hold U+0000. Content of conversations
- * only passes through.
+ * PostgreSQL stores ids, names and reasons, and cannot store U+0000. The content of conversations
+ * is not stored.
  */
 function isStoredText(field: DescField): boolean {
   return (

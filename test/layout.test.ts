@@ -228,7 +228,6 @@ test("no line of code or prose is wider than 100 columns", () => {
   const ours = tracked
     .split("\n")
     .filter((name) => /^(src|test|proto|docs|deploy)\/|^README\.md$|^\.ci\//.test(name))
-    .filter((name) => !name.endsWith(".sql"))
     .filter((name) => /\.(ts|sql|lua|proto|md|yaml|sh)$|\.ci\/run$/.test(name));
   const wide = ours.flatMap((file) =>
     readText(file)

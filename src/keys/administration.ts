@@ -1,5 +1,5 @@
-// What the operator does with keys. Each function is a method of the service: the request's rules,
-// the database, the word to all nodes.
+// The administration of keys. Each function is a method of the service: it validates the request,
+// changes the database, and publishes the change to all nodes.
 
 import { create } from "@bufbuild/protobuf";
 import type { Duration } from "@bufbuild/protobuf/wkt";
@@ -31,60 +31,82 @@ import {
 import { ApiError, invalidField } from "../base/errors.ts";
 import { readPage } from "../base/paging.ts";
 import type { Changes } from "./change-feed.ts";
-import { digestSecret, type KeyFamily, mintSecret, showSecret } from "./secret.ts";
+import { digestSecret, hintOf, type KeyFamily, mintSecret } from "./secret.ts";
 import type { Controls, KeyStore } from "./store.ts";
 
 type Parts = { store: KeyStore; changes: Changes; resolveModel: ResolveModel };
 
 export async function createKey(
   { store, resolveModel }: Parts,
-  ask: CreateKeyRequest,
+  request: CreateKeyRequest,
 ): Promise<CreateKeyResponse> {
-  const family = checkFamily(ask.family);
-  const controls = checkControls(ask, resolveModel);
+  const family = checkFamily(request.family);
+  const controls = checkControls(request, resolveModel);
   const { secret, stored } = newSecret(family);
-  const key = await store.createKey(checkId("account_id", ask.accountId), family, controls, stored);
+  const key = await store.createKey(
+    checkId("account_id", request.accountId),
+    family,
+    controls,
+    stored,
+  );
   return create(CreateKeyResponseSchema, { key, secret });
 }
 
-export async function getKey({ store }: Parts, ask: GetKeyRequest): Promise<GetKeyResponse> {
-  return create(GetKeyResponseSchema, { key: await store.readKey(checkId("key_id", ask.keyId)) });
+export async function getKey({ store }: Parts, request: GetKeyRequest): Promise<GetKeyResponse> {
+  return create(GetKeyResponseSchema, {
+    key: await store.readKey(checkId("key_id", request.keyId)),
+  });
 }
 
-export async function listKeys({ store }: Parts, ask: ListKeysRequest): Promise<ListKeysResponse> {
-  const accountId = ask.accountId === "" ? "" : checkId("account_id", ask.accountId);
-  const { entries: keys, nextPageToken } = await readPage(ask, {
+export async function listKeys(
+  { store }: Parts,
+  request: ListKeysRequest,
+): Promise<ListKeysResponse> {
+  const accountId = request.accountId === "" ? "" : checkId("account_id", request.accountId);
+  const { entries: keys, nextPageToken } = await readPage(request, {
     read: (after, limit) => store.listKeys(accountId, after ?? "", limit),
     cursorOf: ({ keyId }) => keyId,
   });
   return create(ListKeysResponseSchema, { keys, nextPageToken });
 }
 
-export async function updateKey(parts: Parts, ask: UpdateKeyRequest): Promise<UpdateKeyResponse> {
-  const { keyId, controls } = checkUpdate(ask, parts.resolveModel);
+export async function updateKey(
+  parts: Parts,
+  request: UpdateKeyRequest,
+): Promise<UpdateKeyResponse> {
+  const { keyId, controls } = checkUpdate(request, parts.resolveModel);
   const key = published(parts, await parts.store.updateKey(keyId, controls));
   return create(UpdateKeyResponseSchema, { key });
 }
 
-export async function rotateKey(parts: Parts, ask: RotateKeyRequest): Promise<RotateKeyResponse> {
-  const keyId = checkId("key_id", ask.keyId);
-  const overlapMs = checkOverlap(ask.overlap);
+export async function rotateKey(
+  parts: Parts,
+  request: RotateKeyRequest,
+): Promise<RotateKeyResponse> {
+  const keyId = checkId("key_id", request.keyId);
+  const overlapMs = checkOverlap(request.overlap);
   const { family } = await parts.store.readKey(keyId);
   const { secret, stored } = newSecret(checkFamily(family));
   const key = published(parts, await parts.store.rotateKey(keyId, stored, overlapMs));
   return create(RotateKeyResponseSchema, { key, secret });
 }
 
-export async function revokeKey(parts: Parts, ask: RevokeKeyRequest): Promise<RevokeKeyResponse> {
-  const key = published(parts, await parts.store.revokeKey(checkId("key_id", ask.keyId)));
+export async function revokeKey(
+  parts: Parts,
+  request: RevokeKeyRequest,
+): Promise<RevokeKeyResponse> {
+  const key = published(parts, await parts.store.revokeKey(checkId("key_id", request.keyId)));
   return create(RevokeKeyResponseSchema, { key });
 }
 
 export async function revokeSecret(
   parts: Parts,
-  ask: RevokeSecretRequest,
+  request: RevokeSecretRequest,
 ): Promise<RevokeSecretResponse> {
-  const [keyId, secretId] = [checkId("key_id", ask.keyId), checkId("secret_id", ask.secretId)];
+  const [keyId, secretId] = [
+    checkId("key_id", request.keyId),
+    checkId("secret_id", request.secretId),
+  ];
   const key = published(parts, await parts.store.revokeSecret(keyId, secretId));
   return create(RevokeSecretResponseSchema, { key });
 }
@@ -96,13 +118,13 @@ function published({ changes }: Parts, key: Key): Key {
 
 function newSecret(family: KeyFamily) {
   const secret = mintSecret(family);
-  return { secret, stored: { digest: digestSecret(secret), hint: showSecret(secret) } };
+  return { secret, stored: { digest: digestSecret(secret), hint: hintOf(secret) } };
 }
 
-// What may be asked of keys. Pure: each function answers the checked values or throws an error that
+// Validation of requests. Pure functions: each returns the checked values or throws an error that
 // names the field.
 
-/** Gives a model's catalogue id for an id or alias. Undefined: no such model. */
+/** The catalogue id of a model, given its id or alias. Undefined: no such model. */
 export type ResolveModel = (name: string) => string | undefined;
 
 const nameLengthMax = 200;
@@ -113,7 +135,7 @@ const overlapMsDefault = 24 * 3_600_000;
 const overlapMsMax = 7 * 24 * 3_600_000;
 const changeable = ["name", "requests_per_minute", "allowed_models", "monthly_cap_microcredits"];
 
-/** An id that can be in the database. What cannot looks like one that is not there. */
+/** An id that can exist. Any other text fails like an id that does not exist. */
 export function checkId(field: string, id: string): string {
   if (!/^[0-9A-Za-z_-]{1,100}$/.test(id)) throw new ApiError("not_found", { field });
   return id;
@@ -126,23 +148,23 @@ export function checkFamily(family: Family): KeyFamily {
 }
 
 /** Throws `invalid_request` and `model_not_found`. */
-export function checkControls(ask: CreateKeyRequest, resolve: ResolveModel): Controls {
+export function checkControls(request: CreateKeyRequest, resolve: ResolveModel): Controls {
   return {
-    name: checkName("name", ask.name),
-    requestsPerMinute: checkRequestsPerMinute("requests_per_minute", ask.requestsPerMinute),
-    allowedModels: resolveModels("allowed_models", ask.allowedModels, resolve),
-    monthlyCap: checkMonthlyCap("monthly_cap_microcredits", ask.monthlyCapMicrocredits),
+    name: checkName("name", request.name),
+    requestsPerMinute: checkRequestsPerMinute("requests_per_minute", request.requestsPerMinute),
+    allowedModels: resolveModels("allowed_models", request.allowedModels, resolve),
+    monthlyCap: checkMonthlyCap("monthly_cap_microcredits", request.monthlyCapMicrocredits),
   };
 }
 
-/** The members that an update names, checked. Throws `invalid_request` and `model_not_found`. */
+/** The members named by the update mask. Throws `invalid_request` and `model_not_found`. */
 export function checkUpdate(
-  ask: UpdateKeyRequest,
+  request: UpdateKeyRequest,
   resolve: ResolveModel,
 ): { keyId: string; controls: Partial<Controls> } {
-  const { key } = ask;
+  const { key } = request;
   if (!key || key.keyId === "") throw invalidField("key.key_id", "is required");
-  const paths = ask.updateMask?.paths ?? [];
+  const paths = request.updateMask?.paths ?? [];
   if (paths.length === 0) throw invalidField("update_mask", "has to name at least one field");
   const controls: Partial<Controls> = {};
   for (const path of paths) {
@@ -172,7 +194,7 @@ export function checkUpdate(
   return { keyId: checkId("key.key_id", key.keyId), controls };
 }
 
-/** How long earlier secrets stay good, in milliseconds. */
+/** How long the earlier secrets remain valid, in milliseconds. */
 export function checkOverlap(overlap: Duration | undefined): number {
   if (!overlap) return overlapMsDefault;
   const { seconds, nanos } = overlap;
@@ -184,7 +206,7 @@ export function checkOverlap(overlap: Duration | undefined): number {
 }
 
 function checkName(field: string, name: string): string {
-  // Counted as people count; UTF-16 units only bound the counting.
+  // Counts code points. The number of UTF-16 units bounds the work.
   if (name.length > 2 * nameLengthMax || [...name].length > nameLengthMax) {
     throw invalidField(field, `has to be at most ${nameLengthMax} characters`);
   }

@@ -1,5 +1,5 @@
-// Who calls: the operator by the admin token, a key by its secret, as verified a moment ago or
-// found in the database.
+// Authenticates callers: the operator by the admin token, a key by its secret. A secret is looked
+// up in the cache, then in the database.
 
 import { timingSafeEqual } from "node:crypto";
 import { ApiError } from "../base/errors.ts";
@@ -9,24 +9,24 @@ import { createLookup } from "./lookup.ts";
 import { digestSecret, isSecret } from "./secret.ts";
 import type { FoundSecret } from "./store.ts";
 
-// About 1.5 KB each, and 100 bytes each of those that do not exist (Node 24, 30,000 entries).
+// About 1.5 KB per key, and 100 bytes per unknown secret (Node 24, 30,000 entries).
 const cachedKeysMax = 30_000;
-const cachedAbsentMax = 30_000;
+const cachedUnknownMax = 30_000;
 
 const admin: Caller = { kind: "admin" };
 
 type Authentication = {
   authenticate: Authenticate;
-  /** A key changed: what was verified of it counts no more. */
+  /** Call when a key changed: its cached secrets become invalid. */
   forget(keyId: string): void;
 };
 
-/** `adminToken` empty: no token is the operator's. */
+/** `adminToken` empty: no token authenticates the operator. */
 export function createAuthentication(
   adminToken: string,
   findSecrets: (digests: readonly string[]) => Promise<FoundSecret[]>,
 ): Authentication {
-  const cache = new KeyCache({ foundMax: cachedKeysMax, absentMax: cachedAbsentMax });
+  const cache = new KeyCache({ foundMax: cachedKeysMax, unknownMax: cachedUnknownMax });
   const lookup = createLookup(findSecrets, cache);
   const isAdmin = adminCheck(adminToken);
 
@@ -38,39 +38,38 @@ export function createAuthentication(
         throw new ApiError("invalid_key");
       }
       const digest = digestSecret(token);
-      const known = cache.look(digest);
-      if (!known) return callerOf(await lookup.find(digest), false);
-      // Beside the call; a failure shows when the entry is too old to be used.
-      if (known.stale) lookup.refresh(digest);
-      return callerOf(known.found, known.expired);
+      const cached = cache.get(digest);
+      if (!cached) return callerOf(await lookup.find(digest), false);
+      // In the background: a failure matters only when the entry is too old to be used.
+      if (cached.isStale) lookup.refresh(digest);
+      return callerOf(cached.found, cached.isExpired);
     },
-    forget: (keyId) => cache.change(keyId),
+    forget: (keyId) => cache.invalidate(keyId),
   };
 }
 
-/** Throws `invalid_key` for unknown and expired secrets alike, `revoked_key`. */
-function callerOf(found: FoundSecret | undefined, expired: boolean): Caller {
+/** Throws `invalid_key` for an unknown or expired secret, and `revoked_key`. */
+function callerOf(found: FoundSecret | undefined, isExpired: boolean): Caller {
   if (found?.revoked) throw new ApiError("revoked_key");
-  if (!found || expired || (found.expiresInMs !== undefined && found.expiresInMs <= 0))
+  if (!found || isExpired || (found.expiresInMs !== undefined && found.expiresInMs <= 0))
     throw new ApiError("invalid_key");
   return found.caller;
 }
 
-/** Compares digests, in a time that tells nothing about the token. */
+/** Compares digests in constant time, so that the duration reveals nothing about the token. */
 function adminCheck(adminToken: string): (token: string) => boolean {
   if (adminToken === "") return () => false;
   const expected = Buffer.from(digestSecret(adminToken), "latin1");
   return (token) => timingSafeEqual(Buffer.from(digestSecret(token), "latin1"), expected);
 }
 
-// The credential of a call, as its headers carry it.
-
-// More than any credential of ours; what is longer is not looked at.
+// Longer than any credential of ours. A longer header is refused without parsing it.
 const headerLengthMax = 512;
 
 /**
- * The token of `authorization: Bearer …`, blanks trimmed, scheme in any case. Throws `missing_key`
- * without one, `invalid_key` for any other scheme and for several values.
+ * The token of `authorization: Bearer …`, without surrounding blanks; the scheme is
+ * case-insensitive. Throws `missing_key` without a token, and `invalid_key` for another scheme or
+ * several values.
  */
 export function bearerToken(requestHeader: Headers): string {
   const header = requestHeader.get("authorization");
@@ -79,7 +78,7 @@ export function bearerToken(requestHeader: Headers): string {
   const [, scheme = "", token = ""] = /^\s*(\S+)\s*(.*?)\s*$/.exec(header) ?? [];
   if (scheme.toLowerCase() !== "bearer") throw new ApiError("invalid_key");
   if (token === "") throw new ApiError("missing_key");
-  // Headers joins repeated fields with a comma.
+  // `Headers` joins repeated fields with a comma.
   if (/[\s,]/.test(token)) throw new ApiError("invalid_key");
   return token;
 }

@@ -1,73 +1,77 @@
-// Credentials verified a moment ago. Pure but for the clock that is handed in.
+// Secrets that were looked up a moment ago. No I/O; the caller passes the clock.
 //
-// An entry is fresh for 5 s, may be used while a newer one is fetched until 30 s, and is gone after
-// that, whatever happens to the database. A change of its key ends it at once. Secrets that do not
-// exist are remembered apart, so that inventing them pushes out no real one.
+// An entry is fresh for 5 s. It is stale until 30 s: still used while it is refreshed. Then it is
+// gone, even if the database is down. A change of its key invalidates it at once. Unknown secrets
+// are cached apart, so that a flood of invented ones evicts no real one.
 
 import { BoundedMap } from "../base/bounded-map.ts";
 import type { FoundSecret } from "./store.ts";
 
 const freshMs = 5_000;
-const hardMs = 30_000;
-// Keys changed lately; beyond half of this everything counts as changed.
+const staleMs = 30_000;
+// Recently changed keys. When more than half as many changed, all keys count as changed.
 const changedMax = 200_000;
 
-/**
- * What is known of a digest. `found` undefined: no such secret. `stale`: use it, and fetch a newer
- * one.
- */
-export type Known = { found: FoundSecret | undefined; expired: boolean; stale: boolean };
+type Cached = {
+  /** Undefined: no such secret exists. */
+  found: FoundSecret | undefined;
+  isExpired: boolean;
+  /** Use the entry, and refresh it. */
+  isStale: boolean;
+};
 
 type Entry = { found: FoundSecret; readAtMs: number };
 
 export class KeyCache {
   readonly #nowMs: () => number;
-  // Every reading sets its entry anew, so what is in use stays.
+  // Every read sets its entry again, so entries in use are not evicted.
   readonly #found: BoundedMap<string, Entry>;
-  readonly #absentAtMs: BoundedMap<string, number>;
-  // When each change became known. An entry read before it is void, also one whose reading is still
-  // under way.
+  readonly #unknownAtMs: BoundedMap<string, number>;
+  // When each change became known. An entry that was read before its change is invalid, also one
+  // whose read has not finished yet.
   readonly #changedAtMs = new BoundedMap<string, number>(changedMax);
   #allChangedAtMs = Number.NEGATIVE_INFINITY;
-  #forgotChangesAtMs: number;
+  #agedChangesAtMs: number;
 
   /** `nowMs` must never go back. */
   constructor(
-    limits: { foundMax: number; absentMax: number },
+    limits: { foundMax: number; unknownMax: number },
     nowMs: () => number = () => performance.now(),
   ) {
     this.#found = new BoundedMap(limits.foundMax);
-    this.#absentAtMs = new BoundedMap(limits.absentMax);
+    this.#unknownAtMs = new BoundedMap(limits.unknownMax);
     this.#nowMs = nowMs;
-    this.#forgotChangesAtMs = nowMs();
+    this.#agedChangesAtMs = nowMs();
   }
 
-  /** Undefined: not known, fetch it. */
-  look(digest: string): Known | undefined {
+  /** Undefined: not cached, look it up. */
+  get(digest: string): Cached | undefined {
     const nowMs = this.#nowMs();
     const entry = this.#found.get(digest);
     if (entry) {
       const ageMs = nowMs - entry.readAtMs;
-      if (ageMs > hardMs || this.#changedSince(entry.found.keyId, entry.readAtMs)) return undefined;
+      if (ageMs > staleMs || this.#changedSince(entry.found.keyId, entry.readAtMs))
+        return undefined;
       const { found } = entry;
       return {
         found,
-        expired: found.expiresInMs !== undefined && found.expiresInMs <= ageMs,
-        stale: ageMs > freshMs,
+        isExpired: found.expiresInMs !== undefined && found.expiresInMs <= ageMs,
+        isStale: ageMs > freshMs,
       };
     }
-    const absentAtMs = this.#absentAtMs.get(digest);
-    if (absentAtMs === undefined || nowMs - absentAtMs > hardMs) return undefined;
-    return { found: undefined, expired: false, stale: false };
+    const unknownAtMs = this.#unknownAtMs.get(digest);
+    if (unknownAtMs === undefined || nowMs - unknownAtMs > staleMs) return undefined;
+    return { found: undefined, isExpired: false, isStale: false };
   }
 
   /**
-   * Keeps what was read for `digest`. False: its key changed since the reading began, read again.
+   * Stores the result of a read that began at `readAtMs`. False: the key changed meanwhile, read
+   * again.
    */
-  keep(digest: string, found: FoundSecret | undefined, readAtMs: number): boolean {
+  set(digest: string, found: FoundSecret | undefined, readAtMs: number): boolean {
     if (!found) {
       this.#found.delete(digest);
-      this.#absentAtMs.set(digest, readAtMs);
+      this.#unknownAtMs.set(digest, readAtMs);
       return true;
     }
     if (this.#changedSince(found.keyId, readAtMs)) return false;
@@ -75,13 +79,13 @@ export class KeyCache {
     return true;
   }
 
-  /** Forgets a key that changed. */
-  change(keyId: string): void {
+  /** Invalidates all entries of a key that changed. */
+  invalidate(keyId: string): void {
     const nowMs = this.#nowMs();
-    // Entries that a change as old as this could void are gone by themselves.
-    if (nowMs - this.#forgotChangesAtMs > 2 * hardMs) {
+    // Older changes concern only entries that are gone by now.
+    if (nowMs - this.#agedChangesAtMs > 2 * staleMs) {
       this.#changedAtMs.forgetOlder();
-      this.#forgotChangesAtMs = nowMs;
+      this.#agedChangesAtMs = nowMs;
     }
     if (this.#changedAtMs.size >= changedMax / 2) {
       this.#changedAtMs.clear();

@@ -1,4 +1,4 @@
-// API keys: who calls, and what the operator sets for each key.
+// API keys: authentication of callers, and the administration of keys.
 
 import { create } from "@bufbuild/protobuf";
 import {
@@ -32,56 +32,56 @@ import { RevocationCheck } from "./revocation.ts";
 import { createKeyStore, type KeyStore } from "./store.ts";
 
 export type Keys = {
-  /** Not guarded: for callers already known. */
+  /** Without authentication: the interceptor has authenticated the caller. */
   service: Implementation<typeof KeysService, AuthenticatedCall>;
   authenticate: Authenticate;
   /** Calls `listener` for each change of a key, on every node, within a second of its commit. */
   onChanged(listener: Listener): () => void;
   /**
-   * False once a key or this secret of it is revoked: its running streams have to end. Expiry ends
-   * none. Reads the database.
+   * False once the key or this secret of it is revoked, so that its active requests must end.
+   * Expiry does not end them. Reads the database.
    */
   isActive(keyId: string, secretId: string): Promise<boolean>;
-  /** Begins to follow the changes that other nodes make. */
+  /** Starts to read the changes that other nodes make. */
   start(): void;
   stop(): Promise<void>;
 };
 
 export function createKeys(parts: {
   postgres: Postgres;
-  /** Empty: no token is the operator's. */
+  /** Empty: no token authenticates the operator. */
   adminToken: string;
   resolveModel: ResolveModel;
   log: Log;
-  /** Makes other nodes read the feed at once. Without it they read it within half a second. */
+  /** Sends hints to other nodes, which then read the change feed at once, not within 0.5 s. */
   redis?: Redis | undefined;
 }): Keys {
   const { adminToken, resolveModel, log, redis } = parts;
   const store = createKeyStore(parts.postgres);
   const { authenticate, forget } = createAuthentication(adminToken, store.findSecrets);
-  const liveness = new RevocationCheck(store.liveSecrets);
+  const revocation = new RevocationCheck(store.liveSecrets);
   const changes = createChanges({ store, redis, log });
-  // Before any listener, which may ask about the key at once.
+  // Registered first: other listeners may read the key at once.
   changes.onChanged(({ keyId }) => {
     forget(keyId);
-    liveness.forget(keyId);
+    revocation.forget(keyId);
   });
 
   const all = { store, changes, resolveModel };
   return {
     service: {
-      createKey: (ask) => createKey(all, ask),
-      getKey: (ask) => getKey(all, ask),
-      listKeys: (ask) => listKeys(all, ask),
-      updateKey: (ask) => updateKey(all, ask),
-      rotateKey: (ask) => rotateKey(all, ask),
-      revokeKey: (ask) => revokeKey(all, ask),
-      revokeSecret: (ask) => revokeSecret(all, ask),
-      authenticate: (ask, { caller }) => describeCaller(store, ask, caller),
+      createKey: (request) => createKey(all, request),
+      getKey: (request) => getKey(all, request),
+      listKeys: (request) => listKeys(all, request),
+      updateKey: (request) => updateKey(all, request),
+      rotateKey: (request) => rotateKey(all, request),
+      revokeKey: (request) => revokeKey(all, request),
+      revokeSecret: (request) => revokeSecret(all, request),
+      authenticate: (request, { caller }) => describeCaller(store, request, caller),
     },
     authenticate,
     onChanged: changes.onChanged,
-    isActive: (keyId, secretId) => liveness.isLive(keyId, secretId),
+    isActive: (keyId, secretId) => revocation.isLive(keyId, secretId),
     start: changes.start,
     stop: changes.stop,
   };
@@ -89,13 +89,13 @@ export function createKeys(parts: {
 
 async function describeCaller(
   store: KeyStore,
-  ask: AuthenticateRequest,
+  request: AuthenticateRequest,
   caller: Caller,
 ): Promise<AuthenticateResponse> {
   if (caller.kind === "admin") return create(AuthenticateResponseSchema, { admin: true });
   const { key, secret } = caller;
   return create(AuthenticateResponseSchema, {
-    key: ask.monthUsage ? await store.readFigures(key.keyId) : key,
+    key: request.monthUsage ? await store.readWithMonthUsage(key.keyId) : key,
     secret,
   });
 }

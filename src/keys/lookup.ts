@@ -1,5 +1,5 @@
-// Finds secrets in the database, many with one statement. Whoever asks while a statement runs goes
-// into the next one, and those who ask for the same secret share an answer. So a flood of invented
+// Looks secrets up in the database, many with one statement. Calls that arrive while a statement
+// runs share the next one, and calls for the same secret share a result. So a flood of invented
 // secrets costs one statement for hundreds of them, and hardly delays the real ones.
 //
 // Not on the batch queue of the ledger: look-ups share a batch item per digest, repeat an item
@@ -14,84 +14,84 @@ import type { FoundSecret } from "./store.ts";
 
 const batchMax = 256;
 const waitingMax = 10_000;
-// While the database is away, callers wait this long before they are told: a restart of it takes a
-// second or two.
-const patienceMsDefault = 10_000;
+// How long callers wait for an unreachable database. A restart of it takes a second or two.
+const maxWaitMsDefault = 10_000;
 const retryMs = 250;
-// What is known and only gets old waits for company.
+// A refresh is not urgent: this delay lets it share a statement with others.
 const refreshAfterMs = 100;
 
 export type Lookup = {
   /**
-   * What is found is kept in the cache too. Throws `gateway_unavailable` when too many digests
-   * wait, `billing_unavailable` when the database stayed away.
+   * Finds a secret and caches the result; undefined if it does not exist. Throws
+   * `gateway_unavailable` when too many digests wait, and `billing_unavailable` when the database
+   * stayed unreachable.
    */
   find(digest: string): Promise<FoundSecret | undefined>;
-  /** Reads an entry of the cache anew, soon. */
+  /** Reads a cached secret again, soon. */
   refresh(digest: string): void;
 };
 
-type Waiter = { sinceMs: number; promise: Promise<FoundSecret | undefined> } & Pick<
-  PromiseWithResolvers<FoundSecret | undefined>,
-  "resolve" | "reject"
->;
+type Waiter = { sinceMs: number } & PromiseWithResolvers<FoundSecret | undefined>;
 
 export function createLookup(
   findAll: (digests: readonly string[]) => Promise<FoundSecret[]>,
   cache: KeyCache,
-  patienceMs = patienceMsDefault,
+  maxWaitMs = maxWaitMsDefault,
 ): Lookup {
   const waiting = new Map<string, Waiter>();
   const stale = new Set<string>();
-  let busy = false;
+  let isBusy = false;
   let isRefreshDue = false;
 
   async function work(): Promise<void> {
-    busy = true;
+    isBusy = true;
     do {
-      const asked = waiting.keys().take(batchMax).toArray();
-      const also = stale
+      const wanted = waiting.keys().take(batchMax).toArray();
+      const refreshed = stale
         .keys()
-        .take(batchMax - asked.length)
+        .take(batchMax - wanted.length)
         .toArray();
-      for (const digest of also) stale.delete(digest);
-      const readAtMs = performance.now();
+      for (const digest of refreshed) stale.delete(digest);
       try {
-        const digests = [...new Set([...asked, ...also])];
-        const found = new Map((await findAll(digests)).map((one) => [one.digest, one]));
-        for (const digest of digests) {
-          const one = found.get(digest);
-          // For a key that changed meanwhile whoever waits goes on waiting.
-          if (!cache.keep(digest, one, readAtMs)) continue;
-          waiting.get(digest)?.resolve(one);
-          waiting.delete(digest);
-        }
+        await readBatch([...new Set([...wanted, ...refreshed])]);
       } catch (error) {
-        const away = error instanceof ApiError && error.reason === "billing_unavailable";
-        for (const [digest, waiter] of away ? waiting : waitersOf(asked)) {
-          if (away && performance.now() - waiter.sinceMs < patienceMs) continue;
-          waiting.delete(digest);
-          waiter.reject(error);
-        }
-        if (away) await delay(retryMs);
+        const isUnreachable = error instanceof ApiError && error.reason === "billing_unavailable";
+        rejectWaiters(isUnreachable ? [...waiting.keys()] : wanted, isUnreachable, error);
+        if (isUnreachable) await delay(retryMs);
       }
     } while (waiting.size > 0);
-    busy = false;
-    if (stale.size > 0) refreshSoon();
+    isBusy = false;
+    if (stale.size > 0) scheduleRefresh();
   }
 
-  const waitersOf = (digests: readonly string[]): [string, Waiter][] =>
-    digests.flatMap((digest) => {
-      const waiter = waiting.get(digest);
-      return waiter ? [[digest, waiter]] : [];
-    });
+  async function readBatch(digests: readonly string[]): Promise<void> {
+    const readAtMs = performance.now();
+    const found = new Map((await findAll(digests)).map((one) => [one.digest, one]));
+    for (const digest of digests) {
+      const secret = found.get(digest);
+      // The key changed during the read: its callers wait for the next one.
+      if (!cache.set(digest, secret, readAtMs)) continue;
+      waiting.get(digest)?.resolve(secret);
+      waiting.delete(digest);
+    }
+  }
 
-  function refreshSoon(): void {
+  /** If the database is unreachable, rejects only the callers that have waited long enough. */
+  function rejectWaiters(digests: readonly string[], isUnreachable: boolean, error: unknown): void {
+    for (const digest of digests) {
+      const waiter = waiting.get(digest);
+      if (!waiter || (isUnreachable && performance.now() - waiter.sinceMs < maxWaitMs)) continue;
+      waiting.delete(digest);
+      waiter.reject(error);
+    }
+  }
+
+  function scheduleRefresh(): void {
     if (isRefreshDue) return;
     isRefreshDue = true;
     setTimeout(() => {
       isRefreshDue = false;
-      if (!busy) void work();
+      if (!isBusy) void work();
     }, refreshAfterMs).unref();
   }
 
@@ -101,15 +101,15 @@ export function createLookup(
       if (earlier) return earlier.promise;
       if (waiting.size >= waitingMax)
         return Promise.reject(new ApiError("gateway_unavailable", { retryAfterMs: 1000 }));
-      const { promise, resolve, reject } = Promise.withResolvers<FoundSecret | undefined>();
-      waiting.set(digest, { sinceMs: performance.now(), promise, resolve, reject });
-      if (!busy) void work();
-      return promise;
+      const waiter = Promise.withResolvers<FoundSecret | undefined>();
+      waiting.set(digest, { sinceMs: performance.now(), ...waiter });
+      if (!isBusy) void work();
+      return waiter.promise;
     },
     refresh(digest) {
       if (stale.size >= waitingMax) return;
       stale.add(digest);
-      if (!busy) refreshSoon();
+      if (!isBusy) scheduleRefresh();
     },
   };
 }

@@ -1,4 +1,4 @@
-// Whether the running streams of a key may go on, asked after each change of it.
+// Decides whether the active requests of a key may continue, after each change of the key.
 
 import { setTimeout as delay } from "node:timers/promises";
 import { ApiError } from "../base/errors.ts";
@@ -8,37 +8,37 @@ const retryMs = 250;
 
 export class RevocationCheck {
   readonly #readLiveSecrets: (keyId: string) => Promise<Set<string>>;
-  readonly #reading = new Map<string, Promise<Set<string>>>();
+  readonly #reads = new Map<string, Promise<Set<string>>>();
 
-  /** `readLiveSecrets` answers the ids of the secrets whose running requests may go on. */
+  /** `readLiveSecrets` returns the ids of the secrets whose active requests may continue. */
   constructor(readLiveSecrets: (keyId: string) => Promise<Set<string>>) {
     this.#readLiveSecrets = readLiveSecrets;
   }
 
   /** False once the key or this secret of it is revoked. */
   async isLive(keyId: string, secretId: string): Promise<boolean> {
-    // Asked for each of a key's streams at once: one reading serves them all.
-    let reading = this.#reading.get(keyId);
-    if (!reading) {
-      reading = this.#read(keyId).finally(() => {
-        if (this.#reading.get(keyId) === reading) this.#reading.delete(keyId);
+    // Called for all active requests of a key at once: they share one read.
+    let read = this.#reads.get(keyId);
+    if (!read) {
+      read = this.#read(keyId).finally(() => {
+        if (this.#reads.get(keyId) === read) this.#reads.delete(keyId);
       });
-      this.#reading.set(keyId, reading);
+      this.#reads.set(keyId, read);
     }
-    return (await reading).has(secretId);
+    return (await read).has(secretId);
   }
 
   /**
-   * A key changed: a reading that is under way may have missed that, and serves nobody who asks
-   * from now on.
+   * Call when a key changed: a read that has begun may have missed the change, so later calls do
+   * not share it.
    */
   forget(keyId: string): void {
-    this.#reading.delete(keyId);
+    this.#reads.delete(keyId);
   }
 
   /**
-   * A revoked key's streams end although the database is away at that moment: it is asked again for
-   * a minute.
+   * Retries for a minute while the database is down, so that a revocation still ends the active
+   * requests.
    */
   async #read(keyId: string): Promise<Set<string>> {
     for (let attempt = 1; ; attempt++) {

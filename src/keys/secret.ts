@@ -1,6 +1,6 @@
-// The secret of a key: `sk-gw2-`, one character for the family, 43 random characters, 6 of
-// checksum. The checksum turns away typing mistakes and noise without asking anybody; it keeps no
-// secret, and what is stored is the digest.
+// The secret of a key: `sk-gw2-`, one character for the family, 43 random characters, and a
+// checksum of 6 characters. The checksum rejects typing mistakes and noise without a look-up; it
+// protects nothing. Only the digest of a secret is stored.
 
 import { hash } from "node:crypto";
 import { crc32 } from "node:zlib";
@@ -26,16 +26,16 @@ export function mintSecret(family: KeyFamily): string {
   return body + checksum(body);
 }
 
-/** True when `text` has the form of a secret and its checksum. No such secret need exist. */
+/** True when `text` has the form and checksum of a secret. The secret need not exist. */
 export function isSecret(text: string): boolean {
-  // The length first: a credential of any size must cost the same.
+  // The length first, so that a long credential does not cost more.
   if (text.length !== secretLength || !secretForm.test(text)) return false;
   return text.slice(-checksumLength) === checksum(text.slice(0, -checksumLength));
 }
 
 /**
- * SHA-256 as 32 characters of one byte each: compact as a map's key. `digestBytes` gives what is
- * stored.
+ * SHA-256 as a string of 32 characters, one byte each: a compact map key. `digestBytes` converts it
+ * to the stored form.
  */
 export function digestSecret(secret: string): string {
   return hash("sha256", secret, "binary");
@@ -45,10 +45,8 @@ export function digestBytes(digest: string): Buffer {
   return Buffer.from(digest, "latin1");
 }
 
-/**
- * First and last characters of a secret, for recognising it. They tell 48 of its 256 random bits.
- */
-export function showSecret(secret: string): string {
+/** First and last characters of a secret, to recognise it. Reveals 48 of its 256 random bits. */
+export function hintOf(secret: string): string {
   return `${secret.slice(0, prefix.length + 5)}…${secret.slice(-4)}`;
 }
 

@@ -1,4 +1,4 @@
-// The tables of keys. The only file that runs this folder's statements and sees their rows.
+// The tables of keys. The only file that runs this folder's statements and reads their rows.
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
@@ -17,48 +17,48 @@ import type { Caller } from "../contract/contract.ts";
 import { isUnreachable, type Postgres, type Statement, statement } from "../postgres/postgres.ts";
 import { digestBytes, type KeyFamily } from "./secret.ts";
 
-// A server that hangs is as good as one that is away.
+// A database that does not answer within this time counts as unreachable.
 const answerMsMax = 5_000;
 
-/** A statement of this folder, waited for no longer than that. */
-const timely = (file: string): Statement => ({
+/** A statement of this folder, with that timeout. */
+const timed = (file: string): Statement => ({
   ...statement(import.meta.url, file),
   timeoutMs: answerMsMax,
 });
 
 const statements = {
-  findSecrets: timely("find-secrets"),
-  createKey: timely("create-key"),
-  pageKeys: timely("page-keys"),
-  pageAccountKeys: timely("page-account-keys"),
-  readKeys: timely("read-keys"),
-  readSecrets: timely("read-secrets"),
-  readLiveSecrets: timely("read-live-secrets"),
-  readStatus: timely("read-status"),
-  updateKey: timely("update-key"),
-  rotateKey: timely("rotate-key"),
-  revokeKey: timely("revoke-key"),
-  revokeSecret: timely("revoke-secret"),
-  hasSecret: timely("has-secret"),
-  readChanges: timely("read-changes"),
-  removeChanges: timely("remove-changes"),
+  findSecrets: timed("find-secrets"),
+  createKey: timed("create-key"),
+  pageKeys: timed("page-keys"),
+  pageAccountKeys: timed("page-account-keys"),
+  readKeys: timed("read-keys"),
+  readSecrets: timed("read-secrets"),
+  readLiveSecrets: timed("read-live-secrets"),
+  readStatus: timed("read-status"),
+  updateKey: timed("update-key"),
+  rotateKey: timed("rotate-key"),
+  revokeKey: timed("revoke-key"),
+  revokeSecret: timed("revoke-secret"),
+  hasSecret: timed("has-secret"),
+  readChanges: timed("read-changes"),
+  removeChanges: timed("remove-changes"),
 };
 
-/** A secret as it is found by its digest, with its key. */
+/** A secret that was found by its digest, with its key. */
 export type FoundSecret = {
   digest: string;
   keyId: string;
   caller: Caller;
   /** True when the key or this secret of it is revoked. */
   revoked: boolean;
-  /** Milliseconds from the reading, by the database's clock. Undefined: does not expire. */
+  /** Milliseconds from the read, by the database's clock. Undefined: does not expire. */
   expiresInMs: number | undefined;
 };
 
-/** What a new secret leaves behind. */
+/** The stored parts of a new secret. */
 type StoredSecret = { digest: string; hint: string };
 
-/** Limits and name of a key; undefined limits are absent ones. */
+/** The members of a key that the operator sets. Undefined: no limit. */
 export type Controls = {
   name: string;
   requestsPerMinute: number | undefined;
@@ -66,12 +66,12 @@ export type Controls = {
   monthlyCap: bigint | undefined;
 };
 
-/** `at` is the moment of the reading, to be given to the next one. */
+/** `at`: time of this read, to be passed to the next one. */
 export type ChangePage = { at: Date; changes: { changeId: string; keyId: string }[] };
 
 export type KeyStore = ReturnType<typeof createKeyStore>;
 
-/** Every function throws `billing_unavailable` while the database is not reachable. */
+/** Every function throws `billing_unavailable` while the database is unreachable. */
 export function createKeyStore(postgres: Postgres) {
   const query = <Row>(one: Statement, values: readonly unknown[]): Promise<Row[]> =>
     postgres.query<Row>(one, values).catch((cause: unknown) => {
@@ -83,21 +83,21 @@ export function createKeyStore(postgres: Postgres) {
   async function readKeys(keyIds: readonly string[]): Promise<Key[]> {
     if (keyIds.length === 0) return [];
     const [keys, secrets] = await Promise.all([
-      query<KeyRow & FiguresRow>(statements.readKeys, [keyIds]),
+      query<KeyRow & MonthUsageRow>(statements.readKeys, [keyIds]),
       query<SecretRow & { key_id: string }>(statements.readSecrets, [keyIds]),
     ]);
     const secretsOf = Map.groupBy(secrets, (row) => row.key_id);
     return keys.map((row) =>
       create(KeySchema, {
         ...keyMembers(row),
-        ...figures(row),
+        ...monthUsage(row),
         secrets: (secretsOf.get(row.key_id) ?? []).map(toSecret),
       }),
     );
   }
 
   /**
-   * Runs a statement that answers a row when it changed the key. Throws `not_found` and
+   * Runs a statement that returns a row if it changed the key. Throws `not_found` and
    * `key_not_active`.
    */
   async function changeActive(
@@ -152,23 +152,26 @@ export function createKeyStore(postgres: Postgres) {
       return key;
     },
 
-    /** A key with its figures of this month, without its secrets. Throws `not_found`. */
-    async readFigures(keyId: string): Promise<Key> {
-      const [row] = await query<KeyRow & FiguresRow>(statements.readKeys, [[keyId]]);
+    /** A key with its usage of this month, without its secrets. Throws `not_found`. */
+    async readWithMonthUsage(keyId: string): Promise<Key> {
+      const [row] = await query<KeyRow & MonthUsageRow>(statements.readKeys, [[keyId]]);
       if (!row) throw new ApiError("not_found", { field: "key_id" });
-      return create(KeySchema, { ...keyMembers(row), ...figures(row) });
+      return create(KeySchema, { ...keyMembers(row), ...monthUsage(row) });
     },
 
-    /** Keys after one of them, oldest first; `accountId` empty: of all accounts. */
-    async listKeys(accountId: string, afterKeyId: string, size: number): Promise<Key[]> {
+    /**
+     * Keys after `afterKeyId`, oldest first. `accountId` empty: of all accounts. `afterKeyId`
+     * empty: from the first.
+     */
+    async listKeys(accountId: string, afterKeyId: string, limit: number): Promise<Key[]> {
       const page = accountId === "" ? statements.pageKeys : statements.pageAccountKeys;
-      const values = accountId === "" ? [afterKeyId, size] : [accountId, afterKeyId, size];
+      const values = accountId === "" ? [afterKeyId, limit] : [accountId, afterKeyId, limit];
       const ids = await query<{ key_id: string }>(page, values);
       return readKeys(ids.map((row) => row.key_id));
     },
 
     /**
-     * Writes the members of `controls` that are present. Throws `not_found` and `key_not_active`.
+     * Changes the members that are present in `controls`. Throws `not_found` and `key_not_active`.
      */
     async updateKey(keyId: string, controls: Partial<Controls>): Promise<Key> {
       const member = <K extends keyof Controls>(name: K) => [
@@ -211,13 +214,15 @@ export function createKeyStore(postgres: Postgres) {
       return this.readKey(keyId);
     },
 
-    /** Ids of the secrets whose running requests may go on; none of a revoked or unknown key. */
+    /**
+     * Ids of the secrets whose active requests may continue. Empty for a revoked or unknown key.
+     */
     async liveSecrets(keyId: string): Promise<Set<string>> {
       const rows = await query<{ secret_id: string }>(statements.readLiveSecrets, [keyId]);
       return new Set(rows.map((row) => row.secret_id));
     },
 
-    /** Changes since ten seconds before `since`; undefined: before now. */
+    /** Changes since ten seconds before `since`. Undefined: before now. */
     async readChanges(since: Date | undefined): Promise<ChangePage> {
       const rows = await query<ChangeRow>(statements.readChanges, [since ?? null]);
       const at = rows[0]?.read_at ?? since ?? new Date();
@@ -247,7 +252,7 @@ type KeyRow = {
   created_at: Date;
   revoked_at: Date | null;
 };
-type FiguresRow = { month_spent: bigint; month_held: bigint; last_used_at: Date | null };
+type MonthUsageRow = { month_spent: bigint; month_held: bigint; last_used_at: Date | null };
 type SecretRow = {
   secret_id: string;
   shown: string;
@@ -283,7 +288,7 @@ function keyMembers(row: KeyRow) {
   };
 }
 
-function figures(row: FiguresRow) {
+function monthUsage(row: MonthUsageRow) {
   return {
     monthSpentMicrocredits: row.month_spent,
     monthHeldMicrocredits: row.month_held,
@@ -316,7 +321,7 @@ function toFoundSecret(row: FoundRow): FoundSecret {
   };
 }
 
-/** Foreign key violation: a key refers to its account alone. */
+/** Foreign key violation. The only foreign key of a key is its account. */
 function isUnknownAccount(error: unknown): boolean {
   return error instanceof DatabaseError && error.code === "23503";
 }

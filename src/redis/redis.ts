@@ -1,5 +1,5 @@
-// One Redis for what may vanish without changing any balance: the pace of keys, and hints. Nothing
-// here waits for a server that does not answer, and nothing is sent twice.
+// The connection to Redis, which keeps only data that may vanish: rate limits, and hints. No call
+// waits for an unreachable server, and no command is sent twice.
 
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -9,7 +9,7 @@ import { Redis as Connection, type RedisOptions } from "ioredis";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
 
-/** A Lua script; the server knows it by its digest once it has run. */
+/** A Lua script. The server caches it under its SHA-1 digest after the first run. */
 export type Script = { readonly text: string; readonly sha: string };
 
 /** Reads `lua/<file>.lua` beside the caller's module. Call once, when the module loads. */
@@ -20,8 +20,8 @@ export function script(moduleUrl: string, file: string): Script {
 
 export interface Redis {
   /**
-   * Runs a script. Rejects when the server is away, or has not answered after `answerMsMax`; it may
-   * have run all the same.
+   * Runs a script. Rejects when the server is unreachable or has not answered after `answerMsMax`
+   * milliseconds; the script may have run nevertheless.
    */
   run(
     script: Script,
@@ -29,47 +29,50 @@ export interface Redis {
     args: readonly (string | number)[],
     answerMsMax: number,
   ): Promise<unknown>;
-  /** Tells all listeners of a channel, if the server is there. */
+  /** Sends a message to all subscribers of a channel. Lost if the server is unreachable. */
   publish(channel: string, message: string): void;
-  /** Messages sent while the server is away are lost. */
+  /**
+   * Calls `listener` for each message of a channel; messages are lost while the server is
+   * unreachable. Returns a function that unsubscribes.
+   */
   subscribe(channel: string, listener: (message: string) => void): () => void;
-  /** Calls `listener` whenever a connection is made. */
+  /** Calls `listener` after each new connection. Returns a function that unsubscribes. */
   onConnected(listener: () => void): () => void;
   readonly connected: boolean;
   close(): Promise<void>;
 }
 
 const options = {
-  // A command that cannot be sent now, or whose connection broke, fails: its caller has a way to go
-  // on without.
+  // A command that cannot be sent now, or whose connection broke, fails at once: each caller has a
+  // fallback.
   enableOfflineQueue: false,
   autoResendUnfulfilledCommands: false,
   maxRetriesPerRequest: 0,
   retryStrategy: (attempt: number) => Math.min(50 * 2 ** attempt, 1_000),
   connectTimeout: 2_000,
-  // A host that vanished without a word is noticed by its silence.
+  // Detects a host that vanished without closing its connections.
   socketTimeout: 3_000,
 } satisfies RedisOptions;
 
-/** Connects in the background, and again whenever the connection is lost. */
+/** Connects in the background, and reconnects whenever the connection is lost. */
 export function connectRedis(url: string, log: Log): Redis {
   const commands = new Connection(url, options);
-  // A connection that listens can send no other commands.
-  const listening = new Connection(url, {
+  // A connection in subscriber mode can send no other commands.
+  const subscriber = new Connection(url, {
     ...options,
     enableOfflineQueue: true,
     maxRetriesPerRequest: null,
   });
   const listeners = new Map<string, Set<(message: string) => void>>();
-  listening.on("message", (channel, message) => {
+  subscriber.on("message", (channel, message) => {
     for (const listener of listeners.get(channel) ?? []) listener(message);
   });
 
   let reported = "";
   commands.on("error", (error) => {
-    // The message alone: an error of ioredis also holds its command, and with AUTH that is the
+    // Only the message: an error of ioredis also carries its command, and that of AUTH contains the
     // password.
-    if (error.message !== reported) log.warn({ reason: error.message }, "redis: no connection");
+    if (error.message !== reported) log.warn({ reason: error.message }, "redis: cannot connect");
     reported = error.message;
   });
   commands.on("ready", () => {
@@ -77,24 +80,24 @@ export function connectRedis(url: string, log: Log): Redis {
     reported = "";
   });
   commands.on("close", () => log.debug("redis: connection closed"));
-  // The same news as the first connection's.
-  listening.on("error", () => {});
+  // The first connection reports the same errors.
+  subscriber.on("error", () => {});
 
   return {
-    run: (one, keys, args, answerMsMax) =>
-      withTimeout(runScript(commands, one, keys, args), answerMsMax, () => {
+    run: (script, keys, args, answerMsMax) =>
+      withTimeout(runScript(commands, script, keys, args), answerMsMax, () => {
         throw new Error(`Redis did not answer within ${answerMsMax} ms`);
       }),
     publish(channel, message) {
       if (commands.status === "ready") commands.publish(channel, message).catch(() => undefined);
     },
     subscribe(channel, listener) {
-      const others = listeners.get(channel);
-      if (others) others.add(listener);
+      const known = listeners.get(channel);
+      if (known) known.add(listener);
       else {
         listeners.set(channel, new Set([listener]));
-        // Repeated by the connection whenever it is made anew.
-        listening.subscribe(channel).catch(() => undefined);
+        // ioredis repeats this after each reconnection.
+        subscriber.subscribe(channel).catch(() => undefined);
       }
       return () => listeners.get(channel)?.delete(listener);
     },
@@ -107,7 +110,7 @@ export function connectRedis(url: string, log: Log): Redis {
     },
     async close() {
       commands.disconnect();
-      listening.disconnect();
+      subscriber.disconnect();
     },
   };
 }

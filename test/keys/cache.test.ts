@@ -16,108 +16,108 @@ function found(digest: string, keyId: string, expiresInMs?: number): FoundSecret
 }
 
 /** A cache on a clock that the test moves. */
-function cacheAt(limits = { foundMax: 100, absentMax: 100 }) {
+function cacheAt(limits = { foundMax: 100, unknownMax: 100 }) {
   const now = { ms: 1_000 };
   return { now, cache: new KeyCache(limits, () => now.ms) };
 }
 
-test("an entry is fresh for 5 s, usable while it is read anew until 30 s, and gone then", () => {
+test("an entry is fresh for 5 s, then stale but usable until 30 s, then gone", () => {
   const { now, cache } = cacheAt();
-  assert.equal(cache.look("d"), undefined);
-  cache.keep("d", found("d", "key_a"), now.ms);
+  assert.equal(cache.get("d"), undefined);
+  cache.set("d", found("d", "key_a"), now.ms);
   now.ms += 5_000;
-  assert.equal(cache.look("d")?.stale, false);
+  assert.equal(cache.get("d")?.isStale, false);
   now.ms += 1;
-  assert.equal(cache.look("d")?.stale, true);
+  assert.equal(cache.get("d")?.isStale, true);
   now.ms += 24_999;
-  assert.equal(cache.look("d")?.stale, true);
+  assert.equal(cache.get("d")?.isStale, true);
   now.ms += 1;
-  assert.equal(cache.look("d"), undefined);
+  assert.equal(cache.get("d"), undefined);
 });
 
-test("a secret that does not exist is remembered for 30 s", () => {
+test("an unknown secret is cached for 30 s", () => {
   const { now, cache } = cacheAt();
-  cache.keep("d", undefined, now.ms);
+  cache.set("d", undefined, now.ms);
   now.ms += 30_000;
-  assert.deepEqual(cache.look("d"), { found: undefined, expired: false, stale: false });
+  assert.deepEqual(cache.get("d"), { found: undefined, isExpired: false, isStale: false });
   now.ms += 1;
-  assert.equal(cache.look("d"), undefined);
+  assert.equal(cache.get("d"), undefined);
 });
 
-test("a secret expires by itself while it is cached", () => {
+test("a cached secret expires at its time", () => {
   const { now, cache } = cacheAt();
-  cache.keep("d", found("d", "key_a", 1_000), now.ms);
+  cache.set("d", found("d", "key_a", 1_000), now.ms);
   now.ms += 999;
-  assert.equal(cache.look("d")?.expired, false);
+  assert.equal(cache.get("d")?.isExpired, false);
   now.ms += 1;
-  assert.equal(cache.look("d")?.expired, true);
+  assert.equal(cache.get("d")?.isExpired, true);
 });
 
-test("a change of a key ends its entries and no other, and what was being read meanwhile is read again", () => {
+test("a change of a key invalidates only its entries, also one that is being read", () => {
   const { now, cache } = cacheAt();
-  cache.keep("a1", found("a1", "key_a"), now.ms);
-  cache.keep("b1", found("b1", "key_b"), now.ms);
+  cache.set("a1", found("a1", "key_a"), now.ms);
+  cache.set("b1", found("b1", "key_b"), now.ms);
   const readAtMs = now.ms + 1;
   now.ms += 2;
-  cache.change("key_a");
-  assert.equal(cache.look("a1"), undefined);
-  assert.equal(cache.look("b1")?.found?.keyId, "key_b");
+  cache.invalidate("key_a");
+  assert.equal(cache.get("a1"), undefined);
+  assert.equal(cache.get("b1")?.found?.keyId, "key_b");
   now.ms += 1;
-  assert.equal(cache.keep("a1", found("a1", "key_a"), readAtMs), false);
-  assert.equal(cache.look("a1"), undefined);
-  assert.equal(cache.keep("a1", found("a1", "key_a"), now.ms), true);
-  assert.equal(cache.look("a1")?.found?.keyId, "key_a");
+  assert.equal(cache.set("a1", found("a1", "key_a"), readAtMs), false);
+  assert.equal(cache.get("a1"), undefined);
+  assert.equal(cache.set("a1", found("a1", "key_a"), now.ms), true);
+  assert.equal(cache.get("a1")?.found?.keyId, "key_a");
 });
 
-test("more changes than are remembered end every entry", () => {
+test("more changes than the cache remembers invalidate every entry", () => {
   const { now, cache } = cacheAt();
-  cache.keep("a1", found("a1", "key_a"), now.ms);
+  cache.set("a1", found("a1", "key_a"), now.ms);
   now.ms += 1;
-  for (let index = 0; index < 150_000; index++) cache.change(`key_${index}`);
-  assert.equal(cache.look("a1"), undefined);
+  for (let index = 0; index < 150_000; index++) cache.invalidate(`key_${index}`);
+  assert.equal(cache.get("a1"), undefined);
 });
 
-test("inventing secrets pushes out no real one, and neither grows beyond its size", () => {
-  const { now, cache } = cacheAt({ foundMax: 100, absentMax: 100 });
-  cache.keep("real", found("real", "key_a"), now.ms);
-  for (let index = 0; index < 10_000; index++) cache.keep(`none${index}`, undefined, now.ms);
-  assert.ok(cache.look("real")?.found);
-  const remembered = Array.from({ length: 10_000 }, (_, index) =>
-    cache.look(`none${index}`),
-  ).filter(Boolean).length;
-  assert.ok(remembered > 0 && remembered <= 100);
-  for (let index = 0; index < 1_000; index++)
-    cache.keep(`more${index}`, found(`more${index}`, "key_b"), now.ms);
-  const kept = Array.from({ length: 1_000 }, (_, index) => cache.look(`more${index}`)).filter(
+test("invented secrets evict no real one, and both caches keep their bounds", () => {
+  const { now, cache } = cacheAt({ foundMax: 100, unknownMax: 100 });
+  cache.set("real", found("real", "key_a"), now.ms);
+  for (let index = 0; index < 10_000; index++) cache.set(`none${index}`, undefined, now.ms);
+  assert.ok(cache.get("real")?.found);
+  const remembered = Array.from({ length: 10_000 }, (_, index) => cache.get(`none${index}`)).filter(
     Boolean,
   ).length;
-  assert.ok(kept > 0 && kept <= 100);
+  assert.ok(remembered > 0 && remembered <= 100);
+  for (let index = 0; index < 1_000; index++)
+    cache.set(`more${index}`, found(`more${index}`, "key_b"), now.ms);
+  const left = Array.from({ length: 1_000 }, (_, index) => cache.get(`more${index}`)).filter(
+    Boolean,
+  ).length;
+  assert.ok(left > 0 && left <= 100);
 });
 
-test("whatever happens in whatever order, a look never answers what was read before a known change or 30 s ago", () => {
+test("in any order of events, no result was read before a known change or more than 30 s ago", () => {
   const step = fc.oneof(
     fc.record({ kind: fc.constant("read" as const), key: fc.nat(3), tookMs: fc.nat(3_000) }),
     fc.record({ kind: fc.constant("change" as const), key: fc.nat(3) }),
     fc.record({ kind: fc.constant("wait" as const), ms: fc.nat(20_000) }),
-    fc.record({ kind: fc.constant("look" as const), key: fc.nat(3) }),
+    fc.record({ kind: fc.constant("get" as const), key: fc.nat(3) }),
   );
   fc.assert(
     fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
-      const { now, cache } = cacheAt({ foundMax: 4, absentMax: 4 });
+      const { now, cache } = cacheAt({ foundMax: 4, unknownMax: 4 });
       const changedAtMs = new Map<number, number>();
       const readAtMs = new Map<number, number>();
       for (const one of steps) {
         now.ms += 1;
         if (one.kind === "wait") now.ms += one.ms;
         else if (one.kind === "change") {
-          cache.change(`key_${one.key}`);
+          cache.invalidate(`key_${one.key}`);
           changedAtMs.set(one.key, now.ms);
         } else if (one.kind === "read") {
           const startMs = now.ms;
           now.ms += one.tookMs;
-          if (cache.keep(`d${one.key}`, found(`d${one.key}`, `key_${one.key}`), startMs))
+          if (cache.set(`d${one.key}`, found(`d${one.key}`, `key_${one.key}`), startMs))
             readAtMs.set(one.key, startMs);
-        } else if (cache.look(`d${one.key}`)) {
+        } else if (cache.get(`d${one.key}`)) {
           const atMs = readAtMs.get(one.key) ?? Number.NEGATIVE_INFINITY;
           assert.ok(
             now.ms - atMs <= 30_000 &&

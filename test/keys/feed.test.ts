@@ -7,10 +7,10 @@ import type { ChangePage } from "../../src/keys/store.ts";
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-/** A feed whose readings the test answers; `told` are the changes it passed on. */
+/** A feed whose reads the test answers. `reported`: the changes that it reported. */
 function feedOf(answer: (since: Date | undefined) => Promise<ChangePage>) {
   const since: (Date | undefined)[] = [];
-  const told: string[] = [];
+  const reported: string[] = [];
   let cleaned = 0;
   const feed = createFeed({
     read: (from) => {
@@ -20,10 +20,10 @@ function feedOf(answer: (since: Date | undefined) => Promise<ChangePage>) {
     clean: async () => {
       cleaned += 1;
     },
-    onChange: (keyId) => told.push(keyId),
+    onChange: (keyId) => reported.push(keyId),
     log: createLog("silent"),
   });
-  return { feed, since, told, cleaned: () => cleaned };
+  return { feed, since, reported, cleaned: () => cleaned };
 }
 
 const page = (at: number, ...ids: string[]): Promise<ChangePage> =>
@@ -32,17 +32,17 @@ const page = (at: number, ...ids: string[]): Promise<ChangePage> =>
     changes: ids.map((id) => ({ changeId: id, keyId: `key_of_${id}` })),
   });
 
-test("the feed is read twice a second, each time from the last good reading, and a change is told once", async () => {
+test("the feed is read twice a second from the last successful read, and reports a change once", async () => {
   const answers = [
     () => page(1_000, "a"),
     () => page(1_500, "a", "b"),
-    () => Promise.reject(new Error("away")),
+    () => Promise.reject(new Error("unreachable")),
     () => page(2_500, "a", "b", "c"),
   ];
-  const { feed, since, told } = feedOf(() => answers.shift()?.() ?? page(3_000));
+  const { feed, since, reported } = feedOf(() => answers.shift()?.() ?? page(3_000));
   feed.start();
   await vi.advanceTimersByTimeAsync(1_600);
-  assert.deepEqual(told, ["key_of_a", "key_of_b", "key_of_c"]);
+  assert.deepEqual(reported, ["key_of_a", "key_of_b", "key_of_c"]);
   assert.deepEqual(
     since.map((one) => one?.getTime()),
     [undefined, 1_000, 1_500, 1_500],
@@ -52,7 +52,7 @@ test("the feed is read twice a second, each time from the last good reading, and
   assert.equal(since.length, 4);
 });
 
-test("a hint brings the next reading forward; one that comes during a reading brings another after it", async () => {
+test("a hint causes a read at once; a hint during a read causes another read after it", async () => {
   const held: PromiseWithResolvers<ChangePage>[] = [];
   const { feed, since } = feedOf(() => {
     const one = Promise.withResolvers<ChangePage>();
@@ -64,11 +64,11 @@ test("a hint brings the next reading forward; one that comes during a reading br
   held[0]?.resolve(await page(1_000));
   await vi.advanceTimersByTimeAsync(10);
   assert.equal(since.length, 1);
-  feed.hurry();
-  feed.hurry();
+  feed.pollSoon();
+  feed.pollSoon();
   await vi.advanceTimersByTimeAsync(100);
   assert.equal(since.length, 2);
-  feed.hurry();
+  feed.pollSoon();
   held[1]?.resolve(await page(1_010));
   await vi.advanceTimersByTimeAsync(100);
   assert.equal(since.length, 3);
@@ -78,7 +78,7 @@ test("a hint brings the next reading forward; one that comes during a reading br
   await feed.stop();
 });
 
-test("a flood of hints makes no flood of readings: there is a pause after each, short enough for a change to be known at once", async () => {
+test("a flood of hints causes at most ten reads a second, one at a time", async () => {
   let reading = 0;
   const { feed, since } = feedOf(async () => {
     reading += 1;
@@ -89,14 +89,14 @@ test("a flood of hints makes no flood of readings: there is a pause after each, 
   });
   feed.start();
   for (let ms = 0; ms < 1_150; ms++) {
-    feed.hurry();
+    feed.pollSoon();
     await vi.advanceTimersByTimeAsync(1);
   }
   assert.equal(since.length, 10);
-  // A hint after a rest is followed at once.
+  // A hint after a pause causes a read at once.
   await vi.advanceTimersByTimeAsync(300);
   const before = since.length;
-  feed.hurry();
+  feed.pollSoon();
   await vi.advanceTimersByTimeAsync(0);
   assert.equal(since.length, before + 1);
   const stopped = feed.stop();

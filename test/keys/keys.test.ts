@@ -16,7 +16,7 @@ afterAll(() => fixture.drop());
 const run = <Row>(text: string, values: unknown[] = []) =>
   fixture.database.query<Row>({ name: createHash("md5").update(text).digest("hex"), text }, values);
 
-test("a created key has what was asked for, models resolved, and its secret authenticates it", async () => {
+test("a created key has the requested members, with model ids, and its secret authenticates it", async () => {
   const { ask, keys } = fixture;
   const { key, secret } = await ask.createKey({
     accountId: "acc_a",
@@ -60,7 +60,7 @@ test("a created key has what was asked for, models resolved, and its secret auth
   );
 });
 
-test("limits that are not set are absent, and zero is kept as zero", async () => {
+test("limits that are not set are absent, and a limit of zero stays zero", async () => {
   const { ask, keys } = fixture;
   const free = await ask.createKey({ accountId: "acc_a" });
   assert.deepEqual(
@@ -77,7 +77,7 @@ test("limits that are not set are absent, and zero is kept as zero", async () =>
   assert.deepEqual([caller.key.requestsPerMinute, caller.key.monthlyCapMicrocredits], [0, 0n]);
 });
 
-test("no secret is stored, and no answer but the one that makes it holds it", async () => {
+test("a secret is not stored, and only the response that creates it contains it", async () => {
   const { ask } = fixture;
   const { key, secret } = await ask.createKey({ accountId: "acc_a", name: "kept" });
   const stored = await run<{ all: string }>(
@@ -91,7 +91,7 @@ test("no secret is stored, and no answer but the one that makes it holds it", as
   assert.ok(!text.includes(secret) && !text.includes(secret.slice(12, -4)));
 });
 
-test("the operator's token is the admin, whatever is near it is not", async () => {
+test("the admin token authenticates the operator, a similar token does not", async () => {
   const { keys } = fixture;
   assert.deepEqual(await keys.authenticate(bearer(adminToken)), { kind: "admin" });
   for (const token of [`${adminToken}x`, adminToken.slice(1), adminToken.toUpperCase()]) {
@@ -108,42 +108,42 @@ const badHeaders: [string, string | undefined, string][] = [
   ["ten kilobytes", `Bearer ${"x".repeat(10_240)}`, "invalid_key"],
   ["a mistyped secret", `Bearer ${mintSecret(Family.V1).slice(0, -1)}_`, "invalid_key"],
 ];
-for (const [name, header, apiError] of badHeaders) {
-  test(`${name} is ${apiError}, without a statement`, async () => {
+for (const [name, header, reason] of badHeaders) {
+  test(`${name} fails with ${reason}, without a statement`, async () => {
     const { keys, database } = fixture;
     const before = database.ran.length;
     const headers = new Headers(header === undefined ? {} : { authorization: header });
-    assert.equal(await errorOf(keys.authenticate(headers)), apiError);
+    assert.equal(await errorOf(keys.authenticate(headers)), reason);
     assert.equal(database.ran.length, before);
   });
 }
 
-test("the scheme is read in any case and blanks around the secret are trimmed", async () => {
+test("the scheme is case-insensitive, and blanks around the secret are trimmed", async () => {
   const { keys, ask } = fixture;
   const { secret, key } = await ask.createKey({ accountId: "acc_a" });
   const caller = await keys.authenticate(new Headers({ authorization: `bEARER   ${secret}  ` }));
   assert.ok(caller.kind === "key" && caller.key.keyId === key?.keyId);
 });
 
-test("unknown, malformed and expired secrets are refused in the same words; a revoked one is said to be revoked", async () => {
+test("unknown, malformed and expired secrets fail with one message; a revoked one has its own", async () => {
   const { keys, ask } = fixture;
   const { secret, key } = await ask.createKey({ accountId: "acc_a" });
   await ask.rotateKey({ keyId: key?.keyId ?? "", overlap: { seconds: 0n, nanos: 0 } });
   const revoked = await ask.createKey({ accountId: "acc_a" });
   await ask.revokeKey(revoked.key?.keyId ?? "");
-  const says = async (token: string) => {
+  const messageFor = async (token: string) => {
     const error: unknown = await keys
       .authenticate(bearer(token))
       .catch((failure: unknown) => failure);
     return error instanceof Error ? error.message : "authenticated";
   };
   const [unknown, malformed, expired] = await Promise.all([
-    says(mintSecret(Family.V1)),
-    says("sk-gw2-1abc"),
-    says(secret),
+    messageFor(mintSecret(Family.V1)),
+    messageFor("sk-gw2-1abc"),
+    messageFor(secret),
   ]);
   assert.deepEqual([malformed, expired], [unknown, unknown]);
-  assert.match(await says(revoked.secret), /revoked/);
+  assert.match(await messageFor(revoked.secret), /revoked/);
 });
 
 test("a rotated key keeps its id and limits; both secrets work during the overlap", async () => {
@@ -172,7 +172,7 @@ test("a rotated key keeps its id and limits; both secrets work during the overla
   assert.equal(third.key?.secrets.length, 3);
 });
 
-test("one secret of a key can be revoked, and the other goes on", async () => {
+test("one secret of a key can be revoked, and the other remains valid", async () => {
   const { keys, ask } = fixture;
   const first = await ask.createKey({ accountId: "acc_a" });
   const keyId = first.key?.keyId ?? "";
@@ -198,7 +198,7 @@ test("one secret of a key can be revoked, and the other goes on", async () => {
   );
 });
 
-test("a revoked key authenticates nobody, its streams are to end, and it cannot be changed any more", async () => {
+test("a revoked key does not authenticate, its active requests must end, and it cannot change", async () => {
   const { keys, ask } = fixture;
   const { key, secret } = await ask.createKey({ accountId: "acc_a" });
   const keyId = key?.keyId ?? "";
@@ -214,7 +214,7 @@ test("a revoked key authenticates nobody, its streams are to end, and it cannot 
   assert.equal(await errorOf(ask.updateKey(update)), "key_not_active key_id");
 });
 
-test("an update changes the members of its mask, clears absent ones, and takes effect on this node at once", async () => {
+test("an update changes the members of its mask, clears absent ones, and takes effect here at once", async () => {
   const { keys, ask } = fixture;
   const { key, secret } = await ask.createKey({
     accountId: "acc_a",
@@ -237,7 +237,7 @@ test("an update changes the members of its mask, clears absent ones, and takes e
   );
 });
 
-test("lists answer keys of one account or of all, oldest first, page by page, whatever is added meanwhile", async () => {
+test("keys are listed for one account or all, oldest first, in pages", async () => {
   const { ask } = fixture;
   const created: string[] = [];
   for (let index = 0; index < 5; index++)
@@ -257,7 +257,7 @@ test("lists answer keys of one account or of all, oldest first, page by page, wh
   assert.deepEqual(await ask.listKeys({ accountId: "acc_nobody" }).then((page) => page.keys), []);
 });
 
-test("lists show the month's spend and holds and the last use, from the key's months alone", async () => {
+test("a listed key shows the usage of the month and its last use, read from key_months", async () => {
   const { ask } = fixture;
   const { key, secret } = await ask.createKey({ accountId: "acc_b" });
   const keyId = key?.keyId ?? "";
@@ -278,7 +278,7 @@ test("lists show the month's spend and holds and the last use, from the key's mo
   assert.deepEqual([described.key?.monthSpentMicrocredits, described.key?.secrets], [700n, []]);
 });
 
-test("a caller is described by its key without secrets and the secret it used, without a statement; the admin has no key", async () => {
+test("a caller sees its key and the secret it used, without a statement; the admin has no key", async () => {
   const { ask, keys, database } = fixture;
   const { key, secret } = await ask.createKey({ accountId: "acc_a", name: "mine" });
   const caller = await keys.authenticate(bearer(secret));
@@ -293,7 +293,7 @@ test("a caller is described by its key without secrets and the secret it used, w
   assert.equal(database.ran.length, before);
 });
 
-test("bad input is refused by the name of its field, and nothing is stored", async () => {
+test("the error of an invalid request names its field, and nothing is stored", async () => {
   const { ask } = fixture;
   const accountId = "acc_a";
   const { key } = await ask.createKey({ accountId });

@@ -18,75 +18,75 @@ function found(digest: string): FoundSecret {
   return { digest, keyId, caller, revoked: false, expiresInMs: undefined };
 }
 
-/** A look-up whose questions wait until the test answers them. */
+/** A look-up whose statements wait until the test answers them. */
 function heldLookup() {
-  const questions: { digests: readonly string[]; answer: PromiseWithResolvers<FoundSecret[]> }[] =
+  const statements: { digests: readonly string[]; answer: PromiseWithResolvers<FoundSecret[]> }[] =
     [];
-  const cache = new KeyCache({ foundMax: 1_000, absentMax: 1_000 });
+  const cache = new KeyCache({ foundMax: 1_000, unknownMax: 1_000 });
   const lookup = createLookup((digests) => {
     const answer = Promise.withResolvers<FoundSecret[]>();
-    questions.push({ digests, answer });
+    statements.push({ digests, answer });
     return answer.promise;
   }, cache);
-  return { questions, cache, lookup };
+  return { statements, cache, lookup };
 }
 
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
-test("whoever asks for the same secret at the same time shares one question", async () => {
-  const { questions, lookup } = heldLookup();
-  const asked = Array.from({ length: 100 }, () => lookup.find("a"));
+test("concurrent look-ups of one secret share one statement", async () => {
+  const { statements, lookup } = heldLookup();
+  const results = Array.from({ length: 100 }, () => lookup.find("a"));
   assert.deepEqual(
-    questions.map((one) => one.digests),
+    statements.map((one) => one.digests),
     [["a"]],
   );
-  questions[0]?.answer.resolve([found("a")]);
-  for (const one of await Promise.all(asked)) assert.equal(one?.keyId, "key_a");
-  assert.equal(questions.length, 1);
+  statements[0]?.answer.resolve([found("a")]);
+  for (const one of await Promise.all(results)) assert.equal(one?.keyId, "key_a");
+  assert.equal(statements.length, 1);
 });
 
-test("secrets asked for while a question is under way go into the next one, a bounded number at a time", async () => {
-  const { questions, lookup, cache } = heldLookup();
+test("look-ups during a statement share the next one, in bounded batches", async () => {
+  const { statements, lookup, cache } = heldLookup();
   const first = lookup.find("first");
   const others = Array.from({ length: 600 }, (_, index) => lookup.find(`d${index}`));
-  questions[0]?.answer.resolve([]);
+  statements[0]?.answer.resolve([]);
   assert.equal(await first, undefined);
   for (let index = 1; index <= 3; index++) {
     await settled();
-    questions[index]?.answer.resolve([found("d599")]);
+    statements[index]?.answer.resolve([found("d599")]);
   }
   assert.equal((await Promise.all(others)).filter(Boolean).length, 1);
   assert.deepEqual(
-    questions.map((one) => one.digests.length),
+    statements.map((one) => one.digests.length),
     [1, 256, 256, 88],
   );
-  assert.equal(cache.look("d0")?.found, undefined);
-  assert.equal(cache.look("d599")?.found?.keyId, "key_d599");
+  assert.equal(cache.get("d0")?.found, undefined);
+  assert.equal(cache.get("d599")?.found?.keyId, "key_d599");
 });
 
-test("a key that changes while it is read is read again, and its callers get the newer answer", async () => {
-  const { questions, lookup, cache } = heldLookup();
-  const asked = lookup.find("a");
+test("a key that changes during a read is read again, and its callers get the newer result", async () => {
+  const { statements, lookup, cache } = heldLookup();
+  const result = lookup.find("a");
   await settled();
-  cache.change("key_a");
-  questions[0]?.answer.resolve([found("a")]);
+  cache.invalidate("key_a");
+  statements[0]?.answer.resolve([found("a")]);
   await settled();
-  questions[1]?.answer.resolve([{ ...found("a"), revoked: true }]);
-  assert.equal((await asked)?.revoked, true);
+  statements[1]?.answer.resolve([{ ...found("a"), revoked: true }]);
+  assert.equal((await result)?.revoked, true);
 });
 
-test("too many waiting secrets are refused at once, and those that wait are served", async () => {
-  const { questions, lookup } = heldLookup();
+test("beyond 10,000 waiting look-ups further ones fail at once, and those that wait are served", async () => {
+  const { statements, lookup } = heldLookup();
   const waiting = Array.from({ length: 10_000 }, (_, index) => lookup.find(`d${index}`));
   assert.equal(await errorOf(lookup.find("more")), "gateway_unavailable");
   for (let index = 0; index <= 40; index++) {
-    questions[index]?.answer.resolve([]);
+    statements[index]?.answer.resolve([]);
     await settled();
   }
   await Promise.all(waiting);
 });
 
-test("a database that is away for a moment is asked again; callers notice a delay only", async () => {
+test("after a short outage of the database callers get their result late, not an error", async () => {
   let attempts = 0;
   const lookup = createLookup(
     async (digests) => {
@@ -94,45 +94,45 @@ test("a database that is away for a moment is asked again; callers notice a dela
       if (attempts < 3) throw new ApiError("billing_unavailable");
       return digests.map(found);
     },
-    new KeyCache({ foundMax: 10, absentMax: 10 }),
+    new KeyCache({ foundMax: 10, unknownMax: 10 }),
   );
   assert.equal((await lookup.find("a"))?.keyId, "key_a");
   assert.equal(attempts, 3);
 });
 
-test("a database that stays away is reported to those who waited long enough", async () => {
-  const away = async () => {
+test("a longer outage of the database fails the look-ups that waited long enough", async () => {
+  const unreachable = async () => {
     throw new ApiError("billing_unavailable");
   };
-  const lookup = createLookup(away, new KeyCache({ foundMax: 10, absentMax: 10 }), 100);
-  const refusals = await Promise.all(["a", "b"].map((digest) => errorOf(lookup.find(digest))));
-  assert.deepEqual(refusals, ["billing_unavailable", "billing_unavailable"]);
+  const lookup = createLookup(unreachable, new KeyCache({ foundMax: 10, unknownMax: 10 }), 100);
+  const errors = await Promise.all(["a", "b"].map((digest) => errorOf(lookup.find(digest))));
+  assert.deepEqual(errors, ["billing_unavailable", "billing_unavailable"]);
 });
 
-test("what only gets old is read anew in company: with the next question, or a tenth of a second later", async () => {
+test("a refresh joins the next statement, or runs a tenth of a second later", async () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   try {
-    const { questions, lookup } = heldLookup();
+    const { statements, lookup } = heldLookup();
     lookup.refresh("old1");
     lookup.refresh("old1");
     lookup.refresh("old2");
-    assert.equal(questions.length, 0);
-    const asked = lookup.find("new");
-    assert.deepEqual(questions[0]?.digests, ["new", "old1", "old2"]);
+    assert.equal(statements.length, 0);
+    const result = lookup.find("new");
+    assert.deepEqual(statements[0]?.digests, ["new", "old1", "old2"]);
     lookup.refresh("old3");
-    questions[0]?.answer.resolve([found("new"), found("old1")]);
-    assert.equal((await asked)?.keyId, "key_new");
-    assert.equal(questions.length, 1);
+    statements[0]?.answer.resolve([found("new"), found("old1")]);
+    assert.equal((await result)?.keyId, "key_new");
+    assert.equal(statements.length, 1);
     await vi.advanceTimersByTimeAsync(100);
-    assert.deepEqual(questions[1]?.digests, ["old3"]);
-    questions[1]?.answer.reject(new Error("nobody waits for this"));
+    assert.deepEqual(statements[1]?.digests, ["old3"]);
+    statements[1]?.answer.reject(new Error("no caller waits for this"));
     await settled();
   } finally {
     vi.useRealTimers();
   }
 });
 
-test("a failure of the question itself reaches those who asked, and the next ones are served", async () => {
+test("a failed statement fails its look-ups, and later ones are served", async () => {
   let attempts = 0;
   const lookup = createLookup(
     async (digests) => {
@@ -140,7 +140,7 @@ test("a failure of the question itself reaches those who asked, and the next one
       if (attempts === 1) throw new Error("broken");
       return digests.map(found);
     },
-    new KeyCache({ foundMax: 10, absentMax: 10 }),
+    new KeyCache({ foundMax: 10, unknownMax: 10 }),
   );
   await assert.rejects(lookup.find("a"), /broken/);
   assert.equal((await lookup.find("a"))?.keyId, "key_a");

@@ -1,4 +1,4 @@
-// What a customer configures holds over several gateway processes at once.
+// The settings of a key apply on several gateway processes at once.
 
 import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
@@ -8,8 +8,8 @@ import { type Cluster, objectOf, startCluster } from "../support/cluster.ts";
 
 const nodeCount = 3;
 let gateways: Cluster;
-// Every answer of the suite, to be searched for secrets.
-let answers = "";
+// All responses of the suite, to be searched for secrets.
+let responses = "";
 beforeAll(async () => {
   gateways = await startCluster(nodeCount);
 }, 60_000);
@@ -18,7 +18,7 @@ afterAll(async () => {
   await gateways.stop();
   const logs = gateways.nodes.map((node) => node.stdout() + node.stderr()).join("");
   expect(logs).toContain("{");
-  expect(gateways.secretsIn(logs + answers)).toEqual([]);
+  expect(gateways.secretsIn(logs + responses)).toEqual([]);
 }, 60_000);
 
 const nodeAt = (index: number): ChildGateway => {
@@ -27,13 +27,13 @@ const nodeAt = (index: number): ChildGateway => {
   return node;
 };
 
-type Asked = { text?: string; stream?: boolean; model?: string; chat?: boolean };
+type Prompt = { text?: string; stream?: boolean; model?: string; chat?: boolean };
 
 /** A short request in either format. */
 function post(
   node: ChildGateway,
   secret: string,
-  { text = "hello", stream = false, model = "haiku", chat = false }: Asked = {},
+  { text = "hello", stream = false, model = "haiku", chat = false }: Prompt = {},
 ) {
   const body = { model, max_tokens: 64, stream, messages: [{ role: "user", content: text }] };
   return fetch(`${node.address}${chat ? "/v1/chat/completions" : "/v1/messages"}`, {
@@ -48,36 +48,38 @@ function post(
   });
 }
 
-type Answered = { status: number; headers: Headers; text: string; atMs: number };
+type Result = { status: number; headers: Headers; text: string; atMs: number };
 
-async function ask(node: ChildGateway, secret: string, asked?: Asked): Promise<Answered> {
-  const response = await post(node, secret, asked);
+async function send(node: ChildGateway, secret: string, prompt?: Prompt): Promise<Result> {
+  const response = await post(node, secret, prompt);
   const text = await response.text();
-  answers += text;
+  responses += text;
   return { status: response.status, headers: response.headers, text, atMs: performance.now() };
 }
 
-const codeOf = ({ text }: Answered): unknown => {
+const codeOf = ({ text }: Result): unknown => {
   const error = objectOf(objectOf(JSON.parse(text)).error);
   return error.code ?? objectOf(error.details ?? {}).error_code;
 };
 
-const statuses = (all: readonly Answered[]) =>
+const statuses = (all: readonly Result[]) =>
   Object.fromEntries(
     Map.groupBy(all, (one) => one.status)
       .entries()
       .map(([status, some]) => [status, some.length]),
   );
 
-test("a limit of requests per minute holds over all nodes, and refused ones learn when to come back", async () => {
+test("requests per minute are limited over all nodes, and refused ones carry a retry time", async () => {
   const accountId = await gateways.account({ v1: 1_000 });
   const { secret } = await gateways.key({ accountId, requestsPerMinute: 20 });
   const all = await Promise.all(
-    Array.from({ length: 60 }, (_, index) => ask(nodeAt(index), secret, { chat: index % 2 === 0 })),
+    Array.from({ length: 60 }, (_, index) =>
+      send(nodeAt(index), secret, { chat: index % 2 === 0 }),
+    ),
   );
   const admittedCount = statuses(all)["200"] ?? 0;
-  // Fewer only when this machine is so busy that Redis is taken for absent and nodes keep to their
-  // shares.
+  // Fewer only when this machine is so busy that Redis answers too late and nodes use their
+  // fallback quotas.
   if (gateways.redis)
     assert.ok(admittedCount <= 20 && admittedCount >= 10, `${admittedCount} admitted`);
   for (const one of all) {
@@ -92,12 +94,12 @@ test("a limit of requests per minute holds over all nodes, and refused ones lear
   assert.equal(admitted?.headers.get("anthropic-ratelimit-requests-limit"), "20");
 });
 
-test("of many requests that race for ten holds' worth of a monthly cap over all nodes exactly ten are admitted", async () => {
+test("of many requests over all nodes that race for a monthly cap of ten holds, ten are admitted", async () => {
   const accountId = await gateways.account({ v1: 100_000 });
-  // Longer than a refused request waits for the others' holds.
-  const asked = { text: "[[simulate tokens=4 first_token_ms=4000]]" };
+  // Longer than a refused request waits for a hold to be released.
+  const prompt = { text: "[[simulate tokens=4 first_token_ms=4000]]" };
   const measured = await gateways.key({ accountId });
-  const first = ask(nodeAt(0), measured.secret, asked);
+  const first = send(nodeAt(0), measured.secret, prompt);
   const heldOf = async (keyId: string) => {
     const { key } = await gateways.admin("gateway.keys.v1.KeysService/GetKey", { keyId });
     return BigInt(String(objectOf(key).monthHeldMicrocredits ?? "0"));
@@ -106,7 +108,7 @@ test("of many requests that race for ten holds' worth of a monthly cap over all 
   const cap = (await heldOf(measured.keyId)) * 10n;
   const { keyId, secret } = await gateways.key({ accountId, monthlyCapMicrocredits: String(cap) });
   const all = await Promise.all(
-    Array.from({ length: 60 }, (_, index) => ask(nodeAt(index), secret, asked)),
+    Array.from({ length: 60 }, (_, index) => send(nodeAt(index), secret, prompt)),
   );
   assert.deepEqual(statuses(all), { 200: 10, 429: 50 });
   for (const one of all) if (one.status === 429) assert.equal(codeOf(one), "credits_held");
@@ -120,7 +122,7 @@ test("of many requests that race for ten holds' worth of a monthly cap over all 
   assert.ok(lastUsedAt);
 });
 
-test("a revocation ends the key's streams on every node within a second, in their own format, billed, and nobody else's", async () => {
+test("a revocation ends the streams of the key on every node within a second, and charges them", async () => {
   const accountId = await gateways.account({ v1: 10_000 });
   const [revoked, sibling] = [await gateways.key({ accountId }), await gateways.key({ accountId })];
   const long = { stream: true, text: "[[simulate tokens=60 token_ms=100]]" };
@@ -133,7 +135,7 @@ test("a revocation ends the key's streams on every node within a second, in thei
     const ended = (async () => {
       for (let read = await reader.read(); !read.done; read = await reader.read())
         text += read.value;
-      answers += text;
+      responses += text;
       return { text, atMs: performance.now() };
     })();
     return { chat, requestId: response.headers.get("request-id") ?? "", ended };
@@ -145,8 +147,8 @@ test("a revocation ends the key's streams on every node within a second, in thei
 
   await gateways.admin("gateway.keys.v1.KeysService/RevokeKey", { keyId: revoked.keyId }, 0);
   const revokedAtMs = performance.now();
-  // The next paid call is refused on every node, whatever its caches say.
-  const refused = await Promise.all([0, 1, 2].map((index) => ask(nodeAt(index), revoked.secret)));
+  // Every node refuses the next paid call, also with the key in its cache.
+  const refused = await Promise.all([0, 1, 2].map((index) => send(nodeAt(index), revoked.secret)));
   assert.deepEqual(
     refused.map((one) => [one.status, codeOf(one)]),
     Array(3).fill([401, "revoked_key"]),
@@ -165,7 +167,7 @@ test("a revocation ends the key's streams on every node within a second, in thei
         (await gateways.admin("gateway.billing.v1.BillingService/GetReceipt", { requestId }))
           .receipt,
       );
-    // The client is told first: what an answer that was cut short costs is settled beside.
+    // The stream ends before its charge is settled.
     await expect.poll(async () => (await receiptOf()).outcome).toBe("OUTCOME_REVOKED");
     assert.ok(BigInt(String((await receiptOf()).amountMicrocredits)) > 0n);
   }
@@ -173,18 +175,18 @@ test("a revocation ends the key's streams on every node within a second, in thei
   assert.match(text, /message_stop/);
 });
 
-test("under two hundred requests a second, rotations lose none", async () => {
+test("at two hundred requests a second, rotations fail no request", async () => {
   const accountId = await gateways.account({ v1: 100_000 });
   const { keyId, secret: first } = await gateways.key({ accountId });
   let secret = first;
-  const sent: Promise<Answered>[] = [];
+  const sent: Promise<Result>[] = [];
   const startedAtMs = performance.now();
-  // In steps of what is due, as timers of a busy machine come late.
+  // Sends all requests that are due, since timers fire late on a busy machine.
   while (performance.now() - startedAtMs < 3_000) {
     const due = Math.floor((performance.now() - startedAtMs) / 5);
     while (sent.length < due)
       sent.push(
-        ask(nodeAt(sent.length), sent.length % 2 === 0 ? secret : first, {
+        send(nodeAt(sent.length), sent.length % 2 === 0 ? secret : first, {
           text: "[[simulate tokens=2]]",
         }),
       );
@@ -199,7 +201,7 @@ test("under two hundred requests a second, rotations lose none", async () => {
   assert.notEqual(secret, first);
 });
 
-test("a narrower allow-list and a cap bind the next paid call on every other node; wider ones and limits follow within a second", async () => {
+test("a narrower allow-list and a cap apply to the next paid call on every node, other changes within a second", async () => {
   const accountId = await gateways.account({ v1: 1_000 });
   const narrowed = await gateways.key({ accountId });
   const capped = await gateways.key({ accountId });
@@ -210,36 +212,38 @@ test("a narrower allow-list and a cap bind the next paid call on every other nod
       0,
     );
   const warm = [0, 1, 2].flatMap((index) =>
-    [narrowed, capped].map(({ secret }) => ask(nodeAt(index), secret)),
+    [narrowed, capped].map(({ secret }) => send(nodeAt(index), secret)),
   );
   assert.deepEqual(statuses(await Promise.all(warm)), { 200: 6 });
 
-  const refusals = async ({ secret }: { secret: string }) => {
-    const all = await Promise.all([1, 2].map((index) => ask(nodeAt(index), secret)));
+  const errorsOf = async ({ secret }: { secret: string }) => {
+    const all = await Promise.all([1, 2].map((index) => send(nodeAt(index), secret)));
     return all.map((one) => `${one.status} ${codeOf(one)}`);
   };
   await update(narrowed, { allowedModels: ["opus"] }, "allowedModels");
-  assert.deepEqual(await refusals(narrowed), Array(2).fill("403 model_not_allowed"));
+  assert.deepEqual(await errorsOf(narrowed), Array(2).fill("403 model_not_allowed"));
   await update(capped, { monthlyCapMicrocredits: "1" }, "monthlyCapMicrocredits");
-  assert.deepEqual(await refusals(capped), Array(2).fill("402 monthly_cap_reached"));
+  assert.deepEqual(await errorsOf(capped), Array(2).fill("402 monthly_cap_reached"));
 
   const soon = { timeout: 1_000, interval: 20 };
   const statusAt = async (index: number, { secret }: { secret: string }) =>
-    (await ask(nodeAt(index), secret)).status;
+    (await send(nodeAt(index), secret)).status;
   await update(narrowed, {}, "allowedModels");
   for (const index of [1, 2]) await expect.poll(() => statusAt(index, narrowed), soon).toBe(200);
   await update(narrowed, { requestsPerMinute: 0 }, "requestsPerMinute");
   for (const index of [1, 2]) await expect.poll(() => statusAt(index, narrowed), soon).toBe(429);
 });
 
-test("each family draws on its own pool, on both endpoints, and never on the other's", async () => {
+test("each family draws only on its own pool, on both endpoints", async () => {
   const accountId = await gateways.account({ v1: 1_000 });
   const [v1, v2] = [
     await gateways.key({ accountId }),
     await gateways.key({ accountId, family: "FAMILY_V2" }),
   ];
   const all = await Promise.all(
-    [v1, v2].flatMap(({ secret }) => [false, true].map((chat) => ask(nodeAt(0), secret, { chat }))),
+    [v1, v2].flatMap(({ secret }) =>
+      [false, true].map((chat) => send(nodeAt(0), secret, { chat })),
+    ),
   );
   assert.deepEqual(
     all.map((one) => one.status),
@@ -247,14 +251,14 @@ test("each family draws on its own pool, on both endpoints, and never on the oth
   );
 });
 
-test("unknown, malformed and expired keys get one and the same answer on every node; no answer names a key", async () => {
+test("unknown, malformed and expired keys get the same response, which names no key", async () => {
   const accountId = await gateways.account({ v1: 1_000 });
   const { keyId, secret } = await gateways.key({ accountId });
   await gateways.admin("gateway.keys.v1.KeysService/RotateKey", { keyId, overlap: "0s" });
   const unknown = "sk-gw2-10000000000000000000000000000000000000000000abcdef";
   const all = await Promise.all(
     [unknown, "nonsense", secret, secret.toUpperCase(), "x".repeat(8_000)].map((one) =>
-      ask(nodeAt(1), one),
+      send(nodeAt(1), one),
     ),
   );
   const bodies = all.map((one) => one.text.replace(/req_\w+/g, "req_"));
@@ -269,7 +273,7 @@ test("unknown, malformed and expired keys get one and the same answer on every n
   assert.equal(inQuery.status, 401);
 });
 
-test("requests go on while Redis is away, /health says degraded, and it is over when Redis is back", async ({
+test("requests continue without Redis, and /health is degraded until Redis is back", async ({
   skip,
 }) => {
   if (!gateways.redis) return skip("needs Redis");
@@ -282,7 +286,7 @@ test("requests go on while Redis is away, /health says degraded, and it is over 
   await gateways.redis.kill();
   try {
     const all = await Promise.all(
-      Array.from({ length: 45 }, (_, index) => ask(nodeAt(index), secret)),
+      Array.from({ length: 45 }, (_, index) => send(nodeAt(index), secret)),
     );
     assert.deepEqual(statuses(all), { 200: 30, 429: 15 });
     await expect.poll(health, { timeout: 5_000 }).toBe("200 degraded");
@@ -291,7 +295,7 @@ test("requests go on while Redis is away, /health says degraded, and it is over 
   }
   await expect.poll(health, { timeout: 15_000 }).toBe("200 ok");
   const after = await Promise.all(
-    Array.from({ length: 9 }, (_, index) => ask(nodeAt(index), secret)),
+    Array.from({ length: 9 }, (_, index) => send(nodeAt(index), secret)),
   );
   assert.deepEqual(statuses(after), { 429: 9 });
 });

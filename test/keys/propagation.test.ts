@@ -1,4 +1,4 @@
-// Several nodes on one database: what one changes, all know.
+// Several nodes on one database: each learns the changes of the others.
 
 import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
@@ -40,7 +40,7 @@ function startNode(): Keys {
   return keys;
 }
 
-test("a warm key costs no statement, and with a limit one call of Redis or none", async () => {
+test("a cached key costs no statement, also with a limit", async () => {
   const { database, ask } = fixture;
   const node = startNode();
   const limits = createRateLimits({
@@ -59,7 +59,7 @@ test("a warm key costs no statement, and with a limit one call of Redis or none"
   assert.deepEqual(ran, []);
 });
 
-test("a thousand callers with one cold key cost one statement", async () => {
+test("a thousand callers with one key that is not cached cost one statement", async () => {
   const { ask, database } = fixture;
   const { secret } = await ask.createKey({ accountId: "acc_a" });
   const node = createNodeKeys(database);
@@ -68,14 +68,14 @@ test("a thousand callers with one cold key cost one statement", async () => {
   assert.deepEqual(database.ran.slice(before), ["keys/find-secrets"]);
 });
 
-test("a flood of well-formed secrets that do not exist costs few statements, and a repeated one costs none", async () => {
+test("a flood of invented secrets costs few statements, and a repeated one costs none", async () => {
   const { ask, database } = fixture;
   const node = createNodeKeys(database);
   const { secret } = await ask.createKey({ accountId: "acc_a" });
   const before = database.ran.length;
   const flood = Array.from({ length: 5_000 }, () => mintSecret(Family.V1));
   const refused = Promise.all(flood.map((one) => errorOf(node.authenticate(bearer(one)))));
-  // Good traffic goes on amid it.
+  // A real key works meanwhile.
   assert.equal((await node.authenticate(bearer(secret))).kind, "key");
   assert.deepEqual(new Set(await refused), new Set(["invalid_key"]));
   assert.ok(database.ran.length - before <= 30, `${database.ran.length - before} statements`);
@@ -85,15 +85,15 @@ test("a flood of well-formed secrets that do not exist costs few statements, and
   assert.equal(database.ran.length, after);
 });
 
-test("a change on one node is known on every other within a second, and told there once", async () => {
+test("a change on one node is known on every other within a second, and reported there once", async () => {
   const { ask } = fixture;
   const nodes = [startNode(), startNode(), startNode()];
   const { key, secret } = await ask.createKey({ accountId: "acc_a", requestsPerMinute: 5 });
   const keyId = key?.keyId ?? "";
-  const told = nodes.map(() => 0);
+  const reports = nodes.map(() => 0);
   nodes.forEach((node, index) => {
     node.onChanged((change) => {
-      if (change.keyId === keyId) told[index] = (told[index] ?? 0) + 1;
+      if (change.keyId === keyId) reports[index] = (reports[index] ?? 0) + 1;
     });
   });
   const limitAt = async (node: Keys) => {
@@ -113,16 +113,16 @@ test("a change on one node is known on every other within a second, and told the
     timeout: 1_000,
     interval: 20,
   });
-  await vi.waitFor(() => assert.ok(told.every((times) => times > 0)), {
+  await vi.waitFor(() => assert.ok(reports.every((times) => times > 0)), {
     timeout: 1_000,
     interval: 20,
   });
-  // Two more readings repeat the same ten seconds. The writer knows by itself, and by the feed.
+  // Two more reads repeat the same ten seconds. The writer reports its own change, and the feed it.
   await delay(1_100);
-  assert.deepEqual(told, [2, 1, 1]);
+  assert.deepEqual(reports, [2, 1, 1]);
 });
 
-test("a revoked key is refused on every node within a second, and its siblings go on", async () => {
+test("a revoked key fails on every node within a second, and other keys of its account work", async () => {
   const { ask } = fixture;
   const nodes = [startNode(), startNode(), startNode(), startNode()];
   const revoked = await ask.createKey({ accountId: "acc_a" });
@@ -143,7 +143,7 @@ test("a revoked key is refused on every node within a second, and its siblings g
     assert.equal((await node.authenticate(bearer(sibling.secret))).kind, "key");
 });
 
-test("a change that commits later than others with younger times is found all the same", async () => {
+test("a change that commits later than younger ones is found too", async () => {
   const { ask, database, url } = fixture;
   const node = startNode();
   const { key, secret } = await ask.createKey({ accountId: "acc_a" });
@@ -174,7 +174,7 @@ test("a change that commits later than others with younger times is found all th
   assert.ok(database.ran.includes("keys/read-changes"));
 });
 
-test("under load a rotation loses no request: old secret and new are good on every node at every moment", async () => {
+test("under load a rotation fails no request: the old and the new secret work on every node", async () => {
   const { ask } = fixture;
   const nodes = [startNode(), startNode()];
   const first = await ask.createKey({ accountId: "acc_a" });
@@ -204,7 +204,7 @@ test("under load a rotation loses no request: old secret and new are good on eve
   assert.equal(failed, 0);
 });
 
-test("while the database is away warm keys are served, and changes fail with the reason", async () => {
+test("without the database cached keys work, and changes fail with billing_unavailable", async () => {
   const { ask, url } = fixture;
   const { key, secret } = await ask.createKey({ accountId: "acc_a" });
   const broken = { on: false };
@@ -221,7 +221,7 @@ test("while the database is away warm keys are served, and changes fail with the
     broken.on = true;
     assert.equal((await node.authenticate(bearer(secret))).kind, "key");
     assert.equal(await errorOf(keysClient(node).getKey("key_a")), "billing_unavailable");
-    // Whether a stream has to end is asked until there is an answer.
+    // The revocation check retries until the database is back.
     const isLive = node.isActive(key?.keyId ?? "", key?.secrets[0]?.secretId ?? "");
     await delay(100);
     broken.on = false;
@@ -231,7 +231,7 @@ test("while the database is away warm keys are served, and changes fail with the
   }
 });
 
-test("a database that takes a question and stands still counts as away after five seconds", async () => {
+test("a database that hangs during a statement counts as unreachable after five seconds", async () => {
   const postgres = connectPostgres(fixture.url);
   const node = keysClient(createNodeKeys(postgres));
   const [backend] = await postgres.query<{ pid: number }>(
@@ -254,15 +254,15 @@ test("a database that takes a question and stands still counts as away after fiv
 });
 
 describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
-  test("a change on one node hints at it on all others, and the hint alone says nothing about keys", async () => {
+  test("a change on one node sends a hint to all others", async () => {
     const server = await startRedis();
     const connections = [0, 1, 2].map(() => connectRedis(server.url, createLog("silent")));
     try {
       const [writer, ...readers] = connections;
-      const heard = readers.map(() => 0);
+      const hints = readers.map(() => 0);
       readers.forEach((redis, index) => {
         createKeyHints(redis).listen(() => {
-          heard[index] = (heard[index] ?? 0) + 1;
+          hints[index] = (hints[index] ?? 0) + 1;
         });
       });
       await vi.waitFor(async () => {
@@ -275,7 +275,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       const node = createNodeKeys(fixture.database, writer);
       const { key } = await keysClient(node).createKey({ accountId: "acc_a" });
       await keysClient(node).revokeKey(key?.keyId ?? "");
-      await vi.waitFor(() => assert.deepEqual(heard, [1, 1]));
+      await vi.waitFor(() => assert.deepEqual(hints, [1, 1]));
     } finally {
       for (const redis of connections) await redis.close();
       await server.stop();

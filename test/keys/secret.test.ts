@@ -3,18 +3,13 @@ import { crc32 } from "node:zlib";
 import fc from "fast-check";
 import { test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import {
-  digestBytes,
-  digestSecret,
-  isSecret,
-  mintSecret,
-  showSecret,
-} from "../../src/keys/secret.ts";
+import { digestBytes, digestSecret, hintOf, isSecret, mintSecret } from "../../src/keys/secret.ts";
 
 const families = fc.constantFrom(Family.V1, Family.V2);
+// Written out: the test must not share a mistake of the code.
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-test("a minted secret has the documented form and its checksum is the CRC-32 of all before it", () => {
+test("a minted secret has the documented form, and its checksum is the CRC-32 of the rest", () => {
   fc.assert(
     fc.property(families, (family) => {
       const secret = mintSecret(family);
@@ -41,25 +36,25 @@ test("secrets do not repeat and use every character of the alphabet about equall
     assert.ok(Math.abs(count - expected) < 8 * Math.sqrt(expected));
 });
 
-test("any single wrong character, swap of neighbours, lost or added character is noticed without a look-up", () => {
+test("a wrong, swapped, lost or added character is rejected without a look-up", () => {
   fc.assert(
-    fc.property(families, fc.nat(55), fc.nat(61), (family, place, other) => {
+    fc.property(families, fc.nat(55), fc.nat(61), (family, index, other) => {
       const secret = mintSecret(family);
-      const replaced = secret.slice(0, place) + alphabet.charAt(other) + secret.slice(place + 1);
+      const replaced = secret.slice(0, index) + alphabet.charAt(other) + secret.slice(index + 1);
       if (replaced !== secret) assert.ok(!isSecret(replaced));
       const swapped =
-        secret.slice(0, place) +
-        secret.charAt(place + 1) +
-        secret.charAt(place) +
-        secret.slice(place + 2);
+        secret.slice(0, index) +
+        secret.charAt(index + 1) +
+        secret.charAt(index) +
+        secret.slice(index + 2);
       if (swapped !== secret) assert.ok(!isSecret(swapped));
-      assert.ok(!isSecret(secret.slice(0, place) + secret.slice(place + 1)));
-      assert.ok(!isSecret(secret.slice(0, place) + alphabet.charAt(other) + secret.slice(place)));
+      assert.ok(!isSecret(secret.slice(0, index) + secret.slice(index + 1)));
+      assert.ok(!isSecret(secret.slice(0, index) + alphabet.charAt(other) + secret.slice(index)));
     }),
   );
 });
 
-test("look-alikes, other cases, blanks and sizes are no secrets", () => {
+test("look-alikes, other cases, blanks and sizes are not secrets", () => {
   const secret = mintSecret(Family.V2);
   const wrong = [
     "",
@@ -78,13 +73,13 @@ test("look-alikes, other cases, blanks and sizes are no secrets", () => {
   for (const one of wrong) assert.ok(!isSecret(one), JSON.stringify(one));
 });
 
-test("arbitrary text is no secret", () => {
+test("arbitrary text is not a secret", () => {
   fc.assert(fc.property(fc.string({ unit: "binary" }), (text) => !isSecret(text)));
 });
 
-test("what is shown and stored of a secret does not give it away", () => {
+test("the hint and the digest do not reveal the secret", () => {
   const secret = mintSecret(Family.V1);
-  assert.match(showSecret(secret), /^sk-gw2-1[0-9A-Za-z]{4}…[0-9A-Za-z]{4}$/);
+  assert.match(hintOf(secret), /^sk-gw2-1[0-9A-Za-z]{4}…[0-9A-Za-z]{4}$/);
   assert.equal(digestBytes(digestSecret("abc")).toString("hex").slice(0, 16), "ba7816bf8f01cfea");
   assert.equal(digestBytes(digestSecret(secret)).length, 32);
 });

@@ -49,12 +49,12 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     const log = pino({ level: "debug" }, { write: (line: string) => void lines.push(line) });
     const redis = connectRedis(`redis://:the-wrong-password@127.0.0.1:${server.port}`, log);
     try {
-      await vi.waitFor(() => assert.ok(lines.some((line) => line.includes("no connection"))));
+      await vi.waitFor(() => assert.ok(lines.some((line) => line.includes("cannot connect"))));
       await vi.waitFor(() =>
         assert.ok(lines.filter((line) => line.includes("connection closed")).length >= 2),
       );
       assert.equal(
-        lines.filter((line) => line.includes("no connection")).length,
+        lines.filter((line) => line.includes("cannot connect")).length,
         1,
         lines.join(""),
       );

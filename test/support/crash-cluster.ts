@@ -11,7 +11,7 @@ import { ReceiptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { timeOrderedId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
-import { digestBytes, digestSecret, mintSecret, showSecret } from "../../src/keys/secret.ts";
+import { digestBytes, digestSecret, hintOf, mintSecret } from "../../src/keys/secret.ts";
 import { catalogFor } from "./catalog.ts";
 import { type ChildGateway, startChildGateway } from "./child-gateway.ts";
 import { freshLedger, startNode } from "./ledger.ts";
@@ -71,7 +71,7 @@ export async function startCrashCluster() {
       const secret = mintSecret(Family.V1);
       await ledger.run(
         "insert into key_secrets (digest, secret_id, key_id, shown) values ($1, $2, $3, $4)",
-        [digestBytes(digestSecret(secret)), timeOrderedId("sec_"), payer.keyId, showSecret(secret)],
+        [digestBytes(digestSecret(secret)), timeOrderedId("sec_"), payer.keyId, hintOf(secret)],
       );
       return { payer, secret };
     },

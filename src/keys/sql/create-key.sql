@@ -1,10 +1,11 @@
 -- keys/sql/create-key.sql
 -- Adds a key with its first secret. Foreign key violation: no such account.
--- $1 key_id  $2 account_id  $3 family  $4 name  $5 requests_per_minute  $6 allowed_models  $7 monthly_cap
--- $8 digest  $9 secret_id  $10 shown
--- No entry in key_changes: nobody can have looked for this secret before.
+-- Adds nothing to key_changes: no process can have cached this secret.
+-- $1 key_id  $2 account_id  $3 family  $4 name  $5 requests_per_minute  $6 allowed_models
+-- $7 monthly_cap  $8 digest  $9 secret_id  $10 shown
 with created as (
-  insert into keys (key_id, account_id, family, name, requests_per_minute, allowed_models, monthly_cap)
+  insert into keys
+    (key_id, account_id, family, name, requests_per_minute, allowed_models, monthly_cap)
   values ($1, $2, $3, $4, $5, $6::text[], $7)
   returning key_id
 )

@@ -1,5 +1,6 @@
--- keys/sql/read-live-secrets.sql Secrets of a key whose running requests may go on. An expired one
--- counts: what was begun in time may end.
+-- keys/sql/read-live-secrets.sql
+-- Secrets of a key whose active requests may continue. Expired ones are included: a request that
+-- started before the expiry may finish.
 -- $1 key_id
 select s.secret_id
   from key_secrets s

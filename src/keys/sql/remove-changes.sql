@@ -1,3 +1,3 @@
 -- keys/sql/remove-changes.sql
--- Forgets changes that every running process has read long ago.
+-- Deletes changes that every running process read long ago.
 delete from key_changes where changed_at < now() - interval '1 day';

@@ -1,5 +1,5 @@
 -- keys/sql/revoke-key.sql
--- Ends an active key for good. No row: it is revoked already, or absent.
+-- Revokes an active key for good. No row: it is already revoked, or does not exist.
 -- $1 key_id  $2 change_id
 with revoked as (
   update keys set status = 'revoked', revoked_at = now() where key_id = $1 and status = 'active'

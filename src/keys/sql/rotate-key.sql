@@ -1,8 +1,9 @@
--- keys/sql/rotate-key.sql Adds a secret to an active key and ends the ones before after the
--- overlap, or earlier where that was set. No row: the key is revoked or absent.
+-- keys/sql/rotate-key.sql
+-- Adds a secret to an active key. The earlier secrets expire after the overlap, or at an earlier
+-- expiry that they already have. No row: the key is revoked or does not exist.
 -- $1 key_id  $2 change_id  $3 digest  $4 secret_id  $5 shown  $6 overlap in milliseconds
 with active as (
-  -- Locked, so that no revocation comes between this look and the new secret.
+  -- The lock keeps the key from being revoked before the new secret is written.
   select key_id from keys where key_id = $1 and status = 'active' for no key update
 ), ended as (
   update key_secrets

@@ -1,7 +1,8 @@
 -- keys/sql/update-key.sql
--- Changes those members of an active key whose flag is true. No row: the key is revoked or absent.
--- $1 key_id  $2 change_id  $3 name?  $4 name  $5 requests_per_minute?  $6 requests_per_minute  $7 allowed_models?
--- $8 allowed_models  $9 monthly_cap?  $10 monthly_cap
+-- Changes the members of an active key whose flag is true. No row: the key is revoked or does not
+-- exist.
+-- $1 key_id  $2 change_id  $3 name?  $4 name  $5 requests_per_minute?  $6 requests_per_minute
+-- $7 allowed_models?  $8 allowed_models  $9 monthly_cap?  $10 monthly_cap
 with changed as (
   update keys
      set name                = case when $3::boolean then $4::text else name end,

@@ -1,5 +1,5 @@
 // Authentication of HTTP callers, REST and Connect, before a body is read. The keys service decides
-// whether a credential is good. A client address that sent too many wrong credentials is refused
+// whether a credential is good. A client address that sent too many wrong credentials is rejected
 // without a look at the credential, unless that credential was good before.
 
 import { hash } from "node:crypto";
@@ -71,7 +71,7 @@ export type FailedCredentials = {
   record(address: string): void;
 };
 
-/** Failures of one client in any 60 seconds after which its new credentials are refused unread. */
+/** Failures of one client in any 60 seconds after which its new credentials are rejected unread. */
 const failuresMax = 100;
 // Each holds at most 100 times: 10 MB if all of them are full.
 const clientsMax = 10_000;

@@ -189,43 +189,33 @@ function createRoutes(
   openRequests: OpenRequests,
 ): readonly Route[] {
   const keepAlive = settings.keepAlive ?? defaultKeepAlive;
-  const native = { envelope: "native", credential: "native", needsVersion: true } as const;
-  const chat = { envelope: "chat", credential: "chat" } as const;
-  const either = { envelope: "union", credential: "either" } as const;
-  const open = { envelope: "union" } as const;
+  const native = {
+    method: "POST",
+    envelope: "native",
+    credential: "native",
+    needsVersion: true,
+  } as const;
+  const chat = { method: "POST", envelope: "chat", credential: "chat" } as const;
+  const shared = { method: "GET", envelope: "union", credential: "either" } as const;
+  const open = { method: "GET", envelope: "union" } as const;
+  const isDraining = () => openRequests.isDraining;
   return [
-    {
-      ...native,
-      method: "POST",
-      paths: pathVariants("/v1/messages"),
-      run: postMessages(core, keepAlive),
-    },
-    {
-      ...native,
-      method: "POST",
-      paths: pathVariants("/v1/messages/count_tokens"),
-      run: postCountTokens(core),
-    },
+    { ...native, paths: pathVariants("/v1/messages"), run: postMessages(core, keepAlive) },
+    { ...native, paths: pathVariants("/v1/messages/count_tokens"), run: postCountTokens(core) },
     {
       ...chat,
-      method: "POST",
       paths: pathVariants("/v1/chat/completions"),
       run: postChatCompletions(core, keepAlive),
     },
-    { ...either, method: "GET", paths: pathVariants("/v1/models"), run: getModels(core) },
-    { ...either, method: "GET", paths: pathVariants("/v1/models/info"), run: getModelsInfo(core) },
-    { ...either, method: "GET", paths: pathVariants("/v1/models/:id"), run: getModel(core) },
-    { ...either, monthUsage: true, method: "GET", paths: ["/v1/credits"], run: getCredits(core) },
-    { ...either, method: "GET", paths: ["/v1/receipts/:requestId"], run: getReceipt(core) },
-    { ...open, method: "GET", paths: ["/healthz"], run: getLiveness() },
-    {
-      ...open,
-      method: "GET",
-      paths: ["/health"],
-      run: getReadiness(readiness, () => openRequests.isDraining),
-    },
-    // Warm-up probes of the coding assistant.
-    { ...open, method: "GET", paths: ["/api/hello"], run: getEmpty() },
+    { ...shared, paths: pathVariants("/v1/models"), run: getModels(core) },
+    { ...shared, paths: pathVariants("/v1/models/info"), run: getModelsInfo(core) },
+    { ...shared, paths: pathVariants("/v1/models/:id"), run: getModel(core) },
+    { ...shared, paths: ["/v1/credits"], monthUsage: true, run: getCredits(core) },
+    { ...shared, paths: ["/v1/receipts/:requestId"], run: getReceipt(core) },
+    { ...open, paths: ["/healthz"], run: getLiveness() },
+    { ...open, paths: ["/health"], run: getReadiness(readiness, isDraining) },
+    // Warm-up probes of a coding assistant.
+    { ...open, paths: ["/api/hello"], run: getEmpty() },
     { ...open, method: "HEAD", paths: ["/"], run: getEmpty() },
   ];
 }

@@ -65,7 +65,7 @@ async function openGateway(parts: GatewayParts, stack: AsyncDisposableStack): Pr
     config.role === "core"
       ? undefined
       : await openHttp(parts, core, readiness, () => nativeBearer, stack);
-  // Last: a start that fails because a port is in use would create keys that it never prints.
+  // Last: otherwise a start that fails because a port is in use creates keys and never prints them.
   const firstKeys =
     local && config.seed ? await seed(core, local.adminToken, config.dataDir) : undefined;
   return {

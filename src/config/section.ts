@@ -28,12 +28,12 @@ export class Section {
     return this.#members.has(key);
   }
 
-  /** The text of a member. Without a fallback the member is required; so in all readers below. */
+  /** The text of a member. In all readers, a member without a fallback is required. */
   text(key: string, fallback?: string): string {
     const value = this.#read(key);
     if (typeof value === "string" && value !== "") return value;
     if (value === undefined && fallback !== undefined) return fallback;
-    this.problem(key, value === undefined ? "is required" : "must be a text, and not empty");
+    this.problem(key, value === undefined ? "is required" : "must be a text that is not empty");
     return fallback ?? "";
   }
 

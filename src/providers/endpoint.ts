@@ -1,5 +1,5 @@
-// What all requests to one HTTP provider share: the connection pool, the headers, and two rules for
-// the requests.
+// The parts that all requests to one HTTP provider share: the connection pool, the headers, and two
+// rules for the requests.
 
 import { create, type JsonObject } from "@bufbuild/protobuf";
 import { Pool } from "undici";
@@ -97,7 +97,7 @@ export function addToolStubs(request: GenerateRequest): GenerateRequest {
   };
 }
 
-// An empty `tools` list is kept as an extension, because the typed field is the same for an empty
+// An empty `tools` list is stored as an extension, because the typed field is the same for an empty
 // list and for none.
 function withoutTools({ tools: _, ...others }: JsonObject): JsonObject {
   return others;

@@ -1,5 +1,5 @@
-// The types of this folder: what the inference service requests, and what every kind of provider
-// implements.
+// The types of this folder: the requests of the inference service, and the interface that every
+// kind of provider implements.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Attempt } from "../../gen/gateway/billing/v1/billing_pb.ts";

@@ -1,5 +1,5 @@
-// Calls `Authenticate` over gRPC, from a process of its own: takes a job on stdin and prints how
-// long its calls took.
+// Calls `Authenticate` over gRPC from a process of its own: reads a job from stdin and prints the
+// duration of its calls as JSON.
 
 import { text } from "node:stream/consumers";
 import { grpcCore } from "../../src/grpc/client.ts";

@@ -1,6 +1,6 @@
 // Requests of the bench.
 
-import type { GatewayPart } from "./lab.ts";
+import type { GatewayProcess } from "./lab.ts";
 
 /** A native request with about `bytes` of text. */
 export function nativeBody(model: string, bytes: number, stream: boolean): string {
@@ -23,7 +23,7 @@ export function chatBody(model: string, bytes: number, stream: boolean): string 
   });
 }
 
-export function nativeHeaders(gateway: GatewayPart): Record<string, string> {
+export function nativeHeaders(gateway: GatewayProcess): Record<string, string> {
   return {
     "x-api-key": gateway.key,
     "anthropic-version": "2023-06-01",
@@ -31,7 +31,7 @@ export function nativeHeaders(gateway: GatewayPart): Record<string, string> {
   };
 }
 
-export function chatHeaders(gateway: GatewayPart): Record<string, string> {
+export function chatHeaders(gateway: GatewayProcess): Record<string, string> {
   return { authorization: `Bearer ${gateway.key}`, "content-type": "application/json" };
 }
 

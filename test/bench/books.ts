@@ -1,4 +1,4 @@
-// Rows of the ledger by SQL, for a database that is large at once, and the check of the books.
+// Rows of the ledger written by SQL, to fill a large database quickly, and the check of the ledger.
 
 import { readFile } from "node:fs/promises";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
@@ -7,12 +7,12 @@ import { connectPostgres, type Postgres, type Tx } from "../../src/postgres/post
 
 type Row = Record<string, unknown>;
 
-/** The database of `url`. Millions of rows take longer than a gateway waits for an answer. */
-export function connectBooks(url: string): Postgres {
+/** Connects with a long timeout: a gateway's own is too short for millions of rows. */
+export function connectLedger(url: string): Postgres {
   return connectPostgres(url, 300_000);
 }
 
-/** Runs a statement that is not named. */
+/** Runs a statement without a name. */
 export function runSql<R = Row>(
   postgres: Tx,
   text: string,
@@ -56,8 +56,8 @@ export async function addKeys(postgres: Postgres, count: number, accounts: numbe
 }
 
 /**
- * Gives the keys `key_1` to `key_<count>` secrets, of which the first `used` are returned; nobody
- * knows the others.
+ * Adds a secret to each of the keys `key_1` to `key_<count>` and returns the first `used`. The
+ * others are random digests.
  */
 export async function addSecrets(
   postgres: Postgres,
@@ -82,21 +82,21 @@ export async function addSecrets(
   return secrets;
 }
 
-/** What the verifier finds. Empty: every invariant holds. */
+/** The violations that the verifier finds. Empty: every invariant holds. */
 export async function findViolations(postgres: Postgres): Promise<string[]> {
   const verifyLedger = await readFile(
     new URL("../../src/billing/sql/verify-ledger.sql", import.meta.url),
     "utf8",
   );
   const violations = await postgres.transaction(async (tx) => {
-    // Sums over millions of charges otherwise go through files.
+    // Without it, sums over millions of charges spill to disk.
     await runSql(tx, "set local work_mem = '512MB'");
     return runSql<{ invariant: string; subject: string }>(tx, verifyLedger);
   });
   return violations.map(({ invariant, subject }) => `${invariant}: ${subject}`);
 }
 
-/** All charges together, in micro-credits. */
+/** The sum of all charges, in micro-credits. */
 export async function sumCharges(postgres: Postgres): Promise<bigint> {
   const [sum] = await runSql<{ amount: bigint }>(
     postgres,

@@ -1,6 +1,6 @@
 // The catalogue of the bench: models whose names say how the mock provider answers.
 
-import type { Part } from "./lab.ts";
+import type { BenchProcess } from "./lab.ts";
 
 /** haiku 4.5, in micro-credits per token. */
 export const benchPrice = { input: 140n, output: 700n };
@@ -9,15 +9,15 @@ export type CatalogOptions = {
   /** Members of both providers, such as `concurrency: 20, queue: 20`. */
   readonly members?: string;
   /**
-   * Models `failover-0`, … whose first provider listens nowhere. Each has one of its own, so that
-   * no breaker learns of it.
+   * Models `failover-0`, … whose first provider does not listen. Each has a provider of its own, so
+   * that no circuit opens.
    */
   readonly failovers?: { readonly count: number; readonly deadPort: number };
 };
 
 /** The text of a catalogue file whose models are served by `provider`. */
-export function catalogFor(
-  provider: Part,
+export function benchCatalog(
+  provider: BenchProcess,
   { members = "concurrency: 20000", failovers }: CatalogOptions = {},
 ): string {
   const numbers = failovers ? Array.from({ length: failovers.count }, (_, index) => index) : [];

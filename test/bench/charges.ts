@@ -10,9 +10,9 @@ export const hoursPerMonth = 720;
 export const keysCount = 200;
 const perKeyAndHour = 7;
 export const chargesPerMonth = hoursPerMonth * keysCount * perKeyAndHour;
-/** What each charge comes to, like that of a pair. */
+/** The amount of each charge, as of a pair. */
 export const chargeMicro = BigInt(pairTokens) * (pairPrice.input + pairPrice.output);
-/** As many at once as use two processors. */
+/** Enough at once to use two processors. */
 const width = 2;
 
 /**
@@ -26,7 +26,7 @@ export async function addMonths(
 ): Promise<number> {
   const end = Math.floor(before.getTime() / 3_600_000) * 3_600_000;
   const deadline = performance.now() + msMax;
-  // Otherwise the server would tidy up the large table, and not the small one, while both are
+  // Otherwise autovacuum would run on the large table, but not on the small one, while both are
   // measured.
   for (const table of ["charges", "usage_hourly"])
     await runSql(postgres, `alter table ${table} set (autovacuum_enabled = false)`);

@@ -1,21 +1,18 @@
-// Compares targets inside one run: rounds in which each takes its turn, so that a machine whose
-// speed drifts drifts for all alike.
+// Compares targets inside one run. Every round measures each target once, so that a drift in the
+// speed of the machine concerns all of them alike.
 
-import { type Lab, type Part, urlOf } from "./lab.ts";
-import type { Done, Job } from "./load.ts";
+import { type BenchProcess, type Lab, urlOf } from "./lab.ts";
+import type { LoadJob, LoadResult } from "./load.ts";
 import { cpuSeconds, cpuSecondsOfTree, type Spread, spreadOf } from "./measure.ts";
 
 export type Target = {
   readonly name: string;
-  readonly part: Part;
-  /** Further processes that do the work of this target. */
-  readonly also?: readonly Part[];
-  /**
-   * Processes whose processor time belongs to this target beside its own: the postmaster of its
-   * database.
-   */
+  readonly server: BenchProcess;
+  /** Further processes that do a share of the target's work. */
+  readonly helpers?: readonly BenchProcess[];
+  /** Process id of the postmaster; the processor time of its database is counted apart. */
   readonly database?: number;
-  readonly job: Omit<Job, "url" | "requests" | "concurrency">;
+  readonly job: Omit<LoadJob, "url" | "requests" | "concurrency">;
 };
 
 export type Figures = {
@@ -23,7 +20,7 @@ export type Figures = {
   readonly cpuMicros: readonly number[];
   readonly databaseMicros: readonly number[];
   readonly perSecond: readonly number[];
-  readonly last: Done;
+  readonly last: LoadResult;
 };
 
 export type Comparison = ReadonlyMap<string, Figures>;
@@ -40,21 +37,21 @@ export async function compare(
   const { rounds, warmUp, concurrency } = parts;
   const all = new Map<
     string,
-    { cpuMicros: number[]; databaseMicros: number[]; perSecond: number[]; last: Done }
+    { cpuMicros: number[]; databaseMicros: number[]; perSecond: number[]; last: LoadResult }
   >();
   for (let round = 0; round <= rounds; round++) {
     const requests = round === 0 ? warmUp : parts.requests;
-    for (const { name, part, also = [], database, job } of targets) {
-      const own = () => [part, ...also].reduce((sum, { pid }) => sum + cpuSeconds(pid), 0);
+    for (const { name, server, helpers = [], database, job } of targets) {
+      const own = () => [server, ...helpers].reduce((sum, { pid }) => sum + cpuSeconds(pid), 0);
       const cpu = () => ({
         own: own(),
         database: database === undefined ? 0 : cpuSecondsOfTree(database),
       });
       const before = cpu();
-      const done = await lab.load({ ...job, url: urlOf(part), requests, concurrency });
+      const done = await lab.load({ ...job, url: urlOf(server), requests, concurrency });
       const after = cpu();
       if (done.statuses["200"] !== requests)
-        throw new Error(`${name}: ${JSON.stringify(done.statuses)} ${done.odd ?? ""}`);
+        throw new Error(`${name}: ${JSON.stringify(done.statuses)} ${done.firstError ?? ""}`);
       if (round === 0) continue;
       const figures = all.get(name) ?? {
         cpuMicros: [],
@@ -79,12 +76,12 @@ export function ratio(
   to: string,
   figure: (figures: Figures) => readonly number[],
 ): Spread {
-  const above = figure(found(comparison, name));
-  const below = figure(found(comparison, to));
+  const above = figure(figuresOf(comparison, name));
+  const below = figure(figuresOf(comparison, to));
   return spreadOf(above.map((one, round) => one / (below[round] ?? Number.NaN)));
 }
 
-export function found(comparison: Comparison, name: string): Figures {
+export function figuresOf(comparison: Comparison, name: string): Figures {
   const figures = comparison.get(name);
   if (!figures) throw new Error(`${name} was not measured`);
   return figures;

@@ -1,5 +1,5 @@
-// F0, what the gateway is measured against: node:http in, undici out, bytes through, nothing looked
-// at. A process of its own.
+// F0, the baseline of the gateway: node:http in, undici out, bytes forwarded unread. A process of
+// its own.
 
 import { createServer } from "node:http";
 import { Pool } from "undici";

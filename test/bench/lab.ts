@@ -1,4 +1,4 @@
-// Everything a suite measures with: processes started for it and ended after it, on loopback only.
+// The processes of a suite: started for it, ended after it, listening on the loopback only.
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -17,18 +17,18 @@ import { migrate } from "../../src/postgres/migrate.ts";
 import { nodeFlags, programPath as shippedMain } from "../support/child-gateway.ts";
 import { freePort, isListening } from "../support/ports.ts";
 import { redisBinary } from "../support/programs.ts";
-import { connectBooks, findViolations, runSql, sumCharges } from "./books.ts";
-import { benchPrice, type CatalogOptions, catalogFor } from "./catalog.ts";
-import type { Done, Job } from "./load.ts";
+import { connectLedger, findViolations, runSql, sumCharges } from "./books.ts";
+import { benchCatalog, benchPrice, type CatalogOptions } from "./catalog.ts";
+import type { LoadJob, LoadResult } from "./load.ts";
 
 const log = createLog("silent");
 const here = (file: string) => fileURLToPath(new URL(file, import.meta.url));
 const adminToken = "the-admin-token-of-the-bench";
 
 /** A process of the bench. */
-export type Part = { readonly pid: number; readonly port: number };
+export type BenchProcess = { readonly pid: number; readonly port: number };
 
-export type GatewayPart = Part & {
+export type GatewayProcess = BenchProcess & {
   readonly key: string;
   readonly grpcAddress: string;
   readonly adminToken: string;
@@ -38,13 +38,13 @@ export type GatewayPart = Part & {
 export type GatewayOptions = {
   readonly env?: NodeJS.ProcessEnv;
   readonly catalog?: CatalogOptions;
-  /** Absent: the lab's own. */
+  /** Default: the lab's own database. */
   readonly databaseUrl?: string;
-  /** What is started, as a path beside this file. Absent: the gateway as it is shipped. */
+  /** The program, as a path beside this file. Default: the gateway as it is shipped. */
   readonly main?: string;
-  /** Of Node, beside those that `npm start` sets. */
+  /** Flags of Node, in addition to those of `npm start`. */
   readonly flags?: readonly string[];
-  /** False: no account and no keys are made. */
+  /** False: no account and no keys are created. Default: true. */
   readonly seed?: boolean;
 };
 
@@ -56,7 +56,7 @@ export class Lab {
   #disposed: Promise<void> | undefined;
 
   constructor() {
-    // The database has a session of its own, and would outlive Ctrl-C.
+    // The database runs in a session of its own and would survive Ctrl-C.
     const interrupt = () => void this[Symbol.asyncDispose]().finally(() => process.exit(130));
     for (const signal of ["SIGINT", "SIGTERM"] as const) {
       process.once(signal, interrupt);
@@ -75,10 +75,10 @@ export class Lab {
     return this.#database;
   }
 
-  /** The address of one more database on the same server, empty but for its tables. */
+  /** The URL of one more database on the same server, migrated and empty. */
   async emptyDatabase(name: string): Promise<string> {
     const { url } = await this.database();
-    const postgres = connectBooks(url);
+    const postgres = connectLedger(url);
     await runSql(postgres, `create database ${name}`);
     await postgres.close();
     const address = new URL(url);
@@ -93,20 +93,20 @@ export class Lab {
     return folder;
   }
 
-  provider(): Promise<Part> {
+  provider(): Promise<BenchProcess> {
     return this.start([here("./provider.ts")]);
   }
 
-  forwarder(to: Part): Promise<Part> {
+  forwarder(to: BenchProcess): Promise<BenchProcess> {
     return this.start([here("./forwarder.ts"), urlOf(to)]);
   }
 
   /** A gateway process in front of the provider, with one account that cannot run out. */
-  async gateway(provider: Part, options: GatewayOptions = {}): Promise<GatewayPart> {
+  async gateway(provider: BenchProcess, options: GatewayOptions = {}): Promise<GatewayProcess> {
     const { env = {}, catalog = {}, main, flags = [], seed = true } = options;
     const databaseUrl = options.databaseUrl ?? (await this.database()).url;
     const folder = await this.folder();
-    await writeFile(join(folder, "catalog.yaml"), catalogFor(provider, catalog));
+    await writeFile(join(folder, "catalog.yaml"), benchCatalog(provider, catalog));
     const { child, http, grpc } = await this.#startGateway(
       [...flags, main === undefined ? shippedMain : here(main)],
       {
@@ -118,7 +118,7 @@ export class Lab {
         ...env,
       },
     );
-    // A database of an earlier gateway in this lab is seeded already, and no file is written.
+    // An earlier gateway of this lab may have seeded the database: then no file is written.
     const written = JSON.parse(
       await readFile(join(folder, "first-keys.json"), "utf8").catch(() => "{}"),
     );
@@ -131,24 +131,21 @@ export class Lab {
   }
 
   /** A process of the role `facade` in front of one of the role `core`. */
-  async facade(core: GatewayPart): Promise<GatewayPart> {
+  async facade(core: GatewayProcess): Promise<GatewayProcess> {
     const env = { ROLE: "facade", CORE_ADDRESS: core.grpcAddress, DATA_DIR: await this.folder() };
     const { child, http } = await this.#startGateway([shippedMain], env);
     return { ...core, pid: pidOf(child), port: portOf(http) };
   }
 
-  /**
-   * Starts a process of Node that prints a line of JSON when it is ready, with the port at which it
-   * listens.
-   */
-  async start(args: readonly string[]): Promise<Part> {
+  /** Starts a Node process that prints its port as a line of JSON when it is ready. */
+  async start(args: readonly string[]): Promise<BenchProcess> {
     const child = this.#spawn(process.execPath, args, {}, "inherit");
     const { port } = await firstLine(child);
     return { pid: pidOf(child), port: Number(port) };
   }
 
-  /** Starts a server that others wrote, at a port given to it, and waits until it listens. */
-  async server(command: string, args: readonly string[], port: number): Promise<Part> {
+  /** Starts another project's server and waits until it listens at `port`. */
+  async server(command: string, args: readonly string[], port: number): Promise<BenchProcess> {
     const child = this.#spawn(command, args, {}, "ignore");
     child.stdout?.resume();
     for (let attempt = 0; attempt < 200 && child.exitCode === null; attempt++) {
@@ -159,7 +156,7 @@ export class Lab {
   }
 
   /** A Redis that keeps nothing on disk. Undefined: none is installed. */
-  async redis(): Promise<Part | undefined> {
+  async redis(): Promise<BenchProcess | undefined> {
     if (redisBinary === undefined) return undefined;
     const [port, folder] = [await freePort(), await this.folder()];
     const args = [
@@ -179,7 +176,7 @@ export class Lab {
 
   /** A further key of the gateway's account, as its secret. */
   async createKey(
-    { grpcAddress, accountId }: GatewayPart,
+    { grpcAddress, accountId }: GatewayProcess,
     key: { requestsPerMinute: number },
   ): Promise<string> {
     const core = grpcCore({ addresses: [grpcAddress] });
@@ -193,19 +190,19 @@ export class Lab {
   }
 
   /** Ends a process before the lab ends. */
-  async end({ pid }: Part): Promise<void> {
+  async end({ pid }: BenchProcess): Promise<void> {
     const child = this.#children.get(pid);
     this.#children.delete(pid);
     if (child) await end(child);
   }
 
   /** Sends a load from a process of its own. */
-  load(job: Job): Promise<Done> {
-    return this.ask("./load.ts", job);
+  load(job: LoadJob): Promise<LoadResult> {
+    return this.runProgram("./load.ts", job);
   }
 
-  /** Gives a job to a program of the bench, and returns what it printed. */
-  async ask<Answer>(program: string, job: object): Promise<Answer> {
+  /** Runs a program of the bench with a job on its stdin, and returns the JSON that it prints. */
+  async runProgram<Answer>(program: string, job: object): Promise<Answer> {
     const child = spawn(process.execPath, [...nodeFlags, here(program)], {
       stdio: ["pipe", "pipe", "inherit"],
     });
@@ -222,29 +219,34 @@ export class Lab {
   }
 
   /**
-   * Violations of the ledgers at `urls`, and whether their charges are what the provider served at
-   * list price, but for `uncounted` requests that did not pass a ledger. Empty: the run is good.
+   * Violations of the ledgers at `urls`, and the difference between their charges and the usage
+   * that the provider served at list price. `uncounted` requests did not pass a ledger. Empty: the
+   * run is good.
    */
-  async faults(provider: Part, uncounted = 0, urls: readonly string[] = []): Promise<string[]> {
+  async faults(
+    provider: BenchProcess,
+    uncounted = 0,
+    urls: readonly string[] = [],
+  ): Promise<string[]> {
     const faults: string[] = [];
     let charged = 0n;
     for (const url of urls.length > 0 ? urls : [(await this.database()).url]) {
-      const postgres = connectBooks(url);
+      const postgres = connectLedger(url);
       faults.push(...(await findViolations(postgres)));
       charged += await sumCharges(postgres);
       await postgres.close();
     }
     const { requests, input, output } = await served(provider);
-    // Each answer is alike.
+    // All answers have the same usage.
     const each =
       requests > 0
         ? { input: BigInt(input / requests), output: BigInt(output / requests) }
         : { input: 0n, output: 0n };
-    const owed =
+    const expected =
       BigInt(requests - uncounted) *
       (each.input * benchPrice.input + each.output * benchPrice.output);
-    if (charged !== owed)
-      faults.push(`charged ${charged} micro-credits, the provider served ${owed}`);
+    if (charged !== expected)
+      faults.push(`charged ${charged} micro-credits, the provider served ${expected}`);
     return faults;
   }
 
@@ -280,16 +282,16 @@ export class Lab {
       env: { ...process.env, ...env },
       stdio: ["ignore", "pipe", stderr],
     });
-    // A command that cannot be started has no process; whoever waits for it learns why.
+    // A command that cannot be started has no process: its reader gets the error.
     child.once("error", (error) => child.stdout?.destroy(error));
     if (child.pid !== undefined) this.#children.set(child.pid, child);
     return child;
   }
 }
 
-/** What the provider has served so far; `waiting` streams are idle at this moment. */
+/** The totals of the provider so far; `waiting` is the number of streams that are idle now. */
 export async function served(
-  provider: Part,
+  provider: BenchProcess,
 ): Promise<{ requests: number; input: number; output: number; waiting: number }> {
   const answer = await fetch(`${urlOf(provider)}/served`);
   const totals: unknown = await answer.json();
@@ -297,7 +299,7 @@ export async function served(
   return { requests, input, output, waiting };
 }
 
-export function urlOf({ port }: Part): string {
+export function urlOf({ port }: BenchProcess): string {
   return `http://127.0.0.1:${port}`;
 }
 
@@ -306,7 +308,7 @@ function pidOf(child: ChildProcess): number {
   return child.pid;
 }
 
-/** 0 where a gateway has no HTTP door. */
+/** 0 when the gateway has no HTTP listener. */
 function portOf(address: string): number {
   return Number(URL.parse(address)?.port ?? 0);
 }
@@ -329,10 +331,10 @@ async function fund(address: string, accountId: string): Promise<void> {
 async function firstLine(child: ChildProcess): Promise<Record<string, unknown>> {
   if (!child.stdout) throw new Error("no output to read");
   for await (const line of createInterface(child.stdout)) return JSON.parse(line);
-  throw new Error("a part of the bench ended before it was ready");
+  throw new Error("a process of the bench ended before it was ready");
 }
 
-/** The line by which a gateway tells its addresses. */
+/** The log line in which a gateway reports its addresses. */
 async function readyLine(child: ChildProcess): Promise<Record<string, unknown>> {
   if (!child.stderr) throw new Error("no log to read");
   const lines: string[] = [];

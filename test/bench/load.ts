@@ -1,10 +1,10 @@
-// The load of the benchmark, a process of its own: takes a job on stdin, sends its requests, and
-// prints what came of them.
+// The load of the bench, a process of its own: reads a job from stdin, sends its requests and
+// prints the result as JSON.
 
 import { text } from "node:stream/consumers";
 import { Pool } from "undici";
 
-export type Job = {
+export type LoadJob = {
   readonly url: string;
   readonly path: string;
   readonly headers: Record<string, string>;
@@ -12,21 +12,15 @@ export type Job = {
   readonly bodies: readonly string[];
   readonly requests: number;
   readonly concurrency: number;
-  /**
-   * Requests per second, whether or not earlier ones have ended. Absent: as fast as `concurrency`
-   * allows.
-   */
+  /** Requests per second in an open loop. Default: as fast as `concurrency` allows. */
   readonly perSecond?: number;
-  /**
-   * So many of the first requests are left out of the times: this process is new, and slow at
-   * first. Absent: none.
-   */
-  readonly unmeasured?: number;
-  /** Values that take turns in a header. */
-  readonly turns?: Readonly<Record<string, readonly string[]>>;
+  /** The first requests, left out of the times: a new process is slow at first. Default: 0. */
+  readonly warmUps?: number;
+  /** Values of a header that alternate from request to request. */
+  readonly rotatedHeaders?: Readonly<Record<string, readonly string[]>>;
 };
 
-export type Done = {
+export type LoadResult = {
   readonly seconds: number;
   readonly statuses: Record<string, number>;
   /**
@@ -37,32 +31,32 @@ export type Done = {
   readonly totalMs: readonly number[];
   /** Milliseconds to the end of every other answer. */
   readonly refusedMs: readonly number[];
-  /** The first body that was not 200, for the reader of a void run. */
-  readonly odd?: string;
+  /** The first body whose status was not 200, or the first error: it explains a void run. */
+  readonly firstError?: string;
 };
 
 if (import.meta.main) console.log(JSON.stringify(await run(JSON.parse(await text(process.stdin)))));
 
-async function run(job: Job): Promise<Done> {
+async function run(job: LoadJob): Promise<LoadResult> {
   const pool = new Pool(job.url, { connections: job.concurrency, pipelining: 1 });
   const statuses: Record<string, number> = {};
   const firstMs: number[] = [];
   const totalMs: number[] = [];
   const refusedMs: number[] = [];
-  const turns = Object.entries(job.turns ?? {});
-  let odd: string | undefined;
+  const rotated = Object.entries(job.rotatedHeaders ?? {});
+  let firstError: string | undefined;
   let next = 0;
 
   const send = async (index: number): Promise<void> => {
     const start = performance.now();
     let first = 0;
     const headers = { ...job.headers };
-    for (const [name, values] of turns) headers[name] = values[index % values.length] ?? "";
+    for (const [name, values] of rotated) headers[name] = values[index % values.length] ?? "";
     try {
       const { statusCode, body } = await pool.request({
         path: job.path,
         method: "POST",
-        headers: turns.length > 0 ? headers : job.headers,
+        headers: rotated.length > 0 ? headers : job.headers,
         body: job.bodies[index % job.bodies.length] ?? "",
       });
       const chunks: Buffer[] = [];
@@ -72,16 +66,16 @@ async function run(job: Job): Promise<Done> {
       }
       statuses[statusCode] = (statuses[statusCode] ?? 0) + 1;
       const ms = performance.now() - start;
-      if (index < (job.unmeasured ?? 0)) return;
+      if (index < (job.warmUps ?? 0)) return;
       if (statusCode === 200) {
         firstMs.push(first);
         totalMs.push(ms);
       } else {
-        odd ??= Buffer.concat(chunks).toString();
+        firstError ??= Buffer.concat(chunks).toString();
         refusedMs.push(ms);
       }
     } catch (error) {
-      odd ??= String(error);
+      firstError ??= String(error);
       statuses.error = (statuses.error ?? 0) + 1;
     }
   };
@@ -106,5 +100,12 @@ async function run(job: Job): Promise<Done> {
   }
   const seconds = (performance.now() - started) / 1000;
   await pool.close();
-  return { seconds, statuses, firstMs, totalMs, refusedMs, ...(odd !== undefined && { odd }) };
+  return {
+    seconds,
+    statuses,
+    firstMs,
+    totalMs,
+    refusedMs,
+    ...(firstError !== undefined && { firstError }),
+  };
 }

@@ -1,4 +1,4 @@
-// Loaded before a server of others: whatever address it would listen on, it listens on 127.0.0.1.
+// Preloaded into another project's server: makes it listen on 127.0.0.1 instead of any address.
 
 import { Server } from "node:net";
 

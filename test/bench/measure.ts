@@ -1,4 +1,4 @@
-// Figures: processor time as the operating system counts it, and medians with their spread.
+// Measurements: processor time as the operating system counts it, and medians with their spread.
 
 import { readdirSync, readFileSync } from "node:fs";
 
@@ -29,14 +29,14 @@ export function cpuSecondsOfTree(pid: number): number {
   return sum;
 }
 
-// What follows the name in parentheses, which may hold spaces: state, parent, …; the 13th and 14th
-// after the state are the ended children.
+// The fields after the name in parentheses, which may contain spaces: state, parent, … The 13th and
+// 14th after the state are the times of the ended children.
 function statFields(pid: number): readonly string[] {
   const stat = readProc(`${pid}/stat`) ?? "";
   return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
 }
 
-/** Undefined: it ended a moment ago. */
+/** Undefined when the process has ended. */
 function readProc(path: string): string | undefined {
   try {
     return readFileSync(`/proc/${path}`, "utf8");

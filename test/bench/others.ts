@@ -1,4 +1,4 @@
-// Servers of others, to be compared with where they are installed.
+// Other gateways and proxies that the bench compares with, where they are installed.
 
 import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
@@ -7,13 +7,17 @@ import { fileURLToPath } from "node:url";
 import { freePort } from "../support/ports.ts";
 import { findProgram } from "../support/programs.ts";
 import type { Target } from "./compare.ts";
-import { type Lab, type Part, served, urlOf } from "./lab.ts";
+import { type BenchProcess, type Lab, served, urlOf } from "./lab.ts";
 
 /**
- * The targets that are installed here and answer these bodies, and why others are left out.
- * `uncounted`: what the provider served in finding out.
+ * The servers that are installed and answer these bodies. `notes` explains why one is left out;
+ * `uncounted` is the number of requests that the provider served for this check.
  */
-export async function findOthers(lab: Lab, provider: Part, bodies: readonly string[]) {
+export async function findOtherServers(
+  lab: Lab,
+  provider: BenchProcess,
+  bodies: readonly string[],
+) {
   const targets: Target[] = [];
   const notes: string[] = [];
   const before = await served(provider);
@@ -21,9 +25,9 @@ export async function findOthers(lab: Lab, provider: Part, bodies: readonly stri
   const headers = { "content-type": "application/json" };
 
   async function add(target: Target): Promise<void> {
-    const { statuses, odd } = await lab.load({
+    const { statuses, firstError } = await lab.load({
       ...target.job,
-      url: urlOf(target.part),
+      url: urlOf(target.server),
       requests: 1,
       concurrency: 1,
     });
@@ -31,8 +35,8 @@ export async function findOthers(lab: Lab, provider: Part, bodies: readonly stri
       targets.push(target);
       return;
     }
-    notes.push(`${target.name} is left out: it answers ${JSON.stringify(statuses)} ${odd}`);
-    await lab.end(target.part);
+    notes.push(`${target.name} is left out: it answers ${JSON.stringify(statuses)} ${firstError}`);
+    await lab.end(target.server);
   }
 
   const nginx = findProgram("nginx");
@@ -40,7 +44,7 @@ export async function findOthers(lab: Lab, provider: Part, bodies: readonly stri
   else
     await add({
       name: "nginx",
-      part: await startNginx(lab, nginx, provider),
+      server: await startNginx(lab, nginx, provider),
       job: { path, headers, bodies },
     });
 
@@ -50,21 +54,21 @@ export async function findOthers(lab: Lab, provider: Part, bodies: readonly stri
       "@portkey-ai/gateway is left out: PORTKEY_DIR names no folder where it is installed",
     );
   else {
-    // It takes its route from the request.
+    // Portkey reads its route from the headers of the request.
     const route = {
       "x-portkey-provider": "anthropic",
       "x-portkey-custom-host": `${urlOf(provider)}/v1`,
     };
     const credential = { "anthropic-version": "2023-06-01", "x-api-key": "any" };
     const job = { path, headers: { ...headers, ...credential, ...route }, bodies };
-    await add({ name: "portkey", part: await startPortkey(lab, folder), job });
+    await add({ name: "portkey", server: await startPortkey(lab, folder), job });
   }
   const after = await served(provider);
   return { targets, notes, uncounted: after.requests - before.requests };
 }
 
-/** One worker that passes bytes on, over connections that it keeps. */
-async function startNginx(lab: Lab, command: string, to: Part): Promise<Part> {
+/** One nginx worker that forwards bytes over kept connections. */
+async function startNginx(lab: Lab, command: string, to: BenchProcess): Promise<BenchProcess> {
   const [folder, port] = [await lab.folder(), await freePort()];
   const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
     .map((name) => `  ${name}_temp_path ${folder}/${name};`)
@@ -80,7 +84,7 @@ http {
 ${temporary}
   access_log off;
   keepalive_requests 1000000;
-  provider provider { server 127.0.0.1:${to.port}; keepalive 256; keepalive_requests 1000000; }
+  upstream provider { server 127.0.0.1:${to.port}; keepalive 256; keepalive_requests 1000000; }
   server {
     listen 127.0.0.1:${port};
     client_max_body_size 32m;
@@ -102,9 +106,9 @@ ${temporary}
   );
 }
 
-async function startPortkey(lab: Lab, folder: string): Promise<Part> {
+async function startPortkey(lab: Lab, folder: string): Promise<BenchProcess> {
   const program = join(folder, "node_modules/@portkey-ai/gateway/build/start-server.js");
-  if (!existsSync(program)) throw new Error(`PORTKEY_DIR: there is no ${program}`);
+  if (!existsSync(program)) throw new Error(`PORTKEY_DIR: no such file: ${program}`);
   const loopback = fileURLToPath(new URL("./loopback.ts", import.meta.url));
   const port = await freePort();
   return lab.server(

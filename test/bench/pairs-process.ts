@@ -1,5 +1,5 @@
-// A ledger in a process of its own that makes pairs for one key: takes a job on stdin, and prints
-// how fast it was.
+// A ledger in a process of its own that makes pairs for one key: reads a job from stdin and prints
+// its speed as JSON.
 
 import { text } from "node:stream/consumers";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
@@ -11,7 +11,7 @@ export type PairsJob = {
   /** Pairs before those that are measured. */
   readonly warmUp: number;
   readonly count: number;
-  /** Pairs under way at once. */
+  /** Concurrent pairs. */
   readonly width: number;
 };
 

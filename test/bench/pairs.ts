@@ -19,7 +19,7 @@ export const pairPrice = priceVersion(pairModel, {
   cacheRead: 14n,
   thinking: 700n,
 });
-/** What a pair charges, in tokens of each kind. */
+/** Tokens of input, and of output, that a pair is charged for. */
 export const pairTokens = 100;
 
 export type PairFigures = { readonly perSecond: number; readonly cpuMicros: number };
@@ -49,7 +49,7 @@ export async function startPairs(postgres: Postgres) {
 
   async function makePair({ accountId, keyId }: PairKey): Promise<void> {
     const payer = { accountId, keyId, family: "v1" } as const;
-    const ask = {
+    const request = {
       requestId: newRequestId(),
       payer,
       model: pairModel,
@@ -57,7 +57,7 @@ export async function startPairs(postgres: Postgres) {
       bounds,
       deadlineMs: 60_000,
     };
-    await holds.settle(await holds.place(ask, never), ending);
+    await holds.settle(await holds.place(request, never), ending);
   }
 
   return {

@@ -1,4 +1,4 @@
-// What a suite results in, and how its table is printed.
+// The result of a suite, and the table that is printed from it.
 
 import type { Spread } from "./measure.ts";
 
@@ -6,21 +6,18 @@ export type Row = {
   readonly measure: string;
   readonly value: Spread;
   readonly unit?: string;
-  /** What it must be, for the reader; nothing is asserted. */
+  /** The target, for the reader; nothing is asserted. */
   readonly must?: string;
 };
 
-/**
- * `faults`: what makes a run void, such as a charge that is not what the provider served. `notes`:
- * what the reader must know.
- */
+/** `faults` make a run void: a charge that differs from the served usage, for example. */
 export type Result = {
   readonly rows: readonly Row[];
   readonly faults: readonly string[];
   readonly notes?: readonly string[];
 };
 
-/** Above this spread between rounds a figure says more about the machine than about the gateway. */
+/** Above this spread between rounds a figure describes the machine, not the gateway. */
 const wideSpread = 0.5;
 
 export function single(figure: number): Spread {

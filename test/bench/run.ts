@@ -1,5 +1,5 @@
-// `npm run bench`, or `npm run bench -- plain stream` for some of it. Prints tables, writes
-// bench-results/, asserts nothing about time.
+// `npm run bench` runs every suite, `npm run bench -- plain stream` some. Prints tables and writes
+// bench-results/latest.json. Exits with 1 when a run is void; asserts nothing about time.
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus } from "node:os";
@@ -39,13 +39,13 @@ const suites: Record<string, () => Promise<Result>> = {
   history,
   profile,
 };
-const onlyWhenAsked = ["profile"];
+const onlyWhenNamed = ["profile"];
 
-const asked = process.argv.slice(2);
-const unknown = asked.filter((name) => !Object.hasOwn(suites, name));
+const names = process.argv.slice(2);
+const unknown = names.filter((name) => !Object.hasOwn(suites, name));
 if (unknown.length > 0) {
   console.error(
-    `no such suite: ${unknown.join(", ")}; there are ${Object.keys(suites).join(", ")}`,
+    `no such suite: ${unknown.join(", ")}; the suites are ${Object.keys(suites).join(", ")}`,
   );
   process.exit(2);
 }
@@ -64,7 +64,7 @@ const results: Record<string, unknown> = {
 let isVoid = false;
 const startedAll = performance.now();
 for (const [name, run] of Object.entries(suites)) {
-  if (asked.length > 0 ? !asked.includes(name) : onlyWhenAsked.includes(name)) continue;
+  if (names.length > 0 ? !names.includes(name) : onlyWhenNamed.includes(name)) continue;
   const started = performance.now();
   const result = await run().catch(
     (error: unknown): Result => ({ rows: [], faults: [messageOf(error)] }),

@@ -1,5 +1,5 @@
-// A gateway process like the shipped one, except that its holds live in memory: what durable
-// billing costs is the difference.
+// A gateway process like the shipped one, except that its holds live in memory: the difference is
+// the cost of durable billing.
 
 import { readFileSync } from "node:fs";
 import { create } from "@bufbuild/protobuf";
@@ -26,7 +26,7 @@ import { shrinkHeap } from "../../src/server/shrink-heap.ts";
 
 const freeMicro = 2n ** 52n;
 
-/** Grants everything at once, and forgets it. */
+/** Grants every hold at once and stores none. */
 const holdsInMemory: Holds = {
   place: async ({ requestId, payer, model, price, bounds }): Promise<Hold> => ({
     ...{ requestId, payer, model, price, freeMicro },
@@ -83,13 +83,13 @@ const core = localCore({
   keys: intercept(KeysService, keys.service, keys.authenticate, log),
   inference: intercept(InferenceService, inference.service, keys.authenticate, log),
 });
-const facade = createHttpServer({
+const httpServer = createHttpServer({
   core,
   settings: { nativeBearer: () => file.nativeBearer, trustedProxies: config.trustedProxies },
   readiness: coreReadiness({ postgres, limits, providers }),
   identifyCaller: createIdentifyCaller(core, createFailedCredentials()),
   log,
 });
-const http = await facade.listen({ host: config.host, port: config.port });
+const http = await httpServer.listen({ host: config.host, port: config.port });
 shrinkHeap();
 log.info({ http }, "ready");

@@ -1,4 +1,4 @@
-// BillingService as doors see it, guarded, over a fresh ledger.
+// BillingService behind the interceptor, over a fresh ledger.
 
 import { create } from "@bufbuild/protobuf";
 import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -13,7 +13,7 @@ import { freshLedger, log, price } from "./ledger.ts";
 
 const admin = "the-admin-token";
 
-// The credential of a key is its id and its account's, so that no key has to be made for a test.
+// The credential of a key is its id and the id of its account, so that no test has to create a key.
 const authenticate: Authenticate = async (headers) => {
   const credential = headers.get("authorization")?.slice("Bearer ".length) ?? "";
   if (credential === admin) return { kind: "admin" };
@@ -57,7 +57,7 @@ export function newNonce(): string {
   return newRequestId().slice("req_".length);
 }
 
-/** The name and field of the reason that `work` ends with. */
+/** The reason and the field of the `ApiError` that `work` fails with. Throws when it succeeds. */
 export async function errorOf(
   work: Promise<unknown>,
 ): Promise<{ reason: ErrorReason; field: string | undefined }> {
@@ -67,5 +67,5 @@ export async function errorOf(
     if (error instanceof ApiError) return { reason: error.reason, field: error.facts.field };
     throw error;
   }
-  throw new Error("it was not refused");
+  throw new Error("the call did not fail");
 }

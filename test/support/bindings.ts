@@ -1,4 +1,4 @@
-// Every way to call the services, side by side.
+// Every binding of the services: local, gRPC, Connect and gRPC-web.
 
 import { create, type Message } from "@bufbuild/protobuf";
 import { AnySchema, anyPack } from "@bufbuild/protobuf/wkt";
@@ -89,10 +89,10 @@ function coreOver(transport: Transport): Core {
   };
 }
 
-/** Every method of every service, as each client names it. */
+/** Every method of every service. */
 export const methods = Object.values(serviceTypes).flatMap((service) => service.methods);
 
-/** Calls one method and gives all its answers. */
+/** Calls one method and returns all its answers. */
 export async function callAll(
   core: Core,
   desc: (typeof methods)[number],
@@ -114,7 +114,7 @@ function find(core: Core, desc: (typeof methods)[number]): BoundMethod<CallOptio
   return boundMethod<typeof serviceTypes.inference, CallOptions>(core.inference, desc);
 }
 
-/** The error that a call failed with, over whichever binding. */
+/** The error of a failed call, over any binding. */
 export function apiErrorOf(error: unknown): ApiError {
   if (!(error instanceof ConnectError)) return toApiError(error);
   const details = error.details.flatMap((detail) =>
@@ -124,7 +124,7 @@ export function apiErrorOf(error: unknown): ApiError {
   );
   const sent = fromDetails(error.rawMessage, details);
   if (sent) return sent;
-  // The client's own word, without having heard the gateway.
+  // The client ended the call by itself, without an answer of the gateway.
   if (error.code === Code.Canceled) return new ApiError("cancelled");
   if (error.code === Code.DeadlineExceeded) return new ApiError("timeout");
   throw error;

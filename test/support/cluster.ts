@@ -1,5 +1,5 @@
-// Several gateway processes on one database, and one Redis when there is a binary of it, as an
-// operator would run them.
+// Several gateway processes on one database, as an operator runs them, with one Redis where it is
+// installed.
 
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -13,18 +13,18 @@ import { startRedis, type TestRedis } from "./redis.ts";
 
 export type Cluster = {
   readonly nodes: readonly ChildGateway[];
-  /** Undefined where no binary is installed. */
+  /** Undefined when Redis is not installed. */
   readonly redis: TestRedis | undefined;
   /** Calls a method such as `gateway.keys.v1.KeysService/CreateKey` as the operator, at a node. */
-  admin(method: string, ask: JsonObject, node?: number): Promise<JsonObject>;
-  /** A funded account. Figures are credits. */
+  admin(method: string, request: JsonObject, node?: number): Promise<JsonObject>;
+  /** A new account with these credits. */
   account(credits: { v1?: number; v2?: number }): Promise<string>;
-  /** A key of it. Remembered for `secretsIn`. */
-  key(ask: JsonObject): Promise<{ keyId: string; secret: string }>;
+  /** A new key. `secretsIn` looks for its secret, too. */
+  key(request: JsonObject): Promise<{ keyId: string; secret: string }>;
   rotate(keyId: string): Promise<string>;
-  /** Parts of secrets that this text holds although it should hold none. */
+  /** The secrets, without their prefix, that leaked into this text. */
   secretsIn(text: string): string[];
-  /** Violations that the verifier finds. */
+  /** The violations that the verifier finds. */
   verifyLedger(): Promise<JsonValue>;
   stop(): Promise<void>;
 };
@@ -48,11 +48,11 @@ export async function startCluster(count: number): Promise<Cluster> {
   const nodes = await Promise.all(Array.from({ length: count }, () => startChildGateway(env)));
   const secrets = [adminToken];
 
-  const admin = async (method: string, ask: JsonObject, node = 0): Promise<JsonObject> => {
+  const admin = async (method: string, request: JsonObject, node = 0): Promise<JsonObject> => {
     const response = await fetch(`${nodes[node]?.address}/${method}`, {
       method: "POST",
       headers: { authorization: `Bearer ${adminToken}`, "content-type": "application/json" },
-      body: JSON.stringify(ask),
+      body: JSON.stringify(request),
     });
     const answer: unknown = await response.json();
     if (!response.ok) throw new Error(`${method}: ${JSON.stringify(answer)}`);
@@ -79,10 +79,10 @@ export async function startCluster(count: number): Promise<Cluster> {
       }
       return accountId;
     },
-    async key(ask) {
+    async key(request) {
       const created = await admin("gateway.keys.v1.KeysService/CreateKey", {
         family: "FAMILY_V1",
-        ...ask,
+        ...request,
       });
       const secret = String(created.secret);
       secrets.push(secret);
@@ -95,7 +95,7 @@ export async function startCluster(count: number): Promise<Cluster> {
       secrets.push(secret);
       return secret;
     },
-    // The random part alone would be as bad.
+    // The random part of a secret alone would be a leak as well.
     secretsIn: (text) =>
       secrets.map((one) => one.slice(12, -4)).filter((one) => text.includes(one)),
     async verifyLedger() {

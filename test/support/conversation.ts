@@ -1,4 +1,4 @@
-// A provider that holds a small conversation, so that every kind of client finds what it asks for.
+// A provider that holds a small conversation, with the features that each kind of client uses.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { isObject } from "../../src/formats/json.ts";
@@ -8,8 +8,8 @@ import { type AnswerContent, nativeAnswer, nativeStream } from "./provider-answe
 const usage = { input: 12, output: 9, cacheRead: 3, cacheWrite: 4 };
 
 /**
- * Counts to 42; calls the first tool with `{"city":"Paris"}` until it has a result; thinks where
- * asked; else says hello.
+ * Counts 42 tokens; calls the first tool with `{"city":"Paris"}` until it has a result; thinks when
+ * the request enables it; otherwise answers with a greeting.
  */
 export const converse: Respond = ({ path, body }) => {
   if (path.includes("count_tokens")) {

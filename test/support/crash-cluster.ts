@@ -1,5 +1,5 @@
-// Gateway processes on one ledger, before one scripted provider, with clients that remember exactly
-// what they saw.
+// Gateway processes that tests kill: on one ledger, in front of one fake provider, with clients
+// that record every byte they receive.
 
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -21,11 +21,11 @@ import { nativeStream } from "./provider-answers.ts";
 /** haiku 4.5, in micro-credits per token. */
 export const haiku = { input: 140n, output: 700n };
 
-/** What one client saw of one answer. */
+/** The part of an answer that a client received. */
 export type ClientView = {
   readonly requestId: string | undefined;
   readonly status: number;
-  /** True when the answer came to its proper end. */
+  /** True when the answer has its proper end. */
   readonly complete: boolean;
   /** Everything received. */
   readonly text: string;
@@ -33,7 +33,7 @@ export type ClientView = {
 
 export type CrashCluster = Awaited<ReturnType<typeof startCrashCluster>>;
 
-/** A ledger, a provider and a catalogue that leads every model to it. */
+/** Starts a ledger and a provider, and writes a catalogue that routes every model to it. */
 export async function startCrashCluster() {
   const ledger = await freshLedger();
   const provider = await startFakeProvider();
@@ -46,7 +46,7 @@ export async function startCrashCluster() {
     CONFIG: catalogPath,
     DATA_DIR: folder,
     LOG_LEVEL: "error",
-    // Written by a gateway that ends by itself; what starts after it starts sooner.
+    // The first gateway that exits normally fills it; later ones start faster.
     NODE_COMPILE_CACHE: join(folder, "compiled"),
   };
   const started = new Set<ChildGateway>();
@@ -62,7 +62,7 @@ export async function startCrashCluster() {
       started.add(gateway);
       return gateway;
     },
-    /** A key with its secret, and who pays. */
+    /** A key with its secret and its payer. */
     async key(
       micro: bigint,
       more: { cap?: bigint } = {},
@@ -81,13 +81,11 @@ export async function startCrashCluster() {
       body: JsonObject = {},
       onText?: (text: string) => void,
     ) => clients.ask({ address, secret, body, ...(onText && { onText }) }),
-    /**
-     * Settles what dead processes have left, as another process would after a minute of silence.
-     */
+    /** Settles the holds of dead processes, as another process does after a minute of silence. */
     async recover(): Promise<void> {
       for (const gateway of started) await gateway.end("SIGKILL");
       started.clear();
-      // What a killed process had sent is still being worked on.
+      // PostgreSQL may still run a statement that a killed process sent.
       while ((await ledger.run(busy)).length > 0);
       const node = await startNode(ledger.url, { silentPollsMax: 1 });
       for (let poll = 0; poll < 4; poll++) await node.node.poll(node.holds);
@@ -121,18 +119,18 @@ const usualBody = {
 
 type Ask = { address: string; secret: string; body: JsonObject; onText?: (text: string) => void };
 
-/** Clients of any gateway, with many connections. */
+/** A client of any gateway, with up to 1,000 connections. */
 export function createClients() {
   const agent = new Agent({ connections: 1_000, pipelining: 1 });
   return {
-    /** Sends `body` over the usual one: a streamed "Hello" to haiku, 100 tokens at most. */
+    /** Sends the usual body, a streamed "Hello" to haiku for 100 tokens, with these changes. */
     ask: (one: Ask): Promise<ClientView> =>
       ask(agent, { ...one, body: { ...usualBody, ...one.body } }),
     close: () => agent.destroy(),
   };
 }
 
-/** Never throws: a connection that breaks is something that a client sees. */
+/** Never throws: a broken connection is a result, too. */
 async function ask(dispatcher: Agent, { address, secret, body, onText }: Ask): Promise<ClientView> {
   const seen = { requestId: undefined as string | undefined, status: 0, text: "" };
   try {
@@ -157,7 +155,7 @@ async function ask(dispatcher: Agent, { address, secret, body, onText }: Ask): P
       onText?.(seen.text);
     }
   } catch {
-    // What was seen until then is what counts.
+    // The bytes received before the error are the result.
   }
   const isStream = body.stream === true;
   const complete =
@@ -175,7 +173,7 @@ function isWhole(text: string): boolean {
   }
 }
 
-/** A request of its own, so that its answer can have figures of its own. */
+/** A request with a number, which decides the usage of its answer. */
 export function numbered(number: number): { messages: { role: string; content: string }[] } {
   return { messages: [{ role: "user", content: `number ${number}` }] };
 }
@@ -185,7 +183,7 @@ export function numberIn({ bodyText }: ReceivedRequest): number {
   return Number(/number (\d+)/.exec(bodyText)?.[1] ?? 0);
 }
 
-/** What the answer to a numbered request uses, and what that costs. */
+/** The usage of the answer to a numbered request, and its cost in micro-credits. */
 export function usageOf(number: number): { input: number; output: number; cost: bigint } {
   const input = 10 + (number % 53);
   const output = 8 + (number % 41);

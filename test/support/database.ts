@@ -1,4 +1,4 @@
-// A database of one's own on the run's PostgreSQL server.
+// A database per suite, on the PostgreSQL server of the run.
 
 import { randomBytes } from "node:crypto";
 import { Client } from "pg";

@@ -1,5 +1,5 @@
-// A whole gateway on a fresh database, with an account, two keys and a simulated model without
-// pauses.
+// A whole gateway in this process, on a fresh database, with an account, two keys and a simulated
+// model without pauses.
 
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -14,9 +14,9 @@ import { defaultCatalogWithoutPauses } from "./catalog.ts";
 import { freshDatabase } from "./database.ts";
 
 export type TestGateway = {
-  /** Base address of the HTTP door, without a slash at the end. */
+  /** Base address of the HTTP listener, without a slash at the end. */
   address: string;
-  /** `host:port` of the gRPC door. */
+  /** `host:port` of the gRPC listener. */
   grpcAddress: string;
   databaseUrl: string;
   accountId: string;
@@ -41,13 +41,13 @@ export type TestGatewayOptions = {
   /** Default: the built-in catalogue without pauses. */
   catalog?: CatalogFile;
   /**
-   * True: the HTTP door is a gateway of the role `facade`, and the services one of the role `core`.
+   * True: a gateway of the role `facade` serves HTTP, one of the role `core` the services.
    * Default: TEST_SPLIT is "true".
    */
   split?: boolean;
 };
 
-/** The built-in catalogue with a simulated model that answers at once. */
+/** The built-in catalogue, with a simulated model that answers without pauses. */
 export function fastCatalog(): CatalogFile {
   return readCatalogFile(defaultCatalogWithoutPauses());
 }
@@ -110,6 +110,6 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
 }
 
 function text(value: unknown): string {
-  if (typeof value !== "string") throw new Error("the gateway did not say what it should");
+  if (typeof value !== "string") throw new Error("an address or a key of the gateway is missing");
   return value;
 }

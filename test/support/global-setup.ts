@@ -13,15 +13,15 @@ import { migrate } from "../../src/postgres/migrate.ts";
 declare module "vitest" {
   interface ProvidedContext {
     /**
-     * Of the migrated database that `freshDatabase` clones. Nobody else connects to it: a database
-     * in use cannot be cloned.
+     * URL of the migrated database that `freshDatabase` clones. Nothing else may connect to it:
+     * PostgreSQL does not clone a database in use.
      */
     templateUrl: string;
   }
 }
 
-/** Tests kill processes, not machines, so nothing needs to be on the disk. */
-async function forgetPowerCuts(url: string): Promise<void> {
+/** Tests kill processes, not machines, so that no write has to reach the disk. */
+async function disableFsync(url: string): Promise<void> {
   const client = new Client({ connectionString: url });
   await client.connect();
   await client.query("alter system set fsync = off");
@@ -33,7 +33,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   const folder = await mkdtemp(join(tmpdir(), "gateway-test-"));
   const embedded = await startEmbedded(folder, createLog("warn"));
   await migrate(embedded.url);
-  await forgetPowerCuts(embedded.url);
+  await disableFsync(embedded.url);
   project.provide("templateUrl", embedded.url);
   return async () => {
     await embedded.stop();

@@ -1,4 +1,4 @@
-// A facade on a real port over services that play a script.
+// The HTTP listener on a real port, over services that play a script.
 
 import { once } from "node:events";
 import { connect } from "node:net";
@@ -78,7 +78,7 @@ export const finish = events(
   { case: "messageStop", value: {} },
 );
 
-/** A whole answer that says `text`. */
+/** A complete answer with this text. */
 export const answerOf = (text: string): GenerateResponse[] => [
   admission(),
   start,
@@ -88,12 +88,12 @@ export const answerOf = (text: string): GenerateResponse[] => [
   receipt(),
 ];
 
-/** A method of a service, whichever. */
+/** Any method of any service. */
 type AnyMethod = (request: never, options: never) => unknown;
 
-/** What the services were asked, and how they answer. */
+/** The answers of the services, and a record of the calls that they received. */
 export type ScriptedServices = {
-  /** Plays one answer. It may throw a `Refusal` at any point. */
+  /** Plays one answer. It may throw an `ApiError` at any point. */
   generate: (
     request: GenerateRequest,
     call: { signal: AbortSignal; headers: Headers },
@@ -104,7 +104,7 @@ export type ScriptedServices = {
   keys: Set<string>;
   /** Names of the methods that were called, in order. */
   calls: string[];
-  /** What a method does instead, by its name. */
+  /** Replacements of methods, by name. */
   instead: Map<string, AnyMethod>;
 };
 
@@ -122,7 +122,7 @@ function client<S extends DescService>(
   return implement<Client<S>>(service, (desc) => (request: never, options: never) => {
     calls.push(desc.localName);
     const method = instead.get(desc.localName) ?? methods[desc.localName];
-    if (!method) throw new Error(`nobody expected ${desc.localName}`);
+    if (!method) throw new Error(`unexpected call of ${desc.localName}`);
     return method(request, options);
   });
 }
@@ -199,9 +199,9 @@ export type ScriptedHttpServer = {
   script: ScriptedServices;
 };
 
-const nobodyFailed: FailedCredentials = { check: () => {}, record: () => {} };
+const noFailedCredentials: FailedCredentials = { check: () => {}, record: () => {} };
 
-/** A started facade, stopped when the test ends. */
+/** Starts the listener; it stops when the test ends. */
 export async function startHttpServer(
   parts: Partial<HttpServerParts & { failedCredentials: FailedCredentials }> = {},
   settings: Partial<HttpServerParts["settings"]> = {},
@@ -215,7 +215,7 @@ export async function startHttpServer(
     calls: [],
     instead: new Map(),
   };
-  const { failedCredentials = nobodyFailed, ...rest } = parts;
+  const { failedCredentials = noFailedCredentials, ...rest } = parts;
   const core = scriptedCore(script);
   const server = createHttpServer({
     core,
@@ -274,7 +274,7 @@ export const postChat = (
   headers: Record<string, string> = chatHeaders,
 ) => post(url, "/v1/chat/completions", headers, body);
 
-/** Sends `text` on a bare connection and answers all that comes back until the server closes it. */
+/** Sends `text` on a TCP connection and returns every byte until the server closes it. */
 export async function sendRaw(port: number, text: string): Promise<string> {
   const socket = connect(port, "127.0.0.1");
   const chunks: Buffer[] = [];

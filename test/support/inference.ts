@@ -1,4 +1,4 @@
-// The inference service over a real ledger, with a provider whose every event a test decides.
+// The inference service over a real ledger, with a provider whose events a test scripts.
 
 import { create } from "@bufbuild/protobuf";
 import { type Event, EventSchema } from "../../gen/gateway/inference/v1/event_pb.ts";
@@ -49,11 +49,8 @@ export const events = {
   stop: (): Event => create(EventSchema, { kind: { case: "messageStop", value: {} } }),
 };
 
-/**
- * Plays one answer. It may wait for what a test resolves, watch `ask.signal`, throw, or call
- * `ask.onAccepted`.
- */
-export type PlayAnswer = (ask: ProviderRequest) => AsyncIterable<Event[]>;
+/** Plays one answer. It may wait, watch `request.signal`, throw, or call `request.onAccepted`. */
+export type PlayAnswer = (request: ProviderRequest) => AsyncIterable<Event[]>;
 
 export type TestInference = Awaited<ReturnType<typeof freshInference>>;
 
@@ -63,7 +60,7 @@ export async function freshInference(options: { requestMaxMs?: number } = {}) {
   let play: PlayAnswer = async function* () {};
   let count: () => number | undefined = () => undefined;
   const providers: Providers = {
-    generate: (ask) => play(ask),
+    generate: (request) => play(request),
     countTokens: async () => {
       const inputTokens = count();
       return inputTokens === undefined ? undefined : { inputTokens };
@@ -108,9 +105,9 @@ export async function freshInference(options: { requestMaxMs?: number } = {}) {
       return inference.service.generate(requestOf(more), callOf(payer, hangUp.signal));
     },
     async countTokens(payer: Payer) {
-      const ask = create(CountTokensRequestSchema, { request: requestOf({}) });
+      const request = create(CountTokensRequestSchema, { request: requestOf({}) });
       const { inputTokens, estimated } = await inference.service.countTokens(
-        ask,
+        request,
         callOf(payer, new AbortController().signal),
       );
       return { inputTokens, estimated };

@@ -1,4 +1,4 @@
-// Keys on a database of their own, with statements counted.
+// The keys service on a database of its own, with a record of its statements.
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
@@ -34,7 +34,7 @@ export const adminCall: AuthenticatedCall = {
   caller: { kind: "admin" },
 };
 
-/** Names of the statements run through it, in order. */
+/** `ran` has the names of the statements, in the order of their execution. */
 export type CountedPostgres = Postgres & { ran: string[] };
 
 export function countStatements(postgres: Postgres): CountedPostgres {
@@ -49,7 +49,7 @@ export function countStatements(postgres: Postgres): CountedPostgres {
   };
 }
 
-/** A node's keys, not started. */
+/** The keys service of one node, not started. */
 export function createNodeKeys(postgres: Postgres, redis?: Redis): Keys {
   return createKeys({
     postgres,
@@ -60,26 +60,29 @@ export function createNodeKeys(postgres: Postgres, redis?: Redis): Keys {
   });
 }
 
-/** The service's methods, called as the operator with plain objects. */
+/** The methods of the service, called as the operator, with plain objects as requests. */
 export function keysClient({ service }: Keys) {
   return {
-    createKey: (ask: MessageInitShape<typeof CreateKeyRequestSchema>) =>
-      service.createKey(create(CreateKeyRequestSchema, { family: Family.V1, ...ask }), adminCall),
+    createKey: (request: MessageInitShape<typeof CreateKeyRequestSchema>) =>
+      service.createKey(
+        create(CreateKeyRequestSchema, { family: Family.V1, ...request }),
+        adminCall,
+      ),
     getKey: (keyId: string) => service.getKey(create(GetKeyRequestSchema, { keyId }), adminCall),
-    listKeys: (ask: MessageInitShape<typeof ListKeysRequestSchema>) =>
-      service.listKeys(create(ListKeysRequestSchema, ask), adminCall),
-    updateKey: (ask: MessageInitShape<typeof UpdateKeyRequestSchema>) =>
-      service.updateKey(create(UpdateKeyRequestSchema, ask), adminCall),
-    rotateKey: (ask: MessageInitShape<typeof RotateKeyRequestSchema>) =>
-      service.rotateKey(create(RotateKeyRequestSchema, ask), adminCall),
+    listKeys: (request: MessageInitShape<typeof ListKeysRequestSchema>) =>
+      service.listKeys(create(ListKeysRequestSchema, request), adminCall),
+    updateKey: (request: MessageInitShape<typeof UpdateKeyRequestSchema>) =>
+      service.updateKey(create(UpdateKeyRequestSchema, request), adminCall),
+    rotateKey: (request: MessageInitShape<typeof RotateKeyRequestSchema>) =>
+      service.rotateKey(create(RotateKeyRequestSchema, request), adminCall),
     revokeKey: (keyId: string) =>
       service.revokeKey(create(RevokeKeyRequestSchema, { keyId }), adminCall),
     revokeSecret: (keyId: string, secretId: string) =>
       service.revokeSecret(create(RevokeSecretRequestSchema, { keyId, secretId }), adminCall),
     authenticate: (
-      ask: MessageInitShape<typeof AuthenticateRequestSchema>,
+      request: MessageInitShape<typeof AuthenticateRequestSchema>,
       call: AuthenticatedCall,
-    ) => service.authenticate(create(AuthenticateRequestSchema, ask), call),
+    ) => service.authenticate(create(AuthenticateRequestSchema, request), call),
   };
 }
 
@@ -103,7 +106,7 @@ export function bearer(token: string): Headers {
   return new Headers({ authorization: `Bearer ${token}` });
 }
 
-/** What a failed call was refused for: `error` or `error field`. */
+/** The reason of a failed call, followed by the field when it has one. */
 export async function errorOf(call: Promise<unknown>): Promise<string> {
   try {
     await call;
@@ -111,5 +114,5 @@ export async function errorOf(call: Promise<unknown>): Promise<string> {
     if (!(error instanceof ApiError)) throw error;
     return [error.reason, error.facts.field].filter((one) => one !== undefined).join(" ");
   }
-  return "no apiError";
+  return "no error";
 }

@@ -1,13 +1,10 @@
-// Loaded into a gateway with `node --import`: ends the process as a power cut would, at the moment
-// that KILL_AT names. The moments are told by the statements that go to the database.
+// Preloaded into a gateway with `node --import`: kills the process with SIGKILL at the moment that
+// KILL_AT names. A moment is defined by a statement that goes to the database.
 
 import { Client } from "pg";
 import { RoundTrip } from "../../src/postgres/pipeline.ts";
 
-/**
- * When the process ends: before a statement leaves, once it left, or as soon as its commit was
- * answered.
- */
+/** `unsent`: before the statement leaves; `sent`: after it left; `committed`: after its commit. */
 const moments: Record<string, { statement: string; when: "unsent" | "sent" | "committed" }> = {
   "hold written": { statement: "billing/place-holds", when: "unsent" },
   "hold sent": { statement: "billing/place-holds", when: "sent" },
@@ -22,12 +19,12 @@ const original = Client.prototype.query;
 
 const query = function (this: Client, ...args: unknown[]): unknown {
   const [trip] = args;
-  const isIt =
+  const isMatch =
     trip instanceof RoundTrip && trip.queries.some(([{ name }]) => name === moment?.statement);
-  if (isIt && moment?.when === "unsent") die();
+  if (isMatch && moment?.when === "unsent") die();
   const answer: unknown = Reflect.apply(original, this, args);
-  if (isIt && moment?.when === "sent") setImmediate(die);
-  if (isIt && moment?.when === "committed") trip.results.then(die);
+  if (isMatch && moment?.when === "sent") setImmediate(die);
+  if (isMatch && moment?.when === "committed") trip.results.then(die);
   return answer;
 };
 Object.defineProperty(Client.prototype, "query", { value: query });

@@ -1,4 +1,4 @@
-// A billing part over a fresh database, with an account and keys to bill.
+// The ledger over a fresh database, with accounts and keys to bill.
 
 import { create } from "@bufbuild/protobuf";
 import {
@@ -68,7 +68,7 @@ export function heldFor(output: number): bigint {
   return 100n * 10n + BigInt(output) * 60n;
 }
 
-/** One process on the ledger of `url`. */
+/** Starts one node on the ledger at `url`, in this process. */
 export async function startNode(
   url: string,
   options: { silentPollsMax?: number; orphansMax?: number } = {},
@@ -100,8 +100,8 @@ export async function startNode(
 }
 
 /**
- * A fresh ledger with one process. `payer` opens an account whose v1 pool has the given
- * micro-credits, and a key.
+ * A fresh ledger with one node. `payer` creates a key, and an account whose v1 pool has the given
+ * micro-credits.
  */
 export async function freshLedger() {
   const database = await freshDatabase();

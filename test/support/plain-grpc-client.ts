@@ -1,4 +1,4 @@
-// A gRPC client that shares no code with ours: bytes go out, bytes, status and trailers come back.
+// A gRPC client that shares no code with ours: it sends bytes and returns bytes and status.
 
 import { type DescMessage, fromBinary, type MessageShape } from "@bufbuild/protobuf";
 import { anyUnpack } from "@bufbuild/protobuf/wkt";

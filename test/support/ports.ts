@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { connect, createServer } from "node:net";
 
 /**
- * A port at which nobody listens. It was free a moment ago, and the system gives out others first.
+ * A free port. Another process could take it, but the system assigns other ports first.
  */
 export async function freePort(): Promise<number> {
   const server = createServer().listen(0, "127.0.0.1");
@@ -16,7 +16,7 @@ export async function freePort(): Promise<number> {
   return address.port;
 }
 
-/** True when somebody listens at the port. */
+/** True when a process listens at the port. */
 export async function isListening(port: number): Promise<boolean> {
   const socket = connect(port, "127.0.0.1");
   try {

@@ -1,11 +1,11 @@
-// Programs of others that may be installed here.
+// Other programs that may be installed on this machine.
 
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 
 const usualFolders = ["/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"];
 
-/** Path of a program. Undefined: none is installed. */
+/** Path of a program; undefined when it is not installed. */
 export function findProgram(name: string): string | undefined {
   return [...(process.env.PATH ?? "").split(delimiter), ...usualFolders]
     .map((folder) => join(folder, name))
@@ -19,5 +19,5 @@ export function findProgram(name: string): string | undefined {
     });
 }
 
-/** Path of a Redis server or of its twin. Undefined: none is installed. */
+/** Path of a Redis or Valkey server; undefined when neither is installed. */
 export const redisBinary = findProgram("redis-server") ?? findProgram("valkey-server");

@@ -1,5 +1,4 @@
-// What the suites of this folder share: providers over a configuration, requests, answers read to
-// their end, and a clock held in hand.
+// The providers of a configuration, requests to them, and answers read to their end.
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { Attempt } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -19,10 +18,7 @@ import {
   type ProviderRequest,
 } from "../../src/providers/providers.ts";
 
-/**
- * Providers over a configuration text. Silent, and without a clock of their own unless one is
- * given.
- */
+/** The providers of a configuration text, without a log. Default: the real clock. */
 export function openProviders(
   catalog: string,
   more: { env?: NodeJS.ProcessEnv; clock?: Clock } = {},
@@ -51,7 +47,7 @@ export function requestOf(
   });
 }
 
-/** An ask with what it tells beside the events. */
+/** A request that records the calls of `onAccepted`. */
 export type ObservedRequest = ProviderRequest & {
   readonly abort: AbortController;
   accepted: number;
@@ -60,7 +56,7 @@ export type ObservedRequest = ProviderRequest & {
 
 export function providerRequestFor(request: GenerateRequest, affinity = "a"): ObservedRequest {
   const abort = new AbortController();
-  const ask = {
+  const observed = {
     request,
     affinity,
     abort,
@@ -69,14 +65,14 @@ export function providerRequestFor(request: GenerateRequest, affinity = "a"): Ob
     accepted: 0,
     rejected: 0,
     onAccepted: (isAccepted: boolean) => {
-      if (isAccepted) ask.accepted++;
-      else ask.rejected++;
+      if (isAccepted) observed.accepted++;
+      else observed.rejected++;
     },
   };
-  return ask;
+  return observed;
 }
 
-/** An answer read to its end, however it ended. */
+/** An answer that was read to its end, or to its error. */
 export type Outcome = {
   reads: Event[][];
   events: Event[];
@@ -109,7 +105,7 @@ export function kindsOf(events: readonly Event[]): string[] {
   return events.map(({ kind }) => kind.case ?? "none");
 }
 
-/** All text deltas and texts of starts, joined. */
+/** The text of all blocks, joined. */
 export function textOf(events: readonly Event[]): string {
   return events
     .map(({ kind }) => {

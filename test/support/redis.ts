@@ -1,14 +1,14 @@
-// A real Redis of one's own. Where no binary is installed, suites that need one say how to get it
-// and are skipped.
+// A real Redis server per suite. Without an installed binary the suites that need one are skipped,
+// and a warning explains how to install it.
 
 import { type ChildProcess, spawn } from "node:child_process";
-import { createServer, type Socket } from "node:net";
+import { createConnection, createServer, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { Redis as Connection } from "ioredis";
 import { freePort } from "./ports.ts";
 import { redisBinary } from "./programs.ts";
 
-/** Why a suite is skipped, with what helps. */
+/** The reason for skipping a suite, with the remedy. */
 export const redisMissing =
   "no redis-server on the PATH; install one to run this suite (Debian: apt-get install redis-server)";
 if (!redisBinary) console.warn(`skipped: ${redisMissing}`);
@@ -16,15 +16,15 @@ if (!redisBinary) console.warn(`skipped: ${redisMissing}`);
 export type TestRedis = {
   readonly url: string;
   readonly port: number;
-  /** Ends the server at once, as a crash would. */
+  /** Kills the server, as a crash would. */
   kill(): Promise<void>;
-  /** Starts it again on the same port, with an empty memory. */
+  /** Starts it again, empty, on the same port. */
   restart(): Promise<void>;
-  /** The server stands still; connections stay open. */
+  /** Stops the process with SIGSTOP; connections stay open. */
   pause(): void;
   resume(): void;
   flush(): Promise<void>;
-  /** Runs a command, for looking at what is stored. */
+  /** Runs a command, to inspect stored values. */
   command(name: string, ...args: string[]): Promise<unknown>;
   stop(): Promise<void>;
 };
@@ -78,13 +78,12 @@ async function launch(port: number): Promise<ChildProcess> {
   return server;
 }
 
-/** A relay to a port that holds every read back for a while, each way. */
+/** A relay to a port that delays every read in both directions. */
 export async function startSlowRelay(
   port: number,
   delayMs: number,
 ): Promise<{ port: number; stop(): Promise<void> }> {
   const sockets = new Set<Socket>();
-  const { createConnection } = await import("node:net");
   const relay = createServer((near) => {
     const far = createConnection(port, "127.0.0.1");
     for (const [from, to] of [

@@ -1,4 +1,4 @@
-// Requests as doors hand them on.
+// Requests as the listeners pass them to the inference service.
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
@@ -13,7 +13,7 @@ export type RequestMembers = Exclude<
   GenerateRequest
 >;
 
-/** One user message "Hello" to haiku, with whatever a test adds. */
+/** One user message "Hello" to haiku, with the members of `more`. */
 export function requestOf(more: RequestMembers = {}): GenerateRequest {
   return create(GenerateRequestSchema, {
     model: "haiku",
@@ -27,7 +27,7 @@ export function userMessage(text: string) {
   return { role: Role.USER, content: [{ kind: { case: "text" as const, value: { text } } }] };
 }
 
-/** The error that `work` throws; undefined when it returns. */
+/** The `ApiError` that `work` throws; undefined when it returns. */
 export function errorOf(work: () => unknown): ApiError | undefined {
   try {
     work();

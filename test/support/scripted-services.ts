@@ -1,5 +1,5 @@
-// The three services with answers that a test decides: what stands in front of them (doors, guard,
-// clients) is real.
+// The three services with scripted answers. The listeners, the interceptor and the clients in front
+// of them are real.
 
 import { create, type DescMethod, type DescService, type Message } from "@bufbuild/protobuf";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
@@ -18,12 +18,13 @@ import { intercept } from "../../src/contract/interceptor.ts";
 export const key = "sk-gw2-1-of-the-tests";
 export const adminToken = "admin-token-of-the-tests";
 
-/** What every method does until a test says otherwise: an empty answer, or three of them. */
+/** How every unary method and every stream answers. */
 export type Script = {
   unary: (desc: DescMethod, request: Message, call: AuthenticatedCall) => Promise<Message>;
   stream: (desc: DescMethod, request: Message, call: AuthenticatedCall) => AsyncIterable<Message>;
 };
 
+/** An empty answer for unary methods, three empty messages for streams. */
 export function emptyAnswers(): Script {
   return {
     unary: async (desc) => create(desc.output),
@@ -45,7 +46,7 @@ export const authenticate: Authenticate = async (headers) => {
   };
 };
 
-/** Services that do what `script` says at the time of each call. */
+/** Services that answer with `script`, which a test may change between calls. */
 export function scriptedServices(script: Script): Services {
   const log = createLog("silent");
   const scripted = <S extends DescService>(service: S) => {

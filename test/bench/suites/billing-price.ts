@@ -1,7 +1,7 @@
-// What durable billing costs: the gateway against itself with holds in memory.
+// The cost of durable billing: the gateway against itself with holds in memory.
 
 import { nativeBody, nativeHeaders } from "../bodies.ts";
-import { compare, found, ratio } from "../compare.ts";
+import { compare, figuresOf, ratio } from "../compare.ts";
 import { Lab } from "../lab.ts";
 import { spreadOf } from "../measure.ts";
 import type { Result, Row } from "../report.ts";
@@ -28,8 +28,8 @@ export async function billingPrice(): Promise<Result> {
     const comparison = await compare(
       lab,
       [
-        { name: "on", part: billed, database: pid, job },
-        { name: "off", part: unbilled, job },
+        { name: "on", server: billed, database: pid, job },
+        { name: "off", server: unbilled, job },
       ],
       { rounds, warmUp, requests, concurrency: 32 },
     );
@@ -43,17 +43,17 @@ export async function billingPrice(): Promise<Result> {
       },
       {
         measure: `${name}: CPU per request, off`,
-        value: spreadOf(found(comparison, "off").cpuMicros),
+        value: spreadOf(figuresOf(comparison, "off").cpuMicros),
         unit: "µs",
       },
       {
         measure: `${name}: CPU per request, on`,
-        value: spreadOf(found(comparison, "on").cpuMicros),
+        value: spreadOf(figuresOf(comparison, "on").cpuMicros),
         unit: "µs",
       },
       {
         measure: `${name}: CPU per request, PostgreSQL beside it`,
-        value: spreadOf(found(comparison, "on").databaseMicros),
+        value: spreadOf(figuresOf(comparison, "on").databaseMicros),
         unit: "µs",
       },
     );

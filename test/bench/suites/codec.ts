@@ -45,7 +45,7 @@ export async function codec(): Promise<Result> {
       },
       { measure: "JSON.parse + JSON.stringify", value: spreadOf(jsonMs ?? []), unit: "ms" },
     ],
-    faults: same ? [] : ["what was written is not what was read"],
+    faults: same ? [] : ["the encoded request differs from the decoded one"],
   };
 }
 

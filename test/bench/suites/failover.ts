@@ -1,4 +1,4 @@
-// A first provider that refuses the connection: what the second attempt adds to a request.
+// The first provider refuses the connection: the time that the second attempt adds.
 
 import { freePort } from "../../support/ports.ts";
 import { nativeBody, nativeHeaders } from "../bodies.ts";
@@ -7,7 +7,7 @@ import { quantile, spreadOf } from "../measure.ts";
 import type { Result } from "../report.ts";
 
 const rounds = 6;
-// A second attempt is allowed for ten calls, and a few at once.
+// The retry budget allows one second attempt for ten calls, and a few more at once.
 const soundCalls = 150;
 const warmUps = 50;
 const failovers = 15;
@@ -25,7 +25,7 @@ export async function failover(): Promise<Result> {
   const faults: string[] = [];
   for (let round = 0; round < rounds; round++) {
     await lab.load({ ...one, requests: soundCalls, bodies: [nativeBody("native", 1_000, false)] });
-    // By turns, after a few: the first calls of a load are slow, whatever they ask for.
+    // Sound calls and failovers alternate, after a warm-up: the first calls of a load are slow.
     const models = Array.from({ length: failovers }, (_, index) => [
       "native",
       `failover-${round * failovers + index}`,
@@ -33,10 +33,14 @@ export async function failover(): Promise<Result> {
     const bodies = [...Array.from({ length: warmUps }, () => "native"), ...models].map((model) =>
       nativeBody(model, 1_000, false),
     );
-    const { totalMs, statuses, odd } = await lab.load({ ...one, requests: bodies.length, bodies });
+    const { totalMs, statuses, firstError } = await lab.load({
+      ...one,
+      requests: bodies.length,
+      bodies,
+    });
     if (statuses["200"] !== bodies.length)
-      faults.push(`round ${round}: ${JSON.stringify(statuses)} ${odd}`);
-    // One at a time, so they end in order.
+      faults.push(`round ${round}: ${JSON.stringify(statuses)} ${firstError}`);
+    // With one call at a time the results stand in the order of the calls.
     const sound = totalMs.filter((_, index) => index >= warmUps && (index - warmUps) % 2 === 0);
     const over = totalMs.filter((_, index) => index >= warmUps && (index - warmUps) % 2 === 1);
     addedMs.push(quantile(over, 0.5) - quantile(sound, 0.5));

@@ -1,4 +1,4 @@
-// A flood of keys that nobody was given: how fast they are refused, and what good traffic notices.
+// A flood of unknown keys: how fast they are refused, and the latency of good requests meanwhile.
 
 import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { mintSecret } from "../../../src/keys/secret.ts";
@@ -14,7 +14,7 @@ const beside = { perSecond: 200, requests: 600, concurrency: 64 };
 export async function flood(): Promise<Result> {
   await using lab = new Lab();
   const provider = await lab.provider();
-  // The load tells a client address with each request, as a proxy would.
+  // The load sends a client address with each request, as a proxy does.
   const gateway = await lab.gateway(provider, { env: { TRUSTED_PROXIES: "127.0.0.1" } });
   const base = {
     url: urlOf(gateway),
@@ -38,14 +38,17 @@ export async function flood(): Promise<Result> {
   const flooded: number[][] = [[], []];
   const faults: string[] = [];
   await lab.load(good);
-  await lab.load({ ...good, turns: invented() });
+  await lab.load({ ...good, rotatedHeaders: invented() });
   for (let round = 0; round < rounds; round++) {
     const goodBefore = cpuSeconds(gateway.pid);
     const served = await lab.load(good);
     const floodBefore = cpuSeconds(gateway.pid);
-    const fromMany = await lab.load({ ...good, turns: invented() });
+    const fromMany = await lab.load({ ...good, rotatedHeaders: invented() });
     const floodAfter = cpuSeconds(gateway.pid);
-    const fromOne = await lab.load({ ...good, turns: { "x-api-key": invented()["x-api-key"] } });
+    const fromOne = await lab.load({
+      ...good,
+      rotatedHeaders: { "x-api-key": invented()["x-api-key"] },
+    });
     if (fromMany.statuses["401"] !== requests)
       faults.push(`invented keys: ${JSON.stringify(fromMany.statuses)}`);
     many.push(served.seconds / fromMany.seconds);
@@ -53,20 +56,20 @@ export async function flood(): Promise<Result> {
     cpu.push((floodAfter - floodBefore) / (floodBefore - goodBefore));
 
     const alone = await lab.load({ ...base, ...beside });
-    const [amid] = await Promise.all([
+    const [during] = await Promise.all([
       lab.load({ ...base, ...beside }),
       lab.load({
         ...good,
-        turns: invented(),
+        rotatedHeaders: invented(),
         perSecond: 5 * beside.perSecond,
         requests: 5 * beside.requests,
       }),
     ]);
-    if (amid.statuses["200"] !== beside.requests)
-      faults.push(`good requests: ${JSON.stringify(amid.statuses)}`);
+    if (during.statuses["200"] !== beside.requests)
+      faults.push(`good requests: ${JSON.stringify(during.statuses)}`);
     for (const [index, share] of [0.5, 0.99].entries()) {
       calm[index]?.push(quantile(alone.totalMs, share));
-      flooded[index]?.push(quantile(amid.totalMs, share));
+      flooded[index]?.push(quantile(during.totalMs, share));
     }
   }
   const besideText = `good requests at ${beside.perSecond}/s`;
@@ -78,7 +81,7 @@ export async function flood(): Promise<Result> {
         must: "≥ 3",
       },
       { measure: "the same, one address", value: spreadOf(one) },
-      { measure: "CPU per apiError ÷ CPU per good request", value: spreadOf(cpu) },
+      { measure: "CPU per refused key ÷ CPU per good request", value: spreadOf(cpu) },
       { measure: `${besideText}, p50`, value: spreadOf(calm[0] ?? []), unit: "ms" },
       { measure: `${besideText}, p99`, value: spreadOf(calm[1] ?? []), unit: "ms" },
       {

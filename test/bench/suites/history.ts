@@ -1,5 +1,5 @@
-// A ledger with a month of charges, and one with twenty: what settling, a month's report and a
-// balance notice of it.
+// A ledger with twenty months of charges against one with a single month: the speed of settling, of
+// a month's report and of a balance.
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
@@ -9,7 +9,7 @@ import {
   UsagePeriod,
 } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import type { AuthenticatedCall } from "../../../src/contract/contract.ts";
-import { addAccounts, addKeys, connectBooks, findViolations, sumCharges } from "../books.ts";
+import { addAccounts, addKeys, connectLedger, findViolations, sumCharges } from "../books.ts";
 import { addMonths, chargeMicro, chargesPerMonth, hoursPerMonth, keysCount } from "../charges.ts";
 import { Lab } from "../lab.ts";
 import { quantile, spreadOf } from "../measure.ts";
@@ -19,8 +19,8 @@ import type { Result } from "../report.ts";
 const accounts = 100;
 const months = 20;
 /**
- * What the history may take to write: of ten minutes for all suites, what is left beside its own
- * measuring and auditing. Alone, all.
+ * Time to write the history: the part of the ten minutes of all suites that the earlier ones and
+ * the measurements of this one leave.
  */
 const fillMsMax = () => Math.max(30_000, 440_000 - performance.now());
 const rounds = 4;
@@ -91,7 +91,7 @@ export async function history(): Promise<Result> {
 
 /** A database of its own with a ledger on it. */
 async function openSite(lab: Lab, name: string) {
-  const postgres = connectBooks(await lab.emptyDatabase(name));
+  const postgres = connectLedger(await lab.emptyDatabase(name));
   await addAccounts(postgres, accounts);
   await addKeys(postgres, keysCount, accounts);
   const ledger = await startPairs(postgres);
@@ -140,17 +140,14 @@ async function openSite(lab: Lab, name: string) {
         balanceP99: quantile(balanceMs, 0.99),
       };
     },
-    /**
-     * Closes the books, of which `filled` months were written here, and returns what is wrong with
-     * them.
-     */
+    /** Stops the ledger, of which `filled` months were written here, and verifies it. */
     async close(filled: number): Promise<string[]> {
       await ledger.stop();
       const faults = await findViolations(postgres);
       const charged = await sumCharges(postgres);
-      const owed = BigInt(filled * chargesPerMonth + settled) * chargeMicro;
-      if (charged !== owed)
-        faults.push(`${name}: charged ${charged} micro-credits instead of ${owed}`);
+      const expected = BigInt(filled * chargesPerMonth + settled) * chargeMicro;
+      if (charged !== expected)
+        faults.push(`${name}: charged ${charged} micro-credits instead of ${expected}`);
       await postgres.close();
       return faults;
     },

@@ -1,9 +1,9 @@
-// Memory of streams that are open and silent, as those of a model that thinks.
+// Memory of open streams without traffic, like those of a model that thinks.
 
 import { readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import { nativeBody, nativeHeaders } from "../bodies.ts";
-import { Lab, type Part, served, urlOf } from "../lab.ts";
+import { type BenchProcess, Lab, served, urlOf } from "../lab.ts";
 import { residentBytes } from "../measure.ts";
 import { type Result, single } from "../report.ts";
 
@@ -15,7 +15,7 @@ export async function idleStreams(): Promise<Result> {
   const provider = await lab.provider();
   const gateway = await lab.gateway(provider);
   const job = { url: urlOf(gateway), path: "/v1/messages", headers: nativeHeaders(gateway) };
-  // What the process takes once and for all, it takes here.
+  // The process allocates here what it needs once.
   await lab.load({
     ...job,
     bodies: [nativeBody("native", 1_000, true)],
@@ -75,7 +75,7 @@ export async function idleStreams(): Promise<Result> {
   return { rows, notes, faults: [...faults, ...(await lab.faults(provider))] };
 }
 
-async function untilWaiting(provider: Part, count: number): Promise<boolean> {
+async function untilWaiting(provider: BenchProcess, count: number): Promise<boolean> {
   const deadline = performance.now() + openWithinMs;
   while (performance.now() < deadline) {
     const { waiting } = await served(provider);
@@ -86,7 +86,7 @@ async function untilWaiting(provider: Part, count: number): Promise<boolean> {
 }
 
 /** Resident bytes once they change by less than a percent a second; ten seconds at most. */
-async function settledBytes({ pid }: Part): Promise<number> {
+async function settledBytes({ pid }: BenchProcess): Promise<number> {
   let bytes = residentBytes(pid);
   for (let second = 0; second < 10; second++) {
     await delay(1_000);

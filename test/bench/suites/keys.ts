@@ -1,10 +1,10 @@
-// A thousand keys in the database, and a million: what a request, a start and the memory notice of
-// it.
+// A million keys in the database against a thousand: the cost of a request, the time to start and
+// the memory.
 
 import { nativeBody, nativeHeaders } from "../bodies.ts";
-import { addAccounts, addKeys, addSecrets, connectBooks, runSql } from "../books.ts";
+import { addAccounts, addKeys, addSecrets, connectLedger, runSql } from "../books.ts";
 import { compare, ratio } from "../compare.ts";
-import { type GatewayPart, Lab } from "../lab.ts";
+import { type GatewayProcess, Lab } from "../lab.ts";
 import { residentBytes, spreadOf } from "../measure.ts";
 import type { Result } from "../report.ts";
 
@@ -28,7 +28,7 @@ export async function keys(): Promise<Result> {
 
   const startMs = new Map<string, number[]>(sizes.map(({ name }) => [name, []]));
   const startBytes = new Map<string, number[]>(sizes.map(({ name }) => [name, []]));
-  const gateways = new Map<string, GatewayPart>();
+  const gateways = new Map<string, GatewayProcess>();
   for (let round = 0; round < starts; round++) {
     for (const { name, databaseUrl } of sites) {
       const earlier = gateways.get(name);
@@ -42,16 +42,16 @@ export async function keys(): Promise<Result> {
   }
 
   const targets = sites.flatMap(({ name, secrets }) => {
-    const part = gateways.get(name);
-    if (!part) return [];
-    const turns = { "x-api-key": drawByZipf(secrets, requests) };
+    const server = gateways.get(name);
+    if (!server) return [];
+    const rotatedHeaders = { "x-api-key": drawByZipf(secrets, requests) };
     const job = {
       path: "/v1/messages",
-      headers: nativeHeaders(part),
-      turns,
+      headers: nativeHeaders(server),
+      rotatedHeaders,
       bodies: [nativeBody("native", 1_000, false)],
     };
-    return [{ name, part, job }];
+    return [{ name, server, job }];
   });
   const comparison = await compare(lab, targets, {
     rounds,
@@ -61,7 +61,7 @@ export async function keys(): Promise<Result> {
   });
   const grown = ([small, large]: readonly (readonly number[])[]) =>
     spreadOf((large ?? []).map((one, round) => one / (small?.[round] ?? Number.NaN)));
-  const loadedBytes = targets.map(({ part }) => [residentBytes(part.pid)]);
+  const loadedBytes = targets.map(({ server }) => [residentBytes(server.pid)]);
   return {
     rows: [
       {
@@ -94,7 +94,7 @@ export async function keys(): Promise<Result> {
 
 /** Fills a database with keys; returns the secrets of those that are used. */
 async function fill(url: string, size: { keys: number; used: number }): Promise<string[]> {
-  const postgres = connectBooks(url);
+  const postgres = connectLedger(url);
   const accounts = size.keys / keysPerAccount;
   await addAccounts(postgres, accounts);
   await addKeys(postgres, size.keys, accounts);

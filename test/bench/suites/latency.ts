@@ -1,4 +1,4 @@
-// Added latency at half of capacity, in an open loop: requests come when they come.
+// Added latency at half of the capacity, in an open loop: requests do not wait for answers.
 
 import { nativeBody, nativeHeaders, plainHeaders } from "../bodies.ts";
 import { Lab, urlOf } from "../lab.ts";
@@ -15,12 +15,12 @@ export async function latency(): Promise<Result> {
   const direct = { url: urlOf(provider), path: "/v1/messages", headers: plainHeaders, bodies };
   const through = { ...direct, url: urlOf(gateway), headers: nativeHeaders(gateway) };
 
-  // Until the code that runs is the compiled one.
+  // Warm-up: V8 compiles the hot code.
   await lab.load({ ...through, requests: 12_000, concurrency: 32 });
   const full = await lab.load({ ...through, requests: 4_000, concurrency: 32 });
   const perSecond = 4_000 / full.seconds / 2;
-  const unmeasured = Math.ceil(perSecond * 2);
-  const requests = unmeasured + Math.ceil(perSecond * 4);
+  const warmUps = Math.ceil(perSecond * 2);
+  const requests = warmUps + Math.ceil(perSecond * 4);
   const added: Record<string, number[]> = {
     firstP50: [],
     firstP99: [],
@@ -31,14 +31,14 @@ export async function latency(): Promise<Result> {
     const without = await lab.load({
       ...direct,
       requests,
-      unmeasured,
+      warmUps,
       concurrency: 512,
       perSecond,
     });
     const withGateway = await lab.load({
       ...through,
       requests,
-      unmeasured,
+      warmUps,
       concurrency: 512,
       perSecond,
     });

@@ -1,8 +1,8 @@
-// The ledger alone: pairs of hold and settlement per second, spread over many accounts, on one, and
-// on one by four processes at once.
+// The ledger alone: pairs of hold and settlement per second, spread over many accounts, on one
+// account, and on one account by four processes at once.
 
 import { migrate } from "../../../src/postgres/migrate.ts";
-import { addAccounts, addKeys, connectBooks, findViolations, sumCharges } from "../books.ts";
+import { addAccounts, addKeys, connectLedger, findViolations, sumCharges } from "../books.ts";
 import { benchPrice } from "../catalog.ts";
 import { Lab } from "../lab.ts";
 import { cpuSecondsOfTree, spreadOf } from "../measure.ts";
@@ -22,11 +22,11 @@ export async function ledger(): Promise<Result> {
   await using lab = new Lab();
   const { url, pid } = await lab.database();
   await migrate(url);
-  const postgres = connectBooks(url);
+  const postgres = connectLedger(url);
   await addAccounts(postgres, accounts);
   await addKeys(postgres, accounts, accounts);
   const keyOf = (n: number): PairKey => ({ accountId: `acc_${n}`, keyId: `key_${n}` });
-  // Neighbours in time are no neighbours in the tables.
+  // Consecutive pairs use distant rows.
   const spreadKey = (pair: number) => keyOf(((pair * 7919) % accounts) + 1);
 
   const { run, stop } = await startPairs(postgres);
@@ -48,7 +48,9 @@ export async function ledger(): Promise<Result> {
     alone.push(await run({ count: pairsAlone, width: 1, keyOf: spreadKey }));
     const job: PairsJob = { url, key: keyOf(1), ...together };
     const each = await Promise.all(
-      Array.from({ length: processes }, () => lab.ask<PairFigures>("./pairs-process.ts", job)),
+      Array.from({ length: processes }, () =>
+        lab.runProgram<PairFigures>("./pairs-process.ts", job),
+      ),
     );
     four.push(each.reduce((sum, { perSecond }) => sum + perSecond, 0));
   }
@@ -58,9 +60,9 @@ export async function ledger(): Promise<Result> {
   const made = BigInt(
     pairs / 2 + rounds * (2 * pairs + pairsAlone + processes * (together.warmUp + together.count)),
   );
-  const owed = made * BigInt(pairTokens) * (benchPrice.input + benchPrice.output);
+  const expected = made * BigInt(pairTokens) * (benchPrice.input + benchPrice.output);
   const charged = await sumCharges(postgres);
-  if (charged !== owed) faults.push(`charged ${charged} micro-credits instead of ${owed}`);
+  if (charged !== expected) faults.push(`charged ${charged} micro-credits instead of ${expected}`);
   await postgres.close();
   return {
     rows: [

@@ -1,7 +1,7 @@
-// What a limit of requests per minute costs: kept in memory, and kept in Redis for many processes.
+// The cost of a limit of requests per minute, kept in memory or in Redis.
 
 import { nativeBody, nativeHeaders } from "../bodies.ts";
-import { compare, found, ratio, type Target } from "../compare.ts";
+import { compare, figuresOf, ratio, type Target } from "../compare.ts";
 import { Lab } from "../lab.ts";
 import { quantile, spreadOf } from "../measure.ts";
 import type { Result, Row } from "../report.ts";
@@ -9,7 +9,7 @@ import type { Result, Row } from "../report.ts";
 const rounds = 4;
 const warmUp = 4_000;
 const requests = 2_000;
-// Never reached: what is measured is the asking.
+// Never reached: the suite measures the check alone.
 const perMinute = 1_000_000;
 
 export async function limits(): Promise<Result> {
@@ -24,14 +24,14 @@ export async function limits(): Promise<Result> {
     bodies: [nativeBody("native", 1_000, false)],
   });
   const targets: Target[] = [
-    { name: "none", part: gateway, job: job(gateway.key) },
-    { name: "in memory", part: gateway, job: job(limited) },
+    { name: "none", server: gateway, job: job(gateway.key) },
+    { name: "in memory", server: gateway, job: job(limited) },
   ];
   if (redis) {
-    const part = await lab.gateway(provider, {
+    const server = await lab.gateway(provider, {
       env: { REDIS_URL: `redis://127.0.0.1:${redis.port}` },
     });
-    targets.push({ name: "in Redis", part, database: redis.pid, job: job(limited) });
+    targets.push({ name: "in Redis", server, database: redis.pid, job: job(limited) });
   }
   const comparison = await compare(lab, targets, { rounds, warmUp, requests, concurrency: 32 });
   const rows = targets.slice(1).flatMap(({ name, database }): Row[] => [
@@ -48,12 +48,12 @@ export async function limits(): Promise<Result> {
       : [
           {
             measure: "CPU of Redis per request",
-            value: spreadOf(found(comparison, name).databaseMicros),
+            value: spreadOf(figuresOf(comparison, name).databaseMicros),
             unit: "µs",
           },
         ]),
   ]);
-  const median = (name: string) => quantile(found(comparison, name).last.totalMs, 0.5);
+  const median = (name: string) => quantile(figuresOf(comparison, name).last.totalMs, 0.5);
   rows.push(
     ...targets.slice(1).map(({ name }) => ({
       measure: `limit ${name}: added to the median time of the last round`,
@@ -63,7 +63,7 @@ export async function limits(): Promise<Result> {
   );
   return {
     rows,
-    notes: redis ? [] : ["Redis is left out: there is no redis-server on the PATH"],
+    notes: redis ? [] : ["Redis is left out: no redis-server on the PATH"],
     faults: await lab.faults(provider),
   };
 }

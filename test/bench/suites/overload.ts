@@ -1,16 +1,16 @@
-// Twice as many requests as can be served, in an open loop: what is still served, and how soon the
-// rest learns that it is not.
+// Twice the load that can be served, in an open loop: the goodput, and how soon the other requests
+// are refused.
 
 import { nativeBody, nativeHeaders } from "../bodies.ts";
 import { Lab, urlOf } from "../lab.ts";
-import type { Done } from "../load.ts";
+import type { LoadResult } from "../load.ts";
 import { quantile, spreadOf } from "../measure.ts";
 import type { Result, Row } from "../report.ts";
 
 const rounds = 3;
 const seconds = 3;
-// The slow model takes 50 ms, so 20 slots are 400 requests a second, which processor time does not
-// limit.
+// The slow model takes 50 ms, so a concurrency of 20 serves 400 requests a second, well below the
+// limit of the processor.
 const members = "concurrency: 20, queue: 20";
 
 export async function overload(): Promise<Result> {
@@ -20,7 +20,7 @@ export async function overload(): Promise<Result> {
   const wide = await lab.gateway(provider);
   const rows: Row[] = [];
   for (const { name, gateway, model, concurrency } of [
-    { name: "provider's slots", gateway: narrow, model: "native-slow", concurrency: 32 },
+    { name: "concurrency limit", gateway: narrow, model: "native-slow", concurrency: 32 },
     { name: "processor", gateway: wide, model: "native", concurrency: 512 },
   ]) {
     const job = {
@@ -68,6 +68,6 @@ export async function overload(): Promise<Result> {
   return { rows, faults: await lab.faults(provider) };
 }
 
-function goodPerSecond({ statuses, seconds: lasted }: Done): number {
+function goodPerSecond({ statuses, seconds: lasted }: LoadResult): number {
   return (statuses["200"] ?? 0) / lasted;
 }

@@ -1,10 +1,10 @@
-// Plain answers: what the gateway adds to a request in processor time.
+// Plain answers: the processor time that the gateway adds to a request.
 
 import { nativeBody, nativeHeaders, plainHeaders } from "../bodies.ts";
-import { compare, found, ratio } from "../compare.ts";
+import { compare, figuresOf, ratio } from "../compare.ts";
 import { Lab } from "../lab.ts";
 import { spreadOf } from "../measure.ts";
-import { findOthers } from "../others.ts";
+import { findOtherServers } from "../others.ts";
 import type { Result, Row } from "../report.ts";
 
 const rounds = 5;
@@ -24,14 +24,14 @@ export async function plain(): Promise<Result> {
     { name: "100 KB", bytes: 100_000, warmUp: 1_000, requests: 400, must: "" },
   ]) {
     const bodies = [nativeBody("native", bytes, false)];
-    const others = await findOthers(lab, provider, bodies);
+    const others = await findOtherServers(lab, provider, bodies);
     for (const note of others.notes) notes.add(note);
     const targets = [
-      { name: "direct", part: provider, job: { path, headers: plainHeaders, bodies } },
-      { name: "F0", part: forwarder, job: { path, headers: plainHeaders, bodies } },
+      { name: "direct", server: provider, job: { path, headers: plainHeaders, bodies } },
+      { name: "F0", server: forwarder, job: { path, headers: plainHeaders, bodies } },
       {
         name: "gateway",
-        part: gateway,
+        server: gateway,
         database: pid,
         job: { path, headers: nativeHeaders(gateway), bodies },
       },
@@ -39,7 +39,7 @@ export async function plain(): Promise<Result> {
     ];
     const comparison = await compare(lab, targets, { rounds, warmUp, requests, concurrency: 32 });
     uncounted += others.uncounted + (targets.length - 1) * (warmUp + rounds * requests);
-    const cpu = (target: string) => spreadOf(found(comparison, target).cpuMicros);
+    const cpu = (target: string) => spreadOf(figuresOf(comparison, target).cpuMicros);
     rows.push(
       {
         measure: `${name}: CPU per request, gateway ÷ F0`,
@@ -54,12 +54,12 @@ export async function plain(): Promise<Result> {
       { measure: `${name}: CPU per request, gateway`, value: cpu("gateway"), unit: "µs" },
       {
         measure: `${name}: CPU per request, PostgreSQL beside it`,
-        value: spreadOf(found(comparison, "gateway").databaseMicros),
+        value: spreadOf(figuresOf(comparison, "gateway").databaseMicros),
         unit: "µs",
       },
       {
         measure: `${name}: requests/s, gateway`,
-        value: spreadOf(found(comparison, "gateway").perSecond),
+        value: spreadOf(figuresOf(comparison, "gateway").perSecond),
         unit: "/s",
       },
       {
@@ -67,7 +67,7 @@ export async function plain(): Promise<Result> {
         value: ratio(comparison, "gateway", "F0", (one) => one.perSecond),
       },
     );
-    for (const { part } of others.targets) await lab.end(part);
+    for (const { server } of others.targets) await lab.end(server);
   }
   return { rows, notes: [...notes], faults: await lab.faults(provider, uncounted) };
 }

@@ -1,9 +1,9 @@
-// A second gateway process on the same database: what it adds.
+// A second gateway process on the same database: the throughput that it adds.
 
 import { availableParallelism } from "node:os";
 import { nativeBody, nativeHeaders } from "../bodies.ts";
-import { addAccounts, addKeys, addSecrets, connectBooks } from "../books.ts";
-import { type GatewayPart, Lab, urlOf } from "../lab.ts";
+import { addAccounts, addKeys, addSecrets, connectLedger } from "../books.ts";
+import { type GatewayProcess, Lab, urlOf } from "../lab.ts";
 import { cpuSeconds, cpuSecondsOfTree, spreadOf } from "../measure.ts";
 import type { Result, Row } from "../report.ts";
 
@@ -17,14 +17,14 @@ export async function processes(): Promise<Result> {
   const first = await lab.gateway(provider);
   const second = await lab.gateway(provider);
   const { url, pid } = await lab.database();
-  const postgres = connectBooks(url);
+  const postgres = connectLedger(url);
   await addAccounts(postgres, accounts);
   await addKeys(postgres, accounts, accounts);
   const secrets = await addSecrets(postgres, accounts, accounts);
   await postgres.close();
 
-  // Two loads in either case, so that theirs is not the limit.
-  async function measure(gateways: readonly GatewayPart[], keys: readonly string[]) {
+  // Two loads in both cases, so that the load is not the limit.
+  async function measure(gateways: readonly GatewayProcess[], keys: readonly string[]) {
     const cpu = () => ({
       own: cpuSeconds(first.pid) + cpuSeconds(second.pid),
       database: cpuSecondsOfTree(pid),
@@ -40,7 +40,7 @@ export async function processes(): Promise<Result> {
         lab.load({
           ...job,
           url: urlOf(gateway),
-          turns: { "x-api-key": keys },
+          rotatedHeaders: { "x-api-key": keys },
           requests,
           concurrency: 32,
         }),

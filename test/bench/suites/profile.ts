@@ -1,5 +1,5 @@
 // Where the processor time of a plain request and of a stream goes, by part of the gateway: from
-// V8's sampling profiler. Only when asked for; the profiler itself takes some time.
+// V8's sampling profiler. Runs only when it is named; the profiler itself costs time.
 
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";

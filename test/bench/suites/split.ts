@@ -1,8 +1,8 @@
-// The roles apart: a facade and a core in processes of their own, against one process that is both.
+// The split roles: a facade and a core in processes of their own, against one process that is both.
 
 import type { AuthenticateJob } from "../authenticate.ts";
 import { nativeBody, nativeHeaders } from "../bodies.ts";
-import { compare, found, ratio } from "../compare.ts";
+import { compare, figuresOf, ratio } from "../compare.ts";
 import { Lab, urlOf } from "../lab.ts";
 import { cpuSeconds, quantile, spreadOf } from "../measure.ts";
 import type { Result, Row } from "../report.ts";
@@ -12,14 +12,11 @@ const warmUp = { unpaced: 4_000, paced: 600 };
 const requests = { unpaced: 600, paced: 150 };
 const calls = 4_000;
 /**
- * More of them and shorter ones: what a hop takes differs more between moments of this machine than
+ * More rounds, and shorter ones: the time of a hop varies more between moments of the machine than
  * between requests.
  */
 const latencyRounds = 7;
-/**
- * Streams per second at which the time to the first token is taken: a machine that mostly sleeps,
- * and one that does not.
- */
+/** Streams per second for the time to the first token: a mostly idle machine, and a busy one. */
 const rates = [100, 300];
 
 export async function split(): Promise<Result> {
@@ -37,8 +34,8 @@ export async function split(): Promise<Result> {
   ] as const) {
     const job = { path: "/v1/messages", headers, bodies: [nativeBody(model, 1_000, true)] };
     const targets = [
-      { name: "single", part: single, job },
-      { name: "split", part: facade, also: [core], job },
+      { name: "single", server: single, job },
+      { name: "split", server: facade, helpers: [core], job },
     ];
     const comparison = await compare(lab, targets, {
       rounds,
@@ -54,7 +51,7 @@ export async function split(): Promise<Result> {
       },
       {
         measure: `${pace}: CPU of both per stream`,
-        value: spreadOf(found(comparison, "split").cpuMicros),
+        value: spreadOf(figuresOf(comparison, "split").cpuMicros),
         unit: "µs",
       },
     );
@@ -66,7 +63,7 @@ export async function split(): Promise<Result> {
   for (let round = 0; round < latencyRounds; round++) {
     const job = { path: "/v1/messages", headers, bodies: [nativeBody("native", 1_000, true)] };
     for (const [rate, added] of addedMs) {
-      const calm = { ...job, requests: 250, unmeasured: 50, concurrency: 64, perSecond: rate };
+      const calm = { ...job, requests: 250, warmUps: 50, concurrency: 64, perSecond: rate };
       const one = await lab.load({ ...calm, url: urlOf(single) });
       const two = await lab.load({ ...calm, url: urlOf(facade) });
       added.push(quantile(two.firstMs, 0.5) - quantile(one.firstMs, 0.5));
@@ -79,7 +76,10 @@ export async function split(): Promise<Result> {
       calls,
       concurrency: 100,
     };
-    const { seconds } = await lab.ask<{ seconds: number }>("./authenticate.ts", authentication);
+    const { seconds } = await lab.runProgram<{ seconds: number }>(
+      "./authenticate.ts",
+      authentication,
+    );
     perSecond.push(calls / seconds);
     perCoreSecond.push(calls / (cpuSeconds(core.pid) - before));
   }

@@ -1,16 +1,13 @@
 // Streams of 100 deltas, for each pair of client format and provider format.
 
 import { chatBody, chatHeaders, nativeBody, nativeHeaders, plainHeaders } from "../bodies.ts";
-import { compare, found, ratio, type Target } from "../compare.ts";
+import { compare, figuresOf, ratio, type Target } from "../compare.ts";
 import { Lab } from "../lab.ts";
 import { spreadOf } from "../measure.ts";
-import { findOthers } from "../others.ts";
+import { findOtherServers } from "../others.ts";
 import type { Result, Row } from "../report.ts";
 
-/**
- * How the provider writes: ten deltas at a time without a pause, or each by itself, as a model
- * makes them.
- */
+/** The provider writes ten deltas at a time without a pause, or each alone, as a model does. */
 const paces = [
   { pace: "unpaced", suffix: "", rounds: 5, warmUp: 4_000, requests: 800, concurrency: 32 },
   { pace: "paced", suffix: "-paced", rounds: 5, warmUp: 600, requests: 200, concurrency: 64 },
@@ -28,7 +25,7 @@ export async function stream(): Promise<Result> {
   const forwarder = await lab.forwarder(provider);
   const gateway = await lab.gateway(provider);
   const { pid } = await lab.database();
-  const doors = {
+  const endpoints = {
     native: { path: "/v1/messages", headers: nativeHeaders(gateway), body: nativeBody },
     chat: { path: "/v1/chat/completions", headers: chatHeaders(gateway), body: chatBody },
   };
@@ -42,15 +39,15 @@ export async function stream(): Promise<Result> {
       headers: plainHeaders,
       bodies: [nativeBody(`bench${suffix && "-2"}`, 1_000, true)],
     };
-    const others = await findOthers(lab, provider, bare.bodies);
+    const others = await findOtherServers(lab, provider, bare.bodies);
     for (const note of others.notes) notes.add(note);
     const targets: Target[] = [
-      { name: "F0", part: forwarder, job: bare },
+      { name: "F0", server: forwarder, job: bare },
       ...pairs.map(({ name, from, to }) => {
-        const { path, headers, body } = doors[from];
+        const { path, headers, body } = endpoints[from];
         return {
           name,
-          part: gateway,
+          server: gateway,
           database: pid,
           job: { path, headers, bodies: [body(`${to}${suffix}`, 1_000, true)] },
         };
@@ -69,19 +66,19 @@ export async function stream(): Promise<Result> {
         },
         {
           measure: `${title}: CPU per stream`,
-          value: spreadOf(found(comparison, name).cpuMicros),
+          value: spreadOf(figuresOf(comparison, name).cpuMicros),
           unit: "µs",
         },
       );
     }
-    for (const { name, part } of others.targets) {
+    for (const { name, server } of others.targets) {
       const value = ratio(comparison, name, "F0", (one) => one.cpuMicros);
       rows.push({ measure: `${pace}, ${name}: CPU per stream ÷ F0`, value });
-      await lab.end(part);
+      await lab.end(server);
     }
     rows.push({
       measure: `${pace}, F0: CPU per stream`,
-      value: spreadOf(found(comparison, "F0").cpuMicros),
+      value: spreadOf(figuresOf(comparison, "F0").cpuMicros),
       unit: "µs",
     });
   }

@@ -1,4 +1,4 @@
-// Bodies and answers that the tests of this folder share.
+// Requests and answers of the chat format.
 
 import { create, type JsonObject, type JsonValue, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Event, EventSchema } from "../../../gen/gateway/inference/v1/event_pb.ts";
@@ -10,7 +10,7 @@ export function bodyWith(members: JsonObject): JsonObject {
   return { model: "sonnet", messages: [{ role: "user", content: "Hello" }], ...members };
 }
 
-/** The refusal that decoding the body ends in. */
+/** The error that decoding the body throws. Throws when the body is accepted. */
 export function errorOf(body: JsonValue): ApiError {
   try {
     decodeRequest(body);

@@ -1,5 +1,4 @@
-// Messages made from their descriptors: the least that a request needs, and anything that a message
-// can be.
+// Messages generated from their descriptors: the smallest valid request, and arbitrary messages.
 
 import {
   create,
@@ -58,7 +57,7 @@ function listedNumbers(type: DescEnum): number[] {
   return type.values.map((value) => value.number);
 }
 
-/** A place inside a message, as the fields that lead there. */
+/** The path of fields to a place inside a message. */
 export type FieldPath = readonly DescField[];
 
 /** Every enum field in a message, however deep; a type that holds itself is entered once. */
@@ -72,16 +71,14 @@ export function enumPaths(type: DescMessage, above: readonly DescMessage[] = [])
   });
 }
 
-/** How an error names this place. */
+/** The path as an error names it. */
 export function nameOfPath(path: FieldPath): string {
   return path
     .map((field) => (field.fieldKind === "list" ? `${field.name}[0]` : field.name))
     .join(".");
 }
 
-/**
- * Sets an enum field, making the messages on the way. What stood in the way of a list is replaced.
- */
+/** Sets an enum field and creates the messages on its path. Replaces the items of lists there. */
 export function setEnum(
   type: DescMessage,
   message: Message,
@@ -105,7 +102,7 @@ export function setEnum(
   }
 }
 
-/** Anything that a message of this type can hold, up to a few levels. */
+/** An arbitrary message of this type, `depth` levels deep. */
 export function anyMessage(type: DescMessage, depth = 3): fc.Arbitrary<Message> {
   if (type.typeName === TimestampSchema.typeName) {
     return fc

@@ -1,4 +1,4 @@
-// Any prices, usage and bounds, for properties.
+// Arbitrary prices, usage and bounds for property tests.
 
 import fc from "fast-check";
 import type { UsageBounds } from "../../../src/billing/hold-size.ts";

@@ -1,4 +1,4 @@
-// Tells every process which keys changed. A process publishes its own changes to its listeners at
+// Informs every process of changed keys. A process publishes its own changes to its listeners at
 // once. It learns the changes of other processes by polling a feed in the database; a hint through
 // Redis makes it poll sooner.
 

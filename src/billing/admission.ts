@@ -39,7 +39,7 @@ export type HoldRequest = {
 };
 
 /** A larger hold for a running request, because its input has more tokens than expected. */
-export type GrowRequest = {
+type GrowRequest = {
   readonly kind: "grow";
   readonly hold: Hold;
   readonly amountMicro: bigint;
@@ -315,7 +315,7 @@ function atLeastZero(micro: bigint): bigint {
 }
 
 /** The first instant of the UTC month after `month` (`YYYY-MM-01`). */
-export function monthAfter(month: string): Date {
+function monthAfter(month: string): Date {
   const start = new Date(`${month}T00:00:00Z`);
   return new Date(Date.UTC(start.getUTCFullYear(), start.getUTCMonth() + 1, 1));
 }

@@ -9,7 +9,7 @@ import { ApiError } from "../base/errors.ts";
  * Runs a batch and returns one outcome per item, in order. A thrown error is an error of the whole
  * batch; `classify` says what it means.
  */
-export type RunBatch<Item, Outcome> = (items: readonly Item[]) => Promise<readonly Outcome[]>;
+type RunBatch<Item, Outcome> = (items: readonly Item[]) => Promise<readonly Outcome[]>;
 
 /**
  * What the error of a batch means:

@@ -20,15 +20,8 @@ const checkpointEvery = 2;
  */
 const deregisterMsMax = 5_000;
 
-export type NodeWatch = {
-  /** Id of this process. A process that was declared dead gets a new one. */
-  readonly id: () => string;
-  /** Ids of the nodes that were registered at the last tick, sorted. */
-  readonly live: () => readonly string[];
-};
-
 /** The row of this process in the `nodes` table. */
-export class ClusterNode implements NodeWatch {
+export class ClusterNode {
   readonly #store: LedgerStore;
   readonly #log: Log;
   readonly #onLost: () => void;
@@ -68,8 +61,10 @@ export class ClusterNode implements NodeWatch {
     this.#orphansMax = parts.orphansMax ?? 500;
   }
 
-  id = () => this.#id;
-  live = () => this.#live;
+  /** Id of this process. A process that was declared dead gets a new one. */
+  id = (): string => this.#id;
+  /** Sorted ids of the nodes that were registered at the last tick. */
+  live = (): readonly string[] => this.#live;
 
   /** Registers the node and starts its ticks. */
   async start(holds: HoldKeeper): Promise<void> {

@@ -25,7 +25,7 @@ export type Funds = {
   readonly cap?: { readonly limit: bigint; readonly spent: bigint; readonly held: bigint };
 };
 
-export type Grant =
+type Grant =
   | { readonly kind: "granted"; readonly output: number; readonly amountMicro: bigint }
   /** `held`: the credits would suffice, but other running requests hold them. */
   | {

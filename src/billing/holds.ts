@@ -87,7 +87,6 @@ const unused: Ending = {
 export class HoldKeeper implements Holds {
   readonly #store: LedgerStore;
   readonly #log: Log;
-  readonly #nodeId: () => string;
   readonly #admissions: BatchConnection;
   readonly #settlements: BatchConnection;
   /** For blocked groups only. */
@@ -121,7 +120,6 @@ export class HoldKeeper implements Holds {
   }) {
     this.#store = parts.store;
     this.#log = parts.log;
-    this.#nodeId = parts.nodeId;
     this.#admissions = new BatchConnection(parts.postgres);
     this.#settlements = new BatchConnection(parts.postgres);
     this.#blockedAdmissions = new BatchConnection(parts.postgres);
@@ -210,8 +208,8 @@ export class HoldKeeper implements Holds {
     throw new ApiError("not_found", { message: "No such hold." });
   }
 
-  // The charge may have been made by our own batch, whose commit we did not hear of: the database
-  // went away during it.
+  // Our own batch may have made the charge: its commit got no answer because the database became
+  // unavailable. So this waits until the database is back.
   async #findCharge(requestId: string): Promise<Receipt | undefined> {
     for (;;) {
       try {

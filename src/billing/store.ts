@@ -70,7 +70,7 @@ const statements = {
 // The verification reads the whole ledger.
 const verifyMsMax = 3_600_000;
 
-export type UsageQuery = {
+type UsageQuery = {
   accountId: string;
   from: Date;
   to: Date;
@@ -79,7 +79,7 @@ export type UsageQuery = {
   model: string;
 };
 
-export type NewTransfer = {
+type NewTransfer = {
   readonly accountId: string;
   readonly family: FamilyName;
   readonly kind: TransferKind;

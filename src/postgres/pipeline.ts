@@ -20,7 +20,7 @@ type Column = { readonly name: string; readonly parse: (text: string) => unknown
 /** Result columns of the statements that a connection has prepared, by statement name. */
 export type Prepared = Map<string, readonly Column[]>;
 
-export type FindParser = (typeId: number) => (text: string) => unknown;
+type FindParser = (typeId: number) => (text: string) => unknown;
 
 /** Pass it to `Client.query`, once. The server does not run statements after one that fails. */
 export class RoundTrip implements Submittable {

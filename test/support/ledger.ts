@@ -71,7 +71,7 @@ export function heldFor(output: number): bigint {
 /** Starts one node on the ledger at `url`, in this process. */
 export async function startNode(
   url: string,
-  options: { silentPollsMax?: number; orphansMax?: number } = {},
+  options: { silentTicksMax?: number; orphansMax?: number } = {},
 ) {
   const postgres = connectPostgres(url);
   const store = createLedgerStore(postgres);

@@ -58,14 +58,14 @@ export const errorCatalog = {
   },
   request_body_encoding_invalid: {
     rpc: Code.InvalidArgument,
-    message: "The request body does not decode as its content-encoding says.",
+    message: "The request body does not match its content-encoding.",
   },
   responses_api_unsupported: {
     rpc: Code.InvalidArgument,
     message:
       "This body has the shape of the Responses API, which is not served here: send `messages`.",
   },
-  not_found: { rpc: Code.NotFound, message: "There is no such thing." },
+  not_found: { rpc: Code.NotFound, message: "Not found." },
   method_not_allowed: {
     rpc: Code.Unimplemented,
     message: "This path has no such method.",
@@ -84,7 +84,7 @@ export const errorCatalog = {
   },
   model_not_found: {
     rpc: Code.NotFound,
-    message: "There is no such model.",
+    message: "This model does not exist.",
   },
   model_not_allowed: {
     rpc: Code.PermissionDenied,
@@ -96,7 +96,7 @@ export const errorCatalog = {
   },
   thread_unsupported_request: {
     rpc: Code.InvalidArgument,
-    message: "thread: stored threads are not offered; send the whole conversation.",
+    message: "thread: stored threads are not supported; send the whole conversation.",
   },
   context_length_exceeded: {
     rpc: Code.InvalidArgument,
@@ -117,7 +117,7 @@ export const errorCatalog = {
   },
   credits_held: {
     rpc: Code.ResourceExhausted,
-    message: "The remaining credits are held by running requests; try again when one has ended.",
+    message: "Running requests hold the remaining credits; try again when one of them has ended.",
   },
   monthly_cap_reached: {
     rpc: Code.FailedPrecondition,
@@ -125,15 +125,15 @@ export const errorCatalog = {
   },
   insufficient_funds: {
     rpc: Code.FailedPrecondition,
-    message: "The pool has fewer free credits than that.",
+    message: "The pool has too few free credits.",
   },
   gateway_unavailable: {
     rpc: Code.Unavailable,
-    message: "The gateway cannot take this request now; try again shortly.",
+    message: "The gateway cannot accept this request now; try again shortly.",
   },
   billing_unavailable: {
     rpc: Code.Unavailable,
-    message: "The ledger is not reachable; nothing was charged. Try again shortly.",
+    message: "The ledger is unreachable, and nothing was charged. Try again shortly.",
   },
   overloaded: {
     rpc: Code.Unavailable,
@@ -141,11 +141,11 @@ export const errorCatalog = {
   },
   upstream_error: {
     rpc: Code.Unavailable,
-    message: "The model provider did not answer properly.",
+    message: "The model provider failed or sent an invalid answer.",
   },
   upstream_refused: {
     rpc: Code.InvalidArgument,
-    message: "The model provider declined the request.",
+    message: "The model provider rejected the request.",
   },
   timeout: {
     rpc: Code.DeadlineExceeded,
@@ -155,7 +155,7 @@ export const errorCatalog = {
   internal: { rpc: Code.Internal, message: "Internal error." },
   unimplemented: {
     rpc: Code.Unimplemented,
-    message: "There is no such method.",
+    message: "This method does not exist.",
   },
 } as const satisfies Record<string, { rpc: Code; message: string }>;
 

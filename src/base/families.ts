@@ -1,5 +1,4 @@
-// The two families of keys, and of the pools that they draw on, by the names that the database,
-// errors and documents use.
+// The names of the two families of keys and pools, as the database, errors and documents use them.
 
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 

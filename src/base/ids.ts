@@ -1,10 +1,10 @@
-// Ids. Those that are stored begin with their time (UUIDv7), so that indexes grow at one end; those
-// that are only shown are random.
+// Ids. Stored ids begin with their time (UUIDv7), so that indexes grow at one end. Other ids are
+// random.
 
 import { randomBytes, randomFillSync } from "node:crypto";
 import { base62Digits } from "./base62.ts";
 
-// Random bytes are drawn in blocks: one system call serves many ids.
+// Random bytes come in blocks: one system call serves many ids.
 const block = new Uint8Array(4096);
 let drawn = block.length;
 function drawBytes(count: number): Uint8Array {
@@ -16,15 +16,15 @@ function drawBytes(count: number): Uint8Array {
   return block.subarray(drawn - count, drawn);
 }
 
-// Ids of one millisecond count up in the 12 bits after it, so that what a process makes later also
-// sorts later.
+// Ids of the same millisecond count up in the next 12 bits, so that later ids of a process sort
+// later.
 const countMax = 0xfff;
 let lastMs = 0;
 let count = 0;
 
 /**
- * `prefix` and 32 hexadecimal digits of a UUIDv7: 48 bits of milliseconds, 12 of a count, 62 random
- * ones. Each is above the last.
+ * `prefix` and the 32 hexadecimal digits of a UUIDv7: 48 bits of milliseconds, a 12-bit count and
+ * 62 random bits. Each id is above the one before.
  */
 export function timeOrderedId(prefix: string): string {
   const now = Date.now();
@@ -34,8 +34,7 @@ export function timeOrderedId(prefix: string): string {
   } else if (count < countMax) {
     count++;
   } else {
-    // More ids than the millisecond, or the clock that was set back, has counts for: time is
-    // borrowed.
+    // All counts of this millisecond are used, or the clock was set back: use the next millisecond.
     lastMs++;
     count = 0;
   }
@@ -44,12 +43,12 @@ export function timeOrderedId(prefix: string): string {
   return `${prefix}${lastMs.toString(16).padStart(12, "0")}7${count.toString(16).padStart(3, "0")}${variant}${random.slice(1)}`;
 }
 
-/** `prefix` and `length` random characters of 0-9, A-Z, a-z. 24 of them are 142 bits. */
+/** `prefix` and `length` random characters of 0-9, A-Z, a-z. 24 characters are 142 bits. */
 export function randomId(prefix: string, length = 24): string {
   let text = prefix;
   while (text.length < prefix.length + length) {
     for (const byte of drawBytes(length)) {
-      // 248 is the largest multiple of 62 in a byte: above it, remainders would favour the first
+      // 248 is the largest multiple of 62 in a byte. Larger bytes would favour the first
       // characters.
       if (byte < 248 && text.length < prefix.length + length) text += base62Digits[byte % 62];
     }
@@ -57,17 +56,17 @@ export function randomId(prefix: string, length = 24): string {
   return text;
 }
 
-/** A secret of `bytes` random bytes in base64url. */
+/** `bytes` random bytes in base64url. */
 export function randomSecret(bytes: number): string {
   return randomBytes(bytes).toString("base64url");
 }
 
 const requestIdForm = /^req_[0-9A-Za-z_-]{8,64}$/;
 
-/** What is said of a request id that is none. */
-export const requestIdRule = "is req_ and 8 to 64 of a-z, A-Z, 0-9, _ and -";
+/** Continues the field name in the error of an invalid request id. */
+export const requestIdRule = "must be req_ and 8 to 64 of a-z, A-Z, 0-9, _ and -";
 
-/** True when `text` may serve as a request id. */
+/** True if `text` has the form of a request id. */
 export function isRequestId(text: string): boolean {
   return requestIdForm.test(text);
 }

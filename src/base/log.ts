@@ -1,12 +1,12 @@
-// One JSON line per event on stderr; stdout belongs to the first-start banner. Prompts, answers and
-// credentials are never logged: callers pass ids and figures only, and the redaction below is the
-// second fence.
+// Writes one JSON line for each event to stderr. (The banner of the first start goes to stdout.)
+// Prompts, answers and credentials are never logged: callers pass ids and numbers only, and the
+// redaction below is a second safeguard.
 
 import { type Logger, pino } from "pino";
 
 export type Log = Logger;
 
-/** A logger at `level` (pino's names; `silent` for none). */
+/** A logger with one of pino's levels. `silent` writes nothing. */
 export function createLog(level: string): Log {
   return pino(
     {
@@ -17,8 +17,8 @@ export function createLog(level: string): Log {
         censor: "[redacted]",
       },
     },
-    // Lines leave together, a tenth of a second late at most: a write each took a tenth of a plain
-    // request. Exits flush.
+    // Lines are written together, at most 0.1 s late: writing each line by itself took a tenth of
+    // the time of a plain request. Exits flush.
     pino.destination({ dest: 2, sync: false, minLength: 12_288, periodicFlush: 100 }),
   );
 }

@@ -1,6 +1,6 @@
-// Money and prices as clients read them: exact decimals, made from integers without floating point.
+// Amounts and prices as exact decimals, computed from integers without floating point.
 
-/** Nano-dollars in a micro-credit: 1 credit is 0.005 USD. */
+/** Nano-dollars of one micro-credit: 1 credit is 0.005 USD. */
 const nanoUsdPerMicroCredit = 5n;
 
 /** Micro-credits as a decimal number of credits: `1500000n` is `1.5`. */
@@ -13,7 +13,7 @@ export function usd(microCredits: bigint): string {
   return decimal(microCredits * nanoUsdPerMicroCredit, 9, 2);
 }
 
-/** `units` of which `10 ** places` make one, without trailing zeros beyond `least` places. */
+/** `units / 10 ** places` as a decimal, without trailing zeros after the first `least` places. */
 export function decimal(units: bigint, places: number, least: number): string {
   const digits = (units < 0n ? -units : units).toString().padStart(places + 1, "0");
   const whole = digits.slice(0, digits.length - places);

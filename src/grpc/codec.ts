@@ -1,5 +1,5 @@
-// How messages travel over gRPC: protobuf-es as the serializer of grpc-js, and how much is read
-// before a call is refused.
+// Encodes and decodes messages and metadata of gRPC calls with protobuf-es, and enforces the limits
+// of a request.
 
 import {
   type DescMessage,
@@ -15,30 +15,30 @@ import { recursionLimit, requestBytesMax } from "../contract/message-limits.ts";
 import { jsonItemsMax } from "../formats/json.ts";
 
 /**
- * Most fields that a request may hold, all messages inside it included: a member of a JSON object
- * takes four of them.
+ * The most fields of a request, including the fields of nested messages. A member of a JSON object
+ * takes four fields.
  */
 export const fieldsMax = 4 * jsonItemsMax;
 
-/** The name of a method on the wire. */
+/** The path of a method in a gRPC call. */
 export function pathOf(method: DescMethod): string {
   return `/${method.parent.typeName}/${method.name}`;
 }
 
-/** A message as bytes, without a copy. */
+/** Encodes a message without copying the bytes. */
 export function encodeMessage(type: DescMessage, message: Message): Buffer {
   const bytes = toBinary(type, message);
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
-/** A message from bytes of a peer that we trust with its form. */
+/** Decodes a message from a trusted peer. */
 export function decodeMessage(type: DescMessage, bytes: Uint8Array): Message {
   return fromBinary(type, bytes, { recursionLimit });
 }
 
 /**
- * The request in `bytes`. Throws `request_too_large`, or `invalid_request` for what is no such
- * message or is nested too deep.
+ * Decodes a request. Throws `request_too_large`, or `invalid_request` if the bytes are not such a
+ * message or are nested too deep.
  */
 export function decodeRequest(method: DescMethod, bytes: Uint8Array): Message {
   const limit = requestBytesMax(method);
@@ -56,21 +56,21 @@ export function decodeRequest(method: DescMethod, bytes: Uint8Array): Message {
   try {
     return decodeMessage(method.input, bytes);
   } catch (cause) {
-    const problem = cause instanceof Error ? cause.message : "";
+    const fault = cause instanceof Error ? cause.message : "";
     throw new ApiError("invalid_request", {
-      message: `not a valid ${method.input.typeName}: ${problem}`,
+      message: `not a valid ${method.input.typeName}: ${fault}`,
       cause,
     });
   }
 }
 
-// How many fields the bytes of a message hold, told without making the message: for the same reason
-// as `formats/json.ts`, since a repeated field needs two bytes for what takes a hundred in memory.
-
 /**
- * True when the message and those inside it have more than `max` fields, each element of a repeated
- * one counted. Stops there, and looks no deeper than `depthMax` messages. Bytes that are no message
- * are counted as far as they can be read.
+ * True if the message and its nested messages have more than `max` fields. Each element of a
+ * repeated field counts. Stops at `max`, and ignores messages deeper than `depthMax`. Counts
+ * invalid bytes as far as they can be read.
+ *
+ * Counting happens before decoding, for the reason in `formats/json.ts`: an element of a repeated
+ * field needs two bytes on the wire and a hundred in memory.
  */
 export function hasMoreFields(
   type: DescMessage,
@@ -99,12 +99,12 @@ export function hasMoreFields(
   try {
     count(fieldsOf(type), bytes.byteLength, 0);
   } catch {
-    // Whoever makes the message says what is wrong.
+    // Decoding the message reports the fault.
   }
   return fields > max;
 }
 
-/** The fields of a message that hold messages, by number, each with the fields inside it. */
+/** The message fields of a message by number, each with the message fields inside it. */
 type MessageFields = ReadonlyMap<number, () => MessageFields>;
 
 const known = new WeakMap<DescMessage, MessageFields>();
@@ -124,17 +124,15 @@ function fieldsOf(type: DescMessage): MessageFields {
   return fields;
 }
 
-// Metadata of a gRPC call as the headers that services read, and back.
-
-/** Most bytes of names and values that one call may bring. */
+/** The most bytes of all metadata names and values of one call. */
 const metadataBytesMax = 16 * 1024;
 
-// The gate in front of a call and the call itself read the same metadata.
+// Authentication before reading and the call itself convert the same metadata.
 const headersByMetadata = new WeakMap<Metadata, Headers>();
 
 /**
- * The text headers of a call. Throws `request_too_large`. Binary metadata means nothing to our
- * services and is left out.
+ * The text metadata of a call as headers. Services use no binary metadata, so it is left out.
+ * Throws `request_too_large`.
  */
 export function headersOf(metadata: Metadata): Headers {
   const known = headersByMetadata.get(metadata);
@@ -154,11 +152,11 @@ export function headersOf(metadata: Metadata): Headers {
 }
 
 const legalName = /^[0-9a-z_.-]+(?<!-bin)$/;
-// gRPC allows printable ASCII only. A credential with anything else in it is wrong in any case: it
-// is sent as far as it can be, and refused over there as it would be here.
+// gRPC allows printable ASCII only. A credential with another character is invalid in any case, and
+// it stays invalid with the replacement.
 const unprintable = /[^\x20-\x7e]/g;
 
-/** The metadata that carries these headers. */
+/** Headers as metadata of a call. Drops names that gRPC does not allow. */
 export function metadataOf(headers: HeadersInit | undefined): Metadata {
   const metadata = new Metadata();
   if (headers === undefined) return metadata;

@@ -1,5 +1,5 @@
-// The gRPC listener: serves the three services to internal callers, with the same objects that the
-// facade calls in process.
+// The gRPC listener. It serves the three services to internal callers and to separate facades, with
+// the same service objects that the HTTP listener calls in this process.
 
 import { once } from "node:events";
 import type { DescService, Message } from "@bufbuild/protobuf";
@@ -35,19 +35,18 @@ import { createReflection } from "./reflection.ts";
 import { toStatus } from "./status.ts";
 import { serverCredentials } from "./tls.ts";
 
-// What grpc-js would print on its own reaches us as errors, and stderr holds one JSON object a
-// line.
+// grpc-js also reports its messages as errors, and stderr must hold only JSON lines.
 setLogVerbosity(logVerbosity.NONE);
 
 export type GrpcServer = {
   /**
-   * Starts to listen and gives the port, which matters for port 0. Throws for a public address
-   * without TLS, or a taken port.
+   * Starts to listen and returns the port, for callers that passed port 0. Throws for a public
+   * address without TLS and for a port in use.
    */
   listen(host: string, port: number): Promise<number>;
   /**
-   * Takes no new calls, reports itself as not serving, and waits for the running ones. Those that
-   * still run after `limitMs` are aborted and waited for, since they settle what they owe.
+   * Accepts no new calls, reports NOT_SERVING, and waits for the active calls. After `limitMs` it
+   * aborts the remaining ones and waits for them again, because they still settle their holds.
    */
   drain(limitMs: number): Promise<void>;
 };
@@ -55,29 +54,29 @@ export type GrpcServer = {
 export type GrpcServerParts = {
   services: Services;
   /**
-   * Asked before a request is read, so that strangers cannot fill our memory. The services ask
-   * again.
+   * Runs before a request is read, so that unauthenticated callers cannot fill the memory. The
+   * services authenticate again.
    */
   authenticate: Authenticate;
   readiness: () => Promise<ServingServices>;
   /** Absent: plaintext. */
   tls?: ServerTls;
   /**
-   * Allows plaintext on an address that others can reach, for networks that encrypt by themselves.
+   * Allows plaintext on an address that other machines can reach, for networks that encrypt.
    */
   allowPlaintext: boolean;
 };
 
 export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
-  const calls = new RunningCalls();
+  const calls = new ActiveCalls();
   const health = createHealth(parts.readiness);
   const server = new Server({
-    interceptors: [admitBeforeReading(parts.authenticate)],
-    // One limit for the whole server; smaller ones are checked when a request is decoded.
+    interceptors: [authenticateBeforeReading(parts.authenticate)],
+    // grpc-js has one limit for the whole server. `decodeRequest` checks the smaller ones.
     "grpc.max_receive_message_length": messageBytesMax,
-    // A facade has one connection, and every answer that runs is a stream on it.
+    // A facade has one connection, with one stream for each running request.
     "grpc.max_concurrent_streams": 10_000,
-    // Finds out about callers that vanished without a word, and ends what they asked for.
+    // Detects lost callers, so that their calls are cancelled.
     "grpc.keepalive_time_ms": 60_000,
     "grpc.keepalive_timeout_ms": 20_000,
     "grpc.enable_channelz": 0,
@@ -104,22 +103,22 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
       const closed = new Promise<void>((resolve) => server.tryShutdown(() => resolve()));
       await withTimeout(calls.ended(), limitMs, () => calls.abort(shuttingDown()));
       await calls.ended();
-      // What is left are watchers of the health service, which never end by themselves, and clients
-      // that do not read their end.
+      // The remaining streams are watchers of the health service, which never end by themselves,
+      // and clients that do not read to the end.
       await withTimeout(closed, lastBytesMs, () => undefined);
       server.forceShutdown();
     },
   };
 }
 
-/** How long a client may take to fetch the end of its last answer. */
+/** How long a client may take to read the end of its last answer. */
 const lastBytesMs = 1_000;
 
 function addService<S extends DescService>(
   server: Server,
   service: S,
   implementation: Implementation<S>,
-  calls: RunningCalls,
+  calls: ActiveCalls,
 ) {
   for (const desc of service.methods) {
     const method = boundMethod(implementation, desc);
@@ -127,14 +126,14 @@ function addService<S extends DescService>(
       pathOf(desc),
       handlerOf(method, calls),
       (answer: Message) => encodeMessage(desc.output, answer),
-      // Decoded by the handler: a failure here would be told as INTERNAL.
+      // The handler decodes. An error thrown here would become INTERNAL.
       (bytes: Buffer) => bytes,
       method.kind === "unary" ? "unary" : "serverStream",
     );
   }
 }
 
-function handlerOf(method: BoundMethod, calls: RunningCalls): UntypedHandleCall {
+function handlerOf(method: BoundMethod, calls: ActiveCalls): UntypedHandleCall {
   if (method.kind === "unary") {
     return (surface: ServerUnaryCall<Buffer, Message>, answer: sendUnaryData<Message>) => {
       calls
@@ -153,7 +152,7 @@ function handlerOf(method: BoundMethod, calls: RunningCalls): UntypedHandleCall 
           method.run(decodeRequest(method.desc, surface.request), call),
           call.signal,
         );
-        // A stream that was cut short must not look like a complete one.
+        // An aborted stream must not look complete.
         call.signal.throwIfAborted();
       })
       .then(
@@ -164,8 +163,8 @@ function handlerOf(method: BoundMethod, calls: RunningCalls): UntypedHandleCall 
 }
 
 /**
- * Writes every message, and asks for each before it writes the one in front: a provider is called
- * before its admission is written, which brings the first token to a facade 0.2 ms earlier.
+ * Writes every message, and requests the next one before each write. So a provider is called before
+ * the admission is written, and the first token reaches a facade 0.2 ms earlier.
  */
 async function writeAll(
   surface: ServerWritableStream<Buffer, Message>,
@@ -178,7 +177,7 @@ async function writeAll(
     for (let read = await next; !read.done; read = await next) {
       next = iterator.next();
       if (surface.write(read.value)) continue;
-      // Should it fail meanwhile, that is told in its turn.
+      // If it rejects meanwhile, the loop throws that error when it awaits it.
       next.catch(() => undefined);
       await drained(surface, signal);
     }
@@ -187,13 +186,13 @@ async function writeAll(
   }
 }
 
-/** Waits for a slow reader. Throws when the call is over, since then nobody reads any more. */
+/** Waits until a slow reader has caught up. Throws when the call has been aborted. */
 async function drained(
   surface: ServerWritableStream<Buffer, Message>,
   signal: AbortSignal,
 ): Promise<void> {
   await once(surface, "drain", { signal }).catch((error: unknown) => {
-    // The call's own reason says more than that it was aborted.
+    // The abort reason of the call is more specific than the AbortError of `once`.
     signal.throwIfAborted();
     throw error;
   });
@@ -204,17 +203,17 @@ const ownPaths = new Set(
 );
 
 /**
- * Refuses a call by its credential while its request still waits in the socket. Health and
- * reflection are open to all.
+ * Authenticates a call while its request still waits in the socket. Health and reflection need no
+ * credential.
  */
-function admitBeforeReading(authenticate: Authenticate): ServerInterceptor {
+function authenticateBeforeReading(authenticate: Authenticate): ServerInterceptor {
   return (method, call) =>
     new ServerInterceptingCall(call, {
       start: (next) =>
         next({
           onReceiveMetadata: (metadata, proceed) => {
             if (!ownPaths.has(method.path)) return proceed(metadata);
-            admit(metadata).then(
+            check(metadata).then(
               () => proceed(metadata),
               (error: unknown) => call.sendStatus(toStatus(error)),
             );
@@ -222,35 +221,36 @@ function admitBeforeReading(authenticate: Authenticate): ServerInterceptor {
         }),
     });
 
-  async function admit(metadata: Metadata): Promise<void> {
+  async function check(metadata: Metadata): Promise<void> {
     await authenticate(headersOf(metadata));
   }
 }
 
-// The calls that the gRPC server is running at this moment: each with a signal that fires when its
-// caller leaves or its deadline passes, and all of them together for the drain.
-
-/** What grpc-js gives for one call, as far as it is needed here. */
+/** The part of a grpc-js server call that this file uses. */
 type SurfaceCall = {
   readonly metadata: Metadata;
   getDeadline(): Date | number;
   on(event: "cancelled", listener: () => void): unknown;
 };
 
-export class RunningCalls {
+/**
+ * The active calls. Each has a signal that fires when its caller disconnects or its deadline
+ * passes. The drain waits for all of them.
+ */
+class ActiveCalls {
   readonly #controllers = new Set<AbortController>();
   readonly #count = new WaitGroup();
 
   /**
-   * Runs `work` as one call, until it has ended. Rejects as `work` does, or with
-   * `request_too_large` for the metadata.
+   * Runs `work` as one call. Rejects as `work` does, or with `request_too_large` if the metadata is
+   * too large.
    */
   async run<T>(surface: SurfaceCall, work: (call: Call) => Promise<T>): Promise<T> {
     const controller = new AbortController();
     this.#controllers.add(controller);
     this.#count.add();
     surface.on("cancelled", () => {
-      // grpc-js says so after every call, and means something only during one.
+      // grpc-js emits this event after every call too.
       if (this.#controllers.has(controller)) controller.abort(reasonOf(surface.getDeadline()));
     });
     try {
@@ -261,18 +261,18 @@ export class RunningCalls {
     }
   }
 
-  /** Aborts every call that runs now. */
+  /** Aborts every active call. */
   abort(reason: Error): void {
     for (const controller of this.#controllers) controller.abort(reason);
   }
 
-  /** Resolves when no call runs. */
+  /** Resolves when no call is active. */
   ended(): Promise<void> {
     return this.#count.wait();
   }
 }
 
-// grpc-js cancels for both, the passed deadline and the caller that left.
+// grpc-js emits `cancelled` for a passed deadline as well as for a disconnected caller.
 function reasonOf(deadline: Date | number): DOMException {
   return Date.now() >= Number(deadline)
     ? new DOMException("The deadline passed.", "TimeoutError")

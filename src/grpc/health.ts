@@ -1,51 +1,51 @@
-// The standard health service (grpc.health.v1): each service as ready as the readiness of its
-// parts, and all of them together under the empty name.
+// The standard health service (grpc.health.v1). It reports the readiness of each service, and of
+// all services together under the empty name.
 
 import { HealthImplementation, type ServingStatusMap } from "grpc-health-check";
 import { type Services, serviceTypes } from "../contract/contract.ts";
 
-/** Which services can answer at this moment. */
+/** For each service, whether it can answer now. */
 export type ServingServices = { readonly [P in keyof Services]: boolean };
 
-const askAgainMs = 1_000;
+const checkIntervalMs = 1_000;
 
 export type Health = {
   readonly implementation: HealthImplementation;
-  /** Asks for the readiness once, and from then on every second. */
+  /** Checks the readiness now and then every second. Resolves after the first check. */
   follow(): Promise<void>;
-  /** Reports nothing as serving from now on. */
+  /** Reports every service as NOT_SERVING from now on. */
   stop(): void;
 };
 
 export function createHealth(readiness: () => Promise<ServingServices>): Health {
   const nothing: ServingServices = { billing: false, keys: false, inference: false };
-  let shown = statusesOf(nothing);
-  const implementation = new HealthImplementation(shown);
-  const show = (serving: ServingServices) => {
+  let reported = statusesOf(nothing);
+  const implementation = new HealthImplementation(reported);
+  const report = (serving: ServingServices) => {
     const next = statusesOf(serving);
     for (const [name, status] of Object.entries(next)) {
-      // Watchers hear of changes only.
-      if (shown[name] !== status) implementation.setStatus(name, status);
+      // Every call of setStatus notifies the watchers.
+      if (reported[name] !== status) implementation.setStatus(name, status);
     }
-    shown = next;
+    reported = next;
   };
 
   let stopped = false;
   let timer: NodeJS.Timeout | undefined;
-  const ask = async () => {
-    // Whoever cannot say that it is ready is not.
+  const check = async () => {
+    // A failed check means: not ready.
     const serving = await readiness().catch(() => nothing);
     if (stopped) return;
-    show(serving);
-    timer = setTimeout(ask, askAgainMs).unref();
+    report(serving);
+    timer = setTimeout(check, checkIntervalMs).unref();
   };
   return {
     implementation,
-    follow: ask,
+    follow: check,
     stop() {
       stopped = true;
       clearTimeout(timer);
-      show(nothing);
+      report(nothing);
     },
   };
 }

@@ -1,4 +1,4 @@
-// The standard reflection service, so that grpcurl and the like need no files.
+// The standard reflection service, so that tools such as grpcurl need no proto files.
 
 import { type DescFile, type DescService, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema, file_google_protobuf_descriptor } from "@bufbuild/protobuf/wkt";
@@ -20,8 +20,7 @@ export function createReflection(services: readonly DescService[]): ReflectionSe
   const files = new Set<DescFile>();
   for (const file of errorFiles) addFiles(file, files);
   for (const service of services) addFiles(service.file, files);
-  // Only the files are read; the rest is what the library calls the smallest definition that can
-  // carry them.
+  // The library reads the files only. Its types require the other members.
   const definition = {
     format: "Protocol Buffer 3 EnumDescriptorProto",
     type: {},
@@ -33,18 +32,21 @@ export function createReflection(services: readonly DescService[]): ReflectionSe
   );
 }
 
-// Our options stay out: the reflection library re-encodes descriptors and garbles extensions of
-// descriptor.proto, at which clients stop with "duplicate id". They mean nothing to a caller.
-const left = new Set<DescFile>([file_gateway_common_v1_options, file_google_protobuf_descriptor]);
+// The library re-encodes descriptors and corrupts extensions of descriptor.proto, which clients
+// reject with "duplicate id". So our options are left out; callers do not need them.
+const omitted = new Set<DescFile>([
+  file_gateway_common_v1_options,
+  file_google_protobuf_descriptor,
+]);
 
 function addFiles(file: DescFile, files: Set<DescFile>): void {
-  if (left.has(file) || files.has(file)) return;
+  if (omitted.has(file) || files.has(file)) return;
   for (const dependency of file.dependencies) addFiles(dependency, files);
   files.add(file);
 }
 
 function describeFile(file: DescFile): Buffer {
-  // Read back without unknown fields, which is what options of our own are to descriptor.proto.
+  // To descriptor.proto our options are unknown fields. Decoding without unknown fields drops them.
   const proto = fromBinary(
     FileDescriptorProtoSchema,
     toBinary(FileDescriptorProtoSchema, file.proto),
@@ -52,7 +54,7 @@ function describeFile(file: DescFile): Buffer {
       readUnknownFields: false,
     },
   );
-  const names = new Set([...left].map((one) => one.proto.name));
+  const names = new Set([...omitted].map((one) => one.proto.name));
   proto.dependency = proto.dependency.filter((name) => !names.has(name));
   return Buffer.from(toBinary(FileDescriptorProtoSchema, proto));
 }

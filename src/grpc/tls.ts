@@ -1,13 +1,13 @@
-// Who may listen how: plaintext stays on this machine unless the operator says that the network is
-// safe.
+// TLS credentials. Plaintext is limited to this machine, unless the operator allows it for a
+// network that is safe.
 
 import { BlockList, isIP } from "node:net";
 import { ChannelCredentials, ServerCredentials } from "@grpc/grpc-js";
 import type { ClientTls, ServerTls } from "../config/environment.ts";
 
 /**
- * Credentials of a listener on `host`. Throws for plaintext on an address that others can reach,
- * unless `allowPlaintext`.
+ * Credentials of a listener on `host`. Throws for plaintext on an address that other machines can
+ * reach, unless `allowPlaintext` is set.
  */
 export function serverCredentials(
   host: string,

@@ -1,6 +1,5 @@
-// Enum values that a JSON request names and no proto lists. The JSON parser drops them together
-// with unknown members, and the call would run as if nothing had been said; so they are looked for
-// while the body passes by.
+// Rejects JSON requests with unlisted enum names. The JSON parser ignores them, as it ignores
+// unknown members, and the call would run as if the field were absent.
 
 import type { DescField, DescMessage } from "@bufbuild/protobuf";
 import type { ConnectRouter } from "@connectrpc/connect";
@@ -11,7 +10,7 @@ import { toConnectError } from "./connect-error.ts";
 
 type Handler = ConnectRouter["handlers"][number];
 
-/** The same handler, refusing JSON requests with an unlisted enum name. */
+/** The same handler. It rejects JSON requests with an unlisted enum name. */
 export function checkEnumNames(handler: Handler): Handler {
   const { input } = handler.method;
   const checked = async (request: Parameters<Handler>[0]) => {
@@ -19,7 +18,7 @@ export function checkEnumNames(handler: Handler): Handler {
     const { body } = request;
     if (!/^application\/(?:connect\+|grpc-web\+)?json\b/i.test(type) || !isBytes(body))
       return handler(request);
-    // A stream's only request lies in an envelope of five bytes.
+    // The only request of a server stream comes after an envelope of five bytes.
     const offset = type.startsWith("application/json") ? 0 : 5;
     return handler({
       ...request,
@@ -35,7 +34,7 @@ function isBytes(body: Parameters<Handler>[0]["body"]): body is Bytes {
   return typeof body === "object" && body !== null && Symbol.asyncIterator in body;
 }
 
-/** Hands the body on when it is complete, or when it is too large in any case. */
+/** Passes a complete body on after the check. Connect rejects a body that is too large. */
 async function* checkBody(
   body: Bytes,
   offset: number,
@@ -51,19 +50,19 @@ async function* checkBody(
   }
   if (chunks.length < 1) return;
   const whole = Buffer.concat(chunks);
-  if (length <= bytesMax + offset) refuseUnlistedNames(input, whole.subarray(offset));
+  if (length <= bytesMax + offset) rejectUnlistedNames(input, whole.subarray(offset));
   yield whole;
 }
 
-function refuseUnlistedNames(input: DescMessage, text: Buffer): void {
-  // The same request has more members in this form than in a public one: a Block has its kind as an
-  // object of its own.
+function rejectUnlistedNames(input: DescMessage, text: Buffer): void {
+  // The limit is twice that of the public formats: here each block holds its kind as one more
+  // object.
   if (hasMoreItems(text, 2 * jsonItemsMax)) throw toConnectError(tooManyItems(2 * jsonItemsMax));
   let request: unknown;
   try {
     request = JSON.parse(text.toString());
   } catch {
-    // No JSON: the parser behind says it better.
+    // Not JSON. Connect's own parser reports it.
     return;
   }
   const found = findUnlistedName(input, request);
@@ -73,7 +72,7 @@ function refuseUnlistedNames(input: DescMessage, text: Buffer): void {
     new ApiError("invalid_request", {
       field,
       allowed: found.allowed,
-      message: `${field}: there is no such value`,
+      message: `${field}: is not a listed value`,
     }),
   );
 }
@@ -81,7 +80,7 @@ function refuseUnlistedNames(input: DescMessage, text: Buffer): void {
 type Found = { path: string[]; allowed: string[] };
 
 function findUnlistedName(type: DescMessage, value: unknown, depth = 0): Found | undefined {
-  // What is deeper is refused by the parser.
+  // The parser rejects deeper messages.
   if (depth > recursionLimit || type.typeName.startsWith("google.protobuf.")) return undefined;
   if (typeof value !== "object" || value === null) return undefined;
   for (const [name, member] of Object.entries(value)) {

@@ -1,6 +1,5 @@
-// The Connect and gRPC-web listener: the three services on the public HTTP listener, so that
-// browsers and `curl` with JSON can manage keys and read usage. It calls Core as the facade does,
-// so it works in every role.
+// Connect and gRPC-web: the three services on the public HTTP listener, so that browsers and `curl`
+// with JSON can manage keys and read usage. The routes call Core, so they work in every role.
 
 import { type DescService, getOption, type Message } from "@bufbuild/protobuf";
 import {
@@ -29,15 +28,15 @@ import { toConnectError } from "./connect-error.ts";
 export type ConnectParts = {
   core: Core;
   identifyCaller: IdentifyCaller;
-  /** Whether this listener has the methods that only the operator may call. */
+  /** True: also serves the methods that only the operator may call. */
   adminMethods: boolean;
-  /** True once the listener takes no new calls. */
+  /** True after the listener has stopped accepting calls. */
   isDraining: () => boolean;
 };
 
 /**
- * Adds the routes `/<service>/<method>` to `app`. Browsers of other origins stay out: no CORS
- * header is ever sent.
+ * Adds the routes `/<service>/<method>` to `app`. Sends no CORS header, so that pages of other
+ * origins cannot call them.
  */
 export function registerConnect(app: FastifyInstance, parts: ConnectParts): void {
   app.register(fastifyConnectPlugin, {
@@ -48,8 +47,8 @@ export function registerConnect(app: FastifyInstance, parts: ConnectParts): void
       for (const [index, handler] of router.handlers.entries())
         router.handlers[index] = checkEnumNames(handler);
     },
-    // Management is small, and generation streams: nothing here is worth a decompressor that
-    // strangers may feed.
+    // Administrative messages are small, and generation streams. Neither is worth a decompressor
+    // that unauthenticated callers could overload.
     acceptCompression: [],
     binaryOptions: { recursionLimit },
     jsonOptions: { recursionLimit },
@@ -60,7 +59,7 @@ export function registerConnect(app: FastifyInstance, parts: ConnectParts): void
 
 const clientAddress = createContextKey("", { description: "address of the client" });
 
-/** Refuses a call by its credential before its request is read. The services ask again. */
+/** Authenticates a call before its request is read. The services authenticate again. */
 async function admit(
   { identifyCaller, isDraining }: ConnectParts,
   context: HandlerContext,
@@ -87,8 +86,8 @@ function addMethods<S extends DescService>(
 }
 
 function addMethod(router: ConnectRouter, method: BoundMethod<CallOptions>): void {
-  // gRPC itself needs HTTP/2, and has a listener of its own. (A switch of the router would not
-  // reach methods with options.)
+  // gRPC needs HTTP/2 and has its own listener. (The option of the router does not apply to methods
+  // with options.)
   const options = { readMaxBytes: requestBytesMax(method.desc), grpc: false };
   if (method.kind === "unary") {
     router.rpc(
@@ -117,7 +116,7 @@ function addMethod(router: ConnectRouter, method: BoundMethod<CallOptions>): voi
   );
 }
 
-// What else a browser sends is nobody's business behind the listener.
+// Other headers stay in the listener.
 const forwarded = ["authorization", "x-request-id"];
 
 function callOf({ requestHeader, signal }: HandlerContext): CallOptions {

@@ -84,7 +84,7 @@ export class KeyCache {
     const nowMs = this.#nowMs();
     // Older changes concern only entries that are gone by now.
     if (nowMs - this.#agedChangesAtMs > 2 * staleMs) {
-      this.#changedAtMs.forgetOlder();
+      this.#changedAtMs.dropOlder();
       this.#agedChangesAtMs = nowMs;
     }
     if (this.#changedAtMs.size >= changedMax / 2) {

@@ -1,7 +1,7 @@
-// A error as an HTTP answer, by what `problems.ts` says about its reason.
+// Turns an error into an HTTP response with the help of the error table.
 //
-// Three envelopes: native and chat as the SDKs of the two formats parse them, and a union of both
-// for endpoints that either calls.
+// There are three envelopes: native and chat, which the SDKs of the two formats parse, and a union
+// of both for endpoints that clients of both formats call.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { ApiError } from "../base/errors.ts";
@@ -11,19 +11,19 @@ import { rfc3339 } from "./reply.ts";
 
 export type Envelope = "native" | "chat" | "union";
 
-/** An HTTP answer. */
+/** An HTTP response. */
 export type ErrorResponse = { status: number; headers: Record<string, string>; body: JsonObject };
 
-/** The answer to a refused or failed request. */
+/** The response to a failed request. */
 export function toErrorResponse(
-  apiError: ApiError,
+  error: ApiError,
   envelope: Envelope,
   requestId: string,
 ): ErrorResponse {
-  const row: Row = errorTable[apiError.reason];
+  const row: Row = errorTable[error.reason];
   let status = envelope === "native" ? row.status : (row.chatStatus ?? row.status);
-  if (apiError.reason === "upstream_refused" && apiError.facts.providerAnswer) {
-    status = apiError.facts.providerAnswer.status;
+  if (error.reason === "upstream_refused" && error.facts.providerAnswer) {
+    status = error.facts.providerAnswer.status;
     if (isOwnFault(status)) {
       const facts = accountFaults.has(status) ? { providerAnswer: { status } } : {};
       return toErrorResponse(new ApiError("upstream_error", facts), envelope, requestId);
@@ -31,24 +31,24 @@ export function toErrorResponse(
   }
   return {
     status,
-    headers: headersOf(apiError, row, status, envelope),
-    body: clean(relay(apiError, envelope, requestId) ?? bodyOf(apiError, row, envelope, requestId)),
+    headers: headersOf(error, row, status, envelope),
+    body: clean(relay(error, envelope, requestId) ?? bodyOf(error, row, envelope, requestId)),
   };
 }
 
 /**
- * The last event of a stream that fails after its status line is gone. Native clients know five
- * types there.
+ * The last event of a stream that fails after its status line was sent. Native clients know only
+ * five types in a stream.
  */
 export function toStreamErrorBody(
-  apiError: ApiError,
+  error: ApiError,
   envelope: Envelope,
   requestId: string,
 ): JsonObject {
-  const { body } = toErrorResponse(apiError, envelope, requestId);
-  const error = body.error;
-  if (envelope === "chat" || !isObject(error) || streamTypes.has(error.type)) return body;
-  return { ...body, error: { ...error, type: "api_error" } };
+  const { body } = toErrorResponse(error, envelope, requestId);
+  const content = body.error;
+  if (envelope === "chat" || !isObject(content) || streamTypes.has(content.type)) return body;
+  return { ...body, error: { ...content, type: "api_error" } };
 }
 
 const streamTypes = new Set<JsonValue | undefined>([
@@ -60,15 +60,14 @@ const streamTypes = new Set<JsonValue | undefined>([
 ]);
 
 function headersOf(
-  apiError: ApiError,
+  error: ApiError,
   row: Row,
   status: number,
   envelope: Envelope,
 ): Record<string, string> {
-  const { retryAfterMs, providerAnswer } = apiError.facts;
-  // A provider that doubts our account, or does not know a model, goes on so until an operator has
-  // looked.
-  const isHopeless = apiError.reason === "upstream_error" && providerAnswer !== undefined;
+  const { retryAfterMs, providerAnswer } = error.facts;
+  // A provider that rejects our account or does not know a model needs the operator. A retry fails.
+  const isHopeless = error.reason === "upstream_error" && providerAnswer !== undefined;
   const waits = status === 429 || status === 503 || status === 529;
   const retryAfterSeconds =
     retryAfterMs === undefined
@@ -78,8 +77,8 @@ function headersOf(
     ...(waits && retryAfterSeconds !== undefined && { "retry-after": String(retryAfterSeconds) }),
     ...((row.shouldRetry === false || isHopeless) && { "x-should-retry": "false" }),
     ...(status === 401 && { "www-authenticate": challenges[envelope] }),
-    ...(apiError.reason === "request_too_large" && { connection: "close" }),
-    ...limitHeaders(apiError, envelope),
+    ...(error.reason === "request_too_large" && { connection: "close" }),
+    ...limitHeaders(error, envelope),
   };
 }
 
@@ -90,8 +89,8 @@ const challenges = {
   union: `${nativeChallenge}, Bearer realm="gateway"`,
 } as const;
 
-function limitHeaders(apiError: ApiError, envelope: Envelope): Record<string, string> {
-  const limit = apiError.facts.limit;
+function limitHeaders(error: ApiError, envelope: Envelope): Record<string, string> {
+  const limit = error.facts.limit;
   if (limit?.name !== "requests_per_minute" || limit.limit === undefined) return {};
   const { seconds = 0n, nanos = 0 } = limit.resetsAt ?? {};
   const resetsAt = limit.resetsAt && new Date(Number(seconds) * 1000 + nanos / 1_000_000);
@@ -102,38 +101,38 @@ function limitHeaders(apiError: ApiError, envelope: Envelope): Record<string, st
   });
 }
 
-function bodyOf(apiError: ApiError, row: Row, envelope: Envelope, requestId: string): JsonObject {
+function bodyOf(error: ApiError, row: Row, envelope: Envelope, requestId: string): JsonObject {
   const [type, errorCode] = row.native;
   const [chatType, chatCode, chatParam] = row.chat;
-  const param = chatParam ?? apiError.facts.field ?? null;
-  const message = messageOf(apiError, envelope);
+  const param = chatParam ?? error.facts.field ?? null;
+  const message = messageOf(error, envelope);
   if (envelope === "chat") return { error: { message, type: chatType, param, code: chatCode } };
 
-  const details = detailsOf(apiError, errorCode);
-  const error = {
+  const details = detailsOf(error, errorCode);
+  const content = {
     type,
     message,
     ...(envelope === "union" && { param, code: chatCode }),
     ...(details && { details }),
   };
-  return { type: "error", error, request_id: requestId };
+  return { type: "error", error: content, request_id: requestId };
 }
 
-function detailsOf(apiError: ApiError, errorCode: string | undefined): JsonObject | undefined {
+function detailsOf(error: ApiError, errorCode: string | undefined): JsonObject | undefined {
   if (errorCode === undefined) return undefined;
-  // The SDK's tool runners read which fields were refused, then go on without stored threads by
-  // themselves.
-  if (apiError.reason === "thread_unsupported_request")
+  // The tool runners of the SDK read the list of unsupported fields and then continue without
+  // stored threads.
+  if (error.reason === "thread_unsupported_request")
     return { error_code: errorCode, unsupported: [] };
   return { error_code: errorCode };
 }
 
-/** The error's sentence with those of its facts that a reader of the text alone needs. */
-function messageOf(apiError: ApiError, envelope: Envelope): string {
-  const { field } = apiError.facts;
-  const message = withAllowed(apiError);
-  // Clients compact their conversation when a message begins as this one does.
-  const isWording = apiError.reason === "context_length_exceeded";
+/** The message of the error, with the facts that a reader of only the message needs. */
+function messageOf(error: ApiError, envelope: Envelope): string {
+  const { field } = error.facts;
+  const message = withAllowed(error);
+  // Clients recognize the beginning of this message and compact their conversation.
+  const isWording = error.reason === "context_length_exceeded";
   return envelope === "chat" || field === undefined || isWording
     ? message
     : withVendorPath(message, field);
@@ -146,17 +145,17 @@ function withAllowed({ reason, message, facts: { allowed } }: ApiError): string 
     : message;
 }
 
-/** The vendor begins its messages with the path of the field, written `messages.1.content`. */
+/** Adds the path of the field in the form of the vendor, such as `messages.1.content`. */
 function withVendorPath(message: string, field: string): string {
   const path = field.replace(/\[(\d+)\]/g, ".$1");
   if (message.startsWith(`${path}:`) || message.startsWith(`${path}.`)) return message;
-  const says = message.startsWith(field)
+  const fault = message.startsWith(field)
     ? /^:? +(.*)$/s.exec(message.slice(field.length))?.[1]
     : undefined;
-  return `${path}: ${says ?? message}`;
+  return `${path}: ${fault ?? message}`;
 }
 
-// A provider's doubt about our credential, our balance there or our pace is not the client's fault.
+// Our credential, balance or rate at the provider is not the client's fault.
 const accountFaults = new Set([401, 402, 403]);
 const ownFaults = new Set([...accountFaults, 407, 408, 429]);
 
@@ -164,17 +163,16 @@ function isOwnFault(status: number): boolean {
   return status < 400 || status >= 500 || ownFaults.has(status);
 }
 
-/** The provider's own answer in the client's format; undefined when it gave none. */
-function relay(apiError: ApiError, envelope: Envelope, requestId: string): JsonObject | undefined {
-  const body =
-    apiError.reason === "upstream_refused" ? apiError.facts.providerAnswer?.body : undefined;
+/** The provider's own error body in the client's format. Undefined: there is none. */
+function relay(error: ApiError, envelope: Envelope, requestId: string): JsonObject | undefined {
+  const body = error.reason === "upstream_refused" ? error.facts.providerAnswer?.body : undefined;
   if (body?.type !== "error" || !isObject(body.error)) return undefined;
-  // Unmodified, since clients recognise the vendor's wording and act on it.
+  // Unchanged, because clients recognize the vendor's wording and act on it.
   if (envelope !== "chat") return { ...body, request_id: requestId };
   const { message } = body.error;
   return {
     error: {
-      message: typeof message === "string" ? message : apiError.message,
+      message: typeof message === "string" ? message : error.message,
       type: "invalid_request_error",
       param: null,
       code: null,
@@ -182,8 +180,8 @@ function relay(apiError: ApiError, envelope: Envelope, requestId: string): JsonO
   };
 }
 
-// Coding assistants replace a body that names the native key header by "log in again", whatever it
-// says; and a key pasted into the wrong field must not come back.
+// Coding assistants replace every body that names the native key header with "log in again". And a
+// response must not repeat a key that was sent in the wrong field.
 const headerName = /x-api-key/gi;
 const keyShape = /sk-gw2-[0-9A-Za-z]{8,}/g;
 
@@ -195,13 +193,11 @@ function clean(body: JsonObject): JsonObject {
   return value;
 }
 
-// The key's requests per minute, in the headers that the clients of each format read.
-
 type RateState = { limit: number; remaining: number; resetsAt: Date | undefined };
 
 /**
- * Rate headers of one format; the chat ones state the reset as a duration from now. Shared
- * endpoints have none.
+ * The key's requests per minute, as headers of one format. The chat format gives the reset as a
+ * duration from now. Endpoints of both formats send no such headers.
  */
 export function rateHeaders(
   envelope: Envelope,

@@ -1,4 +1,4 @@
-// What HTTP says about every error: the twin of base/errors.ts, which holds the gRPC column.
+// The HTTP status and error body of each reason. `base/errors.ts` has the gRPC codes and messages.
 
 import type { ErrorReason } from "../base/errors.ts";
 
@@ -15,7 +15,7 @@ type NativeType =
   | "api_error"
   | "overloaded_error";
 
-/** What HTTP says about one reason. */
+/** The HTTP side of one reason. */
 export type Row = {
   status: number;
   /** Status in the chat format, where it differs. */
@@ -24,9 +24,9 @@ export type Row = {
   native: readonly [type: NativeType, code?: string];
   /** `error.type`, `error.code` and, where it is always the same field, `error.param`. */
   chat: readonly [type: string, code: string | null, param?: string];
-  /** False tells SDKs that repeating the request is pointless. Without it they go by the status. */
+  /** False: SDKs must not retry. Absent: SDKs decide by the status. */
   shouldRetry?: false;
-  /** Sent when the error itself does not know when to try again. */
+  /** The `retry-after` of an error that has no time of its own. */
   retryAfterSeconds?: number;
 };
 
@@ -34,7 +34,7 @@ const invalid = "invalid_request_error";
 const authentication = "authentication_error";
 const noRetry = { shouldRetry: false } as const;
 
-/** What HTTP says about each reason. */
+/** The HTTP side of each reason. */
 export const errorTable = {
   missing_key: {
     status: 401,
@@ -191,7 +191,7 @@ export const errorTable = {
     chat: ["requests", "count_rate_limited"],
     retryAfterSeconds: 1,
   },
-  // 402, not 429: it is the one status that no client repeats by itself.
+  // 402, not 429: clients never retry a 402 by themselves.
   credits_exhausted: {
     status: 402,
     native: ["billing_error", "credits_exhausted"],
@@ -229,7 +229,7 @@ export const errorTable = {
     chat: ["server_error", "billing_unavailable"],
     retryAfterSeconds: 2,
   },
-  // Never 429: it is not the key's limit.
+  // Never 429, because it is not a limit of the key.
   overloaded: {
     status: 529,
     chatStatus: 503,
@@ -241,7 +241,7 @@ export const errorTable = {
     native: ["api_error", "upstream_error"],
     chat: ["server_error", "upstream_error"],
   },
-  // Only where the provider's answer cannot be relayed.
+  // Used only if the provider's own answer cannot be passed on.
   upstream_refused: { status: 400, native: [invalid], chat: [invalid, null], ...noRetry },
   timeout: { status: 504, native: ["timeout_error"], chat: ["server_error", "timeout"] },
   cancelled: {

@@ -1,4 +1,4 @@
-// What stands in front of every service, whichever binding calls it.
+// The interceptor in front of every service, for all bindings.
 
 import { create, type DescMethod, fromJson, getOption, type JsonObject } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
@@ -110,7 +110,7 @@ async function all<T>(answers: AsyncIterable<T>): Promise<T[]> {
 const hello = { model: "sonnet", messages: [{ role: Role.USER }] };
 
 describe("identity", () => {
-  test("a method learns who calls, and gets the request itself, not a copy", async () => {
+  test("a method receives its caller and the request itself, not a copy", async () => {
     const getPools = vi.fn(async (_request: unknown, _call: AuthenticatedCall) =>
       create(GetPoolsResponseSchema),
     );
@@ -141,7 +141,7 @@ describe("identity", () => {
     expect(countTokens).not.toHaveBeenCalled();
   });
 
-  test("a stranger does not learn what is wrong with the request", async () => {
+  test("a caller without permission does not learn whether the request is valid", async () => {
     expect((await errorOf(coreWith({}).keys.getKey({}, asCustomer))).reason).toBe("not_permitted");
   });
 });
@@ -206,14 +206,14 @@ describe("declared fields", () => {
     expect(message).toContain(field);
   });
 
-  test("what people write to each other may hold any character", () => {
+  test("the content of conversations may hold any character", () => {
     const messages = [{ ...message, content: [{ text: { text: "\0" } }] }];
     expect(() =>
       checkRequest(generate.input, fromJson(generate.input, { model: "sonnet", messages })),
     ).not.toThrow();
   });
 
-  test("the values that would be accepted are told", async () => {
+  test("the error lists the accepted values", async () => {
     const request = fromJson(createKey.input, { accountId: "acc_1", family: 7 });
     const { facts } = await errorOf(coreWith({}).keys.createKey(request, asAdmin));
     expect(facts.allowed).toEqual(["FAMILY_V1", "FAMILY_V2"]);
@@ -258,7 +258,7 @@ describe("abort", () => {
     expect((await call).reason).toBe("cancelled");
   });
 
-  test("a deadline is told as such", async () => {
+  test("a passed deadline fails as timeout", async () => {
     const core = coreWith({ billing: { getPools: () => new Promise(() => {}) } });
     expect((await errorOf(core.billing.getPools({}, { ...asCustomer, timeoutMs: 1 }))).reason).toBe(
       "timeout",
@@ -280,7 +280,7 @@ describe("abort", () => {
     expect(generate).not.toHaveBeenCalled();
   });
 
-  test("whatever a stream throws once its signal fired, the caller hears why", async () => {
+  test("a stream that throws after its signal fired fails with the reason of the abort", async () => {
     const controller = new AbortController();
     const core = coreWith({
       inference: {
@@ -312,7 +312,7 @@ describe("failures", () => {
     expect(await errorOf(all(core.inference.generate(hello, asCustomer)))).toBe(apiError);
   });
 
-  test("what was not foreseen is logged here and tells the caller nothing", async () => {
+  test("an unexpected error is logged, and the caller sees no details", async () => {
     const cause = new Error("the password is wrong");
     const failed = vi.spyOn(silent, "error");
     const core = coreWith({ billing: { getPools: () => Promise.reject(cause) } });
@@ -322,7 +322,7 @@ describe("failures", () => {
     failed.mockRestore();
   });
 
-  test("what Connect ended a call with is told as such by whoever threw it on", () => {
+  test("an abort reason of Connect becomes the matching error", () => {
     expect(toApiError(new ConnectError("late", Code.DeadlineExceeded)).reason).toBe("timeout");
     expect(toApiError(new ConnectError("gone", Code.Canceled)).reason).toBe("cancelled");
     expect(toApiError(new ConnectError("socket hang up", Code.Aborted)).reason).toBe("cancelled");
@@ -364,7 +364,7 @@ describe("the audit log", () => {
     reason: "by card",
   };
 
-  test("a change leaves one line with what was changed and how it ended", async () => {
+  test("a change writes one line with its object and its outcome", async () => {
     const { log, lines } = listen();
     const createTransfer = vi.fn(async () =>
       create(CreateTransferResponseSchema, { transfer: { ...transfer, transferId: "tra_1" } }),
@@ -385,7 +385,7 @@ describe("the audit log", () => {
     ]);
   });
 
-  test("neither a new secret nor one that was sent in the place of an id gets into it", async () => {
+  test("it never holds a secret, neither a new one nor one that was sent in place of an id", async () => {
     const { log, lines, text } = listen();
     const secret = "sk-gw2-1the-secret";
     const key = {
@@ -418,7 +418,7 @@ describe("the audit log", () => {
     expect(text()).not.toContain("sk-gw2-");
   });
 
-  test("what a caller did that hung up meanwhile is told as it ended", async () => {
+  test("it records the outcome of a change whose caller disconnected", async () => {
     const { log, lines } = listen();
     const begun = Promise.withResolvers<void>();
     const committed = Promise.withResolvers<void>();
@@ -445,7 +445,7 @@ describe("the audit log", () => {
     );
   });
 
-  test("who may not change anything is told of, what is only read is not", async () => {
+  test("it records rejected changes, and no reads", async () => {
     const { log, lines } = listen();
     const core = coreWith({ log });
     await errorOf(core.keys.revokeKey({ keyId: "key_1" }, asCustomer));
@@ -480,7 +480,7 @@ describe("the audit log", () => {
 });
 
 describe("streams", () => {
-  test("messages pass by reference, and the credential is asked once", async () => {
+  test("messages pass by reference, and authentication happens once", async () => {
     const messages = Array.from({ length: 100 }, () => create(GenerateResponseSchema));
     const counted = vi.fn(authenticate);
     const implementation = {
@@ -538,7 +538,7 @@ describe("streams", () => {
     expect(cleaned).toBe(true);
   });
 
-  test("a stream that nobody reads is never opened", async () => {
+  test("a stream without a reader is never opened", async () => {
     const generate = vi.fn();
     const core = coreWith({ inference: { generate } });
     const iterator = core.inference.generate(hello, asCustomer)[Symbol.asyncIterator]();

@@ -79,7 +79,7 @@ describe("several cores", () => {
 });
 
 describe("a core that is not there", () => {
-  test("is told as unavailable, with a time to try again", async () => {
+  test("fails as unavailable, with a time to retry", async () => {
     const gone = await startGrpcServer(scriptedServices(emptyAnswers()));
     await gone.server.drain(0);
     const failure = await connectGrpc(gone.address)
@@ -110,7 +110,7 @@ describe("a core that is not there", () => {
     await expect.poll(() => whoAnswers(core), { timeout: 10_000 }).toBe("second");
   });
 
-  test("is waited for by calls that nobody has seen yet", async () => {
+  test("is awaited by calls that were not sent yet", async () => {
     const first = await startGrpcServer(scriptedServices(named("first")));
     const core = connectGrpc(first.address);
     expect(await whoAnswers(core)).toBe("first");
@@ -149,7 +149,7 @@ describe("a core that is not there", () => {
     expect(await next).toMatchObject({ reason: "gateway_unavailable" });
   });
 
-  test("ends them so too when it dies, and its side hears that the caller is gone", async () => {
+  test("fails them when it dies, and the server cancels the calls", async () => {
     const reached = Promise.withResolvers<void>();
     const heard = Promise.withResolvers<void>();
     const { port } = await startGrpcServer(
@@ -225,7 +225,7 @@ describe("the same as in process", () => {
     }
   });
 
-  test("what was sent before a failure arrives before it", async () => {
+  test("messages that were sent before an error arrive before it", async () => {
     const script: Script = {
       ...emptyAnswers(),
       async *stream(desc) {

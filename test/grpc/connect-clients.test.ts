@@ -1,4 +1,4 @@
-// Connect's own clients against each door, as other services and browsers use them.
+// Connect's own clients with each listener, as other services and browsers use them.
 
 import { create } from "@bufbuild/protobuf";
 import { ConnectError, createClient, type Transport } from "@connectrpc/connect";

@@ -1,4 +1,4 @@
-// The HTTP door of the services, as `curl` and browsers meet it.
+// The services over Connect on the HTTP listener, as `curl` and browsers use them.
 
 import fastify from "fastify";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
@@ -76,7 +76,7 @@ describe("curl with JSON", () => {
     expect(await response.json()).toEqual({});
   });
 
-  test("reads why it was refused", async () => {
+  test("receives the reason of an error", async () => {
     const script: Script = {
       ...emptyAnswers(),
       unary: async (desc) => {
@@ -134,14 +134,14 @@ describe("curl with JSON", () => {
     expect((await post(await open(), countTokens, { body })).status).toBe(200);
   });
 
-  test("JSON as deep as on the public door passes", async () => {
+  test("JSON as deep as the public formats allow is accepted", async () => {
     const levels = 199;
     const extensions = `${'{"a":'.repeat(levels - 1)}{}${"}".repeat(levels - 1)}`;
     const body = `{"request": {"model": "sonnet", "messages": [{}], "extensions": ${extensions}}}`;
     expect((await post(await open(), countTokens, { body })).status).toBe(200);
   });
 
-  test("hears of an enum name that nobody lists, however deep", async () => {
+  test("receives the path of an unlisted enum name at any depth", async () => {
     const body = JSON.stringify({
       model: "sonnet",
       messages: [{ role: "ROLE_USER" }, { role: "ROLE_TOOL" }],
@@ -196,7 +196,7 @@ describe("the public listener", () => {
     }
   });
 
-  test("asks for the credential before it reads the request", async () => {
+  test("authenticates before it reads the request", async () => {
     const unary = vi.fn(emptyAnswers().unary);
     const response = await post(await open({ ...emptyAnswers(), unary }), getPools, {
       credential: "wrong",

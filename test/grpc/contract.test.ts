@@ -192,7 +192,7 @@ for (const desc of methods) {
         );
         const seen: Message[] = [];
         script.unary = async (called, asked) => {
-          // A door that asks for the credential first calls Authenticate.
+          // A listener that authenticates before reading calls Authenticate first.
           if (called !== desc) return create(called.output);
           seen.push(asked);
           return answers[0] ?? create(desc.output);
@@ -311,7 +311,7 @@ for (const binding of bindingNames) {
     }
   }
 
-  promise(`what was not foreseen is internal over ${binding}, and says nothing`, async () => {
+  promise(`an unexpected error is internal over ${binding}, without details`, async () => {
     script.unary = () => Promise.reject(new Error("the password is wrong"));
     script.stream = async function* (desc) {
       yield create(desc.output);

@@ -44,14 +44,14 @@ for (const [index, { name, bytes, fields }] of cases.entries()) {
   });
 }
 
-test("bytes that are no message, or one inside another without end, are left to whoever makes the message", () => {
+test("invalid or endlessly nested bytes are left to the decoder", () => {
   expect(hasMoreFields(MessageSchema, Buffer.alloc(1_000, 0xff), 100, 401)).toBe(false);
   // Each Value holds a list of one Value, ten thousand deep, if the lengths are believed.
   const deep = Buffer.from("7a".concat("ff7f0a".repeat(10_000)), "hex");
   expect(hasMoreFields(MessageSchema, deep, 10_000, 401)).toBe(false);
 });
 
-test("a gRPC request of more fields than any conversation has is refused before it becomes a message", async () => {
+test("a gRPC request with too many fields is rejected before it is decoded", async () => {
   const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
   // An empty block is two bytes.
   const blocks = Buffer.from("1200".repeat(fieldsMax), "hex");

@@ -78,7 +78,7 @@ describe("TLS", () => {
     );
   }
 
-  test("serves clients that trust its authority, and nobody in plaintext", async () => {
+  test("serves clients that trust its authority, and no plaintext clients", async () => {
     expect(await poolsOver(serverPair, { authorities: authority.certificate })).toBe("answered");
     expect(await poolsOver(serverPair, undefined)).toBe("gateway_unavailable");
     expect(await poolsOver(serverPair, {})).toBe("gateway_unavailable");
@@ -108,7 +108,7 @@ describe("health", () => {
     return code === status.OK ? servingStatus(answers[0]) : status[code];
   };
 
-  test("is told for each service and for all, without a credential", async () => {
+  test("is reported for each service and for all, without a credential", async () => {
     const readiness = async () => ({ billing: true, keys: true, inference: false });
     const { address } = await startGrpcServer(scriptedServices(emptyAnswers()), { readiness });
     expect(await check(address, "gateway.billing.v1.BillingService")).toBe("SERVING");
@@ -178,7 +178,7 @@ describe("draining", () => {
     await draining;
   });
 
-  test("ends what is left at its limit, and waits until it has cleaned up", async () => {
+  test("aborts the remaining calls at its limit, and waits until they have cleaned up", async () => {
     const cleaned: string[] = [];
     const script: Script = {
       ...emptyAnswers(),

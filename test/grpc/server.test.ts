@@ -63,7 +63,7 @@ describe("a plain gRPC client", () => {
     expect(seen).toEqual([hello]);
   });
 
-  test("reads why it was refused in the standard trailer, also after messages", async () => {
+  test("receives the error in the standard trailer, also after messages", async () => {
     const { address } = await startGrpcServer(
       scriptedServices({
         ...emptyAnswers(),
@@ -113,7 +113,7 @@ describe("a plain gRPC client", () => {
     expect([code, reasonOf(error)]).toEqual([status.UNAUTHENTICATED, reason]);
   });
 
-  test("is refused before its request is read", async () => {
+  test("is rejected before its request is read", async () => {
     const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
     // Nothing of this is a message, and a server that looked at it would say so.
     const { error } = await callPlain(
@@ -167,7 +167,7 @@ describe("a plain gRPC client", () => {
     expect([code, reasonOf(error)]).toEqual([status.RESOURCE_EXHAUSTED, "RATE_LIMITED"]);
   });
 
-  test("hears of methods that do not exist", async () => {
+  test("gets an error for a method that does not exist", async () => {
     const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
     const { code } = await callPlain(
       plainClient(address),
@@ -232,7 +232,7 @@ describe("requests", () => {
     expect(code).toBe(status.OK);
   });
 
-  test("nested as deep as the public door allows pass, deeper ones are refused", async () => {
+  test("nested as deep as the public formats allow are accepted, deeper ones are rejected", async () => {
     const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
     const client = plainClient(address);
     // The request itself is the first of the 200 levels.
@@ -262,7 +262,7 @@ describe("requests", () => {
     expect([code, reasonOf(error)]).toEqual([status.INVALID_ARGUMENT, "INVALID_REQUEST"]);
   });
 
-  test("with more metadata than anybody needs are refused", async () => {
+  test("with too much metadata are rejected", async () => {
     const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
     const { code, error } = await callPlain(plainClient(address), getPools, new Uint8Array(), {
       ...asCustomer,

@@ -68,10 +68,12 @@ export function heldFor(output: number): bigint {
   return 100n * 10n + BigInt(output) * 60n;
 }
 
+type ClusterNodeParts = ConstructorParameters<typeof ClusterNode>[0];
+
 /** Starts one node on the ledger at `url`, in this process. */
 export async function startNode(
   url: string,
-  options: { silentTicksMax?: number; orphansMax?: number } = {},
+  options: Pick<ClusterNodeParts, "silentTicksMax" | "orphansMax"> = {},
 ) {
   const postgres = connectPostgres(url);
   const store = createLedgerStore(postgres);

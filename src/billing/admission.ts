@@ -54,6 +54,8 @@ export type PlacedHold = {
   readonly model: string;
   readonly price: Price;
   readonly amountMicro: bigint;
+  /** Output tokens that are granted, thinking included. No more are charged. */
+  readonly grantedOutput: number;
   /** UTC month of admission, `YYYY-MM-01`. */
   readonly month: string;
   readonly admittedAt: Date;
@@ -61,7 +63,6 @@ export type PlacedHold = {
 
 /** A hold, as the process that placed it knows it. */
 export type Hold = PlacedHold & {
-  readonly grantedOutput: number;
   /** Free credits of the pool after admission. Zero when an earlier attempt placed the hold. */
   readonly freeMicro: bigint;
 };

@@ -48,7 +48,13 @@ import { createLedgerStore, type LedgerStore } from "./store.ts";
 export type { Hold } from "./admission.ts";
 export type { UsageBounds } from "./hold-size.ts";
 export type { Holds } from "./holds.ts";
-export { costMicro, maxInputPriceMicro, maxOutputPriceMicro, priceVersion } from "./price.ts";
+export {
+  chargedUsage,
+  costMicro,
+  maxInputPriceMicro,
+  maxOutputPriceMicro,
+  priceVersion,
+} from "./price.ts";
 export type { Ending } from "./settlement.ts";
 
 export type Billing = {
@@ -59,6 +65,11 @@ export type Billing = {
   readonly nodeId: () => string;
   /** Registers this process as a node; starts heartbeats, checkpoints and reaping. */
   start(): Promise<void>;
+  /**
+   * Undefined while this process runs without a pause. After one, resolves when the ledger has
+   * confirmed that it still owns its requests. Nothing may be delivered before.
+   */
+  confirmAlive(): Promise<void> | undefined;
   /** Returns when every queued settlement is durable. */
   stop(): Promise<void>;
 };
@@ -85,6 +96,7 @@ export function createBilling(parts: Parts): Billing {
     holds,
     liveNodes: node.live,
     nodeId: node.id,
+    confirmAlive: () => node.confirmAlive(),
     start: () => node.start(holds),
     async stop() {
       await holds.close();

@@ -1,6 +1,7 @@
 // Membership of this process among the processes on one database: it sends heartbeats, detects dead
 // processes and settles the requests that they left behind.
 
+import { setTimeout as delay } from "node:timers/promises";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
@@ -14,6 +15,10 @@ import type { LedgerStore } from "./store.ts";
 const tickMs = 1_000;
 /** In ticks. */
 const checkpointEvery = 2;
+/** A tick that is so late shows that this process was paused. */
+const pauseMs = 5_000;
+const confirmMsMax = 10_000;
+const confirmRetryMs = 250;
 /**
  * How long a stopping process waits for the ledger. Without deregistration the other processes
  * detect its end by the missing heartbeats.
@@ -38,6 +43,9 @@ export class ClusterNode {
    */
   readonly #seen = new Map<string, { heartbeat: bigint; silentTicks: number }>();
   #timer: NodeJS.Timeout | undefined;
+  /** Time of the last tick. Undefined before the start. */
+  #tickedAtMs: number | undefined;
+  #confirming: Promise<void> | undefined;
   #ticking: Promise<void> | undefined;
   #ticks = 0;
   /** Names of the running background tasks. */
@@ -61,6 +69,23 @@ export class ClusterNode {
     this.#orphansMax = parts.orphansMax ?? 500;
   }
 
+  /**
+   * Undefined while this process runs without a pause. After a pause, other processes may have
+   * settled its requests: resolves when a heartbeat has found the node's row again, or after 10 s
+   * while the ledger is unreachable. Nothing may be delivered before that.
+   */
+  confirmAlive(): Promise<void> | undefined {
+    const nowMs = performance.now();
+    const isLate = this.#tickedAtMs !== undefined && nowMs - this.#tickedAtMs >= tickMs + pauseMs;
+    if (!isLate) return this.#confirming;
+    this.#tickedAtMs = nowMs;
+    this.#log.warn("this process was paused: delivering nothing until the ledger confirms it");
+    this.#confirming ??= withTimeout(this.#confirm(), confirmMsMax, () => undefined).finally(() => {
+      this.#confirming = undefined;
+    });
+    return this.#confirming;
+  }
+
   /** Id of this process. A process that was declared dead gets a new one. */
   id = (): string => this.#id;
   /** Sorted ids of the nodes that were registered at the last tick. */
@@ -70,7 +95,10 @@ export class ClusterNode {
   async start(holds: HoldKeeper): Promise<void> {
     await this.#register();
     await this.#tick(holds);
+    this.#tickedAtMs = performance.now();
     this.#timer = setInterval(() => {
+      void this.confirmAlive();
+      this.#tickedAtMs = performance.now();
       this.#ticking ??= this.#tickSafely(holds).finally(() => {
         this.#ticking = undefined;
       });
@@ -81,6 +109,17 @@ export class ClusterNode {
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     await withTimeout(this.#deregister(), deregisterMsMax, () => undefined);
+  }
+
+  async #confirm(): Promise<void> {
+    for (;;) {
+      try {
+        await this.#heartbeat();
+        return;
+      } catch {
+        await delay(confirmRetryMs, undefined, { ref: false });
+      }
+    }
   }
 
   async #deregister(): Promise<void> {

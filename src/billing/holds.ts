@@ -52,7 +52,15 @@ export interface Holds {
    * then settles the request.
    */
   settle(hold: PlacedHold, ending: Ending): Promise<Receipt>;
+  /**
+   * Replaces the ending of a queued settlement until it is answered. Has no effect on a batch that
+   * was already sent.
+   */
+  amend(request: RequestKey, ending: Ending): void;
 }
+
+/** Names a request. */
+export type RequestKey = { readonly accountId: string; readonly requestId: string };
 
 const settings = {
   batchMax: 256,
@@ -107,6 +115,8 @@ export class HoldKeeper implements Holds {
   readonly #waiting = new Map<string, Set<{ readonly neededMicro: bigint; wake(): void }>>();
   /** Requests that failed although their admission may have been committed, by request id. */
   readonly #unconfirmed = new Map<string, { nonce: string; untilMs: number }>();
+  /** Endings that replace those of queued settlements, by request. */
+  readonly #amended = new Map<string, Ending>();
   #checkpointing: Promise<void> | undefined;
   #isClosed = false;
 
@@ -139,7 +149,7 @@ export class HoldKeeper implements Holds {
       onUnconfirmed: (request) => this.#rememberUnconfirmed(request),
     });
     const settleOn = (connection: BatchConnection) => (requests: readonly SettleRequest[]) =>
-      connection.run(() => settlementBatch(requests));
+      connection.run(() => settlementBatch(requests.map(this.#withAmendment)));
     this.#settlementQueue = new BatchQueue(settleOn(this.#settlements), {
       batchMax: settings.batchMax,
       queueMax: settings.settleQueueMax,
@@ -199,13 +209,19 @@ export class HoldKeeper implements Holds {
   async settle(hold: PlacedHold, ending: Ending): Promise<Receipt> {
     delete this.#meters[hold.requestId];
     this.#unwritten.delete(hold.requestId);
-    const settled = await this.#settlementQueue.submit({ kind: "settle", hold, ending });
+    const settled = await this.#settlementQueue
+      .submit({ kind: "settle", hold, ending })
+      .finally(() => this.#amended.delete(keyOf(requestKeyOf(hold))));
     const chargedMicro = settled.kind === "charged" ? settled.charge.amountMicro : 0n;
     this.#wakeWaiting(poolOf(hold.payer), hold.amountMicro - chargedMicro);
     if (settled.kind === "charged") return receiptOf(settled.charge);
     const earlier = await this.#findCharge(hold.requestId);
     if (earlier) return earlier;
     throw new ApiError("not_found", { message: "No such hold." });
+  }
+
+  amend(request: RequestKey, ending: Ending): void {
+    this.#amended.set(keyOf(request), ending);
   }
 
   // Our own batch may have made the charge: its commit got no answer because the database became
@@ -287,6 +303,12 @@ export class HoldKeeper implements Holds {
       if (this.#unwritten.get(requestId) === used) this.#unwritten.delete(requestId);
   }
 
+  readonly #withAmendment = (request: SettleRequest): SettleRequest => {
+    if (request.kind !== "settle" || this.#amended.size === 0) return request;
+    const ending = this.#amended.get(keyOf(requestKeyOf(request.hold)));
+    return ending === undefined ? request : { ...request, ending };
+  };
+
   // A price must be durable before a hold references it.
   async #registerPrice(model: string, price: Price): Promise<void> {
     if (this.#registeredPrices.has(price.priceVersion)) return;
@@ -338,4 +360,12 @@ export class HoldKeeper implements Holds {
       if (leftMicro <= 0n) return;
     }
   }
+}
+
+function requestKeyOf({ payer, requestId }: PlacedHold): RequestKey {
+  return { accountId: payer.accountId, requestId };
+}
+
+function keyOf({ accountId, requestId }: RequestKey): string {
+  return `${accountId}/${requestId}`;
 }

@@ -4,8 +4,9 @@
 
 import { toJson } from "@bufbuild/protobuf";
 import { AttemptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { ApiError } from "../base/errors.ts";
-import { tokenCategories } from "../base/token-categories.ts";
+import { byCategory, type TokenCategory, tokenCategories } from "../base/token-categories.ts";
 import type { Query } from "../postgres/pipeline.ts";
 import { statement } from "../postgres/postgres.ts";
 import {
@@ -21,7 +22,7 @@ import {
   poolOf,
 } from "./admission.ts";
 import type { Decision, Sequence } from "./batch-connection.ts";
-import { costMicro } from "./price.ts";
+import { chargedUsage, costMicro } from "./price.ts";
 import { basisName, outcomeName, type PriceRow, toPrice } from "./rows.ts";
 import type { Charge, Settled, SettleRequest } from "./settlement.ts";
 
@@ -203,6 +204,7 @@ function placeHolds(placed: readonly PlacedRequest[], nodeId: string): Query {
       placed.map(({ request }) => request.nonce),
       placed.map(({ request }) => request.deadlineMs),
       placed.map(({ request }) => nodeOf(request, nodeId)),
+      placed.map(({ hold }) => hold.grantedOutput),
     ],
   ];
 }
@@ -251,26 +253,48 @@ export function settlementBatch(requests: readonly SettleRequest[]): Sequence<re
 
 function settleHolds(requests: readonly (SettleRequest & { kind: "settle" })[]): Query {
   const endings = requests.map(({ ending }) => ending);
+  const charged = requests.map(chargedOf);
+  const over = requests.map(overOf);
   return [
     statements.settleHolds,
     [
       requests.map(({ hold }) => hold.requestId),
-      requests.map(({ hold, ending }) => costMicro(hold.price, ending.usage)),
+      requests.map((request) => costMicro(request.hold.price, chargedOf(request))),
+      requests.map((request) => costMicro(request.hold.price, overOf(request))),
+      over.map(({ output }) => output),
+      over.map(({ thinking }) => thinking),
       endings.map(({ outcome }) => outcomeName(outcome)),
       endings.map(({ basis }) => basisName(basis)),
       endings.map(({ attempts }) =>
         JSON.stringify(attempts.map((attempt) => toJson(AttemptSchema, attempt))),
       ),
-      ...tokenCategories.map((category) => endings.map(({ usage }) => usage[category])),
+      ...tokenCategories.map((category) => charged.map((usage) => usage[category])),
     ],
   ];
 }
 
-function chargeOf({ hold, ending }: SettleRequest & { kind: "settle" }, row: ChargedRow): Charge {
+/** The charged part of the usage of a request. */
+function chargedOf({ hold, ending }: SettleRequest & { kind: "settle" }): Usage {
+  return chargedUsage(ending.usage, hold.grantedOutput);
+}
+
+const none = byCategory(() => 0);
+
+/** The usage of a request beyond the output that it was granted. */
+function overOf(request: SettleRequest & { kind: "settle" }): Record<TokenCategory, number> {
+  const { usage } = request.ending;
+  const charged = chargedOf(request);
+  if (charged === usage) return none;
+  const output = usage.output - charged.output;
+  return { ...none, output, thinking: usage.thinking - charged.thinking };
+}
+
+function chargeOf(request: SettleRequest & { kind: "settle" }, row: ChargedRow): Charge {
   const { hold: holdMicro, amount: amountMicro, overrun: overrunMicro } = row;
   return {
-    ...ending,
-    hold,
+    ...request.ending,
+    hold: request.hold,
+    charged: chargedOf(request),
     holdMicro,
     amountMicro,
     overrunMicro,

@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { type Price, PriceSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { type Price, PriceSchema, type Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { byCategory, type TokenCategory, tokenCategories } from "../base/token-categories.ts";
 
 /** Micro-credits per token, by category. */
@@ -29,6 +29,16 @@ export function costMicro(
   for (const category of tokenCategories)
     if (usage[category] > 0) sum += prices[category] * BigInt(usage[category]);
   return sum;
+}
+
+/**
+ * The part of `usage` that is charged: all of its input, and output up to the tokens that were
+ * granted, thinking first.
+ */
+export function chargedUsage(usage: Usage, grantedOutput: number): Usage {
+  if (usage.output + usage.thinking <= grantedOutput) return usage;
+  const thinking = Math.min(usage.thinking, grantedOutput);
+  return { ...usage, thinking, output: grantedOutput - thinking };
 }
 
 /** The highest price of an output token, in micro-credits. */

@@ -59,12 +59,15 @@ type RequestRow = MeteredRow &
     key_id: string;
     model: string;
     amount: bigint;
+    granted_output: number;
     admitted_at: Date;
   };
 export type HoldRow = RequestRow & { secret_id: string | null; month: string; nonce: string };
 export type ChargeRow = RequestRow & {
   hold: bigint;
   overrun: bigint;
+  output_over: number;
+  thinking_over: number;
   outcome: string;
   basis: string;
   attempts: JsonValue[];
@@ -135,6 +138,7 @@ export function toStoredHold(row: HoldRow): StoredHold {
       model: row.model,
       price: toPrice(row),
       amountMicro: row.amount,
+      grantedOutput: row.granted_output,
       month: row.month,
       admittedAt: row.admitted_at,
     },
@@ -142,13 +146,21 @@ export function toStoredHold(row: HoldRow): StoredHold {
 }
 
 export function toReceipt(row: ChargeRow): Receipt {
+  const usage = toUsage(row);
+  const reported = {
+    ...usage,
+    output: usage.output + row.output_over,
+    thinking: usage.thinking + row.thinking_over,
+  };
   return create(ReceiptSchema, {
     requestId: row.request_id,
     accountId: row.account_id,
     keyId: row.key_id,
     family: familyOf(row.family),
     model: row.model,
-    usage: toUsage(row),
+    usage,
+    ...(row.output_over + row.thinking_over > 0 && { reportedUsage: reported }),
+    grantedOutput: row.granted_output,
     price: toPrice(row),
     holdMicrocredits: row.hold,
     amountMicrocredits: row.amount,

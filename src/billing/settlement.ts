@@ -30,10 +30,12 @@ export type SettleRequest =
 /** The charge of a finished request. */
 export type Charge = Ending & {
   readonly hold: PlacedHold;
+  /** The part of the usage that is charged. */
+  readonly charged: Usage;
   /** Amount of the hold at the end. */
   readonly holdMicro: bigint;
   readonly amountMicro: bigint;
-  /** Cost of the usage beyond the hold. Not charged: the hold was our own worst case. */
+  /** Cost of the usage beyond the hold and the granted output. The gateway bears it. */
   readonly overrunMicro: bigint;
   readonly settledAt: Date;
 };
@@ -57,7 +59,8 @@ export function runningReceipt({ hold, used }: StoredHold): Receipt {
 export function receiptOf(charge: Charge): Receipt {
   return create(ReceiptSchema, {
     ...receiptHead(charge.hold),
-    usage: charge.usage,
+    usage: charge.charged,
+    ...(charge.charged !== charge.usage && { reportedUsage: charge.usage }),
     holdMicrocredits: charge.holdMicro,
     amountMicrocredits: charge.amountMicro,
     overrunMicrocredits: charge.overrunMicro,
@@ -77,6 +80,7 @@ function receiptHead(hold: PlacedHold) {
     family: familyOf(family),
     model: hold.model,
     price: hold.price,
+    grantedOutput: hold.grantedOutput,
     admittedAt: timestampFromDate(hold.admittedAt),
   };
 }

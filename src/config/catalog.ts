@@ -42,6 +42,8 @@ export type ModelEntry = {
   maxOutputTokens: number;
   /** How a request controls thinking: by effort, by a number of tokens, or not at all. */
   thinking: "adaptive" | "budget" | "none";
+  /** Whether a provider that reports 0 input tokens for an answer means it, or did not count. */
+  zeroUsage: "reported" | "missing";
   price: ModelPrice;
   /** Groups in the order in which they are tried. */
   routes: Route[][];
@@ -148,6 +150,7 @@ function readModel(section: Section): Omit<ModelEntry, "price"> {
     contextTokens: section.integer("context_tokens", { min: 1024, max: 100_000_000 }),
     maxOutputTokens: section.integer("max_output_tokens", { min: 1, max: 10_000_000 }),
     thinking: section.choice("thinking", ["adaptive", "budget", "none"]),
+    zeroUsage: section.choice("zero_usage", ["reported", "missing"], "reported"),
     routes: section.groups("routes").map((group) => group.map((route) => readRoute(route, id))),
   };
 }

@@ -39,6 +39,8 @@ export type Config = {
   readonly coreTls?: ClientTls;
   /** Serve the methods that require the admin token on the HTTP listener too. */
   readonly httpAdmin: boolean;
+  /** Whether the end of a streamed answer shows what it cost. */
+  readonly streamCost: boolean;
   /** Create the account `default`, with credits and two keys, if no such account exists. */
   readonly seed: boolean;
   /** Time for active requests to finish after SIGTERM. */
@@ -128,6 +130,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
       coreTls: { ...(authorities && { authorities }), ...(identity && { identity }) },
     }),
     httpAdmin: flag("HTTP_ADMIN", true),
+    streamCost: flag("STREAM_COST", true),
     seed: flag("SEED", databaseUrl === undefined),
     drainLimitMs: integer("DRAIN_LIMIT_SECONDS", { min: 0, max: 3_600, fallback: 120 }) * 1000,
     trustedProxies,

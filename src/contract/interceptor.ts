@@ -59,11 +59,13 @@ export function intercept<S extends DescService>(
       return (request: Message, call: Call) =>
         untilAborted(call.signal, run(request, call)).catch((error) => fail(error, call));
     }
-    return (request: Message, call: Call) =>
-      openLater(
-        async () => method.run(request, await admit(request, call))[Symbol.asyncIterator](),
-        (error) => fail(error, call),
-      );
+    return async function* (request: Message, call: Call) {
+      try {
+        yield* method.run(request, await admit(request, call));
+      } catch (error) {
+        fail(error, call);
+      }
+    };
   });
 }
 
@@ -79,38 +81,3 @@ function untilAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
     work.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
   });
 }
-
-/**
- * An iterable that opens its source at the first read. After that it adds only `fail` to the
- * promises of the source.
- */
-function openLater(
-  open: () => Promise<AsyncIterator<Message>>,
-  fail: (error: unknown) => never,
-): AsyncIterable<Message> {
-  let opened: Promise<AsyncIterator<Message>> | undefined;
-  let source: AsyncIterator<Message> | undefined;
-  return {
-    [Symbol.asyncIterator]: () => ({
-      next() {
-        if (source) return source.next().catch(fail);
-        opened ??= open();
-        return opened
-          .then((iterator) => {
-            source = iterator;
-            return iterator.next();
-          })
-          .catch(fail);
-      },
-      async return() {
-        // The caller left: do not open the source any more.
-        opened ??= Promise.resolve(ended);
-        const iterator = await opened.catch(() => undefined);
-        await iterator?.return?.();
-        return { done: true, value: undefined };
-      },
-    }),
-  };
-}
-
-const ended: AsyncIterator<Message> = { next: async () => ({ done: true, value: undefined }) };

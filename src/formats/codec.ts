@@ -2,7 +2,8 @@
 // answers for the providers.
 
 import type { JsonObject } from "@bufbuild/protobuf";
-import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
+import type { Cost, Event } from "../../gen/gateway/inference/v1/event_pb.ts";
+import { credits } from "../base/money.ts";
 
 /** Most messages of a conversation. */
 export const messagesMax = 100_000;
@@ -13,7 +14,14 @@ export type AnswerContext = {
   readonly model: string;
   /** Input tokens to report until the provider reports its own count. */
   readonly estimatedInputTokens: number;
+  /** Whether the end of a stream shows what the request was charged. Default: false. */
+  readonly showCost?: boolean;
 };
+
+/** The member `gateway` that shows a charge. */
+export function encodeCost({ requestId, amountMicrocredits }: Cost): JsonObject {
+  return { request_id: requestId, cost_credits: credits(amountMicrocredits) };
+}
 
 /**
  * Encodes one answer as server-sent events. Each method returns complete events, ready to be sent,

@@ -11,6 +11,7 @@ import type {
   Failure,
   MessageDelta,
   MessageStart,
+  Progress,
 } from "../../gen/gateway/inference/v1/event_pb.ts";
 
 const noBytes = new Uint8Array(0);
@@ -86,6 +87,14 @@ export function messageDelta(delta: Omit<MessageDelta, "$typeName">): Event {
   return newEvent({
     case: "messageDelta",
     value: { $typeName: "gateway.inference.v1.MessageDelta", ...delta },
+  });
+}
+
+/** A report ahead of the end, for the meter. */
+export function progress(report: Omit<Progress, "$typeName">): Event {
+  return newEvent({
+    case: "progress",
+    value: { $typeName: "gateway.inference.v1.Progress", ...report },
   });
 }
 

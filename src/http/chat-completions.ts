@@ -12,16 +12,16 @@ import {
 import { readJson } from "./body.ts";
 import { identityOf } from "./context.ts";
 import { type AnswerFormat, sendAnswer } from "./send-answer.ts";
-import { type KeepAlive, sendStream } from "./send-stream.ts";
+import { type StreamSettings, sendStream } from "./send-stream.ts";
 
-export function postChatCompletions(core: Core, keepAlive: KeepAlive) {
+export function postChatCompletions(core: Core, { keepAlive, showCost }: StreamSettings) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { context } = request;
     const { call } = identityOf(request);
     const body = await readJson(request.raw);
     const decoded = decodeRequest(body);
     const answer = core.inference.generate(decoded, call);
-    const format = formatOf(wantsUsage(body));
+    const format = formatOf(wantsUsage(body), showCost);
     context.logFields.stream = decoded.stream === true;
     return decoded.stream
       ? sendStream(reply, answer, format, context, call.signal, keepAlive)
@@ -29,12 +29,13 @@ export function postChatCompletions(core: Core, keepAlive: KeepAlive) {
   };
 }
 
-function formatOf(includeUsage: boolean): AnswerFormat {
+function formatOf(includeUsage: boolean, showCost: boolean): AnswerFormat {
   // All chunks of one stream carry the same time.
   const createdAtMs = Date.now();
   const contextOf = ({ model, estimatedInputTokens }: Admission) => ({
     model,
     estimatedInputTokens,
+    showCost,
     includeUsage,
     createdAtMs,
   });

@@ -41,6 +41,8 @@ type HttpServerSettings = {
   readonly trustedProxies: readonly string[];
   /** Timing of a stream's head and pings. Default: `defaultKeepAlive`. */
   readonly keepAlive?: KeepAlive;
+  /** Whether the end of a stream shows what the request was charged. Default: true. */
+  readonly showCost?: boolean;
 };
 
 export type HttpServerParts = {
@@ -188,7 +190,10 @@ function createRoutes(
   { core, settings, readiness }: HttpServerParts,
   openRequests: OpenRequests,
 ): readonly Route[] {
-  const keepAlive = settings.keepAlive ?? defaultKeepAlive;
+  const stream = {
+    keepAlive: settings.keepAlive ?? defaultKeepAlive,
+    showCost: settings.showCost ?? true,
+  };
   const native = {
     method: "POST",
     envelope: "native",
@@ -200,12 +205,12 @@ function createRoutes(
   const open = { method: "GET", envelope: "union" } as const;
   const isDraining = () => openRequests.isDraining;
   return [
-    { ...native, paths: pathVariants("/v1/messages"), run: postMessages(core, keepAlive) },
+    { ...native, paths: pathVariants("/v1/messages"), run: postMessages(core, stream) },
     { ...native, paths: pathVariants("/v1/messages/count_tokens"), run: postCountTokens(core) },
     {
       ...chat,
       paths: pathVariants("/v1/chat/completions"),
-      run: postChatCompletions(core, keepAlive),
+      run: postChatCompletions(core, stream),
     },
     { ...shared, paths: pathVariants("/v1/models"), run: getModels(core) },
     { ...shared, paths: pathVariants("/v1/models/info"), run: getModelsInfo(core) },

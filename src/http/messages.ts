@@ -15,19 +15,23 @@ import { readJson } from "./body.ts";
 import { identityOf, type RequestContext } from "./context.ts";
 import { sendJson } from "./reply.ts";
 import { type AnswerFormat, sendAnswer } from "./send-answer.ts";
-import { type KeepAlive, sendStream } from "./send-stream.ts";
+import { type StreamSettings, sendStream } from "./send-stream.ts";
 
-const format: AnswerFormat = {
-  envelope: "native",
-  encodeAnswer: (events, admission) => encodeAnswer(events, contextOf(admission)),
-  createEventEncoder: (admission) => createEventEncoder(contextOf(admission)),
-};
-
-function contextOf({ model, estimatedInputTokens }: Admission) {
-  return { model, estimatedInputTokens };
+function formatOf(showCost: boolean): AnswerFormat {
+  const contextOf = ({ model, estimatedInputTokens }: Admission) => ({
+    model,
+    estimatedInputTokens,
+    showCost,
+  });
+  return {
+    envelope: "native",
+    encodeAnswer: (events, admission) => encodeAnswer(events, contextOf(admission)),
+    createEventEncoder: (admission) => createEventEncoder(contextOf(admission)),
+  };
 }
 
-export function postMessages(core: Core, keepAlive: KeepAlive) {
+export function postMessages(core: Core, { keepAlive, showCost }: StreamSettings) {
+  const format = formatOf(showCost);
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { context } = request;
     const { call } = identityOf(request);

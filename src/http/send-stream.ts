@@ -18,6 +18,12 @@ export type KeepAlive = {
   readonly pingMs: number;
 };
 
+export type StreamSettings = {
+  readonly keepAlive: KeepAlive;
+  /** Whether the end of a stream shows what the request was charged. */
+  readonly showCost: boolean;
+};
+
 // Within 35 s of silence, before or during an answer, a client gets something three times.
 export const defaultKeepAlive: KeepAlive = { holdMs: 12_000, pingMs: 10_000 };
 

@@ -1,52 +1,43 @@
-// The requests that run in this process or are being admitted, so that they can be ended: one key's
-// when it is revoked, all when the process drains.
+// The requests that run in this process or are being admitted, so that the gateway can end them:
+// those of a key when it is revoked, all of them when the process drains.
 
 import type { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { ApiError } from "../base/errors.ts";
 import { WaitGroup } from "../base/wait-group.ts";
 
-/** Why a request is ended from outside: what its client is told, and what is recorded. */
+/** Why the gateway ends a request: the error that its client gets, and the recorded outcome. */
 export type CancelReason = { readonly error: ApiError; readonly outcome: Outcome };
 
-/** One running request. */
+/** One request. */
 export class ActiveRequest {
   readonly keyId: string;
   readonly secretId: string;
-  /** Set when the gateway ends the request. */
+  /** Set when the gateway ends the request. The first reason stays. */
   cancelReason: CancelReason | undefined;
-  readonly #provider = new AbortController();
-  #tellEnded: (() => void) | undefined;
+  /** Aborts the provider call. */
+  readonly provider = new AbortController();
+  #onCancel: (() => void) | undefined;
 
   constructor(keyId: string, secretId: string) {
     this.keyId = keyId;
     this.secretId = secretId;
   }
 
-  /** Aborts the provider call. */
-  get signal(): AbortSignal {
-    return this.#provider.signal;
-  }
-
-  /** Ends the request; the first reason counts. */
-  cancel(by: CancelReason): void {
+  /** Ends the request and stops its provider. */
+  cancel(reason: CancelReason): void {
     if (this.cancelReason) return;
-    this.cancelReason = by;
-    this.#provider.abort();
-    this.#tellEnded?.();
+    this.cancelReason = reason;
+    this.provider.abort();
+    this.#onCancel?.();
   }
 
   /**
-   * Calls back when the gateway ends the request, at once where it has: its client may have stopped
-   * reading, so that nobody else would settle it soon. For one listener.
+   * Calls `callback` when the gateway ends the request, at once if it has already. A client that
+   * stopped reading would otherwise keep the request from being settled. For one listener.
    */
   onCancel(callback: () => void): void {
-    this.#tellEnded = callback;
+    this.#onCancel = callback;
     if (this.cancelReason) callback();
-  }
-
-  /** Stops the provider's work; nobody is told. */
-  stopProvider(): void {
-    this.#provider.abort();
   }
 }
 
@@ -55,18 +46,19 @@ export class ActiveRequests {
   readonly #count = new WaitGroup();
 
   open(keyId: string, secretId: string): ActiveRequest {
-    const running = new ActiveRequest(keyId, secretId);
+    const request = new ActiveRequest(keyId, secretId);
     const ofKey = this.#byKey.get(keyId);
-    if (ofKey) ofKey.add(running);
-    else this.#byKey.set(keyId, new Set([running]));
+    if (ofKey) ofKey.add(request);
+    else this.#byKey.set(keyId, new Set([request]));
     this.#count.add();
-    return running;
+    return request;
   }
 
-  close(running: ActiveRequest): void {
-    const ofKey = this.#byKey.get(running.keyId);
-    if (!ofKey?.delete(running)) return;
-    if (ofKey.size === 0) this.#byKey.delete(running.keyId);
+  /** Repeating it has no effect. */
+  close(request: ActiveRequest): void {
+    const ofKey = this.#byKey.get(request.keyId);
+    if (!ofKey?.delete(request)) return;
+    if (ofKey.size === 0) this.#byKey.delete(request.keyId);
     this.#count.done();
   }
 
@@ -74,12 +66,12 @@ export class ActiveRequests {
     return [...(this.#byKey.get(keyId) ?? [])];
   }
 
-  cancelAll(by: CancelReason): void {
+  cancelAll(reason: CancelReason): void {
     for (const ofKey of [...this.#byKey.values()])
-      for (const running of [...ofKey]) running.cancel(by);
+      for (const request of [...ofKey]) request.cancel(reason);
   }
 
-  /** Resolves when nothing runs any more. */
+  /** Resolves when no request is active. */
   whenIdle(): Promise<void> {
     return this.#count.wait();
   }

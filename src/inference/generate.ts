@@ -1,14 +1,8 @@
-// The life of one request: prepare, pace, hold, provider, settle.
-//
-// An answer passes through a chain of iterators, each of which hands on the promise of the one
-// below wherever it has nothing to add: the guard's openLater (service.ts) lets only errors out;
-// Generation, here, puts the admission before and the receipt after; MeteredAnswer counts, and
-// keeps the end back until it is charged; Answer (providers/) makes the second attempt;
-// RunningAttempt owns one attempt's slot, time and record up to its first event; HttpStream decodes
-// what comes from the socket.
+// The life of one request, from top to bottom: prepare, rate limit, hold, provider, settle.
 
 import assert from "node:assert/strict";
 import { create } from "@bufbuild/protobuf";
+import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import {
   AdmissionSchema,
@@ -22,15 +16,23 @@ import { isRequestId, newRequestId, requestIdRule } from "../base/ids.ts";
 import type { Hold } from "../billing/billing.ts";
 import { maxInputPriceMicro, maxOutputPriceMicro } from "../billing/billing.ts";
 import type { Call, Caller } from "../contract/contract.ts";
+import type { Providers } from "../providers/providers.ts";
 import type { RateLimitState, RateLimits } from "../rate-limits/rate-limits.ts";
+import type { ActiveRequests } from "./active-requests.ts";
+import { Bill, type BillParts } from "./bill.ts";
 import type { Catalog } from "./catalog.ts";
-import { MeteredAnswer, type MeteredAnswerParts } from "./metered-answer.ts";
 import { affinityOf, type Prepared, prepare } from "./prepare.ts";
 import { estimatedTokensOf } from "./prompt-size.ts";
 
-export type GenerateParts = MeteredAnswerParts & {
+export type GenerateParts = BillParts & {
   readonly catalog: () => Catalog;
   readonly limits: RateLimits;
+  readonly providers: Providers;
+  readonly activeRequests: ActiveRequests;
+  /** As `Billing.confirmAlive`. */
+  readonly confirmAlive: () => Promise<void> | undefined;
+  /** Longest life of a request. */
+  readonly requestMaxMs: number;
 };
 
 /** A caller that pays. */
@@ -40,147 +42,67 @@ export type PayingCaller = Extract<Caller, { kind: "key" }>;
 const deadlineMarginMs = 60_000;
 
 /**
- * One request as its caller reads it, one message at a time: the admission, the answer as it comes,
- * its end, the receipt.
+ * Runs one request: yields its admission, the events of its answer, and its receipt. The events
+ * that carry the end of the answer come after its charge is durable.
  */
-export function generate(
+export async function* generate(
   parts: GenerateParts,
-  ask: GenerateRequest,
+  asked: GenerateRequest,
   call: Call,
   caller: PayingCaller,
-): AsyncIterableIterator<GenerateResponse, undefined> {
-  return new Generation(parts, ask, call, caller);
-}
+): AsyncGenerator<GenerateResponse, undefined> {
+  const requestId = requestIdOf(call);
+  const prepared = prepare(parts.catalog(), asked, caller.key.allowedModels);
+  const rateLimit = await parts.limits.acquire(caller.key.keyId, caller.key.requestsPerMinute);
+  // Open before the hold, so that a revocation or a drain also ends requests that are being
+  // admitted.
+  const active = parts.activeRequests.open(caller.key.keyId, caller.secret.secretId);
+  const timer = setTimeout(() => active.cancel(timeLimit), parts.requestMaxMs);
+  let bill: Bill | undefined;
+  try {
+    const hold = await placeHold(parts, prepared, { requestId, caller, signal: call.signal });
+    bill = new Bill(parts, { prepared, hold, active, client: call.signal });
+    // A client that stopped reading must not keep the gateway from ending its request.
+    active.onCancel(() => {
+      bill?.settleInterrupted();
+      parts.activeRequests.close(active);
+    });
+    yield admission(prepared, hold, rateLimit);
+    bill.checkWanted();
 
-type Step = IteratorResult<GenerateResponse, undefined>;
-
-const over: Step = { done: true, value: undefined };
-
-/**
- * A request under way. Every read takes one step, which names the next: admit; relay, as often as
- * the provider is read; settle; tell the receipt; nothing. By hand, because a generator costs a
- * read about as much as decoding it does.
- */
-class Generation implements AsyncIterableIterator<GenerateResponse, undefined> {
-  #step: () => Promise<Step>;
-  /** Set from the admission until the answer is closed. */
-  #answer: MeteredAnswer | undefined;
-  #isClosed = false;
-
-  constructor(parts: GenerateParts, ask: GenerateRequest, call: Call, caller: PayingCaller) {
-    this.#step = () => this.#admit(parts, ask, call, caller);
-  }
-
-  next(): Promise<Step> {
-    const step = this.#step;
-    this.#step = this.#refuseSecondRead;
-    return step();
-  }
-
-  async return(): Promise<Step> {
-    this.#close();
-    return over;
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this;
-  }
-
-  async #admit(
-    parts: GenerateParts,
-    ask: GenerateRequest,
-    call: Call,
-    caller: PayingCaller,
-  ): Promise<Step> {
-    try {
-      const requestId = requestIdOf(call);
-      const prepared = prepare(parts.catalog(), ask, caller.key.allowedModels);
-      const rateLimit = await parts.limits.acquire(caller.key.keyId, caller.key.requestsPerMinute);
-      // From here on, so that whatever ends the requests of a key or of the process also finds
-      // those that are being admitted.
-      const running = parts.activeRequests.open(caller.key.keyId, caller.secret.secretId);
-      const hold = await placeHold(parts, prepared, {
-        requestId,
-        caller,
-        signal: call.signal,
-      }).catch((error: unknown) => {
-        parts.activeRequests.close(running);
-        throw error;
-      });
-      const answer = new MeteredAnswer(parts, { prepared, hold, running, client: call.signal });
-      if (this.#isClosed) answer.close();
-      else this.#answer = answer;
-      this.#step = this.#read;
-      return { done: false, value: admission(prepared, hold, rateLimit) };
-    } catch (error) {
-      return this.#fail(error);
+    const answer = await parts.providers.generate({
+      request: { ...prepared.request, maxTokens: hold.grantedOutput },
+      affinity: affinityOf(caller.key.keyId, prepared.request),
+      signal: active.provider.signal,
+      client: call.signal,
+      onAccepted: bill.accept,
+    });
+    bill.begin(answer);
+    for await (const events of answer.events) {
+      const shown = bill.add(events);
+      // The hold grows before anything that follows the report is relayed.
+      const covered = bill.coverInput();
+      if (covered) await covered;
+      const alive = parts.confirmAlive();
+      if (alive) await alive;
+      bill.checkWanted();
+      if (shown.length > 0) yield response({ case: "events", value: eventsOf(shown) });
+      if (bill.isCut) break;
     }
-  }
-
-  readonly #read = (): Promise<Step> =>
-    this.#answer?.read().then(this.#relay, this.#fail) ?? this.#finish();
-
-  readonly #relay = (read: IteratorResult<Event[], undefined>): Step | Promise<Step> => {
-    if (this.#answer === undefined) return this.#finish();
-    try {
-      if (read.done) {
-        this.#answer.checkComplete();
-        return this.#settle(this.#answer);
-      }
-      const events = this.#answer.take(read.value);
-      return events instanceof Promise ? events.then(this.#show, this.#fail) : this.#show(events);
-    } catch (error) {
-      return this.#fail(error);
-    }
-  };
-
-  readonly #show = (events: Event[]): Step | Promise<Step> => {
-    if (events.length === 0) return this.#read();
-    this.#step = this.#read;
-    return { done: false, value: relayed(events) };
-  };
-
-  async #settle(answer: MeteredAnswer): Promise<Step> {
-    const { receipt, end } = await answer.settled().finally(() => this.#close());
-    const last: Step = {
-      done: false,
-      value: response({ case: "receipt", value: create(ReceiptSchema, { receipt }) }),
-    };
-    if (end.length === 0) return last;
-    this.#step = async () => {
-      this.#step = this.#finish;
-      return last;
-    };
-    return { done: false, value: relayed(end) };
-  }
-
-  readonly #finish = async (): Promise<Step> => {
-    this.#step = this.#finish;
-    return over;
-  };
-
-  readonly #fail = (error: unknown): never => {
-    const told = this.#answer === undefined ? error : this.#answer.failed(error);
-    this.#close();
-    throw told;
-  };
-
-  // Whoever reads ahead of the admission, or of the provider, would be shown an answer that is not
-  // all there.
-  readonly #refuseSecondRead = async (): Promise<Step> =>
-    this.#fail(
-      new ApiError("internal", { cause: new Error("an answer is read one message at a time") }),
-    );
-
-  /** The answer failed, or its caller left: what was produced is owed, unless it was settled. */
-  #close(): void {
-    this.#isClosed = true;
-    this.#answer?.close();
-    this.#answer = undefined;
-    this.#step = this.#finish;
+    // A complete answer is charged to a client that is still there.
+    bill.checkWanted();
+    const { receipt, end } = await bill.settle();
+    if (end.length > 0) yield response({ case: "events", value: eventsOf(end) });
+    yield response({ case: "receipt", value: create(ReceiptSchema, { receipt }) });
+  } catch (error) {
+    throw bill ? bill.fail(error) : error;
+  } finally {
+    // The answer failed, or its reader left: what was produced is charged, unless it was settled.
+    await bill?.close();
+    clearTimeout(timer);
+    parts.activeRequests.close(active);
   }
 }
-
 /** The id that the caller proposes, or a new one. */
 function requestIdOf({ requestHeader }: Call): string {
   const proposed = requestHeader.get("x-request-id");
@@ -197,7 +119,7 @@ async function placeHold(
   const { target, bounds } = prepared;
   const family = familyName(caller.key.family);
   assert(family, "a key has a family");
-  const ask = {
+  const request = {
     requestId,
     payer: {
       accountId: caller.key.accountId,
@@ -211,16 +133,16 @@ async function placeHold(
     deadlineMs: parts.requestMaxMs + deadlineMarginMs,
   };
   try {
-    return await parts.holds.place(ask, signal);
+    return await parts.holds.place(request, signal);
   } catch (error) {
     const exact = await countWhereItDecides(parts, prepared, caller, error, signal);
     if (exact === undefined) throw error;
-    return parts.holds.place({ ...ask, bounds: { ...bounds, input: exact } }, signal);
+    return parts.holds.place({ ...request, bounds: { ...bounds, input: exact } }, signal);
   }
 }
 
-// The estimate is about twice what a prompt usually is. Where the funds would cover the usual, the
-// provider's own count decides.
+// The estimate is about twice the size of a usual prompt. Where the funds would cover a usual one,
+// the provider's own count decides.
 async function countWhereItDecides(
   { providers }: GenerateParts,
   { request, size, bounds, target: { price } }: Prepared,
@@ -231,13 +153,13 @@ async function countWhereItDecides(
   const limit = error instanceof ApiError ? error.facts.limit : undefined;
   if (limit?.remaining === undefined) return undefined;
   const usualMicro =
-    // What a document amounts to is for the provider to tell.
+    // Only the provider knows how many tokens a document is.
     BigInt(estimatedTokensOf({ ...size, pages: 0 })) *
       maxInputPriceMicro(price, bounds.mostExpensiveInput) +
     BigInt(bounds.minOutput) * maxOutputPriceMicro(price);
   if (usualMicro > limit.remaining) return undefined;
-  const ask = { request, affinity: affinityOf(caller.key.keyId, request), signal };
-  const count = await providers.countTokens(ask).catch(() => undefined);
+  const affinity = affinityOf(caller.key.keyId, request);
+  const count = await providers.countTokens({ request, affinity, signal }).catch(() => undefined);
   return count && Math.ceil(count.inputTokens * 1.05);
 }
 
@@ -252,8 +174,8 @@ function admission(
       requestId: hold.requestId,
       model: hold.model,
       grantedMaxTokens: hold.grantedOutput,
-      // Not the limit of a model that a name only hinted at: whoever is given less than it asked
-      // for is to know.
+      // As asked, even where the model's own limit is lower: the client then sees that it is
+      // granted less.
       requestedMaxTokens: request.maxTokens ?? maxTokens,
       estimatedInputTokens: estimatedTokensOf(size),
       ...(rateLimit && { rateLimit }),
@@ -262,10 +184,15 @@ function admission(
 }
 
 // Literals, because these are made per read of a stream, and `create` takes several times as long.
-function relayed(events: Event[]): GenerateResponse {
-  return response({ case: "events", value: { $typeName: "gateway.inference.v1.Events", events } });
+function eventsOf(events: Event[]) {
+  return { $typeName: "gateway.inference.v1.Events", events } as const;
 }
 
 function response(kind: GenerateResponse["kind"]): GenerateResponse {
   return { $typeName: "gateway.inference.v1.GenerateResponse", kind };
 }
+
+const timeLimit = {
+  error: new ApiError("timeout", { message: "The answer took longer than this gateway allows." }),
+  outcome: Outcome.TIME_LIMIT,
+};

@@ -21,10 +21,12 @@ export { type Catalog, createCatalog } from "./catalog.ts";
 export type Inference = {
   readonly service: Implementation<typeof InferenceService, AuthenticatedCall>;
   /**
-   * Ends every running request, billed for what was produced; resolves when each is handed to the
+   * Ends every active request, billed for what was produced. Resolves when each is handed to the
    * ledger.
    */
   cancelAll(reason: "draining" | "declared dead"): Promise<void>;
+  /** Counts of this process since its start. */
+  readonly counters: { readonly providerReportedZero: number };
   stop(): void;
 };
 
@@ -36,17 +38,17 @@ export function createInference(parts: {
   limits: RateLimits;
   providers: Providers;
   log: Log;
+  /** As `Billing.confirmAlive`. */
+  confirmAlive: () => Promise<void> | undefined;
   /** Longest life of a request. */
   requestMaxMs?: number;
 }): Inference {
-  const running = new ActiveRequests();
-  const all = {
-    ...parts,
-    activeRequests: running,
-    requestMaxMs: parts.requestMaxMs ?? 30 * 60_000,
-  };
+  const activeRequests = new ActiveRequests();
+  const counters = { providerReportedZero: 0 };
+  const requestMaxMs = parts.requestMaxMs ?? 30 * 60_000;
+  const all = { ...parts, activeRequests, counters, requestMaxMs };
   const stopWatching = parts.keys.onChanged(({ keyId }) => {
-    endRevoked(running, parts.keys, keyId).catch((err: unknown) =>
+    cancelRevoked(activeRequests, parts.keys, keyId).catch((err: unknown) =>
       parts.log.error({ err, keyId }, "a changed key could not be read"),
     );
   });
@@ -58,9 +60,10 @@ export function createInference(parts: {
       getModel: (request, { caller }) => getModel(parts, request, caller),
     },
     async cancelAll(reason) {
-      running.cancelAll(endings[reason]);
-      await running.whenIdle();
+      activeRequests.cancelAll(endings[reason]);
+      await activeRequests.whenIdle();
     },
+    counters,
     stop: stopWatching,
   };
 }
@@ -82,13 +85,13 @@ const endings = {
 
 const revoked = { error: new ApiError("revoked_key"), outcome: Outcome.REVOKED };
 
-async function endRevoked(
-  running: ActiveRequests,
+async function cancelRevoked(
+  activeRequests: ActiveRequests,
   keys: Pick<Keys, "isActive">,
   keyId: string,
 ): Promise<void> {
   await Promise.all(
-    running.ofKey(keyId).map(async (one) => {
+    activeRequests.ofKey(keyId).map(async (one) => {
       if (!(await keys.isActive(keyId, one.secretId))) one.cancel(revoked);
     }),
   );

@@ -1,5 +1,6 @@
-// Folds an answer's events into what is owed for it. Providers report totals, so the latest figure
-// of each category counts, never a sum; what they do not report is counted here.
+// Folds an answer's events into the usage that is billed for it. Providers report totals, so the
+// latest report of each category counts, never a sum. What they do not report is counted here.
+// The result depends on the order of the events alone, never on the reads in which they come.
 
 import { create, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import { Basis } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -7,15 +8,34 @@ import { type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts
 import type { Block } from "../../gen/gateway/inference/v1/content_pb.ts";
 import {
   type BlockDelta,
+  CacheCreationSchema,
   type Event,
-  EventSchema,
-  MessageDeltaSchema,
   type ReportedUsage,
   ReportedUsageSchema,
 } from "../../gen/gateway/inference/v1/event_pb.ts";
 
-/** What is owed, and where the figures come from. */
+/** Usage to be billed, and the source of its numbers. */
 export type BillableUsage = { readonly usage: Usage; readonly basis: Basis };
+
+/** An input report that the hold has to cover. */
+export type InputReport = {
+  readonly usage: Usage;
+  /** True when the provider had produced content before it. */
+  readonly afterContent: boolean;
+};
+
+export type MeterSettings = {
+  /** Our own count of the input, in tokens. Billed where the provider reports none. */
+  readonly countedInput: number;
+  /** Whether cache writes of unknown lifetime count as writes for one hour. */
+  readonly writesLiveLong: boolean;
+  /** Most input tokens that are billed: the model's context window. */
+  readonly contextTokens: number;
+  /** Output tokens that the provider was asked for at most. */
+  readonly grantedOutput: number;
+  /** Whether 0 input tokens in the last report are a report, or a missing one. */
+  readonly zeroUsage: "reported" | "missing";
+};
 
 const nothing: BillableUsage = { usage: create(UsageSchema), basis: Basis.NONE };
 const bytesPerToken = 4;
@@ -23,10 +43,7 @@ const bytesPerToken = 4;
 const tokensMax = 2 ** 31 - 1;
 
 export class Meter {
-  /** Our own figure for the input, used when the provider reports none. */
-  readonly #countedInput: number;
-  /** Whether cache writes of unknown life are to be taken for one hour. */
-  readonly #writesLiveLong: boolean;
+  readonly #settings: MeterSettings;
 
   #input: number | undefined;
   #cacheRead: number | undefined;
@@ -36,31 +53,39 @@ export class Meter {
   #output: number | undefined;
   #thinking: number | undefined;
   #iterations: JsonValue | undefined;
-  /** True when the output was reported at the end of the answer, not only at its start. */
-  #totalReported = false;
+  /** True when the input was reported after the start: a 0 is then no placeholder. */
+  #inputIsFinal = false;
+  /** True when the output was reported after the start, which cannot know the total. */
+  #outputIsFinal = false;
 
   #answerBytes = 0;
   #thinkingBytes = 0;
-  /** What hidden thinking leaves behind. */
+  /** Of hidden thinking, only these are visible. */
   #signatureBytes = 0;
   #redactedBytes = 0;
   #estimatedThinking = 0;
+  /** Output of the moment when the client left. Later output is not billed. */
+  #frozen: { output: number; thinking: number } | undefined;
   #moved = false;
+  #openBlock: number | undefined;
+  #inputReports: InputReport[] = [];
 
-  /** True from the first event that tells how or at what cost the answer ends. */
+  /** True once a stop reason was received. */
   ending = false;
   /** True when the provider said that the answer is complete. */
   complete = false;
+  /** True once something was reported ahead of the end. */
+  hasProgress = false;
+  /** False for an answer that came in one piece: it is delivered whole. */
+  mayCut = true;
+  /** True when the provider went on past its grant. The answer ends there. */
+  isCut = false;
 
-  constructor(countedInput: number, writesLiveLong: boolean) {
-    this.#countedInput = countedInput;
-    this.#writesLiveLong = writesLiveLong;
+  constructor(settings: MeterSettings) {
+    this.#settings = settings;
   }
 
-  /**
-   * True from the first content that the provider produced. The empty form that opens a block is
-   * none.
-   */
+  /** True once the provider has produced content. The empty form that opens a block is none. */
   get contentBegan(): boolean {
     return (
       this.#answerBytes +
@@ -72,7 +97,20 @@ export class Meter {
     );
   }
 
-  /** Folds the events of one read. Answers how many of them stand before the end of the answer. */
+  /** Index of the block that is open. Undefined between blocks. */
+  get openBlock(): number | undefined {
+    return this.#openBlock;
+  }
+
+  /** True when the last report says 0 input tokens beside content, and that is believed. */
+  get reportedZeroInput(): boolean {
+    return this.#reportedInputSum() === 0 && this.#inputIsFinal && this.contentBegan;
+  }
+
+  /**
+   * Folds the events of one read. Returns the number of those that come before the end of the
+   * answer. Stops at the event with which the provider goes on past its grant.
+   */
   fold(events: readonly Event[]): number {
     this.#moved = true;
     let before = this.ending ? 0 : events.length;
@@ -80,21 +118,35 @@ export class Meter {
       const kind = events[index]?.kind;
       switch (kind?.case) {
         case "messageStart":
-          if (kind.value.usage) this.#report(kind.value.usage);
+          if (kind.value.usage) this.#report(kind.value.usage, "start");
           break;
         case "blockStart":
+          this.#openBlock = kind.value.index;
           if (kind.value.block) this.#countBlock(kind.value.block);
           break;
         case "blockDelta":
           this.#countDelta(kind.value);
+          if (this.mayCut && this.#countIsPastGrant()) return this.#cutAt(index);
+          break;
+        case "blockStop":
+          this.#openBlock = undefined;
           break;
         case "messageDelta":
-          if (kind.value.usage) {
-            this.#report(kind.value.usage);
-            this.#totalReported ||= kind.value.usage.outputTokens !== undefined;
+          if (kind.value.usage) this.#report(kind.value.usage, "later");
+          if (kind.value.stopReason !== undefined) {
+            if (!this.ending) before = index;
+            this.ending = true;
           }
-          if (!this.ending) before = index;
-          this.ending = true;
+          break;
+        case "progress":
+          this.hasProgress = true;
+          if (kind.value.usage) this.#report(kind.value.usage, "later");
+          if (kind.value.stopReason !== undefined) {
+            if (!this.ending) before = index;
+            this.ending = true;
+          } else if (this.mayCut && !this.ending && this.#reportIsPastGrant()) {
+            return this.#cutAt(index);
+          }
           break;
         case "messageStop":
           if (!this.ending) before = index;
@@ -106,60 +158,107 @@ export class Meter {
     return before;
   }
 
-  /** The input as the provider reported it, or undefined when it has not. */
-  reportedInput(): Usage | undefined {
-    return this.#hasInput() ? this.#billable({ output: 0, thinking: 0 }) : undefined;
+  /** Input reports since the last call, in the order in which they came. */
+  takeInputReports(): readonly InputReport[] {
+    const reports = this.#inputReports;
+    if (reports.length > 0) this.#inputReports = [];
+    return reports;
   }
 
-  /** What is owed for a complete answer. */
+  /** True when the provider has reported its input. */
+  get hasInput(): boolean {
+    return this.#hasInput();
+  }
+
+  /** True when nothing that is still to come could change the usage of a complete answer. */
+  get hasTotal(): boolean {
+    return this.complete || (this.ending && this.#outputIsFinal && this.#hasInput());
+  }
+
+  /** The client left: output that comes later is not billed. */
+  freezeOutput(): void {
+    this.#frozen ??= this.#producedOutput();
+  }
+
+  /** The usage of a complete answer. */
   billableTotal(): BillableUsage {
     const reported = this.#output ?? 0;
-    // The figure that came with the start is no total, and zero output beside content is no report
-    // at all.
-    if (this.contentBegan && (!this.#totalReported || reported === 0)) return this.billableNow();
+    // Zero output beside content is no report.
+    if (this.contentBegan && (!this.#outputIsFinal || reported === 0)) return this.billableNow();
     const thinking = Math.min(this.#thinking ?? 0, reported);
     return {
       usage: this.#billable({ output: reported - thinking, thinking }),
-      basis: this.#basis(this.#totalReported),
+      basis: this.#basis(this.#outputIsFinal),
     };
   }
 
-  /** What is owed for an answer that breaks off here: the input, and what was produced. */
+  /** The usage of an answer that breaks off here: its input, and the output produced so far. */
   billableNow(): BillableUsage {
-    const counted = this.#counted();
-    const reported = this.#output ?? 0;
-    if (reported > counted.output + counted.thinking) {
-      const thinking = Math.min(this.#thinking ?? counted.thinking, reported);
-      return {
-        usage: this.#billable({ output: reported - thinking, thinking }),
-        basis: this.#basis(false),
-      };
-    }
-    return { usage: this.#billable(counted), basis: this.#basis(false) };
+    return {
+      usage: this.#billable(this.#frozen ?? this.#producedOutput()),
+      basis: this.#basis(false),
+    };
   }
 
-  /** What is owed when nothing was produced, but the provider has read the input. */
-  inputOnly(): BillableUsage {
+  /** The usage of an answer without output, whose input the provider has read. */
+  billableInput(): BillableUsage {
     return {
       usage: this.#billable({ output: 0, thinking: 0 }),
       basis: this.#hasInput() ? Basis.REPORTED : Basis.COUNTED,
     };
   }
 
-  nothing(): BillableUsage {
+  /** No usage at all. */
+  billableNothing(): BillableUsage {
     return nothing;
   }
 
-  /**
-   * The figure to remember while the answer runs; undefined when nothing came since the last call.
-   */
+  /** The usage to store while the answer runs. Undefined when nothing came since the last call. */
   movedUsage(): Usage | undefined {
     if (!this.#moved) return undefined;
     this.#moved = false;
     return this.billableNow().usage;
   }
 
-  #report(usage: ReportedUsage): void {
+  /**
+   * The usage to show at the end of an answer that is charged `charged`. Undefined when `last`, the
+   * provider's own last report, shows exactly that.
+   */
+  shownUsage(charged: Usage, last: ReportedUsage | undefined): ReportedUsage | undefined {
+    const written = charged.cacheWrite5m + charged.cacheWrite1h;
+    const output = charged.output + charged.thinking;
+    const hasSplit = this.#cacheWrite5m !== undefined || this.#cacheWrite1h !== undefined;
+    const isShown =
+      this.#outputIsFinal &&
+      this.#input === charged.input &&
+      this.#output === output &&
+      (this.#thinking ?? charged.thinking) === charged.thinking &&
+      (this.#cacheRead ?? 0) === charged.cacheRead &&
+      (this.#cacheWrite ?? written) === written &&
+      (!hasSplit || (this.#cacheWrite5m ?? 0) + (this.#cacheWrite1h ?? 0) === written) &&
+      !usageNames.some((name) => last?.extensions?.[name] !== undefined);
+    if (isShown) return undefined;
+    const shown = create(ReportedUsageSchema, {
+      inputTokens: charged.input,
+      outputTokens: output,
+    });
+    if (written > 0 || this.#cacheWrite !== undefined) shown.cacheCreationInputTokens = written;
+    if (charged.cacheRead > 0 || this.#cacheRead !== undefined)
+      shown.cacheReadInputTokens = charged.cacheRead;
+    if (hasSplit)
+      shown.cacheCreation = create(CacheCreationSchema, {
+        ephemeral5mInputTokens: charged.cacheWrite5m,
+        ephemeral1hInputTokens: charged.cacheWrite1h,
+      });
+    if (charged.thinking > 0 || this.#thinking !== undefined)
+      shown.thinkingTokens = charged.thinking;
+    if (last?.extensions) shown.extensions = withoutUsage(last.extensions);
+    return shown;
+  }
+
+  #report(usage: ReportedUsage, place: "start" | "later"): void {
+    const isLater = place === "later";
+    const before = this.#hasInput() ? this.#inputKey() : "";
     this.#input = usage.inputTokens ?? this.#input;
     this.#output = usage.outputTokens ?? this.#output;
     this.#cacheRead = usage.cacheReadInputTokens ?? this.#cacheRead;
@@ -168,6 +267,17 @@ export class Meter {
     this.#cacheWrite1h = usage.cacheCreation?.ephemeral1hInputTokens ?? this.#cacheWrite1h;
     this.#thinking = usage.thinkingTokens ?? this.#thinking;
     this.#iterations = usage.extensions?.iterations ?? this.#iterations;
+    this.#inputIsFinal ||= isLater && usage.inputTokens !== undefined;
+    this.#outputIsFinal ||= isLater && usage.outputTokens !== undefined;
+    if (!this.#hasInput() || this.#inputKey() === before) return;
+    this.#inputReports.push({
+      usage: this.#billable({ output: 0, thinking: 0 }),
+      afterContent: this.contentBegan,
+    });
+  }
+
+  #inputKey(): string {
+    return `${this.#input}/${this.#cacheRead}/${this.#cacheWrite}/${this.#cacheWrite5m}/${this.#cacheWrite1h}`;
   }
 
   #countBlock({ kind }: Block): void {
@@ -213,6 +323,32 @@ export class Meter {
     }
   }
 
+  #cutAt(index: number): number {
+    this.isCut = true;
+    return index;
+  }
+
+  // The provider's own count is exact, but for a little that it may have generated ahead.
+  #reportIsPastGrant(): boolean {
+    const { grantedOutput } = this.#settings;
+    const margin = Math.max(256, grantedOutput * 0.05);
+    return (this.#output ?? 0) > grantedOutput + margin;
+  }
+
+  // Ours is a guess at 4 bytes a token. Indented code and tables have up to 8.
+  #countIsPastGrant(): boolean {
+    const bytes = this.#answerBytes + this.#thinkingBytes;
+    return bytes > bytesPerToken * (2 * this.#settings.grantedOutput + 1_024);
+  }
+
+  #producedOutput(): { output: number; thinking: number } {
+    const counted = this.#counted();
+    const reported = this.#output ?? 0;
+    if (reported <= counted.output + counted.thinking) return counted;
+    const thinking = Math.min(this.#thinking ?? counted.thinking, reported);
+    return { output: reported - thinking, thinking };
+  }
+
   #counted(): { output: number; thinking: number } {
     // The signature of visible thinking holds the same thoughts again.
     const bytes =
@@ -221,9 +357,15 @@ export class Meter {
     return { output: Math.ceil(this.#answerBytes / bytesPerToken), thinking };
   }
 
-  // A prompt is never empty, so a report of no input at all is none.
+  #reportedInputSum(): number {
+    return (this.#input ?? 0) + (this.#cacheRead ?? 0) + this.#writes().total;
+  }
+
+  // A 0 in the start is a placeholder. Later it is a report, unless the model's configuration says
+  // that this provider means nothing by it.
   #hasInput(): boolean {
-    return (this.#input ?? 0) + (this.#cacheRead ?? 0) + (this.#writes().total ?? 0) > 0;
+    if (this.#reportedInputSum() > 0) return true;
+    return this.#inputIsFinal && this.#settings.zeroUsage === "reported";
   }
 
   #basis(outputReported: boolean): Basis {
@@ -235,17 +377,18 @@ export class Meter {
     const short = this.#cacheWrite5m ?? 0;
     const long = this.#cacheWrite1h ?? 0;
     const rest = Math.max(0, (this.#cacheWrite ?? 0) - short - long);
+    const { writesLiveLong } = this.#settings;
     return {
       total: short + long + rest,
-      short: this.#writesLiveLong ? short : short + rest,
-      long: this.#writesLiveLong ? long + rest : long,
+      short: writesLiveLong ? short : short + rest,
+      long: writesLiveLong ? long + rest : long,
     };
   }
 
   #billable({ output, thinking }: { output: number; thinking: number }): Usage {
     const writes = this.#writes();
     const usage = {
-      input: this.#hasInput() ? (this.#input ?? 0) : this.#countedInput,
+      input: this.#hasInput() ? (this.#input ?? 0) : this.#settings.countedInput,
       output,
       thinking,
       cacheRead: this.#cacheRead ?? 0,
@@ -256,17 +399,46 @@ export class Meter {
       usage.input += extra.input;
       usage.output += extra.output;
       usage.cacheRead += extra.cacheRead;
-      usage[this.#writesLiveLong ? "cacheWrite1h" : "cacheWrite5m"] += extra.cacheWrite;
+      usage[this.#settings.writesLiveLong ? "cacheWrite1h" : "cacheWrite5m"] += extra.cacheWrite;
     }
+    // No prompt is larger than the context: the cheapest input of such a report is billed first.
+    let left = this.#settings.contextTokens;
+    const upTo = (tokens: number): number => {
+      const billed = Math.min(tokens, left);
+      left -= billed;
+      return billed;
+    };
+    const cacheRead = upTo(usage.cacheRead);
+    const input = upTo(usage.input);
+    const cacheWrite5m = upTo(usage.cacheWrite5m);
     return create(UsageSchema, {
-      input: Math.min(usage.input, tokensMax),
+      input,
       output: Math.min(usage.output, tokensMax),
       thinking: Math.min(usage.thinking, tokensMax),
-      cacheRead: Math.min(usage.cacheRead, tokensMax),
-      cacheWrite5m: Math.min(usage.cacheWrite5m, tokensMax),
-      cacheWrite1h: Math.min(usage.cacheWrite1h, tokensMax),
+      cacheRead,
+      cacheWrite5m,
+      cacheWrite1h: upTo(usage.cacheWrite1h),
     });
   }
+}
+
+/** Members of a usage object that stand for charged tokens. */
+const usageNames = [
+  "input_tokens",
+  "output_tokens",
+  "cache_creation_input_tokens",
+  "cache_read_input_tokens",
+  "cache_creation",
+  "output_tokens_details",
+] as const;
+
+// A member of these names that is no number stands among the unknown ones, and would be shown in
+// place of the charged tokens.
+function withoutUsage(extensions: JsonObject): JsonObject {
+  const kept = Object.entries(extensions).filter(
+    ([name]) => !usageNames.some((usageName) => usageName === name),
+  );
+  return Object.fromEntries(kept);
 }
 
 // A tool's empty start form `{}` is not output; its arguments follow as deltas.
@@ -294,27 +466,4 @@ function extraIterations(iterations: JsonValue | undefined) {
 
 function tokensOf(value: JsonValue | undefined): number {
   return typeof value === "number" && Number.isSafeInteger(value) && value > 0 ? value : 0;
-}
-
-// What a client is shown as usage is what it is charged for, also where we had to count.
-
-/** The end of an answer, with the charged usage in place of what the provider left out. */
-export function showCharged(end: readonly Event[], usage: Usage): Event[] {
-  return end.map((event) => {
-    if (event.kind.case !== "messageDelta") return event;
-    const { usage: reported, ...delta } = event.kind.value;
-    const cacheWrite = usage.cacheWrite5m + usage.cacheWrite1h;
-    const shown = create(ReportedUsageSchema, {
-      ...reported,
-      inputTokens: usage.input,
-      outputTokens: usage.output + usage.thinking,
-      ...(cacheWrite > 0 && { cacheCreationInputTokens: cacheWrite }),
-      ...(usage.cacheRead > 0 && { cacheReadInputTokens: usage.cacheRead }),
-      ...(usage.thinking > 0 && { thinkingTokens: usage.thinking }),
-    });
-    // The provider's own bytes say something else.
-    return create(EventSchema, {
-      kind: { case: "messageDelta", value: create(MessageDeltaSchema, { ...delta, usage: shown }) },
-    });
-  });
 }

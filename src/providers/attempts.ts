@@ -1,5 +1,5 @@
-// One request to the providers: at most two attempts until a provider sends its first event, then
-// the reads of that provider's stream.
+// The calls to providers that one request leads to: at most two until a provider sends its first
+// event. From then on the request reads that provider's own stream.
 
 import { create } from "@bufbuild/protobuf";
 import { DurationSchema } from "@bufbuild/protobuf/wkt";
@@ -10,6 +10,7 @@ import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { failed } from "./failures.ts";
 import type {
+  ProviderAnswer,
   ProviderEnd,
   ProviderFailure,
   ProviderRequest,
@@ -25,246 +26,211 @@ export type AnswerParts = {
   readonly budget: RetryBudget;
 };
 
-/** The events of one request. Starts the first attempt with the first `next`. */
-export class Answer implements AsyncIterator<Event[], undefined> {
-  readonly #parts: AnswerParts;
-  readonly #request: ProviderRequest;
-  readonly #findRoutes: () => readonly ProviderRoute[];
-  #attempt: RunningAttempt | undefined;
-  /** Set once the first event has arrived. */
-  #flowing: ProviderStream | undefined;
-  #isOver = false;
-  #startMs = 0;
-  readonly #cancel = () => this.#attempt?.stop(new ApiError("cancelled"));
+/**
+ * Calls a provider, and a second one where the first fails before its first event. Never rejects:
+ * an answer that no provider began fails at its first read. `findRoutes` is called before each
+ * attempt, because the configuration may change between them.
+ */
+export async function startAnswer(
+  { clock, log, budget }: AnswerParts,
+  request: ProviderRequest,
+  findRoutes: () => readonly ProviderRoute[],
+): Promise<ProviderAnswer> {
+  const calls: RunningAttempt[] = [];
+  const attempts = () => calls.flatMap((call) => call.attempt() ?? []);
+  const startMs = clock.now();
 
-  /**
-   * `findRoutes` is called before each attempt, because the configuration may change between them.
-   */
-  constructor(
-    parts: AnswerParts,
-    request: ProviderRequest,
-    findRoutes: () => readonly ProviderRoute[],
-  ) {
-    this.#parts = parts;
-    this.#request = request;
-    this.#findRoutes = findRoutes;
-  }
+  const call = async (routes: readonly ProviderRoute[]): Promise<RunningAttempt> => {
+    const route = await acquireRoute(routes, request.signal);
+    const totalMs = route.connection.settings.totalMs - (clock.now() - startMs);
+    const called = new RunningAttempt(route, request, { clock, log, totalMs });
+    calls.push(called);
+    await called.begin();
+    return called;
+  };
 
-  next(): Promise<Read> {
-    if (this.#flowing !== undefined) return this.#flowing.next();
-    if (this.#isOver) return Promise.resolve({ done: true, value: undefined });
-    return this.#begin();
-  }
-
-  async return(): Promise<Read> {
-    this.#isOver = true;
-    this.#cancel();
-    return { done: true, value: undefined };
-  }
-
-  async #begin(): Promise<Read> {
-    const { clock, budget } = this.#parts;
-    const { signal } = this.#request;
-    this.#startMs = clock.now();
-    budget.earn();
-    try {
-      const route = await acquireRoute(this.#findRoutes(), signal);
-      const first = await this.#try(route);
-      if (first.read !== undefined) return first.read;
-
-      const others =
-        first.retry === "nowhere" ? [] : routesAfter(this.#findRoutes(), route, first.retry);
-      if (others.length === 0 || !budget.spend()) throw first.error;
-      const second = await this.#try(await acquireRoute(others, signal));
-      if (second.read !== undefined) return second.read;
-      throw second.error;
-    } catch (error) {
-      this.#isOver = true;
-      throw error;
-    }
-  }
-
-  async #try(
-    route: AcquiredRoute,
-  ): Promise<{ read: Read } | ({ read?: never } & Pick<ProviderFailure, "error" | "retry">)> {
-    const { clock, log } = this.#parts;
-    const totalMs = route.connection.settings.totalMs - (clock.now() - this.#startMs);
-    const onEnd = () => this.#request.signal.removeEventListener("abort", this.#cancel);
-    this.#request.signal.addEventListener("abort", this.#cancel, { once: true });
-    const attempt = new RunningAttempt(route, this.#request, { clock, log, totalMs, onEnd });
-    this.#attempt = attempt;
-    // A cancellation during the wait for the route found no attempt to stop.
-    if (this.#request.signal.aborted || this.#isOver) this.#cancel();
-    try {
-      const read = await attempt.readFirst();
-      this.#flowing = attempt.stream;
-      return { read };
-    } catch (error) {
-      const { failure } = attempt;
-      if (failure === undefined) throw error;
-      return { error: failure.error, retry: failure.retry };
-    }
+  budget.earn();
+  try {
+    const first = await call(findRoutes());
+    if (first.answer) return { ...first.answer, attempts };
+    const { error, retry } = first.failure;
+    const others = retry === "nowhere" ? [] : routesAfter(findRoutes(), first.route, retry);
+    // Nobody waits for a second attempt once the client has left.
+    if (request.client.aborted || others.length === 0 || !budget.spend()) throw error;
+    const second = await call(others);
+    if (second.answer) return { ...second.answer, attempts };
+    throw second.failure.error;
+  } catch (error) {
+    return { isPlain: false, events: failing(error), attempts };
   }
 }
 
-/**
- * One call to one provider. When it ends, it releases the route's concurrency limit, reports the
- * result to the circuit breaker, and is recorded for the receipt.
- */
-export class RunningAttempt {
-  readonly #route: AcquiredRoute;
+/** One call to the provider of a route. It releases the route's concurrency limit when it ends. */
+class RunningAttempt {
+  readonly route: AcquiredRoute;
   readonly #clock: Clock;
   readonly #log: Log;
-  readonly #attempts: Attempt[];
-  readonly #record: Attempt;
+  readonly #request: ProviderRequest;
   readonly #startMs: number;
-  readonly #stream: ProviderStream | undefined;
   readonly #cancelTimer: () => void;
-  readonly #onEnd: () => void;
-  readonly #onAccepted: ProviderRequest["onAccepted"];
-  #isFlowing = false;
+  /** Undefined until the first event. */
+  answer: Omit<ProviderAnswer, "attempts"> | undefined;
+  #stream: ProviderStream | undefined;
+  /** Set with the first event of the answer. */
+  #firstEventMs: number | undefined;
   #end: ProviderEnd | undefined;
+  readonly #cancel = () => this.#stream?.stop(new ApiError("cancelled"));
 
-  /**
-   * `totalMs` is the time left for the whole request. `onEnd` is called once, when the call has
-   * ended.
-   */
+  /** `totalMs` is the time left for the whole request. */
   constructor(
     route: AcquiredRoute,
     request: ProviderRequest,
-    parts: { clock: Clock; log: Log; totalMs: number; onEnd: () => void },
+    parts: { clock: Clock; log: Log; totalMs: number },
   ) {
-    this.#route = route;
+    this.route = route;
     this.#clock = parts.clock;
     this.#log = parts.log;
-    this.#onEnd = parts.onEnd;
-    this.#attempts = request.attempts;
-    this.#record = create(AttemptSchema, { provider: route.connection.name });
+    this.#request = request;
     this.#startMs = parts.clock.now();
     this.#cancelTimer = parts.clock.after(Math.max(0, parts.totalMs), () =>
-      this.stop(new ApiError("timeout")),
+      this.#stream?.stop(new ApiError("timeout")),
     );
-    this.#onAccepted = request.onAccepted;
+    request.signal.addEventListener("abort", this.#cancel, { once: true });
+  }
+
+  /** Name of the provider in the configuration. */
+  get provider(): string {
+    return this.route.connection.name;
+  }
+
+  /** How the call failed, where it has no `answer`. */
+  get failure(): ProviderFailure {
+    if (this.#end === undefined || this.#end.outcome === "delivered") return failed(0);
+    return this.#end;
+  }
+
+  /** The call as the receipt shows it. Undefined while it is not known how it goes. */
+  attempt(): Attempt | undefined {
+    const end = this.#end;
+    if (end === undefined && this.#firstEventMs === undefined) return undefined;
+    // An answer counts as delivered from its first event on: its receipt is written before the last
+    // event is read.
+    const outcome = end?.outcome ?? "delivered";
+    const hasBegun = this.#firstEventMs !== undefined;
+    return create(AttemptSchema, {
+      provider: this.provider,
+      outcome: outcome === "failed" && hasBegun ? "broke" : outcome,
+      status: end?.status || (hasBegun ? 200 : 0),
+      ...(this.#firstEventMs !== undefined && { firstEventAfter: durationOf(this.#firstEventMs) }),
+    });
+  }
+
+  /**
+   * Resolves with the first event of the answer, or when the call has failed. Pings before that
+   * event are dropped: a provider that sent only pings may still be replaced by another.
+   */
+  async begin(): Promise<void> {
     try {
-      this.#stream = route.connection.provider.generate({
-        request: request.request,
-        route: route.target,
-        onAccepted: () => request.onAccepted(true),
+      this.#stream = this.route.connection.provider.generate({
+        request: this.#request.request,
+        route: this.route.target,
+        onAccepted: () => this.#request.onAccepted(true),
         onEnd: (end) => this.#finish(end),
       });
     } catch (error) {
       // Nothing was sent.
-      this.#finish({
-        outcome: "refused",
-        status: 0,
-        error: toApiError(error),
-        retry: "nowhere",
-        isOurs: true,
-      });
+      const refused = { outcome: "refused", status: 0, retry: "nowhere", isOurs: true } as const;
+      this.#finish({ ...refused, error: toApiError(error) });
+      return;
     }
-  }
-
-  /** The provider's stream, to be read further once `readFirst` has returned its first read. */
-  get stream(): ProviderStream | undefined {
-    return this.#stream;
-  }
-
-  /** How the call failed. Undefined while it runs and after a delivered answer. */
-  get failure(): ProviderFailure | undefined {
-    return this.#end === undefined || this.#end.outcome === "delivered" ? undefined : this.#end;
-  }
-
-  stop(error: ApiError): void {
-    this.#stream?.stop(error);
-  }
-
-  /**
-   * The first read with an event of the answer. Pings before it are dropped: a provider that has
-   * sent only pings may still be replaced by a second attempt.
-   */
-  async readFirst(): Promise<Read> {
-    if (this.#stream === undefined) throw this.failure?.error;
-    for (;;) {
-      const read = await this.#readStream(this.#stream);
-      if (read.done) return read;
-      const first = read.value.findIndex(({ kind }) => kind.case !== "ping");
-      if (first < 0) continue;
-      this.#flow();
-      return first === 0 ? read : { done: false, value: read.value.slice(first) };
-    }
-  }
-
-  #readStream(stream: ProviderStream): Promise<Read> {
-    return stream.next().catch((error: unknown) => {
+    // The request was cancelled while it waited for the route.
+    if (this.#request.signal.aborted) this.#cancel();
+    try {
+      const events = resume(await this.#readFirst(this.#stream), this.#stream);
+      this.answer = { provider: this.provider, isPlain: this.#stream.isPlain, events };
+    } catch (error) {
       // A stream that rejects without having called `onEnd` is a bug of ours. The concurrency limit
       // and the circuit breaker are updated all the same.
       this.#finish({ ...failed(0, { cause: error }), retry: "nowhere" });
-      throw error;
-    });
+    }
   }
 
-  // The attempt is recorded as "delivered" with its first event, because the receipt is written
-  // before the last event is read. A later failure corrects the record.
-  #flow(): void {
-    const afterMs = this.#clock.now() - this.#startMs;
-    this.#isFlowing = true;
-    this.#record.status ||= 200;
-    this.#record.firstEventAfter = create(DurationSchema, {
-      seconds: BigInt(Math.floor(afterMs / 1000)),
-      nanos: Math.floor((afterMs % 1000) * 1_000_000),
-    });
-    if (this.#end !== undefined) {
-      // The answer broke off in the same read that brought its first events.
-      if (this.#end.outcome === "failed") this.#record.outcome = "broke";
-      return;
+  async #readFirst(stream: ProviderStream): Promise<Read> {
+    for (;;) {
+      const read = await stream.next();
+      if (read.done) return read;
+      const first = read.value.findIndex(({ kind }) => kind.case !== "ping");
+      if (first < 0) continue;
+      this.#firstEventMs = this.#clock.now() - this.#startMs;
+      if (this.#end === undefined) this.route.connection.circuit.succeed();
+      return first === 0 ? read : { done: false, value: read.value.slice(first) };
     }
-    this.#record.outcome = "delivered";
-    this.#attempts.push(this.#record);
-    this.#route.connection.circuit.succeed();
   }
 
   #finish(end: ProviderEnd): void {
     if (this.#end !== undefined) return;
     this.#end = end;
     this.#cancelTimer();
-    this.#route.connection.concurrency.release();
-    this.#record.status = end.status;
-    this.#record.outcome = end.outcome === "failed" && this.#isFlowing ? "broke" : end.outcome;
-    if (!this.#isFlowing) {
-      this.#attempts.push(this.#record);
-      // After a call that we ended ourselves, the provider may still have done the work.
-      if (end.outcome !== "delivered" && end.isOurs !== true) this.#onAccepted(false);
-    }
+    this.#request.signal.removeEventListener("abort", this.#cancel);
+    this.route.connection.concurrency.release();
+    // After a call that we ended ourselves, the provider may still have done the work.
+    const isFailed = end.outcome !== "delivered" && end.isOurs !== true;
+    if (isFailed && this.#firstEventMs === undefined) this.#request.onAccepted(false);
     this.#reportToCircuit(end);
-    this.#onEnd();
   }
 
   #reportToCircuit(end: ProviderEnd): void {
-    const { circuit, coolDowns, name } = this.#route.connection;
+    const { circuit, coolDowns } = this.route.connection;
     if (end.outcome !== "delivered" && end.isOurs) {
-      circuit.noVerdict(this.#route.isProbe);
+      circuit.noVerdict(this.route.isProbe);
       return;
     }
     if (end.outcome === "delivered" || end.outcome === "refused") {
-      if (!this.#isFlowing) circuit.succeed();
+      if (this.#firstEventMs === undefined) circuit.succeed();
       return;
     }
     const facts = {
-      provider: name,
-      model: this.#route.target.model,
-      outcome: this.#record.outcome,
+      provider: this.provider,
+      model: this.route.target.model,
+      outcome: this.attempt()?.outcome,
       status: end.status,
     };
     if (end.alarm !== undefined) this.#log.error(facts, end.alarm);
     else this.#log.warn({ ...facts, err: end.error.facts.cause }, "provider call failed");
     if (end.coolDownMs !== undefined) {
-      coolDowns.add(this.#route.target.model, end.coolDownMs);
-      circuit.noVerdict(this.#route.isProbe);
+      coolDowns.add(this.route.target.model, end.coolDownMs);
+      circuit.noVerdict(this.route.isProbe);
       return;
     }
-    if (circuit.fail(this.#route.isProbe))
+    if (circuit.fail(this.route.isProbe))
       this.#log.error(facts, "the provider fails too often: its circuit is open");
   }
+}
+
+/** A provider's stream, with the read that was taken from it already. */
+function resume(first: Read, stream: ProviderStream): AsyncIterable<Event[]> {
+  let unread: Read | undefined = first;
+  const next = (): Promise<Read> => {
+    if (unread === undefined) return stream.next();
+    const read = unread;
+    unread = undefined;
+    return Promise.resolve(read);
+  };
+  // Without `return`: the request's signal ends the call, not a reader that stops.
+  const iterator = { next };
+  return { [Symbol.asyncIterator]: () => iterator };
+}
+
+/** The events of an answer that no provider began. */
+function failing(error: unknown): AsyncIterable<Event[]> {
+  return { [Symbol.asyncIterator]: () => ({ next: () => Promise.reject(error) }) };
+}
+
+function durationOf(ms: number) {
+  return create(DurationSchema, {
+    seconds: BigInt(Math.floor(ms / 1000)),
+    nanos: Math.floor((ms % 1000) * 1_000_000),
+  });
 }
 
 const earnedPerCall = 0.1;

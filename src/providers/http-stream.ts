@@ -67,11 +67,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   /** Events that wait for a call of `next`, and the number of bytes they were decoded from. */
   #ready: Event[] = [];
   #aheadBytes = 0;
-  /**
-   * The array delivered last, until its reader can have looked at it. Further events of the same
-   * read are appended to it.
-   */
-  #lastBatch: Event[] | undefined;
+  #isWaking = false;
   #waiter: { resolve: (read: Read) => void; reject: (error: ApiError) => void } | undefined;
   #end: ProviderEnd | undefined;
 
@@ -80,15 +76,13 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     this.#call = call;
   }
 
+  get isPlain(): boolean {
+    return this.#reading === "answer";
+  }
+
   next(): Promise<Read> {
     if (!this.#isSent) this.#send();
-    if (this.#ready.length > 0) {
-      const value = this.#ready;
-      this.#ready = [];
-      this.#aheadBytes = 0;
-      this.#controller?.resume();
-      return Promise.resolve({ done: false, value });
-    }
+    if (this.#ready.length > 0) return Promise.resolve({ done: false, value: this.#take() });
     const end = this.#end;
     if (end === undefined) {
       return new Promise((resolve, reject) => {
@@ -142,7 +136,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
       return;
     }
     this.#accept(() => this.#decoder?.push(chunk) ?? []);
-    if (this.#ready.length === 0) return;
+    if (this.#ready.length === 0 || this.#waiter !== undefined) return;
     this.#aheadBytes += chunk.length;
     if (this.#aheadBytes >= aheadBytesMax) this.#controller?.pause();
   }
@@ -193,18 +187,31 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
 
   #deliver(events: Event[]): void {
     if (events.length === 0) return;
-    if (this.#lastBatch !== undefined) {
-      this.#lastBatch.push(...events);
-    } else if (this.#waiter !== undefined) {
-      const { resolve } = this.#waiter;
-      this.#waiter = undefined;
-      this.#lastBatch = events;
-      resolve({ done: false, value: events });
-      // The reader continues in a microtask that was queued before this one.
-      void settled.then(this.#closeBatch);
-    } else {
-      this.#ready = this.#ready.length === 0 ? events : this.#ready.concat(events);
-    }
+    this.#ready = this.#ready.length === 0 ? events : this.#ready.concat(events);
+    if (this.#waiter === undefined || this.#isWaking) return;
+    // undici calls once for each chunk of a socket read, all in one turn. The reader is woken after
+    // that turn and gets them together.
+    this.#isWaking = true;
+    void settled.then(this.#wake);
+  }
+
+  readonly #wake = (): void => {
+    this.#isWaking = false;
+    const waiter = this.#waiter;
+    if (waiter === undefined) return;
+    this.#waiter = undefined;
+    if (this.#ready.length > 0) waiter.resolve({ done: false, value: this.#take() });
+    else if (this.#end?.outcome === "delivered") waiter.resolve({ done: true, value: undefined });
+    else if (this.#end !== undefined) waiter.reject(this.#end.error);
+    else this.#waiter = waiter;
+  };
+
+  #take(): Event[] {
+    const events = this.#ready;
+    this.#ready = [];
+    this.#aheadBytes = 0;
+    this.#controller?.resume();
+    return events;
   }
 
   // The connection broke. Events that the decoder still held back were produced by the provider,
@@ -219,10 +226,6 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
       // The failure of the connection is reported anyway.
     }
   }
-
-  readonly #closeBatch = (): void => {
-    this.#lastBatch = undefined;
-  };
 
   #collect(chunk: Buffer): void {
     this.#body.push(chunk);
@@ -269,10 +272,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     // Bytes after the end are read and dropped, so that the connection can serve the next call.
     this.#controller?.resume();
     this.#call.onEnd(end);
-    const waiter = this.#waiter;
-    this.#waiter = undefined;
-    if (end.outcome === "delivered") waiter?.resolve({ done: true, value: undefined });
-    else waiter?.reject(end.error);
+    this.#wake();
   }
 }
 

@@ -19,11 +19,8 @@ export type ProviderRequest = {
   readonly affinity: string;
   /** Cancels the provider call at once. */
   readonly signal: AbortSignal;
-  /**
-   * Every call to a provider is added here: a failed one when it ends, the delivered one with its
-   * first event. The delivered one is the last.
-   */
-  readonly attempts: Attempt[];
+  /** Fires when the client hangs up. No second attempt is made after that. */
+  readonly client: AbortSignal;
   /**
    * Called with true when the whole request was sent to a provider and no error status was received
    * yet. Called with false when that provider then failed without an event, so that none works on
@@ -35,17 +32,32 @@ export type ProviderRequest = {
 /** The input tokens that a provider counted, with further members of its answer. */
 export type ProviderTokenCount = { readonly inputTokens: number; readonly extensions?: JsonObject };
 
+/** An answer of a provider, or of none. */
+export type ProviderAnswer = {
+  /** Name of the provider that answers, as in the configuration. Absent where none began. */
+  readonly provider?: string;
+  /** True when the answer came in one piece, not as a stream. */
+  readonly isPlain: boolean;
+  /**
+   * One array per read from the provider, never empty. The next read happens when the consumer asks
+   * for it, so a slow consumer slows the provider. Throws `ApiError`: `overloaded`,
+   * `upstream_error`, `upstream_refused`, `timeout`, and `cancelled` after the request's signal; a
+   * provider's own error event is thrown as well. Only the signal ends the call: a consumer that
+   * stops reading does not.
+   */
+  readonly events: AsyncIterable<Event[]>;
+  /** The calls made for this answer so far, oldest first. A new list each time. */
+  attempts(): Attempt[];
+};
+
 /** All providers, as the inference service uses them. */
 export interface Providers {
   /**
-   * Streams a model's answer: one array of events per read from the provider, never empty. The
-   * next read waits for the consumer. Throws an ApiError before or during the events: `overloaded`,
-   * `upstream_error`, `upstream_refused`, `timeout`. An error event of the provider is thrown too.
-   * The provider call is cancelled when the consumer returns early, and on abort of the signal,
-   * which throws `cancelled`.
+   * Begins a model's answer. Resolves with its first event, or when no provider gave one. Never
+   * rejects: an answer that no provider began fails at its first read.
    */
-  generate(request: ProviderRequest): AsyncIterable<Event[]>;
-  /** Undefined if the provider of this model cannot count. Throws as `generate` does. */
+  generate(request: ProviderRequest): Promise<ProviderAnswer>;
+  /** Undefined where the provider of this model cannot count. Rejects as events do. */
   countTokens(
     request: Pick<ProviderRequest, "request" | "affinity" | "signal">,
   ): Promise<ProviderTokenCount | undefined>;
@@ -90,6 +102,8 @@ export type Read = IteratorResult<Event[], undefined>;
 
 /** The answer of one call. */
 export interface ProviderStream {
+  /** True when the answer comes in one piece. Known from the first read on. */
+  readonly isPlain: boolean;
   /**
    * The events of one read, never empty. One call at a time. Rejects with the error of the end.
    * Without a pending call, reading from the provider soon pauses. The promise and the array go to

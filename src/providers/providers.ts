@@ -11,7 +11,7 @@ import {
   type ProviderSettings,
 } from "../config/catalog.ts";
 import { createAnthropic } from "./anthropic.ts";
-import { Answer, RetryBudget } from "./attempts.ts";
+import { RetryBudget, startAnswer } from "./attempts.ts";
 import { createOpenai } from "./openai.ts";
 import type { Provider, ProviderRequest, Providers, ProviderTokenCount } from "./provider.ts";
 import {
@@ -23,7 +23,7 @@ import {
 } from "./routing.ts";
 import { createSimulated } from "./simulated/simulated.ts";
 
-export type { ProviderRequest, Providers, ProviderTokenCount } from "./provider.ts";
+export type { ProviderAnswer, ProviderRequest, Providers, ProviderTokenCount } from "./provider.ts";
 
 /** Providers with their life cycle. */
 export type ManagedProviders = Providers & {
@@ -51,12 +51,10 @@ export function createProviders(parts: {
   const answerParts = { clock, log, budget: new RetryBudget() };
   let router = new Router(parts.file, openConnections(parts.file, new Map(), env, clock));
   return {
-    generate: (request) => ({
-      [Symbol.asyncIterator]: () =>
-        new Answer(answerParts, request, () =>
-          router.routesTo(request.request.model, request.affinity),
-        ),
-    }),
+    generate: (request) =>
+      startAnswer(answerParts, request, () =>
+        router.routesTo(request.request.model, request.affinity),
+      ),
     countTokens: (request) =>
       countTokens(request, router.routesTo(request.request.model, request.affinity)),
     usable: () => router.isUsable(),

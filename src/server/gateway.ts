@@ -124,11 +124,11 @@ async function openHttp(
   nativeBearer: () => CatalogFile["nativeBearer"],
   stack: AsyncDisposableStack,
 ): Promise<Listener> {
-  const { host, port, trustedProxies, httpAdmin } = config;
+  const { host, port, trustedProxies, httpAdmin, streamCost } = config;
   const identifyCaller = createIdentifyCaller(core, createFailedCredentials());
   const app = createHttpServer({
     core,
-    settings: { nativeBearer, trustedProxies },
+    settings: { nativeBearer, trustedProxies, showCost: streamCost },
     readiness,
     identifyCaller,
     log,

@@ -77,6 +77,7 @@ export async function startServices(
   const inference: Inference = createInference({
     catalog: () => catalog,
     holds: billing.holds,
+    confirmAlive: billing.confirmAlive,
     keys,
     limits,
     providers,

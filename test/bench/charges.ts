@@ -80,10 +80,10 @@ async function addCharges(postgres: Postgres, start: Date): Promise<void> {
     postgres,
     `insert into charges (request_id, month, account_id, family, key_id, model, input, output,
        cache_write_5m, cache_write_1h, cache_read, thinking, price_version, hold, amount, overrun,
-       outcome, basis, attempts, admitted_at, settled_at)
+       outcome, basis, attempts, admitted_at, settled_at, granted_output)
      select 'req_' || lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '7' || substr(md5(n::text), 1, 19),
        date_trunc('month', at at time zone 'UTC')::date, 'acc_' || n % 100 + 1, 'v1', 'key_' || n % $2::int + 1, $3, $4, $4, 0, 0,
-       0, 0, $5, $6, $6, 0, 'completed', 'reported', '[]', at, at
+       0, 0, $5, $6, $6, 0, 'completed', 'reported', '[]', at, at, $4
      from (
        select n, $1::timestamptz + n * interval '1 hour' / ($2::int * $7::int) as at
        from generate_series(0, $8::int - 1) n

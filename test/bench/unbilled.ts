@@ -35,6 +35,7 @@ const holdsInMemory: Holds = {
     month: "2026-01-01",
     admittedAt: new Date(),
   }),
+  amend: () => {},
   resize: async (hold) => hold,
   watch: () => {},
   settle: async (
@@ -74,6 +75,7 @@ const inference = createInference({
   limits,
   providers,
   log,
+  confirmAlive: () => undefined,
 });
 keys.start();
 await limits.start();

@@ -116,10 +116,10 @@ async function chargeToAnother(requestId: string): Promise<void> {
   await ledger.run(
     `insert into charges (request_id, month, account_id, family, key_id, model, input, output,
        cache_write_5m, cache_write_1h, cache_read, thinking, price_version, hold, amount, overrun,
-       outcome, basis, admitted_at, settled_at)
+       outcome, basis, admitted_at, settled_at, granted_output)
      select request_id, month, 'acc_another', family, key_id, model, 0, 0, 0, 0, 0, 0,
        price_version, 0, 0, 0, 'completed', 'none',
-       admitted_at, now() from holds where request_id = $1`,
+       admitted_at, now(), granted_output from holds where request_id = $1`,
     [requestId],
   );
 }

@@ -45,12 +45,26 @@ test("settling twice charges once and returns the first receipt", async () => {
   ]);
 });
 
-test("usage beyond the hold is recorded and not charged", async () => {
+test("a cost beyond the hold is recorded and not charged", async () => {
   const payer = await ledger.payer(1_000_000n);
   const hold = await place(holdRequest(payer, 10));
-  const receipt = await ledger.holds.settle(hold, endingWith({ output: 1_000 }));
+  const receipt = await ledger.holds.settle(hold, endingWith({ input: 1_000 }));
   expect(receipt.amountMicrocredits).toBe(heldFor(10));
-  expect(receipt.overrunMicrocredits).toBe(50_000n - heldFor(10));
+  expect(receipt.overrunMicrocredits).toBe(10_000n - heldFor(10));
+});
+
+test("output beyond the grant is recorded and not charged, even where the hold would cover it", async () => {
+  const payer = await ledger.payer(1_000_000n);
+  const hold = await place(holdRequest(payer, 10));
+  const receipt = await ledger.holds.settle(hold, endingWith({ output: 12, thinking: 4 }));
+  expect(receipt).toMatchObject({
+    usage: { output: 6, thinking: 4 },
+    reportedUsage: { output: 12, thinking: 4 },
+    grantedOutput: 10,
+    amountMicrocredits: 6n * 50n + 4n * 60n,
+    overrunMicrocredits: 6n * 50n,
+  });
+  expect(await ledger.store.findCharge(hold.requestId)).toEqual(receipt);
 });
 
 test("fifty requests racing for ten holds' worth of credits admit exactly ten", async () => {

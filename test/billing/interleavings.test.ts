@@ -146,10 +146,7 @@ async function run(world: World, one: Command): Promise<void> {
       if (hold)
         world.known.set(
           requestId,
-          await holds.resize(
-            { grantedOutput: 0, freeMicro: 0n, ...hold },
-            usage({ input: one.input }),
-          ),
+          await holds.resize({ freeMicro: 0n, ...hold }, usage({ input: one.input })),
         );
       return;
     }

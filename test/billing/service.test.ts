@@ -274,7 +274,7 @@ describe("holds of internal services", () => {
     });
   }
 
-  test("usage beyond the hold is not charged", async () => {
+  test("output beyond the grant is not charged", async () => {
     const payer = await world.payer(heldFor(100) + 1n);
     const request = placing(payer);
     await world.billing.placeHold(request, world.admin);
@@ -283,10 +283,11 @@ describe("holds of internal services", () => {
       usage: { thinking: tokensMax },
     });
     expect(receipt).toMatchObject({
-      amountMicrocredits: heldFor(100),
-      overrunMicrocredits: BigInt(tokensMax) * 60n - heldFor(100),
+      usage: { thinking: 100 },
+      amountMicrocredits: 6_000n,
+      overrunMicrocredits: BigInt(tokensMax - 100) * 60n,
     });
-    expect(await world.pool(payer)).toEqual({ posted: 1n, held: 0n });
+    expect(await world.pool(payer)).toEqual({ posted: heldFor(100) + 1n - 6_000n, held: 0n });
   });
 
   test("cache writes for an hour are held at their price where they can occur", async () => {

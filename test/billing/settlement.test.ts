@@ -151,7 +151,9 @@ function check(
     const holdMicro = running.get(one.which);
     if (one.do !== "settle" || holdMicro === undefined) continue;
     const cost = BigInt(one.output) * price.output;
-    const amountMicro = cost < holdMicro ? cost : holdMicro;
+    // Each hold grants 100 tokens.
+    const owed = BigInt(Math.min(one.output, 100)) * price.output;
+    const amountMicro = owed < holdMicro ? owed : holdMicro;
     charges.set(one.which, { amountMicro, overrunMicro: cost - amountMicro, holdMicro });
     charged.set(one.which, amountMicro);
     running.delete(one.which);

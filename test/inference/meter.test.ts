@@ -65,8 +65,16 @@ function redacted(bytes: number): Event {
   });
 }
 
+const settings = {
+  countedInput,
+  writesLiveLong: false,
+  contextTokens: 2 ** 31 - 1,
+  grantedOutput: 2 ** 31 - 1,
+  zeroUsage: "reported" as const,
+};
+
 function meterOf(read: readonly Event[], writesLiveLong = false): Meter {
-  const meter = new Meter(countedInput, writesLiveLong);
+  const meter = new Meter({ ...settings, writesLiveLong });
   meter.fold(read);
   return meter;
 }
@@ -290,15 +298,18 @@ test("an answer that breaks off owes the larger of what was reported and what wa
 });
 
 test("an answer that never began owes its input at most", () => {
-  expect(meterOf([]).inputOnly()).toMatchObject({
+  expect(meterOf([]).billableInput()).toMatchObject({
     usage: { input: countedInput, output: 0 },
     basis: Basis.COUNTED,
   });
-  expect(meterOf([start(told)]).inputOnly()).toMatchObject({
+  expect(meterOf([start(told)]).billableInput()).toMatchObject({
     usage: { input: 10, output: 0 },
     basis: Basis.REPORTED,
   });
-  expect(meterOf([start(told)]).nothing()).toMatchObject({ usage: figures, basis: Basis.NONE });
+  expect(meterOf([start(told)]).billableNothing()).toMatchObject({
+    usage: figures,
+    basis: Basis.NONE,
+  });
 });
 
 test("the figure to remember is told once for each time that something came", () => {
@@ -370,7 +381,7 @@ test("the same answer costs the same however it was cut into reads", () => {
         [native, nativeStream(content)],
         [chat, chatStream(content)],
       ] as const) {
-        const cut = new Meter(countedInput, false);
+        const cut = new Meter(settings);
         for (const read of readStream(codec, script, cuts)) cut.fold(read);
         const whole = meterOf(readStream(codec, script, []).flat());
         expect(cut.billableTotal()).toEqual(whole.billableTotal());
@@ -383,6 +394,9 @@ test("the same answer costs the same however it was cut into reads", () => {
 test("a streamed answer costs what the same answer costs as one JSON body", () => {
   fc.assert(
     fc.property(anyContent, (content) => {
+      // A streamed native answer has its input in the start only, where a 0 is a placeholder.
+      const { input, cacheRead, cacheWrite } = content.usage ?? {};
+      fc.pre((input ?? 0) + (cacheRead ?? 0) + (cacheWrite ?? 0) > 0);
       expect(meterOf(readStream(native, nativeStream(content), []).flat()).billableTotal()).toEqual(
         meterOf(readWhole(native, nativeAnswer(content))).billableTotal(),
       );
@@ -404,7 +418,7 @@ test("everything from the first word about the end is told apart, whatever read 
   ];
   fc.assert(
     fc.property(fc.array(fc.nat(all.length), { maxLength: 5 }), (cuts) => {
-      const meter = new Meter(countedInput, false);
+      const meter = new Meter(settings);
       const places = [0, ...cuts.sort((a, b) => a - b), all.length];
       const shown = places.slice(1).flatMap((to, index) => {
         const read = all.slice(places[index], to);

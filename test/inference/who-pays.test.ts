@@ -147,17 +147,21 @@ function wasCalled(): () => boolean {
   return () => called;
 }
 
-test("an answer that is asked for before its admission was told is not taken for a complete one", async () => {
-  const called = wasCalled();
-  const iterator = gateway.generate(payer)[Symbol.asyncIterator]();
-  const [told, next] = await Promise.allSettled([iterator.next(), iterator.next()]);
-  if (told.status !== "fulfilled" || told.value.value?.kind.case !== "admission")
-    throw new Error("no admission");
-  expect(next).toMatchObject({ status: "rejected", reason: { reason: "internal" } });
-  expect(await gateway.charged(told.value.value.kind.value.requestId)).toMatchObject({
-    amountMicrocredits: 0n,
+test("messages that are asked for ahead come in their order", async () => {
+  gateway.plays(async function* () {
+    yield [events.start(usage), events.open(), events.text("Hi")];
+    yield [events.close(), events.delta({ outputTokens: 9 }), events.stop()];
   });
-  expect(called()).toBe(false);
+  const iterator = gateway.generate(payer)[Symbol.asyncIterator]();
+  const reads = await Promise.all(Array.from({ length: 6 }, () => iterator.next()));
+  expect(reads.map(({ value }) => value?.kind.case)).toEqual([
+    "admission",
+    "events",
+    "events",
+    "events",
+    "receipt",
+    undefined,
+  ]);
 });
 
 test("a caller that leaves while it is being admitted is charged nothing, and no provider is called for it", async () => {
@@ -331,11 +335,11 @@ test("input that is reported with the end, and is more than was held, costs the 
   expect(receipt).toMatchObject({
     outcome: Outcome.COMPLETED,
     basis: Basis.REPORTED,
-    usage: { input: 900_000, output: 2 },
+    usage: { input: 200_000, output: 2 },
   });
   expect(receipt?.amountMicrocredits).toBe(receipt?.holdMicrocredits);
   expect(receipt?.overrunMicrocredits).toBe(
-    900_000n * input + 2n * output - (receipt?.holdMicrocredits ?? 0n),
+    200_000n * input + 2n * output - (receipt?.holdMicrocredits ?? 0n),
   );
 });
 
@@ -351,24 +355,28 @@ test("input that is reported with the end, and is more than was held, is charged
   });
 });
 
-test("a plain answer whose input is above the estimate needs funds for what it cost, not for what it might have", async () => {
-  const poor = await gateway.payer(input * 5_000n + output * 1_100n);
-  gateway.plays(async function* () {
-    const usage = { inputTokens: 5_500, outputTokens: 2 };
-    yield [
-      events.start(usage),
-      events.open(),
-      events.text("12345678"),
-      events.close(),
-      events.delta(usage),
-      events.stop(),
-    ];
-  });
-  const { receipt } = await gateway.collect(gateway.generate(poor, { maxTokens: 1_100 }));
-  expect(receipt).toMatchObject({
-    outcome: Outcome.COMPLETED,
-    amountMicrocredits: 5_500n * input + 2n * output,
-  });
+test("input above the estimate needs funds for all that was granted, in one piece as in many", async () => {
+  const reported = { inputTokens: 5_500, outputTokens: 2 };
+  const reads = [
+    [events.start(reported)],
+    [events.open(), events.text("12345678"), events.close()],
+    [events.delta(reported), events.stop()],
+  ];
+  for (const answer of [reads, [reads.flat()]]) {
+    const poor = await gateway.payer(input * 5_000n + output * 1_100n);
+    gateway.plays(async function* () {
+      yield* answer;
+    });
+    const { failure, shown, admission } = await gateway.collect(
+      gateway.generate(poor, { maxTokens: 1_100 }),
+    );
+    expect(failure).toMatchObject({ reason: "credits_exhausted" });
+    expect(shown).toEqual([]);
+    expect(await gateway.charged(admission?.requestId ?? "")).toMatchObject({
+      outcome: Outcome.INPUT_ABOVE_HOLD,
+      amountMicrocredits: 0n,
+    });
+  }
 });
 
 test("a failure of our own with nothing delivered costs nothing", async () => {

@@ -18,6 +18,7 @@ import {
   sseEvent,
 } from "../support/provider-answers.ts";
 import {
+  attemptsFor,
   attemptsOf,
   endOf,
   kindsOf,
@@ -260,7 +261,7 @@ describe("an answer", () => {
         stream && kind === "anthropic" ? { outputTokens: 9, thinkingTokens: 4 } : usage,
       );
       expect([attemptsOf(outcome), outcome.ask.accepted]).toEqual([["real delivered 200"], 1]);
-      expect(outcome.ask.attempts[0]?.firstEventAfter).toBeDefined();
+      expect(attemptsFor(outcome.ask)[0]?.firstEventAfter).toBeDefined();
     });
   }
 

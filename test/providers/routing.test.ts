@@ -8,6 +8,7 @@ import { ManualClock, runPendingTasks } from "../support/clock.ts";
 import { type FakeProvider, Gate, type Script, startFakeProvider } from "../support/provider.ts";
 import { errorAnswer, nativeEvents, nativeStream, sseEvent } from "../support/provider-answers.ts";
 import {
+  attemptsFor,
   attemptsOf,
   kindsOf,
   openProviders,
@@ -159,7 +160,7 @@ describe("failover", () => {
       first.always(errorAnswer(status, type, "no"));
       const outcome = await readAll(providers, "Hi");
       expect(outcome.apiError).toBeDefined();
-      expect([outcome.ask.attempts.length, second.requests.length]).toEqual([1, 0]);
+      expect([attemptsFor(outcome.ask).length, second.requests.length]).toEqual([1, 0]);
     });
   }
 
@@ -283,7 +284,11 @@ describe("a failing provider", () => {
     await clock.advance(10_000);
     const again = await readAll(providers, "Hi");
     expect(again.apiError).toMatchObject({ reason: "overloaded", facts: { retryAfterMs: 20_000 } });
-    expect([again.ask.attempts, first.requests.length, providers.usable()]).toEqual([[], 1, false]);
+    expect([attemptsFor(again.ask), first.requests.length, providers.usable()]).toEqual([
+      [],
+      1,
+      false,
+    ]);
     await clock.advance(20_000);
     expect(providers.usable()).toBe(true);
   });
@@ -384,8 +389,9 @@ describe("a conversation", () => {
     const routes = "[[{ provider: first, model: m }, { provider: second, model: m }]]";
     openBoth({ routes });
     const providerOf = async (affinity: string) =>
-      (await readAll(providers, providerRequestFor(requestOf("Hi"), affinity))).ask.attempts.at(-1)
-        ?.provider;
+      attemptsFor((await readAll(providers, providerRequestFor(requestOf("Hi"), affinity))).ask).at(
+        -1,
+      )?.provider;
     const affinities = Array.from({ length: 12 }, (_, index) => `key ${index}`);
     const homes = await Promise.all(affinities.map(providerOf));
     expect(new Set(homes)).toEqual(new Set(["first", "second"]));

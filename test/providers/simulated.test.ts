@@ -15,6 +15,7 @@ import { cutText, fillText, splitTokens, tokensOf } from "../../src/providers/si
 import { catalogFor } from "../support/catalog.ts";
 import { ManualClock, runPendingTasks } from "../support/clock.ts";
 import {
+  attemptsFor,
   endOf,
   firstUsageOf,
   kindsOf,
@@ -22,6 +23,7 @@ import {
   providerRequestFor,
   readAll,
   requestOf,
+  startAnswer,
   textOf,
 } from "../support/providers.ts";
 
@@ -464,7 +466,7 @@ describe("pauses", () => {
     const reads: string[] = [];
     const ask = providerRequestFor(requestOf("[[simulate tokens=3]]"));
     const done = (async () => {
-      for await (const events of providers.generate(ask))
+      for await (const events of await startAnswer(providers, ask))
         reads.push(`${clock.now()} ${kindsOf(events).join(" ")}`);
     })();
     await clock.advance(1000);
@@ -501,7 +503,10 @@ describe("pauses", () => {
       "cancelled",
       ["messageStart", "blockStart", "blockDelta"],
     ]);
-    expect([clock.pending, ask.attempts.map(({ outcome }) => outcome)]).toEqual([0, ["aborted"]]);
+    expect([clock.pending, attemptsFor(ask).map(({ outcome }) => outcome)]).toEqual([
+      0,
+      ["aborted"],
+    ]);
   });
 });
 

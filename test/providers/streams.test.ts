@@ -14,12 +14,14 @@ import {
   sseEvent,
 } from "../support/provider-answers.ts";
 import {
+  attemptsFor,
   attemptsOf,
   kindsOf,
   openProviders,
   providerRequestFor,
   readAll,
   requestOf,
+  startAnswer,
   textOf,
 } from "../support/providers.ts";
 
@@ -113,7 +115,7 @@ for (const format of formats) {
           k,
           k >= complete ? undefined : "upstream_error",
         ]);
-        const last = outcome.ask.attempts.at(-1)?.outcome;
+        const last = attemptsFor(outcome.ask).at(-1)?.outcome;
         expect([k, last]).toEqual([
           k,
           k >= complete ? "delivered" : outcome.events.length > 0 ? "broke" : "failed",
@@ -198,7 +200,7 @@ for (const format of formats) {
         format.stream({}, { writes: [...wire.slice(0, after), gate, ...wire.slice(after)] }),
       );
       let text = "";
-      for await (const events of providers.generate(providerRequestFor(request()))) {
+      for await (const events of await startAnswer(providers, providerRequestFor(request()))) {
         text += textOf(events);
         if (text === "a") gate.open();
       }
@@ -209,7 +211,7 @@ for (const format of formats) {
       open(format);
       provider.always(format.stream({}, { writes: format.wire(content).slice(0, 4), end: "hang" }));
       const ask = providerRequestFor(request());
-      const answer = providers.generate(ask)[Symbol.asyncIterator]();
+      const answer = (await startAnswer(providers, ask))[Symbol.asyncIterator]();
       await answer.next();
       const waiting = (async () => {
         while (!(await answer.next()).done);
@@ -217,16 +219,17 @@ for (const format of formats) {
       ask.abort.abort();
       await expect(waiting).rejects.toMatchObject({ reason: "cancelled" });
       expect(await provider.requests[0]?.over).toEqual({ by: "client" });
-      expect(ask.attempts).toMatchObject([{ outcome: "aborted", status: 200 }]);
+      expect(attemptsFor(ask)).toMatchObject([{ outcome: "aborted", status: 200 }]);
     });
 
-    test("is closed at once when its reader returns early", async () => {
+    test("whose reader has left is closed by its signal", async () => {
       open(format);
       provider.always(format.stream({}, { writes: format.wire(content).slice(0, 4), end: "hang" }));
       const ask = providerRequestFor(request());
-      for await (const _ of providers.generate(ask)) break;
+      for await (const _ of await startAnswer(providers, ask)) break;
+      ask.abort.abort();
       expect(await provider.requests[0]?.over).toEqual({ by: "client" });
-      expect(ask.attempts.map(({ outcome }) => outcome)).toEqual(["aborted"]);
+      expect(attemptsFor(ask).map(({ outcome }) => outcome)).toEqual(["aborted"]);
     });
 
     test("of a busy reader stays in the socket: less than a megabyte is read ahead", async () => {
@@ -238,7 +241,8 @@ for (const format of formats) {
       open(format);
       const pieces = Array(4000).fill("x".repeat(10_000));
       provider.always(format.stream({}, { writes: format.wire({ text: pieces }) }));
-      const answer = providers.generate(providerRequestFor(request()))[Symbol.asyncIterator]();
+      const ask = providerRequestFor(request());
+      const answer = (await startAnswer(providers, ask))[Symbol.asyncIterator]();
       let bytesRead = 0;
       const read = async () => {
         const { value } = await answer.next();
@@ -254,7 +258,7 @@ for (const format of formats) {
       expect(written).toBeLessThan(pieces.length * 5_000);
       while (bytesRead < written) await read();
       expect(await stableValueOf(() => received?.bytesTaken() ?? 0)).toBeGreaterThan(written);
-      await answer.return?.();
+      ask.abort.abort();
       expect(await received?.over).toEqual({ by: "client" });
     });
   });
@@ -369,7 +373,7 @@ describe("a cancellation", () => {
     expect([
       outcome.apiError?.reason,
       ask.accepted,
-      ask.attempts,
+      attemptsFor(ask),
       provider.requests.length,
     ]).toEqual(["cancelled", 0, [], 0]);
   });

@@ -60,7 +60,12 @@ export async function freshInference(options: { requestMaxMs?: number } = {}) {
   let play: PlayAnswer = async function* () {};
   let count: () => number | undefined = () => undefined;
   const providers: Providers = {
-    generate: (request) => play(request),
+    generate: async (request) => ({
+      provider: "played",
+      isPlain: false,
+      events: withoutReturn(play(request)),
+      attempts: () => [],
+    }),
     countTokens: async () => {
       const inputTokens = count();
       return inputTokens === undefined ? undefined : { inputTokens };
@@ -84,6 +89,7 @@ export async function freshInference(options: { requestMaxMs?: number } = {}) {
     limits,
     providers,
     log,
+    confirmAlive: () => undefined,
     ...options,
   });
 
@@ -138,6 +144,13 @@ export async function freshInference(options: { requestMaxMs?: number } = {}) {
       }
     },
   };
+}
+
+/** As a provider's stream: only its signal ends it, not a reader that stops. */
+function withoutReturn(events: AsyncIterable<Event[]>): AsyncIterable<Event[]> {
+  const iterator = events[Symbol.asyncIterator]();
+  const reads = { next: () => iterator.next() };
+  return { [Symbol.asyncIterator]: () => reads };
 }
 
 function requestOf(more: RequestMembers): GenerateRequest {

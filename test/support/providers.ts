@@ -15,6 +15,7 @@ import { readCatalogFile } from "../../src/config/catalog.ts";
 import {
   createProviders,
   type ManagedProviders,
+  type ProviderAnswer,
   type ProviderRequest,
 } from "../../src/providers/providers.ts";
 
@@ -52,16 +53,19 @@ export type ObservedRequest = ProviderRequest & {
   readonly abort: AbortController;
   accepted: number;
   rejected: number;
+  /** Set once a provider was called. */
+  answer: ProviderAnswer | undefined;
 };
 
 export function providerRequestFor(request: GenerateRequest, affinity = "a"): ObservedRequest {
   const abort = new AbortController();
-  const observed = {
+  const observed: ObservedRequest = {
     request,
     affinity,
     abort,
     signal: abort.signal,
-    attempts: [] as Attempt[],
+    client: new AbortController().signal,
+    answer: undefined,
     accepted: 0,
     rejected: 0,
     onAccepted: (isAccepted: boolean) => {
@@ -70,6 +74,15 @@ export function providerRequestFor(request: GenerateRequest, affinity = "a"): Ob
     },
   };
   return observed;
+}
+
+/** The events of the answer to `ask`. */
+export async function startAnswer(
+  providers: ManagedProviders,
+  ask: ObservedRequest,
+): Promise<AsyncIterable<Event[]>> {
+  ask.answer = await providers.generate(ask);
+  return ask.answer.events;
 }
 
 /** An answer that was read to its end, or to its error. */
@@ -93,7 +106,10 @@ export async function readAll(
   const reads: Event[][] = [];
   let apiError: ApiError | undefined;
   try {
-    for await (const events of providers.generate(ask)) reads.push(events);
+    for await (const events of await startAnswer(providers, ask)) {
+      // Reports ahead of the end are for the meter.
+      reads.push(events.filter(({ kind }) => kind.case !== "progress"));
+    }
   } catch (error) {
     apiError = toApiError(error);
   }
@@ -129,7 +145,14 @@ export function firstUsageOf(events: readonly Event[]) {
   return first?.kind.case === "messageStart" ? first.kind.value.usage : undefined;
 }
 
+/** The calls that were made for a request. */
+export function attemptsFor({ answer }: ObservedRequest): Attempt[] {
+  return answer?.attempts() ?? [];
+}
+
 /** Provider and outcome of each attempt. */
 export function attemptsOf({ ask }: Outcome): string[] {
-  return ask.attempts.map(({ provider, outcome, status }) => `${provider} ${outcome} ${status}`);
+  return attemptsFor(ask).map(
+    ({ provider, outcome, status }) => `${provider} ${outcome} ${status}`,
+  );
 }

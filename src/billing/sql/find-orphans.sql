@@ -3,7 +3,8 @@
 -- settled do not hide the ones after them.
 -- $1 node_ids of dead nodes  $2 cursor: last request_id of the page before, or ''  $3 rows at most
 select h.request_id, h.account_id, h.family, h.key_id, h.secret_id, h.model, h.month, h.nonce,
-  h.amount, h.admitted_at, each_category(h.# as used_#), p.price_version, each_category(p.#)
+  h.amount, h.granted_output, h.admitted_at, each_category(h.# as used_#), p.price_version,
+  each_category(p.#)
 from (
   select * from holds where deadline < now()
   union

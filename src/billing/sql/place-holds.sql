@@ -3,17 +3,18 @@
 -- request ids in the meantime. Times of admission are whole milliseconds, as in JavaScript.
 -- $1 request_ids  $2 account_ids  $3 families  $4 key_ids  $5 secret_ids  $6 models  $7 amounts
 -- $8 price_versions  $9 nonces  $10 deadlines, in milliseconds from now
--- $11 node_ids, null for holds that belong to no process
+-- $11 node_ids, null for holds that belong to no process  $12 granted output tokens
 with placed as (
   insert into holds (request_id, account_id, family, key_id, secret_id, model, month, amount,
-    price_version, node_id, nonce, admitted_at, deadline)
+    price_version, node_id, nonce, admitted_at, deadline, granted_output)
   select request_id, account_id, family, key_id, secret_id, model,
     date_trunc('month', now() at time zone 'utc')::date, amount, price_version, node_id, nonce,
-    date_trunc('milliseconds', now()), now() + deadline * interval '1 millisecond'
+    date_trunc('milliseconds', now()), now() + deadline * interval '1 millisecond',
+    granted_output
   from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
-    $7::bigint[], $8::text[], $9::text[], $10::integer[], $11::text[])
+    $7::bigint[], $8::text[], $9::text[], $10::integer[], $11::text[], $12::integer[])
     as h (request_id, account_id, family, key_id, secret_id, model,
-      amount, price_version, nonce, deadline, node_id)
+      amount, price_version, nonce, deadline, node_id, granted_output)
   returning account_id, family, key_id, month, amount
 ), in_pools as (
   update pools

@@ -1,25 +1,28 @@
--- Turns holds into charges. The caller has locked the pools. A charge is at most its hold; the hold
--- is released, the charge is added to the month of the key, which also records the last use of the
--- key, and the usage is added to the roll-up of the UTC hour of admission. Returns the charges. A
+-- Turns holds into charges. The caller has locked the pools. A charge is at most its hold: the rest
+-- of the cost, and the cost of output beyond the grant, is the overrun. The hold is released, the
+-- charge is added to the month of the key, which also records the last use of the key, and the
+-- charged tokens are added to the roll-up of the UTC hour of admission. Returns the charges. A
 -- request that was settled before has no hold and no row.
--- $1 request_ids, each once  $2 costs of the usage  $3 outcomes  $4 bases  $5 attempts
--- $6 and on: tokens, one array per category
+-- $1 request_ids, each once  $2 costs of the charged tokens
+-- $3 costs, $4 output and $5 thinking of the tokens beyond the grant
+-- $6 outcomes  $7 bases  $8 attempts  $9 and on: charged tokens, one array per category
 with ended as (
   delete from holds h
-  using unnest($1::text[], $2::bigint[], $3::text[], $4::text[], $5::jsonb[],
-    each_category($6::integer[]))
-    as e (request_id, cost, outcome, basis, attempts, each_category(#))
+  using unnest($1::text[], $2::bigint[], $3::bigint[], $4::integer[], $5::integer[], $6::text[],
+    $7::text[], $8::jsonb[], each_category($9::integer[]))
+    as e (request_id, cost, cost_over, output_over, thinking_over, outcome, basis, attempts,
+      each_category(#))
   where h.request_id = e.request_id
   returning h.request_id, h.month, h.account_id, h.family, h.key_id, h.secret_id, h.model,
-    h.price_version, h.admitted_at, h.amount as hold, e.cost, e.outcome, e.basis, e.attempts,
-    each_category(e.#)
+    h.price_version, h.admitted_at, h.granted_output, h.amount as hold, e.cost, e.cost_over,
+    e.output_over, e.thinking_over, e.outcome, e.basis, e.attempts, each_category(e.#)
 ), charged as (
   insert into charges (request_id, month, account_id, family, key_id, secret_id, model,
-    price_version, admitted_at, hold, amount, overrun, outcome, basis, attempts, settled_at,
-    each_category(#))
+    price_version, admitted_at, granted_output, hold, amount, overrun, output_over, thinking_over,
+    outcome, basis, attempts, settled_at, each_category(#))
   select request_id, month, account_id, family, key_id, secret_id, model, price_version,
-    admitted_at, hold, least(cost, hold), greatest(cost - hold, 0), outcome, basis, attempts, now(),
-    each_category(#)
+    admitted_at, granted_output, hold, least(cost, hold), greatest(cost - hold, 0) + cost_over,
+    output_over, thinking_over, outcome, basis, attempts, now(), each_category(#)
   from ended
   returning *
 ), in_pools as (

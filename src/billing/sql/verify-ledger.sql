@@ -55,7 +55,15 @@ with checks (invariant, subject, detail) as (
     select sum(tokens * price) as micro
     from unnest(array[each_category(c.#::bigint)], array[each_category(p.#)]) as _ (tokens, price)
   ) cost
-  where c.amount + c.overrun is distinct from cost.micro or c.overrun > 0 and c.amount < c.hold
+  where c.amount is distinct from least(c.hold, cost.micro)
+    or c.amount + c.overrun is distinct from
+      cost.micro + c.output_over * p.output + c.thinking_over * p.thinking
+  union all
+  select 'charged output <= granted output', request_id,
+    format('output %s, thinking %s, granted %s', output, thinking, granted_output)
+  from charges
+  where output + thinking > granted_output
+    or output_over + thinking_over > 0 and output + thinking < granted_output
   union all
   select 'roll-ups = charges', concat_ws('/', account_id, key_id, model, hour),
     format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)

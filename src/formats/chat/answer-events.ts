@@ -8,6 +8,7 @@ import {
   messageDelta,
   messageStart,
   messageStop,
+  progress,
   textStart,
   thinkingStart,
   toolUseStart,
@@ -75,6 +76,11 @@ export class AnswerEvents {
   /** Appends to the arguments of the open call. */
   addArguments(text: string): void {
     if (text !== "") this.#events.push(blockDelta(this.#index, { case: "inputJson", value: text }));
+  }
+
+  /** Reports usage or the stop reason ahead of the end. */
+  report(report: { stopReason?: string; usage?: ReportedUsage }): void {
+    this.#events.push(progress(report));
   }
 
   end(stopReason: string, usage: ReportedUsage | undefined): void {

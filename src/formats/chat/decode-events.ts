@@ -92,6 +92,9 @@ class ChunkDecoder implements EventDecoder {
     this.#usage = reported ?? this.#usage;
     // Some servers send usage with every chunk; the final one follows the finish reason.
     if (reported && wasFinished) this.#finish();
+    else if (this.#finishReason !== undefined && !wasFinished)
+      this.#answer.report({ stopReason: this.#stopReason(), ...(reported && { usage: reported }) });
+    else if (reported) this.#answer.report({ usage: reported });
   }
 
   #readDelta(delta: JsonObject): void {
@@ -136,8 +139,12 @@ class ChunkDecoder implements EventDecoder {
   #finish(): void {
     this.#calls.finish();
     if (this.#answer.isOver) return;
+    this.#answer.end(this.#stopReason(), this.#usage);
+  }
+
+  #stopReason(): string {
     const content = { toolCalls: this.#calls.any, refusal: this.#isRefused };
-    this.#answer.end(toStopReason(this.#finishReason ?? "stop", content), this.#usage);
+    return toStopReason(this.#finishReason ?? "stop", content);
   }
 
   #fail(message: string): void {

@@ -4,11 +4,12 @@ import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Block } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type {
   BlockDelta,
+  Cost,
   Event,
   ReportedUsage,
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { randomId } from "../../base/ids.ts";
-import type { AnswerContext, EventEncoder } from "../codec.ts";
+import { type AnswerContext, type EventEncoder, encodeCost } from "../codec.ts";
 import { escapeLineSeparators, stringifyJson } from "../json.ts";
 import { encodeUsage, mergeUsage, reasoningDetail, toFinishReason } from "./usage-and-endings.ts";
 
@@ -46,6 +47,7 @@ class ChunkEncoder implements EventEncoder {
   #toolCalls = 0;
   #usage: ReportedUsage | undefined;
   #stopReason: string | undefined;
+  #cost: Cost | undefined;
   readonly #details: JsonObject[] = [];
   // At most one block is open at a time.
   #open: Block["kind"] = { case: undefined };
@@ -77,12 +79,18 @@ class ChunkEncoder implements EventEncoder {
   /** Empty if the events had their own end. */
   end(): string {
     if (this.#isClosed) return "";
-    const { includeUsage, estimatedInputTokens } = this.#context;
+    const { includeUsage, estimatedInputTokens, showCost } = this.#context;
     let text = this.#role() + this.#stopBlock();
     this.#isClosed = true;
     if (this.#details.length > 0) text += this.#chunks.delta({ reasoning_details: this.#details });
-    text += this.#chunks.finish(toFinishReason(this.#stopReason));
-    if (includeUsage) text += this.#chunks.usage(encodeUsage(this.#usage, estimatedInputTokens));
+    const cost = showCost && this.#cost ? encodeCost(this.#cost) : undefined;
+    const finishReason = toFinishReason(this.#stopReason);
+    if (includeUsage) {
+      const usage = encodeUsage(this.#usage, estimatedInputTokens);
+      text += this.#chunks.finish(finishReason) + this.#chunks.usage(usage, cost);
+    } else {
+      text += this.#chunks.finish(finishReason, cost);
+    }
     return `${text}data: [DONE]\n\n`;
   }
 
@@ -99,6 +107,7 @@ class ChunkEncoder implements EventEncoder {
         return this.#role();
       case "messageDelta":
         this.#stopReason = kind.value.stopReason ?? this.#stopReason;
+        this.#cost = kind.value.cost;
         this.#usage = mergeUsage(this.#usage, kind.value.usage);
         return "";
       case "messageStop":
@@ -226,13 +235,20 @@ class Chunks {
   }
 
   /** The chunk that ends the choice. */
-  finish(finishReason: string): string {
-    return `${this.#deltaHead}{},"finish_reason":"${finishReason}"}${this.#tail}`;
+  finish(finishReason: string, cost?: JsonObject): string {
+    const chunk = `${this.#deltaHead}{},"finish_reason":"${finishReason}"}${this.#tail}`;
+    return withCost(chunk, cost);
   }
 
-  usage(usage: JsonObject): string {
-    return `${this.#head}],"usage":${stringifyJson(usage)}}\n\n`;
+  usage(usage: JsonObject, cost?: JsonObject): string {
+    return withCost(`${this.#head}],"usage":${stringifyJson(usage)}}\n\n`, cost);
   }
+}
+
+/** `chunk` with `cost` as its last member. */
+function withCost(chunk: string, cost: JsonObject | undefined): string {
+  if (cost === undefined) return chunk;
+  return `${chunk.slice(0, chunk.lastIndexOf("}"))},"gateway":${JSON.stringify(cost)}}\n\n`;
 }
 
 function quote(text: string): string {

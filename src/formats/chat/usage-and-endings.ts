@@ -55,34 +55,39 @@ export function encodeUsage(
   };
 }
 
-/** A provider's `usage`; undefined if it is not an object. */
+/**
+ * A provider's `usage`; undefined if it is not an object. `prompt_tokens` is the total of the
+ * input: cache reads are taken from it first, then cache writes up to what is left.
+ */
 export function decodeUsage(value: JsonValue | undefined): ReportedUsage | undefined {
   if (!isObject(value)) return undefined;
   const prompt = isObject(value.prompt_tokens_details) ? value.prompt_tokens_details : {};
   const completion = isObject(value.completion_tokens_details)
     ? value.completion_tokens_details
     : undefined;
-  const cacheReadInputTokens = countOf(prompt.cached_tokens);
-  const cacheCreationInputTokens = countOf(prompt.cache_write_tokens);
-  const completed = countOf(value.completion_tokens);
-  const reasoned = countOf(completion?.reasoning_tokens);
-  // Some providers do not count reasoning as part of the completion, which their total shows. Add
-  // it, but never more than the total or the reasoning.
-  const uncounted = Math.min(
-    reasoned,
-    countOf(value.total_tokens) - countOf(value.prompt_tokens) - completed,
-  );
-  const outputTokens = completed + Math.max(0, uncounted);
-  return create(ReportedUsageSchema, {
-    inputTokens: Math.max(
-      0,
-      countOf(value.prompt_tokens) - cacheReadInputTokens - cacheCreationInputTokens,
-    ),
-    outputTokens,
-    cacheReadInputTokens,
-    cacheCreationInputTokens,
-    ...(completion && { thinkingTokens: Math.min(reasoned, outputTokens) }),
-  });
+  const usage = create(ReportedUsageSchema);
+  if (isTotal(value.prompt_tokens)) {
+    const total = countOf(value.prompt_tokens);
+    const read = Math.min(countOf(prompt.cached_tokens), total);
+    const written = Math.min(countOf(prompt.cache_write_tokens), total - read);
+    usage.inputTokens = total - read - written;
+    usage.cacheReadInputTokens = read;
+    usage.cacheCreationInputTokens = written;
+  }
+  if (isTotal(value.completion_tokens)) {
+    const completed = countOf(value.completion_tokens);
+    const reasoned = countOf(completion?.reasoning_tokens);
+    // Some providers do not count reasoning as part of the completion, which their total shows. Add
+    // it, but never more than the total or the reasoning.
+    const uncounted = countOf(value.total_tokens) - countOf(value.prompt_tokens) - completed;
+    usage.outputTokens = completed + Math.max(0, Math.min(reasoned, uncounted));
+    if (completion) usage.thinkingTokens = Math.min(reasoned, usage.outputTokens);
+  }
+  return usage;
+}
+
+function isTotal(value: JsonValue | undefined): boolean {
+  return typeof value === "number" && value >= 0;
 }
 
 function countOf(value: JsonValue | undefined): number {

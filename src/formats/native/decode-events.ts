@@ -23,6 +23,7 @@ import {
   messageStop,
   otherEvent,
   ping,
+  progress,
 } from "../events.ts";
 import { isObject, isSound } from "../json.ts";
 import { jsonDepthMax } from "../json-fault.ts";
@@ -149,8 +150,10 @@ function createOrder() {
       // Some servers stop a block twice.
       if (over || (open === undefined && started && event.kind.case === "blockStop")) return;
       if (!prepare(event, events)) fail(events, "The model provider sent events out of order.");
-      else if (event.kind.case === "messageDelta" && !sawStopReason) held = event.kind.value;
-      else events.push(event);
+      else if (event.kind.case === "messageDelta" && !sawStopReason) {
+        held = event.kind.value;
+        if (held.usage) events.push(progress({ usage: held.usage }));
+      } else events.push(event);
     },
     /** Adds the end of the answer to `events`, if it has not ended yet. */
     end(events: Event[]): void {

@@ -9,7 +9,7 @@ import type {
   MessageStart,
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { randomId } from "../../base/ids.ts";
-import type { AnswerContext, EventEncoder } from "../codec.ts";
+import { type AnswerContext, type EventEncoder, encodeCost } from "../codec.ts";
 import { escapeLineSeparators, isObject, parseJsonText, stringifyJson } from "../json.ts";
 import { splitBlock } from "./encode-block.ts";
 import { completeUsage, encodeUsage } from "./usage.ts";
@@ -85,7 +85,9 @@ export function createEventEncoder(context: AnswerContext): EventEncoder {
       }
       case "messageDelta":
         outputTokens = kind.value.usage?.outputTokens ?? outputTokens;
-        return closeBlock() + encodeMessageDelta(kind.value, outputTokens);
+        return (
+          closeBlock() + encodeMessageDelta(kind.value, outputTokens, context.showCost === true)
+        );
       case "messageStop":
         over = true;
         return `${closeBlock()}event: message_stop\ndata: {"type":"message_stop"}\n\n`;
@@ -164,8 +166,10 @@ function encodeStart(start: MessageStart, context: AnswerContext, event: Event):
   );
 }
 
-function encodeMessageDelta(delta: MessageDelta, outputTokens: number): string {
-  const { stopReason, stopSequence, usage, deltaExtensions, extensions } = delta;
+function encodeMessageDelta(delta: MessageDelta, outputTokens: number, showCost: boolean): string {
+  const { stopReason, stopSequence, usage, deltaExtensions, cost } = delta;
+  // `gateway` is ours: a provider's member of that name is dropped.
+  const { gateway: _, ...extensions } = delta.extensions ?? {};
   return frame(
     "message_delta",
     stringifyJson({
@@ -177,6 +181,7 @@ function encodeMessageDelta(delta: MessageDelta, outputTokens: number): string {
       },
       usage: { ...(usage && encodeUsage(usage)), output_tokens: outputTokens },
       ...extensions,
+      ...(showCost && cost && { gateway: encodeCost(cost) }),
     }),
   );
 }

@@ -37,6 +37,7 @@ export function createSimulated(settings: SimulatedSettings, clock: Clock): Prov
 }
 
 class SimulatedStream implements ProviderStream {
+  readonly isPlain = false;
   readonly #settings: SimulatedSettings;
   readonly #clock: Clock;
   readonly #cache: PromptCache;

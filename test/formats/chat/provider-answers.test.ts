@@ -11,9 +11,13 @@ function decode(...values: (JsonValue | "[DONE]")[]): Event[] {
   return [...decoder.push(streamOf(...values)), ...decoder.end()];
 }
 
-/** A short form of events: the start of each block, the values of deltas, the end. */
+/**
+ * A short form of events: the start of each block, the values of deltas, the end. Reports ahead of
+ * the end are no part of the answer.
+ */
 function summarise(events: readonly Event[]): unknown[] {
-  return events.map(({ kind }) => {
+  const answer = events.filter(({ kind }) => kind.case !== "progress");
+  return answer.map(({ kind }) => {
     switch (kind.case) {
       case "messageStart":
         return "start";
@@ -633,6 +637,21 @@ test("an event with the name error is an error, whatever type its data has", () 
   expect(summarise(events)).toEqual([{ failure: "timeout_error" }]);
 });
 
+test("usage with every chunk, and a stop reason before its usage, are reported at once", () => {
+  const decoder = createEventDecoder();
+  const usage = (completion: number) => ({
+    usage: { prompt_tokens: 5, completion_tokens: completion },
+  });
+  const reportsOf = (...chunks: JsonObject[]) =>
+    decoder
+      .push(streamOf(...chunks))
+      .flatMap(({ kind }) => (kind.case === "progress" ? [kind.value] : []));
+  expect(reportsOf({ ...text("a"), ...usage(1) })).toMatchObject([{ usage: { outputTokens: 1 } }]);
+  expect(reportsOf({ ...text("b"), ...usage(2) })).toMatchObject([{ usage: { outputTokens: 2 } }]);
+  expect(reportsOf(finish("length"))).toMatchObject([{ stopReason: "max_tokens" }]);
+  expect(reportsOf(usageChunk)).toEqual([]);
+});
+
 test("the end waits for the usage, and follows it at once", () => {
   const decoder = createEventDecoder();
   expect(summarise(decoder.push(streamOf(text("a"), finish("stop"))))).toEqual([
@@ -733,19 +752,15 @@ for (const { name, usage, reported } of apart) {
   });
 }
 
-test("a contradictory usage does not become negative", () => {
+test("usage that makes no sense is no report, and no cache read exceeds the input", () => {
   const usage = {
     prompt_tokens: 2,
     completion_tokens: -4,
     prompt_tokens_details: { cached_tokens: 9 },
   };
-  expect(
-    usageOf(decode(text("a"), finish("stop"), { choices: [], usage }, "[DONE]")),
-  ).toMatchObject({
-    inputTokens: 0,
-    outputTokens: 0,
-    cacheReadInputTokens: 9,
-  });
+  const reported = usageOf(decode(text("a"), finish("stop"), { choices: [], usage }, "[DONE]"));
+  expect(reported).toMatchObject({ inputTokens: 0, cacheReadInputTokens: 2 });
+  expect(reported).not.toHaveProperty("outputTokens");
 });
 
 test("an absent usage stays absent", () => {

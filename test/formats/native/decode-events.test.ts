@@ -17,7 +17,9 @@ function decodeText(text: string | Uint8Array): Event[] {
   return [...decoder.push(Buffer.from(text)), ...decoder.end()];
 }
 const decode = (...events: JsonObject[]): Event[] => decodeText(streamOf(events));
-const kinds = (events: Event[]): (string | undefined)[] => events.map((event) => event.kind.case);
+// Reports ahead of the end are for the meter, and no part of the answer.
+const kinds = (events: Event[]): (string | undefined)[] =>
+  events.map((event) => event.kind.case).filter((kind) => kind !== "progress");
 const failureOf = (events: Event[]): string | undefined => {
   const last = events.at(-1)?.kind;
   return last?.case === "failure" ? `${last.value.type}: ${last.value.message}` : undefined;

@@ -13,7 +13,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file gateway/inference/v1/event.proto.
  */
 export const file_gateway_inference_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("CiBnYXRld2F5L2luZmVyZW5jZS92MS9ldmVudC5wcm90bxIUZ2F0ZXdheS5pbmZlcmVuY2UudjEitAQKBUV2ZW50EjsKDW1lc3NhZ2Vfc3RhcnQYASABKAsyIi5nYXRld2F5LmluZmVyZW5jZS52MS5NZXNzYWdlU3RhcnRIABI3CgtibG9ja19zdGFydBgCIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrU3RhcnRIABI3CgtibG9ja19kZWx0YRgDIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrRGVsdGFIABI1CgpibG9ja19zdG9wGAQgASgLMh8uZ2F0ZXdheS5pbmZlcmVuY2UudjEuQmxvY2tTdG9wSAASOwoNbWVzc2FnZV9kZWx0YRgFIAEoCzIiLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VEZWx0YUgAEjkKDG1lc3NhZ2Vfc3RvcBgGIAEoCzIhLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VTdG9wSAASKgoEcGluZxgHIAEoCzIaLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlBpbmdIABIwCgdmYWlsdXJlGAggASgLMh0uZ2F0ZXdheS5pbmZlcmVuY2UudjEuRmFpbHVyZUgAEigKBW90aGVyGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEgsKA3JhdxgOIAEoDBIwCgpyYXdfZm9ybWF0GA8gASgOMhwuZ2F0ZXdheS5pbmZlcmVuY2UudjEuRm9ybWF0QgYKBGtpbmQiigEKDE1lc3NhZ2VTdGFydBIKCgJpZBgBIAEoCRINCgVtb2RlbBgCIAEoCRIyCgV1c2FnZRgDIAEoCzIjLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlJlcG9ydGVkVXNhZ2USKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QiRwoKQmxvY2tTdGFydBINCgVpbmRleBgBIAEoDRIqCgVibG9jaxgCIAEoCzIbLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrIskBCgpCbG9ja0RlbHRhEg0KBWluZGV4GAEgASgNEg4KBHRleHQYAiABKAlIABISCgh0aGlua2luZxgDIAEoCUgAEhMKCXNpZ25hdHVyZRgEIAEoCUgAEhQKCmlucHV0X2pzb24YBSABKAlIABIoCgVvdGhlchgGIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RIABIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIGCgRraW5kIhoKCUJsb2NrU3RvcBINCgVpbmRleBgBIAEoDSL6AQoMTWVzc2FnZURlbHRhEhgKC3N0b3BfcmVhc29uGAEgASgJSACIAQESGgoNc3RvcF9zZXF1ZW5jZRgCIAEoCUgBiAEBEjIKBXVzYWdlGAMgASgLMiMuZ2F0ZXdheS5pbmZlcmVuY2UudjEuUmVwb3J0ZWRVc2FnZRIxChBkZWx0YV9leHRlbnNpb25zGA4gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIOCgxfc3RvcF9yZWFzb25CEAoOX3N0b3Bfc2VxdWVuY2UiDQoLTWVzc2FnZVN0b3AiBgoEUGluZyJVCgdGYWlsdXJlEgwKBHR5cGUYASABKAkSDwoHbWVzc2FnZRgCIAEoCRIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdCKpAwoNUmVwb3J0ZWRVc2FnZRIZCgxpbnB1dF90b2tlbnMYASABKA1IAIgBARIaCg1vdXRwdXRfdG9rZW5zGAIgASgNSAGIAQESKAobY2FjaGVfY3JlYXRpb25faW5wdXRfdG9rZW5zGAMgASgNSAKIAQESJAoXY2FjaGVfcmVhZF9pbnB1dF90b2tlbnMYBCABKA1IA4gBARJACg5jYWNoZV9jcmVhdGlvbhgFIAEoCzIjLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNhY2hlQ3JlYXRpb25IBIgBARIcCg90aGlua2luZ190b2tlbnMYBiABKA1IBYgBARIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIPCg1faW5wdXRfdG9rZW5zQhAKDl9vdXRwdXRfdG9rZW5zQh4KHF9jYWNoZV9jcmVhdGlvbl9pbnB1dF90b2tlbnNCGgoYX2NhY2hlX3JlYWRfaW5wdXRfdG9rZW5zQhEKD19jYWNoZV9jcmVhdGlvbkISChBfdGhpbmtpbmdfdG9rZW5zIsgBCg1DYWNoZUNyZWF0aW9uEiYKGWVwaGVtZXJhbF81bV9pbnB1dF90b2tlbnMYASABKA1IAIgBARImChllcGhlbWVyYWxfMWhfaW5wdXRfdG9rZW5zGAIgASgNSAGIAQESKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCHAoaX2VwaGVtZXJhbF81bV9pbnB1dF90b2tlbnNCHAoaX2VwaGVtZXJhbF8xaF9pbnB1dF90b2tlbnNiBnByb3RvMw", [file_gateway_inference_v1_content, file_google_protobuf_struct]);
+  fileDesc("CiBnYXRld2F5L2luZmVyZW5jZS92MS9ldmVudC5wcm90bxIUZ2F0ZXdheS5pbmZlcmVuY2UudjEi6AQKBUV2ZW50EjsKDW1lc3NhZ2Vfc3RhcnQYASABKAsyIi5nYXRld2F5LmluZmVyZW5jZS52MS5NZXNzYWdlU3RhcnRIABI3CgtibG9ja19zdGFydBgCIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrU3RhcnRIABI3CgtibG9ja19kZWx0YRgDIAEoCzIgLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkJsb2NrRGVsdGFIABI1CgpibG9ja19zdG9wGAQgASgLMh8uZ2F0ZXdheS5pbmZlcmVuY2UudjEuQmxvY2tTdG9wSAASOwoNbWVzc2FnZV9kZWx0YRgFIAEoCzIiLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VEZWx0YUgAEjkKDG1lc3NhZ2Vfc3RvcBgGIAEoCzIhLmdhdGV3YXkuaW5mZXJlbmNlLnYxLk1lc3NhZ2VTdG9wSAASKgoEcGluZxgHIAEoCzIaLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlBpbmdIABIwCgdmYWlsdXJlGAggASgLMh0uZ2F0ZXdheS5pbmZlcmVuY2UudjEuRmFpbHVyZUgAEigKBW90aGVyGAkgASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEgAEjIKCHByb2dyZXNzGAogASgLMh4uZ2F0ZXdheS5pbmZlcmVuY2UudjEuUHJvZ3Jlc3NIABILCgNyYXcYDiABKAwSMAoKcmF3X2Zvcm1hdBgPIAEoDjIcLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkZvcm1hdEIGCgRraW5kIooBCgxNZXNzYWdlU3RhcnQSCgoCaWQYASABKAkSDQoFbW9kZWwYAiABKAkSMgoFdXNhZ2UYAyABKAsyIy5nYXRld2F5LmluZmVyZW5jZS52MS5SZXBvcnRlZFVzYWdlEisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IkcKCkJsb2NrU3RhcnQSDQoFaW5kZXgYASABKA0SKgoFYmxvY2sYAiABKAsyGy5nYXRld2F5LmluZmVyZW5jZS52MS5CbG9jayLJAQoKQmxvY2tEZWx0YRINCgVpbmRleBgBIAEoDRIOCgR0ZXh0GAIgASgJSAASEgoIdGhpbmtpbmcYAyABKAlIABITCglzaWduYXR1cmUYBCABKAlIABIUCgppbnB1dF9qc29uGAUgASgJSAASKAoFb3RoZXIYBiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0SAASKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCBgoEa2luZCIaCglCbG9ja1N0b3ASDQoFaW5kZXgYASABKA0ipAIKDE1lc3NhZ2VEZWx0YRIYCgtzdG9wX3JlYXNvbhgBIAEoCUgAiAEBEhoKDXN0b3Bfc2VxdWVuY2UYAiABKAlIAYgBARIyCgV1c2FnZRgDIAEoCzIjLmdhdGV3YXkuaW5mZXJlbmNlLnYxLlJlcG9ydGVkVXNhZ2USKAoEY29zdBgEIAEoCzIaLmdhdGV3YXkuaW5mZXJlbmNlLnYxLkNvc3QSMQoQZGVsdGFfZXh0ZW5zaW9ucxgOIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QSKwoKZXh0ZW5zaW9ucxgPIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3RCDgoMX3N0b3BfcmVhc29uQhAKDl9zdG9wX3NlcXVlbmNlImgKCFByb2dyZXNzEhgKC3N0b3BfcmVhc29uGAEgASgJSACIAQESMgoFdXNhZ2UYAiABKAsyIy5nYXRld2F5LmluZmVyZW5jZS52MS5SZXBvcnRlZFVzYWdlQg4KDF9zdG9wX3JlYXNvbiI3CgRDb3N0EhIKCnJlcXVlc3RfaWQYASABKAkSGwoTYW1vdW50X21pY3JvY3JlZGl0cxgCIAEoAyINCgtNZXNzYWdlU3RvcCIGCgRQaW5nIlUKB0ZhaWx1cmUSDAoEdHlwZRgBIAEoCRIPCgdtZXNzYWdlGAIgASgJEisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0IqkDCg1SZXBvcnRlZFVzYWdlEhkKDGlucHV0X3Rva2VucxgBIAEoDUgAiAEBEhoKDW91dHB1dF90b2tlbnMYAiABKA1IAYgBARIoChtjYWNoZV9jcmVhdGlvbl9pbnB1dF90b2tlbnMYAyABKA1IAogBARIkChdjYWNoZV9yZWFkX2lucHV0X3Rva2VucxgEIAEoDUgDiAEBEkAKDmNhY2hlX2NyZWF0aW9uGAUgASgLMiMuZ2F0ZXdheS5pbmZlcmVuY2UudjEuQ2FjaGVDcmVhdGlvbkgEiAEBEhwKD3RoaW5raW5nX3Rva2VucxgGIAEoDUgFiAEBEisKCmV4dGVuc2lvbnMYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0Qg8KDV9pbnB1dF90b2tlbnNCEAoOX291dHB1dF90b2tlbnNCHgocX2NhY2hlX2NyZWF0aW9uX2lucHV0X3Rva2Vuc0IaChhfY2FjaGVfcmVhZF9pbnB1dF90b2tlbnNCEQoPX2NhY2hlX2NyZWF0aW9uQhIKEF90aGlua2luZ190b2tlbnMiyAEKDUNhY2hlQ3JlYXRpb24SJgoZZXBoZW1lcmFsXzVtX2lucHV0X3Rva2VucxgBIAEoDUgAiAEBEiYKGWVwaGVtZXJhbF8xaF9pbnB1dF90b2tlbnMYAiABKA1IAYgBARIrCgpleHRlbnNpb25zGA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdEIcChpfZXBoZW1lcmFsXzVtX2lucHV0X3Rva2Vuc0IcChpfZXBoZW1lcmFsXzFoX2lucHV0X3Rva2Vuc2IGcHJvdG8z", [file_gateway_inference_v1_content, file_google_protobuf_struct]);
 
 /**
  * One event of an answer. The order is: message_start; for each block, with index 0, 1, 2 and so
@@ -83,6 +83,14 @@ export type Event = Message<"gateway.inference.v1.Event"> & {
      */
     value: JsonObject;
     case: "other";
+  } | {
+    /**
+     * For the meter only: never part of an answer that a caller reads.
+     *
+     * @generated from field: gateway.inference.v1.Progress progress = 10;
+     */
+    value: Progress;
+    case: "progress";
   } | { case: undefined; value?: undefined };
 
   /**
@@ -272,6 +280,13 @@ export type MessageDelta = Message<"gateway.inference.v1.MessageDelta"> & {
   usage?: ReportedUsage | undefined;
 
   /**
+   * What the request was charged. In the last message_delta of an answer; absent in others.
+   *
+   * @generated from field: gateway.inference.v1.Cost cost = 4;
+   */
+  cost?: Cost | undefined;
+
+  /**
    * Other members of `delta`.
    *
    * @generated from field: google.protobuf.Struct delta_extensions = 14;
@@ -294,6 +309,58 @@ export const MessageDeltaSchema: GenMessage<MessageDelta> = /*@__PURE__*/
   messageDesc(file_gateway_inference_v1_event, 5);
 
 /**
+ * What a provider reports ahead of the end of its answer.
+ *
+ * @generated from message gateway.inference.v1.Progress
+ */
+export type Progress = Message<"gateway.inference.v1.Progress"> & {
+  /**
+   * Set once the reason is known, although the usage is still to come.
+   *
+   * @generated from field: optional string stop_reason = 1;
+   */
+  stopReason?: string | undefined;
+
+  /**
+   * Totals so far.
+   *
+   * @generated from field: gateway.inference.v1.ReportedUsage usage = 2;
+   */
+  usage?: ReportedUsage | undefined;
+};
+
+/**
+ * Describes the message gateway.inference.v1.Progress.
+ * Use `create(ProgressSchema)` to create a new message.
+ */
+export const ProgressSchema: GenMessage<Progress> = /*@__PURE__*/
+  messageDesc(file_gateway_inference_v1_event, 6);
+
+/**
+ * The charge of a request.
+ *
+ * @generated from message gateway.inference.v1.Cost
+ */
+export type Cost = Message<"gateway.inference.v1.Cost"> & {
+  /**
+   * @generated from field: string request_id = 1;
+   */
+  requestId: string;
+
+  /**
+   * @generated from field: int64 amount_microcredits = 2;
+   */
+  amountMicrocredits: bigint;
+};
+
+/**
+ * Describes the message gateway.inference.v1.Cost.
+ * Use `create(CostSchema)` to create a new message.
+ */
+export const CostSchema: GenMessage<Cost> = /*@__PURE__*/
+  messageDesc(file_gateway_inference_v1_event, 7);
+
+/**
  * @generated from message gateway.inference.v1.MessageStop
  */
 export type MessageStop = Message<"gateway.inference.v1.MessageStop"> & {
@@ -304,7 +371,7 @@ export type MessageStop = Message<"gateway.inference.v1.MessageStop"> & {
  * Use `create(MessageStopSchema)` to create a new message.
  */
 export const MessageStopSchema: GenMessage<MessageStop> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_event, 6);
+  messageDesc(file_gateway_inference_v1_event, 8);
 
 /**
  * @generated from message gateway.inference.v1.Ping
@@ -317,7 +384,7 @@ export type Ping = Message<"gateway.inference.v1.Ping"> & {
  * Use `create(PingSchema)` to create a new message.
  */
 export const PingSchema: GenMessage<Ping> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_event, 7);
+  messageDesc(file_gateway_inference_v1_event, 9);
 
 /**
  * The provider failed during an answer.
@@ -348,7 +415,7 @@ export type Failure = Message<"gateway.inference.v1.Failure"> & {
  * Use `create(FailureSchema)` to create a new message.
  */
 export const FailureSchema: GenMessage<Failure> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_event, 8);
+  messageDesc(file_gateway_inference_v1_event, 10);
 
 /**
  * The usage as a provider reports it. Numbers are totals, never increments: each member of a later
@@ -411,7 +478,7 @@ export type ReportedUsage = Message<"gateway.inference.v1.ReportedUsage"> & {
  * Use `create(ReportedUsageSchema)` to create a new message.
  */
 export const ReportedUsageSchema: GenMessage<ReportedUsage> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_event, 9);
+  messageDesc(file_gateway_inference_v1_event, 11);
 
 /**
  * @generated from message gateway.inference.v1.CacheCreation
@@ -438,5 +505,5 @@ export type CacheCreation = Message<"gateway.inference.v1.CacheCreation"> & {
  * Use `create(CacheCreationSchema)` to create a new message.
  */
 export const CacheCreationSchema: GenMessage<CacheCreation> = /*@__PURE__*/
-  messageDesc(file_gateway_inference_v1_event, 10);
+  messageDesc(file_gateway_inference_v1_event, 12);
 

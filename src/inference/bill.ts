@@ -1,0 +1,353 @@
+// The bill of one admitted request: what may be shown before the charge, what each ending costs,
+// and the one settlement. The table of endings is in `billing/README.md`.
+
+import { create } from "@bufbuild/protobuf";
+import {
+  type Attempt,
+  InputCategory,
+  Outcome,
+  type Receipt,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+import {
+  BlockStopSchema,
+  CostSchema,
+  type Event,
+  EventSchema,
+  type MessageDelta,
+  MessageDeltaSchema,
+  MessageStopSchema,
+} from "../../gen/gateway/inference/v1/event_pb.ts";
+import { ApiError, toApiError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import { withTimeout } from "../base/timeout.ts";
+import { chargedUsage, type Ending, type Hold, type Holds } from "../billing/billing.ts";
+import type { ProviderAnswer } from "../providers/providers.ts";
+import type { ActiveRequest } from "./active-requests.ts";
+import { type BillableUsage, Meter } from "./meter.ts";
+import type { Prepared } from "./prepare.ts";
+import { estimatedTokensOf } from "./prompt-size.ts";
+
+/** How long a provider may take to report the usage of an answer whose client has left. */
+const lastUsageMs = 2_000;
+/** How long the end of an answer waits for a ledger that is away. */
+const settleMaxWaitMs = 60_000;
+
+/** What had begun when the client left. It decides what the client pays. */
+type LeftDuring = "before acceptance" | "before content" | "content" | "ending";
+
+export type BillParts = {
+  readonly holds: Holds;
+  readonly log: Log;
+  /** Counts answers whose provider reported 0 input tokens beside content. */
+  readonly counters: { providerReportedZero: number };
+};
+
+export class Bill {
+  readonly #parts: BillParts;
+  readonly #prepared: Prepared;
+  readonly #active: ActiveRequest;
+  readonly #client: AbortSignal;
+  readonly #meter: Meter;
+  #hold: Hold;
+  #answer: ProviderAnswer | undefined;
+  /** True while a provider has the whole request and has not answered with an error status. */
+  #isAccepted = false;
+  #leftDuring: LeftDuring | undefined;
+  #lastUsageTimer: NodeJS.Timeout | undefined;
+  #failure: unknown;
+  /** The end of the answer, which waits for the charge. */
+  readonly #end: Event[] = [];
+  #settlement: Promise<Receipt> | undefined;
+  readonly #onHangUp = () => this.#leave();
+
+  /** `client` fires when the client hangs up. */
+  constructor(
+    parts: BillParts,
+    request: { prepared: Prepared; hold: Hold; active: ActiveRequest; client: AbortSignal },
+  ) {
+    const { prepared, hold, active, client } = request;
+    this.#parts = parts;
+    this.#prepared = prepared;
+    this.#hold = hold;
+    this.#active = active;
+    this.#client = client;
+    this.#meter = new Meter({
+      countedInput: estimatedTokensOf(prepared.size),
+      writesLiveLong: prepared.size.mostExpensiveInput === InputCategory.CACHE_WRITE_1H,
+      contextTokens: prepared.target.model.contextTokens,
+      grantedOutput: hold.grantedOutput,
+      zeroUsage: prepared.target.model.zeroUsage,
+    });
+    client.addEventListener("abort", this.#onHangUp, { once: true });
+    if (client.aborted) this.#leave();
+    parts.holds.watch(hold.requestId, () => this.#meter.movedUsage());
+  }
+
+  /** For the provider: true when it has the request, false when it failed without an event. */
+  readonly accept = (isAccepted: boolean): void => {
+    this.#isAccepted = isAccepted;
+  };
+
+  /** The answer that the request gets. */
+  begin(answer: ProviderAnswer): void {
+    this.#answer = answer;
+    this.#meter.mayCut = !answer.isPlain;
+  }
+
+  /** Throws when the gateway ended the request, or its client left. */
+  checkWanted(): void {
+    if (this.#active.cancelReason) throw this.#active.cancelReason.error;
+    if (this.#client.aborted) throw new ApiError("cancelled");
+  }
+
+  /**
+   * Meters the events of a read. Returns those that may be relayed before the charge; the end of
+   * the answer is kept back.
+   */
+  add(events: Event[]): Event[] {
+    const before = this.#meter.fold(events);
+    const shown = before < events.length ? events.slice(0, before) : events;
+    if (this.#meter.isCut) this.#stopAtGrant();
+    else for (const event of events.slice(before)) if (!isProgress(event)) this.#end.push(event);
+    return this.#meter.hasProgress ? shown.filter((event) => !isProgress(event)) : shown;
+  }
+
+  /** True when the answer is over before its provider ends it. */
+  get isCut(): boolean {
+    return this.#meter.isCut;
+  }
+
+  /**
+   * Makes the hold cover the input that the provider reported. Call it after `add`. Throws when the
+   * funds do not reach and nothing was produced yet: the request then costs nothing. An answer that
+   * has content costs at most what is held.
+   */
+  coverInput(): Promise<void> | undefined {
+    const reports = this.#meter.takeInputReports();
+    return reports.length === 0 ? undefined : this.#coverInput(reports);
+  }
+
+  async #coverInput(reports: ReturnType<Meter["takeInputReports"]>): Promise<void> {
+    for (const { usage, afterContent } of reports) {
+      try {
+        this.#hold = await this.#parts.holds.resize(this.#hold, usage);
+      } catch (error) {
+        if (afterContent) return;
+        const apiError = toApiError(error);
+        const outcome = lacksFunds(apiError) ? Outcome.INPUT_ABOVE_HOLD : Outcome.GATEWAY_FAILED;
+        this.#active.cancel({ error: apiError, outcome });
+        throw apiError;
+      }
+    }
+  }
+
+  /**
+   * Charges a complete answer. Returns its receipt, and the end of the answer, which may be shown
+   * now. Throws `upstream_error` when the answer is not complete, and `billing_unavailable` when
+   * the ledger stays away: a stream is charged all the same, since all but its end was delivered;
+   * a plain answer is not.
+   */
+  async settle(): Promise<{ receipt: Receipt; end: Event[] }> {
+    if (!this.#meter.complete && !this.#meter.isCut) {
+      const message = "The model provider ended its answer early.";
+      throw new ApiError("upstream_error", { message });
+    }
+    const total = this.#meter.billableTotal();
+    this.#countZeroInput();
+    const settlement = this.#charge(total, Outcome.COMPLETED);
+    const receipt = await withTimeout(settlement, settleMaxWaitMs, () => {
+      if (this.#prepared.request.stream)
+        throw new ApiError("billing_unavailable", { message: chargedLater });
+      const nothing = this.#endingOf(this.#meter.billableNothing(), Outcome.GATEWAY_FAILED);
+      const { requestId, payer } = this.#hold;
+      this.#parts.holds.amend({ accountId: payer.accountId, requestId }, nothing);
+      throw new ApiError("billing_unavailable", { message: notDelivered, retryAfterMs: 1000 });
+    });
+    // Another process settled the request by older usage: this client must not see an end that
+    // contradicts its charge.
+    if (receipt.outcome !== Outcome.COMPLETED)
+      throw this.#active.cancelReason?.error ?? new ApiError("gateway_unavailable");
+    return { receipt, end: this.#chargedEnd(total.usage, receipt) };
+  }
+
+  /** Remembers how the answer failed. Returns the error for the client. */
+  fail(error: unknown): unknown {
+    const left = this.#client.aborted ? new ApiError("cancelled") : undefined;
+    this.#failure = this.#active.cancelReason?.error ?? left ?? error;
+    return this.#failure;
+  }
+
+  /**
+   * Ends what still runs and charges it, unless that is done. Waits up to two seconds for usage
+   * that makes the bill of a client that left exact.
+   */
+  async close(): Promise<void> {
+    if (this.#settlement === undefined) {
+      if (this.#failure === undefined) this.#leave();
+      await this.#readLastUsage();
+      this.settleInterrupted();
+    }
+    clearTimeout(this.#lastUsageTimer);
+    this.#client.removeEventListener("abort", this.#onHangUp);
+  }
+
+  // The provider is stopped at once, unless its next report would make the bill exact.
+  #leave(): void {
+    if (this.#leftDuring !== undefined || this.#active.cancelReason || this.#settlement) return;
+    const meter = this.#meter;
+    if (!this.#isAccepted) this.#leftDuring = "before acceptance";
+    else if (meter.ending) this.#leftDuring = "ending";
+    else if (meter.contentBegan) this.#leftDuring = "content";
+    else this.#leftDuring = "before content";
+    if (this.#leftDuring !== "ending") meter.freezeOutput();
+    if (!this.#awaitsUsage()) this.#active.provider.abort();
+    else this.#lastUsageTimer = setTimeout(() => this.#active.provider.abort(), lastUsageMs);
+  }
+
+  #awaitsUsage(): boolean {
+    if (this.#leftDuring === "before content") return !this.#meter.hasInput;
+    return this.#leftDuring === "ending" && !this.#meter.hasTotal;
+  }
+
+  async #readLastUsage(): Promise<void> {
+    const events = this.#answer?.events[Symbol.asyncIterator]();
+    while (events && this.#awaitsUsage()) {
+      // The provider's failure, or its being stopped, ends the wait.
+      const read = await events.next().catch(() => undefined);
+      if (read === undefined || read.done) return;
+      this.#meter.fold(read.value);
+    }
+  }
+
+  /** Charges at once what an answer without end costs. Does nothing after a settlement. */
+  settleInterrupted(): void {
+    if (this.#settlement !== undefined) return;
+    this.#active.provider.abort();
+    const { outcome, billable } = this.#interruption();
+    // Nobody waits for this receipt. The batch queue keeps the charge until the ledger takes it.
+    this.#charge(billable, outcome).catch(() => undefined);
+  }
+
+  /** The outcome and the bill of an answer that did not reach its end. */
+  #interruption(): { outcome: Outcome; billable: BillableUsage } {
+    const meter = this.#meter;
+    const nothing = meter.billableNothing();
+    const produced = () => (meter.ending ? meter.billableTotal() : meter.billableNow());
+    switch (this.#leftDuring) {
+      case "before acceptance":
+        return { outcome: Outcome.CLIENT_LEFT_BEFORE_ACCEPTANCE, billable: nothing };
+      case "before content":
+        return { outcome: Outcome.CLIENT_LEFT_BEFORE_CONTENT, billable: meter.billableInput() };
+      case "content":
+        return { outcome: Outcome.CLIENT_LEFT, billable: meter.billableNow() };
+      case "ending":
+        return { outcome: Outcome.CLIENT_LEFT, billable: meter.billableTotal() };
+    }
+    const reason = this.#active.cancelReason;
+    if (reason) {
+      const isFree =
+        reason.outcome === Outcome.INPUT_ABOVE_HOLD || reason.outcome === Outcome.GATEWAY_FAILED;
+      return {
+        outcome: reason.outcome,
+        billable: this.#isAccepted && !isFree ? produced() : nothing,
+      };
+    }
+    const failure = toApiError(this.#failure).reason;
+    const billable = meter.contentBegan ? produced() : nothing;
+    if (failure === "internal") return { outcome: Outcome.GATEWAY_FAILED, billable };
+    if (!meter.contentBegan) return { outcome: Outcome.PROVIDER_FAILED, billable };
+    const isLate = failure === "timeout";
+    return { outcome: isLate ? Outcome.TIME_LIMIT : Outcome.PROVIDER_BROKE, billable };
+  }
+
+  #charge(billable: BillableUsage, outcome: Outcome): Promise<Receipt> {
+    this.#settlement ??= this.#parts.holds.settle(this.#hold, this.#endingOf(billable, outcome));
+    return this.#settlement;
+  }
+
+  #endingOf({ usage, basis }: BillableUsage, outcome: Outcome): Ending {
+    return { usage, basis, outcome, attempts: this.#attempts() };
+  }
+
+  #attempts(): Attempt[] {
+    return this.#answer?.attempts() ?? [];
+  }
+
+  #stopAtGrant(): void {
+    this.#active.provider.abort();
+    const { provider } = this.#answer ?? {};
+    const grantedOutput = this.#hold.grantedOutput;
+    const { output, thinking } = this.#meter.billableNow().usage;
+    this.#parts.log.error(
+      {
+        code: "provider_past_grant",
+        provider,
+        requestId: this.#hold.requestId,
+        grantedOutput,
+        tokens: output + thinking,
+      },
+      "the provider generated more than it was asked for: its answer was cut",
+    );
+    const index = this.#meter.openBlock;
+    if (index !== undefined)
+      this.#end.push(eventOf({ case: "blockStop", value: create(BlockStopSchema, { index }) }));
+    this.#end.push(
+      eventOf({
+        case: "messageDelta",
+        value: create(MessageDeltaSchema, { stopReason: "max_tokens" }),
+      }),
+      eventOf({ case: "messageStop", value: create(MessageStopSchema) }),
+    );
+  }
+
+  #countZeroInput(): void {
+    if (!this.#meter.reportedZeroInput) return;
+    this.#parts.counters.providerReportedZero += 1;
+    const { provider } = this.#answer ?? {};
+    this.#parts.log.warn(
+      {
+        code: "provider_reported_zero",
+        provider,
+        model: this.#hold.model,
+        requestId: this.#hold.requestId,
+      },
+      "the provider reported 0 input tokens for an answer",
+    );
+  }
+
+  /** The end of the answer, showing the tokens that were charged, and their cost. */
+  #chargedEnd(usage: Usage, { requestId, amountMicrocredits }: Receipt): Event[] {
+    const end = this.#end;
+    const last = end.findLastIndex(({ kind }) => kind.case === "messageDelta");
+    const event = end[last];
+    if (event?.kind.case !== "messageDelta") return end;
+    const delta = event.kind.value;
+    const charged = chargedUsage(usage, this.#hold.grantedOutput);
+    const shown = this.#meter.shownUsage(charged, delta.usage);
+    const cost = create(CostSchema, { requestId, amountMicrocredits });
+    const value: MessageDelta = { ...delta, ...(shown && { usage: shown }), cost };
+    return end.with(last, eventOf({ case: "messageDelta", value }));
+  }
+}
+
+/** Reports ahead of the end are for the meter. */
+function isProgress({ kind }: Event): boolean {
+  return kind.case === "progress";
+}
+
+function eventOf(kind: Event["kind"]): Event {
+  return create(EventSchema, { kind });
+}
+
+const notDelivered =
+  "The ledger is not reachable, so this answer was not delivered. It costs nothing, unless its " +
+  "charge was being written at that moment: its receipt shows which.";
+const chargedLater =
+  "The ledger is not reachable. The answer is complete, and is charged when the ledger is back.";
+
+function lacksFunds({ reason }: ApiError): boolean {
+  return (
+    reason === "credits_exhausted" || reason === "credits_held" || reason === "monthly_cap_reached"
+  );
+}

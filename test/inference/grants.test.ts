@@ -1,0 +1,158 @@
+// A provider that generates more than it was asked for is stopped, and its client pays the grant.
+
+import { create } from "@bufbuild/protobuf";
+import fc from "fast-check";
+import { countTokens } from "gpt-tokenizer";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { type Event, EventSchema } from "../../gen/gateway/inference/v1/event_pb.ts";
+import type { Payer } from "../../src/billing/admission.ts";
+import type { ProviderRequest } from "../../src/providers/providers.ts";
+import { events, freshInference, type TestInference } from "../support/inference.ts";
+
+const input = 140n;
+const output = 700n;
+const usage = { inputTokens: 11 };
+
+let gateway: TestInference;
+let payer: Payer;
+beforeAll(async () => {
+  gateway = await freshInference();
+  payer = await gateway.payer(1_000_000_000_000n);
+});
+afterAll(async () => {
+  expect(await gateway.store.verifyLedger()).toEqual([]);
+  await gateway.close();
+});
+
+const progress = (outputTokens: number): Event =>
+  create(EventSchema, { kind: { case: "progress", value: { usage: { outputTokens } } } });
+
+/** Plays these reads and then silence, and tells whether the provider was stopped. */
+function play(reads: readonly Event[][]): { stopped: () => boolean } {
+  let signal: AbortSignal | undefined;
+  gateway.plays(async function* (request: ProviderRequest) {
+    signal = request.signal;
+    request.onAccepted(true);
+    yield* reads;
+    // A provider that was stopped sends nothing any more, not even an end.
+    if (reads.at(-1)?.at(-1)?.kind.case !== "messageStop") yield await new Promise<never>(() => {});
+  });
+  return { stopped: () => signal?.aborted === true };
+}
+
+async function run(reads: readonly Event[][], maxTokens: number) {
+  const { stopped } = play(reads);
+  const { seen, receipt } = await gateway.collect(gateway.generate(payer, { maxTokens }));
+  const shown = seen.flatMap(({ kind }) => (kind.case === "events" ? kind.value.events : []));
+  const text = shown.map(({ kind }) =>
+    kind.case === "blockDelta" && kind.value.kind.case === "text" ? kind.value.kind.value : "",
+  );
+  return { stopped: stopped(), receipt, shown, text: text.join("") };
+}
+
+function cutInto(all: readonly Event[], cuts: readonly number[]): Event[][] {
+  const places = [0, ...cuts.map((cut) => cut % (all.length + 1)), all.length];
+  places.sort((one, other) => one - other);
+  return places
+    .slice(1)
+    .map((to, index) => all.slice(places[index], to))
+    .filter((read) => read.length > 0);
+}
+
+describe("a provider that goes on past its grant", () => {
+  test("is stopped by its own count: the answer ends with its length reason, at the price of the grant", async () => {
+    const reads = [
+      [events.start(usage), events.open(), events.text("one "), progress(100)],
+      [events.text("two "), progress(356)],
+      [events.text("three "), progress(357)],
+      [events.text("four ")],
+    ];
+    const { stopped, receipt, shown, text } = await run(reads, 100);
+    expect(stopped).toBe(true);
+    expect(text).toBe("one two three ");
+    expect(shown.slice(-3).map(({ kind }) => kind)).toMatchObject([
+      { case: "blockStop", value: { index: 0 } },
+      {
+        case: "messageDelta",
+        value: { stopReason: "max_tokens", usage: { inputTokens: 11, outputTokens: 100 } },
+      },
+      { case: "messageStop" },
+    ]);
+    expect(receipt).toMatchObject({
+      outcome: Outcome.COMPLETED,
+      usage: { input: 11, output: 100 },
+      reportedUsage: { output: 357 },
+      amountMicrocredits: 11n * input + 100n * output,
+      overrunMicrocredits: 257n * output,
+    });
+  });
+
+  test("is stopped by our count where it reports none, at the same event however it is cut", async () => {
+    const all = [
+      events.start(usage),
+      events.open(),
+      ...Array.from({ length: 40 }, (_, index) => events.text(`${index}`.padStart(200, "x"))),
+    ];
+    // 4 bytes × (2 × 100 + 1,024) are 4,896: the 25th piece crosses.
+    await fc.assert(
+      fc.asyncProperty(fc.array(fc.nat(), { maxLength: 6 }), async (cuts) => {
+        const { stopped, receipt, text } = await run(cutInto(all, cuts), 100);
+        expect([stopped, text.length]).toEqual([true, 24 * 200]);
+        expect(receipt).toMatchObject({
+          usage: { input: 11, output: 100 },
+          amountMicrocredits: 11n * input + 100n * output,
+        });
+      }),
+      { numRuns: 20 },
+    );
+  });
+
+  test("is delivered whole where its answer came in one piece, at the price of the grant", async () => {
+    const long = "x".repeat(10_000);
+    gateway.plays(async function* () {
+      yield [
+        events.start(usage),
+        create(EventSchema, {
+          kind: {
+            case: "blockStart",
+            value: { index: 0, block: { kind: { case: "text", value: { text: long } } } },
+          },
+        }),
+        events.close(),
+        events.delta({ inputTokens: 11, outputTokens: 2_500 }),
+        events.stop(),
+      ];
+    });
+    const { receipt, shown } = await gateway.collect(gateway.generate(payer, { maxTokens: 100 }));
+    expect(shown).toContain("blockStart");
+    expect(receipt).toMatchObject({ usage: { output: 100 }, reportedUsage: { output: 2_500 } });
+  });
+});
+
+const samples: Readonly<Record<string, string>> = {
+  prose: "The quick brown fox jumps over the lazy dog, and the dog does not mind at all. ",
+  "indented code": "        if (value === undefined) {\n                return;\n        }\n",
+  "a table":
+    "| name              | amount   | unit     |\n|-------------------|---------:|----------|\n",
+  Chinese: "机器学习模型的输出通常以词元计费，因此网关必须准确地计算每一个词元。",
+  base64:
+    "iVBORw0KGgoAAAANSUhEUgAAAAUAAAAFCAYAAACNbyblAAAAHElEQVQI12P4//8/w38GIAXDIBKE0DHxgljNBAAO",
+};
+for (const [name, sample] of Object.entries(samples)) {
+  test(`${name} that uses exactly its grant is never cut`, async () => {
+    for (const repeats of [1, 30, 300]) {
+      const whole = sample.repeat(repeats);
+      const granted = countTokens(whole);
+      const pieces = whole.match(/[\s\S]{1,50}/g) ?? [];
+      const reads = [
+        [events.start(usage), events.open()],
+        ...pieces.map((piece) => [events.text(piece)]),
+        [events.close(), events.delta({ outputTokens: granted }), events.stop()],
+      ];
+      const { receipt, text } = await run(reads, granted);
+      expect(text).toBe(whole);
+      expect(receipt).toMatchObject({ usage: { output: granted }, overrunMicrocredits: 0n });
+    }
+  });
+}

@@ -14,6 +14,7 @@ test("an empty environment gives a gateway for one machine", () => {
     role: "all",
     coreAddresses: [],
     httpAdmin: true,
+    streamCost: true,
     seed: true,
     drainLimitMs: 120_000,
     trustedProxies: [],

@@ -14,10 +14,23 @@ import {
   type MessageInitShape,
   type MessageShape,
 } from "@bufbuild/protobuf";
-import { type CallOptions, type Client, Code, ConnectError } from "@connectrpc/connect";
+import {
+  type CallOptions,
+  type Client,
+  Code,
+  ConnectError,
+  type ContextValues,
+  createContextKey,
+  createContextValues,
+} from "@connectrpc/connect";
 import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { type Key, KeysService, type Secret } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import {
+  type AuthenticateResponse,
+  type Key,
+  KeysService,
+  type Secret,
+} from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../base/errors.ts";
 
 /** One call. Connect's `HandlerContext` has this type too. */
@@ -26,6 +39,11 @@ export interface Call {
   readonly signal: AbortSignal;
   /** The metadata of the call. `authorization` holds the credential. */
   readonly requestHeader: Headers;
+  /**
+   * The caller, where a listener of this process authenticated it a moment ago. Never from the
+   * wire: only the local binding sets it.
+   */
+  readonly caller?: Caller | undefined;
 }
 
 /** The authenticated caller. */
@@ -142,6 +160,29 @@ function localClient<S extends DescService>(
 const noHeaders = new Headers();
 const never = new AbortController().signal;
 
+/** How long a service takes the word of a listener for its caller. */
+const callerMsMax = 1_000;
+const knownCaller = createContextKey<{ caller: Caller; atMs: number } | undefined>(undefined, {
+  description: "the caller that the listener authenticated, and when",
+});
+
+/** Context values that tell the services of this process who calls, for one second. */
+export function withCaller(
+  { admin, key, secret }: AuthenticateResponse,
+  atMs: number,
+): ContextValues {
+  const values = createContextValues();
+  if (admin) return values.set(knownCaller, { caller: { kind: "admin" }, atMs });
+  return key && secret
+    ? values.set(knownCaller, { caller: { kind: "key", key, secret }, atMs })
+    : values;
+}
+
+function callerOf(values: ContextValues | undefined): Caller | undefined {
+  const known = values?.get(knownCaller);
+  return known && performance.now() - known.atMs < callerMsMax ? known.caller : undefined;
+}
+
 function callOf(options: CallOptions | undefined): Call {
   const headers = options?.headers;
   const timeoutMs = options?.timeoutMs ?? 0;
@@ -157,5 +198,6 @@ function callOf(options: CallOptions | undefined): Call {
         : headers instanceof Headers
           ? headers
           : new Headers(headers),
+    caller: callerOf(options?.contextValues),
   };
 }

@@ -35,7 +35,7 @@ export function intercept<S extends DescService>(
       : { key: false, admin: false };
 
     const admit = async (request: Message, call: Call): Promise<AuthenticatedCall> => {
-      const caller = await authenticate(call.requestHeader);
+      const caller = call.caller ?? (await authenticate(call.requestHeader));
       if (!allowed[caller.kind]) throw new ApiError("not_permitted");
       checkRequest(desc.input, request);
       if (call.signal.aborted) throw abortError(call.signal);

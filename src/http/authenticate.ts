@@ -21,6 +21,9 @@ export type LoginAttempt = {
   readonly monthUsage: boolean;
 };
 
+/** A caller, and when the keys service named it, by `performance.now()`. */
+export type IdentifiedCaller = { readonly caller: AuthenticateResponse; readonly atMs: number };
+
 /**
  * Resolves with the caller. Throws the errors of `KeysService.Authenticate`, and
  * `auth_rate_limited`.
@@ -28,7 +31,7 @@ export type LoginAttempt = {
 export type IdentifyCaller = (
   attempt: LoginAttempt,
   call: CallOptions,
-) => Promise<AuthenticateResponse>;
+) => Promise<IdentifiedCaller>;
 
 // All keys that are in use at one time, in a few megabytes.
 const knownCredentialsMax = 10_000;
@@ -43,19 +46,18 @@ export function createIdentifyCaller(
 ): IdentifyCaller {
   // By digest of the credential. A good credential is served even from an address that is blocked,
   // which many clients may share.
-  const known = new BoundedMap<string, { caller: AuthenticateResponse; atMs: number }>(
-    knownCredentialsMax,
-  );
+  const known = new BoundedMap<string, IdentifiedCaller>(knownCredentialsMax);
 
   return async ({ authorization, address, monthUsage }, call) => {
     const digest = hash("sha256", authorization, "base64");
     const earlier = known.get(digest);
-    if (earlier && !monthUsage && performance.now() - earlier.atMs < reuseMs) return earlier.caller;
+    if (earlier && !monthUsage && performance.now() - earlier.atMs < reuseMs) return earlier;
     if (!earlier) failedCredentials.check(address);
     try {
-      const caller = await core.keys.authenticate({ monthUsage }, call);
-      known.set(digest, { caller, atMs: performance.now() });
-      return caller;
+      const atMs = performance.now();
+      const identified = { caller: await core.keys.authenticate({ monthUsage }, call), atMs };
+      known.set(digest, identified);
+      return identified;
     } catch (error) {
       known.delete(digest);
       if (toApiError(error).reason === "invalid_key") failedCredentials.record(address);

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import type { IncomingMessage } from "node:http";
 import { performance } from "node:perf_hooks";
+import type { ContextValues } from "@connectrpc/connect";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { AuthenticateResponse } from "../../gen/gateway/keys/v1/keys_pb.ts";
@@ -32,7 +33,12 @@ export type RequestContext = {
 };
 
 /** Headers and signal of every call that a request makes to the services. */
-type ServiceCall = { readonly headers: Headers; readonly signal: AbortSignal };
+type ServiceCall = {
+  readonly headers: Headers;
+  readonly signal: AbortSignal;
+  /** Names the caller to services of the same process. */
+  readonly contextValues: ContextValues;
+};
 
 declare module "fastify" {
   interface FastifyRequest {

@@ -5,7 +5,7 @@ import { performance } from "node:perf_hooks";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { shuttingDown } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import type { Core } from "../contract/contract.ts";
+import { type Core, withCaller } from "../contract/contract.ts";
 import { createAccessLog } from "./access-log.ts";
 import type { IdentifyCaller } from "./authenticate.ts";
 import { getCredits, getReceipt } from "./balance-and-receipts.ts";
@@ -163,7 +163,9 @@ function addRoutes(
         const headers = new Headers({ authorization, "x-request-id": context.requestId });
         const call = { headers, signal: hangUpSignal(reply) };
         const attempt = { authorization, address: request.ip, monthUsage };
-        context.identity = { call, caller: await identifyCaller(attempt, call) };
+        const { caller, atMs } = await identifyCaller(attempt, call);
+        const contextValues = withCaller(caller, atMs);
+        context.identity = { call: { ...call, contextValues }, caller };
         if (needsVersion) context.vendor = requireVersion(request.headers);
       },
       handler: run,

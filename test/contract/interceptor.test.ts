@@ -20,6 +20,7 @@ import {
   InferenceService,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import {
+  AuthenticateResponseSchema,
   CreateKeyResponseSchema,
   KeySchema,
   KeysService,
@@ -38,12 +39,13 @@ import {
   localCore,
   type Services,
   serviceTypes,
+  withCaller,
 } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { checkRequest } from "../../src/contract/validate.ts";
 
-const customer: Caller = {
-  kind: "key",
+const customer = {
+  kind: "key" as const,
   key: create(KeySchema, { keyId: "key_1", accountId: "acc_1" }),
   secret: create(SecretSchema, { secretId: "sec_1" }),
 };
@@ -293,6 +295,43 @@ describe("abort", () => {
     });
     const call = all(core.inference.generate(hello, { ...asCustomer, signal: controller.signal }));
     expect((await errorOf(call)).reason).toBe("timeout");
+  });
+});
+
+describe("a caller that the listener of this process names", () => {
+  const named = (ageMs: number, members = {}) =>
+    withCaller(
+      create(AuthenticateResponseSchema, {
+        key: customer.key,
+        secret: customer.secret,
+        ...members,
+      }),
+      performance.now() - ageMs,
+    );
+  const poolsOf = coreWith({
+    billing: { getPools: async (_, { caller }) => poolsNamed(caller) },
+  });
+  const poolsNamed = (caller: Caller) =>
+    create(GetPoolsResponseSchema, {
+      pools: [{ heldMicrocredits: caller.kind === "admin" ? 2n : 1n }],
+    });
+  const heldBy = async (ageMs: number, members = {}) => {
+    const { pools } = await poolsOf.billing.getPools({}, { contextValues: named(ageMs, members) });
+    return pools[0]?.heldMicrocredits;
+  };
+
+  test("is not authenticated again for a second", async () => {
+    expect(await heldBy(900)).toBe(1n);
+    expect(await heldBy(900, { admin: true, key: undefined, secret: undefined })).toBe(2n);
+  });
+
+  test("is authenticated again after that second", async () => {
+    expect((await errorOf(heldBy(1_000))).reason).toBe("missing_key");
+  });
+
+  test("is nobody where the answer names nobody", async () => {
+    const nobody = heldBy(0, { key: undefined, secret: undefined });
+    expect((await errorOf(nobody)).reason).toBe("missing_key");
   });
 });
 

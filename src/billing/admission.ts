@@ -156,7 +156,7 @@ function place(ledger: Ledger, request: HoldRequest): Admitted {
     poolHeld: pool.held,
     ...(key.cap !== null && { cap: { limit: key.cap, spent: key.spent, held: key.held } }),
   });
-  if (grant.kind === "short") return shortOf(ledger, payer, pool, key, grant);
+  if (grant.kind === "short") return shortOf(ledger.month, payer, pool, key, grant);
   pool.held += grant.amountMicro;
   key.held += grant.amountMicro;
   ledger.usedRequests.set(request.requestId, {
@@ -216,11 +216,13 @@ function grow(ledger: Ledger, { hold, amountMicro }: GrowRequest): Admitted {
   const addedMicro = amountMicro - before;
   if (addedMicro <= 0n)
     return { kind: "held", addedMicro: undefined, hold: { ...hold, amountMicro: before } };
+  // What is left for a growing request includes its own hold, so an error states the whole amounts.
+  const without = <Row extends { held: bigint }>(row: Row) => ({ ...row, held: row.held - before });
   if (pool.posted - pool.held < addedMicro)
-    return shortOf(ledger, hold.payer, pool, key, {
+    return shortOf(hold.month, hold.payer, without(pool), key, {
       of: "pool",
       held: pool.posted >= amountMicro,
-      neededMicro: addedMicro,
+      neededMicro: amountMicro,
     });
   const month =
     hold.month === ledger.month ? key : ledger.pastMonths.get(`${hold.payer.keyId}/${hold.month}`);
@@ -229,10 +231,11 @@ function grow(ledger: Ledger, { hold, amountMicro }: GrowRequest): Admitted {
     return rejected(new ApiError("gateway_unavailable", { message }));
   }
   if (key.cap !== null && key.cap - month.spent - month.held < addedMicro) {
-    return shortOf(ledger, hold.payer, pool, key, {
+    const spending = without({ ...month, cap: key.cap });
+    return shortOf(hold.month, hold.payer, pool, spending, {
       of: "cap",
       held: key.cap - month.spent >= amountMicro,
-      neededMicro: addedMicro,
+      neededMicro: amountMicro,
     });
   }
   pool.held += addedMicro;
@@ -253,17 +256,20 @@ function rejected(error: ApiError): Admitted {
   return { kind: "rejected", error };
 }
 
+/** A key's spending in one month. */
+type Spending = Pick<KeyRow, "cap" | "spent" | "held">;
+
 function shortOf(
-  ledger: Ledger,
+  month: string,
   payer: Payer,
   pool: { posted: bigint; held: bigint },
-  key: KeyRow,
+  key: Spending,
   short: { of: "pool" | "cap"; held: boolean; neededMicro: bigint },
 ): Admitted {
   if (short.held)
     return { kind: "short", error: new ApiError("credits_held", { retryAfterMs: 2000 }) };
   return rejected(
-    short.of === "pool" ? creditsExhausted(payer, pool, short) : capReached(ledger, key, short),
+    short.of === "pool" ? creditsExhausted(payer, pool, short) : capReached(month, key, short),
   );
 }
 
@@ -290,13 +296,13 @@ function creditsExhausted(
 }
 
 function capReached(
-  ledger: Ledger,
-  key: KeyRow,
+  month: string,
+  key: Spending,
   { neededMicro }: { neededMicro: bigint },
 ): ApiError {
   const limit = key.cap ?? 0n;
   const remaining = atLeastZero(limit - key.spent - key.held);
-  const resetsAt = monthAfter(ledger.month);
+  const resetsAt = monthAfter(month);
   return new ApiError("monthly_cap_reached", {
     message:
       `The monthly credit cap of this key is reached: ${credits(remaining)} credits of it are left, ` +

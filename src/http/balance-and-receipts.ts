@@ -2,7 +2,7 @@
 // GET /v1/receipts/{request_id}: the cost of one request.
 
 import assert from "node:assert/strict";
-import type { DescEnum, JsonObject } from "@bufbuild/protobuf";
+import type { DescEnum, JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { durationMs } from "@bufbuild/protobuf/wkt";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import {
@@ -11,14 +11,15 @@ import {
   OutcomeSchema,
   type Receipt,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import { credits, usd } from "../base/money.ts";
-import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
+import { categoryColumns, type TokenCategory, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
 import { identityOf, pathParam } from "./context.ts";
-import { rfc3339, rfc3339OrNull, sendJson } from "./reply.ts";
+import { rfc3339OrNull, sendJson } from "./reply.ts";
 
 export function getCredits(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
@@ -37,19 +38,19 @@ export function getCredits(core: Core) {
         held_credits: credits(pool.heldMicrocredits),
         free_credits: credits(pool.postedMicrocredits - pool.heldMicrocredits),
       },
-      key: renderKeyMonth(caller.key, new Date()),
+      key: renderKeyMonth(caller.key),
     });
   };
 }
 
-function renderKeyMonth(key: Key, now: Date): JsonObject {
+function renderKeyMonth(key: Key): JsonObject {
   const { monthSpentMicrocredits, monthHeldMicrocredits, monthlyCapMicrocredits: cap } = key;
   return {
     key_id: key.keyId,
     month_spent_credits: credits(monthSpentMicrocredits),
     month_held_credits: credits(monthHeldMicrocredits),
     monthly_cap_credits: cap === undefined ? null : credits(cap),
-    resets_at: rfc3339(new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() + 1, 1))),
+    resets_at: rfc3339OrNull(key.monthResetsAt),
   };
 }
 
@@ -64,7 +65,7 @@ export function getReceipt(core: Core) {
 
 /** A receipt as JSON. Credits and dollars are exact decimals in strings. */
 function renderReceipt(receipt: Receipt): JsonObject {
-  const { usage, price } = receipt;
+  const { usage, reportedUsage, price } = receipt;
   return {
     object: "receipt",
     request_id: receipt.requestId,
@@ -73,10 +74,12 @@ function renderReceipt(receipt: Receipt): JsonObject {
     family: familyName(receipt.family) ?? null,
     outcome: receipt.settledAt ? nameOf(OutcomeSchema, receipt.outcome) : "RUNNING",
     basis: receipt.settledAt ? nameOf(BasisSchema, receipt.basis) : null,
-    tokens: Object.fromEntries(
-      tokenCategories.map((category) => [categoryColumns[category], usage?.[category] ?? 0]),
-    ),
+    tokens: renderTokens(usage),
+    // Only where the provider reported other tokens than the charged ones.
+    ...(reportedUsage && { reported_tokens: renderTokens(reportedUsage) }),
+    granted_output: receipt.grantedOutput,
     price_version: price?.priceVersion ?? null,
+    credits_per_token: price ? byColumn((category) => credits(price[category])) : null,
     hold_credits: credits(receipt.holdMicrocredits),
     charge_credits: credits(receipt.amountMicrocredits),
     charge_usd: usd(receipt.amountMicrocredits),
@@ -85,6 +88,16 @@ function renderReceipt(receipt: Receipt): JsonObject {
     admitted_at: rfc3339OrNull(receipt.admittedAt),
     settled_at: rfc3339OrNull(receipt.settledAt),
   };
+}
+
+function renderTokens(usage: Usage | undefined): JsonObject {
+  return byColumn((category) => usage?.[category] ?? 0);
+}
+
+function byColumn(read: (category: TokenCategory) => JsonValue): JsonObject {
+  return Object.fromEntries(
+    tokenCategories.map((category) => [categoryColumns[category], read(category)]),
+  );
 }
 
 function renderAttempt({ provider, outcome, status, firstEventAfter }: Attempt): JsonObject {

@@ -252,7 +252,12 @@ type KeyRow = {
   created_at: Date;
   revoked_at: Date | null;
 };
-type MonthUsageRow = { month_spent: bigint; month_held: bigint; last_used_at: Date | null };
+type MonthUsageRow = {
+  month_spent: bigint;
+  month_held: bigint;
+  month_resets_at: Date;
+  last_used_at: Date | null;
+};
 type SecretRow = {
   secret_id: string;
   shown: string;
@@ -292,6 +297,7 @@ function monthUsage(row: MonthUsageRow) {
   return {
     monthSpentMicrocredits: row.month_spent,
     monthHeldMicrocredits: row.month_held,
+    monthResetsAt: timestampFromDate(row.month_resets_at),
     ...(row.last_used_at && { lastUsedAt: timestampFromDate(row.last_used_at) }),
   };
 }

@@ -262,3 +262,46 @@ function unheld(requestId: string): Hold {
 function expectRejected(outcome: Admitted, reason: string): void {
   expect(outcome).toMatchObject({ kind: "rejected", error: { reason } });
 }
+
+test("the error of a hold that cannot grow states amounts that include its own hold", () => {
+  const payer = { accountId: "acc", family: "v1" as const, keyId: "key_a" };
+  const ledgerOf = (posted: bigint, cap: bigint | null): Ledger => ({
+    at: new Date("2026-11-22T00:00:00Z"),
+    month,
+    nodeId: "node_1",
+    pools: new Map([["acc/v1", { posted, held: 3_000_000n, inDebt: false }]]),
+    keys: new Map([
+      ["key_a", { status: "active", allowedModels: [], cap, spent: 0n, held: 3_000_000n }],
+    ]),
+    deadSecrets: new Map(),
+    usedRequests: new Map(),
+    amounts: new Map([["req_growing1", 1_000_000n]]),
+    pastMonths: new Map(),
+  });
+  const hold = {
+    ...holdRequest(payer, 1, { requestId: "req_growing1" }),
+    grantedOutput: 1,
+    amountMicro: 1_000_000n,
+    freeMicro: 0n,
+    month,
+    admittedAt: new Date("2026-11-22T00:00:00Z"),
+  };
+  const growTo = (ledger: Ledger) => admit(ledger, { kind: "grow", hold, amountMicro: 9_000_000n });
+  // Of 5 credits others hold 2: 3 are left for this request, its own hold among them.
+  expect(growTo(ledgerOf(5_000_000n, null))).toMatchObject({
+    kind: "rejected",
+    error: {
+      reason: "credits_exhausted",
+      message: expect.stringContaining("has 3 credits free, and this request needs 9 set aside"),
+      facts: { limit: { limit: 5_000_000n, used: 2_000_000n, remaining: 3_000_000n } },
+    },
+  });
+  expect(growTo(ledgerOf(50_000_000n, 6_000_000n))).toMatchObject({
+    kind: "rejected",
+    error: {
+      reason: "monthly_cap_reached",
+      message: expect.stringContaining("4 credits of it are left, and this request needs 9"),
+      facts: { limit: { limit: 6_000_000n, used: 2_000_000n, remaining: 4_000_000n } },
+    },
+  });
+});

@@ -143,7 +143,11 @@ function scriptedCore(script: ScriptedServices): Core {
               keyId: "key_1",
               accountId: "acc_1",
               family: Family.V1,
-              ...(monthUsage && { monthSpentMicrocredits: 2_500_000n, monthHeldMicrocredits: 1n }),
+              ...(monthUsage && {
+                monthSpentMicrocredits: 2_500_000n,
+                monthHeldMicrocredits: 1n,
+                monthResetsAt: timestampFromDate(new Date("2026-12-01T00:00:00Z")),
+              }),
               monthlyCapMicrocredits: 10_000_000n,
             },
           });

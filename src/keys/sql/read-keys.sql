@@ -4,6 +4,8 @@
 select k.key_id, k.account_id, k.family, k.name, k.status, k.requests_per_minute,
        k.allowed_models, k.monthly_cap, k.created_at, k.revoked_at,
        coalesce(m.spent, 0)::int8 as month_spent, coalesce(m.held, 0)::int8 as month_held,
+       (date_trunc('month', now() at time zone 'UTC') + interval '1 month') at time zone 'UTC'
+         as month_resets_at,
        (select max(used.last_used_at)
           from key_months used
          where used.key_id = k.key_id) as last_used_at

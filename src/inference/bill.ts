@@ -1,5 +1,6 @@
-// The bill of one admitted request: what may be shown before the charge, what each ending costs,
-// and the one settlement. The table of endings is in `billing/README.md`.
+// The bill of one admitted request: meters its answer, keeps back the end of the answer until the
+// charge is durable, and settles the hold once. `billing/README.md` has the table of endings and
+// their charges.
 
 import { create } from "@bufbuild/protobuf";
 import {
@@ -28,12 +29,12 @@ import { type BillableUsage, Meter } from "./meter.ts";
 import type { Prepared } from "./prepare.ts";
 import { estimatedTokensOf } from "./prompt-size.ts";
 
-/** How long a provider may take to report the usage of an answer whose client has left. */
+/** Longest wait for a provider to report the usage of an answer whose client has left. */
 const lastUsageMs = 2_000;
-/** How long the end of an answer waits for a ledger that is away. */
+/** Longest wait of a complete answer for its charge, while the ledger is unavailable. */
 const settleMaxWaitMs = 60_000;
 
-/** What had begun when the client left. It decides what the client pays. */
+/** The phase of the answer in which the client left. It decides the charge. */
 type LeftDuring = "before acceptance" | "before content" | "content" | "ending";
 
 export type BillParts = {
@@ -84,26 +85,29 @@ export class Bill {
     parts.holds.watch(hold.requestId, () => this.#meter.movedUsage());
   }
 
-  /** For the provider: true when it has the request, false when it failed without an event. */
+  /**
+   * The providers call this: with true when one has the whole request, with false when that one
+   * failed without an event.
+   */
   readonly accept = (isAccepted: boolean): void => {
     this.#isAccepted = isAccepted;
   };
 
-  /** The answer that the request gets. */
+  /** Call it with the provider's answer, before its first events. */
   begin(answer: ProviderAnswer): void {
     this.#answer = answer;
     this.#meter.mayCut = !answer.isPlain;
   }
 
-  /** Throws when the gateway ended the request, or its client left. */
-  checkWanted(): void {
+  /** Throws when the gateway has cancelled the request, or its client has left. */
+  throwIfEnded(): void {
     if (this.#active.cancelReason) throw this.#active.cancelReason.error;
     if (this.#client.aborted) throw new ApiError("cancelled");
   }
 
   /**
-   * Meters the events of a read. Returns those that may be relayed before the charge; the end of
-   * the answer is kept back.
+   * Meters the events of one read. Returns those that may be relayed before the charge, and keeps
+   * back those of the end of the answer.
    */
   add(events: Event[]): Event[] {
     const before = this.#meter.fold(events);
@@ -113,15 +117,16 @@ export class Bill {
     return this.#meter.hasProgress ? shown.filter((event) => !isProgress(event)) : shown;
   }
 
-  /** True when the answer is over before its provider ends it. */
+  /** True when the answer reached its grant and was cut: it ends before its provider ends it. */
   get isCut(): boolean {
     return this.#meter.isCut;
   }
 
   /**
-   * Makes the hold cover the input that the provider reported. Call it after `add`. Throws when the
-   * funds do not reach and nothing was produced yet: the request then costs nothing. An answer that
-   * has content costs at most what is held.
+   * Resizes the hold to the input that the provider reported. Call it after `add`. Returns undefined
+   * without a new report. If the credits do not suffice before the first content, throws, and the
+   * request costs nothing. If they do not suffice after content, the hold and its limit on the
+   * charge stay.
    */
   coverInput(): Promise<void> | undefined {
     const reports = this.#meter.takeInputReports();
@@ -143,10 +148,10 @@ export class Bill {
   }
 
   /**
-   * Charges a complete answer. Returns its receipt, and the end of the answer, which may be shown
-   * now. Throws `upstream_error` when the answer is not complete, and `billing_unavailable` when
-   * the ledger stays away: a stream is charged all the same, since all but its end was delivered;
-   * a plain answer is not.
+   * Charges a complete answer. Returns its receipt, and the end of the answer, which may now be
+   * relayed. Throws `upstream_error` when the answer is not complete, and `billing_unavailable`
+   * when the ledger stays unavailable. A stream is charged even then, because all but its end was
+   * delivered; a plain answer is not.
    */
   async settle(): Promise<{ receipt: Receipt; end: Event[] }> {
     if (!this.#meter.complete && !this.#meter.isCut) {
@@ -164,14 +169,14 @@ export class Bill {
       this.#parts.holds.amend({ accountId: payer.accountId, requestId }, nothing);
       throw new ApiError("billing_unavailable", { message: notDelivered, retryAfterMs: 1000 });
     });
-    // Another process settled the request by older usage: this client must not see an end that
+    // Another process has settled the request, by older usage. The client must not see an end that
     // contradicts its charge.
     if (receipt.outcome !== Outcome.COMPLETED)
       throw this.#active.cancelReason?.error ?? new ApiError("gateway_unavailable");
     return { receipt, end: this.#chargedEnd(total.usage, receipt) };
   }
 
-  /** Remembers how the answer failed. Returns the error for the client. */
+  /** Stores the failure of the answer. Returns the error for the client. */
   fail(error: unknown): unknown {
     const left = this.#client.aborted ? new ApiError("cancelled") : undefined;
     this.#failure = this.#active.cancelReason?.error ?? left ?? error;
@@ -179,8 +184,8 @@ export class Bill {
   }
 
   /**
-   * Ends what still runs and charges it, unless that is done. Waits up to two seconds for usage
-   * that makes the bill of a client that left exact.
+   * Stops the provider and charges the usage so far. Does nothing after a settlement. If the client
+   * left and the provider is about to report its usage, waits up to two seconds for it.
    */
   async close(): Promise<void> {
     if (this.#settlement === undefined) {
@@ -192,7 +197,7 @@ export class Bill {
     this.#client.removeEventListener("abort", this.#onHangUp);
   }
 
-  // The provider is stopped at once, unless its next report would make the bill exact.
+  // Stops the provider at once, unless its next report would make the bill exact.
   #leave(): void {
     if (this.#leftDuring !== undefined || this.#active.cancelReason || this.#settlement) return;
     const meter = this.#meter;
@@ -213,23 +218,23 @@ export class Bill {
   async #readLastUsage(): Promise<void> {
     const events = this.#answer?.events[Symbol.asyncIterator]();
     while (events && this.#awaitsUsage()) {
-      // The provider's failure, or its being stopped, ends the wait.
+      // A failed or aborted provider ends the wait.
       const read = await events.next().catch(() => undefined);
       if (read === undefined || read.done) return;
       this.#meter.fold(read.value);
     }
   }
 
-  /** Charges at once what an answer without end costs. Does nothing after a settlement. */
+  /** Stops the provider and charges an incomplete answer. Does nothing after a settlement. */
   settleInterrupted(): void {
     if (this.#settlement !== undefined) return;
     this.#active.provider.abort();
     const { outcome, billable } = this.#interruption();
-    // Nobody waits for this receipt. The batch queue keeps the charge until the ledger takes it.
+    // The receipt is not needed. The batch queue retries until the charge is durable.
     this.#charge(billable, outcome).catch(() => undefined);
   }
 
-  /** The outcome and the bill of an answer that did not reach its end. */
+  /** The outcome and the billable usage of an answer that did not reach its end. */
   #interruption(): { outcome: Outcome; billable: BillableUsage } {
     const meter = this.#meter;
     const nothing = meter.billableNothing();
@@ -287,7 +292,7 @@ export class Bill {
         grantedOutput,
         tokens: output + thinking,
       },
-      "the provider generated more than it was asked for: its answer was cut",
+      "the provider generated more output than its limit: its answer was cut",
     );
     const index = this.#meter.openBlock;
     if (index !== undefined)
@@ -316,7 +321,7 @@ export class Bill {
     );
   }
 
-  /** The end of the answer, showing the tokens that were charged, and their cost. */
+  /** The end of the answer, with the charged tokens and their cost. */
   #chargedEnd(usage: Usage, { requestId, amountMicrocredits }: Receipt): Event[] {
     const end = this.#end;
     const last = end.findLastIndex(({ kind }) => kind.case === "messageDelta");
@@ -331,7 +336,7 @@ export class Bill {
   }
 }
 
-/** Reports ahead of the end are for the meter. */
+/** True for a usage report ahead of the end, which is for the meter only. */
 function isProgress({ kind }: Event): boolean {
   return kind.case === "progress";
 }
@@ -342,9 +347,10 @@ function eventOf(kind: Event["kind"]): Event {
 
 const notDelivered =
   "The ledger is not reachable, so this answer was not delivered. It costs nothing, unless its " +
-  "charge was being written at that moment: its receipt shows which.";
+  "charge was being written at that moment; its receipt shows the charge.";
 const chargedLater =
-  "The ledger is not reachable. The answer is complete, and is charged when the ledger is back.";
+  "The ledger is not reachable. The answer is complete and will be charged when the ledger is " +
+  "reachable again.";
 
 function lacksFunds({ reason }: ApiError): boolean {
   return (

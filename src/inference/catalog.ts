@@ -1,5 +1,5 @@
-// The models that can be asked for, under which names, at which price. Made from the configuration
-// file; immutable.
+// The catalogue: models, their names and their prices. Immutable; built from the configuration
+// file.
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
@@ -9,11 +9,11 @@ import { ApiError } from "../base/errors.ts";
 import { priceVersion } from "../billing/billing.ts";
 import type { CatalogFile, ModelEntry } from "../config/catalog.ts";
 
-/** A model that a name stood for. */
+/** The model that a name selects. */
 export type Resolved = {
   readonly model: ModelEntry;
   readonly price: Price;
-  /** False for a name that only told the tier. */
+  /** False if the name is unknown and only its tier selected the model. */
   readonly exact: boolean;
 };
 
@@ -22,14 +22,14 @@ export type Catalog = {
   /** Undefined for an unknown name. */
   find(name: string): Resolved | undefined;
   /**
-   * As `find`; throws `model_not_found`, naming what `allowed` (empty: all) leaves to choose from.
+   * As `find`, but throws `model_not_found`, with a list of the models in `allowed` (empty: all).
    */
   resolve(name: string, allowed: readonly string[]): Resolved;
-  /** Models, then aliases, of those that `allowed` names; empty: all. */
+  /** The models in `allowed` (empty: all), then their aliases. */
   list(allowed: readonly string[]): Model[];
   /**
-   * The entry of that list which `name` stands for. Throws as `resolve`, also for a model that
-   * `allowed` leaves out.
+   * The entry of that list that `name` selects. Throws `model_not_found` also for a model that is
+   * not in `allowed`.
    */
   describe(name: string, allowed: readonly string[]): Model;
   priceOf(model: string): Price | undefined;
@@ -47,7 +47,7 @@ export function createCatalog(file: CatalogFile): Catalog {
     ...resolved,
     ...aliases.flatMap(([alias, id]) => entryOf(alias, resolved.get(id))),
   ]);
-  // The tier's alias says which model is its current one; without an alias, the first of the tier.
+  // The alias with the name of the tier selects its current model. Without one, the first does.
   const current = (tier: string) =>
     byName.get(tier) ?? [...resolved.values()].find(({ model }) => model.tier === tier);
 
@@ -97,7 +97,7 @@ export function createCatalog(file: CatalogFile): Catalog {
 
 function notFound(name: string, models: readonly Model[]): ApiError {
   const valid = models.map(({ id }) => id);
-  // A name can be as long as a body: what is echoed is not.
+  // A name can be as long as a body, so the message quotes only its beginning.
   const message = `model: ${name.slice(0, 100)} is not one of ${valid.join(", ")}`;
   return new ApiError("model_not_found", { field: "model", allowed: valid, message });
 }
@@ -121,11 +121,9 @@ function toModel(
   });
 }
 
-// The ways in which clients write a model's name. Pure.
-
 /**
- * What a name may be rewritten to before it is looked up: `claude-haiku-4-5-20251001` is read as
- * `model-haiku-4.5`.
+ * The catalogue's spelling of a name that a client wrote in a vendor's spelling:
+ * `claude-haiku-4-5-20251001` becomes `model-haiku-4.5`.
  */
 export function canonicalName(name: string): string {
   return name
@@ -139,9 +137,7 @@ export function canonicalName(name: string): string {
 
 const tiers = ["opus", "sonnet", "haiku"] as const;
 
-/**
- * The tier that a vendor's name for an unknown version speaks of. Undefined for every other name.
- */
+/** The tier in a vendor's name of an unknown model. Undefined for every other name. */
 export function tierOf(name: string): (typeof tiers)[number] | undefined {
   const lower = name.toLowerCase();
   return lower.includes("claude") ? tiers.find((tier) => lower.includes(tier)) : undefined;

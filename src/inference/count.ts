@@ -17,8 +17,8 @@ import type { PayingCaller } from "./generate.ts";
 import { affinityOf, prepareModel } from "./prepare.ts";
 import { estimatedTokensOf, measurePrompt } from "./prompt-size.ts";
 
-/** How long a provider may take to count; clients wait for it before they ask anything. */
-const countMsMax = 10_000;
+/** Longest wait for a provider's count. Clients wait for the count before they send a request. */
+const countMaxWaitMs = 10_000;
 
 type Parts = {
   readonly catalog: () => Catalog;
@@ -27,32 +27,32 @@ type Parts = {
 };
 
 /**
- * Throws as `prepare`, `rate_limited` for a key that may make no requests at all,
- * `count_rate_limited`.
+ * Counts the input tokens of a request. Throws the errors of `prepare`, `count_rate_limited`, and
+ * `rate_limited` for a key that may make no requests at all.
  */
 export async function countTokens(
   parts: Parts,
-  { request: asked }: CountTokensRequest,
+  { request: received }: CountTokensRequest,
   { signal }: Call,
   { key }: PayingCaller,
 ): Promise<CountTokensResponse> {
-  assert(asked, "a required field");
+  assert(received, "a required field");
   const catalog = parts.catalog();
-  const { request: named } = prepareModel(catalog, asked, key.allowedModels);
+  const { request: named } = prepareModel(catalog, received, key.allowedModels);
   const request = enforceFeaturePolicy(named, catalog.features);
   if (key.requestsPerMinute === 0)
     throw new ApiError("rate_limited", { message: "This key may make no requests." });
   const size = measurePrompt(request);
   const release = await parts.limits.acquireFreeCall(key.keyId, size.textBytes);
   try {
-    const patience = AbortSignal.timeout(countMsMax);
-    const ask = {
+    const timeout = AbortSignal.timeout(countMaxWaitMs);
+    const counting = parts.providers.countTokens({
       request,
       affinity: affinityOf(key.keyId, request),
-      signal: AbortSignal.any([signal, patience]),
-    };
-    const count = await parts.providers.countTokens(ask).catch((error: unknown) => {
-      if (signal.aborted || !(patience.aborted || isAway(error))) throw error;
+      signal: AbortSignal.any([signal, timeout]),
+    });
+    const count = await counting.catch((error: unknown) => {
+      if (signal.aborted || !(timeout.aborted || isUnavailable(error))) throw error;
     });
     return create(
       CountTokensResponseSchema,
@@ -65,9 +65,9 @@ export async function countTokens(
   }
 }
 
-// A client that gets no count makes one with a paid request, so a provider that cannot answer is as
-// good as one that cannot count.
-function isAway(error: unknown): boolean {
+// A client that gets an error counts with a paid request instead. So an unavailable provider is
+// treated like one that cannot count: the answer is the gateway's estimate.
+function isUnavailable(error: unknown): boolean {
   const { reason } = toApiError(error);
   return reason === "overloaded" || reason === "upstream_error" || reason === "timeout";
 }

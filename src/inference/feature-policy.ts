@@ -1,6 +1,6 @@
-// What a request may ask for beyond tokens. The price list holds token categories only, so whatever
-// makes a provider charge something else is refused unless the operator has priced it. Judged on
-// the hub, extensions included, so that no listener goes around it.
+// Features with a price beyond tokens. The price list has token categories only, so a feature for
+// which a provider charges something else is refused unless the operator allows it. The check runs
+// on the canonical request, extensions included, so it is the same for every listener.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Block } from "../../gen/gateway/inference/v1/content_pb.ts";
@@ -14,8 +14,8 @@ type FeaturePolicy = CatalogFile["features"];
 const pricedToolTypes = /^(web_search_|web_fetch_|code_execution_|advisor_|mcp_toolset)/;
 
 /**
- * The request without the members that the gateway decides about. Throws `feature_not_offered` or
- * `thread_unsupported_request`.
+ * The request without the members that only the gateway may set. Throws `feature_not_offered`,
+ * `thread_unsupported_request`, or `invalid_request` for an extension with the name of a field.
  */
 export function enforceFeaturePolicy(
   request: GenerateRequest,
@@ -34,19 +34,19 @@ export function enforceFeaturePolicy(
 }
 
 function enforceOnExtensions(extensions: JsonObject, features: FeaturePolicy): JsonObject {
-  const judged: JsonObject = {};
+  const permitted: JsonObject = {};
   for (const [name, value] of Object.entries(extensions)) {
-    const kept = enforceOnMember(name, value, features);
-    // Defined, not assigned: a member called __proto__ is a member like any other.
-    if (kept !== undefined)
-      Object.defineProperty(judged, name, {
-        value: kept,
+    const sent = enforceOnMember(name, value, features);
+    // Not an assignment: the member `__proto__` is a member like any other.
+    if (sent !== undefined)
+      Object.defineProperty(permitted, name, {
+        value: sent,
         enumerable: true,
         writable: true,
         configurable: true,
       });
   }
-  return judged;
+  return permitted;
 }
 
 /** The value to send on; undefined drops the member. */
@@ -56,7 +56,7 @@ function enforceOnMember(
   features: FeaturePolicy,
 ): JsonValue | undefined {
   switch (name) {
-    // Sent on, these would stand before what was judged, granted and held.
+    // These would override the checked fields of the request, and the grant of the hold.
     case "model":
     case "messages":
     case "system":
@@ -84,7 +84,7 @@ function enforceOnMember(
       if (value === null || value === "standard" || features.fastSpeed) return value;
       throw notOffered(name, value);
     case "service_tier":
-      // `auto` may be served at a dearer tier.
+      // With `auto` the provider may choose a more expensive tier.
       if (value === null || value === "auto" || value === "standard_only")
         return value === null ? value : "standard_only";
       throw notOffered(name, value);
@@ -113,15 +113,15 @@ function refuseFiles(content: readonly Block[], path: string): void {
   });
 }
 
-// Only callers over RPC can write such a thing: decoders give each member its field.
+// Only gRPC and Connect callers can send this: the decoders move each member into its field.
 function hasField(field: string): ApiError {
   return invalidField(field, "has a field of its own and cannot be an extension");
 }
 
 function notOffered(field: string, value?: JsonValue): ApiError {
-  const what = typeof value === "string" ? `${field}: ${value.slice(0, 100)}` : field;
+  const feature = typeof value === "string" ? `${field}: ${value.slice(0, 100)}` : field;
   return new ApiError("feature_not_offered", {
     field,
-    message: `${what} is not offered by this gateway.`,
+    message: `${feature} is not offered by this gateway.`,
   });
 }

@@ -38,7 +38,7 @@ export type GenerateParts = BillParts & {
 /** A caller that pays. */
 export type PayingCaller = Extract<Caller, { kind: "key" }>;
 
-/** The reaper leaves a request alone until it must have ended by itself. */
+/** Time between the time limit of a request and the deadline of its hold. */
 const deadlineMarginMs = 60_000;
 
 /**
@@ -47,12 +47,12 @@ const deadlineMarginMs = 60_000;
  */
 export async function* generate(
   parts: GenerateParts,
-  asked: GenerateRequest,
+  received: GenerateRequest,
   call: Call,
   caller: PayingCaller,
 ): AsyncGenerator<GenerateResponse, undefined> {
   const requestId = requestIdOf(call);
-  const prepared = prepare(parts.catalog(), asked, caller.key.allowedModels);
+  const prepared = prepare(parts.catalog(), received, caller.key.allowedModels);
   const rateLimit = await parts.limits.acquire(caller.key.keyId, caller.key.requestsPerMinute);
   // Open before the hold, so that a revocation or a drain also ends requests that are being
   // admitted.
@@ -62,13 +62,13 @@ export async function* generate(
   try {
     const hold = await placeHold(parts, prepared, { requestId, caller, signal: call.signal });
     bill = new Bill(parts, { prepared, hold, active, client: call.signal });
-    // A client that stopped reading must not keep the gateway from ending its request.
+    // Settles at once: a client that stopped reading leaves this generator suspended at a `yield`.
     active.onCancel(() => {
       bill?.settleInterrupted();
       parts.activeRequests.close(active);
     });
     yield admission(prepared, hold, rateLimit);
-    bill.checkWanted();
+    bill.throwIfEnded();
 
     const answer = await parts.providers.generate({
       request: { ...prepared.request, maxTokens: hold.grantedOutput },
@@ -80,29 +80,30 @@ export async function* generate(
     bill.begin(answer);
     for await (const events of answer.events) {
       const shown = bill.add(events);
-      // The hold grows before anything that follows the report is relayed.
+      // The hold covers the reported input before any later event is relayed.
       const covered = bill.coverInput();
       if (covered) await covered;
       const alive = parts.confirmAlive();
       if (alive) await alive;
-      bill.checkWanted();
+      bill.throwIfEnded();
       if (shown.length > 0) yield response({ case: "events", value: eventsOf(shown) });
       if (bill.isCut) break;
     }
-    // A complete answer is charged to a client that is still there.
-    bill.checkWanted();
+    // `COMPLETED` is for a client that is still connected.
+    bill.throwIfEnded();
     const { receipt, end } = await bill.settle();
     if (end.length > 0) yield response({ case: "events", value: eventsOf(end) });
     yield response({ case: "receipt", value: create(ReceiptSchema, { receipt }) });
   } catch (error) {
     throw bill ? bill.fail(error) : error;
   } finally {
-    // The answer failed, or its reader left: what was produced is charged, unless it was settled.
+    // If the answer failed or its reader left, charges the usage so far. No effect once settled.
     await bill?.close();
     clearTimeout(timer);
     parts.activeRequests.close(active);
   }
 }
+
 /** The id that the caller proposes, or a new one. */
 function requestIdOf({ requestHeader }: Call): string {
   const proposed = requestHeader.get("x-request-id");
@@ -135,15 +136,16 @@ async function placeHold(
   try {
     return await parts.holds.place(request, signal);
   } catch (error) {
-    const exact = await countWhereItDecides(parts, prepared, caller, error, signal);
+    const exact = await countIfDecisive(parts, prepared, caller, error, signal);
     if (exact === undefined) throw error;
     return parts.holds.place({ ...request, bounds: { ...bounds, input: exact } }, signal);
   }
 }
 
-// The estimate is about twice the size of a usual prompt. Where the funds would cover a usual one,
-// the provider's own count decides.
-async function countWhereItDecides(
+// The bound on the input is about twice the size of a usual prompt. Credits that do not cover the
+// bound may still cover the prompt, so the provider counts it. Returns undefined, without a count,
+// if the credits do not cover even the estimate.
+async function countIfDecisive(
   { providers }: GenerateParts,
   { request, size, bounds, target: { price } }: Prepared,
   caller: PayingCaller,
@@ -153,7 +155,7 @@ async function countWhereItDecides(
   const limit = error instanceof ApiError ? error.facts.limit : undefined;
   if (limit?.remaining === undefined) return undefined;
   const usualMicro =
-    // Only the provider knows how many tokens a document is.
+    // Without documents: only the provider knows how many tokens one has.
     BigInt(estimatedTokensOf({ ...size, pages: 0 })) *
       maxInputPriceMicro(price, bounds.mostExpensiveInput) +
     BigInt(bounds.minOutput) * maxOutputPriceMicro(price);
@@ -174,8 +176,8 @@ function admission(
       requestId: hold.requestId,
       model: hold.model,
       grantedMaxTokens: hold.grantedOutput,
-      // As asked, even where the model's own limit is lower: the client then sees that it is
-      // granted less.
+      // The client's own limit, even where that of the model is lower: the client then sees that
+      // it is granted less.
       requestedMaxTokens: request.maxTokens ?? maxTokens,
       estimatedInputTokens: estimatedTokensOf(size),
       ...(rateLimit && { rateLimit }),
@@ -183,7 +185,8 @@ function admission(
   });
 }
 
-// Literals, because these are made per read of a stream, and `create` takes several times as long.
+// Object literals, because each read of a stream makes them, and `create` takes several times as
+// long.
 function eventsOf(events: Event[]) {
   return { $typeName: "gateway.inference.v1.Events", events } as const;
 }

@@ -31,9 +31,9 @@ export type MeterSettings = {
   readonly writesLiveLong: boolean;
   /** Most input tokens that are billed: the model's context window. */
   readonly contextTokens: number;
-  /** Output tokens that the provider was asked for at most. */
+  /** The output limit that the provider got, in tokens. */
   readonly grantedOutput: number;
-  /** Whether 0 input tokens in the last report are a report, or a missing one. */
+  /** Whether 0 input tokens in the last report mean 0, or that the provider reports none. */
   readonly zeroUsage: "reported" | "missing";
 };
 
@@ -64,7 +64,7 @@ export class Meter {
   #signatureBytes = 0;
   #redactedBytes = 0;
   #estimatedThinking = 0;
-  /** Output of the moment when the client left. Later output is not billed. */
+  /** The output at the time when the client left. Later output is not billed. */
   #frozen: { output: number; thinking: number } | undefined;
   #moved = false;
   #openBlock: number | undefined;
@@ -72,20 +72,20 @@ export class Meter {
 
   /** True once a stop reason was received. */
   ending = false;
-  /** True when the provider said that the answer is complete. */
+  /** True when the provider has marked the answer as complete. */
   complete = false;
   /** True once something was reported ahead of the end. */
   hasProgress = false;
   /** False for an answer that came in one piece: it is delivered whole. */
   mayCut = true;
-  /** True when the provider went on past its grant. The answer ends there. */
+  /** True when the provider exceeded the granted output. The answer ends there. */
   isCut = false;
 
   constructor(settings: MeterSettings) {
     this.#settings = settings;
   }
 
-  /** True once the provider has produced content. The empty form that opens a block is none. */
+  /** True once the provider has produced content. The empty start of a block is not content. */
   get contentBegan(): boolean {
     return (
       this.#answerBytes +
@@ -102,14 +102,14 @@ export class Meter {
     return this.#openBlock;
   }
 
-  /** True when the last report says 0 input tokens beside content, and that is believed. */
+  /** True when the last report has 0 input tokens beside content, and no setting overrides it. */
   get reportedZeroInput(): boolean {
     return this.#reportedInputSum() === 0 && this.#inputIsFinal && this.contentBegan;
   }
 
   /**
    * Folds the events of one read. Returns the number of those that come before the end of the
-   * answer. Stops at the event with which the provider goes on past its grant.
+   * answer. Stops at the event with which the provider exceeds the granted output.
    */
   fold(events: readonly Event[]): number {
     this.#moved = true;
@@ -170,7 +170,7 @@ export class Meter {
     return this.#hasInput();
   }
 
-  /** True when nothing that is still to come could change the usage of a complete answer. */
+  /** True when no later event can change the usage of a complete answer. */
   get hasTotal(): boolean {
     return this.complete || (this.ending && this.#outputIsFinal && this.#hasInput());
   }
@@ -221,8 +221,8 @@ export class Meter {
   }
 
   /**
-   * The usage to show at the end of an answer that is charged `charged`. Undefined when `last`, the
-   * provider's own last report, shows exactly that.
+   * The usage to show at the end of an answer with the charged usage `charged`. Undefined when
+   * `last`, the provider's own last report, is the same.
    */
   shownUsage(charged: Usage, last: ReportedUsage | undefined): ReportedUsage | undefined {
     const written = charged.cacheWrite5m + charged.cacheWrite1h;
@@ -328,14 +328,15 @@ export class Meter {
     return index;
   }
 
-  // The provider's own count is exact, but for a little that it may have generated ahead.
+  // The provider's count is exact. The margin allows for tokens that it generated before it
+  // stopped.
   #reportIsPastGrant(): boolean {
     const { grantedOutput } = this.#settings;
     const margin = Math.max(256, grantedOutput * 0.05);
     return (this.#output ?? 0) > grantedOutput + margin;
   }
 
-  // Ours is a guess at 4 bytes a token. Indented code and tables have up to 8.
+  // Our own count estimates 4 bytes a token. Indented code and tables have up to 8.
   #countIsPastGrant(): boolean {
     const bytes = this.#answerBytes + this.#thinkingBytes;
     return bytes > bytesPerToken * (2 * this.#settings.grantedOutput + 1_024);
@@ -350,7 +351,7 @@ export class Meter {
   }
 
   #counted(): { output: number; thinking: number } {
-    // The signature of visible thinking holds the same thoughts again.
+    // The signature of visible thinking encodes the same thinking again.
     const bytes =
       (this.#thinkingBytes > 0 ? this.#thinkingBytes : this.#signatureBytes) + this.#redactedBytes;
     const thinking = Math.max(Math.ceil(bytes / bytesPerToken), this.#estimatedThinking);
@@ -361,8 +362,8 @@ export class Meter {
     return (this.#input ?? 0) + (this.#cacheRead ?? 0) + this.#writes().total;
   }
 
-  // A 0 in the start is a placeholder. Later it is a report, unless the model's configuration says
-  // that this provider means nothing by it.
+  // A 0 at the start is a placeholder. A later 0 is a report, unless `zero_usage` of the model is
+  // `missing`.
   #hasInput(): boolean {
     if (this.#reportedInputSum() > 0) return true;
     return this.#inputIsFinal && this.#settings.zeroUsage === "reported";
@@ -401,7 +402,8 @@ export class Meter {
       usage.cacheRead += extra.cacheRead;
       usage[this.#settings.writesLiveLong ? "cacheWrite1h" : "cacheWrite5m"] += extra.cacheWrite;
     }
-    // No prompt is larger than the context: the cheapest input of such a report is billed first.
+    // No prompt is larger than the context window. Of a larger report, the cheapest input is billed
+    // first.
     let left = this.#settings.contextTokens;
     const upTo = (tokens: number): number => {
       const billed = Math.min(tokens, left);
@@ -422,7 +424,7 @@ export class Meter {
   }
 }
 
-/** Members of a usage object that stand for charged tokens. */
+/** Members of a usage object that count charged tokens. */
 const usageNames = [
   "input_tokens",
   "output_tokens",
@@ -432,8 +434,8 @@ const usageNames = [
   "output_tokens_details",
 ] as const;
 
-// A member of these names that is no number stands among the unknown ones, and would be shown in
-// place of the charged tokens.
+// The decoder keeps such a member among the unknown ones if it is not a number. It would then be
+// shown instead of the charged tokens.
 function withoutUsage(extensions: JsonObject): JsonObject {
   const kept = Object.entries(extensions).filter(
     ([name]) => !usageNames.some((usageName) => usageName === name),
@@ -441,13 +443,15 @@ function withoutUsage(extensions: JsonObject): JsonObject {
   return Object.fromEntries(kept);
 }
 
-// A tool's empty start form `{}` is not output; its arguments follow as deltas.
+// A tool call starts with the empty input `{}`, which is not output. Its arguments follow as deltas.
 function bytesOfInput(input: JsonObject | undefined): number {
   if (input === undefined || Object.keys(input).length === 0) return 0;
   return Buffer.byteLength(JSON.stringify(input));
 }
 
-/** Work beside the answer that a provider reports apart from the totals: compaction, and advice. */
+/**
+ * Usage beside the answer, which a provider reports apart from its totals: compaction and advice.
+ */
 function extraIterations(iterations: JsonValue | undefined) {
   if (!Array.isArray(iterations)) return [];
   return iterations.flatMap((entry) => {

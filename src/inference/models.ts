@@ -1,4 +1,4 @@
-// The catalogue as callers read it: the models of a key, or all of them for the operator.
+// The methods that read the catalogue: a key reads the models that it may use, the operator all.
 
 import { create } from "@bufbuild/protobuf";
 import {
@@ -16,13 +16,13 @@ import type { Catalog } from "./catalog.ts";
 
 type Parts = { readonly catalog: () => Catalog; readonly limits: RateLimits };
 
-/** Throws `invalid_request`, and `count_rate_limited` as `getModel`. */
+/** Throws `invalid_request` and `count_rate_limited`. */
 export async function listModels(
   { catalog, limits }: Parts,
   request: ListModelsRequest,
   caller: Caller,
 ): Promise<ListModelsResponse> {
-  await paceFreeCall(limits, caller);
+  await limitFreeCall(limits, caller);
   const all = catalog().list(allowedModels(caller));
   const { entries: models, nextPageToken } = await readPage(request, {
     async read(after, limit) {
@@ -37,26 +37,26 @@ export async function listModels(
 }
 
 /**
- * Throws `model_not_found`, also for a model that the key may not use: what is not listed is not
- * there.
+ * Throws `count_rate_limited`, and `model_not_found` for an unknown model and for one that the key
+ * may not use.
  */
 export async function getModel(
   { catalog, limits }: Parts,
   { model }: GetModelRequest,
   caller: Caller,
 ): Promise<GetModelResponse> {
-  await paceFreeCall(limits, caller);
+  await limitFreeCall(limits, caller);
   return create(GetModelResponseSchema, {
     model: catalog().describe(model, allowedModels(caller)),
   });
 }
 
-// Reading the catalogue shares the bucket of counting, so that neither takes from a key's requests
-// per minute.
-async function paceFreeCall(limits: RateLimits, caller: Caller): Promise<void> {
+// Reading the catalogue and counting tokens share one limit. Neither counts as one of the key's
+// requests per minute.
+async function limitFreeCall(limits: RateLimits, caller: Caller): Promise<void> {
   if (caller.kind !== "key") return;
-  const end = await limits.acquireFreeCall(caller.key.keyId, 0);
-  end();
+  const release = await limits.acquireFreeCall(caller.key.keyId, 0);
+  release();
 }
 
 function allowedModels(caller: Caller): readonly string[] {

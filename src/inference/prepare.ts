@@ -1,5 +1,5 @@
-// What a request turns into before any money or provider is involved: a known model, rules kept,
-// limits in tokens. Pure.
+// Prepares a request before its hold: finds the model, enforces the rules, and bounds the tokens.
+// Pure.
 
 import type { Block } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
@@ -12,88 +12,87 @@ import { limitThinking, mapReasoning, withoutThinking } from "./reasoning.ts";
 
 export type Prepared = {
   readonly target: Resolved;
-  /** Ready for a provider, except that `maxTokens` is what was asked for. */
+  /** Ready for a provider, except that its `maxTokens` is still the client's. */
   readonly request: GenerateRequest;
+  /** Most output tokens, by the request and by the model. The hold may grant fewer. */
   readonly maxTokens: number;
   readonly size: PromptSize;
   readonly bounds: UsageBounds;
 };
 
-/** Output tokens of a request that does not say. */
-const usualMaxTokens = 32_000;
-/** Output below which starting is not worth while, where so much was asked for. */
-const worthwhileTokens = 1_024;
+/** Output limit of a request without one, in tokens. */
+const maxTokensDefault = 32_000;
+/** A request is not started with fewer output tokens than this, unless it requests fewer. */
+const minOutputTokens = 1_024;
 
 /**
- * Throws `model_not_found`, `model_not_allowed`, `feature_not_offered`,
+ * Prepares a request of a key with these allowed models (empty: all). Throws `model_not_found`, `model_not_allowed`, `feature_not_offered`,
  * `thread_unsupported_request`, `invalid_request`.
  */
 export function prepare(
   catalog: Catalog,
-  ask: GenerateRequest,
+  received: GenerateRequest,
   allowedModels: readonly string[],
 ): Prepared {
-  const { target, request: named } = prepareModel(catalog, ask, allowedModels);
-  const maxTokens = limitOutput(ask, target);
-  const offered = enforceFeaturePolicy(named, catalog.features);
-  // As with the limit: who named a model that we only guess at does not know how this one thinks.
-  const fitting = target.exact ? offered : limitThinking(offered, target.model, maxTokens);
+  const { target, request: named } = prepareModel(catalog, received, allowedModels);
+  const maxTokens = limitOutput(received, target);
+  const permitted = enforceFeaturePolicy(named, catalog.features);
+  // As in `limitOutput`: the client named another model and does not know how this one thinks.
+  const fitting = target.exact ? permitted : limitThinking(permitted, target.model, maxTokens);
   const request = mapReasoning(fitting, target.model, maxTokens);
   const size = measurePrompt(request);
   const bounds = {
     input: maxTokensOf(size, target.model.contextTokens),
     mostExpensiveInput: size.mostExpensiveInput,
-    minOutput: worthStarting(request, maxTokens),
+    minOutput: minOutputOf(request, maxTokens),
     maxOutput: maxTokens,
   };
   return { target, request, maxTokens, size, bounds };
 }
 
 /**
- * Resolves the model and checks that the key may use it. The request then asks for no thinking
- * where the model does none. Throws `model_not_found`, `model_not_allowed`.
+ * Resolves the model and checks that the key may use it. Removes the thinking options from the
+ * request if the model cannot think. Throws `model_not_found`, `model_not_allowed`.
  */
 export function prepareModel(
   catalog: Catalog,
-  ask: GenerateRequest,
+  received: GenerateRequest,
   allowedModels: readonly string[],
 ) {
-  const target = catalog.resolve(ask.model, allowedModels);
+  const target = catalog.resolve(received.model, allowedModels);
   if (allowedModels.length > 0 && !allowedModels.includes(target.model.id)) {
     const message = `model: this key may not use ${target.model.id}. It may use ${allowedModels.join(", ")}.`;
     throw new ApiError("model_not_allowed", { field: "model", allowed: allowedModels, message });
   }
-  const named = { ...ask, model: target.model.id };
+  const named = { ...received, model: target.model.id };
   return { target, request: target.model.thinking === "none" ? withoutThinking(named) : named };
 }
 
 function limitOutput({ maxTokens }: GenerateRequest, { model, exact }: Resolved): number {
-  if (maxTokens === undefined) return Math.min(usualMaxTokens, model.maxOutputTokens);
+  if (maxTokens === undefined) return Math.min(maxTokensDefault, model.maxOutputTokens);
   if (maxTokens <= model.maxOutputTokens) return maxTokens;
-  // A client that named a model we only guess at does not know this model's limit.
+  // The client named a model that is unknown here, so it does not know the limit of this one.
   if (!exact) return model.maxOutputTokens;
   const rule = `${model.maxOutputTokens}, which is the maximum allowed number of output tokens for ${model.id}`;
   throw invalidField("max_tokens", `${maxTokens} > ${rule}`);
 }
 
-// A thinking budget that max_tokens does not leave room for is the provider's to refuse.
-function worthStarting({ thinking }: GenerateRequest, maxTokens: number): number {
+// The provider refuses a thinking budget of `maxTokens` or more, so such a budget raises nothing.
+function minOutputOf({ thinking }: GenerateRequest, maxTokens: number): number {
   const budget = thinking?.budgetTokens ?? 0;
-  return Math.min(maxTokens, Math.max(worthwhileTokens, budget < maxTokens ? budget + 1 : 0));
+  return Math.min(maxTokens, Math.max(minOutputTokens, budget < maxTokens ? budget + 1 : 0));
 }
 
-// Tells the conversations of a key apart, so that each meets the same provider's prompt cache
-// again.
-
 /**
- * The same text for every call of a conversation of a key, whichever method it calls.
- * `request.model` is a catalogue id.
+ * Identifies a conversation of a key: the same text for every call of it, by any method. So a
+ * conversation stays with one provider and uses its prompt cache. `request.model` is a catalogue
+ * id.
  */
 export function affinityOf(keyId: string, request: GenerateRequest): string {
   return `${keyId}/${request.model}/${conversationStart(request)}`;
 }
 
-// Enough of a conversation's beginning to tell it from others.
+// Enough of the beginning of a conversation to distinguish it from others.
 function conversationStart({ messages, system }: GenerateRequest): string {
   const instruction = system?.content.find((block) => !textOf(block).startsWith(attribution));
   const first = messages[0]?.content[0];
@@ -101,8 +100,8 @@ function conversationStart({ messages, system }: GenerateRequest): string {
 }
 
 /**
- * The first line of the coding assistant's instructions, which differs from call to call of one
- * conversation.
+ * Begins a block that a coding assistant puts before its instructions. The block differs between
+ * the calls of one conversation.
  */
 const attribution = "x-anthropic-billing-header:";
 

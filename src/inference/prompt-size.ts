@@ -1,4 +1,4 @@
-// How large a prompt is, before any provider has seen it. Pure; walks the request once.
+// Measures a prompt without a provider. Pure; walks the request once.
 
 import type { JsonValue } from "@bufbuild/protobuf";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -6,33 +6,33 @@ import type { Block, CacheControl, Source } from "../../gen/gateway/inference/v1
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 
 export type PromptSize = {
-  /** UTF-8 bytes of everything that is text, JSON punctuation left out. */
+  /** UTF-8 bytes of all text, without the punctuation of JSON. */
   readonly textBytes: number;
   readonly images: number;
-  /** About how many pages its documents have, at most 30; those in plain text are left out. */
+  /** Estimated pages of its documents, at most 30. Documents in plain text count as text. */
   readonly pages: number;
-  /** Something whose size cannot be told from here: a PDF, or a document behind an address. */
+  /** True if a part has an unknown size: a PDF, or a document at a URL. */
   readonly unbounded: boolean;
-  /** What the mostExpensiveInput token of this prompt can be. */
+  /** The most expensive input category that a token of this prompt can belong to. */
   readonly mostExpensiveInput: InputCategory;
 };
 
-// The mostExpensiveInput image that a provider of native models counts: 1568 × 1568 pixels are
-// 3,279 tokens, larger ones are scaled down; the newest accept 2576 pixels at 4,784.
+// The most expensive image of a native model: 1568 × 1568 pixels are 3,279 tokens, and larger
+// images are scaled down; the newest models accept 2576 pixels at 4,784 tokens.
 const tokensPerImage = 4_800;
-// Most of what clients send as PDF has about 100 KB a page, text with a few pictures; scans have
-// more. Behind an address may be anything. Guesses are charged where a provider reports no usage,
-// so they end far below what a hold allows for, which is the whole window.
+// A usual PDF has about 100 KB a page, text with a few pictures; a scan has more. The size of a
+// document at a URL is unknown. This estimate is charged if the provider reports no usage, so it
+// stays far below the hold, which covers the whole context window.
 const bytesPerPage = 100_000;
 const pagesMax = 30;
-/** Tokens of an image or a page as they mostly are. */
+/** Tokens of a usual image or page. */
 const tokensPerPicture = 1_600;
 // Role markers, block boundaries and the like, per request.
 const framingTokens = 64;
 
 /**
- * Most tokens that a prompt of this size can be. No tokenizer in use makes more than one token of
- * two bytes of text.
+ * The most tokens that a prompt of this size can have. No tokenizer in use makes more than one
+ * token from two bytes of text.
  */
 export function maxTokensOf(
   { textBytes, images, unbounded }: PromptSize,
@@ -45,7 +45,7 @@ export function maxTokensOf(
   );
 }
 
-/** About how many tokens a prompt of this size is; at least 1. */
+/** The estimated tokens of a prompt of this size; at least 1. */
 export function estimatedTokensOf({ textBytes, images, pages }: PromptSize): number {
   return Math.max(1, Math.ceil(textBytes / 4) + (images + pages) * tokensPerPicture);
 }
@@ -75,7 +75,7 @@ export function measurePrompt(request: GenerateRequest): PromptSize {
     else if (typeof value === "number" || typeof value === "boolean") size.textBytes += 8;
     else if (Array.isArray(value)) value.forEach(addJson);
     else if (value) {
-      // No list of entries: a body may have a million members.
+      // Not `Object.entries`, which would copy: a body may have hundreds of thousands of members.
       for (const name in value) {
         const member = value[name];
         addText(name);

@@ -1,5 +1,5 @@
-// Thinking in terms of what a model can do: chat's `reasoning_effort`, and what was meant for
-// another model. Pure.
+// Adapts the thinking options of a request to its model: `reasoning_effort` of the chat format, and
+// options that the client wrote for another model. Pure.
 
 import { create } from "@bufbuild/protobuf";
 import {
@@ -16,19 +16,18 @@ import type { ModelEntry } from "../config/catalog.ts";
 import { isObject } from "../formats/json.ts";
 
 /**
- * The request without anything that asks for thinking. Providers of models that do not think refuse
- * whatever does.
+ * The request without its thinking options. Providers refuse them for models that cannot think.
  */
 export function withoutThinking({ reasoningEffort, ...request }: GenerateRequest): GenerateRequest {
-  const thoughtless = dropThinking(request);
+  const plain = dropThinking(request);
   return request.outputConfig?.effort === undefined
-    ? thoughtless
-    : withoutEffort(thoughtless, request.outputConfig);
+    ? plain
+    : withoutEffort(plain, request.outputConfig);
 }
 
 /**
- * The request with its effort written as thinking. Whoever set `thinking` or forces a tool has
- * decided already.
+ * The request with its effort translated into thinking options. A request that sets `thinking` or
+ * forces a tool stays as it is.
  */
 export function mapReasoning(
   request: GenerateRequest,
@@ -51,14 +50,14 @@ export function mapReasoning(
     return thinkingOn({ ...request, outputConfig }, create(ThinkingSchema, { type: "adaptive" }));
   }
   const budgetTokens = Math.min(known.budgetTokens, maxTokens - 1);
-  if (budgetTokens < budgetTokensMin || goesOnWithoutThoughts(request.messages)) return request;
+  if (budgetTokens < budgetTokensMin || continuesWithoutThinking(request.messages)) return request;
   return thinkingOn(request, create(ThinkingSchema, { type: "enabled", budgetTokens }));
 }
 
 /**
- * The request with its thinking as `model` takes it, when the client wrote it for another one: an
- * effort that it knows, a budget instead where it knows budgets only, and one that fits into the
- * output that it can give. Providers refuse anything else.
+ * The request with thinking options that `model` accepts, when the client wrote them for another
+ * model: an effort that the model knows, or a budget if it knows only budgets. The budget is less
+ * than `maxTokens`. Providers refuse anything else.
  */
 export function limitThinking(
   request: GenerateRequest,
@@ -76,7 +75,10 @@ export function limitThinking(
   if (thinking === undefined || budget === undefined) return fitting;
 
   const budgetTokens = Math.min(budget, maxTokens - 1);
-  if (isAdaptive && (budgetTokens < budgetTokensMin || goesOnWithoutThoughts(request.messages))) {
+  if (
+    isAdaptive &&
+    (budgetTokens < budgetTokensMin || continuesWithoutThinking(request.messages))
+  ) {
     return dropThinking(fitting);
   }
   return budgetTokens < budgetTokensMin
@@ -97,11 +99,11 @@ function fitEffort(
 }
 
 /**
- * True when the conversation ends during a turn of the assistant (tool calls with their results, or
- * a beginning that it is to continue) that did not begin with thoughts. With a budget, providers
- * refuse to think from there on.
+ * True when the conversation ends during a turn of the assistant that did not begin with thinking:
+ * tool calls with their results, or the start of an answer. Providers refuse a thinking budget for
+ * such a conversation.
  */
-function goesOnWithoutThoughts(messages: readonly Message[]): boolean {
+function continuesWithoutThinking(messages: readonly Message[]): boolean {
   let first: Message | undefined;
   for (const message of messages.toReversed()) {
     if (message.role === Role.ASSISTANT) first = message;
@@ -115,7 +117,7 @@ function goesOnWithoutThoughts(messages: readonly Message[]): boolean {
   return first !== undefined && begins !== "thinking" && begins !== "redactedThinking";
 }
 
-// Providers refuse an instruction to clear thoughts where there are none.
+// Providers refuse the instruction to clear earlier thinking in a request without thinking.
 function dropThinking({ thinking, ...request }: GenerateRequest): GenerateRequest {
   const { context_management: management, ...others } = request.extensions ?? {};
   if (!isObject(management) || !Array.isArray(management.edits)) return request;

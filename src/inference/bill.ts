@@ -123,10 +123,10 @@ export class Bill {
   }
 
   /**
-   * Resizes the hold to the input that the provider reported. Call it after `add`. Returns undefined
-   * without a new report. If the credits do not suffice before the first content, throws, and the
-   * request costs nothing. If they do not suffice after content, the hold and its limit on the
-   * charge stay.
+   * Resizes the hold to the input that the provider reported. Call it after `add`. Returns
+   * undefined without a new report. If the credits do not suffice before the first content, throws,
+   * and the request costs nothing. If they do not suffice after content, the hold and its limit on
+   * the charge stay.
    */
   coverInput(): Promise<void> | undefined {
     const reports = this.#meter.takeInputReports();

@@ -443,7 +443,8 @@ function withoutUsage(extensions: JsonObject): JsonObject {
   return Object.fromEntries(kept);
 }
 
-// A tool call starts with the empty input `{}`, which is not output. Its arguments follow as deltas.
+// A tool call starts with the empty input `{}`, which is not output. Its arguments follow in
+// deltas.
 function bytesOfInput(input: JsonObject | undefined): number {
   if (input === undefined || Object.keys(input).length === 0) return 0;
   return Buffer.byteLength(JSON.stringify(input));

@@ -26,8 +26,8 @@ const maxTokensDefault = 32_000;
 const minOutputTokens = 1_024;
 
 /**
- * Prepares a request of a key with these allowed models (empty: all). Throws `model_not_found`, `model_not_allowed`, `feature_not_offered`,
- * `thread_unsupported_request`, `invalid_request`.
+ * Prepares a request of a key with these allowed models (empty: all). Throws `model_not_found`,
+ * `model_not_allowed`, `feature_not_offered`, `thread_unsupported_request`, `invalid_request`.
  */
 export function prepare(
   catalog: Catalog,

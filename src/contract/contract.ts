@@ -40,8 +40,8 @@ export interface Call {
   /** The metadata of the call. `authorization` holds the credential. */
   readonly requestHeader: Headers;
   /**
-   * The caller, where a listener of this process authenticated it a moment ago. Never from the
-   * wire: only the local binding sets it.
+   * The caller, if a listener of this process authenticated it within the last second. Only the
+   * local binding sets it, never a message from outside.
    */
   readonly caller?: Caller | undefined;
 }
@@ -86,8 +86,8 @@ export function boundMethod<S extends DescService, C>(
   implementation: Implementation<S, C>,
   desc: DescMethod,
 ): BoundMethod<C> {
-  // The descriptor says at run time what the mapped type says at compile time. Only this function
-  // and `implement` rely on both.
+  // The descriptor and the mapped type list the same methods, one at run time, the other at compile
+  // time. Only this function and `implement` rely on that.
   const methods = implementation as Record<string, unknown>;
   const run = methods[desc.localName];
   if (typeof run !== "function") throw new Error(`${desc.parent.typeName} lacks ${desc.localName}`);
@@ -160,13 +160,13 @@ function localClient<S extends DescService>(
 const noHeaders = new Headers();
 const never = new AbortController().signal;
 
-/** How long a service takes the word of a listener for its caller. */
+/** How long a service accepts a caller that a listener has authenticated. */
 const callerMsMax = 1_000;
 const knownCaller = createContextKey<{ caller: Caller; atMs: number } | undefined>(undefined, {
   description: "the caller that the listener authenticated, and when",
 });
 
-/** Context values that tell the services of this process who calls, for one second. */
+/** Context values that pass an authenticated caller to the services of this process. */
 export function withCaller(
   { admin, key, secret }: AuthenticateResponse,
   atMs: number,

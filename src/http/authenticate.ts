@@ -21,7 +21,7 @@ export type LoginAttempt = {
   readonly monthUsage: boolean;
 };
 
-/** A caller, and when the keys service named it, by `performance.now()`. */
+/** A caller, and when the keys service identified it, by `performance.now()`. */
 export type IdentifiedCaller = { readonly caller: AuthenticateResponse; readonly atMs: number };
 
 /**
@@ -35,8 +35,8 @@ export type IdentifyCaller = (
 
 // All keys that are in use at one time, in a few megabytes.
 const knownCredentialsMax = 10_000;
-// The services authenticate every call again. The answer reused here decides only whether the body
-// is read.
+// A service in this process accepts this caller for the same time; over gRPC it authenticates every
+// call itself. So a revocation may reach free calls up to a second late.
 const reuseMs = 1_000;
 
 /** One instance per listener, shared by REST and Connect. */

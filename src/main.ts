@@ -9,7 +9,7 @@ import {
   findMissingCredentials,
   readCatalogFile,
 } from "./config/catalog.ts";
-import { type Config, readConfig } from "./config/environment.ts";
+import { type Config, readCatalogPath, readConfig } from "./config/environment.ts";
 import { renderBanner } from "./server/bootstrap.ts";
 import { startGateway } from "./server/gateway.ts";
 import { shrinkHeap } from "./server/shrink-heap.ts";
@@ -89,9 +89,8 @@ function readConfiguration(): { config: Config; catalog: CatalogFile } {
     }
   };
   const config = attempt(() => readConfig(process.env));
-  const catalog = attempt(() =>
-    readCatalog({ catalogPath: config?.catalogPath ?? process.env.CONFIG }),
-  );
+  // Read even if the environment has problems, so that all problems are reported together.
+  const catalog = attempt(() => readCatalog({ catalogPath: readCatalogPath(process.env) }));
   if (config && catalog) return { config, catalog };
   console.error(problems.join("\n"));
   process.exit(exitConfiguration);

@@ -81,7 +81,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   const databaseUrl = url("DATABASE_URL", ["postgres:", "postgresql:"]);
   const redisUrl = url("REDIS_URL", ["redis:", "rediss:"]);
   const adminToken = text("ADMIN_TOKEN");
-  const catalogPath = text("CONFIG");
+  const catalogPath = readCatalogPath(env);
   const coreAddresses = list("CORE_ADDRESS");
   const trustedProxies = list("TRUSTED_PROXIES");
   const grpcPair = pair("GRPC_TLS_CERT", "GRPC_TLS_KEY");
@@ -140,6 +140,17 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   return Object.freeze(config);
 }
 
+/** Path of the catalogue file. Undefined: the built-in one, as for an empty `CONFIG`. */
+export function readCatalogPath(env: NodeJS.ProcessEnv): string | undefined {
+  return readText(env, "CONFIG");
+}
+
+// The value without spaces around it; undefined for an empty one.
+function readText(env: NodeJS.ProcessEnv, name: string): string | undefined {
+  const value = env[name]?.trim();
+  return value === "" ? undefined : value;
+}
+
 // The host is a name, an IPv4 address, or an IPv6 address in brackets.
 function isHostAndPort(text: string): boolean {
   return /^(\[[0-9a-f:.]+\]|[^:/\s]+):\d{1,5}$/i.test(text);
@@ -160,10 +171,7 @@ function isAddressRange(text: string): boolean {
 // Readers of one variable each. They trim it, treat an empty one as absent, and add to `problems`.
 // A problem never repeats the value, which may be a secret in the wrong variable.
 function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
-  const text = (name: string): string | undefined => {
-    const value = env[name]?.trim();
-    return value === "" ? undefined : value;
-  };
+  const text = (name: string): string | undefined => readText(env, name);
   const integer = (name: string, range: { min: number; max: number; fallback: number }): number => {
     const value = text(name);
     if (value === undefined) return range.fallback;

@@ -1,6 +1,6 @@
 import fastify from "fastify";
 import { expect, test } from "vitest";
-import { readConfig } from "../../src/config/environment.ts";
+import { readCatalogPath, readConfig } from "../../src/config/environment.ts";
 
 test("an empty environment gives a gateway for one machine", () => {
   expect(readConfig({})).toEqual({
@@ -23,6 +23,15 @@ test("an empty environment gives a gateway for one machine", () => {
 
 test("an empty variable counts as absent", () => {
   expect(readConfig({ PORT: "", DATABASE_URL: " ", CORE_ADDRESS: "" })).toEqual(readConfig({}));
+});
+
+test("an empty CONFIG names no file", () => {
+  for (const value of ["", " ", undefined]) {
+    const env = value === undefined ? {} : { CONFIG: value };
+    expect(readCatalogPath(env)).toBeUndefined();
+    expect(readConfig(env).catalogPath).toBeUndefined();
+  }
+  expect(readCatalogPath({ CONFIG: " models.yaml" })).toBe("models.yaml");
 });
 
 test("an external database is seeded only with SEED=true", () => {

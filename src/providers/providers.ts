@@ -21,7 +21,7 @@ import {
   Router,
   waitMsOf,
 } from "./routing.ts";
-import { createSimulated } from "./simulated/simulated.ts";
+import { type ContextTokensOf, createSimulated } from "./simulated/simulated.ts";
 
 export type { ProviderAnswer, ProviderRequest, Providers, ProviderTokenCount } from "./provider.ts";
 
@@ -49,7 +49,10 @@ export function createProviders(parts: {
 }): ManagedProviders {
   const { log, env, clock = systemClock } = parts;
   const answerParts = { clock, log, budget: new RetryBudget() };
-  let router = new Router(parts.file, openConnections(parts.file, new Map(), env, clock));
+  let { models } = parts.file;
+  const contextTokensOf = (id: string) => models.find((model) => model.id === id)?.contextTokens;
+  const open = (settings: ProviderSettings) => openProvider(settings, env, clock, contextTokensOf);
+  let router = new Router(parts.file, openConnections(parts.file, new Map(), env, open, clock));
   return {
     generate: (request) =>
       startAnswer(answerParts, request, () =>
@@ -60,7 +63,8 @@ export function createProviders(parts: {
     usable: () => router.isUsable(),
     reload(file) {
       const before = router.connections;
-      router = new Router(file, openConnections(file, before, env, clock));
+      router = new Router(file, openConnections(file, before, env, open, clock));
+      ({ models } = file);
       for (const connection of before.values())
         if (router.connections.get(connection.name) !== connection) closeWhenIdle(connection, log);
     },
@@ -75,6 +79,7 @@ function openConnections(
   file: CatalogFile,
   before: ReadonlyMap<string, ProviderConnection>,
   env: NodeJS.ProcessEnv,
+  open: (settings: ProviderSettings) => Provider,
   clock: Clock,
 ): ReadonlyMap<string, ProviderConnection> {
   const problems = findMissingCredentials(file.providers, env);
@@ -84,15 +89,20 @@ function openConnections(
       const existing = before.get(name);
       if (existing !== undefined && isDeepStrictEqual(existing.settings, settings))
         return [name, existing];
-      return [name, createConnection(name, settings, openProvider(settings, env, clock), clock)];
+      return [name, createConnection(name, settings, open(settings), clock)];
     }),
   );
 }
 
-function openProvider(settings: ProviderSettings, env: NodeJS.ProcessEnv, clock: Clock): Provider {
+function openProvider(
+  settings: ProviderSettings,
+  env: NodeJS.ProcessEnv,
+  clock: Clock,
+  contextTokensOf: ContextTokensOf,
+): Provider {
   switch (settings.kind) {
     case "simulated":
-      return createSimulated(settings, clock);
+      return createSimulated(settings, clock, contextTokensOf);
     case "anthropic":
       return createAnthropic(settings, credentialOf(settings, env));
     case "openai":

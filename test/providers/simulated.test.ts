@@ -8,7 +8,7 @@ import {
   Role,
 } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
-import { defaultCatalog } from "../../src/config/catalog.ts";
+import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
 import type { ManagedProviders } from "../../src/providers/providers.ts";
 import { PromptCache, type Segment } from "../../src/providers/simulated/prompt.ts";
 import { cutText, fillText, splitTokens, tokensOf } from "../../src/providers/simulated/tokens.ts";
@@ -372,6 +372,15 @@ describe("directives in the last user text", () => {
     }
   });
 
+  test("context_length_exceeded rejects the prompt as too long", async () => {
+    const { events, apiError, ask } = await readAll(
+      providers,
+      "[[simulate context_length_exceeded=true]]",
+    );
+    expect([events, apiError?.reason, ask.accepted]).toEqual([[], "context_length_exceeded", 0]);
+    expect(apiError?.message).toMatch(/^prompt is too long: \d+ tokens > \d+ maximum$/);
+  });
+
   test("drop_after breaks the answer off after that number of events", async () => {
     const { events, apiError } = await readAll(providers, "[[simulate drop_after=4]]");
     expect(events).toHaveLength(4);
@@ -507,6 +516,41 @@ describe("pauses", () => {
       0,
       ["aborted"],
     ]);
+  });
+});
+
+describe("the context window", () => {
+  const haiku = (tokens: number, maxTokens: number) =>
+    requestOf("x".repeat(4 * tokens), { model: "model-haiku-4.5", maxTokens });
+
+  test("takes a prompt that fills it together with the requested output", async () => {
+    const { apiError } = await readAll(providers, haiku(199_000, 1_000));
+    expect(apiError).toBeUndefined();
+  });
+
+  test("rejects a longer prompt, in the words that clients act on", async () => {
+    const { apiError, ask } = await readAll(providers, haiku(200_001, 1_000));
+    expect(apiError).toMatchObject({
+      reason: "context_length_exceeded",
+      message: "prompt is too long: 200001 tokens > 200000 maximum",
+    });
+    expect(ask.accepted).toBe(0);
+  });
+
+  test("rejects more output than the prompt leaves room for", async () => {
+    const { apiError } = await readAll(providers, haiku(199_000, 1_001));
+    expect(apiError?.reason).toBe("upstream_refused");
+    expect(JSON.stringify(apiError?.facts.providerAnswer)).toContain(
+      "exceed context limit: 199000 + 1001 > 200000",
+    );
+  });
+
+  test("is that of the file in use after a reload", async () => {
+    providers.reload(
+      readCatalogFile(catalog.replace("context_tokens: 1000000", "context_tokens: 2000")),
+    );
+    const { apiError } = await readAll(providers, requestOf("x".repeat(8_004)));
+    expect(apiError?.message).toBe("prompt is too long: 2001 tokens > 2000 maximum");
   });
 });
 

@@ -13,6 +13,8 @@ export type Directives = {
   tokenMs?: number;
   /** Answer with this HTTP error status. */
   error?: number;
+  /** Reject the prompt as longer than the context window. */
+  contextLengthExceeded?: boolean;
   /** Break the connection after this number of events. */
   dropAfter?: number;
   /** Send an error event after this number of events. */
@@ -65,6 +67,9 @@ function readPair(pair: string, into: Directives): void {
       break;
     case "error":
       into.error = whole(400, 599);
+      break;
+    case "context_length_exceeded":
+      into.contextLengthExceeded = value !== "false";
       break;
     case "drop_after":
       into.dropAfter = whole(0, 1_000_000);

@@ -22,11 +22,19 @@ import { splitTokens, tokensOf } from "./tokens.ts";
 // The most events of one read, if no pause separates them.
 const readMax = 64;
 
+/** The context window of a catalogue model, in tokens. Undefined: the model has no limit. */
+export type ContextTokensOf = (model: string) => number | undefined;
+
 /** Creates a simulated provider. */
-export function createSimulated(settings: SimulatedSettings, clock: Clock): Provider {
+export function createSimulated(
+  settings: SimulatedSettings,
+  clock: Clock,
+  contextTokensOf: ContextTokensOf,
+): Provider {
   const cache = new PromptCache();
   return {
-    generate: (call) => new SimulatedStream(settings, clock, cache, call),
+    generate: (call) =>
+      new SimulatedStream(settings, clock, cache, call, contextTokensOf(call.request.model)),
     async countTokens({ request }) {
       const bytes = segmentPrompt(request).reduce((sum, segment) => sum + segment.bytes, 0);
       return { inputTokens: Math.max(1, tokensOf(bytes)) };
@@ -42,6 +50,7 @@ class SimulatedStream implements ProviderStream {
   readonly #clock: Clock;
   readonly #cache: PromptCache;
   readonly #call: ProviderCall;
+  readonly #contextTokens: number;
   #plan: Plan | undefined;
   #steps: Generator<Step> | undefined;
   // A step that the last read left for the next one, because of its pause.
@@ -51,11 +60,18 @@ class SimulatedStream implements ProviderStream {
   // Ends the current pause.
   #wake: (() => void) | undefined;
 
-  constructor(settings: SimulatedSettings, clock: Clock, cache: PromptCache, call: ProviderCall) {
+  constructor(
+    settings: SimulatedSettings,
+    clock: Clock,
+    cache: PromptCache,
+    call: ProviderCall,
+    contextTokens = Number.POSITIVE_INFINITY,
+  ) {
     this.#settings = settings;
     this.#clock = clock;
     this.#cache = cache;
     this.#call = call;
+    this.#contextTokens = contextTokens;
   }
 
   async next(): Promise<Read> {
@@ -92,16 +108,15 @@ class SimulatedStream implements ProviderStream {
   #begin(): void {
     const { request, route } = this.#call;
     try {
-      const input = this.#cache.count(request.model, segmentPrompt(request), this.#clock.now());
-      const plan = planAnswer(
-        request,
-        input.input + input.read + input.write5m + input.write1h,
-        this.#settings.directives,
-      );
-      if (plan.directives.error !== undefined) {
-        this.#fail(failureOfDirective(plan.directives.error, route.model));
+      const segments = segmentPrompt(request);
+      const promptTokens = tokensOf(segments.reduce((sum, { bytes }) => sum + bytes, 0));
+      const plan = planAnswer(request, promptTokens, this.#settings.directives);
+      const refusal = findRefusal(plan, promptTokens, request.maxTokens ?? 0, this.#contextTokens);
+      if (refusal !== undefined) {
+        this.#fail(failureOfRefusal(refusal, route.model));
         return;
       }
+      const input = this.#cache.count(request.model, segments, this.#clock.now());
       this.#call.onAccepted();
       this.#plan = plan;
       this.#steps = renderPlan(plan, route.model, input);
@@ -146,11 +161,39 @@ class SimulatedStream implements ProviderStream {
   }
 }
 
-function failureOfDirective(status: number, model: string): ProviderFailure {
-  const error = {
-    type: "invalid_request_error",
-    message: `The simulated model was asked to answer status ${status}.`,
-  };
+/** An error status and message in place of an answer. */
+type Refusal = { readonly status: number; readonly message: string };
+
+/** The refusal that a directive demands, or that of a request above the context window. */
+function findRefusal(
+  { directives }: Plan,
+  promptTokens: number,
+  maxTokens: number,
+  contextTokens: number,
+): Refusal | undefined {
+  if (directives.error !== undefined) {
+    const message = `The simulated model was asked to answer status ${directives.error}.`;
+    return { status: directives.error, message };
+  }
+  // The vendor's two messages, which clients act on.
+  if (directives.contextLengthExceeded || promptTokens > contextTokens) {
+    const limit = Math.min(contextTokens, promptTokens - 1);
+    return {
+      status: 400,
+      message: `prompt is too long: ${promptTokens} tokens > ${limit} maximum`,
+    };
+  }
+  if (promptTokens + maxTokens > contextTokens) {
+    const sum = `${promptTokens} + ${maxTokens} > ${contextTokens}`;
+    const advice = "decrease input length or `max_tokens` and try again";
+    const message = `input length and \`max_tokens\` exceed context limit: ${sum}, ${advice}`;
+    return { status: 400, message };
+  }
+  return undefined;
+}
+
+function failureOfRefusal({ status, message }: Refusal, model: string): ProviderFailure {
+  const error = { type: "invalid_request_error", message };
   return failureOfAnswer({ status, body: { type: "error", error } }, model);
 }
 

@@ -2,12 +2,13 @@
 // pool and an admin token, so that a first request can be paid. Every step is idempotent, so the
 // next start completes one that was interrupted.
 
-import { chmod, mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { mkdir, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { randomSecret } from "../base/ids.ts";
+import type { Log } from "../base/log.ts";
 import type { Core } from "../contract/contract.ts";
 
 /** The content of `first-keys.json`. All but the admin token are absent if nothing was seeded. */
@@ -21,24 +22,34 @@ const families = [
 ] as const;
 
 /**
- * The admin token: the configured one, or the one in the file, or a new one, which is written to
- * the file. /
+ * The admin token: the configured one, or the one in the file, or a new one, which `seed` or
+ * `saveAdminToken` writes to the file.
  */
 export async function findAdminToken(
   dataDir: string,
   configured: string | undefined,
 ): Promise<string> {
-  if (configured !== undefined) return configured;
-  const file = await readFirstKeys(dataDir);
-  if (file.adminToken !== undefined) return file.adminToken;
-  const adminToken = randomSecret(32);
-  await writeFirstKeys(dataDir, { ...file, adminToken });
-  return adminToken;
+  return configured ?? (await readFirstKeys(dataDir)).adminToken ?? randomSecret(32);
 }
 
 /**
- * Creates what the first start needs and is still missing. Resolves with the keys, or with
- * undefined if nothing was missing. /
+ * Writes a generated admin token to the file if it is not there: after a start that seeds nothing,
+ * or when the file was lost.
+ */
+export async function saveAdminToken(dataDir: string, adminToken: string, log: Log): Promise<void> {
+  const file = await readFirstKeys(dataDir);
+  if (file.adminToken === adminToken) return;
+  await stageFirstKeys(dataDir, { ...file, adminToken });
+  await publishFirstKeys(dataDir);
+  log.warn(
+    { file: firstKeysPath(dataDir) },
+    "no admin token was found: a new one is in this file, and earlier generated ones are not valid",
+  );
+}
+
+/**
+ * Creates what the first start needs and is still missing. The file appears at the end, complete.
+ * Resolves with the keys, or with undefined if nothing was missing.
  */
 export async function seed(
   core: Core,
@@ -47,16 +58,19 @@ export async function seed(
 ): Promise<FirstKeys | undefined> {
   const call = { headers: { authorization: `Bearer ${adminToken}` } };
   const accountId = await findAccount(core, call);
-  // The transfers are the last step: if they are there, all earlier steps are done.
+  // The transfers are the last step of the services: if they are there, all earlier steps are done.
   const transferred = await listIdempotencyKeys(core, call, accountId);
   const missing = families.filter(({ idempotencyKey }) => !transferred.has(idempotencyKey));
-  if (missing.length === 0) return undefined;
+  const staged = await readStagedKeys(dataDir);
+  // A start that was interrupted at its very end left the complete file under the other name.
+  if (missing.length === 0 && !hasKeysOf(accountId, staged)) return undefined;
 
-  let file = await readFirstKeys(dataDir);
-  if (file.v1 === undefined || file.v2 === undefined || file.accountId !== accountId) {
-    file = { ...(await createKeys(core, call, accountId)), adminToken, accountId };
-    await writeFirstKeys(dataDir, file);
-  }
+  const found = [await readKeysFile(firstKeysPath(dataDir)), staged].find((file) =>
+    hasKeysOf(accountId, file),
+  );
+  const keys = found ?? (await createKeys(core, call, accountId));
+  const file: FirstKeys = { ...keys, adminToken, accountId };
+  await stageFirstKeys(dataDir, file);
   for (const { family, idempotencyKey } of missing) {
     const transfer = {
       accountId,
@@ -67,7 +81,12 @@ export async function seed(
     };
     await core.billing.createTransfer({ ...transfer, reason: "first start" }, call);
   }
+  await publishFirstKeys(dataDir);
   return file;
+}
+
+function hasKeysOf(accountId: string, file: FirstKeys | undefined): boolean {
+  return file?.v1 !== undefined && file.v2 !== undefined && file.accountId === accountId;
 }
 
 type AdminCall = { headers: { authorization: string } };
@@ -118,13 +137,28 @@ export function firstKeysPath(dataDir: string): string {
   return join(dataDir, "first-keys.json");
 }
 
+function stagedPath(dataDir: string): string {
+  return `${firstKeysPath(dataDir)}.new`;
+}
+
+/** The file, or what an interrupted start has left of it. */
 async function readFirstKeys(dataDir: string): Promise<FirstKeys> {
-  const path = firstKeysPath(dataDir);
+  const published = await readKeysFile(firstKeysPath(dataDir));
+  return published ?? (await readStagedKeys(dataDir)) ?? {};
+}
+
+/** Undefined if there is no staged file, or if the start was interrupted while it wrote it. */
+function readStagedKeys(dataDir: string): Promise<FirstKeys | undefined> {
+  return readKeysFile(stagedPath(dataDir)).catch(() => undefined);
+}
+
+/** Undefined if there is no such file. */
+async function readKeysFile(path: string): Promise<FirstKeys | undefined> {
   let value: unknown;
   try {
     value = JSON.parse(await readFile(path, "utf8"));
   } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "ENOENT") return {};
+    if (error instanceof Error && "code" in error && error.code === "ENOENT") return undefined;
     // Without the cause: its message may quote a secret from the file.
     throw new Error(`${path} is not valid JSON; correct it, or move it away`);
   }
@@ -138,18 +172,22 @@ async function readFirstKeys(dataDir: string): Promise<FirstKeys> {
   return file;
 }
 
-// Written under another name, then renamed: a reader finds the whole file or none.
-async function writeFirstKeys(dataDir: string, keys: FirstKeys): Promise<void> {
-  const path = firstKeysPath(dataDir);
+/** Writes the file under another name. It survives a crash of the machine. */
+async function stageFirstKeys(dataDir: string, keys: FirstKeys): Promise<void> {
+  const path = stagedPath(dataDir);
   const { v1, v2, adminToken, accountId } = keys;
   await mkdir(dataDir, { recursive: true });
-  await writeFile(
-    `${path}.new`,
-    `${JSON.stringify({ v1, v2, adminToken, accountId }, null, 2)}\n`,
-    { mode: 0o600, flush: true },
-  );
-  await chmod(`${path}.new`, 0o600);
-  await rename(`${path}.new`, path);
+  // A torn file of an interrupted start may be there, with any mode.
+  await rm(path, { force: true });
+  const text = `${JSON.stringify({ v1, v2, adminToken, accountId }, null, 2)}\n`;
+  await writeFile(path, text, { mode: 0o600, flush: true });
+}
+
+/** Gives the staged file its name, so that a reader finds the whole file or none. */
+async function publishFirstKeys(dataDir: string): Promise<void> {
+  await rename(stagedPath(dataDir), firstKeysPath(dataDir));
+  const folder = await open(dataDir, "r");
+  await folder.sync().finally(() => folder.close());
 }
 
 /** The text that the first start prints. */

@@ -11,7 +11,7 @@ import { createGrpcServer } from "../grpc/grpc.ts";
 import { createFailedCredentials, createIdentifyCaller } from "../http/authenticate.ts";
 import { registerConnect } from "../http/connect.ts";
 import { createHttpServer, type Readiness } from "../http/http.ts";
-import { type FirstKeys, seed } from "./bootstrap.ts";
+import { type FirstKeys, saveAdminToken, seed } from "./bootstrap.ts";
 import { remoteReadiness } from "./readiness.ts";
 import { type GatewayParts, type StartedServices, startServices } from "./services.ts";
 
@@ -66,8 +66,7 @@ async function openGateway(parts: GatewayParts, stack: AsyncDisposableStack): Pr
       ? undefined
       : await openHttp(parts, core, readiness, () => nativeBearer, stack);
   // Last: otherwise a start that fails because a port is in use creates keys and never prints them.
-  const firstKeys =
-    local && config.seed ? await seed(core, local.adminToken, config.dataDir) : undefined;
+  const firstKeys = local && (await createFirstKeys(core, local.adminToken, parts));
   return {
     ...(http && { httpAddress: http.address }),
     ...(grpc && { grpcAddress: grpc.address }),
@@ -81,6 +80,17 @@ async function openGateway(parts: GatewayParts, stack: AsyncDisposableStack): Pr
       await stack.disposeAsync();
     },
   };
+}
+
+/** Seeds the database if configured. Undefined: nothing was missing. */
+async function createFirstKeys(
+  core: Core,
+  adminToken: string,
+  { config: { seed: seeds, dataDir, adminToken: configured }, log }: GatewayParts,
+): Promise<FirstKeys | undefined> {
+  const firstKeys = seeds ? await seed(core, adminToken, dataDir) : undefined;
+  if (!firstKeys && configured === undefined) await saveAdminToken(dataDir, adminToken, log);
+  return firstKeys;
 }
 
 function connectCore(config: Config, stack: AsyncDisposableStack): Core {

@@ -1,8 +1,18 @@
 // The first start: the account, credits, keys and admin token that it creates, and its file.
 
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { pino } from "pino";
 import { afterEach, expect, test } from "vitest";
 import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
@@ -17,7 +27,13 @@ import {
 } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createKeys } from "../../src/keys/keys.ts";
-import { findAdminToken, firstKeysPath, renderBanner, seed } from "../../src/server/bootstrap.ts";
+import {
+  findAdminToken,
+  firstKeysPath,
+  renderBanner,
+  saveAdminToken,
+  seed,
+} from "../../src/server/bootstrap.ts";
 import { freshDatabase } from "../support/database.ts";
 
 const cleanups: (() => unknown)[] = [];
@@ -134,6 +150,75 @@ function interruptAt(core: Core, callsBefore: number, answered: boolean): Core {
           if (isLast) throw new Error("interrupted");
           return answer;
         };
+      },
+    });
+  return { billing: wrap(core.billing), keys: wrap(core.keys), inference: core.inference };
+}
+
+test("the file appears once, complete, after the credits are there", async () => {
+  const installation = await newInstallation();
+  const path = firstKeysPath(installation.dataDir);
+  const seen: boolean[] = [];
+  const watched = watchCalls(installation.core, () => seen.push(existsSync(path)));
+  await seed(watched, installation.adminToken, installation.dataDir);
+  expect(seen).toEqual(Array(8).fill(false));
+  expect(readdirSync(installation.dataDir)).toEqual(["first-keys.json"]);
+  await expectComplete(installation);
+});
+
+test("a torn file of an interrupted start is replaced", async () => {
+  const installation = await newInstallation();
+  writeFileSync(`${firstKeysPath(installation.dataDir)}.new`, '{"v1": "sk-');
+  await seed(installation.core, installation.adminToken, installation.dataDir);
+  expect(readdirSync(installation.dataDir)).toEqual(["first-keys.json"]);
+  await expectComplete(installation);
+});
+
+test("a start that was interrupted before it named the file names it the next time", async () => {
+  const installation = await newInstallation();
+  const path = firstKeysPath(installation.dataDir);
+  const keys = await seed(installation.core, installation.adminToken, installation.dataDir);
+  renameSync(path, `${path}.new`);
+  expect(await findAdminToken(installation.dataDir, undefined)).toBe(installation.adminToken);
+  expect(await seed(installation.core, installation.adminToken, installation.dataDir)).toEqual(
+    keys,
+  );
+  await expectComplete(installation);
+});
+
+test("a lost admin token is replaced by a new one in the file, and the log says where", async () => {
+  const { core, dataDir, adminToken } = await newInstallation();
+  const { v1, v2, accountId } = (await seed(core, adminToken, dataDir)) ?? {};
+  const path = firstKeysPath(dataDir);
+  const lines: string[] = [];
+  const log = pino({ base: null }, { write: (line: string) => void lines.push(line) });
+  await saveAdminToken(dataDir, adminToken, log);
+  expect(lines).toEqual([]);
+
+  writeFileSync(path, JSON.stringify({ v1, v2, accountId }));
+  const replaced = await findAdminToken(dataDir, undefined);
+  expect(replaced).not.toBe(adminToken);
+  await saveAdminToken(dataDir, replaced, log);
+  expect(JSON.parse(readFileSync(path, "utf8"))).toEqual({
+    v1,
+    v2,
+    accountId,
+    adminToken: replaced,
+  });
+  expect(statSync(path).mode & 0o777).toBe(0o600);
+  expect(lines.map((line) => JSON.parse(line))).toMatchObject([
+    { file: path, msg: expect.stringContaining("a new one is in this file") },
+  ]);
+  expect(lines.join("")).not.toContain(replaced);
+});
+
+/** A Core that calls `onCall` before each call. */
+function watchCalls(core: Core, onCall: () => void): Core {
+  const wrap = <T extends object>(client: T): T =>
+    new Proxy(client, {
+      get(target, name) {
+        onCall();
+        return Reflect.get(target, name);
       },
     });
   return { billing: wrap(core.billing), keys: wrap(core.keys), inference: core.inference };

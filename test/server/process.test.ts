@@ -72,7 +72,8 @@ async function freeCredits(address: string, key: string): Promise<string> {
 
 test("a first start prints the keys once, and they pay for a first request", async () => {
   const dataDir = newDataDir();
-  const first = await start({ DATA_DIR: dataDir });
+  // An empty CONFIG names no file.
+  const first = await start({ DATA_DIR: dataDir, CONFIG: "" });
   const { v1, v2, adminToken } = readKeys(dataDir);
   for (const secret of [v1, v2, adminToken]) {
     expect(first.stdout()).toContain(secret);
@@ -90,6 +91,29 @@ test("a first start prints the keys once, and they pay for a first request", asy
   const second = await start({ DATA_DIR: dataDir });
   expect(second.stdout()).toBe(`The model gateway runs at ${second.address}\n`);
   expect((await send(second.address, v1, "Hello again")).status).toBe(200);
+});
+
+test("a start without first-keys.json makes a new admin token, and says where it is", async () => {
+  const dataDir = newDataDir();
+  const first = await start({ DATA_DIR: dataDir });
+  const lost = readKeys(dataDir);
+  expect((await first.end("SIGTERM")).code).toBe(0);
+  rmSync(join(dataDir, "first-keys.json"));
+
+  const second = await start({ DATA_DIR: dataDir });
+  const { adminToken } = readKeys(dataDir);
+  const list = (token: string) =>
+    fetch(`${second.address}/gateway.billing.v1.BillingService/ListAccounts`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      body: "{}",
+    });
+  expect((await list(adminToken)).status).toBe(200);
+  expect((await list(lost.adminToken)).status).toBe(401);
+  expect((await send(second.address, lost.v1, "Hello")).status).toBe(200);
+  const { stderr } = await second.end("SIGTERM");
+  expect(stderr).toContain("no admin token was found: a new one is in this file");
+  expect(stderr).toContain(join(dataDir, "first-keys.json"));
 });
 
 test("after a kill of the gateway, the next start finds the database and every charge", async () => {

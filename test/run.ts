@@ -26,11 +26,11 @@ const slowSuites = [
   "test/chat/clients.test.ts",
   "test/formats/native/{decode-request,law}.test.ts",
   "test/grpc/{contract,floods,lifecycle,real-services,server,split,split-suites}.test.ts",
-  "test/http/{malformed,sdk}.test.ts",
-  "test/inference/figures.test.ts",
+  "test/http/{malformed-bodies,sdk}.test.ts",
+  "test/inference/reported-usage.test.ts",
   "test/keys/{nodes,propagation}.test.ts",
   "test/native/{clients,law,requests,sdk}.test.ts",
-  "test/rate-limits/{redis,shared,shares}.test.ts",
+  "test/rate-limits/{fallback-quota,redis,redis-sync}.test.ts",
 ];
 
 const checks = [

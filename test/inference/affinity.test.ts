@@ -1,5 +1,5 @@
-// What tells one conversation from another, so that each stays with the provider that has cached
-// its beginning.
+// The affinity identifies a conversation, so that each stays with the provider that has cached its
+// beginning.
 
 import { expect, test } from "vitest";
 import { decodeRequest } from "../../src/formats/native/native.ts";
@@ -14,12 +14,12 @@ const startOf = (members: object) => {
   };
   return affinityOf("key", decodeRequest(body, { version: "2023-06-01", beta: "" }));
 };
-const text = (said: string) => ({ type: "text", text: said });
+const blockOf = (text: string) => ({ type: "text", text });
 
-test("it is the same for every call of a conversation, whatever the coding assistant's first line says", () => {
+test("it is the same for every call of a conversation, with any first line of a coding assistant", () => {
   const call = (line: string, ...later: object[]) =>
     startOf({
-      system: [text(`x-anthropic-billing-header: ${line}`), text("You are an assistant.")],
+      system: [blockOf(`x-anthropic-billing-header: ${line}`), blockOf("You are an assistant.")],
       messages: [{ role: "user", content: "Hello" }, ...later],
     });
   const next = call(
@@ -30,11 +30,11 @@ test("it is the same for every call of a conversation, whatever the coding assis
   expect(next).toBe(call("cc_version=1; cch=a1;"));
 });
 
-test("other instructions or another first message make another conversation", () => {
+test("other instructions or another first message give another affinity", () => {
   const starts = [
     startOf({}),
     startOf({ system: "Be brief." }),
-    startOf({ system: [text("Be kind.")] }),
+    startOf({ system: [blockOf("Be kind.")] }),
     startOf({ messages: [{ role: "user", content: "Good bye" }] }),
   ];
   expect(new Set(starts).size).toBe(starts.length);

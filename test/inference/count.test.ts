@@ -1,4 +1,4 @@
-// Counting without an answer: free, and never an error for want of a provider that counts.
+// Counting tokens is free, and falls back to an estimate if no provider can count.
 
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { ApiError, type ErrorReason } from "../../src/base/errors.ts";
@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-test("the provider's count is given where there is one", async () => {
+test("returns the provider's count", async () => {
   gateway.counts(() => 42);
   expect(await gateway.countTokens(payer)).toEqual({ inputTokens: 42, estimated: false });
 });
@@ -24,7 +24,7 @@ const fails = (reason: ErrorReason) =>
   });
 
 for (const reason of ["overloaded", "upstream_error", "timeout"] as const) {
-  test(`where no provider can count because of ${reason}, an estimate is given, so that clients do not count by paid requests`, async () => {
+  test(`returns an estimate if no provider can count because of ${reason}, so that clients do not count by paid requests`, async () => {
     fails(reason);
     expect(await gateway.countTokens(payer)).toEqual({
       inputTokens: expect.any(Number),
@@ -33,19 +33,19 @@ for (const reason of ["overloaded", "upstream_error", "timeout"] as const) {
   });
 }
 
-test("where a provider takes too long to count, an estimate is given", async () => {
-  // Its ten seconds are over at once.
-  const patience = vi.spyOn(AbortSignal, "timeout").mockReturnValue(AbortSignal.abort());
+test("returns an estimate if the provider takes too long", async () => {
+  // The limit of ten seconds expires at once.
+  const timeout = vi.spyOn(AbortSignal, "timeout").mockReturnValue(AbortSignal.abort());
   fails("cancelled");
   expect(await gateway.countTokens(payer)).toEqual({
     inputTokens: expect.any(Number),
     estimated: true,
   });
-  patience.mockRestore();
+  timeout.mockRestore();
 });
 
 for (const reason of ["upstream_refused", "context_length_exceeded", "cancelled"] as const) {
-  test(`a count that ends with ${reason} tells so`, async () => {
+  test(`a count that fails with ${reason} returns that error`, async () => {
     fails(reason);
     await expect(gateway.countTokens(payer)).rejects.toMatchObject({ reason });
   });

@@ -1,5 +1,5 @@
-// Wherever an answer stops, whoever stops it: its hold becomes a charge, its provider is stopped,
-// and nothing of it stays behind.
+// However an answer ends, its hold becomes a charge, its provider is stopped, and no hold, listener
+// or active request remains.
 
 import { getEventListeners } from "node:events";
 import { Client } from "pg";
@@ -8,7 +8,7 @@ import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { GenerateResponse } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import type { ProviderRequest } from "../../src/providers/providers.ts";
-import { events, freshInference, type TestInference } from "../support/inference.ts";
+import { events, freshInference, silence, type TestInference } from "../support/inference.ts";
 
 const input = 140n;
 const output = 700n;
@@ -21,31 +21,23 @@ beforeAll(async () => {
   payer = await gateway.payer(1_000_000_000_000n);
 });
 afterEach(async () => {
-  // Settlement goes on after the answer has ended.
+  // The settlement may take longer than the answer.
   await vi.waitFor(async () =>
     expect(await gateway.run("select request_id from holds")).toEqual([]),
   );
   expect(await gateway.store.verifyLedger()).toEqual([]);
-  // Nothing runs any more, or this would wait.
+  // This would wait for an active request.
   await gateway.inference.cancelAll("draining");
 });
 afterAll(() => gateway.close());
 
-/** What a provider does that has nothing more to say. */
-const silence = ({ signal }: ProviderRequest) =>
-  new Promise<never>((_, reject) => {
-    const abort = () => reject(new DOMException("aborted", "AbortError"));
-    if (signal.aborted) abort();
-    signal.addEventListener("abort", abort);
-  });
-
-function play(more: (ask: ProviderRequest) => void = () => {}) {
+function play(more: (request: ProviderRequest) => void = () => {}) {
   const seen = { called: 0, signal: undefined as AbortSignal | undefined };
-  gateway.plays(async function* (ask) {
+  gateway.plays(async function* (request) {
     seen.called++;
-    seen.signal = ask.signal;
-    ask.onAccepted(true);
-    more(ask);
+    seen.signal = request.signal;
+    request.onAccepted(true);
+    more(request);
     yield [events.start(usage), events.open(), events.text("12345678")];
     yield [events.text("12345678"), events.close(), events.delta({ outputTokens: 9 })];
     yield [events.stop()];
@@ -64,18 +56,18 @@ async function readSome(stream: AsyncIterable<GenerateResponse>, messages: numbe
   return { iterator, requestId: first.done ? "" : requestIdOf(first.value) };
 }
 
-const soFar = 11n * input + 2n * output;
+const partial = 11n * input + 2n * output;
 const whole = 11n * input + 9n * output;
 const stops: { read: number; outcome: Outcome; amount: bigint }[] = [
   { read: 1, outcome: Outcome.CLIENT_LEFT_BEFORE_ACCEPTANCE, amount: 0n },
-  { read: 2, outcome: Outcome.CLIENT_LEFT, amount: soFar },
+  { read: 2, outcome: Outcome.CLIENT_LEFT, amount: partial },
   // The text before the end in the second read.
   { read: 3, outcome: Outcome.CLIENT_LEFT, amount: whole },
   { read: 4, outcome: Outcome.COMPLETED, amount: whole },
   { read: 5, outcome: Outcome.COMPLETED, amount: whole },
 ];
 for (const { read, outcome, amount } of stops) {
-  test(`a reader that leaves after message ${read} leaves nothing behind`, async () => {
+  test(`a reader that leaves after message ${read} is charged, and no listener remains`, async () => {
     const seen = play();
     const hangUp = new AbortController();
     const { iterator, requestId } = await readSome(gateway.generate(payer, {}, hangUp), read);
@@ -87,14 +79,14 @@ for (const { read, outcome, amount } of stops) {
   });
 }
 
-test("a request that nobody ever reads holds nothing", async () => {
+test("a request that is never read holds nothing", async () => {
   const seen = play();
   const iterator = gateway.generate(payer)[Symbol.asyncIterator]();
   await iterator.return?.();
   expect(seen.called).toBe(0);
 });
 
-test("a client that leaves while its hold is being made is charged nothing, and no provider is called", async () => {
+test("a client that leaves during its admission is charged nothing, and no provider is called", async () => {
   const seen = play();
   const hangUp = new AbortController();
   const answer = gateway.collect(gateway.generate(payer, {}, hangUp));
@@ -113,7 +105,7 @@ test("a client that leaves while its hold is being made is charged nothing, and 
   expect(getEventListeners(hangUp.signal, "abort")).toEqual([]);
 });
 
-test("a client that waits for held funds and leaves is let go", async () => {
+test("a client that leaves while it waits for held credits stops waiting", async () => {
   const poor = await gateway.payer(200_000n);
   play();
   const first = await readSome(gateway.generate(poor), 1);
@@ -124,32 +116,32 @@ test("a client that waits for held funds and leaves is let go", async () => {
   await first.iterator.return?.();
 });
 
-test("a reader that has stopped reading does not keep a gateway from ending: it is charged at once, and told when it reads", async () => {
+test("a drain charges a reader that has stopped reading at once, and its next read fails", async () => {
   const seen = play();
   const { iterator, requestId } = await readSome(gateway.generate(payer), 2);
   await gateway.inference.cancelAll("draining");
   expect(seen.signal?.aborted).toBe(true);
   expect(await gateway.charged(requestId)).toMatchObject({
     outcome: Outcome.TIME_LIMIT,
-    amountMicrocredits: soFar,
+    amountMicrocredits: partial,
   });
-  // What the provider had sent ahead is not shown: it was not charged.
+  // Events that the provider sent ahead are not charged, so they are not shown.
   await expect(iterator.next()).rejects.toMatchObject({ reason: "gateway_unavailable" });
 });
 
-test("a revoked key's stalled reader is charged for what it was sent, and gets no more", async () => {
+test("a revocation charges a reader that has stopped reading at once, and its next read fails", async () => {
   const other = await gateway.payer(1_000_000_000n);
   play();
   const { iterator, requestId } = await readSome(gateway.generate(other), 2);
   gateway.revoke(other.keyId);
   expect(await gateway.charged(requestId)).toMatchObject({
     outcome: Outcome.REVOKED,
-    amountMicrocredits: soFar,
+    amountMicrocredits: partial,
   });
   await expect(iterator.next()).rejects.toMatchObject({ reason: "revoked_key" });
 });
 
-test("a request that is ended before its provider was called costs nothing, and calls none", async () => {
+test("a request that is cancelled before its provider call costs nothing, and calls no provider", async () => {
   const seen = play();
   const { iterator, requestId } = await readSome(gateway.generate(payer), 1);
   await gateway.inference.cancelAll("draining");
@@ -158,11 +150,11 @@ test("a request that is ended before its provider was called costs nothing, and 
   expect(seen.called).toBe(0);
 });
 
-test("an answer that is ended while its end waits for the charge was complete, and stays so", async () => {
+test("an answer that is cancelled while its end waits for the charge stays complete", async () => {
   play();
   const { iterator, requestId } = await readSome(gateway.generate(payer), 3);
   const end = iterator.next();
-  // The provider's last event, and the settlement that it leads to, are under way.
+  // The provider's last event has started the settlement.
   await vi.waitFor(async () => expect(await gateway.store.findCharge(requestId)).toBeDefined());
   await gateway.inference.cancelAll("declared dead");
   expect(await gateway.charged(requestId)).toMatchObject({
@@ -173,7 +165,7 @@ test("an answer that is ended while its end waits for the charge was complete, a
   await iterator.return?.();
 });
 
-test("an answer whose hold was reaped ends with an error, never as if it was complete", async () => {
+test("an answer whose hold was reaped ends with an error, never as complete", async () => {
   const other = await gateway.payer(1_000_000_000n);
   play();
   const { iterator, requestId } = await readSome(gateway.generate(other), 2);
@@ -187,7 +179,7 @@ test("an answer whose hold was reaped ends with an error, never as if it was com
   expect(await gateway.charged(requestId)).toMatchObject({ outcome: Outcome.REAPED });
 });
 
-/** Stops every admission in its commit, until it may go on. */
+/** Stops every admission in its commit until `resume` is called. */
 async function stopAdmissions() {
   const blocker = new Client({ connectionString: gateway.url });
   await blocker.connect();
@@ -203,7 +195,7 @@ async function stopAdmissions() {
     async stopped() {
       while ((await blocker.query(waiting)).rows.length === 0);
     },
-    async goOn() {
+    async resume() {
       await blocker.query("select pg_advisory_unlock(1)");
       await blocker.query("drop trigger holds_wait on holds");
       await blocker.end();
@@ -211,29 +203,29 @@ async function stopAdmissions() {
   };
 }
 
-test("a key revoked in the moment of the admission ends the request that it admitted", async () => {
+test("a key revoked during the admission ends the admitted request", async () => {
   const other = await gateway.payer(1_000_000_000n);
   const admissions = await stopAdmissions();
-  gateway.plays(async function* (ask) {
-    ask.onAccepted(true);
+  gateway.plays(async function* (request) {
+    request.onAccepted(true);
     yield [events.start(usage), events.open(), events.text("12345678")];
-    yield await silence(ask);
+    yield await silence(request);
   });
   const answer = gateway.collect(gateway.generate(other));
   await admissions.stopped();
   gateway.revoke(other.keyId);
-  await admissions.goOn();
+  await admissions.resume();
   expect((await answer).failure).toMatchObject({ reason: "revoked_key" });
 });
 
-test("a drain in the moment of an admission does not wait for a client that stopped reading", async () => {
+test("a drain during an admission does not wait for a client that stopped reading", async () => {
   const admissions = await stopAdmissions();
   const provider = play();
   const iterator = gateway.generate(payer)[Symbol.asyncIterator]();
   const first = iterator.next();
   await admissions.stopped();
   const drained = gateway.inference.cancelAll("draining");
-  await admissions.goOn();
+  await admissions.resume();
   const { value } = await first;
   await drained;
   expect(await gateway.charged(requestIdOf(value))).toMatchObject({
@@ -245,53 +237,53 @@ test("a drain in the moment of an admission does not wait for a client that stop
 });
 
 describe("an answer whose charge is not durable within a minute ends with an error", () => {
-  /** Reads up to the end while nothing can be settled. `whenRefused` runs before that is over. */
+  /** Reads to the end while the ledger is blocked. `whenFailed` runs before that is over. */
   async function endWithoutLedger(
-    ask: { stream: boolean },
-    whenRefused: (requestId: string) => Promise<void>,
+    request: { stream: boolean },
+    whenFailed: (requestId: string) => Promise<void>,
   ) {
     play();
-    const { iterator, requestId } = await readSome(gateway.generate(payer, ask), 3);
+    const { iterator, requestId } = await readSome(gateway.generate(payer, request), 3);
     const blocker = new Client({ connectionString: gateway.url });
     await blocker.connect();
     await blocker.query("begin");
     await blocker.query("select 1 from pools where account_id = $1 for update", [payer.accountId]);
-    // Its minute is made a moment; all other times stay.
+    // Shortens the wait of a minute to nothing; all other times stay.
     const { setTimeout } = globalThis;
     vi.spyOn(globalThis, "setTimeout").mockImplementation((call, ms, ...more) =>
       setTimeout(call, ms === 60_000 ? 0 : ms, ...more),
     );
     await expect(iterator.next()).rejects.toMatchObject({ reason: "billing_unavailable" });
     vi.restoreAllMocks();
-    await whenRefused(requestId);
+    await whenFailed(requestId);
     await blocker.query("rollback");
     await blocker.end();
     return gateway.charged(requestId);
   }
 
-  test("and a stream is charged when the ledger is back: all but its end was delivered", async () => {
+  test("and a stream is charged when the ledger is reachable again: all but its end was delivered", async () => {
     const charge = await endWithoutLedger({ stream: true }, async (requestId) => {
       expect(await gateway.store.findCharge(requestId)).toBeUndefined();
     });
     expect(charge).toMatchObject({ outcome: Outcome.COMPLETED, amountMicrocredits: whole });
   });
 
-  test("and a plain answer, of which nothing was delivered, costs nothing", {
+  test("and a plain answer costs nothing: it was not delivered", {
     timeout: 20_000,
   }, async () => {
     const waiting =
       "select query_start from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     const charge = await endWithoutLedger({ stream: false }, async () => {
-      // What was on its way when patience ended may still be written. It gives up after a second,
-      // and is tried anew.
-      const anotherThan = (before?: unknown) =>
+      // A settlement that was sent before the wait ended may still be written. Its statement gives
+      // up after a second and is retried.
+      const retryAfter = (before?: unknown) =>
         vi.waitFor(async () => {
           const tried = (await gateway.run(waiting)).at(0);
           expect(tried).toBeDefined();
           expect(tried).not.toEqual(before);
           return tried;
         }, 10_000);
-      await anotherThan(await anotherThan());
+      await retryAfter(await retryAfter());
     });
     expect(charge).toMatchObject({ outcome: Outcome.GATEWAY_FAILED, amountMicrocredits: 0n });
   });

@@ -7,27 +7,27 @@ import { errorOf, requestOf } from "../support/requests.ts";
 const none = { serverTools: false, fastSpeed: false, inferenceGeo: false };
 const all = { serverTools: true, fastSpeed: true, inferenceGeo: true };
 
-const refused: { member: JsonObject; reason: string; pricedAway?: true }[] = [
+const refused: { member: JsonObject; reason: string; isAllowable?: true }[] = [
   { member: { thread: { type: "create" } }, reason: "thread_unsupported_request" },
   { member: { fallbacks: [{ model: "x" }] }, reason: "feature_not_offered" },
   { member: { fallback_credit_token: "t" }, reason: "feature_not_offered" },
   { member: { billing_policy: "x" }, reason: "feature_not_offered" },
-  { member: { speed: "fast" }, reason: "feature_not_offered", pricedAway: true },
-  { member: { inference_geo: "eu" }, reason: "feature_not_offered", pricedAway: true },
+  { member: { speed: "fast" }, reason: "feature_not_offered", isAllowable: true },
+  { member: { inference_geo: "eu" }, reason: "feature_not_offered", isAllowable: true },
   { member: { service_tier: "priority" }, reason: "feature_not_offered" },
-  { member: { mcp_servers: [{ url: "x" }] }, reason: "feature_not_offered", pricedAway: true },
-  { member: { container: "c" }, reason: "feature_not_offered", pricedAway: true },
+  { member: { mcp_servers: [{ url: "x" }] }, reason: "feature_not_offered", isAllowable: true },
+  { member: { container: "c" }, reason: "feature_not_offered", isAllowable: true },
 ];
-for (const { member, reason, pricedAway } of refused) {
-  test(`${JSON.stringify(member)} is refused${pricedAway ? " unless it is priced" : ", whatever is priced"}`, () => {
-    const judge = (features: typeof none) =>
+for (const { member, reason, isAllowable } of refused) {
+  test(`${JSON.stringify(member)} is refused${isAllowable ? " unless the operator allows it" : ", also if all features are allowed"}`, () => {
+    const enforce = (features: typeof none) =>
       errorOf(() => enforceFeaturePolicy(requestOf({ extensions: member }), features));
-    expect(judge(none)?.reason).toBe(reason);
-    expect(judge(all)?.reason).toBe(pricedAway ? undefined : reason);
+    expect(enforce(none)?.reason).toBe(reason);
+    expect(enforce(all)?.reason).toBe(isAllowable ? undefined : reason);
   });
 }
 
-const kept: { member: JsonObject; as: JsonObject }[] = [
+const permitted: { member: JsonObject; as: JsonObject }[] = [
   { member: { speed: "standard" }, as: { speed: "standard" } },
   { member: { speed: null }, as: { speed: null } },
   { member: { service_tier: "auto" }, as: { service_tier: "standard_only" } },
@@ -40,7 +40,7 @@ const kept: { member: JsonObject; as: JsonObject }[] = [
   },
   { member: { safeguards: [1], tools: [] }, as: { safeguards: [1], tools: [] } },
 ];
-for (const { member, as } of kept) {
+for (const { member, as } of permitted) {
   test(`${JSON.stringify(member)} is sent on as ${JSON.stringify(as)}`, () => {
     expect(enforceFeaturePolicy(requestOf({ extensions: member }), none).extensions).toEqual(as);
   });
@@ -48,8 +48,8 @@ for (const { member, as } of kept) {
 
 test("a member called __proto__ is a member like any other", () => {
   const extensions: JsonObject = JSON.parse('{"__proto__": {"speed": "fast"}, "a": 1}');
-  const judged = enforceFeaturePolicy(requestOf({ extensions }), none).extensions;
-  expect(Object.keys(judged ?? {})).toEqual(["__proto__", "a"]);
+  const permitted = enforceFeaturePolicy(requestOf({ extensions }), none).extensions;
+  expect(Object.keys(permitted ?? {})).toEqual(["__proto__", "a"]);
 });
 
 for (const type of [
@@ -59,7 +59,7 @@ for (const type of [
   "advisor_20260101",
   "mcp_toolset",
 ]) {
-  test(`the tool ${type} costs beyond tokens, so it is refused unless it is priced`, () => {
+  test(`the tool ${type} costs beyond tokens, so it is refused unless the operator allows it`, () => {
     const request = requestOf({ tools: [{ name: "a" }, { type, name: "b" }] });
     expect(errorOf(() => enforceFeaturePolicy(request, none))).toMatchObject({
       reason: "feature_not_offered",
@@ -85,7 +85,7 @@ for (const type of [
 
 const file = { kind: { case: "other" as const, value: { type: "file", file_id: "file_1" } } };
 const image = { kind: { case: "image" as const, value: { source: file } } };
-test("files are refused wherever they stand: a provider's ids belong to another account", () => {
+test("files are refused in every block: a provider's file ids belong to another account", () => {
   const nested = {
     kind: { case: "toolResult" as const, value: { toolUseId: "t", content: [image] } },
   };
@@ -109,7 +109,7 @@ const bypasses: JsonObject[] = [
   { tools: [{ type: "web_search_20250305" }] },
 ];
 for (const extensions of bypasses) {
-  test(`an extension ${Object.keys(extensions)} cannot go around what is judged, granted and held`, () => {
+  test(`an extension ${Object.keys(extensions)} is refused: it would override a checked field`, () => {
     expect(errorOf(() => enforceFeaturePolicy(requestOf({ extensions }), all))?.reason).toBe(
       "invalid_request",
     );
@@ -130,7 +130,7 @@ test("an extension of a tool or an image cannot change what it is", () => {
   expect(errorOf(() => enforceFeaturePolicy(request, none))?.reason).toBe("invalid_request");
 });
 
-test("members of a chat request are never judged, because they never reach a provider", () => {
+test("extensions of a chat request are not checked, because they never reach a provider", () => {
   const request = requestOf({
     sourceFormat: Format.CHAT,
     extensions: { service_tier: "priority", thread: {} },

@@ -1,5 +1,5 @@
 // The two gates of a paid answer, over HTTP: nothing happens before its hold is durable, and its
-// end waits for the charge. The database is made to stand still in the very moment of the commit.
+// end waits for the charge. A lock stops the database inside the commit.
 
 import { Client } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
@@ -19,8 +19,8 @@ beforeAll(async () => {
   });
   other = new Client({ connectionString: gateway.databaseUrl });
   await other.connect();
-  // Deferred triggers run inside COMMIT, so a commit with a new hold or charge waits for whoever
-  // has the lock.
+  // Deferred triggers run inside COMMIT, so a commit with a new hold or charge waits for the owner
+  // of the lock.
   await other.query(`
     create function wait_at_commit() returns trigger language plpgsql as $$
     begin perform pg_advisory_xact_lock(1); return null; end $$;
@@ -56,7 +56,7 @@ const forms = [
   },
 ];
 
-/** Sends a request and notes what arrives, as it arrives. */
+/** Sends a request and records the status and the text as they arrive. */
 function send({ path, stream }: { path: string; stream: boolean }) {
   const seen = { status: 0, text: "" };
   const headers = {
@@ -84,7 +84,7 @@ function send({ path, stream }: { path: string; stream: boolean }) {
 const stall = () => other.query("select pg_advisory_lock(1)");
 const release = () => other.query("select pg_advisory_unlock(1)");
 
-/** Resolves when a commit stands still. */
+/** Resolves when a commit waits for the lock. */
 async function stalled(): Promise<void> {
   const waiting =
     "select pid from pg_stat_activity where datname = current_database() and wait_event = 'advisory'";
@@ -101,7 +101,7 @@ describe("the first gate", () => {
       await stall();
       const { seen, done } = send(form);
       await stalled();
-      // It is tried again after a second; nothing has changed until then.
+      // The admission is retried after a second, so nothing changes until then.
       for (let look = 0; look < 3; look++) {
         expect(seen).toEqual({ status: 0, text: "" });
         expect(provider.requests).toHaveLength(called);
@@ -145,7 +145,7 @@ describe("the end gate", () => {
     });
   }
 
-  test("a provider's plain answer waits as a stream does", async () => {
+  test("the end of a stream made from a plain answer waits for the charge as well", async () => {
     const before = new Gate();
     provider.play(nativeAnswer({ text: ["first"] }, { before }));
     const { seen, done } = send({ path: "/v1/messages", stream: true });

@@ -1,4 +1,4 @@
-// A provider that generates more than it was asked for is stopped, and its client pays the grant.
+// A provider that exceeds the granted output is stopped, and its client pays for the grant.
 
 import { create } from "@bufbuild/protobuf";
 import fc from "fast-check";
@@ -28,14 +28,14 @@ afterAll(async () => {
 const progress = (outputTokens: number): Event =>
   create(EventSchema, { kind: { case: "progress", value: { usage: { outputTokens } } } });
 
-/** Plays these reads and then silence, and tells whether the provider was stopped. */
+/** Plays these reads and then silence. Returns whether the provider was stopped. */
 function play(reads: readonly Event[][]): { stopped: () => boolean } {
   let signal: AbortSignal | undefined;
   gateway.plays(async function* (request: ProviderRequest) {
     signal = request.signal;
     request.onAccepted(true);
     yield* reads;
-    // A provider that was stopped sends nothing any more, not even an end.
+    // A stopped provider sends no more events, not even the end.
     if (reads.at(-1)?.at(-1)?.kind.case !== "messageStop") yield await new Promise<never>(() => {});
   });
   return { stopped: () => signal?.aborted === true };
@@ -60,8 +60,8 @@ function cutInto(all: readonly Event[], cuts: readonly number[]): Event[][] {
     .filter((read) => read.length > 0);
 }
 
-describe("a provider that goes on past its grant", () => {
-  test("is stopped by its own count: the answer ends with its length reason, at the price of the grant", async () => {
+describe("a provider that exceeds its grant", () => {
+  test("is stopped by its own count: the answer ends with max_tokens and costs the grant", async () => {
     const reads = [
       [events.start(usage), events.open(), events.text("one "), progress(100)],
       [events.text("two "), progress(356)],
@@ -88,7 +88,7 @@ describe("a provider that goes on past its grant", () => {
     });
   });
 
-  test("is stopped by our count where it reports none, at the same event however it is cut", async () => {
+  test("is stopped by our count if it reports none, at the same event in any reads", async () => {
     const all = [
       events.start(usage),
       events.open(),
@@ -108,7 +108,7 @@ describe("a provider that goes on past its grant", () => {
     );
   });
 
-  test("is delivered whole where its answer came in one piece, at the price of the grant", async () => {
+  test("is delivered completely if its answer comes in one piece, and costs the grant", async () => {
     const long = "x".repeat(10_000);
     gateway.plays(async function* () {
       yield [

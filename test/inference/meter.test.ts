@@ -23,7 +23,7 @@ import {
 type Reported = Exclude<MessageInitShape<typeof ReportedUsageSchema>, { $typeName: string }>;
 
 const countedInput = 77;
-const figures = {
+const noUsage = {
   input: 0,
   output: 0,
   cacheWrite5m: 0,
@@ -79,12 +79,12 @@ function meterOf(read: readonly Event[], writesLiveLong = false): Meter {
   return meter;
 }
 
-const told = { inputTokens: 10, outputTokens: 1 };
-const table: { name: string; read: Event[]; usage: Partial<typeof figures>; basis: Basis }[] = [
+const reported = { inputTokens: 10, outputTokens: 1 };
+const table: { name: string; read: Event[]; usage: Partial<typeof noUsage>; basis: Basis }[] = [
   {
     name: "the last report of each category counts, never a sum",
     read: [
-      start(told),
+      start(reported),
       events.text("abcd"),
       delta({ outputTokens: 20 }),
       delta({ outputTokens: 30, inputTokens: 12 }),
@@ -93,7 +93,7 @@ const table: { name: string; read: Event[]; usage: Partial<typeof figures>; basi
     basis: Basis.REPORTED,
   },
   {
-    name: "a figure that falls is believed: the provider has corrected itself",
+    name: "a lower report replaces a higher one: the provider has corrected itself",
     read: [
       start({ inputTokens: 50 }),
       events.text("abcd"),
@@ -104,43 +104,43 @@ const table: { name: string; read: Event[]; usage: Partial<typeof figures>; basi
     basis: Basis.REPORTED,
   },
   {
-    name: "the output figure of the start is no report of the end",
-    read: [start(told), events.text("x".repeat(400)), delta(), events.stop()],
+    name: "output reported at the start is not the total",
+    read: [start(reported), events.text("x".repeat(400)), delta(), events.stop()],
     usage: { input: 10, output: 100 },
     basis: Basis.PARTLY_COUNTED,
   },
   {
-    name: "an answer without any figures is counted",
+    name: "an answer without reported usage is counted",
     read: [start(), events.text("x".repeat(9)), delta(), events.stop()],
     usage: { input: countedInput, output: 3 },
     basis: Basis.COUNTED,
   },
   {
-    name: "input that is not reported is counted, output that is reported is believed",
+    name: "missing input is counted, and reported output counts as reported",
     read: [start(), events.text("x".repeat(9)), delta({ outputTokens: 40 }), events.stop()],
     usage: { input: countedInput, output: 40 },
     basis: Basis.PARTLY_COUNTED,
   },
   {
-    name: "an answer without content costs the output that was reported, even none",
-    read: [start(told), delta({ outputTokens: 0 }), events.stop()],
+    name: "an answer without content costs the reported output, also if it is 0",
+    read: [start(reported), delta({ outputTokens: 0 }), events.stop()],
     usage: { input: 10 },
     basis: Basis.REPORTED,
   },
   {
-    name: "thinking is a part of the output, taken out once",
-    read: [start(told), events.text("a"), delta({ outputTokens: 50, thinkingTokens: 30 })],
+    name: "thinking is part of the reported output, and subtracted once",
+    read: [start(reported), events.text("a"), delta({ outputTokens: 50, thinkingTokens: 30 })],
     usage: { input: 10, output: 20, thinking: 30 },
     basis: Basis.REPORTED,
   },
   {
-    name: "thinking beyond the output is not believed",
-    read: [start(told), events.text("a"), delta({ outputTokens: 50, thinkingTokens: 80 })],
+    name: "reported thinking is at most the reported output",
+    read: [start(reported), events.text("a"), delta({ outputTokens: 50, thinkingTokens: 80 })],
     usage: { input: 10, output: 0, thinking: 50 },
     basis: Basis.REPORTED,
   },
   {
-    name: "cache reads are input of their own",
+    name: "cache reads count apart from the input",
     read: [
       start({ inputTokens: 3, cacheReadInputTokens: 900 }),
       events.text("a"),
@@ -150,7 +150,7 @@ const table: { name: string; read: Event[]; usage: Partial<typeof figures>; basi
     basis: Basis.REPORTED,
   },
   {
-    name: "a prompt that came from the cache as a whole has no input besides",
+    name: "a prompt that was read entirely from the cache has no other input",
     read: [
       start({ inputTokens: 0, cacheReadInputTokens: 900 }),
       events.text("a"),
@@ -160,7 +160,7 @@ const table: { name: string; read: Event[]; usage: Partial<typeof figures>; basi
     basis: Basis.REPORTED,
   },
   {
-    name: "cache writes are split by the life that was reported",
+    name: "cache writes are split by their reported lifetime",
     read: [
       start({
         inputTokens: 3,
@@ -173,7 +173,7 @@ const table: { name: string; read: Event[]; usage: Partial<typeof figures>; basi
     basis: Basis.REPORTED,
   },
   {
-    name: "cache writes of no reported life live five minutes",
+    name: "cache writes without a reported lifetime last five minutes",
     read: [
       start({ cacheCreationInputTokens: 100, cacheCreation: { ephemeral1hInputTokens: 40 } }),
       delta({ outputTokens: 1 }),
@@ -182,7 +182,7 @@ const table: { name: string; read: Event[]; usage: Partial<typeof figures>; basi
     basis: Basis.REPORTED,
   },
   {
-    name: "a split that exceeds its total counts as it stands",
+    name: "a split larger than its total counts in full",
     read: [
       start({
         cacheCreationInputTokens: 10,
@@ -194,9 +194,9 @@ const table: { name: string; read: Event[]; usage: Partial<typeof figures>; basi
     basis: Basis.REPORTED,
   },
   {
-    name: "compaction and advice are paid beside the totals, other iterations are in them",
+    name: "compaction and advice are added to the totals, which contain other iterations",
     read: [
-      start(told),
+      start(reported),
       events.text("a"),
       delta({
         outputTokens: 5,
@@ -226,7 +226,7 @@ const table: { name: string; read: Event[]; usage: Partial<typeof figures>; basi
     basis: Basis.REPORTED,
   },
   {
-    name: "figures beyond what the ledger can hold are cut",
+    name: "usage is limited to 32-bit integers",
     read: [
       start({ inputTokens: 0xffff_ffff }),
       events.text("a"),
@@ -242,7 +242,7 @@ const table: { name: string; read: Event[]; usage: Partial<typeof figures>; basi
     basis: Basis.PARTLY_COUNTED,
   },
   {
-    name: "hidden thinking is counted by what it leaves behind",
+    name: "hidden thinking is counted by its signature and its redacted data",
     read: [start({ inputTokens: 1 }), signature(400), redacted(80), delta()],
     usage: { input: 1, thinking: 120 },
     basis: Basis.PARTLY_COUNTED,
@@ -254,7 +254,7 @@ const table: { name: string; read: Event[]; usage: Partial<typeof figures>; basi
     basis: Basis.PARTLY_COUNTED,
   },
   {
-    name: "the provider's own estimate of hidden thinking counts where it is larger",
+    name: "the provider's own estimate of hidden thinking counts if it is larger",
     read: [
       start({ inputTokens: 1 }),
       thought("", { estimated_tokens: 350.2 }),
@@ -267,13 +267,13 @@ const table: { name: string; read: Event[]; usage: Partial<typeof figures>; basi
 ];
 for (const { name, read, usage, basis } of table) {
   test(name, () => {
-    const owed = meterOf(read).billableTotal();
-    expect(owed.usage).toMatchObject({ ...figures, ...usage });
-    expect(owed.basis).toBe(basis);
+    const billable = meterOf(read).billableTotal();
+    expect(billable.usage).toMatchObject({ ...noUsage, ...usage });
+    expect(billable.basis).toBe(basis);
   });
 }
 
-test("cache writes of no reported life live an hour where the request asked for an hour", () => {
+test("cache writes without a reported lifetime last an hour if the request sets an hour", () => {
   const iterations = [{ type: "compaction", cache_creation_input_tokens: 7 }];
   const read = [
     start({ cacheCreationInputTokens: 100 }),
@@ -285,8 +285,10 @@ test("cache writes of no reported life live an hour where the request asked for 
   });
 });
 
-test("an answer that breaks off owes the larger of what was reported and what was counted", () => {
-  expect(meterOf([start(told), events.text("x".repeat(400))]).billableNow().usage).toMatchObject({
+test("an answer that breaks off costs the larger of the reported and the counted output", () => {
+  expect(
+    meterOf([start(reported), events.text("x".repeat(400))]).billableNow().usage,
+  ).toMatchObject({
     input: 10,
     output: 100,
   });
@@ -297,23 +299,23 @@ test("an answer that breaks off owes the larger of what was reported and what wa
   expect(ahead.billableNow().usage).toMatchObject({ output: 200, thinking: 300 });
 });
 
-test("an answer that never began owes its input at most", () => {
+test("an answer without content costs at most its input", () => {
   expect(meterOf([]).billableInput()).toMatchObject({
     usage: { input: countedInput, output: 0 },
     basis: Basis.COUNTED,
   });
-  expect(meterOf([start(told)]).billableInput()).toMatchObject({
+  expect(meterOf([start(reported)]).billableInput()).toMatchObject({
     usage: { input: 10, output: 0 },
     basis: Basis.REPORTED,
   });
-  expect(meterOf([start(told)]).billableNothing()).toMatchObject({
-    usage: figures,
+  expect(meterOf([start(reported)]).billableNothing()).toMatchObject({
+    usage: noUsage,
     basis: Basis.NONE,
   });
 });
 
-test("the figure to remember is told once for each time that something came", () => {
-  const meter = meterOf([start(told), events.text("abcd")]);
+test("the usage to checkpoint is returned once after each read", () => {
+  const meter = meterOf([start(reported), events.text("abcd")]);
   expect(meter.movedUsage()).toMatchObject({ input: 10, output: 1 });
   expect(meter.movedUsage()).toBeUndefined();
   meter.fold([events.text("efgh")]);
@@ -374,7 +376,7 @@ function readWhole({ decodeAnswer }: Codec, script: Script): Event[] {
   return decodeAnswer(JSON.parse(textOf(script)));
 }
 
-test("the same answer costs the same however it was cut into reads", () => {
+test("an answer costs the same however it is cut into reads", () => {
   fc.assert(
     fc.property(anyContent, fc.array(fc.nat(), { maxLength: 8 }), (content, cuts) => {
       for (const [codec, script] of [
@@ -391,7 +393,7 @@ test("the same answer costs the same however it was cut into reads", () => {
   );
 });
 
-test("a streamed answer costs what the same answer costs as one JSON body", () => {
+test("a streamed answer costs as much as the same answer in one JSON body", () => {
   fc.assert(
     fc.property(anyContent, (content) => {
       // A streamed native answer has its input in the start only, where a 0 is a placeholder.
@@ -407,9 +409,9 @@ test("a streamed answer costs what the same answer costs as one JSON body", () =
   );
 });
 
-test("everything from the first word about the end is told apart, whatever read it comes in", () => {
+test("the events before the end are separated from those of the end, in any reads", () => {
   const all = [
-    start(told),
+    start(reported),
     events.open(),
     events.text("a"),
     events.close(),

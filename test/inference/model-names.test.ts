@@ -25,13 +25,13 @@ for (const [name, id] of Object.entries(exact)) {
   });
 }
 
-const guessed: Record<string, string> = {
+const byTier: Record<string, string> = {
   "claude-opus-5-5": "model-opus-4.6",
   "claude-3-5-sonnet-20241022": "model-sonnet-4.6",
   "anthropic/claude-haiku-9": "model-haiku-4.5",
 };
-for (const [name, id] of Object.entries(guessed)) {
-  test(`${name} means the current model of its tier, ${id}, unless the operator forbids it`, () => {
+for (const [name, id] of Object.entries(byTier)) {
+  test(`${name} selects the current model of its tier, ${id}, unless the operator forbids it`, () => {
     expect(catalog.find(name)).toMatchObject({ model: { id }, exact: false });
     expect(strict.find(name)).toBeUndefined();
   });
@@ -52,11 +52,11 @@ for (const name of [
   });
 }
 
-test("an unknown name is answered with the names that the key may use, and not echoed at length", () => {
-  const apiError = errorOf(() => catalog.resolve("x".repeat(10_000), ["model-haiku-4.5"]));
-  expect(apiError).toMatchObject({
+test("the error of an unknown name lists the names that the key may use, and quotes at most its beginning", () => {
+  const error = errorOf(() => catalog.resolve("x".repeat(10_000), ["model-haiku-4.5"]));
+  expect(error).toMatchObject({
     reason: "model_not_found",
     facts: { allowed: ["model-haiku-4.5", "haiku"] },
   });
-  expect(apiError?.message.length).toBeLessThan(300);
+  expect(error?.message.length).toBeLessThan(300);
 });

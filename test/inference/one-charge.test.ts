@@ -10,8 +10,7 @@ import type { Payer } from "../../src/billing/admission.ts";
 import { chargedUsage, costMicro } from "../../src/billing/billing.ts";
 import * as chat from "../../src/formats/chat/chat.ts";
 import * as native from "../../src/formats/native/native.ts";
-import type { ProviderRequest } from "../../src/providers/providers.ts";
-import { freshInference, type TestInference } from "../support/inference.ts";
+import { freshInference, silence, type TestInference } from "../support/inference.ts";
 import type { Script } from "../support/provider.ts";
 import {
   type AnswerContent,
@@ -79,14 +78,6 @@ function cutInto(events: readonly Event[], cuts: readonly number[]): Event[][] {
     .filter((read) => read.length > 0);
 }
 
-/** What a provider does that has nothing more to send. */
-const silence = ({ signal }: ProviderRequest) =>
-  new Promise<never>((_, reject) => {
-    const abort = () => reject(new DOMException("aborted", "AbortError"));
-    if (signal.aborted) abort();
-    signal.addEventListener("abort", abort);
-  });
-
 async function run(reads: readonly Event[][], maxTokens: number) {
   gateway.plays(async function* (request) {
     request.onAccepted(true);
@@ -104,7 +95,7 @@ function billOf(receipt: Receipt | undefined) {
   return { usage, amountMicrocredits, overrunMicrocredits, outcome };
 }
 
-test("any cut, streamed or plain, in either format: one charge, within hold and grant, shown as charged", async () => {
+test("an answer has one charge within hold and grant, and shows it, in any reads, form and format", async () => {
   await fc.assert(
     fc.asyncProperty(anyContent, anyCuts, anyGrant, async (content, cuts, maxTokens) => {
       const bills: unknown[] = [];
@@ -134,7 +125,7 @@ test("any cut, streamed or plain, in either format: one charge, within hold and 
   );
 });
 
-test("what had begun when the client left decides, however it was cut, and whatever comes later", async () => {
+test("the phase in which the client left decides the charge, in any reads and with any later events", async () => {
   const moment = fc.nat({ max: 40 });
   await fc.assert(
     fc.asyncProperty(anyContent, anyCuts, moment, async (content, cuts, place) => {
@@ -153,7 +144,7 @@ test("what had begun when the client left decides, however it was cut, and whate
             request.onAccepted(true);
             for (const read of reads) if (read.length > 0) yield read;
             hangUp.abort();
-            // Silence would be waited for two seconds where the usage is still to come.
+            // After silence alone, the gateway would wait two seconds for the usage.
             yield* later;
             if (later.length === 0) yield await Promise.race([silence(request), failure()]);
           });
@@ -169,7 +160,7 @@ test("what had begun when the client left decides, however it was cut, and whate
             kind.case === "messageDelta" ||
             (kind.case === "progress" && kind.value.stopReason !== undefined),
         );
-        // Until a stop reason was received, later reports change nothing but the input.
+        // Before the stop reason, later reports change only the input.
         expect(bills.slice(1)).toEqual(hasEnded ? expect.anything() : [first, first]);
         if (hasEnded) expect(bills[1]).toEqual(first);
       }

@@ -29,12 +29,12 @@ test("a key's models are checked after the name is resolved", () => {
 
 // haiku: 64,000 output tokens at most.
 const limits: { name: string; more: RequestMembers; maxTokens: number; floor: number }[] = [
-  { name: "nothing said", more: { maxTokens: undefined }, maxTokens: 32_000, floor: 1_024 },
+  { name: "no limit", more: { maxTokens: undefined }, maxTokens: 32_000, floor: 1_024 },
   { name: "a few tokens", more: { maxTokens: 5 }, maxTokens: 5, floor: 5 },
   { name: "no tokens", more: { maxTokens: 0 }, maxTokens: 0, floor: 0 },
   { name: "the most", more: { maxTokens: 64_000 }, maxTokens: 64_000, floor: 1_024 },
   {
-    name: "too much for a model that was guessed",
+    name: "too much for a model selected by its tier",
     more: { model: "claude-haiku-9", maxTokens: 99_000 },
     maxTokens: 64_000,
     floor: 1_024,
@@ -59,12 +59,12 @@ const limits: { name: string; more: RequestMembers; maxTokens: number; floor: nu
   },
 ];
 for (const { name, more, maxTokens, floor } of limits) {
-  test(`with ${name}, at most ${maxTokens} tokens are wanted and ${floor} are worth starting`, () => {
+  test(`with ${name}, the output is at most ${maxTokens} tokens and at least ${floor}`, () => {
     expect(prepared(more).bounds).toMatchObject({ maxOutput: maxTokens, minOutput: floor });
   });
 }
 
-test("more output than a named model can give is refused", () => {
+test("more output than the limit of a named model is refused", () => {
   expect(refused({ maxTokens: 64_001 })).toMatchObject({
     reason: "invalid_request",
     facts: { field: "max_tokens" },
@@ -97,24 +97,26 @@ const efforts: { effort: string; adaptive: object; budget: object }[] = [
   })),
 ];
 for (const { effort, adaptive, budget } of efforts) {
-  test(`the effort ${effort} becomes what the model understands`, () => {
-    const asked = { reasoningEffort: effort, maxTokens: 60_000, temperature: 0.5 };
-    expect(prepared({ ...asked, model: "sonnet" }).request).toMatchObject(adaptive);
-    expect(prepared(asked).request).toMatchObject(budget);
+  test(`the effort ${effort} becomes the thinking options of the model`, () => {
+    const received = { reasoningEffort: effort, maxTokens: 60_000, temperature: 0.5 };
+    expect(prepared({ ...received, model: "sonnet" }).request).toMatchObject(adaptive);
+    expect(prepared(received).request).toMatchObject(budget);
     // Providers refuse sampling beside thinking.
-    expect(prepared(asked).request.temperature).toBe(effort === "none" ? 0.5 : undefined);
+    expect(prepared(received).request.temperature).toBe(effort === "none" ? 0.5 : undefined);
   });
 }
 
-test("an effort gives way to a thinking that was set, a forced tool, an unknown name and too few tokens", () => {
-  const asked = { reasoningEffort: "high", maxTokens: 60_000 };
-  expect(prepared({ ...asked, thinking: { type: "disabled" } }).request.thinking?.type).toBe(
+test("an effort is ignored beside thinking options, a forced tool, an unknown effort and too few tokens", () => {
+  const received = { reasoningEffort: "high", maxTokens: 60_000 };
+  expect(prepared({ ...received, thinking: { type: "disabled" } }).request.thinking?.type).toBe(
     "disabled",
   );
-  expect(prepared({ ...asked, toolChoice: { type: "any" } }).request.thinking).toBeUndefined();
-  expect(prepared({ ...asked, reasoningEffort: "constructor" }).request.thinking).toBeUndefined();
-  expect(prepared({ ...asked, maxTokens: 1_024 }).request.thinking).toBeUndefined();
-  expect(prepared({ ...asked, maxTokens: 1_500 }).request.thinking?.budgetTokens).toBe(1_499);
+  expect(prepared({ ...received, toolChoice: { type: "any" } }).request.thinking).toBeUndefined();
+  expect(
+    prepared({ ...received, reasoningEffort: "constructor" }).request.thinking,
+  ).toBeUndefined();
+  expect(prepared({ ...received, maxTokens: 1_024 }).request.thinking).toBeUndefined();
+  expect(prepared({ ...received, maxTokens: 1_500 }).request.thinking?.budgetTokens).toBe(1_499);
 });
 
 const text = { kind: { case: "text" as const, value: { text: "Let me see." } } };
@@ -136,12 +138,12 @@ const turns: {
   thinks: boolean;
 }[] = [
   {
-    name: "an earlier turn without thoughts",
+    name: "an earlier turn without thinking",
     messages: [userMessage("A"), answered(text), userMessage("B")],
     thinks: true,
   },
   {
-    name: "tool calls without thoughts",
+    name: "tool calls without thinking",
     messages: [userMessage("A"), answered(call), resulted],
     thinks: false,
   },
@@ -151,22 +153,22 @@ const turns: {
     thinks: false,
   },
   {
-    name: "tool calls after thoughts",
+    name: "tool calls after thinking",
     messages: [userMessage("A"), answered(thought, call), resulted],
     thinks: true,
   },
   {
-    name: "tool calls after hidden thoughts",
+    name: "tool calls after redacted thinking",
     messages: [userMessage("A"), answered(hidden, call), resulted],
     thinks: true,
   },
   {
-    name: "tool calls whose turn began with thoughts",
+    name: "tool calls whose turn began with thinking",
     messages: [userMessage("A"), answered(thought, call), resulted, answered(call), resulted],
     thinks: true,
   },
   {
-    name: "tool calls without thoughts after a turn with them",
+    name: "tool calls without thinking after a turn with it",
     messages: [
       userMessage("A"),
       answered(thought, text),
@@ -177,51 +179,51 @@ const turns: {
     thinks: false,
   },
   {
-    name: "a word beside the results",
+    name: "a text beside the results",
     messages: [userMessage("A"), answered(call), { role: Role.USER, content: [result, text] }],
     thinks: false,
   },
   {
-    name: "the beginning of an answer",
+    name: "the start of an answer",
     messages: [userMessage("A"), answered(text)],
     thinks: false,
   },
 ];
 for (const { name, messages, thinks } of turns) {
-  test(`after ${name}, a model that thinks by budget ${thinks ? "is asked to think" : "is not: its provider would refuse"}`, () => {
+  test(`after ${name}, a model with thinking budgets ${thinks ? "gets a budget" : "gets none: its provider would refuse it"}`, () => {
     const budget = thinks ? { type: "enabled", budgetTokens: 16_384 } : undefined;
-    const asked = { messages, maxTokens: 60_000, reasoningEffort: "high", temperature: 0.5 };
-    const { request } = prepared(asked);
+    const received = { messages, maxTokens: 60_000, reasoningEffort: "high", temperature: 0.5 };
+    const { request } = prepared(received);
     expect([request.thinking, request.temperature]).toMatchObject([
       budget,
       thinks ? undefined : 0.5,
     ]);
-    expect(prepared({ ...asked, model: "sonnet" }).request.thinking).toMatchObject({
+    expect(prepared({ ...received, model: "sonnet" }).request.thinking).toMatchObject({
       type: "adaptive",
     });
     const clear = { type: "clear_thinking_20251015", keep: "all" };
     const shrink = { type: "clear_tool_uses_20250919" };
     const extensions = { context_management: { edits: [clear, shrink] } };
-    const guess = {
+    const byTier = {
       model: "claude-haiku-9",
       messages,
       maxTokens: 60_000,
       thinking: { type: "adaptive" },
       extensions,
     };
-    const guessed = prepared(guess).request;
-    expect([guessed.thinking]).toMatchObject([budget]);
-    expect(guessed.extensions).toEqual({
+    const adaptedRequest = prepared(byTier).request;
+    expect([adaptedRequest.thinking]).toMatchObject([budget]);
+    expect(adaptedRequest.extensions).toEqual({
       context_management: { edits: thinks ? [clear, shrink] : [shrink] },
     });
   });
 }
 
-test("a model that does not think is asked for no thinking, whatever the client sends", () => {
+test("a model that cannot think gets no thinking options", () => {
   const file = defaultCatalog().replace("thinking: budget", "thinking: none");
-  const thoughtless = createCatalog(readCatalogFile(file));
+  const withoutThinking = createCatalog(readCatalogFile(file));
   const format = { type: "json_schema", schema: { type: "object" } };
-  const asked: { request: RequestMembers; outputConfig: object | undefined }[] = [
+  const received: { request: RequestMembers; outputConfig: object | undefined }[] = [
     {
       request: { thinking: { type: "adaptive" }, outputConfig: { effort: "high" } },
       outputConfig: undefined,
@@ -239,14 +241,14 @@ test("a model that does not think is asked for no thinking, whatever the client 
     metadata: { user_id: "u" },
   };
   expect(
-    prepareModel(thoughtless, requestOf({ model: "haiku", extensions }), []).request.extensions,
+    prepareModel(withoutThinking, requestOf({ model: "haiku", extensions }), []).request.extensions,
   ).toEqual({
     metadata: { user_id: "u" },
   });
-  for (const { request: members, outputConfig } of asked) {
+  for (const { request: members, outputConfig } of received) {
     for (const model of ["haiku", "claude-haiku-9"]) {
-      const ask = requestOf({ ...members, model, maxTokens: 20_000 });
-      const { request, bounds } = prepare(thoughtless, ask, []);
+      const incoming = requestOf({ ...members, model, maxTokens: 20_000 });
+      const { request, bounds } = prepare(withoutThinking, incoming, []);
       expect([request.thinking, request.reasoningEffort, request.outputConfig]).toMatchObject([
         undefined,
         undefined,
@@ -256,15 +258,15 @@ test("a model that does not think is asked for no thinking, whatever the client 
       expect(chat.encodeRequest(request, { model: "m", stream: true })).not.toHaveProperty(
         "reasoning_effort",
       );
-      expect(prepareModel(thoughtless, ask, []).request.thinking).toBeUndefined();
+      expect(prepareModel(withoutThinking, incoming, []).request.thinking).toBeUndefined();
     }
   }
 });
 
-const guesses: { name: string; asked: RequestMembers; sent: object }[] = [
+const adapted: { name: string; received: RequestMembers; sent: object }[] = [
   {
     name: "an effort",
-    asked: {
+    received: {
       thinking: { type: "adaptive", extensions: { display: "omitted" } },
       outputConfig: { effort: "medium" },
     },
@@ -275,28 +277,28 @@ const guesses: { name: string; asked: RequestMembers; sent: object }[] = [
   },
   {
     name: "no effort",
-    asked: { thinking: { type: "adaptive" } },
+    received: { thinking: { type: "adaptive" } },
     sent: { thinking: { type: "enabled", budgetTokens: 16_384 } },
   },
   {
     name: "a budget for more output",
-    asked: { thinking: { type: "enabled", budgetTokens: 127_999 } },
+    received: { thinking: { type: "enabled", budgetTokens: 127_999 } },
     sent: { thinking: { type: "enabled", budgetTokens: 63_999 } },
   },
   {
     name: "few tokens",
-    asked: { maxTokens: 1_000, thinking: { type: "adaptive" } },
+    received: { maxTokens: 1_000, thinking: { type: "adaptive" } },
     sent: { thinking: undefined },
   },
 ];
-for (const { name, asked, sent } of guesses) {
-  test(`thinking with ${name}, written for a model that we only guess at, becomes what the model takes`, () => {
-    const { request } = prepared({ model: "claude-haiku-9", maxTokens: 128_000, ...asked });
+for (const { name, received, sent } of adapted) {
+  test(`thinking with ${name} that was written for an unknown model is adapted to the selected one`, () => {
+    const { request } = prepared({ model: "claude-haiku-9", maxTokens: 128_000, ...received });
     expect({ thinking: request.thinking, outputConfig: request.outputConfig }).toMatchObject(sent);
   });
 }
 
-test("an effort that a model which we only guess at does not know becomes the one that it knows", () => {
+test("an effort that was written for an unknown model becomes one that the selected model knows", () => {
   const effortSent = (model: string, effort: string) =>
     prepared({ model, maxTokens: 8_000, thinking: { type: "adaptive" }, outputConfig: { effort } })
       .request.outputConfig?.effort;
@@ -306,23 +308,23 @@ test("an effort that a model which we only guess at does not know becomes the on
   expect(effortSent("sonnet", "xhigh")).toBe("xhigh");
 });
 
-test("thinking goes on as it is to a model that was named, and to one that takes it so", () => {
-  const asked = {
+test("thinking options stay as they are for a named model, and for one that accepts them", () => {
+  const received = {
     maxTokens: 8_000,
     thinking: { type: "adaptive" },
     outputConfig: { effort: "low" },
   };
-  expect(prepared(asked).request).toMatchObject({
-    thinking: asked.thinking,
-    outputConfig: asked.outputConfig,
+  expect(prepared(received).request).toMatchObject({
+    thinking: received.thinking,
+    outputConfig: received.outputConfig,
   });
-  expect(prepared({ ...asked, model: "claude-opus-9" }).request).toMatchObject({
-    thinking: asked.thinking,
-    outputConfig: asked.outputConfig,
+  expect(prepared({ ...received, model: "claude-opus-9" }).request).toMatchObject({
+    thinking: received.thinking,
+    outputConfig: received.outputConfig,
   });
 });
 
-test("what costs beyond tokens is refused before anything is held", () => {
+test("a feature that costs beyond tokens is refused", () => {
   expect(refused({ tools: [{ name: "s", type: "web_search_20250305" }] })?.reason).toBe(
     "feature_not_offered",
   );

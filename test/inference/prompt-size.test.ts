@@ -9,7 +9,7 @@ import { type RequestMembers, requestOf, userMessage } from "../support/requests
 const window = 200_000;
 const bytesOf = (more: RequestMembers) => measurePrompt(requestOf(more)).textBytes;
 
-test("every text counts by its bytes, wherever it stands", () => {
+test("every text of a request counts by its bytes", () => {
   const before = bytesOf({});
   const text = "漢".repeat(1_000);
   const block = { kind: { case: "text" as const, value: { text } } };
@@ -38,7 +38,7 @@ test("every text counts by its bytes, wherever it stands", () => {
   for (const carrier of carriers) expect(bytesOf(carrier) - before).toBeGreaterThanOrEqual(3_000);
 });
 
-test("a picture counts by a constant, however many bytes it has", () => {
+test("an image counts by a constant, however many bytes it has", () => {
   const source = {
     kind: {
       case: "base64" as const,
@@ -54,7 +54,7 @@ test("a picture counts by a constant, however many bytes it has", () => {
   expect(maxTokensOf(size, window)).toBeLessThan(10_000);
 });
 
-test("what cannot be measured from here may fill the model's window", () => {
+test("a document of unknown size may fill the model's context window", () => {
   for (const kind of [
     { case: "base64" as const, value: { mediaType: "application/pdf", data: "JVBERi0=" } },
     { case: "url" as const, value: "https://example.com/a.pdf" },
@@ -81,10 +81,10 @@ const documents: {
     kind: { case: "base64", value: { data: "A".repeat(28_000_000) } },
     tokens: 30 * 1_600,
   },
-  { name: "an address", kind: { case: "url", value: "https://example.com/a.pdf" }, tokens: 1_600 },
+  { name: "a URL", kind: { case: "url", value: "https://example.com/a.pdf" }, tokens: 1_600 },
 ];
 for (const { name, kind, tokens } of documents) {
-  test(`where a provider does not count, ${name} is taken for ${tokens} tokens, far from the whole window`, () => {
+  test(`${name} is estimated at ${tokens} tokens, less than a third of the context window`, () => {
     const document = { kind: { case: "document" as const, value: { source: { kind } } } };
     const about = estimatedTokensOf(
       measurePrompt(requestOf({ messages: [{ role: Role.USER, content: [document] }] })),
@@ -96,7 +96,7 @@ for (const { name, kind, tokens } of documents) {
   });
 }
 
-test("no prompt is larger than the window, and none is empty", () => {
+test("every prompt has at least one token and at most the context window", () => {
   fc.assert(
     fc.property(
       fc.nat(10_000_000),
@@ -133,7 +133,7 @@ const marks: { name: string; more: RequestMembers; mostExpensiveInput: InputCate
     mostExpensiveInput: InputCategory.CACHE_WRITE_1H,
   },
   {
-    name: "marks of both lives",
+    name: "marks of both lifetimes",
     more: { cacheControl: { ttl: "1h" }, tools: [{ name: "t", cacheControl: { ttl: "5m" } }] },
     mostExpensiveInput: InputCategory.CACHE_WRITE_1H,
   },

@@ -2,8 +2,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import type { Payer } from "../../src/billing/admission.ts";
-import type { ProviderRequest } from "../../src/providers/providers.ts";
-import { events, freshInference, type TestInference } from "../support/inference.ts";
+import { events, freshInference, silence, type TestInference } from "../support/inference.ts";
 
 // haiku 4.5: 140 micro-credits per input token, 700 per output token, 14 per cache read.
 const input = 140n;
@@ -20,19 +19,11 @@ afterEach(async () => {
 });
 afterAll(() => gateway.close());
 
-/** Resolves when the signal fires; what a provider does that has nothing more to say. */
-const silence = ({ signal }: ProviderRequest) =>
-  new Promise<never>((_, reject) => {
-    const abort = () => reject(new DOMException("aborted", "AbortError"));
-    if (signal.aborted) abort();
-    signal.addEventListener("abort", abort);
-  });
-
 const usage = { inputTokens: 11, cacheReadInputTokens: 5 };
 
 test("a complete answer costs the final usage, and its receipt comes last", async () => {
-  gateway.plays(async function* (ask) {
-    ask.onAccepted(true);
+  gateway.plays(async function* (request) {
+    request.onAccepted(true);
     yield [events.start(usage), events.open(), events.text("Hi")];
     yield [events.close(), events.delta({ outputTokens: 9 }), events.stop()];
   });
@@ -56,7 +47,7 @@ test("a complete answer costs the final usage, and its receipt comes last", asyn
   expect(receipt?.amountMicrocredits).toBe(11n * input + 5n * 14n + 9n * output);
 });
 
-test("thinking is taken out of the output once, and charged at its own price", async () => {
+test("thinking is subtracted from the output once, and charged at its own price", async () => {
   gateway.plays(async function* () {
     yield [events.start(usage), events.open(), events.text("Hi"), events.close()];
     yield [events.delta({ outputTokens: 30, thinkingTokens: 20 }), events.stop()];
@@ -86,7 +77,7 @@ test("the end of an answer is shown only when its charge is durable", async () =
   }
 });
 
-test("nothing leaves before the hold is durable", async () => {
+test("no message is yielded and no provider is called before the hold is durable", async () => {
   let called = false;
   gateway.plays(async function* () {
     called = true;
@@ -115,9 +106,9 @@ test("an error of the provider before content costs nothing", async () => {
   });
 });
 
-test("a provider that dies amid its answer is paid for input and what was delivered", async () => {
-  gateway.plays(async function* (ask) {
-    ask.onAccepted(true);
+test("an answer whose provider fails after content costs its input and its content", async () => {
+  gateway.plays(async function* (request) {
+    request.onAccepted(true);
     yield [events.start(usage), events.open(), events.text("12345678")];
     throw new ApiError("upstream_error");
   });
@@ -128,7 +119,7 @@ test("a provider that dies amid its answer is paid for input and what was delive
   expect(charge.amountMicrocredits).toBe(11n * input + 5n * 14n + 2n * output);
 });
 
-test("an answer that stops without its end is an error, not a success", async () => {
+test("an answer without an end is an error", async () => {
   gateway.plays(async function* () {
     yield [events.start(usage), events.open(), events.text("1234")];
   });
@@ -137,7 +128,7 @@ test("an answer that stops without its end is an error, not a success", async ()
   expect(receipt).toBeUndefined();
 });
 
-/** Plays a provider that begins an answer; tells whether it was called. */
+/** Plays a provider that begins an answer. Returns whether it was called. */
 function wasCalled(): () => boolean {
   let called = false;
   gateway.plays(async function* () {
@@ -147,7 +138,7 @@ function wasCalled(): () => boolean {
   return () => called;
 }
 
-test("messages that are asked for ahead come in their order", async () => {
+test("concurrent reads get the messages in order", async () => {
   gateway.plays(async function* () {
     yield [events.start(usage), events.open(), events.text("Hi")];
     yield [events.close(), events.delta({ outputTokens: 9 }), events.stop()];
@@ -164,7 +155,7 @@ test("messages that are asked for ahead come in their order", async () => {
   ]);
 });
 
-test("a caller that leaves while it is being admitted is charged nothing, and no provider is called for it", async () => {
+test("a reader that leaves during the admission is charged nothing, and no provider is called", async () => {
   const called = wasCalled();
   const iterator = gateway.generate(payer)[Symbol.asyncIterator]();
   const admitted = iterator.next();
@@ -178,7 +169,7 @@ test("a caller that leaves while it is being admitted is charged nothing, and no
   expect(called()).toBe(false);
 });
 
-test("usage that is missing at a normal end is counted here, and marked", async () => {
+test("usage that the provider does not report is counted, and the receipt has the basis COUNTED", async () => {
   gateway.plays(async function* () {
     yield [
       events.start(),
@@ -193,7 +184,7 @@ test("usage that is missing at a normal end is counted here, and marked", async 
   expect(receipt).toMatchObject({ basis: Basis.COUNTED, usage: { output: 2 } });
   const { input } = receipt?.usage ?? {};
   expect(input).toBeGreaterThan(0);
-  // What is shown is what is charged.
+  // The client sees the charged usage.
   const shown = seen
     .flatMap(({ kind }) => (kind.case === "events" ? kind.value.events : []))
     .map(({ kind }) => kind);
@@ -201,7 +192,7 @@ test("usage that is missing at a normal end is counted here, and marked", async 
   expect(delta).toMatchObject({ usage: { inputTokens: input, outputTokens: 2 } });
 });
 
-test("explicit zeros beside content are no report", async () => {
+test("zeros beside content count as a missing report", async () => {
   gateway.plays(async function* () {
     yield [
       events.start({ inputTokens: 0 }),
@@ -215,11 +206,11 @@ test("explicit zeros beside content are no report", async () => {
   expect(receipt).toMatchObject({ basis: Basis.COUNTED, usage: { output: 1 } });
 });
 
-test("a client that hangs up before the provider accepted pays nothing", async () => {
+test("a client that hangs up before acceptance pays nothing", async () => {
   const hangUp = new AbortController();
-  gateway.plays(async function* (ask) {
+  gateway.plays(async function* (request) {
     hangUp.abort();
-    yield await silence(ask);
+    yield await silence(request);
   });
   const { admission, failure } = await gateway.collect(gateway.generate(payer, {}, hangUp));
   expect(failure).toMatchObject({ reason: "cancelled" });
@@ -229,13 +220,13 @@ test("a client that hangs up before the provider accepted pays nothing", async (
   });
 });
 
-test("a client that hangs up after acceptance pays the input that the provider reports in the next moment", async () => {
+test("a client that hangs up after acceptance pays the input that the provider reports right afterwards", async () => {
   const hangUp = new AbortController();
-  gateway.plays(async function* (ask) {
-    ask.onAccepted(true);
+  gateway.plays(async function* (request) {
+    request.onAccepted(true);
     hangUp.abort();
     yield [events.start(usage)];
-    yield await silence(ask);
+    yield await silence(request);
   });
   const { admission } = await gateway.collect(gateway.generate(payer, {}, hangUp));
   const charge = await gateway.charged(admission?.requestId ?? "");
@@ -246,15 +237,15 @@ test("a client that hangs up after acceptance pays the input that the provider r
   expect(charge.amountMicrocredits).toBe(11n * input + 5n * 14n);
 });
 
-test("a client that hangs up amid the answer pays input and output so far, and the provider is stopped at once", async () => {
+test("a client that hangs up during content pays input and output so far, and the provider is stopped at once", async () => {
   const hangUp = new AbortController();
   let stopped = false;
-  gateway.plays(async function* (ask) {
-    ask.onAccepted(true);
+  gateway.plays(async function* (request) {
+    request.onAccepted(true);
     yield [events.start(usage), events.open(), events.text("12345678")];
     hangUp.abort();
-    stopped = ask.signal.aborted;
-    yield await silence(ask);
+    stopped = request.signal.aborted;
+    yield await silence(request);
   });
   const { admission } = await gateway.collect(gateway.generate(payer, {}, hangUp));
   expect(stopped).toBe(true);
@@ -263,11 +254,11 @@ test("a client that hangs up amid the answer pays input and output so far, and t
   expect(charge.amountMicrocredits).toBe(11n * input + 5n * 14n + 2n * output);
 });
 
-test("a client that stops reading and returns pays what was produced", async () => {
-  gateway.plays(async function* (ask) {
-    ask.onAccepted(true);
+test("a reader that returns during content pays input and output so far", async () => {
+  gateway.plays(async function* (request) {
+    request.onAccepted(true);
     yield [events.start(usage), events.open(), events.text("12345678")];
-    yield await silence(ask);
+    yield await silence(request);
   });
   let requestId = "";
   for await (const { kind } of gateway.generate(payer)) {
@@ -277,13 +268,13 @@ test("a client that stops reading and returns pays what was produced", async () 
   expect((await gateway.charged(requestId)).outcome).toBe(Outcome.CLIENT_LEFT);
 });
 
-test("a key revoked amid its answer ends the stream and pays what was produced", async () => {
+test("a key revoked during an answer ends the stream and pays input and output so far", async () => {
   const other = await gateway.payer(1_000_000_000n);
-  gateway.plays(async function* (ask) {
-    ask.onAccepted(true);
+  gateway.plays(async function* (request) {
+    request.onAccepted(true);
     yield [events.start(usage), events.open(), events.text("12345678")];
     gateway.revoke(other.keyId);
-    yield await silence(ask);
+    yield await silence(request);
   });
   const { admission, failure } = await gateway.collect(gateway.generate(other));
   expect(failure).toMatchObject({ reason: "revoked_key" });
@@ -294,13 +285,13 @@ test("a key revoked amid its answer ends the stream and pays what was produced",
   });
 });
 
-test("an answer that outlives the time limit is ended and billed", async () => {
+test("an answer beyond the time limit is ended and charged", async () => {
   const hasty = await freshInference({ requestMaxMs: 20 });
   const poor = await hasty.payer(1_000_000_000n);
-  hasty.plays(async function* (ask) {
-    ask.onAccepted(true);
+  hasty.plays(async function* (request) {
+    request.onAccepted(true);
     yield [events.start(usage), events.open(), events.text("12345678")];
-    yield await silence(ask);
+    yield await silence(request);
   });
   const { admission, failure } = await hasty.collect(hasty.generate(poor));
   expect(failure).toMatchObject({ reason: "timeout" });
@@ -308,7 +299,7 @@ test("an answer that outlives the time limit is ended and billed", async () => {
   await hasty.close();
 });
 
-test("more input than funds could ever cover ends the request before anything is shown, free of charge", async () => {
+test("reported input that the credits do not cover ends the request before its first event, free of charge", async () => {
   const poor = await gateway.payer(20_000_000n);
   gateway.plays(async function* () {
     yield [events.start({ inputTokens: 900_000 })];
@@ -322,7 +313,7 @@ test("more input than funds could ever cover ends the request before anything is
   });
 });
 
-test("input that is reported with the end, and is more than was held, costs the hold: the answer was delivered", async () => {
+test("input above the hold that is reported with the end costs at most the hold", async () => {
   const poor = await gateway.payer(20_000_000n);
   gateway.plays(async function* () {
     yield [events.start(), events.open(), events.text("12345678")];
@@ -343,7 +334,7 @@ test("input that is reported with the end, and is more than was held, costs the 
   );
 });
 
-test("input that is reported with the end, and is more than was held, is charged where funds cover it", async () => {
+test("input above the hold that is reported with the end is charged if the credits cover it", async () => {
   gateway.plays(async function* () {
     yield [events.start(), events.open(), events.text("12345678")];
     yield [events.close(), events.delta({ inputTokens: 90_000, outputTokens: 2 }), events.stop()];
@@ -355,7 +346,7 @@ test("input that is reported with the end, and is more than was held, is charged
   });
 });
 
-test("input above the estimate needs funds for all that was granted, in one piece as in many", async () => {
+test("a hold grows only if the credits also cover the granted output, however the answer is cut into reads", async () => {
   const reported = { inputTokens: 5_500, outputTokens: 2 };
   const reads = [
     [events.start(reported)],
@@ -379,7 +370,7 @@ test("input above the estimate needs funds for all that was granted, in one piec
   }
 });
 
-test("a failure of our own with nothing delivered costs nothing", async () => {
+test("an internal error before content costs nothing", async () => {
   gateway.plays(async function* () {
     yield* [];
     throw new TypeError("a bug");
@@ -391,7 +382,7 @@ test("a failure of our own with nothing delivered costs nothing", async () => {
   });
 });
 
-test("where the estimate does not fit but the prompt usually would, the provider's own count decides", async () => {
+test("if the credits cover a usual prompt of this size but not the bound, the provider's count decides", async () => {
   const text = "x".repeat(40_000);
   const poor = await gateway.payer(11_000n * input + 100n * output);
   gateway.counts(() => 9_000);
@@ -406,20 +397,23 @@ test("where the estimate does not fit but the prompt usually would, the provider
   expect(receipt?.amountMicrocredits).toBe(9_000n * input + output);
 });
 
-test("a limit that a name only hinted at is told as what it is: less than was asked for", async () => {
+test("the admission shows the requested limit also where the model's own limit is lower", async () => {
   gateway.plays(async function* () {
     yield [events.start(usage), events.delta({ outputTokens: 1 }), events.stop()];
   });
   const rich = await gateway.payer(1_000_000_000_000n);
-  const guessed = await gateway.collect(
+  const byTier = await gateway.collect(
     gateway.generate(rich, { model: "claude-sonnet-9", maxTokens: 128_000 }),
   );
-  expect(guessed.admission).toMatchObject({
+  expect(byTier.admission).toMatchObject({
     requestedMaxTokens: 128_000,
     grantedMaxTokens: 64_000,
   });
-  const unsaid = await gateway.collect(
+  const unlimited = await gateway.collect(
     gateway.generate(rich, { model: "sonnet", maxTokens: undefined }),
   );
-  expect(unsaid.admission).toMatchObject({ requestedMaxTokens: 32_000, grantedMaxTokens: 32_000 });
+  expect(unlimited.admission).toMatchObject({
+    requestedMaxTokens: 32_000,
+    grantedMaxTokens: 32_000,
+  });
 });

@@ -146,6 +146,15 @@ export async function freshInference(options: { requestMaxMs?: number } = {}) {
   };
 }
 
+/** Rejects when the signal fires: a provider that sends nothing more. */
+export function silence({ signal }: ProviderRequest): Promise<never> {
+  return new Promise((_, reject) => {
+    const abort = () => reject(new DOMException("aborted", "AbortError"));
+    if (signal.aborted) abort();
+    signal.addEventListener("abort", abort);
+  });
+}
+
 /** As a provider's stream: only its signal ends it, not a reader that stops. */
 function withoutReturn(events: AsyncIterable<Event[]>): AsyncIterable<Event[]> {
   const iterator = events[Symbol.asyncIterator]();

@@ -1,5 +1,5 @@
-// What providers report that they should not, from the wire to the charge. The rule: a figure that
-// is none is no report, and what is not reported is counted; nothing is charged beyond the hold.
+// Invalid usage reports of providers, from the wire to the charge. The rule: an invalid number
+// counts as a missing report, missing usage is counted, and no charge exceeds its hold.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -20,7 +20,7 @@ beforeAll(async () => {
     native: { kind: "anthropic", url: provider.url },
     chat: { kind: "openai", url: provider.url },
   } as const;
-  // Haiku is led to the provider of the native format, the others to the one of chat.
+  // Haiku is routed to the native provider, the other models to the chat provider.
   const text = catalogFor(kinds).replace(
     /(id: model-(?:opus|sonnet).*routes: \[)\[\{ provider: native[^\]]*\], /g,
     "$1",
@@ -32,10 +32,10 @@ afterAll(async () => {
   await provider.stop();
 });
 
-/** The usage as JSON text, since JSON can say what JavaScript's numbers cannot. */
-type Told = { start: string; end: string };
+/** Usage as JSON text, which can hold numbers that JavaScript cannot. */
+type ReportText = { start: string; end: string };
 
-function nativeScript({ start, end }: Told) {
+function nativeScript({ start, end }: ReportText) {
   const message = {
     id: "m",
     type: "message",
@@ -82,19 +82,19 @@ async function charge(
   const text = await answer.text();
   const requestId = answer.headers.get("request-id") ?? "";
   const { core, call } = gateway.admin;
-  // A failed answer is charged after it was told.
+  // A failed answer is charged after its error event.
   for (;;) {
     const { receipt } = await core.billing.getReceipt({ requestId }, call);
     if (receipt?.settledAt) return { status: answer.status, text, receipt };
   }
 }
 
-const told = '{"input_tokens":10,"output_tokens":1}';
+const reported = '{"input_tokens":10,"output_tokens":1}';
 const counted = { input: expect.any(Number), output: 20 };
 const cases: { name: string; start: string; end: string; usage: object; basis: Basis }[] = [
   {
     name: "as it should",
-    start: told,
+    start: reported,
     end: '{"output_tokens":30}',
     usage: { input: 10, output: 30 },
     basis: Basis.REPORTED,
@@ -103,7 +103,7 @@ const cases: { name: string; start: string; end: string; usage: object; basis: B
   { name: "null", start: "null", end: "null", usage: counted, basis: Basis.COUNTED },
   {
     name: "negative output",
-    start: told,
+    start: reported,
     end: '{"output_tokens":-30}',
     usage: { input: 10, output: 20 },
     basis: Basis.PARTLY_COUNTED,
@@ -117,28 +117,28 @@ const cases: { name: string; start: string; end: string; usage: object; basis: B
   },
   {
     name: "half a token",
-    start: told,
+    start: reported,
     end: '{"output_tokens":30.5}',
     usage: { input: 10, output: 20 },
     basis: Basis.PARTLY_COUNTED,
   },
   {
     name: "a number in quotes",
-    start: told,
+    start: reported,
     end: '{"output_tokens":"30"}',
     usage: { input: 10, output: 20 },
     basis: Basis.PARTLY_COUNTED,
   },
   {
-    name: "a number beyond all range",
-    start: told,
+    name: "a number out of range",
+    start: reported,
     end: '{"output_tokens":1e999}',
     usage: { input: 10, output: 20 },
     basis: Basis.PARTLY_COUNTED,
   },
   {
     name: "a list",
-    start: told,
+    start: reported,
     end: '{"output_tokens":[30]}',
     usage: { input: 10, output: 20 },
     basis: Basis.PARTLY_COUNTED,
@@ -159,7 +159,7 @@ const cases: { name: string; start: string; end: string; usage: object; basis: B
   },
 ];
 for (const { name, start, end, usage, basis } of cases) {
-  test(`a provider that reports ${name} is charged by the rule`, async () => {
+  test(`an answer whose provider reports ${name} is charged by the rule`, async () => {
     provider.play(nativeScript({ start, end }));
     const { status, text, receipt } = await charge("haiku");
     expect(status).toBe(200);
@@ -173,8 +173,8 @@ for (const { name, start, end, usage, basis } of cases) {
   });
 }
 
-test("a provider that reports more output than was granted is charged the grant, and the rest is ours", async () => {
-  provider.play(nativeScript({ start: told, end: '{"output_tokens":100000}' }));
+test("output beyond the grant is not charged, and the receipt shows it as overrun", async () => {
+  provider.play(nativeScript({ start: reported, end: '{"output_tokens":100000}' }));
   const { receipt, text } = await charge("haiku");
   expect(receipt).toMatchObject({
     usage: { input: 10, output: 100 },
@@ -187,9 +187,9 @@ test("a provider that reports more output than was granted is charged the grant,
   expect(text).toContain('"output_tokens":100}');
 });
 
-test("a provider that reports more input than the model's context is charged the context", async () => {
+test("input beyond the model's context window is charged as the window", async () => {
   provider.play(
-    nativeScript({ start: '{"input_tokens":4000000000,"output_tokens":1}', end: told }),
+    nativeScript({ start: '{"input_tokens":4000000000,"output_tokens":1}', end: reported }),
   );
   provider.play(
     nativeScript({
@@ -203,8 +203,8 @@ test("a provider that reports more input than the model's context is charged the
   expect(receipt?.usage).toMatchObject({ input: 200_000, output: 30 });
 });
 
-test("a figure that no JSON can hold ends the answer with an error, and what was delivered is owed", async () => {
-  provider.play(nativeScript({ start: told, end: '{"output_tokens":NaN}' }));
+test("invalid JSON ends the answer with an error, and the delivered part is charged", async () => {
+  provider.play(nativeScript({ start: reported, end: '{"output_tokens":NaN}' }));
   const { text, receipt } = await charge("haiku");
   expect(text).toContain("error");
   expect(text).not.toContain("message_stop");
@@ -224,18 +224,18 @@ const chatCases: { name: string; usage: string; expected: object }[] = [
     expected: { input: 0, output: 20 },
   },
   {
-    name: "more read from the cache and written to it than there was",
+    name: "more cache reads and writes than input",
     usage:
       '{"prompt_tokens":2168,"completion_tokens":30,"prompt_tokens_details":{"cached_tokens":2161,"cache_write_tokens":2161}}',
     expected: { input: 0, cacheRead: 2161, cacheWrite5m: 7, output: 30 },
   },
   {
-    name: "negative figures",
+    name: "negative numbers",
     usage: '{"prompt_tokens":-1,"completion_tokens":-1}',
     expected: counted,
   },
   {
-    name: "more cached than there was",
+    name: "more cache reads than input",
     usage:
       '{"prompt_tokens":10,"completion_tokens":30,"prompt_tokens_details":{"cached_tokens":90}}',
     expected: { input: 0, cacheRead: 10, output: 30 },
@@ -248,7 +248,7 @@ const chatCases: { name: string; usage: string; expected: object }[] = [
   },
 ];
 for (const { name, usage, expected } of chatCases) {
-  test(`a chat provider that reports ${name} is charged by the rule`, async () => {
+  test(`an answer whose chat provider reports ${name} is charged by the rule`, async () => {
     const chunk = (members: JsonObject) =>
       `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", ...members })}\n\n`;
     const text = [

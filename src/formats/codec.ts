@@ -55,6 +55,12 @@ export interface EventDecoder {
   end(): Event[];
 }
 
+/**
+ * The type of the failure that ends an answer whose content cannot be read. It concerns one request
+ * alone, because the content depends on the request.
+ */
+export const unreadableAnswer = "unreadable_answer";
+
 /** The part of a format that decodes answers. */
 export interface AnswerCodec {
   createEventDecoder(): EventDecoder;

@@ -49,6 +49,7 @@ export async function countTokens(
     const counting = parts.providers.countTokens({
       request,
       affinity: affinityOf(key.keyId, request),
+      accountId: key.accountId,
       signal: AbortSignal.any([signal, timeout]),
     });
     const count = await counting.catch((error: unknown) => {

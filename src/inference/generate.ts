@@ -73,6 +73,7 @@ export async function* generate(
     const answer = await parts.providers.generate({
       request: { ...prepared.request, maxTokens: hold.grantedOutput },
       affinity: affinityOf(caller.key.keyId, prepared.request),
+      accountId: caller.key.accountId,
       signal: active.provider.signal,
       client: call.signal,
       onAccepted: bill.accept,
@@ -160,8 +161,11 @@ async function countIfDecisive(
       maxInputPriceMicro(price, bounds.mostExpensiveInput) +
     BigInt(bounds.minOutput) * maxOutputPriceMicro(price);
   if (usualMicro > limit.remaining) return undefined;
-  const affinity = affinityOf(caller.key.keyId, request);
-  const count = await providers.countTokens({ request, affinity, signal }).catch(() => undefined);
+  const { keyId, accountId } = caller.key;
+  const affinity = affinityOf(keyId, request);
+  const count = await providers
+    .countTokens({ request, affinity, accountId, signal })
+    .catch(() => undefined);
   return count && Math.ceil(count.inputTokens * 1.05);
 }
 

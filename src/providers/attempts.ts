@@ -43,7 +43,8 @@ export async function startAnswer(
   const call = async (routes: readonly ProviderRoute[]): Promise<RunningAttempt> => {
     const route = await acquireRoute(routes, request.signal);
     const totalMs = route.connection.settings.totalMs - (clock.now() - startMs);
-    const called = new RunningAttempt(route, request, { clock, log, totalMs });
+    const isRepeated = calls.some((earlier) => earlier.route.connection === route.connection);
+    const called = new RunningAttempt(route, request, { clock, log, totalMs, isRepeated });
     calls.push(called);
     await called.begin();
     return called;
@@ -72,6 +73,7 @@ class RunningAttempt {
   readonly #log: Log;
   readonly #request: ProviderRequest;
   readonly #startMs: number;
+  readonly #isRepeated: boolean;
   readonly #cancelTimer: () => void;
   /** Undefined until the first event. */
   answer: Omit<ProviderAnswer, "attempts"> | undefined;
@@ -81,17 +83,21 @@ class RunningAttempt {
   #end: ProviderEnd | undefined;
   readonly #cancel = () => this.#stream?.stop(new ApiError("cancelled"));
 
-  /** `totalMs` is the time left for the whole request. */
+  /**
+   * `totalMs` is the time left for the whole request. `isRepeated`: a call of the same request to
+   * the same provider failed before, and its circuit counts a request's failure once.
+   */
   constructor(
     route: AcquiredRoute,
     request: ProviderRequest,
-    parts: { clock: Clock; log: Log; totalMs: number },
+    parts: { clock: Clock; log: Log; totalMs: number; isRepeated: boolean },
   ) {
     this.route = route;
     this.#clock = parts.clock;
     this.#log = parts.log;
     this.#request = request;
     this.#startMs = parts.clock.now();
+    this.#isRepeated = parts.isRepeated;
     this.#cancelTimer = parts.clock.after(Math.max(0, parts.totalMs), () =>
       this.#stream?.stop(new ApiError("timeout")),
     );
@@ -162,7 +168,7 @@ class RunningAttempt {
       const first = read.value.findIndex(({ kind }) => kind.case !== "ping");
       if (first < 0) continue;
       this.#firstEventMs = this.#clock.now() - this.#startMs;
-      if (this.#end === undefined) this.route.connection.circuit.succeed();
+      if (this.#end === undefined) this.route.connection.circuit.succeed(this.route.accountId);
       return first === 0 ? read : { done: false, value: read.value.slice(first) };
     }
   }
@@ -180,13 +186,14 @@ class RunningAttempt {
   }
 
   #reportToCircuit(end: ProviderEnd): void {
+    const { accountId, probes } = this.route;
     const { circuit, coolDowns } = this.route.connection;
     if (end.outcome !== "delivered" && end.isOurs) {
-      circuit.noVerdict(this.route.isProbe);
+      circuit.noVerdict(accountId, probes);
       return;
     }
     if (end.outcome === "delivered" || end.outcome === "refused") {
-      if (this.#firstEventMs === undefined) circuit.succeed();
+      if (this.#firstEventMs === undefined) circuit.succeed(accountId);
       return;
     }
     const facts = {
@@ -199,11 +206,18 @@ class RunningAttempt {
     else this.#log.warn({ ...facts, err: end.error.facts.cause }, "provider call failed");
     if (end.coolDownMs !== undefined) {
       coolDowns.add(this.route.target.model, end.coolDownMs);
-      circuit.noVerdict(this.route.isProbe);
+      circuit.noVerdict(accountId, probes);
       return;
     }
-    if (circuit.fail(this.route.isProbe))
+    const scope = this.#isRepeated ? "request" : (end.scope ?? "account");
+    const opened = circuit.fail(accountId, probes, scope);
+    if (opened === "provider")
       this.#log.error(facts, "the provider fails too often: its circuit is open");
+    else if (opened === "account")
+      this.#log.warn(
+        { ...facts, accountId },
+        "the provider fails too often for an account: its circuit is open for that account",
+      );
   }
 }
 

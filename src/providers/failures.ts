@@ -5,6 +5,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Failure } from "../../gen/gateway/inference/v1/event_pb.ts";
 import { ApiError } from "../base/errors.ts";
+import { unreadableAnswer } from "../formats/codec.ts";
 import { isObject } from "../formats/json.ts";
 import { findContextOverflow, type OverflowReport } from "./context-overflow.ts";
 import type { ProviderFailure } from "./provider.ts";
@@ -64,6 +65,8 @@ export function failureOfEvent(
       return overloaded(status, undefined);
     case "timeout_error":
       return timedOut(status);
+    case unreadableAnswer:
+      return { ...failed(status), scope: "request" };
     case "authentication_error":
     case "permission_error":
     case "billing_error":

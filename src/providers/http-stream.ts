@@ -147,8 +147,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     else if (this.#reading === "answer") this.#accept(() => this.#readAnswer());
     else this.#fail(this.#readFailure());
     // Every decoder ends its answer. Should one fail to, the reader must not wait for ever.
-    if (this.#end === undefined)
-      this.#fail(failed(this.#status, { cause: new Error("the decoder did not end the answer") }));
+    if (this.#end === undefined) this.#failUnreadable(new Error("the answer has no end"));
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
@@ -158,7 +157,9 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
       return;
     }
     this.#flushDecoder();
-    this.#fail(failureOfTransport(error, this.#status));
+    const failure = failureOfTransport(error, this.#status);
+    // Without a connection, nothing of the request was sent.
+    this.#fail(this.#controller === undefined ? { ...failure, scope: "provider" } : failure);
   }
 
   #send(): void {
@@ -174,7 +175,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     try {
       events = decode();
     } catch (error) {
-      this.#fail(failed(this.#status, { cause: error }));
+      this.#failUnreadable(error);
       return;
     }
     const last = events.at(-1)?.kind;
@@ -234,7 +235,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
       this.#body = [];
       this.#fail(this.#readFailure());
     } else if (this.#bodyBytes > answerBytesMax) {
-      this.#fail(failed(this.#status, { cause: new Error("the answer is too large") }));
+      this.#failUnreadable(new Error("the answer is too large"));
     }
   }
 
@@ -259,6 +260,12 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
   #readFailureEvent({ type, message }: Failure): ProviderFailure {
     const { message: redacted } = redactSecrets({ message }, this.#request.secrets);
     return failureOfEvent({ type, message: String(redacted) }, this.#status);
+  }
+
+  // What a model writes depends on the request, so an answer that cannot be read says nothing about
+  // the provider's other answers.
+  #failUnreadable(cause: unknown): void {
+    this.#fail({ ...failed(this.#status, { cause }), scope: "request" });
   }
 
   #fail(failure: ProviderFailure): void {

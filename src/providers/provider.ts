@@ -7,6 +7,7 @@ import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { ApiError } from "../base/errors.ts";
 import type { Route } from "../config/catalog.ts";
+import type { FailureScope } from "./circuit-breaker.ts";
 
 /** One request of the inference service. */
 export type ProviderRequest = {
@@ -17,6 +18,8 @@ export type ProviderRequest = {
    * cache.
    */
   readonly affinity: string;
+  /** The account of the key. Requests that make a provider fail open the circuit of its calls. */
+  readonly accountId: string;
   /** Cancels the provider call at once. */
   readonly signal: AbortSignal;
   /** Fires when the client hangs up. No second attempt is made after that. */
@@ -59,7 +62,7 @@ export interface Providers {
   generate(request: ProviderRequest): Promise<ProviderAnswer>;
   /** Undefined where the provider of this model cannot count. Rejects as events do. */
   countTokens(
-    request: Pick<ProviderRequest, "request" | "affinity" | "signal">,
+    request: Pick<ProviderRequest, "request" | "affinity" | "accountId" | "signal">,
   ): Promise<ProviderTokenCount | undefined>;
   /** False when no model has a provider that may be called now. */
   usable(): boolean;
@@ -91,6 +94,8 @@ export type ProviderFailure = {
   readonly isOurs?: boolean;
   /** Where a second attempt may succeed: nowhere, at other providers, or at this one too. */
   readonly retry: "nowhere" | "elsewhere" | "anywhere";
+  /** Whose circuits the failure counts for. Default: the account's. */
+  readonly scope?: FailureScope;
   /** Time in which the provider asked to receive no calls. */
   readonly coolDownMs?: number;
   /** A fault that the operator must repair: a credential, an unpaid bill, a model name. */

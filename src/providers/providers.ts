@@ -54,12 +54,8 @@ export function createProviders(parts: {
   const open = (settings: ProviderSettings) => openProvider(settings, env, clock, contextTokensOf);
   let router = new Router(parts.file, openConnections(parts.file, new Map(), env, open, clock));
   return {
-    generate: (request) =>
-      startAnswer(answerParts, request, () =>
-        router.routesTo(request.request.model, request.affinity),
-      ),
-    countTokens: (request) =>
-      countTokens(request, router.routesTo(request.request.model, request.affinity)),
+    generate: (request) => startAnswer(answerParts, request, () => router.routesFor(request)),
+    countTokens: (request) => countTokens(request, router.routesFor(request)),
     usable: () => router.isUsable(),
     reload(file) {
       const before = router.connections;

@@ -5,16 +5,16 @@ import { hash } from "node:crypto";
 import type { Clock } from "../base/clock.ts";
 import { ApiError } from "../base/errors.ts";
 import type { CatalogFile, ProviderSettings, Route } from "../config/catalog.ts";
-import { CircuitBreaker, CoolDowns } from "./circuit-breaker.ts";
+import { CoolDowns, type Probes, ProviderCircuit } from "./circuit-breaker.ts";
 import { ConcurrencyLimit } from "./concurrency.ts";
-import type { Provider } from "./provider.ts";
+import type { Provider, ProviderRequest } from "./provider.ts";
 
 /** A configured provider with its state on this node. */
 export type ProviderConnection = {
   readonly name: string;
   readonly settings: ProviderSettings;
   readonly provider: Provider;
-  readonly circuit: CircuitBreaker;
+  readonly circuit: ProviderCircuit;
   readonly coolDowns: CoolDowns;
   readonly concurrency: ConcurrencyLimit;
 };
@@ -29,14 +29,18 @@ export function createConnection(
     name,
     settings,
     provider,
-    circuit: new CircuitBreaker(clock),
+    circuit: new ProviderCircuit(clock),
     coolDowns: new CoolDowns(clock),
     concurrency: new ConcurrencyLimit(settings, clock),
   };
 }
 
-/** A route to a model, with the connection to its provider. */
-export type ProviderRoute = { readonly target: Route; readonly connection: ProviderConnection };
+/** A route to a model for an account, with the connection to its provider. */
+export type ProviderRoute = {
+  readonly target: Route;
+  readonly connection: ProviderConnection;
+  readonly accountId: string;
+};
 
 /** The models of a configuration file and the connections that serve them. */
 export class Router {
@@ -49,24 +53,30 @@ export class Router {
   }
 
   /**
-   * Every route to a model, in the order in which this conversation tries them. Throws
+   * Every route to the request's model, in the order in which its conversation tries them. Throws
    * `model_not_found`.
    */
-  routesTo(model: string, affinity: string): readonly ProviderRoute[] {
+  routesFor({
+    request: { model },
+    affinity,
+    accountId,
+  }: Pick<ProviderRequest, "request" | "affinity" | "accountId">): readonly ProviderRoute[] {
     const groups = this.#groupsByModel.get(model);
     if (groups === undefined) throw new ApiError("model_not_found", { message: `model: ${model}` });
     return orderRoutes(groups, affinity).flatMap((target) => {
       const connection = this.connections.get(target.provider);
-      return connection === undefined ? [] : [{ target, connection }];
+      return connection === undefined ? [] : [{ target, connection, accountId }];
     });
   }
 
-  /** True when at least one model has a route that may be called now. */
+  /** True when at least one model has a route that is not closed to all accounts now. */
   isUsable(): boolean {
     for (const groups of this.#groupsByModel.values()) {
       for (const target of groups.flat()) {
         const connection = this.connections.get(target.provider);
-        if (connection !== undefined && waitMsOf({ target, connection }) === 0) return true;
+        if (connection === undefined) continue;
+        const { circuit, coolDowns } = connection;
+        if (circuit.waitMs() === 0 && coolDowns.waitMs(target.model) === 0) return true;
       }
     }
     return false;
@@ -74,15 +84,15 @@ export class Router {
 }
 
 /** 0 when the route may be called now, else the milliseconds until it may. */
-export function waitMsOf({ target, connection }: ProviderRoute): number {
-  return Math.max(connection.circuit.waitMs(), connection.coolDowns.waitMs(target.model));
+export function waitMsOf({ target, connection, accountId }: ProviderRoute): number {
+  return Math.max(connection.circuit.waitMs(accountId), connection.coolDowns.waitMs(target.model));
 }
 
 /**
- * A route that counts against its concurrency limit. `isProbe`: the result of this call decides
- * whether the half-open circuit closes.
+ * A route that counts against its concurrency limit. `probes`: the half-open circuits that the
+ * result of this call opens or closes.
  */
-export type AcquiredRoute = ProviderRoute & { readonly isProbe: boolean };
+export type AcquiredRoute = ProviderRoute & { readonly probes: Probes };
 
 /**
  * Acquires the first route that may be called and is below its concurrency limit. If all of them
@@ -98,12 +108,12 @@ export async function acquireRoute(
   const callable = routes.filter((route) => waitMsOf(route) === 0);
   for (const route of callable)
     if (route.connection.concurrency.tryAcquire())
-      return { ...route, isProbe: route.connection.circuit.begin() };
+      return { ...route, probes: route.connection.circuit.begin(route.accountId) };
   const [first] = callable;
   if (first === undefined) throw noneAvailable(routes);
   const { concurrency, circuit } = first.connection;
   await concurrency.acquire(signal);
-  if (waitMsOf(first) === 0) return { ...first, isProbe: circuit.begin() };
+  if (waitMsOf(first) === 0) return { ...first, probes: circuit.begin(first.accountId) };
   // The circuit opened, or a cool-down began, while this call waited.
   concurrency.release();
   throw noneAvailable([first]);

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import type { Route } from "../../src/config/catalog.ts";
 import { RetryBudget } from "../../src/providers/attempts.ts";
-import { CircuitBreaker, CoolDowns } from "../../src/providers/circuit-breaker.ts";
+import { CircuitBreaker, CoolDowns, ProviderCircuit } from "../../src/providers/circuit-breaker.ts";
 import { ConcurrencyLimit } from "../../src/providers/concurrency.ts";
 import { readRetryAfterMs } from "../../src/providers/failures.ts";
 import { orderRoutes } from "../../src/providers/routing.ts";
@@ -65,6 +65,88 @@ describe("a circuit breaker", () => {
     await clock.advance(2000);
     breaker.noVerdict(breaker.begin());
     expect([breaker.waitMs(), breaker.begin()]).toEqual([0, true]);
+  });
+});
+
+describe("the circuits of a provider", () => {
+  const fail = (circuit: ProviderCircuit, accountId: string, times = 1) =>
+    Array.from({ length: times }, () =>
+      circuit.fail(accountId, circuit.begin(accountId), "account"),
+    );
+
+  test("open for the account whose calls fail, and for no other", () => {
+    const circuit = new ProviderCircuit(new ManualClock());
+    expect(fail(circuit, "a", 5).filter(Boolean)).toEqual(["account"]);
+    expect([circuit.waitMs("a"), circuit.waitMs("b"), circuit.waitMs()]).toEqual([2000, 0, 0]);
+  });
+
+  test("open for all when calls of two accounts fail and at most half of the last ones succeeded", () => {
+    const circuit = new ProviderCircuit(new ManualClock());
+    for (let call = 0; call < 5; call++) circuit.succeed("c");
+    fail(circuit, "a", 4);
+    expect(circuit.waitMs("c")).toBe(0);
+    expect(fail(circuit, "b")).toEqual(["provider"]);
+    expect(circuit.waitMs("c")).toBe(2000);
+  });
+
+  test("stay closed for all while more than half of the last calls succeed", () => {
+    const circuit = new ProviderCircuit(new ManualClock());
+    for (let call = 0; call < 200; call++) {
+      if (call % 5 === 3) fail(circuit, "a");
+      else if (call % 5 === 4) fail(circuit, "b");
+      else circuit.succeed("c");
+      expect(circuit.waitMs("c")).toBe(0);
+    }
+  });
+
+  test("open for all after failures of one account that no request can cause", () => {
+    const circuit = new ProviderCircuit(new ManualClock());
+    for (let call = 0; call < 4; call++) circuit.fail("a", circuit.begin("a"), "provider");
+    expect(circuit.waitMs("b")).toBe(0);
+    expect(circuit.fail("a", circuit.begin("a"), "provider")).toBe("provider");
+    expect(circuit.waitMs("b")).toBe(2000);
+  });
+
+  test("are not affected by failures of single requests", () => {
+    const circuit = new ProviderCircuit(new ManualClock());
+    for (let call = 0; call < 50; call++) circuit.fail("a", circuit.begin("a"), "request");
+    expect([circuit.waitMs("a"), circuit.waitMs()]).toEqual([0, 0]);
+  });
+
+  test("do not stay open longer for all because the probes of one account fail", async () => {
+    const clock = new ManualClock();
+    const circuit = new ProviderCircuit(clock);
+    fail(circuit, "a", 4);
+    fail(circuit, "b");
+    for (let round = 0; round < 5; round++) {
+      await clock.advance(circuit.waitMs("a"));
+      fail(circuit, "a");
+      expect(circuit.waitMs("c")).toBe(2000);
+    }
+    await clock.advance(2000);
+    expect(circuit.begin("c").ofProvider).toBe(true);
+    circuit.succeed("c");
+    expect(circuit.waitMs("d")).toBe(0);
+  });
+
+  test("never open for a second account, whatever the calls of the first lead to", async () => {
+    const outcome = fc.constantFrom("account", "request", "succeed", "cancel", "wait");
+    await fc.assert(
+      fc.asyncProperty(fc.array(outcome, { maxLength: 100 }), async (outcomes) => {
+        const clock = new ManualClock();
+        const circuit = new ProviderCircuit(clock);
+        for (const one of outcomes) {
+          if (one === "wait" || circuit.waitMs("a") > 0) await clock.advance(1500);
+          else {
+            const probes = circuit.begin("a");
+            if (one === "succeed") circuit.succeed("a");
+            else if (one === "cancel") circuit.noVerdict("a", probes);
+            else circuit.fail("a", probes, one);
+          }
+          expect(circuit.waitMs("b")).toBe(0);
+        }
+      }),
+    );
   });
 });
 

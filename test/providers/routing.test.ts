@@ -254,6 +254,75 @@ describe("a failing provider", () => {
     expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["first delivered 200"]);
   });
 
+  /** Calls of an account, one after the other, and how the last one went. */
+  async function callAs(accountId: string, times = 1): Promise<string[]> {
+    let attempts: string[] = [];
+    for (let call = 0; call < times; call++) {
+      const ask = providerRequestFor(requestOf("Hi"), "a", accountId);
+      attempts = attemptsOf(await readAll(providers, ask));
+    }
+    return attempts;
+  }
+
+  const accountFailures: { name: string; script: Script }[] = [
+    { name: "resets", script: { end: "reset", writes: [] } },
+    { name: "status 500", script: errorAnswer(500, "api_error", "oops") },
+    { name: "silence", script: { before: new Gate() } },
+  ];
+  for (const { name, script } of accountFailures) {
+    test(`has an open circuit for the account whose requests end in ${name}, and serves the others`, async () => {
+      openBoth({ clock: new ManualClock(), settings: "first_byte_ms: 50" });
+      first.always(script);
+      await callAs("acc_1", 5);
+      first.always(nativeStream());
+      expect(await callAs("acc_1")).toEqual(["second delivered 200"]);
+      expect(await callAs("acc_2")).toEqual(["first delivered 200"]);
+    });
+  }
+
+  test("has an open circuit for all once the requests of two accounts fail", async () => {
+    openBoth({ clock: new ManualClock() });
+    first.always({ end: "reset", writes: [] });
+    await callAs("acc_1", 4);
+    await callAs("acc_2");
+    expect(await callAs("acc_3")).toEqual(["second delivered 200"]);
+  });
+
+  test("that cannot be connected has an open circuit for all", async () => {
+    openBoth({ clock: new ManualClock(), firstUrl: await closedUrl() });
+    await callAs("acc_1", 5);
+    expect(await callAs("acc_2")).toEqual(["second delivered 200"]);
+  });
+
+  test("counts a request that it fails twice as one failure", async () => {
+    openFirst("", new ManualClock());
+    first.always({ end: "reset", writes: [] });
+    expect(await callAs("acc_1", 4)).toEqual(["first failed 200", "first failed 200"]);
+    expect(first.requests).toHaveLength(8);
+    expect(await callAs("acc_1")).toEqual(["first failed 200"]);
+    expect(await callAs("acc_1")).toEqual([]);
+  });
+
+  const unreadable: { name: string; script: Script }[] = [
+    {
+      name: "a stream",
+      script: { ...nativeStream(), writes: ["event: message_start\ndata: {\n\n"] },
+    },
+    {
+      name: "a plain answer",
+      script: { headers: { "content-type": "application/json" }, writes: ['{"content":'] },
+    },
+  ];
+  for (const { name, script } of unreadable) {
+    test(`keeps its circuit closed after ${name} whose content cannot be read`, async () => {
+      openFirst("", new ManualClock());
+      first.always(script);
+      for (const account of ["acc_1", "acc_2"]) await callAs(account, 10);
+      first.always(nativeStream());
+      expect(await callAs("acc_1")).toEqual(["first delivered 200"]);
+    });
+  }
+
   test("receives no calls for the time it requested", async () => {
     const clock = new ManualClock();
     openBoth({ clock });

@@ -57,11 +57,16 @@ export type ObservedRequest = ProviderRequest & {
   answer: ProviderAnswer | undefined;
 };
 
-export function providerRequestFor(request: GenerateRequest, affinity = "a"): ObservedRequest {
+export function providerRequestFor(
+  request: GenerateRequest,
+  affinity = "a",
+  accountId = "acc_1",
+): ObservedRequest {
   const abort = new AbortController();
   const observed: ObservedRequest = {
     request,
     affinity,
+    accountId,
     abort,
     signal: abort.signal,
     client: new AbortController().signal,

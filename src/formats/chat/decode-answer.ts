@@ -2,6 +2,7 @@
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { unreadableAnswer } from "../codec.ts";
 import {
   blockDelta,
   blockStop,
@@ -32,7 +33,7 @@ export function decodeAnswer(body: JsonObject): Event[] {
   if (error) return [error];
   const choice = Array.isArray(body.choices) ? body.choices[0] : undefined;
   if (!isObject(choice) || !isObject(choice.message)) {
-    return [failure("api_error", "The model provider's answer is not a chat completion.")];
+    return [failure(unreadableAnswer, "The model provider's answer is not a chat completion.")];
   }
   if (choice.finish_reason === "error") return [failure("api_error", failedDuringAnswer)];
 
@@ -51,7 +52,7 @@ export function decodeAnswer(body: JsonObject): Event[] {
   for (const call of calls) {
     const { name, arguments: given } = isObject(call.function) ? call.function : {};
     if (typeof name !== "string" || name === "") {
-      return [failure("api_error", "The model provider sent a tool call without a name.")];
+      return [failure(unreadableAnswer, "The model provider sent a tool call without a name.")];
     }
     const id = ids.assign(typeof call.id === "string" ? call.id : "");
     events.push(toolUseStart(index, id, name));

@@ -4,6 +4,7 @@
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import type { EventDecoder } from "../codec.ts";
+import { unreadableAnswer } from "../codec.ts";
 import { failure } from "../events.ts";
 import { isObject } from "../json.ts";
 import { createSseParser, type SseEvent } from "../sse.ts";
@@ -62,7 +63,8 @@ class ChunkDecoder implements EventDecoder {
     const chunk = parseChunk(data);
     if (chunk)
       this.#readChunk(name === "error" && chunk.error === undefined ? { error: chunk } : chunk);
-    else this.#fail("The model provider sent an event that is not a JSON object.");
+    else
+      this.#fail("The model provider sent an event that is not a JSON object.", unreadableAnswer);
   }
 
   #readChunk(chunk: JsonObject): void {
@@ -147,8 +149,8 @@ class ChunkDecoder implements EventDecoder {
     return toStopReason(this.#finishReason ?? "stop", content);
   }
 
-  #fail(message: string): void {
-    this.#answer.fail(failure("api_error", message));
+  #fail(message: string, type = "api_error"): void {
+    this.#answer.fail(failure(type, message));
   }
 }
 

@@ -3,6 +3,7 @@
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { randomId } from "../../base/ids.ts";
+import { unreadableAnswer } from "../codec.ts";
 import { failure } from "../events.ts";
 import { isObject, parseJsonText } from "../json.ts";
 import type { AnswerEvents } from "./answer-events.ts";
@@ -52,7 +53,7 @@ export class StreamedCalls {
     if (call.block !== undefined && !this.#isOpen(call)) {
       if (fragment.arguments === "" || hasWholeArguments(call)) return;
       this.#answer.fail(
-        failure("api_error", "The model provider continued a tool call after other content."),
+        failure(unreadableAnswer, "The model provider continued a tool call after other content."),
       );
       return;
     }
@@ -71,7 +72,7 @@ export class StreamedCalls {
       if (call.block !== undefined) continue;
       if (call.name === "") {
         this.#answer.fail(
-          failure("api_error", "The model provider sent a tool call without a name."),
+          failure(unreadableAnswer, "The model provider sent a tool call without a name."),
         );
         return;
       }

@@ -2,6 +2,7 @@
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Event } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { unreadableAnswer } from "../codec.ts";
 import {
   blockStart,
   blockStop,
@@ -48,7 +49,7 @@ export function decodeAnswer(body: JsonObject): Event[] {
 }
 
 function unreadable(): Event {
-  return failure("api_error", "The model provider sent an answer that cannot be read.");
+  return failure(unreadableAnswer, "The model provider sent an answer that cannot be read.");
 }
 
 function inputSide({

@@ -13,6 +13,7 @@ import {
   MessageDeltaSchema,
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import type { EventDecoder } from "../codec.ts";
+import { unreadableAnswer } from "../codec.ts";
 import {
   blockDelta,
   blockStart,
@@ -48,7 +49,7 @@ export function createEventDecoder(): EventDecoder {
       if ((data === "" && name !== "ping") || data === "[DONE]") continue;
       order.accept(
         decodeEvent(name, data) ??
-          failure("api_error", "The model provider sent an event that cannot be read."),
+          failure(unreadableAnswer, "The model provider sent an event that cannot be read."),
         events,
       );
     }
@@ -88,10 +89,10 @@ function createOrder() {
     if (held) events.push(messageDelta(held));
     held = undefined;
   };
-  const fail = (events: Event[], message: string): void => {
+  const fail = (events: Event[], type: string, message: string): void => {
     over = true;
     releaseHeld(events);
-    events.push(failure("api_error", message));
+    events.push(failure(type, message));
   };
 
   /** False if the event is not allowed here. Adds the events that are missing before it. */
@@ -149,7 +150,8 @@ function createOrder() {
     accept(event: Event, events: Event[]): void {
       // Some servers stop a block twice.
       if (over || (open === undefined && started && event.kind.case === "blockStop")) return;
-      if (!prepare(event, events)) fail(events, "The model provider sent events out of order.");
+      if (!prepare(event, events))
+        fail(events, unreadableAnswer, "The model provider sent events out of order.");
       else if (event.kind.case === "messageDelta" && !sawStopReason) {
         held = event.kind.value;
         if (held.usage) events.push(progress({ usage: held.usage }));
@@ -162,7 +164,7 @@ function createOrder() {
       if (sawStopReason) {
         over = true;
         events.push(messageStop());
-      } else fail(events, "The model provider broke off its answer.");
+      } else fail(events, "api_error", "The model provider broke off its answer.");
     },
   };
 }

@@ -555,7 +555,7 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
       finish("tool_calls"),
       "[DONE]",
     ],
-    events: ["start", { failure: "api_error" }],
+    events: ["start", { failure: "unreadable_answer" }],
   },
   {
     name: "an error about the request has the type of such errors",
@@ -609,13 +609,13 @@ const streams: { name: string; stream: (JsonValue | "[DONE]")[]; events: unknown
       "stop 0",
       { at: 1, text: "" },
       { text: "by the way" },
-      { failure: "api_error" },
+      { failure: "unreadable_answer" },
     ],
   },
   {
     name: "an event that is not an object becomes a failure",
     stream: [[1]],
-    events: [{ failure: "api_error" }],
+    events: [{ failure: "unreadable_answer" }],
   },
 ];
 for (const { name, stream, events } of streams) {
@@ -626,7 +626,7 @@ for (const { name, stream, events } of streams) {
 
 test("an event that is not JSON becomes a failure that does not repeat it", () => {
   const events = createEventDecoder().push(Buffer.from("data: <html>secret</html>\n\n"));
-  expect(summarise(events)).toEqual([{ failure: "api_error" }]);
+  expect(summarise(events)).toEqual([{ failure: "unreadable_answer" }]);
   expect(JSON.stringify(events)).not.toContain("secret");
 });
 
@@ -839,9 +839,9 @@ test("a body that is not an answer becomes a failure", () => {
   expect(summarise(decodeAnswer({ error: { message: "m", code: 503 } }))).toEqual([
     { failure: "overloaded_error" },
   ]);
-  expect(summarise(decodeAnswer({ choices: [] }))).toEqual([{ failure: "api_error" }]);
-  expect(summarise(decodeAnswer({ hello: 1 }))).toEqual([{ failure: "api_error" }]);
+  expect(summarise(decodeAnswer({ choices: [] }))).toEqual([{ failure: "unreadable_answer" }]);
+  expect(summarise(decodeAnswer({ hello: 1 }))).toEqual([{ failure: "unreadable_answer" }]);
   expect(summarise(decodeAnswer(answerOf({ tool_calls: [{ id: "a", function: {} }] })))).toEqual([
-    { failure: "api_error" },
+    { failure: "unreadable_answer" },
   ]);
 });

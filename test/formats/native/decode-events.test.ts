@@ -189,7 +189,8 @@ for (const { name, events, kinds: before, message } of broken) {
   test(`${name} ends in a failure after the valid events`, () => {
     const decoded = decode(...events);
     expect(kinds(decoded)).toEqual([...before, "failure"]);
-    expect(failureOf(decoded)).toMatch(new RegExp(`^api_error: The model provider .*${message}`));
+    const type = message === "broke off" ? "api_error" : "unreadable_answer";
+    expect(failureOf(decoded)).toMatch(new RegExp(`^${type}: The model provider .*${message}`));
   });
 }
 
@@ -211,7 +212,7 @@ test("a provider's own error keeps its type and ends the answer", () => {
 
 test("data that is not JSON becomes a failure that does not repeat it", () => {
   const failed = failureOf(decodeText("event: message_start\ndata: {secret\n\n"));
-  expect(failed).toBe("api_error: The model provider sent an event that cannot be read.");
+  expect(failed).toBe("unreadable_answer: The model provider sent an event that cannot be read.");
   expect(
     failureOf(decodeText(`data: {"type":"newest","a":${"[".repeat(300)}${"]".repeat(300)}}\n\n`)),
   ).toBe(failed);

@@ -112,14 +112,15 @@ export class Bill {
   add(events: Event[]): Event[] {
     const before = this.#meter.fold(events);
     const shown = before < events.length ? events.slice(0, before) : events;
-    if (this.#meter.isCut) this.#stopAtGrant();
-    else for (const event of events.slice(before)) if (!isProgress(event)) this.#end.push(event);
+    for (const event of events.slice(before, this.#meter.cutIndex))
+      if (!isProgress(event)) this.#end.push(event);
+    if (this.isCut) this.#stopAtGrant();
     return this.#meter.hasProgress ? shown.filter((event) => !isProgress(event)) : shown;
   }
 
   /** True when the answer reached its grant and was cut: it ends before its provider ends it. */
   get isCut(): boolean {
-    return this.#meter.isCut;
+    return this.#meter.cutIndex !== undefined;
   }
 
   /**
@@ -154,7 +155,7 @@ export class Bill {
    * delivered; a plain answer is not.
    */
   async settle(): Promise<{ receipt: Receipt; end: Event[] }> {
-    if (!this.#meter.complete && !this.#meter.isCut) {
+    if (!this.#meter.complete && !this.isCut) {
       const message = "The model provider ended its answer early.";
       throw new ApiError("upstream_error", { message });
     }

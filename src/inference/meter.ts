@@ -53,9 +53,9 @@ export class Meter {
   #output: number | undefined;
   #thinking: number | undefined;
   #iterations: JsonValue | undefined;
-  /** True when the input was reported after the start: a 0 is then no placeholder. */
+  /** True when the input was reported with the end: a 0 is then no placeholder. */
   #inputIsFinal = false;
-  /** True when the output was reported after the start, which cannot know the total. */
+  /** True when the output was reported with the end. Earlier reports cannot know the total. */
   #outputIsFinal = false;
 
   #answerBytes = 0;
@@ -78,8 +78,11 @@ export class Meter {
   hasProgress = false;
   /** False for an answer that came in one piece: it is delivered whole. */
   mayCut = true;
-  /** True when the provider exceeded the granted output. The answer ends there. */
-  isCut = false;
+  /**
+   * Index, in the last read, of the event with which the provider exceeded the granted output. The
+   * answer ends before that event.
+   */
+  cutIndex: number | undefined;
 
   constructor(settings: MeterSettings) {
     this.#settings = settings;
@@ -104,7 +107,7 @@ export class Meter {
 
   /** True when the last report has 0 input tokens beside content, and no setting overrides it. */
   get reportedZeroInput(): boolean {
-    return this.#reportedInputSum() === 0 && this.#inputIsFinal && this.contentBegan;
+    return this.#hasInput() && this.#reportedInputSum() === 0 && this.contentBegan;
   }
 
   /**
@@ -126,7 +129,7 @@ export class Meter {
           break;
         case "blockDelta":
           this.#countDelta(kind.value);
-          if (this.mayCut && this.#countIsPastGrant()) return this.#cutAt(index);
+          if (this.mayCut && this.#countIsPastGrant()) return this.#cutAt(index, before);
           break;
         case "blockStop":
           this.#openBlock = undefined;
@@ -140,13 +143,14 @@ export class Meter {
           break;
         case "progress":
           this.hasProgress = true;
-          if (kind.value.usage) this.#report(kind.value.usage, "later");
           if (kind.value.stopReason !== undefined) {
             if (!this.ending) before = index;
             this.ending = true;
-          } else if (this.mayCut && !this.ending && this.#reportIsPastGrant()) {
-            return this.#cutAt(index);
           }
+          // A running count is as provisional as the usage of the start.
+          if (kind.value.usage) this.#report(kind.value.usage, this.ending ? "later" : "start");
+          if (this.mayCut && !this.ending && this.#reportIsPastGrant())
+            return this.#cutAt(index, before);
           break;
         case "messageStop":
           if (!this.ending) before = index;
@@ -229,6 +233,8 @@ export class Meter {
     const output = charged.output + charged.thinking;
     const hasSplit = this.#cacheWrite5m !== undefined || this.#cacheWrite1h !== undefined;
     const isShown =
+      // Reports ahead of the end are not relayed.
+      !this.hasProgress &&
       this.#outputIsFinal &&
       this.#input === charged.input &&
       this.#output === output &&
@@ -323,9 +329,9 @@ export class Meter {
     }
   }
 
-  #cutAt(index: number): number {
-    this.isCut = true;
-    return index;
+  #cutAt(index: number, before: number): number {
+    this.cutIndex = index;
+    return Math.min(before, index);
   }
 
   // The provider's count is exact. The margin allows for tokens that it generated before it

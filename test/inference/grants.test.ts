@@ -108,6 +108,32 @@ describe("a provider that exceeds its grant", () => {
     );
   });
 
+  test("is charged the grant where its running count stands still, and shows that", async () => {
+    for (const running of [1, 100]) {
+      const reads = [
+        [events.start(usage), events.open(), progress(running)],
+        ...Array.from({ length: 40 }, () => [events.text("x".repeat(200))]),
+      ];
+      const { receipt, shown } = await run(reads, 100);
+      expect(receipt).toMatchObject({ usage: { input: 11, output: 100 } });
+      expect(shown.at(-2)?.kind).toMatchObject({
+        value: { stopReason: "max_tokens", usage: { inputTokens: 11, outputTokens: 100 } },
+      });
+    }
+  });
+
+  test("after its stop reason is stopped as well, and what it sent keeps its order", async () => {
+    const stopReason = create(EventSchema, {
+      kind: { case: "progress", value: { stopReason: "end_turn" } },
+    });
+    const all = [events.start(usage), events.open(), events.text("a"), stopReason];
+    all.push(events.text("b"), events.text("c"), events.text("d".repeat(5_000)));
+    for (const reads of [[all], [all.slice(0, 5), all.slice(5)], all.map((event) => [event])]) {
+      const { stopped, text } = await run(reads, 100);
+      expect([stopped, text]).toEqual([true, "abc"]);
+    }
+  });
+
   test("is delivered completely if its answer comes in one piece, and costs the grant", async () => {
     const long = "x".repeat(10_000);
     gateway.plays(async function* () {

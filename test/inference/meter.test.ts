@@ -5,7 +5,7 @@ import { Basis } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   type Event,
   EventSchema,
-  type ReportedUsageSchema,
+  ReportedUsageSchema,
 } from "../../gen/gateway/inference/v1/event_pb.ts";
 import * as chat from "../../src/formats/chat/chat.ts";
 import * as native from "../../src/formats/native/native.ts";
@@ -283,6 +283,56 @@ test("cache writes without a reported lifetime last an hour if the request sets 
     cacheWrite5m: 0,
     cacheWrite1h: 107,
   });
+});
+
+/** A report ahead of the end. */
+function running(usage: Reported, stopReason?: string): Event {
+  const value = { usage, ...(stopReason !== undefined && { stopReason }) };
+  return create(EventSchema, { kind: { case: "progress", value } });
+}
+
+test("a running count is provisional, whatever it says: only a count with the end is final", () => {
+  const begun = meterOf([start(), running({ inputTokens: 0, outputTokens: 1 })]);
+  expect([begun.hasInput, begun.takeInputReports()]).toEqual([false, []]);
+  expect(begun.billableInput()).toMatchObject({ usage: { input: countedInput } });
+
+  const ending = meterOf([
+    start(reported),
+    running({ outputTokens: 1 }),
+    events.text("x".repeat(400)),
+    running({}, "end_turn"),
+  ]);
+  expect([ending.ending, ending.hasTotal]).toEqual([true, false]);
+  expect(ending.billableTotal()).toMatchObject({ usage: { output: 100 } });
+  ending.fold([running({ outputTokens: 90 })]);
+  expect(ending.hasTotal).toBe(true);
+  expect(ending.billableTotal()).toMatchObject({ usage: { output: 90 } });
+});
+
+test("a report ahead of the end is shown with the end, since it was not relayed itself", () => {
+  const last = { outputTokens: 5 };
+  const meter = meterOf([
+    start(),
+    events.text("hi"),
+    running({ inputTokens: 12, outputTokens: 1 }),
+    delta(last),
+    events.stop(),
+  ]);
+  const { usage } = meter.billableTotal();
+  expect(meter.shownUsage(usage, create(ReportedUsageSchema, last))).toMatchObject({
+    inputTokens: 12,
+    outputTokens: 5,
+  });
+});
+
+test("an input of 0 is no report where the model's configuration says so", () => {
+  for (const zeroUsage of ["reported", "missing"] as const) {
+    const meter = new Meter({ ...settings, zeroUsage });
+    meter.fold([start(), events.text("hi"), delta({ inputTokens: 0, outputTokens: 5 })]);
+    const isReported = zeroUsage === "reported";
+    expect(meter.reportedZeroInput).toBe(isReported);
+    expect(meter.billableTotal().usage.input).toBe(isReported ? 0 : countedInput);
+  }
 });
 
 test("an answer that breaks off costs the larger of the reported and the counted output", () => {

@@ -62,8 +62,8 @@ with checks (invariant, subject, detail) as (
   select 'charged output <= granted output', request_id,
     format('output %s, thinking %s, granted %s', output, thinking, granted_output)
   from charges
-  where output + thinking > granted_output
-    or output_over + thinking_over > 0 and output + thinking < granted_output
+  where output::bigint + thinking > granted_output
+    or output_over::bigint + thinking_over > 0 and output::bigint + thinking < granted_output
   union all
   select 'roll-ups = charges', concat_ws('/', account_id, key_id, model, hour),
     format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)

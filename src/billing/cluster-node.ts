@@ -176,7 +176,9 @@ export class ClusterNode {
 
   // Returns the ids of the dead nodes.
   async #heartbeat(): Promise<string[]> {
-    if (!(await this.#store.recordHeartbeat(this.#id))) await this.#reregister();
+    const id = this.#id;
+    // After a pause, a tick and `confirmAlive` send heartbeats at once: only one registers again.
+    if (!(await this.#store.recordHeartbeat(id)) && id === this.#id) await this.#reregister();
     return this.#observe(await this.#store.readNodes());
   }
 

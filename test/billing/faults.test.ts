@@ -618,6 +618,17 @@ test("a hold of last month grows within last month's cap", async () => {
   expect(await ledger.store.verifyLedger()).toEqual([]);
 });
 
+test("a process that was declared dead registers once, also when two of its heartbeats find out", async () => {
+  const { url, run } = ledger;
+  const other = await startNode(url);
+  const before = await run<{ n: bigint }>("select count(*) as n from nodes");
+  await run("delete from nodes where node_id = $1", [other.node.id()]);
+  await Promise.all([other.node.poll(other.holds), other.node.poll(other.holds)]);
+  expect(other.lostTimes()).toBe(1);
+  expect(await run("select count(*) as n from nodes")).toEqual(before);
+  await other.stop();
+});
+
 test("a process that was declared dead admits nothing until it has registered again", async () => {
   const payer = await ledger.payer(heldFor(100) * 3n);
   const running = await ledger.holds.place(holdRequest(payer, 100), never);

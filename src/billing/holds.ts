@@ -6,6 +6,7 @@ import { Basis, Outcome, type Receipt } from "../../gen/gateway/billing/v1/billi
 import { type Price, type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { withTimeout } from "../base/timeout.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import {
   type AdmissionRequest,
@@ -115,6 +116,8 @@ export class HoldKeeper implements Holds {
   readonly #waiting = new Map<string, Set<{ readonly neededMicro: bigint; wake(): void }>>();
   /** Requests that failed although their admission may have been committed, by request id. */
   readonly #unconfirmed = new Map<string, { nonce: string; untilMs: number }>();
+  /** Holds that are being shrunk, by request id. */
+  readonly #shrinking = new Map<string, Promise<void>>();
   /** Endings that replace those of queued settlements, by request. */
   readonly #amended = new Map<string, Ending>();
   #checkpointing: Promise<void> | undefined;
@@ -187,19 +190,38 @@ export class HoldKeeper implements Holds {
   async resize(hold: Hold, input: Usage): Promise<Hold> {
     const amountMicro = resizedHoldMicro(hold.price, input, hold.grantedOutput);
     if (amountMicro > hold.amountMicro) {
+      await this.#whenShrunk(hold);
       const admitted = await this.#admissionQueue.submit({ kind: "grow", hold, amountMicro });
       if (admitted.kind === "held") return admitted.hold;
       throw admitted.error;
     }
     const freedMicro = hold.amountMicro - amountMicro;
-    if (freedMicro > settings.shrinkMicro || freedMicro * 20n > hold.freeMicro) {
-      this.#settlementQueue.submit({ kind: "shrink", hold, amountMicro }).then(
-        () => this.#wakeWaiting(poolOf(hold.payer), freedMicro),
-        (err: unknown) =>
-          this.#log.warn({ err, requestId: hold.requestId }, "cannot shrink a hold"),
-      );
-    }
-    return hold;
+    if (freedMicro <= settings.shrinkMicro && freedMicro * 20n <= hold.freeMicro) return hold;
+    this.#shrink(hold, amountMicro);
+    return { ...hold, amountMicro };
+  }
+
+  #shrink(hold: Hold, amountMicro: bigint): void {
+    const { requestId, payer } = hold;
+    const shrinking = this.#settlementQueue
+      .submit({ kind: "shrink", hold, amountMicro })
+      .then(
+        () => this.#wakeWaiting(poolOf(payer), hold.amountMicro - amountMicro),
+        (err: unknown) => this.#log.warn({ err, requestId }, "cannot shrink a hold"),
+      )
+      .finally(() => {
+        if (this.#shrinking.get(requestId) === shrinking) this.#shrinking.delete(requestId);
+      });
+    this.#shrinking.set(requestId, shrinking);
+  }
+
+  // The two queues do not wait for each other, and a late shrink would undo the growth of a hold.
+  async #whenShrunk({ requestId }: Hold): Promise<void> {
+    const shrinking = this.#shrinking.get(requestId);
+    if (shrinking === undefined) return;
+    await withTimeout(shrinking, settings.admitMaxWaitMs, () => {
+      throw new ApiError("billing_unavailable", { retryAfterMs: 1000 });
+    });
   }
 
   watch(requestId: string, read: () => Usage | undefined): void {

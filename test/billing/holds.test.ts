@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { newRequestId } from "../../src/base/ids.ts";
 import { priceVersion } from "../../src/billing/price.ts";
 import { endingWith, freshLedger, heldFor, holdRequest, price, usage } from "../support/ledger.ts";
@@ -51,6 +51,34 @@ test("a cost beyond the hold is recorded and not charged", async () => {
   const receipt = await ledger.holds.settle(hold, endingWith({ input: 1_000 }));
   expect(receipt.amountMicrocredits).toBe(heldFor(10));
   expect(receipt.overrunMicrocredits).toBe(10_000n - heldFor(10));
+});
+
+test("a hold that was shrunk grows again when a later report needs it, even while it shrinks", async () => {
+  const payer = await ledger.payer(10_000n);
+  for (const isWaiting of [false, true]) {
+    const hold = await place(holdRequest(payer, 10));
+    const shrunk = await ledger.holds.resize(hold, usage({ input: 1 }));
+    expect(shrunk.amountMicro).toBe(10n + 10n * 60n);
+    if (isWaiting) await vi.waitFor(async () => expect((await ledger.pool(payer)).held).toBe(610n));
+    const grown = await ledger.holds.resize(shrunk, usage({ input: 90 }));
+    expect(grown.amountMicro).toBe(900n + 10n * 60n);
+    expect((await ledger.pool(payer)).held).toBe(1_500n);
+    const receipt = await ledger.holds.settle(grown, endingWith({ input: 90, output: 10 }));
+    expect(receipt).toMatchObject({ amountMicrocredits: 1_400n, overrunMicrocredits: 0n });
+  }
+});
+
+test("the largest usage that can be reported is charged up to the grant, and the ledger stays sound", async () => {
+  const payer = await ledger.payer(1_000_000n);
+  const hold = await place(holdRequest(payer, 10));
+  const most = 2 ** 31 - 1;
+  const receipt = await ledger.holds.settle(hold, endingWith({ output: most, thinking: most }));
+  expect(receipt).toMatchObject({
+    usage: { output: 0, thinking: 10 },
+    reportedUsage: { output: most, thinking: most },
+    amountMicrocredits: 600n,
+  });
+  expect(await ledger.store.verifyLedger()).toEqual([]);
 });
 
 test("output beyond the grant is recorded and not charged, even where the hold would cover it", async () => {

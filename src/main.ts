@@ -45,7 +45,7 @@ try {
 
 async function stop(signal: string): Promise<void> {
   if (stoppingSinceMs !== undefined) {
-    // The operator does not want to wait. The next start settles the active requests.
+    // A second signal stops the process at once. The next start settles the active requests.
     if (performance.now() - stoppingSinceMs > repeatedSignalMs) process.exit(1);
     return;
   }

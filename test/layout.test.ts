@@ -68,7 +68,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
 /** The tables of other folders that a folder's SQL may read, with the reason. */
 const foreignReads: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   billing: {
-    keys: "a paid call is decided in the admit transaction, whatever a cache says",
+    keys: "a paid call is decided in the admission transaction, never by a cache",
     key_secrets: "the same transaction refuses a secret that was revoked or has expired",
   },
   keys: { key_months: "what a key spent this month is shown with the key" },
@@ -116,7 +116,7 @@ const sources = findFiles("src", ".ts");
 const imports = sources.flatMap(resolveImports);
 const inner = imports.filter(({ to }) => to.startsWith("src/"));
 
-test("every file of the root and every folder has its place", () => {
+test("every file of the root and every folder is listed", () => {
   const inRoot = sources.filter((file) => folderOf(file) === undefined);
   expect(inRoot).toEqual(rootFiles.map((name) => `src/${name}`));
   const folders = [...new Set(sources.map(folderOf).filter((name) => name !== undefined))];
@@ -153,7 +153,7 @@ test("the floor names each of its files", () => {
 test("no file imports itself through others, types included", () => {
   const targets = new Map(sources.map((file) => [file, new Set<string>()]));
   for (const { from, to } of inner) targets.get(from)?.add(to);
-  // What imports nothing that is left cannot be in a circle: take it away until nothing changes.
+  // A file whose imports are all removed is in no circle: remove such files until none is left.
   for (let before = -1; before !== targets.size; ) {
     before = targets.size;
     for (const [file, left] of targets) {

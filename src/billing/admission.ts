@@ -28,7 +28,7 @@ export type HoldRequest = {
    * calling service outlives every process, until its deadline.
    */
   readonly owner: "process" | "caller";
-  /** Tells a repeat of this admission from another request with the same id. */
+  /** Distinguishes a repeat of this admission from another request with the same id. */
   readonly nonce: string;
   readonly payer: Payer;
   readonly model: string;
@@ -128,7 +128,10 @@ export function nodeOf({ owner }: HoldRequest, nodeId: string): string | null {
   return owner === "process" ? nodeId : null;
 }
 
-/** Decides one request and books it in `ledger`. */
+/**
+ * Decides one request. If it is admitted, adds its hold to the rows in `ledger`, where later
+ * decisions of the batch see it.
+ */
 export function admit(ledger: Ledger, request: AdmissionRequest): Admitted {
   return request.kind === "place" ? place(ledger, request) : grow(ledger, request);
 }

@@ -145,8 +145,8 @@ export function classifyAdmissionError(error: unknown): Failure {
 const valueStates = /^2[23]/;
 
 /**
- * Classifies the error of a settlement batch. Settlements are owed, so an item is rejected only
- * when its own values are at fault.
+ * Classifies the error of a settlement batch. Every settlement must be made, so an item is rejected
+ * only when its own values are at fault.
  */
 export function classifySettlementError(error: unknown): Failure {
   if (error instanceof NotConnected) return "unsent";

@@ -7,12 +7,12 @@ import { ApiError } from "../base/errors.ts";
 
 /**
  * Runs a batch and returns one outcome per item, in order. A thrown error is an error of the whole
- * batch; `classify` says what it means.
+ * batch, which `classify` classifies.
  */
 type RunBatch<Item, Outcome> = (items: readonly Item[]) => Promise<readonly Outcome[]>;
 
 /**
- * What the error of a batch means:
+ * The class of a batch error:
  * - `unsent`: there was no connection. Repeat the batch.
  * - `unconfirmed`: the batch may or may not have been committed. Repeat it.
  * - `blocked`: an item waits for something that is locked. Run the batch's groups separately.

@@ -1,8 +1,8 @@
 // The amount of a hold, and the output tokens that it grants. Pure arithmetic in micro-credits.
 //
 // An agent requests 128,000 output tokens on every call and uses a few hundred. If a hold covered
-// all of them, a pack of 1,000 credits could run three calls at a time. So a hold covers a likely
-// amount, and the provider gets the granted output as its token limit.
+// all of them, a pack of 1,000 credits could run three calls at a time. So a request is granted a
+// likely amount of output, which the provider gets as its limit. The hold covers the grant fully.
 
 import type { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
@@ -12,7 +12,7 @@ import { costMicro, maxInputPriceMicro, maxOutputPriceMicro, type TokenPrices } 
 export type UsageBounds = {
   readonly input: number;
   readonly mostExpensiveInput: InputCategory;
-  /** The request is not worth starting with less output than this. */
+  /** The request is not started with less output than this. */
   readonly minOutput: number;
   readonly maxOutput: number;
 };
@@ -27,7 +27,7 @@ export type Funds = {
 
 type Grant =
   | { readonly kind: "granted"; readonly output: number; readonly amountMicro: bigint }
-  /** `held`: the credits would suffice, but other running requests hold them. */
+  /** `held`: true if the credits would suffice without the holds of other running requests. */
   | {
       readonly kind: "short";
       readonly of: "pool" | "cap";
@@ -64,7 +64,7 @@ export function sizeHold(prices: TokenPrices, bounds: UsageBounds, funds: Funds)
   return { kind: "granted", output, amountMicro: inputMicro + BigInt(output) * tokenMicro };
 }
 
-/** The smallest hold with which a request is worth starting. */
+/** The smallest hold with which a request is started. */
 export function minHoldMicro(prices: TokenPrices, bounds: UsageBounds): bigint {
   return maxInputCostMicro(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceMicro(prices);
 }

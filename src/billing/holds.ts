@@ -1,4 +1,5 @@
-// The holds of this process: placed and settled through the two batch queues, metered in between.
+// The holds of this process. It places and settles them through two batch queues, and stores their
+// metered usage in between.
 
 import { randomUUID } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
@@ -31,7 +32,7 @@ import type { LedgerStore } from "./store.ts";
 /** The holds of running requests, as the inference service uses them. */
 export interface Holds {
   /**
-   * Admits a request and holds its worst case; returns when the hold is durable. While other
+   * Admits a request and places its hold; returns when the hold is durable. While other
    * running requests hold the credits, waits up to two seconds for them. Throws the errors of
    * `BillingService.PlaceHold`.
    */

@@ -17,7 +17,7 @@ export type LoginAttempt = {
   readonly authorization: string;
   /** IP address of the client. */
   readonly address: string;
-  /** True to read what the key spent this month, which costs a database query. */
+  /** True to read the spending of the key this month, which costs a database query. */
   readonly monthUsage: boolean;
 };
 

@@ -114,7 +114,7 @@ export function noRouteError(
   return { error: new ApiError("not_found", { message }), allow };
 }
 
-/** A path, and what it becomes if the client's base URL has one `/v1` too few or too many. */
+/** A path, and its variants for clients whose base URL has one `/v1` too few or too many. */
 export function pathVariants(path: string): string[] {
   return [path, path.slice("/v1".length), `/v1${path}`];
 }

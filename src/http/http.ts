@@ -67,7 +67,7 @@ type Route = {
   /** Absent: no credential is needed. */
   readonly credential?: CredentialForm;
   readonly needsVersion?: true;
-  /** The handler needs what the key spent this month. */
+  /** The handler needs the spending of the key this month. */
   readonly monthUsage?: true;
   readonly run: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
 };
@@ -80,7 +80,7 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     logger: false,
     genReqId: requestIdOf,
     trustProxy: trustedProxies.length > 0 ? [...trustedProxies] : false,
-    // For a client to send its whole request, as in Node itself. Answers have no time limit.
+    // Time in which a client must send its whole request. Answers have no time limit.
     requestTimeout: 300_000,
     // Requests during a close get this gateway's own 503.
     return503OnClosing: false,
@@ -88,21 +88,21 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     frameworkErrors: handleFrameworkError,
     clientErrorHandler: (error, socket) =>
       handleClientError(error, socket, openRequests.isBusy(socket)),
-    // Node's own error for a request without Host has no request id and no body. No route reads the
-    // Host header.
+    // Node rejects a request without Host with an error that has no request id and no body. No
+    // route reads that header.
     http: { requireHostHeader: false },
   });
-  // Node's own error for an unknown `Expect` header has no request id either.
+  // Node rejects an unknown `Expect` header with an error that has no request id either.
   app.server.on("checkExpectation", (request, response) =>
     app.server.emit("request", request, response),
   );
 
-  // On the root, so that a drain waits for routes added from outside as well.
+  // On the root, so that a drain also waits for routes added from outside.
   app.addHook("onRequest", (_request, reply, done) => {
     openRequests.add(reply);
     done();
   });
-  // In a scope: its error handler and parsers must not apply to routes added from outside.
+  // In a scope, so that its error handler and parsers do not apply to routes added from outside.
   app.register(async (scope) => addRoutes(scope, parts, openRequests));
   // Not awaited: `close` itself waits for the connections.
   app.addHook("preClose", async () => void openRequests.drain());

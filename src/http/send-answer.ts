@@ -1,5 +1,5 @@
-// A generated answer as one JSON body, and what plain and streamed answers share: the format's
-// codec and the headers.
+// A generated answer as one JSON body, and the parts that plain and streamed answers share: the
+// format's codec and the headers.
 
 import assert from "node:assert/strict";
 import type { JsonObject } from "@bufbuild/protobuf";

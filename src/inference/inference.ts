@@ -21,8 +21,8 @@ export { type Catalog, createCatalog } from "./catalog.ts";
 export type Inference = {
   readonly service: Implementation<typeof InferenceService, AuthenticatedCall>;
   /**
-   * Ends every active request, billed for what was produced. Resolves when each is handed to the
-   * ledger.
+   * Ends every active request and charges its usage so far. Resolves when each settlement is
+   * queued.
    */
   cancelAll(reason: "draining" | "declared dead"): Promise<void>;
   /** Counts of this process since its start. */

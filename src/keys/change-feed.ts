@@ -1,5 +1,5 @@
-// Informs every process of changed keys. A process publishes its own changes to its listeners at
-// once. It learns the changes of other processes by polling a feed in the database; a hint through
+// Informs every process of changed keys. A process notifies its listeners of its own changes at
+// once. It finds the changes of other processes by polling a feed in the database. A hint through
 // Redis makes it poll sooner.
 
 import type { Log } from "../base/log.ts";
@@ -11,7 +11,7 @@ export type Listener = (change: { keyId: string }) => void;
 export type Changes = {
   /** Calls `listener` for each change. Listeners run in the order in which they subscribed. */
   onChanged(listener: Listener): () => void;
-  /** Reports a change by this process: here at once, to others within half a second. */
+  /** Reports a change by this process: to its own listeners at once, to others by the feed. */
   publish(keyId: string): void;
   start(): void;
   stop(): Promise<void>;
@@ -117,10 +117,7 @@ export function createFeed(parts: {
       }
     } catch (err) {
       if (!isFailing)
-        log.warn(
-          { err },
-          "cannot read the change feed of keys; cached keys expire after 30 s meanwhile",
-        );
+        log.warn({ err }, "cannot read the change feed of keys; cached keys expire after 30 s");
       isFailing = true;
     }
   }
@@ -150,7 +147,7 @@ export function createFeed(parts: {
     },
     pollSoon() {
       if (!isRunning) return;
-      // Without a timer a read is under way. It may have missed the change behind this hint.
+      // Without a timer, a read is in progress. It may have missed the change of this hint.
       if (timer) scheduleRead(Math.max(0, readAtMs + pauseMs - performance.now()));
       else isHinted = true;
     },

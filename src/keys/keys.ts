@@ -81,7 +81,7 @@ export function createKeys(parts: {
     },
     authenticate,
     onChanged: changes.onChanged,
-    isActive: (keyId, secretId) => revocation.isLive(keyId, secretId),
+    isActive: (keyId, secretId) => revocation.isActive(keyId, secretId),
     start: changes.start,
     stop: changes.stop,
   };

@@ -16,7 +16,7 @@ export class RevocationCheck {
   }
 
   /** False once the key or this secret of it is revoked. */
-  async isLive(keyId: string, secretId: string): Promise<boolean> {
+  async isActive(keyId: string, secretId: string): Promise<boolean> {
     // Called for all active requests of a key at once: they share one read.
     let read = this.#reads.get(keyId);
     if (!read) {

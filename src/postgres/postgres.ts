@@ -286,7 +286,7 @@ export function isUniqueViolation(error: unknown): boolean {
   return error instanceof DatabaseError && error.code === "23505";
 }
 
-/** Lock timeout or statement timeout: another transaction holds what the statement needs. */
+/** Lock timeout or statement timeout: another transaction holds a lock that the statement needs. */
 export function isBlocked(error: unknown): boolean {
   return error instanceof DatabaseError && (error.code === "55P03" || error.code === "57014");
 }

@@ -56,7 +56,7 @@ export async function startAnswer(
     if (first.answer) return { ...first.answer, attempts };
     const { error, retry } = first.failure;
     const others = retry === "nowhere" ? [] : routesAfter(findRoutes(), first.route, retry);
-    // Nobody waits for a second attempt once the client has left.
+    // Once the client has left, a second attempt has no reader.
     if (request.client.aborted || others.length === 0 || !budget.spend()) throw error;
     const second = await call(others);
     if (second.answer) return { ...second.answer, attempts };

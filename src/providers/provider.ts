@@ -90,7 +90,7 @@ export type ProviderFailure = {
   /** HTTP status; 0 if none was received. */
   readonly status: number;
   readonly error: ApiError;
-  /** True if we ended the call ourselves, so that it says nothing about the provider. */
+  /** True if the gateway ended the call, so that its result is no verdict on the provider. */
   readonly isOurs?: boolean;
   /** Where a second attempt may succeed: nowhere, at other providers, or at this one too. */
   readonly retry: "nowhere" | "elsewhere" | "anywhere";

@@ -115,7 +115,7 @@ async function listIdempotencyKeys(
   return found;
 }
 
-// A key that an interrupted start left behind gets a new secret: nobody has seen the old one.
+// A key of an interrupted start gets a new secret: the old one was never shown.
 async function createKeys(
   core: Core,
   call: AdminCall,
@@ -141,7 +141,7 @@ function stagedPath(dataDir: string): string {
   return `${firstKeysPath(dataDir)}.new`;
 }
 
-/** The file, or what an interrupted start has left of it. */
+/** The content of the file. An interrupted start may have left only a part of it. */
 async function readFirstKeys(dataDir: string): Promise<FirstKeys> {
   const published = await readKeysFile(firstKeysPath(dataDir));
   return published ?? (await readStagedKeys(dataDir)) ?? {};

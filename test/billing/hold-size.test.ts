@@ -43,7 +43,7 @@ test("a hold grants between the minimum and the maximum output, and never takes 
   );
 });
 
-test("a request is short exactly when its minimum does not fit, and `held` tells whether waiting helps", () => {
+test("a request is short exactly if the free credits do not cover its minimum, and `held` means that waiting helps", () => {
   fc.assert(
     fc.property(anyPrices, anyBounds, anyFunds, (prices, bounds, funds) => {
       const needed =

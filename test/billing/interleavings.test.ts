@@ -198,7 +198,7 @@ const overdrawn = `
   union all
   select account_id from pools where held > posted and not in_debt`;
 
-test("whatever eight clients do on several processes, no pool is overdrawn and the ledger is consistent", {
+test("with random calls of eight clients on several processes, no pool is overdrawn and the ledger is consistent", {
   timeout: 60_000,
 }, async () => {
   const seen: ErrorReason[] = [];

@@ -53,7 +53,7 @@ function problemsOf(text: string): string[] {
 describe("the built-in file", () => {
   test("holds the price table of the product, in micro-credits per token", () => {
     const { models } = readCatalogFile(defaultCatalog());
-    const row = (...figures: bigint[]) => {
+    const row = (...amounts: bigint[]) => {
       const [
         input = 0n,
         output = 0n,
@@ -61,7 +61,7 @@ describe("the built-in file", () => {
         cacheWrite1h = 0n,
         cacheRead = 0n,
         thinking = 0n,
-      ] = figures;
+      ] = amounts;
       return { input, output, cacheWrite5m, cacheWrite1h, cacheRead, thinking };
     };
     expect(Object.fromEntries(models.map(({ id, price }) => [id, price]))).toEqual({

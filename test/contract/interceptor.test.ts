@@ -61,7 +61,7 @@ const asAdmin = { headers: { authorization: "Bearer admin" } };
 
 const silent = createLog("silent");
 
-/** A Core whose methods do what the test says and refuse the rest. */
+/** A Core with these methods. All other methods fail. */
 function coreWith(methods: {
   billing?: Partial<Implementation<typeof BillingService, AuthenticatedCall>>;
   keys?: Partial<Implementation<typeof KeysService, AuthenticatedCall>>;
@@ -298,7 +298,7 @@ describe("abort", () => {
   });
 });
 
-describe("a caller that the listener of this process names", () => {
+describe("a caller that the listener of this process has authenticated", () => {
   const named = (ageMs: number, members = {}) =>
     withCaller(
       create(AuthenticateResponseSchema, {
@@ -329,19 +329,19 @@ describe("a caller that the listener of this process names", () => {
     expect((await errorOf(heldBy(1_000))).reason).toBe("missing_key");
   });
 
-  test("is nobody where the answer names nobody", async () => {
-    const nobody = heldBy(0, { key: undefined, secret: undefined });
-    expect((await errorOf(nobody)).reason).toBe("missing_key");
+  test("is authenticated again if the listener's answer names no caller", async () => {
+    const unnamed = heldBy(0, { key: undefined, secret: undefined });
+    expect((await errorOf(unnamed)).reason).toBe("missing_key");
   });
 });
 
 describe("failures", () => {
-  test("an error passes as it is, from both kinds of method", async () => {
+  test("an ApiError passes unchanged, from both kinds of method", async () => {
     const apiError = new ApiError("credits_exhausted", { retryAfterMs: 5 });
     const core = coreWith({
       billing: { getPools: () => Promise.reject(apiError) },
       inference: {
-        // biome-ignore lint/correctness/useYield: it fails before it has anything to say.
+        // biome-ignore lint/correctness/useYield: it fails before its first message.
         async *generate() {
           throw apiError;
         },
@@ -412,15 +412,15 @@ describe("the audit log", () => {
     await core.billing.createTransfer(transfer, asAdmin);
     createTransfer.mockRejectedValueOnce(new ApiError("insufficient_funds"));
     await errorOf(core.billing.createTransfer(transfer, asAdmin));
-    const told = {
+    const fields = {
       accountId: "acc_1",
       family: "V2",
       kind: "PURCHASE",
       amountMicrocredits: "1000000000",
     };
     expect(lines()).toEqual([
-      { ...line, method: "CreateTransfer", outcome: "ok", ...told, transferId: "tra_1" },
-      { ...line, method: "CreateTransfer", outcome: "insufficient_funds", ...told },
+      { ...line, method: "CreateTransfer", outcome: "ok", ...fields, transferId: "tra_1" },
+      { ...line, method: "CreateTransfer", outcome: "insufficient_funds", ...fields },
     ]);
   });
 
@@ -494,7 +494,7 @@ describe("the audit log", () => {
     ]);
   });
 
-  test("it is every method of the operator alone, but those that only look and those that other services live by", () => {
+  test("it covers every method that only the operator may call, except reads and the holds of other services", () => {
     const methods = Object.values(serviceTypes).flatMap((service) => service.methods);
     const operators = methods.filter(
       (desc) => getOption(desc, callers).admin && !getOption(desc, callers).key,
@@ -546,7 +546,7 @@ describe("streams", () => {
     expect(counted).toHaveBeenCalledTimes(1);
   });
 
-  test("nothing waits on the signal once for each message", async () => {
+  test("a stream adds at most one listener to the signal, not one for each message", async () => {
     const controller = new AbortController();
     const listening = vi.spyOn(controller.signal, "addEventListener");
     const core = coreWith({
@@ -560,7 +560,7 @@ describe("streams", () => {
     expect(listening.mock.calls.length).toBeLessThanOrEqual(1);
   });
 
-  test("a reader that stops lets the method clean up before it goes on", async () => {
+  test("a reader that stops continues after the method has cleaned up", async () => {
     let cleaned = false;
     const core = coreWith({
       inference: {

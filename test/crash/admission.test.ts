@@ -50,10 +50,10 @@ test("a cap of ten holds admits exactly ten of five hundred requests over four p
 
   let refused = 0;
   const allDecided = Promise.withResolvers<void>();
-  const asked = Array.from({ length: requests }, async (_, index) => {
+  const sent = Array.from({ length: requests }, async (_, index) => {
     const gateway = gateways[index % processes];
     if (!gateway) throw new Error("no gateway runs");
-    const seen = await stage.ask(gateway, secret, { ...body, stream: index % 2 === 0 });
+    const seen = await stage.send(gateway, secret, { ...body, stream: index % 2 === 0 });
     if (seen.status !== 200 && ++refused === requests - admitted) allDecided.resolve();
     return seen;
   });
@@ -69,7 +69,7 @@ test("a cap of ten holds admits exactly ten of five hundred requests over four p
   expect(holds?.count).toBe(BigInt(admitted));
   paused.open();
 
-  const seen = await Promise.all(asked);
+  const seen = await Promise.all(sent);
   expect(seen.filter(({ complete }) => complete)).toHaveLength(admitted);
   expect(new Set(seen.filter(({ complete }) => !complete).map(({ status }) => status))).toEqual(
     new Set([429]),

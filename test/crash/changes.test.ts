@@ -56,10 +56,10 @@ test("a request that crosses the end of a month belongs to the month of its star
     const { writes = [], ...script } = answerOf(request);
     return { ...script, writes: [...writes.slice(0, 3), rest, ...writes.slice(3)] };
   });
-  const before = [1, 2, 3, 4].map((number) => stage.ask(gateway, secret, numbered(number)));
+  const before = [1, 2, 3, 4].map((number) => stage.send(gateway, secret, numbered(number)));
   await stage.provider.received(stage.provider.requests.length + before.length);
   await setClock(1);
-  const after = [5, 6, 7].map((number) => stage.ask(gateway, secret, numbered(number)));
+  const after = [5, 6, 7].map((number) => stage.send(gateway, secret, numbered(number)));
   await stage.provider.received(stage.provider.requests.length + after.length);
   rest.open();
   for (const seen of await Promise.all([...before, ...after])) expect(seen.complete).toBe(true);
@@ -81,11 +81,11 @@ test("a new month resets a reached cap, and requests of last month that still ru
   const { payer, secret } = await stage.key(10n ** 12n, { cap: 100_000n });
   const rest = new Gate();
   stage.provider.always((request) => ({ ...answerOf(request), before: rest }));
-  const first = stage.ask(gateway, secret, numbered(1));
+  const first = stage.send(gateway, secret, numbered(1));
   await stage.provider.received(stage.provider.requests.length + 1);
-  expect((await stage.ask(gateway, secret, numbered(2))).status).toBe(429);
+  expect((await stage.send(gateway, secret, numbered(2))).status).toBe(429);
   await setClock(1);
-  const second = stage.ask(gateway, secret, numbered(3));
+  const second = stage.send(gateway, secret, numbered(3));
   await stage.provider.received(stage.provider.requests.length + 1);
   rest.open();
   expect((await first).complete && (await second).complete).toBe(true);
@@ -108,9 +108,9 @@ test("a new price and a new alias under load: each request is charged at the pri
     return isHeld ? { ...script, before: rest } : script;
   });
   const all: { number: number; seen: Promise<ClientView> }[] = [];
-  const ask = (number: number) =>
-    all.push({ number, seen: stage.ask(gateway, secret, numbered(number)) });
-  for (let number = 0; number < 20; number++) ask(number);
+  const send = (number: number) =>
+    all.push({ number, seen: stage.send(gateway, secret, numbered(number)) });
+  for (let number = 0; number < 20; number++) send(number);
   await stage.provider.received(stage.provider.requests.length + 20);
 
   const before = await readFile(stage.catalogPath, "utf8");
@@ -124,8 +124,8 @@ test("a new price and a new alias under load: each request is charged at the pri
     timeout: 10_000,
   });
 
-  for (let number = 21; number < 61; number += 2) ask(number);
-  const renamed = await stage.ask(gateway, secret, { ...numbered(63), model: "fast" });
+  for (let number = 21; number < 61; number += 2) send(number);
+  const renamed = await stage.send(gateway, secret, { ...numbered(63), model: "fast" });
   rest.open();
   for (const { number, seen } of all) {
     const { complete, requestId } = await seen;
@@ -149,7 +149,7 @@ test("a new price and a new alias under load: each request is charged at the pri
   );
   gateway.process.kill("SIGHUP");
   await vi.waitFor(async () => {
-    const { requestId } = await stage.ask(gateway, secret, numbered(65));
+    const { requestId } = await stage.send(gateway, secret, numbered(65));
     expect((await stage.chargeOf(requestId))?.model).toBe("model-opus-4.6");
   });
 });

@@ -73,8 +73,8 @@ afterAll(async () => {
 });
 
 const run = (text: string) => postgres.query<Record<string, unknown>>({ name: "", text }, []);
-const ask = (body: JsonObject, onText?: (text: string) => void) =>
-  clients.ask({ address: gateway.httpAddress ?? "", secret, body, ...(onText && { onText }) });
+const send = (body: JsonObject, onText?: (text: string) => void) =>
+  clients.send({ address: gateway.httpAddress ?? "", secret, body, ...(onText && { onText }) });
 
 /** Kills all processes of the server, as a crash does. */
 async function killPostgres(): Promise<void> {
@@ -116,14 +116,14 @@ test("an outage ends no answer and admits none, and every answer is charged exac
   });
   const running = Array.from({ length: 10 }, async (_, number) => ({
     number,
-    seen: await ask({ ...numbered(number), stream: number % 2 === 0 }),
+    seen: await send({ ...numbered(number), stream: number % 2 === 0 }),
   }));
   await provider.received(10);
   await killPostgres();
   rest.open();
 
   // Admissions wait for a while and then fail.
-  const refused = await Promise.all([ask({ stream: true }), ask({ stream: false })]);
+  const refused = await Promise.all([send({ stream: true }), send({ stream: false })]);
   for (const { status, text } of refused) {
     expect(status).toBe(503);
     expect(text).toContain("billing_unavailable");
@@ -142,7 +142,7 @@ test("a request that arrives during a short outage waits for its end", {
 }, async () => {
   provider.always(answerOf);
   await killPostgres();
-  const waiting = ask({ ...numbered(7), stream: true });
+  const waiting = send({ ...numbered(7), stream: true });
   await startEmbedded(folder, log);
   const seen = await waiting;
   expect(seen.complete).toBe(true);
@@ -155,11 +155,11 @@ test("after repeated kills under load, every answer that was seen complete is ch
   provider.always(answerOf);
   const all: { number: number; seen: ClientView }[] = [];
   let running = true;
-  let asked = 100;
+  let sent = 100;
   const load = Array.from({ length: 8 }, async () => {
     while (running) {
-      const number = asked++;
-      all.push({ number, seen: await ask({ ...numbered(number), stream: number % 3 > 0 }) });
+      const number = sent++;
+      all.push({ number, seen: await send({ ...numbered(number), stream: number % 3 > 0 }) });
     }
   });
   for (let kill = 0; kill < 4; kill++) {

@@ -39,7 +39,7 @@ test("a drain past its limit ends and charges running requests, even of a client
   stalled.pause();
   stalled.on("error", () => {});
 
-  const reading = stage.ask(gateway, secret, { ...numbered(2), max_tokens: 60_000 });
+  const reading = stage.send(gateway, secret, { ...numbered(2), max_tokens: 60_000 });
   await stage.provider.received(2);
   const { code } = await gateway.end("SIGTERM");
   expect(code).toBe(0);

@@ -63,7 +63,7 @@ for (const { moment, charges } of ofStatements) {
     const before = stage.provider.requests.length;
     stage.provider.always(nativeStream(content));
     const gateway = await killAt(moment);
-    const seen = await stage.ask(gateway, secret);
+    const seen = await stage.send(gateway, secret);
     expect((await gateway.end("SIGKILL")).signal).toBe("SIGKILL");
     expect(seen.complete).toBe(false);
     expect(stage.provider.requests.length - before).toBe(moment.startsWith("hold") ? 0 : 1);
@@ -80,7 +80,7 @@ for (const { moment, charges } of ofStatements) {
 test("killed when the provider is called: nothing was produced and nothing is charged", async () => {
   const { payer, secret } = await stage.key(credits);
   const gateway = await stage.start();
-  const seen = stage.ask(gateway, secret);
+  const seen = stage.send(gateway, secret);
   stage.provider.play({ headers: sse, end: "hang" });
   await stage.provider.received();
   await kill(gateway);
@@ -112,7 +112,7 @@ for (const { moment, sent, shows, usage } of duringAnswer) {
     const gateway = await stage.start();
     stage.provider.play({ headers: sse, writes: [...events.slice(0, sent), new Gate()] });
     const shown = Promise.withResolvers<void>();
-    const seen = stage.ask(gateway, secret, {}, (text) => text.includes(shows) && shown.resolve());
+    const seen = stage.send(gateway, secret, {}, (text) => text.includes(shows) && shown.resolve());
     await shown.promise;
     await metered(payer.keyId, usage.output);
     await kill(gateway);
@@ -135,7 +135,7 @@ test("killed when the final usage was seen and not settled: it is charged, and n
   // Without message_stop the answer is not complete, so nothing is settled yet.
   const long = { ...content, usage: { input: 11, output: 90 } };
   stage.provider.play({ headers: sse, writes: [...nativeEvents(long).slice(0, -1), new Gate()] });
-  const seen = stage.ask(gateway, secret);
+  const seen = stage.send(gateway, secret);
   await metered(payer.keyId, 90);
   await kill(gateway);
   expect(await seen).toMatchObject({ status: 200, complete: false });
@@ -150,7 +150,7 @@ test("an answer that was seen complete is charged exactly, although the gateway 
   const gateway = await stage.start();
   for (const stream of [true, false]) {
     stage.provider.play(nativeStream(content));
-    const seen = await stage.ask(gateway, secret, { stream });
+    const seen = await stage.send(gateway, secret, { stream });
     expect(seen.complete).toBe(true);
     expect((await stage.chargeOf(seen.requestId))?.amountMicrocredits).toBe(cost);
   }

@@ -31,7 +31,7 @@ test("output that was buffered during the pause is not delivered, and the reques
   });
   const gateway = await cluster.start();
   const received = Promise.withResolvers<void>();
-  const asked = cluster.ask(gateway, secret, {}, (text) => {
+  const sent = cluster.send(gateway, secret, {}, (text) => {
     if (text.includes("xxxx")) received.resolve();
   });
   await received.promise;
@@ -53,7 +53,7 @@ test("output that was buffered during the pause is not delivered, and the reques
   await other.stop();
   gateway.process.kill("SIGCONT");
 
-  const seen = await asked;
+  const seen = await sent;
   expect(seen.text).toContain("xxxx");
   expect(seen.text).not.toContain("yyyy");
   expect(seen.complete).toBe(false);

@@ -42,16 +42,16 @@ test("thirty kills under load: complete answers are charged exactly, all others 
   );
 
   const seen: { number: number; seen: ClientView }[] = [];
-  let asked = 0;
+  let sent = 0;
   let running = true;
   const client = async () => {
     while (running) {
-      const number = asked++;
+      const number = sent++;
       const gateway = gateways[number % gateways.length];
       if (!gateway) throw new Error("no gateway runs");
       seen.push({
         number,
-        seen: await stage.ask(gateway, secret, { ...numbered(number), stream: number % 5 > 0 }),
+        seen: await stage.send(gateway, secret, { ...numbered(number), stream: number % 5 > 0 }),
       });
     }
   };
@@ -93,6 +93,6 @@ test("thirty kills under load: complete answers are charged exactly, all others 
   const complete = seen.filter((one) => one.seen.complete);
   expect(complete.length).toBeGreaterThan(100);
   expect(charged?.reaped).toBeGreaterThan(0n);
-  expect(charged?.all).toBeLessThanOrEqual(BigInt(asked));
+  expect(charged?.all).toBeLessThanOrEqual(BigInt(sent));
   expect(charged?.all).toBeGreaterThanOrEqual(BigInt(complete.length));
 });

@@ -1,4 +1,4 @@
-// Whatever the documents point to exists: documents, headings, files, functions.
+// Every reference of the documents exists: documents, headings, files, functions.
 
 import { existsSync, readFileSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";

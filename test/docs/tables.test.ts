@@ -1,4 +1,4 @@
-// The documents are complete: whatever the code has a closed list of is listed, and nothing else.
+// The documents are complete: they contain every closed list of the code, and no other entry.
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";

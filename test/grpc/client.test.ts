@@ -1,4 +1,4 @@
-// Core over gRPC: what a facade meets while cores come, go and break.
+// Core over gRPC, as a facade uses it while cores start, stop and fail.
 
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
@@ -40,7 +40,7 @@ async function whoAnswers(core: Core): Promise<string> {
   }
 }
 
-/** Calls until this many different answers came. */
+/** Calls until this many different answers have arrived. */
 async function answersOf(core: Core, count: number): Promise<Set<string>> {
   const seen = new Set<string>();
   await expect
@@ -55,7 +55,7 @@ describe("several cores", () => {
     const two = await startGrpcServer(scriptedServices(named("two")));
     const core = connectGrpc(one.address, two.address);
     await answersOf(core, 2);
-    // Both are connected: from now on the turns are exact.
+    // Both are connected, so the calls alternate from now on.
     const turns = [
       await whoAnswers(core),
       await whoAnswers(core),
@@ -66,7 +66,7 @@ describe("several cores", () => {
     expect(new Set(turns)).toEqual(new Set(["one", "two"]));
   });
 
-  test("serve on when one goes away, without one failed call", async () => {
+  test("continue to serve when one stops, without a failed call", async () => {
     const one = await startGrpcServer(scriptedServices(named("one")));
     const two = await startGrpcServer(scriptedServices(named("two")));
     const core = connectGrpc(one.address, two.address);
@@ -78,7 +78,7 @@ describe("several cores", () => {
   });
 });
 
-describe("a core that is not there", () => {
+describe("an unreachable core", () => {
   test("fails as unavailable, with a time to retry", async () => {
     const gone = await startGrpcServer(scriptedServices(emptyAnswers()));
     await gone.server.drain(0);
@@ -92,7 +92,7 @@ describe("a core that is not there", () => {
     });
   });
 
-  test("is called again when it is back, by the same client", async () => {
+  test("is called again by the same client when it has restarted", async () => {
     const first = await startGrpcServer(scriptedServices(named("first")));
     const core = connectGrpc(first.address);
     expect(await whoAnswers(core)).toBe("first");
@@ -110,7 +110,7 @@ describe("a core that is not there", () => {
     await expect.poll(() => whoAnswers(core), { timeout: 10_000 }).toBe("second");
   });
 
-  test("is awaited by calls that were not sent yet", async () => {
+  test("delays calls that were not sent yet, until it has restarted", async () => {
     const first = await startGrpcServer(scriptedServices(named("first")));
     const core = connectGrpc(first.address);
     expect(await whoAnswers(core)).toBe("first");
@@ -127,13 +127,13 @@ describe("a core that is not there", () => {
     expect((await calls)[0]).toBe("second");
   });
 
-  test("ends the streams that it had begun with the same error when it is stopped", async () => {
+  test("ends its active streams with the same error when it stops", async () => {
     const { server, address } = await startGrpcServer(
       scriptedServices({
         ...emptyAnswers(),
         async *stream(_desc, _request, call) {
           yield create(GenerateResponseSchema, { kind: { case: "admission", value: {} } });
-          // Ends as if nothing had been cut off.
+          // Ends like a complete answer.
           await new Promise((resolve) =>
             call.signal.addEventListener("abort", () => setImmediate(resolve)),
           );
@@ -149,9 +149,9 @@ describe("a core that is not there", () => {
     expect(await next).toMatchObject({ reason: "gateway_unavailable" });
   });
 
-  test("fails them when it dies, and the server cancels the calls", async () => {
+  test("ends its active streams with an error when its connection breaks, and the server cancels the calls", async () => {
     const reached = Promise.withResolvers<void>();
-    const heard = Promise.withResolvers<void>();
+    const cancelled = Promise.withResolvers<void>();
     const { port } = await startGrpcServer(
       scriptedServices({
         ...emptyAnswers(),
@@ -166,7 +166,7 @@ describe("a core that is not there", () => {
           await new Promise<void>((resolve) =>
             call.signal.addEventListener("abort", () => resolve()),
           );
-          heard.resolve();
+          cancelled.resolve();
           return create(desc.output);
         },
       }),
@@ -187,11 +187,11 @@ describe("a core that is not there", () => {
       reason: "gateway_unavailable",
       facts: { retryAfterMs: 1_000 },
     });
-    await heard.promise;
+    await cancelled.promise;
   });
 });
 
-/** A connection to a port of this machine that can be cut, as when a process is killed. */
+/** A proxy to a local port whose connections can be cut, as when a process is killed. */
 async function openWire(port: number): Promise<{ address: string; cut(): void }> {
   const sockets: Socket[] = [];
   const relay = createServer((near) => {
@@ -212,13 +212,13 @@ async function openWire(port: number): Promise<{ address: string; cut(): void }>
   return { address: typeof bound === "object" && bound ? `127.0.0.1:${bound.port}` : "", cut };
 }
 
-describe("the same as in process", () => {
+describe("as in the same process", () => {
   const cores = async (script: Script) => {
     const services = scriptedServices(script);
     return [localCore(services), connectGrpc((await startGrpcServer(services)).address)];
   };
 
-  test("a credential that no header can hold is a wrong one", async () => {
+  test("a credential that is invalid as a header is a wrong credential", async () => {
     for (const core of await cores(emptyAnswers())) {
       const call = core.billing.getPools({}, { headers: { authorization: "Bearer schlüssel" } });
       await expect(call).rejects.toMatchObject({ reason: "invalid_key" });
@@ -252,7 +252,7 @@ describe("the same as in process", () => {
       expect((await whoAnswers(core)).length).toBe(model.length);
   });
 
-  test("a reader that stops ends the work behind it", async () => {
+  test("a reader that stops ends the call", async () => {
     const cleaned = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     let opened = 0;
     const script: Script = {

@@ -18,7 +18,7 @@ import {
 type Changes = Partial<ConnectParts & { failedCredentials: FailedCredentials }>;
 
 async function open(script: Script = emptyAnswers(), changes: Changes = {}): Promise<string> {
-  // Smaller than what the services take: the limit of other routes is not theirs.
+  // Smaller than the limits of the services, to show that this limit does not apply to them.
   const app = fastify({ bodyLimit: 1000 });
   const { failedCredentials = { check() {}, record() {} }, ...rest } = changes;
   const core = localCore(scriptedServices(script));
@@ -81,7 +81,7 @@ describe("curl with JSON", () => {
       ...emptyAnswers(),
       unary: async (desc) => {
         if (desc.name === "Authenticate") throw new ApiError("revoked_key");
-        return expect.unreachable("the credential is asked first");
+        return expect.unreachable("the credential is checked first");
       },
     };
     const response = await post(await open(script), getPools);
@@ -177,19 +177,19 @@ describe("the public listener", () => {
     expect((await post(closed, getPools)).status).toBe(200);
   });
 
-  test("takes no new call while it drains", async () => {
+  test("rejects new calls while it drains", async () => {
     const response = await post(await open(emptyAnswers(), { isDraining: () => true }), getPools);
     expect([response.status, await response.json()]).toMatchObject([503, { code: "unavailable" }]);
   });
 
-  test("lets no page of another origin in", async () => {
+  test("allows no web page of another origin", async () => {
     const url = await open();
-    const asked = await fetch(`${url}/${getPools}`, {
+    const preflight = await fetch(`${url}/${getPools}`, {
       method: "OPTIONS",
       headers: { origin: "https://example.test", "access-control-request-method": "POST" },
     });
     const answered = await post(url, getPools, { headers: { origin: "https://example.test" } });
-    for (const response of [asked, answered]) {
+    for (const response of [preflight, answered]) {
       expect(
         [...response.headers.keys()].filter((name) => name.startsWith("access-control")),
       ).toEqual([]);
@@ -206,7 +206,7 @@ describe("the public listener", () => {
     expect(unary).not.toHaveBeenCalled();
   });
 
-  test("counts wrong credentials by address, and keeps strangers away from one that had too many", async () => {
+  test("counts wrong credentials by address, and rejects unknown credentials from an address with too many", async () => {
     const failedCredentials = { check: vi.fn(), record: vi.fn() };
     const url = await open(emptyAnswers(), { failedCredentials });
     await post(url, authenticate, { credential: "wrong" });
@@ -218,7 +218,7 @@ describe("the public listener", () => {
     });
     expect((await post(url, authenticate, { credential: "wrong" })).status).toBe(429);
     expect((await post(url, authenticate, { credential: adminToken })).status).toBe(429);
-    // Good a moment ago, from an address that it shares with who is guessing.
+    // This credential was good before, and shares its address with the wrong ones.
     expect((await post(url, authenticate)).status).toBe(200);
   });
 });

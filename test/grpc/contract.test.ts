@@ -1,5 +1,5 @@
-// The contract of every method on every binding, made from the protos: a new method is covered
-// before anyone remembers it.
+// The contract of every method on every binding, generated from the protos: a new method is covered
+// without a new test.
 
 import {
   create,
@@ -160,7 +160,7 @@ for (const desc of methods) {
           call(leastRequest(desc.input), { ...as(goodCredential(desc)), timeoutMs: 20 }),
         );
         expect(reason).toBe("timeout");
-        // On a slow machine the deadline passes before the method is reached, and then it is never
+        // On a slow machine the deadline passes before the method is called, and then it does not
         // run.
         if (signals.length > 0) await stopped;
       });
@@ -184,21 +184,21 @@ for (const desc of methods) {
         const [sent] = fc.sample(anyMessage(desc.input), { seed: 1, numRuns: 1 });
         const answers = fc.sample(anyMessage(desc.output), { seed: 2, numRuns: streams ? 3 : 1 });
         if (!sent) return;
-        // Bytes that follow one another are one message: what is required comes from the least
-        // request, the rest from the sample.
+        // Concatenated bytes are one message: the required fields come from the least request, the
+        // others from the sample.
         const request = fromBinary(
           desc.input,
           join(toBinary(desc.input, sent), toBinary(desc.input, leastRequest(desc.input))),
         );
         const seen: Message[] = [];
-        script.unary = async (called, asked) => {
+        script.unary = async (called, received) => {
           // A listener that authenticates before reading calls Authenticate first.
           if (called !== desc) return create(called.output);
-          seen.push(asked);
+          seen.push(received);
           return answers[0] ?? create(desc.output);
         };
-        script.stream = async function* (_desc, asked) {
-          seen.push(asked);
+        script.stream = async function* (_desc, received) {
+          seen.push(received);
           yield* answers;
         };
         const received = await call(request, as(goodCredential(desc)));
@@ -337,7 +337,7 @@ for (const desc of methods.filter((one) => one.methodKind === "unary")) {
   const least = () => Object(toJson(desc.input, leastRequest(desc.input)));
 
   describe(`${desc.parent.name}.${desc.name} with plain JSON`, () => {
-    promise("is served, whatever else the request holds", async () => {
+    promise("is served with any values in its optional fields", async () => {
       const response = await post({ ...least(), notYetInvented: [1, { a: null }] });
       expect([response.status, await response.json()]).toEqual([
         200,

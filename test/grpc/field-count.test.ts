@@ -14,7 +14,7 @@ const members = (count: number) =>
   Object.fromEntries(Array.from({ length: count }, (_, index) => [`k${index}`, 1]));
 
 const cases: { name: string; bytes: Uint8Array; fields: number }[] = [
-  // The entry, its key, its value, and the number in it; and the Struct around all.
+  // Each entry has itself, its key, its value and the number in it. The Struct adds one.
   { name: "members of a Struct", bytes: bytesOf(members(50)), fields: 1 + 50 * 4 },
   { name: "elements of a list", bytes: bytesOf({ a: Array(50).fill(1) }), fields: 1 + 4 + 50 * 2 },
   {
@@ -46,7 +46,7 @@ for (const [index, { name, bytes, fields }] of cases.entries()) {
 
 test("invalid or endlessly nested bytes are left to the decoder", () => {
   expect(hasMoreFields(MessageSchema, Buffer.alloc(1_000, 0xff), 100, 401)).toBe(false);
-  // Each Value holds a list of one Value, ten thousand deep, if the lengths are believed.
+  // By its lengths, each Value holds a list of one Value, ten thousand levels deep.
   const deep = Buffer.from("7a".concat("ff7f0a".repeat(10_000)), "hex");
   expect(hasMoreFields(MessageSchema, deep, 10_000, 401)).toBe(false);
 });

@@ -1,5 +1,5 @@
-// HTTP/2 used as a weapon: frames written by hand, as no client library would. After each the
-// server serves others as before, and has not grown.
+// Attacks over HTTP/2 with frames that no client library sends. After each, the server serves other
+// clients as before, and its memory has not grown.
 
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
@@ -62,7 +62,7 @@ function callHeaders(path: string): Buffer {
 const message = (bytes: Uint8Array) =>
   Buffer.concat([Buffer.from([0, 0, 0, 0, bytes.length]), bytes]);
 
-/** A connection that has said hello. */
+/** A connection after its preface and settings. */
 async function attack(port: number, settings: Buffer = Buffer.alloc(0)): Promise<Socket> {
   const socket = connect(port, "127.0.0.1");
   socket.on("error", () => {});
@@ -77,18 +77,18 @@ async function attack(port: number, settings: Buffer = Buffer.alloc(0)): Promise
   return socket;
 }
 
-/** Writes these frames as fast as they are taken, until all are or the server hangs up. */
+/** Writes these frames as fast as the server reads them, until all are sent or it hangs up. */
 async function flood(socket: Socket, makeFrames: Iterable<Buffer>): Promise<void> {
   socket.resume();
-  const closed = heard(socket, "close");
+  const closed = eventOf(socket, "close");
   for (const bytes of makeFrames) {
     if (socket.destroyed) break;
-    if (!socket.write(bytes)) await Promise.race([heard(socket, "drain"), closed]);
+    if (!socket.write(bytes)) await Promise.race([eventOf(socket, "drain"), closed]);
   }
 }
 
-/** Waits for an event, whatever else happens: a socket that is hung up on fails in many ways. */
-function heard(socket: Socket, event: "close" | "drain"): Promise<void> {
+/** Resolves at the event and ignores errors: a socket whose peer hangs up fails in many ways. */
+function eventOf(socket: Socket, event: "close" | "drain"): Promise<void> {
   return new Promise((resolve) => socket.once(event, () => resolve()));
 }
 
@@ -103,7 +103,7 @@ function* times(count: number, make: (index: number) => Buffer): Generator<Buffe
   for (let index = 0; index < count; index++) yield make(index);
 }
 
-test("calls that are reset as soon as they are made end the connection before they cost much", async () => {
+test("a flood of calls that are reset at once ends the connection before it costs much", async () => {
   let ran = 0;
   const { port, address } = await startGrpcServer(
     scriptedServices({
@@ -115,7 +115,7 @@ test("calls that are reset as soon as they are made end the connection before th
     }),
   );
   const socket = await attack(port);
-  const closed = heard(socket, "close");
+  const closed = eventOf(socket, "close");
   await flood(
     socket,
     times(100_000, (index) => {
@@ -142,7 +142,7 @@ test.for([
 ])("$name end the connection", async ({ first, next }) => {
   const { port, address } = await startGrpcServer(scriptedServices(emptyAnswers()));
   const socket = await attack(port);
-  const closed = heard(socket, "close");
+  const closed = eventOf(socket, "close");
   socket.write(frame(frames.headers, 0, 1, first));
   await flood(
     socket,

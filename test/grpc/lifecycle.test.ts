@@ -1,5 +1,4 @@
-// From the first connection to the last: where the gRPC door listens, what it says about itself,
-// and how it closes.
+// The life of the gRPC listener: its addresses, TLS, its health service, and its drain.
 
 import { create } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
@@ -45,15 +44,15 @@ describe("listening", () => {
     },
   );
 
-  test.for(["127.0.0.1", "127.8.8.8", "::1", "localhost"])("plaintext on %s is fine", (host) => {
+  test.for(["127.0.0.1", "127.8.8.8", "::1", "localhost"])("plaintext on %s is allowed", (host) => {
     expect(() => serverCredentials(host, undefined, false)).not.toThrow();
   });
 
-  test("plaintext elsewhere needs the switch", () => {
+  test("plaintext on other addresses needs GRPC_ALLOW_PLAINTEXT", () => {
     expect(() => serverCredentials("0.0.0.0", undefined, true)).not.toThrow();
   });
 
-  test("a taken port is an error", async () => {
+  test("a port in use is an error", async () => {
     const { port } = await startGrpcServer(scriptedServices(emptyAnswers()));
     await expect(serverWith({}).listen("127.0.0.1", port)).rejects.toThrow(/EADDRINUSE/);
   });
@@ -84,7 +83,7 @@ describe("TLS", () => {
     expect(await poolsOver(serverPair, {})).toBe("gateway_unavailable");
   });
 
-  test("with client authorities it serves only clients with a certificate of theirs", async () => {
+  test("with a client authority it serves only clients with a certificate of that authority", async () => {
     const mutual = { ...serverPair, clientAuthorities: authority.certificate };
     expect(
       await poolsOver(mutual, { authorities: authority.certificate, identity: clientPair }),
@@ -118,7 +117,7 @@ describe("health", () => {
     expect(await check(address, "gateway.other.v1.Service")).toBe("NOT_FOUND");
   });
 
-  test("follows the readiness of the parts, and a readiness that fails is none", async () => {
+  test("follows the readiness of the parts, and a failed check counts as not ready", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     onTestFinished(() => void vi.useRealTimers());
     const readiness = vi.fn(allReady);
@@ -144,7 +143,7 @@ describe("health", () => {
 });
 
 describe("draining", () => {
-  test("lets running calls finish, takes no new ones, and tells watchers of the health", async () => {
+  test("lets active calls finish, rejects new ones, and reports the health to watchers", async () => {
     const gate = Promise.withResolvers<void>();
     const { server, address } = await startGrpcServer(
       scriptedServices({
@@ -215,7 +214,7 @@ function servingStatus(answer: Buffer | undefined): string | undefined {
   return ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"][answer?.[1] ?? 0];
 }
 
-/** What a watcher of the whole server sees, one change after the other. */
+/** The health statuses that a watcher of the whole server receives, in order. */
 async function* watchHealth(address: string): AsyncGenerator<string | undefined> {
   const call = plainClient(address).makeServerStreamRequest(
     "/grpc.health.v1.Health/Watch",

@@ -1,4 +1,4 @@
-// The contract again, now kept by the real services over a real ledger.
+// The contract once more, with the real services and a real ledger.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -73,7 +73,7 @@ function goodCredential(desc: DescMethod): string {
   return getOption(desc, callers).key ? key : adminToken;
 }
 
-/** What became of a call: the name of its error, or `answered`. */
+/** The outcome of a call: the reason of its error, or `answered`. */
 async function outcomeOf(call: Promise<unknown>): Promise<string> {
   return call.then(
     () => "answered",
@@ -99,7 +99,7 @@ for (const desc of methods) {
           expect(await outcomeOf(call(request, as(adminToken)))).toBe("not_permitted");
       });
 
-      promise("is served, whatever else the request holds", async () => {
+      promise("is served with any values in its optional fields", async () => {
         const request = leastRequest(desc.input);
         request.$unknown = [{ no: 50_000, wireType: 0, data: new Uint8Array([1]) }];
         const outcome = await outcomeOf(call(request, as(goodCredential(desc))));
@@ -134,7 +134,7 @@ for (const desc of methods) {
     });
   }
 
-  promise(`${path} is not broken by anything that a request can be`, async () => {
+  promise(`${path} answers any request without an internal error`, async () => {
     const run = fc.asyncProperty(anyMessage(desc.input), async (request) => {
       const outcome = await outcomeOf(
         callAll(bindings.local, desc, request, as(goodCredential(desc))),
@@ -146,7 +146,7 @@ for (const desc of methods) {
 }
 
 describe("another account", () => {
-  // Whatever a customer may name, by the fields of the methods that customers may call.
+  // Every resource that a customer can name, by the fields of the methods that customers may call.
   const named = methods
     .filter((desc) => getOption(desc, callers).key)
     .flatMap((desc) =>
@@ -158,7 +158,7 @@ describe("another account", () => {
   const foreign: Record<string, string> = {};
   beforeAll(async () => {
     const { billing, keys, inference } = bindings.local;
-    const { account } = await billing.createAccount({ name: "somebody else" }, as(adminToken));
+    const { account } = await billing.createAccount({ name: "another customer" }, as(adminToken));
     foreign.account_id = account?.accountId ?? "";
     const transfer = {
       family: 1,
@@ -179,14 +179,14 @@ describe("another account", () => {
 
   for (const { desc, field } of named) {
     promise(`looks absent to ${desc.name}, by its ${field.name}`, async () => {
-      const ask = async (id: string) => {
+      const outcomeFor = async (id: string) => {
         const request = fromJson(desc.input, { [field.jsonName]: id });
         return callAll(bindings.gRPC, desc, request, as(key)).catch(apiErrorOf);
       };
       expect(foreign[field.name]).toBeTruthy();
-      const theirs = await ask(foreign[field.name] ?? "");
-      const nobodys = await ask(`${foreign[field.name]?.slice(0, -4)}0000`);
-      expect(describeOutcome(theirs)).toEqual(describeOutcome(nobodys));
+      const theirs = await outcomeFor(foreign[field.name] ?? "");
+      const unknown = await outcomeFor(`${foreign[field.name]?.slice(0, -4)}0000`);
+      expect(describeOutcome(theirs)).toEqual(describeOutcome(unknown));
     });
   }
 
@@ -213,7 +213,7 @@ describe("a generation", () => {
       expect(paid).toBeGreaterThan(0n);
     });
 
-    promise(`that its caller cancels over ${binding} is billed for what was produced`, async () => {
+    promise(`that its caller cancels over ${binding} is charged for the usage so far`, async () => {
       const controller = new AbortController();
       const slow = hello("[[simulate tokens=500 first_token_ms=0 token_ms=20]]");
       const answers = bindings[binding].inference.generate(slow, {
@@ -240,7 +240,7 @@ describe("a generation", () => {
       expect(amountMicrocredits).toBeGreaterThan(0n);
     });
 
-    promise(`whose deadline passes over ${binding} ends as such`, async () => {
+    promise(`whose deadline passes over ${binding} ends with timeout`, async () => {
       const slow = hello("[[simulate tokens=500 first_token_ms=10000]]");
       const answers = bindings[binding].inference.generate(slow, { ...as(key), timeoutMs: 300 });
       const reading = (async () => {

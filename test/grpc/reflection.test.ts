@@ -1,5 +1,4 @@
-// What a tool without files learns from the server alone. `buf curl` stands for grpcurl and its
-// kin.
+// Server reflection, as tools without proto files use it. `buf curl` stands for all such tools.
 
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
@@ -71,7 +70,7 @@ test("a tool streams", async () => {
   expect(answer.split("\n")).toEqual(["{}", "{}", "{}"]);
 });
 
-test("a tool shows why a call failed", async () => {
+test("a tool shows the reason of a failed call", async () => {
   const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
   const failed = curl("--data", "{}", `http://${address}/gateway.keys.v1.KeysService/GetKey`);
   await expect(failed).rejects.toMatchObject({

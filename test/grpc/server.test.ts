@@ -1,4 +1,4 @@
-// What any gRPC client meets, whatever language it is written in.
+// The gRPC listener as a client in any language uses it.
 
 import { setTimeout as pause } from "node:timers/promises";
 import { create, fromBinary, type JsonObject, type Message, toBinary } from "@bufbuild/protobuf";
@@ -43,8 +43,8 @@ describe("a plain gRPC client", () => {
     const { address } = await startGrpcServer(
       scriptedServices({
         ...emptyAnswers(),
-        async *stream(_desc, asked) {
-          seen.push(asked);
+        async *stream(_desc, received) {
+          seen.push(received);
           for (const kind of kinds)
             if (kind) yield create(GenerateResponseSchema, { kind: { case: kind, value: {} } });
         },
@@ -115,7 +115,7 @@ describe("a plain gRPC client", () => {
 
   test("is rejected before its request is read", async () => {
     const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
-    // Nothing of this is a message, and a server that looked at it would say so.
+    // These bytes are not a message. A server that read them would return another error.
     const { error } = await callPlain(
       plainClient(address),
       generate,
@@ -124,7 +124,7 @@ describe("a plain gRPC client", () => {
     expect(reasonOf(error)).toBe("MISSING_KEY");
   });
 
-  test("gets facts that fit into its trailers, however long they are", async () => {
+  test("gets error facts of any length, shortened to fit into its trailers", async () => {
     const long = "é".repeat(100_000);
     const { address } = await startGrpcServer(
       scriptedServices({
@@ -151,7 +151,7 @@ describe("a plain gRPC client", () => {
     expect(error?.message).toMatch(/^é{100}/);
   });
 
-  test("gets the error without a number that no field can hold", async () => {
+  test("gets an error without the number that exceeds its field", async () => {
     const limit = { name: "requests_per_minute", limit: 2n ** 70n };
     const script = {
       ...emptyAnswers(),
@@ -180,7 +180,7 @@ describe("a plain gRPC client", () => {
 });
 
 describe("requests", () => {
-  /** JSON of so many levels, as a member of the request. */
+  /** JSON with this many levels, as a member of the request. */
   function deepRequest(levels: number): Uint8Array {
     let inner: JsonObject = { end: true };
     for (let level = 1; level < levels; level++) inner = { a: inner };
@@ -328,8 +328,8 @@ describe("a slow reader", () => {
     );
     const reader = call[Symbol.asyncIterator]();
     await reader.next();
-    // The producer is stopped when a while later it is where it was. One message is read ahead of
-    // the one that waits.
+    // The producer is stopped if its position does not change for a while. One message is read
+    // ahead of the one that waits.
     const whenStopped = await settled(() => produced);
     expect(whenStopped - 1).toBeLessThan(total / 2);
     let read = 1;
@@ -368,7 +368,7 @@ describe("a slow reader", () => {
   });
 });
 
-/** The value once it has stopped to change. */
+/** The value once it has stopped changing. */
 async function settled(value: () => number): Promise<number> {
   for (let quiet = 0, before = value(); ; before = value()) {
     await pause(50);

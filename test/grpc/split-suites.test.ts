@@ -1,5 +1,5 @@
-// Every suite of the two public formats once more, with the services behind gRPC: clients cannot
-// tell the difference.
+// Every suite of the two public formats once more, with the services behind gRPC: clients see no
+// difference.
 
 import { readdirSync } from "node:fs";
 import { join } from "node:path";

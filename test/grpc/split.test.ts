@@ -1,5 +1,5 @@
-// Facades and cores in processes of their own: what clients see, and what they pay, when a core
-// dies or is replaced under load.
+// Facades and cores in processes of their own: the answers and charges of clients when a core dies
+// or is replaced under load.
 
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -73,7 +73,7 @@ function operator(port: number): Core {
 
 type Format = "native" | "chat";
 
-function ask(
+function send(
   address: string,
   key: string,
   format: Format,
@@ -97,7 +97,7 @@ function ask(
   });
 }
 
-/** Follows a stream: `begun` resolves with its first content, `whole` with everything. */
+/** Reads a stream: `begun` resolves at its first content, `whole` with the complete text. */
 function follow(response: Response): { begun: Promise<void>; whole: Promise<string> } {
   const begun = Promise.withResolvers<void>();
   const whole = (async () => {
@@ -114,28 +114,28 @@ function follow(response: Response): { begun: Promise<void>; whole: Promise<stri
 const slow = "[[simulate tokens=900 first_token_ms=0 token_ms=20]]";
 const quick = "[[simulate tokens=20 first_token_ms=0 token_ms=0]]";
 
-const patient = { timeout: 60_000 };
+const slowTest = { timeout: 60_000 };
 
 test(
-  "a core that is killed ends its streams with an error, is told as 503, and bills nobody wrongly",
-  patient,
+  "a killed core ends its streams with an error, gives 503, and charges no request wrongly",
+  slowTest,
   async () => {
     const port = await freePort();
     const core = await startCore(port);
     const facade = await startFacade(port);
     const key = readKey();
 
-    const complete = await ask(facade.address, key, "native", quick, true);
+    const complete = await send(facade.address, key, "native", quick, true);
     expect(await complete.text()).toContain("event: message_stop");
     const running = await Promise.all(
       Array.from({ length: 10 }, async (_, index) => {
         const format: Format = index % 2 === 0 ? "native" : "chat";
-        const response = await ask(facade.address, key, format, slow, true);
+        const response = await send(facade.address, key, format, slow, true);
         expect(response.status).toBe(200);
         return { format, id: response.headers.get("request-id") ?? "", ...follow(response) };
       }),
     );
-    const plain = ask(facade.address, key, "native", slow, false);
+    const plain = send(facade.address, key, "native", slow, false);
     await Promise.all(running.map((one) => one.begun));
 
     await core.end("SIGKILL");
@@ -148,7 +148,7 @@ test(
     }
     expect((await plain).status).toBe(503);
     for (const format of ["native", "chat"] as const) {
-      const refused = await ask(facade.address, key, format, quick, true);
+      const refused = await send(facade.address, key, format, quick, true);
       expect(refused.status).toBe(503);
       expect(Number(refused.headers.get("retry-after"))).toBeGreaterThanOrEqual(1);
       expect(await refused.json()).toHaveProperty("error");
@@ -158,7 +158,7 @@ test(
 
     await startCore(port);
     await expect
-      .poll(async () => (await ask(facade.address, key, "chat", quick, false)).status, {
+      .poll(async () => (await send(facade.address, key, "chat", quick, false)).status, {
         timeout: 10_000,
       })
       .toBe(200);
@@ -178,7 +178,7 @@ test(
   },
 );
 
-test("replacing one core after the other under load costs not one request", patient, async () => {
+test("replacing one core after the other under load fails no request", slowTest, async () => {
   const ports = [await freePort(), await freePort()];
   const cores = [await startCore(ports[0] ?? 0), await startCore(ports[1] ?? 0)];
   const facade = await startFacade(...ports);
@@ -188,7 +188,7 @@ test("replacing one core after the other under load costs not one request", pati
   const answers: { status: number; text: string }[] = [];
   const client = async (format: Format) => {
     while (!stopped) {
-      const response = await ask(
+      const response = await send(
         facade.address,
         key,
         format,

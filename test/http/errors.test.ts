@@ -1,4 +1,4 @@
-// What HTTP says about every reason, in each envelope.
+// The HTTP answer to every error reason, in each envelope.
 
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { describe, expect, test } from "vitest";
@@ -239,36 +239,36 @@ const rows: Expected[] = [
 describe.each(rows)(
   "$reason",
   ({ reason, status, chatStatus, native, chat, shouldRetry, retryAfter }) => {
-    const says = errorCatalog[reason].message;
+    const expected = errorCatalog[reason].message;
 
     test("native clients get its status, type and code", () => {
-      const problem = toErrorResponse(new ApiError(reason), "native", "req_12345678");
-      expect(problem.status).toBe(status);
+      const response = toErrorResponse(new ApiError(reason), "native", "req_12345678");
+      expect(response.status).toBe(status);
       const [type, code] = native;
       const details = code === undefined ? {} : { details: { error_code: code } };
-      expect(problem.body).toMatchObject({
+      expect(response.body).toMatchObject({
         type: "error",
-        error: { type, message: says, ...details },
+        error: { type, message: expected, ...details },
         request_id: "req_12345678",
       });
-      if (code === undefined) expect(problem.body.error).not.toHaveProperty("details");
-      expect(problem.headers["x-should-retry"]).toBe(shouldRetry);
-      expect(problem.headers["retry-after"] !== undefined).toBe(retryAfter ?? false);
+      if (code === undefined) expect(response.body.error).not.toHaveProperty("details");
+      expect(response.headers["x-should-retry"]).toBe(shouldRetry);
+      expect(response.headers["retry-after"] !== undefined).toBe(retryAfter ?? false);
     });
 
     test("chat clients get all four members of an error", () => {
-      const problem = toErrorResponse(new ApiError(reason), "chat", "req_12345678");
-      expect(problem.status).toBe(chatStatus ?? status);
+      const response = toErrorResponse(new ApiError(reason), "chat", "req_12345678");
+      expect(response.status).toBe(chatStatus ?? status);
       const [type, code, param = null] = chat;
-      expect(problem.body).toEqual({ error: { message: says, type, param, code } });
+      expect(response.body).toEqual({ error: { message: expected, type, param, code } });
     });
 
-    test("shared endpoints answer what both SDKs parse", () => {
+    test("shared endpoints return a body that both SDKs parse", () => {
       const { body } = toErrorResponse(new ApiError(reason), "union", "req_12345678");
       const [, code, param = null] = chat;
       expect(body).toMatchObject({
         type: "error",
-        error: { type: native[0], message: says, param, code },
+        error: { type: native[0], message: expected, param, code },
         request_id: "req_12345678",
       });
     });
@@ -277,7 +277,7 @@ describe.each(rows)(
 
 const envelopes: Envelope[] = ["native", "chat", "union"];
 
-test("no error body names the native key header or repeats a key, wherever the text came from", () => {
+test("no error body names the native key header or repeats a key", () => {
   for (const name of names) {
     for (const envelope of envelopes) {
       const message = "model: X-Api-Key sk-gw2-1abcdefghijklmnopqrstuvwxyz";
@@ -291,7 +291,7 @@ test("no error body names the native key header or repeats a key, wherever the t
   }
 });
 
-test("a 401 names in a header which header this endpoint reads", () => {
+test("a 401 names the credential header of its endpoint in www-authenticate", () => {
   const challenge = (envelope: Envelope) =>
     toErrorResponse(new ApiError("invalid_key"), envelope, "r").headers["www-authenticate"];
   expect(challenge("native")).toBe('ApiKey realm="gateway", header="x-api-key"');
@@ -309,8 +309,8 @@ test("retry-after is whole seconds, rounded up, and never below one", () => {
   expect([1, 1000, 1001, 59_999].map(retryAfter)).toEqual(["1", "1", "2", "60"]);
 });
 
-test("an exceeded limit of requests shows in the rate headers of the format", () => {
-  // Amid a second: whole ones are told without a fraction.
+test("an exceeded request limit is shown in the rate limit headers of the format", () => {
+  // Not a whole second, which would be written without a fraction.
   const resetsAt = new Date(Math.floor(Date.now() / 1000) * 1000 + 11_500);
   const limit = {
     name: "requests_per_minute",
@@ -363,26 +363,26 @@ test.for<[ErrorReason, field: string, message: string | undefined, native: strin
   ],
   ["model_not_allowed", "model", undefined, "model: This key may not use this model."],
 ])(
-  "%s of %s begins with the vendor's path for native clients, and names the field for those of chat",
-  ([name, field, message, says]) => {
+  "the message of %s for %s begins with the vendor's path for native clients, and `param` has the field for chat clients",
+  ([name, field, message, expected]) => {
     const reason = new ApiError(name, { field, ...(message !== undefined && { message }) });
     for (const envelope of ["native", "union"] as const) {
       expect(toErrorResponse(reason, envelope, "r").body).toMatchObject({
-        error: { message: says },
+        error: { message: expected },
       });
     }
     expect(toErrorResponse(reason, "chat", "r").body).toMatchObject({ error: { param: field } });
   },
 );
 
-test("a prompt that is too long says so first, since clients look for that", () => {
+test("the message of a prompt that is too long begins with the text that clients look for", () => {
   const tooLong = new ApiError("context_length_exceeded", { field: "messages" });
   expect(toErrorResponse(tooLong, "native", "r").body).toMatchObject({
     error: { message: "prompt is too long" },
   });
 });
 
-test("an unknown model comes with those that exist", () => {
+test("the message of an unknown model lists the models of the key", () => {
   const unknown = new ApiError("model_not_found", {
     message: "model: gpt-9",
     allowed: ["model-opus-4.6", "opus"],
@@ -399,7 +399,7 @@ const vendorBody = {
   extra: [1],
 };
 
-test("a provider's reason reaches native clients unmodified but for the request id", () => {
+test("a provider's error body reaches native clients unchanged except for the request id", () => {
   const reason = new ApiError("upstream_refused", {
     providerAnswer: { status: 400, body: vendorBody },
   });
@@ -409,7 +409,7 @@ test("a provider's reason reaches native clients unmodified but for the request 
   expect(headers["x-should-retry"]).toBe("false");
 });
 
-test("a provider's reason reaches chat clients translated", () => {
+test("a provider's error body is translated for chat clients", () => {
   const reason = new ApiError("upstream_refused", {
     providerAnswer: { status: 413, body: vendorBody },
   });
@@ -425,7 +425,7 @@ test("a provider's reason reaches chat clients translated", () => {
   });
 });
 
-test("a provider's doubt about our own credential is never shown as doubt about the client's", () => {
+test("a provider's error about the gateway's credential never looks like one about the client's", () => {
   for (const status of [401, 402, 403, 429]) {
     const reason = new ApiError("upstream_refused", {
       providerAnswer: { status, body: vendorBody },
@@ -435,7 +435,7 @@ test("a provider's doubt about our own credential is never shown as doubt about 
   }
 });
 
-test("what only the operator can mend at a provider is not worth trying again, whatever its status", () => {
+test("an error that only the operator can fix is not retryable, with any status of the provider", () => {
   for (const status of [200, 401, 404, 429]) {
     const reason = new ApiError("upstream_error", { providerAnswer: { status } });
     const { status: shown, headers } = toErrorResponse(reason, "chat", "r");
@@ -446,7 +446,7 @@ test("what only the operator can mend at a provider is not worth trying again, w
   );
 });
 
-test("an error amid a native stream has one of the types that clients know there", () => {
+test("an error event of a native stream has a type that clients know", () => {
   const known = [
     "overloaded_error",
     "api_error",

@@ -17,8 +17,8 @@ const run = <Row>(text: string, values: unknown[] = []) =>
   fixture.database.query<Row>({ name: createHash("md5").update(text).digest("hex"), text }, values);
 
 test("a created key has the requested members, with model ids, and its secret authenticates it", async () => {
-  const { ask, keys } = fixture;
-  const { key, secret } = await ask.createKey({
+  const { client, keys } = fixture;
+  const { key, secret } = await client.createKey({
     accountId: "acc_a",
     family: Family.V2,
     name: "Ana’s editor",
@@ -61,13 +61,13 @@ test("a created key has the requested members, with model ids, and its secret au
 });
 
 test("limits that are not set are absent, and a limit of zero stays zero", async () => {
-  const { ask, keys } = fixture;
-  const free = await ask.createKey({ accountId: "acc_a" });
+  const { client, keys } = fixture;
+  const free = await client.createKey({ accountId: "acc_a" });
   assert.deepEqual(
     [free.key?.requestsPerMinute, free.key?.monthlyCapMicrocredits],
     [undefined, undefined],
   );
-  const none = await ask.createKey({
+  const none = await client.createKey({
     accountId: "acc_a",
     requestsPerMinute: 0,
     monthlyCapMicrocredits: 0n,
@@ -78,12 +78,12 @@ test("limits that are not set are absent, and a limit of zero stays zero", async
 });
 
 test("a secret is not stored, and only the response that creates it contains it", async () => {
-  const { ask } = fixture;
-  const { key, secret } = await ask.createKey({ accountId: "acc_a", name: "kept" });
+  const { client } = fixture;
+  const { key, secret } = await client.createKey({ accountId: "acc_a", name: "kept" });
   const stored = await run<{ all: string }>(
     "select (select json_agg(k)::text from keys k) || (select json_agg(s)::text from key_secrets s) as all",
   );
-  const answers = [await ask.getKey(key?.keyId ?? ""), await ask.listKeys({})];
+  const answers = [await client.getKey(key?.keyId ?? ""), await client.listKeys({})];
   const text = JSON.stringify([stored, answers], (_, value: unknown) =>
     typeof value === "bigint" ? String(value) : value,
   );
@@ -119,18 +119,18 @@ for (const [name, header, reason] of badHeaders) {
 }
 
 test("the scheme is case-insensitive, and blanks around the secret are trimmed", async () => {
-  const { keys, ask } = fixture;
-  const { secret, key } = await ask.createKey({ accountId: "acc_a" });
+  const { keys, client } = fixture;
+  const { secret, key } = await client.createKey({ accountId: "acc_a" });
   const caller = await keys.authenticate(new Headers({ authorization: `bEARER   ${secret}  ` }));
   assert.ok(caller.kind === "key" && caller.key.keyId === key?.keyId);
 });
 
 test("unknown, malformed and expired secrets fail with one message; a revoked one has its own", async () => {
-  const { keys, ask } = fixture;
-  const { secret, key } = await ask.createKey({ accountId: "acc_a" });
-  await ask.rotateKey({ keyId: key?.keyId ?? "", overlap: { seconds: 0n, nanos: 0 } });
-  const revoked = await ask.createKey({ accountId: "acc_a" });
-  await ask.revokeKey(revoked.key?.keyId ?? "");
+  const { keys, client } = fixture;
+  const { secret, key } = await client.createKey({ accountId: "acc_a" });
+  await client.rotateKey({ keyId: key?.keyId ?? "", overlap: { seconds: 0n, nanos: 0 } });
+  const revoked = await client.createKey({ accountId: "acc_a" });
+  await client.revokeKey(revoked.key?.keyId ?? "");
   const messageFor = async (token: string) => {
     const error: unknown = await keys
       .authenticate(bearer(token))
@@ -147,11 +147,11 @@ test("unknown, malformed and expired secrets fail with one message; a revoked on
 });
 
 test("a rotated key keeps its id and limits; both secrets work during the overlap", async () => {
-  const { keys, ask } = fixture;
-  const first = await ask.createKey({ accountId: "acc_a", requestsPerMinute: 7 });
+  const { keys, client } = fixture;
+  const first = await client.createKey({ accountId: "acc_a", requestsPerMinute: 7 });
   const keyId = first.key?.keyId ?? "";
   const before = Date.now();
-  const second = await ask.rotateKey({ keyId });
+  const second = await client.rotateKey({ keyId });
   assert.notEqual(second.secret, first.secret);
   assert.equal(second.secret.slice(0, 8), first.secret.slice(0, 8));
   for (const secret of [first.secret, second.secret]) {
@@ -166,19 +166,19 @@ test("a rotated key keeps its id and limits; both secrets work during the overla
   assert.ok(overlapMs > 23.9 * 3_600_000 && overlapMs < 24.1 * 3_600_000);
 
   // A later rotation with a long overlap does not prolong the first secret.
-  const third = await ask.rotateKey({ keyId, overlap: { seconds: 604_800n, nanos: 0 } });
+  const third = await client.rotateKey({ keyId, overlap: { seconds: 604_800n, nanos: 0 } });
   const oldest = third.key?.secrets.at(-1);
   assert.deepEqual(oldest?.expiresAt, older.expiresAt);
   assert.equal(third.key?.secrets.length, 3);
 });
 
 test("one secret of a key can be revoked, and the other remains valid", async () => {
-  const { keys, ask } = fixture;
-  const first = await ask.createKey({ accountId: "acc_a" });
+  const { keys, client } = fixture;
+  const first = await client.createKey({ accountId: "acc_a" });
   const keyId = first.key?.keyId ?? "";
-  const second = await ask.rotateKey({ keyId });
+  const second = await client.rotateKey({ keyId });
   const secretId = first.key?.secrets[0]?.secretId ?? "";
-  const { key } = await ask.revokeSecret(keyId, secretId);
+  const { key } = await client.revokeSecret(keyId, secretId);
   assert.ok(key?.secrets.find((one) => one.secretId === secretId)?.revokedAt);
   assert.equal(await errorOf(keys.authenticate(bearer(first.secret))), "revoked_key");
   await keys.authenticate(bearer(second.secret));
@@ -189,34 +189,34 @@ test("one secret of a key can be revoked, and the other remains valid", async ()
     ],
     [false, true],
   );
-  await ask.revokeSecret(keyId, secretId);
-  assert.equal(await errorOf(ask.revokeSecret(keyId, "sec_none")), "not_found secret_id");
-  const other = await ask.createKey({ accountId: "acc_b" });
+  await client.revokeSecret(keyId, secretId);
+  assert.equal(await errorOf(client.revokeSecret(keyId, "sec_none")), "not_found secret_id");
+  const other = await client.createKey({ accountId: "acc_b" });
   assert.equal(
-    await errorOf(ask.revokeSecret(other.key?.keyId ?? "", secretId)),
+    await errorOf(client.revokeSecret(other.key?.keyId ?? "", secretId)),
     "not_found secret_id",
   );
 });
 
 test("a revoked key does not authenticate, its active requests must end, and it cannot change", async () => {
-  const { keys, ask } = fixture;
-  const { key, secret } = await ask.createKey({ accountId: "acc_a" });
+  const { keys, client } = fixture;
+  const { key, secret } = await client.createKey({ accountId: "acc_a" });
   const keyId = key?.keyId ?? "";
   await keys.authenticate(bearer(secret));
-  const revoked = await ask.revokeKey(keyId);
+  const revoked = await client.revokeKey(keyId);
   assert.equal(revoked.key?.status, KeyStatus.REVOKED);
   assert.ok(revoked.key?.revokedAt);
   assert.equal(await errorOf(keys.authenticate(bearer(secret))), "revoked_key");
   assert.equal(await keys.isActive(keyId, key?.secrets[0]?.secretId ?? ""), false);
-  assert.deepEqual((await ask.revokeKey(keyId)).key, revoked.key);
-  assert.equal(await errorOf(ask.rotateKey({ keyId })), "key_not_active key_id");
+  assert.deepEqual((await client.revokeKey(keyId)).key, revoked.key);
+  assert.equal(await errorOf(client.rotateKey({ keyId })), "key_not_active key_id");
   const update = { key: { keyId, name: "late" }, updateMask: { paths: ["name"] } };
-  assert.equal(await errorOf(ask.updateKey(update)), "key_not_active key_id");
+  assert.equal(await errorOf(client.updateKey(update)), "key_not_active key_id");
 });
 
 test("an update changes the members of its mask, clears absent ones, and takes effect here at once", async () => {
-  const { keys, ask } = fixture;
-  const { key, secret } = await ask.createKey({
+  const { keys, client } = fixture;
+  const { key, secret } = await client.createKey({
     accountId: "acc_a",
     name: "before",
     requestsPerMinute: 5,
@@ -224,7 +224,7 @@ test("an update changes the members of its mask, clears absent ones, and takes e
   });
   const keyId = key?.keyId ?? "";
   await keys.authenticate(bearer(secret));
-  await ask.updateKey({
+  await client.updateKey({
     key: { keyId, name: "ignored", requestsPerMinute: 8, allowedModels: ["haiku"] },
     updateMask: { paths: ["requests_per_minute", "allowed_models", "monthly_cap_microcredits"] },
   });
@@ -238,28 +238,31 @@ test("an update changes the members of its mask, clears absent ones, and takes e
 });
 
 test("keys are listed for one account or all, oldest first, in pages", async () => {
-  const { ask } = fixture;
+  const { client } = fixture;
   const created: string[] = [];
   for (let index = 0; index < 5; index++)
-    created.push((await ask.createKey({ accountId: "acc_b" })).key?.keyId ?? "");
+    created.push((await client.createKey({ accountId: "acc_b" })).key?.keyId ?? "");
   const listed: string[] = [];
   let pageToken = "";
   do {
-    const page = await ask.listKeys({ accountId: "acc_b", pageSize: 2, pageToken });
+    const page = await client.listKeys({ accountId: "acc_b", pageSize: 2, pageToken });
     assert.ok(page.keys.length <= 2);
     listed.push(...page.keys.map((key) => key.keyId));
     pageToken = page.nextPageToken;
   } while (pageToken !== "");
   assert.deepEqual(listed.slice(-5), created);
   assert.deepEqual(listed, listed.toSorted());
-  const all = await ask.listKeys({ pageSize: 1000 });
+  const all = await client.listKeys({ pageSize: 1000 });
   assert.deepEqual(new Set(all.keys.map((key) => key.accountId)), new Set(["acc_a", "acc_b"]));
-  assert.deepEqual(await ask.listKeys({ accountId: "acc_nobody" }).then((page) => page.keys), []);
+  assert.deepEqual(
+    await client.listKeys({ accountId: "acc_nobody" }).then((page) => page.keys),
+    [],
+  );
 });
 
 test("a listed key shows the usage of the month and its last use, read from key_months", async () => {
-  const { ask } = fixture;
-  const { key, secret } = await ask.createKey({ accountId: "acc_b" });
+  const { client } = fixture;
+  const { key, secret } = await client.createKey({ accountId: "acc_b" });
   const keyId = key?.keyId ?? "";
   const month = "date_trunc('month', now() at time zone 'UTC')::date";
   await run(
@@ -267,77 +270,83 @@ test("a listed key shows the usage of the month and its last use, read from key_
       ($1, ${month}, 700, 30, '2026-05-04T03:02:01Z'), ($1, (${month} - interval '1 month')::date, 9000, 5, '2026-04-01T00:00:00Z')`,
     [keyId],
   );
-  const page = await ask.listKeys({ accountId: "acc_b", pageSize: 1000 });
+  const page = await client.listKeys({ accountId: "acc_b", pageSize: 1000 });
   const listed = page.keys.find((one) => one.keyId === keyId);
   assert.deepEqual([listed?.monthSpentMicrocredits, listed?.monthHeldMicrocredits], [700n, 30n]);
   assert.ok(listed?.lastUsedAt);
   assert.equal(timestampDate(listed.lastUsedAt).toISOString(), "2026-05-04T03:02:01.000Z");
 
   const caller = await fixture.keys.authenticate(bearer(secret));
-  const described = await ask.authenticate({ monthUsage: true }, { ...adminCall, caller });
+  const described = await client.authenticate({ monthUsage: true }, { ...adminCall, caller });
   assert.deepEqual([described.key?.monthSpentMicrocredits, described.key?.secrets], [700n, []]);
 });
 
 test("a caller sees its key and the secret it used, without a statement; the admin has no key", async () => {
-  const { ask, keys, database } = fixture;
-  const { key, secret } = await ask.createKey({ accountId: "acc_a", name: "mine" });
+  const { client, keys, database } = fixture;
+  const { key, secret } = await client.createKey({ accountId: "acc_a", name: "mine" });
   const caller = await keys.authenticate(bearer(secret));
   const before = database.ran.length;
-  const described = await ask.authenticate({}, { ...adminCall, caller });
+  const described = await client.authenticate({}, { ...adminCall, caller });
   assert.deepEqual(
     [described.admin, described.key?.name, described.key?.secrets, described.secret?.secretId],
     [false, "mine", [], key?.secrets[0]?.secretId],
   );
-  const admin = await ask.authenticate({}, adminCall);
+  const admin = await client.authenticate({}, adminCall);
   assert.deepEqual([admin.admin, admin.key, admin.secret], [true, undefined, undefined]);
   assert.equal(database.ran.length, before);
 });
 
 test("the error of an invalid request names its field, and nothing is stored", async () => {
-  const { ask } = fixture;
+  const { client } = fixture;
   const accountId = "acc_a";
-  const { key } = await ask.createKey({ accountId });
+  const { key } = await client.createKey({ accountId });
   const keyId = key?.keyId ?? "";
   const count = async () => (await run<{ count: bigint }>("select count(*) from keys"))[0]?.count;
   const before = await count();
   const update = (changes: object, paths: string[]) =>
-    ask.updateKey({ key: { keyId, ...changes }, updateMask: { paths } });
+    client.updateKey({ key: { keyId, ...changes }, updateMask: { paths } });
   const cases: [Promise<unknown>, string][] = [
-    [ask.createKey({ accountId: "acc_nobody" }), "not_found account_id"],
-    [ask.createKey({ accountId: "acc\u0000" }), "not_found account_id"],
-    [ask.createKey({ accountId, family: Family.UNSPECIFIED }), "invalid_request family"],
-    [ask.createKey({ accountId, requestsPerMinute: -1 }), "invalid_request requests_per_minute"],
-    [ask.createKey({ accountId, requestsPerMinute: 1.5 }), "invalid_request requests_per_minute"],
+    [client.createKey({ accountId: "acc_nobody" }), "not_found account_id"],
+    [client.createKey({ accountId: "acc\u0000" }), "not_found account_id"],
+    [client.createKey({ accountId, family: Family.UNSPECIFIED }), "invalid_request family"],
+    [client.createKey({ accountId, requestsPerMinute: -1 }), "invalid_request requests_per_minute"],
     [
-      ask.createKey({ accountId, requestsPerMinute: 1_000_001 }),
+      client.createKey({ accountId, requestsPerMinute: 1.5 }),
       "invalid_request requests_per_minute",
     ],
     [
-      ask.createKey({ accountId, monthlyCapMicrocredits: -1n }),
+      client.createKey({ accountId, requestsPerMinute: 1_000_001 }),
+      "invalid_request requests_per_minute",
+    ],
+    [
+      client.createKey({ accountId, monthlyCapMicrocredits: -1n }),
       "invalid_request monthly_cap_microcredits",
     ],
     [
-      ask.createKey({ accountId, monthlyCapMicrocredits: 2n ** 53n + 1n }),
+      client.createKey({ accountId, monthlyCapMicrocredits: 2n ** 53n + 1n }),
       "invalid_request monthly_cap_microcredits",
     ],
-    [ask.createKey({ accountId, name: "x".repeat(201) }), "invalid_request name"],
-    [ask.createKey({ accountId, name: "a\u0000b" }), "invalid_request name"],
-    [ask.createKey({ accountId, name: "\ud800" }), "invalid_request name"],
+    [client.createKey({ accountId, name: "x".repeat(201) }), "invalid_request name"],
+    [client.createKey({ accountId, name: "a\u0000b" }), "invalid_request name"],
+    [client.createKey({ accountId, name: "\ud800" }), "invalid_request name"],
     [
-      ask.createKey({ accountId, allowedModels: ["opus", "gpt"] }),
+      client.createKey({ accountId, allowedModels: ["opus", "gpt"] }),
       "model_not_found allowed_models[1]",
     ],
     [
-      ask.createKey({ accountId, allowedModels: Array<string>(101).fill("opus") }),
+      client.createKey({ accountId, allowedModels: Array<string>(101).fill("opus") }),
       "invalid_request allowed_models",
     ],
-    [ask.getKey("key_unknown"), "not_found key_id"],
-    [ask.getKey("'; drop table keys; --"), "not_found key_id"],
-    [ask.revokeKey("key_unknown"), "not_found key_id"],
-    [ask.rotateKey({ keyId: "key_unknown" }), "not_found key_id"],
-    [ask.rotateKey({ keyId, overlap: { seconds: 604_800n, nanos: 1 } }), "invalid_request overlap"],
-    [ask.rotateKey({ keyId, overlap: { seconds: -1n, nanos: 0 } }), "invalid_request overlap"],
-    [ask.rotateKey({ keyId, overlap: { seconds: 0n, nanos: -1 } }), "invalid_request overlap"],
+    [client.getKey("key_unknown"), "not_found key_id"],
+    [client.getKey("'; drop table keys; --"), "not_found key_id"],
+    [client.revokeKey("key_unknown"), "not_found key_id"],
+    [client.rotateKey({ keyId: "key_unknown" }), "not_found key_id"],
+    [
+      client.rotateKey({ keyId, overlap: { seconds: 604_800n, nanos: 1 } }),
+      "invalid_request overlap",
+    ],
+    [client.rotateKey({ keyId, overlap: { seconds: -1n, nanos: 0 } }), "invalid_request overlap"],
+    [client.rotateKey({ keyId, overlap: { seconds: 0n, nanos: -1 } }), "invalid_request overlap"],
     [update({}, []), "invalid_request update_mask"],
     [update({}, ["status"]), "invalid_request update_mask"],
     [
@@ -351,8 +360,8 @@ test("the error of an invalid request names its field, and nothing is stored", a
     [update({ allowedModels: ["?"] }, ["allowed_models"]), "model_not_found key.allowed_models[0]"],
     [update({ keyId: "" }, ["name"]), "invalid_request key.key_id"],
     [update({ keyId: "key_unknown" }, ["name"]), "not_found key_id"],
-    [ask.listKeys({ pageSize: 1001 }), "invalid_request page_size"],
-    [ask.listKeys({ pageToken: "acc_a" }), "invalid_request page_token"],
+    [client.listKeys({ pageSize: 1001 }), "invalid_request page_size"],
+    [client.listKeys({ pageToken: "acc_a" }), "invalid_request page_token"],
   ];
   const got = await Promise.all(cases.map(([call]) => errorOf(call)));
   assert.deepEqual(
@@ -361,8 +370,13 @@ test("the error of an invalid request names its field, and nothing is stored", a
   );
   assert.equal(await count(), before);
   assert.equal(
-    (await ask.createKey({ accountId, name: "😀".repeat(200), monthlyCapMicrocredits: 2n ** 53n }))
-      .key?.name.length,
+    (
+      await client.createKey({
+        accountId,
+        name: "😀".repeat(200),
+        monthlyCapMicrocredits: 2n ** 53n,
+      })
+    ).key?.name.length,
     400,
   );
 });

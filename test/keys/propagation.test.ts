@@ -41,13 +41,13 @@ function startNode(): Keys {
 }
 
 test("a cached key costs no statement, also with a limit", async () => {
-  const { database, ask } = fixture;
+  const { database, client } = fixture;
   const node = startNode();
   const limits = createRateLimits({
     nodes: { id: () => "n", live: () => ["n"] },
     log: createLog("silent"),
   });
-  const { secret } = await ask.createKey({ accountId: "acc_a", requestsPerMinute: 1_000 });
+  const { secret } = await client.createKey({ accountId: "acc_a", requestsPerMinute: 1_000 });
   await node.authenticate(bearer(secret));
   const before = database.ran.length;
   for (let index = 0; index < 500; index++) {
@@ -60,8 +60,8 @@ test("a cached key costs no statement, also with a limit", async () => {
 });
 
 test("a thousand callers with one key that is not cached cost one statement", async () => {
-  const { ask, database } = fixture;
-  const { secret } = await ask.createKey({ accountId: "acc_a" });
+  const { client, database } = fixture;
+  const { secret } = await client.createKey({ accountId: "acc_a" });
   const node = createNodeKeys(database);
   const before = database.ran.length;
   await Promise.all(Array.from({ length: 1_000 }, () => node.authenticate(bearer(secret))));
@@ -69,9 +69,9 @@ test("a thousand callers with one key that is not cached cost one statement", as
 });
 
 test("a flood of invented secrets costs few statements, and a repeated one costs none", async () => {
-  const { ask, database } = fixture;
+  const { client, database } = fixture;
   const node = createNodeKeys(database);
-  const { secret } = await ask.createKey({ accountId: "acc_a" });
+  const { secret } = await client.createKey({ accountId: "acc_a" });
   const before = database.ran.length;
   const flood = Array.from({ length: 5_000 }, () => mintSecret(Family.V1));
   const refused = Promise.all(flood.map((one) => errorOf(node.authenticate(bearer(one)))));
@@ -86,9 +86,9 @@ test("a flood of invented secrets costs few statements, and a repeated one costs
 });
 
 test("a change on one node is known on every other within a second, and reported there once", async () => {
-  const { ask } = fixture;
+  const { client } = fixture;
   const nodes = [startNode(), startNode(), startNode()];
-  const { key, secret } = await ask.createKey({ accountId: "acc_a", requestsPerMinute: 5 });
+  const { key, secret } = await client.createKey({ accountId: "acc_a", requestsPerMinute: 5 });
   const keyId = key?.keyId ?? "";
   const reports = nodes.map(() => 0);
   nodes.forEach((node, index) => {
@@ -123,19 +123,19 @@ test("a change on one node is known on every other within a second, and reported
 });
 
 test("a revoked key fails on every node within a second, and other keys of its account work", async () => {
-  const { ask } = fixture;
+  const { client } = fixture;
   const nodes = [startNode(), startNode(), startNode(), startNode()];
-  const revoked = await ask.createKey({ accountId: "acc_a" });
-  const sibling = await ask.createKey({ accountId: "acc_a" });
+  const revoked = await client.createKey({ accountId: "acc_a" });
+  const sibling = await client.createKey({ accountId: "acc_a" });
   for (const node of nodes)
     for (const { secret } of [revoked, sibling]) await node.authenticate(bearer(secret));
-  await ask.revokeKey(revoked.key?.keyId ?? "");
+  await client.revokeKey(revoked.key?.keyId ?? "");
   await vi.waitFor(
     async () => {
-      const refusals = await Promise.all(
+      const reasons = await Promise.all(
         nodes.map((node) => errorOf(node.authenticate(bearer(revoked.secret)))),
       );
-      assert.deepEqual(new Set(refusals), new Set(["revoked_key"]));
+      assert.deepEqual(new Set(reasons), new Set(["revoked_key"]));
     },
     { timeout: 1_000, interval: 20 },
   );
@@ -144,9 +144,9 @@ test("a revoked key fails on every node within a second, and other keys of its a
 });
 
 test("a change that commits later than younger ones is found too", async () => {
-  const { ask, database, url } = fixture;
+  const { client, database, url } = fixture;
   const node = startNode();
-  const { key, secret } = await ask.createKey({ accountId: "acc_a" });
+  const { key, secret } = await client.createKey({ accountId: "acc_a" });
   await node.authenticate(bearer(secret));
   const other = connectPostgres(url);
   try {
@@ -158,7 +158,7 @@ test("a change that commits later than younger ones is found too", async () => {
         [key?.keyId],
       );
       // Meanwhile the node reads the feed, several times and with younger changes in it.
-      await ask.revokeKey((await ask.createKey({ accountId: "acc_a" })).key?.keyId ?? "");
+      await client.revokeKey((await client.createKey({ accountId: "acc_a" })).key?.keyId ?? "");
       await delay(1_200);
     });
   } finally {
@@ -175,9 +175,9 @@ test("a change that commits later than younger ones is found too", async () => {
 });
 
 test("under load a rotation fails no request: the old and the new secret work on every node", async () => {
-  const { ask } = fixture;
+  const { client } = fixture;
   const nodes = [startNode(), startNode()];
-  const first = await ask.createKey({ accountId: "acc_a" });
+  const first = await client.createKey({ accountId: "acc_a" });
   const keyId = first.key?.keyId ?? "";
   let secrets = [first.secret];
   let failed = 0;
@@ -194,7 +194,7 @@ test("under load a rotation fails no request: the old and the new secret work on
     }
   });
   for (let round = 0; round < 5; round++) {
-    const { secret } = await ask.rotateKey({ keyId });
+    const { secret } = await client.rotateKey({ keyId });
     secrets = [...secrets, secret];
     await delay(300);
   }
@@ -205,8 +205,8 @@ test("under load a rotation fails no request: the old and the new secret work on
 });
 
 test("without the database cached keys work, and changes fail with billing_unavailable", async () => {
-  const { ask, url } = fixture;
-  const { key, secret } = await ask.createKey({ accountId: "acc_a" });
+  const { client, url } = fixture;
+  const { key, secret } = await client.createKey({ accountId: "acc_a" });
   const broken = { on: false };
   const postgres = connectPostgres(url);
   const node = createNodeKeys({
@@ -222,10 +222,10 @@ test("without the database cached keys work, and changes fail with billing_unava
     assert.equal((await node.authenticate(bearer(secret))).kind, "key");
     assert.equal(await errorOf(keysClient(node).getKey("key_a")), "billing_unavailable");
     // The revocation check retries until the database is back.
-    const isLive = node.isActive(key?.keyId ?? "", key?.secrets[0]?.secretId ?? "");
+    const isActive = node.isActive(key?.keyId ?? "", key?.secrets[0]?.secretId ?? "");
     await delay(100);
     broken.on = false;
-    assert.equal(await isLive, true);
+    assert.equal(await isActive, true);
   } finally {
     await postgres.close();
   }

@@ -17,14 +17,14 @@ import { nativeEvents, nativeStream } from "../support/provider-answers.ts";
 
 let native: GatewayWithProvider;
 let core: ReturnType<typeof grpcCore>;
-let door: HttpServer;
+let listener: HttpServer;
 let address: string;
 
 // A listener of its own, because an operator cannot set the keep-alive times.
 beforeAll(async () => {
   native = await startGatewayWithProvider("native");
   core = grpcCore({ addresses: [native.gateway.grpcAddress] });
-  door = createHttpServer({
+  listener = createHttpServer({
     core,
     settings: {
       nativeBearer: () => "auto",
@@ -35,11 +35,11 @@ beforeAll(async () => {
     identifyCaller: createIdentifyCaller(core, createFailedCredentials()),
     log: createLog("silent"),
   });
-  address = await door.listen({ host: "127.0.0.1", port: 0 });
+  address = await listener.listen({ host: "127.0.0.1", port: 0 });
 });
 afterAll(async () => {
-  door.server.closeAllConnections();
-  await door.close();
+  listener.server.closeAllConnections();
+  await listener.close();
   core.close();
   await native.stop();
 });

@@ -27,11 +27,11 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
   });
 
   test("a call fails at once without a server, and at its time limit without an answer", async () => {
-    const away = connectRedis("redis://127.0.0.1:1", createLog("silent"));
-    await assert.rejects(away.run(ping, [], [], 60_000));
-    away.publish("channel", "lost");
-    assert.equal(away.connected, false);
-    await away.close();
+    const unreachable = connectRedis("redis://127.0.0.1:1", createLog("silent"));
+    await assert.rejects(unreachable.run(ping, [], [], 60_000));
+    unreachable.publish("channel", "lost");
+    assert.equal(unreachable.connected, false);
+    await unreachable.close();
 
     const redis = connectRedis(server.url, createLog("silent"));
     try {

@@ -75,12 +75,12 @@ export async function startCrashCluster() {
       );
       return { payer, secret };
     },
-    ask: (
+    send: (
       { address }: ChildGateway,
       secret: string,
       body: JsonObject = {},
       onText?: (text: string) => void,
-    ) => clients.ask({ address, secret, body, ...(onText && { onText }) }),
+    ) => clients.send({ address, secret, body, ...(onText && { onText }) }),
     /** Settles the holds of dead processes, as another process does after a minute of silence. */
     async recover(): Promise<void> {
       for (const gateway of started) await gateway.end("SIGKILL");
@@ -117,21 +117,29 @@ const usualBody = {
   messages: [{ role: "user", content: "Hello" }],
 } satisfies JsonObject;
 
-type Ask = { address: string; secret: string; body: JsonObject; onText?: (text: string) => void };
+type ClientRequest = {
+  address: string;
+  secret: string;
+  body: JsonObject;
+  onText?: (text: string) => void;
+};
 
 /** A client of any gateway, with up to 1,000 connections. */
 export function createClients() {
   const agent = new Agent({ connections: 1_000, pipelining: 1 });
   return {
     /** Sends the usual body, a streamed "Hello" to haiku for 100 tokens, with these changes. */
-    ask: (one: Ask): Promise<ClientView> =>
-      ask(agent, { ...one, body: { ...usualBody, ...one.body } }),
+    send: (one: ClientRequest): Promise<ClientView> =>
+      send(agent, { ...one, body: { ...usualBody, ...one.body } }),
     close: () => agent.destroy(),
   };
 }
 
 /** Never throws: a broken connection is a result, too. */
-async function ask(dispatcher: Agent, { address, secret, body, onText }: Ask): Promise<ClientView> {
+async function send(
+  dispatcher: Agent,
+  { address, secret, body, onText }: ClientRequest,
+): Promise<ClientView> {
   const seen = { requestId: undefined as string | undefined, status: 0, text: "" };
   try {
     const answer = await request(`${address}/v1/messages`, {

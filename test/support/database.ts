@@ -7,7 +7,7 @@ import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 
 export type FreshDatabase = { postgres: Postgres; url: string; drop(): Promise<void> };
 
-/** A migrated, empty database. `drop` closes `postgres` and ends whatever else is connected. */
+/** A migrated, empty database. `drop` closes `postgres` and ends all other connections. */
 export async function freshDatabase(): Promise<FreshDatabase> {
   const { url, drop: dropDatabase } = await cloneDatabase("gateway");
   const postgres = connectPostgres(url);

@@ -99,7 +99,7 @@ export async function startTestKeys() {
   for (const accountId of ["acc_a", "acc_b"]) await postgres.query(insertAccount, [accountId]);
   const database = countStatements(postgres);
   const keys = createNodeKeys(database);
-  return { database, url, keys, ask: keysClient(keys), drop };
+  return { database, url, keys, client: keysClient(keys), drop };
 }
 
 export function bearer(token: string): Headers {

@@ -1,5 +1,5 @@
--- Reads what admission checks of keys, with their current UTC month. A key without a row for the
--- month has neither spent nor held anything in it.
+-- Reads the fields of keys that admission checks, with their current UTC month. A key without a row
+-- for the month has neither spent nor held credits in it.
 -- $1 key_ids
 select k.key_id, k.status, k.allowed_models, k.monthly_cap,
   coalesce(m.spent, 0) as spent, coalesce(m.held, 0) as held

@@ -1,4 +1,4 @@
--- Reads what keys spent and hold in the months in which growing holds were admitted.
+-- Reads the spent and held credits of keys, in the months in which growing holds were admitted.
 -- $1 key_ids  $2 months
 select m.key_id, m.month, m.spent, m.held
 from key_months m

@@ -203,8 +203,8 @@ const open = object(
 export const anyBody: fc.Arbitrary<JsonObject> = fc
   .tuple(open, checked, fc.record(known))
   .map(([extra, some, all]) => {
-    // What the table of checks names is as the table wants it; whatever else the generator made of
-    // those names is dropped.
+    // Members that the table of checks names have the values of the table, never those of the
+    // generator.
     const names = [
       "system",
       "stream",

@@ -43,7 +43,7 @@ export const CallersSchema: GenMessage<Callers> = /*@__PURE__*/
   messageDesc(file_gateway_common_v1_options, 0);
 
 /**
- * Without this option nobody may call the method.
+ * Without this option no caller may call the method.
  *
  * @generated from extension: gateway.common.v1.Callers callers = 50301;
  */

@@ -22,7 +22,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   { http: ["http", "authenticate", "connect"], grpc: ["grpc", "client"] },
   { inference: ["inference"] },
   { billing: ["billing"], keys: ["keys"], "rate-limits": ["rate-limits"] },
-  { contract: ["contract", "interceptor", "message-limits"] },
+  { contract: ["contract", "interceptor", "decode-request", "descriptors", "message-limits"] },
   { providers: ["providers"] },
   { formats: ["native/native", "chat/chat", "codec", "json"] },
   { postgres: ["postgres", "pipeline", "migrate", "embedded/embedded"], redis: ["redis"] },

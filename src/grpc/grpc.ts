@@ -28,8 +28,9 @@ import {
   type Services,
   serviceTypes,
 } from "../contract/contract.ts";
+import { decodeRequest } from "../contract/decode-request.ts";
 import { messageBytesMax } from "../contract/message-limits.ts";
-import { decodeRequest, encodeMessage, headersOf, pathOf } from "./codec.ts";
+import { encodeMessage, headersOf, pathOf } from "./codec.ts";
 import { createHealth, type ServingServices } from "./health.ts";
 import { createReflection } from "./reflection.ts";
 import { toStatus } from "./status.ts";
@@ -85,7 +86,7 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
   addService(server, serviceTypes.keys, parts.services.keys, calls);
   addService(server, serviceTypes.inference, parts.services.inference, calls);
   health.implementation.addToServer(server);
-  createReflection(Object.values(serviceTypes)).addToServer(server);
+  createReflection().addToServer(server);
 
   return {
     async listen(host, port) {

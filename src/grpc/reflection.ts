@@ -1,35 +1,26 @@
 // The standard reflection service, so that tools such as grpcurl need no proto files.
 
-import { type DescFile, type DescService, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { type DescFile, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema, file_google_protobuf_descriptor } from "@bufbuild/protobuf/wkt";
 import { ReflectionService } from "@grpc/reflection";
-import { file_gateway_common_v1_error } from "../../gen/gateway/common/v1/error_pb.ts";
 import { file_gateway_common_v1_options } from "../../gen/gateway/common/v1/options_pb.ts";
-import { file_google_rpc_error_details } from "../../gen/google/rpc/error_details_pb.ts";
-import { file_google_rpc_status } from "../../gen/google/rpc/status_pb.ts";
+import { file_grpc_health_v1_health, Health } from "../../gen/grpc/health/v1/health_pb.ts";
+import { serviceTypes } from "../contract/contract.ts";
+import { describedFiles } from "../contract/descriptors.ts";
 
-/** The error details: no method mentions them, and every method sends them. */
-const errorFiles = [
-  file_gateway_common_v1_error,
-  file_google_rpc_error_details,
-  file_google_rpc_status,
-];
-
-/** Describes these services, everything they mention, and the error details. */
-export function createReflection(services: readonly DescService[]): ReflectionService {
-  const files = new Set<DescFile>();
-  for (const file of errorFiles) addFiles(file, files);
-  for (const service of services) addFiles(service.file, files);
+/** Describes the services, everything that they mention, the error details, and health. */
+export function createReflection(): ReflectionService {
+  const fileDescriptorProtos = [...describedFiles(), file_grpc_health_v1_health]
+    .filter((file) => !omitted.has(file))
+    .map(describeFile);
   // The library reads the files only. Its types require the other members.
   const definition = {
-    format: "Protocol Buffer 3 EnumDescriptorProto",
+    format: "Protocol Buffer 3 EnumDescriptorProto" as const,
     type: {},
-    fileDescriptorProtos: [...files].map(describeFile),
-  } as const;
-  return new ReflectionService(
-    { gateway: definition },
-    { services: services.map((service) => service.typeName) },
-  );
+    fileDescriptorProtos,
+  };
+  const services = [...Object.values(serviceTypes), Health].map((service) => service.typeName);
+  return new ReflectionService({ gateway: definition }, { services });
 }
 
 // The library re-encodes descriptors and corrupts extensions of descriptor.proto, which clients
@@ -38,12 +29,7 @@ const omitted = new Set<DescFile>([
   file_gateway_common_v1_options,
   file_google_protobuf_descriptor,
 ]);
-
-function addFiles(file: DescFile, files: Set<DescFile>): void {
-  if (omitted.has(file) || files.has(file)) return;
-  for (const dependency of file.dependencies) addFiles(dependency, files);
-  files.add(file);
-}
+const omittedNames = new Set([...omitted].map((file) => file.proto.name));
 
 function describeFile(file: DescFile): Buffer {
   // To descriptor.proto our options are unknown fields. Decoding without unknown fields drops them.
@@ -54,7 +40,6 @@ function describeFile(file: DescFile): Buffer {
       readUnknownFields: false,
     },
   );
-  const names = new Set([...omitted].map((one) => one.proto.name));
-  proto.dependency = proto.dependency.filter((name) => !names.has(name));
+  proto.dependency = proto.dependency.filter((name) => !omittedNames.has(name));
   return Buffer.from(toBinary(FileDescriptorProtoSchema, proto));
 }

@@ -3,7 +3,7 @@ import { status } from "@grpc/grpc-js";
 import { expect, test } from "vitest";
 import { MessageSchema } from "../../gen/gateway/inference/v1/content_pb.ts";
 import { GenerateRequestSchema } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { fieldsMax, hasMoreFields } from "../../src/grpc/codec.ts";
+import { fieldsMax, hasMoreFields } from "../../src/contract/decode-request.ts";
 import { startGrpcServer } from "../support/grpc-server.ts";
 import { callPlain, plainClient, reasonOf } from "../support/plain-grpc-client.ts";
 import { emptyAnswers, key, scriptedServices } from "../support/scripted-services.ts";

@@ -22,6 +22,18 @@ async function curl(...args: string[]): Promise<string> {
   return stdout.trim();
 }
 
+test("a tool finds the health service, and calls it", async () => {
+  const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
+  expect((await curl("--list-services", `http://${address}`)).split("\n")).toEqual([
+    "gateway.billing.v1.BillingService",
+    "gateway.inference.v1.InferenceService",
+    "gateway.keys.v1.KeysService",
+    "grpc.health.v1.Health",
+  ]);
+  const answer = await curl("--data", "{}", `http://${address}/grpc.health.v1.Health/Check`);
+  expect(JSON.parse(answer)).toEqual({ status: "SERVING" });
+});
+
 test("a tool finds every service and method", async () => {
   const { address } = await startGrpcServer(scriptedServices(emptyAnswers()));
   const listed = await curl("--list-methods", `http://${address}`);

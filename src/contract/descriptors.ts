@@ -1,0 +1,37 @@
+// The descriptors of the services: for gRPC reflection, and for tools that take a file of them.
+
+import { create, type DescFile, toBinary } from "@bufbuild/protobuf";
+import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
+import { file_gateway_common_v1_error } from "../../gen/gateway/common/v1/error_pb.ts";
+import { file_google_rpc_error_details } from "../../gen/google/rpc/error_details_pb.ts";
+import { file_google_rpc_status } from "../../gen/google/rpc/status_pb.ts";
+import { serviceTypes } from "./contract.ts";
+
+/** The error details: no method mentions them, and every method sends them. */
+const errorFiles = [
+  file_gateway_common_v1_error,
+  file_google_rpc_error_details,
+  file_google_rpc_status,
+];
+
+/**
+ * The files of the services, everything that they import, and the error details. Each file comes
+ * after those that it imports.
+ */
+export function describedFiles(): DescFile[] {
+  const files = new Set<DescFile>();
+  const add = (file: DescFile): void => {
+    if (files.has(file)) return;
+    file.dependencies.forEach(add);
+    files.add(file);
+  };
+  errorFiles.forEach(add);
+  for (const service of Object.values(serviceTypes)) add(service.file);
+  return [...files];
+}
+
+/** The same files as a `google.protobuf.FileDescriptorSet`. */
+export function encodeDescriptorSet(): Uint8Array {
+  const file = describedFiles().map(({ proto }) => proto);
+  return toBinary(FileDescriptorSetSchema, create(FileDescriptorSetSchema, { file }));
+}

@@ -2,59 +2,13 @@
 // unknown members, and the call would run as if the field were absent.
 
 import type { DescField, DescMessage } from "@bufbuild/protobuf";
-import type { ConnectRouter } from "@connectrpc/connect";
 import { ApiError } from "../base/errors.ts";
-import { recursionLimit, requestBytesMax } from "../contract/message-limits.ts";
+import { recursionLimit } from "../contract/message-limits.ts";
 import { hasMoreItems, jsonItemsMax, tooManyItems } from "../formats/json.ts";
 import { toConnectError } from "./connect-error.ts";
 
-type Handler = ConnectRouter["handlers"][number];
-
-/** The same handler. It rejects JSON requests with an unlisted enum name. */
-export function checkEnumNames(handler: Handler): Handler {
-  const { input } = handler.method;
-  const checked = async (request: Parameters<Handler>[0]) => {
-    const type = request.header.get("content-type") ?? "";
-    const { body } = request;
-    if (!/^application\/(?:connect\+|grpc-web\+)?json\b/i.test(type) || !isBytes(body))
-      return handler(request);
-    // The only request of a server stream comes after an envelope of five bytes.
-    const offset = type.startsWith("application/json") ? 0 : 5;
-    return handler({
-      ...request,
-      body: checkBody(body, offset, input, requestBytesMax(handler.method)),
-    });
-  };
-  return Object.assign(checked, handler);
-}
-
-type Bytes = AsyncIterable<Uint8Array>;
-
-function isBytes(body: Parameters<Handler>[0]["body"]): body is Bytes {
-  return typeof body === "object" && body !== null && Symbol.asyncIterator in body;
-}
-
-/** Passes a complete body on after the check. Connect rejects a body that is too large. */
-async function* checkBody(
-  body: Bytes,
-  offset: number,
-  input: DescMessage,
-  bytesMax: number,
-): AsyncGenerator<Uint8Array> {
-  const chunks: Uint8Array[] = [];
-  let length = 0;
-  for await (const chunk of body) {
-    chunks.push(chunk);
-    length += chunk.byteLength;
-    if (length > bytesMax + offset) yield* chunks.splice(0);
-  }
-  if (chunks.length < 1) return;
-  const whole = Buffer.concat(chunks);
-  if (length <= bytesMax + offset) rejectUnlistedNames(input, whole.subarray(offset));
-  yield whole;
-}
-
-function rejectUnlistedNames(input: DescMessage, text: Buffer): void {
+/** Throws for the JSON text of a request with an unlisted enum name, or with too many items. */
+export function rejectUnlistedNames(input: DescMessage, text: Buffer): void {
   // The limit is twice that of the public formats: here each block holds its kind as one more
   // object.
   if (hasMoreItems(text, 2 * jsonItemsMax)) throw toConnectError(tooManyItems(2 * jsonItemsMax));

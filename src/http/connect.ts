@@ -9,10 +9,11 @@ import {
   createContextValues,
   type HandlerContext,
 } from "@connectrpc/connect";
+import { createAsyncIterable } from "@connectrpc/connect/protocol";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance } from "fastify";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
-import { shuttingDown } from "../base/errors.ts";
+import { ApiError, shuttingDown } from "../base/errors.ts";
 import {
   type BoundMethod,
   boundMethod,
@@ -22,8 +23,8 @@ import {
 } from "../contract/contract.ts";
 import { recursionLimit, requestBytesMax } from "../contract/message-limits.ts";
 import type { IdentifyCaller } from "./authenticate.ts";
-import { checkEnumNames } from "./connect-enums.ts";
-import { toConnectError } from "./connect-error.ts";
+import { checkBody } from "./connect-body.ts";
+import { toConnectError, toConnectResponse, toUnaryResponse } from "./connect-error.ts";
 
 export type ConnectParts = {
   core: Core;
@@ -32,29 +33,82 @@ export type ConnectParts = {
   adminMethods: boolean;
   /** True after the listener has stopped accepting calls. */
   isDraining: () => boolean;
+  /** `host:port` of the gRPC listener of this process. Absent: it has none. */
+  grpcAddress?: string | undefined;
 };
 
 /**
  * Adds the routes `/<service>/<method>` to `app`. Sends no CORS header, so that pages of other
- * origins cannot call them.
+ * origins cannot call them. An unknown method or media type gets an error of Connect's own form.
  */
 export function registerConnect(app: FastifyInstance, parts: ConnectParts): void {
-  app.register(fastifyConnectPlugin, {
-    routes: (router) => {
-      addMethods(router, serviceTypes.billing, parts.core.billing, parts.adminMethods);
-      addMethods(router, serviceTypes.keys, parts.core.keys, parts.adminMethods);
-      addMethods(router, serviceTypes.inference, parts.core.inference, parts.adminMethods);
-      for (const [index, handler] of router.handlers.entries())
-        router.handlers[index] = checkEnumNames(handler);
-    },
-    // Administrative messages are small, and generation streams. Neither is worth a decompressor
-    // that unauthenticated callers could overload.
-    acceptCompression: [],
-    binaryOptions: { recursionLimit },
-    jsonOptions: { recursionLimit },
-    contextValues: (request) => createContextValues().set(clientAddress, request.ip),
-    requestGate: (context) => admit(parts, context),
+  app.register(async (scope) => {
+    // Fastify would answer an unknown media type with an error of its own form.
+    scope.removeAllContentTypeParsers();
+    scope.addContentTypeParser("*", (_request, _payload, done) => done(null));
+    scope.register(fastifyConnectPlugin, {
+      routes: (router) => {
+        addMethods(router, serviceTypes.billing, parts.core.billing, parts.adminMethods);
+        addMethods(router, serviceTypes.keys, parts.core.keys, parts.adminMethods);
+        addMethods(router, serviceTypes.inference, parts.core.inference, parts.adminMethods);
+        for (const [index, handler] of router.handlers.entries())
+          router.handlers[index] = explainRejection(checkBody(handler));
+      },
+      // Administrative messages are small, and generation streams. Neither is worth a decompressor
+      // that unauthenticated callers could overload.
+      acceptCompression: [],
+      binaryOptions: { recursionLimit },
+      jsonOptions: { recursionLimit },
+      contextValues: (request) => createContextValues().set(clientAddress, request.ip),
+      requestGate: (context) => admit(parts, context),
+    });
+    addUnimplemented(scope, parts.grpcAddress);
   });
+}
+
+/** Answers calls of methods that do not exist here, and of the reflection service. */
+function addUnimplemented(scope: FastifyInstance, grpcAddress: string | undefined): void {
+  const add = (path: string, message: string) =>
+    scope.all(path, (request, reply) => {
+      const error = new ApiError("unimplemented", { message });
+      const type = request.headers["content-type"] ?? "";
+      const { status, header, body } = toConnectResponse(toConnectError(error), type);
+      return reply.code(status).headers(Object.fromEntries(header)).send(Buffer.from(body));
+    });
+  for (const { typeName } of Object.values(serviceTypes))
+    add(`/${typeName}/*`, `${typeName} has no such method here.`);
+  const server = grpcAddress === undefined ? "the gRPC port of a core" : `gRPC at ${grpcAddress}`;
+  for (const version of ["v1", "v1alpha"])
+    add(
+      `/grpc.reflection.${version}.ServerReflection/*`,
+      `Reflection is served by ${server}. Over HTTP, GET /protos/descriptor.binpb has the descriptors.`,
+    );
+}
+
+type Handler = ConnectRouter["handlers"][number];
+
+/** The same handler. It gives the library's empty 405 and 415 a body in Connect's own form. */
+function explainRejection(handler: Handler): Handler {
+  const isStream = handler.method.methodKind !== "unary";
+  const types = ["json", "proto"].flatMap((codec) => [
+    isStream ? `application/connect+${codec}` : `application/${codec}`,
+    `application/grpc-web+${codec}`,
+  ]);
+  const explained = async (request: Parameters<Handler>[0]) => {
+    const response = await handler(request);
+    if (response.status !== 405 && response.status !== 415) return response;
+    const isType = response.status === 415;
+    const error = isType
+      ? new ApiError("invalid_request", {
+          message: `content-type: must be one of ${types.join(", ")}`,
+        })
+      : new ApiError("method_not_allowed", { allowed: handler.allowedMethods });
+    const { header, body } = toUnaryResponse(toConnectError(error));
+    if (isType) header.set("accept-post", types.join(", "));
+    else header.set("allow", handler.allowedMethods.join(", "));
+    return { status: response.status, header, body: createAsyncIterable([body]) };
+  };
+  return Object.assign(explained, handler);
 }
 
 const clientAddress = createContextKey("", { description: "address of the client" });
@@ -68,6 +122,10 @@ async function admit(
   const address = context.values.get(clientAddress);
   try {
     if (isDraining()) throw shuttingDown();
+    // A service may begin its work before it looks at the signal.
+    const timeoutMs = context.timeoutMs();
+    if (timeoutMs !== undefined && timeoutMs <= 0)
+      throw new ApiError("timeout", { message: "The deadline passed before the call began." });
     await identifyCaller({ authorization, address, monthUsage: false }, callOf(context));
   } catch (error) {
     throw toConnectError(error);

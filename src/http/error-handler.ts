@@ -92,12 +92,13 @@ const guidance: readonly (readonly [prefix: string, advice: string])[] = [
 
 /**
  * The error of a request that no route serves: 405 with the methods of the path if it has others,
- * otherwise 404, with advice for paths that clients request by mistake.
+ * otherwise 404 with every path in `listed`, and advice for paths that clients request by mistake.
  */
 export function noRouteError(
   method: string,
   url: string,
   served: readonly ServedPath[],
+  listed: readonly string[],
 ): { error: ApiError; allow: string[] } {
   const path = url.split(/[?#]/, 1)[0] ?? "";
   const allow = [
@@ -110,7 +111,7 @@ export function noRouteError(
   const advice = guidance.find(([prefix]) =>
     pathVariants(prefix).some((one) => path === one || path.startsWith(`${one}/`)),
   )?.[1];
-  const message = advice ?? `No such path. Use ${native}, ${chat} or GET /v1/models.`;
+  const message = `${advice ?? "No such path."} Served are ${listed.join(", ")}.`;
   return { error: new ApiError("not_found", { message }), allow };
 }
 

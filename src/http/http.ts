@@ -6,6 +6,7 @@ import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import { shuttingDown } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { type Core, withCaller } from "../contract/contract.ts";
+import { getAbout, getDescriptorSet } from "./about.ts";
 import { createAccessLog } from "./access-log.ts";
 import type { IdentifyCaller } from "./authenticate.ts";
 import { getCredits, getReceipt } from "./balance-and-receipts.ts";
@@ -60,8 +61,15 @@ export type HttpServer = FastifyInstance & {
   isDraining(): boolean;
 };
 
+declare module "fastify" {
+  interface FastifyContextConfig {
+    /** True for the second and third spelling of a path, which lists of paths leave out. */
+    isVariant?: boolean;
+  }
+}
+
 type Route = {
-  readonly method: "GET" | "POST" | "HEAD";
+  readonly method: "GET" | "POST";
   readonly paths: readonly string[];
   readonly envelope: Envelope;
   /** Absent: no credential is needed. */
@@ -97,13 +105,18 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     app.server.emit("request", request, response),
   );
 
+  // On the root, so that they include the routes added from outside.
+  const paths = new Set<string>();
+  app.addHook("onRoute", ({ method, url, config }) => {
+    if (!config?.isVariant) paths.add(`${Array.isArray(method) ? "POST" : method} ${url}`);
+  });
   // On the root, so that a drain also waits for routes added from outside.
   app.addHook("onRequest", (_request, reply, done) => {
     openRequests.add(reply);
     done();
   });
   // In a scope, so that its error handler and parsers do not apply to routes added from outside.
-  app.register(async (scope) => addRoutes(scope, parts, openRequests));
+  app.register(async (scope) => addRoutes(scope, parts, openRequests, paths));
   // Not awaited: `close` itself waits for the connections.
   app.addHook("preClose", async () => void openRequests.drain());
 
@@ -118,9 +131,10 @@ function addRoutes(
   scope: FastifyInstance,
   parts: HttpServerParts,
   openRequests: OpenRequests,
+  paths: ReadonlySet<string>,
 ): void {
   const { log, settings, identifyCaller } = parts;
-  const routes = createRoutes(parts, openRequests);
+  const routes = createRoutes(parts, openRequests, () => listPaths(paths));
   const logRequest = createAccessLog(log);
 
   scope.decorateRequest("context");
@@ -150,10 +164,12 @@ function addRoutes(
   }
 
   function addRoute(url: string, route: Route): void {
+    const isVariant = url !== route.paths[0];
     const { method, envelope, credential, needsVersion, monthUsage = false, run } = route;
     scope.route({
       method,
       url,
+      config: { isVariant },
       onRequest: async (request, reply) => {
         const context = begin(url, envelope, request, reply);
         if (!credential) return;
@@ -182,15 +198,25 @@ function addRoutes(
   scope.addHook("onRequest", (request, reply, done) => {
     if (!request.is404) return done();
     begin("none", "union", request, reply);
-    const { error, allow } = noRouteError(request.method, request.url, served);
+    const { error, allow } = noRouteError(request.method, request.url, served, listPaths(paths));
     if (allow.length > 0) reply.header("allow", allow.join(", "));
     done(error);
   });
 }
 
+/** The paths that are served, as `METHOD /path`, without the methods that a wildcard stands for. */
+function listPaths(paths: ReadonlySet<string>): string[] {
+  const wildcards = [...paths].filter((path) => path.endsWith("/*")).map((one) => one.slice(0, -1));
+  return [...paths]
+    .filter((path) => path.endsWith("/*") || !wildcards.some((one) => path.startsWith(one)))
+    .filter((path) => !path.startsWith("HEAD ") && !path.includes(".reflection."))
+    .map((path) => path.replace(/\/:(\w+)/, "/{$1}").replace(/\*$/, "{method}"));
+}
+
 function createRoutes(
   { core, settings, readiness }: HttpServerParts,
   openRequests: OpenRequests,
+  paths: () => readonly string[],
 ): readonly Route[] {
   const stream = {
     keepAlive: settings.keepAlive ?? defaultKeepAlive,
@@ -223,6 +249,7 @@ function createRoutes(
     { ...open, paths: ["/health"], run: getReadiness(readiness, isDraining) },
     // Warm-up probes of a coding assistant.
     { ...open, paths: ["/api/hello"], run: getEmpty() },
-    { ...open, method: "HEAD", paths: ["/"], run: getEmpty() },
+    { ...open, paths: ["/"], run: getAbout(paths) },
+    { ...open, paths: ["/protos/descriptor.binpb"], run: getDescriptorSet() },
   ];
 }

@@ -64,7 +64,7 @@ async function openGateway(parts: GatewayParts, stack: AsyncDisposableStack): Pr
   const http =
     config.role === "core"
       ? undefined
-      : await openHttp(parts, core, readiness, () => nativeBearer, stack);
+      : await openHttp(parts, core, readiness, () => nativeBearer, grpc?.address, stack);
   // Last: otherwise a start that fails because a port is in use creates keys and never prints them.
   const firstKeys = local && (await createFirstKeys(core, local.adminToken, parts));
   return {
@@ -132,6 +132,7 @@ async function openHttp(
   core: Core,
   readiness: () => Promise<Readiness>,
   nativeBearer: () => CatalogFile["nativeBearer"],
+  grpcAddress: string | undefined,
   stack: AsyncDisposableStack,
 ): Promise<Listener> {
   const { host, port, trustedProxies, httpAdmin, streamCost } = config;
@@ -148,6 +149,7 @@ async function openHttp(
     identifyCaller,
     adminMethods: httpAdmin,
     isDraining: () => app.isDraining(),
+    grpcAddress,
   });
   stack.defer(() => {
     // Otherwise idle client connections keep the listener open.

@@ -1,9 +1,12 @@
 // The services over Connect on the HTTP listener, as `curl` and browsers use them.
 
+import { Code, createClient } from "@connectrpc/connect";
+import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import fastify from "fastify";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { ApiError } from "../../src/base/errors.ts";
-import { localCore } from "../../src/contract/contract.ts";
+import { localCore, serviceTypes } from "../../src/contract/contract.ts";
+import { fieldsMax } from "../../src/contract/decode-request.ts";
 import type { FailedCredentials } from "../../src/http/authenticate.ts";
 import { createIdentifyCaller } from "../../src/http/authenticate.ts";
 import { type ConnectParts, registerConnect } from "../../src/http/connect.ts";
@@ -106,7 +109,7 @@ describe("curl with JSON", () => {
     ["with another content type", getPools, { type: "text/plain" }, 415],
     ["with gRPC itself", getPools, { type: "application/grpc", body: new Uint8Array(5) }, 415],
     ["with a compressed body", getPools, { headers: { "content-encoding": "gzip" } }, 501],
-    ["for an unknown method", "gateway.billing.v1.BillingService/Steal", {}, 404],
+    ["for an unknown method", "gateway.billing.v1.BillingService/Steal", {}, 501],
     ["with a megabyte", getPools, { body: `{"accountId": "${"x".repeat(1024 * 1024)}"}` }, 429],
     [
       "with JSON 5,000 levels deep",
@@ -164,6 +167,196 @@ describe("curl with JSON", () => {
   });
 });
 
+/** A message with the flag and length that the streaming protocols put before it. */
+function envelope(message: Uint8Array): Uint8Array<ArrayBuffer> {
+  const prefix = Buffer.alloc(5);
+  prefix.writeUInt32BE(message.byteLength, 1);
+  return new Uint8Array(Buffer.concat([prefix, message]));
+}
+
+/** The error of a response, in whichever of the protocols it came. */
+async function readFailure(response: Response): Promise<{ code: unknown; message: string }> {
+  const type = response.headers.get("content-type") ?? "";
+  const bytes = Buffer.from(await response.arrayBuffer());
+  if (type === "application/json") return JSON.parse(bytes.toString());
+  if (type.startsWith("application/connect+")) {
+    expect([response.status, bytes[0], bytes.readUInt32BE(1)]).toEqual([200, 2, bytes.length - 5]);
+    return JSON.parse(bytes.subarray(5).toString()).error;
+  }
+  // gRPC-web sends its status in the headers, or in a last message of its own.
+  expect(response.status).toBe(200);
+  const trailer = new Headers(response.headers);
+  for (const line of bytes.subarray(5).toString("latin1").split("\r\n")) {
+    const [name = "", value = ""] = line.split(/:\s*(.*)/s);
+    if (/^grpc-[a-z-]+$/.test(name)) trailer.set(name, value);
+  }
+  const code = Code[Number(trailer.get("grpc-status"))];
+  return { code, message: decodeURIComponent(trailer.get("grpc-message") ?? "") };
+}
+
+/** Every way to call a method over this listener, with a body that is no message. */
+const malformed: Record<string, [path: string, sent: Sent]> = {
+  "Connect with protobuf": [getPools, { type: "application/proto", body: bytesOf("ff ff ff") }],
+  "Connect with a wrong length": [getPools, { type: "application/proto", body: bytesOf("0a 7f") }],
+  "a Connect stream with protobuf": [
+    generate,
+    { type: "application/connect+proto", body: envelope(bytesOf("0a 7f")) },
+  ],
+  "a Connect stream with JSON": [
+    generate,
+    { type: "application/connect+json", body: envelope(Buffer.from("{")) },
+  ],
+  "a torn Connect stream": [
+    generate,
+    { type: "application/connect+proto", body: bytesOf("00 00 00 00 09 0a") },
+  ],
+  "gRPC-web": [getPools, { type: "application/grpc-web", body: envelope(bytesOf("ff ff ff")) }],
+  "gRPC-web with protobuf": [
+    getPools,
+    { type: "application/grpc-web+proto", body: envelope(bytesOf("0a 7f")) },
+  ],
+  "gRPC-web with JSON": [
+    getPools,
+    { type: "application/grpc-web+json", body: envelope(Buffer.from("[")) },
+  ],
+  "a stream over gRPC-web": [
+    generate,
+    { type: "application/grpc-web+proto", body: envelope(bytesOf("0a 7f")) },
+  ],
+};
+
+function bytesOf(hex: string): Uint8Array<ArrayBuffer> {
+  return new Uint8Array(Buffer.from(hex.replaceAll(" ", ""), "hex"));
+}
+
+describe("a malformed message is an invalid argument", () => {
+  test.for(Object.entries(malformed))("over %s", async ([, [path, sent]]) => {
+    const unary = vi.fn(emptyAnswers().unary);
+    const url = await open({ ...emptyAnswers(), unary });
+    const { code } = await readFailure(await post(url, path, sent));
+    expect(["invalid_argument", "InvalidArgument"]).toContain(code);
+    expect(unary.mock.calls.map(([desc]) => desc.name)).not.toContain("GetPools");
+  });
+
+  test("and an empty one is an empty message", async () => {
+    const url = await open();
+    for (const type of ["application/proto", "application/grpc-web+proto"]) {
+      const body = type === "application/proto" ? new Uint8Array() : envelope(new Uint8Array());
+      expect((await post(url, getPools, { type, body })).status).toBe(200);
+    }
+  });
+
+  test("and one with too many fields is refused before it takes memory", async () => {
+    const message = Buffer.alloc(2 * (fieldsMax + 1));
+    // Field 2, `messages`, again and again, each of no length.
+    for (let at = 0; at < message.length; at += 2) message[at] = 0x12;
+    const url = await open();
+    const sent = { type: "application/connect+proto", body: envelope(message) };
+    expect(await readFailure(await post(url, generate, sent))).toMatchObject({
+      code: "resource_exhausted",
+      message: expect.stringContaining("fields"),
+    });
+  });
+});
+
+describe("an unknown method", () => {
+  const steal = "gateway.billing.v1.BillingService/Steal";
+  test.for<[string, unknown]>([
+    ["application/json", "unimplemented"],
+    ["application/proto", "unimplemented"],
+    ["text/plain", "unimplemented"],
+    ["application/connect+json", "unimplemented"],
+    ["application/connect+proto", "unimplemented"],
+    ["application/grpc-web+proto", "Unimplemented"],
+  ])("called with %s is unimplemented", async ([type, code]) => {
+    const response = await post(await open(), steal, { type, credential: "" });
+    expect(await readFailure(response)).toMatchObject({
+      code,
+      message: "gateway.billing.v1.BillingService has no such method here.",
+    });
+  });
+
+  test("is unimplemented to Connect's own clients", async () => {
+    const baseUrl = await open(emptyAnswers(), { adminMethods: false });
+    const options = { baseUrl, httpVersion: "1.1" } as const;
+    for (const transport of [createConnectTransport(options), createGrpcWebTransport(options)]) {
+      const { listAccounts } = createClient(serviceTypes.billing, transport);
+      await expect(listAccounts({})).rejects.toMatchObject({ code: Code.Unimplemented });
+    }
+  });
+});
+
+describe("an unknown media type", () => {
+  test.for([
+    [getPools, "text/plain"],
+    [getPools, "application/xml"],
+    [getPools, "application/connect+json"],
+    [generate, "application/json"],
+    [generate, "application/connect+xml"],
+  ])("of %s, %s, gets the list of those that are read", async ([path = "", type = ""]) => {
+    const response = await post(await open(), path, { type });
+    expect(response.status).toBe(415);
+    const accepted = response.headers.get("accept-post");
+    expect(accepted).toContain(path === generate ? "application/connect+json" : "application/json");
+    expect(await readFailure(response)).toMatchObject({
+      code: "invalid_argument",
+      message: `content-type: must be one of ${accepted}`,
+    });
+  });
+
+  test("and another HTTP method are errors of Connect's form", async () => {
+    const response = await fetch(`${await open()}/${listAccounts}`, { method: "PUT" });
+    expect([response.status, response.headers.get("allow")]).toEqual([405, "POST"]);
+    expect(await readFailure(response)).toMatchObject({ code: "unimplemented" });
+  });
+});
+
+describe("the reflection service", () => {
+  test.for(["v1", "v1alpha"])("%s is unimplemented here, and says where it is", async (version) => {
+    const url = await open(emptyAnswers(), { grpcAddress: "127.0.0.1:50051" });
+    const path = `grpc.reflection.${version}.ServerReflection/ServerReflectionInfo`;
+    for (const type of ["application/json", "application/connect+proto", "application/grpc"]) {
+      const { code, message } = await readFailure(await post(url, path, { type, credential: "" }));
+      expect(String(code).toLowerCase()).toBe("unimplemented");
+      expect(message).toContain("gRPC at 127.0.0.1:50051");
+      expect(message).toContain("/protos/descriptor.binpb");
+    }
+  });
+});
+
+describe("a deadline of zero", () => {
+  const ready = envelope(Buffer.from('{"model": "sonnet", "messages": [{"role": "ROLE_USER"}]}'));
+  const cases: Record<string, [path: string, sent: Sent]> = {
+    "a call": [getPools, { headers: { "connect-timeout-ms": "0" } }],
+    "a count": [
+      countTokens,
+      { body: '{"request": {"model": "sonnet"}}', headers: { "connect-timeout-ms": "0" } },
+    ],
+    "a stream": [
+      generate,
+      {
+        type: "application/connect+json",
+        body: ready,
+        headers: { "connect-timeout-ms": "0" },
+      },
+    ],
+    "a stream over gRPC-web": [
+      generate,
+      { type: "application/grpc-web+json", body: ready, headers: { "grpc-timeout": "0m" } },
+    ],
+  };
+  test.for(Object.entries(cases))(
+    "ends %s before it reaches a service",
+    async ([, [path, sent]]) => {
+      const unary = vi.fn(emptyAnswers().unary);
+      const stream = vi.fn(emptyAnswers().stream);
+      const { code } = await readFailure(await post(await open({ unary, stream }), path, sent));
+      expect(["deadline_exceeded", "DeadlineExceeded"]).toContain(code);
+      expect([unary, stream].flatMap((one) => one.mock.calls)).toEqual([]);
+    },
+  );
+});
+
 function deepMessages(levels: number): string {
   const before = '{"toolResult":{"content":['.repeat(levels);
   return `{"request":{"model":"m","messages":[{"content":[${before}${"]}}".repeat(levels)}]}]}}`;
@@ -173,7 +366,7 @@ describe("the public listener", () => {
   test("has the operator's methods unless they are switched off", async () => {
     expect((await post(await open(), listAccounts, { credential: adminToken })).status).toBe(200);
     const closed = await open(emptyAnswers(), { adminMethods: false });
-    expect((await post(closed, listAccounts, { credential: adminToken })).status).toBe(404);
+    expect((await post(closed, listAccounts, { credential: adminToken })).status).toBe(501);
     expect((await post(closed, getPools)).status).toBe(200);
   });
 

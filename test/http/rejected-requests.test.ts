@@ -530,7 +530,7 @@ describe("paths and methods", () => {
       ["POST", "/v1/models", "GET, HEAD"],
       ["DELETE", "/v1/models/opus", "GET, HEAD"],
       ["PUT", "/v1/receipts/req_12345678", "GET, HEAD"],
-      ["GET", "/", "HEAD"],
+      ["POST", "/", "GET, HEAD"],
     ];
     for (const [method, path, allow] of cases) {
       const response = await fetch(url + path, { method });

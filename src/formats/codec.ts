@@ -1,12 +1,48 @@
 // The interfaces that both formats implement: encoders of answers for the listeners, decoders of
 // answers for the providers.
 
-import type { JsonObject } from "@bufbuild/protobuf";
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Cost, Event } from "../../gen/gateway/inference/v1/event_pb.ts";
+import { ApiError } from "../base/errors.ts";
 import { credits } from "../base/money.ts";
+import { isObject } from "./json.ts";
 
-/** Most messages of a conversation. */
-export const messagesMax = 100_000;
+/** Most messages and parts of a conversation together. */
+export const partsMax = 20_000;
+/** Most tools of a request. */
+export const toolsMax = 512;
+
+/**
+ * Throws `request_too_large` if a request body of either format has too many messages and parts or
+ * too many tools. The parts are the elements of the lists in messages, in tool results and in the
+ * system instruction.
+ */
+export function checkCounts({ messages, system, tools }: JsonObject): void {
+  const parts = lengthOf(system) + (Array.isArray(messages) ? countParts(messages) : 0);
+  if (parts > partsMax) throw tooMany("messages_and_parts", "messages and parts", partsMax);
+  if (lengthOf(tools) > toolsMax) throw tooMany("tools", "tools", toolsMax);
+}
+
+function tooMany(name: string, what: string, max: number): ApiError {
+  const message = `The request has more than ${max} ${what}.`;
+  return new ApiError("request_too_large", { message, limit: { name, limit: BigInt(max) } });
+}
+
+function countParts(messages: readonly JsonValue[]): number {
+  let parts = messages.length;
+  for (const message of messages) {
+    if (!isObject(message)) continue;
+    const { content, tool_calls } = message;
+    parts += lengthOf(content) + lengthOf(tool_calls);
+    if (Array.isArray(content))
+      for (const part of content) if (isObject(part)) parts += lengthOf(part.content);
+  }
+  return parts;
+}
+
+function lengthOf(value: JsonValue | undefined): number {
+  return Array.isArray(value) ? value.length : 0;
+}
 
 /** The values of an answer that come from the gateway, not from the provider. */
 export type AnswerContext = {

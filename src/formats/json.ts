@@ -33,6 +33,15 @@ export function parseJson(bytes: Uint8Array): JsonValue {
 }
 
 /**
+ * Parses a request body of the public formats as `parseJson` does. Throws `request_too_large` if it
+ * has more than `jsonItemsMax` items, before it is parsed.
+ */
+export function parseRequest(bytes: Uint8Array): JsonValue {
+  if (hasMoreItems(bytes, jsonItemsMax)) throw tooManyItems(jsonItemsMax);
+  return parseJson(bytes);
+}
+
+/**
  * Parses a JSON text that is a string in another value, such as the arguments of a tool call.
  * Returns undefined where `parseJson` throws.
  */
@@ -96,9 +105,9 @@ export function escapeLineSeparators(json: string): string {
  * million members would block all other requests for seconds.
  *
  * A coding assistant's conversation of a long day has tens of thousands. A conversation of
- * `messagesMax` messages has at least three for each message.
+ * `partsMax` messages has at least three for each message.
  */
-export const jsonItemsMax = 400_000;
+export const jsonItemsMax = 100_000;
 
 const [quote, backslash, comma, openBrace, openBracket] = [0x22, 0x5c, 0x2c, 0x7b, 0x5b];
 

@@ -5,7 +5,7 @@ import { promisify } from "node:util";
 import { brotliDecompress, gunzip, inflate, inflateRaw } from "node:zlib";
 import type { JsonValue } from "@bufbuild/protobuf";
 import { ApiError } from "../base/errors.ts";
-import { hasMoreItems, jsonItemsMax, parseJson, tooManyItems } from "../formats/json.ts";
+import { parseBody } from "./parse-body.ts";
 
 /**
  * Largest body, before and after decompression. A prompt of a coding assistant has 100 KB, one with
@@ -25,8 +25,7 @@ export async function readJson(request: IncomingMessage): Promise<JsonValue> {
   const decompress = decompressorFor(headers["content-encoding"]);
   const received = await readBytes(request);
   const bytes = decompress ? await decompress(received) : received;
-  if (hasMoreItems(bytes, jsonItemsMax)) throw tooManyItems(jsonItemsMax);
-  return parseJson(bytes);
+  return parseBody(bytes);
 }
 
 function tooLarge(): ApiError {

@@ -10,7 +10,6 @@ import {
   type System,
   SystemSchema,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
-import { messagesMax } from "../codec.ts";
 import { countItems, isObject, jsonItemsMax, tooManyItems } from "../json.ts";
 import {
   decodeContent,
@@ -46,8 +45,6 @@ export function decodeMessages(value: JsonValue | undefined): {
   const list = optionalArray(value, "messages");
   if (!list || list.length === 0)
     throw invalid("messages", "must be an array of at least one message");
-  if (list.length > messagesMax)
-    throw invalid("messages", `must not be longer than ${messagesMax}`);
   checkArguments(list);
 
   const conversation: Conversation = { instructions: [], turns: [], functionCalls: 0 };

@@ -14,6 +14,7 @@ import {
 } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../base/errors.ts";
 import { effortNames } from "../../base/reasoning-effort.ts";
+import { checkCounts } from "../codec.ts";
 import { isObject } from "../json.ts";
 import { decodeMessages } from "./decode-messages.ts";
 import { decodeTools } from "./decode-tools.ts";
@@ -35,6 +36,7 @@ import {
  */
 export function decodeRequest(body: JsonValue): GenerateRequest {
   if (!isObject(body)) throw invalid("", "the body must be a JSON object");
+  checkCounts(body);
   if (isAbsent(body.messages) && !isAbsent(body.input))
     throw new ApiError("responses_api_unsupported", { field: "input" });
   const model = textAt(body.model, "model");

@@ -3,7 +3,7 @@
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { ApiError } from "../../base/errors.ts";
-import { messagesMax } from "../codec.ts";
+import { checkCounts } from "../codec.ts";
 import { isObject } from "../json.ts";
 import { isCount } from "./fields.ts";
 
@@ -25,7 +25,8 @@ export type CheckedBody = JsonObject & { model: string; messages: CheckedMessage
 export type CheckedMessage = JsonObject & { role: "user" | "assistant" | "system" };
 
 /**
- * Throws `invalid_request` for the first fault in the members that the gateway uses. The message
+ * Throws `request_too_large` for too many messages, parts or tools, and
+ * `invalid_request` for the first fault in the members that the gateway uses. The message
  * begins with the path in the vendor's notation (`messages.1.content`); `field` has it in ours
  * (`messages[1].content`). A request to count needs no `max_tokens`.
  */
@@ -36,6 +37,7 @@ export function checkRequest(
 ): asserts body is CheckedBody {
   if (!isObject(body))
     throw new ApiError("invalid_request", { message: "The body must be a JSON object." });
+  checkCounts(body);
   checkMembers(body, "body");
   checkModel(body.model);
   checkMessages(body.messages);
@@ -94,8 +96,6 @@ function checkMessages(messages: JsonValue | undefined): void {
   if (messages === undefined) throw invalid("messages", "Field required");
   if (!Array.isArray(messages)) throw invalid("messages", "Input should be a valid list");
   if (messages.length === 0) throw invalid("messages", "at least one message is required");
-  if (messages.length > messagesMax)
-    throw invalid("messages", `at most ${messagesMax} messages are accepted`);
   messages.forEach(checkMessage);
 }
 

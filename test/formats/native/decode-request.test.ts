@@ -55,12 +55,6 @@ const refused: { name: string; body: JsonObject; message: string; field: string 
     message: "messages: at least one",
     field: "messages",
   },
-  {
-    name: "more than 100,000 messages",
-    body: { messages: Array(100_001).fill(least.messages[0]) },
-    message: "messages: at most",
-    field: "messages",
-  },
   { name: "a body of many members", body: many, message: "body: at most 100", field: "body" },
   {
     name: "a message of many members",
@@ -316,7 +310,7 @@ const accepted: { name: string; body: JsonObject }[] = [
       system: [{ type: "text", text: "x", cache_control: { type: "ephemeral" } }],
     },
   },
-  { name: "100,000 messages", body: { messages: Array(100_000).fill(least.messages[0]) } },
+  { name: "20,000 messages", body: { messages: Array(20_000).fill(least.messages[0]) } },
   { name: "the ends of the ranges", body: { temperature: 0, top_p: 1, top_k: 0 } },
 ];
 for (const { name, body } of accepted) {

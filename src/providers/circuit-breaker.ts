@@ -66,7 +66,7 @@ export class CircuitBreaker {
   fail(isProbe: boolean, accountId?: string): boolean {
     this.#record({ isFailure: true, ...(accountId !== undefined && { accountId }) });
     if (this.#openUntilMs !== undefined) {
-      // A call that began before the circuit opened says nothing about the provider's state now.
+      // A call that began before the circuit opened is no verdict on the provider's state now.
       if (!isProbe) return false;
       // One account's requests may fail while the provider works again. They must not keep the
       // circuit of all open for a minute.
@@ -77,7 +77,7 @@ export class CircuitBreaker {
     return true;
   }
 
-  /** Ends a call whose result says nothing about the provider. */
+  /** Ends a call whose result is no verdict on the provider. */
   noVerdict(isProbe: boolean): void {
     if (isProbe) this.#isProbing = false;
   }
@@ -180,7 +180,7 @@ export class ProviderCircuit {
     return opensAccount ? "account" : undefined;
   }
 
-  /** Ends a call whose result says nothing about the provider. */
+  /** Ends a call whose result is no verdict on the provider. */
   noVerdict(accountId: string, probes: Probes): void {
     this.#ofProvider.noVerdict(probes.ofProvider);
     this.#byAccount.get(accountId)?.noVerdict(probes.ofAccount);

@@ -32,7 +32,7 @@ export type HttpRequest = {
   /** Name, value, name, value, … */
   readonly headers: string[];
   readonly body: Buffer;
-  /** True when the request asks for an event stream. */
+  /** True when the request is for an event stream. */
   readonly stream: boolean;
   readonly codec: AnswerCodec;
   /** Strings that are removed from error texts of the provider before a caller sees them. */
@@ -262,7 +262,7 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     return failureOfEvent({ type, message: String(redacted) }, this.#status);
   }
 
-  // What a model writes depends on the request, so an answer that cannot be read says nothing about
+  // The content of an answer depends on its request, so one that cannot be read is no verdict on
   // the provider's other answers.
   #failUnreadable(cause: unknown): void {
     this.#fail({ ...failed(this.#status, { cause }), scope: "request" });

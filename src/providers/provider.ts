@@ -42,8 +42,8 @@ export type ProviderAnswer = {
   /** True when the answer came in one piece, not as a stream. */
   readonly isPlain: boolean;
   /**
-   * One array per read from the provider, never empty. The next read happens when the consumer asks
-   * for it, so a slow consumer slows the provider. Throws `ApiError`: `overloaded`,
+   * One array per read from the provider, never empty. The next read happens when the consumer
+   * reads on, so a slow consumer slows the provider. Throws `ApiError`: `overloaded`,
    * `upstream_error`, `upstream_refused`, `timeout`, and `cancelled` after the request's signal; a
    * provider's own error event is thrown as well. Only the signal ends the call: a consumer that
    * stops reading does not.
@@ -96,7 +96,7 @@ export type ProviderFailure = {
   readonly retry: "nowhere" | "elsewhere" | "anywhere";
   /** Whose circuits the failure counts for. Default: the account's. */
   readonly scope?: FailureScope;
-  /** Time in which the provider asked to receive no calls. */
+  /** Time in which the provider must get no calls, by its own answer. */
   readonly coolDownMs?: number;
   /** A fault that the operator must repair: a credential, an unpaid bill, a model name. */
   readonly alarm?: string;

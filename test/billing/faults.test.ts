@@ -179,7 +179,7 @@ for (const { name, error } of connectFailures) {
   });
 }
 
-test("a connection that breaks during a batch is opened again, whatever the error of the system", async () => {
+test("a connection that breaks during a batch is opened again, after any error of the system", async () => {
   const { holds, breakWith, breakAfter, close } = breakableHolds();
   const payer = await ledger.payer(heldFor(100));
   breakWith(Object.assign(new Error("write EHOSTDOWN"), { code: "EHOSTDOWN" }));

@@ -291,7 +291,7 @@ function running(usage: Reported, stopReason?: string): Event {
   return create(EventSchema, { kind: { case: "progress", value } });
 }
 
-test("a running count is provisional, whatever it says: only a count with the end is final", () => {
+test("a running count is provisional: only a count with the end is final", () => {
   const begun = meterOf([start(), running({ inputTokens: 0, outputTokens: 1 })]);
   expect([begun.hasInput, begun.takeInputReports()]).toEqual([false, []]);
   expect(begun.billableInput()).toMatchObject({ usage: { input: countedInput } });
@@ -325,7 +325,7 @@ test("a report ahead of the end is shown with the end, since it was not relayed 
   });
 });
 
-test("an input of 0 is no report where the model's configuration says so", () => {
+test("an input of 0 counts as a missing report if the model's configuration sets it so", () => {
   for (const zeroUsage of ["reported", "missing"] as const) {
     const meter = new Meter({ ...settings, zeroUsage });
     meter.fold([start(), events.text("hi"), delta({ inputTokens: 0, outputTokens: 5 })]);

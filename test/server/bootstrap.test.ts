@@ -186,7 +186,7 @@ test("a start that was interrupted before it named the file names it the next ti
   await expectComplete(installation);
 });
 
-test("a lost admin token is replaced by a new one in the file, and the log says where", async () => {
+test("a lost admin token is replaced by a new one in the file, and the log names the file", async () => {
   const { core, dataDir, adminToken } = await newInstallation();
   const { v1, v2, accountId } = (await seed(core, adminToken, dataDir)) ?? {};
   const path = firstKeysPath(dataDir);

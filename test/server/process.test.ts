@@ -93,7 +93,7 @@ test("a first start prints the keys once, and they pay for a first request", asy
   expect((await send(second.address, v1, "Hello again")).status).toBe(200);
 });
 
-test("a start without first-keys.json makes a new admin token, and says where it is", async () => {
+test("a start without first-keys.json makes a new admin token, and logs its file", async () => {
   const dataDir = newDataDir();
   const first = await start({ DATA_DIR: dataDir });
   const lost = readKeys(dataDir);

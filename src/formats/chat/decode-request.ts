@@ -63,7 +63,7 @@ export function decodeRequest(body: JsonValue): GenerateRequest {
   });
 }
 
-/** True if the client wants a usage chunk at the end of the stream. */
+/** True if the client requests a usage chunk at the end of the stream. */
 export function wantsUsage(body: JsonValue): boolean {
   return (
     isObject(body) && isObject(body.stream_options) && body.stream_options.include_usage === true

@@ -31,7 +31,7 @@ export function completionHead(
 
 /**
  * Encodes one stream: a role chunk, the chunks of content, reasoning and tool calls, the final
- * chunk, a usage chunk if the client wants one, and `[DONE]`.
+ * chunk, a usage chunk if the client requests it, and `[DONE]`.
  */
 export function createEventEncoder(context: CompletionContext): EventEncoder {
   return new ChunkEncoder(context);

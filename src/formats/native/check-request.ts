@@ -15,7 +15,7 @@ import { isCount } from "./fields.ts";
 const membersMax = 100;
 
 /**
- * The version that rejects sampling members, whatever their value. Versions differ here in nothing
+ * The version that rejects sampling members with any value. It differs from the others in nothing
  * else.
  */
 const versionWithoutSampling = "2026-10-21";

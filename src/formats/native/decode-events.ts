@@ -34,9 +34,9 @@ import { isCount, readString, unknownFields } from "./fields.ts";
 import { decodeUsage } from "./usage.ts";
 
 /**
- * Decodes the stream of one answer. Its events follow the order of event.proto whatever the
- * provider sends: small omissions are repaired, an answer that is out of order or incomplete ends
- * in a `failure`, and nothing follows `message_stop` or `failure`.
+ * Decodes the stream of one answer. Its events always follow the order of event.proto: small
+ * omissions are repaired, an answer that is out of order or incomplete ends in a `failure`, and
+ * no event follows `message_stop` or `failure`.
  */
 export function createEventDecoder(): EventDecoder {
   const parser = createSseParser();

@@ -630,7 +630,7 @@ test("an event that is not JSON becomes a failure that does not repeat it", () =
   expect(JSON.stringify(events)).not.toContain("secret");
 });
 
-test("an event with the name error is an error, whatever type its data has", () => {
+test("an event with the name error is an error, with data of any type", () => {
   const events = createEventDecoder().push(
     Buffer.from('event: error\ndata: {"message":"m","status":504}\n\n'),
   );

@@ -46,7 +46,7 @@ const image = (source: { mediaType: string; data: string }) => ({
 const png = image({ mediaType: "image/png", data: "AAAA" });
 const pngPart = { type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } };
 
-test("a request for a stream asks for the usage, a request for a plain answer does not", () => {
+test("a request for a stream requests the usage, a request for a plain answer does not", () => {
   expect(bodyOf({}, { model: "m", stream: true })).toEqual({
     model: "m",
     messages: [],

@@ -54,12 +54,15 @@ export type PlayAnswer = (request: ProviderRequest) => AsyncIterable<Event[]>;
 
 export type TestInference = Awaited<ReturnType<typeof freshInference>>;
 
-export async function freshInference(options: { requestMaxMs?: number } = {}) {
+/** Without `providers`, the test plays the answers. */
+export async function freshInference(
+  options: { requestMaxMs?: number; providers?: Providers } = {},
+) {
   const ledger = await freshLedger();
   const catalog = createCatalog(readCatalogFile(defaultCatalog()));
   let play: PlayAnswer = async function* () {};
   let count: () => number | undefined = () => undefined;
-  const providers: Providers = {
+  const played: Providers = {
     generate: async (request) => ({
       provider: "played",
       isPlain: false,
@@ -87,7 +90,7 @@ export async function freshInference(options: { requestMaxMs?: number } = {}) {
     holds: ledger.holds,
     keys,
     limits,
-    providers,
+    providers: played,
     log,
     confirmAlive: () => undefined,
     ...options,

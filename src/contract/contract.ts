@@ -160,8 +160,8 @@ function localClient<S extends DescService>(
 const noHeaders = new Headers();
 const never = new AbortController().signal;
 
-/** How long a service accepts a caller that a listener has authenticated. */
-const callerMsMax = 1_000;
+/** How long a service of this process accepts a caller that a listener has authenticated. */
+export const callerMsMax = 400;
 const knownCaller = createContextKey<{ caller: Caller; atMs: number } | undefined>(undefined, {
   description: "the caller that the listener authenticated, and when",
 });

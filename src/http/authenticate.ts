@@ -8,7 +8,7 @@ import type { CallOptions } from "@connectrpc/connect";
 import type { AuthenticateResponse } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
-import type { Core } from "../contract/contract.ts";
+import { type Core, callerMsMax } from "../contract/contract.ts";
 import { windowMs } from "../rate-limits/rate-limits.ts";
 
 /** A request to be authenticated. */
@@ -35,9 +35,9 @@ export type IdentifyCaller = (
 
 // All keys that are in use at one time, in a few megabytes.
 const knownCredentialsMax = 10_000;
-// A service in this process accepts this caller for the same time; over gRPC it authenticates every
-// call itself. So a revocation may reach free calls up to a second late.
-const reuseMs = 1_000;
+// A revocation reaches free calls within a second: the change feed takes up to half of it, this reuse
+// at most the rest.
+const reuseMs = callerMsMax;
 
 /** One instance per listener, shared by REST and Connect. */
 export function createIdentifyCaller(

@@ -49,6 +49,11 @@ function requireJson(contentType: string | undefined): void {
 
 function readBytes(request: IncomingMessage): Promise<Buffer> {
   return new Promise((resolve, reject) => {
+    // The client hung up, or its body broke off, while it was authenticated.
+    if (request.destroyed) {
+      reject(new ApiError("cancelled"));
+      return;
+    }
     let chunks: Buffer[] = [];
     let length = 0;
     request.on("data", (chunk: Buffer) => {

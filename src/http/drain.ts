@@ -5,7 +5,7 @@ import type { FastifyReply } from "fastify";
 import { WaitGroup } from "../base/wait-group.ts";
 
 export class OpenRequests {
-  readonly #busySockets = new WeakSet<Socket>();
+  readonly #replies = new WeakMap<Socket, readonly FastifyReply[]>();
   readonly #open = new WaitGroup();
   #isDraining = false;
 
@@ -14,18 +14,21 @@ export class OpenRequests {
     return this.#isDraining;
   }
 
-  /** True while a request of this connection is being answered. */
-  isBusy(socket: Socket): boolean {
-    return this.#busySockets.has(socket);
+  /** The open replies of a connection, oldest first. Several, if the client sends ahead. */
+  repliesOn(socket: Socket): readonly FastifyReply[] {
+    return this.#replies.get(socket) ?? [];
   }
 
   /** Counts a request until its response is sent or its client has hung up. */
-  add({ raw }: FastifyReply): void {
-    const { socket } = raw;
+  add(reply: FastifyReply): void {
+    const { socket } = reply.request.raw;
     this.#open.add();
-    if (socket) this.#busySockets.add(socket);
-    raw.once("close", () => {
-      if (socket) this.#busySockets.delete(socket);
+    this.#replies.set(socket, [...this.repliesOn(socket), reply]);
+    reply.raw.once("close", () => {
+      this.#replies.set(
+        socket,
+        this.repliesOn(socket).filter((one) => one !== reply),
+      );
       this.#open.done();
     });
   }

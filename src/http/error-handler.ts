@@ -144,20 +144,51 @@ export function handleFrameworkError(
 }
 
 /**
- * Fastify's `clientErrorHandler`: Node's parser rejects the bytes on a socket. `isBusy`: an earlier
- * request of the same connection is still being answered, so nothing else may be written to it.
+ * Fastify's `clientErrorHandler`: Node's parser rejects the bytes on a socket. `open`: the replies
+ * of this connection that are not sent yet, oldest first.
  */
 export function handleClientError(
   error: Error & { code?: string },
   socket: Socket,
-  isBusy: boolean,
+  open: readonly FastifyReply[],
 ): void {
-  if (error.code === "ECONNRESET" || !socket.writable || isBusy) {
+  const last = open.at(-1);
+  if (error.code === "ECONNRESET" || !socket.writable) {
     socket.destroy(error);
-    return;
+  } else if (last === undefined) {
+    rejectBytes(error, socket, newRequestId(), "request");
+  } else if (last.request.raw.complete) {
+    // Bytes after a complete request, for example because its `content-length` is too small.
+    closeAfter(last, socket);
+  } else if (open.length === 1 && !last.raw.headersSent) {
+    // The body is broken or incomplete. Nothing more can be read on this connection.
+    // The access log shows the status.
+    last.raw.statusCode = rejectBytes(error, socket, last.request.id, "request body");
+    const timer = setTimeout(() => socket.destroy(), lingerMs);
+    socket.once("close", () => clearTimeout(timer));
+  } else {
+    socket.destroy(error);
   }
-  const [status, phrase, message] = statusOfClientError(error.code);
-  const requestId = newRequestId();
+}
+
+const closing = new WeakSet<FastifyReply>();
+
+function closeAfter(reply: FastifyReply, socket: Socket): void {
+  // Every further byte is reported as well.
+  if (closing.has(reply)) return;
+  closing.add(reply);
+  reply.raw.shouldKeepAlive = false;
+  reply.raw.once("finish", () => socket.end());
+}
+
+/** Answers 400, 408 or 431, closes the connection, and returns the status. */
+function rejectBytes(
+  error: Error & { code?: string },
+  socket: Socket,
+  requestId: string,
+  part: "request" | "request body",
+): number {
+  const [status, phrase, message] = statusOfClientError(error.code, part);
   const apiError = new ApiError("invalid_request", { message });
   const { headers, body } = toErrorResponse(apiError, "union", requestId);
   const text = JSON.stringify(body);
@@ -169,14 +200,18 @@ export function handleClientError(
     connection: "close",
   }).map(([name, value]) => `${name}: ${value}\r\n`);
   socket.end(`HTTP/1.1 ${status} ${phrase}\r\n${lines.join("")}\r\n${text}`);
+  return status;
 }
 
 function statusOfClientError(
   code: string | undefined,
+  part: string,
 ): [status: number, phrase: string, message: string] {
   if (code === "ERR_HTTP_REQUEST_TIMEOUT")
     return [408, "Request Timeout", "The request did not arrive in time."];
   if (code === "HPE_HEADER_OVERFLOW")
     return [431, "Request Header Fields Too Large", "The request headers are too large."];
-  return [400, "Bad Request", "This is not a valid HTTP request."];
+  if (code === "HPE_INVALID_EOF_STATE")
+    return [400, "Bad Request", "The connection was closed before the request was complete."];
+  return [400, "Bad Request", `This is not a valid HTTP ${part}.`];
 }

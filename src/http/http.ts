@@ -28,6 +28,7 @@ import {
   pathVariants,
   type ServedPath,
 } from "./error-handler.ts";
+import { allowHalfClose } from "./half-close.ts";
 import { getEmpty, getLiveness, getReadiness, type Readiness } from "./health.ts";
 import { postCountTokens, postMessages } from "./messages.ts";
 import { getModel, getModels, getModelsInfo } from "./models.ts";
@@ -95,7 +96,7 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     routerOptions: { maxParamLength: 500 },
     frameworkErrors: handleFrameworkError,
     clientErrorHandler: (error, socket) =>
-      handleClientError(error, socket, openRequests.isBusy(socket)),
+      handleClientError(error, socket, openRequests.repliesOn(socket)),
     // Node rejects a request without Host with an error that has no request id and no body. No
     // route reads that header.
     http: { requireHostHeader: false },
@@ -104,6 +105,8 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
   app.server.on("checkExpectation", (request, response) =>
     app.server.emit("request", request, response),
   );
+
+  allowHalfClose(app.server, openRequests);
 
   // On the root, so that they include the routes added from outside.
   const paths = new Set<string>();

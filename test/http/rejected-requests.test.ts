@@ -2,8 +2,10 @@
 
 import { once } from "node:events";
 import { request as httpRequest, type IncomingMessage } from "node:http";
+import { connect } from "node:net";
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from "node:zlib";
 import fc from "fast-check";
+import { pino } from "pino";
 import { describe, expect, test } from "vitest";
 import { ApiError } from "../../src/base/errors.ts";
 import { bodyBytesMax } from "../../src/http/body.ts";
@@ -556,6 +558,115 @@ describe("paths and methods", () => {
         error: { type: "invalid_request_error" },
       });
     }
+  });
+
+  const chunked = `POST /v1/messages HTTP/1.1\r\nhost: x\r\nx-api-key: ${goodKey}\r\nanthropic-version: 2023-06-01\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`;
+  test.for([
+    ["a length that is no number", "zz\r\n{}\r\n0\r\n\r\n"],
+    ["a length that is too small", '2\r\n{"a":1}\r\n0\r\n\r\n'],
+    ["a length that is too large a number", "fffffffffffffffffffff\r\n{}\r\n"],
+    ["no line break after a chunk", "2\r\n{}0\r\n\r\n"],
+  ])("whose chunked body has %s get 400", async ([, body]) => {
+    const { port, script } = await startHttpServer();
+    const answer = await sendRaw(port, chunked + body);
+    expect(answer).toMatch(/^HTTP\/1\.1 400 /);
+    expect(answer).toMatch(/^request-id: req_/m);
+    expect(answer).toMatch(/^connection: close/m);
+    expect(JSON.parse(answer.split("\r\n\r\n")[1] ?? "")).toMatchObject({
+      error: { type: "invalid_request_error", message: "This is not a valid HTTP request body." },
+    });
+    expect(script.calls).not.toContain("generate");
+  });
+
+  test("whose chunked body breaks after the key was checked get 400", async () => {
+    const lines: string[] = [];
+    const log = pino({ base: null }, { write: (line: string) => void lines.push(line) });
+    const { port, script } = await startHttpServer({ log });
+    const socket = connect(port, "127.0.0.1");
+    let answer = "";
+    socket.on("data", (bytes) => {
+      answer += bytes;
+    });
+    socket.write(`${chunked}2\r\n{}\r\n`);
+    await expect.poll(() => script.calls).toContain("authenticate");
+    socket.write("junk\r\n");
+    await once(socket, "close");
+    expect(answer).toMatch(/^HTTP\/1\.1 400 /);
+    await expect
+      .poll(() => lines.map((line) => JSON.parse(line)))
+      .toMatchObject([{ msg: "request", route: "/v1/messages", status: 400 }]);
+  });
+
+  test("whose content-length is too small are answered, and the connection is closed", async () => {
+    const { port } = await startHttpServer();
+    const body = JSON.stringify(nativeBody);
+    const head = chunked.replace("transfer-encoding: chunked", `content-length: ${body.length}`);
+    expect(await sendRaw(port, `${head}${body} and more`)).toMatch(/^HTTP\/1\.1 200 /);
+    expect(await sendRaw(port, `${head.replace(/length: \d+/, "length: 9")}${body}`)).toMatch(
+      /^HTTP\/1\.1 400 /,
+    );
+  });
+
+  describe("whose client closes its side of the connection", () => {
+    /** Sends `text`, closes this side, and returns every byte until the server closes the other. */
+    async function sendAndClose(port: number, text: string): Promise<string> {
+      const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
+      let answer = "";
+      socket.on("data", (bytes) => {
+        answer += bytes;
+      });
+      socket.end(text);
+      await once(socket, "end");
+      return answer;
+    }
+    const withLength = (body: string, length = body.length) =>
+      chunked.replace("transfer-encoding: chunked", `content-length: ${length}`) + body;
+    const final = (answer: string) => answer.replace(/^(?:HTTP\/1\.1 102 Processing\r\n\r\n)+/, "");
+
+    test.for([
+      ["GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n", 200],
+      [`GET /v1/models HTTP/1.1\r\nhost: x\r\nx-api-key: ${goodKey}\r\n\r\n`, 200],
+      ["GET /nowhere HTTP/1.0\r\n\r\n", 404],
+      [withLength(JSON.stringify(nativeBody)), 200],
+      [withLength(JSON.stringify({ ...nativeBody, stream: true })), 200],
+      [withLength(JSON.stringify(nativeBody), 5_000), 400],
+      [`${chunked}2\r\n{}`, 400],
+      ["GET /heal", 400],
+    ] as const)("get an answer: %j", async ([text, status]) => {
+      const { port } = await startHttpServer();
+      const answer = final(await sendAndClose(port, text));
+      expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+      expect(answer).toMatch(/^request-id: req_/m);
+    });
+
+    test("get an answer that takes long, after interim responses", async () => {
+      const { port, script } = await startHttpServer();
+      const gate = Promise.withResolvers<void>();
+      script.generate = async function* () {
+        await gate.promise;
+        yield* answerOf("Late");
+      };
+      const answer = sendAndClose(port, withLength(JSON.stringify(nativeBody)));
+      await expect.poll(() => script.calls).toContain("generate");
+      gate.resolve();
+      expect(await answer).toMatch(/^HTTP\/1\.1 102 Processing\r\n\r\n/);
+      expect(final(await answer)).toContain("Late");
+    });
+
+    test("are cancelled if the client has hung up", async () => {
+      const { port, script } = await startHttpServer();
+      const cancelled = Promise.withResolvers<void>();
+      script.generate = async function* (_request, { signal }) {
+        yield* [];
+        signal.addEventListener("abort", () => cancelled.resolve());
+        await cancelled.promise;
+      };
+      const socket = connect(port, "127.0.0.1");
+      socket.write(withLength(JSON.stringify(nativeBody)));
+      await expect.poll(() => script.calls).toContain("generate");
+      socket.destroy();
+      await cancelled.promise;
+    });
   });
 
   test("that Node would reject by itself get a response with a request id", async () => {

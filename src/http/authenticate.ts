@@ -35,8 +35,8 @@ export type IdentifyCaller = (
 
 // All keys that are in use at one time, in a few megabytes.
 const knownCredentialsMax = 10_000;
-// A revocation reaches free calls within a second: the change feed takes up to half of it, this reuse
-// at most the rest.
+// A revocation reaches free calls within a second: the change feed takes up to half of it, this
+// reuse at most the rest.
 const reuseMs = callerMsMax;
 
 /** One instance per listener, shared by REST and Connect. */

@@ -169,13 +169,13 @@ function relay(error: ApiError, envelope: Envelope, requestId: string): JsonObje
   if (body?.type !== "error" || !isObject(body.error)) return undefined;
   // Unchanged, because clients recognize the vendor's wording and act on it.
   if (envelope !== "chat") return { ...body, request_id: requestId };
-  const { message } = body.error;
+  const { message, param, code } = body.error;
   return {
     error: {
       message: typeof message === "string" ? message : error.message,
       type: "invalid_request_error",
-      param: null,
-      code: null,
+      param: typeof param === "string" ? param : null,
+      code: typeof code === "string" ? code : null,
     },
   };
 }

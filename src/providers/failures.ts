@@ -41,7 +41,7 @@ export function failureOfAnswer(
   }
   if (status === 429 || status === 529) return overloaded(status, retryAfterMs);
   if (status === 408) return timedOut(status);
-  if (status >= 500) return failed(status);
+  if (status >= 500) return isOverload(error) ? overloaded(status, retryAfterMs) : failed(status);
   if (body === undefined)
     return failed(status, { alarm: `the provider answers status ${status} without a JSON body` });
   if (isWrongModel(status, body, error, model))
@@ -51,9 +51,13 @@ export function failureOfAnswer(
   return failed(status, { alarm: `the provider answers status ${status}` });
 }
 
+function isOverload({ type, code, message }: OverflowReport): boolean {
+  return /overloaded/i.test(`${type} ${code}`) || /\boverloaded\b/i.test(message);
+}
+
 /** The meaning of an error after status 200: an error event, or an error body. */
 export function failureOfEvent(
-  { type, message }: Pick<Failure, "type" | "message">,
+  { type, message, extensions }: Pick<Failure, "type" | "message" | "extensions">,
   status: number,
 ): ProviderFailure {
   if (accountProblem.test(message))
@@ -74,11 +78,11 @@ export function failureOfEvent(
       return failed(status, { alarm: `the provider refuses our credential or account: ${type}` });
     case "invalid_request_error":
     case "request_too_large":
-      return refusedRequest(
-        400,
-        { type: "error", error: { type: "invalid_request_error", message } },
-        { type, code: "", message },
-      );
+      return refusedRequest(400, nativeBody("invalid_request_error", { message, ...extensions }), {
+        type,
+        code: typeof extensions?.code === "string" ? extensions.code : "",
+        message,
+      });
     default:
       return failed(status);
   }
@@ -156,7 +160,7 @@ function errorOfRefusal(status: number, body: JsonObject, error: OverflowReport)
   const answer =
     overflow === undefined
       ? toNativeBody(status, body)
-      : nativeBody("invalid_request_error", overflow.message);
+      : nativeBody("invalid_request_error", { message: overflow.message });
   return new ApiError("upstream_refused", {
     providerAnswer: { status: status === 422 ? 400 : status, body: answer },
   });
@@ -173,7 +177,8 @@ function isWrongModel(
   return status === 404 && (body.type !== "error" || error.message.includes(model));
 }
 
-// Listeners expect the native error body, so that of a chat provider is converted.
+// Listeners expect the native error body, so that of a chat provider is converted. It keeps the
+// provider's `code` and `param`.
 function toNativeBody(status: number, body: JsonObject): JsonObject {
   if (body.type === "error" && isObject(body.error)) return body;
   const type =
@@ -182,11 +187,20 @@ function toNativeBody(status: number, body: JsonObject): JsonObject {
       : status === 413
         ? "request_too_large"
         : "invalid_request_error";
-  return nativeBody(type, readErrorBody(body).message);
+  const { code = null, param = null } = isObject(body.error) ? body.error : body;
+  return nativeBody(type, { message: readErrorBody(body).message, code, param });
 }
 
-function nativeBody(type: string, message: string): JsonObject {
-  return { type: "error", error: { type, message } };
+function nativeBody(type: string, { message, code, param }: JsonObject): JsonObject {
+  return {
+    type: "error",
+    error: {
+      type,
+      message: message ?? "",
+      ...(typeof code === "string" && { code }),
+      ...(typeof param === "string" && { param }),
+    },
+  };
 }
 
 // The members of an error body that describe the error, in either format.

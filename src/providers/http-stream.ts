@@ -257,9 +257,12 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     );
   }
 
-  #readFailureEvent({ type, message }: Failure): ProviderFailure {
-    const { message: redacted } = redactSecrets({ message }, this.#request.secrets);
-    return failureOfEvent({ type, message: String(redacted) }, this.#status);
+  #readFailureEvent({ type, message, extensions }: Failure): ProviderFailure {
+    const { message: redacted, ...others } = redactSecrets(
+      { ...extensions, message },
+      this.#request.secrets,
+    );
+    return failureOfEvent({ type, message: String(redacted), extensions: others }, this.#status);
   }
 
   // The content of an answer depends on its request, so one that cannot be read is no verdict on
@@ -299,7 +302,9 @@ function kindOfBody(
 
 function parseErrorBody(pieces: readonly Buffer[]): JsonObject | undefined {
   try {
-    const body = parseJson(Buffer.concat(pieces));
+    const parsed = parseJson(Buffer.concat(pieces));
+    // Google's endpoint reports an error in a list.
+    const body = Array.isArray(parsed) && parsed.length === 1 ? parsed[0] : parsed;
     return isObject(body) ? body : undefined;
   } catch {
     return undefined;

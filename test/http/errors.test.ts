@@ -419,7 +419,7 @@ test("a provider's error body is translated for chat clients", () => {
     error: {
       message: "messages.3: role not supported",
       type: "invalid_request_error",
-      param: null,
+      param: "x",
       code: null,
     },
   });

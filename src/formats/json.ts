@@ -10,6 +10,11 @@ export function isObject(value: JsonValue | undefined): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+/** True for the values of a uint32 field. */
+export function isCount(value: JsonValue | undefined): value is number {
+  return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= 0xffff_ffff;
+}
+
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
 /**

@@ -1,6 +1,7 @@
 // Builds the events of a streamed answer. Chat has no blocks: text, reasoning and the fragments of
 // tool calls arrive in any order. This class puts them into blocks, one after the other.
 
+import type { JsonObject } from "@bufbuild/protobuf";
 import type { Event, ReportedUsage } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import {
   blockDelta,
@@ -78,15 +79,23 @@ export class AnswerEvents {
     if (text !== "") this.#events.push(blockDelta(this.#index, { case: "inputJson", value: text }));
   }
 
+  /** True if the answer has content. */
+  get hasContent(): boolean {
+    return this.#index >= 0;
+  }
+
   /** Reports usage or the stop reason ahead of the end. */
   report(report: { stopReason?: string; usage?: ReportedUsage }): void {
     this.#events.push(progress(report));
   }
 
-  end(stopReason: string, usage: ReportedUsage | undefined): void {
+  end(stopReason: string, usage: ReportedUsage | undefined, extensions?: JsonObject): void {
     this.#isOver = true;
     this.#close();
-    this.#events.push(messageDelta({ stopReason, usage }), messageStop());
+    this.#events.push(
+      messageDelta({ stopReason, usage, ...(extensions && { extensions }) }),
+      messageStop(),
+    );
   }
 
   fail(failure: Event): void {

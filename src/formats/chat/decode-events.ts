@@ -9,14 +9,17 @@ import { failure } from "../events.ts";
 import { isObject } from "../json.ts";
 import { createSseParser, type SseEvent } from "../sse.ts";
 import { AnswerEvents } from "./answer-events.ts";
-import { textsOf } from "./fields.ts";
 import { StreamedCalls } from "./tool-calls.ts";
 import {
   decodeUsage,
-  failedDuringAnswer,
+  failureOfReason,
+  isFirstChoice,
+  readAnnotations,
+  readContent,
   readDetails,
   readProviderError,
   readReasoning,
+  readToolCalls,
   type Thought,
   toStopReason,
 } from "./usage-and-endings.ts";
@@ -38,6 +41,7 @@ class ChunkDecoder implements EventDecoder {
   #hasPlainReasoning = false;
   #finishReason: string | undefined;
   #usage: ReportedUsage | undefined;
+  readonly #annotations: JsonObject[] = [];
 
   push(bytes: Uint8Array): Event[] {
     for (const event of this.#parser.push(bytes)) this.#readEvent(event);
@@ -68,9 +72,13 @@ class ChunkDecoder implements EventDecoder {
   }
 
   #readChunk(chunk: JsonObject): void {
+    const choices = Array.isArray(chunk.choices)
+      ? chunk.choices.filter(isObject).filter(isFirstChoice)
+      : [];
+    const reported = readUsage(chunk, choices);
     const error = readProviderError(chunk);
     if (error) {
-      this.#answer.fail(error);
+      this.#failWith(error, reported);
       return;
     }
     if (!this.#isStarted) {
@@ -78,19 +86,13 @@ class ChunkDecoder implements EventDecoder {
       this.#answer.start(typeof chunk.model === "string" ? chunk.model : "");
     }
     const wasFinished = this.#finishReason !== undefined;
-    const choice = Array.isArray(chunk.choices) ? chunk.choices.find(isFirstChoice) : undefined;
-    if (isObject(choice)) {
-      if (isObject(choice.delta)) this.#readDelta(choice.delta);
-      // Some servers send an empty reason instead of null.
-      const { finish_reason: reason } = choice;
-      if (typeof reason === "string" && reason !== "") this.#finishReason = reason;
-    }
+    for (const choice of choices) this.#readChoice(choice);
     if (this.#answer.isOver) return;
-    if (this.#finishReason === "error") {
-      this.#fail(failedDuringAnswer);
+    const broken = failureOfReason(this.#finishReason ?? "");
+    if (broken) {
+      this.#failWith(broken, reported);
       return;
     }
-    const reported = decodeUsage(chunk.usage);
     this.#usage = reported ?? this.#usage;
     // Some servers send usage with every chunk; the final one follows the finish reason.
     if (reported && wasFinished) this.#finish();
@@ -99,28 +101,35 @@ class ChunkDecoder implements EventDecoder {
     else if (reported) this.#answer.report({ usage: reported });
   }
 
+  #readChoice({ delta, message, finish_reason: reason }: JsonObject): void {
+    if (isObject(delta)) this.#readDelta(delta);
+    // A server that cannot stream sends the whole message; some repeat it at the end.
+    else if (isObject(message) && !this.#answer.hasContent) this.#readDelta(message);
+    // Some servers send an empty reason instead of null.
+    if (typeof reason === "string" && reason !== "") this.#finishReason = reason;
+  }
+
   #readDelta(delta: JsonObject): void {
     const reasoning = readReasoning(delta);
     if (reasoning !== "") {
       this.#hasPlainReasoning = true;
       this.#answer.addThinking(reasoning);
     }
-    if (Array.isArray(delta.reasoning_details)) {
-      for (const detail of readDetails(delta.reasoning_details)) this.#addDetail(detail);
-    }
+    for (const detail of readDetails(delta)) this.#addDetail(detail);
     const { content, refusal } = delta;
-    if (typeof content === "string") this.#addText(content);
-    else if (Array.isArray(content)) for (const text of textsOf(content)) this.#addText(text);
+    for (const part of readContent(content)) {
+      if ("text" in part) this.#addText(part.text);
+      else this.#addDetail(part.thought);
+    }
     if (typeof refusal === "string" && refusal !== "") {
       this.#isRefused = true;
       this.#addText(refusal);
     }
-    if (Array.isArray(delta.tool_calls)) {
-      for (const entry of delta.tool_calls)
-        if (isObject(entry) && !this.#answer.isOver) this.#calls.add(entry);
-    } else if (isObject(delta.function_call)) {
-      this.#calls.add({ index: 0, function: delta.function_call });
-    }
+    const calls = readToolCalls(delta);
+    if (calls.length === 0 && isObject(delta.function_call))
+      calls.push({ index: 0, function: delta.function_call });
+    for (const entry of calls) if (!this.#answer.isOver) this.#calls.add(entry);
+    this.#annotations.push(...readAnnotations(delta));
   }
 
   // Details repeat the plain reasoning, so beside it only their signatures count. A signature that
@@ -141,7 +150,12 @@ class ChunkDecoder implements EventDecoder {
   #finish(): void {
     this.#calls.finish();
     if (this.#answer.isOver) return;
-    this.#answer.end(this.#stopReason(), this.#usage);
+    const annotations = this.#annotations;
+    this.#answer.end(
+      this.#stopReason(),
+      this.#usage,
+      annotations.length > 0 ? { annotations } : undefined,
+    );
   }
 
   #stopReason(): string {
@@ -152,6 +166,12 @@ class ChunkDecoder implements EventDecoder {
   #fail(message: string, type = "api_error"): void {
     this.#answer.fail(failure(type, message));
   }
+
+  /** Ends the answer with `error`. Before its start, an answer has no usage. */
+  #failWith(error: Event, usage: ReportedUsage | undefined): void {
+    if (this.#isStarted && usage) this.#answer.report({ usage });
+    this.#answer.fail(error);
+  }
 }
 
 const incomplete = "The model provider's answer ended before it was complete.";
@@ -159,14 +179,22 @@ const incomplete = "The model provider's answer ended before it was complete.";
 function parseChunk(data: string): JsonObject | undefined {
   try {
     const value: JsonValue = JSON.parse(data);
-    return isObject(value) ? value : undefined;
+    // Google's endpoint reports an error in a list.
+    const chunk = Array.isArray(value) && value.length === 1 ? value[0] : value;
+    return isObject(chunk) ? chunk : undefined;
   } catch {
     return undefined;
   }
 }
 
-function isFirstChoice(choice: JsonValue): boolean {
+/** The usage of a chunk. Groq has it in a member of its own, Moonshot in the choice. */
+function readUsage(
+  { usage, x_groq: groq }: JsonObject,
+  choices: readonly JsonObject[],
+): ReportedUsage | undefined {
   return (
-    isObject(choice) && (choice.index === undefined || choice.index === null || choice.index === 0)
+    decodeUsage(usage) ??
+    decodeUsage(choices[0]?.usage) ??
+    (isObject(groq) ? decodeUsage(groq.usage) : undefined)
   );
 }

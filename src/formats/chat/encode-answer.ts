@@ -1,12 +1,13 @@
 // Events → a plain chat completion.
 
-import type { JsonObject } from "@bufbuild/protobuf";
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import type { Block } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type {
   BlockDelta,
   Event,
   ReportedUsage,
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
+import { readStartContent } from "../start-content.ts";
 import { type CompletionContext, completionHead } from "./encode-events.ts";
 import { encodeUsage, mergeUsage, reasoningDetail, toFinishReason } from "./usage-and-endings.ts";
 
@@ -25,11 +26,16 @@ export function encodeAnswer(events: readonly Event[], context: CompletionContex
   let open: OpenBlock | undefined;
   let usage: ReportedUsage | undefined;
   let stopReason: string | undefined;
+  let annotations: JsonValue | undefined;
   for (const { kind } of events) {
     switch (kind.case) {
-      case "messageStart":
+      case "messageStart": {
         usage = mergeUsage(usage, kind.value.usage);
+        const start = readStartContent(kind.value);
+        stopReason = start.stopReason;
+        for (const block of start.blocks) add(answer, openBlock(block));
         break;
+      }
       case "blockStart":
         if (open) add(answer, open);
         open = openBlock(kind.value.block);
@@ -43,6 +49,7 @@ export function encodeAnswer(events: readonly Event[], context: CompletionContex
         break;
       case "messageDelta":
         stopReason = kind.value.stopReason ?? stopReason;
+        annotations = kind.value.extensions?.annotations ?? annotations;
         usage = mergeUsage(usage, kind.value.usage);
         break;
     }
@@ -56,6 +63,7 @@ export function encodeAnswer(events: readonly Event[], context: CompletionContex
   };
   if (answer.reasoning !== "") message.reasoning_content = answer.reasoning;
   if (answer.details.length > 0) message.reasoning_details = answer.details;
+  if (annotations !== undefined) message.annotations = annotations;
   if (answer.calls.length > 0) message.tool_calls = answer.calls;
   return {
     ...completionHead("chat.completion", context),

@@ -6,11 +6,13 @@ import type {
   BlockDelta,
   Cost,
   Event,
+  MessageStart,
   ReportedUsage,
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { randomId } from "../../base/ids.ts";
 import { type AnswerContext, type EventEncoder, encodeCost } from "../codec.ts";
 import { escapeLineSeparators, stringifyJson } from "../json.ts";
+import { readStartContent } from "../start-content.ts";
 import { encodeUsage, mergeUsage, reasoningDetail, toFinishReason } from "./usage-and-endings.ts";
 
 /** The values of an answer that come from the gateway, not from the provider. */
@@ -48,7 +50,7 @@ class ChunkEncoder implements EventEncoder {
   #usage: ReportedUsage | undefined;
   #stopReason: string | undefined;
   #cost: Cost | undefined;
-  readonly #details: JsonObject[] = [];
+  #annotations: JsonValue | undefined;
   // At most one block is open at a time.
   #open: Block["kind"] = { case: undefined };
   #thinking = "";
@@ -82,7 +84,7 @@ class ChunkEncoder implements EventEncoder {
     const { includeUsage, estimatedInputTokens, showCost } = this.#context;
     let text = this.#role() + this.#stopBlock();
     this.#isClosed = true;
-    if (this.#details.length > 0) text += this.#chunks.delta({ reasoning_details: this.#details });
+    if (this.#annotations) text += this.#chunks.delta({ annotations: this.#annotations });
     const cost = showCost && this.#cost ? encodeCost(this.#cost) : undefined;
     const finishReason = toFinishReason(this.#stopReason);
     if (includeUsage) {
@@ -104,9 +106,10 @@ class ChunkEncoder implements EventEncoder {
         return this.#stopBlock();
       case "messageStart":
         this.#usage = mergeUsage(this.#usage, kind.value.usage);
-        return this.#role();
+        return this.#role() + this.#wholeBlocks(kind.value);
       case "messageDelta":
         this.#stopReason = kind.value.stopReason ?? this.#stopReason;
+        this.#annotations = kind.value.extensions?.annotations ?? this.#annotations;
         this.#cost = kind.value.cost;
         this.#usage = mergeUsage(this.#usage, kind.value.usage);
         return "";
@@ -123,6 +126,13 @@ class ChunkEncoder implements EventEncoder {
     if (this.#hasRole) return "";
     this.#hasRole = true;
     return this.#chunks.delta({ role: "assistant" });
+  }
+
+  /** The content of an answer that starts complete. */
+  #wholeBlocks(start: MessageStart): string {
+    const { blocks, stopReason } = readStartContent(start);
+    this.#stopReason = stopReason;
+    return blocks.map((block) => this.#startBlock(block) + this.#stopBlock()).join("");
   }
 
   #startBlock(block: Block | undefined): string {
@@ -168,8 +178,12 @@ class ChunkEncoder implements EventEncoder {
   #stopBlock(): string {
     const kind = this.#open;
     this.#open = { case: undefined };
-    if (kind.case === "thinking" && this.#signature !== "")
-      this.#details.push(reasoningDetail(this.#thinking, this.#signature));
+    // Sent right after the thinking that it signs, so that a gateway before this one can sign its
+    // block before it ends.
+    if (kind.case === "thinking" && this.#signature !== "") {
+      const detail = reasoningDetail(this.#thinking, this.#signature);
+      return this.#chunks.delta({ reasoning_details: [detail] });
+    }
     // The call arrived whole or has no arguments. Clients parse the text, and empty text is not
     // JSON.
     return kind.case === "toolUse" && !this.#hasArguments

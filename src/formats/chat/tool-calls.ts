@@ -12,8 +12,8 @@ import { toolId } from "./decode-block.ts";
 /** The known part of a tool call. `block` is the number of its block, once that is open. */
 type Call = { id: string; name: string; arguments: string; block: number | undefined };
 
-/** The part of a call that one chunk has. Absent members are empty. */
-type Fragment = { id: string; name: string; arguments: string };
+/** A call, or the part of a call that one chunk has. Absent members are empty. */
+export type CallFragment = { id: string; name: string; arguments: string };
 
 /** Joins the fragments of calls and passes the calls to `answer`, one after the other. */
 export class StreamedCalls {
@@ -47,6 +47,8 @@ export class StreamedCalls {
   add(entry: JsonObject): void {
     const fragment = readFragment(entry);
     const known = this.#find(entry.index, fragment.id);
+    // Snowflake sends an empty call beside the text of an answer without calls.
+    if (!known && isEmptyFragment(fragment)) return;
     if (known && isRepeat(known, fragment)) return;
     const call =
       known && !beginsAnother(known, fragment) ? known : this.#begin(entry.index, fragment);
@@ -90,7 +92,7 @@ export class StreamedCalls {
     this.#latestOpened = call;
   }
 
-  #begin(index: JsonValue | undefined, { id }: Fragment): Call {
+  #begin(index: JsonValue | undefined, { id }: CallFragment): Call {
     const call: Call = { id, name: "", arguments: "", block: undefined };
     this.#calls.push(call);
     if (typeof index === "number") this.#byIndex.set(index, call);
@@ -103,7 +105,8 @@ export class StreamedCalls {
   }
 }
 
-function readFragment({ id, function: called }: JsonObject): Fragment {
+/** The members of one entry of `tool_calls`. */
+export function readFragment({ id, function: called }: JsonObject): CallFragment {
   const { name, arguments: given } = isObject(called) ? called : {};
   return {
     id: typeof id === "string" ? id : "",
@@ -112,12 +115,17 @@ function readFragment({ id, function: called }: JsonObject): Fragment {
   };
 }
 
+/** True if the fragment has nothing of a call. */
+export function isEmptyFragment({ id, name, arguments: text }: CallFragment): boolean {
+  return id === "" && name === "" && text.trim() === "";
+}
+
 /**
  * True if the fragment starts a call of its own, although its number or id is that of `call`: some
  * servers give all calls the number 0, and some give no ids or the same id to all. A name that is
  * repeated within the arguments continues its call.
  */
-function beginsAnother(call: Call, { id, name, arguments: more }: Fragment): boolean {
+function beginsAnother(call: Call, { id, name, arguments: more }: CallFragment): boolean {
   if (name === "") return false;
   if (id !== "" && call.id !== "" && id !== call.id) return true;
   if (call.name === "") return false;
@@ -125,7 +133,7 @@ function beginsAnother(call: Call, { id, name, arguments: more }: Fragment): boo
 }
 
 /** True if the fragment repeats a whole call: some servers do that at the end. */
-function isRepeat(call: Call, fragment: Fragment): boolean {
+function isRepeat(call: Call, fragment: CallFragment): boolean {
   return (
     fragment.id !== "" &&
     fragment.id === call.id &&
@@ -158,7 +166,7 @@ export class CallIds {
 }
 
 /** The arguments of a call as JSON text. Some servers send the object itself. */
-export function argumentsText(value: JsonValue | undefined): string {
+function argumentsText(value: JsonValue | undefined): string {
   if (typeof value === "string") return value;
   return isObject(value) ? JSON.stringify(value) : "";
 }

@@ -10,6 +10,7 @@ import {
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import { failure } from "../events.ts";
 import { isObject } from "../json.ts";
+import { textsOf } from "./fields.ts";
 
 /** The usage after a later report, which replaces the earlier one member by member. */
 export function mergeUsage(
@@ -64,24 +65,31 @@ export function decodeUsage(value: JsonValue | undefined): ReportedUsage | undef
   const prompt = isObject(value.prompt_tokens_details) ? value.prompt_tokens_details : {};
   const completion = isObject(value.completion_tokens_details)
     ? value.completion_tokens_details
-    : undefined;
+    : {};
+  const reasoning = completion.reasoning_tokens ?? value.reasoning_tokens;
   const usage = create(ReportedUsageSchema);
   if (isTotal(value.prompt_tokens)) {
     const total = countOf(value.prompt_tokens);
-    const read = Math.min(countOf(prompt.cached_tokens), total);
-    const written = Math.min(countOf(prompt.cache_write_tokens), total - read);
+    // DeepSeek and Moonshot report cache reads beside the details; LiteLLM has its own name for
+    // cache writes.
+    const cached =
+      prompt.cached_tokens ?? value.prompt_cache_hit_tokens ?? value.cached_tokens ?? 0;
+    const read = Math.min(countOf(cached), total);
+    const cacheWrites = prompt.cache_write_tokens ?? prompt.cache_creation_tokens;
+    const written = Math.min(countOf(cacheWrites), total - read);
     usage.inputTokens = total - read - written;
     usage.cacheReadInputTokens = read;
     usage.cacheCreationInputTokens = written;
   }
   if (isTotal(value.completion_tokens)) {
     const completed = countOf(value.completion_tokens);
-    const reasoned = countOf(completion?.reasoning_tokens);
+    const reasoned = countOf(reasoning);
     // Some providers do not count reasoning as part of the completion, which their total shows. Add
     // it, but never more than the total or the reasoning.
     const uncounted = countOf(value.total_tokens) - countOf(value.prompt_tokens) - completed;
     usage.outputTokens = completed + Math.max(0, Math.min(reasoned, uncounted));
-    if (completion) usage.thinkingTokens = Math.min(reasoned, usage.outputTokens);
+    if (isObject(value.completion_tokens_details) || isTotal(reasoning))
+      usage.thinkingTokens = Math.min(reasoned, usage.outputTokens);
   }
   return usage;
 }
@@ -114,10 +122,19 @@ export function toStopReason(
   finishReason: string,
   content: { toolCalls: boolean; refusal: boolean },
 ): string {
-  switch (finishReason) {
+  const reason = finishReason.toLowerCase();
+  // Google's endpoint adds the kind of filter: "content_filter: RECITATION".
+  if (reason.startsWith("content_filter")) return "refusal";
+  switch (reason) {
     case "length":
+    case "max_tokens":
+    case "model_length":
       return "max_tokens";
-    case "content_filter":
+    case "model_context_window_exceeded":
+      return "model_context_window_exceeded";
+    case "safety":
+    case "sensitive":
+    case "refusal":
       return "refusal";
     default:
       if (content.toolCalls) return "tool_use";
@@ -126,19 +143,43 @@ export function toStopReason(
 }
 
 /** Message of a failure for which the provider gives no message. */
-export const failedDuringAnswer = "The model provider failed during its answer.";
+const failedDuringAnswer = "The model provider failed during its answer.";
+
+const brokenOff = new Map([
+  ["error", "api_error"],
+  ["abort", "api_error"],
+  // Z.ai and DeepSeek.
+  ["network_error", "api_error"],
+  ["insufficient_system_resource", "overloaded_error"],
+]);
+
+/** The failure that a finish reason reports: the provider broke its answer off. */
+export function failureOfReason(finishReason: string): Event | undefined {
+  const type = brokenOff.get(finishReason);
+  return type === undefined ? undefined : failure(type, failedDuringAnswer);
+}
 
 /**
  * The error in a chunk or plain answer, as a `failure` of the native type that fits its type, code
- * and status. Forms: `{error: {…}}`, `{error: "…"}`, and `{object: "error", message, …}` of older
- * servers.
+ * and status. Forms: `{error: {…}}`, `{error: "…", error_type}`, and `{object: "error", message,
+ * …}` of older servers. The failure keeps the provider's `code` and `param`.
  */
 export function readProviderError(body: JsonObject): Event | undefined {
   const error = body.object === "error" ? body : body.error;
   if (error === undefined || error === null) return undefined;
-  const { message, type, code, status } = isObject(error) ? error : { message: error };
+  const members: JsonObject = isObject(error)
+    ? error
+    : { message: error, ...(body.error_type !== undefined && { type: body.error_type }) };
+  const { message, type, code, status, param } = members;
   const text = typeof message === "string" && message !== "" ? message : failedDuringAnswer;
-  return failure(typeOf([type, code, status]), text);
+  const details: JsonObject = {};
+  if (typeof code === "string") details.code = code;
+  if (typeof param === "string") details.param = param;
+  return failure(
+    typeOf([type, code, status]),
+    text,
+    Object.keys(details).length > 0 ? details : undefined,
+  );
 }
 
 // A rate limit of the provider is not the key's limit: for the client, the model is overloaded.
@@ -174,30 +215,78 @@ export function signedThinking(blocks: readonly Block[]): JsonObject[] {
   );
 }
 
-/** One entry of a provider's `reasoning_details`. Either member may be empty. */
+/** A part of a provider's reasoning. Either member may be empty. */
 export type Thought = { text: string; signature: string };
 
+function thoughtOf(text: JsonValue | undefined, signature: JsonValue | undefined): Thought {
+  return {
+    text: typeof text === "string" ? text : "",
+    signature: typeof signature === "string" ? signature : "",
+  };
+}
+
 /**
- * The thoughts in a provider's `reasoning_details`. Entries of other kinds have no readable text.
+ * The thoughts in the `reasoning_details` of a provider's delta or message, or in LiteLLM's
+ * `thinking_blocks`. Entries of other kinds have no readable text.
  */
-export function readDetails(details: readonly JsonValue[]): Thought[] {
-  return details.flatMap((detail) => {
-    if (!isObject(detail) || detail.type !== "reasoning.text") return [];
-    const { text, signature } = detail;
-    return [
-      {
-        text: typeof text === "string" ? text : "",
-        signature: typeof signature === "string" ? signature : "",
-      },
-    ];
+export function readDetails(from: JsonObject): Thought[] {
+  const { reasoning_details: details, thinking_blocks: blocks } = from;
+  const entries = Array.isArray(details) ? details : Array.isArray(blocks) ? blocks : [];
+  return entries.flatMap((entry) => {
+    if (!isObject(entry)) return [];
+    if (entry.type === "reasoning.text") return [thoughtOf(entry.text, entry.signature)];
+    if (entry.type === "thinking") return [thoughtOf(entry.thinking, entry.signature)];
+    return [];
   });
 }
 
 /**
- * The reasoning in a provider's delta or message, under either of its two names. Some providers
- * send both, one of them empty.
+ * The reasoning in a provider's delta or message, under any of its three names. Some providers send
+ * two, one of them empty.
  */
 export function readReasoning(from: JsonObject): string {
-  const named = from.reasoning_content || from.reasoning;
+  const named = from.reasoning_content || from.reasoning || from.reasoning_text;
   return typeof named === "string" ? named : "";
+}
+
+/** A part of a provider's content: text, or a thought. */
+type Part = { text: string } | { thought: Thought };
+
+/**
+ * The parts of a provider's `content`, which is a string or a list. Thoughts have the form of
+ * Mistral (`thinking`, a list of texts) or of Databricks (`reasoning`, with signed summaries).
+ * Parts without text, such as references, are omitted.
+ */
+export function readContent(content: JsonValue | undefined): Part[] {
+  if (typeof content === "string") return content === "" ? [] : [{ text: content }];
+  if (!Array.isArray(content)) return [];
+  return content.flatMap((part): Part[] => {
+    if (!isObject(part)) return [];
+    if (part.type === "thinking") {
+      const { thinking, signature } = part;
+      const text = Array.isArray(thinking) ? textsOf(thinking).join("") : thinking;
+      return [{ thought: thoughtOf(text, signature) }];
+    }
+    if (part.type === "reasoning") {
+      const summaries = Array.isArray(part.summary) ? part.summary.filter(isObject) : [];
+      return summaries.map(({ text, signature }) => ({ thought: thoughtOf(text, signature) }));
+    }
+    return typeof part.text === "string" && part.text !== "" ? [{ text: part.text }] : [];
+  });
+}
+
+/** True for a choice of the answer itself: no more than one is requested. */
+export function isFirstChoice({ index }: JsonObject): boolean {
+  return index === undefined || index === null || index === 0;
+}
+
+/** The URL citations of a provider's delta or message. */
+export function readAnnotations({ annotations }: JsonObject): JsonObject[] {
+  return Array.isArray(annotations) ? annotations.filter(isObject) : [];
+}
+
+/** The entries of `tool_calls`. Some servers send one entry instead of a list. */
+export function readToolCalls({ tool_calls: calls }: JsonObject): JsonObject[] {
+  if (Array.isArray(calls)) return calls.filter(isObject);
+  return isObject(calls) ? [calls] : [];
 }

@@ -4,8 +4,7 @@
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
 import { ApiError } from "../../base/errors.ts";
 import { checkCounts } from "../codec.ts";
-import { isObject } from "../json.ts";
-import { isCount } from "./fields.ts";
+import { isCount, isObject } from "../json.ts";
 
 /**
  * Most members of one object that the decoder reads: the body, a message, a block, a tool. The

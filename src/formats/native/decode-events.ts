@@ -9,8 +9,10 @@ import { Format } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import {
   type BlockDelta,
   type Event,
+  type Failure,
   type MessageDelta,
   MessageDeltaSchema,
+  type MessageStart,
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import type { EventDecoder } from "../codec.ts";
 import { unreadableAnswer } from "../codec.ts";
@@ -26,11 +28,12 @@ import {
   ping,
   progress,
 } from "../events.ts";
-import { isObject, isSound } from "../json.ts";
+import { isCount, isObject, isSound } from "../json.ts";
 import { jsonDepthMax } from "../json-fault.ts";
 import { createSseParser, type SseEvent } from "../sse.ts";
+import { readStartContent } from "../start-content.ts";
 import { completeBlock, decodeBlock } from "./decode-block.ts";
-import { isCount, readString, unknownFields } from "./fields.ts";
+import { readString, unknownFields } from "./fields.ts";
 import { decodeUsage } from "./usage.ts";
 
 /**
@@ -95,6 +98,15 @@ function createOrder() {
     events.push(failure(type, message));
   };
 
+  // An answer that starts complete has its stop reason and its usage in the start.
+  const reportStartContent = (start: MessageStart, events: Event[]): void => {
+    const { blocks, stopReason } = readStartContent(start);
+    calledTool ||= blocks.some(({ kind }) => kind.case === "toolUse");
+    if (stopReason === undefined) return;
+    sawStopReason = true;
+    events.push(progress({ stopReason, ...(start.usage && { usage: start.usage }) }));
+  };
+
   /** False if the event is not allowed here. Adds the events that are missing before it. */
   const prepare = ({ kind }: Event, events: Event[]): boolean => {
     switch (kind.case) {
@@ -108,7 +120,6 @@ function createOrder() {
         releaseHeld(events);
         return true;
       case "messageStart":
-        if (started) return false;
         started = true;
         return true;
     }
@@ -148,14 +159,21 @@ function createOrder() {
   return {
     /** Adds `event` to `events`, with repairs before it. */
     accept(event: Event, events: Event[]): void {
-      // Some servers stop a block twice.
-      if (over || (open === undefined && started && event.kind.case === "blockStop")) return;
+      // Some servers stop a block twice, or start the message twice.
+      const { kind } = event;
+      const repeats =
+        (kind.case === "blockStop" && open === undefined) || kind.case === "messageStart";
+      if (over || (started && repeats)) return;
+      if (kind.case === "failure" && started) reportFailureUsage(kind.value, events);
       if (!prepare(event, events))
         fail(events, unreadableAnswer, "The model provider sent events out of order.");
-      else if (event.kind.case === "messageDelta" && !sawStopReason) {
-        held = event.kind.value;
+      else if (kind.case === "messageDelta" && !sawStopReason) {
+        held = kind.value;
         if (held.usage) events.push(progress({ usage: held.usage }));
-      } else events.push(event);
+      } else {
+        events.push(event);
+        if (kind.case === "messageStart") reportStartContent(kind.value, events);
+      }
     },
     /** Adds the end of the answer to `events`, if it has not ended yet. */
     end(events: Event[]): void {
@@ -167,6 +185,11 @@ function createOrder() {
       } else fail(events, "api_error", "The model provider broke off its answer.");
     },
   };
+}
+
+/** Adds a report of the usage that came with a failure. */
+function reportFailureUsage({ extensions }: Failure, events: Event[]): void {
+  if (isObject(extensions?.usage)) events.push(progress({ usage: decodeUsage(extensions.usage) }));
 }
 
 /**
@@ -286,8 +309,12 @@ function decodeBlockStart(value: JsonObject, data: string): Event | undefined {
 
 function decodeMessageStart(message: JsonObject, data: string | undefined): Event {
   const { id, type, role, model, content, stop_reason, stop_sequence, usage, ...rest } = message;
-  // Some answers start with blocks that are complete already.
-  if (Array.isArray(content) && content.length > 0) rest.content = content;
+  // Some answers start with blocks that are complete already, and with their end.
+  if (Array.isArray(content) && content.length > 0) {
+    rest.content = content;
+    if (typeof stop_reason === "string") rest.stop_reason = stop_reason;
+    if (typeof stop_sequence === "string") rest.stop_sequence = stop_sequence;
+  }
   const start = messageStart({
     id: typeof id === "string" ? id : "",
     model: typeof model === "string" ? model : "",
@@ -314,6 +341,7 @@ function decodeMessageDelta(value: JsonObject): Event {
 
 function decodeFailure(value: JsonObject): Event {
   const { type, message, ...rest } = isObject(value.error) ? value.error : {};
+  if (isObject(value.usage)) rest.usage = value.usage;
   const text = typeof message === "string" ? message : "The model provider reported an error.";
   return failure(typeof type === "string" ? type : "api_error", text, unknownFields(rest));
 }

@@ -24,11 +24,10 @@ import {
   type GenerateRequest,
   GenerateRequestSchema,
 } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import { isObject } from "../json.ts";
+import { isCount, isObject } from "../json.ts";
 import { type CheckedBody, type CheckedMessage, checkRequest } from "./check-request.ts";
 import { decodeContent, isContent, readCacheControl } from "./decode-block.ts";
 import {
-  isCount,
   readBoolean,
   readCount,
   readName,

@@ -34,7 +34,8 @@ export function encodeAnswer(events: readonly Event[], context: AnswerContext): 
   const finish = (delta: MessageDelta): void => {
     stopReason = delta.stopReason ?? stopReason;
     stopSequence = delta.stopSequence ?? stopSequence;
-    message = { ...message, ...delta.deltaExtensions, ...delta.extensions };
+    const { annotations: _, ...extensions } = delta.extensions ?? {};
+    message = { ...message, ...delta.deltaExtensions, ...extensions };
     if (delta.usage) usage = mergeUsage(usage, encodeUsage(delta.usage));
   };
 
@@ -44,6 +45,8 @@ export function encodeAnswer(events: readonly Event[], context: AnswerContext): 
         id = kind.value.id;
         const { content: earlier, ...others } = kind.value.extensions ?? {};
         if (Array.isArray(earlier)) content.push(...earlier);
+        if (typeof others.stop_reason === "string") stopReason = others.stop_reason;
+        if (typeof others.stop_sequence === "string") stopSequence = others.stop_sequence;
         message = { ...message, ...others };
         if (kind.value.usage) usage = encodeUsage(kind.value.usage);
         break;

@@ -168,8 +168,8 @@ function encodeStart(start: MessageStart, context: AnswerContext, event: Event):
 
 function encodeMessageDelta(delta: MessageDelta, outputTokens: number, showCost: boolean): string {
   const { stopReason, stopSequence, usage, deltaExtensions, cost } = delta;
-  // `gateway` is ours: a provider's member of that name is dropped.
-  const { gateway: _, ...extensions } = delta.extensions ?? {};
+  // `gateway` is ours: a provider's member of that name is dropped. `annotations` are of chat.
+  const { gateway: _, annotations: __, ...extensions } = delta.extensions ?? {};
   return frame(
     "message_delta",
     stringifyJson({

@@ -4,7 +4,7 @@
 // instead of assigning them, so that a member called `__proto__` is like any other.
 
 import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
-import { isObject } from "../json.ts";
+import { isCount, isObject } from "../json.ts";
 
 /** The members of an object that no typed field holds. The decoder's own copy, which it changes. */
 export type UnknownFields = JsonObject;
@@ -67,9 +67,4 @@ export function restore(
 ): undefined {
   if (value !== undefined) rest[name] = value;
   return undefined;
-}
-
-/** True for the values of a uint32 field. */
-export function isCount(value: JsonValue | undefined): value is number {
-  return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= 0xffff_ffff;
 }

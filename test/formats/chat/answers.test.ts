@@ -150,11 +150,12 @@ test("a plain answer has text, reasoning, calls and usage in the form of chat", 
   expect(JSON.stringify(answer)).not.toContain("hidden");
 });
 
-test("a stream has role, reasoning, text, numbered calls, signed reasoning, the finish reason, the usage and the terminator", () => {
+test("a stream has role, reasoning, its signature, text, numbered calls, the finish reason, the usage and the terminator", () => {
   expect(deltasOf(stream(rich))).toEqual([
     { role: "assistant" },
     { reasoning_content: "Let me " },
     { reasoning_content: "see." },
+    { reasoning_details: [{ type: "reasoning.text", text: "Let me see.", signature: "c2ln" }] },
     { content: "I " },
     { content: "look." },
     {
@@ -170,7 +171,6 @@ test("a stream has role, reasoning, text, numbered calls, signed reasoning, the 
       ],
     },
     { tool_calls: [{ index: 1, function: { arguments: "{}" } }] },
-    { reasoning_details: [{ type: "reasoning.text", text: "Let me see.", signature: "c2ln" }] },
     { finishReason: "tool_calls" },
     { usage },
     "[DONE]",
@@ -213,6 +213,7 @@ test("blocks that arrive whole become chunks too", () => {
   expect(deltasOf(stream(whole)).slice(0, -3)).toEqual([
     { role: "assistant" },
     { reasoning_content: "hm" },
+    { reasoning_details: [{ type: "reasoning.text", text: "hm", signature: "c2ln" }] },
     { content: "a\u2028b" },
     {
       tool_calls: [
@@ -220,7 +221,6 @@ test("blocks that arrive whole become chunks too", () => {
       ],
     },
     { tool_calls: [{ index: 0, function: { arguments: '{"b":1,"a":[2]}' } }] },
-    { reasoning_details: [{ type: "reasoning.text", text: "hm", signature: "c2ln" }] },
   ]);
   const encoder = createEventEncoder(context);
   expect(encoder.encode(whole)).toContain("a\\u2028b");

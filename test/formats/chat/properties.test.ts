@@ -171,6 +171,7 @@ const answer: fc.Arbitrary<Event[]> = fc
 function addUp(chunks: ReturnType<typeof readStream>): JsonObject {
   const message: JsonObject = { role: "", content: "", reasoning_content: "" };
   const calls: JsonObject[] = [];
+  const details: JsonValue[] = [];
   let finishReason: JsonValue = null;
   let usage: JsonValue = null;
   for (const chunk of chunks) {
@@ -183,12 +184,13 @@ function addUp(chunks: ReturnType<typeof readStream>): JsonObject {
     if (typeof role === "string") message.role += role;
     if (typeof content === "string") message.content += content;
     if (typeof reasoning_content === "string") message.reasoning_content += reasoning_content;
-    if (reasoning_details !== undefined) message.reasoning_details = reasoning_details;
+    if (Array.isArray(reasoning_details)) details.push(...reasoning_details);
     if (Array.isArray(tool_calls))
       for (const fragment of tool_calls) if (isObject(fragment)) addFragment(calls, fragment);
   }
   if (message.content === "" && calls.length > 0) message.content = null;
   if (message.reasoning_content === "") delete message.reasoning_content;
+  if (details.length > 0) message.reasoning_details = details;
   if (calls.length > 0) message.tool_calls = calls;
   return { message, finish_reason: finishReason, usage };
 }

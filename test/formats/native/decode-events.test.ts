@@ -158,7 +158,6 @@ const broken: { name: string; events: JsonObject[]; kinds: string[]; message: st
     kinds: [],
     message: "out of order",
   },
-  { name: "two starts", events: [start, start], kinds: ["messageStart"], message: "out of order" },
   {
     name: "a delta without a block",
     events: [start, add(0, "x")],
@@ -208,6 +207,21 @@ test("a provider's own error keeps its type and ends the answer", () => {
     extensions: { details: null },
   });
   expect(failureOf(decodeText('data: {"error":{"message":"no"}}\n\n'))).toBe("api_error: no");
+});
+
+test("a repeated start is dropped, and the answer goes on", () => {
+  const decoded = decode(start, start, open(0), start, add(0, "x"));
+  expect(kinds(decoded).slice(0, 3)).toEqual(["messageStart", "blockStart", "blockDelta"]);
+});
+
+test("the usage that comes with an error is reported before it", () => {
+  const error = { type: "error", error: { type: "api_error", message: "oops" } };
+  const decoded = decode(start, { ...error, usage: { input_tokens: 3, output_tokens: 2 } });
+  expect(decoded.map(({ kind }) => kind)).toMatchObject([
+    { case: "messageStart" },
+    { case: "progress", value: { usage: { inputTokens: 3, outputTokens: 2 } } },
+    { case: "failure" },
+  ]);
 });
 
 test("data that is not JSON becomes a failure that does not repeat it", () => {

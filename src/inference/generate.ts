@@ -72,6 +72,9 @@ export async function* generate(
 
     const answer = await parts.providers.generate({
       request: { ...prepared.request, maxTokens: hold.grantedOutput },
+      omitMaxTokens:
+        received.maxTokens === undefined &&
+        hold.grantedOutput === prepared.target.model.maxOutputTokens,
       affinity: affinityOf(caller.key.keyId, prepared.request),
       accountId: caller.key.accountId,
       signal: active.provider.signal,

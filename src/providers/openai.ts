@@ -22,6 +22,7 @@ export function createOpenai(
         stream,
         cacheMarks,
         maxTokensName,
+        omitMaxTokens: call.omitMaxTokens ?? false,
       });
       return new HttpStream(
         {

@@ -26,7 +26,8 @@ const roles = ["system", "developer", "user", "assistant", "tool", "function"];
 
 /** The part of the conversation that is decoded. */
 type Conversation = {
-  instructions: Block[];
+  /** The blocks of each instruction that is not blank. */
+  instructions: Block[][];
   turns: Message[];
   /** Number of legacy function calls. They have no ids, so their number serves as one. */
   functionCalls: number;
@@ -52,16 +53,31 @@ export function decodeMessages(value: JsonValue | undefined): {
     decodeMessage(conversation, objectAt(message, `messages[${index}]`), `messages[${index}]`);
   }
 
-  const messages = normaliseTurns(conversation.turns);
+  const instructions = conversation.instructions.filter((blocks) => blocks.length > 0);
+  const messages =
+    conversation.turns.length === 0
+      ? takeLastInstruction(instructions)
+      : normaliseTurns(conversation.turns);
   if (
     conversation.blankUser !== undefined &&
     !messages.some((message) => message.role === Role.USER)
   ) {
     throw invalid(conversation.blankUser, "must not be blank");
   }
-  if (messages.length === 0)
-    throw invalid("messages", "must have a user or assistant message with content");
-  return { messages, system: joinInstructions(conversation.instructions) };
+  if (messages.length === 0) throw invalid("messages", "must have a message with content");
+  return { messages, system: joinInstructions(instructions.flat()) };
+}
+
+/**
+ * The messages of a conversation that consists of instructions: the last one, which is removed from
+ * `instructions`. None if there is no instruction.
+ */
+function takeLastInstruction(instructions: Block[][]): Message[] {
+  const content = instructions.pop();
+  if (!content) return [];
+  const message = turn(Role.SYSTEM, content);
+  setForm(message);
+  return [message];
 }
 
 // Arguments are JSON text inside JSON, so the limit of the items of a body does not count theirs.
@@ -93,7 +109,7 @@ function decodeMessage(conversation: Conversation, message: JsonObject, at: stri
   switch (message.role) {
     case "system":
     case "developer":
-      for (const block of decodeInstruction(message, at)) instructions.push(block);
+      instructions.push(decodeInstruction(message, at));
       return;
     case "user": {
       const content = decodeUser(message, at);

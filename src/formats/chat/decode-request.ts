@@ -15,7 +15,7 @@ import {
 import { ApiError } from "../../base/errors.ts";
 import { effortNames } from "../../base/reasoning-effort.ts";
 import { checkCounts } from "../codec.ts";
-import { isObject } from "../json.ts";
+import { isCount, isObject } from "../json.ts";
 import { decodeMessages } from "./decode-messages.ts";
 import { decodeTools } from "./decode-tools.ts";
 import {
@@ -26,7 +26,6 @@ import {
   optionalInteger,
   optionalNumber,
   optionalObject,
-  optionalText,
   textAt,
 } from "./fields.ts";
 
@@ -45,7 +44,7 @@ export function decodeRequest(body: JsonValue): GenerateRequest {
 
   const { messages, system } = decodeMessages(body.messages);
   const { tools, toolChoice } = decodeTools(body);
-  const thinking = decodeThinkingSettings(body.thinking);
+  const thinking = decodeThinking(body.thinking);
   return create(GenerateRequestSchema, {
     model,
     sourceFormat: Format.CHAT,
@@ -110,22 +109,25 @@ function decodeStop(stop: JsonValue | undefined): string[] {
     .filter((text) => text.trim() !== "");
 }
 
-function decodeThinkingSettings(value: JsonValue | undefined): Thinking | undefined {
-  const thinking = optionalObject(value, "thinking");
-  if (!thinking) return undefined;
-  const { type, budget_tokens: budget, ...extensions } = thinking;
+const thinkingTypes: readonly JsonValue[] = ["enabled", "adaptive", "disabled"];
+
+// `thinking` is no member of this format: clients that send it mean the native member, or one of
+// another vendor. A value of another shape is ignored, as unknown members are.
+function decodeThinking(value: JsonValue | undefined): Thinking | undefined {
+  if (!isObject(value)) return undefined;
+  const { type, budget_tokens: budget, ...extensions } = value;
+  const isNative = isAbsent(budget) || isCount(budget);
+  if (typeof type !== "string" || !thinkingTypes.includes(type) || !isNative) return undefined;
   return create(ThinkingSchema, {
-    type: textAt(type, "thinking.type"),
-    budgetTokens: optionalInteger(budget, "thinking.budget_tokens", 0),
+    type,
+    budgetTokens: isCount(budget) ? budget : undefined,
     extensions: Object.keys(extensions).length > 0 ? extensions : undefined,
   });
 }
 
+// Vendors add efforts. One that is not listed here has no equivalent and is ignored.
 function decodeEffort(value: JsonValue | undefined): string | undefined {
-  const effort = optionalText(value, "reasoning_effort");
-  if (effort !== undefined && !effortNames.includes(effort))
-    throw invalid("reasoning_effort", "is not a supported effort", effortNames);
-  return effort;
+  return typeof value === "string" && effortNames.includes(value) ? value : undefined;
 }
 
 function decodeResponseFormat(

@@ -85,6 +85,7 @@ function buildTool(definition: JsonObject, at: string): Tool {
     description: optionalText(definition.description, `${at}.description`),
     inputSchema: schema.type === undefined ? { type: "object", ...schema } : schema,
     cacheControl: decodeCacheMark(definition, at),
+    ...(definition.strict === true && { extensions: { strict: true } }),
   });
 }
 

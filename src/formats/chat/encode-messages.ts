@@ -15,7 +15,7 @@ import {
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../base/errors.ts";
-import { foldSystemEntries } from "../fold-system.ts";
+import { foldSystemEntries, hasOnlyInstructions } from "../fold-system.ts";
 import { encodeCacheMark, textsOf } from "./fields.ts";
 import { signedThinking } from "./usage-and-endings.ts";
 
@@ -27,10 +27,18 @@ export function encodeMessages(request: GenerateRequest, cacheMarks: boolean): J
   const messages: JsonObject[] = [];
   const system = request.system && encodeSystem(request.system, cacheMarks);
   if (system) messages.push(system);
+  if (hasOnlyInstructions(request)) {
+    const last = request.messages.map((message) => encodeSystem(message, cacheMarks));
+    return [...messages, ...last.filter((message) => message !== undefined)];
+  }
+  // Chat clients return the thinking that such a provider gave them. That of a native client may be
+  // of a native provider, and many providers reject the member: only a gateway to native models,
+  // which knows cache marks too, gets it.
+  const echoReasoning = request.sourceFormat === Format.CHAT || cacheMarks;
   for (const turn of foldSystemEntries(request.messages)) {
     const isAssistant = turn.role === Role.ASSISTANT;
     const encoded = isAssistant
-      ? encodeAssistant(turn, request.sourceFormat === Format.CHAT)
+      ? encodeAssistant(turn, echoReasoning)
       : encodeUser(turn, cacheMarks);
     // Not a spread: a turn may have more results than a call may have arguments.
     for (const message of encoded) messages.push(message);
@@ -44,7 +52,7 @@ export function encodeMessages(request: GenerateRequest, cacheMarks: boolean): J
  */
 const attribution = "x-anthropic-billing-header:";
 
-function encodeSystem(system: System, cacheMarks: boolean): JsonObject | undefined {
+function encodeSystem(system: System | Message, cacheMarks: boolean): JsonObject | undefined {
   // The vendor removes the attribution too. Passed on, it would prevent hits of the prefix cache.
   const blocks = system.content.filter(
     (block) => !textOf(block).startsWith(attribution) && textOf(block) !== "",
@@ -68,8 +76,6 @@ function encodeAssistant(turn: Message, echoReasoning: boolean): JsonObject[] {
   const text = turn.content.map(textOf).join("");
   if (text === "" && calls.length === 0) return [];
   const message: JsonObject = { role: "assistant", content: text === "" ? null : text };
-  // Only requests of chat clients may have thinking of such a provider. The signatures of another
-  // provider are not valid.
   const details = echoReasoning ? signedThinking(turn.content) : [];
   if (details.length > 0) message.reasoning_details = details;
   if (calls.length > 0) message.tool_calls = calls;

@@ -26,6 +26,8 @@ export type RequestTarget = {
    * reject and all others require.
    */
   readonly maxTokensName?: "max_tokens" | "max_completion_tokens";
+  /** True to send no output limit. Default: false. */
+  readonly omitMaxTokens?: boolean;
 };
 
 /**
@@ -37,7 +39,7 @@ export function encodeRequest(request: GenerateRequest, target: RequestTarget): 
     model: target.model,
     messages: encodeMessages(request, target.cacheMarks ?? false),
   };
-  if (request.maxTokens !== undefined)
+  if (request.maxTokens !== undefined && !target.omitMaxTokens)
     body[target.maxTokensName ?? "max_tokens"] = request.maxTokens;
   if (request.temperature !== undefined) body.temperature = request.temperature;
   if (request.topP !== undefined) body.top_p = request.topP;
@@ -75,6 +77,7 @@ function encodeTool(tool: Tool, index: number, target: RequestTarget): JsonObjec
   const described: JsonObject = { name: tool.name };
   if (tool.description !== undefined) described.description = tool.description;
   described.parameters = tool.inputSchema ?? { type: "object", properties: {} };
+  if (tool.extensions?.strict === true) described.strict = true;
   return [
     {
       type: "function",

@@ -12,7 +12,7 @@ import {
   type ToolChoice,
 } from "../../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../../gen/gateway/inference/v1/inference_pb.ts";
-import { foldSystemEntries } from "../fold-system.ts";
+import { foldSystemEntries, hasOnlyInstructions } from "../fold-system.ts";
 import { encodeCacheControl, encodeContent, type KeepExtensions } from "./encode-block.ts";
 
 /** The settings of a provider that affect the body. */
@@ -71,7 +71,7 @@ function encodePrompt(
   target: { foldSystem?: boolean },
   keep: KeepExtensions,
 ): JsonObject {
-  const messages = target.foldSystem ? foldSystemEntries(request.messages) : request.messages;
+  const messages = encodableMessages(request, target);
   const { system, tools, toolChoice, thinking, outputConfig, cacheControl } = request;
   return {
     ...(system && { system: encodeContent(system.content, system.form, keep) }),
@@ -82,6 +82,16 @@ function encodePrompt(
     ...(outputConfig && { output_config: encodeOutputConfig(outputConfig, keep) }),
     ...(cacheControl && { cache_control: encodeCacheControl(cacheControl, keep) }),
   };
+}
+
+function encodableMessages(
+  request: GenerateRequest,
+  { foldSystem }: { foldSystem?: boolean },
+): readonly Message[] {
+  const { messages } = request;
+  if (hasOnlyInstructions(request))
+    return messages.map((message) => ({ ...message, role: Role.USER }));
+  return foldSystem ? foldSystemEntries(messages) : messages;
 }
 
 function encodeMessage(message: Message, keep: KeepExtensions): JsonObject {

@@ -436,6 +436,23 @@ for (const { name, given, input } of argumentTexts) {
   });
 }
 
+test("of a conversation of instructions, the last one that is not blank is its message", () => {
+  const system = (content: string) => ({ role: "system", content });
+  const { messages, system: instruction } = decodeRequest(
+    bodyWith({
+      messages: [system("a"), { role: "developer", content: "b" }, system("c"), system(" ")],
+    }),
+  );
+  expect(messages).toMatchObject([
+    {
+      role: Role.SYSTEM,
+      form: ContentForm.TEXT,
+      content: [{ kind: { case: "text", value: { text: "c" } } }],
+    },
+  ]);
+  expect(instruction?.content).toMatchObject([{ kind: { value: { text: "a\nb" } } }]);
+});
+
 test("a single text has the string form unless it has a cache mark", () => {
   const forms = (content: JsonValue) =>
     decodeRequest(bodyWith({ messages: [user(content)] })).messages[0]?.form;
@@ -484,7 +501,11 @@ const refused: { name: string; messages: JsonValue[]; field: string }[] = [
     messages: [{ role: "system", content: "a" }, user("  ")],
     field: "messages[1].content",
   },
-  { name: "only instructions", messages: [{ role: "system", content: "a" }], field: "messages" },
+  {
+    name: "only blank instructions",
+    messages: [{ role: "system", content: " " }],
+    field: "messages",
+  },
   {
     name: "only audio",
     messages: [user([{ type: "input_audio", input_audio: {} }])],

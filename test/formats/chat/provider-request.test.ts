@@ -19,10 +19,14 @@ function bodyOf(members: RequestInit, to: Target = target): JsonObject {
   return encodeRequest(request, to);
 }
 
-function messagesOf(turns: Turn[], members: RequestInit = {}): JsonValue | undefined {
+function messagesOf(
+  turns: Turn[],
+  members: RequestInit = {},
+  to: Partial<Target> = {},
+): JsonValue | undefined {
   const request = create(GenerateRequestSchema, members);
   request.messages = turns.map((turn) => create(MessageSchema, turn));
-  return bodyOf(request).messages;
+  return bodyOf(request, { ...target, ...to }).messages;
 }
 
 const text = (value: string) => ({ kind: { case: "text" as const, value: { text: value } } });
@@ -218,7 +222,7 @@ test("an instruction inside the conversation becomes a marked text of the user t
   ]);
 });
 
-test("thinking is returned to a provider only in requests of this format", () => {
+test("thinking is returned to a provider in requests of this format, and to a gateway to native models", () => {
   const turns = [
     assistant(
       { kind: { case: "thinking", value: { thinking: "hm", signature: "c2ln" } } },
@@ -229,13 +233,13 @@ test("thinking is returned to a provider only in requests of this format", () =>
     ),
   ];
   expect(messagesOf(turns)).toEqual([{ role: "assistant", content: "a" }]);
-  expect(messagesOf(turns, { sourceFormat: Format.CHAT })).toEqual([
-    {
-      role: "assistant",
-      content: "a",
-      reasoning_details: [{ type: "reasoning.text", text: "hm", signature: "c2ln" }],
-    },
-  ]);
+  const returned = {
+    role: "assistant",
+    content: "a",
+    reasoning_details: [{ type: "reasoning.text", text: "hm", signature: "c2ln" }],
+  };
+  expect(messagesOf(turns, { sourceFormat: Format.CHAT })).toEqual([returned]);
+  expect(messagesOf(turns, {}, { cacheMarks: true })).toEqual([returned]);
   expect(
     messagesOf([
       assistant({ kind: { case: "thinking", value: { thinking: "hm", signature: "c2ln" } } }),

@@ -161,6 +161,23 @@ const used: { name: string; members: JsonObject; becomes: object }[] = [
       reasoningEffort: undefined,
     },
   },
+  ...["heroic", 3, { effort: "high" }].map((effort) => ({
+    name: `the reasoning_effort ${JSON.stringify(effort)}, which is unknown, is ignored`,
+    members: { reasoning_effort: effort },
+    becomes: { reasoningEffort: undefined },
+  })),
+  ...[
+    true,
+    "on",
+    {},
+    { type: "auto" },
+    { enabled: true },
+    { type: "enabled", budget_tokens: "9" },
+  ].map((thinking) => ({
+    name: `the thinking ${JSON.stringify(thinking)}, which is unknown, is ignored beside an effort`,
+    members: { thinking, reasoning_effort: "low" },
+    becomes: { thinking: undefined, reasoningEffort: "low" },
+  })),
   {
     name: "cache_control on a tool is passed on",
     members: { tools: [{ ...tool, cache_control: { type: "ephemeral", ttl: "1h" } }] },
@@ -315,23 +332,6 @@ const refused: { name: string; body: JsonValue; field: string | undefined }[] = 
     name: "a schema that is not an object",
     body: bodyWith({ response_format: { type: "json_schema", json_schema: { schema: [] } } }),
     field: "response_format.json_schema.schema",
-  },
-  {
-    name: "an unknown reasoning_effort",
-    body: bodyWith({ reasoning_effort: "heroic" }),
-    field: "reasoning_effort",
-  },
-  {
-    name: "reasoning_effort as a number",
-    body: bodyWith({ reasoning_effort: 3 }),
-    field: "reasoning_effort",
-  },
-  { name: "thinking that is not an object", body: bodyWith({ thinking: true }), field: "thinking" },
-  { name: "thinking without a type", body: bodyWith({ thinking: {} }), field: "thinking.type" },
-  {
-    name: "a thinking budget that is not a count",
-    body: bodyWith({ thinking: { type: "enabled", budget_tokens: "9" } }),
-    field: "thinking.budget_tokens",
   },
   {
     name: "modalities of audio alone",

@@ -1,0 +1,154 @@
+// Reads the answers that clients receive, by the rules of the clients: independent of our decoders.
+
+import type { JsonObject, JsonValue } from "@bufbuild/protobuf";
+import { isObject } from "../../../src/formats/json.ts";
+import { readEvents } from "../../support/gateway-with-provider.ts";
+import { readStream } from "../../support/samples/chat-bodies.ts";
+import type { Meaning } from "./dialect.ts";
+
+/** A meaning with every member. */
+export type FullMeaning = {
+  thinking: string;
+  text: string;
+  calls: readonly { name: string; input: JsonValue }[];
+  stop: string;
+  usage: { input: number; output: number; cacheRead: number; thinking: number };
+};
+
+export function complete({ thinking = "", text = "", calls = [], stop, usage }: Meaning) {
+  return { thinking, text, calls, stop, usage: { cacheRead: 0, thinking: 0, ...usage } };
+}
+
+const textOf = (value: JsonValue | undefined): string => (typeof value === "string" ? value : "");
+const numberOf = (value: JsonValue | undefined): number => (typeof value === "number" ? value : 0);
+const objectOf = (value: JsonValue | undefined): JsonObject => (isObject(value) ? value : {});
+const objectsOf = (value: JsonValue | undefined): JsonObject[] =>
+  Array.isArray(value) ? value.filter(isObject) : [];
+
+/** The meaning of a plain answer in the native format. */
+export function readNative(body: JsonObject): FullMeaning {
+  const blocks = objectsOf(body.content);
+  const joined = (type: string, name: string) =>
+    blocks
+      .filter((block) => block.type === type)
+      .map((block) => textOf(block[name]))
+      .join("");
+  const usage = objectOf(body.usage);
+  return {
+    thinking: joined("thinking", "thinking"),
+    text: joined("text", "text"),
+    calls: blocks
+      .filter(({ type }) => type === "tool_use")
+      .map(({ name, input }) => ({ name: textOf(name), input: input ?? null })),
+    stop: textOf(body.stop_reason),
+    usage: {
+      input: numberOf(usage.input_tokens),
+      output: numberOf(usage.output_tokens),
+      cacheRead: numberOf(usage.cache_read_input_tokens),
+      thinking: numberOf(objectOf(usage.output_tokens_details).thinking_tokens),
+    },
+  };
+}
+
+/** The plain answer that a native client accumulates from a stream. */
+export function joinNative(stream: string): JsonObject {
+  let message: JsonObject = {};
+  for (const { type, ...event } of readEvents(stream)) {
+    if (type === "message_start") message = objectOf(event.message);
+    const content = Array.isArray(message.content) ? message.content : [];
+    if (type === "content_block_start") content.push({ ...objectOf(event.content_block) });
+    const block = objectOf(content[numberOf(event.index)]);
+    const delta = objectOf(event.delta);
+    if (type === "content_block_delta") addDelta(block, delta);
+    if (type === "content_block_stop" && typeof block.json === "string" && block.json !== "")
+      block.input = JSON.parse(block.json);
+    if (type === "message_delta")
+      message = {
+        ...message,
+        ...delta,
+        usage: { ...objectOf(message.usage), ...objectOf(event.usage) },
+      };
+  }
+  return message;
+}
+
+function addDelta(block: JsonObject, delta: JsonObject): void {
+  if (delta.type === "text_delta") block.text = textOf(block.text) + textOf(delta.text);
+  if (delta.type === "thinking_delta")
+    block.thinking = textOf(block.thinking) + textOf(delta.thinking);
+  if (delta.type === "signature_delta") block.signature = textOf(delta.signature);
+  if (delta.type === "input_json_delta")
+    block.json = textOf(block.json) + textOf(delta.partial_json);
+}
+
+/** The meaning of a plain chat completion. */
+export function readChat(body: JsonObject): FullMeaning {
+  const choice = objectOf(objectsOf(body.choices)[0]);
+  const message = objectOf(choice.message);
+  const usage = objectOf(body.usage);
+  const prompt = objectOf(usage.prompt_tokens_details);
+  const cacheRead = numberOf(prompt.cached_tokens);
+  return {
+    thinking: textOf(message.reasoning_content),
+    text: textOf(message.content),
+    calls: objectsOf(message.tool_calls).map((call) => {
+      const called = objectOf(call.function);
+      return { name: textOf(called.name), input: JSON.parse(textOf(called.arguments)) };
+    }),
+    stop: textOf(choice.finish_reason),
+    usage: {
+      input: numberOf(usage.prompt_tokens) - cacheRead - numberOf(prompt.cache_write_tokens),
+      output: numberOf(usage.completion_tokens),
+      cacheRead,
+      thinking: numberOf(objectOf(usage.completion_tokens_details).reasoning_tokens),
+    },
+  };
+}
+
+/** The plain completion that a chat client accumulates from a stream. */
+export function joinChat(stream: string): JsonObject {
+  const message: JsonObject = { content: "", reasoning_content: "" };
+  const calls: JsonObject[] = [];
+  const details: JsonValue[] = [];
+  const annotations: JsonValue[] = [];
+  let finishReason: JsonValue = null;
+  let usage: JsonValue = null;
+  for (const chunk of readStream(stream)) {
+    if (chunk === "[DONE]") continue;
+    if (chunk.error !== undefined) throw new Error(JSON.stringify(chunk.error));
+    usage = chunk.usage ?? usage;
+    const choice = objectOf(objectsOf(chunk.choices)[0]);
+    const delta = objectOf(choice.delta);
+    finishReason = choice.finish_reason ?? finishReason;
+    message.content = textOf(message.content) + textOf(delta.content);
+    message.reasoning_content = textOf(message.reasoning_content) + textOf(delta.reasoning_content);
+    details.push(...objectsOf(delta.reasoning_details));
+    annotations.push(...objectsOf(delta.annotations));
+    for (const { index, ...call } of objectsOf(delta.tool_calls)) {
+      const known = calls[numberOf(index)];
+      const { arguments: more } = objectOf(call.function);
+      if (!known) calls.push({ ...call });
+      else {
+        const called = objectOf(known.function);
+        known.function = { ...called, arguments: textOf(called.arguments) + textOf(more) };
+      }
+    }
+  }
+  const choice = {
+    message: { ...message, tool_calls: calls, reasoning_details: details, annotations },
+    finish_reason: finishReason,
+  };
+  return { choices: [choice], usage };
+}
+
+const finishReasons = new Map([
+  ["max_tokens", "length"],
+  ["model_context_window_exceeded", "length"],
+  ["tool_use", "tool_calls"],
+  ["refusal", "content_filter"],
+]);
+
+/** The meaning as a chat client reads it: with chat's own stop reason. */
+export function inChat(meaning: FullMeaning): FullMeaning {
+  return { ...meaning, stop: finishReasons.get(meaning.stop) ?? "stop" };
+}

@@ -1,6 +1,7 @@
 // Parses request bodies. Large ones are parsed in worker threads, so that they do not block the
 // other requests of the process.
 
+import { setImmediate } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 import type { JsonValue } from "@bufbuild/protobuf";
 import { ApiError, type ErrorFacts, type ErrorReason } from "../base/errors.ts";
@@ -11,6 +12,9 @@ import { parseRequest } from "../formats/json.ts";
  * fault of a malformed one 35 ms. The way to a worker and back takes about a millisecond.
  */
 export const parsedAtOnceMax = 1024 * 1024;
+
+/** Largest body that is parsed and decoded in one turn of the event loop. */
+const sameTurnMax = 64 * 1024;
 
 /** More workers would take the processor from the requests of others. */
 const workersMax = 2;
@@ -36,8 +40,14 @@ const workers = new Set<ParseWorker>();
  * Parses a request body as `parseRequest` does. The bytes must not be used afterwards: a worker
  * takes their memory.
  */
-export function parseBody(bytes: Uint8Array): Promise<JsonValue> | JsonValue {
-  if (bytes.length <= parsedAtOnceMax) return parseRequest(bytes);
+export async function parseBody(bytes: Uint8Array): Promise<JsonValue> {
+  const value = bytes.length <= parsedAtOnceMax ? parseRequest(bytes) : await parseInWorker(bytes);
+  // Decoding a value of many items takes longer than parsing it, and gets a turn of its own.
+  if (bytes.length > sameTurnMax) await setImmediate();
+  return value;
+}
+
+function parseInWorker(bytes: Uint8Array): Promise<JsonValue> {
   return new Promise((resolve, reject) => {
     waiting.push({ bytes, resolve, reject });
     startWaiting();

@@ -174,6 +174,20 @@ export class Lab {
     return this.server(redisBinary, args, port);
   }
 
+  /** A further account with these credits in its pool. Returns its id. */
+  async createAccount(
+    { grpcAddress }: GatewayProcess,
+    amountMicrocredits: bigint,
+  ): Promise<string> {
+    const core = grpcCore({ addresses: [grpcAddress] });
+    const headers = { authorization: `Bearer ${adminToken}` };
+    const { account } = await core.billing.createAccount({ name: "bench" }, { headers });
+    const accountId = account?.accountId ?? "";
+    core.close();
+    if (amountMicrocredits > 0n) await fund(grpcAddress, accountId, amountMicrocredits);
+    return accountId;
+  }
+
   /** A further key of the gateway's account, as its secret. */
   async createKey(
     { grpcAddress, accountId }: GatewayProcess,
@@ -313,10 +327,13 @@ function portOf(address: string): number {
   return Number(URL.parse(address)?.port ?? 0);
 }
 
-async function fund(address: string, accountId: string): Promise<void> {
+async function fund(
+  address: string,
+  accountId: string,
+  amountMicrocredits = 2n ** 52n,
+): Promise<void> {
   const core = grpcCore({ addresses: [address] });
   const headers = { authorization: `Bearer ${adminToken}` };
-  const amountMicrocredits = 2n ** 52n;
   const transfer = {
     accountId,
     family: 1,

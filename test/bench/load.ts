@@ -11,6 +11,8 @@ export type LoadJob = {
   /** One of these per request, in turn. */
   readonly bodies: readonly string[];
   readonly requests: number;
+  /** No request begins after this time. Default: no limit. */
+  readonly secondsMax?: number;
   readonly concurrency: number;
   /** Requests per second in an open loop. Default: as fast as `concurrency` allows. */
   readonly perSecond?: number;
@@ -81,14 +83,15 @@ async function run(job: LoadJob): Promise<LoadResult> {
   };
 
   const started = performance.now();
+  const endMs = started + (job.secondsMax ?? Number.POSITIVE_INFINITY) * 1000;
   if (job.perSecond === undefined) {
     const worker = async () => {
-      while (next < job.requests) await send(next++);
+      while (next < job.requests && performance.now() < endMs) await send(next++);
     };
     await Promise.all(Array.from({ length: job.concurrency }, worker));
   } else {
     const sent: Promise<void>[] = [];
-    while (next < job.requests) {
+    while (next < job.requests && performance.now() < endMs) {
       const due = Math.min(
         job.requests,
         Math.floor(((performance.now() - started) / 1000) * job.perSecond) + 1,

@@ -9,6 +9,7 @@ import { codec } from "./suites/codec.ts";
 import { failover } from "./suites/failover.ts";
 import { flood } from "./suites/flood.ts";
 import { history } from "./suites/history.ts";
+import { hostile } from "./suites/hostile.ts";
 import { idleStreams } from "./suites/idle-streams.ts";
 import { keys } from "./suites/keys.ts";
 import { latency } from "./suites/latency.ts";
@@ -31,6 +32,7 @@ const suites: Record<string, () => Promise<Result>> = {
   failover,
   overload,
   flood,
+  hostile,
   "idle-streams": idleStreams,
   split,
   processes,

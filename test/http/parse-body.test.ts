@@ -59,6 +59,15 @@ test("the process serves others while large bodies are parsed", async () => {
   expect(turns).toBeGreaterThan(10);
 });
 
+test("a body above 64 KiB is parsed in a turn of its own", async () => {
+  let turned = false;
+  setImmediate(() => {
+    turned = true;
+  });
+  await parseBody(Buffer.from(`[${" ".repeat(64 * 1024)}]`));
+  expect(turned).toBe(true);
+});
+
 test("many large bodies at once are all parsed, each to its own value", async () => {
   const bodies = Array.from({ length: 12 }, (_, index) => largeBody(`[${index}]`));
   const values = await Promise.all(bodies.map((body) => parseBody(body)));

@@ -81,7 +81,7 @@ export function fromDetails(message: string, details: readonly Any[]): ApiError 
         name: quota.quotaMetric,
         limit: quota.quotaValue,
         ...familyIn(quota.quotaDimensions),
-        ...numbersIn(info.metadata),
+        ...factsIn(info.metadata),
       },
     }),
     ...(providerAnswer && {
@@ -98,19 +98,21 @@ export function shorten(sentence: string): string {
   return sentence.slice(0, sentenceCharactersMax).toWellFormed();
 }
 
-function metadataOf({ used, remaining, resetsAt }: Limit): Record<string, string> {
+function metadataOf({ used, remaining, resetsAt, exhausted }: Limit): Record<string, string> {
   return {
     ...(used !== undefined && { used: String(used) }),
     ...(remaining !== undefined && { remaining: String(remaining) }),
     ...(resetsAt && { resetsAt: toJson(TimestampSchema, create(TimestampSchema, resetsAt)) }),
+    ...(exhausted && { exhausted: "true" }),
   };
 }
 
-function numbersIn({ used, remaining, resetsAt }: Record<string, string>): Partial<Limit> {
+function factsIn({ used, remaining, resetsAt, exhausted }: Record<string, string>): Partial<Limit> {
   return {
     ...(used !== undefined && { used: BigInt(used) }),
     ...(remaining !== undefined && { remaining: BigInt(remaining) }),
     ...(resetsAt !== undefined && { resetsAt: fromJson(TimestampSchema, resetsAt) }),
+    ...(exhausted === "true" && { exhausted: true }),
   };
 }
 

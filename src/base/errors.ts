@@ -106,6 +106,14 @@ export const errorCatalog = {
     rpc: Code.ResourceExhausted,
     message: "Too many requests for this key.",
   },
+  requests_not_allowed: {
+    rpc: Code.PermissionDenied,
+    message: "This key may make no requests: its limit is 0 requests a minute.",
+  },
+  too_many_failed: {
+    rpc: Code.ResourceExhausted,
+    message: "Too many requests of this key failed; correct them before you send more.",
+  },
   count_rate_limited: {
     rpc: Code.ResourceExhausted,
     message: "Too many counting calls for this key.",
@@ -175,6 +183,11 @@ export type Limit = {
   remaining?: bigint;
   /** When part of the limit becomes free again. Absent: waiting alone frees nothing. */
   resetsAt?: MessageInitShape<typeof TimestampSchema>;
+  /**
+   * The pool or the month is spent, whatever running requests hold: every request of its keys meets
+   * this error.
+   */
+  exhausted?: true;
   /** The pool's family, with `pool_microcredits` only. */
   family?: Family;
 };

@@ -294,6 +294,7 @@ function creditsExhausted(
       used: pool.held,
       remaining,
       family: familyOf(payer.family),
+      ...((why === "in debt" || pool.posted <= 0n) && { exhausted: true }),
     },
   });
 }
@@ -315,6 +316,7 @@ function capReached(
       limit,
       used: key.spent + key.held,
       remaining,
+      ...(key.spent >= limit && { exhausted: true }),
       resetsAt: { seconds: BigInt(resetsAt.getTime() / 1000) },
     },
   });

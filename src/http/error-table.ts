@@ -185,6 +185,18 @@ export const errorTable = {
     chat: ["requests", "rate_limit_exceeded"],
     retryAfterSeconds: 60,
   },
+  requests_not_allowed: {
+    status: 403,
+    native: ["permission_error", "requests_not_allowed"],
+    chat: [invalid, "requests_not_allowed"],
+    ...noRetry,
+  },
+  too_many_failed: {
+    status: 429,
+    native: ["rate_limit_error", "too_many_failed"],
+    chat: ["requests", "too_many_failed"],
+    retryAfterSeconds: 60,
+  },
   count_rate_limited: {
     status: 429,
     native: ["rate_limit_error", "count_rate_limited"],

@@ -27,8 +27,8 @@ type Parts = {
 };
 
 /**
- * Counts the input tokens of a request. Throws the errors of `prepare`, `count_rate_limited`, and
- * `rate_limited` for a key that may make no requests at all.
+ * Counts the input tokens of a request. Throws the errors of `prepare`, `requests_not_allowed` and
+ * `count_rate_limited`.
  */
 export async function countTokens(
   parts: Parts,
@@ -40,8 +40,7 @@ export async function countTokens(
   const catalog = parts.catalog();
   const { request: named } = prepareModel(catalog, received, key.allowedModels);
   const request = enforceFeaturePolicy(named, catalog.features);
-  if (key.requestsPerMinute === 0)
-    throw new ApiError("rate_limited", { message: "This key may make no requests." });
+  if (key.requestsPerMinute === 0) throw new ApiError("requests_not_allowed");
   const size = measurePrompt(request);
   const release = await parts.limits.acquireFreeCall(key.keyId, size.textBytes);
   try {

@@ -53,7 +53,7 @@ export async function* generate(
 ): AsyncGenerator<GenerateResponse, undefined> {
   const requestId = requestIdOf(call);
   const prepared = prepare(parts.catalog(), received, caller.key.allowedModels);
-  const rateLimit = await parts.limits.acquire(caller.key.keyId, caller.key.requestsPerMinute);
+  const place = await parts.limits.acquire(caller.key.keyId, caller.key.requestsPerMinute);
   // Open before the hold, so that a revocation or a drain also ends requests that are being
   // admitted.
   const active = parts.activeRequests.open(caller.key.keyId, caller.secret.secretId);
@@ -67,7 +67,7 @@ export async function* generate(
       bill?.settleInterrupted();
       parts.activeRequests.close(active);
     });
-    yield admission(prepared, hold, rateLimit);
+    yield admission(prepared, hold, place?.rateLimit);
     bill.throwIfEnded();
 
     const answer = await parts.providers.generate({
@@ -99,7 +99,10 @@ export async function* generate(
     if (end.length > 0) yield response({ case: "events", value: eventsOf(end) });
     yield response({ case: "receipt", value: create(ReceiptSchema, { receipt }) });
   } catch (error) {
-    throw bill ? bill.fail(error) : error;
+    if (bill) throw bill.fail(error);
+    // Only admitted requests count towards the limit of the key.
+    place?.cancel();
+    throw error;
   } finally {
     // If the answer failed or its reader left, charges the usage so far. No effect once settled.
     await bill?.close();

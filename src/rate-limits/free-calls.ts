@@ -3,18 +3,16 @@
 
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { ApiError } from "../base/errors.ts";
+import { ByteWindow, bytesPerMinuteMax } from "./byte-window.ts";
 import { windowMs } from "./sliding-window.ts";
 
-const bytesPerMinuteMax = 256 * 1024 * 1024;
 const concurrencyMax = 4;
 // One command of a coding assistant sends 27 counting calls at once: let them wait their turn.
 const waitingMax = 100;
 
-type Call = { readonly atMs: number; readonly bytes: number };
 type KeyState = {
   active: number;
-  /** Calls of the last minute, oldest first. */
-  calls: Call[];
+  readonly calls: ByteWindow;
   waiting: (() => void)[];
 };
 
@@ -38,8 +36,8 @@ export class FreeCallLimiter {
   async begin(keyId: string, bytes: number): Promise<EndCall> {
     const nowMs = this.#nowMs();
     this.#sweep(nowMs);
-    const key = this.#keys.get(keyId) ?? { active: 0, calls: [], waiting: [] };
-    expire(key, nowMs);
+    const key = this.#keys.get(keyId) ?? { active: 0, calls: new ByteWindow(), waiting: [] };
+    key.calls.expire(nowMs);
     if (key.waiting.length >= waitingMax) {
       throw new ApiError("count_rate_limited", {
         message: `This key may run ${concurrencyMax} counting calls at once, and too many are waiting.`,
@@ -55,7 +53,7 @@ export class FreeCallLimiter {
     checkBytes(key.calls, bytes, nowMs);
 
     const call = { atMs: nowMs, bytes };
-    key.calls.push(call);
+    key.calls.add(call);
     this.#keys.set(keyId, key);
     if (key.active < concurrencyMax) key.active += 1;
     // A call that ends passes its slot to the first that waits.
@@ -67,7 +65,7 @@ export class FreeCallLimiter {
       const next = key.waiting.shift();
       if (next) next();
       else key.active -= 1;
-      if (outcome === "refused") key.calls = key.calls.filter((one) => one !== call);
+      if (outcome === "refused") key.calls.remove(call);
     };
   }
 
@@ -76,27 +74,16 @@ export class FreeCallLimiter {
     if (nowMs - this.#sweptAtMs < windowMs) return;
     this.#sweptAtMs = nowMs;
     for (const [keyId, key] of this.#keys) {
-      expire(key, nowMs);
-      if (key.calls.length === 0 && key.active === 0) this.#keys.delete(keyId);
+      key.calls.expire(nowMs);
+      if (key.calls.isEmpty && key.active === 0) this.#keys.delete(keyId);
     }
   }
 }
 
-function expire(key: KeyState, nowMs: number): void {
-  const first = key.calls.findIndex((call) => call.atMs > nowMs - windowMs);
-  key.calls = first === -1 ? [] : key.calls.slice(first);
-}
-
-function checkBytes(calls: readonly Call[], bytes: number, nowMs: number): void {
-  const used = calls.reduce((sum, call) => sum + call.bytes, 0);
-  if (used + bytes <= bytesPerMinuteMax) return;
-  // The call whose expiry makes enough room.
-  let freed = 0;
-  const expiring = calls.find((call) => {
-    freed += call.bytes;
-    return used - freed + bytes <= bytesPerMinuteMax;
-  });
-  const waitMs = Math.ceil((expiring?.atMs ?? nowMs) + windowMs - nowMs);
+function checkBytes(calls: ByteWindow, bytes: number, nowMs: number): void {
+  const waitMs = calls.waitMs(bytes, nowMs);
+  if (waitMs === undefined) return;
+  const { used } = calls;
   throw new ApiError("count_rate_limited", {
     message: "This key may send 256 MiB a minute in counting calls.",
     retryAfterMs: waitMs,

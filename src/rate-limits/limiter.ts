@@ -22,12 +22,23 @@ import {
 } from "./sliding-window.ts";
 import type { Entry } from "./store.ts";
 
-/** `quota`: the number that decided, which is the limit or this node's fallback quota. */
-export type Acquired = Verdict & { readonly quota: number };
+export type Acquired = Verdict & {
+  /** Names the request in `cancel`. */
+  readonly id: number;
+  /** The number that decided: the limit, or this node's fallback quota. */
+  readonly quota: number;
+};
 
 export type RateLimiter = {
   /** Requests one admission under the limit called `name`. Never rejects because of Redis. */
   acquire(name: string, limit: number): Promise<Acquired>;
+  /** Returns the place of an admitted request, on all nodes. */
+  cancel(name: string, id: number): void;
+  /**
+   * Milliseconds until one more request can fit, as far as this node knows. 0: it may fit now. Asks
+   * nobody: other nodes' requests are known for a second after Redis refused one of this node.
+   */
+  knownWaitMs(name: string, limit: number): number;
   readonly redisSync: RedisSync | undefined;
 };
 
@@ -39,7 +50,12 @@ type LimitState = {
   readonly overage: SlidingWindow;
   /** Requests sent to Redis that it has not answered yet. */
   pending: number;
+  /** The last refusal by Redis: the limit that was full, and until when that is known. */
+  full: { readonly limit: number; readonly untilMs: number } | undefined;
 };
+
+/** How long a refusal by Redis is known: another node may return the place of a request. */
+const knownFullMs = 1_000;
 
 export function createRateLimiter(parts: {
   redis?: Redis | undefined;
@@ -59,7 +75,12 @@ export function createRateLimiter(parts: {
   function stateOf(name: string): LimitState {
     let state = limits.get(name);
     if (!state) {
-      state = { own: new SlidingWindow(), overage: new SlidingWindow(), pending: 0 };
+      state = {
+        own: new SlidingWindow(),
+        overage: new SlidingWindow(),
+        pending: 0,
+        full: undefined,
+      };
       limits.set(name, state);
     }
     return state;
@@ -88,7 +109,7 @@ export function createRateLimiter(parts: {
       own.add(atMs, id);
       redisSync?.addUnsynced({ name, id, atMs });
     }
-    return { ...verdict, quota };
+    return { ...verdict, id, quota };
   }
 
   async function acquireFromRedis(
@@ -104,18 +125,43 @@ export function createRateLimiter(parts: {
     if (sync.isRegistering) {
       // A request that Redis has not answered yet may be admitted: count it.
       const alone = decide(state.own, state.overage, quota - state.pending, nowMs());
-      if (!alone.admitted) return { ...alone, quota };
+      if (!alone.admitted) return { ...alone, id, quota };
     }
     state.pending += 1;
     const verdict = await sync.acquire({ name, id, limit, isOverage });
     state.pending -= 1;
     if (verdict) {
       if (verdict.admitted) state.own.add(nowMs(), id);
-      return { ...verdict, quota: limit };
+      else if (verdict.waitMs !== undefined)
+        state.full = { limit, untilMs: nowMs() + Math.min(verdict.waitMs, knownFullMs) };
+      return { ...verdict, id, quota: limit };
     }
     const alone = acquireAlone(name, id, limit);
     if (!alone.admitted) sync.cancel({ name, id });
     return alone;
+  }
+
+  function cancel(name: string, id: number): void {
+    const state = limits.get(name);
+    if (state) {
+      state.own.remove(id);
+      state.full = undefined;
+    }
+    redisSync?.cancel({ name, id });
+  }
+
+  function knownWaitMs(name: string, limit: number): number {
+    const state = limits.get(name);
+    if (!state) return 0;
+    const atMs = nowMs();
+    if (!redisSync?.isSynced) {
+      const quota = redisSync ? quotas.of(limit) : limit;
+      return decide(state.own, state.overage, quota, atMs).waitMs ?? knownFullMs;
+    }
+    // Redis admitted these requests up to `answerMsMax` before this node counted them.
+    const ownMs = (decide(state.own, undefined, limit, atMs).waitMs ?? knownFullMs) - answerMsMax;
+    const { full } = state;
+    return Math.max(0, ownMs, full && limit <= full.limit ? full.untilMs - atMs : 0);
   }
 
   /** Forgets the limits that were not used for a minute. Runs once a minute. */
@@ -131,6 +177,8 @@ export function createRateLimiter(parts: {
 
   return {
     redisSync,
+    cancel,
+    knownWaitMs,
     acquire(name, limit) {
       sweep();
       lastId += 1;

@@ -1,4 +1,4 @@
-// The rate limits of a key: requests per minute, and free calls.
+// The rate limits of a key: requests per minute, failed requests, and free calls.
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
@@ -6,6 +6,7 @@ import { type RateLimit, RateLimitSchema } from "../../gen/gateway/inference/v1/
 import { ApiError, type ErrorFacts } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Redis } from "../redis/redis.ts";
+import { FailedRequests } from "./failed-requests.ts";
 import { FreeCallLimiter } from "./free-calls.ts";
 import { type Acquired, createRateLimiter } from "./limiter.ts";
 import { type Nodes, windowMs } from "./sliding-window.ts";
@@ -15,13 +16,29 @@ export { windowMs } from "./sliding-window.ts";
 /** The requests per minute of a key, right after one was admitted. */
 export type RateLimitState = RateLimit;
 
+/** The place of one request under the limit of its key. */
+export type Place = {
+  readonly rateLimit: RateLimitState;
+  /** Returns the place, because the request failed before it was admitted. Call at most once. */
+  cancel(): void;
+};
+
 export type RateLimits = {
   /**
-   * Counts one request of a key. `perMinute`: most requests admitted in any 60 seconds; undefined
-   * means unlimited, and then the result is undefined too. Throws `rate_limited`, without counting
-   * the request.
+   * Reserves the place of one request of a key. `perMinute`: most requests admitted in any 60
+   * seconds; undefined means unlimited, and then the result is undefined too. Throws
+   * `rate_limited`, or `requests_not_allowed` for a limit of 0, without reserving a place.
    */
-  acquire(keyId: string, perMinute: number | undefined): Promise<RateLimitState | undefined>;
+  acquire(keyId: string, perMinute: number | undefined): Promise<Place | undefined>;
+  /**
+   * Throws as `acquire` if this process knows that it would, without asking Redis and without
+   * reserving a place.
+   */
+  check(keyId: string, perMinute: number | undefined): void;
+  /** Counts a request that failed after its body of `bytes` was read. Never rejects. */
+  recordFailed(keyId: string, perMinute: number | undefined, bytes: number): Promise<void>;
+  /** `too_many_failed` if too many requests of the key failed in the last minute. */
+  tooManyFailed(keyId: string, perMinute: number | undefined): ApiError | undefined;
   /**
    * Counts one free call with a body of `bytes`, after waiting for its turn. Call the returned
    * function when the call ends. Throws `count_rate_limited`.
@@ -53,18 +70,35 @@ export function createRateLimits(parts: {
 }): RateLimits {
   const limiter = createRateLimiter({ answerMsMax: answerMsMaxDefault, ...parts });
   const freeCalls = new FreeCallLimiter();
+  const failed = new FailedRequests(limiter);
 
   return {
     async acquire(keyId, perMinute) {
       if (perMinute === undefined) return undefined;
-      const acquired = await limiter.acquire(`rpm:${keyId}`, perMinute);
+      if (perMinute === 0) throw new ApiError("requests_not_allowed");
+      const name = `rpm:${keyId}`;
+      const acquired = await limiter.acquire(name, perMinute);
       if (!acquired.admitted) throw limitExceeded("requests_per_minute", perMinute, acquired);
-      return create(RateLimitSchema, {
-        limit: perMinute,
-        remaining: Math.max(0, acquired.quota - acquired.used - 1),
-        resetsAt: timestampFromMs(Date.now() + windowMs),
-      });
+      return {
+        rateLimit: create(RateLimitSchema, {
+          limit: perMinute,
+          remaining: Math.max(0, acquired.quota - acquired.used - 1),
+          resetsAt: timestampFromMs(Date.now() + windowMs),
+        }),
+        cancel: () => limiter.cancel(name, acquired.id),
+      };
     },
+
+    check(keyId, perMinute) {
+      if (perMinute === undefined) return;
+      if (perMinute === 0) throw new ApiError("requests_not_allowed");
+      const waitMs = limiter.knownWaitMs(`rpm:${keyId}`, perMinute);
+      if (waitMs > 0)
+        throw limitExceeded("requests_per_minute", perMinute, { used: perMinute, waitMs });
+    },
+
+    recordFailed: (keyId, perMinute, bytes) => failed.record(keyId, perMinute, bytes),
+    tooManyFailed: (keyId, perMinute) => failed.error(keyId, perMinute),
 
     async acquireFreeCall(keyId, bytes) {
       const end = await freeCalls.begin(keyId, bytes);
@@ -90,7 +124,7 @@ const limitErrors = {
 function limitExceeded(
   name: keyof typeof limitErrors,
   limit: number,
-  { used, waitMs }: Acquired,
+  { used, waitMs }: Pick<Acquired, "used" | "waitMs">,
 ): ApiError {
   const { reason, unit } = limitErrors[name];
   const facts = {
@@ -102,6 +136,6 @@ function limitExceeded(
     const resetsAt = timestampFromMs(Date.now() + retryAfterMs);
     return new ApiError(reason, { ...facts, retryAfterMs, limit: { ...facts.limit, resetsAt } });
   }
-  // A limit of 0 never recovers. A fallback quota of 0 may: another node can admit the retry.
-  return new ApiError(reason, limit === 0 ? facts : { ...facts, retryAfterMs: 1_000 });
+  // The fallback quota of this node is 0. Another node can admit the retry.
+  return new ApiError(reason, { ...facts, retryAfterMs: 1_000 });
 }

@@ -86,8 +86,13 @@ export class RedisSync {
     }
   }
 
-  /** Undoes an `acquire` without an answer, after this node refused the request. */
+  /**
+   * Removes a request from Redis: one whose place was returned, or one that this node refused after
+   * Redis did not answer in time. While Redis is unavailable its entry stays for the rest of its
+   * minute.
+   */
   cancel(entry: { name: string; id: number }): void {
+    this.#unsynced.remove(entry.id);
     if (this.#parts.redis.connected) this.#store.cancel(entry).catch(() => undefined);
   }
 
@@ -215,7 +220,10 @@ function reasonOf(error: unknown): string {
 class UnsyncedEntries {
   readonly #store: WindowStore;
   readonly #nowMs: () => number;
-  #entries: Entry[] = [];
+  /** By request id. */
+  #entries = new Map<number, Entry>();
+  /** Ids that were removed while their entries were being sent. */
+  readonly #removed = new Set<number>();
   #flushing: Promise<void> | undefined;
 
   /** `nowMs` must never go back, and be the clock of the entries. */
@@ -225,28 +233,36 @@ class UnsyncedEntries {
   }
 
   add(entry: Entry): void {
-    this.#entries.push(entry);
+    this.#entries.set(entry.id, entry);
+  }
+
+  remove(id: number): void {
+    this.#entries.delete(id);
+    if (this.#flushing) this.#removed.add(id);
   }
 
   replace(entries: Iterable<Entry>): void {
-    this.#entries = [...entries];
+    this.#entries = new Map(Array.from(entries, (entry) => [entry.id, entry]));
   }
 
   /** Sends all entries, also those added meanwhile. If Redis fails, rejects and keeps them. */
   flush(): Promise<void> {
     this.#flushing ??= this.#flushAll().finally(() => {
       this.#flushing = undefined;
+      this.#removed.clear();
     });
     return this.#flushing;
   }
 
   async #flushAll(): Promise<void> {
-    while (this.#entries.length > 0) {
-      const batch = this.#entries.splice(0);
+    while (this.#entries.size > 0) {
+      const batch = [...this.#entries.values()];
+      this.#entries.clear();
       try {
         await this.#store.sync(batch, this.#nowMs());
       } catch (error) {
-        this.#entries = batch.concat(this.#entries);
+        for (const entry of batch)
+          if (!this.#removed.has(entry.id)) this.#entries.set(entry.id, entry);
         throw error;
       }
     }

@@ -37,6 +37,14 @@ export class SlidingWindow {
     this.#ids.push(id);
   }
 
+  /** Removes the entry with this id, if it is still in the window. */
+  remove(id: number): void {
+    const index = this.#ids.lastIndexOf(id);
+    if (index < this.#first) return;
+    this.#atMs.splice(index, 1);
+    this.#ids.splice(index, 1);
+  }
+
   /** Time of the entry at `index`, oldest first. Undefined beyond the end. */
   timeAt(index: number): number | undefined {
     return this.#atMs[this.#first + index];

@@ -296,15 +296,28 @@ describe("a caller without credits, or over a limit", () => {
     },
     {
       name: "the rate limit",
-      limits: { requestsPerMinute: 0 },
+      limits: { requestsPerMinute: 1 },
+      usedUp: true,
       status: 429,
       error: { type: "requests", code: "rate_limit_exceeded" },
       calls: 3,
     },
+    {
+      name: "a limit of no requests",
+      limits: { requestsPerMinute: 0 },
+      status: 403,
+      error: { type: "invalid_request_error", code: "requests_not_allowed" },
+      calls: 1,
+    },
   ];
-  for (const { name, limits, status, error, calls } of cases) {
+  for (const { name, limits, usedUp, status, error, calls } of cases) {
     test(`${name}: ${status}, and the clients call ${calls} times`, async () => {
       const apiKey = await keyWith(limits);
+      if (usedUp)
+        await openai(stage, { apiKey }).chat.completions.create({
+          model: "sonnet",
+          messages: [{ role: "user", content: "Hi" }],
+        });
       const official = countingFetch();
       const client = openai(stage, { apiKey, maxRetries: 2, fetch: official.counting });
       const call = client.chat.completions.create({

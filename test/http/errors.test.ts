@@ -199,6 +199,20 @@ const rows: Expected[] = [
     retryAfter: true,
   },
   {
+    reason: "requests_not_allowed",
+    status: 403,
+    native: ["permission_error", "requests_not_allowed"],
+    chat: [invalid, "requests_not_allowed"],
+    shouldRetry: "false",
+  },
+  {
+    reason: "too_many_failed",
+    status: 429,
+    native: ["rate_limit_error", "too_many_failed"],
+    chat: ["requests", "too_many_failed"],
+    retryAfter: true,
+  },
+  {
     reason: "count_rate_limited",
     status: 429,
     native: ["rate_limit_error", "count_rate_limited"],

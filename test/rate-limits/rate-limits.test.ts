@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import fc from "fast-check";
 import { test } from "vitest";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
@@ -26,14 +27,14 @@ function clock() {
   return { now, nowMs: () => now.ms };
 }
 
-test("a key without a limit is never counted; a limit of 0 always refuses, without a time to retry", async () => {
+test("a key without a limit is never counted; a limit of 0 allows no request, at any time", async () => {
   const limits = createRateLimits({ nodes, log });
   for (let index = 0; index < 1_000; index++)
     assert.equal(await limits.acquire("key_a", undefined), undefined);
   const { reason, facts } = await errorOf(() => limits.acquire("key_a", 0));
   assert.deepEqual(
     [reason, facts.retryAfterMs, facts.limit?.limit],
-    ["rate_limited", undefined, 0n],
+    ["requests_not_allowed", undefined, undefined],
   );
 });
 
@@ -44,17 +45,13 @@ test("the error message uses the singular for a limit of one", async () => {
     (await errorOf(() => limits.acquire("key_a", 1))).facts.message,
     "This key is limited to 1 request a minute.",
   );
-  assert.equal(
-    (await errorOf(() => limits.acquire("key_b", 0))).facts.message,
-    "This key is limited to 0 requests a minute.",
-  );
 });
 
 test("an admitted request carries what remains, a refused one its limit and when to retry", async () => {
   const limits = createRateLimits({ nodes, log });
   const remaining: (number | undefined)[] = [];
   for (let index = 0; index < 3; index++)
-    remaining.push((await limits.acquire("key_a", 3))?.remaining);
+    remaining.push((await limits.acquire("key_a", 3))?.rateLimit.remaining);
   assert.deepEqual(remaining, [2, 1, 0]);
   const { reason, facts } = await errorOf(() => limits.acquire("key_a", 3));
   assert.equal(reason, "rate_limited");
@@ -64,7 +61,7 @@ test("an admitted request carries what remains, a refused one its limit and when
   const { name, limit, used, remaining: left } = facts.limit ?? {};
   assert.deepEqual([name, limit, used, left], ["requests_per_minute", 3n, 3n, 0n]);
   assert.ok(facts.limit?.resetsAt);
-  assert.equal((await limits.acquire("key_b", 3))?.remaining, 2);
+  assert.equal((await limits.acquire("key_b", 3))?.rateLimit.remaining, 2);
   assert.deepEqual(limits.ready(), { state: "memory" });
 });
 
@@ -73,7 +70,7 @@ test("without Redis this process has the whole limit, whichever nodes the ledger
     nodes: { id: () => "node_2", live: () => ["node_1", "node_2"] },
     log,
   });
-  assert.equal((await limits.acquire("key_a", 10))?.remaining, 9);
+  assert.equal((await limits.acquire("key_a", 10))?.rateLimit.remaining, 9);
 });
 
 test("the whole limit is available again after a minute without requests", async () => {
@@ -83,6 +80,82 @@ test("the whole limit is available again after a minute without requests", async
   now.ms += 60_000;
   assert.equal((await limiter.acquire("rpm:0", 1)).admitted, true);
   assert.equal((await limiter.acquire("rpm:0", 1)).admitted, false);
+});
+
+test("the places that were not returned decide, and a request fits exactly when fewer than the limit are left", async () => {
+  const step = fc.oneof(
+    fc.constant({ kind: "acquire" as const }),
+    fc.record({ kind: fc.constant("cancel" as const), index: fc.nat(5) }),
+    fc.record({ kind: fc.constant("wait" as const), ms: fc.nat(40_000) }),
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.integer({ min: 1, max: 5 }), fc.array(step), async (limit, steps) => {
+      const { now, nowMs } = clock();
+      const limiter = createRateLimiter({ nodes, log, answerMsMax: 50, nowMs });
+      let taken: { id: number; atMs: number }[] = [];
+      for (const one of steps) {
+        taken = taken.filter(({ atMs }) => atMs > now.ms - 60_000);
+        if (one.kind === "wait") now.ms += one.ms;
+        else if (one.kind === "acquire") {
+          assert.equal(limiter.knownWaitMs("rpm:a", limit) === 0, taken.length < limit);
+          const { admitted, id } = await limiter.acquire("rpm:a", limit);
+          assert.equal(admitted, taken.length < limit);
+          if (admitted) taken.push({ id, atMs: now.ms });
+        } else {
+          const [returned] = taken.splice(one.index, 1);
+          if (returned) limiter.cancel("rpm:a", returned.id);
+        }
+      }
+    }),
+  );
+});
+
+test("a full limit is known without reserving a place, and until when", async () => {
+  const limits = createRateLimits({ nodes, log });
+  limits.check("key_a", 1);
+  const place = await limits.acquire("key_a", 1);
+  const { reason, facts } = await errorOf(() => limits.check("key_a", 1));
+  assert.equal(reason, "rate_limited");
+  assert.ok(facts.retryAfterMs !== undefined && facts.retryAfterMs > 50_000);
+  limits.check("key_a", 2);
+  place?.cancel();
+  limits.check("key_a", 1);
+  assert.equal((await errorOf(() => limits.check("key_a", 0))).reason, "requests_not_allowed");
+  limits.check("key_a", undefined);
+});
+
+test("a key may fail sixty times a minute, or twice its limit if that is more", async () => {
+  const limits = createRateLimits({ nodes, log });
+  const cases = [
+    { keyId: "key_small", perMinute: 1, failures: 60 },
+    { keyId: "key_large", perMinute: 50, failures: 100 },
+    { keyId: "key_unlimited", perMinute: undefined, failures: 6_000 },
+  ];
+  for (const { keyId, perMinute, failures } of cases) {
+    for (let index = 0; index < failures; index++) {
+      assert.equal(limits.tooManyFailed(keyId, perMinute), undefined);
+      await limits.recordFailed(keyId, perMinute, 10);
+    }
+    const error = limits.tooManyFailed(keyId, perMinute);
+    assert.deepEqual(
+      [error?.reason, error?.facts.limit?.name, error?.facts.limit?.limit],
+      ["too_many_failed", "failed_requests_per_minute", BigInt(failures)],
+    );
+  }
+});
+
+test("the bodies of a key's failed requests may have 256 MiB a minute", async () => {
+  const limits = createRateLimits({ nodes, log });
+  for (let index = 0; index < 8; index++) {
+    assert.equal(limits.tooManyFailed("key_a", undefined), undefined);
+    await limits.recordFailed("key_a", undefined, 32 * 1024 * 1024);
+  }
+  const error = limits.tooManyFailed("key_a", undefined);
+  assert.deepEqual(
+    [error?.reason, error?.facts.limit?.name],
+    ["too_many_failed", "failed_bytes_per_minute"],
+  );
+  assert.equal(limits.tooManyFailed("key_b", undefined), undefined);
 });
 
 test("a key may count 600 times a minute, apart from its requests per minute", async () => {

@@ -142,12 +142,53 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     assert.deepEqual([error.facts.limit?.used, error.facts.limit?.limit], [20n, 20n]);
   });
 
+  test("a place that one node returns is free for another node, and only one request takes it", async () => {
+    nodes = await startNodes(server.url, 2);
+    const [first, second] = nodes;
+    assert.ok(first && second);
+    const place = await first.limits.acquire("key_a", 1);
+    assert.equal(await isAdmitted(second, "key_a", 1), false);
+    assert.throws(() => second.limits.check("key_a", 1), { reason: "rate_limited" });
+    place?.cancel();
+    await vi.waitFor(async () => assert.equal(await isAdmitted(second, "key_a", 1), true));
+    assert.equal(await isAdmitted(first, "key_a", 1), false);
+  });
+
+  test("a place that was returned while Redis was away never reaches Redis", async () => {
+    await server.kill();
+    try {
+      nodes = await startNodes(server.url, 1);
+      const [node] = nodes;
+      assert.ok(node);
+      const place = await node.limits.acquire("key_a", 2);
+      await node.limits.acquire("key_a", 2);
+      place?.cancel();
+    } finally {
+      await server.restart();
+    }
+    await untilAll(nodes, "redis");
+    assert.equal(await server.command("zcard", "gateway:limits:window:rpm:key_a"), 1);
+  });
+
+  test("failed requests count over all nodes", async () => {
+    nodes = await startNodes(server.url, 2);
+    const [first, second] = nodes;
+    assert.ok(first && second);
+    for (let index = 0; index < 60; index++)
+      await (index % 2 === 0 ? first : second).limits.recordFailed("key_a", 1, 10);
+    for (const { limits } of nodes) {
+      // The request after the last that fits shows a node that the window is full.
+      await limits.recordFailed("key_a", 1, 10);
+      assert.equal(limits.tooManyFailed("key_a", 1)?.reason, "too_many_failed");
+    }
+  });
+
   test("an admission carries what remains over all nodes; a key without a limit does not call Redis", async () => {
     nodes = await startNodes(server.url, 2);
     const [first, second] = nodes;
     assert.ok(first && second);
-    assert.equal((await first.limits.acquire("key_a", 5))?.remaining, 4);
-    assert.equal((await second.limits.acquire("key_a", 5))?.remaining, 3);
+    assert.equal((await first.limits.acquire("key_a", 5))?.rateLimit.remaining, 4);
+    assert.equal((await second.limits.acquire("key_a", 5))?.rateLimit.remaining, 3);
     for (let index = 0; index < 100; index++) await first.limits.acquire("key_free", undefined);
     assert.deepEqual([first.calls.count, second.calls.count], [1, 1]);
   });
@@ -347,7 +388,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     try {
       await limits.start();
       assert.equal(limits.ready().state, "degraded");
-      assert.equal((await limits.acquire("key_a", 3))?.remaining, 2);
+      assert.equal((await limits.acquire("key_a", 3))?.rateLimit.remaining, 2);
       assert.equal(warnings.length, 1);
       assert.match(warnings[0] ?? "", /not enforced through Redis/);
       assert.ok(!warnings.join().includes("weak-password"));

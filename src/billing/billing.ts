@@ -40,6 +40,7 @@ import { encodeTimeCursor, parseTimeCursor, readPage } from "../base/paging.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import type { AuthenticatedCall, Caller, Implementation } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
+import type { Redis } from "../redis/redis.ts";
 import { ClusterNode } from "./cluster-node.ts";
 import { HoldKeeper, type Holds } from "./holds.ts";
 import { runningReceipt } from "./settlement.ts";
@@ -63,6 +64,11 @@ export type Billing = {
   /** Sorted ids of the live processes on this database, including this one. */
   readonly liveNodes: () => readonly string[];
   readonly nodeId: () => string;
+  /**
+   * Calls `listener` for each settlement of this process, before its answer, and for each transfer:
+   * before the answer of one that this process made, soon after one that another process made.
+   */
+  onFundsChange(listener: FundsListener): void;
   /** Registers this process as a node; starts heartbeats, checkpoints and reaping. */
   start(): Promise<void>;
   /**
@@ -74,8 +80,16 @@ export type Billing = {
   stop(): Promise<void>;
 };
 
+/** The credits of an account changed. */
+type FundsListener = (change: {
+  readonly kind: "transfer" | "settlement";
+  readonly accountId: string;
+}) => void;
+
 type Parts = {
   readonly postgres: Postgres;
+  /** Carries hints of transfers to other processes. */
+  readonly redis?: Redis | undefined;
   /** Price of a catalogue model. Undefined for an unknown model. */
   readonly priceOf: (model: string) => Price | undefined;
   readonly log: Log;
@@ -90,18 +104,52 @@ export function createBilling(parts: Parts): Billing {
   const store = createLedgerStore(parts.postgres);
   const reports = createLedgerStore({ ...parts.postgres, query: parts.postgres.reports.query });
   const node = new ClusterNode({ store, log: parts.log, onLost: parts.onLost });
-  const holds = new HoldKeeper({ ...parts, store, nodeId: node.id, onLost: () => node.lose() });
+  const funds = createFundsChanges(parts.redis);
+  const holds = new HoldKeeper({
+    ...parts,
+    store,
+    nodeId: node.id,
+    onLost: () => node.lose(),
+    onSettled: (accountId) => funds.notify({ kind: "settlement", accountId }),
+  });
   return {
-    service: createService({ store, reports, holds, priceOf: parts.priceOf }),
+    service: createService({
+      ...{ store, reports, holds, priceOf: parts.priceOf },
+      onTransfer: funds.publishTransfer,
+    }),
     holds,
     liveNodes: node.live,
     nodeId: node.id,
+    onFundsChange: funds.listen,
     confirmAlive: () => node.confirmAlive(),
     start: () => node.start(holds),
     async stop() {
+      funds.stop();
       await holds.close();
       await node.stop();
     },
+  };
+}
+
+const transfersChannel = "gateway:transfers";
+
+/** Reports changed credits: of this process directly, transfers also to others through Redis. */
+function createFundsChanges(redis: Redis | undefined) {
+  const listeners: FundsListener[] = [];
+  const notify: FundsListener = (change) => {
+    for (const listener of listeners) listener(change);
+  };
+  const stop = redis?.subscribe(transfersChannel, (accountId) =>
+    notify({ kind: "transfer", accountId }),
+  );
+  return {
+    notify,
+    publishTransfer(accountId: string) {
+      notify({ kind: "transfer", accountId });
+      redis?.publish(transfersChannel, accountId);
+    },
+    listen: (listener: FundsListener) => void listeners.push(listener),
+    stop: () => stop?.(),
   };
 }
 
@@ -117,10 +165,11 @@ function createService({
   reports,
   holds,
   priceOf,
-}: ServiceParts & { readonly reports: LedgerStore }): Implementation<
-  typeof BillingService,
-  AuthenticatedCall
-> {
+  onTransfer,
+}: ServiceParts & {
+  readonly reports: LedgerStore;
+  readonly onTransfer: (accountId: string) => void;
+}): Implementation<typeof BillingService, AuthenticatedCall> {
   return {
     async createAccount({ name }) {
       checkText("name", name, 200);
@@ -145,9 +194,9 @@ function createService({
     },
 
     async createTransfer(request) {
-      return create(CreateTransferResponseSchema, {
-        transfer: await createTransfer(store, request),
-      });
+      const transfer = await createTransfer(store, request);
+      onTransfer(request.accountId);
+      return create(CreateTransferResponseSchema, { transfer });
     },
     async listTransfers(request) {
       const { accountId } = request;

@@ -121,6 +121,7 @@ export class HoldKeeper implements Holds {
   readonly #shrinking = new Map<string, Promise<void>>();
   /** Endings that replace those of queued settlements, by request. */
   readonly #amended = new Map<string, Ending>();
+  readonly #onSettled: ((accountId: string) => void) | undefined;
   #checkpointing: Promise<void> | undefined;
   #isClosed = false;
 
@@ -130,10 +131,13 @@ export class HoldKeeper implements Holds {
     log: Log;
     nodeId: () => string;
     onLost: () => void;
+    /** Called with the account of each settled hold. */
+    onSettled?: (accountId: string) => void;
     admitMaxWaitMs?: number;
   }) {
     this.#store = parts.store;
     this.#log = parts.log;
+    this.#onSettled = parts.onSettled;
     this.#admissions = new BatchConnection(parts.postgres);
     this.#settlements = new BatchConnection(parts.postgres);
     this.#blockedAdmissions = new BatchConnection(parts.postgres);
@@ -235,6 +239,7 @@ export class HoldKeeper implements Holds {
     const settled = await this.#settlementQueue
       .submit({ kind: "settle", hold, ending })
       .finally(() => this.#amended.delete(keyOf(requestKeyOf(hold))));
+    this.#onSettled?.(hold.payer.accountId);
     const chargedMicro = settled.kind === "charged" ? settled.charge.amountMicro : 0n;
     this.#wakeWaiting(poolOf(hold.payer), hold.amountMicro - chargedMicro);
     if (settled.kind === "charged") return receiptOf(settled.charge);

@@ -10,6 +10,7 @@ import { BoundedMap } from "../base/bounded-map.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import { type Core, callerMsMax } from "../contract/contract.ts";
 import { windowMs } from "../rate-limits/rate-limits.ts";
+import type { OnPayerChange } from "./early-check.ts";
 
 /** A request to be authenticated. */
 export type LoginAttempt = {
@@ -43,15 +44,24 @@ const reuseMs = callerMsMax;
 export function createIdentifyCaller(
   core: Core,
   failedCredentials: FailedCredentials,
+  onPayerChange: OnPayerChange = () => {},
 ): IdentifyCaller {
   // By digest of the credential. A good credential is served even from an address that is blocked,
   // which many clients may share.
   const known = new BoundedMap<string, IdentifiedCaller>(knownCredentialsMax);
 
+  // After a change of any key, each key is read again.
+  let keysChangedAtMs = Number.NEGATIVE_INFINITY;
+  onPayerChange(({ kind }) => {
+    if (kind === "key") keysChangedAtMs = performance.now();
+  });
+  const isReusable = ({ atMs }: IdentifiedCaller) =>
+    performance.now() - atMs < reuseMs && atMs > keysChangedAtMs;
+
   return async ({ authorization, address, monthUsage }, call) => {
     const digest = hash("sha256", authorization, "base64");
     const earlier = known.get(digest);
-    if (earlier && !monthUsage && performance.now() - earlier.atMs < reuseMs) return earlier;
+    if (earlier && !monthUsage && isReusable(earlier)) return earlier;
     if (!earlier) failedCredentials.check(address);
     try {
       const atMs = performance.now();

@@ -4,6 +4,7 @@ import type { IncomingMessage } from "node:http";
 import { promisify } from "node:util";
 import { brotliDecompress, gunzip, inflate, inflateRaw } from "node:zlib";
 import type { JsonValue } from "@bufbuild/protobuf";
+import type { FastifyRequest } from "fastify";
 import { ApiError } from "../base/errors.ts";
 import { parseBody } from "./parse-body.ts";
 
@@ -16,15 +17,21 @@ export const bodyBytesMax = 32 * 1024 * 1024;
 /**
  * Reads the body as a JSON value. Throws `request_too_large`, `invalid_request`,
  * `request_body_encoding_unsupported`, `request_body_encoding_invalid` or
- * `request_body_too_large_after_decoding`, and `cancelled` if the client hung up while sending.
+ * `request_body_too_large_after_decoding`, and `cancelled` if the client hung up while sending. Sets
+ * `context.bodyBytes`.
  */
-export async function readJson(request: IncomingMessage): Promise<JsonValue> {
-  const { headers } = request;
+export async function readJson({
+  raw,
+  context,
+}: Pick<FastifyRequest, "raw" | "context">): Promise<JsonValue> {
+  const { headers } = raw;
   if (Number(headers["content-length"]) > bodyBytesMax) throw tooLarge();
   requireJson(headers["content-type"]);
   const decompress = decompressorFor(headers["content-encoding"]);
-  const received = await readBytes(request);
+  const received = await readBytes(raw);
+  context.bodyBytes = received.length;
   const bytes = decompress ? await decompress(received) : received;
+  context.bodyBytes = bytes.length;
   return parseBody(bytes);
 }
 

@@ -18,7 +18,7 @@ export function postChatCompletions(core: Core, { keepAlive, showCost }: StreamS
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { context } = request;
     const { call } = identityOf(request);
-    const body = await readJson(request.raw);
+    const body = await readJson(request);
     const decoded = decodeRequest(body);
     const answer = core.inference.generate(decoded, call);
     const format = formatOf(wantsUsage(body), showCost);

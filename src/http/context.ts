@@ -9,6 +9,7 @@ import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { AuthenticateResponse } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { ErrorReason } from "../base/errors.ts";
 import { isRequestId, newRequestId } from "../base/ids.ts";
+import type { CheckedRequest } from "./early-check.ts";
 import type { Envelope } from "./error-body.ts";
 
 export type RequestContext = {
@@ -21,6 +22,10 @@ export type RequestContext = {
   identity?: { readonly call: ServiceCall; readonly caller: AuthenticateResponse };
   /** Version and beta flags of a native request. Absent until they are checked. */
   vendor?: { readonly version: string; readonly beta: string };
+  /** Absent until the request passed the early check, on the paths that have one. */
+  checked?: CheckedRequest;
+  /** Bytes of the body after decompression. Absent until it is read. */
+  bodyBytes?: number;
   /** Absent until the answer is charged; stays absent if it failed or the client hung up. */
   receipt?: Receipt | undefined;
   /** Members of the log line beside ids, status, duration and cost. */

@@ -27,6 +27,7 @@ export function createErrorHandler(log: Log) {
       log.error({ requestId: context.requestId, err: error }, "request failed");
     context.logFields.error = apiError.reason;
     const response = toErrorResponse(apiError, context.envelope, context.requestId);
+    context.checked?.fail(apiError, response.status, context.bodyBytes);
     reply.headers(response.headers);
     if (reply.getHeader("connection") === "close" && !request.raw.complete)
       sendAndLinger(request, reply, response);

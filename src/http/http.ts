@@ -19,6 +19,7 @@ import {
   requireVersion,
 } from "./credentials.ts";
 import { OpenRequests } from "./drain.ts";
+import type { EarlyCheck } from "./early-check.ts";
 import type { Envelope } from "./error-body.ts";
 import {
   createErrorHandler,
@@ -52,6 +53,7 @@ export type HttpServerParts = {
   readonly settings: HttpServerSettings;
   readonly readiness: () => Promise<Readiness>;
   readonly identifyCaller: IdentifyCaller;
+  readonly earlyCheck: EarlyCheck;
   readonly log: Log;
 };
 
@@ -76,6 +78,8 @@ type Route = {
   /** Absent: no credential is needed. */
   readonly credential?: CredentialForm;
   readonly needsVersion?: true;
+  /** Checks what is known of the key before the body is read. */
+  readonly earlyCheck?: true;
   /** The handler needs the spending of the key this month. */
   readonly monthUsage?: true;
   readonly run: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
@@ -136,7 +140,7 @@ function addRoutes(
   openRequests: OpenRequests,
   paths: ReadonlySet<string>,
 ): void {
-  const { log, settings, identifyCaller } = parts;
+  const { log, settings, identifyCaller, earlyCheck } = parts;
   const routes = createRoutes(parts, openRequests, () => listPaths(paths));
   const logRequest = createAccessLog(log);
 
@@ -186,6 +190,8 @@ function addRoutes(
         const contextValues = withCaller(caller, atMs);
         context.identity = { call: { ...call, contextValues }, caller };
         if (needsVersion) context.vendor = requireVersion(request.headers);
+        if (route.earlyCheck && context.identity.caller.key)
+          context.checked = earlyCheck(context.identity.caller.key);
       },
       handler: run,
     });
@@ -236,11 +242,17 @@ function createRoutes(
   const open = { method: "GET", envelope: "union" } as const;
   const isDraining = () => openRequests.isDraining;
   return [
-    { ...native, paths: pathVariants("/v1/messages"), run: postMessages(core, stream) },
+    {
+      ...native,
+      paths: pathVariants("/v1/messages"),
+      earlyCheck: true,
+      run: postMessages(core, stream),
+    },
     { ...native, paths: pathVariants("/v1/messages/count_tokens"), run: postCountTokens(core) },
     {
       ...chat,
       paths: pathVariants("/v1/chat/completions"),
+      earlyCheck: true,
       run: postChatCompletions(core, stream),
     },
     { ...shared, paths: pathVariants("/v1/models"), run: getModels(core) },

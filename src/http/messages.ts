@@ -35,7 +35,7 @@ export function postMessages(core: Core, { keepAlive, showCost }: StreamSettings
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { context } = request;
     const { call } = identityOf(request);
-    const decoded = decodeRequest(await readJson(request.raw), vendorOf(context));
+    const decoded = decodeRequest(await readJson(request), vendorOf(context));
     const answer = core.inference.generate(decoded, call);
     // Only the body decides: the official SDKs send `accept: application/json` for streams as well.
     context.logFields.stream = decoded.stream === true;
@@ -48,7 +48,7 @@ export function postMessages(core: Core, { keepAlive, showCost }: StreamSettings
 export function postCountTokens(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { call } = identityOf(request);
-    const decoded = decodeCountRequest(await readJson(request.raw), vendorOf(request.context));
+    const decoded = decodeCountRequest(await readJson(request), vendorOf(request.context));
     return sendJson(reply, encodeCount(await core.inference.countTokens(decoded, call)));
   };
 }

@@ -10,7 +10,9 @@ import { grpcCore } from "../grpc/client.ts";
 import { createGrpcServer } from "../grpc/grpc.ts";
 import { createFailedCredentials, createIdentifyCaller } from "../http/authenticate.ts";
 import { registerConnect } from "../http/connect.ts";
+import { createEarlyCheck, type OnPayerChange, type PayerChange } from "../http/early-check.ts";
 import { createHttpServer, type Readiness } from "../http/http.ts";
+import { createRateLimits } from "../rate-limits/rate-limits.ts";
 import { type FirstKeys, saveAdminToken, seed } from "./bootstrap.ts";
 import { remoteReadiness } from "./readiness.ts";
 import { type GatewayParts, type StartedServices, startServices } from "./services.ts";
@@ -64,7 +66,7 @@ async function openGateway(parts: GatewayParts, stack: AsyncDisposableStack): Pr
   const http =
     config.role === "core"
       ? undefined
-      : await openHttp(parts, core, readiness, () => nativeBearer, grpc?.address, stack);
+      : await openHttp(parts, local, core, readiness, () => nativeBearer, grpc?.address, stack);
   // Last: otherwise a start that fails because a port is in use creates keys and never prints them.
   const firstKeys = local && (await createFirstKeys(core, local.adminToken, parts));
   return {
@@ -129,19 +131,24 @@ function servingOf({ database, providers }: Readiness) {
 
 async function openHttp(
   { config, log }: GatewayParts,
-  core: Core,
+  local: StartedServices | undefined,
+  services: Core,
   readiness: () => Promise<Readiness>,
   nativeBearer: () => CatalogFile["nativeBearer"],
   grpcAddress: string | undefined,
   stack: AsyncDisposableStack,
 ): Promise<Listener> {
   const { host, port, trustedProxies, httpAdmin, streamCost } = config;
-  const identifyCaller = createIdentifyCaller(core, createFailedCredentials());
+  const { core, limits, onPayerChange } = local
+    ? { core: services, ...local }
+    : { ...watchChanges(services), limits: createRateLimits({ nodes: alone, log }) };
+  const identifyCaller = createIdentifyCaller(core, createFailedCredentials(), onPayerChange);
   const app = createHttpServer({
     core,
     settings: { nativeBearer, trustedProxies, showCost: streamCost },
     readiness,
     identifyCaller,
+    earlyCheck: createEarlyCheck(limits, onPayerChange),
     log,
   });
   registerConnect(app, {
@@ -161,6 +168,39 @@ async function openHttp(
   const address = app.server.address();
   const bound = typeof address === "object" && address ? address.port : port;
   return { address: `http://${hostAndPort(host, bound)}`, drain: () => app.drain() };
+}
+
+/** A facade counts the failed requests in its own memory. */
+const alone = { id: () => "facade", live: () => ["facade"] };
+
+/** The same core, and the changes that are made through it. */
+function watchChanges(core: Core): { core: Core; onPayerChange: OnPayerChange } {
+  const listeners: ((change: PayerChange) => void)[] = [];
+  const report = (change: PayerChange) => {
+    for (const listener of listeners) listener(change);
+  };
+  return {
+    onPayerChange: (listener) => void listeners.push(listener),
+    core: {
+      ...core,
+      billing: {
+        ...core.billing,
+        async createTransfer(request, options) {
+          const answer = await core.billing.createTransfer(request, options);
+          report({ kind: "transfer", accountId: answer.transfer?.accountId ?? "" });
+          return answer;
+        },
+      },
+      keys: {
+        ...core.keys,
+        async updateKey(request, options) {
+          const answer = await core.keys.updateKey(request, options);
+          report({ kind: "key", keyId: answer.key?.keyId ?? "" });
+          return answer;
+        },
+      },
+    },
+  };
 }
 
 async function drain(

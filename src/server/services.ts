@@ -10,6 +10,7 @@ import type { CatalogFile } from "../config/catalog.ts";
 import type { Config } from "../config/environment.ts";
 import type { Authenticate, Services } from "../contract/contract.ts";
 import { intercept } from "../contract/interceptor.ts";
+import type { OnPayerChange } from "../http/early-check.ts";
 import type { Readiness } from "../http/http.ts";
 import { createCatalog, createInference, type Inference } from "../inference/inference.ts";
 import { createKeys } from "../keys/keys.ts";
@@ -17,7 +18,7 @@ import { startEmbedded } from "../postgres/embedded/embedded.ts";
 import { migrate } from "../postgres/migrate.ts";
 import { connectPostgres } from "../postgres/postgres.ts";
 import { createProviders } from "../providers/providers.ts";
-import { createRateLimits } from "../rate-limits/rate-limits.ts";
+import { createRateLimits, type RateLimits } from "../rate-limits/rate-limits.ts";
 import { connectRedis, type Redis } from "../redis/redis.ts";
 import { findAdminToken } from "./bootstrap.ts";
 import { coreReadiness } from "./readiness.ts";
@@ -26,6 +27,8 @@ export type StartedServices = {
   readonly services: Services;
   readonly authenticate: Authenticate;
   readonly adminToken: string;
+  readonly limits: RateLimits;
+  readonly onPayerChange: OnPayerChange;
   readiness(): Promise<Readiness>;
   /** Takes models, prices, routes and providers from another file. */
   reload(file: CatalogFile): void;
@@ -67,6 +70,7 @@ export async function startServices(
   });
   const billing = createBilling({
     postgres,
+    redis,
     priceOf: (model) => catalog.priceOf(model),
     log,
     // Called only after this process has lost its heartbeat, when `inference` exists.
@@ -101,6 +105,11 @@ export async function startServices(
     },
     authenticate,
     adminToken,
+    limits,
+    onPayerChange(listener) {
+      billing.onFundsChange(listener);
+      keys.onChanged(({ keyId }) => listener({ kind: "key", keyId }));
+    },
     readiness: coreReadiness({ postgres, limits, providers }),
     reload(file) {
       providers.reload(file);

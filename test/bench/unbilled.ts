@@ -15,6 +15,7 @@ import { readConfig } from "../../src/config/environment.ts";
 import { localCore } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createFailedCredentials, createIdentifyCaller } from "../../src/http/authenticate.ts";
+import { createEarlyCheck } from "../../src/http/early-check.ts";
 import { createHttpServer } from "../../src/http/http.ts";
 import { createCatalog, createInference } from "../../src/inference/inference.ts";
 import { createKeys } from "../../src/keys/keys.ts";
@@ -90,6 +91,7 @@ const httpServer = createHttpServer({
   settings: { nativeBearer: () => file.nativeBearer, trustedProxies: config.trustedProxies },
   readiness: coreReadiness({ postgres, limits, providers }),
   identifyCaller: createIdentifyCaller(core, createFailedCredentials()),
+  earlyCheck: createEarlyCheck(limits, () => {}),
   log,
 });
 const http = await httpServer.listen({ host: config.host, port: config.port });

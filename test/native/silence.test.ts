@@ -33,6 +33,7 @@ beforeAll(async () => {
     },
     readiness: async () => ({}),
     identifyCaller: createIdentifyCaller(core, createFailedCredentials()),
+    earlyCheck: () => ({ fail: () => {} }),
     log: createLog("silent"),
   });
   address = await listener.listen({ host: "127.0.0.1", port: 0 });

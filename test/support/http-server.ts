@@ -226,6 +226,7 @@ export async function startHttpServer(
     settings: { nativeBearer: () => "auto", trustedProxies: [], ...settings },
     readiness: async () => ({ database: { state: "ok" } }),
     identifyCaller: createIdentifyCaller(core, failedCredentials),
+    earlyCheck: () => ({ fail: () => {} }),
     log: createLog("silent"),
     ...rest,
   });

@@ -1,0 +1,62 @@
+// Which processes learn that the credits of an account changed.
+
+import assert from "node:assert/strict";
+import { create } from "@bufbuild/protobuf";
+import { describe, test, vi } from "vitest";
+import {
+  CreateTransferRequestSchema,
+  TransferKind,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { createBilling } from "../../src/billing/billing.ts";
+import { connectRedis } from "../../src/redis/redis.ts";
+import { freshLedger, log } from "../support/ledger.ts";
+import { redisBinary } from "../support/programs.ts";
+import { redisMissing, startRedis } from "../support/redis.ts";
+
+describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
+  test("a transfer is known on its process before its answer, and on the others soon", async () => {
+    await using stack = new AsyncDisposableStack();
+    const ledger = stack.adopt(await freshLedger(), (one) => one.close());
+    const server = stack.adopt(await startRedis(), (one) => one.stop());
+    const { accountId } = await ledger.payer(0n);
+    const changes: string[][] = [[], []];
+    const processes = changes.map((seen) => {
+      const redis = stack.adopt(connectRedis(server.url, log), (one) => one.close());
+      const billing = stack.adopt(
+        createBilling({
+          ...{ postgres: ledger.postgres, redis, log },
+          priceOf: () => undefined,
+          onLost: () => {},
+        }),
+        (one) => one.stop(),
+      );
+      billing.onFundsChange((change) => seen.push(`${change.kind} ${change.accountId}`));
+      return { redis, billing };
+    });
+    const [first] = processes;
+    assert.ok(first);
+    await vi.waitFor(async () => {
+      const subscribers = await server.command("pubsub", "numsub", "gateway:transfers");
+      assert.deepEqual(subscribers, ["gateway:transfers", 2]);
+      assert.ok(first.redis.connected);
+    });
+
+    const { signal } = new AbortController();
+    const transfer = {
+      accountId,
+      family: Family.V1,
+      kind: TransferKind.BONUS,
+      amountMicrocredits: 1_000n,
+      idempotencyKey: "once",
+      reason: "",
+    };
+    await first.billing.service.createTransfer(create(CreateTransferRequestSchema, transfer), {
+      caller: { kind: "admin" },
+      requestHeader: new Headers(),
+      signal,
+    });
+    assert.equal(changes[0]?.[0], `transfer ${accountId}`);
+    await vi.waitFor(() => assert.equal(changes[1]?.[0], `transfer ${accountId}`));
+  });
+});

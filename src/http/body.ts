@@ -17,8 +17,8 @@ export const bodyBytesMax = 32 * 1024 * 1024;
 /**
  * Reads the body as a JSON value. Throws `request_too_large`, `invalid_request`,
  * `request_body_encoding_unsupported`, `request_body_encoding_invalid` or
- * `request_body_too_large_after_decoding`, and `cancelled` if the client hung up while sending. Sets
- * `context.bodyBytes`.
+ * `request_body_too_large_after_decoding`, and `cancelled` if the client hung up while sending.
+ * Sets `context.bodyBytes`.
  */
 export async function readJson({
   raw,

@@ -3,8 +3,8 @@
 // everything again. Without it, a key that can pay for nothing makes the process receive and parse
 // one large body after the other.
 //
-// A facade learns only of the changes that are made through it. After other changes it may repeat an
-// error for a second.
+// A facade learns only of the changes that are made through it. After other changes it may repeat
+// an error for a second.
 
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { BoundedMap } from "../base/bounded-map.ts";

@@ -19,8 +19,18 @@ export const toolsMax = 512;
  */
 export function checkCounts({ messages, system, tools }: JsonObject): void {
   const parts = lengthOf(system) + (Array.isArray(messages) ? countParts(messages) : 0);
-  if (parts > partsMax) throw tooMany("messages_and_parts", "messages and parts", partsMax);
-  if (lengthOf(tools) > toolsMax) throw tooMany("tools", "tools", toolsMax);
+  if (parts > partsMax) throw tooManyParts(partsMax);
+  if (lengthOf(tools) > toolsMax) throw tooManyTools();
+}
+
+/** The error for a request with more than `max` messages and parts. */
+export function tooManyParts(max: number): ApiError {
+  return tooMany("messages_and_parts", "messages and parts", max);
+}
+
+/** The error for a request with more than `toolsMax` tools. */
+export function tooManyTools(): ApiError {
+  return tooMany("tools", "tools", toolsMax);
 }
 
 function tooMany(name: string, what: string, max: number): ApiError {

@@ -5,6 +5,7 @@ import type { Block } from "../../gen/gateway/inference/v1/content_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { UsageBounds } from "../billing/billing.ts";
+import { partsMax, toolsMax, tooManyParts, tooManyTools } from "../formats/codec.ts";
 import type { Catalog, Resolved } from "./catalog.ts";
 import { enforceFeaturePolicy } from "./feature-policy.ts";
 import { maxTokensOf, measurePrompt, type PromptSize } from "./prompt-size.ts";
@@ -52,13 +53,15 @@ export function prepare(
 
 /**
  * Resolves the model and checks that the key may use it. Removes the thinking options from the
- * request if the model cannot think. Throws `model_not_found`, `model_not_allowed`.
+ * request if the model cannot think. Throws `model_not_found`, `model_not_allowed`,
+ * `request_too_large`.
  */
 export function prepareModel(
   catalog: Catalog,
   received: GenerateRequest,
   allowedModels: readonly string[],
 ) {
+  checkCounts(received);
   const target = catalog.resolve(received.model, allowedModels);
   if (allowedModels.length > 0 && !allowedModels.includes(target.model.id)) {
     const message = `model: this key may not use ${target.model.id}. It may use ${allowedModels.join(", ")}.`;
@@ -66,6 +69,21 @@ export function prepareModel(
   }
   const named = { ...received, model: target.model.id };
   return { target, request: target.model.thinking === "none" ? withoutThinking(named) : named };
+}
+
+/** Most blocks of a request. A part of a chat message can become two, a thought and its text. */
+const blocksMax = 2 * partsMax;
+
+// The HTTP formats check their bodies before they decode them. gRPC has no such check.
+function checkCounts({ messages, system, tools }: GenerateRequest): void {
+  let blocks = system?.content.length ?? 0;
+  for (const { content } of messages) {
+    blocks += Math.max(1, content.length);
+    for (const { kind } of content)
+      if (kind.case === "toolResult") blocks += kind.value.content.length;
+  }
+  if (blocks > blocksMax) throw tooManyParts(blocksMax);
+  if (tools.length > toolsMax) throw tooManyTools();
 }
 
 function limitOutput({ maxTokens }: GenerateRequest, { model, exact }: Resolved): number {

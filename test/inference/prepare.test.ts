@@ -27,6 +27,25 @@ test("a key's models are checked after the name is resolved", () => {
   });
 });
 
+test("a request has at most 40,000 blocks and 512 tools, whichever listener received it", () => {
+  const block = { kind: { case: "text", value: { text: "x" } } } as const;
+  const conversation = (count: number) => ({
+    messages: [{ role: Role.USER, content: Array(count).fill(block) }],
+  });
+  const tools = (count: number) => ({
+    tools: Array.from({ length: count }, (_, index) => ({ name: `t${index}` })),
+  });
+  expect(prepared({ ...conversation(40_000), ...tools(512) }).request.tools).toHaveLength(512);
+  expect(refused(conversation(40_001))).toMatchObject({
+    reason: "request_too_large",
+    facts: { limit: { name: "messages_and_parts", limit: 40_000n } },
+  });
+  expect(refused(tools(513))).toMatchObject({
+    reason: "request_too_large",
+    facts: { limit: { name: "tools", limit: 512n } },
+  });
+});
+
 // haiku: 64,000 output tokens at most.
 const limits: { name: string; more: RequestMembers; maxTokens: number; floor: number }[] = [
   { name: "no limit", more: { maxTokens: undefined }, maxTokens: 32_000, floor: 1_024 },

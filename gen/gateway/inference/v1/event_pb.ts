@@ -141,6 +141,9 @@ export type MessageStart = Message<"gateway.inference.v1.MessageStart"> & {
   usage?: ReportedUsage | undefined;
 
   /**
+   * Other members. An answer that starts complete has its `content` and `stop_reason` here, and no
+   * message_delta: a provider answers so during programmatic tool calling.
+   *
    * @generated from field: google.protobuf.Struct extensions = 15;
    */
   extensions?: JsonObject | undefined;
@@ -294,7 +297,7 @@ export type MessageDelta = Message<"gateway.inference.v1.MessageDelta"> & {
   deltaExtensions?: JsonObject | undefined;
 
   /**
-   * Other members of the event.
+   * Other members of the event. The `annotations` of a chat provider reach chat clients only.
    *
    * @generated from field: google.protobuf.Struct extensions = 15;
    */

@@ -88,6 +88,13 @@ describe("an answer", () => {
     expect(endOf(one.events)).toMatchObject({ stopReason: "end_turn" });
   });
 
+  test("is given to the last instruction if the user says nothing", async () => {
+    const [message] = requestOf("Hello").messages;
+    const messages = message ? [{ ...message, role: Role.SYSTEM }] : [];
+    const { events } = await readAll(providers, requestOf("", { messages }));
+    expect(textOf(events)).toContain("You said: Hello");
+  });
+
   test("counts four bytes as a token, in both directions", async () => {
     const { events } = await readAll(providers, "ä".repeat(10));
     expect(firstUsageOf(events)).toMatchObject({ inputTokens: 5, outputTokens: 0 });

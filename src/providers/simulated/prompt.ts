@@ -116,9 +116,14 @@ export type LastTurn = {
   }[];
 };
 
-/** Reads the last turn of the user. `system` entries after it are ignored. */
+/**
+ * Reads the last turn of the user. `system` entries after it are ignored; without such a turn, the
+ * last entry takes its place.
+ */
 export function readLastTurn(messages: readonly Message[]): LastTurn {
-  const last = messages.findLast((message) => message.role === Role.USER);
+  const last =
+    messages.findLast((message) => message.role === Role.USER) ??
+    messages.findLast((message) => message.role === Role.SYSTEM);
   let text = "";
   const tools = toolsOfCalls(messages);
   const results: { tool: string; text: string; isError: boolean }[] = [];

@@ -14,7 +14,8 @@ export const errorCatalog = {
   },
   invalid_key: {
     rpc: Code.Unauthenticated,
-    message: "This API key is not valid.",
+    // The vendor's words, by which clients of the chat format know it.
+    message: "Incorrect API key provided.",
   },
   revoked_key: {
     rpc: Code.Unauthenticated,
@@ -265,4 +266,12 @@ export function toApiError(error: unknown): ApiError {
   if (error instanceof Error && error.name === "AbortError")
     return new ApiError("cancelled", { cause: error });
   return new ApiError("internal", { cause: error });
+}
+
+/** The error of a secret whose time after a rotation is over. */
+export function expiredSecret(): ApiError {
+  return new ApiError("invalid_key", {
+    message:
+      "Incorrect API key provided: this secret expired after its key was rotated. Use the newest one.",
+  });
 }

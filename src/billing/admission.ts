@@ -2,7 +2,7 @@
 // that the batch has locked.
 
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
-import { ApiError } from "../base/errors.ts";
+import { ApiError, expiredSecret } from "../base/errors.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
 import { credits } from "../base/money.ts";
 import { grantedBy, sizeHold, type UsageBounds } from "./hold-size.ts";
@@ -146,7 +146,8 @@ function place(ledger: Ledger, request: HoldRequest): Admitted {
   if (!key || !pool) return rejected(new ApiError("not_found", { message: "No such key." }));
   if (key.status !== "active") return rejected(new ApiError("revoked_key"));
   const revoked = payer.secretId === undefined ? undefined : ledger.deadSecrets.get(payer.secretId);
-  if (revoked !== undefined) return rejected(new ApiError(revoked ? "revoked_key" : "invalid_key"));
+  if (revoked !== undefined)
+    return rejected(revoked ? new ApiError("revoked_key") : expiredSecret());
   if (key.allowedModels.length > 0 && !key.allowedModels.includes(request.model)) {
     return rejected(
       new ApiError("model_not_allowed", { allowed: key.allowedModels, field: "model" }),

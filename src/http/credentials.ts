@@ -19,13 +19,14 @@ export type NativeBearer = CatalogFile["nativeBearer"];
 
 type HeaderSource = Pick<IncomingMessage, "headers" | "rawHeaders">;
 
-// Neither message names the native key header: a coding assistant replaces any message that
-// contains that name by its own "log in again".
+// Does not name the native key header: a coding assistant of the native format replaces any message
+// that contains that name by its own "log in again".
 const nativeHelp =
   "This endpoint takes the gateway key from ANTHROPIC_API_KEY. ANTHROPIC_AUTH_TOKEN is only for the vendor's own login and is not " +
   "accepted here: unset it and set ANTHROPIC_API_KEY to your sk-gw2- key. Other clients: send the key in the native API-key header " +
   "instead of Authorization.";
 const bearerHelp = "Send the gateway key as `Authorization: Bearer <key>`.";
+const notInNativeHeader = `This endpoint does not read x-api-key. ${bearerHelp}`;
 
 /** The key of a request. Throws `missing_key`, `invalid_key` or `wrong_credential_header`. */
 export function readCredential(
@@ -40,7 +41,8 @@ export function readCredential(
 
   const authorization = (request.headers.authorization ?? "").trim();
   if (authorization === "") {
-    if (nativeKey !== "") throw new ApiError("wrong_credential_header", { message: bearerHelp });
+    if (nativeKey !== "")
+      throw new ApiError("wrong_credential_header", { message: notInNativeHeader });
     throw new ApiError("missing_key");
   }
   if (form === "native" && !acceptsBearer(nativeBearer, request))
@@ -109,21 +111,23 @@ function isBearerVersion(version: string | undefined): boolean {
  */
 export function requireVersion(headers: IncomingHttpHeaders): { version: string; beta: string } {
   const version = readVersion(headers);
+  // As the client spells it: the SDKs send one, the vendor's own documents name both.
+  const header = headers["vendor-version"] === undefined ? "anthropic-version" : "vendor-version";
   const accepted = supportedVersions.join(", ");
   if (version === undefined || version === "") {
     if (headers["vendor-version"] !== undefined && headers["anthropic-version"] !== undefined) {
       throw new ApiError("version_unsupported", {
-        message: `The two version headers have different values. Accepted: ${accepted}.`,
+        message: `anthropic-version and vendor-version have different values. Accepted: ${accepted}.`,
         allowed: supportedVersions,
       });
     }
     throw new ApiError("version_required", {
-      message: `anthropic-version: header is required. Accepted: ${accepted}.`,
+      message: `anthropic-version (or vendor-version): header is required. Accepted: ${accepted}.`,
     });
   }
   if (!supportedVersions.includes(version)) {
     throw new ApiError("version_unsupported", {
-      message: `anthropic-version: this version is not supported. Accepted: ${accepted}.`,
+      message: `${header}: this version is not supported. Accepted: ${accepted}.`,
       allowed: supportedVersions,
     });
   }

@@ -2,7 +2,7 @@
 // up in the cache, then in the database.
 
 import { timingSafeEqual } from "node:crypto";
-import { ApiError } from "../base/errors.ts";
+import { ApiError, expiredSecret } from "../base/errors.ts";
 import type { Authenticate, Caller } from "../contract/contract.ts";
 import { KeyCache } from "./cache.ts";
 import { createLookup } from "./lookup.ts";
@@ -51,8 +51,9 @@ export function createAuthentication(
 /** Throws `invalid_key` for an unknown or expired secret, and `revoked_key`. */
 function callerOf(found: FoundSecret | undefined, isExpired: boolean): Caller {
   if (found?.revoked) throw new ApiError("revoked_key");
-  if (!found || isExpired || (found.expiresInMs !== undefined && found.expiresInMs <= 0))
-    throw new ApiError("invalid_key");
+  if (!found) throw new ApiError("invalid_key");
+  if (isExpired || (found.expiresInMs !== undefined && found.expiresInMs <= 0))
+    throw expiredSecret();
   return found.caller;
 }
 

@@ -210,6 +210,29 @@ describe("the version header", () => {
       expected: undefined,
     },
   ];
+  test("a wrong key of a chat client has the vendor's words", async () => {
+    const { url } = await startHttpServer();
+    const headers = { ...json, authorization: "Bearer sk-gw2-1wrong" };
+    const { body } = await readError(await post(url, "/v1/chat/completions", headers, chatBody));
+    expect(body.error).toMatchObject({
+      message: "Incorrect API key provided.",
+      code: "invalid_api_key",
+    });
+  });
+
+  test("a hint names the header as the client spelled it", async () => {
+    const { url } = await startHttpServer();
+    const messageFor = async (headers: Record<string, string>) => {
+      const sent = { ...json, "x-api-key": goodKey, ...headers };
+      const { body } = await readError(await post(url, "/v1/messages", sent, nativeBody));
+      return body.error.message;
+    };
+    const old = "2020-01-01";
+    expect(await messageFor({ "vendor-version": old })).toMatch(/^vendor-version: /);
+    expect(await messageFor({ "anthropic-version": old })).toMatch(/^anthropic-version: /);
+    expect(await messageFor({})).toMatch(/^anthropic-version \(or vendor-version\): /);
+  });
+
   test.each(cases)("$name", async ({ headers, expected }) => {
     const { url } = await startHttpServer();
     for (const path of ["/v1/messages", "/v1/messages/count_tokens"]) {

@@ -125,7 +125,7 @@ test("the scheme is case-insensitive, and blanks around the secret are trimmed",
   assert.ok(caller.kind === "key" && caller.key.keyId === key?.keyId);
 });
 
-test("unknown, malformed and expired secrets fail with one message; a revoked one has its own", async () => {
+test("unknown and malformed secrets fail with one message; an expired and a revoked one say what they are", async () => {
   const { keys, client } = fixture;
   const { secret, key } = await client.createKey({ accountId: "acc_a" });
   await client.rotateKey({ keyId: key?.keyId ?? "", overlap: { seconds: 0n, nanos: 0 } });
@@ -142,7 +142,9 @@ test("unknown, malformed and expired secrets fail with one message; a revoked on
     messageFor("sk-gw2-1abc"),
     messageFor(secret),
   ]);
-  assert.deepEqual([malformed, expired], [unknown, unknown]);
+  assert.equal(unknown, "Incorrect API key provided.");
+  assert.equal(malformed, unknown);
+  assert.match(expired, /^Incorrect API key provided: .* expired after its key was rotated/);
   assert.match(await messageFor(revoked.secret), /revoked/);
 });
 

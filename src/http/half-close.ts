@@ -34,6 +34,6 @@ function watchClient(socket: Socket, openRequests: OpenRequests, probes: number)
   if (raw.req.httpVersionMinor === 0) return;
   raw.writeProcessing();
   const pauseMs = pausesMs[Math.min(probes, pausesMs.length - 1)];
-  const timer = setTimeout(() => watchClient(socket, openRequests, probes + 1), pauseMs);
-  raw.once("close", () => clearTimeout(timer));
+  // Nothing clears it: after the reply it finds none that is open.
+  setTimeout(() => watchClient(socket, openRequests, probes + 1), pauseMs).unref();
 }

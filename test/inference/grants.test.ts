@@ -3,12 +3,13 @@
 import { create } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { countTokens } from "gpt-tokenizer";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Event, EventSchema } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import type { ProviderRequest } from "../../src/providers/providers.ts";
 import { events, freshInference, type TestInference } from "../support/inference.ts";
+import { log } from "../support/ledger.ts";
 
 const input = 140n;
 const output = 700n;
@@ -68,8 +69,16 @@ describe("a provider that exceeds its grant", () => {
       [events.text("three "), progress(357)],
       [events.text("four ")],
     ];
+    const alarm = vi.spyOn(log, "error");
     const { stopped, receipt, shown, text } = await run(reads, 100);
     expect(stopped).toBe(true);
+    expect(alarm.mock.lastCall?.[0]).toMatchObject({
+      code: "provider_past_grant",
+      provider: "played",
+      grantedOutput: 100,
+      tokens: 357,
+    });
+    alarm.mockRestore();
     expect(text).toBe("one two three ");
     expect(shown.slice(-3).map(({ kind }) => kind)).toMatchObject([
       { case: "blockStop", value: { index: 0 } },
@@ -182,3 +191,23 @@ for (const [name, sample] of Object.entries(samples)) {
     }
   });
 }
+
+test("a last report of 0 input tokens is charged as reported, counted and logged", async () => {
+  const warning = vi.spyOn(log, "warn");
+  const before = gateway.inference.counters.providerReportedZero;
+  const reads = [
+    [events.start({ inputTokens: 0 }), events.open(), events.text("continued")],
+    [events.close(), events.delta({ inputTokens: 0, outputTokens: 2 }), events.stop()],
+  ];
+  const { receipt } = await run(reads, 100);
+  expect(receipt).toMatchObject({
+    usage: { input: 0, output: 2 },
+    amountMicrocredits: 2n * output,
+  });
+  expect(gateway.inference.counters.providerReportedZero).toBe(before + 1);
+  expect(warning.mock.lastCall?.[0]).toMatchObject({
+    code: "provider_reported_zero",
+    provider: "played",
+  });
+  warning.mockRestore();
+});

@@ -253,22 +253,23 @@ test("each family draws only on its own pool, on both endpoints", async () => {
   );
 });
 
-test("unknown, malformed and expired keys get the same response, which names no key", async () => {
+test("unknown and malformed keys get the same response; it and that of an expired one name no key", async () => {
   const accountId = await gateways.account({ v1: 1_000 });
   const { keyId, secret } = await gateways.key({ accountId });
   await gateways.admin("gateway.keys.v1.KeysService/RotateKey", { keyId, overlap: "0s" });
   const unknown = "sk-gw2-10000000000000000000000000000000000000000000abcdef";
   const all = await Promise.all(
-    [unknown, "nonsense", secret, secret.toUpperCase(), "x".repeat(8_000)].map((one) =>
+    [secret, unknown, "nonsense", secret.toUpperCase(), "x".repeat(8_000)].map((one) =>
       send(nodeAt(1), one),
     ),
   );
-  const bodies = all.map((one) => one.text.replace(/req_\w+/g, "req_"));
+  const [expired = "", ...bodies] = all.map((one) => one.text.replace(/req_\w+/g, "req_"));
+  assert.match(expired, /this secret expired after its key was rotated/);
   assert.deepEqual(
     [new Set(all.map((one) => one.status)), new Set(bodies).size],
     [new Set([401]), 1],
   );
-  assert.doesNotMatch(bodies[0] ?? "", /x-api-key|sk-gw2/i);
+  assert.doesNotMatch(`${expired}${bodies[0]}`, /x-api-key|sk-gw2/i);
   const inQuery = await fetch(
     `${nodeAt(0).address}/v1/models?api_key=${secret}&x-api-key=${secret}`,
   );

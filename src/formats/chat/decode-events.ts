@@ -86,7 +86,7 @@ class ChunkDecoder implements EventDecoder {
       this.#answer.start(typeof chunk.model === "string" ? chunk.model : "");
     }
     const wasFinished = this.#finishReason !== undefined;
-    for (const choice of choices) this.#readChoice(choice);
+    for (const choice of choices) if (!this.#answer.isOver) this.#readChoice(choice);
     if (this.#answer.isOver) return;
     const broken = failureOfReason(this.#finishReason ?? "");
     if (broken) {

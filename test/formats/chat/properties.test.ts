@@ -352,7 +352,29 @@ test("for any chunks of a provider, the events are in legal order and end once",
       readStream(encoder.encode(events) + encoder.end());
       encodeAnswer(events, context);
     }),
-    { numRuns: 300 },
+    {
+      numRuns: 300,
+      // Two choices without an index: the first one fails the answer.
+      examples: [
+        [
+          [
+            { choices: [{ delta: { tool_calls: [{ function: { name: "f" } }] } }] },
+            {
+              choices: [
+                {
+                  delta: {
+                    reasoning_content: "a",
+                    tool_calls: [{ function: { arguments: ":1}" } }],
+                  },
+                },
+                { delta: { reasoning_content: "a" } },
+              ],
+            },
+          ],
+          false,
+        ],
+      ],
+    },
   );
 });
 

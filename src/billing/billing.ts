@@ -40,7 +40,7 @@ import { encodeTimeCursor, parseTimeCursor, readPage } from "../base/paging.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import type { AuthenticatedCall, Caller, Implementation } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
-import type { Redis } from "../redis/redis.ts";
+import type { Hints } from "../redis/redis.ts";
 import { ClusterNode } from "./cluster-node.ts";
 import { HoldKeeper, type Holds } from "./holds.ts";
 import { runningReceipt } from "./settlement.ts";
@@ -89,7 +89,7 @@ type FundsListener = (change: {
 type Parts = {
   readonly postgres: Postgres;
   /** Carries hints of transfers to other processes. */
-  readonly redis?: Redis | undefined;
+  readonly hints?: Hints | undefined;
   /** Price of a catalogue model. Undefined for an unknown model. */
   readonly priceOf: (model: string) => Price | undefined;
   readonly log: Log;
@@ -104,7 +104,7 @@ export function createBilling(parts: Parts): Billing {
   const store = createLedgerStore(parts.postgres);
   const reports = createLedgerStore({ ...parts.postgres, query: parts.postgres.reports.query });
   const node = new ClusterNode({ store, log: parts.log, onLost: parts.onLost });
-  const funds = createFundsChanges(parts.redis);
+  const funds = createFundsChanges(parts.hints);
   const holds = new HoldKeeper({
     ...parts,
     store,
@@ -133,20 +133,20 @@ export function createBilling(parts: Parts): Billing {
 
 const transfersChannel = "gateway:transfers";
 
-/** Reports changed credits: of this process directly, transfers also to others through Redis. */
-function createFundsChanges(redis: Redis | undefined) {
+/** Reports changed credits: of this process directly, transfers also to others by hints. */
+function createFundsChanges(hints: Hints | undefined) {
   const listeners: FundsListener[] = [];
   const notify: FundsListener = (change) => {
     for (const listener of listeners) listener(change);
   };
-  const stop = redis?.subscribe(transfersChannel, (accountId) =>
+  const stop = hints?.subscribe(transfersChannel, (accountId) =>
     notify({ kind: "transfer", accountId }),
   );
   return {
     notify,
     publishTransfer(accountId: string) {
       notify({ kind: "transfer", accountId });
-      redis?.publish(transfersChannel, accountId);
+      hints?.publish(transfersChannel, accountId);
     },
     listen: (listener: FundsListener) => void listeners.push(listener),
     stop: () => stop?.(),

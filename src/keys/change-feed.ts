@@ -1,9 +1,9 @@
 // Informs every process of changed keys. A process notifies its listeners of its own changes at
-// once. It finds the changes of other processes by polling a feed in the database. A hint through
-// Redis makes it poll sooner.
+// once. It finds the changes of other processes by polling a feed in the database. A hint makes
+// it poll sooner.
 
 import type { Log } from "../base/log.ts";
-import type { Redis } from "../redis/redis.ts";
+import type { Hints } from "../redis/redis.ts";
 import type { ChangePage } from "./store.ts";
 
 export type Listener = (change: { keyId: string }) => void;
@@ -22,10 +22,10 @@ export function createChanges(parts: {
     readChanges(since: Date | undefined): Promise<ChangePage>;
     removeOldChanges(): Promise<void>;
   };
-  redis?: Redis | undefined;
+  hints?: Hints | undefined;
   log: Log;
 }): Changes {
-  const { store, redis, log } = parts;
+  const { store, log } = parts;
   const listeners = new Set<Listener>();
   const notify = (keyId: string) => {
     for (const listener of listeners) listener({ keyId });
@@ -36,7 +36,7 @@ export function createChanges(parts: {
     onChange: notify,
     log,
   });
-  const hints = redis && createKeyHints(redis);
+  const hints = parts.hints && createKeyHints(parts.hints);
   let stopHints: (() => void) | undefined;
 
   return {
@@ -162,9 +162,9 @@ type KeyHints = {
 const channel = "gateway:keys-changed";
 
 /** Hints that some key changed. They name no key: the change itself is read from the database. */
-export function createKeyHints(redis: Redis): KeyHints {
+export function createKeyHints(hints: Hints): KeyHints {
   return {
-    send: () => redis.publish(channel, ""),
-    listen: (listener) => redis.subscribe(channel, listener),
+    send: () => hints.publish(channel, ""),
+    listen: (listener) => hints.subscribe(channel, listener),
   };
 }

@@ -15,7 +15,7 @@ import type {
   Implementation,
 } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
-import type { Redis } from "../redis/redis.ts";
+import type { Hints } from "../redis/redis.ts";
 import type { ResolveModel } from "./administration.ts";
 import {
   createKey,
@@ -53,14 +53,14 @@ export function createKeys(parts: {
   adminToken: string;
   resolveModel: ResolveModel;
   log: Log;
-  /** Sends hints to other nodes, which then read the change feed at once, not within 0.5 s. */
-  redis?: Redis | undefined;
+  /** Makes other nodes read the change feed at once, not within 0.5 s. */
+  hints?: Hints | undefined;
 }): Keys {
-  const { adminToken, resolveModel, log, redis } = parts;
+  const { adminToken, resolveModel, log, hints } = parts;
   const store = createKeyStore(parts.postgres);
   const { authenticate, forget } = createAuthentication(adminToken, store.findSecrets);
   const revocation = new RevocationCheck(store.liveSecrets);
-  const changes = createChanges({ store, redis, log });
+  const changes = createChanges({ store, hints, log });
   // Registered first: other listeners may read the key at once.
   changes.onChanged(({ keyId }) => {
     forget(keyId);

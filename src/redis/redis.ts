@@ -18,7 +18,16 @@ export function script(moduleUrl: string, file: string): Script {
   return { text, sha: createHash("sha1").update(text).digest("hex") };
 }
 
-export interface Redis {
+/** Messages to the other processes of this gateway. Each may be lost. */
+export interface Hints {
+  /** Sends a message to all subscribers of a channel. */
+  publish(channel: string, message: string): void;
+  /** Calls `listener` for each message of a channel. Returns a function that unsubscribes. */
+  subscribe(channel: string, listener: (message: string) => void): () => void;
+}
+
+/** Hints are lost while the server is unreachable. */
+export interface Redis extends Hints {
   /**
    * Runs a script. Rejects when the server is unreachable or has not answered after `answerMsMax`
    * milliseconds; the script may have run nevertheless.
@@ -29,13 +38,6 @@ export interface Redis {
     args: readonly (string | number)[],
     answerMsMax: number,
   ): Promise<unknown>;
-  /** Sends a message to all subscribers of a channel. Lost if the server is unreachable. */
-  publish(channel: string, message: string): void;
-  /**
-   * Calls `listener` for each message of a channel; messages are lost while the server is
-   * unreachable. Returns a function that unsubscribes.
-   */
-  subscribe(channel: string, listener: (message: string) => void): () => void;
   /** Calls `listener` after each new connection. Returns a function that unsubscribes. */
   onConnected(listener: () => void): () => void;
   readonly connected: boolean;

@@ -66,11 +66,11 @@ export async function startServices(
     adminToken,
     resolveModel: (name) => catalog.find(name)?.model.id,
     log,
-    ...(redis && { redis }),
+    hints: redis,
   });
   const billing = createBilling({
     postgres,
-    redis,
+    hints: redis,
     priceOf: (model) => catalog.priceOf(model),
     log,
     // Called only after this process has lost its heartbeat, when `inference` exists.

@@ -56,7 +56,7 @@ export function createNodeKeys(postgres: Postgres, redis?: Redis): Keys {
     adminToken,
     resolveModel: (name) => models.get(name),
     log: createLog("silent"),
-    redis,
+    hints: redis,
   });
 }
 

@@ -26,7 +26,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   { providers: ["providers"] },
   { formats: ["native/native", "chat/chat", "codec", "json"] },
   { postgres: ["postgres", "pipeline", "migrate", "embedded/embedded"], redis: ["redis"] },
-  { config: ["environment", "catalog", "describe"] },
+  { config: ["environment", "database-url", "catalog", "describe"] },
   // The floor: every file may be imported by all, and imports nothing but generated code.
   {
     base: [

@@ -58,8 +58,10 @@ export class BatchConnection {
    * statement that failed, and an error when the server answered the commit with a rollback.
    */
   async run<Outcome>(build: () => Decision<Outcome> | Sequence<Outcome>): Promise<Outcome> {
-    if (this.#connection === undefined || this.#connection.lost)
+    if (this.#connection === undefined || this.#connection.lost) {
+      this.#connection?.destroy();
       this.#connection = await this.#connect();
+    }
     const connection = this.#connection;
     const batch = build();
     const timer = setTimeout(() => connection.destroy(), this.#batchMs);

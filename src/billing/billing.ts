@@ -98,6 +98,8 @@ type Parts = {
    * which must fail now.
    */
   readonly onLost: () => void;
+  /** How long an admission waits for the database. */
+  readonly maxWaitMs?: number;
 };
 
 export function createBilling(parts: Parts): Billing {

@@ -121,6 +121,7 @@ export class HoldKeeper implements Holds {
   readonly #shrinking = new Map<string, Promise<void>>();
   /** Endings that replace those of queued settlements, by request. */
   readonly #amended = new Map<string, Ending>();
+  readonly #maxWaitMs: number;
   readonly #onSettled: ((accountId: string) => void) | undefined;
   #checkpointing: Promise<void> | undefined;
   #isClosed = false;
@@ -133,11 +134,13 @@ export class HoldKeeper implements Holds {
     onLost: () => void;
     /** Called with the account of each settled hold. */
     onSettled?: (accountId: string) => void;
-    admitMaxWaitMs?: number;
+    /** How long an admission waits for the database. */
+    maxWaitMs?: number;
   }) {
     this.#store = parts.store;
     this.#log = parts.log;
     this.#onSettled = parts.onSettled;
+    this.#maxWaitMs = parts.maxWaitMs ?? settings.admitMaxWaitMs;
     this.#admissions = new BatchConnection(parts.postgres);
     this.#settlements = new BatchConnection(parts.postgres);
     this.#blockedAdmissions = new BatchConnection(parts.postgres);
@@ -148,7 +151,7 @@ export class HoldKeeper implements Holds {
       batchMax: settings.batchMax,
       queueMax: settings.admitQueueMax,
       pauseMs: settings.pauseMs,
-      maxWaitMs: parts.admitMaxWaitMs ?? settings.admitMaxWaitMs,
+      maxWaitMs: this.#maxWaitMs,
       classify: classifyAdmissionError,
       groupOf: (request) => poolOf(payerOf(request)),
       runBlocked: admitOn(this.#blockedAdmissions),
@@ -224,7 +227,7 @@ export class HoldKeeper implements Holds {
   async #whenShrunk({ requestId }: Hold): Promise<void> {
     const shrinking = this.#shrinking.get(requestId);
     if (shrinking === undefined) return;
-    await withTimeout(shrinking, settings.admitMaxWaitMs, () => {
+    await withTimeout(shrinking, this.#maxWaitMs, () => {
       throw new ApiError("billing_unavailable", { retryAfterMs: 1000 });
     });
   }
@@ -259,11 +262,7 @@ export class HoldKeeper implements Holds {
       try {
         return await this.#store.findCharge(requestId);
       } catch (error) {
-        if (
-          this.#isClosed ||
-          !(error instanceof ApiError && error.reason === "billing_unavailable")
-        )
-          throw error;
+        if (this.#isClosed || !isUnavailable(error)) throw error;
         await new Promise((resolve) => setTimeout(resolve, settings.pauseMs));
       }
     }
@@ -339,9 +338,16 @@ export class HoldKeeper implements Holds {
 
   // A price must be durable before a hold references it.
   async #registerPrice(model: string, price: Price): Promise<void> {
-    if (this.#registeredPrices.has(price.priceVersion)) return;
-    await this.#store.registerPrice(model, price);
-    this.#registeredPrices.add(price.priceVersion);
+    const untilMs = performance.now() + this.#maxWaitMs;
+    while (!this.#registeredPrices.has(price.priceVersion)) {
+      try {
+        await this.#store.registerPrice(model, price);
+        this.#registeredPrices.add(price.priceVersion);
+      } catch (error) {
+        if (!isUnavailable(error) || performance.now() >= untilMs) throw error;
+        await new Promise((resolve) => setTimeout(resolve, settings.pauseMs));
+      }
+    }
   }
 
   // A calling service repeats its request with its own nonce. Only this process knows the nonces
@@ -388,6 +394,10 @@ export class HoldKeeper implements Holds {
       if (leftMicro <= 0n) return;
     }
   }
+}
+
+function isUnavailable(error: unknown): boolean {
+  return error instanceof ApiError && error.reason === "billing_unavailable";
 }
 
 function requestKeyOf({ payer, requestId }: PlacedHold): RequestKey {

@@ -4,6 +4,7 @@
 
 import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
+import { parseDatabaseUrl } from "./database-url.ts";
 
 export type Role = "all" | "core" | "facade";
 
@@ -20,8 +21,10 @@ export type Config = {
   readonly grpcAllowPlaintext: boolean;
   /** Folder of the embedded database and of first-keys.json. */
   readonly dataDir: string;
-  /** Absent: the embedded database. */
+  /** One server or a list, as `parseDatabaseUrl` reads it. Absent: the embedded database. */
   readonly databaseUrl?: string;
+  /** How long a new request waits for the ledger. */
+  readonly ledgerMaxWaitMs: number;
   /** Absent: rate limits are counted in the memory of this process. */
   readonly redisUrl?: string;
   /**
@@ -75,10 +78,20 @@ const adminTokenLengthMin = 16;
 /** Reads the environment. Throws one Error that lists every problem, one a line. */
 export function readConfig(env: NodeJS.ProcessEnv): Config {
   const problems: string[] = [];
-  const { text, integer, choice, flag, list, url, pair, file } = createReader(env, problems);
+  const {
+    text,
+    integer,
+    choice,
+    flag,
+    list,
+    url,
+    databaseUrl: readDatabaseUrl,
+    pair,
+    file,
+  } = createReader(env, problems);
 
   const role = choice("ROLE", roles, "all");
-  const databaseUrl = url("DATABASE_URL", ["postgres:", "postgresql:"]);
+  const databaseUrl = readDatabaseUrl("DATABASE_URL");
   const redisUrl = url("REDIS_URL", ["redis:", "rediss:"]);
   const adminToken = text("ADMIN_TOKEN");
   const catalogPath = readCatalogPath(env);
@@ -120,6 +133,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     grpcAllowPlaintext: flag("GRPC_ALLOW_PLAINTEXT", false),
     dataDir: text("DATA_DIR") ?? "./data",
     ...(databaseUrl !== undefined && { databaseUrl }),
+    ledgerMaxWaitMs: integer("LEDGER_MAX_WAIT_SECONDS", { min: 1, max: 600, fallback: 10 }) * 1000,
     ...(redisUrl !== undefined && { redisUrl }),
     ...(adminToken !== undefined && { adminToken }),
     ...(catalogPath !== undefined && { catalogPath }),
@@ -205,6 +219,16 @@ function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
     }
     return value;
   };
+  const databaseUrl = (name: string): string | undefined => {
+    const value = text(name);
+    if (value === undefined) return undefined;
+    try {
+      parseDatabaseUrl(value);
+    } catch (error) {
+      problems.push(`${name}: ${error instanceof Error ? error.message : error}`);
+    }
+    return value;
+  };
   const file = (name: string): Buffer | undefined => {
     const path = text(name);
     if (path === undefined) return undefined;
@@ -226,7 +250,7 @@ function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
     }
     return undefined;
   };
-  return { text, integer, choice, flag, list, url, file, pair };
+  return { text, integer, choice, flag, list, url, databaseUrl, file, pair };
 }
 
 /** `host:port`, with an IPv6 host in brackets. */

@@ -21,13 +21,17 @@ type Authentication = {
   forget(keyId: string): void;
 };
 
-/** `adminToken` empty: no token authenticates the operator. */
+/**
+ * `adminToken` empty: no token authenticates the operator. `maxWaitMs`: how long a call waits for
+ * an unreachable database.
+ */
 export function createAuthentication(
   adminToken: string,
   findSecrets: (digests: readonly string[]) => Promise<FoundSecret[]>,
+  maxWaitMs?: number,
 ): Authentication {
   const cache = new KeyCache({ foundMax: cachedKeysMax, unknownMax: cachedUnknownMax });
-  const lookup = createLookup(findSecrets, cache);
+  const lookup = createLookup(findSecrets, cache, maxWaitMs);
   const isAdmin = adminCheck(adminToken);
 
   return {

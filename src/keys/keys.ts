@@ -55,10 +55,16 @@ export function createKeys(parts: {
   log: Log;
   /** Makes other nodes read the change feed at once, not within 0.5 s. */
   hints?: Hints | undefined;
+  /** How long a call waits for an unreachable database. */
+  maxWaitMs?: number;
 }): Keys {
   const { adminToken, resolveModel, log, hints } = parts;
   const store = createKeyStore(parts.postgres);
-  const { authenticate, forget } = createAuthentication(adminToken, store.findSecrets);
+  const { authenticate, forget } = createAuthentication(
+    adminToken,
+    store.findSecrets,
+    parts.maxWaitMs,
+  );
   const revocation = new RevocationCheck(store.liveSecrets);
   const changes = createChanges({ store, hints, log });
   // Registered first: other listeners may read the key at once.

@@ -4,8 +4,9 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
-import { Client } from "pg";
-import { connectionConfig, isBlocked } from "./postgres.ts";
+import type { Client } from "pg";
+import { isBlocked } from "./failures.ts";
+import { Servers } from "./servers.ts";
 
 type Migration = { number: number; name: string; text: string };
 
@@ -26,10 +27,7 @@ const prepare = `
  * time. Throws when the database is newer than this program.
  */
 export async function migrate(url: string): Promise<void> {
-  const client = new Client(connectionConfig(url));
-  // A broken connection also fails its query. Without a listener it would end the process.
-  client.on("error", () => {});
-  await client.connect();
+  const { client } = await new Servers(url).connect();
   try {
     await prepareTable(client);
     const migrations = readMigrations();

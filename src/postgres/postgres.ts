@@ -3,19 +3,16 @@
 import { Socket } from "node:net";
 import { performance } from "node:perf_hooks";
 import { setTimeout as delay } from "node:timers/promises";
-import {
-  Client,
-  type ClientConfig,
-  DatabaseError,
-  Pool,
-  type PoolClient,
-  type QueryResultRow,
-  types,
-} from "pg";
+import { Client, Pool, type PoolClient, type QueryResultRow } from "pg";
+import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
+import { isConflict, isReadOnly, isServerAtFault } from "./failures.ts";
 import { type Prepared, type Query, type Result, RoundTrip } from "./pipeline.ts";
+import { Servers } from "./servers.ts";
+import { connectionConfig, prepareSession, type Server, textParser } from "./session.ts";
 import type { Statement } from "./statement.ts";
 
+export { isBlocked, isConflict, isUniqueViolation, isUnreachable } from "./failures.ts";
 export { type Statement, statement } from "./statement.ts";
 
 /**
@@ -63,26 +60,22 @@ export interface Postgres extends Tx {
   close(): Promise<void>;
 }
 
-/**
- * Name of our connections in `pg_stat_activity`. The embedded server keeps running while other
- * connections with this name exist.
- */
-export const applicationName = "model-gateway";
-
 // Batches look up every row by its index. For array parameters the planner would choose otherwise:
 // it scans tables of 10,000 rows, materializes them to loop over them once per key, and plans a
 // batch of one request again each time.
-const plannerOptions = [
-  ...["seqscan", "hashjoin", "mergejoin", "material"].map((node) => `-c enable_${node}=off`),
-  "-c plan_cache_mode=force_generic_plan",
-].join(" ");
+const plannerSettings = {
+  enable_seqscan: "off",
+  enable_hashjoin: "off",
+  enable_mergejoin: "off",
+  enable_material: "off",
+  plan_cache_mode: "force_generic_plan",
+};
 
 // A plan suits the table sizes at the time when it was made, and the server updates its statistics
 // once a minute. A plan made while a single request ran scans all holds once per charge: 880 ms for
 // a batch of 256 among 10,000 holds, instead of 4 ms with a new plan.
 const planAgeMsMax = 10_000;
 
-const connectTimeoutMs = 5_000;
 const poolConnectionsMax = 10;
 const reportConnectionsMax = 4;
 // A hung server and a lost network send no error, so every statement needs a timeout.
@@ -96,76 +89,107 @@ const lockMsMax = 5_000;
 const closeMsMax = 5_000;
 const attemptsMax = 6;
 
-/** Connects with the first query. `timeoutMs` is the query timeout. */
-export function connectPostgres(url: string, timeoutMs = defaultTimeoutMs): Postgres {
-  const pool = openPool(url, { max: poolConnectionsMax, timeoutMs });
-  const reports = openPool(url, { max: reportConnectionsMax, timeoutMs });
+/**
+ * Connects with the first query, to the server of the list that takes writes. `timeoutMs` is the
+ * query timeout. Throws an Error for an address that `parseDatabaseUrl` refuses.
+ */
+export function connectPostgres(
+  url: string,
+  { timeoutMs = defaultTimeoutMs, log }: { timeoutMs?: number; log?: Log } = {},
+): Postgres {
+  const servers = new Servers(url, log);
+  servers.watch();
+  const pools = new Pools(servers, timeoutMs);
   const closing = new AbortController();
   return {
-    query: (statement, values) => runOn(pool, statement, values),
-    transaction: (work) => transaction(pool, work),
-    reports: { query: (statement, values) => runOn(reports, statement, values) },
+    query: (statement, values) => pools.use(({ pool }) => runOn<never>(pool, statement, values)),
+    transaction: (work) => pools.use(({ pool }) => transaction(pool, work)),
+    reports: {
+      query: (statement, values) =>
+        pools.use(({ reports }) => runOn<never>(reports, statement, values)),
+    },
     runLong: (statement, { timeoutMs, signal }) =>
-      runLong(url, pool, statement, {
-        timeoutMs,
-        signal: AbortSignal.any([signal, closing.signal]),
-      }),
-    connect: () => connect(url),
+      pools.use(({ pool }) =>
+        runLong(servers, pool, statement, {
+          timeoutMs,
+          signal: AbortSignal.any([signal, closing.signal]),
+        }),
+      ),
+    connect: () => connect(servers),
     async close() {
       closing.abort();
+      servers.stop();
       // Without a timeout, a server that does not respond delays this until the system's own one.
-      await withTimeout(Promise.all([pool.end(), reports.end()]), closeMsMax, () => undefined);
+      await withTimeout(pools.close(), closeMsMax, () => undefined);
     },
   };
 }
 
-function openPool(url: string, { max, timeoutMs }: { max: number; timeoutMs: number }): Pool {
-  const pool = new Pool({
-    ...connectionConfig(url),
-    max,
-    lock_timeout: lockMsMax,
-    idle_in_transaction_session_timeout: lockMsMax,
-    statement_timeout: timeoutMs - timeoutMarginMs,
-    query_timeout: timeoutMs,
-  });
-  // A broken connection fails its next statement. Without error listeners it would end the process:
-  // the pool listens on idle connections only.
-  pool.on("error", () => {});
-  pool.on("connect", (client) => client.on("error", () => {}));
-  return pool;
+/** The pools of one server. */
+type ServerPools = { readonly server: Server; readonly pool: Pool; readonly reports: Pool };
+
+/** The pools of the server of the moment. */
+class Pools {
+  readonly #servers: Servers;
+  readonly #timeoutMs: number;
+  #open: ServerPools | undefined;
+  #isClosed = false;
+
+  constructor(servers: Servers, timeoutMs: number) {
+    this.#servers = servers;
+    this.#timeoutMs = timeoutMs;
+  }
+
+  async use<T>(work: (pools: ServerPools) => Promise<T>): Promise<T> {
+    const server = await this.#servers.choose();
+    if (this.#isClosed) throw new Error("Cannot use a pool after calling close");
+    const pools = this.#open?.server === server ? this.#open : this.#moveTo(server);
+    try {
+      return await work(pools);
+    } catch (error) {
+      if (isServerAtFault(error)) this.#servers.suspect(server);
+      throw error;
+    }
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await Promise.all([this.#open?.pool.end(), this.#open?.reports.end()]);
+  }
+
+  #moveTo(server: Server): ServerPools {
+    const { pool, reports } = this.#open ?? {};
+    for (const one of [pool, reports]) void one?.end().catch(() => undefined);
+    this.#open = {
+      server,
+      pool: this.#openPool(server, poolConnectionsMax),
+      reports: this.#openPool(server, reportConnectionsMax),
+    };
+    return this.#open;
+  }
+
+  #openPool(server: Server, max: number): Pool {
+    const pool = new Pool({
+      ...connectionConfig(server.url),
+      max,
+      query_timeout: this.#timeoutMs,
+      onConnect: (client) =>
+        prepareSession(client, server, this.#servers.target, {
+          lock_timeout: lockMsMax,
+          idle_in_transaction_session_timeout: lockMsMax,
+          statement_timeout: this.#timeoutMs - timeoutMarginMs,
+        }),
+    });
+    // A broken connection fails its next statement. Without error listeners it would end the
+    // process: the pool listens on idle connections only.
+    pool.on("error", () => {});
+    pool.on("connect", (client) => {
+      client.on("error", () => {});
+      if (client instanceof Client) this.#servers.track(client, server);
+    });
+    return pool;
+  }
 }
-
-/** Settings of every connection to the database at `url`. */
-export function connectionConfig(url: string): ClientConfig {
-  return {
-    connectionString: url,
-    application_name: applicationName,
-    connectionTimeoutMillis: connectTimeoutMs,
-    keepAlive: true,
-    types: { getTypeParser },
-  };
-}
-
-const oid = { int8: 20, int8Array: 1016, date: 1082 };
-
-// pg returns `int8` as text, because it predates bigint, and `date` as midnight in the local time
-// zone.
-const getTypeParser: typeof types.getTypeParser = (id: number, format?: "text" | "binary") => {
-  if (id === oid.int8) return BigInt;
-  if (id === oid.int8Array) return parseBigints;
-  if (id === oid.date) return String;
-  return format === "binary" ? types.getTypeParser(id, format) : types.getTypeParser(id, "text");
-};
-
-const textParser = (typeId: number) => getTypeParser(typeId, "text");
-
-const parseBigints = (text: string) =>
-  text === "{}"
-    ? []
-    : text
-        .slice(1, -1)
-        .split(",")
-        .map((one) => (one === "NULL" ? null : BigInt(one)));
 
 async function runOn<Row>(
   db: Pool | PoolClient,
@@ -184,14 +208,12 @@ async function runOn<Row>(
 }
 
 async function runLong<Row>(
-  url: string,
+  servers: Servers,
   pool: Pool,
   { text }: Statement,
   { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
 ): Promise<Row[]> {
-  const client = new Client({ ...connectionConfig(url), statement_timeout: timeoutMs });
-  client.on("error", () => {});
-  await client.connect();
+  const { client } = await servers.connect({ statement_timeout: timeoutMs });
   let cancel = () => {};
   try {
     const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
@@ -235,29 +257,29 @@ async function transactionOnce<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Pro
       () => undefined,
       (failure: Error) => failure,
     );
-    client.release(broken);
+    client.release(broken ?? isReadOnly(error));
     throw error;
   }
 }
 
-async function connect(url: string): Promise<Connection> {
+async function connect(servers: Servers): Promise<Connection> {
   const socket = new Socket();
-  const client = new Client({
-    ...connectionConfig(url),
-    stream: () => socket,
+  const settings = {
     // A waiting batch delays every batch behind it, so it fails early and is repeated.
     lock_timeout: 1_000,
     statement_timeout: 2_000,
     idle_in_transaction_session_timeout: 2_000,
-    options: plannerOptions,
-  });
-  let lost = false;
+    ...plannerSettings,
+  };
+  const { client, server } = await servers.connect(settings, { stream: () => socket });
+  let isLost = false;
+  let isEnding = false;
   const lose = () => {
-    lost = true;
+    isLost = true;
+    if (!isEnding) servers.suspect(server);
   };
   client.on("error", lose);
   client.on("end", lose);
-  await client.connect();
   const prepared: Prepared = new Map();
   let preparedAtMs = performance.now();
   return {
@@ -266,48 +288,21 @@ async function connect(url: string): Promise<Connection> {
         prepared.clear();
         preparedAtMs = performance.now();
       }
-      return client.query(new RoundTrip(queries, prepared, textParser)).results;
+      try {
+        return await client.query(new RoundTrip(queries, prepared, textParser)).results;
+      } catch (error) {
+        // The server was made read-only: another connection may reach the new primary.
+        if (isReadOnly(error)) lose();
+        throw error;
+      }
     },
-    end: () => client.end(),
+    end() {
+      isEnding = true;
+      return client.end();
+    },
     destroy: () => void socket.destroy(),
     get lost() {
-      return lost;
+      return isLost || servers.isSuperseded(server);
     },
   };
-}
-
-/** Serialization failure or deadlock: a repeat of the transaction may succeed. */
-export function isConflict(error: unknown): boolean {
-  return error instanceof DatabaseError && (error.code === "40001" || error.code === "40P01");
-}
-
-/** A row with the same unique key exists. */
-export function isUniqueViolation(error: unknown): boolean {
-  return error instanceof DatabaseError && error.code === "23505";
-}
-
-/** Lock timeout or statement timeout: another transaction holds a lock that the statement needs. */
-export function isBlocked(error: unknown): boolean {
-  return error instanceof DatabaseError && (error.code === "55P03" || error.code === "57014");
-}
-
-// SQLSTATEs: class 08 connection exception, 57P01 to 57P03 the server stops or starts, 53300 too
-// many connections, 25P03 idle transaction timeout.
-const unreachableStates = /^(08|57P0[123]|53300|25P03)/;
-const unreachableErrnos =
-  /^(ECONNREFUSED|ECONNRESET|ENOENT|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|ECONNABORTED|EACCES)$/;
-// Messages of pg and pg-pool for a lost or failed connection; these errors have no code.
-const unreachableMessages =
-  /^(Connection terminated|Query read timeout|timeout e(xceeded|xpired)|Client (has encountered a connection error|was closed)|Cannot use a pool)/;
-
-/**
- * True when the connection or a timeout failed, not the statement itself. The statement may or may
- * not have run.
- */
-export function isUnreachable(error: unknown): boolean {
-  if (!(error instanceof Error)) return false;
-  if (isBlocked(error)) return true;
-  const code = "code" in error && typeof error.code === "string" ? error.code : "";
-  if (error instanceof DatabaseError) return unreachableStates.test(code);
-  return unreachableErrnos.test(code) || unreachableMessages.test(error.message);
 }

@@ -54,7 +54,7 @@ export async function startServices(
   const url = config.databaseUrl ?? (await embed(config.dataDir, log, stack));
   await migrate(url);
   const adminToken = await findAdminToken(config.dataDir, config.adminToken);
-  const postgres = stack.adopt(connectPostgres(url), (one) => one.close());
+  const postgres = stack.adopt(connectPostgres(url, { log }), (one) => one.close());
   const redis = openRedis(config.redisUrl, log, stack);
   let catalog = createCatalog(parts.catalog);
 
@@ -67,12 +67,14 @@ export async function startServices(
     resolveModel: (name) => catalog.find(name)?.model.id,
     log,
     hints: redis,
+    maxWaitMs: config.ledgerMaxWaitMs,
   });
   const billing = createBilling({
     postgres,
     hints: redis,
     priceOf: (model) => catalog.priceOf(model),
     log,
+    maxWaitMs: config.ledgerMaxWaitMs,
     // Called only after this process has lost its heartbeat, when `inference` exists.
     onLost: () => void inference.cancelAll("declared dead"),
   });

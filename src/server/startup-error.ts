@@ -1,5 +1,6 @@
 // The message of a failed start, in one line for the operator.
 
+import { parseDatabaseUrl } from "../config/database-url.ts";
 import type { Config } from "../config/environment.ts";
 import { isUnreachable } from "../postgres/postgres.ts";
 
@@ -16,7 +17,9 @@ export function startupErrorMessage(error: unknown, config: Config): string {
     return `cannot start: the data directory ${config.dataDir} is not writable (${detail}); set DATA_DIR`;
   }
   if (isUnreachable(error) && config.databaseUrl !== undefined) {
-    const { host } = new URL(config.databaseUrl);
+    const host = parseDatabaseUrl(config.databaseUrl)
+      .servers.map(({ name }) => name)
+      .join(", ");
     return `cannot start: the database at ${host} is not reachable (${code || message}); check DATABASE_URL`;
   }
   return `cannot start: ${message}`;

@@ -8,7 +8,7 @@ type Row = Record<string, unknown>;
 
 /** Connects with a long timeout: a gateway's own is too short for millions of rows. */
 export function connectLedger(url: string): Postgres {
-  return connectPostgres(url, 300_000);
+  return connectPostgres(url, { timeoutMs: 300_000 });
 }
 
 /** Runs a statement without a name. */

@@ -30,7 +30,7 @@ afterEach(() => ledger.close());
 const never = new AbortController().signal;
 
 /** A `HoldKeeper` whose connections can be broken, on the node of `ledger`. */
-function breakableHolds(options: { admitMaxWaitMs?: number } = {}) {
+function breakableHolds(options: { maxWaitMs?: number } = {}) {
   const real = connectPostgres(ledger.url);
   // The statement after which the connection breaks without an answer, and how often.
   const broken = { after: "", times: 0 };
@@ -270,7 +270,7 @@ test("a process sends heartbeats while the holds that it must settle are locked"
 
 test("unconfirmed requests are looked up in one query, and requests that were never sent are not", async () => {
   const { holds, sentTo, refuseConnections, breakAfter, close } = breakableHolds({
-    admitMaxWaitMs: -1,
+    maxWaitMs: -1,
   });
   const payer = await ledger.payer(heldFor(100) * 3n);
   const refused = { reason: "billing_unavailable" };
@@ -369,7 +369,7 @@ test("admission and settlement continue after a migration changes columns", asyn
 });
 
 test("the hold of a request that failed unconfirmed is released", async () => {
-  const { holds, breakAfter, close } = breakableHolds({ admitMaxWaitMs: -1 });
+  const { holds, breakAfter, close } = breakableHolds({ maxWaitMs: -1 });
   const payer = await ledger.payer(heldFor(100));
   breakAfter("billing/commit");
   await expect(holds.place(holdRequest(payer, 100), never)).rejects.toMatchObject({
@@ -384,7 +384,7 @@ test("the hold of a request that failed unconfirmed is released", async () => {
 });
 
 test("an unconfirmed hold with the caller's own nonce is kept for the caller's repeat", async () => {
-  const { holds, breakAfter, close } = breakableHolds({ admitMaxWaitMs: -1 });
+  const { holds, breakAfter, close } = breakableHolds({ maxWaitMs: -1 });
   const payer = await ledger.payer(heldFor(100));
   const request = holdRequest(payer, 100, { nonce: "nonce-of-a-caller" });
   breakAfter("billing/commit");

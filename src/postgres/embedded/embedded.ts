@@ -23,7 +23,7 @@ import { promisify } from "node:util";
 import { Client, DatabaseError } from "pg";
 import { randomSecret } from "../../base/ids.ts";
 import type { Log } from "../../base/log.ts";
-import { applicationName, connectionConfig } from "../postgres.ts";
+import { applicationName, connectionConfig } from "../session.ts";
 import { type Binaries, findBinaries } from "./binaries.ts";
 
 const run = promisify(execFile);

@@ -1,0 +1,99 @@
+// One connection to one server: how values are read, and the settings of its session.
+
+import { Client, type ClientBase, type ClientConfig, types } from "pg";
+import type { TargetServer } from "../config/database-url.ts";
+import { ReadOnlyServer } from "./failures.ts";
+
+/** A server, with the address that names it alone. `name` has no secret. */
+export type Server = { readonly name: string; readonly url: string };
+
+/** Settings of a session, by their names in PostgreSQL. A number is in milliseconds. */
+export type SessionSettings = Readonly<Record<string, string | number>>;
+
+/**
+ * Name of our connections in `pg_stat_activity`. The embedded server keeps running while other
+ * connections with this name exist.
+ */
+export const applicationName = "model-gateway";
+
+const connectTimeoutMs = 5_000;
+
+/** Settings of every connection to the server at `url`. */
+export function connectionConfig(url: string): ClientConfig {
+  return {
+    connectionString: url,
+    application_name: applicationName,
+    connectionTimeoutMillis: connectTimeoutMs,
+    keepAlive: true,
+    types: { getTypeParser },
+  };
+}
+
+/**
+ * Connects to `server`, and makes the settings. Throws `ReadOnlyServer` when it is not a server of
+ * this `target`.
+ */
+export async function openClient(
+  server: Server,
+  target: TargetServer,
+  settings: SessionSettings = {},
+  config: ClientConfig = {},
+): Promise<Client> {
+  const client = new Client({ ...connectionConfig(server.url), ...config });
+  // A broken connection also fails its query. Without a listener it would end the process.
+  client.on("error", () => {});
+  await client.connect();
+  try {
+    await prepareSession(client, server, target, settings);
+    return client;
+  } catch (error) {
+    void client.end().catch(() => undefined);
+    throw error;
+  }
+}
+
+/**
+ * Makes the settings of a new connection. They are made by a statement, not as parameters of the
+ * connection: PgBouncer refuses to connect with a parameter that it does not know.
+ */
+export async function prepareSession(
+  client: ClientBase,
+  { name }: Server,
+  target: TargetServer,
+  settings: SessionSettings,
+): Promise<void> {
+  const entries = Object.entries(settings);
+  const made = entries.map((_, index) => `set_config($${index * 2 + 1}, $${index * 2 + 2}, false)`);
+  const state = `pg_is_in_recovery() as is_standby,
+    current_setting('transaction_read_only') = 'on' as is_read_only`;
+  const { rows } = await client.query<{ is_standby: boolean; is_read_only: boolean }>({
+    text: `select ${[state, ...made].join(", ")}`,
+    values: entries.flatMap(([setting, value]) => [setting, String(value)]),
+    ...{ query_timeout: connectTimeoutMs },
+  });
+  if (target === "any") return;
+  if (rows[0]?.is_standby !== false) throw new ReadOnlyServer(name, "a standby");
+  if (target === "read-write" && rows[0].is_read_only) throw new ReadOnlyServer(name, "read-only");
+}
+
+const oid = { int8: 20, int8Array: 1016, date: 1082 };
+
+// pg returns `int8` as text, because it predates bigint, and `date` as midnight in the local time
+// zone.
+const getTypeParser: typeof types.getTypeParser = (id: number, format?: "text" | "binary") => {
+  if (id === oid.int8) return BigInt;
+  if (id === oid.int8Array) return parseBigints;
+  if (id === oid.date) return String;
+  return format === "binary" ? types.getTypeParser(id, format) : types.getTypeParser(id, "text");
+};
+
+/** The parser of a type's text form. */
+export const textParser = (typeId: number) => getTypeParser(typeId, "text");
+
+const parseBigints = (text: string) =>
+  text === "{}"
+    ? []
+    : text
+        .slice(1, -1)
+        .split(",")
+        .map((one) => (one === "NULL" ? null : BigInt(one)));

@@ -64,6 +64,8 @@ export type Billing = {
   /** Sorted ids of the live processes on this database, including this one. */
   readonly liveNodes: () => readonly string[];
   readonly nodeId: () => string;
+  /** As `ClusterNode.markEnded`. */
+  nodeEnded(nodeId: string): void;
   /**
    * Calls `listener` for each settlement of this process, before its answer, and for each transfer:
    * before the answer of one that this process made, soon after one that another process made.
@@ -122,6 +124,7 @@ export function createBilling(parts: Parts): Billing {
     holds,
     liveNodes: node.live,
     nodeId: node.id,
+    nodeEnded: (nodeId) => node.markEnded(nodeId),
     onFundsChange: funds.listen,
     confirmAlive: () => node.confirmAlive(),
     start: () => node.start(holds),

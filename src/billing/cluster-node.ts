@@ -9,13 +9,19 @@ import { withTimeout } from "../base/timeout.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import { isUniqueViolation } from "../postgres/postgres.ts";
 import type { HoldKeeper } from "./holds.ts";
+import { hasEnded, identifyProcess } from "./local-process.ts";
 import type { StoredHold } from "./rows.ts";
-import type { LedgerStore } from "./store.ts";
+import type { LedgerStore, NodeState } from "./store.ts";
 
 const tickMs = 1_000;
+/** Shorter than a tick, because ticks are not exact. */
+const pollIntervalMs = 900;
 /** In ticks. */
 const checkpointEvery = 2;
-/** A tick that is so late shows that this process was paused. */
+/**
+ * A tick that is so late shows that this process was paused. Other processes declare it dead later
+ * than this.
+ */
 const pauseMs = 5_000;
 const confirmMsMax = 10_000;
 const confirmRetryMs = 250;
@@ -30,18 +36,20 @@ export class ClusterNode {
   readonly #store: LedgerStore;
   readonly #log: Log;
   readonly #onLost: () => void;
-  /** A node is dead after this many ticks without a heartbeat. */
-  readonly #silentTicksMax: number;
+  /**
+   * A node is dead after this many polls without a heartbeat. Polls, not seconds, so that an outage
+   * of the database declares no node dead.
+   */
+  readonly #silentPollsMax: number;
+  readonly #pollIntervalMs: number;
   /** Page size of orphans. */
   readonly #orphansMax: number;
   #id = timeOrderedId("node_");
   #isRegistered = false;
   #live: readonly string[] = [];
-  /**
-   * By node: the last heartbeat seen, and the successful ticks since it changed. Ticks, not
-   * seconds, so that an outage of the database declares no node dead.
-   */
-  readonly #seen = new Map<string, { heartbeat: bigint; silentTicks: number }>();
+  /** Nodes whose process has ended, by the word of `markEnded`. */
+  readonly #ended = new Set<string>();
+  readonly #stopping = new AbortController();
   #timer: NodeJS.Timeout | undefined;
   /** Time of the last tick. Undefined before the start. */
   #tickedAtMs: number | undefined;
@@ -59,13 +67,15 @@ export class ClusterNode {
     store: LedgerStore;
     log: Log;
     onLost: () => void;
-    silentTicksMax?: number;
+    silentPollsMax?: number;
+    pollIntervalMs?: number;
     orphansMax?: number;
   }) {
     this.#store = parts.store;
     this.#log = parts.log;
     this.#onLost = parts.onLost;
-    this.#silentTicksMax = parts.silentTicksMax ?? 60;
+    this.#silentPollsMax = parts.silentPollsMax ?? 12;
+    this.#pollIntervalMs = parts.pollIntervalMs ?? pollIntervalMs;
     this.#orphansMax = parts.orphansMax ?? 500;
   }
 
@@ -80,10 +90,18 @@ export class ClusterNode {
     if (!isLate) return this.#confirming;
     this.#tickedAtMs = nowMs;
     this.#log.warn("this process was paused: delivering nothing until the ledger confirms it");
-    this.#confirming ??= withTimeout(this.#confirm(), confirmMsMax, () => undefined).finally(() => {
+    this.#confirming ??= this.#confirmInTime().finally(() => {
       this.#confirming = undefined;
     });
     return this.#confirming;
+  }
+
+  /**
+   * The process of this node has ended, as its parent saw: the next tick settles its requests. Only
+   * for a process that has exited.
+   */
+  markEnded(nodeId: string): void {
+    this.#ended.add(nodeId);
   }
 
   /** Id of this process. A process that was declared dead gets a new one. */
@@ -108,22 +126,30 @@ export class ClusterNode {
   /** Stops the ticks and deregisters the node. Other processes settle the holds that it leaves. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
+    this.#stopping.abort();
     await withTimeout(this.#deregister(), deregisterMsMax, () => undefined);
   }
 
-  async #confirm(): Promise<void> {
-    for (;;) {
+  async #confirmInTime(): Promise<void> {
+    const timeout = new AbortController();
+    const confirmed = this.#confirm(AbortSignal.any([timeout.signal, this.#stopping.signal]));
+    await withTimeout(confirmed, confirmMsMax, () => timeout.abort());
+  }
+
+  async #confirm(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
       try {
         await this.#heartbeat();
         return;
       } catch {
-        await delay(confirmRetryMs, undefined, { ref: false });
+        await delay(confirmRetryMs, undefined, { ref: false, signal }).catch(() => undefined);
       }
     }
   }
 
+  // A heartbeat after the removal would register the node again.
   async #deregister(): Promise<void> {
-    await this.#ticking;
+    await Promise.all([this.#ticking, this.#confirming]);
     if (this.#isRegistered) await this.#store.deleteNode(this.#id).catch(() => undefined);
   }
 
@@ -179,11 +205,11 @@ export class ClusterNode {
     const id = this.#id;
     // After a pause, a tick and `confirmAlive` send heartbeats at once: only one registers again.
     if (!(await this.#store.recordHeartbeat(id)) && id === this.#id) await this.#reregister();
-    return this.#observe(await this.#store.readNodes());
+    return this.#findDead(await this.#store.pollNodes(this.#id, this.#pollIntervalMs));
   }
 
   async #register(): Promise<void> {
-    await this.#store.registerNode(this.#id);
+    await this.#store.registerNode(this.#id, identifyProcess());
     this.#isRegistered = true;
   }
 
@@ -199,17 +225,15 @@ export class ClusterNode {
     await this.#register();
   }
 
-  #observe(heartbeats: ReadonlyMap<string, bigint>): string[] {
-    this.#live = [...heartbeats.keys()];
-    for (const nodeId of this.#seen.keys()) if (!heartbeats.has(nodeId)) this.#seen.delete(nodeId);
-    const dead: string[] = [];
-    for (const [nodeId, heartbeat] of heartbeats) {
-      const before = this.#seen.get(nodeId);
-      const silentTicks = before?.heartbeat === heartbeat ? before.silentTicks + 1 : 0;
-      this.#seen.set(nodeId, { heartbeat, silentTicks });
-      if (silentTicks >= this.#silentTicksMax && nodeId !== this.#id) dead.push(nodeId);
-    }
-    return dead;
+  #findDead(nodes: readonly NodeState[]): string[] {
+    this.#live = nodes.map(({ nodeId }) => nodeId);
+    for (const nodeId of this.#ended) if (!this.#live.includes(nodeId)) this.#ended.delete(nodeId);
+    const dead = nodes.filter(
+      ({ nodeId, process, silentPolls }) =>
+        nodeId !== this.#id &&
+        (silentPolls >= this.#silentPollsMax || this.#ended.has(nodeId) || hasEnded(process)),
+    );
+    return dead.map(({ nodeId }) => nodeId);
   }
 
   // Pages through all orphans, so that orphans that cannot be settled block neither the next page

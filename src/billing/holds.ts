@@ -239,9 +239,15 @@ export class HoldKeeper implements Holds {
   async settle(hold: PlacedHold, ending: Ending): Promise<Receipt> {
     delete this.#meters[hold.requestId];
     this.#unwritten.delete(hold.requestId);
-    const settled = await this.#settlementQueue
-      .submit({ kind: "settle", hold, ending })
-      .finally(() => this.#amended.delete(keyOf(requestKeyOf(hold))));
+    try {
+      return await this.#settleOnce(hold, ending);
+    } finally {
+      this.#amended.delete(keyOf(requestKeyOf(hold)));
+    }
+  }
+
+  async #settleOnce(hold: PlacedHold, ending: Ending): Promise<Receipt> {
+    const settled = await this.#settlementQueue.submit({ kind: "settle", hold, ending });
     this.#onSettled?.(hold.payer.accountId);
     const chargedMicro = settled.kind === "charged" ? settled.charge.amountMicro : 0n;
     this.#wakeWaiting(poolOf(hold.payer), hold.amountMicro - chargedMicro);

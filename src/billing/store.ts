@@ -41,6 +41,10 @@ import {
   type UsageSumRow,
 } from "./rows.ts";
 
+// Shorter than the silence after which a node is dead: a heartbeat that a lost network swallowed is
+// sent again on another connection.
+const heartbeatMsMax = 2_000;
+
 const statements = {
   insertAccount: statement(import.meta.url, "insert-account"),
   findAccount: statement(import.meta.url, "find-account"),
@@ -61,8 +65,8 @@ const statements = {
   registerPrice: statement(import.meta.url, "register-price"),
   findPayer: statement(import.meta.url, "find-payer"),
   registerNode: statement(import.meta.url, "register-node"),
-  recordHeartbeat: statement(import.meta.url, "record-heartbeat"),
-  readNodes: statement(import.meta.url, "read-nodes"),
+  recordHeartbeat: { ...statement(import.meta.url, "record-heartbeat"), timeoutMs: heartbeatMsMax },
+  pollNodes: { ...statement(import.meta.url, "poll-nodes"), timeoutMs: heartbeatMsMax },
   deleteNode: statement(import.meta.url, "delete-node"),
   verifyLedger: statement(import.meta.url, "verify-ledger"),
 };
@@ -87,6 +91,15 @@ type NewTransfer = {
   readonly amountMicro: bigint;
   readonly idempotencyKey: string;
   readonly reason: string;
+};
+
+/** A registered node. */
+export type NodeState = {
+  readonly nodeId: string;
+  /** As `identifyProcess` returned it in that process. */
+  readonly process: string;
+  /** Polls by other nodes since its last heartbeat. */
+  readonly silentPolls: number;
 };
 
 export type LedgerStore = ReturnType<typeof createLedgerStore>;
@@ -211,17 +224,23 @@ export function createLedgerStore(postgres: Database) {
         ])
       ).map(toUsageRow),
 
-    registerNode: async (nodeId: string): Promise<void> =>
-      void (await db.query(statements.registerNode, [nodeId])),
+    registerNode: async (nodeId: string, process: string): Promise<void> =>
+      void (await db.query(statements.registerNode, [nodeId, process])),
     /** Returns false when the node was declared dead. */
     recordHeartbeat: async (nodeId: string): Promise<boolean> =>
       (await db.query(statements.recordHeartbeat, [nodeId])).length > 0,
-    readNodes: async (): Promise<ReadonlyMap<string, bigint>> =>
-      new Map(
-        (await db.query<{ node_id: string; heartbeat: bigint }>(statements.readNodes, [])).map(
-          (row) => [row.node_id, row.heartbeat],
-        ),
-      ),
+    /** All nodes, by id. Counts a poll of each other one, at most one per `intervalMs`. */
+    pollNodes: async (nodeId: string, intervalMs: number): Promise<NodeState[]> =>
+      (
+        await db.query<{ node_id: string; process: string; silent_polls: number }>(
+          statements.pollNodes,
+          [nodeId, intervalMs],
+        )
+      ).map((row) => ({
+        nodeId: row.node_id,
+        process: row.process,
+        silentPolls: row.silent_polls,
+      })),
     deleteNode: async (nodeId: string): Promise<void> =>
       void (await db.query(statements.deleteNode, [nodeId])),
 

@@ -246,13 +246,14 @@ test("a process sends heartbeats while the holds that it must settle are locked"
   const { unlock } = await lockPool(payer);
   const node = new ClusterNode({ store: ledger.store, log, onLost: () => {} });
   await node.start(ledger.holds);
-  const heartbeat = async () =>
+  const heartbeats = async () =>
     (
-      await ledger.run<{ heartbeat: bigint }>("select heartbeat from nodes where node_id = $1", [
-        node.id(),
-      ])
-    )[0]?.heartbeat;
-  await vi.waitFor(async () => expect(await heartbeat()).toBeGreaterThanOrEqual(4n), {
+      await ledger.run<{ heartbeats: bigint }>(
+        "select floor(extract(epoch from polled_at - started_at))::bigint as heartbeats from nodes where node_id = $1",
+        [node.id()],
+      )
+    )[0]?.heartbeats;
+  await vi.waitFor(async () => expect(await heartbeats()).toBeGreaterThanOrEqual(4n), {
     timeout: 15_000,
     interval: 200,
   });

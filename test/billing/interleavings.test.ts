@@ -26,7 +26,9 @@ beforeAll(async () => {
   // Only the clients poll the nodes here, so nodes are declared dead and register again all the
   // time.
   nodes = await Promise.all(
-    Array.from({ length: 4 }, () => startNode(ledger.url, { silentTicksMax: 3 })),
+    Array.from({ length: 4 }, () =>
+      startNode(ledger.url, { silentPollsMax: 3, pollIntervalMs: 0 }),
+    ),
   );
 });
 afterAll(async () => {

@@ -28,7 +28,7 @@ function skip(ms: number): void {
 }
 
 const rows = () =>
-  ledger.run<{ heartbeat: bigint }>("select heartbeat from nodes where node_id = $1", [node.id()]);
+  ledger.run<{ polled_at: Date }>("select polled_at from nodes where node_id = $1", [node.id()]);
 
 test("a node that ticks in time needs no confirmation", () => {
   expect(node.confirmAlive()).toBeUndefined();
@@ -43,7 +43,7 @@ test("after a pause it waits for a heartbeat that finds its row", async () => {
   expect(confirmed).toBeInstanceOf(Promise);
   await confirmed;
   const [after] = await rows();
-  expect(after?.heartbeat).toBeGreaterThan(before?.heartbeat ?? 0n);
+  expect(after?.polled_at.getTime()).toBeGreaterThan(before?.polled_at.getTime() ?? 0);
   expect([lost, node.confirmAlive()]).toEqual([0, undefined]);
 });
 
@@ -55,8 +55,27 @@ test("a node whose row is gone loses its requests before it is confirmed", async
   expect(await rows()).toHaveLength(1);
 });
 
-test("while the ledger is unavailable it waits ten seconds", async () => {
-  vi.spyOn(ledger.store, "recordHeartbeat").mockRejectedValue(new Error("no connection"));
+test("a node that stops while it waits for the ledger registers no more", async () => {
+  const stopping = new ClusterNode({ store: ledger.store, log, onLost: () => {} });
+  await stopping.start(ledger.holds);
+  const heartbeats = vi.spyOn(ledger.store, "recordHeartbeat");
+  heartbeats.mockRejectedValue(new Error("no connection"));
+  skip(7_000);
+  const confirmed = stopping.confirmAlive();
+  await vi.waitFor(() => expect(heartbeats).toHaveBeenCalled());
+  await stopping.stop();
+  heartbeats.mockRestore();
+  await confirmed;
+  // It would retry now.
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  expect(await ledger.run("select node_id from nodes where node_id = $1", [stopping.id()])).toEqual(
+    [],
+  );
+});
+
+test("while the ledger is unavailable it waits ten seconds, and then tries no more", async () => {
+  const heartbeats = vi.spyOn(ledger.store, "recordHeartbeat");
+  heartbeats.mockRejectedValue(new Error("no connection"));
   const { setTimeout } = globalThis;
   const waits: number[] = [];
   vi.spyOn(globalThis, "setTimeout").mockImplementation((call, ms = 0, ...more) => {
@@ -66,4 +85,8 @@ test("while the ledger is unavailable it waits ten seconds", async () => {
   skip(7_000);
   await node.confirmAlive();
   expect(waits).toContain(10_000);
+  const nextTick = 1_000;
+  const tried = heartbeats.mock.calls.length;
+  await new Promise((resolve) => setTimeout(resolve, 0.6 * nextTick));
+  expect(heartbeats.mock.calls.length - tried).toBeLessThanOrEqual(1);
 });

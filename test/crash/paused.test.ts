@@ -43,7 +43,7 @@ test("output that was buffered during the pause is not delivered, and the reques
 
   gateway.process.kill("SIGSTOP");
   gate.open();
-  const other = await startNode(cluster.ledger.url, { silentTicksMax: 1 });
+  const other = await startNode(cluster.ledger.url, { silentPollsMax: 1, pollIntervalMs: 0 });
   await Promise.all([
     delay(pauseMs),
     (async () => {

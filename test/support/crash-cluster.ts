@@ -87,7 +87,7 @@ export async function startCrashCluster() {
       started.clear();
       // PostgreSQL may still run a statement that a killed process sent.
       while ((await ledger.run(busy)).length > 0);
-      const node = await startNode(ledger.url, { silentTicksMax: 1 });
+      const node = await startNode(ledger.url, { silentPollsMax: 1, pollIntervalMs: 0 });
       for (let poll = 0; poll < 4; poll++) await node.node.poll(node.holds);
       await node.stop();
       expect(await ledger.run("select request_id from holds")).toEqual([]);

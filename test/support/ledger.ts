@@ -73,7 +73,7 @@ type ClusterNodeParts = ConstructorParameters<typeof ClusterNode>[0];
 /** Starts one node on the ledger at `url`, in this process. */
 export async function startNode(
   url: string,
-  options: Pick<ClusterNodeParts, "silentTicksMax" | "orphansMax"> = {},
+  options: Pick<ClusterNodeParts, "silentPollsMax" | "pollIntervalMs" | "orphansMax"> = {},
 ) {
   const postgres = connectPostgres(url);
   const store = createLedgerStore(postgres);
@@ -86,7 +86,7 @@ export async function startNode(
     nodeId: node.id,
     onLost: () => node.lose(),
   });
-  await store.registerNode(node.id());
+  await store.registerNode(node.id(), "");
   return {
     postgres,
     store,

@@ -81,11 +81,12 @@ with checks (invariant, subject, detail) as (
   from holds
   where deadline < now() - interval '3 minutes'
   union all
-  select 'no hold of a node that is gone', request_id, node_id
+  -- Its processes poll once a second, and declare a node dead after 12 silent polls.
+  select 'no hold of a dead node', request_id, node_id
   from holds
-  where node_id is not null
-    and node_id not in (select node_id from nodes)
-    and admitted_at < now() - interval '90 seconds'
+  where admitted_at < now() - interval '30 seconds'
+    and node_id is not null
+    and node_id not in (select node_id from nodes where silent_polls < 30)
 )
 select invariant, subject, detail
 from (

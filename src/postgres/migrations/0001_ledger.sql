@@ -175,10 +175,15 @@ create table usage_hourly (
 
 -- Running gateway processes.
 create table nodes (
-  node_id    text collate "C" primary key,
-  started_at timestamptz not null default now(),
-  heartbeat  bigint not null default 0
-);
+  node_id      text collate "C" primary key,
+  started_at   timestamptz not null default now(),
+  -- Names the process to other processes of the same machine. Empty: unknown.
+  process      text not null default '',
+  -- Polls by other nodes since the last heartbeat, at most one a second.
+  silent_polls integer not null default 0,
+  -- Time of the last heartbeat or counted poll.
+  polled_at    timestamptz not null default now()
+) with (fillfactor = 50);
 
 -- Charges, transfers and prices are append-only for every database user.
 create function refuse_change() returns trigger language plpgsql as $$

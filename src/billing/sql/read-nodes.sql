@@ -1,2 +1,0 @@
--- Reads the registered nodes and their heartbeats.
-select node_id, heartbeat from nodes order by node_id;

@@ -25,7 +25,10 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   { contract: ["contract", "interceptor", "decode-request", "descriptors", "message-limits"] },
   { providers: ["providers"] },
   { formats: ["native/native", "chat/chat", "codec", "json"] },
-  { postgres: ["postgres", "pipeline", "migrate", "embedded/embedded"], redis: ["redis"] },
+  {
+    postgres: ["postgres", "pipeline", "migrate", "preflight", "embedded/embedded"],
+    redis: ["redis"],
+  },
   { config: ["environment", "database-url", "catalog", "describe"] },
   // The floor: every file may be imported by all, and imports nothing but generated code.
   {

@@ -30,7 +30,7 @@ const slowSuites = [
   "test/inference/reported-usage.test.ts",
   "test/keys/{nodes,propagation}.test.ts",
   "test/native/{clients,law,requests,sdk}.test.ts",
-  "test/postgres/servers.test.ts",
+  "test/postgres/{durability,pooler,servers}.test.ts",
   "test/rate-limits/{fallback-quota,redis,redis-sync}.test.ts",
 ];
 

@@ -7,6 +7,7 @@ import { readConfig } from "../config/environment.ts";
 import { startEmbedded } from "../postgres/embedded/embedded.ts";
 import { migrate } from "../postgres/migrate.ts";
 import { connectPostgres } from "../postgres/postgres.ts";
+import { checkDatabase } from "../postgres/preflight.ts";
 import { startupErrorMessage } from "../server/startup-error.ts";
 
 // This command calls no gateway, so it needs no admin token.
@@ -16,6 +17,7 @@ const log = createLog("warn");
 try {
   await using stack = new AsyncDisposableStack();
   const url = config.databaseUrl ?? (await startDatabase(stack));
+  if (config.databaseUrl !== undefined) await checkDatabase(url);
   await migrate(url);
   const postgres = stack.adopt(connectPostgres(url), (one) => one.close());
   const { service } = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });

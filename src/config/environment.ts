@@ -23,6 +23,8 @@ export type Config = {
   readonly dataDir: string;
   /** One server or a list, as `parseDatabaseUrl` reads it. Absent: the embedded database. */
   readonly databaseUrl?: string;
+  /** Refuse to start on a ledger whose commits are on one server alone. */
+  readonly requireSync: boolean;
   /** How long a new request waits for the ledger. */
   readonly ledgerMaxWaitMs: number;
   /** Absent: rate limits are counted in the memory of this process. */
@@ -92,6 +94,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
 
   const role = choice("ROLE", roles, "all");
   const databaseUrl = readDatabaseUrl("DATABASE_URL");
+  const requireSync = flag("REQUIRE_SYNC", false);
   const redisUrl = url("REDIS_URL", ["redis:", "rediss:"]);
   const adminToken = text("ADMIN_TOKEN");
   const catalogPath = readCatalogPath(env);
@@ -111,6 +114,8 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   if (role !== "facade" && databaseUrl !== undefined && adminToken === undefined) {
     problems.push("ADMIN_TOKEN: is required with DATABASE_URL");
   }
+  if (requireSync && databaseUrl === undefined)
+    problems.push("REQUIRE_SYNC: requires DATABASE_URL");
   if (role === "facade" && coreAddresses.length === 0)
     problems.push("CORE_ADDRESS: is required with ROLE=facade");
   if (clientAuthorities !== undefined && grpcPair === undefined) {
@@ -133,6 +138,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     grpcAllowPlaintext: flag("GRPC_ALLOW_PLAINTEXT", false),
     dataDir: text("DATA_DIR") ?? "./data",
     ...(databaseUrl !== undefined && { databaseUrl }),
+    requireSync,
     ledgerMaxWaitMs: integer("LEDGER_MAX_WAIT_SECONDS", { min: 1, max: 600, fallback: 10 }) * 1000,
     ...(redisUrl !== undefined && { redisUrl }),
     ...(adminToken !== undefined && { adminToken }),

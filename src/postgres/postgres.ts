@@ -6,6 +6,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Client, Pool, type PoolClient, type QueryResultRow } from "pg";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
+import { changeable, type Durability, readDurability } from "./durability.ts";
 import { isConflict, isReadOnly, isServerAtFault } from "./failures.ts";
 import { type Prepared, type Query, type Result, RoundTrip } from "./pipeline.ts";
 import { Servers } from "./servers.ts";
@@ -56,6 +57,10 @@ export interface Postgres extends Tx {
     limits: { timeoutMs: number; signal: AbortSignal },
   ): Promise<Row[]>;
   connect(): Promise<Connection>;
+  /** Asks the server whether its commits survive its loss. */
+  readDurability(): Promise<Durability>;
+  /** The append-only tables that our role may change. */
+  readChangeable(): Promise<string[]>;
   /** Cancels long statements, and waits a few seconds for the others. */
   close(): Promise<void>;
 }
@@ -116,6 +121,14 @@ export function connectPostgres(
         }),
       ),
     connect: () => connect(servers),
+    async readDurability() {
+      const { client } = await servers.connect();
+      return readDurability(client, servers.isList).finally(() => client.end());
+    },
+    async readChangeable() {
+      const tables = await pools.use(({ pool }) => runOn<{ name: string }>(pool, changeable, []));
+      return tables.map(({ name }) => name);
+    },
     async close() {
       closing.abort();
       servers.stop();

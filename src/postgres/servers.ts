@@ -43,6 +43,10 @@ export class Servers {
     this.#log = log;
   }
 
+  get isList(): boolean {
+    return this.#list.length > 1;
+  }
+
   /** The server to use now. Throws `NoServer`. */
   async choose(): Promise<Server> {
     const [only, ...others] = this.#list;
@@ -88,7 +92,7 @@ export class Servers {
 
   /** Looks for a newly promoted server from time to time, until `stop`. */
   watch(): void {
-    if (this.#list.length === 1 || this.target === "any") return;
+    if (!this.isList || this.target === "any") return;
     this.#timer ??= setInterval(() => {
       // Without any server, `choose` reports the error to those who need one.
       void this.#survey(surveyEveryMs / 2).catch(() => undefined);

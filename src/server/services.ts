@@ -17,10 +17,12 @@ import { createKeys } from "../keys/keys.ts";
 import { startEmbedded } from "../postgres/embedded/embedded.ts";
 import { migrate } from "../postgres/migrate.ts";
 import { connectPostgres } from "../postgres/postgres.ts";
+import { checkDatabase } from "../postgres/preflight.ts";
 import { createProviders } from "../providers/providers.ts";
 import { createRateLimits, type RateLimits } from "../rate-limits/rate-limits.ts";
 import { connectRedis, type Redis } from "../redis/redis.ts";
 import { findAdminToken } from "./bootstrap.ts";
+import { LedgerWatch } from "./ledger-watch.ts";
 import { coreReadiness } from "./readiness.ts";
 
 export type StartedServices = {
@@ -52,9 +54,15 @@ export async function startServices(
 ): Promise<StartedServices> {
   const { config, env, log } = parts;
   const url = config.databaseUrl ?? (await embed(config.dataDir, log, stack));
+  if (config.databaseUrl !== undefined) await checkDatabase(url);
   await migrate(url);
   const adminToken = await findAdminToken(config.dataDir, config.adminToken);
   const postgres = stack.adopt(connectPostgres(url, { log }), (one) => one.close());
+  if (config.databaseUrl !== undefined) {
+    const watch = new LedgerWatch(postgres, log);
+    await watch.start(config);
+    stack.defer(() => watch.stop());
+  }
   const redis = openRedis(config.redisUrl, log, stack);
   let catalog = createCatalog(parts.catalog);
 

@@ -1,8 +1,10 @@
 // The message of a failed start, in one line for the operator.
 
+import { DatabaseError } from "pg";
 import { parseDatabaseUrl } from "../config/database-url.ts";
 import type { Config } from "../config/environment.ts";
 import { isUnreachable } from "../postgres/postgres.ts";
+import { UnusableDatabase } from "../postgres/preflight.ts";
 
 const unwritableCodes = ["EACCES", "EROFS", "EPERM", "ENOSPC", "ENOTDIR"];
 
@@ -16,14 +18,33 @@ export function startupErrorMessage(error: unknown, config: Config): string {
     const detail = path ? `${code}, ${path}` : code;
     return `cannot start: the data directory ${config.dataDir} is not writable (${detail}); set DATA_DIR`;
   }
-  if (isUnreachable(error) && config.databaseUrl !== undefined) {
-    const host = parseDatabaseUrl(config.databaseUrl)
-      .servers.map(({ name }) => name)
-      .join(", ");
-    return `cannot start: the database at ${host} is not reachable (${code || message}); check DATABASE_URL`;
-  }
-  return `cannot start: ${message}`;
+  const problem =
+    config.databaseUrl === undefined ? undefined : databaseProblem(error, config.databaseUrl);
+  return `cannot start: ${problem ?? message}`;
 }
+
+function databaseProblem(error: unknown, url: string): string | undefined {
+  const { servers } = parseDatabaseUrl(url);
+  const database = `the database at ${servers.map(({ name }) => name).join(", ")}`;
+  const { code, message } = detailsOf(error);
+  if (error instanceof UnusableDatabase) return `${database}: ${message}`;
+  if (isUnreachable(error)) {
+    const detail = error instanceof DatabaseError || code === "" ? message : code;
+    return `${database} is not reachable (${detail}); check DATABASE_URL`;
+  }
+  const refusal = refusals[code];
+  if (error instanceof DatabaseError && refusal) return `${database} ${refusal(message)}`;
+  return undefined;
+}
+
+/** What a server refuses at the start, by SQLSTATE. */
+const refusals: Readonly<Record<string, (message: string) => string>> = {
+  "28P01": (message) => `refuses user or password (${message}); check DATABASE_URL`,
+  "28000": (message) => `refuses this user (${message}); check DATABASE_URL and pg_hba.conf`,
+  "3D000": (message) => `lacks it (${message}); create it, or check DATABASE_URL`,
+  "42501": (message) =>
+    `does not give the role of DATABASE_URL the rights it needs (${message}); grant them`,
+};
 
 function portInUse(variable: string, port: number | undefined): string {
   return `cannot start: port ${port} is in use; stop the process that uses it, or set ${variable}`;

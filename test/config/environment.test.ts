@@ -10,6 +10,7 @@ test("an empty environment gives a gateway for one machine", () => {
     grpcPort: 50051,
     grpcAllowPlaintext: false,
     dataDir: "./data",
+    requireSync: false,
     ledgerMaxWaitMs: 10_000,
     logLevel: "info",
     role: "all",

@@ -3,7 +3,7 @@
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 
-const usualFolders = ["/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"];
+const usualFolders = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/opt/homebrew/bin"];
 
 /** Path of a program; undefined when it is not installed. */
 export function findProgram(name: string): string | undefined {

@@ -149,6 +149,22 @@ export class TestServer {
   }
 }
 
+/** Starts one server without a standby. `stop` removes its data. */
+export async function startTestServer(): Promise<{ server: TestServer; stop(): Promise<void> }> {
+  const folder = await mkdtemp(join(tmpdir(), "gateway-server-"));
+  const server = new TestServer("a", await freePort(), folder, await findBinaries());
+  await server.create();
+  await server.start();
+  await server.query("create database gateway", "postgres");
+  return {
+    server,
+    async stop() {
+      await server.stop();
+      await rm(folder, { recursive: true, force: true });
+    },
+  };
+}
+
 export type ServerPair = {
   /** The first primary and the first standby. */
   readonly a: TestServer;

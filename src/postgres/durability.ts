@@ -1,0 +1,62 @@
+// What keeps the ledger as it was. A commit survives the loss of the primary only if a standby has
+// it before it is acknowledged; the past is safe from us only if our role may not change it.
+
+import type { Client } from "pg";
+import type { Statement } from "./statement.ts";
+
+export type Durability = {
+  /** True if every acknowledged commit is on a standby, too, as far as the role may see. */
+  readonly isSynchronous: boolean;
+  /** Why not. Undefined also for a lone server, which has nobody to lose commits to. */
+  readonly problem: string | undefined;
+  /** Connected synchronous standbys. Undefined where the role may not ask. */
+  readonly syncStandbys: number | undefined;
+};
+
+type Row = {
+  commit: string;
+  names: string;
+  may_ask: boolean;
+  standbys: number;
+  sync_standbys: number;
+};
+
+// A role that may not read statistics sees the rows of pg_stat_replication, without their states.
+const settings = `
+  select current_setting('synchronous_commit') as commit,
+    current_setting('synchronous_standby_names') as names,
+    pg_has_role(current_user, 'pg_read_all_stats', 'usage') as may_ask,
+    count(pid)::int as standbys,
+    (count(pid) filter (where sync_state in ('sync', 'quorum')))::int as sync_standbys
+  from pg_stat_replication`;
+
+/** The append-only tables that the role of a connection may change. */
+export const changeable: Statement = {
+  name: "postgres/changeable",
+  text: `
+    select name from unnest('{charges,transfers,price_versions}'::text[]) as name
+    where has_table_privilege(current_user, name, 'UPDATE, DELETE, TRUNCATE')`,
+};
+
+/** `isList`: the address names several servers, so there is a standby. */
+export async function readDurability(client: Client, isList: boolean): Promise<Durability> {
+  const { rows } = await client.query<Row>(settings);
+  const [row] = rows;
+  if (row === undefined) throw new Error("a query without groups returned no row");
+  const problem = problemOf(row, isList);
+  return {
+    isSynchronous: problem === undefined && row.names !== "",
+    problem,
+    syncStandbys: row.may_ask ? row.sync_standbys : undefined,
+  };
+}
+
+function problemOf(
+  { commit, names, may_ask, standbys, sync_standbys }: Row,
+  isList: boolean,
+): string | undefined {
+  if (commit === "off" || commit === "local") return `synchronous_commit is ${commit}`;
+  if (names === "" && (standbys > 0 || isList)) return "synchronous_standby_names is empty";
+  if (names !== "" && may_ask && sync_standbys === 0) return "no synchronous standby is connected";
+  return undefined;
+}

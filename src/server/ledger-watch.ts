@@ -1,0 +1,77 @@
+// Watches, once a minute, whether the ledger would survive the loss of its primary, and reports at
+// the start whether this process could change the past of the ledger.
+
+import type { Log } from "../base/log.ts";
+import type { Postgres } from "../postgres/postgres.ts";
+import { UnusableDatabase } from "../postgres/preflight.ts";
+
+const everyMs = 60_000;
+
+export class LedgerWatch {
+  readonly #postgres: Postgres;
+  readonly #log: Log;
+  #timer: NodeJS.Timeout | undefined;
+  #problem: string | undefined;
+  #syncStandbys: number | undefined;
+
+  constructor(postgres: Postgres, log: Log) {
+    this.#postgres = postgres;
+    this.#log = log;
+  }
+
+  /**
+   * Connected synchronous standbys, for the metric `gateway_ledger_sync_standbys`. Undefined where
+   * the role may not ask, and while the database is unreachable.
+   */
+  get syncStandbys(): number | undefined {
+    return this.#syncStandbys;
+  }
+
+  /** Throws `UnusableDatabase` when `requireSync` and a commit is on one server alone. */
+  async start({ requireSync }: { requireSync: boolean }): Promise<void> {
+    const { isSynchronous, problem } = await this.check();
+    if (requireSync && !isSynchronous)
+      throw new UnusableDatabase(
+        `REQUIRE_SYNC=true, and commits are on one server alone: ${problem ?? "it has no standby"}`,
+      );
+    await this.#reportRights();
+    this.#timer = setInterval(() => {
+      this.check().catch(() => {
+        this.#syncStandbys = undefined;
+      });
+    }, everyMs).unref();
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+  }
+
+  /** Reads the state once, and logs when it has changed. */
+  async check() {
+    const durability = await this.#postgres.readDurability();
+    this.#syncStandbys = durability.syncStandbys;
+    if (durability.problem !== this.#problem) this.#report(durability.problem);
+    this.#problem = durability.problem;
+    return durability;
+  }
+
+  #report(problem: string | undefined): void {
+    if (problem === undefined) {
+      this.#log.info("commits of the ledger are on a synchronous standby again");
+      return;
+    }
+    this.#log.warn(
+      { code: "ledger_not_synchronous", problem },
+      "a failover would lose the last charges, purchases and revocations: replicate synchronously",
+    );
+  }
+
+  async #reportRights(): Promise<void> {
+    const tables = await this.#postgres.readChangeable();
+    if (tables.length === 0) return;
+    this.#log.warn(
+      { code: "ledger_may_be_changed", tables },
+      "the role of DATABASE_URL may update or delete what is append-only; only triggers prevent it",
+    );
+  }
+}

@@ -19,7 +19,18 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   // Programs. A command is an entry point, as `main.ts` is.
   { cli: [] },
   { server: ["gateway", "bootstrap", "shrink-heap", "startup-error"] },
-  { http: ["http", "authenticate", "connect", "early-check"], grpc: ["grpc", "client"] },
+  {
+    http: [
+      "http",
+      "address-limit",
+      "authenticate",
+      "body-memory",
+      "client-address",
+      "connect",
+      "early-check",
+    ],
+    grpc: ["grpc", "client"],
+  },
   { inference: ["inference"] },
   { billing: ["billing"], keys: ["keys"], "rate-limits": ["rate-limits"] },
   { contract: ["contract", "interceptor", "decode-request", "descriptors", "message-limits"] },

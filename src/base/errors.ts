@@ -61,6 +61,10 @@ export const errorCatalog = {
     rpc: Code.InvalidArgument,
     message: "The request body does not match its content-encoding.",
   },
+  body_too_slow: {
+    rpc: Code.DeadlineExceeded,
+    message: "The request body arrived too slowly, or not at all.",
+  },
   responses_api_unsupported: {
     rpc: Code.InvalidArgument,
     message:
@@ -114,6 +118,10 @@ export const errorCatalog = {
   too_many_failed: {
     rpc: Code.ResourceExhausted,
     message: "Too many requests of this key failed; correct them before you send more.",
+  },
+  too_many_bodies: {
+    rpc: Code.ResourceExhausted,
+    message: "Too many large requests of this key are in progress; send fewer at once.",
   },
   count_rate_limited: {
     rpc: Code.ResourceExhausted,

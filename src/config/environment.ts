@@ -52,6 +52,17 @@ export type Config = {
   readonly drainLimitMs: number;
   /** Addresses and CIDR ranges of proxies whose `X-Forwarded-For` is trusted. */
   readonly trustedProxies: readonly string[];
+  /**
+   * Connections of one client address, or requests in progress of one address that a trusted proxy
+   * forwards.
+   */
+  readonly maxConnectionsPerAddress: number;
+  /** Bytes of memory for the bodies of requests, in all and for one key and one address. */
+  readonly requestMemory: {
+    readonly totalBytes: number;
+    readonly perKeyBytes: number;
+    readonly perAddressBytes: number;
+  };
 };
 
 /** TLS of a server, in PEM. */
@@ -154,10 +165,33 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     seed: flag("SEED", databaseUrl === undefined),
     drainLimitMs: integer("DRAIN_LIMIT_SECONDS", { min: 0, max: 3_600, fallback: 120 }) * 1000,
     trustedProxies,
+    maxConnectionsPerAddress: integer("MAX_CONNECTIONS_PER_ADDRESS", {
+      min: 1,
+      max: 1_000_000,
+      fallback: 256,
+    }),
+    requestMemory: readRequestMemory(integer),
   };
   if (problems.length > 0)
     throw new Error(`configuration:\n${problems.map((one) => `  ${one}`).join("\n")}`);
   return Object.freeze(config);
+}
+
+const mebibyte = 1024 * 1024;
+// The largest body has 32 MiB, and four bytes of memory are counted for each of its bytes. With
+// less, it could never be received.
+const requestMemoryMin = 128;
+
+function readRequestMemory(integer: ReadInteger): Config["requestMemory"] {
+  const range = { min: requestMemoryMin, max: 1_048_576 };
+  const total = integer("REQUEST_MEMORY_MIB", { ...range, fallback: 512 });
+  const share = (name: string, parts: number) =>
+    integer(name, { ...range, fallback: Math.max(requestMemoryMin, Math.floor(total / parts)) });
+  return {
+    totalBytes: total * mebibyte,
+    perKeyBytes: share("REQUEST_MEMORY_PER_KEY_MIB", 4) * mebibyte,
+    perAddressBytes: share("REQUEST_MEMORY_PER_ADDRESS_MIB", 2) * mebibyte,
+  };
 }
 
 /** Path of the catalogue file. Undefined: the built-in one, as for an empty `CONFIG`. */
@@ -188,11 +222,13 @@ function isAddressRange(text: string): boolean {
   );
 }
 
+type ReadInteger = (name: string, range: { min: number; max: number; fallback: number }) => number;
+
 // Readers of one variable each. They trim it, treat an empty one as absent, and add to `problems`.
 // A problem never repeats the value, which may be a secret in the wrong variable.
 function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
   const text = (name: string): string | undefined => readText(env, name);
-  const integer = (name: string, range: { min: number; max: number; fallback: number }): number => {
+  const integer: ReadInteger = (name, range) => {
     const value = text(name);
     if (value === undefined) return range.fallback;
     const number = /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;

@@ -44,6 +44,11 @@ export interface Call {
    * local binding sets it, never a message from outside.
    */
   readonly caller?: Caller | undefined;
+  /**
+   * Called when a provider has received the whole request of a generation, so that a listener may
+   * count its memory as free.
+   */
+  readonly onTaken?: (() => void) | undefined;
 }
 
 /** The authenticated caller. */
@@ -178,6 +183,20 @@ export function withCaller(
     : values;
 }
 
+const taken = createContextKey<(() => void) | undefined>(undefined, {
+  description: "called when a provider has received the request",
+});
+
+/** Adds the function that is called when a provider has received the request of a generation. */
+export function withOnTaken(values: ContextValues, onTaken: () => void): ContextValues {
+  return values.set(taken, onTaken);
+}
+
+/** The function of `withOnTaken`. */
+export function onTakenOf(values: ContextValues | undefined): (() => void) | undefined {
+  return values?.get(taken);
+}
+
 function callerOf(values: ContextValues | undefined): Caller | undefined {
   const known = values?.get(knownCaller);
   return known && performance.now() - known.atMs < callerMsMax ? known.caller : undefined;
@@ -199,5 +218,6 @@ function callOf(options: CallOptions | undefined): Call {
           ? headers
           : new Headers(headers),
     caller: callerOf(options?.contextValues),
+    onTaken: onTakenOf(options?.contextValues),
   };
 }

@@ -39,7 +39,8 @@ export function intercept<S extends DescService>(
       if (!allowed[caller.kind]) throw new ApiError("not_permitted");
       checkRequest(desc.input, request);
       if (call.signal.aborted) throw abortError(call.signal);
-      return { signal: call.signal, requestHeader: call.requestHeader, caller };
+      const { signal, requestHeader, onTaken } = call;
+      return { signal, requestHeader, caller, onTaken };
     };
     const fail = (thrown: unknown, { signal }: Call): never => {
       // After an abort, libraries throw errors of their own, which rarely name a deadline.

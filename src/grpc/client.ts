@@ -21,7 +21,7 @@ import {
 } from "@grpc/grpc-js";
 import { ApiError } from "../base/errors.ts";
 import type { ClientTls } from "../config/environment.ts";
-import { abortError, type Core, implement, serviceTypes } from "../contract/contract.ts";
+import { abortError, type Core, implement, onTakenOf, serviceTypes } from "../contract/contract.ts";
 import { decodeMessage, encodeMessage, metadataOf, pathOf } from "./codec.ts";
 import { fromStatus } from "./status.ts";
 import { clientCredentials } from "./tls.ts";
@@ -156,7 +156,13 @@ function callStream(desc: DescMethod, pick: Pick) {
     options?: CallOptions,
   ): AsyncIterable<Message> => {
     const outgoing = prepare(desc, request, options);
-    const open = () => openStream(pick(), outgoing);
+    // A core answers when it has received the whole request, and holds it from then on.
+    const onTaken = onTakenOf(options?.contextValues);
+    const open = () => {
+      const call = openStream(pick(), outgoing);
+      if (onTaken) call.once("data", onTaken);
+      return call;
+    };
     return new ServerStream(open, new RetryPolicy(outgoing.signal), outgoing.signal);
   };
 }

@@ -3,13 +3,13 @@
 // without a look at the credential, unless that credential was good before.
 
 import { hash } from "node:crypto";
-import { isIPv6 } from "node:net";
 import type { CallOptions } from "@connectrpc/connect";
 import type { AuthenticateResponse } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import { type Core, callerMsMax } from "../contract/contract.ts";
 import { windowMs } from "../rate-limits/rate-limits.ts";
+import { clientOf } from "./client-address.ts";
 import type { OnPayerChange } from "./early-check.ts";
 
 /** A request to be authenticated. */
@@ -115,23 +115,4 @@ export function createFailedCredentials(
       failures.set(client, [...recentFailures(client).slice(1 - failuresMax), nowMs()]);
     },
   };
-}
-
-/**
- * The client that an address stands for: an IPv4 address, or the 64-bit network of an IPv6 address.
- * An IPv6 client owns at least that network, so it would never run out of single addresses.
- */
-function clientOf(address: string): string {
-  if (!isIPv6(address)) return address;
-  const mapped = /^::ffff:([\d.]+)$/i.exec(address);
-  if (mapped?.[1]) return mapped[1];
-  const [head = "", tail] = address.split("%")[0]?.split("::") ?? [];
-  const groups = head === "" ? [] : head.split(":");
-  const missing =
-    tail === undefined ? 0 : 8 - groups.length - (tail === "" ? 0 : tail.split(":").length);
-  const all = [...groups, ...Array<string>(missing).fill("0"), ...(tail ? tail.split(":") : [])];
-  return all
-    .slice(0, 4)
-    .map((group) => Number.parseInt(group, 16).toString(16))
-    .join(":");
 }

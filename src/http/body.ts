@@ -1,46 +1,51 @@
-// The body of a POST: read whole, decompressed and parsed, within one size limit at every step.
+// The body of a POST: received whole, within the memory budget of request bodies, and parsed.
 
-import type { IncomingMessage } from "node:http";
-import { promisify } from "node:util";
-import { brotliDecompress, gunzip, inflate, inflateRaw } from "node:zlib";
 import type { JsonValue } from "@bufbuild/protobuf";
 import type { FastifyRequest } from "fastify";
-import { ApiError } from "../base/errors.ts";
+import type { Clock } from "../base/clock.ts";
+import { ApiError, type ErrorReason } from "../base/errors.ts";
+import type { BodyMemory } from "./body-memory.ts";
 import { parseBody } from "./parse-body.ts";
+import { checkDeclared, receiveBody } from "./receive-body.ts";
 
 /**
- * Largest body, before and after decompression. A prompt of a coding assistant has 100 KB, one with
- * images tens of megabytes.
+ * Reads the body as a JSON value. Throws `invalid_request` and the errors of `receiveBody`. Sets
+ * `context.bodyBytes`, and `context.reservation`, which is released when a provider has taken the
+ * request or the request has ended.
  */
-export const bodyBytesMax = 32 * 1024 * 1024;
+export type ReadJson = (
+  request: Pick<FastifyRequest, "raw" | "context" | "ip">,
+) => Promise<JsonValue>;
 
-/**
- * Reads the body as a JSON value. Throws `request_too_large`, `invalid_request`,
- * `request_body_encoding_unsupported`, `request_body_encoding_invalid` or
- * `request_body_too_large_after_decoding`, and `cancelled` if the client hung up while sending.
- * Sets `context.bodyBytes`.
- */
-export async function readJson({
-  raw,
-  context,
-}: Pick<FastifyRequest, "raw" | "context">): Promise<JsonValue> {
-  const { headers } = raw;
-  if (Number(headers["content-length"]) > bodyBytesMax) throw tooLarge();
-  requireJson(headers["content-type"]);
-  const decompress = decompressorFor(headers["content-encoding"]);
-  const received = await readBytes(raw);
-  context.bodyBytes = received.length;
-  const bytes = decompress ? await decompress(received) : received;
-  context.bodyBytes = bytes.length;
-  return parseBody(bytes);
+export function createReadJson(memory: BodyMemory, clock: Clock): ReadJson {
+  return async ({ raw, context, ip }) => {
+    checkDeclared(raw);
+    requireJson(raw.headers["content-type"]);
+    const keyId = context.identity?.caller.key?.keyId;
+    const reservation = memory.open({ keyId, address: ip });
+    context.reservation = reservation;
+    let received = 0;
+    const onBytes = (bytes: number) => {
+      received = bytes;
+    };
+    try {
+      const bytes = await receiveBody(raw, { reservation, clock, onBytes });
+      context.bodyBytes = bytes.length;
+      return await parseBody(bytes);
+    } catch (error) {
+      if (error instanceof ApiError && contentFaults.has(error.reason))
+        context.bodyBytes ??= received;
+      throw error;
+    }
+  };
 }
 
-function tooLarge(): ApiError {
-  return new ApiError("request_too_large", {
-    message: `The request is larger than ${bodyBytesMax} bytes.`,
-    limit: { name: "body_bytes", limit: BigInt(bodyBytesMax) },
-  });
-}
+/** Faults of a body that show while it is read. */
+const contentFaults = new Set<ErrorReason>([
+  "request_too_large",
+  "request_body_encoding_invalid",
+  "request_body_too_large_after_decoding",
+]);
 
 function requireJson(contentType: string | undefined): void {
   if (contentType === "application/json") return;
@@ -52,74 +57,4 @@ function requireJson(contentType: string | undefined): void {
   if (charset !== undefined && charset !== "utf-8" && charset !== "utf8") {
     throw new ApiError("invalid_request", { message: "content-type: the charset must be utf-8" });
   }
-}
-
-function readBytes(request: IncomingMessage): Promise<Buffer> {
-  return new Promise((resolve, reject) => {
-    // The client hung up, or its body broke off, while it was authenticated.
-    if (request.destroyed) {
-      reject(new ApiError("cancelled"));
-      return;
-    }
-    let chunks: Buffer[] = [];
-    let length = 0;
-    request.on("data", (chunk: Buffer) => {
-      length += chunk.length;
-      if (length <= bodyBytesMax) {
-        chunks.push(chunk);
-        return;
-      }
-      // The rest is read and dropped until the error is sent.
-      chunks = [];
-      reject(tooLarge());
-    });
-    request.once("end", () => {
-      resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks, length));
-      // These callbacks live until the answer ends; the body must not.
-      chunks = [];
-    });
-    const onHangUp = () => {
-      if (!request.complete) reject(new ApiError("cancelled"));
-    };
-    request.once("error", onHangUp);
-    request.once("close", onHangUp);
-  });
-}
-
-type Decompress = (bytes: Buffer, options: { maxOutputLength: number }) => Promise<Buffer>;
-
-// "deflate" means the zlib format in HTTP, but some clients send raw deflate. The zlib format has
-// its method, 8, in the low four bits of the first byte.
-const decompressDeflate: Decompress = (bytes, options) =>
-  ((bytes[0] ?? 0) & 0x0f) === 8
-    ? promisify<Buffer, object, Buffer>(inflate)(bytes, options)
-    : promisify<Buffer, object, Buffer>(inflateRaw)(bytes, options);
-
-const decompressors: Record<string, Decompress> = {
-  gzip: promisify<Buffer, object, Buffer>(gunzip),
-  "x-gzip": promisify<Buffer, object, Buffer>(gunzip),
-  deflate: decompressDeflate,
-  br: promisify<Buffer, object, Buffer>(brotliDecompress),
-};
-
-function decompressorFor(
-  contentEncoding: string | undefined,
-): ((bytes: Buffer) => Promise<Buffer>) | undefined {
-  const encoding = contentEncoding?.trim().toLowerCase() ?? "";
-  if (encoding === "" || encoding === "identity") return undefined;
-  const decompress = Object.hasOwn(decompressors, encoding) ? decompressors[encoding] : undefined;
-  if (!decompress)
-    throw new ApiError("request_body_encoding_unsupported", {
-      allowed: ["gzip", "deflate", "br", "identity"],
-    });
-  // Decompression stops at the limit, so a small body that expands to gigabytes does no harm.
-  return (bytes) =>
-    decompress(bytes, { maxOutputLength: bodyBytesMax }).catch((error: unknown) => {
-      const isTooLarge =
-        error instanceof RangeError && "code" in error && error.code === "ERR_BUFFER_TOO_LARGE";
-      throw new ApiError(
-        isTooLarge ? "request_body_too_large_after_decoding" : "request_body_encoding_invalid",
-        { cause: error },
-      );
-    });
 }

@@ -9,12 +9,16 @@ import {
   encodeAnswer,
   wantsUsage,
 } from "../formats/chat/chat.ts";
-import { readJson } from "./body.ts";
+import type { ReadJson } from "./body.ts";
 import { identityOf } from "./context.ts";
 import { type AnswerFormat, sendAnswer } from "./send-answer.ts";
 import { type StreamSettings, sendStream } from "./send-stream.ts";
 
-export function postChatCompletions(core: Core, { keepAlive, showCost }: StreamSettings) {
+export function postChatCompletions(
+  core: Core,
+  readJson: ReadJson,
+  { keepAlive, showCost }: StreamSettings,
+) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { context } = request;
     const { call } = identityOf(request);

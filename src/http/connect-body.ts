@@ -1,12 +1,23 @@
-// Checks the body of a Connect or gRPC-web request before the library parses it. The library
-// reports malformed protobuf as an internal error, does not limit the number of fields, and ignores
-// unlisted enum names in JSON.
+// The body of a Connect or gRPC-web request: received within the memory budget of request bodies,
+// and checked before the library parses it. The library reports malformed protobuf as an internal
+// error, does not limit the number of fields, and ignores unlisted enum names in JSON.
 
-import type { ConnectRouter } from "@connectrpc/connect";
+import type { IncomingMessage } from "node:http";
+import {
+  type ConnectRouter,
+  type ContextValues,
+  createContextKey,
+  createContextValues,
+} from "@connectrpc/connect";
+import type { Clock } from "../base/clock.ts";
+import { ApiError } from "../base/errors.ts";
+import { withOnTaken } from "../contract/contract.ts";
 import { decodeRequest } from "../contract/decode-request.ts";
 import { requestBytesMax } from "../contract/message-limits.ts";
+import type { BodyMemory, BodyReservation } from "./body-memory.ts";
 import { rejectUnlistedNames } from "./connect-enums.ts";
 import { toConnectError } from "./connect-error.ts";
+import { dropBody, watchPace } from "./receive-body.ts";
 
 type Handler = ConnectRouter["handlers"][number];
 type Request = Parameters<Handler>[0];
@@ -15,8 +26,27 @@ type Bytes = AsyncIterable<Uint8Array>;
 // Flag and length before a message, except that of a Connect call without streams.
 const prefixBytes = 5;
 
+/** Who sends a body, and on which connection. The key is known once the caller is authenticated. */
+export type Sender = { readonly raw: IncomingMessage; readonly address: string; keyId?: string };
+
+const sender = createContextKey<Sender | undefined>(undefined, {
+  description: "the HTTP request of a call",
+});
+
+/** The context values of a call, with its sender. */
+export function withSender(value: Sender): ContextValues {
+  return createContextValues().set(sender, value);
+}
+
+export function senderOf(values: ContextValues): Sender | undefined {
+  return values.get(sender);
+}
+
+/** What all bodies of a listener share. */
+export type BodyParts = { readonly memory: BodyMemory; readonly clock: Clock };
+
 /** The same handler. It rejects malformed and oversized messages with the right code. */
-export function checkBody(handler: Handler): Handler {
+export function checkBody(handler: Handler, parts: BodyParts): Handler {
   const { method } = handler;
   const checkMessage = (message: Buffer, isJson: boolean) => {
     if (isJson) return rejectUnlistedNames(method.input, message);
@@ -28,11 +58,13 @@ export function checkBody(handler: Handler): Handler {
   };
   const checked = async (request: Request) => {
     const { body } = request;
+    if (!isBytes(body)) return handler(request);
+    const received = receive(request, body, parts);
     const type = request.header.get("content-type") ?? "";
     const [, framing, codec] =
       /^application\/(connect\+|grpc-web\+)?(json|proto)\b/i.exec(type) ??
       (/^application\/grpc-web\s*(?:;|$)/i.test(type) ? ["", "grpc-web+", "proto"] : []);
-    if (codec === undefined || !isBytes(body)) return handler(request);
+    if (codec === undefined) return handler({ ...request, body: received });
     const isJson = codec.toLowerCase() === "json";
     const prefix = framing === undefined ? 0 : prefixBytes;
     const bytesMax = prefix + requestBytesMax(method);
@@ -40,9 +72,61 @@ export function checkBody(handler: Handler): Handler {
       if (prefix > 0 && !isOneMessage(whole)) return;
       checkMessage(whole.subarray(prefix), isJson);
     };
-    return handler({ ...request, body: checkWhole(body, bytesMax, check) });
+    return handler({ ...request, body: checkWhole(received, bytesMax, check) });
   };
   return Object.assign(checked, handler);
+}
+
+/**
+ * The same bytes. The library reads them after the caller is authenticated. Their memory is counted
+ * until a provider has taken the request or the call has ended.
+ */
+async function* receive(
+  { contextValues, header, signal }: Request,
+  body: Bytes,
+  { memory, clock }: BodyParts,
+): Bytes {
+  const from = contextValues && senderOf(contextValues);
+  const { raw, address = "", keyId } = from ?? {};
+  const reservation = memory.open({ keyId, address });
+  // The signal fires when the response has ended, too.
+  signal.addEventListener("abort", () => reservation.release(), { once: true });
+  if (contextValues) withOnTaken(contextValues, reservation.release);
+  try {
+    reservation.grow(Number(header.get("content-length") ?? 0));
+    yield* receivePaced(body, reservation, clock);
+  } catch (error) {
+    reservation.release();
+    const isSlow = error instanceof ApiError && error.reason === "body_too_slow";
+    const endRead = () => (isSlow ? raw?.destroy() : raw && dropBody(raw));
+    signal.addEventListener("abort", endRead, { once: true });
+    throw error instanceof ApiError ? toConnectError(error) : error;
+  }
+}
+
+async function* receivePaced(body: Bytes, reservation: BodyReservation, clock: Clock): Bytes {
+  let length = 0;
+  let stopPace = () => {};
+  const slow = new Promise<never>((_, reject) => {
+    stopPace = watchPace(
+      clock,
+      () => length,
+      () => reject(new ApiError("body_too_slow")),
+    );
+  });
+  slow.catch(() => {});
+  try {
+    const reader = body[Symbol.asyncIterator]();
+    for (;;) {
+      const read = await Promise.race([reader.next(), slow]);
+      if (read.done) return;
+      length += read.value.byteLength;
+      reservation.grow(length);
+      yield read.value;
+    }
+  } finally {
+    stopPace();
+  }
 }
 
 function isBytes(body: Request["body"]): body is Bytes {

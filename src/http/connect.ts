@@ -6,13 +6,13 @@ import {
   type CallOptions,
   type ConnectRouter,
   createContextKey,
-  createContextValues,
   type HandlerContext,
 } from "@connectrpc/connect";
 import { createAsyncIterable } from "@connectrpc/connect/protocol";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
-import type { FastifyInstance } from "fastify";
+import type { FastifyInstance, FastifyRequest } from "fastify";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
+import { type Clock, systemClock } from "../base/clock.ts";
 import { ApiError, shuttingDown } from "../base/errors.ts";
 import {
   type BoundMethod,
@@ -22,13 +22,19 @@ import {
   serviceTypes,
 } from "../contract/contract.ts";
 import { recursionLimit, requestBytesMax } from "../contract/message-limits.ts";
+import type { AddressLimit } from "./address-limit.ts";
 import type { IdentifyCaller } from "./authenticate.ts";
-import { checkBody } from "./connect-body.ts";
+import type { BodyMemory } from "./body-memory.ts";
+import { checkBody, senderOf, withSender } from "./connect-body.ts";
 import { toConnectError, toConnectResponse, toUnaryResponse } from "./connect-error.ts";
 
 export type ConnectParts = {
   core: Core;
   identifyCaller: IdentifyCaller;
+  bodyMemory: BodyMemory;
+  addressLimit: AddressLimit;
+  /** Default: the clock of this machine. */
+  clock?: Clock;
   /** True: also serves the methods that only the operator may call. */
   adminMethods: boolean;
   /** True after the listener has stopped accepting calls. */
@@ -52,14 +58,17 @@ export function registerConnect(app: FastifyInstance, parts: ConnectParts): void
         addMethods(router, serviceTypes.keys, parts.core.keys, parts.adminMethods);
         addMethods(router, serviceTypes.inference, parts.core.inference, parts.adminMethods);
         for (const [index, handler] of router.handlers.entries())
-          router.handlers[index] = explainRejection(checkBody(handler));
+          router.handlers[index] = explainRejection(
+            checkBody(handler, { memory: parts.bodyMemory, clock: parts.clock ?? systemClock }),
+          );
       },
       // Administrative messages are small, and generation streams. Neither is worth a decompressor
       // that unauthenticated callers could overload.
       acceptCompression: [],
       binaryOptions: { recursionLimit },
       jsonOptions: { recursionLimit },
-      contextValues: (request) => createContextValues().set(clientAddress, request.ip),
+      contextValues: (request) =>
+        withSender({ raw: request.raw, address: request.ip }).set(fastifyRequest, request),
       requestGate: (context) => admit(parts, context),
     });
     addUnimplemented(scope, parts.grpcAddress);
@@ -111,22 +120,28 @@ function explainRejection(handler: Handler): Handler {
   return Object.assign(explained, handler);
 }
 
-const clientAddress = createContextKey("", { description: "address of the client" });
+const fastifyRequest = createContextKey<FastifyRequest | undefined>(undefined, {
+  description: "the request of the listener",
+});
 
 /** Authenticates a call before its request is read. The services authenticate again. */
 async function admit(
-  { identifyCaller, isDraining }: ConnectParts,
+  { identifyCaller, addressLimit, isDraining }: ConnectParts,
   context: HandlerContext,
 ): Promise<void> {
   const authorization = context.requestHeader.get("authorization") ?? "";
-  const address = context.values.get(clientAddress);
+  const request = context.values.get(fastifyRequest);
+  const sender = senderOf(context.values);
   try {
     if (isDraining()) throw shuttingDown();
+    if (request) addressLimit.checkRequest(request);
     // A service may begin its work before it looks at the signal.
     const timeoutMs = context.timeoutMs();
     if (timeoutMs !== undefined && timeoutMs <= 0)
       throw new ApiError("timeout", { message: "The deadline passed before the call began." });
-    await identifyCaller({ authorization, address, monthUsage: false }, callOf(context));
+    const attempt = { authorization, address: sender?.address ?? "", monthUsage: false };
+    const { caller } = await identifyCaller(attempt, callOf(context));
+    if (sender && caller.key) sender.keyId = caller.key.keyId;
   } catch (error) {
     throw toConnectError(error);
   }
@@ -177,11 +192,11 @@ function addMethod(router: ConnectRouter, method: BoundMethod<CallOptions>): voi
 // Other headers stay in the listener.
 const forwarded = ["authorization", "x-request-id"];
 
-function callOf({ requestHeader, signal }: HandlerContext): CallOptions {
+function callOf({ requestHeader, signal, values }: HandlerContext): CallOptions {
   const headers = new Headers();
   for (const name of forwarded) {
     const value = requestHeader.get(name);
     if (value !== null) headers.set(name, value);
   }
-  return { headers, signal };
+  return { headers, signal, contextValues: values };
 }

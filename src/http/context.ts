@@ -9,6 +9,7 @@ import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { AuthenticateResponse } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { ErrorReason } from "../base/errors.ts";
 import { isRequestId, newRequestId } from "../base/ids.ts";
+import type { BodyReservation } from "./body-memory.ts";
 import type { CheckedRequest } from "./early-check.ts";
 import type { Envelope } from "./error-body.ts";
 
@@ -26,6 +27,8 @@ export type RequestContext = {
   checked?: CheckedRequest;
   /** Bytes of the body after decompression. Absent until it is read. */
   bodyBytes?: number;
+  /** The memory of the body. Absent until it is read. */
+  reservation?: BodyReservation;
   /** Absent until the answer is charged; stays absent if it failed or the client hung up. */
   receipt?: Receipt | undefined;
   /** Members of the log line beside ids, status, duration and cost. */

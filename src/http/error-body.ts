@@ -77,7 +77,10 @@ function headersOf(
     ...(waits && retryAfterSeconds !== undefined && { "retry-after": String(retryAfterSeconds) }),
     ...((row.shouldRetry === false || isHopeless) && { "x-should-retry": "false" }),
     ...(status === 401 && { "www-authenticate": challenges[envelope] }),
-    ...(error.reason === "request_too_large" && { connection: "close" }),
+    // Its client may send the rest of the body for a long time, or never.
+    ...((error.reason === "request_too_large" || error.reason === "body_too_slow") && {
+      connection: "close",
+    }),
     ...limitHeaders(error, envelope),
   };
 }

@@ -8,6 +8,7 @@ import { newRequestId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { requestIdHeaders } from "./context.ts";
 import { type ErrorResponse, toErrorResponse } from "./error-body.ts";
+import { dropBody } from "./receive-body.ts";
 import { hijackReply, sendJson } from "./reply.ts";
 
 /**
@@ -28,10 +29,12 @@ export function createErrorHandler(log: Log) {
     context.logFields.error = apiError.reason;
     const response = toErrorResponse(apiError, context.envelope, context.requestId);
     context.checked?.fail(apiError, response.status, context.bodyBytes);
+    context.reservation?.release();
     reply.headers(response.headers);
     if (reply.getHeader("connection") === "close" && !request.raw.complete)
       sendAndLinger(request, reply, response);
     else sendJson(reply.code(response.status), response.body);
+    dropBody(request.raw);
   };
 }
 
@@ -70,7 +73,7 @@ function sendAndLinger(
     raw.end();
   };
   const timer = setTimeout(close, lingerMs);
-  request.raw.once("end", close).once("close", close).resume();
+  request.raw.once("end", close).once("close", close);
 }
 
 /** A path that routes serve, with `:name` for one free segment, and its methods. */

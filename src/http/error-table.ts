@@ -110,6 +110,11 @@ export const errorTable = {
     chat: [invalid, "request_body_encoding_invalid"],
     ...noRetry,
   },
+  body_too_slow: {
+    status: 408,
+    native: ["timeout_error", "body_too_slow"],
+    chat: [invalid, "body_too_slow"],
+  },
   responses_api_unsupported: {
     status: 400,
     native: [invalid, "responses_api_unsupported"],
@@ -196,6 +201,12 @@ export const errorTable = {
     native: ["rate_limit_error", "too_many_failed"],
     chat: ["requests", "too_many_failed"],
     retryAfterSeconds: 60,
+  },
+  too_many_bodies: {
+    status: 429,
+    native: ["rate_limit_error", "too_many_bodies"],
+    chat: ["requests", "too_many_bodies"],
+    retryAfterSeconds: 1,
   },
   count_rate_limited: {
     status: 429,

@@ -3,13 +3,17 @@
 
 import { performance } from "node:perf_hooks";
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import { type Clock, systemClock } from "../base/clock.ts";
 import { shuttingDown } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { type Core, withCaller } from "../contract/contract.ts";
+import { type Core, withCaller, withOnTaken } from "../contract/contract.ts";
 import { getAbout, getDescriptorSet } from "./about.ts";
 import { createAccessLog } from "./access-log.ts";
+import type { AddressLimit } from "./address-limit.ts";
 import type { IdentifyCaller } from "./authenticate.ts";
 import { getCredits, getReceipt } from "./balance-and-receipts.ts";
+import { createReadJson } from "./body.ts";
+import type { BodyMemory } from "./body-memory.ts";
 import { postChatCompletions } from "./chat-completions.ts";
 import { hangUpSignal, type RequestContext, requestIdHeaders, requestIdOf } from "./context.ts";
 import {
@@ -54,6 +58,10 @@ export type HttpServerParts = {
   readonly readiness: () => Promise<Readiness>;
   readonly identifyCaller: IdentifyCaller;
   readonly earlyCheck: EarlyCheck;
+  readonly bodyMemory: BodyMemory;
+  readonly addressLimit: AddressLimit;
+  /** Default: the clock of this machine. */
+  readonly clock?: Clock;
   readonly log: Log;
 };
 
@@ -110,6 +118,7 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     app.server.emit("request", request, response),
   );
 
+  parts.addressLimit.limitConnections(app.server);
   allowHalfClose(app.server, openRequests);
 
   // On the root, so that they include the routes added from outside.
@@ -118,8 +127,9 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     if (!config?.isVariant) paths.add(`${Array.isArray(method) ? "POST" : method} ${url}`);
   });
   // On the root, so that a drain also waits for routes added from outside.
-  app.addHook("onRequest", (_request, reply, done) => {
+  app.addHook("onRequest", (request, reply, done) => {
     openRequests.add(reply);
+    parts.addressLimit.countRequest(request, reply);
     done();
   });
   // In a scope, so that its error handler and parsers do not apply to routes added from outside.
@@ -181,13 +191,16 @@ function addRoutes(
         const context = begin(url, envelope, request, reply);
         if (!credential) return;
         if (openRequests.isDraining) throw shuttingDown();
+        parts.addressLimit.checkRequest(request);
         const key = readCredential(credential, request.raw, settings.nativeBearer());
         const authorization = `Bearer ${key}`;
         const headers = new Headers({ authorization, "x-request-id": context.requestId });
         const call = { headers, signal: hangUpSignal(reply) };
         const attempt = { authorization, address: request.ip, monthUsage };
         const { caller, atMs } = await identifyCaller(attempt, call);
-        const contextValues = withCaller(caller, atMs);
+        const release = () => context.reservation?.release();
+        reply.raw.once("close", release);
+        const contextValues = withOnTaken(withCaller(caller, atMs), release);
         context.identity = { call: { ...call, contextValues }, caller };
         if (needsVersion) context.vendor = requireVersion(request.headers);
         if (route.earlyCheck && context.identity.caller.key)
@@ -223,7 +236,7 @@ function listPaths(paths: ReadonlySet<string>): string[] {
 }
 
 function createRoutes(
-  { core, settings, readiness }: HttpServerParts,
+  { core, settings, readiness, bodyMemory, clock = systemClock }: HttpServerParts,
   openRequests: OpenRequests,
   paths: () => readonly string[],
 ): readonly Route[] {
@@ -241,19 +254,24 @@ function createRoutes(
   const shared = { method: "GET", envelope: "union", credential: "either" } as const;
   const open = { method: "GET", envelope: "union" } as const;
   const isDraining = () => openRequests.isDraining;
+  const readJson = createReadJson(bodyMemory, clock);
   return [
     {
       ...native,
       paths: pathVariants("/v1/messages"),
       earlyCheck: true,
-      run: postMessages(core, stream),
+      run: postMessages(core, readJson, stream),
     },
-    { ...native, paths: pathVariants("/v1/messages/count_tokens"), run: postCountTokens(core) },
+    {
+      ...native,
+      paths: pathVariants("/v1/messages/count_tokens"),
+      run: postCountTokens(core, readJson),
+    },
     {
       ...chat,
       paths: pathVariants("/v1/chat/completions"),
       earlyCheck: true,
-      run: postChatCompletions(core, stream),
+      run: postChatCompletions(core, readJson, stream),
     },
     { ...shared, paths: pathVariants("/v1/models"), run: getModels(core) },
     { ...shared, paths: pathVariants("/v1/models/info"), run: getModelsInfo(core) },

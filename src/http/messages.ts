@@ -11,7 +11,7 @@ import {
   encodeAnswer,
   encodeCount,
 } from "../formats/native/native.ts";
-import { readJson } from "./body.ts";
+import type { ReadJson } from "./body.ts";
 import { identityOf, type RequestContext } from "./context.ts";
 import { sendJson } from "./reply.ts";
 import { type AnswerFormat, sendAnswer } from "./send-answer.ts";
@@ -30,7 +30,11 @@ function formatOf(showCost: boolean): AnswerFormat {
   };
 }
 
-export function postMessages(core: Core, { keepAlive, showCost }: StreamSettings) {
+export function postMessages(
+  core: Core,
+  readJson: ReadJson,
+  { keepAlive, showCost }: StreamSettings,
+) {
   const format = formatOf(showCost);
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { context } = request;
@@ -45,7 +49,7 @@ export function postMessages(core: Core, { keepAlive, showCost }: StreamSettings
   };
 }
 
-export function postCountTokens(core: Core) {
+export function postCountTokens(core: Core, readJson: ReadJson) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { call } = identityOf(request);
     const decoded = decodeCountRequest(await readJson(request), vendorOf(request.context));

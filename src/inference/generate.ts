@@ -79,7 +79,10 @@ export async function* generate(
       accountId: caller.key.accountId,
       signal: active.provider.signal,
       client: call.signal,
-      onAccepted: bill.accept,
+      onAccepted: (isAccepted) => {
+        bill?.accept(isAccepted);
+        if (isAccepted) call.onTaken?.();
+      },
     });
     bill.begin(answer);
     for await (const events of answer.events) {

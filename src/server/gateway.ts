@@ -8,7 +8,10 @@ import { hostAndPort } from "../config/environment.ts";
 import { type Core, localCore } from "../contract/contract.ts";
 import { grpcCore } from "../grpc/client.ts";
 import { createGrpcServer } from "../grpc/grpc.ts";
+import { AddressLimit } from "../http/address-limit.ts";
 import { createFailedCredentials, createIdentifyCaller } from "../http/authenticate.ts";
+import { BodyMemory } from "../http/body-memory.ts";
+import { loopbackRanges, matchAddresses } from "../http/client-address.ts";
 import { registerConnect } from "../http/connect.ts";
 import { createEarlyCheck, type OnPayerChange, type PayerChange } from "../http/early-check.ts";
 import { createHttpServer, type Readiness } from "../http/http.ts";
@@ -66,7 +69,15 @@ async function openGateway(parts: GatewayParts, stack: AsyncDisposableStack): Pr
   const http =
     config.role === "core"
       ? undefined
-      : await openHttp(parts, local, core, readiness, () => nativeBearer, grpc?.address, stack);
+      : await openHttp({
+          ...parts,
+          local,
+          services: core,
+          readiness,
+          nativeBearer: () => nativeBearer,
+          grpcAddress: grpc?.address,
+          stack,
+        });
   // Last: otherwise a start that fails because a port is in use creates keys and never prints them.
   const firstKeys = local && (await createFirstKeys(core, local.adminToken, parts));
   return {
@@ -129,31 +140,44 @@ function servingOf({ database, providers }: Readiness) {
   return { billing: ledger, keys: ledger, inference: ledger && providers?.state !== "down" };
 }
 
-async function openHttp(
-  { config, log }: GatewayParts,
-  local: StartedServices | undefined,
-  services: Core,
-  readiness: () => Promise<Readiness>,
-  nativeBearer: () => CatalogFile["nativeBearer"],
-  grpcAddress: string | undefined,
-  stack: AsyncDisposableStack,
-): Promise<Listener> {
+type HttpParts = GatewayParts & {
+  /** Absent in the role `facade`. */
+  readonly local: StartedServices | undefined;
+  /** The services of this process, or clients of a core. */
+  readonly services: Core;
+  readonly readiness: () => Promise<Readiness>;
+  readonly nativeBearer: () => CatalogFile["nativeBearer"];
+  readonly grpcAddress: string | undefined;
+  readonly stack: AsyncDisposableStack;
+};
+
+async function openHttp(parts: HttpParts): Promise<Listener> {
+  const { config, log, local, services, readiness, nativeBearer, grpcAddress, stack } = parts;
   const { host, port, trustedProxies, httpAdmin, streamCost } = config;
   const { core, limits, onPayerChange } = local
     ? { core: services, ...local }
     : { ...watchChanges(services), limits: createRateLimits({ nodes: alone, log }) };
   const identifyCaller = createIdentifyCaller(core, createFailedCredentials(), onPayerChange);
+  const bodyMemory = new BodyMemory(config.requestMemory);
+  const addressLimit = new AddressLimit({
+    max: config.maxConnectionsPerAddress,
+    isExempt: matchAddresses([...loopbackRanges, ...trustedProxies]),
+  });
   const app = createHttpServer({
     core,
     settings: { nativeBearer, trustedProxies, showCost: streamCost },
     readiness,
     identifyCaller,
     earlyCheck: createEarlyCheck(limits, onPayerChange),
+    bodyMemory,
+    addressLimit,
     log,
   });
   registerConnect(app, {
     core,
     identifyCaller,
+    bodyMemory,
+    addressLimit,
     adminMethods: httpAdmin,
     isDraining: () => app.isDraining(),
     grpcAddress,

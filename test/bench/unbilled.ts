@@ -24,6 +24,7 @@ import { createProviders } from "../../src/providers/providers.ts";
 import { createRateLimits } from "../../src/rate-limits/rate-limits.ts";
 import { coreReadiness } from "../../src/server/readiness.ts";
 import { shrinkHeap } from "../../src/server/shrink-heap.ts";
+import { defaultLimits } from "../support/limits.ts";
 
 const freeMicro = 2n ** 52n;
 
@@ -92,6 +93,7 @@ const httpServer = createHttpServer({
   readiness: coreReadiness({ postgres, limits, providers }),
   identifyCaller: createIdentifyCaller(core, createFailedCredentials()),
   earlyCheck: createEarlyCheck(limits, () => {}),
+  ...defaultLimits(),
   log,
 });
 const http = await httpServer.listen({ host: config.host, port: config.port });

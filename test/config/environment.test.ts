@@ -20,7 +20,28 @@ test("an empty environment gives a gateway for one machine", () => {
     seed: true,
     drainLimitMs: 120_000,
     trustedProxies: [],
+    maxConnectionsPerAddress: 256,
+    requestMemory: {
+      totalBytes: 512 * 1024 * 1024,
+      perKeyBytes: 128 * 1024 * 1024,
+      perAddressBytes: 256 * 1024 * 1024,
+    },
   });
+});
+
+test("the shares of the request memory follow its size, and hold the largest body at least", () => {
+  const mebibytesOf = (env: NodeJS.ProcessEnv) =>
+    Object.values(readConfig(env).requestMemory).map((bytes) => bytes / 1024 / 1024);
+  expect(mebibytesOf({ REQUEST_MEMORY_MIB: "2048" })).toEqual([2048, 512, 1024]);
+  expect(mebibytesOf({ REQUEST_MEMORY_MIB: "128" })).toEqual([128, 128, 128]);
+  const shares = {
+    REQUEST_MEMORY_PER_KEY_MIB: "300",
+    REQUEST_MEMORY_PER_ADDRESS_MIB: "400",
+  };
+  expect(mebibytesOf(shares)).toEqual([512, 300, 400]);
+  expect(() => readConfig({ REQUEST_MEMORY_MIB: "127" })).toThrow(
+    "REQUEST_MEMORY_MIB: must be a whole number from 128 to 1048576",
+  );
 });
 
 test("an empty variable counts as absent", () => {

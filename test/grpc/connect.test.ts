@@ -1,15 +1,24 @@
 // The services over Connect on the HTTP listener, as `curl` and browsers use them.
 
+import { connect } from "node:net";
+import { text } from "node:stream/consumers";
+import { create } from "@bufbuild/protobuf";
 import { Code, createClient } from "@connectrpc/connect";
+import { encodeEnvelope } from "@connectrpc/connect/protocol";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import fastify from "fastify";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { AuthenticateResponseSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { localCore, serviceTypes } from "../../src/contract/contract.ts";
 import { fieldsMax } from "../../src/contract/decode-request.ts";
 import type { FailedCredentials } from "../../src/http/authenticate.ts";
 import { createIdentifyCaller } from "../../src/http/authenticate.ts";
+import { BodyMemory } from "../../src/http/body-memory.ts";
 import { type ConnectParts, registerConnect } from "../../src/http/connect.ts";
+import { paceMs } from "../../src/http/receive-body.ts";
+import { ManualClock } from "../support/clock.ts";
+import { defaultLimits } from "../support/limits.ts";
 import {
   adminToken,
   emptyAnswers,
@@ -29,6 +38,7 @@ async function open(script: Script = emptyAnswers(), changes: Changes = {}): Pro
   registerConnect(app, {
     core,
     identifyCaller,
+    ...defaultLimits(),
     adminMethods: true,
     isDraining: () => false,
     ...rest,
@@ -361,6 +371,83 @@ function deepMessages(levels: number): string {
   const before = '{"toolResult":{"content":['.repeat(levels);
   return `{"request":{"model":"m","messages":[{"content":[${before}${"]}}".repeat(levels)}]}]}}`;
 }
+
+describe("the memory of bodies", () => {
+  const kibibyte = 1024;
+  const small = { totalBytes: 400 * kibibyte, perAddressBytes: 400 * kibibyte };
+
+  /** Answers, of which `Authenticate` has a key and `Generate` checks the memory. */
+  function scriptOf(stream: Script["stream"] = emptyAnswers().stream): Script {
+    return {
+      unary: async (desc) =>
+        desc.name === "Authenticate"
+          ? create(AuthenticateResponseSchema, { key: { keyId: "key_1" } })
+          : create(desc.output),
+      stream,
+    };
+  }
+
+  test("is bounded for a key, and free after each call", async () => {
+    const bodyMemory = new BodyMemory({ ...small, perKeyBytes: 40 * kibibyte });
+    const url = await open(scriptOf(), { bodyMemory });
+    const body = JSON.stringify({ request: { model: "x".repeat(20 * kibibyte) } });
+    const response = await post(url, countTokens, { body });
+    expect([response.status, await reasonOf(response)]).toEqual([429, "TOO_MANY_BODIES"]);
+    for (let index = 0; index < 3; index++) expect((await post(url, getPools)).status).toBe(200);
+    await expect.poll(() => bodyMemory.usedBytes).toBe(0);
+  });
+
+  test("is bounded for an address", async () => {
+    const bodyMemory = new BodyMemory({ ...small, perKeyBytes: small.totalBytes });
+    const url = await open(scriptOf(), { bodyMemory });
+    const other = bodyMemory.open({ keyId: "other", address: "127.0.0.1" });
+    other.grow(100 * kibibyte);
+    const response = await post(url, getPools);
+    expect([response.status, await reasonOf(response)]).toEqual([503, "GATEWAY_UNAVAILABLE"]);
+    other.release();
+    expect((await post(url, getPools)).status).toBe(200);
+  });
+
+  test("is free when a provider has taken the request", async () => {
+    const bodyMemory = new BodyMemory({ ...small, perKeyBytes: small.totalBytes });
+    const used: number[] = [];
+    const script = scriptOf(async function* (desc, _request, { onTaken }) {
+      used.push(bodyMemory.usedBytes);
+      onTaken?.();
+      used.push(bodyMemory.usedBytes);
+      yield create(desc.output);
+    });
+    const bytes = encodeEnvelope(
+      0,
+      Buffer.from('{"model":"haiku","messages":[{"role":"ROLE_USER"}]}'),
+    );
+    const body = new Uint8Array(bytes);
+    const url = await open(script, { bodyMemory });
+    const response = await post(url, generate, { body, type: "application/connect+json" });
+    await response.text();
+    expect(used).toEqual([4 * body.length, 0]);
+  });
+
+  test("is free again when a body stops", async () => {
+    const clock = new ManualClock();
+    const bodyMemory = new BodyMemory({ ...small, perKeyBytes: small.totalBytes });
+    const url = new URL(await open(scriptOf(), { bodyMemory, clock }));
+    const socket = connect(Number(url.port), url.hostname).on("error", () => {});
+    const answer = text(socket);
+    socket.write(
+      `POST /${getPools} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${key}\r\n` +
+        "content-type: application/json\r\ncontent-length: 1000\r\n\r\n{",
+    );
+    await expect.poll(() => bodyMemory.usedBytes).toBe(4_000);
+    await clock.advance(paceMs);
+    expect(await answer).toMatch(/^HTTP\/1.1 504 .*BODY_TOO_SLOW/s);
+    expect(bodyMemory.usedBytes).toBe(0);
+  });
+
+  async function reasonOf(response: Response): Promise<string | undefined> {
+    return /"reason":"(\w+)"/.exec(await response.text())?.[1];
+  }
+});
 
 describe("the public listener", () => {
   test("has the operator's methods unless they are switched off", async () => {

@@ -213,6 +213,19 @@ const rows: Expected[] = [
     retryAfter: true,
   },
   {
+    reason: "too_many_bodies",
+    status: 429,
+    native: ["rate_limit_error", "too_many_bodies"],
+    chat: ["requests", "too_many_bodies"],
+    retryAfter: true,
+  },
+  {
+    reason: "body_too_slow",
+    status: 408,
+    native: ["timeout_error", "body_too_slow"],
+    chat: [invalid, "body_too_slow"],
+  },
+  {
     reason: "count_rate_limited",
     status: 429,
     native: ["rate_limit_error", "count_rate_limited"],

@@ -12,6 +12,7 @@ import {
   smallBody,
   startGatewayWithProvider,
 } from "../support/gateway-with-provider.ts";
+import { defaultLimits } from "../support/limits.ts";
 import { Gate, type WriteStep } from "../support/provider.ts";
 import { nativeEvents, nativeStream } from "../support/provider-answers.ts";
 
@@ -34,6 +35,7 @@ beforeAll(async () => {
     readiness: async () => ({}),
     identifyCaller: createIdentifyCaller(core, createFailedCredentials()),
     earlyCheck: () => ({ fail: () => {} }),
+    ...defaultLimits(),
     log: createLog("silent"),
   });
   address = await listener.listen({ host: "127.0.0.1", port: 0 });

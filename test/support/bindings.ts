@@ -25,6 +25,7 @@ import { grpcCore } from "../../src/grpc/client.ts";
 import { createGrpcServer } from "../../src/grpc/grpc.ts";
 import { createIdentifyCaller } from "../../src/http/authenticate.ts";
 import { registerConnect } from "../../src/http/connect.ts";
+import { defaultLimits } from "./limits.ts";
 import { authenticate } from "./scripted-services.ts";
 
 export const bindingNames = [
@@ -58,7 +59,13 @@ export async function startBindings(
   const http = fastify();
   const core = localCore(services);
   const identifyCaller = createIdentifyCaller(core, { check() {}, record() {} });
-  registerConnect(http, { core, identifyCaller, adminMethods: true, isDraining: () => false });
+  registerConnect(http, {
+    core,
+    identifyCaller,
+    ...defaultLimits(),
+    adminMethods: true,
+    isDraining: () => false,
+  });
   const baseUrl = await http.listen({ host: "127.0.0.1", port: 0 });
   const options = { baseUrl, httpVersion: "1.1" } as const;
 

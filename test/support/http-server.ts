@@ -32,6 +32,7 @@ import { implement } from "../../src/contract/contract.ts";
 import type { FailedCredentials } from "../../src/http/authenticate.ts";
 import { createIdentifyCaller } from "../../src/http/authenticate.ts";
 import { createHttpServer, type HttpServer, type HttpServerParts } from "../../src/http/http.ts";
+import { defaultLimits } from "./limits.ts";
 
 export const goodKey = "sk-gw2-1good";
 export const requestIdPattern = /^req_[0-9A-Za-z_-]{8,64}$/;
@@ -227,6 +228,7 @@ export async function startHttpServer(
     readiness: async () => ({ database: { state: "ok" } }),
     identifyCaller: createIdentifyCaller(core, failedCredentials),
     earlyCheck: () => ({ fail: () => {} }),
+    ...defaultLimits(),
     log: createLog("silent"),
     ...rest,
   });

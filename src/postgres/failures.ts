@@ -52,6 +52,12 @@ export function isServerAtFault(error: unknown): boolean {
   return unreachableErrnos.test(code) || unreachableMessages.test(error.message);
 }
 
+/** True when nothing has run: the server refused the connection, or takes no writes. */
+export function isRefusal(error: unknown): boolean {
+  if (error instanceof ReadOnlyServer || isReadOnly(error)) return true;
+  return error instanceof Error && "code" in error && error.code === "ECONNREFUSED";
+}
+
 /** 25006 read_only_sql_transaction: a standby, a fallen primary, or a server made read-only. */
 export function isReadOnly(error: unknown): boolean {
   return error instanceof DatabaseError && error.code === "25006";

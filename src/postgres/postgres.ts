@@ -7,7 +7,7 @@ import { Client, Pool, type PoolClient, type QueryResultRow } from "pg";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { changeable, type Durability, readDurability } from "./durability.ts";
-import { isConflict, isReadOnly, isServerAtFault } from "./failures.ts";
+import { isConflict, isReadOnly, isRefusal, isServerAtFault } from "./failures.ts";
 import { type Prepared, type Query, type Result, RoundTrip } from "./pipeline.ts";
 import { Servers } from "./servers.ts";
 import { connectionConfig, prepareSession, type Server, textParser } from "./session.ts";
@@ -153,7 +153,15 @@ class Pools {
     this.#timeoutMs = timeoutMs;
   }
 
+  /** Runs `work` once more, on the server of the moment, when the chosen one takes no writes. */
   async use<T>(work: (pools: ServerPools) => Promise<T>): Promise<T> {
+    return this.#useOnce(work).catch((error: unknown) => {
+      if (!this.#servers.isList || !isRefusal(error)) throw error;
+      return this.#useOnce(work);
+    });
+  }
+
+  async #useOnce<T>(work: (pools: ServerPools) => Promise<T>): Promise<T> {
     const server = await this.#servers.choose();
     if (this.#isClosed) throw new Error("Cannot use a pool after calling close");
     const pools = this.#open?.server === server ? this.#open : this.#moveTo(server);

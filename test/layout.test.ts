@@ -33,7 +33,16 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   },
   { inference: ["inference"] },
   { billing: ["billing"], keys: ["keys"], "rate-limits": ["rate-limits"] },
-  { contract: ["contract", "interceptor", "decode-request", "descriptors", "message-limits"] },
+  {
+    contract: [
+      "contract",
+      "callers",
+      "interceptor",
+      "decode-request",
+      "descriptors",
+      "message-limits",
+    ],
+  },
   { providers: ["providers"] },
   { formats: ["native/native", "chat/chat", "codec", "json"] },
   {

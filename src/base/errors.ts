@@ -33,6 +33,11 @@ export const errorCatalog = {
     rpc: Code.ResourceExhausted,
     message: "Too many failed credentials from this address.",
   },
+  // PermissionDenied, not Unauthenticated: the session stays valid.
+  confirm_identity: {
+    rpc: Code.PermissionDenied,
+    message: "Confirm who you are, then repeat this call.",
+  },
   invalid_request: {
     rpc: Code.InvalidArgument,
     message: "The request is not valid.",

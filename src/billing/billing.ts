@@ -38,7 +38,8 @@ import { isRequestId, requestIdRule } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { encodeTimeCursor, parseTimeCursor, readPage } from "../base/paging.ts";
 import { tokenCategories } from "../base/token-categories.ts";
-import type { AuthenticatedCall, Caller, Implementation } from "../contract/contract.ts";
+import { actorOf, checkAccess, confinedTo } from "../contract/callers.ts";
+import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Hints } from "../redis/redis.ts";
 import { ClusterNode } from "./cluster-node.ts";
@@ -180,7 +181,7 @@ function createService({
       checkText("name", name, 200);
       return create(CreateAccountResponseSchema, { account: await store.insertAccount(name) });
     },
-    async getAccount({ accountId }) {
+    async getAccount(_, { accountId }) {
       const account = await reports.findAccount(accountId);
       if (!account) throw noSuch("account");
       return create(GetAccountResponseSchema, { account });
@@ -192,20 +193,19 @@ function createService({
       });
       return create(ListAccountsResponseSchema, { accounts, nextPageToken });
     },
-    async getPools({ accountId }, { caller }) {
-      const pools = await reports.readPools(accountFor(caller, accountId));
+    async getPools(_, { accountId }) {
+      const pools = await reports.readPools(accountId);
       if (pools.length === 0) throw noSuch("account");
       return create(GetPoolsResponseSchema, { pools });
     },
 
-    async createTransfer(request) {
-      const transfer = await createTransfer(store, request);
+    async createTransfer(request, { caller }) {
+      const transfer = await createTransfer(store, request, actorOf(caller));
       onTransfer(request.accountId);
       return create(CreateTransferResponseSchema, { transfer });
     },
-    async listTransfers(request) {
-      const { accountId } = request;
-      if (!(await reports.findAccount(accountId))) throw noSuch("account");
+    async listTransfers(request, call) {
+      const accountId = await knownAccount(reports, call);
       const { entries: transfers, nextPageToken } = await readPage(request, {
         read: (after, limit) => reports.listTransfers(accountId, after ?? null, limit),
         cursorOf: ({ transferId }) => transferId,
@@ -233,16 +233,18 @@ function createService({
       });
     },
 
-    async getReceipt({ requestId }, { caller }) {
+    async getReceipt({ requestId }, call) {
       // In this order a request that is settled between the two reads is found.
       const hold = await reports.findHold(requestId);
       const receipt = (await reports.findCharge(requestId)) ?? (hold && runningReceipt(hold));
-      if (!receipt || (caller.kind === "key" && receipt.accountId !== caller.key.accountId))
-        throw noSuch("request");
+      if (!receipt) throw noSuchRequest();
+      checkAccess(call, receipt.accountId, noSuchRequest);
+      const onlyKey = confinedTo(call.caller);
+      if (onlyKey !== undefined && receipt.keyId !== onlyKey) throw noSuchRequest();
       return create(GetReceiptResponseSchema, { receipt });
     },
-    async listCharges(request, { caller }) {
-      const account = await knownAccount(reports, caller, request.accountId);
+    async listCharges(request, call) {
+      const account = await knownAccount(reports, call);
       const { entries: charges, nextPageToken } = await readPage(request, {
         read: (after, limit) =>
           reports.listCharges(
@@ -254,8 +256,8 @@ function createService({
       });
       return create(ListChargesResponseSchema, { charges, nextPageToken });
     },
-    async getUsage(request, { caller }) {
-      const query = usageQuery(request, await knownAccount(reports, caller, request.accountId));
+    async getUsage(request, call) {
+      const query = usageQuery(request, await knownAccount(reports, call));
       return create(GetUsageResponseSchema, { rows: await reports.readUsage(query) });
     },
     async verifyLedger(_, { signal }) {
@@ -264,31 +266,20 @@ function createService({
   };
 }
 
-/** The account of a call: a key sees only its own, and the admin token must name one. */
-function accountFor(caller: Caller, accountId: string): string {
-  if (caller.kind === "admin") {
-    if (accountId === "") throw invalidField("account_id", "is required for the admin token");
-    return accountId;
-  }
-  if (accountId !== "" && accountId !== caller.key.accountId) throw noSuch("account");
-  return caller.key.accountId;
-}
-
+/** The account of the call, which an operator may have invented. Throws `not_found`. */
 async function knownAccount(
   reports: LedgerStore,
-  caller: Caller,
-  accountId: string,
+  { caller, accountId }: AuthenticatedCall,
 ): Promise<string> {
-  const found = accountFor(caller, accountId);
-  if (caller.kind === "admin" && !(await reports.findAccount(found))) throw noSuch("account");
-  return found;
+  if (caller.kind !== "key" && !(await reports.findAccount(accountId))) throw noSuch("account");
+  return accountId;
 }
 
 // The largest integer that a double, and so any JSON client, represents exactly.
 const amountMax = 2n ** 53n;
 const smallestPackMicro = 1_000_000_000n;
 
-function createTransfer(store: LedgerStore, request: CreateTransferRequest) {
+function createTransfer(store: LedgerStore, request: CreateTransferRequest, actor: string) {
   const { accountId, kind, amountMicrocredits: amount, idempotencyKey, reason } = request;
   const family = familyName(request.family);
   if (!family) throw invalidField("family", "is not a family");
@@ -312,6 +303,7 @@ function createTransfer(store: LedgerStore, request: CreateTransferRequest) {
     amountMicro: isDebit ? -amount : amount,
     idempotencyKey,
     reason,
+    actor,
   });
 }
 
@@ -402,6 +394,10 @@ function checkedUsage(usage: Usage | undefined): Usage {
 function checkText(field: string, text: string, charactersMax: number): void {
   if (text.length > charactersMax)
     throw invalidField(field, `is longer than ${charactersMax} characters`);
+}
+
+function noSuchRequest(): ApiError {
+  return noSuch("request");
 }
 
 function noSuch(thing: string): ApiError {

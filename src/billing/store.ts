@@ -91,6 +91,8 @@ type NewTransfer = {
   readonly amountMicro: bigint;
   readonly idempotencyKey: string;
   readonly reason: string;
+  /** As `actorOf` names the caller. */
+  readonly actor: string;
 };
 
 /** A registered node. */
@@ -315,7 +317,7 @@ function createTransferOnce(db: Database, transfer: NewTransfer): Promise<Transf
       transfer.family,
       transfer.amountMicro,
     ]);
-    const { accountId, family, kind, amountMicro, idempotencyKey, reason } = transfer;
+    const { accountId, family, kind, amountMicro, idempotencyKey, reason, actor } = transfer;
     const values = [
       timeOrderedId("tra_"),
       accountId,
@@ -324,7 +326,7 @@ function createTransferOnce(db: Database, transfer: NewTransfer): Promise<Transf
       amountMicro,
       idempotencyKey,
       reason,
-      "admin",
+      actor,
     ];
     return toTransfer(only(await tx.query<TransferRow>(statements.insertTransfer, values)));
   });

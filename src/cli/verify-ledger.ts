@@ -1,6 +1,9 @@
 // `npm run verify-ledger`: checks every invariant of the ledger and prints each violation. Exit
 // status: 0 without violations, 1 with violations or if the check cannot run.
 
+import { getOption } from "@bufbuild/protobuf";
+import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { createLog } from "../base/log.ts";
 import { createBilling } from "../billing/billing.ts";
 import { readConfig } from "../config/environment.ts";
@@ -24,7 +27,9 @@ try {
   const call = {
     signal: new AbortController().signal,
     requestHeader: new Headers(),
-    caller: { kind: "admin" as const },
+    caller: { kind: "internal" as const, service: "verify-ledger" },
+    allowed: getOption(BillingService.method.verifyLedger, callers),
+    accountId: "",
   };
   const { violations } = await service.verifyLedger(
     { $typeName: "gateway.billing.v1.VerifyLedgerRequest" },

@@ -1,5 +1,6 @@
-// The audit log: one line for each call of a method with the proto option `audited`, whether the
-// call succeeded or failed.
+// The audit of administrative acts: each call of a method with the proto option `audited` writes a
+// line to the log, and an event that its account's owners and the operators can read. So does a
+// look of an operator into an account.
 
 import {
   type DescField,
@@ -9,62 +10,172 @@ import {
   isMessage,
   type Message,
 } from "@bufbuild/protobuf";
+import { BoundedMap } from "../base/bounded-map.ts";
 import { toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import type { Call } from "./contract.ts";
+import { actorOf, clientOf, isOutsider } from "./callers.ts";
+import type { AuditFacts, AuthenticatedCall, Call, Caller } from "./contract.ts";
 
-type Run = (request: Message, call: Call) => Promise<Message>;
+/** One administrative act, or an operator's look into an account. */
+export type AuditEvent = {
+  readonly at: Date;
+  /** As `actorOf` names the caller. */
+  readonly actor: string;
+  /** Empty: the act concerns no account, or failed before its account was known. */
+  readonly accountId: string;
+  /** The name of the method, such as `CreateKey`. Unique among all services. */
+  readonly method: string;
+  /** `ok`, or the reason of the error. */
+  readonly outcome: string;
+  /** Ids, amounts, limits; an earlier limit has the prefix `old`. */
+  readonly facts: AuditFacts;
+  /** IP address of the client. Empty: the gateway itself, or unknown. */
+  readonly address: string;
+};
 
 /**
- * The same method, with a log line for each call. The line has the outcome of the work itself, even
- * if the caller disconnected before it ended.
+ * Stores events. The call waits for it and is answered in any case. A rejection is logged, and the
+ * line of the log remains the only record.
  */
-export function withAuditLog(desc: DescMethodUnary, run: Run, log: Log): Run {
-  return async (request, call) => {
-    const write = (outcome: string, response?: Message) => {
-      const fields = {
-        ...fieldsOf(desc.input, request),
-        ...(response && fieldsOf(desc.output, response)),
+export type AuditSink = { record(event: AuditEvent): Promise<void> };
+
+/** Authenticates a call and checks it; `identified` learns the caller as soon as it is known. */
+type Admit = (
+  request: Message,
+  call: Call,
+  identified: (caller: Caller) => void,
+) => Promise<AuthenticatedCall>;
+type Run = (request: Message, call: AuthenticatedCall) => Promise<Message>;
+
+type Parts = {
+  readonly admit: Admit;
+  readonly run: Run;
+  readonly log: Log;
+  readonly sink: AuditSink | undefined;
+};
+
+/**
+ * The same method, audited. Records the outcome of the work itself, even if the caller disconnected
+ * before it ended.
+ */
+export function withAudit(desc: DescMethodUnary, { admit, run, log, sink }: Parts) {
+  return async (request: Message, call: Call): Promise<Message> => {
+    let caller: Caller | undefined;
+    let accountId = "";
+    let noted: AuditFacts = {};
+    const write = async (outcome: string, answer?: Message) => {
+      const facts = {
+        ...fieldsOf(desc.input, request, false),
+        ...(answer && fieldsOf(desc.output, answer, true)),
+        ...noted,
       };
-      log.info({ method: desc.name, outcome, ...fields }, "audit");
+      const actor = caller && actorOf(caller);
+      log.info({ method: desc.name, outcome, ...(actor && { actor }), ...facts }, "audit");
+      // Of others, only the log knows: else anybody could fill the table with rejected calls.
+      if (!sink || !actor || caller?.kind === "key" || caller?.kind === "anyone") return;
+      const { address } = clientOf(call);
+      const account = facts.accountId ?? accountId;
+      const event = { actor, accountId: account, method: desc.name, outcome, facts, address };
+      await record(sink, { at: new Date(), ...event }, log);
     };
-    const response = await run(request, call).catch((error: unknown) => {
-      write(toApiError(error).reason);
+    try {
+      const admitted = await admit(request, call, (one) => {
+        caller = one;
+      });
+      ({ accountId } = admitted);
+      const note = (facts: AuditFacts) => {
+        noted = { ...noted, ...facts };
+      };
+      const answer = await run(request, { ...admitted, note });
+      await write("ok", answer);
+      return answer;
+    } catch (error) {
+      await write(toApiError(error).reason);
       throw error;
-    });
-    write("ok", response);
-    return response;
+    }
   };
 }
 
+async function record(sink: AuditSink, event: AuditEvent, log: Log): Promise<void> {
+  await sink.record(event).catch((err: unknown) => {
+    log.error({ err, method: event.method }, "an audit event could not be stored");
+  });
+}
+
+/** How long further looks of an operator into the same account add no event. */
+const looksMs = 10 * 60_000;
+const looksMax = 10_000;
+
+/** Records when operators look into accounts of which they are no members. */
+export class OperatorLooks {
+  readonly #sink: AuditSink;
+  readonly #log: Log;
+  readonly #recent = new BoundedMap<string, number>(looksMax);
+
+  constructor(sink: AuditSink, log: Log) {
+    this.#sink = sink;
+    this.#log = log;
+  }
+
+  /** Call after a call that changes nothing. `answer`: it may name the account. */
+  async record(desc: DescMethodUnary, call: AuthenticatedCall, answer: Message): Promise<void> {
+    const { caller } = call;
+    if (caller.kind !== "person") return;
+    const facts = fieldsOf(desc.output, answer, true);
+    const accountId = call.accountId === "" ? facts.accountId : call.accountId;
+    if (accountId === undefined || !isOutsider(caller, accountId)) return;
+    const look = `${caller.personId} ${accountId} ${desc.name}`;
+    const at = new Date();
+    if (at.getTime() - (this.#recent.get(look) ?? 0) < looksMs) return;
+    this.#recent.set(look, at.getTime());
+    const { address } = clientOf(call);
+    const event = { at, actor: actorOf(caller), accountId, method: desc.name, outcome: "ok" };
+    await record(this.#sink, { ...event, facts: { accountId }, address }, this.#log);
+  }
+}
+
 // An explicit list, because other fields hold secrets and free text.
-const loggedFields = new Set([
+const recordedFields = new Set([
   "account_id",
   "family",
   "key_id",
   "secret_id",
   "transfer_id",
+  "person_id",
   "kind",
+  "role",
+  "operator",
   "amount_microcredits",
+  "requests_per_minute",
+  "monthly_cap_microcredits",
+  "account_reader",
 ]);
-// Keeps a secret out of the log that was sent in place of an id.
+/** Texts that are safe only in an answer: there the gateway has checked them. */
+const answeredFields = new Set(["allowed_models"]);
+// Keeps a secret out of the record that was sent in place of an id.
 const idForm = /^[a-z]{3}_[0-9A-Za-z]{1,64}$/;
 
-/** The logged fields of a message and of the messages in it. */
-function fieldsOf(type: DescMessage, message: Message): Record<string, string> {
+/** The recorded fields of a message and of the messages in it. */
+function fieldsOf(type: DescMessage, message: Message, isAnswer: boolean): Record<string, string> {
   const fields: Record<string, string> = {};
   for (const field of type.fields) {
     if (!isFieldSet(message, field)) continue;
     const value: unknown = Reflect.get(message, field.localName);
-    if (field.message && isMessage(value)) Object.assign(fields, fieldsOf(field.message, value));
-    const text = loggedFields.has(field.name) ? textOf(field, value) : undefined;
+    if (field.message && isMessage(value))
+      Object.assign(fields, fieldsOf(field.message, value, isAnswer));
+    const text = recordedFields.has(field.name)
+      ? textOf(field, value)
+      : isAnswer && answeredFields.has(field.name) && Array.isArray(value)
+        ? value.join(" ")
+        : undefined;
     if (text !== undefined) fields[field.localName] = text;
   }
   return fields;
 }
 
 function textOf(field: DescField, value: unknown): string | undefined {
-  if (typeof value === "bigint") return value.toString();
-  if (typeof value === "number") return field.enum?.value[value]?.localName;
+  if (typeof value === "bigint" || typeof value === "boolean") return String(value);
+  if (typeof value === "number")
+    return field.enum ? field.enum.value[value]?.localName : String(value);
   return typeof value === "string" && idForm.test(value) ? value : undefined;
 }

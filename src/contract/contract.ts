@@ -14,6 +14,7 @@ import {
   type MessageInitShape,
   type MessageShape,
 } from "@bufbuild/protobuf";
+import { timestampDate } from "@bufbuild/protobuf/wkt";
 import {
   type CallOptions,
   type Client,
@@ -24,6 +25,8 @@ import {
   createContextValues,
 } from "@connectrpc/connect";
 import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Callers } from "../../gen/gateway/common/v1/options_pb.ts";
+import type { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import {
   type AuthenticateResponse,
@@ -49,21 +52,70 @@ export interface Call {
    * count its memory as free.
    */
   readonly onTaken?: (() => void) | undefined;
+  /**
+   * True: the headers `x-client-address` and `x-client-agent` were written by a listener of ours.
+   * Absent: anybody may have written them.
+   */
+  readonly namesClient?: boolean | undefined;
+  /** IP address of the peer of a connection. Absent: the call came from this process. */
+  readonly peer?: string | undefined;
 }
 
 /** The authenticated caller. */
 export type Caller =
   | { readonly kind: "key"; readonly key: Key; readonly secret: Secret }
-  /** The operator: sees every account and has none. */
-  | { readonly kind: "admin" };
+  /** The holder of the admin token: sees every account and has none. */
+  | { readonly kind: "admin" }
+  | Person
+  /** A part of the gateway, such as `payments`. Only the local binding names it, never a header. */
+  | { readonly kind: "internal"; readonly service: string }
+  /** A call without a valid credential, of a method that is for everybody. */
+  | { readonly kind: "anyone" };
+
+/** A person, by one of his sessions. */
+export type Person = {
+  readonly kind: "person";
+  readonly personId: string;
+  /** Names the session. It is not its secret. */
+  readonly sessionId: string;
+  /** At most one for each account. */
+  readonly memberships: readonly Membership[];
+  readonly operator: OperatorRole;
+  /** Until then, methods marked `strong` need no further confirmation. Absent: they do. */
+  readonly strongUntil: Date | undefined;
+};
+
+/** The role of a person in one account. */
+export type Membership = { readonly accountId: string; readonly role: AccountRole };
 
 /** A call after authentication. */
 export interface AuthenticatedCall extends Call {
   readonly caller: Caller;
+  /** The callers that the method admits. */
+  readonly allowed: Callers;
+  /**
+   * The account that the call concerns, as `callers.ts` decides it. Empty if the request has no
+   * field `account_id`.
+   */
+  readonly accountId: string;
+  /** Adds facts to the audit event of the call. Absent on methods that leave none. */
+  readonly note?: ((facts: AuditFacts) => void) | undefined;
 }
 
-/** Finds the caller of a credential. Throws `missing_key`, `invalid_key` or `revoked_key`. */
+/** Facts of an audit event by name, as text. Never a secret, and no free text of the caller. */
+export type AuditFacts = Readonly<Record<string, string>>;
+
+/**
+ * Finds the caller of a credential. Throws `missing_key`, `invalid_key` or `revoked_key`, or
+ * another error whose gRPC code is UNAUTHENTICATED.
+ */
 export type Authenticate = (requestHeader: Headers) => Promise<Caller>;
+
+/**
+ * Calls `listener` when a session of a person has ended, or a role of the person changed, on any
+ * node, within a second. Returns the function that unsubscribes.
+ */
+export type OnPersonChange = (listener: (change: { personId: string }) => void) => () => void;
 
 /**
  * The methods of `S`. Each takes its request and the call, and returns complete messages. Matches
@@ -167,20 +219,39 @@ const never = new AbortController().signal;
 
 /** How long a service of this process accepts a caller that a listener has authenticated. */
 export const callerMsMax = 400;
+const internalCaller = createContextKey<Caller | undefined>(undefined, {
+  description: "the part of the gateway that calls",
+});
+
+/**
+ * Context values of a call that a part of the gateway makes itself. Only the local binding reads
+ * them.
+ */
+export function asService(service: string): ContextValues {
+  return createContextValues().set(internalCaller, { kind: "internal", service });
+}
+
 const knownCaller = createContextKey<{ caller: Caller; atMs: number } | undefined>(undefined, {
   description: "the caller that the listener authenticated, and when",
 });
 
 /** Context values that pass an authenticated caller to the services of this process. */
-export function withCaller(
-  { admin, key, secret }: AuthenticateResponse,
-  atMs: number,
-): ContextValues {
+export function withCaller(answer: AuthenticateResponse, atMs: number): ContextValues {
   const values = createContextValues();
-  if (admin) return values.set(knownCaller, { caller: { kind: "admin" }, atMs });
-  return key && secret
-    ? values.set(knownCaller, { caller: { kind: "key", key, secret }, atMs })
-    : values;
+  const caller = toCaller(answer);
+  return caller ? values.set(knownCaller, { caller, atMs }) : values;
+}
+
+/** The caller that an answer of `KeysService.Authenticate` describes. Undefined: it names none. */
+export function toCaller({ admin, key, secret, person }: AuthenticateResponse): Caller | undefined {
+  if (admin) return { kind: "admin" };
+  if (key && secret) return { kind: "key", key, secret };
+  if (!person) return undefined;
+  const { personId, sessionId, memberships, operator, strongUntil } = person;
+  return {
+    ...{ kind: "person", personId, sessionId, memberships, operator },
+    strongUntil: strongUntil && timestampDate(strongUntil),
+  };
 }
 
 const taken = createContextKey<(() => void) | undefined>(undefined, {
@@ -198,8 +269,10 @@ export function onTakenOf(values: ContextValues | undefined): (() => void) | und
 }
 
 function callerOf(values: ContextValues | undefined): Caller | undefined {
-  const known = values?.get(knownCaller);
-  return known && performance.now() - known.atMs < callerMsMax ? known.caller : undefined;
+  if (!values) return undefined;
+  const known = values.get(knownCaller);
+  if (known) return performance.now() - known.atMs < callerMsMax ? known.caller : undefined;
+  return values.get(internalCaller);
 }
 
 function callOf(options: CallOptions | undefined): Call {
@@ -219,5 +292,6 @@ function callOf(options: CallOptions | undefined): Call {
           : new Headers(headers),
     caller: callerOf(options?.contextValues),
     onTaken: onTakenOf(options?.contextValues),
+    namesClient: true,
   };
 }

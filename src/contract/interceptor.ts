@@ -1,47 +1,53 @@
 // The interceptor in front of every service method, for all listeners: authentication, permission,
-// validation of the request, the audit log, and translation of errors.
+// the account of the call, validation of the request, the audit, and translation of errors.
 
-import { type DescService, getOption, hasOption, type Message } from "@bufbuild/protobuf";
-import { audited, callers } from "../../gen/gateway/common/v1/options_pb.ts";
-import { ApiError, toApiError } from "../base/errors.ts";
+import { type DescMethod, type DescService, getOption, type Message } from "@bufbuild/protobuf";
+import { Code } from "@connectrpc/connect";
+import { audited, callers, strong } from "../../gen/gateway/common/v1/options_pb.ts";
+import { ApiError, errorCatalog, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { withAuditLog } from "./audit-log.ts";
+import { type AuditSink, OperatorLooks, withAudit } from "./audit-log.ts";
+import { checkStrong, decideAccount, isAdmitted } from "./callers.ts";
 import {
   type Authenticate,
   type AuthenticatedCall,
   abortError,
   boundMethod,
   type Call,
+  type Caller,
   type Implementation,
   implement,
+  type OnPersonChange,
+  type Person,
 } from "./contract.ts";
 import { checkRequest } from "./validate.ts";
 
+export type { AuditEvent, AuditSink } from "./audit-log.ts";
+
+export type InterceptorParts = {
+  readonly authenticate: Authenticate;
+  /** Gets unexpected errors and a line for each audited call. */
+  readonly log: Log;
+  /** Absent: administrative acts are only logged. */
+  readonly audit?: AuditSink | undefined;
+  /** Ends the streams of persons. Absent: nobody signs in here. */
+  readonly onPersonChange?: OnPersonChange | undefined;
+};
+
 /**
  * The same service for callers that are not authenticated yet. Each call is authenticated, checked
- * against the `callers` option of the method, and its request validated. Calls fail with `ApiError`
- * only. Unexpected errors and audited calls are logged.
+ * against the options of the method, and its request validated. Calls fail with `ApiError` only.
  */
 export function intercept<S extends DescService>(
   service: S,
   implementation: Implementation<S, AuthenticatedCall>,
-  authenticate: Authenticate,
-  log: Log,
+  parts: InterceptorParts,
 ): Implementation<S> {
+  const { log, audit, onPersonChange } = parts;
+  const looks = audit && new OperatorLooks(audit, log);
   return implement<Implementation<S>>(service, (desc) => {
     const method = boundMethod<S, AuthenticatedCall>(implementation, desc);
-    const allowed = hasOption(desc, callers)
-      ? getOption(desc, callers)
-      : { key: false, admin: false };
-
-    const admit = async (request: Message, call: Call): Promise<AuthenticatedCall> => {
-      const caller = call.caller ?? (await authenticate(call.requestHeader));
-      if (!allowed[caller.kind]) throw new ApiError("not_permitted");
-      checkRequest(desc.input, request);
-      if (call.signal.aborted) throw abortError(call.signal);
-      const { signal, requestHeader, onTaken } = call;
-      return { signal, requestHeader, caller, onTaken };
-    };
+    const admit = admission(desc, parts.authenticate);
     const fail = (thrown: unknown, { signal }: Call): never => {
       // After an abort, libraries throw errors of their own, which rarely name a deadline.
       const isSpecific = thrown instanceof ApiError && thrown.reason !== "cancelled";
@@ -52,22 +58,114 @@ export function intercept<S extends DescService>(
     };
 
     if (method.kind === "unary") {
+      const { desc: unary, run } = method;
       const admitAndRun = (request: Message, call: Call) =>
-        admit(request, call).then((authenticated) => method.run(request, authenticated));
-      const run = getOption(desc, audited)
-        ? withAuditLog(method.desc, admitAndRun, log)
+        admit(request, call).then((admitted) =>
+          looks && admitted.caller.kind === "person"
+            ? runAndRecord(request, admitted, looks)
+            : run(request, admitted),
+        );
+      const runAndRecord = async (request: Message, call: AuthenticatedCall, to: OperatorLooks) => {
+        const answer = await run(request, call);
+        await to.record(unary, call, answer);
+        return answer;
+      };
+      const work = getOption(desc, audited)
+        ? withAudit(unary, { admit, run, log, sink: audit })
         : admitAndRun;
       return (request: Message, call: Call) =>
-        untilAborted(call.signal, run(request, call)).catch((error) => fail(error, call));
+        untilAborted(call.signal, work(request, call)).catch((error) => fail(error, call));
     }
     return async function* (request: Message, call: Call) {
       try {
-        yield* method.run(request, await admit(request, call));
+        const admitted = await admit(request, call);
+        const { caller } = admitted;
+        if (caller.kind === "person" && onPersonChange) {
+          const recheck = () => admit(request, { ...call, caller: undefined });
+          const run = (signal: AbortSignal) => method.run(request, { ...admitted, signal });
+          yield* whileAdmitted({ caller, onPersonChange, recheck, run, signal: call.signal });
+        } else {
+          yield* method.run(request, admitted);
+        }
       } catch (error) {
         fail(error, call);
       }
     };
   });
+}
+
+/** Authenticates a call of one method, and checks its caller, its request and its account. */
+function admission(desc: DescMethod, authenticate: Authenticate) {
+  // Without the option, the empty message admits nobody.
+  const allowed = getOption(desc, callers);
+  const needsStrong = getOption(desc, strong);
+  const accountField = desc.input.field.accountId;
+  const identify = allowed.anyone ? tolerant(authenticate) : authenticate;
+
+  return async (
+    request: Message,
+    call: Call,
+    identified?: (caller: Caller) => void,
+  ): Promise<AuthenticatedCall> => {
+    const caller = call.caller ?? (await identify(call.requestHeader));
+    identified?.(caller);
+    if (!isAdmitted(allowed, caller)) throw new ApiError("not_permitted");
+    checkRequest(desc.input, request);
+    const accountId = accountField
+      ? decideAccount(allowed, caller, String(Reflect.get(request, accountField.localName)))
+      : "";
+    if (needsStrong) checkStrong(caller);
+    if (call.signal.aborted) throw abortError(call.signal);
+    const { signal, requestHeader, namesClient, peer, onTaken } = call;
+    return { signal, requestHeader, caller, allowed, accountId, namesClient, peer, onTaken };
+  };
+}
+
+/** For methods that are for everybody: without a valid credential, the caller is anyone. */
+function tolerant(authenticate: Authenticate): Authenticate {
+  return async (requestHeader) => {
+    if (!requestHeader.has("authorization")) return { kind: "anyone" };
+    return authenticate(requestHeader).catch((error: unknown) => {
+      if (errorCatalog[toApiError(error).reason].rpc !== Code.Unauthenticated) throw error;
+      return { kind: "anyone" } as const;
+    });
+  };
+}
+
+/**
+ * The messages of a stream, as long as the person may read it: after each change of a session or
+ * role of the person, the caller is authenticated and checked again.
+ */
+async function* whileAdmitted(parts: {
+  caller: Person;
+  onPersonChange: OnPersonChange;
+  recheck: () => Promise<unknown>;
+  run: (signal: AbortSignal) => AsyncIterable<Message>;
+  signal: AbortSignal;
+}): AsyncGenerator<Message, void> {
+  const { caller, onPersonChange, recheck, run } = parts;
+  const ended = new AbortController();
+  const signal = AbortSignal.any([parts.signal, ended.signal]);
+  const unsubscribe = onPersonChange(({ personId }) => {
+    if (personId === caller.personId) recheck().catch((error) => ended.abort(toApiError(error)));
+  });
+  let messages: AsyncIterator<Message> | undefined;
+  try {
+    // A change between the first check and the subscription.
+    await recheck();
+    messages = run(signal)[Symbol.asyncIterator]();
+    for (;;) {
+      const next = await untilAborted(signal, messages.next());
+      if (next.done) return;
+      yield next.value;
+    }
+  } finally {
+    unsubscribe();
+    const closed = messages?.return?.();
+    // A method that ignores its signal must not keep its caller waiting.
+    if (signal.aborted) closed?.catch(() => undefined);
+    else await closed;
+  }
 }
 
 /**

@@ -2,7 +2,7 @@
 // the same service objects that the HTTP listener calls in this process.
 
 import { once } from "node:events";
-import type { DescService, Message } from "@bufbuild/protobuf";
+import { type DescService, getOption, type Message } from "@bufbuild/protobuf";
 import {
   logVerbosity,
   type Metadata,
@@ -15,6 +15,7 @@ import {
   setLogVerbosity,
   type UntypedHandleCall,
 } from "@grpc/grpc-js";
+import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { shuttingDown } from "../base/errors.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { WaitGroup } from "../base/wait-group.ts";
@@ -69,7 +70,8 @@ export type GrpcServerParts = {
 };
 
 export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
-  const calls = new ActiveCalls();
+  // With client authorities, every connection has presented a certificate that one of them signed.
+  const calls = new ActiveCalls(parts.tls?.clientAuthorities !== undefined);
   const health = createHealth(parts.readiness);
   const server = new Server({
     interceptors: [authenticateBeforeReading(parts.authenticate)],
@@ -199,13 +201,16 @@ async function drained(
   });
 }
 
-const ownPaths = new Set(
-  Object.values(serviceTypes).flatMap((service) => service.methods.map(pathOf)),
+/** The paths that need a credential. */
+const guardedPaths = new Set(
+  Object.values(serviceTypes).flatMap((service) =>
+    service.methods.filter((desc) => !getOption(desc, callers).anyone).map(pathOf),
+  ),
 );
 
 /**
- * Authenticates a call while its request still waits in the socket. Health and reflection need no
- * credential.
+ * Authenticates a call while its request still waits in the socket. Methods for everybody, health
+ * and reflection need no credential.
  */
 function authenticateBeforeReading(authenticate: Authenticate): ServerInterceptor {
   return (method, call) =>
@@ -213,7 +218,7 @@ function authenticateBeforeReading(authenticate: Authenticate): ServerIntercepto
       start: (next) =>
         next({
           onReceiveMetadata: (metadata, proceed) => {
-            if (!ownPaths.has(method.path)) return proceed(metadata);
+            if (!guardedPaths.has(method.path)) return proceed(metadata);
             check(metadata).then(
               () => proceed(metadata),
               (error: unknown) => call.sendStatus(toStatus(error)),
@@ -231,6 +236,8 @@ function authenticateBeforeReading(authenticate: Authenticate): ServerIntercepto
 type SurfaceCall = {
   readonly metadata: Metadata;
   getDeadline(): Date | number;
+  /** `address:port`. */
+  getPeer(): string;
   on(event: "cancelled", listener: () => void): unknown;
 };
 
@@ -241,6 +248,12 @@ type SurfaceCall = {
 class ActiveCalls {
   readonly #controllers = new Set<AbortController>();
   readonly #count = new WaitGroup();
+  readonly #namesClient: boolean;
+
+  /** `namesClient`: the callers are facades of ours, which name their clients. */
+  constructor(namesClient: boolean) {
+    this.#namesClient = namesClient;
+  }
 
   /**
    * Runs `work` as one call. Rejects as `work` does, or with `request_too_large` if the metadata is
@@ -255,7 +268,12 @@ class ActiveCalls {
       if (this.#controllers.has(controller)) controller.abort(reasonOf(surface.getDeadline()));
     });
     try {
-      return await work({ signal: controller.signal, requestHeader: headersOf(surface.metadata) });
+      return await work({
+        signal: controller.signal,
+        requestHeader: headersOf(surface.metadata),
+        namesClient: this.#namesClient,
+        peer: surface.getPeer().replace(/:\d+$/, ""),
+      });
     } finally {
       this.#controllers.delete(controller);
       this.#count.done();

@@ -12,8 +12,10 @@ import { createAsyncIterable } from "@connectrpc/connect/protocol";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
+import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { ApiError, shuttingDown } from "../base/errors.ts";
+import { nameClient } from "../contract/callers.ts";
 import {
   type BoundMethod,
   boundMethod,
@@ -35,7 +37,10 @@ export type ConnectParts = {
   addressLimit: AddressLimit;
   /** Default: the clock of this machine. */
   clock?: Clock;
-  /** True: also serves the methods that only the operator may call. */
+  /**
+   * True: also serves the methods that only operators may call, and lets the admin token call those
+   * of customers.
+   */
   adminMethods: boolean;
   /** True after the listener has stopped accepting calls. */
   isDraining: () => boolean;
@@ -126,9 +131,10 @@ const fastifyRequest = createContextKey<FastifyRequest | undefined>(undefined, {
 
 /** Authenticates a call before its request is read. The services authenticate again. */
 async function admit(
-  { identifyCaller, addressLimit, isDraining }: ConnectParts,
+  { identifyCaller, addressLimit, isDraining, adminMethods }: ConnectParts,
   context: HandlerContext,
 ): Promise<void> {
+  const allowed = getOption(context.method, callers);
   const authorization = context.requestHeader.get("authorization") ?? "";
   const request = context.values.get(fastifyRequest);
   const sender = senderOf(context.values);
@@ -139,8 +145,10 @@ async function admit(
     const timeoutMs = context.timeoutMs();
     if (timeoutMs !== undefined && timeoutMs <= 0)
       throw new ApiError("timeout", { message: "The deadline passed before the call began." });
+    if (allowed.anyone) return;
     const attempt = { authorization, address: sender?.address ?? "", monthUsage: false };
     const { caller } = await identifyCaller(attempt, callOf(context));
+    if (caller.admin && !adminMethods && !allowed.key) throw new ApiError("not_permitted");
     if (sender && caller.key) sender.keyId = caller.key.keyId;
   } catch (error) {
     throw toConnectError(error);
@@ -154,7 +162,9 @@ function addMethods<S extends DescService>(
   adminMethods: boolean,
 ): void {
   for (const desc of service.methods) {
-    if (adminMethods || getOption(desc, callers).key) addMethod(router, boundMethod(client, desc));
+    const { key, accountReader, person, anyone } = getOption(desc, callers);
+    const isForCustomers = key || accountReader || anyone || person !== AccountRole.UNSPECIFIED;
+    if (adminMethods || isForCustomers) addMethod(router, boundMethod(client, desc));
   }
 }
 
@@ -189,11 +199,13 @@ function addMethod(router: ConnectRouter, method: BoundMethod<CallOptions>): voi
   );
 }
 
-// Other headers stay in the listener.
+// Other headers stay in the listener, cookies among them.
 const forwarded = ["authorization", "x-request-id"];
 
 function callOf({ requestHeader, signal, values }: HandlerContext): CallOptions {
   const headers = new Headers();
+  const agent = requestHeader.get("user-agent") ?? "";
+  nameClient(headers, { address: values.get(fastifyRequest)?.ip ?? "", agent });
   for (const name of forwarded) {
     const value = requestHeader.get(name);
     if (value !== null) headers.set(name, value);

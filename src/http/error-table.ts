@@ -72,6 +72,12 @@ export const errorTable = {
     chat: ["requests", "auth_rate_limited"],
     retryAfterSeconds: 60,
   },
+  confirm_identity: {
+    status: 403,
+    native: ["permission_error", "confirm_identity"],
+    chat: [invalid, "confirm_identity"],
+    ...noRetry,
+  },
 
   invalid_request: { status: 400, native: [invalid], chat: [invalid, null], ...noRetry },
   version_required: {

@@ -4,6 +4,7 @@
 import { create } from "@bufbuild/protobuf";
 import type { Duration } from "@bufbuild/protobuf/wkt";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type CreateKeyRequest,
   type CreateKeyResponse,
@@ -30,41 +31,45 @@ import {
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { readPage } from "../base/paging.ts";
+import { actorOf, checkAccess, checkStrong, roleIn } from "../contract/callers.ts";
+import type { AuditFacts, AuthenticatedCall } from "../contract/contract.ts";
 import type { Changes } from "./change-feed.ts";
 import { digestSecret, hintOf, type KeyFamily, mintSecret } from "./secret.ts";
-import type { Controls, KeyStore } from "./store.ts";
+import type { Controls, EarlierLimits, KeyStore } from "./store.ts";
 
 type Parts = { store: KeyStore; changes: Changes; resolveModel: ResolveModel };
 
 export async function createKey(
   { store, resolveModel }: Parts,
   request: CreateKeyRequest,
+  { accountId, caller }: AuthenticatedCall,
 ): Promise<CreateKeyResponse> {
   const family = checkFamily(request.family);
   const controls = checkControls(request, resolveModel);
   const { secret, stored } = newSecret(family);
-  const key = await store.createKey(
-    checkId("account_id", request.accountId),
-    family,
-    controls,
-    stored,
-  );
+  const account = checkId("account_id", accountId);
+  const key = await store.createKey(account, family, controls, actorOf(caller), stored);
   return create(CreateKeyResponseSchema, { key, secret });
 }
 
-export async function getKey({ store }: Parts, request: GetKeyRequest): Promise<GetKeyResponse> {
-  return create(GetKeyResponseSchema, {
-    key: await store.readKey(checkId("key_id", request.keyId)),
-  });
+export async function getKey(
+  { store }: Parts,
+  request: GetKeyRequest,
+  call: AuthenticatedCall,
+): Promise<GetKeyResponse> {
+  const key = await store.readKey(checkId("key_id", request.keyId));
+  checkAccess(call, key.accountId, noSuchKey);
+  return create(GetKeyResponseSchema, { key });
 }
 
 export async function listKeys(
   { store }: Parts,
   request: ListKeysRequest,
+  { accountId }: AuthenticatedCall,
 ): Promise<ListKeysResponse> {
-  const accountId = request.accountId === "" ? "" : checkId("account_id", request.accountId);
+  const account = checkId("account_id", accountId);
   const { entries: keys, nextPageToken } = await readPage(request, {
-    read: (after, limit) => store.listKeys(accountId, after ?? "", limit),
+    read: (after, limit) => store.listKeys(account, after ?? "", limit),
     cursorOf: ({ keyId }) => keyId,
   });
   return create(ListKeysResponseSchema, { keys, nextPageToken });
@@ -73,42 +78,112 @@ export async function listKeys(
 export async function updateKey(
   parts: Parts,
   request: UpdateKeyRequest,
+  call: AuthenticatedCall,
 ): Promise<UpdateKeyResponse> {
   const { keyId, controls } = checkUpdate(request, parts.resolveModel);
-  const key = published(parts, await parts.store.updateKey(keyId, controls));
+  await findChangeable(parts, keyId, call);
+  if (controls.accountReader) checkStrong(call.caller);
+  const earlier = await parts.store.updateKey(keyId, controls);
+  const key = published(parts, await parts.store.readKey(keyId));
+  call.note?.(changedLimits(controls, earlier));
   return create(UpdateKeyResponseSchema, { key });
 }
 
 export async function rotateKey(
   parts: Parts,
   request: RotateKeyRequest,
+  call: AuthenticatedCall,
 ): Promise<RotateKeyResponse> {
   const keyId = checkId("key_id", request.keyId);
   const overlapMs = checkOverlap(request.overlap);
-  const { family } = await parts.store.readKey(keyId);
+  const { family } = await findChangeable(parts, keyId, call);
   const { secret, stored } = newSecret(checkFamily(family));
   const key = published(parts, await parts.store.rotateKey(keyId, stored, overlapMs));
+  call.note?.({ overlapSeconds: String(overlapMs / 1000) });
   return create(RotateKeyResponseSchema, { key, secret });
 }
 
 export async function revokeKey(
   parts: Parts,
   request: RevokeKeyRequest,
+  call: AuthenticatedCall,
 ): Promise<RevokeKeyResponse> {
-  const key = published(parts, await parts.store.revokeKey(checkId("key_id", request.keyId)));
+  const keyId = checkId("key_id", request.keyId);
+  await findChangeable(parts, keyId, call);
+  const key = published(parts, await parts.store.revokeKey(keyId));
   return create(RevokeKeyResponseSchema, { key });
 }
 
 export async function revokeSecret(
   parts: Parts,
   request: RevokeSecretRequest,
+  call: AuthenticatedCall,
 ): Promise<RevokeSecretResponse> {
   const [keyId, secretId] = [
     checkId("key_id", request.keyId),
     checkId("secret_id", request.secretId),
   ];
+  await findChangeable(parts, keyId, call);
   const key = published(parts, await parts.store.revokeSecret(keyId, secretId));
   return create(RevokeSecretResponseSchema, { key });
+}
+
+/**
+ * The key, if the caller may change it: members of its account only if they created it. Throws
+ * `not_found` and `not_permitted`. Neither the account nor the creator of a key ever changes, so
+ * the later change needs no second look.
+ */
+async function findChangeable(
+  { store }: Parts,
+  keyId: string,
+  call: AuthenticatedCall,
+): Promise<Key> {
+  const key = await store.readKey(keyId);
+  const { caller } = call;
+  checkAccess(call, key.accountId, noSuchKey);
+  // A failure leaves an audit event too, which belongs to the account.
+  call.note?.({ accountId: key.accountId });
+  if (
+    caller.kind === "person" &&
+    caller.operator !== OperatorRole.ADMIN &&
+    roleIn(caller, key.accountId) !== AccountRole.OWNER &&
+    key.createdBy !== actorOf(caller)
+  )
+    throw new ApiError("not_permitted", {
+      message: "As a member of this account you may change only the keys that you created.",
+    });
+  return key;
+}
+
+function noSuchKey(): ApiError {
+  return new ApiError("not_found", { field: "key_id" });
+}
+
+/** The limits that a change names, as they were and as they are, for the audit. */
+function changedLimits(changed: Partial<Controls>, earlier: EarlierLimits): AuditFacts {
+  const names = ["requestsPerMinute", "allowedModels", "monthlyCap", "accountReader"] as const;
+  const facts: Record<string, string> = {};
+  for (const name of names) {
+    if (!(name in changed)) continue;
+    const fact = limitFacts[name];
+    facts[fact] = limitText(changed[name]);
+    facts[`old${fact.charAt(0).toUpperCase()}${fact.slice(1)}`] = limitText(earlier[name]);
+  }
+  return facts;
+}
+
+/** The limits by their names in messages. */
+const limitFacts = {
+  requestsPerMinute: "requestsPerMinute",
+  allowedModels: "allowedModels",
+  monthlyCap: "monthlyCapMicrocredits",
+  accountReader: "accountReader",
+} as const;
+
+function limitText(limit: number | bigint | boolean | readonly string[] | undefined): string {
+  if (limit === undefined) return "unlimited";
+  if (typeof limit !== "object") return String(limit);
+  return limit.length === 0 ? "all" : limit.join(" ");
 }
 
 function published({ changes }: Parts, key: Key): Key {
@@ -133,7 +208,13 @@ const allowedModelsMax = 100;
 const monthlyCapMax = 2n ** 53n;
 const overlapMsDefault = 24 * 3_600_000;
 const overlapMsMax = 7 * 24 * 3_600_000;
-const changeable = ["name", "requests_per_minute", "allowed_models", "monthly_cap_microcredits"];
+const changeable = [
+  "name",
+  "requests_per_minute",
+  "allowed_models",
+  "monthly_cap_microcredits",
+  "account_reader",
+];
 
 /** An id that can exist. Any other text fails like an id that does not exist. */
 export function checkId(field: string, id: string): string {
@@ -154,6 +235,7 @@ export function checkControls(request: CreateKeyRequest, resolve: ResolveModel):
     requestsPerMinute: checkRequestsPerMinute("requests_per_minute", request.requestsPerMinute),
     allowedModels: resolveModels("allowed_models", request.allowedModels, resolve),
     monthlyCap: checkMonthlyCap("monthly_cap_microcredits", request.monthlyCapMicrocredits),
+    accountReader: request.accountReader,
   };
 }
 
@@ -186,6 +268,9 @@ export function checkUpdate(
           "key.monthly_cap_microcredits",
           key.monthlyCapMicrocredits,
         );
+        break;
+      case "account_reader":
+        controls.accountReader = key.accountReader;
         break;
       default:
         throw invalidField("update_mask", "names a field that cannot be changed", changeable);

@@ -1,12 +1,14 @@
 // API keys: authentication of callers, and the administration of keys.
 
 import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   type AuthenticateRequest,
   type AuthenticateResponse,
   AuthenticateResponseSchema,
   type KeysService,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type {
   Authenticate,
@@ -76,13 +78,13 @@ export function createKeys(parts: {
   const all = { store, changes, resolveModel };
   return {
     service: {
-      createKey: (request) => createKey(all, request),
-      getKey: (request) => getKey(all, request),
-      listKeys: (request) => listKeys(all, request),
-      updateKey: (request) => updateKey(all, request),
-      rotateKey: (request) => rotateKey(all, request),
-      revokeKey: (request) => revokeKey(all, request),
-      revokeSecret: (request) => revokeSecret(all, request),
+      createKey: (request, call) => createKey(all, request, call),
+      getKey: (request, call) => getKey(all, request, call),
+      listKeys: (request, call) => listKeys(all, request, call),
+      updateKey: (request, call) => updateKey(all, request, call),
+      rotateKey: (request, call) => rotateKey(all, request, call),
+      revokeKey: (request, call) => revokeKey(all, request, call),
+      revokeSecret: (request, call) => revokeSecret(all, request, call),
       authenticate: (request, { caller }) => describeCaller(store, request, caller),
     },
     authenticate,
@@ -99,6 +101,17 @@ async function describeCaller(
   caller: Caller,
 ): Promise<AuthenticateResponse> {
   if (caller.kind === "admin") return create(AuthenticateResponseSchema, { admin: true });
+  if (caller.kind === "person") {
+    const { personId, sessionId, memberships, operator, strongUntil } = caller;
+    return create(AuthenticateResponseSchema, {
+      person: {
+        ...{ personId, sessionId, operator, memberships: [...memberships] },
+        ...(strongUntil && { strongUntil: timestampFromDate(strongUntil) }),
+      },
+    });
+  }
+  // The method admits no other caller.
+  if (caller.kind !== "key") throw new ApiError("not_permitted");
   const { key, secret } = caller;
   return create(AuthenticateResponseSchema, {
     key: request.monthUsage ? await store.readWithMonthUsage(key.keyId) : key,

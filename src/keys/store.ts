@@ -29,7 +29,6 @@ const timed = (file: string): Statement => ({
 const statements = {
   findSecrets: timed("find-secrets"),
   createKey: timed("create-key"),
-  pageKeys: timed("page-keys"),
   pageAccountKeys: timed("page-account-keys"),
   readKeys: timed("read-keys"),
   readSecrets: timed("read-secrets"),
@@ -64,7 +63,11 @@ export type Controls = {
   requestsPerMinute: number | undefined;
   allowedModels: readonly string[];
   monthlyCap: bigint | undefined;
+  accountReader: boolean;
 };
+
+/** The limits of a key before a change. */
+export type EarlierLimits = Omit<Controls, "name">;
 
 /** `at`: time of this read, to be passed to the next one. */
 export type ChangePage = { at: Date; changes: { changeId: string; keyId: string }[] };
@@ -100,13 +103,13 @@ export function createKeyStore(postgres: Postgres) {
    * Runs a statement that returns a row if it changed the key. Throws `not_found` and
    * `key_not_active`.
    */
-  async function changeActive(
+  async function changeActive<Row>(
     one: Statement,
     keyId: string,
     values: readonly unknown[],
-  ): Promise<void> {
-    const changed = await query(one, [keyId, timeOrderedId("chg_"), ...values]);
-    if (changed.length > 0) return;
+  ): Promise<Row> {
+    const [changed] = await query<Row>(one, [keyId, timeOrderedId("chg_"), ...values]);
+    if (changed) return changed;
     const [found] = await query<{ status: string }>(statements.readStatus, [keyId]);
     throw new ApiError(found ? "key_not_active" : "not_found", { field: "key_id" });
   }
@@ -122,10 +125,11 @@ export function createKeyStore(postgres: Postgres) {
       accountId: string,
       family: KeyFamily,
       controls: Controls,
+      createdBy: string,
       secret: StoredSecret,
     ): Promise<Key> {
       const keyId = timeOrderedId("key_");
-      const { name, requestsPerMinute, allowedModels, monthlyCap } = controls;
+      const { name, requestsPerMinute, allowedModels, monthlyCap, accountReader } = controls;
       await query(statements.createKey, [
         ...[
           keyId,
@@ -135,6 +139,8 @@ export function createKeyStore(postgres: Postgres) {
           requestsPerMinute ?? null,
           allowedModels,
           monthlyCap ?? null,
+          accountReader,
+          createdBy,
         ],
         ...[digestBytes(secret.digest), timeOrderedId("sec_"), secret.hint],
       ]).catch((cause: unknown) => {
@@ -159,21 +165,18 @@ export function createKeyStore(postgres: Postgres) {
       return create(KeySchema, { ...keyMembers(row), ...monthUsage(row) });
     },
 
-    /**
-     * Keys after `afterKeyId`, oldest first. `accountId` empty: of all accounts. `afterKeyId`
-     * empty: from the first.
-     */
+    /** Keys of an account after `afterKeyId`, oldest first. Empty: from the first. */
     async listKeys(accountId: string, afterKeyId: string, limit: number): Promise<Key[]> {
-      const page = accountId === "" ? statements.pageKeys : statements.pageAccountKeys;
-      const values = accountId === "" ? [afterKeyId, limit] : [accountId, afterKeyId, limit];
-      const ids = await query<{ key_id: string }>(page, values);
+      const values = [accountId, afterKeyId, limit];
+      const ids = await query<{ key_id: string }>(statements.pageAccountKeys, values);
       return readKeys(ids.map((row) => row.key_id));
     },
 
     /**
-     * Changes the members that are present in `controls`. Throws `not_found` and `key_not_active`.
+     * Changes the members that are present in `controls`. Resolves with the limits of before.
+     * Throws `not_found` and `key_not_active`.
      */
-    async updateKey(keyId: string, controls: Partial<Controls>): Promise<Key> {
+    async updateKey(keyId: string, controls: Partial<Controls>): Promise<EarlierLimits> {
       const member = <K extends keyof Controls>(name: K) => [
         name in controls,
         controls[name] ?? null,
@@ -183,9 +186,15 @@ export function createKeyStore(postgres: Postgres) {
         member("requestsPerMinute"),
         member("allowedModels"),
         member("monthlyCap"),
+        member("accountReader"),
       ];
-      await changeActive(statements.updateKey, keyId, values.flat());
-      return this.readKey(keyId);
+      const earlier = await changeActive<LimitsRow>(statements.updateKey, keyId, values.flat());
+      return {
+        requestsPerMinute: earlier.requests_per_minute ?? undefined,
+        allowedModels: earlier.allowed_models,
+        monthlyCap: earlier.monthly_cap ?? undefined,
+        accountReader: earlier.account_reader,
+      };
     },
 
     /** Throws `not_found` and `key_not_active`. */
@@ -240,15 +249,19 @@ export function createKeyStore(postgres: Postgres) {
   };
 }
 
-type KeyRow = {
+type LimitsRow = {
+  requests_per_minute: number | null;
+  allowed_models: string[];
+  monthly_cap: bigint | null;
+  account_reader: boolean;
+};
+type KeyRow = LimitsRow & {
   key_id: string;
   account_id: string;
   family: FamilyName;
   name: string;
   status: keyof typeof statusOf;
-  requests_per_minute: number | null;
-  allowed_models: string[];
-  monthly_cap: bigint | null;
+  created_by: string;
   created_at: Date;
   revoked_at: Date | null;
 };
@@ -288,6 +301,8 @@ function keyMembers(row: KeyRow) {
     ...(row.requests_per_minute !== null && { requestsPerMinute: row.requests_per_minute }),
     allowedModels: row.allowed_models,
     ...(row.monthly_cap !== null && { monthlyCapMicrocredits: row.monthly_cap }),
+    accountReader: row.account_reader,
+    createdBy: row.created_by,
     createdAt: timestampFromDate(row.created_at),
     ...(row.revoked_at && { revokedAt: timestampFromDate(row.revoked_at) }),
   };

@@ -106,12 +106,13 @@ export async function startServices(
   await limits.start();
   stack.defer(() => limits.stop());
 
-  const { authenticate } = keys;
+  const authenticate = identifyBy(keys.authenticate);
+  const interceptor = { authenticate, log };
   return {
     services: {
-      billing: intercept(BillingService, billing.service, authenticate, log),
-      keys: intercept(KeysService, keys.service, authenticate, log),
-      inference: intercept(InferenceService, inference.service, authenticate, log),
+      billing: intercept(BillingService, billing.service, interceptor),
+      keys: intercept(KeysService, keys.service, interceptor),
+      inference: intercept(InferenceService, inference.service, interceptor),
     },
     authenticate,
     adminToken,
@@ -127,6 +128,20 @@ export async function startServices(
     },
     cancelActive: () => inference.cancelAll("draining"),
   };
+}
+
+/**
+ * Finds callers by both kinds of credential: `Session …` is a person's, and any other is left to
+ * `keys`. So a session is never a key, nor a key a session. `people` absent: nobody signs in here.
+ */
+function identifyBy(keys: Authenticate, people?: Authenticate): Authenticate {
+  if (!people) return keys;
+  return (requestHeader) =>
+    isSession(requestHeader.get("authorization")) ? people(requestHeader) : keys(requestHeader);
+}
+
+function isSession(authorization: string | null): boolean {
+  return authorization !== null && /^\s*session(\s|$)/i.test(authorization);
 }
 
 async function embed(dataDir: string, log: Log, stack: AsyncDisposableStack): Promise<string> {

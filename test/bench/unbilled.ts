@@ -83,9 +83,12 @@ keys.start();
 await limits.start();
 
 const core = localCore({
-  billing: intercept(BillingService, billing.service, keys.authenticate, log),
-  keys: intercept(KeysService, keys.service, keys.authenticate, log),
-  inference: intercept(InferenceService, inference.service, keys.authenticate, log),
+  billing: intercept(BillingService, billing.service, { authenticate: keys.authenticate, log }),
+  keys: intercept(KeysService, keys.service, { authenticate: keys.authenticate, log }),
+  inference: intercept(InferenceService, inference.service, {
+    authenticate: keys.authenticate,
+    log,
+  }),
 });
 const httpServer = createHttpServer({
   core,

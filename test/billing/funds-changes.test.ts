@@ -10,6 +10,7 @@ import {
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { createBilling } from "../../src/billing/billing.ts";
 import { connectRedis } from "../../src/redis/redis.ts";
+import { callBy } from "../support/calls.ts";
 import { freshLedger, log } from "../support/ledger.ts";
 import { redisBinary } from "../support/programs.ts";
 import { redisMissing, startRedis } from "../support/redis.ts";
@@ -42,7 +43,6 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       assert.ok(first.redis.connected);
     });
 
-    const { signal } = new AbortController();
     const transfer = {
       accountId,
       family: Family.V1,
@@ -51,11 +51,8 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       idempotencyKey: "once",
       reason: "",
     };
-    await first.billing.service.createTransfer(create(CreateTransferRequestSchema, transfer), {
-      caller: { kind: "admin" },
-      requestHeader: new Headers(),
-      signal,
-    });
+    const request = create(CreateTransferRequestSchema, transfer);
+    await first.billing.service.createTransfer(request, callBy({ kind: "admin" }, { accountId }));
     assert.equal(changes[0]?.[0], `transfer ${accountId}`);
     await vi.waitFor(() => assert.equal(changes[1]?.[0], `transfer ${accountId}`));
   });

@@ -167,6 +167,7 @@ async function run(world: World, one: Command): Promise<void> {
         amountMicro: isTaking ? -size : signed,
         idempotencyKey: `key-${one.idempotency}-of-test`,
         reason: "",
+        actor: "test",
       });
     }
   }

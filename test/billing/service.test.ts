@@ -21,8 +21,8 @@ import {
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createBilling } from "../../src/billing/billing.ts";
-import type { AuthenticatedCall } from "../../src/contract/contract.ts";
 import { errorOf, freshBilling, newNonce } from "../support/billing.ts";
+import { callBy } from "../support/calls.ts";
 import { endingWith, heldFor, holdRequest, log } from "../support/ledger.ts";
 
 type Place = Exclude<MessageInitShape<typeof PlaceHoldRequestSchema>, { $typeName: string }>;
@@ -559,11 +559,7 @@ test("every read of a key or an operator runs on connections that admissions and
     onLost: () => {},
   });
   const { accountId } = payer;
-  const call: AuthenticatedCall = {
-    signal: never,
-    requestHeader: new Headers(),
-    caller: { kind: "admin" },
-  };
+  const call = callBy({ kind: "admin" }, { accountId });
   await service.getAccount(create(GetAccountRequestSchema, { accountId }), call);
   await service.listAccounts(create(ListAccountsRequestSchema), call);
   await service.getPools(create(GetPoolsRequestSchema, { accountId }), call);

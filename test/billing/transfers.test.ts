@@ -68,7 +68,7 @@ test("each kind changes the pool in its own direction, and is listed as it was r
   expect(transfers.map(({ kind, amountMicrocredits }) => [kind, amountMicrocredits])).toEqual(
     kinds.map(([kind, amount]) => [kind, amount]).reverse(),
   );
-  expect(transfers.every(({ actor }) => actor === "admin")).toBe(true);
+  expect(transfers.every(({ actor }) => actor === "token:ADMIN_TOKEN")).toBe(true);
 });
 
 test("the pools of the two families are separate", async () => {

@@ -79,15 +79,13 @@ function coreWith(methods: {
     billing: intercept(
       BillingService,
       { ...rest(BillingService), ...methods.billing },
-      authenticate,
-      log,
+      { authenticate, log },
     ),
-    keys: intercept(KeysService, { ...rest(KeysService), ...methods.keys }, authenticate, log),
+    keys: intercept(KeysService, { ...rest(KeysService), ...methods.keys }, { authenticate, log }),
     inference: intercept(
       InferenceService,
       { ...rest(InferenceService), ...methods.inference },
-      authenticate,
-      log,
+      { authenticate, log },
     ),
   };
   return localCore(services);
@@ -316,7 +314,9 @@ describe("a caller that the listener of this process has authenticated", () => {
       pools: [{ heldMicrocredits: caller.kind === "admin" ? 2n : 1n }],
     });
   const heldBy = async (ageMs: number, members = {}) => {
-    const { pools } = await poolsOf.billing.getPools({}, { contextValues: named(ageMs, members) });
+    const request = { accountId: "acc_1" };
+    const options = { contextValues: named(ageMs, members) };
+    const { pools } = await poolsOf.billing.getPools(request, options);
     return pools[0]?.heldMicrocredits;
   };
 
@@ -394,6 +394,7 @@ describe("the audit log", () => {
     };
   }
   const line = { level: 30, msg: "audit" };
+  const made = { ...line, actor: "token:ADMIN_TOKEN" };
   const transfer = {
     accountId: "acc_1",
     family: Family.V2,
@@ -419,8 +420,8 @@ describe("the audit log", () => {
       amountMicrocredits: "1000000000",
     };
     expect(lines()).toEqual([
-      { ...line, method: "CreateTransfer", outcome: "ok", ...fields, transferId: "tra_1" },
-      { ...line, method: "CreateTransfer", outcome: "insufficient_funds", ...fields },
+      { ...made, method: "CreateTransfer", outcome: "ok", ...fields, transferId: "tra_1" },
+      { ...made, method: "CreateTransfer", outcome: "insufficient_funds", ...fields },
     ]);
   });
 
@@ -445,14 +446,14 @@ describe("the audit log", () => {
     await errorOf(core.keys.revokeKey({ keyId: secret }, asAdmin));
     expect(lines()).toEqual([
       {
-        ...line,
+        ...made,
         method: "CreateKey",
         outcome: "ok",
         accountId: "acc_1",
         family: "V1",
         keyId: "key_1",
       },
-      { ...line, method: "RevokeKey", outcome: "not_found" },
+      { ...made, method: "RevokeKey", outcome: "not_found" },
     ]);
     expect(text()).not.toContain("sk-gw2-");
   });
@@ -480,7 +481,7 @@ describe("the audit log", () => {
     expect((await call).reason).toBe("cancelled");
     committed.resolve();
     await vi.waitFor(() =>
-      expect(lines()).toEqual([{ ...line, method: "RevokeKey", outcome: "ok", keyId: "key_1" }]),
+      expect(lines()).toEqual([{ ...made, method: "RevokeKey", outcome: "ok", keyId: "key_1" }]),
     );
   });
 
@@ -489,31 +490,20 @@ describe("the audit log", () => {
     const core = coreWith({ log });
     await errorOf(core.keys.revokeKey({ keyId: "key_1" }, asCustomer));
     await errorOf(core.keys.getKey({ keyId: "key_1" }, asAdmin));
-    expect(lines()).toEqual([
-      { ...line, method: "RevokeKey", outcome: "not_permitted", keyId: "key_1" },
-    ]);
+    const rejected = { method: "RevokeKey", outcome: "not_permitted", keyId: "key_1" };
+    expect(lines()).toEqual([{ ...line, actor: "key:key_1", ...rejected }]);
   });
 
-  test("it covers every method that only the operator may call, except reads and the holds of other services", () => {
+  test("it covers every method that changes something, except the holds of other services", () => {
     const methods = Object.values(serviceTypes).flatMap((service) => service.methods);
-    const operators = methods.filter(
-      (desc) => getOption(desc, callers).admin && !getOption(desc, callers).key,
-    );
-    const silent = operators.filter((desc) => !getOption(desc, audited)).map((desc) => desc.name);
-    const reads = [
-      "GetAccount",
-      "ListAccounts",
-      "ListTransfers",
-      "VerifyLedger",
-      "GetKey",
-      "ListKeys",
-    ];
-    expect(new Set(silent)).toEqual(
-      new Set([...reads, "PlaceHold", "CheckpointHold", "SettleHold"]),
+    const isRead = (name: string) => /^(Get|List|Find|Count|Authenticate)/.test(name);
+    const silent = methods.filter((desc) => !getOption(desc, audited) && !isRead(desc.name));
+    expect(new Set(silent.map((desc) => desc.name))).toEqual(
+      new Set(["Generate", "PlaceHold", "CheckpointHold", "SettleHold", "VerifyLedger"]),
     );
     const administered = methods.filter((desc) => getOption(desc, audited));
     expect(
-      administered.filter((desc) => !operators.includes(desc) || desc.methodKind !== "unary"),
+      administered.filter((desc) => getOption(desc, callers).key || desc.methodKind !== "unary"),
     ).toEqual([]);
   });
 });
@@ -531,7 +521,10 @@ describe("streams", () => {
         yield* messages;
       },
     };
-    const services = intercept(InferenceService, implementation, counted, silent);
+    const services = intercept(InferenceService, implementation, {
+      authenticate: counted,
+      log: silent,
+    });
     const seen: GenerateResponse[] = [];
     const call = {
       signal: new AbortController().signal,

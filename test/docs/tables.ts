@@ -3,9 +3,14 @@
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { getOption } from "@bufbuild/protobuf";
+import { type DescEnum, getOption } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
-import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
+import { callers, strong } from "../../gen/gateway/common/v1/options_pb.ts";
+import {
+  AccountRoleSchema,
+  AdminScopeSchema,
+  OperatorRoleSchema,
+} from "../../gen/gateway/common/v1/roles_pb.ts";
 import { errorCatalog } from "../../src/base/errors.ts";
 import { serviceTypes } from "../../src/contract/contract.ts";
 import { errorTable } from "../../src/http/error-table.ts";
@@ -53,11 +58,26 @@ function reasonsTable(): string {
 function methodsTable(): string {
   const rows = Object.values(serviceTypes).flatMap((service) =>
     service.methods.map((method) => {
-      const { key, admin } = getOption(method, callers);
-      return [`${service.name}.${method.name}`, key ? "yes" : "", admin ? "yes" : ""];
+      const { key, accountReader, admin, person, operator, anyone } = getOption(method, callers);
+      return [
+        `${service.name}.${method.name}`,
+        key ? "yes" : accountReader ? "account reader" : "",
+        nameOf(AccountRoleSchema, person),
+        nameOf(OperatorRoleSchema, operator),
+        nameOf(AdminScopeSchema, admin),
+        [anyone && "for everybody", getOption(method, strong) && "confirm"]
+          .filter((note) => note !== false)
+          .join(", "),
+      ];
     }),
   );
-  return renderTable(["method", "API key", "admin token"], rows);
+  const head = ["method", "API key", "person, from", "operator, from", "admin token", ""];
+  return renderTable(head, rows);
+}
+
+/** The name of an enum value in small letters. Empty for the value 0. */
+function nameOf(schema: DescEnum, value: number): string {
+  return value === 0 ? "" : (schema.value[value]?.localName.toLowerCase() ?? "");
 }
 
 function renderTable(head: string[], rows: string[][]): string {

@@ -3,6 +3,7 @@
 
 import {
   create,
+  type DescField,
   type DescMethod,
   equals,
   fromBinary,
@@ -17,7 +18,8 @@ import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
-import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
+import { callers, strong } from "../../gen/gateway/common/v1/options_pb.ts";
+import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   ApiError,
   type ErrorFacts,
@@ -42,9 +44,9 @@ import {
   setEnum,
 } from "../support/samples/messages.ts";
 import {
-  adminToken,
+  type CallerKind,
+  callersByKind,
   emptyAnswers,
-  key,
   type Script,
   scriptedServices,
 } from "../support/scripted-services.ts";
@@ -71,12 +73,14 @@ afterAll(() =>
   ),
 );
 
-const credentials = { key: `Bearer ${key}`, admin: `Bearer ${adminToken}` };
+const callerKinds = Object.keys(callersByKind).filter(
+  (kind): kind is CallerKind => kind in callersByKind,
+);
 const unlisted = 99;
 
 /** A credential that may call this method. */
 function goodCredential(desc: DescMethod): string {
-  return getOption(desc, callers).key ? credentials.key : credentials.admin;
+  return callersByKind[getOption(desc, callers).key ? "key" : "admin token"].credential;
 }
 
 function as(authorization: string): { headers: HeadersInit } {
@@ -94,7 +98,6 @@ async function errorOf(call: Promise<unknown>): Promise<ApiError> {
 
 for (const desc of methods) {
   const path = `${desc.parent.name}.${desc.name}`;
-  const admits = getOption(desc, callers);
   const streams = desc.methodKind !== "unary";
 
   for (const binding of bindingNames) {
@@ -119,15 +122,41 @@ for (const desc of methods) {
         expect(reason).toBe("invalid_key");
       });
 
-      for (const kind of ["key", "admin"] as const) {
-        promise(
-          `${admits[kind] ? "admits" : "refuses"} the credential of ${kind === "key" ? "a customer" : "the operator"}`,
-          async () => {
-            const answer = call(leastRequest(desc.input), as(credentials[kind]));
-            if (admits[kind]) await answer;
-            else expect((await errorOf(answer)).reason).toBe("not_permitted");
-          },
-        );
+      promise("admits the callers that its options name, and no other", async () => {
+        const outcomes = await outcomesOf((headers) => call(leastRequest(desc.input), { headers }));
+        expect(outcomes).toEqual(mapKinds((kind) => expectedOf(desc, kind)));
+      });
+
+      if (desc.input.field.accountId) {
+        promise("finds no account in which its caller has no part", async () => {
+          const request = leastRequest(desc.input);
+          Reflect.set(request, "accountId", "acc_of_others");
+          const outcomes = await outcomesOf((headers) => call(request, { headers }));
+          expect(outcomes).toEqual(
+            mapKinds((kind) => {
+              const expected = expectedOf(desc, kind);
+              return expected !== "not_permitted" && !seesAll(desc, kind) ? "not_found" : expected;
+            }),
+          );
+        });
+
+        promise("takes no account to be the caller's own, which operators lack", async () => {
+          const request = leastRequest(desc.input);
+          reflect(desc.input, request, false).clear(desc.input.field.accountId as DescField);
+          const outcomes = await outcomesOf((headers) => call(request, { headers }));
+          expect(outcomes).toEqual(
+            mapKinds((kind) => {
+              const expected = expectedOf(desc, kind);
+              const isHomeless = ["admin token", "stranger", "support", "operator"].includes(kind);
+              const isRequired = requiredFields(desc.input).includes(
+                desc.input.field.accountId as DescField,
+              );
+              return expected !== "not_permitted" && (isHomeless || isRequired)
+                ? "invalid_request"
+                : expected;
+            }),
+          );
+        });
       }
 
       promise("accepts fields that it does not know", async () => {
@@ -209,6 +238,58 @@ for (const desc of methods) {
       });
     });
   }
+}
+
+/** What each kind of caller gets: `ok`, or the reason of the error. */
+async function outcomesOf(call: (headers: HeadersInit) => Promise<unknown>) {
+  const outcomes = new Map<CallerKind, string>();
+  for (const kind of callerKinds) {
+    const headers = { authorization: callersByKind[kind].credential };
+    const outcome = await call(headers).then(
+      () => "ok",
+      (error: unknown) => apiErrorOf(error).reason,
+    );
+    outcomes.set(kind, outcome);
+  }
+  return outcomes;
+}
+
+function mapKinds<T>(map: (kind: CallerKind) => T): Map<CallerKind, T> {
+  return new Map(callerKinds.map((kind) => [kind, map(kind)]));
+}
+
+/** What a caller gets who names the account in which it has its part. */
+function expectedOf(desc: DescMethod, kind: CallerKind): string {
+  const { key, accountReader, admin, person, operator } = getOption(desc, callers);
+  const { VIEWER, MEMBER, OWNER } = AccountRole;
+  const from = (role: AccountRole) => person !== 0 && role >= person;
+  const forOperators = (role: OperatorRole) => operator !== 0 && role >= operator;
+  const isAdmitted = {
+    key,
+    "account reader": key || accountReader,
+    "admin token": admin !== 0,
+    stranger: person === VIEWER,
+    viewer: from(VIEWER),
+    member: from(MEMBER),
+    owner: from(OWNER),
+    "unconfirmed owner": from(OWNER),
+    support: person === VIEWER || forOperators(OperatorRole.SUPPORT),
+    operator: person === VIEWER || forOperators(OperatorRole.ADMIN),
+  }[kind];
+  if (!isAdmitted) return "not_permitted";
+  if (kind === "unconfirmed owner" && getOption(desc, strong)) return "confirm_identity";
+  if (kind === "stranger" && desc.input.field.accountId) return "not_found";
+  return "ok";
+}
+
+/** True if the caller may use the method for every account. */
+function seesAll(desc: DescMethod, kind: CallerKind): boolean {
+  const { operator } = getOption(desc, callers);
+  return (
+    kind === "admin token" ||
+    (kind === "support" && operator === OperatorRole.SUPPORT) ||
+    (kind === "operator" && operator !== 0)
+  );
 }
 
 /** Lets the method wait until its signal fires. */

@@ -83,7 +83,8 @@ test("a secret is not stored, and only the response that creates it contains it"
   const stored = await run<{ all: string }>(
     "select (select json_agg(k)::text from keys k) || (select json_agg(s)::text from key_secrets s) as all",
   );
-  const answers = [await client.getKey(key?.keyId ?? ""), await client.listKeys({})];
+  const listed = await client.listKeys({ accountId: "acc_a" });
+  const answers = [await client.getKey(key?.keyId ?? ""), listed];
   const text = JSON.stringify([stored, answers], (_, value: unknown) =>
     typeof value === "bigint" ? String(value) : value,
   );
@@ -239,7 +240,7 @@ test("an update changes the members of its mask, clears absent ones, and takes e
   );
 });
 
-test("keys are listed for one account or all, oldest first, in pages", async () => {
+test("the keys of an account are listed, oldest first, in pages", async () => {
   const { client } = fixture;
   const created: string[] = [];
   for (let index = 0; index < 5; index++)
@@ -254,8 +255,6 @@ test("keys are listed for one account or all, oldest first, in pages", async () 
   } while (pageToken !== "");
   assert.deepEqual(listed.slice(-5), created);
   assert.deepEqual(listed, listed.toSorted());
-  const all = await client.listKeys({ pageSize: 1000 });
-  assert.deepEqual(new Set(all.keys.map((key) => key.accountId)), new Set(["acc_a", "acc_b"]));
   assert.deepEqual(
     await client.listKeys({ accountId: "acc_nobody" }).then((page) => page.keys),
     [],
@@ -362,8 +361,8 @@ test("the error of an invalid request names its field, and nothing is stored", a
     [update({ allowedModels: ["?"] }, ["allowed_models"]), "model_not_found key.allowed_models[0]"],
     [update({ keyId: "" }, ["name"]), "invalid_request key.key_id"],
     [update({ keyId: "key_unknown" }, ["name"]), "not_found key_id"],
-    [client.listKeys({ pageSize: 1001 }), "invalid_request page_size"],
-    [client.listKeys({ pageToken: "acc_a" }), "invalid_request page_token"],
+    [client.listKeys({ accountId: "acc_a", pageSize: 1001 }), "invalid_request page_size"],
+    [client.listKeys({ accountId: "acc_a", pageToken: "acc_a" }), "invalid_request page_token"],
   ];
   const got = await Promise.all(cases.map(([call]) => errorOf(call)));
   assert.deepEqual(

@@ -57,8 +57,8 @@ async function newInstallation() {
     () => () => Promise.reject(),
   );
   const core = localCore({
-    keys: intercept(KeysService, keys.service, keys.authenticate, log),
-    billing: intercept(BillingService, billing.service, keys.authenticate, log),
+    keys: intercept(KeysService, keys.service, { authenticate: keys.authenticate, log }),
+    billing: intercept(BillingService, billing.service, { authenticate: keys.authenticate, log }),
     inference: nothing,
   });
   return { core, dataDir, adminToken };

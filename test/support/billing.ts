@@ -43,7 +43,7 @@ export async function freshBilling() {
   await billing.start();
   return {
     ...ledger,
-    billing: intercept(BillingService, billing.service, authenticate, log),
+    billing: intercept(BillingService, billing.service, { authenticate, log }),
     admin: callAs(admin),
     keyCall: ({ keyId, accountId }: Payer) => callAs(`${keyId}/${accountId}`),
     async close() {

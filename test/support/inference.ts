@@ -14,6 +14,7 @@ import { defaultCatalog, readCatalogFile } from "../../src/config/catalog.ts";
 import { createCatalog, createInference } from "../../src/inference/inference.ts";
 import type { ProviderRequest, Providers } from "../../src/providers/providers.ts";
 import { createRateLimits } from "../../src/rate-limits/rate-limits.ts";
+import { callBy } from "./calls.ts";
 import { freshLedger, log } from "./ledger.ts";
 import type { RequestMembers } from "./requests.ts";
 
@@ -182,5 +183,5 @@ function callOf({ keyId, accountId }: Payer, signal: AbortSignal) {
     key: create(KeySchema, { keyId, accountId, family: 1 }),
     secret: create(SecretSchema, { secretId: "sec_of_test" }),
   };
-  return { signal, requestHeader: new Headers(), caller };
+  return callBy(caller, { signal });
 }

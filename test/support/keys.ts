@@ -18,6 +18,7 @@ import type { AuthenticatedCall } from "../../src/contract/contract.ts";
 import { createKeys, type Keys } from "../../src/keys/keys.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
 import type { Redis } from "../../src/redis/redis.ts";
+import { callBy } from "./calls.ts";
 import { freshDatabase } from "./database.ts";
 
 export const adminToken = "admin-token-of-the-tests";
@@ -28,11 +29,7 @@ const models = new Map([
   ["haiku", "model-haiku-4.5"],
 ]);
 
-export const adminCall: AuthenticatedCall = {
-  signal: new AbortController().signal,
-  requestHeader: new Headers(),
-  caller: { kind: "admin" },
-};
+export const adminCall = callBy({ kind: "admin" });
 
 /** `ran` has the names of the statements, in the order of their execution. */
 export type CountedPostgres = Postgres & { ran: string[] };
@@ -66,11 +63,14 @@ export function keysClient({ service }: Keys) {
     createKey: (request: MessageInitShape<typeof CreateKeyRequestSchema>) =>
       service.createKey(
         create(CreateKeyRequestSchema, { family: Family.V1, ...request }),
-        adminCall,
+        callBy({ kind: "admin" }, { accountId: request.accountId ?? "" }),
       ),
     getKey: (keyId: string) => service.getKey(create(GetKeyRequestSchema, { keyId }), adminCall),
     listKeys: (request: MessageInitShape<typeof ListKeysRequestSchema>) =>
-      service.listKeys(create(ListKeysRequestSchema, request), adminCall),
+      service.listKeys(
+        create(ListKeysRequestSchema, request),
+        callBy({ kind: "admin" }, { accountId: request.accountId ?? "" }),
+      ),
     updateKey: (request: MessageInitShape<typeof UpdateKeyRequestSchema>) =>
       service.updateKey(create(UpdateKeyRequestSchema, request), adminCall),
     rotateKey: (request: MessageInitShape<typeof RotateKeyRequestSchema>) =>

@@ -129,6 +129,7 @@ export async function freshLedger() {
           amountMicro: micro,
           idempotencyKey: newRequestId(),
           reason: "",
+          actor: "test",
         });
       }
       const keyId = timeOrderedId("key_");

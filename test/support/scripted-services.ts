@@ -2,18 +2,22 @@
 // of them are real.
 
 import { create, type DescMethod, type DescService, type Message } from "@bufbuild/protobuf";
+import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
 import {
   type Authenticate,
   type AuthenticatedCall,
+  type Caller,
   type Implementation,
   implement,
+  type Person,
   type Services,
   serviceTypes,
 } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
+import { leastAccountId } from "./samples/messages.ts";
 
 export const key = "sk-gw2-1-of-the-tests";
 export const adminToken = "admin-token-of-the-tests";
@@ -34,16 +38,49 @@ export function emptyAnswers(): Script {
   };
 }
 
+function keyCaller(accountReader: boolean): Caller {
+  return {
+    kind: "key",
+    key: create(KeySchema, { keyId: "key_1", accountId: leastAccountId, accountReader }),
+    secret: create(SecretSchema, { secretId: "sec_1" }),
+  };
+}
+
+function person(more: Partial<Person>): Person {
+  return {
+    ...{ kind: "person", personId: "per_1", sessionId: "ses_1", memberships: [] },
+    operator: OperatorRole.UNSPECIFIED,
+    strongUntil: new Date("2100-01-01T00:00:00Z"),
+    ...more,
+  };
+}
+
+const member = (role: AccountRole) => ({ memberships: [{ accountId: leastAccountId, role }] });
+
+/** One caller of each kind, with the credential that names it. */
+export const callersByKind = {
+  key: { credential: `Bearer ${key}`, caller: keyCaller(false) },
+  "account reader": { credential: "Bearer sk-gw2-1-reader", caller: keyCaller(true) },
+  "admin token": { credential: `Bearer ${adminToken}`, caller: { kind: "admin" } },
+  stranger: { credential: "Session stranger", caller: person({}) },
+  viewer: { credential: "Session viewer", caller: person(member(AccountRole.VIEWER)) },
+  member: { credential: "Session member", caller: person(member(AccountRole.MEMBER)) },
+  owner: { credential: "Session owner", caller: person(member(AccountRole.OWNER)) },
+  "unconfirmed owner": {
+    credential: "Session unconfirmed",
+    caller: person({ ...member(AccountRole.OWNER), strongUntil: undefined }),
+  },
+  support: { credential: "Session support", caller: person({ operator: OperatorRole.SUPPORT }) },
+  operator: { credential: "Session operator", caller: person({ operator: OperatorRole.ADMIN }) },
+} as const satisfies Record<string, { credential: string; caller: Caller }>;
+export type CallerKind = keyof typeof callersByKind;
+
 export const authenticate: Authenticate = async (headers) => {
   const credential = headers.get("authorization");
   if (credential === null) throw new ApiError("missing_key");
-  if (credential === `Bearer ${adminToken}`) return { kind: "admin" };
-  if (credential !== `Bearer ${key}`) throw new ApiError("invalid_key");
-  return {
-    kind: "key",
-    key: create(KeySchema, { keyId: "key_1" }),
-    secret: create(SecretSchema, { secretId: "sec_1" }),
-  };
+  const found = Object.values(callersByKind).find((one) => one.credential === credential);
+  if (!found) throw new ApiError("invalid_key");
+  return found.caller;
 };
 
 /** Services that answer with `script`, which a test may change between calls. */
@@ -55,7 +92,7 @@ export function scriptedServices(script: Script): Services {
         ? (request: Message, call: AuthenticatedCall) => script.unary(desc, request, call)
         : (request: Message, call: AuthenticatedCall) => script.stream(desc, request, call),
     );
-    return intercept(service, implementation, authenticate, log);
+    return intercept(service, implementation, { authenticate, log });
   };
   return {
     billing: scripted(serviceTypes.billing),

@@ -6,7 +6,8 @@ select s.digest, s.secret_id, s.shown, s.created_at as secret_created_at, s.expi
        -- By this server's clock, so that nodes with other clocks agree. Null: does not expire.
        (extract(epoch from s.expires_at - clock_timestamp()) * 1000)::float8 as expires_in_ms,
        k.key_id, k.account_id, k.family, k.name, k.status, k.requests_per_minute,
-       k.allowed_models, k.monthly_cap, k.created_at, k.revoked_at
+       k.allowed_models, k.monthly_cap, k.account_reader, k.created_by, k.created_at,
+       k.revoked_at
   from key_secrets s
   join keys k on k.key_id = s.key_id
  where s.digest = any($1::bytea[]);

@@ -8,7 +8,7 @@ import {
   GetUsageRequestSchema,
   UsagePeriod,
 } from "../../../gen/gateway/billing/v1/billing_pb.ts";
-import type { AuthenticatedCall } from "../../../src/contract/contract.ts";
+import { callBy } from "../../support/calls.ts";
 import { addAccounts, addKeys, connectLedger, findViolations, sumCharges } from "../books.ts";
 import { addMonths, chargeMicro, chargesPerMonth, hoursPerMonth, keysCount } from "../charges.ts";
 import { Lab } from "../lab.ts";
@@ -26,11 +26,7 @@ const fillMsMax = () => Math.max(30_000, 440_000 - performance.now());
 const rounds = 4;
 const pairs = 10_000;
 const reports = 600;
-const operator: AuthenticatedCall = {
-  caller: { kind: "admin" },
-  signal: new AbortController().signal,
-  requestHeader: new Headers(),
-};
+const operator = callBy({ kind: "admin" });
 
 export async function history(): Promise<Result> {
   await using lab = new Lab();

@@ -20,11 +20,16 @@ import {
 import fc from "fast-check";
 import { required } from "../../../gen/gateway/common/v1/options_pb.ts";
 
-/** A request with every required field set, and no other. */
+/** The account that the least requests name, which is that of the key of the scripted services. */
+export const leastAccountId = "acc_1";
+
+/** A request with every required field set, and the account, which operators have to name. */
 export function leastRequest(type: DescMessage): Message {
   const message = create(type);
   const reflected = reflect(type, message, false);
+  if (type.field.accountId) reflected.set(type.field.accountId, leastAccountId);
   for (const field of requiredFields(type)) {
+    if (field.name === "account_id") continue;
     if (field.fieldKind === "list") reflected.get(field).add(leastItem(field));
     else if (field.fieldKind === "message") reflected.set(field, leastInner(field.message));
     else if (field.fieldKind === "enum") reflected.set(field, listedNumbers(field.enum)[1]);

@@ -4,6 +4,8 @@
 
 import type { GenExtension, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { extDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
+import type { AccountRole, AdminScope, OperatorRole } from "./roles_pb.ts";
+import { file_gateway_common_v1_roles } from "./roles_pb.ts";
 import type { FieldOptions, MethodOptions } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_descriptor } from "@bufbuild/protobuf/wkt";
 import type { Message } from "@bufbuild/protobuf";
@@ -12,27 +14,61 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gateway/common/v1/options.proto.
  */
 export const file_gateway_common_v1_options: GenFile = /*@__PURE__*/
-  fileDesc("Ch9nYXRld2F5L2NvbW1vbi92MS9vcHRpb25zLnByb3RvEhFnYXRld2F5LmNvbW1vbi52MSIlCgdDYWxsZXJzEgsKA2tleRgBIAEoCBINCgVhZG1pbhgCIAEoCDpWCgdjYWxsZXJzEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY/YgDIAEoCzIaLmdhdGV3YXkuY29tbW9uLnYxLkNhbGxlcnNSB2NhbGxlcnM6OgoHYXVkaXRlZBIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGP+IAyABKAhSB2F1ZGl0ZWQ6OwoIcmVxdWlyZWQSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGP6IAyABKAhSCHJlcXVpcmVkYgZwcm90bzM", [file_google_protobuf_descriptor]);
+  fileDesc("Ch9nYXRld2F5L2NvbW1vbi92MS9vcHRpb25zLnByb3RvEhFnYXRld2F5LmNvbW1vbi52MSLPAQoHQ2FsbGVycxILCgNrZXkYASABKAgSLAoFYWRtaW4YAiABKA4yHS5nYXRld2F5LmNvbW1vbi52MS5BZG1pblNjb3BlEi4KBnBlcnNvbhgDIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlEjEKCG9wZXJhdG9yGAQgASgOMh8uZ2F0ZXdheS5jb21tb24udjEuT3BlcmF0b3JSb2xlEg4KBmFueW9uZRgFIAEoCBIWCg5hY2NvdW50X3JlYWRlchgGIAEoCDpWCgdjYWxsZXJzEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMY/YgDIAEoCzIaLmdhdGV3YXkuY29tbW9uLnYxLkNhbGxlcnNSB2NhbGxlcnM6OgoHYXVkaXRlZBIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGP+IAyABKAhSB2F1ZGl0ZWQ6OAoGc3Ryb25nEh4uZ29vZ2xlLnByb3RvYnVmLk1ldGhvZE9wdGlvbnMYgIkDIAEoCFIGc3Ryb25nOjsKCHJlcXVpcmVkEh0uZ29vZ2xlLnByb3RvYnVmLkZpZWxkT3B0aW9ucxj+iAMgASgIUghyZXF1aXJlZGIGcHJvdG8z", [file_gateway_common_v1_roles, file_google_protobuf_descriptor]);
 
 /**
- * The callers that may use a method. The same code enforces this on every listener.
+ * The callers that may use a method: it suffices to be one of them. The same code enforces this on
+ * every listener.
+ *
+ * A request with an empty `account_id` means the account of the key, or the only account of the
+ * person. Operators and the admin token have to name one. An account in which the caller has no
+ * part looks as if it did not exist.
  *
  * @generated from message gateway.common.v1.Callers
  */
 export type Callers = Message<"gateway.common.v1.Callers"> & {
   /**
-   * A customer with an API key. Sees its own account only.
+   * A customer with an API key. Sees the data of this key only, unless it is an account reader.
    *
    * @generated from field: bool key = 1;
    */
   key: boolean;
 
   /**
-   * The operator with the admin token. Sees every account.
+   * The admin token, with this scope. Sees every account.
    *
-   * @generated from field: bool admin = 2;
+   * @generated from field: gateway.common.v1.AdminScope admin = 2;
    */
-  admin: boolean;
+  admin: AdminScope;
+
+  /**
+   * A signed-in person who has at least this role in the account of the call. VIEWER on a method
+   * that concerns no account: every signed-in person.
+   *
+   * @generated from field: gateway.common.v1.AccountRole person = 3;
+   */
+  person: AccountRole;
+
+  /**
+   * A signed-in person with at least this role, in every account.
+   *
+   * @generated from field: gateway.common.v1.OperatorRole operator = 4;
+   */
+  operator: OperatorRole;
+
+  /**
+   * Everybody, also without a credential.
+   *
+   * @generated from field: bool anyone = 5;
+   */
+  anyone: boolean;
+
+  /**
+   * An API key with the flag `account_reader`. Sees the whole account.
+   *
+   * @generated from field: bool account_reader = 6;
+   */
+  accountReader: boolean;
 };
 
 /**
@@ -51,12 +87,21 @@ export const callers: GenExtension<MethodOptions, Callers> = /*@__PURE__*/
   extDesc(file_gateway_common_v1_options, 0);
 
 /**
- * The operator changes something with this method. Every call writes a line to the audit log.
+ * An administrative change. Every call leaves an audit event and a line in the audit log.
  *
  * @generated from extension: bool audited = 50303;
  */
 export const audited: GenExtension<MethodOptions, boolean> = /*@__PURE__*/
   extDesc(file_gateway_common_v1_options, 1);
+
+/**
+ * A person needs a sign-in or a confirmation of the last 15 minutes. Otherwise the call fails
+ * with CONFIRM_IDENTITY.
+ *
+ * @generated from extension: bool strong = 50304;
+ */
+export const strong: GenExtension<MethodOptions, boolean> = /*@__PURE__*/
+  extDesc(file_gateway_common_v1_options, 2);
 
 /**
  * The field must be set: a message must be present, a string or list not empty, a number or enum
@@ -65,5 +110,5 @@ export const audited: GenExtension<MethodOptions, boolean> = /*@__PURE__*/
  * @generated from extension: bool required = 50302;
  */
 export const required: GenExtension<FieldOptions, boolean> = /*@__PURE__*/
-  extDesc(file_gateway_common_v1_options, 2);
+  extDesc(file_gateway_common_v1_options, 3);
 

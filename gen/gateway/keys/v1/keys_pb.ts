@@ -7,6 +7,8 @@ import { enumDesc, fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf
 import type { Family } from "../../common/v1/family_pb.ts";
 import { file_gateway_common_v1_family } from "../../common/v1/family_pb.ts";
 import { file_gateway_common_v1_options } from "../../common/v1/options_pb.ts";
+import type { AccountRole, OperatorRole } from "../../common/v1/roles_pb.ts";
+import { file_gateway_common_v1_roles } from "../../common/v1/roles_pb.ts";
 import type { Duration, FieldMask, Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import type { Message, UnknownEnum } from "@bufbuild/protobuf";
@@ -15,7 +17,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/keys/v1/keys.proto.
  */
 export const file_gateway_keys_v1_keys: GenFile = /*@__PURE__*/
-  fileDesc("ChpnYXRld2F5L2tleXMvdjEva2V5cy5wcm90bxIPZ2F0ZXdheS5rZXlzLnYxItgECgNLZXkSDgoGa2V5X2lkGAEgASgJEhIKCmFjY291bnRfaWQYAiABKAkSKQoGZmFtaWx5GAMgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EgwKBG5hbWUYBCABKAkSKgoGc3RhdHVzGAUgASgOMhouZ2F0ZXdheS5rZXlzLnYxLktleVN0YXR1cxIgChNyZXF1ZXN0c19wZXJfbWludXRlGAYgASgNSACIAQESFgoOYWxsb3dlZF9tb2RlbHMYByADKAkSJQoYbW9udGhseV9jYXBfbWljcm9jcmVkaXRzGAggASgDSAGIAQESKAoHc2VjcmV0cxgJIAMoCzIXLmdhdGV3YXkua2V5cy52MS5TZWNyZXQSLgoKY3JlYXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmV2b2tlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIgChhtb250aF9zcGVudF9taWNyb2NyZWRpdHMYDSABKAMSHwoXbW9udGhfaGVsZF9taWNyb2NyZWRpdHMYDiABKAMSMwoPbW9udGhfcmVzZXRzX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIWChRfcmVxdWVzdHNfcGVyX21pbnV0ZUIbChlfbW9udGhseV9jYXBfbWljcm9jcmVkaXRzIrkBCgZTZWNyZXQSEQoJc2VjcmV0X2lkGAEgASgJEgwKBGhpbnQYAiABKAkSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmV2b2tlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAigQIKEENyZWF0ZUtleVJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYARIvCgZmYW1pbHkYAiABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHlCBPDHGAESDAoEbmFtZRgDIAEoCRIgChNyZXF1ZXN0c19wZXJfbWludXRlGAQgASgNSACIAQESFgoOYWxsb3dlZF9tb2RlbHMYBSADKAkSJQoYbW9udGhseV9jYXBfbWljcm9jcmVkaXRzGAYgASgDSAGIAQFCFgoUX3JlcXVlc3RzX3Blcl9taW51dGVCGwoZX21vbnRobHlfY2FwX21pY3JvY3JlZGl0cyJGChFDcmVhdGVLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5Eg4KBnNlY3JldBgCIAEoCSIlCg1HZXRLZXlSZXF1ZXN0EhQKBmtleV9pZBgBIAEoCUIE8McYASIzCg5HZXRLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5IkwKD0xpc3RLZXlzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJIk8KEExpc3RLZXlzUmVzcG9uc2USIgoEa2V5cxgBIAMoCzIULmdhdGV3YXkua2V5cy52MS5LZXkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJInIKEFVwZGF0ZUtleVJlcXVlc3QSJwoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleUIE8McYARI1Cgt1cGRhdGVfbWFzaxgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE1hc2tCBPDHGAEiNgoRVXBkYXRlS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSJUChBSb3RhdGVLZXlSZXF1ZXN0EhQKBmtleV9pZBgBIAEoCUIE8McYARIqCgdvdmVybGFwGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIkYKEVJvdGF0ZUtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkSDgoGc2VjcmV0GAIgASgJIigKEFJldm9rZUtleVJlcXVlc3QSFAoGa2V5X2lkGAEgASgJQgTwxxgBIjYKEVJldm9rZUtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkiRAoTUmV2b2tlU2VjcmV0UmVxdWVzdBIUCgZrZXlfaWQYASABKAlCBPDHGAESFwoJc2VjcmV0X2lkGAIgASgJQgTwxxgBIjkKFFJldm9rZVNlY3JldFJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkiKgoTQXV0aGVudGljYXRlUmVxdWVzdBITCgttb250aF91c2FnZRgBIAEoCCJxChRBdXRoZW50aWNhdGVSZXNwb25zZRINCgVhZG1pbhgBIAEoCBIhCgNrZXkYAiABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5EicKBnNlY3JldBgDIAEoCzIXLmdhdGV3YXkua2V5cy52MS5TZWNyZXQqVgoJS2V5U3RhdHVzEhoKFktFWV9TVEFUVVNfVU5TUEVDSUZJRUQQABIVChFLRVlfU1RBVFVTX0FDVElWRRABEhYKEktFWV9TVEFUVVNfUkVWT0tFRBACMokGCgtLZXlzU2VydmljZRJeCglDcmVhdGVLZXkSIS5nYXRld2F5LmtleXMudjEuQ3JlYXRlS2V5UmVxdWVzdBoiLmdhdGV3YXkua2V5cy52MS5DcmVhdGVLZXlSZXNwb25zZSIK6scYAhAB+McYARJRCgZHZXRLZXkSHi5nYXRld2F5LmtleXMudjEuR2V0S2V5UmVxdWVzdBofLmdhdGV3YXkua2V5cy52MS5HZXRLZXlSZXNwb25zZSIG6scYAhABElcKCExpc3RLZXlzEiAuZ2F0ZXdheS5rZXlzLnYxLkxpc3RLZXlzUmVxdWVzdBohLmdhdGV3YXkua2V5cy52MS5MaXN0S2V5c1Jlc3BvbnNlIgbqxxgCEAESXgoJVXBkYXRlS2V5EiEuZ2F0ZXdheS5rZXlzLnYxLlVwZGF0ZUtleVJlcXVlc3QaIi5nYXRld2F5LmtleXMudjEuVXBkYXRlS2V5UmVzcG9uc2UiCurHGAIQAfjHGAESXgoJUm90YXRlS2V5EiEuZ2F0ZXdheS5rZXlzLnYxLlJvdGF0ZUtleVJlcXVlc3QaIi5nYXRld2F5LmtleXMudjEuUm90YXRlS2V5UmVzcG9uc2UiCurHGAIQAfjHGAESXgoJUmV2b2tlS2V5EiEuZ2F0ZXdheS5rZXlzLnYxLlJldm9rZUtleVJlcXVlc3QaIi5nYXRld2F5LmtleXMudjEuUmV2b2tlS2V5UmVzcG9uc2UiCurHGAIQAfjHGAESZwoMUmV2b2tlU2VjcmV0EiQuZ2F0ZXdheS5rZXlzLnYxLlJldm9rZVNlY3JldFJlcXVlc3QaJS5nYXRld2F5LmtleXMudjEuUmV2b2tlU2VjcmV0UmVzcG9uc2UiCurHGAIQAfjHGAESZQoMQXV0aGVudGljYXRlEiQuZ2F0ZXdheS5rZXlzLnYxLkF1dGhlbnRpY2F0ZVJlcXVlc3QaJS5nYXRld2F5LmtleXMudjEuQXV0aGVudGljYXRlUmVzcG9uc2UiCOrHGAQIARABYgZwcm90bzM", [file_gateway_common_v1_family, file_gateway_common_v1_options, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
+  fileDesc("ChpnYXRld2F5L2tleXMvdjEva2V5cy5wcm90bxIPZ2F0ZXdheS5rZXlzLnYxIoQFCgNLZXkSDgoGa2V5X2lkGAEgASgJEhIKCmFjY291bnRfaWQYAiABKAkSKQoGZmFtaWx5GAMgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EgwKBG5hbWUYBCABKAkSKgoGc3RhdHVzGAUgASgOMhouZ2F0ZXdheS5rZXlzLnYxLktleVN0YXR1cxIgChNyZXF1ZXN0c19wZXJfbWludXRlGAYgASgNSACIAQESFgoOYWxsb3dlZF9tb2RlbHMYByADKAkSJQoYbW9udGhseV9jYXBfbWljcm9jcmVkaXRzGAggASgDSAGIAQESKAoHc2VjcmV0cxgJIAMoCzIXLmdhdGV3YXkua2V5cy52MS5TZWNyZXQSLgoKY3JlYXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmV2b2tlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIgChhtb250aF9zcGVudF9taWNyb2NyZWRpdHMYDSABKAMSHwoXbW9udGhfaGVsZF9taWNyb2NyZWRpdHMYDiABKAMSMwoPbW9udGhfcmVzZXRzX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpjcmVhdGVkX2J5GBAgASgJEhYKDmFjY291bnRfcmVhZGVyGBEgASgIQhYKFF9yZXF1ZXN0c19wZXJfbWludXRlQhsKGV9tb250aGx5X2NhcF9taWNyb2NyZWRpdHMiuQEKBlNlY3JldBIRCglzZWNyZXRfaWQYASABKAkSDAoEaGludBgCIAEoCRIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpleHBpcmVzX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpyZXZva2VkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKTAgoQQ3JlYXRlS2V5UmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEi8KBmZhbWlseRgCIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIE8McYARIMCgRuYW1lGAMgASgJEiAKE3JlcXVlc3RzX3Blcl9taW51dGUYBCABKA1IAIgBARIWCg5hbGxvd2VkX21vZGVscxgFIAMoCRIlChhtb250aGx5X2NhcF9taWNyb2NyZWRpdHMYBiABKANIAYgBARIWCg5hY2NvdW50X3JlYWRlchgHIAEoCEIWChRfcmVxdWVzdHNfcGVyX21pbnV0ZUIbChlfbW9udGhseV9jYXBfbWljcm9jcmVkaXRzIkYKEUNyZWF0ZUtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkSDgoGc2VjcmV0GAIgASgJIiUKDUdldEtleVJlcXVlc3QSFAoGa2V5X2lkGAEgASgJQgTwxxgBIjMKDkdldEtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkiTAoPTGlzdEtleXNSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkiTwoQTGlzdEtleXNSZXNwb25zZRIiCgRrZXlzGAEgAygLMhQuZ2F0ZXdheS5rZXlzLnYxLktleRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkicgoQVXBkYXRlS2V5UmVxdWVzdBInCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5QgTwxxgBEjUKC3VwZGF0ZV9tYXNrGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFza0IE8McYASI2ChFVcGRhdGVLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5IlQKEFJvdGF0ZUtleVJlcXVlc3QSFAoGa2V5X2lkGAEgASgJQgTwxxgBEioKB292ZXJsYXAYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iRgoRUm90YXRlS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleRIOCgZzZWNyZXQYAiABKAkiKAoQUmV2b2tlS2V5UmVxdWVzdBIUCgZrZXlfaWQYASABKAlCBPDHGAEiNgoRUmV2b2tlS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSJEChNSZXZva2VTZWNyZXRSZXF1ZXN0EhQKBmtleV9pZBgBIAEoCUIE8McYARIXCglzZWNyZXRfaWQYAiABKAlCBPDHGAEiOQoUUmV2b2tlU2VjcmV0UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSIqChNBdXRoZW50aWNhdGVSZXF1ZXN0EhMKC21vbnRoX3VzYWdlGAEgASgIIqIBChRBdXRoZW50aWNhdGVSZXNwb25zZRINCgVhZG1pbhgBIAEoCBIhCgNrZXkYAiABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5EicKBnNlY3JldBgDIAEoCzIXLmdhdGV3YXkua2V5cy52MS5TZWNyZXQSLwoGcGVyc29uGAQgASgLMh8uZ2F0ZXdheS5rZXlzLnYxLlNpZ25lZEluUGVyc29uIs4BCg5TaWduZWRJblBlcnNvbhIRCglwZXJzb25faWQYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCRIwCgttZW1iZXJzaGlwcxgDIAMoCzIbLmdhdGV3YXkua2V5cy52MS5NZW1iZXJzaGlwEjEKCG9wZXJhdG9yGAQgASgOMh8uZ2F0ZXdheS5jb21tb24udjEuT3BlcmF0b3JSb2xlEjAKDHN0cm9uZ191bnRpbBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiTgoKTWVtYmVyc2hpcBISCgphY2NvdW50X2lkGAEgASgJEiwKBHJvbGUYAiABKA4yHi5nYXRld2F5LmNvbW1vbi52MS5BY2NvdW50Um9sZSpWCglLZXlTdGF0dXMSGgoWS0VZX1NUQVRVU19VTlNQRUNJRklFRBAAEhUKEUtFWV9TVEFUVVNfQUNUSVZFEAESFgoSS0VZX1NUQVRVU19SRVZPS0VEEAIyvQYKC0tleXNTZXJ2aWNlEmYKCUNyZWF0ZUtleRIhLmdhdGV3YXkua2V5cy52MS5DcmVhdGVLZXlSZXF1ZXN0GiIuZ2F0ZXdheS5rZXlzLnYxLkNyZWF0ZUtleVJlc3BvbnNlIhLqxxgGEAIYAiAC+McYAYDIGAESVwoGR2V0S2V5Eh4uZ2F0ZXdheS5rZXlzLnYxLkdldEtleVJlcXVlc3QaHy5nYXRld2F5LmtleXMudjEuR2V0S2V5UmVzcG9uc2UiDOrHGAgQARgBIAEwARJdCghMaXN0S2V5cxIgLmdhdGV3YXkua2V5cy52MS5MaXN0S2V5c1JlcXVlc3QaIS5nYXRld2F5LmtleXMudjEuTGlzdEtleXNSZXNwb25zZSIM6scYCBABGAEgATABEmIKCVVwZGF0ZUtleRIhLmdhdGV3YXkua2V5cy52MS5VcGRhdGVLZXlSZXF1ZXN0GiIuZ2F0ZXdheS5rZXlzLnYxLlVwZGF0ZUtleVJlc3BvbnNlIg7qxxgGEAIYAiAC+McYARJmCglSb3RhdGVLZXkSIS5nYXRld2F5LmtleXMudjEuUm90YXRlS2V5UmVxdWVzdBoiLmdhdGV3YXkua2V5cy52MS5Sb3RhdGVLZXlSZXNwb25zZSIS6scYBhACGAIgAvjHGAGAyBgBEmYKCVJldm9rZUtleRIhLmdhdGV3YXkua2V5cy52MS5SZXZva2VLZXlSZXF1ZXN0GiIuZ2F0ZXdheS5rZXlzLnYxLlJldm9rZUtleVJlc3BvbnNlIhLqxxgGEAIYAiAC+McYAYDIGAESbwoMUmV2b2tlU2VjcmV0EiQuZ2F0ZXdheS5rZXlzLnYxLlJldm9rZVNlY3JldFJlcXVlc3QaJS5nYXRld2F5LmtleXMudjEuUmV2b2tlU2VjcmV0UmVzcG9uc2UiEurHGAYQAhgCIAL4xxgBgMgYARJpCgxBdXRoZW50aWNhdGUSJC5nYXRld2F5LmtleXMudjEuQXV0aGVudGljYXRlUmVxdWVzdBolLmdhdGV3YXkua2V5cy52MS5BdXRoZW50aWNhdGVSZXNwb25zZSIM6scYCAgBEAEYASABYgZwcm90bzM", [file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.keys.v1.Key
@@ -114,6 +116,22 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
    * @generated from field: google.protobuf.Timestamp month_resets_at = 15;
    */
   monthResetsAt?: Timestamp | undefined;
+
+  /**
+   * The caller that created it: `person:` and the id of a person, `token:ADMIN_TOKEN`, or the name
+   * of a part of the gateway.
+   *
+   * @generated from field: string created_by = 16;
+   */
+  createdBy: string;
+
+  /**
+   * True: the key also reads the account as a viewer does: the usage, charges and receipts of all
+   * keys, the keys, pools and transfers. False: it sees its own data only.
+   *
+   * @generated from field: bool account_reader = 17;
+   */
+  accountReader: boolean;
 };
 
 /**
@@ -171,6 +189,8 @@ export const SecretSchema: GenMessage<Secret> = /*@__PURE__*/
  */
 export type CreateKeyRequest = Message<"gateway.keys.v1.CreateKeyRequest"> & {
   /**
+   * Empty: the person's only account. Operators must name one.
+   *
    * @generated from field: string account_id = 1;
    */
   accountId: string;
@@ -207,6 +227,13 @@ export type CreateKeyRequest = Message<"gateway.keys.v1.CreateKeyRequest"> & {
    * @generated from field: optional int64 monthly_cap_microcredits = 6;
    */
   monthlyCapMicrocredits?: bigint | undefined;
+
+  /**
+   * See Key.account_reader.
+   *
+   * @generated from field: bool account_reader = 7;
+   */
+  accountReader: boolean;
 };
 
 /**
@@ -279,7 +306,7 @@ export const GetKeyResponseSchema: GenMessage<GetKeyResponse> = /*@__PURE__*/
  */
 export type ListKeysRequest = Message<"gateway.keys.v1.ListKeysRequest"> & {
   /**
-   * Empty: the keys of all accounts.
+   * Empty: the caller's own account. Operators must name one.
    *
    * @generated from field: string account_id = 1;
    */
@@ -344,8 +371,9 @@ export type UpdateKeyRequest = Message<"gateway.keys.v1.UpdateKeyRequest"> & {
   key?: Key | undefined;
 
   /**
-   * One or more of `name`, `requests_per_minute`, `allowed_models`, `monthly_cap_microcredits`. A
-   * field that is in the mask and absent in `key` is cleared.
+   * One or more of `name`, `requests_per_minute`, `allowed_models`, `monthly_cap_microcredits`,
+   * `account_reader`. A field that is in the mask and absent in `key` is cleared. To set
+   * `account_reader` to true, a person needs a confirmation, as for methods marked `strong`.
    *
    * @generated from field: google.protobuf.FieldMask update_mask = 2;
    */
@@ -522,25 +550,32 @@ export const AuthenticateRequestSchema: GenMessage<AuthenticateRequest> = /*@__P
  */
 export type AuthenticateResponse = Message<"gateway.keys.v1.AuthenticateResponse"> & {
   /**
-   * True: the credential is the admin token, which has no key.
+   * True: the credential is the admin token.
    *
    * @generated from field: bool admin = 1;
    */
   admin: boolean;
 
   /**
-   * The caller's key, without its secrets. Absent for the admin token.
+   * The caller's key, without its secrets. Absent for other credentials.
    *
    * @generated from field: gateway.keys.v1.Key key = 2;
    */
   key?: Key | undefined;
 
   /**
-   * The secret of this call. Absent for the admin token.
+   * The secret of this call. Absent for other credentials.
    *
    * @generated from field: gateway.keys.v1.Secret secret = 3;
    */
   secret?: Secret | undefined;
+
+  /**
+   * The person of the session. Absent for other credentials.
+   *
+   * @generated from field: gateway.keys.v1.SignedInPerson person = 4;
+   */
+  person?: SignedInPerson | undefined;
 };
 
 /**
@@ -549,6 +584,73 @@ export type AuthenticateResponse = Message<"gateway.keys.v1.AuthenticateResponse
  */
 export const AuthenticateResponseSchema: GenMessage<AuthenticateResponse> = /*@__PURE__*/
   messageDesc(file_gateway_keys_v1_keys, 17);
+
+/**
+ * The person of a session.
+ *
+ * @generated from message gateway.keys.v1.SignedInPerson
+ */
+export type SignedInPerson = Message<"gateway.keys.v1.SignedInPerson"> & {
+  /**
+   * @generated from field: string person_id = 1;
+   */
+  personId: string;
+
+  /**
+   * Names the session. It is not its secret.
+   *
+   * @generated from field: string session_id = 2;
+   */
+  sessionId: string;
+
+  /**
+   * @generated from field: repeated gateway.keys.v1.Membership memberships = 3;
+   */
+  memberships: Membership[];
+
+  /**
+   * @generated from field: gateway.common.v1.OperatorRole operator = 4;
+   */
+  operator: OperatorRole;
+
+  /**
+   * Until this time the methods marked `strong` need no further confirmation. Absent: they do.
+   *
+   * @generated from field: google.protobuf.Timestamp strong_until = 5;
+   */
+  strongUntil?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gateway.keys.v1.SignedInPerson.
+ * Use `create(SignedInPersonSchema)` to create a new message.
+ */
+export const SignedInPersonSchema: GenMessage<SignedInPerson> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 18);
+
+/**
+ * The role of a person in one account.
+ *
+ * @generated from message gateway.keys.v1.Membership
+ */
+export type Membership = Message<"gateway.keys.v1.Membership"> & {
+  /**
+   * @generated from field: string account_id = 1;
+   */
+  accountId: string;
+
+  /**
+   * @generated from field: gateway.common.v1.AccountRole role = 2;
+   */
+  role: AccountRole;
+};
+
+/**
+ * Describes the message gateway.keys.v1.Membership.
+ * Use `create(MembershipSchema)` to create a new message.
+ */
+export const MembershipSchema: GenMessage<Membership> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 19);
 
 /**
  * @generated from enum gateway.keys.v1.KeyStatus
@@ -583,7 +685,9 @@ export const KeyStatusSchema: GenEnum<KeyStatus> = /*@__PURE__*/
 
 /**
  * API keys and their limits. Every call needs a credential in its metadata,
- * `authorization: Bearer …`. Every failed call carries a google.rpc.ErrorInfo (see error.proto).
+ * `authorization: Bearer …` for a key or the admin token, `authorization: Session …` for a person.
+ * Persons who are members of an account may change the keys that they created, its owners all of
+ * them. Every failed call carries a google.rpc.ErrorInfo (see error.proto).
  *
  * @generated from service gateway.keys.v1.KeysService
  */
@@ -609,7 +713,7 @@ export const KeysService: GenService<{
     output: typeof GetKeyResponseSchema;
   },
   /**
-   * Lists the keys of one account or of all accounts, oldest first. Errors: INVALID_REQUEST.
+   * Lists the keys of one account, oldest first. Errors: NOT_FOUND (account), INVALID_REQUEST.
    *
    * @generated from rpc gateway.keys.v1.KeysService.ListKeys
    */

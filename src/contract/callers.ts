@@ -1,0 +1,176 @@
+// Who may call what: whether a method admits a caller, which account a call concerns, and what the
+// caller may see in it. Pure functions over the `callers` option of the method.
+
+import type { Callers } from "../../gen/gateway/common/v1/options_pb.ts";
+import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
+import type { AuthenticatedCall, Call, Caller, Person } from "./contract.ts";
+
+/**
+ * True if the method admits the caller at all. For a person the account decides too: see
+ * `decideAccount` and `checkAccess`.
+ */
+export function isAdmitted(allowed: Callers, caller: Caller): boolean {
+  switch (caller.kind) {
+    case "key":
+      return allowed.key || (allowed.accountReader && caller.key.accountReader) || allowed.anyone;
+    case "admin":
+      return allowed.admin !== AdminScope.UNSPECIFIED || allowed.anyone;
+    case "person":
+      return isPersonAdmitted(allowed, caller) || allowed.anyone;
+    case "internal":
+      return allowed.admin !== AdminScope.UNSPECIFIED || isOpenTo(allowed, OperatorRole.ADMIN);
+    case "anyone":
+      return allowed.anyone;
+  }
+}
+
+function isPersonAdmitted(allowed: Callers, { operator, memberships }: Person): boolean {
+  if (isOpenTo(allowed, operator)) return true;
+  if (allowed.person === AccountRole.UNSPECIFIED) return false;
+  // A viewer needs no membership where no account is concerned.
+  if (allowed.person === AccountRole.VIEWER) return true;
+  return memberships.some(({ role }) => role >= allowed.person);
+}
+
+/** True if an operator of this role may call the method, for any account. */
+function isOpenTo(allowed: Callers, operator: OperatorRole): boolean {
+  return allowed.operator !== OperatorRole.UNSPECIFIED && operator >= allowed.operator;
+}
+
+/**
+ * The account of a call whose request has a field `account_id`. Empty stands for the account of the
+ * key, or for the only account of the person. Throws `invalid_request` if that names no account,
+ * `not_found` for an account in which the caller has no part, and `not_permitted` if the role there
+ * does not suffice.
+ */
+export function decideAccount(allowed: Callers, caller: Caller, accountId: string): string {
+  const decided = accountId === "" ? ownAccount(caller) : accountId;
+  checkAccount(allowed, caller, decided, noSuchAccount);
+  return decided;
+}
+
+/**
+ * Checks that the caller may use something of this account, by the rules of `decideAccount`. Throws
+ * `absent()` if the account has to look absent.
+ */
+export function checkAccess(
+  { allowed, caller }: Pick<AuthenticatedCall, "allowed" | "caller">,
+  accountId: string,
+  absent: () => ApiError,
+): void {
+  checkAccount(allowed, caller, accountId, absent);
+}
+
+function checkAccount(
+  allowed: Callers,
+  caller: Caller,
+  accountId: string,
+  absent: () => ApiError,
+): void {
+  switch (caller.kind) {
+    case "admin":
+    case "internal":
+      return;
+    case "key":
+      if (caller.key.accountId !== accountId) throw absent();
+      return;
+    case "person": {
+      if (isOpenTo(allowed, caller.operator)) return;
+      const role = roleIn(caller, accountId);
+      if (role === AccountRole.UNSPECIFIED) throw absent();
+      if (allowed.person === AccountRole.UNSPECIFIED || role < allowed.person)
+        throw new ApiError("not_permitted", {
+          message: "Your role in this account does not permit this.",
+        });
+      return;
+    }
+    case "anyone":
+      throw absent();
+  }
+}
+
+function ownAccount(caller: Caller): string {
+  if (caller.kind === "key") return caller.key.accountId;
+  if (caller.kind !== "person") throw invalidField("account_id", "is required");
+  const [only, ...others] = caller.memberships;
+  if (caller.operator !== OperatorRole.UNSPECIFIED)
+    throw invalidField("account_id", "is required for operators");
+  if (!only || others.length > 0)
+    throw invalidField(
+      "account_id",
+      only ? "is required, because you are a member of several accounts" : "is required",
+    );
+  return only.accountId;
+}
+
+function noSuchAccount(): ApiError {
+  return new ApiError("not_found", { message: "No such account.", field: "account_id" });
+}
+
+/** The role of a person in an account. UNSPECIFIED: no member. */
+export function roleIn({ memberships }: Person, accountId: string): AccountRole {
+  return memberships.find((one) => one.accountId === accountId)?.role ?? AccountRole.UNSPECIFIED;
+}
+
+/** True if the caller has the account only as an operator: an owner of it should learn of that. */
+export function isOutsider(caller: Caller, accountId: string): boolean {
+  return caller.kind === "person" && roleIn(caller, accountId) === AccountRole.UNSPECIFIED;
+}
+
+/**
+ * The id of the key to whose data the caller is confined. Undefined: the caller sees the data of
+ * the whole account.
+ */
+export function confinedTo(caller: Caller): string | undefined {
+  return caller.kind === "key" && !caller.key.accountReader ? caller.key.keyId : undefined;
+}
+
+/** Throws `confirm_identity` for a person whose last confirmation is too long ago. */
+export function checkStrong(caller: Caller): void {
+  if (caller.kind !== "person") return;
+  if (!caller.strongUntil || caller.strongUntil.getTime() <= Date.now())
+    throw new ApiError("confirm_identity");
+}
+
+/**
+ * The caller as transfers, keys and audit events name it: `person:` or `key:` and an id,
+ * `token:ADMIN_TOKEN`, or the name of a part of the gateway.
+ */
+export function actorOf(caller: Caller): string {
+  switch (caller.kind) {
+    case "key":
+      return `key:${caller.key.keyId}`;
+    case "admin":
+      return "token:ADMIN_TOKEN";
+    case "person":
+      return `person:${caller.personId}`;
+    case "internal":
+      return caller.service;
+    case "anyone":
+      return "anyone";
+  }
+}
+
+/** The program and the machine from which a person calls. Each is empty if it is unknown. */
+export type Client = { readonly address: string; readonly agent: string };
+
+const addressHeader = "x-client-address";
+const agentHeader = "x-client-agent";
+const agentLengthMax = 300;
+
+/**
+ * The client of a call: as the listener in front names it, if that is one of ours, otherwise the
+ * peer of the connection.
+ */
+export function clientOf({ requestHeader, namesClient, peer }: Call): Client {
+  const agent = requestHeader.get(namesClient ? agentHeader : "user-agent") ?? "";
+  const named = namesClient ? requestHeader.get(addressHeader) : null;
+  return { address: named ?? peer ?? "", agent: agent.slice(0, agentLengthMax) };
+}
+
+/** Sets the headers that `clientOf` reads. A listener does so for its own calls. */
+export function nameClient(headers: Headers, { address, agent }: Client): void {
+  headers.set(addressHeader, address);
+  if (agent !== "") headers.set(agentHeader, agent.slice(0, agentLengthMax));
+}

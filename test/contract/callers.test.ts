@@ -1,0 +1,212 @@
+// Who may call what: the rules as pure functions, and the marks of every method.
+
+import { create, type DescMethod, getOption, type MessageInitShape } from "@bufbuild/protobuf";
+import { describe, expect, test } from "vitest";
+import { audited, CallersSchema, callers, strong } from "../../gen/gateway/common/v1/options_pb.ts";
+import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { ApiError, toApiError } from "../../src/base/errors.ts";
+import {
+  checkStrong,
+  clientOf,
+  confinedTo,
+  decideAccount,
+  isAdmitted,
+} from "../../src/contract/callers.ts";
+import { type Caller, type Person, serviceTypes } from "../../src/contract/contract.ts";
+
+const allow = (init: MessageInitShape<typeof CallersSchema>) => create(CallersSchema, init);
+
+function keyOf(accountReader: boolean): Caller {
+  const key = create(KeySchema, { keyId: "key_1", accountId: "acc_a", accountReader });
+  return { kind: "key", key, secret: create(SecretSchema) };
+}
+
+function person(more: Partial<Person> = {}): Person {
+  return {
+    kind: "person",
+    personId: "per_1",
+    sessionId: "ses_1",
+    memberships: [],
+    operator: OperatorRole.UNSPECIFIED,
+    strongUntil: undefined,
+    ...more,
+  };
+}
+
+const { VIEWER, MEMBER, OWNER } = AccountRole;
+const { SUPPORT, ADMIN } = OperatorRole;
+const inA = (role: AccountRole) => person({ memberships: [{ accountId: "acc_a", role }] });
+
+const plainKey = keyOf(false);
+const reader = keyOf(true);
+const admin: Caller = { kind: "admin" };
+const internal: Caller = { kind: "internal", service: "payments" };
+const anyone: Caller = { kind: "anyone" };
+
+describe("a method admits", () => {
+  test.for<[string, MessageInitShape<typeof CallersSchema>, Caller, boolean]>([
+    ["a key, if it names keys", { key: true }, plainKey, true],
+    ["no key, if it names account readers", { accountReader: true }, plainKey, false],
+    ["an account reader, if it names them", { accountReader: true }, reader, true],
+    ["an account reader as any key", { key: true }, reader, true],
+    [
+      "no key otherwise",
+      { admin: AdminScope.READ, person: VIEWER, operator: ADMIN },
+      reader,
+      false,
+    ],
+    ["the admin token with any scope", { admin: AdminScope.MONEY }, admin, true],
+    ["no admin token without a scope", { key: true, person: VIEWER }, admin, false],
+    ["a person with a higher role", { person: MEMBER }, inA(OWNER), true],
+    ["a person with the role", { person: MEMBER }, inA(MEMBER), true],
+    ["no person with a lower role", { person: MEMBER }, inA(VIEWER), false],
+    ["no person without a membership", { person: MEMBER }, person(), false],
+    ["every person where viewers may call", { person: VIEWER }, person(), true],
+    ["no person otherwise", { key: true, admin: AdminScope.ALL }, inA(OWNER), false],
+    ["an operator with a higher role", { operator: SUPPORT }, person({ operator: ADMIN }), true],
+    ["no operator with a lower role", { operator: ADMIN }, person({ operator: SUPPORT }), false],
+    ["no owner as an operator", { operator: SUPPORT }, inA(OWNER), false],
+    ["no operator on a method of keys", { key: true }, person({ operator: ADMIN }), false],
+    ["a part of the gateway in place of operators", { operator: ADMIN }, internal, true],
+    ["no part of the gateway in place of a key", { key: true }, internal, false],
+    ["everybody, if it says so", { anyone: true }, anyone, true],
+    ["a key as everybody", { anyone: true }, plainKey, true],
+    ["nobody without a credential otherwise", { person: VIEWER, key: true }, anyone, false],
+    ["nobody without its option", {}, admin, false],
+  ])("%s", ([, allowed, caller, expected]) => {
+    expect(isAdmitted(allow(allowed), caller)).toBe(expected);
+  });
+});
+
+describe("the account of a call", () => {
+  const both = person({
+    memberships: [
+      { accountId: "acc_a", role: VIEWER },
+      { accountId: "acc_b", role: OWNER },
+    ],
+  });
+  const member = { person: MEMBER, operator: ADMIN, key: true };
+  const ownerAndOperator = { ...inA(OWNER), operator: SUPPORT };
+
+  test.for<[string, MessageInitShape<typeof CallersSchema>, Caller, string, string]>([
+    ["of a key is its own, unnamed", member, plainKey, "", "acc_a"],
+    ["of a key is its own, named", member, plainKey, "acc_a", "acc_a"],
+    ["of a key is no other", member, plainKey, "acc_b", "not_found account_id"],
+    ["of a person is the only one, unnamed", member, inA(OWNER), "", "acc_a"],
+    ["of a person is the one that is named", member, both, "acc_b", "acc_b"],
+    ["of a person with two has to be named", member, both, "", "invalid_request account_id"],
+    ["of a person without one has to be named", member, person(), "", "invalid_request account_id"],
+    ["is absent to persons who are no members", member, both, "acc_c", "not_found account_id"],
+    ["is closed to members with a lower role", member, both, "acc_a", "not_permitted"],
+    ["of an operator has to be named", member, ownerAndOperator, "", "invalid_request account_id"],
+    ["of an operator is any", member, person({ operator: ADMIN }), "acc_c", "acc_c"],
+    [
+      "is absent to lower operators",
+      member,
+      person({ operator: SUPPORT }),
+      "acc_c",
+      "not_found account_id",
+    ],
+    ["of the admin token has to be named", member, admin, "", "invalid_request account_id"],
+    ["of the admin token is any", member, admin, "acc_c", "acc_c"],
+    ["of a part of the gateway is any", member, internal, "acc_c", "acc_c"],
+    [
+      "of a part of the gateway has to be named",
+      member,
+      internal,
+      "",
+      "invalid_request account_id",
+    ],
+    [
+      "of operators alone is closed to its owner",
+      { operator: ADMIN },
+      inA(OWNER),
+      "acc_a",
+      "not_permitted",
+    ],
+  ])("%s", ([, allowed, caller, accountId, expected]) => {
+    expect(outcomeOf(() => decideAccount(allow(allowed), caller, accountId))).toBe(expected);
+  });
+
+  function outcomeOf(decide: () => string): string {
+    try {
+      return decide();
+    } catch (error) {
+      const { reason, facts } = toApiError(error);
+      return [reason, facts.field].filter((one) => one !== undefined).join(" ");
+    }
+  }
+});
+
+test("a key sees its own data only, unless it is an account reader", () => {
+  expect([plainKey, reader, admin, inA(VIEWER)].map(confinedTo)).toEqual([
+    "key_1",
+    undefined,
+    undefined,
+    undefined,
+  ]);
+});
+
+test("a person is asked again once the confirmation is over, no other caller ever", () => {
+  const reason = new ApiError("confirm_identity").reason;
+  for (const strongUntil of [undefined, new Date(Date.now() - 1)])
+    expect(() => checkStrong(person({ strongUntil }))).toThrow(expect.objectContaining({ reason }));
+  checkStrong(person({ strongUntil: new Date(Date.now() + 60_000) }));
+  for (const caller of [plainKey, admin, internal, anyone]) checkStrong(caller);
+});
+
+describe("the client of a call", () => {
+  const requestHeader = new Headers({
+    "x-client-address": "203.0.113.9",
+    "x-client-agent": "browser",
+    "user-agent": "grpc-tool",
+  });
+  const { signal } = new AbortController();
+
+  test("is the peer if anybody may have written the headers", () => {
+    const expected = { address: "198.51.100.1", agent: "grpc-tool" };
+    expect(clientOf({ signal, requestHeader, peer: "198.51.100.1" })).toEqual(expected);
+  });
+
+  test("is the one that a listener of ours names", () => {
+    const call = { signal, requestHeader, peer: "198.51.100.1", namesClient: true };
+    expect(clientOf(call)).toEqual({ address: "203.0.113.9", agent: "browser" });
+  });
+});
+
+const methods: DescMethod[] = Object.values(serviceTypes).flatMap((service) => service.methods);
+
+test("every method names its callers", () => {
+  expect(methods.filter((desc) => nobody(desc)).map(({ name }) => name)).toEqual([]);
+});
+
+function nobody(desc: DescMethod): boolean {
+  const { key, admin, person, operator, anyone, accountReader } = getOption(desc, callers);
+  return !key && !admin && !person && !operator && !anyone && !accountReader;
+}
+
+/** The writing methods that ask no person for a confirmation, with the reason. */
+const unconfirmed: Readonly<Record<string, string>> = {
+  CreateAccount: "an empty account has nothing to protect",
+  UpdateKey: "limits can be set back; account_reader, which cannot, asks in the service",
+  PlaceHold: "no person may call it",
+  CheckpointHold: "no person may call it",
+  SettleHold: "no person may call it",
+  Generate: "no person may call it",
+};
+
+test("every writing method of persons asks for a confirmation, or has a reason not to", () => {
+  const isRead = ({ name }: DescMethod) => /^(Get|List|Find|Count|Authenticate|Verify)/.test(name);
+  const open = methods.filter((desc) => !isRead(desc) && !getOption(desc, strong));
+  expect(open.map(({ name }) => name).sort()).toEqual(Object.keys(unconfirmed).sort());
+  for (const desc of open.filter(({ name }) => unconfirmed[name] === "no person may call it")) {
+    const { person, operator } = getOption(desc, callers);
+    expect([desc.name, person, operator]).toEqual([desc.name, 0, 0]);
+  }
+});
+
+test("what asks for a confirmation leaves an audit event", () => {
+  const silent = methods.filter((desc) => getOption(desc, strong) && !getOption(desc, audited));
+  expect(silent).toEqual([]);
+});

@@ -64,7 +64,7 @@ async function openGateway(parts: GatewayParts, stack: AsyncDisposableStack): Pr
   const local = config.role === "facade" ? undefined : await startServices(parts, stack);
   const core = local ? localCore(local.services) : connectCore(config, stack);
   const readiness = local?.readiness ?? remoteReadiness(core);
-  const grpc = local && (await openGrpc(config, local, stack));
+  const grpc = local && (await openGrpc(parts, local, stack));
   let { nativeBearer } = parts.catalog;
   const http =
     config.role === "core"
@@ -116,10 +116,14 @@ function connectCore(config: Config, stack: AsyncDisposableStack): Core {
 }
 
 async function openGrpc(
-  config: Config,
+  { config, log }: GatewayParts,
   local: StartedServices,
   stack: AsyncDisposableStack,
 ): Promise<Listener> {
+  if (config.role === "core" && !config.grpcTls?.clientAuthorities)
+    log.warn(
+      "GRPC_TLS_CLIENT_CA is not set: the address of a facade counts as that of its clients",
+    );
   const server = createGrpcServer({
     services: local.services,
     authenticate: local.authenticate,

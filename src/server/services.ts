@@ -134,7 +134,7 @@ export async function startServices(
  * Finds callers by both kinds of credential: `Session …` is a person's, and any other is left to
  * `keys`. So a session is never a key, nor a key a session. `people` absent: nobody signs in here.
  */
-function identifyBy(keys: Authenticate, people?: Authenticate): Authenticate {
+export function identifyBy(keys: Authenticate, people?: Authenticate): Authenticate {
   if (!people) return keys;
   return (requestHeader) =>
     isSession(requestHeader.get("authorization")) ? people(requestHeader) : keys(requestHeader);

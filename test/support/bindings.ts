@@ -13,6 +13,7 @@ import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/conn
 import fastify from "fastify";
 import { fromDetails } from "../../src/base/error-details.ts";
 import { ApiError, toApiError } from "../../src/base/errors.ts";
+import type { ClientTls, ServerTls } from "../../src/config/environment.ts";
 import {
   type BoundMethod,
   boundMethod,
@@ -43,18 +44,21 @@ export type Bindings = Record<BindingName, Core> & {
   close(): Promise<void>;
 };
 
+/** `tls`: of the gRPC listener, and the client's side of it. */
 export async function startBindings(
   services: Services,
   identify = authenticate,
+  tls?: { server: ServerTls; client: ClientTls },
 ): Promise<Bindings> {
   const server = createGrpcServer({
     services,
     authenticate: identify,
     readiness: async () => ({ billing: true, keys: true, inference: true }),
     allowPlaintext: false,
+    ...(tls && { tls: tls.server }),
   });
   const port = await server.listen("127.0.0.1", 0);
-  const grpc = grpcCore({ addresses: [`127.0.0.1:${port}`] });
+  const grpc = grpcCore({ addresses: [`127.0.0.1:${port}`], ...(tls && { tls: tls.client }) });
 
   const http = fastify();
   const core = localCore(services);

@@ -57,6 +57,14 @@ export {
   maxOutputPriceMicro,
   priceVersion,
 } from "./price.ts";
+export {
+  type Correction,
+  compareCharges,
+  correctionsFor,
+  type Difference,
+  type LoggedCharge,
+  parseLogLine,
+} from "./reconcile.ts";
 export type { Ending } from "./settlement.ts";
 
 export type Billing = {
@@ -72,6 +80,8 @@ export type Billing = {
    * before the answer of one that this process made, soon after one that another process made.
    */
   onFundsChange(listener: FundsListener): void;
+  /** The amounts of the charges that these requests have. One without a charge is left out. */
+  findAmounts: LedgerStore["findAmounts"];
   /** Registers this process as a node; starts heartbeats, checkpoints and reaping. */
   start(): Promise<void>;
   /**
@@ -127,6 +137,7 @@ export function createBilling(parts: Parts): Billing {
     nodeId: node.id,
     nodeEnded: (nodeId) => node.markEnded(nodeId),
     onFundsChange: funds.listen,
+    findAmounts: (requests) => reports.findAmounts(requests),
     confirmAlive: () => node.confirmAlive(),
     start: () => node.start(holds),
     async stop() {

@@ -60,6 +60,7 @@ const statements = {
   releaseHold: statement(import.meta.url, "release-hold"),
   checkpointHolds: statement(import.meta.url, "checkpoint-holds"),
   findCharge: statement(import.meta.url, "find-charge"),
+  findAmounts: statement(import.meta.url, "find-amounts"),
   listCharges: statement(import.meta.url, "list-charges"),
   readUsage: statement(import.meta.url, "read-usage"),
   registerPrice: statement(import.meta.url, "register-price"),
@@ -193,6 +194,20 @@ export function createLedgerStore(postgres: Database) {
     findCharge: async (requestId: string): Promise<Receipt | undefined> => {
       const [row] = await db.query<ChargeRow>(statements.findCharge, [requestId]);
       return row && toReceipt(row);
+    },
+    /** The amounts of the charges that these requests have. One without a charge is left out. */
+    findAmounts: async (
+      requests: readonly { readonly accountId: string; readonly requestId: string }[],
+    ): Promise<{ accountId: string; requestId: string; amountMicro: bigint }[]> => {
+      const rows = await db.query<{ account_id: string; request_id: string; amount: bigint }>(
+        statements.findAmounts,
+        [requests.map(({ accountId }) => accountId), requests.map(({ requestId }) => requestId)],
+      );
+      return rows.map((row) => ({
+        accountId: row.account_id,
+        requestId: row.request_id,
+        amountMicro: row.amount,
+      }));
     },
     listCharges: async (
       accountId: string,

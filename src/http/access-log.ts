@@ -4,6 +4,7 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { OutcomeSchema, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { familyName } from "../base/families.ts";
 import type { Log } from "../base/log.ts";
 import { type TokenCategory, tokenCategories } from "../base/token-categories.ts";
 import { elapsedMs } from "./context.ts";
@@ -28,7 +29,11 @@ export function createAccessLog(log: Log): (request: FastifyRequest, reply: Fast
         route,
         status,
         ms: elapsedMs(request.context),
-        ...(key && { accountId: key.accountId, keyId: key.keyId }),
+        ...(key && {
+          accountId: key.accountId,
+          keyId: key.keyId,
+          family: familyName(key.family),
+        }),
         ...logFields,
         ...(receipt && costOf(receipt)),
         ...(!reply.raw.writableEnded && { hungUp: true }),

@@ -1,0 +1,152 @@
+// `npm run reconcile -- LOG… [--post]`: lists the charges that gateways have logged and the ledger
+// lacks, after a failover that lost commits or from a restored backup. `--post` books one
+// adjustment for each pool and day; a repeat books nothing twice. Exit status: 0 when nothing is
+// missing or everything was booked, 1 otherwise, 64 for wrong arguments.
+
+import { createReadStream } from "node:fs";
+import { createInterface } from "node:readline";
+import { getOption } from "@bufbuild/protobuf";
+import { BillingService, TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
+import { toApiError } from "../base/errors.ts";
+import { familyName } from "../base/families.ts";
+import { createLog } from "../base/log.ts";
+import {
+  type Billing,
+  type Correction,
+  compareCharges,
+  correctionsFor,
+  createBilling,
+  type Difference,
+  type LoggedCharge,
+  parseLogLine,
+} from "../billing/billing.ts";
+import { readConfig } from "../config/environment.ts";
+import { startEmbedded } from "../postgres/embedded/embedded.ts";
+import { migrate } from "../postgres/migrate.ts";
+import { connectPostgres } from "../postgres/postgres.ts";
+import { checkDatabase } from "../postgres/preflight.ts";
+import { startupErrorMessage } from "../server/startup-error.ts";
+
+// EX_USAGE of sysexits.h.
+const exitUsage = 64;
+/** Charges are looked up so many at a time. */
+const pageSize = 1_000;
+
+const args = process.argv.slice(2);
+const posts = args.includes("--post");
+const files = args.filter((arg) => arg !== "--post");
+if (files.length === 0 || files.some((file) => file.startsWith("-"))) {
+  console.error("usage: npm run reconcile -- LOG… [--post]");
+  process.exit(exitUsage);
+}
+
+// This command calls no gateway, so it needs no admin token.
+const config = readConfig({ ADMIN_TOKEN: "not-needed-to-reconcile", ...process.env });
+const log = createLog("warn");
+
+try {
+  await using stack = new AsyncDisposableStack();
+  const { logged, faults } = await readLogs(files);
+  const url = config.databaseUrl ?? (await startDatabase(stack));
+  if (config.databaseUrl !== undefined) await checkDatabase(url);
+  await migrate(url);
+  const postgres = stack.adopt(connectPostgres(url), (one) => one.close());
+  const billing = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
+
+  const differences = await findDifferences(billing, logged);
+  for (const difference of differences) console.log(describe(difference));
+  console.log(`charges in the logs: ${logged.length}, not in the ledger: ${differences.length}`);
+  let isBooked = true;
+  for (const correction of correctionsFor(differences))
+    if (!(await book(billing, correction))) isBooked = false;
+  for (const fault of faults) console.error(fault);
+  process.exitCode = isBooked && faults.length === 0 ? 0 : 1;
+} catch (error) {
+  console.error(startupErrorMessage(error, config));
+  process.exitCode = 1;
+}
+
+/** The charges of all files, each request once, and the lines that cannot be understood. */
+async function readLogs(
+  paths: readonly string[],
+): Promise<{ logged: LoggedCharge[]; faults: string[] }> {
+  const logged = new Map<string, LoggedCharge>();
+  const faults: string[] = [];
+  for (const path of paths) {
+    let number = 0;
+    for await (const text of createInterface({ input: createReadStream(path) })) {
+      number += 1;
+      try {
+        const charge = parseLogLine(text);
+        if (charge) logged.set(`${charge.accountId}/${charge.requestId}`, charge);
+      } catch (error) {
+        faults.push(`${path}:${number}: ${error instanceof Error ? error.message : error}`);
+      }
+    }
+  }
+  return { logged: [...logged.values()], faults };
+}
+
+async function findDifferences(
+  billing: Billing,
+  logged: readonly LoggedCharge[],
+): Promise<Difference[]> {
+  const differences: Difference[] = [];
+  for (let from = 0; from < logged.length; from += pageSize) {
+    const page = logged.slice(from, from + pageSize);
+    differences.push(...compareCharges(page, await billing.findAmounts(page)));
+  }
+  return differences;
+}
+
+function describe(difference: Difference): string {
+  const { accountId, family, requestId, amountMicro, ledgerMicro } = difference;
+  const found = ledgerMicro === undefined ? "lost" : `the ledger has ${ledgerMicro}`;
+  return `${accountId}/${family} ${requestId}: ${amountMicro} micro-credits, ${found}`;
+}
+
+/** Prints what a pool lacks, and books it if asked to. False when it is not booked. */
+async function book(billing: Billing, correction: Correction): Promise<boolean> {
+  const { accountId, family, amountMicro, idempotencyKey, requests } = correction;
+  const pool = `${accountId}/${familyName(family)}`;
+  const what = `${pool}: ${amountMicro} micro-credits for ${requests} charges`;
+  if (!posts) {
+    console.log(`to book with --post: ${what}`);
+    return false;
+  }
+  const call = {
+    signal: new AbortController().signal,
+    requestHeader: new Headers(),
+    caller: { kind: "internal" as const, service: "reconcile" },
+    allowed: getOption(BillingService.method.createTransfer, callers),
+    accountId,
+  };
+  try {
+    await billing.service.createTransfer(
+      {
+        $typeName: "gateway.billing.v1.CreateTransferRequest",
+        ...{ accountId, family, idempotencyKey },
+        kind: TransferKind.ADJUSTMENT,
+        amountMicrocredits: amountMicro,
+        reason: `reconcile: ${requests} charges that the ledger lacked`,
+      },
+      call,
+    );
+    console.log(`booked as ${idempotencyKey}: ${what}`);
+    return true;
+  } catch (error) {
+    const { reason, message } = toApiError(error);
+    const hint =
+      reason === "idempotency_key_reused"
+        ? "this day was reconciled with other logs; give the logs of all gateways at once"
+        : message;
+    console.log(`NOT booked: ${what}: ${hint}`);
+    return false;
+  }
+}
+
+async function startDatabase(stack: AsyncDisposableStack): Promise<string> {
+  const { url } = stack.adopt(await startEmbedded(config.dataDir, log), (one) => one.stop());
+  return url;
+}

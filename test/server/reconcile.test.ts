@@ -1,0 +1,149 @@
+// `npm run reconcile` against a ledger that was restored from an earlier state.
+
+import { execFile } from "node:child_process";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startChildGateway } from "../support/child-gateway.ts";
+import { startTestServer } from "../support/server-pair.ts";
+
+/** The ledger, and the same as it was before the later requests. */
+type Ledger = "gateway" | "restored";
+
+const run = promisify(execFile);
+let folder: string;
+let database: Awaited<ReturnType<typeof startTestServer>>;
+const logs: string[] = [];
+let lostMicro = 0n;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "gateway-reconcile-"));
+  database = await startTestServer();
+  await serve("early", { v1: 2, v2: 1 });
+  await database.server.query("create database restored template gateway", "postgres");
+  await serve("late-1", { v1: 3, v2: 2 });
+  await serve("late-2", { v1: 1, v2: 0 });
+  lostMicro = (await spentMicro("gateway")) - (await spentMicro("restored"));
+});
+afterAll(async () => {
+  await database.stop();
+  await rm(folder, { recursive: true, force: true });
+});
+
+/** Serves paid requests with one gateway, and keeps its log. */
+async function serve(name: string, requests: { v1: number; v2: number }): Promise<void> {
+  const gateway = await startChildGateway({
+    DATABASE_URL: database.server.url(),
+    ADMIN_TOKEN: "the-admin-token-of-a-backup",
+    DATA_DIR: folder,
+    SEED: "true",
+  });
+  const keys: { v1: string; v2: string } = JSON.parse(
+    await readFile(join(folder, "first-keys.json"), "utf8"),
+  );
+  for (const family of ["v1", "v2"] as const) {
+    for (let number = 0; number < requests[family]; number++) {
+      const response = await fetch(`${gateway.address}/v1/messages`, {
+        method: "POST",
+        headers: {
+          "x-api-key": keys[family],
+          "anthropic-version": "2023-06-01",
+          "content-type": "application/json",
+        },
+        body: JSON.stringify({
+          model: "haiku",
+          max_tokens: 50,
+          messages: [{ role: "user", content: `[[simulate tokens=${20 + number}]]` }],
+        }),
+      });
+      expect(response.status).toBe(200);
+      await response.text();
+    }
+  }
+  const { stderr } = await gateway.end("SIGTERM");
+  const path = join(folder, `${name}.log`);
+  await writeFile(path, `The banner is no JSON.\n${stderr}`);
+  logs.push(path);
+}
+
+async function spentMicro(ledger: Ledger): Promise<bigint> {
+  const sql = "select sum(amount)::text as sum from charges";
+  const [row] = await database.server.query<{ sum: string }>(sql, ledger);
+  return BigInt(row?.sum ?? 0);
+}
+
+function postedMicro(ledger: Ledger): Promise<unknown[]> {
+  const sql = "select account_id, family, posted::text from pools order by 1, 2";
+  return database.server.query(sql, ledger);
+}
+
+/** Runs a command on the restored ledger. */
+async function command(file: string, ...args: string[]) {
+  const env = { ...process.env, DATABASE_URL: database.server.url("restored") };
+  const path = join(import.meta.dirname, "../../src/cli", file);
+  const { stdout, stderr, code } = await run(process.execPath, [path, ...args], { env }).then(
+    (output) => ({ ...output, code: 0 }),
+    (error: { stdout: string; stderr: string; code: number }) => error,
+  );
+  return { lines: stdout.trim().split("\n"), stderr, code };
+}
+
+const lost = (lines: readonly string[]) => lines.filter((line) => line.endsWith(", lost"));
+
+test("a ledger that lacks nothing is reported as such", async () => {
+  const { lines, code } = await command("reconcile.ts", logs[0] ?? "");
+  expect(lines).toEqual(["charges in the logs: 3, not in the ledger: 0"]);
+  expect(code).toBe(0);
+});
+
+test("without --post the lost charges are listed, and nothing is booked", async () => {
+  const before = await postedMicro("restored");
+  const { lines, code } = await command("reconcile.ts", ...logs);
+  expect(lost(lines)).toHaveLength(6);
+  expect(lines).toContain("charges in the logs: 9, not in the ledger: 6");
+  expect(lines.filter((line) => line.startsWith("to book with --post: "))).toHaveLength(2);
+  expect(code).toBe(1);
+  expect(await postedMicro("restored")).toEqual(before);
+});
+
+test("with --post every pool is as before the loss, and a repeat books nothing", async () => {
+  for (let time = 0; time < 2; time++) {
+    const { lines, code } = await command("reconcile.ts", ...logs, "--post");
+    expect(lines.filter((line) => line.startsWith("booked as reconcile/"))).toHaveLength(2);
+    expect(code).toBe(0);
+    expect(await postedMicro("restored")).toEqual(await postedMicro("gateway"));
+  }
+  const booked = await database.server.query<{ kind: string; amount: string; actor: string }>(
+    "select kind, amount::text, actor from transfers where idempotency_key like 'reconcile/%'",
+    "restored",
+  );
+  expect(booked.map(({ kind, actor }) => `${kind} ${actor}`)).toEqual(
+    Array(2).fill("adjustment reconcile"),
+  );
+  expect(booked.reduce((sum, { amount }) => sum + BigInt(amount), 0n)).toBe(-lostMicro);
+  expect((await command("verify-ledger.ts")).lines).toEqual(["the ledger is consistent"]);
+});
+
+test("the logs of some gateways, after those of all, book nothing and say why", async () => {
+  const before = await postedMicro("restored");
+  const { lines, code } = await command("reconcile.ts", logs[1] ?? "", "--post");
+  expect(lines.filter((line) => line.startsWith("NOT booked: ")).join("\n")).toContain(
+    "give the logs of all gateways at once",
+  );
+  expect(code).toBe(1);
+  expect(await postedMicro("restored")).toEqual(before);
+});
+
+test("a damaged line is named with its place, and missing arguments with the usage", async () => {
+  const path = join(folder, "damaged.log");
+  const line = { msg: "request", amountMicrocredits: "5", requestId: "req_1", accountId: "acc_1" };
+  await writeFile(path, `\n${JSON.stringify(line)}\n`);
+  const damaged = await command("reconcile.ts", path);
+  expect(damaged).toMatchObject({ code: 1, stderr: expect.stringContaining(`${path}:2: `) });
+  expect(await command("reconcile.ts")).toMatchObject({
+    code: 64,
+    stderr: expect.stringContaining("usage: "),
+  });
+});

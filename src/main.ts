@@ -1,6 +1,6 @@
-// The gateway process: reads the configuration, starts a gateway and handles signals. SIGTERM and
-// SIGINT drain it and exit; SIGHUP reloads the configuration file.
+// The program. It runs as one gateway process or, with WORKERS, as the parent of several.
 
+import cluster from "node:cluster";
 import { readFileSync } from "node:fs";
 import { createLog } from "./base/log.ts";
 import {
@@ -10,116 +10,67 @@ import {
   readCatalogFile,
 } from "./config/catalog.ts";
 import { type Config, readCatalogPath, readConfig } from "./config/environment.ts";
-import { renderBanner } from "./server/bootstrap.ts";
-import { startGateway } from "./server/gateway.ts";
-import { shrinkHeap } from "./server/shrink-heap.ts";
-import { startupErrorMessage } from "./server/startup-error.ts";
 
 // EX_CONFIG of sysexits.h: a supervisor need not restart the process.
 const exitConfiguration = 78;
 
-const { config, catalog } = readConfiguration();
-const log = createLog(config.logLevel);
+const { worker } = cluster;
+const parent = worker && (await (await import("./server/worker.ts")).joinParent(worker));
+const configuration = readConfiguration(parent?.catalogText);
+if ("problems" in configuration) {
+  if (!parent) console.error(configuration.problems);
+  else await parent.fail(configuration.problems);
+  process.exit(exitConfiguration);
+}
+const { config, catalog } = configuration;
+const log = createLog(config.logLevel, worker?.id);
 
 process.on("uncaughtException", (error) => {
   log.fatal({ err: error }, "uncaught exception, exiting");
   process.exit(1);
 });
 
-// npm forwards a Ctrl-C that the terminal already sent to this process. A second signal within this
-// time is ignored.
-const repeatedSignalMs = 1_000;
-let stoppingSinceMs: number | undefined;
-const starting = startGateway({ config, catalog, env: process.env, log });
-for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => stop(signal));
-process.on("SIGHUP", () => reload());
-
-try {
-  announce(await starting);
-  shrinkHeap();
-} catch (error) {
-  log.debug({ err: error }, "the gateway failed to start");
-  console.error(startupErrorMessage(error, config));
-  process.exit(1);
+// Imported by need: a parent has none of the services, and so needs little memory.
+if (config.workers > 1 && !parent) {
+  const { runWorkers } = await import("./server/workers.ts");
+  await runWorkers({ config, log, readCatalogText });
+} else {
+  const { runGateway } = await import("./server/run.ts");
+  await runGateway({ config, catalog, env: process.env, log }, readCatalog, parent);
 }
 
-async function stop(signal: string): Promise<void> {
-  if (stoppingSinceMs !== undefined) {
-    // A second signal stops the process at once. The next start settles the active requests.
-    if (performance.now() - stoppingSinceMs > repeatedSignalMs) process.exit(1);
-    return;
-  }
-  stoppingSinceMs = performance.now();
-  log.info(
-    { signal, limitMs: config.drainLimitMs },
-    "draining: rejecting new requests, finishing active ones",
-  );
-  try {
-    const gateway = await starting;
-    await gateway.stop();
-    log.info("stopped");
-    process.exit(0);
-  } catch (error) {
-    log.error({ err: error }, "the gateway failed to stop cleanly");
-    process.exit(1);
-  }
-}
-
-async function reload(): Promise<void> {
-  try {
-    const gateway = await starting;
-    gateway.reload(readCatalog(config));
-    log.info("configuration file reloaded");
-  } catch (error) {
-    log.error(
-      { problem: messageOf(error) },
-      "new configuration file rejected; the current one stays in effect",
-    );
-  }
-}
-
-function readConfiguration(): { config: Config; catalog: CatalogFile } {
+/** `catalogText`: the configuration file, if another process has read it. */
+function readConfiguration(
+  catalogText: string | undefined,
+): { config: Config; catalog: CatalogFile } | { problems: string } {
   const problems: string[] = [];
   const attempt = <T>(read: () => T): T | undefined => {
     try {
       return read();
     } catch (error) {
-      problems.push(messageOf(error));
+      problems.push(error instanceof Error ? error.message : String(error));
       return undefined;
     }
   };
   const config = attempt(() => readConfig(process.env));
   // Read even if the environment has problems, so that all problems are reported together.
-  const catalog = attempt(() => readCatalog({ catalogPath: readCatalogPath(process.env) }));
+  const catalog = attempt(() => readCatalog(catalogText));
   if (config && catalog) return { config, catalog };
-  console.error(problems.join("\n"));
-  process.exit(exitConfiguration);
+  return { problems: problems.join("\n") };
 }
 
 /**
  * Reads the configuration file, whose credentials must be in the environment. Throws one Error with
  * all problems of the file.
  */
-function readCatalog({ catalogPath }: { catalogPath?: string | undefined }): CatalogFile {
-  const catalog = readCatalogFile(
-    catalogPath === undefined ? defaultCatalog() : readFileSync(catalogPath, "utf8"),
-  );
+function readCatalog(text = readCatalogText()): CatalogFile {
+  const catalog = readCatalogFile(text);
   const missing = findMissingCredentials(catalog.providers, process.env);
   if (missing.length > 0) throw new Error(`configuration file:\n  ${missing.join("\n  ")}`);
   return catalog;
 }
 
-function announce({
-  httpAddress,
-  grpcAddress,
-  firstKeys,
-}: Awaited<ReturnType<typeof startGateway>>): void {
-  if (firstKeys && httpAddress !== undefined)
-    console.log(renderBanner(firstKeys, httpAddress, config.dataDir));
-  else console.log(`The model gateway runs at ${httpAddress ?? grpcAddress}`);
-  log.info({ http: httpAddress, grpc: grpcAddress, role: config.role }, "ready");
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+function readCatalogText(): string {
+  const path = readCatalogPath(process.env);
+  return path === undefined ? defaultCatalog() : readFileSync(path, "utf8");
 }

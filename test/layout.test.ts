@@ -18,7 +18,7 @@ const rootFiles = ["main.ts"];
 const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   // Programs. A command is an entry point, as `main.ts` is.
   { cli: [] },
-  { server: ["gateway", "bootstrap", "shrink-heap", "startup-error"] },
+  { server: ["run", "worker", "workers", "startup-error"] },
   {
     http: [
       "http",
@@ -32,7 +32,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
     grpc: ["grpc", "client"],
   },
   { inference: ["inference"] },
-  { billing: ["billing"], keys: ["keys"], "rate-limits": ["rate-limits"] },
+  { billing: ["billing"], keys: ["keys"], "rate-limits": ["rate-limits", "shared-windows"] },
   {
     contract: [
       "contract",

@@ -4,6 +4,7 @@
 
 import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
+import { availableParallelism } from "node:os";
 import { parseDatabaseUrl } from "./database-url.ts";
 
 export type Role = "all" | "core" | "facade";
@@ -38,6 +39,8 @@ export type Config = {
   readonly catalogPath?: string;
   readonly logLevel: LogLevel;
   readonly role: Role;
+  /** Number of processes that serve the ports. With 1, the process itself does. */
+  readonly workers: number;
   /** `host:port` of each core. Empty unless the role is `facade`. */
   readonly coreAddresses: readonly string[];
   /** Absent: cores are called in plaintext. */
@@ -87,6 +90,7 @@ const roles = ["all", "core", "facade"] as const;
 
 // Shorter tokens can be guessed. The token that a first start generates has 43 characters.
 const adminTokenLengthMin = 16;
+const workersMax = 64;
 
 /** Reads the environment. Throws one Error that lists every problem, one a line. */
 export function readConfig(env: NodeJS.ProcessEnv): Config {
@@ -140,6 +144,12 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     );
   }
 
+  function readWorkers(): number {
+    if (text("WORKERS") === "auto") return Math.min(availableParallelism(), workersMax);
+    const range = { min: 1, max: workersMax, fallback: 1 };
+    return integer("WORKERS", range, `a whole number from 1 to ${workersMax}, or auto`);
+  }
+
   const config: Config = {
     host: text("HOST") ?? "127.0.0.1",
     port: integer("PORT", { min: 0, max: 65_535, fallback: 8080 }),
@@ -156,6 +166,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     ...(catalogPath !== undefined && { catalogPath }),
     logLevel: choice("LOG_LEVEL", logLevels, "info"),
     role,
+    workers: readWorkers(),
     coreAddresses,
     ...(coreTls && {
       coreTls: { ...(authorities && { authorities }), ...(identity && { identity }) },
@@ -222,18 +233,27 @@ function isAddressRange(text: string): boolean {
   );
 }
 
-type ReadInteger = (name: string, range: { min: number; max: number; fallback: number }) => number;
+/** `rule` describes the valid values. */
+type ReadInteger = (
+  name: string,
+  range: { min: number; max: number; fallback: number },
+  rule?: string,
+) => number;
 
 // Readers of one variable each. They trim it, treat an empty one as absent, and add to `problems`.
 // A problem never repeats the value, which may be a secret in the wrong variable.
 function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
   const text = (name: string): string | undefined => readText(env, name);
-  const integer: ReadInteger = (name, range) => {
+  const integer: ReadInteger = (
+    name,
+    range,
+    rule = `a whole number from ${range.min} to ${range.max}`,
+  ) => {
     const value = text(name);
     if (value === undefined) return range.fallback;
     const number = /^\d{1,15}$/.test(value) ? Number(value) : Number.NaN;
     if (number >= range.min && number <= range.max) return number;
-    problems.push(`${name}: must be a whole number from ${range.min} to ${range.max}`);
+    problems.push(`${name}: must be ${rule}`);
     return range.fallback;
   };
   const choice = <T extends string>(name: string, choices: readonly T[], fallback: T): T => {

@@ -1,17 +1,28 @@
 // Counts the open requests of the listener, so that a drain can wait for them.
 
-import type { Socket } from "node:net";
+import type { Server } from "node:http";
+import { Server as NetServer, type Socket } from "node:net";
+import { setTimeout as delay } from "node:timers/promises";
 import type { FastifyReply } from "fastify";
 import { WaitGroup } from "../base/wait-group.ts";
+
+/** How long an idle connection stays open for its next request. */
+const idleMs = 1_000;
 
 export class OpenRequests {
   readonly #replies = new WeakMap<Socket, readonly FastifyReply[]>();
   readonly #open = new WaitGroup();
   #isDraining = false;
+  #isRetiring = false;
 
   /** True once `drain` was called: new requests get 503. */
   get isDraining(): boolean {
     return this.#isDraining;
+  }
+
+  /** True once `retire` was called: each reply ends its connection. */
+  get isRetiring(): boolean {
+    return this.#isRetiring;
   }
 
   /** The open replies of a connection, oldest first. Several, if the client sends ahead. */
@@ -37,5 +48,19 @@ export class OpenRequests {
   drain(): Promise<void> {
     this.#isDraining = true;
     return this.#open.wait();
+  }
+
+  /**
+   * Leaves the port to the other processes that listen on it. Connections that are open are served
+   * until their next reply; idle ones are closed after a second. Resolves when no request is open.
+   */
+  async retire(server: Server): Promise<void> {
+    this.#isRetiring = true;
+    // The method of the HTTP server would also close idle connections, at this moment: a client
+    // that is about to send a request on one could not know whether it was read.
+    NetServer.prototype.close.call(server);
+    await delay(idleMs);
+    server.closeIdleConnections();
+    await this.#open.wait();
   }
 }

@@ -68,6 +68,11 @@ export type HttpServerParts = {
 export type HttpServer = FastifyInstance & {
   /** Rejects new requests with 503 from now on. Resolves when the open ones have ended. */
   drain(): Promise<void>;
+  /**
+   * Accepts no new connections: another process listens on the port too. Serves requests on open
+   * connections, with `connection: close`. Resolves when no request is open.
+   */
+  retire(): Promise<void>;
   /** True once `drain` was called. Routes added from outside reject new requests themselves. */
   isDraining(): boolean;
 };
@@ -130,6 +135,8 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
   app.addHook("onRequest", (request, reply, done) => {
     openRequests.add(reply);
     parts.addressLimit.countRequest(request, reply);
+    // On the connection itself: replies of Connect do not pass through Fastify.
+    if (openRequests.isRetiring) reply.raw.setHeader("connection", "close");
     done();
   });
   // In a scope, so that its error handler and parsers do not apply to routes added from outside.
@@ -139,6 +146,7 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
 
   return Object.assign(app, {
     drain: () => openRequests.drain(),
+    retire: () => openRequests.retire(app.server),
     isDraining: () => openRequests.isDraining,
   });
 }

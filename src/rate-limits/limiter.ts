@@ -30,7 +30,10 @@ export type Acquired = Verdict & {
 };
 
 export type RateLimiter = {
-  /** Requests one admission under the limit called `name`. Never rejects because of Redis. */
+  /**
+   * Requests one admission under the limit called `name`. Never rejects because of Redis. Rejects
+   * with `shutting_down` in a worker whose parent is gone.
+   */
   acquire(name: string, limit: number): Promise<Acquired>;
   /** Returns the place of an admitted request, on all nodes. */
   cancel(name: string, id: number): void;
@@ -54,8 +57,11 @@ type LimitState = {
   full: { readonly limit: number; readonly untilMs: number } | undefined;
 };
 
-/** How long a refusal by Redis is known: another node may return the place of a request. */
-const knownFullMs = 1_000;
+/**
+ * How long a refusal by Redis, or by a parent process, is known: another node may return the place
+ * of a request.
+ */
+export const knownFullMs = 1_000;
 
 export function createRateLimiter(parts: {
   redis?: Redis | undefined;

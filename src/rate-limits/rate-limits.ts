@@ -8,7 +8,7 @@ import type { Log } from "../base/log.ts";
 import type { Redis } from "../redis/redis.ts";
 import { FailedRequests } from "./failed-requests.ts";
 import { FreeCallLimiter } from "./free-calls.ts";
-import { type Acquired, createRateLimiter } from "./limiter.ts";
+import { type Acquired, createRateLimiter, type RateLimiter } from "./limiter.ts";
 import { type Nodes, windowMs } from "./sliding-window.ts";
 
 export { windowMs } from "./sliding-window.ts";
@@ -61,14 +61,15 @@ const answerMsMaxDefault = 50;
 const freeCallsPerMinute = 600;
 
 export function createRateLimits(parts: {
-  /** Undefined: this process is the only one, and keeps the limits in its memory. */
   redis?: Redis | undefined;
+  /** Decides without Redis. Undefined: this process is the only one, and decides in its memory. */
+  limiter?: RateLimiter | undefined;
   nodes: Nodes;
   log: Log;
   /** Longest time that Redis may take for a decision, in milliseconds. */
   answerMsMax?: number;
 }): RateLimits {
-  const limiter = createRateLimiter({ answerMsMax: answerMsMaxDefault, ...parts });
+  const limiter = parts.limiter ?? createRateLimiter({ answerMsMax: answerMsMaxDefault, ...parts });
   const freeCalls = new FreeCallLimiter();
   const failed = new FailedRequests(limiter);
 
@@ -97,7 +98,9 @@ export function createRateLimits(parts: {
         throw limitExceeded("requests_per_minute", perMinute, { used: perMinute, waitMs });
     },
 
-    recordFailed: (keyId, perMinute, bytes) => failed.record(keyId, perMinute, bytes),
+    // Only a process that ends cannot record it.
+    recordFailed: (keyId, perMinute, bytes) =>
+      failed.record(keyId, perMinute, bytes).catch(() => undefined),
     tooManyFailed: (keyId, perMinute) => failed.error(keyId, perMinute),
 
     async acquireFreeCall(keyId, bytes) {

@@ -1,6 +1,5 @@
 // One gateway: the services, or a client of them, and the listeners that its role opens.
 
-import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import type { Config } from "../config/environment.ts";
@@ -33,7 +32,17 @@ export type Gateway = {
    * Rejects new requests, lets active ones finish until the drain limit, cancels and settles the
    * rest, and closes everything.
    */
-  stop(): Promise<void>;
+  stop(how?: StopOptions): Promise<void>;
+};
+
+export type StopOptions = {
+  /**
+   * True: other processes serve the same ports. Requests on open connections are served instead of
+   * rejected, and new connections are left to the others.
+   */
+  readonly retire?: boolean;
+  /** Ends the drain before its limit. */
+  readonly hurry?: AbortSignal;
 };
 
 /** An open listener. */
@@ -41,6 +50,8 @@ type Listener = {
   readonly address: string;
   /** Rejects new requests. Resolves when the active ones have ended. */
   drain(): Promise<void>;
+  /** Leaves new connections to other processes. Resolves when the active requests have ended. */
+  retire(): Promise<void>;
 };
 
 /**
@@ -88,8 +99,17 @@ async function openGateway(parts: GatewayParts, stack: AsyncDisposableStack): Pr
       local?.reload(catalog);
       ({ nativeBearer } = catalog);
     },
-    async stop() {
-      await drain([http, grpc], local, config.drainLimitMs, log);
+    async stop({ retire = false, hurry } = {}) {
+      const open = [http, grpc].filter((listener) => listener !== undefined);
+      const ended = open.map((listener) => (retire ? listener.retire() : listener.drain()));
+      const drained = Promise.all(ended).then(() => true);
+      const hurried = hurry && aborted(hurry).then(() => false);
+      const early = Promise.race([drained, ...(hurried ? [hurried] : [])]);
+      if (!(await withTimeout(early, config.drainLimitMs, () => false))) {
+        log.warn("drain limit reached: cancelling and settling the active requests");
+        const settled = Promise.all([drained, local?.cancelActive()]);
+        await withTimeout(settled, cancelLimitMs, () => undefined);
+      }
       await stack.disposeAsync();
     },
   };
@@ -136,7 +156,9 @@ async function openGrpc(
   stack.defer(() => server.drain(0));
   // Later than the drain limit of the gateway, which cancels and settles the active requests.
   const limitMs = config.drainLimitMs + cancelLimitMs;
-  return { address: hostAndPort(config.grpcHost, port), drain: () => server.drain(limitMs) };
+  // gRPC has a signal of its own for a connection that ends: clients open another one.
+  const drain = () => server.drain(limitMs);
+  return { address: hostAndPort(config.grpcHost, port), drain, retire: drain };
 }
 
 function servingOf({ database, providers }: Readiness) {
@@ -156,11 +178,15 @@ type HttpParts = GatewayParts & {
 };
 
 async function openHttp(parts: HttpParts): Promise<Listener> {
-  const { config, log, local, services, readiness, nativeBearer, grpcAddress, stack } = parts;
+  const { config, log, shared, local, services } = parts;
+  const { readiness, nativeBearer, grpcAddress, stack } = parts;
   const { host, port, trustedProxies, httpAdmin, streamCost } = config;
   const { core, limits, onPayerChange } = local
     ? { core: services, ...local }
-    : { ...watchChanges(services), limits: createRateLimits({ nodes: alone, log }) };
+    : {
+        ...watchChanges(services),
+        limits: createRateLimits({ nodes: alone, limiter: shared?.limiter, log }),
+      };
   const identifyCaller = createIdentifyCaller(core, createFailedCredentials(), onPayerChange);
   const bodyMemory = new BodyMemory(config.requestMemory);
   const addressLimit = new AddressLimit({
@@ -195,10 +221,17 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
   await app.listen({ host, port });
   const address = app.server.address();
   const bound = typeof address === "object" && address ? address.port : port;
-  return { address: `http://${hostAndPort(host, bound)}`, drain: () => app.drain() };
+  return {
+    address: `http://${hostAndPort(host, bound)}`,
+    drain: () => app.drain(),
+    async retire() {
+      await app.retire();
+      await app.drain();
+    },
+  };
 }
 
-/** A facade counts the failed requests in its own memory. */
+/** A facade counts the failed requests by itself, with the other workers of its parent. */
 const alone = { id: () => "facade", live: () => ["facade"] };
 
 /** The same core, and the changes that are made through it. */
@@ -231,15 +264,9 @@ function watchChanges(core: Core): { core: Core; onPayerChange: OnPayerChange } 
   };
 }
 
-async function drain(
-  listeners: (Listener | undefined)[],
-  local: StartedServices | undefined,
-  limitMs: number,
-  log: Log,
-) {
-  const drained = Promise.all(listeners.map((listener) => listener?.drain())).then(() => true);
-  if (await withTimeout(drained, limitMs, () => false)) return;
-  log.warn("drain limit reached: cancelling and settling the active requests");
-  const ended = Promise.all([drained, local?.cancelActive()]);
-  await withTimeout(ended, cancelLimitMs, () => undefined);
+function aborted(signal: AbortSignal): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  if (signal.aborted) resolve();
+  else signal.addEventListener("abort", () => resolve(), { once: true });
+  return promise;
 }

@@ -20,7 +20,8 @@ import { connectPostgres } from "../postgres/postgres.ts";
 import { checkDatabase } from "../postgres/preflight.ts";
 import { createProviders } from "../providers/providers.ts";
 import { createRateLimits, type RateLimits } from "../rate-limits/rate-limits.ts";
-import { connectRedis, type Redis } from "../redis/redis.ts";
+import type { SharedLimiter } from "../rate-limits/shared-windows.ts";
+import { connectRedis, type Hints, type Redis } from "../redis/redis.ts";
 import { findAdminToken } from "./bootstrap.ts";
 import { LedgerWatch } from "./ledger-watch.ts";
 import { coreReadiness } from "./readiness.ts";
@@ -45,6 +46,10 @@ export type GatewayParts = {
   /** Holds the credentials of the providers. */
   readonly env: NodeJS.ProcessEnv;
   readonly log: Log;
+  /** URL of the embedded database, where the parent of this process runs it. */
+  readonly embeddedUrl?: string | undefined;
+  /** Present in a worker: what the workers of a machine share. Redis, if configured, goes first. */
+  readonly shared?: { readonly limiter: SharedLimiter; readonly hints: Hints };
 };
 
 /** Starts the services. `stack` gets the function that stops each part; the database stops last. */
@@ -53,7 +58,7 @@ export async function startServices(
   stack: AsyncDisposableStack,
 ): Promise<StartedServices> {
   const { config, env, log } = parts;
-  const url = config.databaseUrl ?? (await embed(config.dataDir, log, stack));
+  const url = config.databaseUrl ?? parts.embeddedUrl ?? (await embed(config.dataDir, log, stack));
   if (config.databaseUrl !== undefined) await checkDatabase(url);
   await migrate(url);
   const adminToken = await findAdminToken(config.dataDir, config.adminToken);
@@ -64,6 +69,7 @@ export async function startServices(
     stack.defer(() => watch.stop());
   }
   const redis = openRedis(config.redisUrl, log, stack);
+  const hints = redis ?? parts.shared?.hints;
   let catalog = createCatalog(parts.catalog);
 
   const providers = stack.adopt(createProviders({ file: parts.catalog, log, env }), (one) =>
@@ -74,12 +80,12 @@ export async function startServices(
     adminToken,
     resolveModel: (name) => catalog.find(name)?.model.id,
     log,
-    hints: redis,
+    hints,
     maxWaitMs: config.ledgerMaxWaitMs,
   });
   const billing = createBilling({
     postgres,
-    hints: redis,
+    hints,
     priceOf: (model) => catalog.priceOf(model),
     log,
     maxWaitMs: config.ledgerMaxWaitMs,
@@ -87,7 +93,8 @@ export async function startServices(
     onLost: () => void inference.cancelAll("declared dead"),
   });
   const nodes = { id: billing.nodeId, live: billing.liveNodes };
-  const limits = createRateLimits({ ...(redis && { redis }), nodes, log });
+  const limiter = redis ? undefined : parts.shared?.limiter;
+  const limits = createRateLimits({ redis, limiter, nodes, log });
   const inference: Inference = createInference({
     catalog: () => catalog,
     holds: billing.holds,

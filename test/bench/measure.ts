@@ -19,14 +19,18 @@ export function cpuSeconds(pid: number): number {
 
 /** Processor seconds of a process and everything it started, whether that still runs or not. */
 export function cpuSecondsOfTree(pid: number): number {
-  let sum = cpuSeconds(pid);
-  for (const name of readdirSync("/proc")) {
-    if (!/^\d+$/.test(name)) continue;
-    const fields = statFields(Number(name));
-    if (Number(name) === pid) sum += (Number(fields[13]) + Number(fields[14])) / ticksPerSecond;
-    else if (Number(fields[1]) === pid) sum += cpuSecondsOfTree(Number(name));
-  }
-  return sum;
+  const own = statFields(pid);
+  const ended = (Number(own[13]) + Number(own[14])) / ticksPerSecond;
+  return childrenOf(pid).reduce(
+    (sum, child) => sum + cpuSecondsOfTree(child),
+    cpuSeconds(pid) + ended,
+  );
+}
+
+/** Process ids of the running children. */
+export function childrenOf(pid: number): number[] {
+  const running = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
+  return running.map(Number).filter((one) => Number(statFields(one)[1]) === pid);
 }
 
 // The fields after the name in parentheses, which may contain spaces: state, parent, … The 13th and

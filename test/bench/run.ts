@@ -21,6 +21,7 @@ import { processes } from "./suites/processes.ts";
 import { profile } from "./suites/profile.ts";
 import { split } from "./suites/split.ts";
 import { stream } from "./suites/stream.ts";
+import { workers } from "./suites/workers.ts";
 
 const suites: Record<string, () => Promise<Result>> = {
   plain,
@@ -36,6 +37,7 @@ const suites: Record<string, () => Promise<Result>> = {
   "idle-streams": idleStreams,
   split,
   processes,
+  workers,
   limits,
   keys,
   history,

@@ -14,6 +14,7 @@ test("an empty environment gives a gateway for one machine", () => {
     ledgerMaxWaitMs: 10_000,
     logLevel: "info",
     role: "all",
+    workers: 1,
     coreAddresses: [],
     httpAdmin: true,
     streamCost: true,

@@ -41,6 +41,9 @@ const draftAgeMsMax = 600_000;
 const stopTimeoutMs = 30_000;
 const pollMs = 20;
 const startsMax = 20;
+// A gateway opens up to 19. The rest is for commands, and for another gateway that takes over.
+const connectionsPerProcess = 20;
+const connectionsMin = 180;
 const restartDelayMs = 250;
 // The server still lists a connection for a moment after it was closed.
 const sharedSettleMs = 1_000;
@@ -52,9 +55,9 @@ const passwordFile = "gateway.password";
 
 /**
  * Starts the server with its data in `dataDir`, unless it runs already. Creates the data on the
- * first start.
+ * first start. `processes`: how many gateways will connect.
  */
-export async function startEmbedded(dataDir: string, log: Log): Promise<Embedded> {
+export async function startEmbedded(dataDir: string, log: Log, processes = 1): Promise<Embedded> {
   const binaries = await findBinaries();
   const cluster = join(resolve(dataDir), "postgres");
   await mkdir(resolve(dataDir), { recursive: true });
@@ -62,7 +65,7 @@ export async function startEmbedded(dataDir: string, log: Log): Promise<Embedded
   await removeOldDrafts(cluster);
   await giveTo(binaries.ownerId, cluster);
   const password = await readFile(join(cluster, passwordFile), "utf8");
-  await ensureRunning(binaries, cluster, password, log);
+  await ensureRunning({ binaries, cluster, password, log, processes });
   const server = await findRunning(cluster);
   if (!server) throw new Error("the embedded PostgreSQL exited right after its start");
   const url = urlOf(server, password, database);
@@ -144,12 +147,19 @@ function urlOf({ port, socketFolder }: Server, password: string, database: strin
   return `postgres://${user}:${password}@localhost:${port}/${database}?host=${encodeURIComponent(socketFolder)}`;
 }
 
-async function ensureRunning(
-  binaries: Binaries,
-  cluster: string,
-  password: string,
-  log: Log,
-): Promise<void> {
+async function ensureRunning({
+  binaries,
+  cluster,
+  password,
+  log,
+  processes,
+}: {
+  binaries: Binaries;
+  cluster: string;
+  password: string;
+  log: Log;
+  processes: number;
+}): Promise<void> {
   const deadline = Date.now() + startTimeoutMs;
   const logFile = join(cluster, "..", "postgres.log");
   let starting = false;
@@ -163,7 +173,7 @@ async function ensureRunning(
         await rm(join(cluster, "postmaster.pid"), { force: true });
       log.debug({ cluster }, "starting the embedded PostgreSQL");
       starting = true;
-      startServer(binaries, cluster, logFile)
+      startServer(binaries, cluster, logFile, processes)
         // The server exited: another process started one, which will accept connections soon, or
         // processes of an earlier server still run.
         .then(() => delay(restartDelayMs))
@@ -181,7 +191,12 @@ async function ensureRunning(
 }
 
 /** Resolves when the server exits. */
-async function startServer(binaries: Binaries, cluster: string, logFile: string): Promise<void> {
+async function startServer(
+  binaries: Binaries,
+  cluster: string,
+  logFile: string,
+  processes: number,
+): Promise<void> {
   const socketFolder =
     Buffer.byteLength(cluster) <= socketFolderBytesMax
       ? cluster
@@ -191,7 +206,7 @@ async function startServer(binaries: Binaries, cluster: string, logFile: string)
     ...["-D", cluster, "-k", socketFolder],
     ...["-c", "listen_addresses="],
     ...["-c", "unix_socket_permissions=0700"],
-    ...["-c", "max_connections=200"],
+    ...["-c", `max_connections=${connectionsMin + connectionsPerProcess * processes}`],
     ...["-c", "log_checkpoints=off"],
     // `initdb` would choose multiples of the small segment size.
     ...["-c", "min_wal_size=160MB"],

@@ -1,0 +1,104 @@
+// One gateway as a process, alone or as a worker: signals, reload, exit.
+
+import type { CatalogFile } from "../config/catalog.ts";
+import { renderBanner } from "./bootstrap.ts";
+import { startGateway } from "./gateway.ts";
+import type { GatewayParts } from "./services.ts";
+import { shrinkHeap } from "./shrink-heap.ts";
+import { onEndSignals } from "./signals.ts";
+import { startupErrorMessage } from "./startup-error.ts";
+import type { Parent } from "./worker.ts";
+
+/** How long a worker without its parent finishes active requests, and when it is ended. */
+const orphanDrainMs = 5_000;
+const orphanExitMs = 9_000;
+
+/**
+ * Starts a gateway. Exits with 1 if it cannot start, and with 0 after it has stopped.
+ * `readCatalog` reads the configuration file again; it throws an Error with all problems of it.
+ */
+export async function runGateway(
+  parts: Omit<GatewayParts, "embeddedUrl" | "shared">,
+  readCatalog: (text?: string) => CatalogFile,
+  parent?: Parent,
+): Promise<void> {
+  const { config, log } = parts;
+  const { embeddedUrl, shared } = parent ?? {};
+  const starting = startGateway({ ...parts, embeddedUrl, ...(shared && { shared }) });
+  const hurry = new AbortController();
+  let isStopping = false;
+
+  // A second signal stops the process at once. The next start settles the active requests.
+  onEndSignals(
+    (signal) => void stop({ signal }),
+    () => process.exit(1),
+  );
+  // A worker gets the file from its parent.
+  process.on("SIGHUP", () => void (parent ? undefined : reload()));
+  // Its default would end the process.
+  process.on("SIGUSR2", () => log.warn("SIGUSR2 ignored: it is for the parent of several workers"));
+  parent?.onReload(reload);
+  parent?.onStop((reason) => {
+    if (reason !== "orphaned") return void stop({ reason, retire: reason === "retire" });
+    setTimeout(() => hurry.abort(), orphanDrainMs);
+    setTimeout(() => process.exit(1), orphanExitMs);
+    void stop({ reason, retire: true });
+  });
+
+  try {
+    const gateway = await starting;
+    const { httpAddress: http, grpcAddress: grpc, firstKeys } = gateway;
+    const announcement =
+      firstKeys && http !== undefined
+        ? renderBanner(firstKeys, http, config.dataDir)
+        : `The model gateway runs at ${http ?? grpc}`;
+    if (parent) parent.ready({ announcement, http, grpc });
+    else {
+      console.log(announcement);
+      log.info({ http, grpc, role: config.role }, "ready");
+    }
+    shrinkHeap();
+  } catch (error) {
+    log.debug({ err: error }, "the gateway failed to start");
+    const problem = startupErrorMessage(error, config);
+    if (parent) await parent.fail(problem);
+    else console.error(problem);
+    process.exit(1);
+  }
+
+  async function stop({ retire = false, ...why }: StopCause): Promise<void> {
+    if (isStopping) return;
+    isStopping = true;
+    log.info(
+      { ...why, limitMs: config.drainLimitMs },
+      retire
+        ? "draining: leaving new connections to other workers, finishing active requests"
+        : "draining: rejecting new requests, finishing active ones",
+    );
+    try {
+      const gateway = await starting;
+      await gateway.stop({ retire, hurry: hurry.signal });
+      log.info("stopped");
+      process.exit(0);
+    } catch (error) {
+      log.error({ err: error }, "the gateway failed to stop cleanly");
+      process.exit(1);
+    }
+  }
+
+  /** False: the file has a mistake. */
+  async function reload(text?: string): Promise<boolean> {
+    try {
+      const gateway = await starting;
+      gateway.reload(readCatalog(text));
+      log.info("configuration file reloaded");
+      return true;
+    } catch (error) {
+      const problem = error instanceof Error ? error.message : String(error);
+      log.error({ problem }, "new configuration file rejected; the current one stays in effect");
+      return false;
+    }
+  }
+}
+
+type StopCause = { readonly signal?: string; readonly reason?: string; readonly retire?: boolean };

@@ -1,0 +1,44 @@
+// The messages between a parent and its workers. An upgrade in place replaces the workers and not
+// the parent, so the two may be of different versions: messages may gain members and kinds, and an
+// unknown kind is ignored.
+
+import type { WindowsReply, WindowsRequest } from "../rate-limits/shared-windows.ts";
+
+export type ToWorker =
+  /** The answer to `join`. `embeddedUrl`: the embedded database, which the parent runs. */
+  | {
+      readonly kind: "start";
+      readonly embeddedUrl?: string | undefined;
+      readonly catalogText: string;
+    }
+  /** Take another configuration file, unless it has a mistake. */
+  | { readonly kind: "reload"; readonly version: number; readonly catalogText: string }
+  /** Reject new requests, finish active ones, exit. */
+  | { readonly kind: "stop" }
+  /** Leave new connections to the other workers, finish those that are open, exit. */
+  | { readonly kind: "retire" }
+  | { readonly kind: "windows"; readonly reply: WindowsReply }
+  | HintMessage;
+
+export type ToParent =
+  /** The worker listens to messages. */
+  | { readonly kind: "join" }
+  | ReadyMessage
+  /** The worker cannot start, and exits. */
+  | { readonly kind: "failed"; readonly problem: string }
+  /** The worker has taken this version of the configuration file. */
+  | { readonly kind: "reloaded"; readonly version: number }
+  | { readonly kind: "windows"; readonly request: WindowsRequest }
+  | HintMessage;
+
+/** The worker serves its ports. */
+export type ReadyMessage = {
+  readonly kind: "ready";
+  /** The text for stdout: addresses, and the first keys after a first start. */
+  readonly announcement: string;
+  readonly http?: string | undefined;
+  readonly grpc?: string | undefined;
+};
+
+/** A hint for the other workers. */
+type HintMessage = { readonly kind: "hint"; readonly channel: string; readonly message: string };

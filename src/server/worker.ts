@@ -1,0 +1,93 @@
+// The side of a worker: its connection to the parent that started it.
+
+import type { Worker } from "node:cluster";
+import { createSharedLimiter, type SharedLimiter } from "../rate-limits/shared-windows.ts";
+import type { Hints } from "../redis/redis.ts";
+import type { ReadyMessage, ToParent, ToWorker } from "./worker-protocol.ts";
+
+/** `stop` and `retire` are requests of the parent. `orphaned`: it died. */
+export type StopReason = "stop" | "retire" | "orphaned";
+
+export type Parent = {
+  /** URL of the embedded database, if the parent runs one. */
+  readonly embeddedUrl: string | undefined;
+  /** The configuration file that is in effect. */
+  readonly catalogText: string;
+  readonly shared: { readonly limiter: SharedLimiter; readonly hints: Hints };
+  ready(message: Omit<ReadyMessage, "kind">): void;
+  /** Reports why this worker cannot start. Resolves when the message was sent. */
+  fail(problem: string): Promise<void>;
+  /** `reload` returns false if the file has a mistake. */
+  onReload(reload: (catalogText: string) => Promise<boolean>): void;
+  onStop(listener: (reason: StopReason) => void): void;
+};
+
+/** Waits for the first message of the parent. Ends the process if the parent is gone. */
+export async function joinParent(worker: Worker): Promise<Parent> {
+  // Otherwise Node ends a worker at once when its parent dies.
+  worker.exitedAfterDisconnect = true;
+  // A message to a parent that is gone is lost; `disconnect` reports it.
+  const send = (message: ToParent, onSent = () => {}): void => {
+    if (worker.isConnected()) worker.send(message, onSent);
+    else onSent();
+  };
+  const limiter = createSharedLimiter((request) => send({ kind: "windows", request }));
+  const hints = createHints((channel, message) => send({ kind: "hint", channel, message }));
+  const started = Promise.withResolvers<Extract<ToWorker, { kind: "start" }>>();
+  let reload: (catalogText: string) => Promise<boolean> = async () => false;
+  let stop: (reason: StopReason) => void = () => process.exit(1);
+
+  worker.on("disconnect", () => {
+    limiter.close();
+    stop("orphaned");
+  });
+  worker.on("message", (message: ToWorker) => {
+    switch (message.kind) {
+      case "start":
+        return started.resolve(message);
+      case "reload":
+        return void reload(message.catalogText).then((isTaken) => {
+          if (isTaken) send({ kind: "reloaded", version: message.version });
+        });
+      case "stop":
+      case "retire":
+        return stop(message.kind);
+      case "windows":
+        return limiter.receive(message.reply);
+      case "hint":
+        return hints.receive(message.channel, message.message);
+    }
+  });
+  send({ kind: "join" });
+  const { embeddedUrl, catalogText } = await started.promise;
+  return {
+    embeddedUrl,
+    catalogText,
+    shared: { limiter, hints },
+    ready: (message) => send({ kind: "ready", ...message }),
+    fail: (problem) => new Promise((resolve) => send({ kind: "failed", problem }, resolve)),
+    onReload(listener) {
+      reload = listener;
+    },
+    onStop(listener) {
+      stop = listener;
+    },
+  };
+}
+
+/** Hints that pass through the parent. `publish` does not reach this worker itself. */
+function createHints(publish: Hints["publish"]) {
+  const listeners = new Map<string, Set<(message: string) => void>>();
+  return {
+    publish,
+    subscribe(channel: string, listener: (message: string) => void) {
+      const all = listeners.get(channel) ?? new Set();
+      listeners.set(channel, all.add(listener));
+      return () => void all.delete(listener);
+    },
+    /** Takes a hint of another worker. */
+    receive(channel: string, message: string) {
+      for (const listener of listeners.get(channel) ?? []) listener(message);
+    },
+  };
+}

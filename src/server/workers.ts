@@ -1,0 +1,336 @@
+// The parent of several worker processes. It serves no request: it holds the listening sockets,
+// runs the embedded database, keeps the rate-limit windows that the workers share without Redis,
+// and starts, replaces and ends the workers. Each worker is a node of its own.
+
+import cluster, { type Worker } from "node:cluster";
+import { setTimeout as delay } from "node:timers/promises";
+import type { Log } from "../base/log.ts";
+import { withTimeout } from "../base/timeout.ts";
+import type { Config } from "../config/environment.ts";
+import { type Embedded, startEmbedded } from "../postgres/embedded/embedded.ts";
+import { createSharedWindows } from "../rate-limits/shared-windows.ts";
+import { shrinkHeap } from "./shrink-heap.ts";
+import { onEndSignals } from "./signals.ts";
+import { startupErrorMessage } from "./startup-error.ts";
+import type { ReadyMessage, ToParent, ToWorker } from "./worker-protocol.ts";
+
+/** After so many deaths within a minute the gateway ends: restarting does not help. */
+const deathsMax = 3;
+const deathsMs = 60_000;
+const restartPauseMs = { first: 500, max: 10_000 };
+/** How long a new worker may take before the replacement of the old ones is given up. */
+const replaceMsMax = 30_000;
+/** Added to the drain limit: time to cancel and settle what is left, and to leave the ledger. */
+const stopMarginMs = 15_000;
+
+type Parts = {
+  readonly config: Config;
+  readonly log: Log;
+  /** Reads the text of the configuration file. */
+  readonly readCatalogText: () => string;
+};
+
+/** Runs the workers. Exits when a signal or a failure has ended them. */
+export async function runWorkers(parts: Parts): Promise<void> {
+  const { config, log } = parts;
+  const database = openDatabase(config, log);
+  const workers = new Workers(parts, async (exitCode) => {
+    const embedded = await database.catch(() => undefined);
+    await embedded?.stop();
+    log.info("stopped");
+    process.exit(exitCode);
+  });
+  onEndSignals(
+    (signal) => workers.stop(signal),
+    () => workers.abort(),
+  );
+  process.on("SIGHUP", () => workers.reload());
+  process.on("SIGUSR2", () => void workers.replaceAll());
+  try {
+    const embedded = await database;
+    await workers.start(embedded?.url);
+  } catch (error) {
+    log.debug({ err: error }, "the gateway failed to start");
+    console.error(startupErrorMessage(error, config));
+    process.exit(1);
+  }
+}
+
+/** Starts the embedded database, unless another one is configured or none is needed. */
+async function openDatabase(config: Config, log: Log): Promise<Embedded | undefined> {
+  if (config.databaseUrl !== undefined || config.role === "facade") return undefined;
+  // One more during a replacement.
+  return startEmbedded(config.dataDir, log, config.workers + 1);
+}
+
+type Exit = { readonly code: number | null; readonly signal: string | null };
+
+/** One worker process. */
+type Child = {
+  readonly worker: Worker;
+  /** Rejects if the worker exits before. */
+  readonly ready: Promise<ReadyMessage>;
+  readonly exited: Promise<Exit>;
+  /** The version of the configuration file at its start. */
+  readonly catalogVersion: number;
+  /** `ending`: it was asked to exit. */
+  state: "starting" | "serving" | "ending";
+  /** Why it could not start, as far as it could say. */
+  problem: string | undefined;
+};
+
+class Workers {
+  readonly #config: Config;
+  readonly #log: Log;
+  readonly #readCatalogText: () => string;
+  readonly #onEnd: (exitCode: number) => Promise<void>;
+  readonly #answerWindows;
+  readonly #children = new Set<Child>();
+  #embeddedUrl: string | undefined;
+  /** Times of the deaths within the last minute. */
+  #deathsAtMs: number[] = [];
+  /** The configuration file in effect. A file with a mistake must not stop a later worker. */
+  #catalogText: string;
+  /** The last file that was passed to running workers. */
+  #offered: { readonly version: number; readonly text: string };
+  /** True from the beginning, until the first workers are ready. */
+  #isReplacing = true;
+  #isReplacementDue = false;
+  #isStopping = false;
+
+  /** Calls `onEnd` once, when no worker is left. */
+  constructor(parts: Parts, onEnd: (exitCode: number) => Promise<void>) {
+    this.#config = parts.config;
+    this.#log = parts.log;
+    this.#readCatalogText = parts.readCatalogText;
+    this.#onEnd = onEnd;
+    this.#answerWindows = createSharedWindows(parts.log);
+    this.#catalogText = parts.readCatalogText();
+    this.#offered = { version: 0, text: this.#catalogText };
+    // All workers accept from the same queue of the system. Were connections passed on by the
+    // parent, those in a worker's queue would be lost when it dies.
+    cluster.schedulingPolicy = cluster.SCHED_NONE;
+  }
+
+  /** Starts the first worker, which migrates and seeds the database, and then the others. */
+  async start(embeddedUrl: string | undefined): Promise<void> {
+    if (this.#isStopping) return;
+    this.#embeddedUrl = embeddedUrl;
+    const first = this.#fork();
+    const all = [first];
+    try {
+      const { announcement, http, grpc } = await first.ready;
+      while (all.length < this.#config.workers) all.push(this.#fork());
+      await Promise.all(all.map(({ ready }) => ready));
+      if (this.#isStopping) return;
+      console.log(announcement);
+      const { role, workers } = this.#config;
+      this.#log.info({ http, grpc, role, workers }, "ready");
+      shrinkHeap();
+      this.#isReplacing = false;
+      if (this.#isReplacementDue) void this.replaceAll();
+    } catch {
+      const exit = await Promise.race(all.map(({ exited }) => exited));
+      for (const { problem } of all) if (problem !== undefined) console.error(problem);
+      this.#fail("a worker failed to start", exit.code ?? 1);
+    }
+  }
+
+  /** Ends the workers, which finish their requests. */
+  stop(signal: string): void {
+    if (this.#isStopping) return;
+    const limitMs = this.#config.drainLimitMs;
+    this.#log.info({ signal, limitMs }, "draining: the workers reject new requests");
+    void this.#endAll(0);
+  }
+
+  /** Ends everything at once. The next start settles the active requests. */
+  abort(): void {
+    for (const { worker } of this.#children) worker.process.kill("SIGKILL");
+    process.exit(1);
+  }
+
+  /** Passes the configuration file to the workers. Each keeps its current one if it is wrong. */
+  reload(): void {
+    const text = this.#tryReadCatalog();
+    if (text === undefined) return;
+    this.#offered = { version: this.#offered.version + 1, text };
+    for (const child of this.#children) this.#offer(child);
+  }
+
+  /** Replaces the workers one by one, with the program and the files as they are now. */
+  async replaceAll(): Promise<void> {
+    this.#isReplacementDue = true;
+    if (this.#isReplacing) return;
+    this.#isReplacing = true;
+    while (this.#isReplacementDue && !this.#isStopping) {
+      this.#isReplacementDue = false;
+      await this.#replaceEach();
+    }
+    this.#isReplacing = false;
+  }
+
+  async #replaceEach(): Promise<void> {
+    const text = this.#tryReadCatalog();
+    if (text === undefined) return;
+    const { version } = this.#offered;
+    this.#log.info("replacing the workers");
+    for (const old of [...this.#children].filter(({ state }) => state === "serving")) {
+      const next = this.#fork(text);
+      const ready = next.ready.then(() => true);
+      const isReady = await withTimeout(ready, replaceMsMax, () => false).catch(() => false);
+      if (this.#isStopping) return;
+      if (!isReady) {
+        next.state = "ending";
+        next.worker.process.kill("SIGKILL");
+        const { problem } = next;
+        this.#log.error({ problem }, "a new worker did not get ready: the old workers stay");
+        return this.#restartMissing(0);
+      }
+      // Unless a newer one was offered meanwhile.
+      if (this.#offered.version === version) this.#catalogText = text;
+      // Meanwhile the old one may have died: then the new one already takes its place.
+      if (this.#children.has(old)) {
+        this.#end(old, "retire");
+        // One at a time, so that never more than one worker too many uses the machine.
+        await old.exited;
+      }
+      void this.#restartMissing(0);
+    }
+    this.#log.info("replaced the workers");
+  }
+
+  #fork(catalogText = this.#catalogText): Child {
+    const worker = cluster.fork();
+    const ready = Promise.withResolvers<ReadyMessage>();
+    const exited = Promise.withResolvers<Exit>();
+    // Whoever waits for it handles the exit.
+    ready.promise.catch(() => undefined);
+    const child: Child = {
+      worker,
+      ready: ready.promise,
+      exited: exited.promise,
+      catalogVersion: this.#offered.version,
+      state: "starting",
+      problem: undefined,
+    };
+    this.#children.add(child);
+    worker.on("message", (message: ToParent) => {
+      switch (message.kind) {
+        case "join":
+          if (child.state === "ending") return this.#end(child, "stop");
+          return send(child, { kind: "start", embeddedUrl: this.#embeddedUrl, catalogText });
+        case "ready":
+          if (child.state === "starting") child.state = "serving";
+          if (child.catalogVersion !== this.#offered.version) this.#offer(child);
+          this.#log.info({ worker: worker.id, pid: worker.process.pid }, "worker ready");
+          return ready.resolve(message);
+        case "failed":
+          child.problem = message.problem;
+          return;
+        case "reloaded":
+          if (message.version === this.#offered.version) this.#catalogText = this.#offered.text;
+          return;
+        case "windows":
+          return void this.#answerWindows(message.request).then((reply) =>
+            send(child, { kind: "windows", reply }),
+          );
+        case "hint":
+          for (const other of this.#children) if (other !== child) send(other, message);
+      }
+    });
+    const onExit = (exit: Exit) => {
+      // Its last messages come before the end of the channel.
+      if (worker.isConnected()) return void worker.once("disconnect", () => onExit(exit));
+      if (!this.#children.delete(child)) return;
+      ready.reject(new Error("the worker exited"));
+      exited.resolve(exit);
+      if (child.state === "serving") this.#onDeath(child, exit);
+    };
+    worker.on("exit", (code: number | null, signal: string | null) => onExit({ code, signal }));
+    // It could not be started.
+    worker.on("error", () => onExit({ code: 1, signal: null }));
+    return child;
+  }
+
+  #onDeath({ worker }: Child, exit: Exit): void {
+    const nowMs = performance.now();
+    this.#deathsAtMs = [...this.#deathsAtMs.filter((atMs) => atMs > nowMs - deathsMs), nowMs];
+    this.#log.error({ worker: worker.id, pid: worker.process.pid, ...exit }, "a worker died");
+    if (this.#deathsAtMs.length < deathsMax) void this.#restartMissing(this.#deathsAtMs.length - 1);
+    else this.#fail(`${deathsMax} workers died within a minute`, 1);
+  }
+
+  /** Starts workers until as many run as configured. The pauses grow with `attempt`. */
+  async #restartMissing(attempt: number): Promise<void> {
+    for (let tries = attempt; ; tries++) {
+      const { first, max } = restartPauseMs;
+      if (tries > 0) await delay(Math.min(max, first * 2 ** (tries - 1)));
+      const live = [...this.#children].filter(({ state }) => state !== "ending");
+      if (this.#isStopping || live.length >= this.#config.workers) return;
+      const child = this.#fork();
+      const isReady = await child.ready.then(
+        () => true,
+        () => false,
+      );
+      if (isReady) {
+        tries = -1;
+        continue;
+      }
+      this.#log.error({ problem: child.problem }, "a worker failed to start");
+      if (live.length === 0) return this.#fail("no worker is left, and none starts", 1);
+    }
+  }
+
+  #fail(reason: string, exitCode: number): void {
+    if (this.#isStopping) return;
+    this.#log.fatal(`${reason}: ending the gateway`);
+    void this.#endAll(exitCode);
+  }
+
+  async #endAll(exitCode: number): Promise<void> {
+    this.#isStopping = true;
+    const ending = [...this.#children];
+    const serving = ending.filter(({ state }) => state === "serving");
+    for (const child of ending) this.#end(child, "stop");
+    const allExited = Promise.all(ending.map(({ exited }) => exited)).then(() => true);
+    const limitMs = this.#config.drainLimitMs + stopMarginMs;
+    if (!(await withTimeout(allExited, limitMs, () => false))) {
+      this.#log.error("some workers did not stop in time: killing them");
+      for (const { worker } of this.#children) worker.process.kill("SIGKILL");
+    }
+    const exits = await Promise.all(serving.map(({ exited }) => exited));
+    await allExited;
+    const isClean = exits.every(({ code }) => code === 0);
+    await this.#onEnd(exitCode === 0 && !isClean ? 1 : exitCode);
+  }
+
+  #end(child: Child, how: "stop" | "retire"): void {
+    child.state = "ending";
+    send(child, { kind: how });
+  }
+
+  #offer(child: Child): void {
+    send(child, {
+      kind: "reload",
+      version: this.#offered.version,
+      catalogText: this.#offered.text,
+    });
+  }
+
+  /** Undefined, with a line in the log, if the file cannot be read. */
+  #tryReadCatalog(): string | undefined {
+    try {
+      return this.#readCatalogText();
+    } catch (error) {
+      const problem = error instanceof Error ? error.message : String(error);
+      this.#log.error({ problem }, "cannot read the configuration file; nothing is changed");
+      return undefined;
+    }
+  }
+}
+
+function send({ worker }: Child, message: ToWorker): void {
+  // A message to a worker that is gone is lost; its exit is reported.
+  if (worker.isConnected()) worker.send(message, () => {});
+}

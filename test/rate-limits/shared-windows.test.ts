@@ -1,0 +1,148 @@
+// The windows that workers share through their parent, without the processes: messages are passed
+// by hand, as text, as between processes.
+
+import assert from "node:assert/strict";
+import fc from "fast-check";
+import { test } from "vitest";
+import { ApiError } from "../../src/base/errors.ts";
+import { createLog } from "../../src/base/log.ts";
+import { createRateLimiter } from "../../src/rate-limits/limiter.ts";
+import { createRateLimits } from "../../src/rate-limits/rate-limits.ts";
+import {
+  createSharedLimiter,
+  createSharedWindows,
+  type SharedLimiter,
+  type WindowsRequest,
+} from "../../src/rate-limits/shared-windows.ts";
+
+const log = createLog("silent");
+const nodes = { id: () => "node_1", live: () => ["node_1"] };
+
+/** A parent with workers. `now.ms` is the clock of all of them. */
+function machine(workers: number) {
+  const now = { ms: 1_000 };
+  const nowMs = () => now.ms;
+  const answer = createSharedWindows(log, nowMs);
+  const sent: WindowsRequest[][] = Array.from({ length: workers }, () => []);
+  const limiters: SharedLimiter[] = sent.map((messages, index) =>
+    createSharedLimiter((request) => {
+      messages.push(request);
+      const message = JSON.stringify(request);
+      void answer(JSON.parse(message)).then((reply) =>
+        limiters[index]?.receive(JSON.parse(JSON.stringify(reply))),
+      );
+    }, nowMs),
+  );
+  const limiterOf = (worker: number) => {
+    const limiter = limiters[worker % workers];
+    if (!limiter) throw new Error("no such worker");
+    return limiter;
+  };
+  return { now, sent, limiterOf };
+}
+
+test("several workers admit what one process would, whoever asks and whoever returns a place", async () => {
+  const step = fc.record({
+    worker: fc.nat(2),
+    key: fc.constantFrom("rpm:a", "rpm:b"),
+    gapMs: fc.oneof(fc.constant(0), fc.nat(5_000), fc.nat(70_000)),
+    cancels: fc.boolean(),
+  });
+  const property = fc.asyncProperty(
+    fc.integer({ min: 1, max: 8 }),
+    fc.array(step, { minLength: 1, maxLength: 80 }),
+    async (limit, steps) => {
+      const { now, limiterOf } = machine(3);
+      const alone = createRateLimiter({ nodes, log, answerMsMax: 0, nowMs: () => now.ms });
+      for (const { worker, key, gapMs, cancels } of steps) {
+        now.ms += gapMs;
+        const shared = await limiterOf(worker).acquire(key, limit);
+        const expected = await alone.acquire(key, limit);
+        assert.deepEqual(
+          { ...shared, id: 0, waitMs: shared.waitMs ?? null },
+          { ...expected, id: 0, waitMs: expected.waitMs ?? null },
+        );
+        if (shared.admitted && cancels) {
+          limiterOf(worker).cancel(key, shared.id);
+          alone.cancel(key, expected.id);
+        }
+      }
+    },
+  );
+  await fc.assert(property, { numRuns: 60 });
+});
+
+test("requests of one turn are one message, and each gets its own answer", async () => {
+  const { sent, limiterOf } = machine(2);
+  const answers = await Promise.all([
+    ...Array.from({ length: 5 }, () => limiterOf(0).acquire("rpm:a", 3)),
+    ...Array.from({ length: 2 }, () => limiterOf(0).acquire("rpm:b", 1)),
+    limiterOf(1).acquire("rpm:c", 1),
+  ]);
+  assert.deepEqual(
+    answers.map(({ admitted }) => admitted),
+    [true, true, true, false, false, true, false, true],
+  );
+  assert.deepEqual(
+    sent.map((messages) => messages.length),
+    [1, 1],
+  );
+});
+
+test("a key without a limit asks nobody", async () => {
+  const { sent, limiterOf } = machine(1);
+  const limits = createRateLimits({ nodes, log, limiter: limiterOf(0) });
+  for (let index = 0; index < 100; index++) await limits.acquire("key_a", undefined);
+  limits.check("key_a", undefined);
+  assert.equal(await limits.acquire("key_a", 5).then((place) => place?.rateLimit.remaining), 4);
+  assert.equal(sent[0]?.length, 1);
+  assert.deepEqual(limits.ready(), { state: "memory" });
+});
+
+test("a refusal is known for a second without asking, unless this worker returns a place", async () => {
+  const { now, limiterOf } = machine(2);
+  const [one, two] = [limiterOf(0), limiterOf(1)];
+  const place = await one.acquire("rpm:a", 1);
+  assert.equal(one.knownWaitMs("rpm:a", 1), 0);
+  assert.equal((await one.acquire("rpm:a", 1)).admitted, false);
+  assert.equal(one.knownWaitMs("rpm:a", 1), 1_000);
+  // A higher limit was set meanwhile.
+  assert.equal(one.knownWaitMs("rpm:a", 2), 0);
+  assert.equal(two.knownWaitMs("rpm:a", 1), 0);
+  now.ms += 999;
+  assert.equal(one.knownWaitMs("rpm:a", 1), 1);
+  one.cancel("rpm:a", place.id);
+  assert.equal(one.knownWaitMs("rpm:a", 1), 0);
+  assert.equal((await two.acquire("rpm:a", 1)).admitted, true);
+});
+
+test("failed requests and free calls count over all workers", async () => {
+  const { limiterOf } = machine(2);
+  const [one, two] = [0, 1].map((worker) =>
+    createRateLimits({ nodes, log, limiter: limiterOf(worker) }),
+  );
+  for (let index = 0; index < 30; index++)
+    for (const limits of [one, two]) await limits?.recordFailed("key_a", 1, 10);
+  await one?.recordFailed("key_a", 1, 10);
+  assert.equal(one?.tooManyFailed("key_a", 1)?.reason, "too_many_failed");
+  for (let index = 0; index < 300; index++)
+    for (const limits of [one, two]) (await limits?.acquireFreeCall("key_a", 10))?.();
+  await assert.rejects(
+    async () => two?.acquireFreeCall("key_a", 10),
+    (error) => error instanceof ApiError && error.reason === "count_rate_limited",
+  );
+});
+
+test("without its parent a worker decides nothing: requests get a 503 that may be repeated", async () => {
+  const limiter = createSharedLimiter(() => {});
+  const limits = createRateLimits({ nodes, log, limiter });
+  const waiting = limits.acquire("key_a", 5);
+  const inTheSameTurn = limits.acquire("key_b", 5);
+  limiter.close();
+  for (const request of [waiting, inTheSameTurn, limits.acquire("key_a", 5)])
+    await assert.rejects(
+      request,
+      (error) => error instanceof ApiError && error.reason === "gateway_unavailable",
+    );
+  await limits.recordFailed("key_a", 5, 10);
+});

@@ -5,7 +5,7 @@ import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { ApiError, expiredSecret } from "../base/errors.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
 import { credits } from "../base/money.ts";
-import { grantedBy, sizeHold, type UsageBounds } from "./hold-size.ts";
+import { isHoldOf, maxInputCostMicro, sizeHold, type UsageBounds } from "./hold-size.ts";
 
 /** The key that pays for a request, and its pool. */
 export type Payer = {
@@ -36,6 +36,11 @@ export type HoldRequest = {
   readonly bounds: UsageBounds;
   /** Time from admission until any process may settle the hold. */
   readonly deadlineMs: number;
+  /**
+   * True: rather than a reduced grant, the answer is `reduced`, so that closer bounds may grant
+   * more.
+   */
+  readonly mayRefine?: boolean;
 };
 
 /** A larger hold for a running request, because its input has more tokens than expected. */
@@ -65,6 +70,8 @@ export type PlacedHold = {
 export type Hold = PlacedHold & {
   /** Free credits of the pool after admission. Zero when an earlier attempt placed the hold. */
   readonly freeMicro: bigint;
+  /** The highest cost of the input that admission expected. Such input never fails the request. */
+  readonly expectedInputMicro: bigint;
 };
 
 /**
@@ -103,6 +110,7 @@ export type UsedRow = {
   readonly model: string;
   readonly price: Price;
   readonly amount: bigint;
+  readonly grantedOutput: number;
   readonly admittedAt: Date;
   readonly month: string;
 };
@@ -110,9 +118,12 @@ export type UsedRow = {
 export type Admitted =
   /** `addedMicro` is undefined when the credits were held before. */
   | { readonly kind: "held"; readonly hold: Hold; readonly addedMicro: bigint | undefined }
-  | { readonly kind: "rejected"; readonly error: ApiError }
+  /** `freeMicro`: the free credits, where they are too few for a new request. */
+  | { readonly kind: "rejected"; readonly error: ApiError; readonly freeMicro?: bigint }
+  /** Not held: the credits cover only a reduced grant, by these bounds. */
+  | { readonly kind: "reduced"; readonly freeMicro: bigint }
   /** Other running requests hold the credits: a repeat may succeed when one of them ends. */
-  | { readonly kind: "short"; readonly error: ApiError };
+  | { readonly kind: "short"; readonly error: ApiError; readonly freeMicro?: bigint };
 
 /** The key of a pool in `Ledger.pools`. */
 export function poolOf({ accountId, family }: Payer): string {
@@ -160,7 +171,10 @@ function place(ledger: Ledger, request: HoldRequest): Admitted {
     poolHeld: pool.held,
     ...(key.cap !== null && { cap: { limit: key.cap, spent: key.spent, held: key.held } }),
   });
-  if (grant.kind === "short") return shortOf(ledger.month, payer, pool, key, grant);
+  if (grant.kind === "short")
+    return { ...shortOf(ledger.month, payer, pool, key, grant), freeMicro: grant.freeMicro };
+  if (grant.reduced && request.mayRefine === true)
+    return { kind: "reduced", freeMicro: grant.freeMicro };
   pool.held += grant.amountMicro;
   key.held += grant.amountMicro;
   ledger.usedRequests.set(request.requestId, {
@@ -170,6 +184,7 @@ function place(ledger: Ledger, request: HoldRequest): Admitted {
     model: request.model,
     price,
     amount: grant.amountMicro,
+    grantedOutput: grant.output,
     admittedAt: ledger.at,
     month: ledger.month,
   });
@@ -193,9 +208,10 @@ function repeat(ledger: Ledger, request: HoldRequest, used: UsedRow): Admitted {
   const isRepeat = used.nodeId === nodeOf(request, ledger.nodeId) && used.nonce === request.nonce;
   const isSame = used.keyId === request.payer.keyId && used.model === request.model;
   // The price of the model may have changed since. The hold keeps the price of its admission.
-  const grantedOutput =
-    isRepeat && isSame ? grantedBy(used.price, request.bounds, used.amount) : undefined;
-  if (grantedOutput === undefined) return rejected(new ApiError("request_id_used"));
+  const { grantedOutput } = used;
+  const before = { amountMicro: used.amount, grantedOutput };
+  if (!isRepeat || !isSame || !isHoldOf(used.price, request.bounds, before))
+    return rejected(new ApiError("request_id_used"));
   return {
     kind: "held",
     addedMicro: undefined,
@@ -249,14 +265,17 @@ function grow(ledger: Ledger, { hold, amountMicro }: GrowRequest): Admitted {
 }
 
 function holdOf(
-  { requestId, payer, model, price }: HoldRequest,
+  { requestId, payer, model, price, bounds }: HoldRequest,
   grantedOutput: number,
   amountMicro: bigint,
 ) {
-  return { requestId, payer, model, price, grantedOutput, amountMicro };
+  const expectedInputMicro = maxInputCostMicro(price, bounds);
+  return { requestId, payer, model, price, grantedOutput, amountMicro, expectedInputMicro };
 }
 
-function rejected(error: ApiError): Admitted {
+type NotHeld = Extract<Admitted, { kind: "rejected" | "short" }>;
+
+function rejected(error: ApiError): NotHeld {
   return { kind: "rejected", error };
 }
 
@@ -269,7 +288,7 @@ function shortOf(
   pool: { posted: bigint; held: bigint },
   key: Spending,
   short: { of: "pool" | "cap"; held: boolean; neededMicro: bigint },
-): Admitted {
+): NotHeld {
   if (short.held)
     return { kind: "short", error: new ApiError("credits_held", { retryAfterMs: 2000 }) };
   return rejected(

@@ -48,7 +48,7 @@ import { runningReceipt } from "./settlement.ts";
 import { createLedgerStore, type LedgerStore } from "./store.ts";
 
 export type { Hold } from "./admission.ts";
-export type { UsageBounds } from "./hold-size.ts";
+export { minHoldMicro, type UsageBounds } from "./hold-size.ts";
 export type { Holds } from "./holds.ts";
 export {
   chargedUsage,

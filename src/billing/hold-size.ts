@@ -3,8 +3,11 @@
 // An agent requests 128,000 output tokens on every call and uses a few hundred. If a hold covered
 // all of them, a pack of 1,000 credits could run three calls at a time. So a request is granted a
 // likely amount of output, which the provider gets as its limit. The hold covers the grant fully.
+//
+// A count of the input is uncertain. The last request of a budget is admitted if the credits cover
+// the least that its input can be: then it holds all that is free.
 
-import type { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { costMicro, maxInputPriceMicro, maxOutputPriceMicro, type TokenPrices } from "./price.ts";
 
@@ -12,6 +15,12 @@ import { costMicro, maxInputPriceMicro, maxOutputPriceMicro, type TokenPrices } 
 export type UsageBounds = {
   readonly input: number;
   readonly mostExpensiveInput: InputCategory;
+  /**
+   * The least input of the request, where its count is uncertain. The credits must cover it at the
+   * price of plain input; the hold covers `input` as far as they last. Absent: they must cover
+   * `input`.
+   */
+  readonly minInput?: number;
   /** The request is not started with less output than this. */
   readonly minOutput: number;
   readonly maxOutput: number;
@@ -26,13 +35,21 @@ export type Funds = {
 };
 
 type Grant =
-  | { readonly kind: "granted"; readonly output: number; readonly amountMicro: bigint }
+  /** `reduced`: less output than usual, although other running requests do not hold the rest. */
+  | {
+      readonly kind: "granted";
+      readonly output: number;
+      readonly amountMicro: bigint;
+      readonly reduced: boolean;
+      readonly freeMicro: bigint;
+    }
   /** `held`: true if the credits would suffice without the holds of other running requests. */
   | {
       readonly kind: "short";
       readonly of: "pool" | "cap";
       readonly held: boolean;
       readonly neededMicro: bigint;
+      readonly freeMicro: bigint;
     };
 
 /**
@@ -43,49 +60,54 @@ const defaultOutput = 8192;
 
 /** Decides the hold of one request against the current funds. */
 export function sizeHold(prices: TokenPrices, bounds: UsageBounds, funds: Funds): Grant {
-  const inputMicro = maxInputCostMicro(prices, bounds);
   const tokenMicro = maxOutputPriceMicro(prices);
   const neededMicro = minHoldMicro(prices, bounds);
 
   const poolFree = funds.posted - funds.poolHeld;
   const capFree = funds.cap && funds.cap.limit - funds.cap.spent - funds.cap.held;
-  const freeMicro = capFree === undefined || poolFree < capFree ? poolFree : capFree;
+  const freeMicro = least(poolFree, capFree);
   if (freeMicro < neededMicro) {
-    if (funds.posted < neededMicro) return { kind: "short", of: "pool", held: false, neededMicro };
+    const short = { kind: "short", neededMicro, freeMicro } as const;
+    if (funds.posted < neededMicro) return { ...short, of: "pool", held: false };
     if (funds.cap && funds.cap.limit - funds.cap.spent < neededMicro)
-      return { kind: "short", of: "cap", held: false, neededMicro };
-    return { kind: "short", of: poolFree < neededMicro ? "pool" : "cap", held: true, neededMicro };
+      return { ...short, of: "cap", held: false };
+    return { ...short, of: poolFree < neededMicro ? "pool" : "cap", held: true };
   }
 
-  const output =
-    tokenMicro === 0n
-      ? bounds.maxOutput
-      : grantOutput(bounds, (freeMicro - inputMicro) / tokenMicro, freeMicro / 4n / tokenMicro);
-  return { kind: "granted", output, amountMicro: inputMicro + BigInt(output) * tokenMicro };
+  const inputMicro = maxInputCostMicro(prices, bounds);
+  const leftMicro = freeMicro - minInputCostMicro(prices, bounds);
+  const usual = usualOutput(bounds, tokenMicro === 0n ? undefined : freeMicro / 4n / tokenMicro);
+  const output = tokenMicro === 0n ? usual : Math.min(usual, Number(leftMicro / tokenMicro));
+  const fullMicro = inputMicro + BigInt(output) * tokenMicro;
+  const usualMicro = inputMicro + BigInt(usual) * tokenMicro;
+  const everFreeMicro = least(funds.posted, funds.cap && funds.cap.limit - funds.cap.spent);
+  return {
+    kind: "granted",
+    output,
+    amountMicro: least(fullMicro, freeMicro),
+    reduced: output < usual && everFreeMicro < usualMicro,
+    freeMicro,
+  };
 }
 
 /** The smallest hold with which a request is started. */
 export function minHoldMicro(prices: TokenPrices, bounds: UsageBounds): bigint {
-  return maxInputCostMicro(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceMicro(prices);
+  return minInputCostMicro(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceMicro(prices);
 }
 
-/**
- * The output tokens that a hold of `amountMicro` grants: the inverse of `sizeHold`. Undefined when
- * these bounds cannot lead to that amount.
- */
-export function grantedBy(
+/** True if `sizeHold` can lead to this hold: it belongs to a request with these bounds. */
+export function isHoldOf(
   prices: TokenPrices,
   bounds: UsageBounds,
-  amountMicro: bigint,
-): number | undefined {
-  const tokenMicro = maxOutputPriceMicro(prices);
-  const outputMicro = amountMicro - maxInputCostMicro(prices, bounds);
-  if (tokenMicro === 0n) return outputMicro === 0n ? bounds.maxOutput : undefined;
-  const output = outputMicro / tokenMicro;
-  const isExact = output * tokenMicro === outputMicro;
-  return isExact && output >= bounds.minOutput && output <= bounds.maxOutput
-    ? Number(output)
-    : undefined;
+  hold: { readonly amountMicro: bigint; readonly grantedOutput: number },
+): boolean {
+  const inputMicro = hold.amountMicro - BigInt(hold.grantedOutput) * maxOutputPriceMicro(prices);
+  return (
+    hold.grantedOutput >= bounds.minOutput &&
+    hold.grantedOutput <= bounds.maxOutput &&
+    inputMicro >= minInputCostMicro(prices, bounds) &&
+    inputMicro <= maxInputCostMicro(prices, bounds)
+  );
 }
 
 /** The highest possible cost of the input of a request. */
@@ -96,9 +118,25 @@ export function maxInputCostMicro(
   return BigInt(bounds.input) * maxInputPriceMicro(prices, bounds.mostExpensiveInput);
 }
 
-function grantOutput(bounds: UsageBounds, affordable: bigint, quarterOfFree: bigint): number {
-  const ceiling = Math.max(defaultOutput, bounds.minOutput, Number(quarterOfFree));
-  return Math.min(bounds.maxOutput, Number(affordable), ceiling);
+/** The cost of input that the free credits must cover. */
+function minInputCostMicro(prices: TokenPrices, bounds: UsageBounds): bigint {
+  const maxMicro = maxInputCostMicro(prices, bounds);
+  if (bounds.minInput === undefined) return maxMicro;
+  const minMicro = BigInt(bounds.minInput) * maxInputPriceMicro(prices, InputCategory.UNSPECIFIED);
+  return minMicro < maxMicro ? minMicro : maxMicro;
+}
+
+/** The output that is granted if the credits cover it. Undefined: output costs nothing. */
+function usualOutput(bounds: UsageBounds, quarterOfFree: bigint | undefined): number {
+  if (quarterOfFree === undefined) return bounds.maxOutput;
+  return Math.min(
+    bounds.maxOutput,
+    Math.max(defaultOutput, bounds.minOutput, Number(quarterOfFree)),
+  );
+}
+
+function least(one: bigint, other: bigint | undefined): bigint {
+  return other === undefined || one < other ? one : other;
 }
 
 /**

@@ -1,6 +1,7 @@
 // The holds of this process. It places and settles them through two batch queues, and stores their
 // metered usage in between.
 
+import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 import { Basis, Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -24,10 +25,20 @@ import {
   classifySettlementError,
 } from "./batch-connection.ts";
 import { BatchQueue } from "./batch-queue.ts";
-import { minHoldMicro, resizedHoldMicro } from "./hold-size.ts";
+import { minHoldMicro, resizedHoldMicro, type UsageBounds } from "./hold-size.ts";
 import { admissionBatch, settlementBatch } from "./ledger-batches.ts";
+import { costMicro } from "./price.ts";
 import { type Ending, receiptOf, type Settled, type SettleRequest } from "./settlement.ts";
 import type { LedgerStore } from "./store.ts";
+
+/** A request for a new hold. */
+export type NewHold = Omit<HoldRequest, "kind" | "owner" | "nonce" | "mayRefine"> & {
+  /**
+   * Called when the free credits do not cover `bounds`, or only a reduced grant: returns closer
+   * bounds, or undefined if closer bounds cannot help. Not called again after it returned bounds.
+   */
+  readonly refine?: (freeMicro: bigint) => Promise<UsageBounds | undefined>;
+};
 
 /** The holds of running requests, as the inference service uses them. */
 export interface Holds {
@@ -36,11 +47,12 @@ export interface Holds {
    * running requests hold the credits, waits up to two seconds for them. Throws the errors of
    * `BillingService.PlaceHold`.
    */
-  place(request: Omit<HoldRequest, "kind" | "owner" | "nonce">, signal: AbortSignal): Promise<Hold>;
+  place(request: NewHold, signal: AbortSignal): Promise<Hold>;
   /**
    * Resizes a hold to the exact input that the provider reported. Returns a larger hold when it is
-   * durable, or throws `credits_exhausted`, `credits_held` or `monthly_cap_reached`. A smaller hold
-   * is written in the background.
+   * durable. If the credits do not cover it, returns the same hold for input that the admission
+   * expected, and throws `credits_exhausted`, `credits_held` or `monthly_cap_reached` for more. A
+   * smaller hold is written in the background.
    */
   resize(hold: Hold, input: Usage): Promise<Hold>;
   /**
@@ -175,23 +187,33 @@ export class HoldKeeper implements Holds {
   }
 
   async place(
-    request: Omit<HoldRequest, "kind" | "owner" | "nonce"> & { nonce?: string },
+    { refine, ...request }: NewHold & { readonly nonce?: string },
     signal: AbortSignal,
   ): Promise<Hold> {
     await this.#registerPrice(request.model, request.price);
     const own = { owner: "process", nonce: randomUUID() } as const;
-    const placing: HoldRequest = {
+    let placing: HoldRequest = {
       ...request,
       kind: "place",
+      mayRefine: refine !== undefined,
       ...(request.nonce === undefined ? own : { owner: "caller", nonce: request.nonce }),
     };
     const untilMs = performance.now() + settings.heldWaitMs;
     for (;;) {
       const admitted = await this.#admissionQueue.submit(placing);
       if (admitted.kind === "held") return admitted.hold;
+      if (placing.mayRefine && admitted.freeMicro !== undefined) {
+        const bounds = await refine?.(admitted.freeMicro);
+        if (admitted.kind === "reduced" && signal.aborted) throw new ApiError("cancelled");
+        if (admitted.kind === "reduced" || (bounds && !signal.aborted)) {
+          placing = { ...placing, bounds: bounds ?? placing.bounds, mayRefine: false };
+          continue;
+        }
+      }
+      assert(admitted.kind !== "reduced", "only a request that may be refined is");
       if (admitted.kind === "rejected" || performance.now() >= untilMs || signal.aborted)
         throw admitted.error;
-      await this.#waitForCredits(request, signal);
+      await this.#waitForCredits(placing, signal);
     }
   }
 
@@ -201,6 +223,9 @@ export class HoldKeeper implements Holds {
       await this.#whenShrunk(hold);
       const admitted = await this.#admissionQueue.submit({ kind: "grow", hold, amountMicro });
       if (admitted.kind === "held") return admitted.hold;
+      // The admission knew that the count is uncertain. What the hold lacks is the overrun.
+      if (costMicro(hold.price, input) <= hold.expectedInputMicro) return hold;
+      assert(admitted.kind !== "reduced", "only a new hold is");
       throw admitted.error;
     }
     const freedMicro = hold.amountMicro - amountMicro;

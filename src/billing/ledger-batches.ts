@@ -62,6 +62,7 @@ type UsedRow = PriceRow & {
   key_id: string;
   model: string;
   amount: bigint;
+  granted_output: number;
   admitted_at: Date;
   month: string;
 };
@@ -134,6 +135,7 @@ export function admissionBatch(
               nodeId: row.node_id,
               keyId: row.key_id,
               price: toPrice(row),
+              grantedOutput: row.granted_output,
               admittedAt: row.admitted_at,
             },
           ]),

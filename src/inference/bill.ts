@@ -25,6 +25,7 @@ import { withTimeout } from "../base/timeout.ts";
 import { chargedUsage, type Ending, type Hold, type Holds } from "../billing/billing.ts";
 import type { ProviderAnswer } from "../providers/providers.ts";
 import type { ActiveRequest } from "./active-requests.ts";
+import type { InputCounts } from "./input-counts.ts";
 import { type BillableUsage, Meter } from "./meter.ts";
 import type { Prepared } from "./prepare.ts";
 import { estimatedTokensOf } from "./prompt-size.ts";
@@ -42,6 +43,7 @@ export type BillParts = {
   readonly log: Log;
   /** Counts answers whose provider reported 0 input tokens beside content. */
   readonly counters: { providerReportedZero: number };
+  readonly inputCounts: InputCounts;
 };
 
 export class Bill {
@@ -161,6 +163,7 @@ export class Bill {
     }
     const total = this.#meter.billableTotal();
     this.#countZeroInput();
+    this.#learnInput(total.usage);
     const settlement = this.#charge(total, Outcome.COMPLETED);
     const receipt = await withTimeout(settlement, settleMaxWaitMs, () => {
       if (this.#prepared.request.stream)
@@ -223,7 +226,15 @@ export class Bill {
       const read = await events.next().catch(() => undefined);
       if (read === undefined || read.done) return;
       this.#meter.fold(read.value);
+      await this.#growForCharge();
     }
+  }
+
+  // The reported input is charged as far as the hold covers it. The client has left, so there is
+  // nothing to fail.
+  async #growForCharge(): Promise<void> {
+    for (const { usage } of this.#meter.takeInputReports())
+      this.#hold = await this.#parts.holds.resize(this.#hold, usage).catch(() => this.#hold);
   }
 
   /** Stops the provider and charges an incomplete answer. Does nothing after a settlement. */
@@ -305,6 +316,14 @@ export class Bill {
       }),
       eventOf({ case: "messageStop", value: create(MessageStopSchema) }),
     );
+  }
+
+  #learnInput({ input, cacheRead, cacheWrite5m, cacheWrite1h }: Usage): void {
+    if (!this.#meter.hasInput) return;
+    const { model, payer } = this.#hold;
+    const tokens = input + cacheRead + cacheWrite5m + cacheWrite1h;
+    const { accountId } = payer;
+    this.#parts.inputCounts.learn({ accountId, model }, this.#prepared.size, tokens);
   }
 
   #countZeroInput(): void {

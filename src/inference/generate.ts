@@ -13,14 +13,14 @@ import {
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import { isRequestId, newRequestId, requestIdRule } from "../base/ids.ts";
-import type { Hold } from "../billing/billing.ts";
-import { maxInputPriceMicro, maxOutputPriceMicro } from "../billing/billing.ts";
+import { type Hold, minHoldMicro, type UsageBounds } from "../billing/billing.ts";
 import type { Call, Caller } from "../contract/contract.ts";
 import type { Providers } from "../providers/providers.ts";
 import type { RateLimitState, RateLimits } from "../rate-limits/rate-limits.ts";
 import type { ActiveRequests } from "./active-requests.ts";
 import { Bill, type BillParts } from "./bill.ts";
 import type { Catalog } from "./catalog.ts";
+import { fewestTokensOf, rangeOfCount } from "./input-counts.ts";
 import { affinityOf, type Prepared, prepare } from "./prepare.ts";
 import { estimatedTokensOf } from "./prompt-size.ts";
 
@@ -40,6 +40,8 @@ export type PayingCaller = Extract<Caller, { kind: "key" }>;
 
 /** Time between the time limit of a request and the deadline of its hold. */
 const deadlineMarginMs = 60_000;
+/** Longest wait for a provider's count during an admission. */
+const countMaxWaitMs = 2_000;
 
 /**
  * Runs one request: yields its admission, the events of its answer, and its receipt. The events
@@ -143,39 +145,35 @@ async function placeHold(
     bounds,
     deadlineMs: parts.requestMaxMs + deadlineMarginMs,
   };
-  try {
-    return await parts.holds.place(request, signal);
-  } catch (error) {
-    const exact = await countIfDecisive(parts, prepared, caller, error, signal);
-    if (exact === undefined) throw error;
-    return parts.holds.place({ ...request, bounds: { ...bounds, input: exact } }, signal);
-  }
+  return parts.holds.place(
+    {
+      ...request,
+      refine: (freeMicro) => refineBounds(parts, prepared, caller, freeMicro, signal),
+    },
+    signal,
+  );
 }
 
 // The bound on the input is about twice the size of a usual prompt. Credits that do not cover the
-// bound may still cover the prompt, so the provider counts it. Returns undefined, without a count,
-// if the credits do not cover even the estimate.
-async function countIfDecisive(
-  { providers }: GenerateParts,
-  { request, size, bounds, target: { price } }: Prepared,
-  caller: PayingCaller,
-  error: unknown,
+// bound may still cover the prompt, so it is counted. Returns undefined, without a count, if the
+// credits would hardly cover any text of this size.
+async function refineBounds(
+  { providers, inputCounts }: GenerateParts,
+  { request, size, bounds, target: { model, price } }: Prepared,
+  { key: { keyId, accountId } }: PayingCaller,
+  freeMicro: bigint,
   signal: AbortSignal,
-): Promise<number | undefined> {
-  const limit = error instanceof ApiError ? error.facts.limit : undefined;
-  if (limit?.remaining === undefined) return undefined;
-  const usualMicro =
-    // Without documents: only the provider knows how many tokens one has.
-    BigInt(estimatedTokensOf({ ...size, pages: 0 })) *
-      maxInputPriceMicro(price, bounds.mostExpensiveInput) +
-    BigInt(bounds.minOutput) * maxOutputPriceMicro(price);
-  if (usualMicro > limit.remaining) return undefined;
-  const { keyId, accountId } = caller.key;
+): Promise<UsageBounds | undefined> {
+  const least = { ...bounds, minInput: fewestTokensOf(size) };
+  if (minHoldMicro(price, least) > freeMicro) return undefined;
   const affinity = affinityOf(keyId, request);
-  const count = await providers
-    .countTokens({ request, affinity, accountId, signal })
-    .catch(() => undefined);
-  return count && Math.ceil(count.inputTokens * 1.05);
+  const inTime = AbortSignal.any([signal, AbortSignal.timeout(countMaxWaitMs)]);
+  const counting = providers.countTokens({ request, affinity, accountId, signal: inTime });
+  const count = await counting.catch(() => undefined);
+  const range = count
+    ? rangeOfCount(count.inputTokens)
+    : inputCounts.rangeOf({ accountId, model: model.id }, size, model.contextTokens);
+  return range && { ...bounds, minInput: range.min, input: range.max };
 }
 
 function admission(

@@ -14,6 +14,7 @@ import { ActiveRequests } from "./active-requests.ts";
 import type { Catalog } from "./catalog.ts";
 import { countTokens } from "./count.ts";
 import { generate, type PayingCaller } from "./generate.ts";
+import { InputCounts } from "./input-counts.ts";
 import { getModel, listModels } from "./models.ts";
 
 export { type Catalog, createCatalog } from "./catalog.ts";
@@ -44,9 +45,10 @@ export function createInference(parts: {
   requestMaxMs?: number;
 }): Inference {
   const activeRequests = new ActiveRequests();
+  const inputCounts = new InputCounts();
   const counters = { providerReportedZero: 0 };
   const requestMaxMs = parts.requestMaxMs ?? 30 * 60_000;
-  const all = { ...parts, activeRequests, counters, requestMaxMs };
+  const all = { ...parts, activeRequests, counters, inputCounts, requestMaxMs };
   const stopWatching = parts.keys.onChanged(({ keyId }) => {
     cancelRevoked(activeRequests, parts.keys, keyId).catch((err: unknown) =>
       parts.log.error({ err, keyId }, "a changed key could not be read"),

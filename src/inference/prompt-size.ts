@@ -26,7 +26,7 @@ const tokensPerImage = 4_800;
 const bytesPerPage = 100_000;
 const pagesMax = 30;
 /** Tokens of a usual image or page. */
-const tokensPerPicture = 1_600;
+export const tokensPerPicture = 1_600;
 // Role markers, block boundaries and the like, per request.
 const framingTokens = 64;
 

@@ -31,7 +31,7 @@ const freeMicro = 2n ** 52n;
 /** Grants every hold at once and stores none. */
 const holdsInMemory: Holds = {
   place: async ({ requestId, payer, model, price, bounds }): Promise<Hold> => ({
-    ...{ requestId, payer, model, price, freeMicro },
+    ...{ requestId, payer, model, price, freeMicro, expectedInputMicro: freeMicro },
     grantedOutput: bounds.maxOutput,
     amountMicro: 1n,
     month: "2026-01-01",

@@ -61,10 +61,14 @@ function lockRows(model: Model): Ledger {
     deadSecrets: new Map(),
     usedRequests: new Map([
       ...[...model.running].map(
-        ([id, hold]) => [id, { ...usedRow(hold), amount: hold.amountMicro }] as const,
+        ([id, hold]) =>
+          [
+            id,
+            { ...usedRow(hold), amount: hold.amountMicro, grantedOutput: hold.grantedOutput },
+          ] as const,
       ),
       ...[...model.ended].map(
-        ([id, { keyId }]) => [id, { ...usedRow(), keyId, amount: 0n }] as const,
+        ([id, { keyId }]) => [id, { ...usedRow(), keyId, amount: 0n, grantedOutput: 0 }] as const,
       ),
     ]),
     amounts: new Map([...model.running].map(([id, { amountMicro }]) => [id, amountMicro])),
@@ -254,6 +258,7 @@ function unheld(requestId: string): Hold {
     grantedOutput: 1,
     amountMicro: 0n,
     freeMicro: 0n,
+    expectedInputMicro: 0n,
     month,
     admittedAt: at,
   };
@@ -283,6 +288,7 @@ test("the error of a hold that cannot grow states amounts that include its own h
     grantedOutput: 1,
     amountMicro: 1_000_000n,
     freeMicro: 0n,
+    expectedInputMicro: 0n,
     month,
     admittedAt: new Date("2026-11-22T00:00:00Z"),
   };

@@ -3,14 +3,14 @@ import { expect, test } from "vitest";
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   type Funds,
-  grantedBy,
+  isHoldOf,
   maxInputCostMicro,
   resizedHoldMicro,
   sizeHold,
 } from "../../src/billing/hold-size.ts";
-import { costMicro, maxOutputPriceMicro } from "../../src/billing/price.ts";
+import { costMicro, maxInputPriceMicro, maxOutputPriceMicro } from "../../src/billing/price.ts";
 import { usage } from "../support/ledger.ts";
-import { anyBounds, anyPrices, anyUsage } from "../support/samples/prices.ts";
+import { anyBounds, anyCountedBounds, anyPrices, anyUsage } from "../support/samples/prices.ts";
 
 const credits = fc.oneof(
   fc.bigInt({ min: 0n, max: 10n ** 9n }),
@@ -62,12 +62,45 @@ test("a request is short exactly if the free credits do not cover its minimum, a
   );
 });
 
-test("the granted output can be computed from the amount of the hold", () => {
+test("a hold is recognised by the bounds that led to it, and an exact one by no other input", () => {
   fc.assert(
-    fc.property(anyPrices, anyBounds, anyFunds, (prices, bounds, funds) => {
+    fc.property(
+      anyPrices,
+      fc.oneof(anyBounds, anyCountedBounds),
+      anyFunds,
+      (prices, bounds, funds) => {
+        const grant = sizeHold(prices, bounds, funds);
+        if (grant.kind === "short") return;
+        const hold = { amountMicro: grant.amountMicro, grantedOutput: grant.output };
+        expect(isHoldOf(prices, bounds, hold)).toBe(true);
+        const outputs = { ...bounds, minOutput: grant.output + 1, maxOutput: grant.output + 1 };
+        expect(isHoldOf(prices, outputs, hold)).toBe(false);
+        if (
+          bounds.minInput !== undefined ||
+          maxInputPriceMicro(prices, bounds.mostExpensiveInput) === 0n
+        )
+          return;
+        expect(isHoldOf(prices, { ...bounds, input: bounds.input + 1 }, hold)).toBe(false);
+      },
+    ),
+  );
+});
+
+test("where the input is uncertain, a request is admitted exactly if its least worth is free, and holds up to all that is free", () => {
+  fc.assert(
+    fc.property(anyPrices, anyCountedBounds, anyFunds, (prices, bounds, funds) => {
+      const output = maxOutputPriceMicro(prices);
+      const plain = BigInt(bounds.minInput) * maxInputPriceMicro(prices, InputCategory.UNSPECIFIED);
+      const worth = plain + BigInt(bounds.minOutput) * output;
       const grant = sizeHold(prices, bounds, funds);
-      if (grant.kind === "granted")
-        expect(grantedBy(prices, bounds, grant.amountMicro)).toBe(grant.output);
+      expect(grant.kind).toBe(covers(funds, worth) ? "granted" : "short");
+      if (grant.kind === "short") return;
+      expect(covers(funds, grant.amountMicro)).toBe(true);
+      const granted = BigInt(grant.output) * output;
+      expect(grant.amountMicro).toBeGreaterThanOrEqual(plain + granted);
+      const full = maxInputCostMicro(prices, bounds) + granted;
+      if (covers(funds, full)) expect(grant.amountMicro).toBe(full);
+      else expect(covers(funds, grant.amountMicro + 1n)).toBe(false);
     }),
   );
 });
@@ -127,6 +160,33 @@ test("output beyond 8,192 tokens is granted up to a quarter of the free credits,
   expect(grant(1_000_000)).toMatchObject({ output: 128_000 });
 });
 
+test("a grant is reduced if the credits would not cover the usual one without the holds of others", () => {
+  const prices = {
+    input: 10n,
+    output: 100n,
+    cacheWrite5m: 10n,
+    cacheWrite1h: 10n,
+    cacheRead: 1n,
+    thinking: 100n,
+  };
+  const bounds = {
+    input: 1_000,
+    mostExpensiveInput: InputCategory.UNSPECIFIED,
+    minOutput: 1_024,
+    maxOutput: 4_000,
+  };
+  const grant = (posted: bigint, poolHeld: bigint) =>
+    sizeHold(prices, bounds, { posted, poolHeld });
+  expect(grant(410_000n, 0n)).toMatchObject({ output: 4_000, reduced: false });
+  expect(grant(400_000n, 0n)).toMatchObject({ output: 3_900, reduced: true });
+  expect(grant(410_000n, 10_000n)).toMatchObject({ output: 3_900, reduced: false });
+  const counted = { ...bounds, minInput: 500 };
+  expect(sizeHold(prices, counted, { posted: 405_000n, poolHeld: 0n })).toMatchObject({
+    output: 4_000,
+    amountMicro: 405_000n,
+  });
+});
+
 test("a request for no output holds its input only", () => {
   const prices = {
     input: 10n,
@@ -142,7 +202,7 @@ test("a request for no output holds its input only", () => {
     minOutput: 0,
     maxOutput: 0,
   };
-  expect(sizeHold(prices, bounds, { posted: 2_000n, poolHeld: 0n })).toEqual({
+  expect(sizeHold(prices, bounds, { posted: 2_000n, poolHeld: 0n })).toMatchObject({
     kind: "granted",
     output: 0,
     amountMicro: 2_000n,

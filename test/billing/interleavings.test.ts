@@ -148,7 +148,10 @@ async function run(world: World, one: Command): Promise<void> {
       if (hold)
         world.known.set(
           requestId,
-          await holds.resize({ freeMicro: 0n, ...hold }, usage({ input: one.input })),
+          await holds.resize(
+            { freeMicro: 0n, expectedInputMicro: 0n, ...hold },
+            usage({ input: one.input }),
+          ),
         );
       return;
     }

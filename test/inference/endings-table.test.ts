@@ -231,6 +231,16 @@ const endings: Readonly<Record<string, () => Promise<Receipt | Receipt[]>>> = {
   "gateway failed after content began": () => chargeOf(["accept", begun, new TypeError("a bug")]),
   "ledger unavailable at the end of a stream": () => endWithoutLedger(true),
   "ledger unavailable at the end of a plain answer": () => endWithoutLedger(false),
+  "input above the credits, within the range of its count": async () => {
+    gateway.counts(() => 11);
+    // Less than the 11 tokens that the provider reports.
+    const receipt = await chargeOf(
+      ["accept", begun, [events.close(), events.delta({ outputTokens: 100 }), events.stop()]],
+      { by: await gateway.payer(10n * input + 100n * output + input / 2n) },
+    );
+    expect(receipt.overrunMicrocredits).toBe(input / 2n);
+    return receipt;
+  },
   "input above the credits, reported before content": async () =>
     chargeOf(["accept", [events.start(aboveCredits), ...complete.slice(1)]], {
       by: await gateway.payer(20_000_000n),

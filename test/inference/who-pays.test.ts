@@ -3,6 +3,7 @@ import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { events, freshInference, silence, type TestInference } from "../support/inference.ts";
+import type { RequestMembers } from "../support/requests.ts";
 
 // haiku 4.5: 140 micro-credits per input token, 700 per output token, 14 per cache read.
 const input = 140n;
@@ -395,6 +396,106 @@ test("if the credits cover a usual prompt of this size but not the bound, the pr
     }),
   );
   expect(receipt?.amountMicrocredits).toBe(9_000n * input + output);
+});
+
+/** A request of 40,000 bytes that the provider counts at 9,000 tokens. */
+const counted: RequestMembers = {
+  system: {
+    form: 1,
+    content: [{ kind: { case: "text", value: { text: "x".repeat(40_000) } } }],
+  },
+};
+function playsReport(inputTokens: number): void {
+  gateway.plays(async function* () {
+    yield [events.start({ inputTokens }), events.open(), events.text("1"), events.close()];
+    yield [events.delta({ outputTokens: 100 }), events.stop()];
+  });
+}
+
+test("input above the hold, but within the margin of the count, is charged up to the hold", async () => {
+  gateway.counts(() => 9_000);
+  const funds = 8_900n * input + 100n * output;
+  for (const reported of [9_000, 9_450]) {
+    const poor = await gateway.payer(funds);
+    playsReport(reported);
+    const { receipt } = await gateway.collect(gateway.generate(poor, counted));
+    expect(receipt).toMatchObject({
+      outcome: Outcome.COMPLETED,
+      holdMicrocredits: funds,
+      amountMicrocredits: funds,
+      overrunMicrocredits: BigInt(reported - 8_900) * input,
+    });
+    expect(await gateway.pool(poor)).toEqual({ posted: 0n, held: 0n });
+  }
+});
+
+test("input beyond the margin of the count fails the request before its content, at no cost", async () => {
+  gateway.counts(() => 9_000);
+  const poor = await gateway.payer(8_900n * input + 100n * output);
+  playsReport(9_600);
+  const { admission, shown, failure } = await gateway.collect(gateway.generate(poor, counted));
+  expect(failure).toMatchObject({ reason: "credits_exhausted" });
+  expect(shown).toEqual([]);
+  expect(await gateway.charged(admission?.requestId ?? "")).toMatchObject({
+    outcome: Outcome.INPUT_ABOVE_HOLD,
+    amountMicrocredits: 0n,
+  });
+});
+
+test("a request is refused if the credits do not cover its count without the margin", async () => {
+  gateway.counts(() => 9_000);
+  const poor = await gateway.payer(8_500n * input + 100n * output);
+  const { failure } = await gateway.collect(gateway.generate(poor, counted));
+  expect(failure).toMatchObject({ reason: "credits_exhausted" });
+});
+
+test("if the provider's count fails, the gateway's own decides", async () => {
+  gateway.counts(() => {
+    throw new Error("no answer");
+  });
+  const poor = await gateway.payer(9_000n * input + 100n * output);
+  playsReport(9_000);
+  const { receipt } = await gateway.collect(gateway.generate(poor, counted));
+  expect(receipt).toMatchObject({
+    amountMicrocredits: 9_000n * input + 100n * output,
+    overrunMicrocredits: 0n,
+  });
+});
+
+test("credits that others hold do not fail a request whose count fits into the free ones", async () => {
+  gateway.counts(() => 9_000);
+  const poor = await gateway.payer(31_000n * input);
+  gateway.plays(async function* (request) {
+    request.onAccepted(true);
+    yield [events.start({ inputTokens: 9_000 })];
+    yield await silence(request);
+  });
+  const running = gateway.generate(poor, counted)[Symbol.asyncIterator]();
+  await running.next();
+  playsReport(9_000);
+  const { receipt } = await gateway.collect(gateway.generate(poor, counted));
+  expect(receipt?.amountMicrocredits).toBe(9_000n * input + 100n * output);
+  await running.return?.();
+});
+
+test("a client that leaves at the end pays input above the hold that the last report has", async () => {
+  gateway.plays(async function* (request) {
+    request.onAccepted(true);
+    yield [events.start(), events.open(), events.text("12345678")];
+    yield [events.close(), events.delta()];
+    yield [events.delta({ inputTokens: 90_000, outputTokens: 2 }), events.stop()];
+  });
+  const iterator = gateway.generate(payer)[Symbol.asyncIterator]();
+  const admitted = await iterator.next();
+  for (let read = 0; read < 2; read++) await iterator.next();
+  await iterator.return?.();
+  const requestId =
+    admitted.value?.kind.case === "admission" ? admitted.value.kind.value.requestId : "";
+  expect(await gateway.charged(requestId)).toMatchObject({
+    outcome: Outcome.CLIENT_LEFT,
+    amountMicrocredits: 90_000n * input + 2n * output,
+    overrunMicrocredits: 0n,
+  });
 });
 
 test("the admission shows the requested limit also where the model's own limit is lower", async () => {

@@ -42,3 +42,8 @@ export const anyBounds: fc.Arbitrary<UsageBounds> = fc
     minOutput: Math.min(first, second),
     maxOutput: Math.max(first, second),
   }));
+
+/** Bounds of a request whose input is uncertain. */
+export const anyCountedBounds: fc.Arbitrary<UsageBounds & { readonly minInput: number }> = fc
+  .tuple(anyBounds, tokens)
+  .map(([bounds, minInput]) => ({ ...bounds, minInput: Math.min(minInput, bounds.input) }));

@@ -8,6 +8,7 @@ import { familyName } from "../base/families.ts";
 import type { Log } from "../base/log.ts";
 import { type TokenCategory, tokenCategories } from "../base/token-categories.ts";
 import { elapsedMs } from "./context.ts";
+import { errorTable } from "./error-table.ts";
 
 /**
  * Returns the function that writes a request's line. Call it when the connection is done with it.
@@ -19,7 +20,10 @@ export function createAccessLog(log: Log): (request: FastifyRequest, reply: Fast
   return (request, reply) => {
     const { requestId, route, identity, logFields, receipt } = request.context;
     const key = identity?.caller.key;
-    const status = reply.raw.statusCode;
+    const { raw } = reply;
+    // Node shows 200 until another status is set.
+    const isUnanswered = !raw.headersSent && !raw.writableEnded && raw.statusCode === 200;
+    const status = isUnanswered ? errorTable.cancelled.status : raw.statusCode;
     // Probes come every few seconds.
     const isProbe = identity === undefined && status < 400;
     plain[isProbe ? "debug" : "info"](
@@ -34,9 +38,10 @@ export function createAccessLog(log: Log): (request: FastifyRequest, reply: Fast
           keyId: key.keyId,
           family: familyName(key.family),
         }),
+        ...(isUnanswered && { error: "cancelled" }),
         ...logFields,
         ...(receipt && costOf(receipt)),
-        ...(!reply.raw.writableEnded && { hungUp: true }),
+        ...(!raw.writableEnded && { hungUp: true }),
       },
       "request",
     );

@@ -206,7 +206,10 @@ class RunningAttempt {
     if (end.alarm !== undefined) this.#log.error(facts, end.alarm);
     else this.#log.warn({ ...facts, err: end.error.facts.cause }, "provider call failed");
     if (end.coolDownMs !== undefined) {
-      coolDowns.add(this.route.target.model, end.coolDownMs);
+      // A limit of tokens a minute may be met by one large request. Every other reason to ask for a
+      // pause concerns the provider itself.
+      const cause = end.status === 429 ? accountId : undefined;
+      coolDowns.add(this.route.target.model, end.coolDownMs, cause);
       circuit.noVerdict(accountId, probes);
       return;
     }

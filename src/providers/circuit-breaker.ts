@@ -189,32 +189,66 @@ export class ProviderCircuit {
 
 const coolDownMaxMs = 600_000;
 
+/** The cool-down of one model. */
+type CoolDown = {
+  /** End of the cool-down of all accounts. */
+  endMs: number;
+  /** Ends of the cool-downs of single accounts. Few: the second one closes the model to all. */
+  readonly byAccount: Map<string, number>;
+};
+
 /**
  * The cool-downs of one provider: times in which it asked to receive no calls. Each belongs to a
- * model, because providers limit calls by model.
+ * model, because providers limit calls by model. One that an account's request may have caused
+ * keeps only that account away, until a second account meets one as well.
  */
 export class CoolDowns {
   readonly #clock: Clock;
-  /** End of the cool-down, by the name of the model at the provider. */
-  readonly #endsMs = new Map<string, number>();
+  /** By the name of the model at the provider. */
+  readonly #byModel = new Map<string, CoolDown>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** Begins a cool-down, of ten minutes at most. One that ends later stays. */
-  add(model: string, ms: number): void {
-    const endMs = this.#clock.now() + Math.min(ms, coolDownMaxMs);
-    this.#endsMs.set(model, Math.max(this.#endsMs.get(model) ?? endMs, endMs));
+  /**
+   * Begins a cool-down, of ten minutes at most. One that ends later stays. `accountId`: a request of
+   * this account may be the cause.
+   */
+  add(model: string, ms: number, accountId?: string): void {
+    const nowMs = this.#clock.now();
+    const endMs = nowMs + Math.min(ms, coolDownMaxMs);
+    const coolDown = this.#byModel.get(model) ?? {
+      endMs: nowMs,
+      byAccount: new Map<string, number>(),
+    };
+    this.#byModel.set(model, coolDown);
+    const { byAccount } = coolDown;
+    if (accountId !== undefined) {
+      byAccount.set(accountId, Math.max(byAccount.get(accountId) ?? endMs, endMs));
+      if (!this.#hasOther(byAccount, accountId)) return;
+    }
+    coolDown.endMs = Math.max(coolDown.endMs, endMs);
   }
 
-  /** 0 when a call for `model` may begin now, else the milliseconds until one may. */
-  waitMs(model: string): number {
-    const endMs = this.#endsMs.get(model);
-    if (endMs === undefined) return 0;
-    const waitMs = Math.ceil(endMs - this.#clock.now());
-    if (waitMs > 0) return waitMs;
-    this.#endsMs.delete(model);
-    return 0;
+  /**
+   * 0 when a call for `model` may begin now, else the milliseconds until one may. Without an
+   * account, only the cool-down of all accounts counts.
+   */
+  waitMs(model: string, accountId?: string): number {
+    const coolDown = this.#byModel.get(model);
+    if (coolDown === undefined) return 0;
+    const own = accountId === undefined ? undefined : coolDown.byAccount.get(accountId);
+    return Math.max(0, Math.ceil(Math.max(coolDown.endMs, own ?? 0) - this.#clock.now()));
+  }
+
+  /** True if another account has a cool-down. Forgets those that have ended. */
+  #hasOther(byAccount: Map<string, number>, accountId: string): boolean {
+    const nowMs = this.#clock.now();
+    for (const [id, endMs] of byAccount) {
+      if (endMs <= nowMs) byAccount.delete(id);
+      else if (id !== accountId) return true;
+    }
+    return false;
   }
 }

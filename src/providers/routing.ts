@@ -85,7 +85,8 @@ export class Router {
 
 /** 0 when the route may be called now, else the milliseconds until it may. */
 export function waitMsOf({ target, connection, accountId }: ProviderRoute): number {
-  return Math.max(connection.circuit.waitMs(accountId), connection.coolDowns.waitMs(target.model));
+  const { circuit, coolDowns } = connection;
+  return Math.max(circuit.waitMs(accountId), coolDowns.waitMs(target.model, accountId));
 }
 
 /**

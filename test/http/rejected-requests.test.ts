@@ -620,6 +620,19 @@ describe("paths and methods", () => {
       .toMatchObject([{ msg: "request", route: "/v1/messages", status: 400 }]);
   });
 
+  test("whose client hangs up while it sends its body are logged with status 499", async () => {
+    const lines: string[] = [];
+    const log = pino({ base: null }, { write: (line: string) => void lines.push(line) });
+    const { port, script } = await startHttpServer({ log });
+    const socket = connect(port, "127.0.0.1");
+    socket.write(`${chunked}2\r\n{}\r\n`);
+    await expect.poll(() => script.calls).toContain("authenticate");
+    socket.resetAndDestroy();
+    await expect
+      .poll(() => lines.map((line) => JSON.parse(line)))
+      .toMatchObject([{ msg: "request", status: 499, error: "cancelled", hungUp: true }]);
+  });
+
   test("whose content-length is too small are answered, and the connection is closed", async () => {
     const { port } = await startHttpServer();
     const body = JSON.stringify(nativeBody);

@@ -169,6 +169,26 @@ describe("a cool-down", () => {
     coolDowns.add("opus", 30_000);
     expect([coolDowns.waitMs("opus"), coolDowns.waitMs("haiku")]).toEqual([30_000, 0]);
   });
+
+  test("that one account's request may have caused keeps only that account away", () => {
+    const coolDowns = new CoolDowns(new ManualClock());
+    coolDowns.add("m", 30_000, "a");
+    coolDowns.add("m", 30_000, "a");
+    const waits = () => ["a", "b", undefined].map((account) => coolDowns.waitMs("m", account));
+    expect(waits()).toEqual([30_000, 0, 0]);
+  });
+
+  test("that a second account meets as well is one of all accounts", async () => {
+    const clock = new ManualClock();
+    const coolDowns = new CoolDowns(clock);
+    coolDowns.add("m", 10_000, "a");
+    await clock.advance(10_000);
+    // The first one has ended.
+    coolDowns.add("m", 20_000, "b");
+    expect(coolDowns.waitMs("m")).toBe(0);
+    coolDowns.add("m", 5_000, "c");
+    expect([coolDowns.waitMs("m"), coolDowns.waitMs("m", "b")]).toEqual([5_000, 20_000]);
+  });
 });
 
 describe("a concurrency limit", () => {

@@ -339,12 +339,25 @@ describe("a failing provider", () => {
     expect(attemptsOf(await readAll(providers, "Hi"))).toEqual(["first delivered 200"]);
   });
 
+  test("keeps only the account of a 429 away, until a second account gets one", async () => {
+    const limited = () =>
+      errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } });
+    openFirst("", new ManualClock());
+    first.play(limited());
+    expect(await callAs("acc_1")).toEqual(["first failed 429"]);
+    expect(await callAs("acc_1")).toEqual([]);
+    expect(await callAs("acc_2")).toEqual(["first delivered 200"]);
+    first.play(limited());
+    expect(await callAs("acc_2")).toEqual(["first failed 429"]);
+    expect(await callAs("acc_3")).toEqual([]);
+  });
+
   test("that is the only one makes the model overloaded until its retry time, and the gateway not usable", async () => {
     const clock = new ManualClock();
     openFirst("", clock);
     expect(providers.usable()).toBe(true);
     first.play(
-      errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }),
+      errorAnswer(529, "overloaded_error", "slow down", { headers: { "retry-after": "30" } }),
     );
     expect((await readAll(providers, "Hi")).apiError).toMatchObject({
       reason: "overloaded",
@@ -526,7 +539,7 @@ describe("a new configuration", () => {
   test("keeps the connections and the open circuit of an unchanged provider", async () => {
     openFirst("", new ManualClock());
     first.play(
-      errorAnswer(429, "rate_limit_error", "slow down", { headers: { "retry-after": "30" } }),
+      errorAnswer(529, "overloaded_error", "slow down", { headers: { "retry-after": "30" } }),
     );
     await readAll(providers, "1");
     providers.reload(

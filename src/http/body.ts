@@ -1,4 +1,5 @@
-// The body of a POST: received whole, within the memory budget of request bodies, and parsed.
+// The body of a POST: received whole, within the memory budget of request bodies, and parsed. A key
+// whose large requests pay for nothing waits before they are received.
 
 import type { JsonValue } from "@bufbuild/protobuf";
 import type { FastifyRequest } from "fastify";
@@ -6,32 +7,42 @@ import type { Clock } from "../base/clock.ts";
 import { ApiError, type ErrorReason } from "../base/errors.ts";
 import type { BodyMemory } from "./body-memory.ts";
 import { parseBody } from "./parse-body.ts";
-import { checkDeclared, receiveBody } from "./receive-body.ts";
+import { checkDeclared, declaredBytes, receiveBody } from "./receive-body.ts";
+import { UnpaidWork, workMsOf } from "./unpaid-work.ts";
 
 /**
  * Reads the body as a JSON value. Throws `invalid_request` and the errors of `receiveBody`. Sets
- * `context.bodyBytes`, and `context.reservation`, which is released when a provider has taken the
- * request or the request has ended.
+ * `context.bodyBytes`; `context.reservation`, which is released when a provider has taken the
+ * request or the request has ended; and `context.endWork`.
  */
 export type ReadJson = (
   request: Pick<FastifyRequest, "raw" | "context" | "ip">,
 ) => Promise<JsonValue>;
 
 export function createReadJson(memory: BodyMemory, clock: Clock): ReadJson {
+  const unpaidWork = new UnpaidWork(clock);
   return async ({ raw, context, ip }) => {
     checkDeclared(raw);
     requireJson(raw.headers["content-type"]);
     const keyId = context.identity?.caller.key?.keyId;
+    const isPacked = raw.headers["content-encoding"] !== undefined;
+    const work = await unpaidWork.begin(keyId ?? "", isPacked ? undefined : declaredBytes(raw));
+    let workMs = 0;
+    context.endWork = (isPaid) => work.end(isPaid ? 0 : workMs);
     const reservation = memory.open({ keyId, address: ip });
     context.reservation = reservation;
     let received = 0;
     const onBytes = (bytes: number) => {
       received = bytes;
+      workMs = workMsOf(bytes, undefined);
     };
     try {
       const bytes = await receiveBody(raw, { reservation, clock, onBytes });
-      context.bodyBytes = bytes.length;
-      return await parseBody(bytes);
+      const { length } = bytes;
+      context.bodyBytes = length;
+      const { value, items } = await parseBody(bytes);
+      workMs = workMsOf(length, items);
+      return value;
     } catch (error) {
       if (error instanceof ApiError && contentFaults.has(error.reason))
         context.bodyBytes ??= received;

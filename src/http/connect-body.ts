@@ -18,6 +18,7 @@ import type { BodyMemory, BodyReservation } from "./body-memory.ts";
 import { rejectUnlistedNames } from "./connect-enums.ts";
 import { toConnectError } from "./connect-error.ts";
 import { dropBody, watchPace } from "./receive-body.ts";
+import { type UnpaidWork, workMsOf } from "./unpaid-work.ts";
 
 type Handler = ConnectRouter["handlers"][number];
 type Request = Parameters<Handler>[0];
@@ -43,7 +44,11 @@ export function senderOf(values: ContextValues): Sender | undefined {
 }
 
 /** What all bodies of a listener share. */
-export type BodyParts = { readonly memory: BodyMemory; readonly clock: Clock };
+export type BodyParts = {
+  readonly memory: BodyMemory;
+  readonly clock: Clock;
+  readonly unpaidWork: UnpaidWork;
+};
 
 /** The same handler. It rejects malformed and oversized messages with the right code. */
 export function checkBody(handler: Handler, parts: BodyParts): Handler {
@@ -84,17 +89,34 @@ export function checkBody(handler: Handler, parts: BodyParts): Handler {
 async function* receive(
   { contextValues, header, signal }: Request,
   body: Bytes,
-  { memory, clock }: BodyParts,
+  { memory, clock, unpaidWork }: BodyParts,
 ): Bytes {
   const from = contextValues && senderOf(contextValues);
   const { raw, address = "", keyId } = from ?? {};
+  const declared = header.get("content-length");
+  const bytes = declared === null ? undefined : Number(declared);
+  const work = keyId === undefined ? undefined : await unpaidWork.begin(keyId, bytes);
   const reservation = memory.open({ keyId, address });
+  let received = 0;
+  let isTaken = false;
   // The signal fires when the response has ended, too.
-  signal.addEventListener("abort", () => reservation.release(), { once: true });
-  if (contextValues) withOnTaken(contextValues, reservation.release);
+  const end = () => {
+    reservation.release();
+    work?.end(isTaken ? 0 : workMsOf(received, undefined));
+  };
+  if (signal.aborted) end();
+  signal.addEventListener("abort", end, { once: true });
+  if (contextValues)
+    withOnTaken(contextValues, () => {
+      isTaken = true;
+      end();
+    });
   try {
-    reservation.grow(Number(header.get("content-length") ?? 0));
-    yield* receivePaced(body, reservation, clock);
+    reservation.grow(bytes ?? 0);
+    for await (const chunk of receivePaced(body, reservation, clock)) {
+      received += chunk.byteLength;
+      yield chunk;
+    }
   } catch (error) {
     reservation.release();
     const isSlow = error instanceof ApiError && error.reason === "body_too_slow";

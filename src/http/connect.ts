@@ -29,6 +29,7 @@ import type { IdentifyCaller } from "./authenticate.ts";
 import type { BodyMemory } from "./body-memory.ts";
 import { checkBody, senderOf, withSender } from "./connect-body.ts";
 import { toConnectError, toConnectResponse, toUnaryResponse } from "./connect-error.ts";
+import { UnpaidWork } from "./unpaid-work.ts";
 
 export type ConnectParts = {
   core: Core;
@@ -62,10 +63,10 @@ export function registerConnect(app: FastifyInstance, parts: ConnectParts): void
         addMethods(router, serviceTypes.billing, parts.core.billing, parts.adminMethods);
         addMethods(router, serviceTypes.keys, parts.core.keys, parts.adminMethods);
         addMethods(router, serviceTypes.inference, parts.core.inference, parts.adminMethods);
+        const clock = parts.clock ?? systemClock;
+        const body = { memory: parts.bodyMemory, clock, unpaidWork: new UnpaidWork(clock) };
         for (const [index, handler] of router.handlers.entries())
-          router.handlers[index] = explainRejection(
-            checkBody(handler, { memory: parts.bodyMemory, clock: parts.clock ?? systemClock }),
-          );
+          router.handlers[index] = explainRejection(checkBody(handler, body));
       },
       // Administrative messages are small, and generation streams. Neither is worth a decompressor
       // that unauthenticated callers could overload.

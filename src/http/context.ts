@@ -29,6 +29,11 @@ export type RequestContext = {
   bodyBytes?: number;
   /** The memory of the body. Absent until it is read. */
   reservation?: BodyReservation;
+  /**
+   * Reports that the work on the body has ended, and whether it is paid for. Absent until the body
+   * is read. A call with false counts after one with true, and only once.
+   */
+  endWork?: (isPaid: boolean) => void;
   /** Absent until the answer is charged; stays absent if it failed or the client hung up. */
   receipt?: Receipt | undefined;
   /** Members of the log line beside ids, status, duration and cost. */

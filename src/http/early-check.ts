@@ -33,7 +33,7 @@ const knownMs = 1_000;
 const keysMax = 20_000;
 const changesMax = 200_000;
 /** Statuses of requests that failed although they could be read in full. */
-const failedStatuses = new Set([400, 402, 403, 404, 413]);
+export const failedStatuses: ReadonlySet<number> = new Set([400, 402, 403, 404, 413]);
 
 type KeyErrors = {
   /** An error that the next request of the key would meet, whatever it asks for. */

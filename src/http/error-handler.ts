@@ -7,6 +7,7 @@ import { ApiError, toApiError } from "../base/errors.ts";
 import { newRequestId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { requestIdHeaders } from "./context.ts";
+import { failedStatuses } from "./early-check.ts";
 import { type ErrorResponse, toErrorResponse } from "./error-body.ts";
 import { dropBody } from "./receive-body.ts";
 import { hijackReply, sendJson } from "./reply.ts";
@@ -30,6 +31,7 @@ export function createErrorHandler(log: Log) {
     const response = toErrorResponse(apiError, context.envelope, context.requestId);
     context.checked?.fail(apiError, response.status, context.bodyBytes);
     context.reservation?.release();
+    context.endWork?.(!failedStatuses.has(response.status));
     reply.headers(response.headers);
     if (reply.getHeader("connection") === "close" && !request.raw.complete)
       sendAndLinger(request, reply, response);

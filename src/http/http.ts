@@ -206,9 +206,18 @@ function addRoutes(
         const call = { headers, signal: hangUpSignal(reply) };
         const attempt = { authorization, address: request.ip, monthUsage };
         const { caller, atMs } = await identifyCaller(attempt, call);
+        let isTaken = false;
         const release = () => context.reservation?.release();
-        reply.raw.once("close", release);
-        const contextValues = withOnTaken(withCaller(caller, atMs), release);
+        reply.raw.once("close", () => {
+          release();
+          // A client that hung up before a provider had its request pays for nothing.
+          context.endWork?.(isTaken || reply.raw.writableEnded);
+        });
+        const contextValues = withOnTaken(withCaller(caller, atMs), () => {
+          isTaken = true;
+          release();
+          context.endWork?.(true);
+        });
         context.identity = { call: { ...call, contextValues }, caller };
         if (needsVersion) context.vendor = requireVersion(request.headers);
         if (route.earlyCheck && context.identity.caller.key)

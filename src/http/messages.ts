@@ -53,7 +53,9 @@ export function postCountTokens(core: Core, readJson: ReadJson) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const { call } = identityOf(request);
     const decoded = decodeCountRequest(await readJson(request), vendorOf(request.context));
-    return sendJson(reply, encodeCount(await core.inference.countTokens(decoded, call)));
+    const count = await core.inference.countTokens(decoded, call);
+    request.context.endWork?.(false);
+    return sendJson(reply, encodeCount(count));
   };
 }
 

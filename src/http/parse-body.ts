@@ -3,9 +3,8 @@
 
 import { setImmediate } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
-import type { JsonValue } from "@bufbuild/protobuf";
 import { ApiError, type ErrorFacts, type ErrorReason } from "../base/errors.ts";
-import { parseRequest } from "../formats/json.ts";
+import { type ParsedRequest, parseRequest } from "../formats/json.ts";
 
 /**
  * Largest body that is parsed at once. Parsing takes up to 20 ms for a megabyte, and finding the
@@ -22,13 +21,11 @@ const workersMax = 2;
 const idleMs = 10_000;
 
 /** What a worker answers. */
-export type Parsed =
-  | { readonly value: JsonValue }
-  | { readonly reason: ErrorReason; readonly facts: ErrorFacts };
+export type Parsed = ParsedRequest | { readonly reason: ErrorReason; readonly facts: ErrorFacts };
 
 type Job = {
   readonly bytes: Uint8Array;
-  readonly resolve: (value: JsonValue) => void;
+  readonly resolve: (parsed: ParsedRequest) => void;
   readonly reject: (error: unknown) => void;
 };
 
@@ -40,14 +37,16 @@ const workers = new Set<ParseWorker>();
  * Parses a request body as `parseRequest` does. The bytes must not be used afterwards: a worker
  * takes their memory.
  */
-export async function parseBody(bytes: Uint8Array): Promise<JsonValue> {
-  const value = bytes.length <= parsedAtOnceMax ? parseRequest(bytes) : await parseInWorker(bytes);
+export async function parseBody(bytes: Uint8Array): Promise<ParsedRequest> {
+  // A worker takes the bytes away.
+  const { length } = bytes;
+  const parsed = length <= parsedAtOnceMax ? parseRequest(bytes) : await parseInWorker(bytes);
   // Decoding a value of many items takes longer than parsing it, and gets a turn of its own.
-  if (bytes.length > sameTurnMax) await setImmediate();
-  return value;
+  if (length > sameTurnMax) await setImmediate();
+  return parsed;
 }
 
-function parseInWorker(bytes: Uint8Array): Promise<JsonValue> {
+function parseInWorker(bytes: Uint8Array): Promise<ParsedRequest> {
   return new Promise((resolve, reject) => {
     waiting.push({ bytes, resolve, reject });
     startWaiting();
@@ -112,7 +111,7 @@ class ParseWorker {
     this.#thread.unref();
     this.#idleTimer = setTimeout(() => this.#close(), idleMs).unref();
     startWaiting();
-    if ("value" in parsed) job?.resolve(parsed.value);
+    if ("value" in parsed) job?.resolve(parsed);
     else job?.reject(new ApiError(parsed.reason, parsed.facts));
   }
 

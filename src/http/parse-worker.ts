@@ -12,7 +12,7 @@ port.on("message", (bytes: Uint8Array) => port.postMessage(parse(bytes)));
 
 function parse(bytes: Uint8Array): Parsed {
   try {
-    return { value: parseRequest(bytes) };
+    return parseRequest(bytes);
   } catch (error) {
     const { reason, facts } = toApiError(error);
     const { message, limit } = facts;

@@ -46,7 +46,7 @@ export async function receiveBody(request: IncomingMessage, parts: ReceiveParts)
 }
 
 /** The length that the headers declare. Undefined for a body in chunks. */
-function declaredBytes({ headers }: IncomingMessage): number | undefined {
+export function declaredBytes({ headers }: IncomingMessage): number | undefined {
   const declared = headers["content-length"];
   return declared === undefined ? undefined : Number(declared);
 }

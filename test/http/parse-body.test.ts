@@ -71,13 +71,13 @@ test("a body above 64 KiB is parsed in a turn of its own", async () => {
 test("many large bodies at once are all parsed, each to its own value", async () => {
   const bodies = Array.from({ length: 12 }, (_, index) => largeBody(`[${index}]`));
   const values = await Promise.all(bodies.map((body) => parseBody(body)));
-  expect(values).toEqual(bodies.map((_, index) => [index]));
+  expect(values.map(({ value }) => value)).toEqual(bodies.map((_, index) => [index]));
 });
 
 test("a body in shared memory leaves the bytes beside it alone", async () => {
   const shared = Buffer.from(new ArrayBuffer(2 * parsedAtOnceMax));
   shared.fill(" ").write("[1]", 8);
-  const value = await parseBody(shared.subarray(8, 8 + parsedAtOnceMax + 1));
+  const { value } = await parseBody(shared.subarray(8, 8 + parsedAtOnceMax + 1));
   expect([value, shared.length, shared.toString("utf8", 8, 11)]).toEqual([
     [1],
     2 * parsedAtOnceMax,

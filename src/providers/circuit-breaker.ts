@@ -212,8 +212,8 @@ export class CoolDowns {
   }
 
   /**
-   * Begins a cool-down, of ten minutes at most. One that ends later stays. `accountId`: a request of
-   * this account may be the cause.
+   * Begins a cool-down, of ten minutes at most. One that ends later stays. `accountId`: a request
+   * of this account may be the cause.
    */
   add(model: string, ms: number, accountId?: string): void {
     const nowMs = this.#clock.now();

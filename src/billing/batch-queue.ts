@@ -55,6 +55,9 @@ type Unfinished<Item, Outcome> = {
   readonly blockedBy?: unknown;
 };
 
+/** A failure older than this says nothing about the database of now. */
+const failureMsMax = 5_000;
+
 export class BatchQueue<Item, Outcome> {
   readonly #run: RunBatch<Item, Outcome>;
   readonly #settings: BatchQueueSettings<Item, Outcome>;
@@ -63,6 +66,11 @@ export class BatchQueue<Item, Outcome> {
   readonly #blocked = new Map<string, QueuedItem<Item, Outcome>[]>();
   #running: Promise<void> | undefined;
   #runningBlocked: Promise<void> | undefined;
+  /** The batches that run now. */
+  readonly #inFlight = new Set<readonly QueuedItem<Item, Outcome>[]>();
+  #succeededAtMs = Number.NEGATIVE_INFINITY;
+  /** Since the last success: the first and the last failure of the database. */
+  #failed: { readonly sinceMs: number; readonly lastMs: number } | undefined;
   #isStopped = false;
   #failedAtStop = 0;
 
@@ -86,6 +94,20 @@ export class BatchQueue<Item, Outcome> {
       queue.push({ item, queuedAtMs: performance.now(), resolve, reject, isUnconfirmed: false });
       if (!blockedQueue) this.#running ??= this.#runQueue();
     });
+  }
+
+  /**
+   * How long nothing has succeeded although items wait, or failed lately; 0 while all is well. A
+   * failure is forgotten after some seconds: without requests nothing would show that it is over.
+   */
+  get stalledMs(): number {
+    const nowMs = performance.now();
+    const queues = [...this.#inFlight, this.#queue, ...this.#blocked.values()];
+    const waiting = queues.flatMap(([first]) => (first ? [first.queuedAtMs] : []));
+    if (this.#failed && nowMs - this.#failed.lastMs < failureMsMax)
+      waiting.push(this.#failed.sinceMs);
+    const sinceMs = Math.max(this.#succeededAtMs, Math.min(...waiting));
+    return Math.max(0, nowMs - sinceMs);
   }
 
   /**
@@ -155,8 +177,11 @@ export class BatchQueue<Item, Outcome> {
     batch: readonly QueuedItem<Item, Outcome>[],
     run: RunBatch<Item, Outcome>,
   ): Promise<Unfinished<Item, Outcome>> {
+    this.#inFlight.add(batch);
     try {
       const outcomes = await run(batch.map(({ item }) => item));
+      this.#succeededAtMs = performance.now();
+      this.#failed = undefined;
       batch.forEach(({ resolve, reject }, index) => {
         const outcome = outcomes[index];
         if (outcome !== undefined) resolve(outcome);
@@ -165,6 +190,7 @@ export class BatchQueue<Item, Outcome> {
       return { repeat: [], blocked: [] };
     } catch (error) {
       const failure = this.#settings.classify(error);
+      if (failure !== "rejected") this.#noteFailure();
       if (failure === "unsent") return { repeat: batch, blocked: [] };
       if (failure === "blocked") return { repeat: [], blocked: batch, blockedBy: error };
       for (const queued of batch) queued.isUnconfirmed = true;
@@ -172,7 +198,14 @@ export class BatchQueue<Item, Outcome> {
       if (batch.length > 1) return await this.#runOneByOne(batch, run);
       for (const queued of batch) this.#fail(queued, error);
       return { repeat: [], blocked: [] };
+    } finally {
+      this.#inFlight.delete(batch);
     }
+  }
+
+  #noteFailure(): void {
+    const nowMs = performance.now();
+    this.#failed = { sinceMs: this.#failed?.sinceMs ?? nowMs, lastMs: nowMs };
   }
 
   // A rejected item must not fail the other items of its batch.

@@ -80,6 +80,8 @@ export type Billing = {
    * before the answer of one that this process made, soon after one that another process made.
    */
   onFundsChange(listener: FundsListener): void;
+  /** How long no request could be admitted although some tried; 0 while all is well. */
+  stalledMs(): number;
   /** The amounts of the charges that these requests have. One without a charge is left out. */
   findAmounts: LedgerStore["findAmounts"];
   /** Registers this process as a node; starts heartbeats, checkpoints and reaping. */
@@ -137,6 +139,7 @@ export function createBilling(parts: Parts): Billing {
     nodeId: node.id,
     nodeEnded: (nodeId) => node.markEnded(nodeId),
     onFundsChange: funds.listen,
+    stalledMs: () => holds.stalledMs,
     findAmounts: (requests) => reports.findAmounts(requests),
     confirmAlive: () => node.confirmAlive(),
     start: () => node.start(holds),

@@ -257,6 +257,11 @@ export class HoldKeeper implements Holds {
     });
   }
 
+  /** How long no request could be admitted although some tried; 0 while all is well. */
+  get stalledMs(): number {
+    return this.#admissionQueue.stalledMs;
+  }
+
   watch(requestId: string, read: () => Usage | undefined): void {
     this.#meters[requestId] = read;
   }

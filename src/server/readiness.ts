@@ -9,16 +9,18 @@ import type { Postgres } from "../postgres/postgres.ts";
 // Anybody may probe, as often as they like: all probes within this time share one result.
 const reuseMs = 500;
 const checkTimeoutMs = 2_000;
+/** Requests wait for no lock so long. */
+const stalledMsMax = 3_000;
 
 /** Readiness of a process that runs the services. */
 export function coreReadiness(parts: {
   postgres: Postgres;
+  billing: { stalledMs(): number };
   limits: { ready(): { state: "memory" | "redis" | "degraded" } };
   providers: { usable(): boolean };
 }): () => Promise<Readiness> {
-  const ping = { name: "readiness/alive", text: "select 1" };
   return reused(async () => ({
-    database: await stateOf(parts.postgres.query(ping, []).then(() => true)),
+    database: await stateOfDatabase(parts.postgres, parts.billing.stalledMs()),
     limits: stateOfLimits(parts.limits.ready().state),
     providers: parts.providers.usable()
       ? { state: "ok" }
@@ -35,6 +37,22 @@ export function remoteReadiness(core: Core): () => Promise<Readiness> {
       (error: unknown) => toApiError(error).reason === "missing_key",
     );
   return reused(async () => ({ core: await stateOf(check()) }));
+}
+
+const alive = {
+  name: "readiness/alive",
+  text: `select pg_is_in_recovery() or current_setting('transaction_read_only') = 'on'
+    as is_read_only`,
+};
+
+async function stateOfDatabase(postgres: Postgres, stalledMs: number): Promise<PartState> {
+  const check = postgres.query<{ is_read_only: boolean }>(alive, []).then((rows) => rows[0]);
+  const row = await withTimeout(check, checkTimeoutMs, () => undefined).catch(() => undefined);
+  if (row === undefined) return { state: "down", message: "does not answer" };
+  if (row.is_read_only) return { state: "down", message: "takes no writes" };
+  // It answers, but every request waits or fails: a lock, a full disk, a lost standby.
+  if (stalledMs >= stalledMsMax) return { state: "down", message: "admits no requests" };
+  return { state: "ok" };
 }
 
 /** `ok` if the check resolves with true in time. */

@@ -128,7 +128,7 @@ export async function startServices(
       billing.onFundsChange(listener);
       keys.onChanged(({ keyId }) => listener({ kind: "key", keyId }));
     },
-    readiness: coreReadiness({ postgres, limits, providers }),
+    readiness: coreReadiness({ postgres, billing, limits, providers }),
     reload(file) {
       providers.reload(file);
       catalog = createCatalog(file);

@@ -93,7 +93,7 @@ const core = localCore({
 const httpServer = createHttpServer({
   core,
   settings: { nativeBearer: () => file.nativeBearer, trustedProxies: config.trustedProxies },
-  readiness: coreReadiness({ postgres, limits, providers }),
+  readiness: coreReadiness({ postgres, billing: { stalledMs: () => 0 }, limits, providers }),
   identifyCaller: createIdentifyCaller(core, createFailedCredentials()),
   earlyCheck: createEarlyCheck(limits, () => {}),
   ...defaultLimits(),

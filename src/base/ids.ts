@@ -63,12 +63,37 @@ export function randomSecret(bytes: number): string {
 
 const requestIdForm = /^req_[0-9A-Za-z_-]{8,64}$/;
 
-/** Continues the field name in the error of an invalid request id. */
-export const requestIdRule = "must be req_ and 8 to 64 of a-z, A-Z, 0-9, _ and -";
+const dayMs = 86_400_000;
 
-/** True if `text` has the form of a request id. */
+/** Continues the field name in the error of an invalid request id. */
+export const requestIdRule =
+  "must be req_ and 8 to 64 of a-z, A-Z, 0-9, _ and -, and no UUIDv7 of another day to come";
+
+/**
+ * True if `text` may be a request id. One with a later time would be taken for a new one when that
+ * time has come, even if it was used by then.
+ */
 export function isRequestId(text: string): boolean {
-  return requestIdForm.test(text);
+  if (!requestIdForm.test(text)) return false;
+  const madeAtMs = timeOf(text);
+  return madeAtMs === undefined || madeAtMs <= Date.now() + dayMs;
+}
+
+/**
+ * True if the id may have been used more than two days ago. False for an id that `newRequestId`
+ * made within the last day, and for any other id that carries such a time.
+ */
+export function mayBeOld(requestId: string): boolean {
+  const madeAtMs = timeOf(requestId);
+  return madeAtMs === undefined || madeAtMs < Date.now() - dayMs;
+}
+
+const timeOrderedForm = /^req_([0-9a-f]{12})7[0-9a-f]{3}[89ab][0-9a-f]{15}$/;
+
+/** The time in an id of `newRequestId`, in milliseconds. Undefined for an id of another form. */
+function timeOf(requestId: string): number | undefined {
+  const digits = timeOrderedForm.exec(requestId)?.[1];
+  return digits === undefined ? undefined : Number.parseInt(digits, 16);
 }
 
 export function newRequestId(): string {

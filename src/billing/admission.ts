@@ -19,6 +19,24 @@ export type Payer = {
   readonly secretId?: string;
 };
 
+/** Names a request. Two accounts may use the same request id. */
+export type RequestKey = { readonly accountId: string; readonly requestId: string };
+
+/** A request in keys of maps: `<account_id>/<request_id>`. */
+export function keyOf({ accountId, requestId }: RequestKey): string {
+  return `${accountId}/${requestId}`;
+}
+
+export function requestKeyOf({
+  payer,
+  requestId,
+}: {
+  readonly payer: Payer;
+  readonly requestId: string;
+}): RequestKey {
+  return { accountId: payer.accountId, requestId };
+}
+
 /** The admission of a new request. */
 export type HoldRequest = {
   readonly kind: "place";
@@ -86,9 +104,9 @@ export type Ledger = {
   readonly keys: Map<string, KeyRow>;
   /** Secrets that were revoked (true) or have expired (false), by id. */
   readonly deadSecrets: ReadonlyMap<string, boolean>;
-  /** Requests that run or were charged, by id. */
+  /** Requests that run or were charged, by `keyOf`. */
   readonly usedRequests: Map<string, UsedRow>;
-  /** Amounts of the growing holds, by request id. */
+  /** Amounts of the growing holds, by `keyOf`. */
   readonly amounts: Map<string, bigint>;
   /** Months in which the growing holds were admitted, by `<key_id>/<month>`. */
   readonly pastMonths: ReadonlyMap<string, { readonly spent: bigint; held: bigint }>;
@@ -149,7 +167,8 @@ export function admit(ledger: Ledger, request: AdmissionRequest): Admitted {
 
 function place(ledger: Ledger, request: HoldRequest): Admitted {
   const { payer, price, bounds } = request;
-  const used = ledger.usedRequests.get(request.requestId);
+  const requestKey = keyOf(requestKeyOf(request));
+  const used = ledger.usedRequests.get(requestKey);
   if (used) return repeat(ledger, request, used);
 
   const key = ledger.keys.get(payer.keyId);
@@ -177,7 +196,7 @@ function place(ledger: Ledger, request: HoldRequest): Admitted {
     return { kind: "reduced", freeMicro: grant.freeMicro };
   pool.held += grant.amountMicro;
   key.held += grant.amountMicro;
-  ledger.usedRequests.set(request.requestId, {
+  ledger.usedRequests.set(requestKey, {
     nodeId: nodeOf(request, ledger.nodeId),
     nonce: request.nonce,
     keyId: payer.keyId,
@@ -226,7 +245,8 @@ function repeat(ledger: Ledger, request: HoldRequest, used: UsedRow): Admitted {
 }
 
 function grow(ledger: Ledger, { hold, amountMicro }: GrowRequest): Admitted {
-  const before = ledger.amounts.get(hold.requestId);
+  const requestKey = keyOf(requestKeyOf(hold));
+  const before = ledger.amounts.get(requestKey);
   const key = ledger.keys.get(hold.payer.keyId);
   const pool = ledger.pools.get(poolOf(hold.payer));
   if (before === undefined || !key || !pool) {
@@ -260,7 +280,7 @@ function grow(ledger: Ledger, { hold, amountMicro }: GrowRequest): Admitted {
   }
   pool.held += addedMicro;
   month.held += addedMicro;
-  ledger.amounts.set(hold.requestId, amountMicro);
+  ledger.amounts.set(requestKey, amountMicro);
   return { kind: "held", addedMicro, hold: { ...hold, amountMicro } };
 }
 

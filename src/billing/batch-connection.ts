@@ -146,11 +146,17 @@ export function classifyAdmissionError(error: unknown): Failure {
 // Classes 22 data exception and 23 integrity constraint violation: a value is at fault.
 const valueStates = /^2[23]/;
 
+// The month of a charge has no partition yet. A violated check has the name of its constraint.
+function lacksPartition(error: unknown): boolean {
+  return error instanceof DatabaseError && error.code === "23514" && error.constraint === undefined;
+}
+
 /**
  * Classifies the error of a settlement batch. Every settlement must be made, so an item is rejected
  * only when its own values are at fault.
  */
 export function classifySettlementError(error: unknown): Failure {
+  if (lacksPartition(error)) return "blocked";
   if (error instanceof NotConnected) return "unsent";
   if (isBlocked(error)) return "blocked";
   if (isTransient(error)) return "unconfirmed";

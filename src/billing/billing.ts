@@ -14,6 +14,7 @@ import {
   CreateAccountResponseSchema,
   type CreateTransferRequest,
   CreateTransferResponseSchema,
+  FindRequestResponseSchema,
   GetAccountResponseSchema,
   GetPoolsResponseSchema,
   GetReceiptResponseSchema,
@@ -38,7 +39,7 @@ import { isRequestId, requestIdRule } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { encodeTimeCursor, parseTimeCursor, readPage } from "../base/paging.ts";
 import { tokenCategories } from "../base/token-categories.ts";
-import { actorOf, checkAccess, confinedTo } from "../contract/callers.ts";
+import { actorOf, confinedTo } from "../contract/callers.ts";
 import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import type { Hints } from "../redis/redis.ts";
@@ -230,15 +231,16 @@ function createService({
     async placeHold(request, { signal }) {
       const hold = await placeHold({ store, holds, priceOf }, request, signal);
       return create(PlaceHoldResponseSchema, {
+        accountId: hold.payer.accountId,
         grantedOutput: hold.grantedOutput,
         holdMicrocredits: hold.amountMicro,
         price: hold.price,
         admittedAt: timestampFromDate(hold.admittedAt),
       });
     },
-    async checkpointHold({ requestId, usage }) {
-      const running = await store.checkpoint(new Map([[requestId, checkedUsage(usage)]]));
-      if (running.length === 0) throw noSuch("hold");
+    async checkpointHold({ accountId, requestId, usage }) {
+      const metered = { accountId, requestId, usage: checkedUsage(usage) };
+      if ((await store.checkpoint([metered])) === 0) throw noSuch("hold");
       return create(CheckpointHoldResponseSchema);
     },
     async settleHold(request) {
@@ -247,15 +249,24 @@ function createService({
       });
     },
 
-    async getReceipt({ requestId }, call) {
+    async getReceipt({ requestId }, { caller, accountId }) {
+      const request = { accountId, requestId };
       // In this order a request that is settled between the two reads is found.
-      const hold = await reports.findHold(requestId);
-      const receipt = (await reports.findCharge(requestId)) ?? (hold && runningReceipt(hold));
-      if (!receipt) throw noSuchRequest();
-      checkAccess(call, receipt.accountId, noSuchRequest);
-      const onlyKey = confinedTo(call.caller);
-      if (onlyKey !== undefined && receipt.keyId !== onlyKey) throw noSuchRequest();
+      const hold = await reports.findHold(request);
+      const receipt = (await reports.findCharge(request)) ?? (hold && runningReceipt(hold));
+      const onlyKey = confinedTo(caller);
+      if (!receipt || (onlyKey !== undefined && receipt.keyId !== onlyKey)) throw noSuch("request");
       return create(GetReceiptResponseSchema, { receipt });
+    },
+    async findRequest({ requestId }) {
+      // In this order a request that is settled between the two reads is found.
+      const running = await reports.findRunning(requestId);
+      const charged = await reports.findCharges(requestId);
+      const settled = new Set(charged.map(({ accountId }) => accountId));
+      const left = running.filter(({ hold }) => !settled.has(hold.payer.accountId));
+      return create(FindRequestResponseSchema, {
+        receipts: [...left.map(runningReceipt), ...charged],
+      });
     },
     async listCharges(request, call) {
       const account = await knownAccount(reports, call);
@@ -354,11 +365,11 @@ async function settleHold(
   { store, holds }: Omit<ServiceParts, "priceOf">,
   request: SettleHoldRequest,
 ): Promise<Receipt> {
-  const { requestId, outcome, basis, attempts } = request;
+  const { outcome, basis, attempts } = request;
   const usage = checkedUsage(request.usage);
-  const stored = await store.findHold(requestId);
+  const stored = await store.findHold(request);
   if (stored) return holds.settle(stored.hold, { usage, outcome, basis, attempts });
-  const charge = await store.findCharge(requestId);
+  const charge = await store.findCharge(request);
   if (!charge) throw noSuch("hold");
   return charge;
 }
@@ -408,10 +419,6 @@ function checkedUsage(usage: Usage | undefined): Usage {
 function checkText(field: string, text: string, charactersMax: number): void {
   if (text.length > charactersMax)
     throw invalidField(field, `is longer than ${charactersMax} characters`);
-}
-
-function noSuchRequest(): ApiError {
-  return noSuch("request");
 }
 
 function noSuch(thing: string): ApiError {

@@ -8,6 +8,7 @@ import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import { isUniqueViolation } from "../postgres/postgres.ts";
+import { keyOf, type RequestKey, requestKeyOf } from "./admission.ts";
 import type { HoldKeeper } from "./holds.ts";
 import { hasEnded, identifyProcess } from "./local-process.ts";
 import type { StoredHold } from "./rows.ts";
@@ -59,9 +60,10 @@ export class ClusterNode {
   /** Names of the running background tasks. */
   readonly #backgroundTasks = new Set<string>();
   #isUnreachable = false;
-  /** Orphans that are being settled, by request id. */
+  /** Orphans that are being settled, by request. */
   readonly #reaping = new Set<string>();
-  #reapedUpTo = "";
+  /** The last orphan of the page before. Undefined before the first page. */
+  #reapedUpTo: RequestKey | undefined;
 
   constructor(parts: {
     store: LedgerStore;
@@ -240,8 +242,9 @@ export class ClusterNode {
   // nor the next tick.
   async #findOrphans(dead: readonly string[]): Promise<StoredHold[]> {
     const found = await this.#store.findOrphans(dead, this.#reapedUpTo, this.#orphansMax);
-    this.#reapedUpTo = found.length < this.#orphansMax ? "" : (found.at(-1)?.hold.requestId ?? "");
-    return found.filter(({ hold }) => !this.#reaping.has(hold.requestId));
+    const last = found.length < this.#orphansMax ? undefined : found.at(-1);
+    this.#reapedUpTo = last && requestKeyOf(last.hold);
+    return found.filter(({ hold }) => !this.#reaping.has(keyOf(requestKeyOf(hold))));
   }
 
   async #reap(
@@ -261,7 +264,8 @@ export class ClusterNode {
   }
 
   async #reapOne(holds: HoldKeeper, { hold, used }: StoredHold): Promise<void> {
-    this.#reaping.add(hold.requestId);
+    const requestKey = keyOf(requestKeyOf(hold));
+    this.#reaping.add(requestKey);
     try {
       const isUsed = tokenCategories.some((category) => used[category] > 0);
       const basis = isUsed ? Basis.PARTLY_COUNTED : Basis.NONE;
@@ -269,12 +273,12 @@ export class ClusterNode {
     } catch (error) {
       if (!isUniqueViolation(error)) throw error;
       this.#log.error(
-        { requestId: hold.requestId },
+        { ...requestKeyOf(hold) },
         "a request id was used twice; releasing the hold of the request without a charge",
       );
       await this.#store.releaseHold(hold);
     } finally {
-      this.#reaping.delete(hold.requestId);
+      this.#reaping.delete(requestKey);
     }
   }
 }

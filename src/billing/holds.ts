@@ -15,9 +15,12 @@ import {
   type Admitted,
   type Hold,
   type HoldRequest,
+  keyOf,
   type PlacedHold,
   payerOf,
   poolOf,
+  type RequestKey,
+  requestKeyOf,
 } from "./admission.ts";
 import {
   BatchConnection,
@@ -29,7 +32,7 @@ import { minHoldMicro, resizedHoldMicro, type UsageBounds } from "./hold-size.ts
 import { admissionBatch, settlementBatch } from "./ledger-batches.ts";
 import { costMicro } from "./price.ts";
 import { type Ending, receiptOf, type Settled, type SettleRequest } from "./settlement.ts";
-import type { LedgerStore } from "./store.ts";
+import type { LedgerStore, Metered } from "./store.ts";
 
 /** A request for a new hold. */
 export type NewHold = Omit<HoldRequest, "kind" | "owner" | "nonce" | "mayRefine"> & {
@@ -59,7 +62,7 @@ export interface Holds {
    * Checkpoints a running request until it is settled: calls `read` every two seconds and stores
    * the metered usage for the reaper. `read` returns undefined when the usage has not changed.
    */
-  watch(requestId: string, read: () => Usage | undefined): void;
+  watch(request: RequestKey, read: () => Usage | undefined): void;
   /**
    * Charges a finished request; returns when the charge is durable, however long the database is
    * unavailable. Throws `billing_unavailable` when the gateway stops before that: another process
@@ -72,9 +75,6 @@ export interface Holds {
    */
   amend(request: RequestKey, ending: Ending): void;
 }
-
-/** Names a request. */
-export type RequestKey = { readonly accountId: string; readonly requestId: string };
 
 const settings = {
   batchMax: 256,
@@ -106,6 +106,9 @@ const unused: Ending = {
   attempts: [],
 };
 
+/** Reads the usage of a running request. */
+type Meter = { readonly request: RequestKey; read(): Usage | undefined };
+
 export class HoldKeeper implements Holds {
   readonly #store: LedgerStore;
   readonly #log: Log;
@@ -118,18 +121,18 @@ export class HoldKeeper implements Holds {
   readonly #settlementQueue: BatchQueue<SettleRequest, Settled>;
   readonly #registeredPrices = new Set<string>();
   /**
-   * By request id. Not a `Map`: the tables that a busy `Map` has outgrown reference each other and
+   * By request. Not a `Map`: the tables that a busy `Map` has outgrown reference each other and
    * their entries, so every garbage collection copies all answers of the last seconds (8 ms instead
    * of 1 ms at 4,000 requests/s).
    */
-  readonly #meters: Record<string, () => Usage | undefined> = Object.create(null);
-  /** Usage that was read from meters and is not stored yet, by request id. */
-  readonly #unwritten = new Map<string, Usage>();
+  readonly #meters: Record<string, Meter> = Object.create(null);
+  /** Usage that was read from meters and is not stored yet, by request. */
+  readonly #unwritten = new Map<string, Metered>();
   /** Requests that wait for credits of a pool, oldest first, by pool. */
   readonly #waiting = new Map<string, Set<{ readonly neededMicro: bigint; wake(): void }>>();
-  /** Requests that failed although their admission may have been committed, by request id. */
-  readonly #unconfirmed = new Map<string, { nonce: string; untilMs: number }>();
-  /** Holds that are being shrunk, by request id. */
+  /** Requests that failed although their admission may have been committed, by request. */
+  readonly #unconfirmed = new Map<string, RequestKey & { nonce: string; untilMs: number }>();
+  /** Holds that are being shrunk, by request. */
   readonly #shrinking = new Map<string, Promise<void>>();
   /** Endings that replace those of queued settlements, by request. */
   readonly #amended = new Map<string, Ending>();
@@ -236,6 +239,7 @@ export class HoldKeeper implements Holds {
 
   #shrink(hold: Hold, amountMicro: bigint): void {
     const { requestId, payer } = hold;
+    const requestKey = keyOf(requestKeyOf(hold));
     const shrinking = this.#settlementQueue
       .submit({ kind: "shrink", hold, amountMicro })
       .then(
@@ -243,14 +247,14 @@ export class HoldKeeper implements Holds {
         (err: unknown) => this.#log.warn({ err, requestId }, "cannot shrink a hold"),
       )
       .finally(() => {
-        if (this.#shrinking.get(requestId) === shrinking) this.#shrinking.delete(requestId);
+        if (this.#shrinking.get(requestKey) === shrinking) this.#shrinking.delete(requestKey);
       });
-    this.#shrinking.set(requestId, shrinking);
+    this.#shrinking.set(requestKey, shrinking);
   }
 
   // The two queues do not wait for each other, and a late shrink would undo the growth of a hold.
-  async #whenShrunk({ requestId }: Hold): Promise<void> {
-    const shrinking = this.#shrinking.get(requestId);
+  async #whenShrunk(hold: Hold): Promise<void> {
+    const shrinking = this.#shrinking.get(keyOf(requestKeyOf(hold)));
     if (shrinking === undefined) return;
     await withTimeout(shrinking, this.#maxWaitMs, () => {
       throw new ApiError("billing_unavailable", { retryAfterMs: 1000 });
@@ -262,17 +266,18 @@ export class HoldKeeper implements Holds {
     return this.#admissionQueue.stalledMs;
   }
 
-  watch(requestId: string, read: () => Usage | undefined): void {
-    this.#meters[requestId] = read;
+  watch(request: RequestKey, read: () => Usage | undefined): void {
+    this.#meters[keyOf(request)] = { request, read };
   }
 
   async settle(hold: PlacedHold, ending: Ending): Promise<Receipt> {
-    delete this.#meters[hold.requestId];
-    this.#unwritten.delete(hold.requestId);
+    const requestKey = keyOf(requestKeyOf(hold));
+    delete this.#meters[requestKey];
+    this.#unwritten.delete(requestKey);
     try {
       return await this.#settleOnce(hold, ending);
     } finally {
-      this.#amended.delete(keyOf(requestKeyOf(hold)));
+      this.#amended.delete(requestKey);
     }
   }
 
@@ -282,7 +287,7 @@ export class HoldKeeper implements Holds {
     const chargedMicro = settled.kind === "charged" ? settled.charge.amountMicro : 0n;
     this.#wakeWaiting(poolOf(hold.payer), hold.amountMicro - chargedMicro);
     if (settled.kind === "charged") return receiptOf(settled.charge);
-    const earlier = await this.#findCharge(hold.requestId);
+    const earlier = await this.#findCharge(requestKeyOf(hold));
     if (earlier) return earlier;
     throw new ApiError("not_found", { message: "No such hold." });
   }
@@ -293,10 +298,10 @@ export class HoldKeeper implements Holds {
 
   // Our own batch may have made the charge: its commit got no answer because the database became
   // unavailable. So this waits until the database is back.
-  async #findCharge(requestId: string): Promise<Receipt | undefined> {
+  async #findCharge(request: RequestKey): Promise<Receipt | undefined> {
     for (;;) {
       try {
-        return await this.#store.findCharge(requestId);
+        return await this.#store.findCharge(request);
       } catch (error) {
         if (this.#isClosed || !isUnavailable(error)) throw error;
         await new Promise((resolve) => setTimeout(resolve, settings.pauseMs));
@@ -320,14 +325,14 @@ export class HoldKeeper implements Holds {
     if (this.#unconfirmed.size === 0) return;
     const unconfirmed = new Map(this.#unconfirmed);
     const readAtMs = performance.now();
-    const stored = await this.#store.findHolds([...unconfirmed.keys()]);
+    const stored = await this.#store.findHolds([...unconfirmed.values()]);
     const ours = stored.filter(
-      ({ hold, nonce }) => unconfirmed.get(hold.requestId)?.nonce === nonce,
+      ({ hold, nonce }) => unconfirmed.get(keyOf(requestKeyOf(hold)))?.nonce === nonce,
     );
     const settling = Promise.all(ours.map(({ hold }) => this.settle(hold, unused)));
-    for (const { hold } of ours) this.#unconfirmed.delete(hold.requestId);
-    for (const [requestId, { untilMs }] of unconfirmed)
-      if (readAtMs > untilMs) this.#unconfirmed.delete(requestId);
+    for (const { hold } of ours) this.#unconfirmed.delete(keyOf(requestKeyOf(hold)));
+    for (const [requestKey, { untilMs }] of unconfirmed)
+      if (readAtMs > untilMs) this.#unconfirmed.delete(requestKey);
     await settling;
   }
 
@@ -355,15 +360,15 @@ export class HoldKeeper implements Holds {
   }
 
   async #checkpointOnce(): Promise<void> {
-    for (const [requestId, read] of Object.entries(this.#meters)) {
-      const used = read();
-      if (used) this.#unwritten.set(requestId, used);
+    for (const [requestKey, { request, read }] of Object.entries(this.#meters)) {
+      const usage = read();
+      if (usage) this.#unwritten.set(requestKey, { ...request, usage });
     }
     if (this.#unwritten.size === 0) return;
     const writing = new Map(this.#unwritten);
-    await this.#store.checkpoint(writing);
-    for (const [requestId, used] of writing)
-      if (this.#unwritten.get(requestId) === used) this.#unwritten.delete(requestId);
+    await this.#store.checkpoint([...writing.values()]);
+    for (const [requestKey, metered] of writing)
+      if (this.#unwritten.get(requestKey) === metered) this.#unwritten.delete(requestKey);
   }
 
   readonly #withAmendment = (request: SettleRequest): SettleRequest => {
@@ -391,7 +396,9 @@ export class HoldKeeper implements Holds {
   #rememberUnconfirmed(request: AdmissionRequest): void {
     if (request.kind !== "place" || request.owner === "caller") return;
     if (this.#unconfirmed.size >= settings.unconfirmedMax) return;
-    this.#unconfirmed.set(request.requestId, {
+    const requestKey = requestKeyOf(request);
+    this.#unconfirmed.set(keyOf(requestKey), {
+      ...requestKey,
       nonce: request.nonce,
       untilMs: performance.now() + settings.unconfirmedMs,
     });
@@ -434,12 +441,4 @@ export class HoldKeeper implements Holds {
 
 function isUnavailable(error: unknown): boolean {
   return error instanceof ApiError && error.reason === "billing_unavailable";
-}
-
-function requestKeyOf({ payer, requestId }: PlacedHold): RequestKey {
-  return { accountId: payer.accountId, requestId };
-}
-
-function keyOf({ accountId, requestId }: RequestKey): string {
-  return `${accountId}/${requestId}`;
 }

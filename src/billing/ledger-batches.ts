@@ -6,6 +6,7 @@ import { toJson } from "@bufbuild/protobuf";
 import { AttemptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { ApiError } from "../base/errors.ts";
+import { mayBeOld } from "../base/ids.ts";
 import { byCategory, type TokenCategory, tokenCategories } from "../base/token-categories.ts";
 import type { Query } from "../postgres/pipeline.ts";
 import { statement } from "../postgres/postgres.ts";
@@ -15,11 +16,14 @@ import {
   admit,
   type Hold,
   type HoldRequest,
+  keyOf,
   type Ledger,
   nodeOf,
   type Payer,
+  type PlacedHold,
   payerOf,
   poolOf,
+  requestKeyOf,
 } from "./admission.ts";
 import type { Decision, Sequence } from "./batch-connection.ts";
 import { chargedUsage, costMicro } from "./price.ts";
@@ -32,6 +36,7 @@ const statements = {
   readKeys: statement(import.meta.url, "read-keys"),
   readDeadSecrets: statement(import.meta.url, "read-dead-secrets"),
   readUsedRequests: statement(import.meta.url, "read-used-requests"),
+  readOldRequests: statement(import.meta.url, "read-old-requests"),
   readPastMonths: statement(import.meta.url, "read-past-months"),
   lockHolds: statement(import.meta.url, "lock-holds"),
   placeHolds: statement(import.meta.url, "place-holds"),
@@ -56,6 +61,7 @@ type KeyRow = {
   held: bigint;
 };
 type UsedRow = PriceRow & {
+  account_id: string;
   request_id: string;
   node_id: string | null;
   nonce: string;
@@ -66,8 +72,9 @@ type UsedRow = PriceRow & {
   admitted_at: Date;
   month: string;
 };
-type HoldRow = { request_id: string; amount: bigint };
+type HoldRow = { account_id: string; request_id: string; amount: bigint };
 type ChargedRow = {
+  account_id: string;
   request_id: string;
   hold: bigint;
   amount: bigint;
@@ -87,9 +94,9 @@ export function admissionBatch(
 ): Decision<readonly Admitted[]> {
   const payers = requests.map(payerOf);
   const keyIds = distinct(payers.map(({ keyId }) => keyId));
-  const requestIds = requests.flatMap((request) =>
-    request.kind === "place" ? [request.requestId] : [],
-  );
+  const placing = requests.flatMap((request) => (request.kind === "place" ? [request] : []));
+  // Only a caller proposes an id that may have been used long ago.
+  const proposed = placing.filter(({ requestId }) => mayBeOld(requestId));
   const growing = requests.flatMap((request) => (request.kind === "grow" ? [request.hold] : []));
   return {
     reads: [
@@ -100,10 +107,15 @@ export function admissionBatch(
         statements.readDeadSecrets,
         [distinct(payers.flatMap(({ secretId }) => (secretId === undefined ? [] : [secretId])))],
       ],
-      [statements.readUsedRequests, [requestIds]],
+      [statements.readUsedRequests, requestIds(placing)],
+      ...(proposed.length > 0
+        ? [[statements.readOldRequests, requestIds(proposed)] satisfies Query]
+        : []),
       ...(growing.length > 0 ? readsForGrowing(growing) : []),
     ],
-    decide: ([clock, pools, keys, dead, used, growingHolds = [], pastMonths = []]) => {
+    decide: ([clock, pools, keys, dead, used, ...more]) => {
+      const old = proposed.length > 0 ? (more.shift() ?? []) : [];
+      const [growingHolds = [], pastMonths = []] = more;
       const [now] = clock as { at: Date; month: string }[];
       if (!now) {
         onLost();
@@ -128,8 +140,8 @@ export function admissionBatch(
           ]),
         ),
         usedRequests: new Map(
-          (used as UsedRow[]).map((row) => [
-            row.request_id,
+          [...(old as UsedRow[]), ...(used as UsedRow[])].map((row) => [
+            rowKeyOf(row),
             {
               ...row,
               nodeId: row.node_id,
@@ -156,10 +168,14 @@ export function admissionBatch(
 
 function readsForGrowing(holds: readonly Hold[]): Query[] {
   return [
-    [statements.lockHolds, [holds.map(({ requestId }) => requestId)]],
+    [statements.lockHolds, requestIds(holds)],
     [
       statements.readPastMonths,
-      [holds.map(({ payer }) => payer.keyId), holds.map(({ month }) => month)],
+      [
+        holds.map(({ payer }) => payer.accountId),
+        holds.map(({ payer }) => payer.keyId),
+        holds.map(({ month }) => month),
+      ],
     ],
   ];
 }
@@ -170,19 +186,19 @@ function admissionWrites(
   nodeId: string,
 ): Query[] {
   const placed: PlacedRequest[] = [];
-  const grown = new Map<string, bigint>();
+  const grown = new Map<string, Resized>();
   requests.forEach((request, index) => {
     const outcome = outcomes[index];
     if (outcome?.kind !== "held" || outcome.addedMicro === undefined) return;
     const { hold } = outcome;
     if (request.kind === "place") placed.push({ request, hold });
-    else grown.set(hold.requestId, hold.amountMicro);
+    else grown.set(keyOf(requestKeyOf(hold)), { ...hold });
   });
   const writes: Query[] = [];
   if (placed.length > 0) {
     writes.push(placeHolds(placed, nodeId), [
       statements.refuseCharged,
-      [placed.map(({ request }) => request.requestId)],
+      requestIds(placed.map(({ request }) => request)),
     ]);
   }
   if (grown.size > 0) writes.push(resizeHolds(grown, true));
@@ -195,8 +211,7 @@ function placeHolds(placed: readonly PlacedRequest[], nodeId: string): Query {
   return [
     statements.placeHolds,
     [
-      placed.map(({ request }) => request.requestId),
-      placed.map(({ request }) => request.payer.accountId),
+      ...requestIds(placed.map(({ request }) => request)),
       placed.map(({ request }) => request.payer.family),
       placed.map(({ request }) => request.payer.keyId),
       placed.map(({ request }) => request.payer.secretId ?? null),
@@ -211,8 +226,13 @@ function placeHolds(placed: readonly PlacedRequest[], nodeId: string): Query {
   ];
 }
 
-function resizeHolds(amounts: ReadonlyMap<string, bigint>, mayGrow: boolean): Query {
-  return [statements.resizeHolds, [[...amounts.keys()], [...amounts.values()], mayGrow]];
+/** A hold and its new amount. */
+type Resized = Pick<PlacedHold, "payer" | "requestId" | "amountMicro">;
+
+function resizeHolds(resized: ReadonlyMap<string, Resized>, mayGrow: boolean): Query {
+  const holds = [...resized.values()];
+  const amounts = holds.map(({ amountMicro }) => amountMicro);
+  return [statements.resizeHolds, [...requestIds(holds), amounts, mayGrow]];
 }
 
 /**
@@ -221,17 +241,20 @@ function resizeHolds(amounts: ReadonlyMap<string, bigint>, mayGrow: boolean): Qu
  */
 export function settlementBatch(requests: readonly SettleRequest[]): Sequence<readonly Settled[]> {
   const endings = new Map<string, SettleRequest & { kind: "settle" }>();
-  const shrunk = new Map<string, bigint>();
+  const shrunk = new Map<string, Resized>();
+  const held = new Map<string, PlacedHold>();
   for (const request of requests) {
-    const { requestId } = request.hold;
-    if (request.kind === "shrink") shrunk.set(requestId, request.amountMicro);
-    else if (!endings.has(requestId)) endings.set(requestId, request);
+    const requestKey = keyOf(requestKeyOf(request.hold));
+    held.set(requestKey, request.hold);
+    if (request.kind === "shrink")
+      shrunk.set(requestKey, { ...request.hold, amountMicro: request.amountMicro });
+    else if (!endings.has(requestKey)) endings.set(requestKey, request);
   }
   const queries: Query[] = [
     [statements.lockPools, poolIds(requests.map(({ hold }) => hold.payer))],
     // In the order of their ids, as checkpoints do. The statements below would lock them in the
     // order in which the requests ended.
-    [statements.lockHolds, [distinct(requests.map(({ hold }) => hold.requestId))]],
+    [statements.lockHolds, requestIds([...held.values()])],
   ];
   if (shrunk.size > 0) queries.push(resizeHolds(shrunk, false));
   if (endings.size > 0) queries.push(settleHolds([...endings.values()]));
@@ -239,12 +262,12 @@ export function settlementBatch(requests: readonly SettleRequest[]): Sequence<re
     queries,
     outcome: (rows) => {
       const charged = endings.size > 0 ? (rows.at(-1) as ChargedRow[]) : [];
-      const charges = new Map(charged.map((row) => [row.request_id, row]));
+      const charges = new Map(charged.map((row) => [rowKeyOf(row), row]));
       return requests.map((request) => {
         if (request.kind === "shrink") return { kind: "resized" };
-        const { requestId } = request.hold;
-        const row = charges.get(requestId);
-        const first = endings.get(requestId);
+        const requestKey = keyOf(requestKeyOf(request.hold));
+        const row = charges.get(requestKey);
+        const first = endings.get(requestKey);
         return row && first
           ? { kind: "charged", charge: chargeOf(first, row) }
           : { kind: "missing" };
@@ -260,7 +283,7 @@ function settleHolds(requests: readonly (SettleRequest & { kind: "settle" })[]):
   return [
     statements.settleHolds,
     [
-      requests.map(({ hold }) => hold.requestId),
+      ...requestIds(requests.map(({ hold }) => hold)),
       requests.map((request) => costMicro(request.hold.price, chargedOf(request))),
       requests.map((request) => costMicro(request.hold.price, overOf(request))),
       over.map(({ output }) => output),
@@ -304,6 +327,17 @@ function chargeOf(request: SettleRequest & { kind: "settle" }, row: ChargedRow):
   };
 }
 
+/** The accounts and ids of requests. */
+function requestIds(
+  requests: readonly { readonly payer: Payer; readonly requestId: string }[],
+): [string[], string[]] {
+  return [requests.map(({ payer }) => payer.accountId), requests.map(({ requestId }) => requestId)];
+}
+
+function rowKeyOf(row: { account_id: string; request_id: string }): string {
+  return keyOf({ accountId: row.account_id, requestId: row.request_id });
+}
+
 function poolIds(payers: readonly Payer[]): [string[], string[]] {
   const pools = new Map(payers.map((payer) => [poolOf(payer), payer]));
   return [
@@ -322,7 +356,7 @@ function poolsOf(rows: readonly PoolRow[]): Ledger["pools"] {
 }
 
 function amountsOf(rows: readonly HoldRow[]): Map<string, bigint> {
-  return new Map(rows.map(({ request_id, amount }) => [request_id, amount]));
+  return new Map(rows.map((row) => [rowKeyOf(row), row.amount]));
 }
 
 function distinct<T>(values: readonly T[]): T[] {

@@ -3,7 +3,7 @@
 // still have them.
 
 import { type FamilyName, familyOf } from "../base/families.ts";
-import type { RequestKey } from "./holds.ts";
+import type { RequestKey } from "./admission.ts";
 
 /** What a log line says of a charge. */
 export type LoggedCharge = RequestKey & {

@@ -24,7 +24,7 @@ import {
   type Postgres,
   statement,
 } from "../postgres/postgres.ts";
-import type { Payer, PlacedHold } from "./admission.ts";
+import type { Payer, PlacedHold, RequestKey } from "./admission.ts";
 import {
   type AccountRow,
   type ChargeRow,
@@ -61,6 +61,8 @@ const statements = {
   checkpointHolds: statement(import.meta.url, "checkpoint-holds"),
   findCharge: statement(import.meta.url, "find-charge"),
   findAmounts: statement(import.meta.url, "find-amounts"),
+  findCharges: statement(import.meta.url, "find-charges"),
+  findRunning: statement(import.meta.url, "find-running"),
   listCharges: statement(import.meta.url, "list-charges"),
   readUsage: statement(import.meta.url, "read-usage"),
   registerPrice: statement(import.meta.url, "register-price"),
@@ -104,6 +106,9 @@ export type NodeState = {
   /** Polls by other nodes since its last heartbeat. */
   readonly silentPolls: number;
 };
+
+/** The usage of a running request up to now. */
+export type Metered = RequestKey & { readonly usage: Usage };
 
 export type LedgerStore = ReturnType<typeof createLedgerStore>;
 
@@ -160,39 +165,46 @@ export function createLedgerStore(postgres: Database) {
       ]);
     },
 
-    findHold: async (requestId: string): Promise<StoredHold | undefined> => {
-      const [row] = await db.query<HoldRow>(statements.findHolds, [[requestId]]);
+    findHold: async (request: RequestKey): Promise<StoredHold | undefined> => {
+      const [row] = await db.query<HoldRow>(statements.findHolds, idsOf([request]));
       return row && toStoredHold(row);
     },
-    findHolds: async (requestIds: readonly string[]): Promise<StoredHold[]> =>
-      (await db.query<HoldRow>(statements.findHolds, [requestIds])).map(toStoredHold),
-    /** One page of the holds that no process will settle, in the order of their ids. */
+    findHolds: async (requests: readonly RequestKey[]): Promise<StoredHold[]> =>
+      (await db.query<HoldRow>(statements.findHolds, idsOf(requests))).map(toStoredHold),
+    /** The running requests with this id in all accounts, oldest first. */
+    findRunning: async (requestId: string): Promise<StoredHold[]> =>
+      (await db.query<HoldRow>(statements.findRunning, [requestId])).map(toStoredHold),
+    /** One page of the holds that no process will settle, in the order of their requests. */
     findOrphans: async (
       deadNodes: readonly string[],
-      after: string,
+      after: RequestKey | undefined,
       limit: number,
     ): Promise<StoredHold[]> =>
-      (await db.query<HoldRow>(statements.findOrphans, [deadNodes, after, limit])).map(
-        toStoredHold,
-      ),
+      (
+        await db.query<HoldRow>(statements.findOrphans, [
+          deadNodes,
+          after?.accountId ?? "",
+          after?.requestId ?? "",
+          limit,
+        ])
+      ).map(toStoredHold),
     /** Releases a hold whose request has a charge. */
     releaseHold: ({ requestId, payer }: PlacedHold): Promise<void> =>
       db.transaction(async (tx) => {
         await tx.query(statements.lockPool, [payer.accountId, payer.family]);
-        await tx.query(statements.releaseHold, [requestId]);
+        await tx.query(statements.releaseHold, [payer.accountId, requestId]);
       }),
-    /** Stores the metered usage of requests. Returns the ids of those that still run. */
-    checkpoint: async (meters: ReadonlyMap<string, Usage>): Promise<string[]> => {
-      const used = [...meters.values()];
-      const rows = await db.query<{ request_id: string }>(statements.checkpointHolds, [
-        [...meters.keys()],
-        ...tokenCategories.map((category) => used.map((usage) => usage[category])),
+    /** Stores the metered usage of requests, each once. Returns how many of them still run. */
+    checkpoint: async (metered: readonly Metered[]): Promise<number> => {
+      const rows = await db.query(statements.checkpointHolds, [
+        ...idsOf(metered),
+        ...tokenCategories.map((category) => metered.map(({ usage }) => usage[category])),
       ]);
-      return rows.map((row) => row.request_id);
+      return rows.length;
     },
 
-    findCharge: async (requestId: string): Promise<Receipt | undefined> => {
-      const [row] = await db.query<ChargeRow>(statements.findCharge, [requestId]);
+    findCharge: async ({ accountId, requestId }: RequestKey): Promise<Receipt | undefined> => {
+      const [row] = await db.query<ChargeRow>(statements.findCharge, [accountId, requestId]);
       return row && toReceipt(row);
     },
     /** The amounts of the charges that these requests have. One without a charge is left out. */
@@ -209,6 +221,9 @@ export function createLedgerStore(postgres: Database) {
         amountMicro: row.amount,
       }));
     },
+    /** The charges of requests with this id in all accounts, oldest first. */
+    findCharges: async (requestId: string): Promise<Receipt[]> =>
+      (await db.query<ChargeRow>(statements.findCharges, [requestId])).map(toReceipt),
     listCharges: async (
       accountId: string,
       after: TimeCursor | undefined,
@@ -272,6 +287,10 @@ export function createLedgerStore(postgres: Database) {
       );
     },
   };
+}
+
+function idsOf(requests: readonly RequestKey[]): [string[], string[]] {
+  return [requests.map(({ accountId }) => accountId), requests.map(({ requestId }) => requestId)];
 }
 
 function throwUnavailable(cause: unknown): never {

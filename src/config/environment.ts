@@ -88,6 +88,10 @@ const logLevels = ["trace", "debug", "info", "warn", "error", "fatal", "silent"]
 type LogLevel = (typeof logLevels)[number];
 const roles = ["all", "core", "facade"] as const;
 
+const ledgerEngines = ["postgres", "citus", "yugabyte", "cockroach"] as const;
+/** The kind of database that keeps the ledger. */
+export type LedgerEngine = (typeof ledgerEngines)[number];
+
 // Shorter tokens can be guessed. The token that a first start generates has 43 characters.
 const adminTokenLengthMin = 16;
 const workersMax = 64;

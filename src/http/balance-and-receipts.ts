@@ -1,5 +1,6 @@
 // GET /v1/credits: the balance of the caller's pool and the key's spending this month.
-// GET /v1/receipts/{request_id}: the cost of one request.
+// GET /v1/receipts/{request_id}: the cost of one request. The admin token names the account in the
+// query, `?account_id=…`.
 
 import assert from "node:assert/strict";
 import type { DescEnum, JsonObject, JsonValue } from "@bufbuild/protobuf";
@@ -18,7 +19,7 @@ import { familyName } from "../base/families.ts";
 import { credits, usd } from "../base/money.ts";
 import { categoryColumns, type TokenCategory, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
-import { identityOf, pathParam } from "./context.ts";
+import { identityOf, pathParam, queryParam } from "./context.ts";
 import { rfc3339OrNull, sendJson } from "./reply.ts";
 
 export function getCredits(core: Core) {
@@ -57,7 +58,10 @@ function renderKeyMonth(key: Key): JsonObject {
 export function getReceipt(core: Core) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const requestId = pathParam(request, "requestId");
-    const { receipt } = await core.billing.getReceipt({ requestId }, identityOf(request).call);
+    const { receipt } = await core.billing.getReceipt(
+      { requestId, accountId: queryParam(request, "account_id") },
+      identityOf(request).call,
+    );
     assert(receipt, "the service returns a receipt or throws");
     return sendJson(reply, renderReceipt(receipt));
   };

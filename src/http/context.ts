@@ -88,6 +88,14 @@ export function pathParam(request: FastifyRequest, name: string): string {
   return typeof value === "string" ? value : "";
 }
 
+/** A parameter of the query, empty if it is absent or given several times. */
+export function queryParam(request: FastifyRequest, name: string): string {
+  const { query } = request;
+  const value: unknown =
+    typeof query === "object" && query !== null ? Reflect.get(query, name) : undefined;
+  return typeof value === "string" ? value : "";
+}
+
 /** The request id that the client proposes, if it is well-formed; otherwise a new one. */
 export function requestIdOf(request: Pick<IncomingMessage, "headers">): string {
   const proposed = request.headers["x-request-id"];

@@ -84,7 +84,9 @@ export class Bill {
     });
     client.addEventListener("abort", this.#onHangUp, { once: true });
     if (client.aborted) this.#leave();
-    parts.holds.watch(hold.requestId, () => this.#meter.movedUsage());
+    parts.holds.watch({ accountId: hold.payer.accountId, requestId: hold.requestId }, () =>
+      this.#meter.movedUsage(),
+    );
   }
 
   /**

@@ -5,7 +5,10 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "pg";
+import type { LedgerEngine } from "../config/environment.ts";
+import { definitionFor, findEngine, traitsOf } from "./engine.ts";
 import { isBlocked } from "./failures.ts";
+import { addPartitions } from "./partitions.ts";
 import { Servers } from "./servers.ts";
 
 type Migration = { number: number; name: string; text: string };
@@ -22,30 +25,53 @@ const prepare = `
   insert into migrations (number, name) values (0, 'lock') on conflict do nothing;
 `;
 
+/** The database, as the migration found it. */
+export type Migrated = { readonly engine: LedgerEngine };
+
 /**
- * Runs the migrations that the database at `url` lacks. Safe when many processes do it at the same
- * time. Throws when the database is newer than this program.
+ * Runs the migrations that the database at `url` lacks, and adds partitions for the months ahead.
+ * Safe when many processes do it at the same time. Needs the rights of the owner of the tables.
+ * Throws when the database is newer than this program. `engine`: the configured one. `migrations`:
+ * by default those of the program.
  */
-export async function migrate(url: string): Promise<void> {
+export async function migrate(
+  url: string,
+  options: {
+    engine?: LedgerEngine | undefined;
+    migrations?: readonly Migration[];
+  } = {},
+): Promise<Migrated> {
   const { client } = await new Servers(url).connect();
   try {
+    const engine = await findEngine(client, options.engine);
     await prepareTable(client);
-    const migrations = readMigrations();
+    const { migrations = readMigrations(engine) } = options;
     await refuseNewer(client, migrations);
-    for (const migration of migrations) await apply(client, migration);
+    for (const migration of migrations)
+      await inTransaction(client, migration.name, () => applyOnce(client, migration));
+    await inTransaction(client, "partitions", () => addPartitions(client, engine));
+    return { engine };
   } finally {
     await client.end();
   }
 }
 
-/** The files of `migrations/`, in order. Throws when two share a number. */
-export function readMigrations(): Migration[] {
-  const files = readdirSync(folder).filter((file) => file.endsWith(".sql"));
-  const migrations = files.map((file) => ({
-    number: Number.parseInt(file, 10),
-    name: file.slice(0, -".sql".length),
-    text: readFileSync(new URL(file, folder), "utf8"),
-  }));
+/**
+ * The files of `migrations/` for an engine, in order. A file `<name>.<variant>.sql` follows
+ * `<name>.sql` in the same transaction. Throws when two share a number.
+ */
+export function readMigrations(engine: LedgerEngine = "postgres"): Migration[] {
+  const all = readdirSync(folder).filter((file) => file.endsWith(".sql"));
+  const read = (file: string) =>
+    all.includes(file) ? definitionFor(engine, readFileSync(new URL(file, folder), "utf8")) : "";
+  const migrations = all
+    .map((file) => file.slice(0, -".sql".length))
+    .filter((name) => !name.includes("."))
+    .map((name) => ({
+      number: Number.parseInt(name, 10),
+      name,
+      text: `${read(`${name}.sql`)}\n${read(`${name}.${traitsOf[engine].variant ?? "sql"}.sql`)}`,
+    }));
   migrations.sort((a, b) => a.number - b.number);
   migrations.forEach(({ number, name }, index) => {
     if (number !== index + 1) throw new Error(`migration ${name}: expected number ${index + 1}`);
@@ -60,15 +86,19 @@ const lockMsMax = 400;
 const lockPauseMs = 1_600;
 const lockAttemptsMax = 150;
 
-async function apply(client: Client, migration: Migration): Promise<void> {
+async function inTransaction(
+  client: Client,
+  name: string,
+  work: () => Promise<void>,
+): Promise<void> {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await applyOnce(client, migration);
+      return await lockAndRun(client, work);
     } catch (error) {
       if (!isBlocked(error)) throw error;
       if (attempt === lockAttemptsMax) {
         throw new Error(
-          `migration ${migration.name}: other sessions kept its tables locked for five minutes`,
+          `migration ${name}: other sessions kept its tables locked for five minutes`,
           { cause: error },
         );
       }
@@ -77,21 +107,24 @@ async function apply(client: Client, migration: Migration): Promise<void> {
   }
 }
 
-async function applyOnce(client: Client, { number, name, text }: Migration): Promise<void> {
+async function lockAndRun(client: Client, work: () => Promise<void>): Promise<void> {
   await client.query("begin");
   try {
     await client.query("select 1 from migrations where number = 0 for update");
-    const { rows } = await client.query("select 1 from migrations where number = $1", [number]);
-    if (rows.length === 0) {
-      await client.query(`set local lock_timeout = ${lockMsMax}`);
-      await client.query(text);
-      await client.query("insert into migrations (number, name) values ($1, $2)", [number, name]);
-    }
+    await client.query(`set local lock_timeout = ${lockMsMax}`);
+    await work();
     await client.query("commit");
   } catch (error) {
     await client.query("rollback").catch(() => {});
     throw error;
   }
+}
+
+async function applyOnce(client: Client, { number, name, text }: Migration): Promise<void> {
+  const { rows } = await client.query("select 1 from migrations where number = $1", [number]);
+  if (rows.length > 0) return;
+  await client.query(text);
+  await client.query("insert into migrations (number, name) values ($1, $2)", [number, name]);
 }
 
 // When two processes create the same table at once, one fails in the server's catalogue. Its retry

@@ -28,7 +28,8 @@ export async function addMonths(
   const deadline = performance.now() + msMax;
   // Otherwise autovacuum would run on the large table, but not on the small one, while both are
   // measured.
-  for (const table of ["charges", "usage_hourly"])
+  await addPartitions(postgres, new Date(end - months * hoursPerMonth * 3_600_000));
+  for (const table of ["usage_hourly", ...(await partitionsOf(postgres))])
     await runSql(postgres, `alter table ${table} set (autovacuum_enabled = false)`);
   const price = [pairPrice.priceVersion, pairModel, ...tokenPrices];
   await runSql(
@@ -50,9 +51,9 @@ export async function addMonths(
 
   await runSql(
     postgres,
-    `insert into key_months (key_id, month, spent)
-     select key_id, date_trunc('month', hour at time zone 'UTC')::date, sum(amount)
-     from usage_hourly group by 1, 2`,
+    `insert into key_months (account_id, key_id, month, spent)
+     select account_id, key_id, date_trunc('month', hour at time zone 'UTC')::date, sum(amount)
+     from usage_hourly group by 1, 2, 3`,
   );
   await runSql(
     postgres,
@@ -63,6 +64,36 @@ export async function addMonths(
   await runSql(postgres, "analyze");
   await runSql(postgres, "checkpoint");
   return added;
+}
+
+/** Adds the partitions of the months from `first` on. */
+function addPartitions(postgres: Postgres, first: Date): Promise<unknown> {
+  return runSql(
+    postgres,
+    `do $$
+     declare month date;
+     begin
+       for month in
+         select generate_series(
+           date_trunc('month', '${first.toISOString()}'::timestamptz at time zone 'UTC'),
+           now(), interval '1 month'
+         )::date
+       loop
+         if to_regclass('charges_' || to_char(month, 'YYYY_MM')) is null then
+           execute format('create table %I partition of charges for values from (%L) to (%L)',
+             'charges_' || to_char(month, 'YYYY_MM'), month, (month + interval '1 month')::date);
+         end if;
+       end loop;
+     end $$`,
+  );
+}
+
+async function partitionsOf(postgres: Postgres): Promise<string[]> {
+  const rows = await runSql<{ name: string }>(
+    postgres,
+    "select inhrelid::regclass::text as name from pg_inherits where inhparent = 'charges'::regclass",
+  );
+  return rows.map(({ name }) => name);
 }
 
 const tokenPrices = [
@@ -80,10 +111,11 @@ async function addCharges(postgres: Postgres, start: Date): Promise<void> {
     postgres,
     `insert into charges (request_id, month, account_id, family, key_id, model, input, output,
        cache_write_5m, cache_write_1h, cache_read, thinking, price_version, hold, amount, overrun,
-       outcome, basis, attempts, admitted_at, settled_at, granted_output)
+       output_over, thinking_over, outcome, basis, attempts, admitted_at, settled_at,
+       granted_output)
      select 'req_' || lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '7' || substr(md5(n::text), 1, 19),
        date_trunc('month', at at time zone 'UTC')::date, 'acc_' || n % 100 + 1, 'v1', 'key_' || n % $2::int + 1, $3, $4, $4, 0, 0,
-       0, 0, $5, $6, $6, 0, 'completed', 'reported', '[]', at, at, $4
+       0, 0, $5, $6, $6, 0, 0, 0, 'completed', 'reported', '[]', at, at, $4
      from (
        select n, $1::timestamptz + n * interval '1 hour' / ($2::int * $7::int) as at
        from generate_series(0, $8::int - 1) n

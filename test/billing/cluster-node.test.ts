@@ -4,6 +4,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { requestKeyOf } from "../../src/billing/admission.ts";
 import { hasEnded, identifyProcess } from "../../src/billing/local-process.ts";
 import { freshLedger, heldFor, holdRequest, startNode } from "../support/ledger.ts";
 
@@ -20,7 +21,7 @@ async function holdOfOther() {
   const other = await startNode(ledger.url);
   const hold = await other.holds.place(holdRequest(await ledger.payer(heldFor(100)), 100), never);
   const outcome = async () =>
-    (await ledger.store.findCharge(hold.requestId)) === undefined ? "running" : "reaped";
+    (await ledger.store.findCharge(requestKeyOf(hold))) === undefined ? "running" : "reaped";
   return { other, outcome };
 }
 

@@ -63,15 +63,16 @@ function lockRows(model: Model): Ledger {
       ...[...model.running].map(
         ([id, hold]) =>
           [
-            id,
+            `acc/${id}`,
             { ...usedRow(hold), amount: hold.amountMicro, grantedOutput: hold.grantedOutput },
           ] as const,
       ),
       ...[...model.ended].map(
-        ([id, { keyId }]) => [id, { ...usedRow(), keyId, amount: 0n, grantedOutput: 0 }] as const,
+        ([id, { keyId }]) =>
+          [`acc/${id}`, { ...usedRow(), keyId, amount: 0n, grantedOutput: 0 }] as const,
       ),
     ]),
-    amounts: new Map([...model.running].map(([id, { amountMicro }]) => [id, amountMicro])),
+    amounts: new Map([...model.running].map(([id, { amountMicro }]) => [`acc/${id}`, amountMicro])),
     pastMonths: new Map(),
   };
 }
@@ -280,7 +281,7 @@ test("the error of a hold that cannot grow states amounts that include its own h
     ]),
     deadSecrets: new Map(),
     usedRequests: new Map(),
-    amounts: new Map([["req_growing1", 1_000_000n]]),
+    amounts: new Map([["acc/req_growing1", 1_000_000n]]),
     pastMonths: new Map(),
   });
   const hold = {

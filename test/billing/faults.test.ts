@@ -4,7 +4,7 @@ import { Client, DatabaseError } from "pg";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
-import type { Payer } from "../../src/billing/admission.ts";
+import { type Payer, requestKeyOf } from "../../src/billing/admission.ts";
 import { BatchConnection, isTransient } from "../../src/billing/batch-connection.ts";
 import { ClusterNode } from "../../src/billing/cluster-node.ts";
 import { HoldKeeper } from "../../src/billing/holds.ts";
@@ -108,17 +108,14 @@ function breakableHolds(options: { maxWaitMs?: number } = {}) {
   };
 }
 
-/**
- * Inserts a charge with the id of a running request, as if another account had used it at the same
- * time.
- */
-async function chargeToAnother(requestId: string): Promise<void> {
+/** Inserts a charge of a running request, as if it had been settled twice at the same time. */
+async function chargeRunning(requestId: string): Promise<void> {
   await ledger.run(
     `insert into charges (request_id, month, account_id, family, key_id, model, input, output,
        cache_write_5m, cache_write_1h, cache_read, thinking, price_version, hold, amount, overrun,
-       outcome, basis, admitted_at, settled_at, granted_output)
-     select request_id, month, 'acc_another', family, key_id, model, 0, 0, 0, 0, 0, 0,
-       price_version, 0, 0, 0, 'completed', 'none',
+       output_over, thinking_over, outcome, basis, admitted_at, settled_at, granted_output)
+     select request_id, month, account_id, family, key_id, model, 0, 0, 0, 0, 0, 0,
+       price_version, 0, 0, 0, 0, 0, 'completed', 'none',
        admitted_at, now(), granted_output from holds where request_id = $1`,
     [requestId],
   );
@@ -235,7 +232,7 @@ test("a pool that is locked for long delays its own requests and no others", asy
   expect(isDone).not.toHaveBeenCalled();
   await unlock();
   await Promise.all(waiting);
-  expect((await ledger.store.findCharge(lockedHold.requestId))?.amountMicrocredits).toBe(350n);
+  expect((await ledger.store.findCharge(requestKeyOf(lockedHold)))?.amountMicrocredits).toBe(350n);
   expect(await ledger.store.verifyLedger()).toEqual([]);
 });
 
@@ -285,7 +282,9 @@ test("unconfirmed requests are looked up in one query, and requests that were ne
   const placed = await Promise.allSettled(requests.map((request) => holds.place(request, never)));
   expect(placed).toMatchObject([{ reason: refused }, { reason: refused }]);
   await holds.releaseUnconfirmed();
-  expect(sentTo("billing/find-holds")).toEqual([[requests.map(({ requestId }) => requestId)]]);
+  expect(sentTo("billing/find-holds")).toEqual([
+    [requests.map(() => payer.accountId), requests.map(({ requestId }) => requestId)],
+  ]);
   expect((await ledger.pool(payer)).held).toBe(0n);
   await close();
 });
@@ -303,7 +302,9 @@ test("a gateway stops in time while the ledger is unavailable, and leaves its se
   await close();
   await ledger.run("update holds set deadline = now() - interval '1 second'");
   await ledger.node.poll(ledger.holds);
-  expect(await ledger.store.findCharge(hold.requestId)).toMatchObject({ outcome: Outcome.REAPED });
+  expect(await ledger.store.findCharge(requestKeyOf(hold))).toMatchObject({
+    outcome: Outcome.REAPED,
+  });
 });
 
 test("released credits wake as many waiting requests as they may cover, the oldest first", async () => {
@@ -313,7 +314,7 @@ test("released credits wake as many waiting requests as they may cover, the olde
     await holds.place(holdRequest(payer, 100), never),
     await holds.place(holdRequest(payer, 100), never),
   ];
-  const tried = () => sentTo("billing/read-used-requests").map(([ids]) => ids);
+  const tried = () => sentTo("billing/read-used-requests").map(([, ids]) => ids);
   const requests = Array.from({ length: 10 }, () => holdRequest(payer, 100));
   const waiting = requests.map((request) => holds.place(request, never));
   await vi.waitFor(() => expect(tried()).toHaveLength(3));
@@ -407,8 +408,10 @@ test("a caller's hold outlives the process that placed it, and can be repeated a
   const own = await other.holds.place(holdRequest(payer, 100), never);
   await ledger.run("delete from nodes where node_id = $1", [other.node.id()]);
   await ledger.node.poll(ledger.holds);
-  expect(await ledger.store.findCharge(own.requestId)).toMatchObject({ outcome: Outcome.REAPED });
-  expect(await ledger.store.findCharge(request.requestId)).toBeUndefined();
+  expect(await ledger.store.findCharge(requestKeyOf(own))).toMatchObject({
+    outcome: Outcome.REAPED,
+  });
+  expect(await ledger.store.findCharge(requestKeyOf(request))).toBeUndefined();
 
   const hold = await ledger.holds.place(request, never);
   expect((await ledger.pool(payer)).held).toBe(heldFor(100));
@@ -425,7 +428,7 @@ test("a caller's forgotten hold is settled after its deadline", async () => {
   await ledger.holds.place(request, never);
   await ledger.run("update holds set deadline = now() - interval '1 second'");
   await ledger.node.poll(ledger.holds);
-  expect(await ledger.store.findCharge(request.requestId)).toMatchObject({
+  expect(await ledger.store.findCharge(requestKeyOf(request))).toMatchObject({
     outcome: Outcome.REAPED,
   });
 });
@@ -476,7 +479,7 @@ test("a request that cannot be settled delays neither the rest of its batch nor 
     await ledger.holds.place(holdRequest(payer, 100), never),
     await ledger.holds.place(holdRequest(other, 100), never),
   ];
-  await chargeToAnother(bad.requestId);
+  await chargeRunning(bad.requestId);
   const both = await Promise.allSettled(
     [bad, good].map((hold) => ledger.holds.settle(hold, endingWith({ output: 1 }))),
   );
@@ -488,11 +491,14 @@ test("a request that cannot be settled delays neither the rest of its batch nor 
   const late = await ledger.holds.place(holdRequest(other, 100), never);
   await ledger.run("update holds set deadline = now() - interval '1 second'");
   await ledger.node.poll(ledger.holds);
-  expect(await ledger.store.findCharge(late.requestId)).toMatchObject({ outcome: Outcome.REAPED });
+  expect(await ledger.store.findCharge(requestKeyOf(late))).toMatchObject({
+    outcome: Outcome.REAPED,
+  });
 });
 
 test("a request id that two nodes use at once is admitted by one of them", async () => {
-  const payers = await Promise.all([ledger.payer(heldFor(100)), ledger.payer(heldFor(100))]);
+  const first = await ledger.payer(heldFor(100));
+  const payers = [first, await ledger.payer(heldFor(100), { accountId: first.accountId })];
   const second = breakableHolds();
   for (let round = 0; round < 10; round++) {
     const requestId = newRequestId();
@@ -515,7 +521,8 @@ test("a request id that two nodes use at once is admitted by one of them", async
 });
 
 test("a request id that another node uses and settles between the reads and the writes of a batch is rejected", async () => {
-  const [first, second] = [await ledger.payer(heldFor(100)), await ledger.payer(heldFor(100))];
+  const first = await ledger.payer(heldFor(100));
+  const second = await ledger.payer(heldFor(100), { accountId: first.accountId });
   const requestId = newRequestId();
   const slow = breakableHolds();
   slow.runBefore("billing/place-holds", async () => {
@@ -532,10 +539,10 @@ test("a request id that another node uses and settles between the reads and the 
   await slow.close();
 });
 
-test("the reaper releases a hold whose request id was charged to another account", async () => {
+test("the reaper releases a hold whose request was charged already", async () => {
   const payer = await ledger.payer(heldFor(100));
   const hold = await ledger.holds.place(holdRequest(payer, 100), never);
-  await chargeToAnother(hold.requestId);
+  await chargeRunning(hold.requestId);
   await ledger.run("update holds set deadline = now() - interval '1 second'");
   await ledger.node.poll(ledger.holds);
   expect(await ledger.pool(payer)).toEqual({ posted: heldFor(100), held: 0n });
@@ -551,7 +558,7 @@ test("a caller's hold is no orphan, even when no process is left", async () => {
   await ledger.run("update holds set admitted_at = now() - interval '2 minutes'");
   await ledger.run("delete from nodes");
   expect(await ledger.store.verifyLedger()).toEqual([]);
-  expect(await ledger.store.findOrphans([], "", 10)).toEqual([]);
+  expect(await ledger.store.findOrphans([], undefined, 10)).toEqual([]);
 });
 
 test("orphans are found in pages, even when those of the first page remain", async () => {
@@ -559,8 +566,11 @@ test("orphans are found in pages, even when those of the first page remain", asy
   for (const request of [holdRequest(payer, 100), holdRequest(payer, 100), holdRequest(payer, 100)])
     await ledger.holds.place(request, never);
   await ledger.run("update holds set deadline = now() - interval '1 second'");
-  const idsOf = async (after: string) =>
-    (await ledger.store.findOrphans([], after, 2)).map(({ hold }) => hold.requestId);
+  const { accountId } = payer;
+  const idsOf = async (requestId: string) =>
+    (await ledger.store.findOrphans([], { accountId, requestId }, 2)).map(
+      ({ hold }) => hold.requestId,
+    );
   const all = (
     await ledger.run<{ request_id: string }>("select request_id from holds order by 1")
   ).map((row) => row.request_id);
@@ -575,9 +585,11 @@ test("an orphan that cannot be settled does not block the next page", async () =
   const holds = await Promise.all(
     payers.map((payer) => ledger.holds.place(holdRequest(payer, 100), never)),
   );
-  const [stuck, next] = holds.map(({ requestId }) => requestId).sort();
-  const locked = payers[holds.findIndex(({ requestId }) => requestId === stuck)];
-  if (!locked || next === undefined) throw new Error("no holds");
+  const [stuck, next] = holds
+    .map(requestKeyOf)
+    .sort((one, other) => (one.accountId < other.accountId ? -1 : 1));
+  const locked = payers.find(({ accountId }) => accountId === stuck?.accountId);
+  if (!locked || !stuck || !next) throw new Error("no holds");
   await ledger.run("update holds set deadline = now() - interval '1 second'");
   const { unlock } = await lockPool(locked);
   const first = node.poll(ledger.holds);
@@ -588,7 +600,7 @@ test("an orphan that cannot be settled does not block the next page", async () =
   expect(await ledger.store.findCharge(next)).toMatchObject({ outcome: Outcome.REAPED });
   await unlock();
   await first;
-  expect(await ledger.store.findCharge(stuck ?? "")).toMatchObject({ outcome: Outcome.REAPED });
+  expect(await ledger.store.findCharge(stuck)).toMatchObject({ outcome: Outcome.REAPED });
 }, 20_000);
 
 test("a hold of last month grows within last month's cap", async () => {
@@ -598,6 +610,9 @@ test("a hold of last month grows within last month's cap", async () => {
     await ledger.holds.place(holdRequest(payer, 100), never),
   ];
   const month = "2020-01-01";
+  await ledger.run(
+    "create table charges_2020_01 partition of charges for values from ('2020-01-01') to ('2020-02-01')",
+  );
   await ledger.run("update holds set month = $1", [month]);
   await ledger.run("update key_months set month = $1", [month]);
   const old = [first, second].map((hold) => ({ ...hold, month }));
@@ -643,7 +658,7 @@ test("a process that was declared dead admits nothing until it has registered ag
   expect(ledger.node.id()).not.toBe(before);
   // In a cluster another process settles its holds; here it does so itself.
   await vi.waitFor(async () =>
-    expect(await ledger.store.findCharge(running.requestId)).toMatchObject({
+    expect(await ledger.store.findCharge(requestKeyOf(running))).toMatchObject({
       outcome: Outcome.REAPED,
     }),
   );

@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
 import { newRequestId } from "../../src/base/ids.ts";
+import { requestKeyOf } from "../../src/billing/admission.ts";
 import { priceVersion } from "../../src/billing/price.ts";
 import { endingWith, freshLedger, heldFor, holdRequest, price, usage } from "../support/ledger.ts";
 
@@ -92,7 +93,7 @@ test("output beyond the grant is recorded and not charged, even where the hold w
     amountMicrocredits: 6n * 50n + 4n * 60n,
     overrunMicrocredits: 6n * 50n,
   });
-  expect(await ledger.store.findCharge(hold.requestId)).toEqual(receipt);
+  expect(await ledger.store.findCharge(requestKeyOf(hold))).toEqual(receipt);
 });
 
 test("fifty requests racing for ten holds' worth of credits admit exactly ten", async () => {
@@ -196,13 +197,13 @@ test("the batch itself rejects a revoked key, a dead secret and a model outside 
 test("the holds of a dead process are settled by their last metered usage", async () => {
   const payer = await ledger.payer(100_000_000n);
   const hold = await place(holdRequest(payer, 100));
-  ledger.holds.watch(hold.requestId, () => usage({ input: 7, output: 3 }));
+  ledger.holds.watch(requestKeyOf(hold), () => usage({ input: 7, output: 3 }));
   await ledger.holds.checkpoint();
   await ledger.run(
     "update holds set deadline = now() - interval '1 second' where request_id = $1",
     [hold.requestId],
   );
   await ledger.node.poll(ledger.holds);
-  const charge = await ledger.store.findCharge(hold.requestId);
+  const charge = await ledger.store.findCharge(requestKeyOf(hold));
   expect(charge).toMatchObject({ amountMicrocredits: 7n * 10n + 3n * 50n, outcome: 10 });
 });

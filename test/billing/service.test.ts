@@ -53,9 +53,10 @@ const placing = (payer: Payer, more: Place = {}) =>
   });
 const place = (payer: Payer, more: Place = {}) =>
   world.billing.placeHold(placing(payer, more), world.admin);
-const settle = (more: Settle) =>
+const settle = ({ accountId }: Pick<Payer, "accountId">, more: Settle) =>
   world.billing.settleHold(
     create(SettleHoldRequestSchema, {
+      accountId,
       usage: { output: 1 },
       outcome: Outcome.COMPLETED,
       basis: Basis.REPORTED,
@@ -63,13 +64,18 @@ const settle = (more: Settle) =>
     }),
     world.admin,
   );
-const checkpoint = (requestId: string, usage: { output: number }) =>
+const checkpoint = (
+  { accountId }: Pick<Payer, "accountId">,
+  requestId: string,
+  usage: { output: number },
+) =>
   world.billing.checkpointHold(
-    create(CheckpointHoldRequestSchema, { requestId, usage }),
+    create(CheckpointHoldRequestSchema, { accountId, requestId, usage }),
     world.admin,
   );
-const receiptOf = async (requestId: string, call = world.admin) =>
-  (await world.billing.getReceipt(create(GetReceiptRequestSchema, { requestId }), call)).receipt;
+const receiptOf = async (accountId: string, requestId: string, call = world.admin) =>
+  (await world.billing.getReceipt(create(GetReceiptRequestSchema, { accountId, requestId }), call))
+    .receipt;
 
 describe("holds of internal services", () => {
   test("a hold is placed, metered and settled, and its receipt shows each state", async () => {
@@ -78,20 +84,20 @@ describe("holds of internal services", () => {
     const { requestId } = request;
     const placed = await world.billing.placeHold(request, world.admin);
     expect(placed).toMatchObject({ grantedOutput: 100, holdMicrocredits: heldFor(100) });
-    await checkpoint(requestId, { output: 7 });
-    await checkpoint(requestId, { output: 3 });
-    expect(await receiptOf(requestId)).toMatchObject({
+    await checkpoint(payer, requestId, { output: 7 });
+    await checkpoint(payer, requestId, { output: 3 });
+    expect(await receiptOf(payer.accountId, requestId)).toMatchObject({
       outcome: Outcome.UNSPECIFIED,
       usage: { output: 7 },
       amountMicrocredits: 0n,
     });
-    const { receipt } = await settle({ requestId, usage: { output: 20 } });
+    const { receipt } = await settle(payer, { requestId, usage: { output: 20 } });
     expect(receipt).toMatchObject({
       amountMicrocredits: 1_000n,
       holdMicrocredits: heldFor(100),
       outcome: Outcome.COMPLETED,
     });
-    expect(await receiptOf(requestId)).toEqual(receipt);
+    expect(await receiptOf(payer.accountId, requestId)).toEqual(receipt);
   });
 
   test("a repeated call returns the first hold; another call with the same id is rejected", async () => {
@@ -113,7 +119,7 @@ describe("holds of internal services", () => {
         reason: "request_id_used",
       });
     }
-    await settle({ requestId: request.requestId });
+    await settle(payer, { requestId: request.requestId });
     expect((await errorOf(world.billing.placeHold(request, world.admin))).reason).toBe(
       "request_id_used",
     );
@@ -128,7 +134,7 @@ describe("holds of internal services", () => {
     expect(await world.pool(payer)).toEqual({ posted: heldFor(100) * 5n, held: heldFor(100) });
     await Promise.all(
       Array.from({ length: 20 }, () =>
-        settle({ requestId: request.requestId, usage: { output: 2 } }),
+        settle(payer, { requestId: request.requestId, usage: { output: 2 } }),
       ),
     );
     expect(await world.pool(payer)).toEqual({ posted: heldFor(100) * 5n - 100n, held: 0n });
@@ -141,7 +147,7 @@ describe("holds of internal services", () => {
       grantedOutput: 0,
       holdMicrocredits: 0n,
     });
-    const { receipt } = await settle({ requestId: request.requestId, usage: { output: 3 } });
+    const { receipt } = await settle(payer, { requestId: request.requestId, usage: { output: 3 } });
     expect(receipt).toMatchObject({ amountMicrocredits: 0n, overrunMicrocredits: 150n });
   });
 
@@ -231,16 +237,21 @@ describe("holds of internal services", () => {
     const payer = await world.payer(heldFor(100));
     const request = placing(payer, { deadline: { seconds: 2n, nanos: 1_234_567 } });
     await world.billing.placeHold(request, world.admin);
-    await settle({ requestId: request.requestId });
+    await settle(payer, { requestId: request.requestId });
   });
 
   test("a request without a hold cannot be metered or settled", async () => {
+    const payer = await world.payer(0n);
     for (const requestId of [newRequestId(), "nonsense"]) {
-      expect((await errorOf(checkpoint(requestId, { output: 1 }))).reason).toBe("not_found");
-      expect((await errorOf(settle({ requestId }))).reason).toBe("not_found");
-      expect((await errorOf(receiptOf(requestId))).reason).toBe("not_found");
+      expect((await errorOf(checkpoint(payer, requestId, { output: 1 }))).reason).toBe("not_found");
+      expect((await errorOf(settle(payer, { requestId }))).reason).toBe("not_found");
+      expect((await errorOf(receiptOf(payer.accountId, requestId))).reason).toBe("not_found");
     }
-    const works = [checkpoint("\0", { output: 1 }), settle({ requestId: "\0" }), receiptOf("\0")];
+    const works = [
+      checkpoint(payer, "\0", { output: 1 }),
+      settle(payer, { requestId: "\0" }),
+      receiptOf(payer.accountId, "\0"),
+    ];
     for (const seen of await Promise.all(works.map(errorOf))) {
       expect(seen).toEqual({ reason: "invalid_request", field: "request_id" });
     }
@@ -266,11 +277,11 @@ describe("holds of internal services", () => {
       const request = placing(payer);
       await world.billing.placeHold(request, world.admin);
       const { reason, field: named } = await errorOf(
-        settle({ requestId: request.requestId, ...more }),
+        settle(payer, { requestId: request.requestId, ...more }),
       );
       expect(reason).toBe("invalid_request");
       expect(named).toContain(field);
-      await settle({ requestId: request.requestId });
+      await settle(payer, { requestId: request.requestId });
     });
   }
 
@@ -278,7 +289,7 @@ describe("holds of internal services", () => {
     const payer = await world.payer(heldFor(100) + 1n);
     const request = placing(payer);
     await world.billing.placeHold(request, world.admin);
-    const { receipt } = await settle({
+    const { receipt } = await settle(payer, {
       requestId: request.requestId,
       usage: { thinking: tokensMax },
     });
@@ -298,7 +309,7 @@ describe("holds of internal services", () => {
       maxOutput: 0,
     });
     expect((await world.billing.placeHold(request, world.admin)).holdMicrocredits).toBe(100n * 20n);
-    await settle({ requestId: request.requestId });
+    await settle(payer, { requestId: request.requestId });
   });
 });
 
@@ -306,12 +317,12 @@ describe("accounts", () => {
   test("a key sees its own account, and another one's ids look absent", async () => {
     const [mine, theirs] = [await world.payer(heldFor(100)), await world.payer(heldFor(100))];
     const hold = await world.holds.place(holdRequest(theirs, 100), never);
-    const running = await errorOf(receiptOf(hold.requestId, world.keyCall(mine)));
+    const running = await errorOf(receiptOf("", hold.requestId, world.keyCall(mine)));
     await world.holds.settle(hold, endingWith({ output: 1 }));
-    const finished = await errorOf(receiptOf(hold.requestId, world.keyCall(mine)));
-    const absent = await errorOf(receiptOf(newRequestId(), world.keyCall(mine)));
+    const finished = await errorOf(receiptOf("", hold.requestId, world.keyCall(mine)));
+    const absent = await errorOf(receiptOf("", newRequestId(), world.keyCall(mine)));
     expect([running, finished]).toEqual([absent, absent]);
-    expect(await receiptOf(hold.requestId, world.keyCall(theirs))).toMatchObject({
+    expect(await receiptOf("", hold.requestId, world.keyCall(theirs))).toMatchObject({
       amountMicrocredits: 50n,
     });
 
@@ -563,7 +574,7 @@ test("every read of a key or an operator runs on connections that admissions and
   await service.getAccount(create(GetAccountRequestSchema, { accountId }), call);
   await service.listAccounts(create(ListAccountsRequestSchema), call);
   await service.getPools(create(GetPoolsRequestSchema, { accountId }), call);
-  await service.getReceipt(create(GetReceiptRequestSchema, { requestId }), call);
+  await service.getReceipt(create(GetReceiptRequestSchema, { accountId, requestId }), call);
   await service.listCharges(create(ListChargesRequestSchema, { accountId }), call);
   await service.listTransfers(create(ListTransfersRequestSchema, { accountId }), call);
   await service.getUsage(create(GetUsageRequestSchema, { accountId }), call);

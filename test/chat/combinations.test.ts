@@ -127,8 +127,11 @@ for (const format of providerFormats) {
             format === "native" ? "/v1/messages" : "/v1/chat/completions",
           );
 
-          const { core, call } = stage.gateway.admin;
-          const { receipt } = await core.billing.getReceipt({ requestId }, call);
+          const { accountId, admin } = stage.gateway;
+          const { receipt } = await admin.core.billing.getReceipt(
+            { requestId, accountId },
+            admin.call,
+          );
           expect(receipt).toMatchObject({
             usage: {
               input: 100,

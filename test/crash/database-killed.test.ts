@@ -98,7 +98,7 @@ async function killPostgres(): Promise<void> {
 
 async function expectExact(seen: ClientView, number: number): Promise<void> {
   const { input, output, cost } = usageOf(number);
-  const charge = await store.findCharge(seen.requestId ?? "");
+  const [charge] = await store.findCharges(seen.requestId ?? "");
   expect(charge).toMatchObject({
     outcome: Outcome.COMPLETED,
     usage: { input, output },

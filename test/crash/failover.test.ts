@@ -105,7 +105,7 @@ async function expectNothingLost(ended: readonly Sent[]): Promise<void> {
   let expected = 0n;
   for (const { number, seen } of ended) {
     const { input, output, cost } = usageOf(number);
-    const charge = await store.findCharge(seen.requestId ?? "");
+    const [charge] = await store.findCharges(seen.requestId ?? "");
     if (seen.complete) {
       expected += cost;
       expect(charge).toMatchObject({ usage: { input, output }, amountMicrocredits: cost });

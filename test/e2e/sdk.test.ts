@@ -78,7 +78,7 @@ for (const split of [false, true]) {
           const { data, response } = await native.messages.create(request).withResponse();
           const requestId = response.headers.get("request-id") ?? "";
           const { receipt } = await gateway.admin.core.billing.getReceipt(
-            { requestId },
+            { requestId, accountId: gateway.accountId },
             gateway.admin.call,
           );
           const { input_tokens, output_tokens } = data.usage;

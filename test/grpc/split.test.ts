@@ -165,7 +165,7 @@ test(
     const { billing } = operator(port);
     expect((await billing.verifyLedger({}, asAdmin)).violations).toEqual([]);
     const receipt = async (requestId: string) =>
-      (await billing.getReceipt({ requestId }, asAdmin)).receipt;
+      (await billing.findRequest({ requestId }, asAdmin)).receipts[0];
     expect(await receipt(complete.headers.get("request-id") ?? "")).toMatchObject({
       outcome: Outcome.COMPLETED,
     });

@@ -136,7 +136,10 @@ describe("what is shown is what is charged", () => {
     const { usage: shown } = JSON.parse(await answer.text());
     const requestId = answer.headers.get("request-id") ?? "";
     const { core, call } = gateway.admin;
-    const { receipt } = await core.billing.getReceipt({ requestId }, call);
+    const { receipt } = await core.billing.getReceipt(
+      { requestId, accountId: gateway.accountId },
+      call,
+    );
     return { shown, charged: receipt?.usage };
   };
 

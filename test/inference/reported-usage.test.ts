@@ -84,7 +84,10 @@ async function charge(
   const { core, call } = gateway.admin;
   // A failed answer is charged after its error event.
   for (;;) {
-    const { receipt } = await core.billing.getReceipt({ requestId }, call);
+    const { receipt } = await core.billing.getReceipt(
+      { requestId, accountId: gateway.accountId },
+      call,
+    );
     if (receipt?.settledAt) return { status: answer.status, text, receipt };
   }
 }

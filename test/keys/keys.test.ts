@@ -267,8 +267,8 @@ test("a listed key shows the usage of the month and its last use, read from key_
   const keyId = key?.keyId ?? "";
   const month = "date_trunc('month', now() at time zone 'UTC')::date";
   await run(
-    `insert into key_months (key_id, month, spent, held, last_used_at) values
-      ($1, ${month}, 700, 30, '2026-05-04T03:02:01Z'), ($1, (${month} - interval '1 month')::date, 9000, 5, '2026-04-01T00:00:00Z')`,
+    `insert into key_months (account_id, key_id, month, spent, held, last_used_at) values
+      ('acc_b', $1, ${month}, 700, 30, '2026-05-04T03:02:01Z'), ('acc_b', $1, (${month} - interval '1 month')::date, 9000, 5, '2026-04-01T00:00:00Z')`,
     [keyId],
   );
   const page = await client.listKeys({ accountId: "acc_b", pageSize: 1000 });

@@ -162,10 +162,10 @@ test("a revocation ends the streams of the key on every node within a second, an
       chat ? /revoked_api_key/ : /event: error\ndata: .*authentication_error.*revoked_key/,
     );
     assert.doesNotMatch(text, /message_stop|"finish_reason":"stop"/);
+    const request = { accountId, requestId };
     const receiptOf = async () =>
       objectOf(
-        (await gateways.admin("gateway.billing.v1.BillingService/GetReceipt", { requestId }))
-          .receipt,
+        (await gateways.admin("gateway.billing.v1.BillingService/GetReceipt", request)).receipt,
       );
     // The stream ends before its charge is settled.
     await expect.poll(async () => (await receiptOf()).outcome).toBe("OUTCOME_REVOKED");

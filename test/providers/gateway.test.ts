@@ -95,7 +95,7 @@ for (const { kind, stream: play, wire, error } of providers) {
     }: Seen): Promise<NonNullable<GetReceiptResponse["receipt"]>> {
       for (;;) {
         const { receipt } = await gateway.admin.core.billing.getReceipt(
-          { requestId },
+          { requestId, accountId: gateway.accountId },
           gateway.admin.call,
         );
         if (receipt !== undefined && receipt.outcome !== Outcome.UNSPECIFIED) return receipt;

@@ -94,7 +94,7 @@ export async function startCrashCluster() {
       expect(await ledger.store.verifyLedger()).toEqual([]);
     },
     async chargeOf(requestId: string | undefined) {
-      const charge = await ledger.store.findCharge(requestId ?? "");
+      const [charge] = await ledger.store.findCharges(requestId ?? "");
       return isMessage(charge, ReceiptSchema) ? charge : undefined;
     },
     async stop(): Promise<void> {

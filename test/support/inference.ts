@@ -142,7 +142,7 @@ export async function freshInference(
     /** The charge of a request, once its hold is gone. */
     async charged(requestId: string) {
       for (;;) {
-        const charge = await ledger.store.findCharge(requestId);
+        const [charge] = await ledger.store.findCharges(requestId);
         if (charge) return charge;
         await new Promise((resolve) => setTimeout(resolve, 5));
       }

@@ -3,7 +3,7 @@
 with account as (
   insert into accounts (account_id, name) values ($1, $2) returning account_id, name, created_at
 ), pools as (
-  insert into pools (account_id, family)
-  select account_id, family from account, unnest(array['v1', 'v2']) as family
+  insert into pools (account_id, "family")
+  select account_id, "family" from account, unnest(array['v1', 'v2']) as "family"
 )
 select account_id, name, created_at from account;

@@ -2,6 +2,7 @@
 -- $1 transfer_id  $2 account_id  $3 family  $4 kind  $5 amount, signed  $6 idempotency_key
 -- $7 reason  $8 actor
 insert into transfers
-  (transfer_id, account_id, family, kind, amount, idempotency_key, reason, actor)
+  (transfer_id, account_id, "family", kind, amount, idempotency_key, reason, actor)
 values ($1, $2, $3, $4, $5, $6, $7, $8)
-returning transfer_id, account_id, family, kind, amount, idempotency_key, reason, actor, created_at;
+returning transfer_id, account_id, "family", kind, amount, idempotency_key, reason, actor,
+  created_at;

@@ -3,4 +3,4 @@
 -- $1 account_id  $2 family  $3 amount, signed
 update pools
 set posted = posted + $3, in_debt = posted + $3 < held or posted + $3 < 0
-where account_id = $1 and family = $2;
+where account_id = $1 and "family" = $2;

@@ -5,5 +5,6 @@ select k.key_id, k.status, k.allowed_models, k.monthly_cap,
   coalesce(m.spent, 0) as spent, coalesce(m.held, 0) as held
 from keys k
 left join key_months m
-  on m.key_id = k.key_id and m.month = date_trunc('month', now() at time zone 'utc')::date
+  on m.account_id = k.account_id and m.key_id = k.key_id
+    and m.month = date_trunc('month', now() at time zone 'utc')::date
 where k.key_id = any($1::text[]);

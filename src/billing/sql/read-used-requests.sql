@@ -1,16 +1,21 @@
--- Returns those of these request ids that run or were charged, with the prices at which they were
--- admitted.
--- $1 request_ids
-select u.request_id, u.node_id, u.nonce, u.key_id, u.model, u.amount, u.granted_output,
-  u.admitted_at, u.month, p.price_version, each_category(p.#)
+-- Returns those of these requests that run or were charged lately, with the prices at which they
+-- were admitted. Lately: in the current UTC month or in one beside it, since clocks differ. An id
+-- that was made a moment ago cannot have been used before.
+-- $1 account_ids  $2 request_ids
+select u.account_id, u.request_id, u.node_id, u.nonce, u.key_id, u.model, u.amount,
+  u.granted_output, u.admitted_at, u.month, p.price_version, each_category(p.#)
 from (
-  select request_id, node_id, nonce, key_id, model, amount, granted_output, admitted_at, month,
-    price_version
+  select account_id, request_id, node_id, nonce, key_id, model, amount, granted_output,
+    admitted_at, month, price_version
   from holds
-  where request_id = any($1::text[])
+  join unnest($1::text[], $2::text[]) as d (account_id, request_id) using (account_id, request_id)
   union all
-  select request_id, '', '', key_id, model, 0, granted_output, admitted_at, month, price_version
+  select account_id, request_id, '', '', key_id, model, 0, granted_output, admitted_at, month,
+    price_version
   from charges
-  where request_id = any($1::text[])
+  join unnest($1::text[], $2::text[]) as d (account_id, request_id) using (account_id, request_id)
+  where month between
+    (date_trunc('month', now() at time zone 'utc') - interval '1 month')::date
+    and (date_trunc('month', now() at time zone 'utc') + interval '1 month')::date
 ) u
 join price_versions p using (price_version);

@@ -3,24 +3,24 @@
 -- charge is added to the month of the key, which also records the last use of the key, and the
 -- charged tokens are added to the roll-up of the UTC hour of admission. Returns the charges. A
 -- request that was settled before has no hold and no row.
--- $1 request_ids, each once  $2 costs of the charged tokens
--- $3 costs, $4 output and $5 thinking of the tokens beyond the grant
--- $6 outcomes  $7 bases  $8 attempts  $9 and on: charged tokens, one array per category
+-- $1 account_ids and $2 request_ids, each request once  $3 costs of the charged tokens
+-- $4 costs, $5 output and $6 thinking of the tokens beyond the grant
+-- $7 outcomes  $8 bases  $9 attempts  $10 and on: charged tokens, one array per category
 with ended as (
   delete from holds h
-  using unnest($1::text[], $2::bigint[], $3::bigint[], $4::integer[], $5::integer[], $6::text[],
-    $7::text[], $8::jsonb[], each_category($9::integer[]))
-    as e (request_id, cost, cost_over, output_over, thinking_over, outcome, basis, attempts,
-      each_category(#))
-  where h.request_id = e.request_id
-  returning h.request_id, h.month, h.account_id, h.family, h.key_id, h.secret_id, h.model,
+  using unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::integer[], $6::integer[],
+    $7::text[], $8::text[], $9::jsonb[], each_category($10::integer[]))
+    as e (account_id, request_id, cost, cost_over, output_over, thinking_over, outcome, basis,
+      attempts, each_category(#))
+  where h.account_id = e.account_id and h.request_id = e.request_id
+  returning h.account_id, h.request_id, h.month, h."family", h.key_id, h.secret_id, h.model,
     h.price_version, h.admitted_at, h.granted_output, h.amount as hold, e.cost, e.cost_over,
     e.output_over, e.thinking_over, e.outcome, e.basis, e.attempts, each_category(e.#)
 ), charged as (
-  insert into charges (request_id, month, account_id, family, key_id, secret_id, model,
+  insert into charges (account_id, request_id, month, "family", key_id, secret_id, model,
     price_version, admitted_at, granted_output, hold, amount, overrun, output_over, thinking_over,
     outcome, basis, attempts, settled_at, each_category(#))
-  select request_id, month, account_id, family, key_id, secret_id, model, price_version,
+  select account_id, request_id, month, "family", key_id, secret_id, model, price_version,
     admitted_at, granted_output, hold, least(cost, hold), greatest(cost - hold, 0) + cost_over,
     output_over, thinking_over, outcome, basis, attempts, now(), each_category(#)
   from ended
@@ -32,21 +32,22 @@ with ended as (
     in_debt = pools.in_debt
       and (pools.posted - d.amount < pools.held - d.hold or pools.posted - d.amount < 0)
   from (
-    select account_id, family, sum(amount)::bigint as amount, sum(hold)::bigint as hold
+    select account_id, "family", sum(amount)::bigint as amount, sum(hold)::bigint as hold
     from charged
-    group by account_id, family
+    group by account_id, "family"
   ) d
-  where pools.account_id = d.account_id and pools.family = d.family
+  where pools.account_id = d.account_id and pools."family" = d."family"
 ), in_months as (
   update key_months
   set spent = key_months.spent + d.amount, held = key_months.held - d.hold,
     last_used_at = greatest(key_months.last_used_at, now())
   from (
-    select key_id, month, sum(amount)::bigint as amount, sum(hold)::bigint as hold
+    select account_id, key_id, month, sum(amount)::bigint as amount, sum(hold)::bigint as hold
     from charged
-    group by key_id, month
+    group by account_id, key_id, month
   ) d
-  where key_months.key_id = d.key_id and key_months.month = d.month
+  where key_months.account_id = d.account_id and key_months.key_id = d.key_id
+    and key_months.month = d.month
 ), rolled_up as (
   insert into usage_hourly (account_id, key_id, model, hour, amount, requests, each_category(#))
   select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC'), sum(amount), count(*),
@@ -59,6 +60,6 @@ with ended as (
     usage_hourly.amount + excluded.amount, usage_hourly.requests + excluded.requests,
     each_category(usage_hourly.# + excluded.#))
 )
-select request_id, hold, amount, overrun,
+select account_id, request_id, hold, amount, overrun,
   floor(extract(epoch from settled_at) * 1000)::bigint as settled_at_ms
 from charged;

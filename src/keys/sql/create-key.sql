@@ -5,7 +5,7 @@
 -- $7 monthly_cap  $8 account_reader  $9 created_by  $10 digest  $11 secret_id  $12 shown
 with created as (
   insert into keys
-    (key_id, account_id, family, name, requests_per_minute, allowed_models, monthly_cap,
+    (key_id, account_id, "family", name, requests_per_minute, allowed_models, monthly_cap,
      account_reader, created_by)
   values ($1, $2, $3, $4, $5, $6::text[], $7, $8, $9)
   returning key_id

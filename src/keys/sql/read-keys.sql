@@ -1,7 +1,7 @@
 -- keys/sql/read-keys.sql
 -- Keys with their usage in the current UTC month and the time of their newest charge, oldest first.
 -- $1 key_ids
-select k.key_id, k.account_id, k.family, k.name, k.status, k.requests_per_minute,
+select k.key_id, k.account_id, k."family", k.name, k.status, k.requests_per_minute,
        k.allowed_models, k.monthly_cap, k.account_reader, k.created_by, k.created_at,
        k.revoked_at,
        coalesce(m.spent, 0)::int8 as month_spent, coalesce(m.held, 0)::int8 as month_held,
@@ -9,10 +9,11 @@ select k.key_id, k.account_id, k.family, k.name, k.status, k.requests_per_minute
          as month_resets_at,
        (select max(used.last_used_at)
           from key_months used
-         where used.key_id = k.key_id) as last_used_at
+         where used.account_id = k.account_id and used.key_id = k.key_id) as last_used_at
   from keys k
   left join key_months m
-    on m.key_id = k.key_id
+    on m.account_id = k.account_id
+   and m.key_id = k.key_id
    and m.month = date_trunc('month', now() at time zone 'UTC')::date
  where k.key_id = any($1::text[])
  order by k.key_id;

@@ -2,6 +2,10 @@
 -- version (fillfactor), so that indexes need no update. Money is bigint micro-credits. Ids are
 -- text, random or beginning with their time (UUIDv7), and compare bytewise. The state of a request
 -- is the table that has its row: a running request has a hold, a finished one has a charge.
+--
+-- Everything that an account pays with begins with the account in its primary key, so that a
+-- distributed engine keeps the rows of one account together. A request is an account and a request
+-- id: two accounts may use the same id.
 
 create table accounts (
   account_id text collate "C" primary key,
@@ -12,20 +16,20 @@ create table accounts (
 -- posted = sum of transfers - sum of charges; held = sum of holds.
 create table pools (
   account_id text collate "C" not null references accounts,
-  family     text not null check (family in ('v1', 'v2')),
+  "family"   text not null check ("family" in ('v1', 'v2')),
   posted     bigint not null default 0,
   held       bigint not null default 0 check (held >= 0),
   -- Set by a chargeback of more than the free credits. Cleared as soon as posted covers held, by a
   -- transfer, a settlement or a shrunk hold.
   in_debt    boolean not null default false,
-  primary key (account_id, family),
+  primary key (account_id, "family"),
   check (held <= posted or in_debt)
 ) with (fillfactor = 50);
 
 create table keys (
   key_id              text collate "C" primary key,
   account_id          text collate "C" not null references accounts,
-  family              text not null check (family in ('v1', 'v2')),
+  "family"            text not null check ("family" in ('v1', 'v2')),
   name                text not null,
   status              text not null default 'active' check (status in ('active', 'revoked')),
   -- Null: unlimited. 0: none.
@@ -34,6 +38,10 @@ create table keys (
   allowed_models      text[] not null default '{}',
   -- Null: unlimited.
   monthly_cap         bigint check (monthly_cap >= 0),
+  -- Who created the key. Empty: unknown.
+  created_by          text not null default '',
+  -- Whether the key reads its whole account.
+  account_reader      boolean not null default false,
   created_at          timestamptz not null default now(),
   revoked_at          timestamptz
 );
@@ -54,12 +62,13 @@ create index key_secrets_by_key on key_secrets (key_id);
 
 -- A key's spend in one UTC calendar month. spent + held <= cap at every admission.
 create table key_months (
+  account_id   text collate "C" not null,
   key_id       text collate "C" not null references keys,
   month        date not null,
   spent        bigint not null default 0 check (spent >= 0),
   held         bigint not null default 0 check (held >= 0),
   last_used_at timestamptz,
-  primary key (key_id, month)
+  primary key (account_id, key_id, month)
 ) with (fillfactor = 50);
 
 -- Feed of changed keys, read by every node. Rows older than a day are removed.
@@ -84,15 +93,17 @@ create table price_versions (
 );
 
 create table holds (
-  request_id     text collate "C" primary key,
   account_id     text collate "C" not null,
-  family         text not null,
+  request_id     text collate "C" not null,
+  "family"       text not null,
   key_id         text collate "C" not null,
   secret_id      text collate "C",
   model          text not null,
   -- UTC month of admission; the charge belongs to it.
   month          date not null,
   amount         bigint not null check (amount >= 0),
+  -- Output tokens, thinking included. No more are charged, even where the hold would cover more.
+  granted_output integer not null,
   price_version  text collate "C" not null,
   -- Metered usage.
   input          integer not null default 0,
@@ -101,23 +112,27 @@ create table holds (
   cache_write_1h integer not null default 0,
   cache_read     integer not null default 0,
   thinking       integer not null default 0,
-  node_id        text collate "C" not null,
+  -- The process that settles the hold. Null: a hold of an internal service. It outlives the process
+  -- that placed it, and the service may repeat its request at any process.
+  node_id        text collate "C",
   -- Tells a repeat of the same admission from another request with the same id.
   nonce          text not null,
   admitted_at    timestamptz not null,
-  deadline       timestamptz not null
+  deadline       timestamptz not null,
+  primary key (account_id, request_id)
 );
 create index holds_by_node on holds (node_id);
 create index holds_by_deadline on holds (deadline);
 
--- One row per finished request, never changed. Request ids begin with their time, so the primary
--- key grows at one end.
+-- One row per finished request, never changed. A partition holds the charges of one month;
+-- `partitions.ts` adds the partitions. A request id is unique per account while its month is kept:
+-- admission looks for used ids.
 create table charges (
-  request_id     text collate "C" primary key,
+  account_id     text collate "C" not null,
+  request_id     text collate "C" not null,
   -- UTC month of admission.
   month          date not null,
-  account_id     text collate "C" not null,
-  family         text not null,
+  "family"       text not null,
   key_id         text collate "C" not null,
   secret_id      text collate "C",
   model          text not null,
@@ -128,22 +143,27 @@ create table charges (
   cache_read     integer not null check (cache_read >= 0),
   thinking       integer not null check (thinking >= 0),
   price_version  text collate "C" not null,
+  granted_output integer not null,
   hold           bigint not null,
   amount         bigint not null check (amount between 0 and hold),
   -- Cost of the usage beyond the hold. Not charged.
   overrun        bigint not null check (overrun >= 0),
+  -- Tokens beyond the grant, which the gateway bears.
+  output_over    integer not null check (output_over >= 0),
+  thinking_over  integer not null check (thinking_over >= 0),
   outcome        text not null,
   basis          text not null,
   attempts       jsonb not null default '[]',
   admitted_at    timestamptz not null,
-  settled_at     timestamptz not null
-);
+  settled_at     timestamptz not null,
+  primary key (account_id, request_id, month)
+) partition by range (month);
 create index charges_by_account on charges (account_id, admitted_at, request_id);
 
 create table transfers (
-  transfer_id     text collate "C" primary key,
   account_id      text collate "C" not null references accounts,
-  family          text not null check (family in ('v1', 'v2')),
+  transfer_id     text collate "C" not null,
+  "family"        text not null check ("family" in ('v1', 'v2')),
   kind            text not null
     check (kind in ('purchase', 'bonus', 'refund', 'chargeback', 'adjustment')),
   -- Signed: the change of the pool.
@@ -152,9 +172,9 @@ create table transfers (
   idempotency_key text not null,
   reason          text not null default '',
   created_at      timestamptz not null default now(),
+  primary key (account_id, transfer_id),
   unique (account_id, idempotency_key)
 );
-create index transfers_by_account on transfers (account_id, transfer_id);
 
 -- Sums of charges by the UTC hour of admission, written with the charge.
 create table usage_hourly (
@@ -184,21 +204,3 @@ create table nodes (
   -- Time of the last heartbeat or counted poll.
   polled_at    timestamptz not null default now()
 ) with (fillfactor = 50);
-
--- Charges, transfers and prices are append-only for every database user.
-create function refuse_change() returns trigger language plpgsql as $$
-begin
-  raise exception '% is append-only', tg_table_name
-    using errcode = 'integrity_constraint_violation';
-end
-$$;
-create trigger charges_append_only before update or delete on charges
-  for each row execute function refuse_change();
-create trigger charges_no_truncate before truncate on charges
-  for each statement execute function refuse_change();
-create trigger transfers_append_only before update or delete on transfers
-  for each row execute function refuse_change();
-create trigger transfers_no_truncate before truncate on transfers
-  for each statement execute function refuse_change();
-create trigger price_versions_append_only before update or delete on price_versions
-  for each row execute function refuse_change();

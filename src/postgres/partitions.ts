@@ -1,0 +1,91 @@
+// The monthly partitions of `charges`. A charge without a partition cannot be stored, so partitions
+// are made months ahead: by the migration, and by a task of every process each day.
+
+import type { ClientBase } from "pg";
+import type { LedgerEngine } from "../config/environment.ts";
+import { traitsOf } from "./engine.ts";
+
+/** The current month and this many after it have partitions. */
+const monthsAhead = 3;
+
+type State = {
+  /** The current UTC month of the database, counted from year 0. */
+  readonly current: number;
+  /** The months with a partition, likewise. */
+  readonly present: ReadonlySet<number>;
+};
+
+/**
+ * Adds the partitions that are missing. The caller is in a transaction and keeps other processes
+ * from doing the same. Needs the rights of the owner.
+ */
+export async function addPartitions(client: ClientBase, engine: LedgerEngine): Promise<void> {
+  if (!traitsOf[engine].hasPartitions) return;
+  const { current, present } = await readState(client);
+  // In a new database also the month before: clocks differ.
+  const first = present.size === 0 ? current - 1 : current;
+  for (let month = first; month <= current + monthsAhead; month++)
+    if (!present.has(month)) await addPartition(client, month, engine);
+}
+
+/**
+ * How many months after the current one have partitions without a gap; -1: not even the current
+ * one. Undefined for an engine without partitions.
+ */
+export async function countMonthsAhead(
+  client: ClientBase,
+  engine: LedgerEngine,
+): Promise<number | undefined> {
+  if (!traitsOf[engine].hasPartitions) return undefined;
+  const { current, present } = await readState(client);
+  let ahead = -1;
+  while (present.has(current + ahead + 1)) ahead++;
+  return ahead;
+}
+
+async function readState(client: ClientBase): Promise<State> {
+  const { rows } = await client.query<{ year: number; month: number; names: string[] }>(
+    `select extract(year from now() at time zone 'utc')::int as year,
+       extract(month from now() at time zone 'utc')::int as month,
+       array(
+         select c.relname::text
+         from pg_inherits i
+         join pg_class c on c.oid = i.inhrelid
+         where i.inhparent = 'charges'::regclass
+       ) as names`,
+  );
+  const [row] = rows;
+  if (row === undefined) throw new Error("a statement returned no row");
+  const present = row.names.flatMap((name) => {
+    const [, year, month] = /^charges_(\d{4})_(\d{2})$/.exec(name) ?? [];
+    return year === undefined ? [] : [Number(year) * 12 + Number(month) - 1];
+  });
+  return { current: row.year * 12 + row.month - 1, present: new Set(present) };
+}
+
+// Attached and not created in its place: this waits for no transaction that uses `charges`, and
+// none waits for this.
+async function addPartition(
+  client: ClientBase,
+  month: number,
+  engine: LedgerEngine,
+): Promise<void> {
+  const [from, to] = [startOf(month), startOf(month + 1)];
+  const name = `charges_${from.slice(0, 7).replace("-", "_")}`;
+  await client.query(`create table ${name} (like charges including all)`);
+  await client.query(
+    `alter table charges attach partition ${name} for values from ('${from}') to ('${to}')`,
+  );
+  // The trigger of `charges` sees no truncation of a partition.
+  if (traitsOf[engine].variant === "postgres")
+    await client.query(
+      `create trigger no_truncate before truncate on ${name}
+         for each statement execute function refuse_change()`,
+    );
+}
+
+/** The first day of a month, `YYYY-MM-01`. */
+function startOf(month: number): string {
+  const year = String(Math.floor(month / 12)).padStart(4, "0");
+  return `${year}-${String((month % 12) + 1).padStart(2, "0")}-01`;
+}

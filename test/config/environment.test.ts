@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import fastify from "fastify";
 import { expect, test } from "vitest";
 import { readCatalogPath, readConfig } from "../../src/config/environment.ts";
@@ -96,6 +97,18 @@ test.for([
 ])("TRUSTED_PROXIES rejects %s", (proxy) => {
   expect(problemsOf({ TRUSTED_PROXIES: `10.0.0.1,${proxy}` })).toEqual([
     expect.stringMatching(/^TRUSTED_PROXIES: /),
+  ]);
+});
+
+test("WORKERS takes a number up to 64, or auto for one worker on each processor", () => {
+  expect(readConfig({ WORKERS: "64" }).workers).toBe(64);
+  expect(readConfig({ WORKERS: " 2 " }).workers).toBe(2);
+  expect(readConfig({ WORKERS: "auto" }).workers).toBe(Math.min(availableParallelism(), 64));
+});
+
+test.for(["0", "65", "-1", "1.5", "abc", "AUTO", "1e1"])("WORKERS rejects %s", (workers) => {
+  expect(problemsOf({ WORKERS: workers })).toEqual([
+    "WORKERS: must be a whole number from 1 to 64, or auto",
   ]);
 });
 

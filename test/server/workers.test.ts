@@ -6,7 +6,7 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Agent, request } from "undici";
+import { Agent, Client, request } from "undici";
 import { afterEach, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { Role } from "../../gen/gateway/inference/v1/content_pb.ts";
@@ -192,6 +192,60 @@ test("both workers serve the gRPC port, and a stream of calls finds both", {
   async function connect<T>(call: (core: ReturnType<typeof grpcCore>) => Promise<T>): Promise<T> {
     const core = grpcCore({ addresses: [address] });
     return call(core).finally(() => core.close());
+  }
+});
+
+test("credits that one worker adds are known to the other at once, not when its last error expires", {
+  timeout,
+}, async () => {
+  const dataDir = newDataDir();
+  const gateway = await start({ DATA_DIR: dataDir });
+  const { v1, adminToken } = readKeys(dataDir);
+  const post = async (client: Client, path: string, headers: object, body: object | string) => {
+    const text = typeof body === "string" ? body : JSON.stringify(body);
+    const all = { "content-type": "application/json", ...headers };
+    const answer = await client.request({ path, method: "POST", headers: all, body: text });
+    const requestId = String(answer.headers["request-id"]);
+    const members: unknown = await answer.body.json();
+    return { status: answer.statusCode, requestId, members: Object(members) };
+  };
+  const generate = (client: Client, key: string) =>
+    post(client, "/v1/messages", nativeHeaders(key), bodyOf("Hello"));
+  const administer = async (client: Client, method: string, body: object) => {
+    const path = `/gateway.${method}`;
+    return (await post(client, path, { authorization: `Bearer ${adminToken}` }, body)).members;
+  };
+
+  // One connection to each worker.
+  const connections = new Map<unknown, Client>();
+  while (connections.size < 2) {
+    const client = new Client(gateway.address);
+    cleanups.push(() => client.destroy());
+    const { requestId } = await generate(client, v1);
+    const line = () => logLines(gateway).find((one) => one.requestId === requestId);
+    while (!line()) await new Promise((resolve) => setTimeout(resolve, 10));
+    connections.set(line()?.worker, client);
+  }
+  const [one, other] = [...connections.values()];
+  if (!one || !other) throw new Error("no connection");
+
+  // An error is known for a second. A busy machine may need longer than that for an attempt.
+  for (let isKnownInTime = false; !isKnownInTime; ) {
+    const { account } = await administer(one, "billing.v1.BillingService/CreateAccount", {
+      name: "poor",
+    });
+    const { accountId } = account;
+    const { secret } = await administer(one, "keys.v1.KeysService/CreateKey", {
+      ...{ accountId, family: "FAMILY_V1", name: "poor" },
+    });
+    const startedMs = performance.now();
+    expect((await generate(other, secret)).status).toBe(402);
+    await administer(one, "billing.v1.BillingService/CreateTransfer", {
+      ...{ accountId, family: "FAMILY_V1", kind: "TRANSFER_KIND_BONUS" },
+      ...{ amountMicrocredits: "1000000", idempotencyKey: "first", reason: "test" },
+    });
+    while ((await generate(other, secret)).status === 402);
+    isKnownInTime = performance.now() - startedMs < 1_000;
   }
 });
 

@@ -129,6 +129,21 @@ async function expectNothingLost(ended: readonly Sent[]): Promise<void> {
 
 const run = (text: string) => postgres.query<Record<string, unknown>>({ name: "", text }, []);
 
+test("a primary whose synchronous standby is away acknowledges nothing, and charges nothing", {
+  timeout: 90_000,
+}, async () => {
+  expect((await send(nextNumber++)).seen.complete).toBe(true);
+  await pair.b.stop();
+  // Their commits wait on the primary for as long as the standby is away.
+  const refused = await Promise.all(Array.from({ length: 4 }, () => send(nextNumber++)));
+  await pair.b.start();
+  const later = await send(nextNumber++);
+  expect(later.seen.complete).toBe(true);
+  // The holds of the refused ones appear with the standby, and are released.
+  await expectNothingLost([...refused, later]);
+  expect(refused.map(({ seen }) => seen.status)).toEqual([503, 503, 503, 503]);
+});
+
 test("a killed primary loses and doubles no charge, and requests fail only with a free 503", {
   timeout: 90_000,
 }, async () => {

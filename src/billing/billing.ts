@@ -25,6 +25,8 @@ import {
   ListTransfersResponseSchema,
   type PlaceHoldRequest,
   PlaceHoldResponseSchema,
+  type Pool,
+  PoolSchema,
   type Receipt,
   type SettleHoldRequest,
   SettleHoldResponseSchema,
@@ -33,6 +35,7 @@ import {
   VerifyLedgerResponseSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import { isRequestId, requestIdRule } from "../base/ids.ts";
@@ -208,10 +211,12 @@ function createService({
       });
       return create(ListAccountsResponseSchema, { accounts, nextPageToken });
     },
-    async getPools(_, { accountId }) {
+    async getPools(_, { accountId, caller }) {
       const pools = await reports.readPools(accountId);
       if (pools.length === 0) throw noSuch("account");
-      return create(GetPoolsResponseSchema, { pools });
+      return create(GetPoolsResponseSchema, {
+        pools: caller.kind === "key" ? poolsFor(caller.key, pools) : pools,
+      });
     },
 
     async createTransfer(request, { caller }) {
@@ -269,11 +274,12 @@ function createService({
       });
     },
     async listCharges(request, call) {
-      const account = await knownAccount(reports, call);
+      const accountId = await knownAccount(reports, call);
+      const keyId = confinedTo(call.caller);
       const { entries: charges, nextPageToken } = await readPage(request, {
         read: (after, limit) =>
           reports.listCharges(
-            account,
+            { accountId, keyId },
             after === undefined ? undefined : parseTimeCursor(after),
             limit,
           ),
@@ -283,12 +289,23 @@ function createService({
     },
     async getUsage(request, call) {
       const query = usageQuery(request, await knownAccount(reports, call));
-      return create(GetUsageResponseSchema, { rows: await reports.readUsage(query) });
+      const keyId = confinedTo(call.caller) ?? query.keyId;
+      const isOwn = query.keyId === "" || query.keyId === keyId;
+      const rows = isOwn ? await reports.readUsage({ ...query, keyId }) : [];
+      return create(GetUsageResponseSchema, { rows });
     },
     async verifyLedger(_, { signal }) {
       return create(VerifyLedgerResponseSchema, { violations: await reports.verifyLedger(signal) });
     },
   };
+}
+
+/** What a key sees of the pools: an account reader everything, another what its pool has free. */
+function poolsFor({ accountReader, family }: Key, pools: readonly Pool[]): Pool[] {
+  if (accountReader) return [...pools];
+  return pools
+    .filter((pool) => pool.family === family)
+    .map(({ freeMicrocredits }) => create(PoolSchema, { family, freeMicrocredits }));
 }
 
 /** The account of the call, which an operator may have invented. Throws `not_found`. */

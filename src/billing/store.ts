@@ -64,6 +64,7 @@ const statements = {
   findCharges: statement(import.meta.url, "find-charges"),
   findRunning: statement(import.meta.url, "find-running"),
   listCharges: statement(import.meta.url, "list-charges"),
+  listKeyCharges: statement(import.meta.url, "list-key-charges"),
   readUsage: statement(import.meta.url, "read-usage"),
   registerPrice: statement(import.meta.url, "register-price"),
   findPayer: statement(import.meta.url, "find-payer"),
@@ -138,6 +139,7 @@ export function createLedgerStore(postgres: Database) {
           family: familyOf(family),
           postedMicrocredits: posted,
           heldMicrocredits: held,
+          freeMicrocredits: posted - held,
         }),
       ),
     createTransfer: (transfer: NewTransfer) => createTransfer(db, transfer),
@@ -224,19 +226,19 @@ export function createLedgerStore(postgres: Database) {
     /** The charges of requests with this id in all accounts, oldest first. */
     findCharges: async (requestId: string): Promise<Receipt[]> =>
       (await db.query<ChargeRow>(statements.findCharges, [requestId])).map(toReceipt),
+    /** Of one key, or of all keys of the account. */
     listCharges: async (
-      accountId: string,
+      { accountId, keyId }: { accountId: string; keyId: string | undefined },
       after: TimeCursor | undefined,
       limit: number,
-    ): Promise<Receipt[]> =>
-      (
-        await db.query<ChargeRow>(statements.listCharges, [
-          accountId,
-          after?.at ?? null,
-          after?.id ?? null,
-          limit,
-        ])
-      ).map(toReceipt),
+    ): Promise<Receipt[]> => {
+      const page = [after?.at ?? null, after?.id ?? null, limit];
+      const rows =
+        keyId === undefined
+          ? db.query<ChargeRow>(statements.listCharges, [accountId, ...page])
+          : db.query<ChargeRow>(statements.listKeyCharges, [accountId, keyId, ...page]);
+      return (await rows).map(toReceipt);
+    },
     readUsage: async ({
       accountId,
       from,

@@ -31,13 +31,15 @@ export function getCredits(core: Core) {
     const { pools } = await core.billing.getPools({}, call);
     const pool = pools.find((one) => one.family === family);
     assert(pool, "an account has a pool of each family");
+    const { postedMicrocredits: posted, heldMicrocredits: held, freeMicrocredits: free } = pool;
     return sendJson(reply, {
       object: "credits",
       pool: {
         family: familyName(family) ?? null,
-        posted_credits: credits(pool.postedMicrocredits),
-        held_credits: credits(pool.heldMicrocredits),
-        free_credits: credits(pool.postedMicrocredits - pool.heldMicrocredits),
+        // Only an account reader sees what the account bought, and what other keys hold.
+        ...(posted !== undefined && { posted_credits: credits(posted) }),
+        ...(held !== undefined && { held_credits: credits(held) }),
+        free_credits: credits(free),
       },
       key: renderKeyMonth(caller.key),
     });

@@ -349,7 +349,7 @@ describe("accounts", () => {
         create(GetPoolsRequestSchema, { accountId }),
         call,
       );
-      expect(pools[0]?.postedMicrocredits).toBe(heldFor(100));
+      expect(pools[0]?.freeMicrocredits).toBe(heldFor(100));
     }
   });
 

@@ -2,10 +2,11 @@
 
 import { once } from "node:events";
 import { connect } from "node:net";
+import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { pino } from "pino";
 import { describe, expect, test } from "vitest";
-import { Basis, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Basis, GetPoolsResponseSchema, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import type { PartState } from "../../src/http/http.ts";
 import {
@@ -157,7 +158,7 @@ describe("money", () => {
       expect(response.status).toBe(200);
       expect(await response.json()).toEqual({
         object: "credits",
-        pool: { family: "v1", posted_credits: "1000", held_credits: "0.5", free_credits: "999.5" },
+        pool: { family: "v1", free_credits: "999.5" },
         key: {
           key_id: "key_1",
           month_spent_credits: "2.5",
@@ -167,6 +168,17 @@ describe("money", () => {
         },
       });
     }
+  });
+
+  test("the balance for an account reader has what was bought and what is held", async () => {
+    const { url, script } = await startHttpServer();
+    const pool = { postedMicrocredits: 1_000_000_000n, heldMicrocredits: 500_000n };
+    const pools = [{ family: Family.V1, freeMicrocredits: 999_500_000n, ...pool }];
+    script.instead.set("getPools", async () => create(GetPoolsResponseSchema, { pools }));
+    const response = await fetch(`${url}/v1/credits`, { headers: bearer });
+    expect(await response.json()).toMatchObject({
+      pool: { family: "v1", posted_credits: "1000", held_credits: "0.5", free_credits: "999.5" },
+    });
   });
 
   test("a receipt has the usage and the cost of a request", async () => {

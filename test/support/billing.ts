@@ -14,13 +14,14 @@ import { freshLedger, log, price } from "./ledger.ts";
 const admin = "the-admin-token";
 
 // The credential of a key is its id and the id of its account, so that no test has to create a key.
+// A third part makes it an account reader.
 const authenticate: Authenticate = async (headers) => {
   const credential = headers.get("authorization")?.slice("Bearer ".length) ?? "";
   if (credential === admin) return { kind: "admin" };
-  const [keyId = "", accountId = ""] = credential.split("/");
+  const [keyId = "", accountId = "", reader] = credential.split("/");
   return {
     kind: "key",
-    key: create(KeySchema, { keyId, accountId, family: 1 }),
+    key: create(KeySchema, { keyId, accountId, family: 1, accountReader: reader !== undefined }),
     secret: create(SecretSchema),
   };
 };
@@ -46,6 +47,7 @@ export async function freshBilling() {
     billing: intercept(BillingService, billing.service, { authenticate, log }),
     admin: callAs(admin),
     keyCall: ({ keyId, accountId }: Payer) => callAs(`${keyId}/${accountId}`),
+    readerCall: ({ keyId, accountId }: Payer) => callAs(`${keyId}/${accountId}/reader`),
     async close() {
       await billing.stop();
       await ledger.close();

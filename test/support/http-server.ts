@@ -181,10 +181,7 @@ function scriptedCore(script: ScriptedServices): Core {
       {
         getPools: async () =>
           create(GetPoolsResponseSchema, {
-            pools: [
-              { family: Family.V1, postedMicrocredits: 1_000_000_000n, heldMicrocredits: 500_000n },
-              { family: Family.V2, postedMicrocredits: 7n },
-            ],
+            pools: [{ family: Family.V1, freeMicrocredits: 999_500_000n }],
           }),
         getReceipt: async ({ requestId }: { requestId: string }) => {
           const found = script.receipts.get(requestId);

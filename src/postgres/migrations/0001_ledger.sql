@@ -159,6 +159,8 @@ create table charges (
   primary key (account_id, request_id, month)
 ) partition by range (month);
 create index charges_by_account on charges (account_id, admitted_at, request_id);
+-- A key lists its own charges only.
+create index charges_by_key on charges (account_id, key_id, admitted_at, request_id);
 
 create table transfers (
   account_id      text collate "C" not null references accounts,

@@ -3,12 +3,15 @@
 
 import { readFileSync, readlinkSync } from "node:fs";
 
+// The id of the boot is random, so no other machine has it. In another namespace the same process
+// has another id, or another time of its start.
+const machine = identifyMachine();
+
 /**
  * Names this process to all processes that can look it up: those of the same boot of the same
  * machine, in the same container. Empty where the system does not tell (other than Linux).
  */
 export function identifyProcess(): string {
-  const machine = identifyMachine();
   const state = readState(process.pid);
   return machine && state ? `${machine}/${process.pid}/${state.startedAt}` : "";
 }
@@ -18,25 +21,12 @@ export function identifyProcess(): string {
  * looked up from here.
  */
 export function hasEnded(identity: string): boolean {
-  const [, machine, pid, startedAt] = /^(.+)\/(\d+)\/(\d+)$/.exec(identity) ?? [];
-  if (machine === undefined || machine !== identifyMachine()) return false;
+  const [, of, pid, startedAt] = /^(.+)\/(\d+)\/(\d+)$/.exec(identity) ?? [];
+  if (of === undefined || of !== machine) return false;
   if (!exists(Number(pid))) return true;
   const state = readState(Number(pid));
   // Another process may have the same id by now. A zombie has ended; its parent has yet to notice.
   return state !== undefined && (state.startedAt !== startedAt || /[ZX]/.test(state.status));
-}
-
-// The id of the boot is random, so no other machine has it. In another namespace the same process
-// has another id, or another time of its start.
-function identifyMachine(): string | undefined {
-  try {
-    const bootId = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
-    return [bootId, readlinkSync("/proc/self/ns/pid"), readlinkSync("/proc/self/ns/time")].join(
-      "/",
-    );
-  } catch {
-    return undefined;
-  }
 }
 
 // `/proc` may hide the processes of other users. A signal tells that one exists.
@@ -57,6 +47,17 @@ function readState(pid: number): { status: string; startedAt: string } | undefin
     const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
     const [status, startedAt] = [fields[0], fields[19]];
     return status && startedAt ? { status, startedAt } : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function identifyMachine(): string | undefined {
+  try {
+    const bootId = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
+    return [bootId, readlinkSync("/proc/self/ns/pid"), readlinkSync("/proc/self/ns/time")].join(
+      "/",
+    );
   } catch {
     return undefined;
   }

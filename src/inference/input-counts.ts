@@ -1,6 +1,6 @@
 // How many input tokens a request may have, counted without its provider: by the tokens that a byte
 // of text had in the last answers of the same account and model. A tokenizer would be slower, and
-// wrong for other models (docs/decisions/0022-last-request-of-a-budget.md).
+// wrong for other models (docs/decisions/0024-last-request-of-a-budget.md).
 
 import { BoundedMap } from "../base/bounded-map.ts";
 import { maxTokensOf, type PromptSize, tokensPerPicture } from "./prompt-size.ts";

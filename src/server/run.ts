@@ -4,7 +4,7 @@ import type { CatalogFile } from "../config/catalog.ts";
 import { renderBanner } from "./bootstrap.ts";
 import { startGateway } from "./gateway.ts";
 import type { GatewayParts } from "./services.ts";
-import { shrinkHeap } from "./shrink-heap.ts";
+import { shrinkAfterBursts, shrinkHeap } from "./shrink-heap.ts";
 import { onEndSignals } from "./signals.ts";
 import { startupErrorMessage } from "./startup-error.ts";
 import type { Parent } from "./worker.ts";
@@ -58,6 +58,7 @@ export async function runGateway(
       log.info({ http, grpc, role: config.role }, "ready");
     }
     shrinkHeap();
+    shrinkAfterBursts();
   } catch (error) {
     log.debug({ err: error }, "the gateway failed to start");
     const problem = startupErrorMessage(error, config);

@@ -4,7 +4,7 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { createLedgerStore, type LedgerStore } from "../../src/billing/store.ts";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { readConfig } from "../../src/config/environment.ts";
@@ -127,6 +127,10 @@ async function expectNothingLost(ended: readonly Sent[]): Promise<void> {
   expect(await store.verifyLedger()).toEqual([]);
 }
 
+async function portOf(): Promise<unknown> {
+  return (await run("select current_setting('port')::int as port"))[0]?.port;
+}
+
 const run = (text: string) => postgres.query<Record<string, unknown>>({ name: "", text }, []);
 
 test("a primary whose synchronous standby is away acknowledges nothing, and charges nothing", {
@@ -177,5 +181,24 @@ test("a planned switchover under load fails no request", { timeout: 90_000 }, as
   await load.answered(40, isComplete);
   const ended = await load.stop();
   expect(ended.filter(({ seen }) => !seen.complete)).toEqual([]);
+  await expectNothingLost(ended);
+});
+
+test("a primary that hangs is left, and not used when it wakes up with its old ledger", {
+  timeout: 90_000,
+}, async () => {
+  // As every primary of a synchronous pair must be set.
+  await pair.a.set("synchronous_standby_names", "*");
+  const load = startLoad();
+  await load.answered(40, isComplete);
+  const wakeUp = await pair.a.hang();
+  await pair.b.promote();
+  await load.answered(40, isComplete);
+  wakeUp();
+  await load.answered(40, isComplete);
+  const ended = await load.stop();
+  // The connections of this test, too, leave the old primary.
+  const waiting = { timeout: 20_000, interval: 100 };
+  await vi.waitFor(async () => expect(await portOf()).toBe(pair.b.port), waiting);
   await expectNothingLost(ended);
 });

@@ -93,16 +93,18 @@ export class TestServer {
 
   /** Kills all its processes, as a crash of the machine does. */
   async kill(): Promise<void> {
-    const backends = await this.query<{ pid: number }>("select pid from pg_stat_activity");
+    const pids = await this.#backends();
     const killed = this.#end("SIGKILL");
-    for (const { pid } of backends) {
-      try {
-        process.kill(pid, "SIGKILL");
-      } catch {
-        // It has exited.
-      }
-    }
+    signalAll(pids, "SIGKILL");
     await killed;
+  }
+
+  /** Stops all its processes where they are, until the result is called: it hangs. */
+  async hang(): Promise<() => void> {
+    const pids = await this.#backends();
+    if (this.#process?.pid !== undefined) pids.push(this.#process.pid);
+    signalAll(pids, "SIGSTOP");
+    return () => signalAll(pids, "SIGCONT");
   }
 
   async promote(): Promise<void> {
@@ -124,6 +126,11 @@ export class TestServer {
     } finally {
       await client.end();
     }
+  }
+
+  async #backends(): Promise<number[]> {
+    const backends = await this.query<{ pid: number }>("select pid from pg_stat_activity");
+    return backends.map(({ pid }) => pid);
   }
 
   async #connect(database: string): Promise<Client> {
@@ -163,6 +170,16 @@ export async function startTestServer(): Promise<{ server: TestServer; stop(): P
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+function signalAll(pids: readonly number[], signal: NodeJS.Signals): void {
+  for (const pid of pids) {
+    try {
+      process.kill(pid, signal);
+    } catch {
+      // It has exited.
+    }
+  }
 }
 
 export type ServerPair = {

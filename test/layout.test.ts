@@ -55,6 +55,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
     base: [
       "base62",
       "bounded-map",
+      "change-feed",
       "clock",
       "error-details",
       "errors",

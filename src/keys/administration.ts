@@ -29,11 +29,11 @@ import {
   type UpdateKeyResponse,
   UpdateKeyResponseSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import type { Changes } from "../base/change-feed.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { readPage } from "../base/paging.ts";
 import { actorOf, checkAccess, checkStrong, roleIn } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall } from "../contract/contract.ts";
-import type { Changes } from "./change-feed.ts";
 import { digestSecret, hintOf, type KeyFamily, mintSecret } from "./secret.ts";
 import type { Controls, EarlierLimits, KeyStore } from "./store.ts";
 

@@ -8,6 +8,7 @@ import {
   AuthenticateResponseSchema,
   type KeysService,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { createChanges } from "../base/change-feed.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type {
@@ -17,7 +18,7 @@ import type {
   Implementation,
 } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
-import type { Hints } from "../redis/redis.ts";
+import { type Hints, hintsOn } from "../redis/redis.ts";
 import type { ResolveModel } from "./administration.ts";
 import {
   createKey,
@@ -29,7 +30,6 @@ import {
   updateKey,
 } from "./administration.ts";
 import { createAuthentication } from "./authenticate.ts";
-import { createChanges, type Listener } from "./change-feed.ts";
 import { RevocationCheck } from "./revocation.ts";
 import { createKeyStore, type KeyStore } from "./store.ts";
 
@@ -38,7 +38,7 @@ export type Keys = {
   service: Implementation<typeof KeysService, AuthenticatedCall>;
   authenticate: Authenticate;
   /** Calls `listener` for each change of a key, on every node, within a second of its commit. */
-  onChanged(listener: Listener): () => void;
+  onChanged(listener: (change: { keyId: string }) => void): () => void;
   /**
    * False once the key or this secret of it is revoked, so that its active requests must end.
    * Expiry does not end them. Reads the database.
@@ -48,6 +48,9 @@ export type Keys = {
   start(): void;
   stop(): Promise<void>;
 };
+
+/** The channel of Redis through which nodes tell each other that some key changed. */
+export const hintChannel = "gateway:keys-changed";
 
 export function createKeys(parts: {
   postgres: Postgres;
@@ -68,9 +71,13 @@ export function createKeys(parts: {
     parts.maxWaitMs,
   );
   const revocation = new RevocationCheck(store.liveSecrets);
-  const changes = createChanges({ store, hints, log });
+  const changes = createChanges({
+    source: { name: "keys", read: store.readChanges, clean: store.removeOldChanges },
+    hints: hints && hintsOn(hints, hintChannel),
+    log,
+  });
   // Registered first: other listeners may read the key at once.
-  changes.onChanged(({ keyId }) => {
+  changes.onChanged((keyId) => {
     forget(keyId);
     revocation.forget(keyId);
   });
@@ -88,7 +95,7 @@ export function createKeys(parts: {
       authenticate: (request, { caller }) => describeCaller(store, request, caller),
     },
     authenticate,
-    onChanged: changes.onChanged,
+    onChanged: (listener) => changes.onChanged((keyId) => listener({ keyId })),
     isActive: (keyId, secretId) => revocation.isActive(keyId, secretId),
     start: changes.start,
     stop: changes.stop,

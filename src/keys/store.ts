@@ -10,6 +10,7 @@ import {
   type Secret,
   SecretSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import type { ChangePage } from "../base/change-feed.ts";
 import { ApiError } from "../base/errors.ts";
 import { type FamilyName, familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
@@ -68,9 +69,6 @@ export type Controls = {
 
 /** The limits of a key before a change. */
 export type EarlierLimits = Omit<Controls, "name">;
-
-/** `at`: time of this read, to be passed to the next one. */
-export type ChangePage = { at: Date; changes: { changeId: string; keyId: string }[] };
 
 export type KeyStore = ReturnType<typeof createKeyStore>;
 
@@ -238,7 +236,7 @@ export function createKeyStore(postgres: Postgres) {
       return {
         at,
         changes: rows.flatMap(({ change_id, key_id }) =>
-          change_id === null || key_id === null ? [] : [{ changeId: change_id, keyId: key_id }],
+          change_id === null || key_id === null ? [] : [{ changeId: change_id, id: key_id }],
         ),
       };
     },

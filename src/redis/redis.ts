@@ -6,6 +6,7 @@ import { readFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { Redis as Connection, type RedisOptions } from "ioredis";
+import type { ChangeHints } from "../base/change-feed.ts";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
 
@@ -42,6 +43,14 @@ export interface Redis extends Hints {
   onConnected(listener: () => void): () => void;
   readonly connected: boolean;
   close(): Promise<void>;
+}
+
+/** Hints of one feed, through a channel. */
+export function hintsOn(hints: Hints, channel: string): ChangeHints {
+  return {
+    send: () => hints.publish(channel, ""),
+    listen: (listener) => hints.subscribe(channel, listener),
+  };
 }
 
 const options = {

@@ -5,12 +5,12 @@ import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, test, vi } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { createLog } from "../../src/base/log.ts";
-import { createKeyHints } from "../../src/keys/change-feed.ts";
 import type { Keys } from "../../src/keys/keys.ts";
+import { hintChannel } from "../../src/keys/keys.ts";
 import { mintSecret } from "../../src/keys/secret.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { createRateLimits } from "../../src/rate-limits/rate-limits.ts";
-import { connectRedis } from "../../src/redis/redis.ts";
+import { connectRedis, hintsOn } from "../../src/redis/redis.ts";
 import {
   bearer,
   countStatements,
@@ -261,7 +261,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       const [writer, ...readers] = connections;
       const hints = readers.map(() => 0);
       readers.forEach((redis, index) => {
-        createKeyHints(redis).listen(() => {
+        hintsOn(redis, hintChannel).listen(() => {
           hints[index] = (hints[index] ?? 0) + 1;
         });
       });

@@ -1,42 +1,50 @@
-// Informs every process of changed keys. A process notifies its listeners of its own changes at
-// once. It finds the changes of other processes by polling a feed in the database. A hint makes
-// it poll sooner.
+// Informs every process of changed things, such as keys. A process notifies its listeners of its own
+// changes at once. It finds the changes of other processes by polling a feed in the database. A hint
+// (through Redis) makes it poll sooner.
 
-import type { Log } from "../base/log.ts";
-import type { Hints } from "../redis/redis.ts";
-import type { ChangePage } from "./store.ts";
+import type { Log } from "./log.ts";
 
-export type Listener = (change: { keyId: string }) => void;
+/** `at`: time of this read, to be passed to the next one. `id`: of the thing that changed. */
+export type ChangePage = { at: Date; changes: { changeId: string; id: string }[] };
+
+/** Tells other processes that something changed. It does not say what. */
+export type ChangeHints = {
+  send(): void;
+  /** Returns the function that unsubscribes. */
+  listen(listener: () => void): () => void;
+};
 
 export type Changes = {
   /** Calls `listener` for each change. Listeners run in the order in which they subscribed. */
-  onChanged(listener: Listener): () => void;
+  onChanged(listener: (id: string) => void): () => void;
   /** Reports a change by this process: to its own listeners at once, to others by the feed. */
-  publish(keyId: string): void;
+  publish(id: string): void;
+  /** True if every change that was committed more than a second ago is known here. */
+  isCurrent(): boolean;
   start(): void;
   stop(): Promise<void>;
 };
 
+/** Where a feed is stored, and its name in the log, such as `keys`. */
+export type ChangeSource = {
+  readonly name: string;
+  /** Changes since ten seconds before `since`. Undefined: before now. */
+  read(since: Date | undefined): Promise<ChangePage>;
+  /** Deletes what every process has read. */
+  clean(): Promise<void>;
+};
+
 export function createChanges(parts: {
-  store: {
-    readChanges(since: Date | undefined): Promise<ChangePage>;
-    removeOldChanges(): Promise<void>;
-  };
-  hints?: Hints | undefined;
+  source: ChangeSource;
+  hints?: ChangeHints | undefined;
   log: Log;
 }): Changes {
-  const { store, log } = parts;
-  const listeners = new Set<Listener>();
-  const notify = (keyId: string) => {
-    for (const listener of listeners) listener({ keyId });
+  const { source, hints, log } = parts;
+  const listeners = new Set<(id: string) => void>();
+  const notify = (id: string) => {
+    for (const listener of listeners) listener(id);
   };
-  const feed = createFeed({
-    read: store.readChanges,
-    clean: store.removeOldChanges,
-    onChange: notify,
-    log,
-  });
-  const hints = parts.hints && createKeyHints(parts.hints);
+  const feed = createFeed({ source, onChange: notify, log });
   let stopHints: (() => void) | undefined;
 
   return {
@@ -44,10 +52,11 @@ export function createChanges(parts: {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
-    publish(keyId) {
-      notify(keyId);
+    publish(id) {
+      notify(id);
       hints?.send();
     },
+    isCurrent: feed.isCurrent,
     start() {
       stopHints = hints?.listen(feed.pollSoon);
       feed.start();
@@ -63,6 +72,7 @@ export function createChanges(parts: {
 // a flood of hints must not cause reads without a pause.
 const pollMs = 500;
 const pauseMs = 100;
+const currentMsMax = 1_000;
 const cleanEveryMs = 600_000;
 // Longer than the ten seconds that each read repeats.
 const rememberMs = 60_000;
@@ -72,6 +82,8 @@ export type Feed = {
   stop(): Promise<void>;
   /** Polls at once, but not sooner than a tenth of a second after the last read. */
   pollSoon(): void;
+  /** True if a read that succeeded began within the last second. */
+  isCurrent(): boolean;
 };
 
 /**
@@ -79,12 +91,11 @@ export type Feed = {
  * loses nothing.
  */
 export function createFeed(parts: {
-  read: (since: Date | undefined) => Promise<ChangePage>;
-  clean: () => Promise<void>;
-  onChange: (keyId: string) => void;
+  source: ChangeSource;
+  onChange: (id: string) => void;
   log: Log;
 }): Feed {
-  const { read, clean, onChange, log } = parts;
+  const { source, onChange, log } = parts;
   /** Ids of reported changes, with the time of the report. */
   const reported = new Map<string, number>();
   let since: Date | undefined;
@@ -95,29 +106,31 @@ export function createFeed(parts: {
   let timer: NodeJS.Timeout | undefined;
   let lastRead: Promise<void> = Promise.resolve();
   let cleanedAtMs = Date.now();
+  let currentAtMs = Number.NEGATIVE_INFINITY;
 
   async function readOnce(): Promise<void> {
+    const beganAtMs = performance.now();
     try {
-      const { at, changes } = await read(since);
+      const { at, changes } = await source.read(since);
       since = at;
       for (const [changeId, atMs] of reported) {
         if (Date.now() - atMs < rememberMs) break;
         reported.delete(changeId);
       }
-      for (const { changeId, keyId } of changes) {
+      for (const { changeId, id } of changes) {
         if (reported.has(changeId)) continue;
         reported.set(changeId, Date.now());
-        onChange(keyId);
+        onChange(id);
       }
-      if (isFailing) log.info("the change feed of keys is readable again");
+      currentAtMs = beganAtMs;
+      if (isFailing) log.info(`the change feed of ${source.name} is readable again`);
       isFailing = false;
       if (Date.now() - cleanedAtMs > cleanEveryMs) {
         cleanedAtMs = Date.now();
-        await clean();
+        await source.clean();
       }
     } catch (err) {
-      if (!isFailing)
-        log.warn({ err }, "cannot read the change feed of keys; cached keys expire after 30 s");
+      if (!isFailing) log.warn({ err }, `cannot read the change feed of ${source.name}`);
       isFailing = true;
     }
   }
@@ -151,20 +164,6 @@ export function createFeed(parts: {
       if (timer) scheduleRead(Math.max(0, readAtMs + pauseMs - performance.now()));
       else isHinted = true;
     },
-  };
-}
-
-type KeyHints = {
-  send(): void;
-  listen(listener: () => void): () => void;
-};
-
-const channel = "gateway:keys-changed";
-
-/** Hints that some key changed. They name no key: the change itself is read from the database. */
-export function createKeyHints(hints: Hints): KeyHints {
-  return {
-    send: () => hints.publish(channel, ""),
-    listen: (listener) => hints.subscribe(channel, listener),
+    isCurrent: () => performance.now() - currentAtMs < currentMsMax,
   };
 }

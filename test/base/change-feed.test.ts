@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test, vi } from "vitest";
+import { type ChangePage, createFeed } from "../../src/base/change-feed.ts";
 import { createLog } from "../../src/base/log.ts";
-import { createFeed } from "../../src/keys/change-feed.ts";
-import type { ChangePage } from "../../src/keys/store.ts";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -13,14 +12,17 @@ function feedOf(answer: (since: Date | undefined) => Promise<ChangePage>) {
   const reported: string[] = [];
   let cleaned = 0;
   const feed = createFeed({
-    read: (from) => {
-      since.push(from);
-      return answer(from);
+    source: {
+      name: "keys",
+      read: (from) => {
+        since.push(from);
+        return answer(from);
+      },
+      clean: async () => {
+        cleaned += 1;
+      },
     },
-    clean: async () => {
-      cleaned += 1;
-    },
-    onChange: (keyId) => reported.push(keyId),
+    onChange: (id) => reported.push(id),
     log: createLog("silent"),
   });
   return { feed, since, reported, cleaned: () => cleaned };
@@ -29,7 +31,7 @@ function feedOf(answer: (since: Date | undefined) => Promise<ChangePage>) {
 const page = (at: number, ...ids: string[]): Promise<ChangePage> =>
   Promise.resolve({
     at: new Date(at),
-    changes: ids.map((id) => ({ changeId: id, keyId: `key_of_${id}` })),
+    changes: ids.map((id) => ({ changeId: id, id: `key_of_${id}` })),
   });
 
 test("the feed is read twice a second from the last successful read, and reports a change once", async () => {
@@ -109,5 +111,23 @@ test("old changes are removed every ten minutes", async () => {
   feed.start();
   await vi.advanceTimersByTimeAsync(21 * 60_000);
   assert.equal(cleaned(), 2);
+  await feed.stop();
+});
+
+test("the feed is current while its reads succeed, and no longer a second after they fail", async () => {
+  let isReachable = true;
+  const { feed } = feedOf(() =>
+    isReachable ? page(Date.now()) : Promise.reject(new Error("unreachable")),
+  );
+  assert.equal(feed.isCurrent(), false);
+  feed.start();
+  await vi.advanceTimersByTimeAsync(2_000);
+  assert.equal(feed.isCurrent(), true);
+  isReachable = false;
+  await vi.advanceTimersByTimeAsync(1_100);
+  assert.equal(feed.isCurrent(), false);
+  isReachable = true;
+  await vi.advanceTimersByTimeAsync(600);
+  assert.equal(feed.isCurrent(), true);
   await feed.stop();
 });

@@ -66,6 +66,8 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "money",
       "paging",
       "reasoning-effort",
+      "secret-cache",
+      "secret-lookup",
       "timeout",
       "token-categories",
       "wait-group",

@@ -3,15 +3,19 @@
 
 import { timingSafeEqual } from "node:crypto";
 import { ApiError, expiredSecret } from "../base/errors.ts";
+import { SecretCache } from "../base/secret-cache.ts";
+import { createSecretLookup } from "../base/secret-lookup.ts";
 import type { Authenticate, Caller } from "../contract/contract.ts";
-import { KeyCache } from "./cache.ts";
-import { createLookup } from "./lookup.ts";
 import { digestSecret, isSecret } from "./secret.ts";
 import type { FoundSecret } from "./store.ts";
 
 // About 1.5 KB per key, and 100 bytes per unknown secret (Node 24, 30,000 entries).
-const cachedKeysMax = 30_000;
-const cachedUnknownMax = 30_000;
+export const cacheLimits = {
+  foundMax: 30_000,
+  unknownMax: 30_000,
+  freshMs: 5_000,
+  staleMs: 30_000,
+} as const;
 
 const admin: Caller = { kind: "admin" };
 
@@ -30,8 +34,8 @@ export function createAuthentication(
   findSecrets: (digests: readonly string[]) => Promise<FoundSecret[]>,
   maxWaitMs?: number,
 ): Authentication {
-  const cache = new KeyCache({ foundMax: cachedKeysMax, unknownMax: cachedUnknownMax });
-  const lookup = createLookup(findSecrets, cache, maxWaitMs);
+  const cache = new SecretCache<FoundSecret>(cacheLimits);
+  const lookup = createSecretLookup(findSecrets, cache, maxWaitMs);
   const isAdmin = adminCheck(adminToken);
 
   return {

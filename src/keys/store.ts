@@ -14,6 +14,7 @@ import type { ChangePage } from "../base/change-feed.ts";
 import { ApiError } from "../base/errors.ts";
 import { type FamilyName, familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
+import type { Found } from "../base/secret-cache.ts";
 import type { Caller } from "../contract/contract.ts";
 import { isUnreachable, type Postgres, type Statement, statement } from "../postgres/postgres.ts";
 import { digestBytes, type KeyFamily } from "./secret.ts";
@@ -45,14 +46,10 @@ const statements = {
 };
 
 /** A secret that was found by its digest, with its key. */
-export type FoundSecret = {
-  digest: string;
-  keyId: string;
-  caller: Caller;
+export type FoundSecret = Found & {
+  readonly caller: Caller;
   /** True when the key or this secret of it is revoked. */
-  revoked: boolean;
-  /** Milliseconds from the read, by the database's clock. Undefined: does not expire. */
-  expiresInMs: number | undefined;
+  readonly revoked: boolean;
 };
 
 /** The stored parts of a new secret. */
@@ -329,7 +326,7 @@ function toFoundSecret(row: FoundRow): FoundSecret {
   const { secret_created_at, secret_revoked_at, ...rest } = row;
   return {
     digest: row.digest.toString("latin1"),
-    keyId: row.key_id,
+    ownerId: row.key_id,
     caller: {
       kind: "key",
       key: create(KeySchema, keyMembers(row)),

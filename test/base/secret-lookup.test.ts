@@ -3,8 +3,9 @@ import { create } from "@bufbuild/protobuf";
 import { test, vi } from "vitest";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
-import { KeyCache } from "../../src/keys/cache.ts";
-import { createLookup } from "../../src/keys/lookup.ts";
+import { SecretCache } from "../../src/base/secret-cache.ts";
+import { createSecretLookup } from "../../src/base/secret-lookup.ts";
+import { cacheLimits } from "../../src/keys/authenticate.ts";
 import type { FoundSecret } from "../../src/keys/store.ts";
 import { errorOf } from "../support/keys.ts";
 
@@ -15,15 +16,19 @@ function found(digest: string): FoundSecret {
     key: create(KeySchema, { keyId }),
     secret: create(SecretSchema),
   } as const;
-  return { digest, keyId, caller, revoked: false, expiresInMs: undefined };
+  return { digest, ownerId: keyId, caller, revoked: false, expiresInMs: undefined };
 }
 
 /** A look-up whose statements wait until the test answers them. */
 function heldLookup() {
   const statements: { digests: readonly string[]; answer: PromiseWithResolvers<FoundSecret[]> }[] =
     [];
-  const cache = new KeyCache({ foundMax: 1_000, unknownMax: 1_000 });
-  const lookup = createLookup((digests) => {
+  const cache = new SecretCache<FoundSecret>({
+    ...cacheLimits,
+    foundMax: 1_000,
+    unknownMax: 1_000,
+  });
+  const lookup = createSecretLookup((digests) => {
     const answer = Promise.withResolvers<FoundSecret[]>();
     statements.push({ digests, answer });
     return answer.promise;
@@ -41,7 +46,7 @@ test("concurrent look-ups of one secret share one statement", async () => {
     [["a"]],
   );
   statements[0]?.answer.resolve([found("a")]);
-  for (const one of await Promise.all(results)) assert.equal(one?.keyId, "key_a");
+  for (const one of await Promise.all(results)) assert.equal(one?.ownerId, "key_a");
   assert.equal(statements.length, 1);
 });
 
@@ -61,7 +66,7 @@ test("look-ups during a statement share the next one, in bounded batches", async
     [1, 256, 256, 88],
   );
   assert.equal(cache.get("d0")?.found, undefined);
-  assert.equal(cache.get("d599")?.found?.keyId, "key_d599");
+  assert.equal(cache.get("d599")?.found?.ownerId, "key_d599");
 });
 
 test("a key that changes during a read is read again, and its callers get the newer result", async () => {
@@ -88,15 +93,15 @@ test("beyond 10,000 waiting look-ups further ones fail at once, and those that w
 
 test("after a short outage of the database callers get their result late, not an error", async () => {
   let attempts = 0;
-  const lookup = createLookup(
+  const lookup = createSecretLookup(
     async (digests) => {
       attempts += 1;
       if (attempts < 3) throw new ApiError("billing_unavailable");
       return digests.map(found);
     },
-    new KeyCache({ foundMax: 10, unknownMax: 10 }),
+    new SecretCache<FoundSecret>({ ...cacheLimits, foundMax: 10, unknownMax: 10 }),
   );
-  assert.equal((await lookup.find("a"))?.keyId, "key_a");
+  assert.equal((await lookup.find("a"))?.ownerId, "key_a");
   assert.equal(attempts, 3);
 });
 
@@ -104,7 +109,11 @@ test("a longer outage of the database fails the look-ups that waited long enough
   const unreachable = async () => {
     throw new ApiError("billing_unavailable");
   };
-  const lookup = createLookup(unreachable, new KeyCache({ foundMax: 10, unknownMax: 10 }), 100);
+  const lookup = createSecretLookup(
+    unreachable,
+    new SecretCache<FoundSecret>({ ...cacheLimits, foundMax: 10, unknownMax: 10 }),
+    100,
+  );
   const errors = await Promise.all(["a", "b"].map((digest) => errorOf(lookup.find(digest))));
   assert.deepEqual(errors, ["billing_unavailable", "billing_unavailable"]);
 });
@@ -121,7 +130,7 @@ test("a refresh joins the next statement, or runs a tenth of a second later", as
     assert.deepEqual(statements[0]?.digests, ["new", "old1", "old2"]);
     lookup.refresh("old3");
     statements[0]?.answer.resolve([found("new"), found("old1")]);
-    assert.equal((await result)?.keyId, "key_new");
+    assert.equal((await result)?.ownerId, "key_new");
     assert.equal(statements.length, 1);
     await vi.advanceTimersByTimeAsync(100);
     assert.deepEqual(statements[1]?.digests, ["old3"]);
@@ -134,14 +143,14 @@ test("a refresh joins the next statement, or runs a tenth of a second later", as
 
 test("a failed statement fails its look-ups, and later ones are served", async () => {
   let attempts = 0;
-  const lookup = createLookup(
+  const lookup = createSecretLookup(
     async (digests) => {
       attempts += 1;
       if (attempts === 1) throw new Error("broken");
       return digests.map(found);
     },
-    new KeyCache({ foundMax: 10, unknownMax: 10 }),
+    new SecretCache<FoundSecret>({ ...cacheLimits, foundMax: 10, unknownMax: 10 }),
   );
   await assert.rejects(lookup.find("a"), /broken/);
-  assert.equal((await lookup.find("a"))?.keyId, "key_a");
+  assert.equal((await lookup.find("a"))?.ownerId, "key_a");
 });

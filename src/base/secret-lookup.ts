@@ -3,14 +3,13 @@
 // secrets costs one statement for hundreds of them, and hardly delays the real ones.
 //
 // Not on the batch queue of the ledger: look-ups share a batch item per digest, repeat an item
-// whose key changed during the read, fill spare room with stale entries, and start without a tick
+// whose owner changed during the read, fill spare room with stale entries, and start without a tick
 // of delay. The queue would need a setting for each of these, and its groups, single retries and
 // unconfirmed commits would go unused.
 
 import { setTimeout as delay } from "node:timers/promises";
-import { ApiError } from "../base/errors.ts";
-import type { KeyCache } from "./cache.ts";
-import type { FoundSecret } from "./store.ts";
+import { ApiError } from "./errors.ts";
+import type { Found, SecretCache } from "./secret-cache.ts";
 
 const batchMax = 256;
 const waitingMax = 10_000;
@@ -20,25 +19,25 @@ const retryMs = 250;
 // A refresh is not urgent: this delay lets it share a statement with others.
 const refreshAfterMs = 100;
 
-export type Lookup = {
+export type SecretLookup<F> = {
   /**
    * Finds a secret and caches the result; undefined if it does not exist. Throws
    * `gateway_unavailable` when too many digests wait, and `billing_unavailable` when the database
    * stayed unreachable.
    */
-  find(digest: string): Promise<FoundSecret | undefined>;
+  find(digest: string): Promise<F | undefined>;
   /** Reads a cached secret again, soon. */
   refresh(digest: string): void;
 };
 
-type Waiter = { sinceMs: number } & PromiseWithResolvers<FoundSecret | undefined>;
+type Waiter<F> = { sinceMs: number } & PromiseWithResolvers<F | undefined>;
 
-export function createLookup(
-  findAll: (digests: readonly string[]) => Promise<FoundSecret[]>,
-  cache: KeyCache,
+export function createSecretLookup<F extends Found>(
+  findAll: (digests: readonly string[]) => Promise<F[]>,
+  cache: SecretCache<F>,
   maxWaitMs = maxWaitMsDefault,
-): Lookup {
-  const waiting = new Map<string, Waiter>();
+): SecretLookup<F> {
+  const waiting = new Map<string, Waiter<F>>();
   const stale = new Set<string>();
   let isBusy = false;
   let isRefreshDue = false;
@@ -69,7 +68,7 @@ export function createLookup(
     const found = new Map((await findAll(digests)).map((one) => [one.digest, one]));
     for (const digest of digests) {
       const secret = found.get(digest);
-      // The key changed during the read: its callers wait for the next one.
+      // The owner changed during the read: the callers wait for the next one.
       if (!cache.set(digest, secret, readAtMs)) continue;
       waiting.get(digest)?.resolve(secret);
       waiting.delete(digest);
@@ -101,7 +100,7 @@ export function createLookup(
       if (earlier) return earlier.promise;
       if (waiting.size >= waitingMax)
         return Promise.reject(new ApiError("gateway_unavailable", { retryAfterMs: 1000 }));
-      const waiter = Promise.withResolvers<FoundSecret | undefined>();
+      const waiter = Promise.withResolvers<F | undefined>();
       waiting.set(digest, { sinceMs: performance.now(), ...waiter });
       if (!isBusy) void work();
       return waiter.promise;

@@ -3,7 +3,8 @@ import { create } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { test } from "vitest";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { KeyCache } from "../../src/keys/cache.ts";
+import { SecretCache } from "../../src/base/secret-cache.ts";
+import { cacheLimits } from "../../src/keys/authenticate.ts";
 import type { FoundSecret } from "../../src/keys/store.ts";
 
 function found(digest: string, keyId: string, expiresInMs?: number): FoundSecret {
@@ -12,13 +13,13 @@ function found(digest: string, keyId: string, expiresInMs?: number): FoundSecret
     key: create(KeySchema, { keyId }),
     secret: create(SecretSchema),
   } as const;
-  return { digest, keyId, caller, revoked: false, expiresInMs };
+  return { digest, ownerId: keyId, caller, revoked: false, expiresInMs };
 }
 
 /** A cache on a clock that the test moves. */
 function cacheAt(limits = { foundMax: 100, unknownMax: 100 }) {
   const now = { ms: 1_000 };
-  return { now, cache: new KeyCache(limits, () => now.ms) };
+  return { now, cache: new SecretCache<FoundSecret>({ ...cacheLimits, ...limits }, () => now.ms) };
 }
 
 test("an entry is fresh for 5 s, then stale but usable until 30 s, then gone", () => {
@@ -61,12 +62,12 @@ test("a change of a key invalidates only its entries, also one that is being rea
   now.ms += 2;
   cache.invalidate("key_a");
   assert.equal(cache.get("a1"), undefined);
-  assert.equal(cache.get("b1")?.found?.keyId, "key_b");
+  assert.equal(cache.get("b1")?.found?.ownerId, "key_b");
   now.ms += 1;
   assert.equal(cache.set("a1", found("a1", "key_a"), readAtMs), false);
   assert.equal(cache.get("a1"), undefined);
   assert.equal(cache.set("a1", found("a1", "key_a"), now.ms), true);
-  assert.equal(cache.get("a1")?.found?.keyId, "key_a");
+  assert.equal(cache.get("a1")?.found?.ownerId, "key_a");
 });
 
 test("more changes than the cache remembers invalidate every entry", () => {

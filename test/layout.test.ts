@@ -20,19 +20,16 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   { cli: [] },
   { server: ["run", "worker", "workers", "startup-error"] },
   {
-    http: [
-      "http",
-      "address-limit",
-      "authenticate",
-      "body-memory",
-      "client-address",
-      "connect",
-      "early-check",
-    ],
+    http: ["http", "address-limit", "authenticate", "body-memory", "connect", "early-check"],
     grpc: ["grpc", "client"],
   },
   { inference: ["inference"] },
-  { billing: ["billing"], keys: ["keys"], "rate-limits": ["rate-limits", "shared-windows"] },
+  {
+    billing: ["billing"],
+    keys: ["keys"],
+    people: ["people"],
+    "rate-limits": ["rate-limits", "shared-windows"],
+  },
   {
     contract: [
       "contract",
@@ -56,6 +53,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "base62",
       "bounded-map",
       "change-feed",
+      "client-address",
       "clock",
       "error-details",
       "errors",
@@ -89,6 +87,19 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "usage_hourly",
   ],
   keys: ["key_changes", "key_secrets", "keys"],
+  people: [
+    "audit_events",
+    "installation",
+    "links",
+    "members",
+    "passkeys",
+    "passwords",
+    "people",
+    "people_changes",
+    "sessions",
+    "sign_in_failures",
+    "spent_challenges",
+  ],
 };
 
 /** The tables of other folders that a folder's SQL may read, with the reason. */
@@ -98,6 +109,7 @@ const foreignReads: Readonly<Record<string, Readonly<Record<string, string>>>> =
     key_secrets: "the same transaction refuses a secret that was revoked or has expired",
   },
   keys: { key_months: "what a key spent this month is shown with the key" },
+  people: { accounts: "a person sees the names of his accounts, and joins only one that exists" },
 };
 
 type Import = { from: string; to: string };

@@ -1,6 +1,6 @@
-// Informs every process of changed things, such as keys. A process notifies its listeners of its own
-// changes at once. It finds the changes of other processes by polling a feed in the database. A hint
-// (through Redis) makes it poll sooner.
+// Informs every process of changed things, such as keys. A process notifies its listeners of its
+// own changes at once. It finds the changes of other processes by polling a feed in the database. A
+// hint (through Redis) makes it poll sooner.
 
 import type { Log } from "./log.ts";
 

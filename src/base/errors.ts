@@ -33,6 +33,14 @@ export const errorCatalog = {
     rpc: Code.ResourceExhausted,
     message: "Too many failed credentials from this address.",
   },
+  sign_in_failed: {
+    rpc: Code.Unauthenticated,
+    message: "These sign-in details are not right.",
+  },
+  invalid_session: {
+    rpc: Code.Unauthenticated,
+    message: "This session has ended. Sign in again.",
+  },
   // PermissionDenied, not Unauthenticated: the session stays valid.
   confirm_identity: {
     rpc: Code.PermissionDenied,
@@ -91,6 +99,15 @@ export const errorCatalog = {
   key_not_active: {
     rpc: Code.FailedPrecondition,
     message: "The key is revoked.",
+  },
+  login_taken: {
+    rpc: Code.AlreadyExists,
+    message: "Another person has this login. Choose another one.",
+  },
+  // FailedPrecondition: the call can succeed after another one exists.
+  last_one: {
+    rpc: Code.FailedPrecondition,
+    message: "The last one must stay.",
   },
   model_not_found: {
     rpc: Code.NotFound,

@@ -1,9 +1,9 @@
-// Secrets that were looked up a moment ago: those of keys, and those of sessions. No I/O; the caller
-// passes the clock.
+// Secrets that were looked up a moment ago: those of keys, and those of sessions. No I/O; the
+// caller passes the clock.
 //
-// An entry is fresh for a while. Then it is stale: still used while it is refreshed. Then it is gone,
-// even if the database is down. A change of its owner invalidates it at once. Unknown secrets are
-// cached apart, so that a flood of invented ones evicts no real one.
+// An entry is fresh for a while. Then it is stale: still used while it is refreshed. Then it is
+// gone, even if the database is down. A change of its owner invalidates it at once. Unknown secrets
+// are cached apart, so that a flood of invented ones evicts no real one.
 
 import { BoundedMap } from "./bounded-map.ts";
 

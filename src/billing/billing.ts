@@ -44,7 +44,7 @@ import { encodeTimeCursor, parseTimeCursor, readPage } from "../base/paging.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import { actorOf, confinedTo } from "../contract/callers.ts";
 import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
-import type { Postgres } from "../postgres/postgres.ts";
+import { isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
 import type { Hints } from "../redis/redis.ts";
 import { ClusterNode } from "./cluster-node.ts";
 import { HoldKeeper, type Holds } from "./holds.ts";
@@ -88,6 +88,8 @@ export type Billing = {
   stalledMs(): number;
   /** The amounts of the charges that these requests have. One without a charge is left out. */
   findAmounts: LedgerStore["findAmounts"];
+  /** Creates an account with this id and two empty pools, unless it exists. */
+  ensureAccount(accountId: string, name: string): Promise<void>;
   /** Registers this process as a node; starts heartbeats, checkpoints and reaping. */
   start(): Promise<void>;
   /**
@@ -139,6 +141,13 @@ export function createBilling(parts: Parts): Billing {
       onTransfer: funds.publishTransfer,
     }),
     holds,
+    async ensureAccount(accountId, name) {
+      if (await store.findAccount(accountId)) return;
+      await store.insertAccount(name, accountId).catch((error: unknown) => {
+        // Another process that starts now was faster.
+        if (!isUniqueViolation(error)) throw error;
+      });
+    },
     liveNodes: node.live,
     nodeId: node.id,
     nodeEnded: (nodeId) => node.markEnded(nodeId),

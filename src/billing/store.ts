@@ -123,10 +123,8 @@ export function createLedgerStore(postgres: Database) {
     runLong: (one, limits) => postgres.runLong<never>(one, limits).catch(throwUnavailable),
   };
   return {
-    insertAccount: async (name: string): Promise<Account> =>
-      toAccount(
-        only(await db.query<AccountRow>(statements.insertAccount, [timeOrderedId("acc_"), name])),
-      ),
+    insertAccount: async (name: string, accountId = timeOrderedId("acc_")): Promise<Account> =>
+      toAccount(only(await db.query<AccountRow>(statements.insertAccount, [accountId, name]))),
     findAccount: async (accountId: string): Promise<Account | undefined> => {
       const [row] = await db.query<AccountRow>(statements.findAccount, [accountId]);
       return row && toAccount(row);

@@ -41,6 +41,11 @@ export type Config = {
   readonly role: Role;
   /** Number of processes that serve the ports. With 1, the process itself does. */
   readonly workers: number;
+  /**
+   * The address under which people reach the console: passkeys belong to it, and links begin with
+   * it. Absent: `http://localhost` and the port. Required unless the role is `all`.
+   */
+  readonly publicUrl?: URL;
   /** `host:port` of each core. Empty unless the role is `facade`. */
   readonly coreAddresses: readonly string[];
   /** Absent: cores are called in plaintext. */
@@ -106,6 +111,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     flag,
     list,
     url,
+    origin,
     databaseUrl: readDatabaseUrl,
     pair,
     file,
@@ -117,6 +123,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   const redisUrl = url("REDIS_URL", ["redis:", "rediss:"]);
   const adminToken = text("ADMIN_TOKEN");
   const catalogPath = readCatalogPath(env);
+  const publicUrl = origin("PUBLIC_URL");
   const coreAddresses = list("CORE_ADDRESS");
   const trustedProxies = list("TRUSTED_PROXIES");
   const grpcPair = pair("GRPC_TLS_CERT", "GRPC_TLS_KEY");
@@ -137,6 +144,8 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     problems.push("REQUIRE_SYNC: requires DATABASE_URL");
   if (role === "facade" && coreAddresses.length === 0)
     problems.push("CORE_ADDRESS: is required with ROLE=facade");
+  if (role !== "all" && publicUrl === undefined)
+    problems.push(`PUBLIC_URL: is required with ROLE=${role}`);
   if (clientAuthorities !== undefined && grpcPair === undefined) {
     problems.push("GRPC_TLS_CLIENT_CA: requires GRPC_TLS_CERT and GRPC_TLS_KEY");
   }
@@ -171,6 +180,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     logLevel: choice("LOG_LEVEL", logLevels, "info"),
     role,
     workers: readWorkers(),
+    ...(publicUrl && { publicUrl }),
     coreAddresses,
     ...(coreTls && {
       coreTls: { ...(authorities && { authorities }), ...(identity && { identity }) },
@@ -295,6 +305,17 @@ function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
     }
     return value;
   };
+  const origin = (name: string): URL | undefined => {
+    const value = text(name);
+    if (value === undefined) return undefined;
+    const parsed = URL.parse(value);
+    if (!parsed || !/^https?:$/.test(parsed.protocol) || parsed.href !== `${parsed.origin}/`) {
+      problems.push(`${name}: must be an address such as https://gateway.example.com, no path`);
+    } else if (parsed.protocol === "http:" && !isLocalhost(parsed)) {
+      problems.push(`${name}: must begin with https:// unless its host is localhost`);
+    } else return parsed;
+    return undefined;
+  };
   const file = (name: string): Buffer | undefined => {
     const path = text(name);
     if (path === undefined) return undefined;
@@ -316,7 +337,12 @@ function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
     }
     return undefined;
   };
-  return { text, integer, choice, flag, list, url, databaseUrl, file, pair };
+  return { text, integer, choice, flag, list, url, origin, databaseUrl, file, pair };
+}
+
+/** True for the host of an address that only this machine reaches. */
+export function isLocalhost({ hostname }: URL): boolean {
+  return /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(hostname);
 }
 
 /** `host:port`, with an IPv6 host in brackets. */

@@ -34,6 +34,7 @@ import {
   KeysService,
   type Secret,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { ApiError } from "../base/errors.ts";
 
 /** One call. Connect's `HandlerContext` has this type too. */
@@ -180,18 +181,19 @@ export function abortError(signal: AbortSignal): ApiError {
   return new ApiError(timeout ? "timeout" : "cancelled", { cause: reason });
 }
 
-/** The descriptors of the three services. */
+/** The descriptors of the services. */
 export const serviceTypes = {
   billing: BillingService,
   keys: KeysService,
   inference: InferenceService,
+  people: PeopleService,
 } as const;
 type ServiceTypes = typeof serviceTypes;
 
-/** Clients of the three services. Send the credential as the header `authorization: Bearer …`. */
+/** Clients of the services. Send the credential as the header `authorization: Bearer …`. */
 export type Core = { [N in keyof ServiceTypes]: Client<ServiceTypes[N]> };
 
-/** The three service objects, each behind its interceptor. */
+/** The service objects, each behind its interceptor. */
 export type Services = { [N in keyof ServiceTypes]: Implementation<ServiceTypes[N]> };
 
 /** A Core that calls these services in this process. */
@@ -200,6 +202,7 @@ export function localCore(services: Services): Core {
     billing: localClient(BillingService, services.billing),
     keys: localClient(KeysService, services.keys),
     inference: localClient(InferenceService, services.inference),
+    people: localClient(PeopleService, services.people),
   };
 }
 

@@ -43,6 +43,7 @@ export function grpcCore(parts: {
     billing: grpcClient(serviceTypes.billing, pick),
     keys: grpcClient(serviceTypes.keys, pick),
     inference: grpcClient(serviceTypes.inference, pick),
+    people: grpcClient(serviceTypes.people, pick),
     close: () => {
       for (const channel of channels) channel.close();
     },

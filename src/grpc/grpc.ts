@@ -87,6 +87,7 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
   addService(server, serviceTypes.billing, parts.services.billing, calls);
   addService(server, serviceTypes.keys, parts.services.keys, calls);
   addService(server, serviceTypes.inference, parts.services.inference, calls);
+  addService(server, serviceTypes.people, parts.services.people, calls);
   health.implementation.addToServer(server);
   createReflection().addToServer(server);
 

@@ -18,7 +18,12 @@ export type Health = {
 };
 
 export function createHealth(readiness: () => Promise<ServingServices>): Health {
-  const nothing: ServingServices = { billing: false, keys: false, inference: false };
+  const nothing: ServingServices = {
+    billing: false,
+    keys: false,
+    inference: false,
+    people: false,
+  };
   let reported = statusesOf(nothing);
   const implementation = new HealthImplementation(reported);
   const report = (serving: ServingServices) => {
@@ -51,12 +56,13 @@ export function createHealth(readiness: () => Promise<ServingServices>): Health 
 }
 
 function statusesOf(serving: ServingServices): ServingStatusMap {
-  const { billing, keys, inference } = serving;
+  const { billing, keys, inference, people } = serving;
   return {
-    "": statusOf(billing && keys && inference),
+    "": statusOf(billing && keys && inference && people),
     [serviceTypes.billing.typeName]: statusOf(billing),
     [serviceTypes.keys.typeName]: statusOf(keys),
     [serviceTypes.inference.typeName]: statusOf(inference),
+    [serviceTypes.people.typeName]: statusOf(people),
   };
 }
 

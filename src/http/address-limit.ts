@@ -5,8 +5,8 @@
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import { type AddressMatcher, clientOf } from "../base/client-address.ts";
 import { ApiError } from "../base/errors.ts";
-import { type AddressMatcher, clientOf } from "./client-address.ts";
 
 export type AddressLimitSettings = {
   /** Connections of one address, or requests in progress of one forwarded address. */

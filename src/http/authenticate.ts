@@ -6,10 +6,10 @@ import { hash } from "node:crypto";
 import type { CallOptions } from "@connectrpc/connect";
 import type { AuthenticateResponse } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
+import { clientOf } from "../base/client-address.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import { type Core, callerMsMax } from "../contract/contract.ts";
 import { windowMs } from "../rate-limits/rate-limits.ts";
-import { clientOf } from "./client-address.ts";
 import type { OnPayerChange } from "./early-check.ts";
 
 /** A request to be authenticated. */
@@ -70,7 +70,9 @@ export function createIdentifyCaller(
       return identified;
     } catch (error) {
       known.delete(digest);
-      if (toApiError(error).reason === "invalid_key") failedCredentials.record(address);
+      const { reason } = toApiError(error);
+      if (reason === "invalid_key" || reason === "invalid_session")
+        failedCredentials.record(address);
       throw error;
     }
   };

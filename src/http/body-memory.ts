@@ -2,8 +2,8 @@
 // with a share for each key and each client address. A body that does not fit is rejected, before
 // it is read if its length was declared.
 
+import { clientOf } from "../base/client-address.ts";
 import { ApiError } from "../base/errors.ts";
-import { clientOf } from "./client-address.ts";
 
 /**
  * Bytes of memory for each byte of a body: the bytes themselves, their text, its values, and the

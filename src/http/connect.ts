@@ -63,6 +63,7 @@ export function registerConnect(app: FastifyInstance, parts: ConnectParts): void
         addMethods(router, serviceTypes.billing, parts.core.billing, parts.adminMethods);
         addMethods(router, serviceTypes.keys, parts.core.keys, parts.adminMethods);
         addMethods(router, serviceTypes.inference, parts.core.inference, parts.adminMethods);
+        addMethods(router, serviceTypes.people, parts.core.people, parts.adminMethods);
         const clock = parts.clock ?? systemClock;
         const body = { memory: parts.bodyMemory, clock, unpaidWork: new UnpaidWork(clock) };
         for (const [index, handler] of router.handlers.entries())

@@ -72,6 +72,18 @@ export const errorTable = {
     chat: ["requests", "auth_rate_limited"],
     retryAfterSeconds: 60,
   },
+  sign_in_failed: {
+    status: 401,
+    native: [authentication, "sign_in_failed"],
+    chat: [invalid, "sign_in_failed"],
+    ...noRetry,
+  },
+  invalid_session: {
+    status: 401,
+    native: [authentication, "invalid_session"],
+    chat: [invalid, "invalid_session"],
+    ...noRetry,
+  },
   confirm_identity: {
     status: 403,
     native: ["permission_error", "confirm_identity"],
@@ -160,6 +172,18 @@ export const errorTable = {
 
   // 404, never 400: a coding assistant answers a 400 by dropping its capabilities one by one, in
   // six calls.
+  login_taken: {
+    status: 409,
+    native: ["conflict_error", "login_taken"],
+    chat: [invalid, "login_taken"],
+    ...noRetry,
+  },
+  last_one: {
+    status: 409,
+    native: ["conflict_error", "last_one"],
+    chat: [invalid, "last_one"],
+    ...noRetry,
+  },
   model_not_found: {
     status: 404,
     native: ["not_found_error", "model_not_found"],

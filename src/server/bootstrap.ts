@@ -7,12 +7,30 @@ import { join } from "node:path";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { randomSecret } from "../base/ids.ts";
+import { randomSecret, timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import type { Core } from "../contract/contract.ts";
+import type { Installation } from "../people/people.ts";
 
 /** The content of `first-keys.json`. All but the admin token are absent if nothing was seeded. */
-export type FirstKeys = { v1?: string; v2?: string; adminToken?: string; accountId?: string };
+export type FirstKeys = {
+  v1?: string;
+  v2?: string;
+  adminToken?: string;
+  accountId?: string;
+  /** Makes its first holder the operator and owner of the account, within 24 hours. */
+  ownerLink?: string;
+};
+
+/** What the first start works with. */
+export type SeedParts = {
+  readonly core: Core;
+  readonly adminToken: string;
+  readonly dataDir: string;
+  readonly installation: Installation;
+  /** Creates an account with this id, unless it exists. */
+  ensureAccount(accountId: string, name: string): Promise<void>;
+};
 
 const accountName = "default";
 const creditsMicro = 1_000n * 1_000_000n;
@@ -51,13 +69,10 @@ export async function saveAdminToken(dataDir: string, adminToken: string, log: L
  * Creates what the first start needs and is still missing. The file appears at the end, complete.
  * Resolves with the keys, or with undefined if nothing was missing.
  */
-export async function seed(
-  core: Core,
-  adminToken: string,
-  dataDir: string,
-): Promise<FirstKeys | undefined> {
+export async function seed(parts: SeedParts): Promise<FirstKeys | undefined> {
+  const { core, adminToken, dataDir, installation } = parts;
   const call = { headers: { authorization: `Bearer ${adminToken}` } };
-  const accountId = await findAccount(core, call);
+  const accountId = await openAccount(parts);
   // The transfers are the last step of the services: if they are there, all earlier steps are done.
   const transferred = await listIdempotencyKeys(core, call, accountId);
   const missing = families.filter(({ idempotencyKey }) => !transferred.has(idempotencyKey));
@@ -69,7 +84,8 @@ export async function seed(
     hasKeysOf(accountId, file),
   );
   const keys = found ?? (await createKeys(core, call, accountId));
-  const file: FirstKeys = { ...keys, adminToken, accountId };
+  const ownerLink = found?.ownerLink ?? (await installation.makeOwnerLink());
+  const file: FirstKeys = { ...keys, adminToken, accountId, ownerLink };
   await stageFirstKeys(dataDir, file);
   for (const { family, idempotencyKey } of missing) {
     const transfer = {
@@ -91,13 +107,16 @@ function hasKeysOf(accountId: string, file: FirstKeys | undefined): boolean {
 
 type AdminCall = { headers: { authorization: string } };
 
-async function findAccount(core: Core, call: AdminCall): Promise<string> {
-  // The list is oldest first, and the first start makes the first account.
-  const { accounts } = await core.billing.listAccounts({}, call);
-  const found = accounts.find(({ name }) => name === accountName);
-  const account = found ?? (await core.billing.createAccount({ name: accountName }, call)).account;
-  if (!account) throw new Error("CreateAccount returned no account");
-  return account.accountId;
+/**
+ * The account of the first start. The installation knows it by its id: an account of a customer may
+ * have any name, and this one may be renamed.
+ */
+async function openAccount({ installation, ensureAccount }: SeedParts): Promise<string> {
+  const accountId =
+    (await installation.findFirstAccount()) ??
+    (await installation.claimFirstAccount(timeOrderedId("acc_")));
+  await ensureAccount(accountId, accountName);
+  return accountId;
 }
 
 async function listIdempotencyKeys(
@@ -132,6 +151,11 @@ async function createKeys(
   return { v1: await secretOf(families[0]), v2: await secretOf(families[1]) };
 }
 
+/** How an operator comes to be on a machine that has none. */
+export const signInLinkAdvice =
+  "`npm run sign-in-link` on this machine prints a link that makes one " +
+  "(without npm: node src/cli/sign-in-link.ts, with the same environment)";
+
 /** The file to which the first start writes its keys. */
 export function firstKeysPath(dataDir: string): string {
   return join(dataDir, "first-keys.json");
@@ -163,7 +187,7 @@ async function readKeysFile(path: string): Promise<FirstKeys | undefined> {
     throw new Error(`${path} is not valid JSON; correct it, or move it away`);
   }
   const members: Map<string, unknown> = new Map(Object.entries(value ?? {}));
-  const names = ["v1", "v2", "adminToken", "accountId"] as const;
+  const names = ["v1", "v2", "adminToken", "accountId", "ownerLink"] as const;
   const file: FirstKeys = {};
   for (const name of names) {
     const member = members.get(name);
@@ -175,11 +199,11 @@ async function readKeysFile(path: string): Promise<FirstKeys | undefined> {
 /** Writes the file under another name. It survives a crash of the machine. */
 async function stageFirstKeys(dataDir: string, keys: FirstKeys): Promise<void> {
   const path = stagedPath(dataDir);
-  const { v1, v2, adminToken, accountId } = keys;
+  const { v1, v2, adminToken, accountId, ownerLink } = keys;
   await mkdir(dataDir, { recursive: true });
   // A torn file of an interrupted start may be there, with any mode.
   await rm(path, { force: true });
-  const text = `${JSON.stringify({ v1, v2, adminToken, accountId }, null, 2)}\n`;
+  const text = `${JSON.stringify({ v1, v2, adminToken, accountId, ownerLink }, null, 2)}\n`;
   await writeFile(path, text, { mode: 0o600, flush: true });
 }
 
@@ -190,14 +214,27 @@ async function publishFirstKeys(dataDir: string): Promise<void> {
   await folder.sync().finally(() => folder.close());
 }
 
-/** The text that the first start prints. */
-export function renderBanner(keys: FirstKeys, address: string, dataDir: string): string {
+/**
+ * The text that the first start prints. `isTerminal` false: without the link, since what is printed
+ * may be kept in a log.
+ */
+export function renderBanner(
+  keys: FirstKeys,
+  address: string,
+  dataDir: string,
+  isTerminal: boolean,
+): string {
+  const link = isTerminal
+    ? `${keys.ownerLink}
+               it makes you the operator and owner, once, within 24 hours`
+    : `ownerLink in ${firstKeysPath(dataDir)}`;
   return `
   The model gateway runs at ${address}
 
   v1 key       ${keys.v1}
   v2 key       ${keys.v2}
   admin token  ${keys.adminToken}
+  sign in      ${link}
 
   They are saved in ${firstKeysPath(dataDir)} and not printed again.
   Each key's pool has 1,000 credits. A first paid request:

@@ -1,5 +1,6 @@
 // One gateway: the services, or a client of them, and the listeners that its role opens.
 
+import { loopbackRanges, matchAddresses } from "../base/client-address.ts";
 import { withTimeout } from "../base/timeout.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import type { Config } from "../config/environment.ts";
@@ -10,12 +11,11 @@ import { createGrpcServer } from "../grpc/grpc.ts";
 import { AddressLimit } from "../http/address-limit.ts";
 import { createFailedCredentials, createIdentifyCaller } from "../http/authenticate.ts";
 import { BodyMemory } from "../http/body-memory.ts";
-import { loopbackRanges, matchAddresses } from "../http/client-address.ts";
 import { registerConnect } from "../http/connect.ts";
 import { createEarlyCheck, type OnPayerChange, type PayerChange } from "../http/early-check.ts";
 import { createHttpServer, type Readiness } from "../http/http.ts";
 import { createRateLimits } from "../rate-limits/rate-limits.ts";
-import { type FirstKeys, saveAdminToken, seed } from "./bootstrap.ts";
+import { type FirstKeys, saveAdminToken, seed, signInLinkAdvice } from "./bootstrap.ts";
 import { remoteReadiness } from "./readiness.ts";
 import { type GatewayParts, type StartedServices, startServices } from "./services.ts";
 
@@ -90,7 +90,7 @@ async function openGateway(parts: GatewayParts, stack: AsyncDisposableStack): Pr
           stack,
         });
   // Last: otherwise a start that fails because a port is in use creates keys and never prints them.
-  const firstKeys = local && (await createFirstKeys(core, local.adminToken, parts));
+  const firstKeys = local && (await createFirstKeys(core, local, parts));
   return {
     ...(http && { httpAddress: http.address }),
     ...(grpc && { grpcAddress: grpc.address }),
@@ -118,11 +118,14 @@ async function openGateway(parts: GatewayParts, stack: AsyncDisposableStack): Pr
 /** Seeds the database if configured. Undefined: nothing was missing. */
 async function createFirstKeys(
   core: Core,
-  adminToken: string,
+  local: StartedServices,
   { config: { seed: seeds, dataDir, adminToken: configured }, log }: GatewayParts,
 ): Promise<FirstKeys | undefined> {
-  const firstKeys = seeds ? await seed(core, adminToken, dataDir) : undefined;
+  const { adminToken, installation } = local;
+  const firstKeys = seeds ? await seed({ core, dataDir, ...local }) : undefined;
   if (!firstKeys && configured === undefined) await saveAdminToken(dataDir, adminToken, log);
+  if (!firstKeys && !(await installation.hasOperator()))
+    log.warn(`nobody is an operator of the console yet: ${signInLinkAdvice}`);
   return firstKeys;
 }
 
@@ -163,7 +166,12 @@ async function openGrpc(
 
 function servingOf({ database, providers }: Readiness) {
   const ledger = database?.state !== "down";
-  return { billing: ledger, keys: ledger, inference: ledger && providers?.state !== "down" };
+  return {
+    billing: ledger,
+    keys: ledger,
+    inference: ledger && providers?.state !== "down",
+    people: ledger,
+  };
 }
 
 type HttpParts = GatewayParts & {
@@ -221,6 +229,7 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
   await app.listen({ host, port });
   const address = app.server.address();
   const bound = typeof address === "object" && address ? address.port : port;
+  local?.listensOn(bound);
   return {
     address: `http://${hostAndPort(host, bound)}`,
     drain: () => app.drain(),

@@ -50,7 +50,7 @@ export async function runGateway(
     const { httpAddress: http, grpcAddress: grpc, firstKeys } = gateway;
     const announcement =
       firstKeys && http !== undefined
-        ? renderBanner(firstKeys, http, config.dataDir)
+        ? renderBanner(firstKeys, http, config.dataDir, process.stdout.isTTY === true)
         : `The model gateway runs at ${http ?? grpc}`;
     if (parent) parent.ready({ announcement, http, grpc });
     else {

@@ -1,9 +1,10 @@
-// The three services of one process and the parts they are built from: database, Redis, providers,
+// The services of one process and the parts they are built from: database, Redis, providers,
 // rate limits. `gateway.ts` opens the listeners.
 
 import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import type { Log } from "../base/log.ts";
 import { createBilling } from "../billing/billing.ts";
 import type { CatalogFile } from "../config/catalog.ts";
@@ -14,6 +15,7 @@ import type { OnPayerChange } from "../http/early-check.ts";
 import type { Readiness } from "../http/http.ts";
 import { createCatalog, createInference, type Inference } from "../inference/inference.ts";
 import { createKeys } from "../keys/keys.ts";
+import { createPeople, type Installation } from "../people/people.ts";
 import { startEmbedded } from "../postgres/embedded/embedded.ts";
 import { migrate } from "../postgres/migrate.ts";
 import { connectPostgres } from "../postgres/postgres.ts";
@@ -21,7 +23,7 @@ import { checkDatabase } from "../postgres/preflight.ts";
 import { createProviders } from "../providers/providers.ts";
 import { createRateLimits, type RateLimits } from "../rate-limits/rate-limits.ts";
 import type { SharedLimiter } from "../rate-limits/shared-windows.ts";
-import { connectRedis, type Hints, type Redis } from "../redis/redis.ts";
+import { connectRedis, type Hints, hintsOn, type Redis } from "../redis/redis.ts";
 import { findAdminToken } from "./bootstrap.ts";
 import { LedgerWatch } from "./ledger-watch.ts";
 import { coreReadiness } from "./readiness.ts";
@@ -30,6 +32,11 @@ export type StartedServices = {
   readonly services: Services;
   readonly authenticate: Authenticate;
   readonly adminToken: string;
+  readonly installation: Installation;
+  /** Creates an account with this id, unless it exists. */
+  ensureAccount(accountId: string, name: string): Promise<void>;
+  /** Call when the HTTP listener is open: without PUBLIC_URL, people reach it at localhost. */
+  listensOn(port: number): void;
   readonly limits: RateLimits;
   readonly onPayerChange: OnPayerChange;
   readiness(): Promise<Readiness>;
@@ -83,6 +90,13 @@ export async function startServices(
     hints,
     maxWaitMs: config.ledgerMaxWaitMs,
   });
+  let publicUrl = config.publicUrl ?? new URL(`http://localhost:${config.port}`);
+  const people = createPeople({
+    postgres,
+    publicUrl: () => publicUrl,
+    hints: hints && hintsOn(hints, "gateway:people-changed"),
+    log,
+  });
   const billing = createBilling({
     postgres,
     hints,
@@ -110,19 +124,28 @@ export async function startServices(
   stack.defer(() => billing.stop());
   keys.start();
   stack.defer(() => keys.stop());
+  people.start();
+  stack.defer(() => people.stop());
   await limits.start();
   stack.defer(() => limits.stop());
 
-  const authenticate = identifyBy(keys.authenticate);
-  const interceptor = { authenticate, log };
+  const authenticate = identifyBy(keys.authenticate, people.authenticate);
+  const { audit, onPersonChange, installation } = people;
+  const interceptor = { authenticate, log, audit, onPersonChange };
   return {
     services: {
       billing: intercept(BillingService, billing.service, interceptor),
       keys: intercept(KeysService, keys.service, interceptor),
       inference: intercept(InferenceService, inference.service, interceptor),
+      people: intercept(PeopleService, people.service, interceptor),
     },
     authenticate,
     adminToken,
+    installation,
+    ensureAccount: billing.ensureAccount,
+    listensOn(port) {
+      if (!config.publicUrl) publicUrl = new URL(`http://localhost:${port}`);
+    },
     limits,
     onPayerChange(listener) {
       billing.onFundsChange(listener);
@@ -139,10 +162,9 @@ export async function startServices(
 
 /**
  * Finds callers by both kinds of credential: `Session …` is a person's, and any other is left to
- * `keys`. So a session is never a key, nor a key a session. `people` absent: nobody signs in here.
+ * `keys`. So a session is never a key, nor a key a session.
  */
-export function identifyBy(keys: Authenticate, people?: Authenticate): Authenticate {
-  if (!people) return keys;
+export function identifyBy(keys: Authenticate, people: Authenticate): Authenticate {
   return (requestHeader) =>
     isSession(requestHeader.get("authorization")) ? people(requestHeader) : keys(requestHeader);
 }

@@ -132,7 +132,12 @@ export class Lab {
 
   /** A process of the role `facade` in front of one of the role `core`. */
   async facade(core: GatewayProcess): Promise<GatewayProcess> {
-    const env = { ROLE: "facade", CORE_ADDRESS: core.grpcAddress, DATA_DIR: await this.folder() };
+    const env = {
+      ROLE: "facade",
+      PUBLIC_URL: "http://localhost:8080",
+      CORE_ADDRESS: core.grpcAddress,
+      DATA_DIR: await this.folder(),
+    };
     const { child, http } = await this.#startGateway([shippedMain], env);
     return { ...core, pid: pidOf(child), port: portOf(http) };
   }

@@ -25,6 +25,7 @@ import { createRateLimits } from "../../src/rate-limits/rate-limits.ts";
 import { coreReadiness } from "../../src/server/readiness.ts";
 import { shrinkHeap } from "../../src/server/shrink-heap.ts";
 import { defaultLimits } from "../support/limits.ts";
+import { noPeople } from "../support/no-people.ts";
 
 const freeMicro = 2n ** 52n;
 
@@ -89,6 +90,7 @@ const core = localCore({
     authenticate: keys.authenticate,
     log,
   }),
+  people: noPeople,
 });
 const httpServer = createHttpServer({
   core,

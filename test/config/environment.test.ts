@@ -71,6 +71,7 @@ test("an external database is seeded only with SEED=true", () => {
 test("a list is separated by commas", () => {
   const config = readConfig({
     ROLE: "facade",
+    PUBLIC_URL: "https://gateway.example.com",
     CORE_ADDRESS: "one:50051, [::1]:50052,",
     TRUSTED_PROXIES: "10.0.0.0/8",
   });
@@ -112,6 +113,21 @@ test.for(["0", "65", "-1", "1.5", "abc", "AUTO", "1e1"])("WORKERS rejects %s", (
   ]);
 });
 
+test("PUBLIC_URL is an origin: https, or http at localhost", () => {
+  const read = (value: string) => readConfig({ PUBLIC_URL: value }).publicUrl?.origin;
+  expect(readConfig({}).publicUrl).toBeUndefined();
+  expect(read("https://gateway.example.com")).toBe("https://gateway.example.com");
+  expect(read("http://localhost:8080/")).toBe("http://localhost:8080");
+  for (const value of ["gateway", "ftp://gateway", "https://gateway/console", "https://u:p@g"])
+    expect(problemsOf({ PUBLIC_URL: value })).toEqual([
+      "PUBLIC_URL: must be an address such as https://gateway.example.com, no path",
+    ]);
+  expect(problemsOf({ PUBLIC_URL: "http://gateway.example.com" })).toEqual([
+    "PUBLIC_URL: must begin with https:// unless its host is localhost",
+  ]);
+  expect(problemsOf({ ROLE: "core" })).toEqual(["PUBLIC_URL: is required with ROLE=core"]);
+});
+
 test("all problems are reported at once", () => {
   const env = {
     PORT: "http",
@@ -130,6 +146,7 @@ test("all problems are reported at once", () => {
     "REDIS_URL: must be a URL that begins with redis:// or rediss://",
     "ADMIN_TOKEN: must have at least 16 characters",
     "CORE_ADDRESS: is required with ROLE=facade",
+    "PUBLIC_URL: is required with ROLE=facade",
     "TRUSTED_PROXIES: must be an address or a CIDR range, or several separated by commas",
     "PORT: must be a whole number from 0 to 65535",
     "GRPC_PORT: must be a whole number from 0 to 65535",
@@ -152,7 +169,7 @@ const rejected = [
   },
   {
     name: "a core address without a port",
-    env: { ROLE: "facade", CORE_ADDRESS: "core" },
+    env: { ROLE: "facade", PUBLIC_URL: "https://gateway.example.com", CORE_ADDRESS: "core" },
     message: "CORE_ADDRESS: must be host:port",
   },
   { name: "a fraction of a port", env: { PORT: "80.5" }, message: "PORT: must be" },

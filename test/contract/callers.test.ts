@@ -194,6 +194,14 @@ const unconfirmed: Readonly<Record<string, string>> = {
   CheckpointHold: "no person may call it",
   SettleHold: "no person may call it",
   Generate: "no person may call it",
+  BeginSignIn: "stores nothing",
+  BeginPasskey: "stores nothing",
+  SignInWithPasskey: "it is a sign-in",
+  SignInWithPassword: "it is a sign-in",
+  RedeemLink: "it is a sign-in, and an invitation gives nothing to the caller's accounts",
+  ConfirmIdentity: "it is the confirmation",
+  SignOut: "ends one's own session",
+  RevokeSession: "ends one's own session: whoever sees a strange one must not be held up",
 };
 
 test("every writing method of persons asks for a confirmation, or has a reason not to", () => {

@@ -47,8 +47,9 @@ beforeAll(async () => {
   );
   const env = { DATABASE_URL: database.url, ADMIN_TOKEN: adminToken, DATA_DIR: dataDir };
   const parts = { config: readConfig(env), catalog: fastCatalog(), env, log: createLog("silent") };
-  const { services, authenticate } = await startServices(parts, stack);
-  const keys = await seed(localCore(services), adminToken, dataDir);
+  const local = await startServices(parts, stack);
+  const { services, authenticate } = local;
+  const keys = await seed({ ...local, core: localCore(services), dataDir });
   key = keys?.v1 ?? "";
   bindings = stack.adopt(await startBindings(services, authenticate), (one) => one.close());
 });

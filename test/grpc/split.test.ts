@@ -40,6 +40,7 @@ async function start(env: NodeJS.ProcessEnv): Promise<ChildGateway> {
 function startCore(port: number): Promise<ChildGateway> {
   return start({
     ROLE: "core",
+    PUBLIC_URL: "http://localhost:8080",
     DATABASE_URL: databaseUrl,
     ADMIN_TOKEN: adminToken,
     SEED: "true",
@@ -50,6 +51,7 @@ function startCore(port: number): Promise<ChildGateway> {
 function startFacade(...ports: number[]): Promise<ChildGateway> {
   return start({
     ROLE: "facade",
+    PUBLIC_URL: "http://localhost:8080",
     CORE_ADDRESS: ports.map((port) => `127.0.0.1:${port}`).join(","),
   });
 }

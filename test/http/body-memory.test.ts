@@ -9,11 +9,11 @@ import { brotliCompressSync, gzipSync } from "node:zlib";
 import type { CallOptions } from "@connectrpc/connect";
 import fc from "fast-check";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { clientOf, loopbackRanges, matchAddresses } from "../../src/base/client-address.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { onTakenOf } from "../../src/contract/contract.ts";
 import { AddressLimit } from "../../src/http/address-limit.ts";
 import { BodyMemory } from "../../src/http/body-memory.ts";
-import { clientOf, loopbackRanges, matchAddresses } from "../../src/http/client-address.ts";
 import { paceBytes, paceMs } from "../../src/http/receive-body.ts";
 import { ManualClock } from "../support/clock.ts";
 import {

@@ -27,19 +27,27 @@ import {
 } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createKeys } from "../../src/keys/keys.ts";
+import { createPeople } from "../../src/people/people.ts";
 import {
   findAdminToken,
   firstKeysPath,
   renderBanner,
+  type SeedParts,
   saveAdminToken,
   seed,
 } from "../../src/server/bootstrap.ts";
 import { freshDatabase } from "../support/database.ts";
+import { noPeople } from "../support/no-people.ts";
 
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
   for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });
+
+const renameAccount = {
+  name: "test/rename-account",
+  text: "update accounts set name = $2 where account_id = $1",
+};
 
 /** The keys and billing services on an empty database, and a data directory. */
 async function newInstallation() {
@@ -60,8 +68,17 @@ async function newInstallation() {
     keys: intercept(KeysService, keys.service, { authenticate: keys.authenticate, log }),
     billing: intercept(BillingService, billing.service, { authenticate: keys.authenticate, log }),
     inference: nothing,
+    people: noPeople,
   });
-  return { core, dataDir, adminToken };
+  const { installation } = createPeople({
+    postgres,
+    publicUrl: () => new URL("http://localhost:8080"),
+    log,
+  });
+  const rename = (accountId: string, name: string) =>
+    postgres.query(renameAccount, [accountId, name]);
+  const { ensureAccount } = billing;
+  return { core, dataDir, adminToken, installation, ensureAccount, rename };
 }
 
 function bearer(secret: string | undefined) {
@@ -73,7 +90,9 @@ async function expectComplete({
   dataDir,
   adminToken,
 }: Awaited<ReturnType<typeof newInstallation>>): Promise<void> {
-  const { v1, v2, accountId, ...rest } = JSON.parse(readFileSync(firstKeysPath(dataDir), "utf8"));
+  const text = readFileSync(firstKeysPath(dataDir), "utf8");
+  const { v1, v2, accountId, ownerLink, ...rest } = JSON.parse(text);
+  expect(ownerLink).toMatch(/^http:\/\/localhost:8080\/console\/welcome#[\w-]{43}$/);
   expect(rest).toEqual({ adminToken });
   for (const secret of [v1, v2]) {
     const { key } = await core.keys.authenticate({}, bearer(secret));
@@ -89,7 +108,7 @@ async function expectComplete({
 
 test("a first start creates an account with credits in both pools, a key for each and an admin token", async () => {
   const installation = await newInstallation();
-  const keys = await seed(installation.core, installation.adminToken, installation.dataDir);
+  const keys = await seed(installation);
   expect(keys?.v1).toMatch(/^sk-gw2-1/);
   expect(keys?.v2).toMatch(/^sk-gw2-2/);
   expect(statSync(firstKeysPath(installation.dataDir)).mode & 0o777).toBe(0o600);
@@ -98,11 +117,9 @@ test("a first start creates an account with credits in both pools, a key for eac
 
 test("a later start creates nothing and returns nothing", async () => {
   const installation = await newInstallation();
-  await seed(installation.core, installation.adminToken, installation.dataDir);
+  await seed(installation);
   const file = readFileSync(firstKeysPath(installation.dataDir), "utf8");
-  expect(
-    await seed(installation.core, installation.adminToken, installation.dataDir),
-  ).toBeUndefined();
+  expect(await seed(installation)).toBeUndefined();
   expect(readFileSync(firstKeysPath(installation.dataDir), "utf8")).toBe(file);
   expect(await findAdminToken(installation.dataDir, undefined)).toBe(installation.adminToken);
   await expectComplete(installation);
@@ -110,11 +127,9 @@ test("a later start creates nothing and returns nothing", async () => {
 
 test("deleting the file changes no key", async () => {
   const installation = await newInstallation();
-  const keys = await seed(installation.core, installation.adminToken, installation.dataDir);
+  const keys = await seed(installation);
   rmSync(firstKeysPath(installation.dataDir));
-  expect(
-    await seed(installation.core, installation.adminToken, installation.dataDir),
-  ).toBeUndefined();
+  expect(await seed(installation)).toBeUndefined();
   expect((await installation.core.keys.authenticate({}, bearer(keys?.v1))).key?.accountId).toBe(
     keys?.accountId,
   );
@@ -122,21 +137,19 @@ test("deleting the file changes no key", async () => {
 
 // The start is interrupted before its n-th call, or after it: the call is made and its response
 // lost.
-for (let calls = 0; calls < 8; calls++) {
+for (let calls = 0; calls < 10; calls++) {
   for (const answered of [false, true]) {
     test(`a first start interrupted ${answered ? "after" : "before"} its call ${calls + 1} is completed by the next`, async () => {
       const installation = await newInstallation();
-      const interrupted = interruptAt(installation.core, calls, answered);
-      await expect(
-        seed(interrupted, installation.adminToken, installation.dataDir),
-      ).rejects.toThrow("interrupted");
-      await seed(installation.core, installation.adminToken, installation.dataDir);
+      const interrupted = interruptAt(installation, calls, answered);
+      await expect(seed(interrupted)).rejects.toThrow("interrupted");
+      await seed(installation);
       await expectComplete(installation);
     });
   }
 }
 
-function interruptAt(core: Core, callsBefore: number, answered: boolean): Core {
+function interruptAt(parts: SeedParts, callsBefore: number, answered: boolean): SeedParts {
   let calls = 0;
   const wrap = <T extends object>(client: T): T =>
     new Proxy(client, {
@@ -152,7 +165,13 @@ function interruptAt(core: Core, callsBefore: number, answered: boolean): Core {
         };
       },
     });
-  return { billing: wrap(core.billing), keys: wrap(core.keys), inference: core.inference };
+  const { core, installation, ensureAccount } = parts;
+  return {
+    ...parts,
+    core: { ...core, billing: wrap(core.billing), keys: wrap(core.keys) },
+    installation: wrap(installation),
+    ensureAccount: wrap({ ensureAccount }).ensureAccount,
+  };
 }
 
 test("the file appears once, complete, after the credits are there", async () => {
@@ -160,8 +179,8 @@ test("the file appears once, complete, after the credits are there", async () =>
   const path = firstKeysPath(installation.dataDir);
   const seen: boolean[] = [];
   const watched = watchCalls(installation.core, () => seen.push(existsSync(path)));
-  await seed(watched, installation.adminToken, installation.dataDir);
-  expect(seen).toEqual(Array(8).fill(false));
+  await seed({ ...installation, core: watched });
+  expect(seen).toEqual(Array(6).fill(false));
   expect(readdirSync(installation.dataDir)).toEqual(["first-keys.json"]);
   await expectComplete(installation);
 });
@@ -169,7 +188,7 @@ test("the file appears once, complete, after the credits are there", async () =>
 test("a torn file of an interrupted start is replaced", async () => {
   const installation = await newInstallation();
   writeFileSync(`${firstKeysPath(installation.dataDir)}.new`, '{"v1": "sk-');
-  await seed(installation.core, installation.adminToken, installation.dataDir);
+  await seed(installation);
   expect(readdirSync(installation.dataDir)).toEqual(["first-keys.json"]);
   await expectComplete(installation);
 });
@@ -177,18 +196,17 @@ test("a torn file of an interrupted start is replaced", async () => {
 test("a start that was interrupted before it named the file names it the next time", async () => {
   const installation = await newInstallation();
   const path = firstKeysPath(installation.dataDir);
-  const keys = await seed(installation.core, installation.adminToken, installation.dataDir);
+  const keys = await seed(installation);
   renameSync(path, `${path}.new`);
   expect(await findAdminToken(installation.dataDir, undefined)).toBe(installation.adminToken);
-  expect(await seed(installation.core, installation.adminToken, installation.dataDir)).toEqual(
-    keys,
-  );
+  expect(await seed(installation)).toEqual(keys);
   await expectComplete(installation);
 });
 
 test("a lost admin token is replaced by a new one in the file, and the log names the file", async () => {
-  const { core, dataDir, adminToken } = await newInstallation();
-  const { v1, v2, accountId } = (await seed(core, adminToken, dataDir)) ?? {};
+  const installation = await newInstallation();
+  const { dataDir, adminToken } = installation;
+  const { v1, v2, accountId } = (await seed(installation)) ?? {};
   const path = firstKeysPath(dataDir);
   const lines: string[] = [];
   const log = pino({ base: null }, { write: (line: string) => void lines.push(line) });
@@ -221,7 +239,7 @@ function watchCalls(core: Core, onCall: () => void): Core {
         return Reflect.get(target, name);
       },
     });
-  return { billing: wrap(core.billing), keys: wrap(core.keys), inference: core.inference };
+  return { ...core, billing: wrap(core.billing), keys: wrap(core.keys) };
 }
 
 test("a configured admin token wins over the one in the file", async () => {
@@ -239,10 +257,35 @@ test("the error for a damaged file names it and does not repeat its content", as
 
 test("the banner has the address, the keys and a curl command", () => {
   const banner = renderBanner(
-    { v1: "one", v2: "two", adminToken: "three", accountId: "acc" },
+    { v1: "one", v2: "two", adminToken: "three", accountId: "acc", ownerLink: "four" },
     "http://127.0.0.1:8080",
     "./data",
+    true,
   );
-  for (const part of ["http://127.0.0.1:8080/v1/messages", "one", "two", "three", "curl"])
+  for (const part of ["http://127.0.0.1:8080/v1/messages", "one", "two", "three", "four", "curl"])
     expect(banner).toContain(part);
+});
+
+test("the link of the owner is printed on a terminal only", () => {
+  const keys = { v1: "one", v2: "two", adminToken: "three", ownerLink: "http://localhost/#link" };
+  const banner = renderBanner(keys, "http://127.0.0.1:8080", "./data", false);
+  expect(banner).not.toContain("#link");
+  expect(banner).toContain("ownerLink in data/first-keys.json");
+});
+
+test("the account of the first start is known by its id, whatever it or others are called", async () => {
+  const parts = await newInstallation();
+  const { core, adminToken } = parts;
+  // A customer may call his account as ours is called.
+  const call = bearer(adminToken);
+  const { account } = await core.billing.createAccount({ name: "default" }, call);
+  const theirs = account?.accountId ?? "";
+  const keys = await seed(parts);
+  expect(keys?.accountId).not.toBe(theirs);
+  const { pools } = await core.billing.getPools({ accountId: theirs }, call);
+  expect(pools.map((pool) => pool.postedMicrocredits)).toEqual([0n, 0n]);
+  await parts.rename(keys?.accountId ?? "", "another name");
+  expect(await seed(parts)).toBeUndefined();
+  const { accounts } = await core.billing.listAccounts({}, call);
+  expect(accounts.map(({ name }) => name).sort()).toEqual(["another name", "default"]);
 });

@@ -53,7 +53,7 @@ export async function startBindings(
   const server = createGrpcServer({
     services,
     authenticate: identify,
-    readiness: async () => ({ billing: true, keys: true, inference: true }),
+    readiness: async () => ({ billing: true, keys: true, inference: true, people: true }),
     allowPlaintext: false,
     ...(tls && { tls: tls.server }),
   });
@@ -97,6 +97,7 @@ function coreOver(transport: Transport): Core {
     billing: createClient(serviceTypes.billing, transport),
     keys: createClient(serviceTypes.keys, transport),
     inference: createClient(serviceTypes.inference, transport),
+    people: createClient(serviceTypes.people, transport),
   };
 }
 
@@ -122,6 +123,8 @@ function find(core: Core, desc: (typeof methods)[number]): BoundMethod<CallOptio
     return boundMethod<typeof serviceTypes.billing, CallOptions>(core.billing, desc);
   if (desc.parent === serviceTypes.keys)
     return boundMethod<typeof serviceTypes.keys, CallOptions>(core.keys, desc);
+  if (desc.parent === serviceTypes.people)
+    return boundMethod<typeof serviceTypes.people, CallOptions>(core.people, desc);
   return boundMethod<typeof serviceTypes.inference, CallOptions>(core.inference, desc);
 }
 

@@ -35,6 +35,9 @@ type AdminCore = {
   call: { headers: { authorization: string } };
 };
 
+/** Of a gateway whose roles are apart, which cannot know its port beforehand. */
+const publicUrl = "http://localhost:8080";
+
 export type TestGatewayOptions = {
   /** Further settings, as in docs/operating.md. */
   env?: NodeJS.ProcessEnv;
@@ -76,9 +79,13 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
   };
 
   const services = { DATABASE_URL: database.url, ADMIN_TOKEN: adminToken, SEED: "true" };
-  const core = await start({ ...services, ROLE: split ? "core" : "all" });
+  const core = await start({ ...services, ...(split && { ROLE: "core", PUBLIC_URL: publicUrl }) });
   const facade = split
-    ? await start({ ROLE: "facade", CORE_ADDRESS: text(core.grpcAddress) })
+    ? await start({
+        ROLE: "facade",
+        PUBLIC_URL: publicUrl,
+        CORE_ADDRESS: text(core.grpcAddress),
+      })
     : core;
   const keys: unknown = JSON.parse(await readFile(join(dataDir, "first-keys.json"), "utf8"));
   const { v1, v2, accountId } = Object(keys);

@@ -6,7 +6,12 @@ import { grpcCore } from "../../src/grpc/client.ts";
 import { createGrpcServer, type GrpcServer, type GrpcServerParts } from "../../src/grpc/grpc.ts";
 import { authenticate } from "./scripted-services.ts";
 
-export const allReady = async () => ({ billing: true, keys: true, inference: true });
+export const allReady = async () => ({
+  billing: true,
+  keys: true,
+  inference: true,
+  people: true,
+});
 
 /** Serves until the test has finished. */
 export async function startGrpcServer(

@@ -1,9 +1,9 @@
 // The limits of a listener, as a gateway without settings has them.
 
+import { loopbackRanges, matchAddresses } from "../../src/base/client-address.ts";
 import { readConfig } from "../../src/config/environment.ts";
 import { AddressLimit } from "../../src/http/address-limit.ts";
 import { BodyMemory } from "../../src/http/body-memory.ts";
-import { loopbackRanges, matchAddresses } from "../../src/http/client-address.ts";
 
 export function defaultLimits() {
   const { requestMemory, maxConnectionsPerAddress } = readConfig({});

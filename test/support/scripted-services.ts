@@ -1,4 +1,4 @@
-// The three services with scripted answers. The listeners, the interceptor and the clients in front
+// The services with scripted answers. The listeners, the interceptor and the clients in front
 // of them are real.
 
 import { create, type DescMethod, type DescService, type Message } from "@bufbuild/protobuf";
@@ -98,5 +98,6 @@ export function scriptedServices(script: Script): Services {
     billing: scripted(serviceTypes.billing),
     keys: scripted(serviceTypes.keys),
     inference: scripted(serviceTypes.inference),
+    people: scripted(serviceTypes.people),
   };
 }

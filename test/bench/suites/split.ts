@@ -23,7 +23,9 @@ export async function split(): Promise<Result> {
   await using lab = new Lab();
   const provider = await lab.provider();
   const single = await lab.gateway(provider);
-  const core = await lab.gateway(provider, { env: { ROLE: "core" } });
+  const core = await lab.gateway(provider, {
+    env: { ROLE: "core", PUBLIC_URL: "http://localhost:8080" },
+  });
   const facade = await lab.facade(core);
   const headers = nativeHeaders(single);
 

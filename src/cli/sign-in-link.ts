@@ -1,0 +1,41 @@
+// `npm run sign-in-link [-- --person ID]`: prints a one-time link. Without a person, it makes its
+// holder an operator, who owns the account of the first start. With one, it lets a person in who
+// has lost every way in. Exit status: 0, or 1 if no link could be made.
+
+import { parseArgs } from "node:util";
+import { toApiError } from "../base/errors.ts";
+import { createLog } from "../base/log.ts";
+import { readConfig } from "../config/environment.ts";
+import { createPeople } from "../people/people.ts";
+import { startEmbedded } from "../postgres/embedded/embedded.ts";
+import { migrate } from "../postgres/migrate.ts";
+import { connectPostgres } from "../postgres/postgres.ts";
+import { startupErrorMessage } from "../server/startup-error.ts";
+
+// This command calls no gateway, so it needs no admin token.
+const config = readConfig({ ADMIN_TOKEN: "not-needed-for-a-link", ...process.env });
+const log = createLog("warn");
+
+try {
+  const { person } = parseArgs({ options: { person: { type: "string" } } }).values;
+  await using stack = new AsyncDisposableStack();
+  const url = config.databaseUrl ?? (await startDatabase(stack));
+  await migrate(url);
+  const postgres = stack.adopt(connectPostgres(url, { log }), (one) => one.close());
+  const publicUrl = config.publicUrl ?? new URL(`http://localhost:${config.port}`);
+  const { installation } = createPeople({ postgres, publicUrl: () => publicUrl, log });
+  const link =
+    person === undefined
+      ? await installation.makeOwnerLink()
+      : await installation.makeSignInLink(person);
+  console.log(`Open this link within 24 hours. It works once:\n\n${link}\n`);
+} catch (error) {
+  const isNotFound = toApiError(error).reason === "not_found";
+  console.error(isNotFound ? "there is no such person" : startupErrorMessage(error, config));
+  process.exitCode = 1;
+}
+
+async function startDatabase(stack: AsyncDisposableStack): Promise<string> {
+  const { url } = stack.adopt(await startEmbedded(config.dataDir, log), (one) => one.stop());
+  return url;
+}

@@ -1,0 +1,41 @@
+// The log of administrative acts, in the database.
+
+import { create } from "@bufbuild/protobuf";
+import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
+import {
+  type ListAuditEventsRequest,
+  ListAuditEventsResponseSchema,
+} from "../../gen/gateway/people/v1/people_pb.ts";
+import { encodeTimeCursor, parseTimeCursor, readPage } from "../base/paging.ts";
+import type { AuthenticatedCall } from "../contract/contract.ts";
+import type { Parts } from "./parts.ts";
+
+export async function listAuditEvents(
+  { store }: Parts,
+  request: ListAuditEventsRequest,
+  { accountId }: AuthenticatedCall,
+) {
+  const { actor, method, from, to, allAccounts } = request;
+  const filter = {
+    accountId: allAccounts ? undefined : accountId,
+    actor: actor || undefined,
+    method: method || undefined,
+    from: dateOf(from),
+    to: dateOf(to),
+  };
+  const { entries: events, nextPageToken } = await readPage(request, {
+    read: (after, limit) =>
+      store.listAuditEvents(
+        filter,
+        after === undefined ? undefined : parseTimeCursor(after),
+        limit,
+      ),
+    cursorOf: ({ at, eventId }) =>
+      encodeTimeCursor({ at: at ? timestampDate(at) : new Date(0), id: eventId }),
+  });
+  return create(ListAuditEventsResponseSchema, { events, nextPageToken });
+}
+
+function dateOf(time: Timestamp | undefined): Date | undefined {
+  return time && timestampDate(time);
+}

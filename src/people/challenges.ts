@@ -1,0 +1,64 @@
+// Challenges that passkeys sign. A challenge is random, names its purpose, expires after five
+// minutes, and carries a code by a secret that all nodes share. So nothing is stored when somebody
+// begins to sign in; what is stored is that a challenge was answered, because one answer is all
+// that it is good for.
+
+import { createHmac, hash, randomBytes, timingSafeEqual } from "node:crypto";
+import type { PeopleStore, PeopleTables } from "./store.ts";
+
+const lifetimeMs = 5 * 60_000;
+const randomLength = 16;
+const timeLength = 6;
+const codeLength = 32;
+
+/** A challenge whose code is right, to be spent with the change that its answer causes. */
+export type AnsweredChallenge = { readonly digest: Buffer };
+
+export type Challenges = {
+  /** `purpose`: what an answer to it may do. No answer to another purpose is accepted. */
+  make(purpose: string): Promise<Uint8Array<ArrayBuffer>>;
+  /** Undefined: it is not ours, has another purpose, or expired. */
+  check(purpose: string, challenge: string): Promise<AnsweredChallenge | undefined>;
+};
+
+export function createChallenges(store: PeopleStore): Challenges {
+  let secret: Promise<Buffer> | undefined;
+  const readSecret = () => {
+    secret ??= store.claimChallengeSecret(randomBytes(32)).catch((error: unknown) => {
+      secret = undefined;
+      throw error;
+    });
+    return secret;
+  };
+  const codeOf = async (purpose: string, head: Uint8Array) =>
+    createHmac("sha256", await readSecret())
+      .update(`${purpose}\0`)
+      .update(head)
+      .digest();
+
+  return {
+    async make(purpose) {
+      const head = Buffer.concat([randomBytes(randomLength), Buffer.alloc(timeLength)]);
+      head.writeUIntBE(Date.now() + lifetimeMs, randomLength, timeLength);
+      return new Uint8Array(Buffer.concat([head, await codeOf(purpose, head)]));
+    },
+    async check(purpose, challenge) {
+      const bytes = Buffer.from(challenge, "base64url");
+      if (bytes.length !== randomLength + timeLength + codeLength) return undefined;
+      const head = bytes.subarray(0, randomLength + timeLength);
+      const code = bytes.subarray(randomLength + timeLength);
+      if (!timingSafeEqual(code, await codeOf(purpose, head))) return undefined;
+      if (head.readUIntBE(randomLength, timeLength) < Date.now()) return undefined;
+      return { digest: hash("sha256", bytes, "buffer") };
+    },
+  };
+}
+
+/** False: the challenge was answered before. */
+export function spendChallenge(
+  tables: PeopleTables,
+  { digest }: AnsweredChallenge,
+): Promise<boolean> {
+  // Kept for longer than any node could accept it, even if its clock is slow.
+  return tables.spendChallenge(digest, 2 * lifetimeMs);
+}

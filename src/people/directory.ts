@@ -1,0 +1,92 @@
+// All people, for operators.
+
+import { create } from "@bufbuild/protobuf";
+import { OperatorRole, OperatorRoleSchema } from "../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  type ListPeopleRequest,
+  ListPeopleResponseSchema,
+  type MakeSignInLinkRequest,
+  MakeSignInLinkResponseSchema,
+  type UpdatePersonRequest,
+  UpdatePersonResponseSchema,
+} from "../../gen/gateway/people/v1/people_pb.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
+import { readPage } from "../base/paging.ts";
+import { actorOf } from "../contract/callers.ts";
+import type { AuthenticatedCall } from "../contract/contract.ts";
+import { makeLink } from "./links.ts";
+import type { Parts } from "./parts.ts";
+import type { PeopleTables } from "./store.ts";
+
+const queryLengthMax = 200;
+
+export async function listPeople({ store }: Parts, request: ListPeopleRequest) {
+  if (request.query.length > queryLengthMax)
+    throw invalidField("query", `has to have at most ${queryLengthMax} characters`);
+  const { entries: people, nextPageToken } = await readPage(request, {
+    read: (after, limit) => store.listPeople(request.query, after ?? "", limit),
+    cursorOf: ({ login }) => login,
+  });
+  return create(ListPeopleResponseSchema, { people, nextPageToken });
+}
+
+export async function updatePerson(
+  { store, publish }: Parts,
+  { personId, disabled, operator }: UpdatePersonRequest,
+  { note }: AuthenticatedCall,
+) {
+  if (disabled === undefined && operator === undefined)
+    throw invalidField("disabled", "give disabled, operator, or both");
+  await store.transaction(async (tables) => {
+    const operators = await tables.lockOperators();
+    const person = await tables.lockPerson(personId);
+    if (!person) throw noSuchPerson();
+    const isDisabled = disabled ?? person.disabledAt !== undefined;
+    const role = operator ?? person.operator;
+    const staysOperator = role === OperatorRole.ADMIN && !isDisabled;
+    if (!staysOperator && operators.length === 1 && operators[0] === personId)
+      throw new ApiError("last_one", {
+        message: "This is the last operator. Make somebody else an operator first.",
+      });
+    note?.({
+      oldOperator: OperatorRoleSchema.value[person.operator]?.localName ?? "",
+      oldDisabled: String(person.disabledAt !== undefined),
+    });
+    await tables.updatePerson(personId, role, isDisabled);
+    // A person who gains or loses rights over every account signs in anew.
+    await tables.endSessions(personId);
+    await tables.insertChange(personId);
+  });
+  publish(personId);
+  return create(UpdatePersonResponseSchema, { person: await store.findPerson(personId) });
+}
+
+export async function makeSignInLink(
+  { store, publicUrl }: Parts,
+  { personId }: MakeSignInLinkRequest,
+  { caller }: AuthenticatedCall,
+) {
+  const { address, link } = await store.transaction((tables) =>
+    makeRecoveryLink(tables, publicUrl(), personId, actorOf(caller)),
+  );
+  return create(MakeSignInLinkResponseSchema, {
+    link: address,
+    ...(link.endsAt && { endsAt: link.endsAt }),
+  });
+}
+
+/** Makes a recovery link, and ends the earlier ones of this person. Throws `not_found`. */
+export async function makeRecoveryLink(
+  tables: PeopleTables,
+  publicUrl: URL,
+  personId: string,
+  madeBy: string,
+): ReturnType<typeof makeLink> {
+  if (!(await tables.lockPerson(personId))) throw noSuchPerson();
+  await tables.endLinks("recovery", personId);
+  return makeLink(tables, publicUrl, { purpose: "recovery", personId, madeBy });
+}
+
+function noSuchPerson(): ApiError {
+  return new ApiError("not_found", { field: "person_id", message: "No such person." });
+}

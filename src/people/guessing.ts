@@ -1,0 +1,69 @@
+// Slows down the guessing of passwords, on all nodes together, since the counts are in the
+// database. Nobody is locked out: passkeys are never delayed, and failures elsewhere delay a login
+// by at most five seconds.
+//
+//   a login in one network   5 free failures, then waits of 1 s, 2 s, 4 s … 15 min
+//   a network                20 free failures, then the same waits
+//   a login                  after 100 failures within an hour, each attempt takes up to 5 s longer
+
+import { hash } from "node:crypto";
+import { setTimeout as delay } from "node:timers/promises";
+import { clientOf } from "../base/client-address.ts";
+import { ApiError } from "../base/errors.ts";
+import type { AttemptSubject, PeopleStore } from "./store.ts";
+
+const freeFailuresOfLogin = 100;
+const delayMsMax = 5_000;
+const delayMsEach = 100;
+// Delayed attempts cost memory only.
+const delayedMax = 1_000;
+
+export type Guessing = {
+  /**
+   * Counts an attempt before its outcome is known, so that attempts at the same time cannot all be
+   * free. Throws `auth_rate_limited`. Call the result if the attempt succeeds.
+   */
+  begin(login: string, address: string, signal: AbortSignal): Promise<() => Promise<void>>;
+};
+
+export function createGuessing(store: PeopleStore): Guessing {
+  let delayed = 0;
+  return {
+    async begin(login, address, signal) {
+      const network = clientOf(address);
+      const subjects: AttemptSubject[] = [
+        { kind: "pair", digest: digestOf("pair", login, network) },
+        { kind: "network", digest: digestOf("network", network) },
+        { kind: "login", digest: digestOf("login", login) },
+      ];
+      const digests = subjects.map((one) => one.digest);
+      // First, so that an attempt which has to wait is not counted for the other subjects.
+      const waitMs = await store.readWaitMs(digests);
+      if (waitMs > 0) throw tooMany(waitMs);
+      const counted = await store.countAttempts(subjects);
+      const refused = counted.filter((one) => !one.counted);
+      if (refused.length > 0) throw tooMany(Math.max(...refused.map((one) => one.waitMs)));
+
+      const failures = counted.find(({ kind }) => kind === "login")?.failures ?? 0;
+      const delayMs = Math.min((failures - freeFailuresOfLogin) * delayMsEach, delayMsMax);
+      if (delayMs > 0) {
+        if (delayed >= delayedMax) throw tooMany(delayMsMax);
+        delayed++;
+        await delay(delayMs, undefined, { signal }).finally(() => delayed--);
+      }
+      return () => store.forgiveAttempt(digests);
+    },
+  };
+}
+
+function tooMany(waitMs: number): ApiError {
+  return new ApiError("auth_rate_limited", {
+    message: "Too many wrong passwords. Wait, or sign in with a passkey.",
+    retryAfterMs: Math.ceil(waitMs),
+  });
+}
+
+// The table holds no logins that somebody typed, which may be passwords.
+function digestOf(...parts: string[]): Buffer {
+  return hash("sha256", parts.join("\0"), "buffer");
+}

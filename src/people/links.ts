@@ -1,0 +1,255 @@
+// One-time links: for the first operator, for invitations, and for people who lost every way in.
+// The token is 256 random bits in the fragment of the address, which reaches no server, log or
+// referrer. The database has its SHA-256.
+
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  type BeginPasskeyRequest,
+  BeginPasskeyResponseSchema,
+  type Invitation,
+  LinkSchema,
+  type RedeemLinkRequest,
+  RedeemLinkResponseSchema,
+  type SessionGrant,
+} from "../../gen/gateway/people/v1/people_pb.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
+import { randomSecret, timeOrderedId } from "../base/ids.ts";
+import { clientOf } from "../contract/callers.ts";
+import type { AuthenticatedCall, Membership } from "../contract/contract.ts";
+import { spendChallenge } from "./challenges.ts";
+import { checkLogin, checkName, type Parts } from "./parts.ts";
+import type { NewPasskey } from "./passkeys.ts";
+import { checkPassword } from "./passwords.ts";
+import { beginSession, digestToken } from "./sessions.ts";
+import { type LinkKind, type OpenLink, type PeopleTables, purposeOf } from "./store.ts";
+
+const hourMs = 3_600_000;
+const lifetimeMsOf = {
+  owner: 24 * hourMs,
+  recovery: 24 * hourMs,
+  invitation: 7 * 24 * hourMs,
+} as const satisfies Record<LinkKind, number>;
+
+/** Makes a link. `address` is what its holder opens: nothing else keeps the token in it. */
+export async function makeLink(
+  tables: PeopleTables,
+  publicUrl: URL,
+  link: {
+    purpose: LinkKind;
+    /** Absent: a new person. */
+    personId?: string;
+    member?: Membership | undefined;
+    login?: string;
+    madeBy: string;
+  },
+): Promise<{ address: string; link: Invitation }> {
+  const token = randomSecret(32);
+  const { purpose, personId, member, login, madeBy } = link;
+  const made = await tables.insertLink({
+    digest: digestToken(token),
+    purpose,
+    personId: personId ?? timeOrderedId("per_"),
+    member,
+    login: login ?? "",
+    madeBy,
+    lifetimeMs: lifetimeMsOf[purpose],
+  });
+  return { address: new URL(`/console/welcome#${token}`, publicUrl).href, link: made };
+}
+
+export async function beginPasskey(
+  parts: Parts,
+  { linkToken, login }: BeginPasskeyRequest,
+  { caller }: AuthenticatedCall,
+) {
+  const { store, passkeys } = parts;
+  if (linkToken === "") {
+    if (caller.kind !== "person") throw new ApiError("invalid_session");
+    const person = await store.findPerson(caller.personId);
+    if (!person) throw new ApiError("invalid_session");
+    const passkeyOptionsJson = await passkeys.beginRegistration(person);
+    return create(BeginPasskeyResponseSchema, { passkeyOptionsJson });
+  }
+  const link = await store.findLink(digestToken(linkToken));
+  if (!link) throw noSuchLink();
+  const person = link.purpose === "recovery" ? await store.findPerson(link.personId) : undefined;
+  const proposed = person?.login ?? (login === "" ? link.login : checkLogin("login", login));
+  const { personId, purpose, member, endsAt } = link;
+  const passkeyOptionsJson = await passkeys.beginRegistration({
+    personId,
+    login: proposed === "" ? "you" : proposed,
+  });
+  const accountName = member && (await store.findAccountName(member.accountId));
+  return create(BeginPasskeyResponseSchema, {
+    passkeyOptionsJson,
+    link: create(LinkSchema, {
+      purpose: purposeOf[purpose],
+      ...(accountName !== undefined && { accountName }),
+      ...(member && { role: member.role }),
+      login: proposed,
+      endsAt: timestampFromDate(endsAt),
+      needsPasskey: needsPasskey(parts, link, person?.operator),
+    }),
+  });
+}
+
+/** True if the link makes or recovers an operator who has to sign in with a passkey. */
+function needsPasskey(
+  { passkeyOnly }: Parts,
+  { purpose }: OpenLink,
+  operator: OperatorRole | undefined,
+): boolean {
+  const isOperator = operator !== undefined && operator !== OperatorRole.UNSPECIFIED;
+  return passkeyOnly() && (purpose === "owner" || isOperator);
+}
+
+export async function redeemLink(
+  parts: Parts,
+  request: RedeemLinkRequest,
+  call: AuthenticatedCall,
+) {
+  const { store, publish } = parts;
+  const digest = digestToken(request.token);
+  const found = await store.findLink(digest);
+  if (!found) throw noSuchLink();
+  const wayIn = await checkWayIn(parts, request, found);
+  let personId = found.personId;
+  let grant: SessionGrant | undefined;
+  if (!wayIn) {
+    const { caller } = call;
+    if (caller.kind !== "person" || found.purpose !== "invitation")
+      throw invalidField("password", "give either a password or a passkey_answer_json");
+    personId = caller.personId;
+    await store.transaction(async (tables) => {
+      await joinAccount(tables, personId, await useLink(tables, digest), call);
+    });
+  } else {
+    const isRecovery = found.purpose === "recovery";
+    const login = isRecovery ? "" : checkLogin("login", request.login || found.login);
+    const name = checkName("name", request.name);
+    grant = await store.transaction(async (tables) => {
+      const link = await useLink(tables, digest);
+      if (isRecovery) await recover(tables, link, call);
+      else await addPerson(tables, link, login, name);
+      await addWayIn(tables, personId, wayIn);
+      await joinAccount(tables, personId, link, call);
+      return beginSession(tables, personId, wayIn.method, clientOf(call));
+    });
+  }
+  publish(personId);
+  const person = await store.findPerson(personId);
+  return create(RedeemLinkResponseSchema, { person, ...(grant && { grant }) });
+}
+
+type WayIn =
+  | { readonly method: "passkey"; readonly created: NewPasskey }
+  | { readonly method: "password"; readonly hash: string };
+
+/** The way in that the request adds. Undefined: none. */
+async function checkWayIn(
+  parts: Parts,
+  { password, passkeyAnswerJson }: RedeemLinkRequest,
+  link: OpenLink,
+): Promise<WayIn | undefined> {
+  const { store, hasher, passkeys } = parts;
+  if (password !== "" && passkeyAnswerJson !== "")
+    throw invalidField("password", "give either a password or a passkey_answer_json");
+  if (passkeyAnswerJson !== "") {
+    const { personId } = link;
+    const field = "passkey_answer_json";
+    const created = await passkeys.verifyRegistration(field, personId, passkeyAnswerJson);
+    return { method: "passkey", created };
+  }
+  if (password === "") return undefined;
+  const person = link.purpose === "recovery" ? await store.findPerson(link.personId) : undefined;
+  if (needsPasskey(parts, link, person?.operator))
+    throw invalidField("password", "operators sign in with a passkey here");
+  checkPassword("password", password);
+  return { method: "password", hash: await hasher.hash(password) };
+}
+
+async function useLink(tables: PeopleTables, digest: Buffer): Promise<OpenLink> {
+  const link = await tables.useLink(digest);
+  if (!link) throw noSuchLink();
+  return link;
+}
+
+async function addPerson(
+  tables: PeopleTables,
+  { personId, purpose }: OpenLink,
+  login: string,
+  name: string,
+): Promise<void> {
+  const isAdmin = purpose === "owner";
+  if (!(await tables.insertPerson({ personId, login, name, isAdmin })))
+    throw new ApiError("login_taken", { field: "login" });
+}
+
+/** Ends what the person had: whoever has found or stolen a passkey may use it. */
+async function recover(
+  tables: PeopleTables,
+  { personId, linkId }: OpenLink,
+  call: AuthenticatedCall,
+): Promise<void> {
+  const person = await tables.lockPerson(personId);
+  if (!person || person.disabledAt) throw noSuchLink();
+  await tables.deletePasskeys(personId);
+  await tables.deletePassword(personId);
+  await tables.endSessions(personId);
+  await tables.insertChange(personId);
+  const accounts = await tables.listAccounts(personId);
+  const accountIds = accounts.map(({ accountId }) => accountId);
+  // The owners of his accounts should know.
+  for (const accountId of accountIds.length > 0 ? accountIds : [""])
+    await recordRedemption(tables, personId, accountId, { purpose: "recovery", linkId }, call);
+}
+
+async function addWayIn(tables: PeopleTables, personId: string, wayIn: WayIn): Promise<void> {
+  if (wayIn.method === "password") return tables.putPassword(personId, wayIn.hash);
+  const { passkey, challenge } = wayIn.created;
+  const isFirst = await spendChallenge(tables, challenge);
+  if (!isFirst || !(await tables.insertPasskey({ ...passkey, name: "" })))
+    throw new ApiError("sign_in_failed");
+}
+
+async function joinAccount(
+  tables: PeopleTables,
+  personId: string,
+  { purpose, linkId, member }: OpenLink,
+  call: AuthenticatedCall,
+): Promise<void> {
+  if (purpose === "recovery") return;
+  if (member) await tables.putMember(personId, member);
+  await tables.insertChange(personId);
+  const facts = { purpose, linkId };
+  await recordRedemption(tables, personId, member?.accountId ?? "", facts, call);
+}
+
+async function recordRedemption(
+  tables: PeopleTables,
+  personId: string,
+  accountId: string,
+  facts: Record<string, string>,
+  call: AuthenticatedCall,
+): Promise<void> {
+  const { address } = clientOf(call);
+  await tables.insertAuditEvent({
+    at: new Date(),
+    actor: `person:${personId}`,
+    accountId,
+    method: "RedeemLink",
+    outcome: "ok",
+    facts: { ...facts, personId },
+    address,
+  });
+}
+
+// A wrong, a used and an expired link look alike.
+function noSuchLink(): ApiError {
+  return new ApiError("not_found", {
+    field: "token",
+    message: "This link is not valid: it was used, it has expired, or a part of it is missing.",
+  });
+}

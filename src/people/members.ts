@@ -1,0 +1,161 @@
+// The members of an account, and the invitations to it. An account that has an owner keeps one.
+
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  AccountRole,
+  AccountRoleSchema,
+  OperatorRole,
+} from "../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  type InviteRequest,
+  InviteResponseSchema,
+  type ListMembersRequest,
+  ListMembersResponseSchema,
+  type Member,
+  type RemoveMemberRequest,
+  RemoveMemberResponseSchema,
+  type RevokeInvitationRequest,
+  RevokeInvitationResponseSchema,
+  type UpdateMemberRequest,
+  UpdateMemberResponseSchema,
+} from "../../gen/gateway/people/v1/people_pb.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
+import { actorOf, roleIn } from "../contract/callers.ts";
+import type { AuthenticatedCall } from "../contract/contract.ts";
+import { makeLink } from "./links.ts";
+import { checkLogin, type Parts } from "./parts.ts";
+
+const invitationsPerDayMax = 20;
+
+export async function listMembers(
+  { store }: Parts,
+  _: ListMembersRequest,
+  { accountId }: AuthenticatedCall,
+) {
+  if ((await store.findAccountName(accountId)) === undefined) throw noSuchAccount();
+  const [members, invitations] = await Promise.all([
+    store.listMembers(accountId),
+    store.listInvitations(accountId),
+  ]);
+  return create(ListMembersResponseSchema, { members, invitations });
+}
+
+export async function invite(
+  { store, publicUrl }: Parts,
+  { role, login }: InviteRequest,
+  { accountId, caller }: AuthenticatedCall,
+) {
+  const proposed = login === "" ? "" : checkLogin("login", login);
+  const { address, link } = await store.transaction(async (tables) => {
+    if ((await tables.findAccountName(accountId)) === undefined) throw noSuchAccount();
+    // Locks the account's members, so that invitations at the same time are counted one by one.
+    await tables.lockMembers(accountId);
+    const { made, resetsAt } = await tables.countInvitations(accountId);
+    if (made >= invitationsPerDayMax) throw tooManyInvitations(made, resetsAt);
+    return makeLink(tables, publicUrl(), {
+      purpose: "invitation",
+      member: { accountId, role },
+      login: proposed,
+      madeBy: actorOf(caller),
+    });
+  });
+  return create(InviteResponseSchema, { invitation: link, link: address });
+}
+
+function tooManyInvitations(made: number, resetsAt: Date | null): ApiError {
+  return new ApiError("rate_limited", {
+    message: `An account can make ${invitationsPerDayMax} invitations a day.`,
+    limit: {
+      name: "invitations_per_day",
+      limit: BigInt(invitationsPerDayMax),
+      used: BigInt(made),
+      ...(resetsAt && { resetsAt: timestampFromDate(resetsAt) }),
+    },
+    ...(resetsAt && { retryAfterMs: Math.max(0, resetsAt.getTime() - Date.now()) }),
+  });
+}
+
+export async function revokeInvitation(
+  { store }: Parts,
+  { invitationId }: RevokeInvitationRequest,
+  { accountId }: AuthenticatedCall,
+) {
+  if (!(await store.endInvitation(accountId, invitationId)))
+    throw new ApiError("not_found", {
+      field: "invitation_id",
+      message: "No such open invitation.",
+    });
+  return create(RevokeInvitationResponseSchema);
+}
+
+export async function updateMember(
+  { store, publish }: Parts,
+  { personId, role }: UpdateMemberRequest,
+  { accountId, note }: AuthenticatedCall,
+) {
+  const member = await store.transaction(async (tables) => {
+    const members = await tables.lockMembers(accountId);
+    const earlier = checkChange(members, personId, role);
+    note?.({ oldRole: AccountRoleSchema.value[earlier]?.localName ?? "" });
+    await tables.updateMember(personId, { accountId, role });
+    await tables.insertChange(personId);
+    return onlyMember(await tables.listMembers(accountId, personId));
+  });
+  publish(personId);
+  return create(UpdateMemberResponseSchema, { member });
+}
+
+export async function removeMember(
+  { store, publish }: Parts,
+  { personId }: RemoveMemberRequest,
+  { accountId, caller, note }: AuthenticatedCall,
+) {
+  if (
+    caller.kind === "person" &&
+    caller.personId !== personId &&
+    caller.operator !== OperatorRole.ADMIN &&
+    roleIn(caller, accountId) !== AccountRole.OWNER
+  )
+    throw new ApiError("not_permitted", {
+      message: "Only an owner of the account can remove others.",
+    });
+  await store.transaction(async (tables) => {
+    const members = await tables.lockMembers(accountId);
+    const earlier = checkChange(members, personId, undefined);
+    note?.({ oldRole: AccountRoleSchema.value[earlier]?.localName ?? "" });
+    await tables.deleteMember(accountId, personId);
+    await tables.insertChange(personId);
+  });
+  publish(personId);
+  return create(RemoveMemberResponseSchema);
+}
+
+/**
+ * The present role of a person, whose role is to become `role`; undefined: no member. Throws
+ * `not_found`, and `last_one` if the account would have no owner.
+ */
+export function checkChange(
+  members: readonly { readonly personId: string; readonly role: AccountRole }[],
+  personId: string,
+  role: AccountRole | undefined,
+): AccountRole {
+  if (role === AccountRole.UNSPECIFIED) throw invalidField("role", "is required");
+  const member = members.find((one) => one.personId === personId);
+  if (!member) throw new ApiError("not_found", { field: "person_id", message: "No such member." });
+  const owners = members.filter((one) => one.role === AccountRole.OWNER);
+  if (member.role === AccountRole.OWNER && role !== AccountRole.OWNER && owners.length === 1)
+    throw new ApiError("last_one", {
+      message: "This is the last owner of the account. Make somebody else an owner first.",
+    });
+  return member.role;
+}
+
+function onlyMember([member]: readonly Member[]): Member {
+  if (!member) throw new Error("the member is locked, and gone");
+  return member;
+}
+
+function noSuchAccount(): ApiError {
+  return new ApiError("not_found", { message: "No such account.", field: "account_id" });
+}

@@ -1,0 +1,43 @@
+// What the methods of this folder share.
+
+import { ApiError, invalidField } from "../base/errors.ts";
+import type { AuthenticatedCall, Person } from "../contract/contract.ts";
+import type { Guessing } from "./guessing.ts";
+import type { Passkeys } from "./passkeys.ts";
+import type { PasswordHasher } from "./passwords.ts";
+import type { PeopleStore } from "./store.ts";
+
+export type Parts = {
+  readonly store: PeopleStore;
+  readonly hasher: PasswordHasher;
+  readonly guessing: Guessing;
+  readonly passkeys: Passkeys;
+  /** The address under which people reach the console. */
+  readonly publicUrl: () => URL;
+  /** True: operators have to sign in with a passkey. */
+  readonly passkeyOnly: () => boolean;
+  /** Tells every node that a person changed. Call after the commit of `insertChange`. */
+  readonly publish: (personId: string) => void;
+};
+
+/** The person who calls, on a method that only people may call. */
+export function personOf({ caller }: AuthenticatedCall): Person {
+  if (caller.kind !== "person") throw new ApiError("not_permitted");
+  return caller;
+}
+
+/** The form in which logins are stored and compared. Throws `invalid_request`. */
+export function checkLogin(field: string, text: string): string {
+  const login = text.trim().normalize("NFKC").toLowerCase();
+  if (!/^[^\s\p{C}]{1,200}$/u.test(login))
+    throw invalidField(field, "has to have 1 to 200 characters, and no spaces");
+  return login;
+}
+
+/** The name of a person or a passkey. Throws `invalid_request`. */
+export function checkName(field: string, text: string): string {
+  const name = text.trim();
+  if (!/^\P{Cc}{0,200}$/u.test(name) || !name.isWellFormed())
+    throw invalidField(field, "has to have at most 200 characters, and no control characters");
+  return name;
+}

@@ -1,0 +1,154 @@
+// People: who somebody is, how a person signs in, and which accounts a person belongs to.
+
+import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import type { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+import { type ChangeHints, createChanges } from "../base/change-feed.ts";
+import type { Log } from "../base/log.ts";
+import { isLocalhost } from "../config/environment.ts";
+import type {
+  Authenticate,
+  AuthenticatedCall,
+  Implementation,
+  OnPersonChange,
+} from "../contract/contract.ts";
+import type { AuditSink } from "../contract/interceptor.ts";
+import type { Postgres } from "../postgres/postgres.ts";
+import { listAuditEvents } from "./audit-events.ts";
+import { createChallenges } from "./challenges.ts";
+import { listPeople, makeRecoveryLink, makeSignInLink, updatePerson } from "./directory.ts";
+import { createGuessing } from "./guessing.ts";
+import { beginPasskey, makeLink, redeemLink } from "./links.ts";
+import { invite, listMembers, removeMember, revokeInvitation, updateMember } from "./members.ts";
+import type { Parts } from "./parts.ts";
+import { createPasskeys } from "./passkeys.ts";
+import { PasswordHasher } from "./passwords.ts";
+import { createSessions } from "./sessions.ts";
+import {
+  beginSignIn,
+  confirmIdentity,
+  getSession,
+  listSessions,
+  revokeSession,
+  signInWithPasskey,
+  signInWithPassword,
+  signOut,
+} from "./sign-in.ts";
+import { createPeopleStore } from "./store.ts";
+import { addPasskey, removePasskey, setPassword } from "./ways-in.ts";
+
+export type People = {
+  /** Without authentication: the interceptor has authenticated the caller. */
+  readonly service: Implementation<typeof PeopleService, AuthenticatedCall>;
+  /** Identifies the person of `authorization: Session …`. Throws `invalid_session`. */
+  readonly authenticate: Authenticate;
+  readonly onPersonChange: OnPersonChange;
+  /** Stores administrative acts. */
+  readonly audit: AuditSink;
+  readonly installation: Installation;
+  /** Starts to read the changes that other nodes make. */
+  start(): void;
+  stop(): Promise<void>;
+};
+
+/** What only the machine itself may do. */
+export type Installation = {
+  /** The account of the first start. Undefined: no start has made one. */
+  findFirstAccount(): Promise<string | undefined>;
+  /** Makes `accountId` the account of the first start, unless there is one. Returns it. */
+  claimFirstAccount(accountId: string): Promise<string>;
+  /** True if an operator can sign in. */
+  hasOperator(): Promise<boolean>;
+  /**
+   * The address that makes its holder an operator, who owns the account of the first start. Ends
+   * the earlier ones.
+   */
+  makeOwnerLink(): Promise<string>;
+  /** The address by which a person signs in who lost every way in. Throws `not_found`. */
+  makeSignInLink(personId: string): Promise<string>;
+};
+
+export function createPeople(parts: {
+  postgres: Postgres;
+  /** The address under which people reach the console. */
+  publicUrl: () => URL;
+  /** Makes other nodes read the change feed at once, not within 0.5 s. */
+  hints?: ChangeHints | undefined;
+  log: Log;
+}): People {
+  const { publicUrl, hints, log } = parts;
+  const store = createPeopleStore(parts.postgres);
+  const changes = createChanges({
+    source: { name: "people", read: store.readChanges, clean: store.clean },
+    hints,
+    log,
+  });
+  const passkeyOnly = () => !isLocalhost(publicUrl());
+  const sessions = createSessions({ store, changes, passkeyOnly });
+  // Registered first: other listeners may authenticate at once.
+  changes.onChanged(sessions.forget);
+  const challenges = createChallenges(store);
+  const all: Parts = {
+    store,
+    hasher: new PasswordHasher(),
+    guessing: createGuessing(store),
+    passkeys: createPasskeys({ store, challenges, origin: publicUrl }),
+    publicUrl,
+    passkeyOnly,
+    publish: changes.publish,
+  };
+
+  return {
+    service: {
+      getSession: (request, call) => getSession(all, request, call),
+      beginSignIn: (request, call) => beginSignIn(all, request, call),
+      signInWithPasskey: (request, call) => signInWithPasskey(all, request, call),
+      signInWithPassword: (request, call) => signInWithPassword(all, request, call),
+      redeemLink: (request, call) => redeemLink(all, request, call),
+      signOut: (request, call) => signOut(all, request, call),
+      listSessions: (request, call) => listSessions(all, request, call),
+      revokeSession: (request, call) => revokeSession(all, request, call),
+      confirmIdentity: (request, call) => confirmIdentity(all, request, call),
+      beginPasskey: (request, call) => beginPasskey(all, request, call),
+      addPasskey: (request, call) => addPasskey(all, request, call),
+      removePasskey: (request, call) => removePasskey(all, request, call),
+      setPassword: (request, call) => setPassword(all, request, call),
+      listMembers: (request, call) => listMembers(all, request, call),
+      invite: (request, call) => invite(all, request, call),
+      revokeInvitation: (request, call) => revokeInvitation(all, request, call),
+      updateMember: (request, call) => updateMember(all, request, call),
+      removeMember: (request, call) => removeMember(all, request, call),
+      listPeople: (request) => listPeople(all, request),
+      updatePerson: (request, call) => updatePerson(all, request, call),
+      makeSignInLink: (request, call) => makeSignInLink(all, request, call),
+      listAuditEvents: (request, call) => listAuditEvents(all, request, call),
+    },
+    authenticate: sessions.authenticate,
+    onPersonChange: (listener) => changes.onChanged((personId) => listener({ personId })),
+    audit: { record: (event) => store.insertAuditEvent(event) },
+    installation: {
+      findFirstAccount: () => store.findFirstAccount(),
+      claimFirstAccount: (accountId) => store.claimFirstAccount(accountId),
+      hasOperator: () => store.hasOperator(),
+      async makeOwnerLink() {
+        const { address } = await store.transaction(async (tables) => {
+          const accountId = await tables.findFirstAccount();
+          await tables.endLinks("owner");
+          return makeLink(tables, publicUrl(), {
+            purpose: "owner",
+            member: accountId === undefined ? undefined : { accountId, role: AccountRole.OWNER },
+            madeBy: "installation",
+          });
+        });
+        return address;
+      },
+      async makeSignInLink(personId) {
+        const { address } = await store.transaction((tables) =>
+          makeRecoveryLink(tables, publicUrl(), personId, "installation"),
+        );
+        return address;
+      },
+    },
+    start: changes.start,
+    stop: changes.stop,
+  };
+}

@@ -1,0 +1,109 @@
+// Sessions: the credential of a signed-in person. A token is 256 random bits; the database has its
+// SHA-256. A session ends twelve hours after its last use and thirty days after the sign-in.
+//
+// Sessions in use are cached, so that a call costs no statement. Each minute a cached session is
+// read again, which records its use. A change of its person drops it on every node within a second.
+
+import { hash } from "node:crypto";
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { type SessionGrant, SessionGrantSchema } from "../../gen/gateway/people/v1/people_pb.ts";
+import type { Changes } from "../base/change-feed.ts";
+import { ApiError } from "../base/errors.ts";
+import { randomSecret, timeOrderedId } from "../base/ids.ts";
+import { SecretCache } from "../base/secret-cache.ts";
+import { createSecretLookup } from "../base/secret-lookup.ts";
+import type { Client } from "../contract/callers.ts";
+import type { Authenticate, Caller } from "../contract/contract.ts";
+import type { FoundSession, PeopleStore, PeopleTables, SignInMethod } from "./store.ts";
+
+const hourMs = 3_600_000;
+/** A session that is not used for this long ends. */
+export const idleMsMax = 12 * hourMs;
+const lifetimeMs = 30 * 24 * hourMs;
+/** How long a sign-in or a confirmation permits what the methods marked `strong` do. */
+export const strongMs = 15 * 60_000;
+
+const cacheLimits = {
+  foundMax: 20_000,
+  unknownMax: 10_000,
+  freshMs: 60_000,
+  staleMs: 120_000,
+} as const;
+
+export type Sessions = {
+  readonly authenticate: Authenticate;
+  /** Call when a person changed: the cached sessions become invalid. */
+  forget(personId: string): void;
+};
+
+/**
+ * `passkeyOnly`: true if a session that a password began has no operator role. `changes`: the feed
+ * of changed people.
+ */
+export function createSessions(parts: {
+  store: PeopleStore;
+  changes: Changes;
+  passkeyOnly: () => boolean;
+}): Sessions {
+  const { store, changes, passkeyOnly } = parts;
+  const cache = new SecretCache<FoundSession>(cacheLimits);
+  const findAll = (digests: readonly string[]) => store.findSessions(digests, idleMsMax);
+  const lookup = createSecretLookup(findAll, cache);
+
+  const callerOf = (found: FoundSession | undefined): Caller => {
+    if (!found) throw new ApiError("invalid_session");
+    const { ownerId: personId, sessionId, memberships, strongUntil, method } = found;
+    const operator =
+      method === "password" && passkeyOnly() ? OperatorRole.UNSPECIFIED : found.operator;
+    return { kind: "person", personId, sessionId, memberships, operator, strongUntil };
+  };
+
+  return {
+    async authenticate(requestHeader) {
+      const token = sessionToken(requestHeader);
+      if (token === undefined) throw new ApiError("invalid_session");
+      const digest = digestToken(token).toString("base64");
+      const cached = cache.get(digest);
+      // A node that may have missed a change must not trust what it remembers.
+      if (!cached || cached.isExpired || (cached.found && !changes.isCurrent()))
+        return callerOf(await lookup.find(digest));
+      if (cached.isStale) lookup.refresh(digest);
+      return callerOf(cached.found);
+    },
+    forget: (personId) => cache.invalidate(personId),
+  };
+}
+
+/** The token of `authorization: Session …`. Undefined: it is not one of ours. */
+function sessionToken(requestHeader: Headers): string | undefined {
+  const header = requestHeader.get("authorization") ?? "";
+  return /^\s*session\s+([\w-]{43})\s*$/i.exec(header)?.[1];
+}
+
+/** SHA-256, as the tables of sessions and links store it. */
+export function digestToken(token: string): Buffer {
+  return hash("sha256", token, "buffer");
+}
+
+/** Begins a session. The grant holds its token, which nothing else keeps. */
+export async function beginSession(
+  tables: PeopleTables,
+  personId: string,
+  method: SignInMethod,
+  { address, agent }: Client,
+): Promise<SessionGrant> {
+  const token = randomSecret(32);
+  const endsAt = await tables.insertSession({
+    digest: digestToken(token),
+    sessionId: timeOrderedId("ses_"),
+    personId,
+    method,
+    lifetimeMs,
+    strongMs,
+    address,
+    agent,
+  });
+  return create(SessionGrantSchema, { token, endsAt: timestampFromDate(endsAt) });
+}

@@ -1,0 +1,184 @@
+// Signing in and out, and the open sessions of a person.
+
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  type BeginSignInRequest,
+  BeginSignInResponseSchema,
+  type ConfirmIdentityRequest,
+  ConfirmIdentityResponseSchema,
+  type GetSessionRequest,
+  GetSessionResponseSchema,
+  type ListSessionsRequest,
+  ListSessionsResponseSchema,
+  type Person,
+  type RevokeSessionRequest,
+  RevokeSessionResponseSchema,
+  type SignInWithPasskeyRequest,
+  SignInWithPasskeyResponseSchema,
+  type SignInWithPasswordRequest,
+  SignInWithPasswordResponseSchema,
+  type SignOutRequest,
+  SignOutResponseSchema,
+} from "../../gen/gateway/people/v1/people_pb.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
+import { clientOf } from "../contract/callers.ts";
+import type { AuthenticatedCall } from "../contract/contract.ts";
+import { spendChallenge } from "./challenges.ts";
+import { type Parts, personOf } from "./parts.ts";
+import type { PasskeyProof } from "./passkeys.ts";
+import { beginSession, idleMsMax, strongMs } from "./sessions.ts";
+import type { PeopleTables } from "./store.ts";
+
+export async function getSession({ store }: Parts, _: GetSessionRequest, call: AuthenticatedCall) {
+  const { personId, sessionId, strongUntil, operator } = personOf(call);
+  const [person, accounts, passkeys, hash] = await Promise.all([
+    store.findPerson(personId),
+    store.listAccounts(personId),
+    store.listPasskeys(personId),
+    store.findPasswordHash(personId),
+  ]);
+  return create(GetSessionResponseSchema, {
+    person,
+    accounts,
+    sessionId,
+    passkeys,
+    hasPassword: hash !== undefined,
+    operator,
+    ...(strongUntil && { strongUntil: timestampFromDate(strongUntil) }),
+  });
+}
+
+export async function beginSignIn(
+  { passkeys }: Parts,
+  _: BeginSignInRequest,
+  { caller }: AuthenticatedCall,
+) {
+  const personId = caller.kind === "person" ? caller.personId : undefined;
+  const passkeyOptionsJson = await passkeys.beginSignIn(personId);
+  return create(BeginSignInResponseSchema, { passkeyOptionsJson });
+}
+
+export async function signInWithPasskey(
+  { store, passkeys }: Parts,
+  { answerJson }: SignInWithPasskeyRequest,
+  call: AuthenticatedCall,
+) {
+  const proof = await passkeys.verifyAnswer("answer_json", answerJson);
+  const grant = await store.transaction(async (tables) => {
+    await useProof(tables, proof);
+    return beginSession(tables, proof.personId, "passkey", clientOf(call));
+  });
+  const person = await store.findPerson(proof.personId);
+  return create(SignInWithPasskeyResponseSchema, { grant, person });
+}
+
+export async function signInWithPassword(
+  parts: Parts,
+  { login, password }: SignInWithPasswordRequest,
+  call: AuthenticatedCall,
+) {
+  const personId = await checkGuess(parts, login, password, call);
+  const grant = await beginSession(parts.store, personId, "password", clientOf(call));
+  const person = await parts.store.findPerson(personId);
+  return create(SignInWithPasswordResponseSchema, { grant, person });
+}
+
+export async function confirmIdentity(
+  parts: Parts,
+  { passkeyAnswerJson, password }: ConfirmIdentityRequest,
+  call: AuthenticatedCall,
+) {
+  const { store, passkeys, publish } = parts;
+  const { personId, sessionId } = personOf(call);
+  if ((passkeyAnswerJson === "") === (password === ""))
+    throw invalidField("password", "give either a password or a passkey_answer_json");
+  let proof: PasskeyProof | undefined;
+  if (password === "") {
+    proof = await passkeys.verifyAnswer("passkey_answer_json", passkeyAnswerJson);
+    if (proof.personId !== personId) throw new ApiError("sign_in_failed");
+  } else {
+    const { login } = await existing(store.findPerson(personId));
+    await checkGuess(parts, login, password, call);
+  }
+  const strongUntil = await store.transaction(async (tables) => {
+    if (proof) await useProof(tables, proof);
+    // Other nodes know this session without the confirmation.
+    await tables.insertChange(personId);
+    return tables.confirmSession(sessionId, strongMs);
+  });
+  if (!strongUntil) throw new ApiError("invalid_session");
+  publish(personId);
+  return create(ConfirmIdentityResponseSchema, { strongUntil: timestampFromDate(strongUntil) });
+}
+
+/** The id of the person with this login and password. Throws `sign_in_failed` for any other. */
+async function checkGuess(
+  { store, hasher, guessing }: Parts,
+  login: string,
+  password: string,
+  call: AuthenticatedCall,
+): Promise<string> {
+  hasher.checkRoom();
+  const known = login.trim().normalize("NFKC").toLowerCase();
+  const { address } = clientOf(call);
+  const succeed = await guessing.begin(known, address, call.signal);
+  const found = await store.findLogin(known);
+  const isRight = await hasher.verify(password, found?.hash);
+  if (!found || !isRight) throw new ApiError("sign_in_failed");
+  await succeed();
+  return found.personId;
+}
+
+/** Throws `sign_in_failed` for an answer that was used before. */
+async function useProof(tables: PeopleTables, proof: PasskeyProof): Promise<void> {
+  const { credentialId, counter, challenge } = proof;
+  if (!(await spendChallenge(tables, challenge))) throw new ApiError("sign_in_failed");
+  if (!(await tables.usePasskey(credentialId, counter))) throw new ApiError("sign_in_failed");
+}
+
+async function existing(found: Promise<Person | undefined>): Promise<Person> {
+  const person = await found;
+  if (!person) throw new ApiError("invalid_session");
+  return person;
+}
+
+export async function signOut(parts: Parts, _: SignOutRequest, call: AuthenticatedCall) {
+  const { personId, sessionId } = personOf(call);
+  await endSession(parts, personId, sessionId);
+  return create(SignOutResponseSchema);
+}
+
+export async function listSessions(
+  { store }: Parts,
+  _: ListSessionsRequest,
+  call: AuthenticatedCall,
+) {
+  const { personId, sessionId } = personOf(call);
+  const sessions = await store.listSessions(personId, idleMsMax, sessionId);
+  return create(ListSessionsResponseSchema, { sessions });
+}
+
+export async function revokeSession(
+  parts: Parts,
+  { sessionId }: RevokeSessionRequest,
+  call: AuthenticatedCall,
+) {
+  if (!(await endSession(parts, personOf(call).personId, sessionId)))
+    throw new ApiError("not_found", { field: "session_id", message: "No such open session." });
+  return create(RevokeSessionResponseSchema);
+}
+
+async function endSession(
+  { store, publish }: Parts,
+  personId: string,
+  sessionId: string,
+): Promise<boolean> {
+  const ended = await store.transaction(async (tables) => {
+    const isOpen = await tables.endSession(personId, sessionId);
+    if (isOpen) await tables.insertChange(personId);
+    return isOpen;
+  });
+  if (ended) publish(personId);
+  return ended;
+}

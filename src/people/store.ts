@@ -1,0 +1,701 @@
+// The tables of people. The only file that runs this folder's statements and reads their rows.
+
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  type AuditEvent,
+  AuditEventSchema,
+  type Invitation,
+  InvitationSchema,
+  LinkPurpose,
+  type Member,
+  MemberSchema,
+  type Passkey,
+  PasskeySchema,
+  type Person,
+  type PersonAccount,
+  PersonAccountSchema,
+  PersonSchema,
+  type Session,
+  SessionSchema,
+} from "../../gen/gateway/people/v1/people_pb.ts";
+import type { ChangePage } from "../base/change-feed.ts";
+import { ApiError } from "../base/errors.ts";
+import { timeOrderedId } from "../base/ids.ts";
+import type { TimeCursor } from "../base/paging.ts";
+import type { Found } from "../base/secret-cache.ts";
+import type { AuditFacts, Membership } from "../contract/contract.ts";
+import {
+  isUnreachable,
+  type Postgres,
+  type Statement,
+  statement,
+  type Tx,
+} from "../postgres/postgres.ts";
+
+// A database that does not answer within this time counts as unreachable.
+const answerMsMax = 5_000;
+
+const timed = (file: string): Statement => ({
+  ...statement(import.meta.url, file),
+  timeoutMs: answerMsMax,
+});
+
+const statements = {
+  insertSession: timed("insert-session"),
+  findSessions: timed("find-sessions"),
+  endSession: timed("end-session"),
+  endSessions: timed("end-sessions"),
+  listSessions: timed("list-sessions"),
+  confirmSession: timed("confirm-session"),
+  removeSessions: timed("remove-sessions"),
+  insertChange: timed("insert-change"),
+  readChanges: timed("read-changes"),
+  removeChanges: timed("remove-changes"),
+  insertPerson: timed("insert-person"),
+  lockPerson: timed("lock-person"),
+  findPerson: timed("find-person"),
+  listPeople: timed("list-people"),
+  updatePerson: timed("update-person"),
+  lockOperators: timed("lock-operators"),
+  hasOperator: timed("has-operator"),
+  findLogin: timed("find-login"),
+  findPassword: timed("find-password"),
+  putPassword: timed("put-password"),
+  deletePassword: timed("delete-password"),
+  insertPasskey: timed("insert-passkey"),
+  findPasskey: timed("find-passkey"),
+  usePasskey: timed("use-passkey"),
+  listPasskeys: timed("list-passkeys"),
+  deletePasskey: timed("delete-passkey"),
+  deletePasskeys: timed("delete-passkeys"),
+  countWaysIn: timed("count-ways-in"),
+  spendChallenge: timed("spend-challenge"),
+  removeChallenges: timed("remove-challenges"),
+  readWaits: timed("read-waits"),
+  countAttempts: timed("count-attempts"),
+  forgiveAttempt: timed("forgive-attempt"),
+  removeFailures: timed("remove-failures"),
+  insertLink: timed("insert-link"),
+  findLink: timed("find-link"),
+  useLink: timed("use-link"),
+  endLinks: timed("end-links"),
+  endInvitation: timed("end-invitation"),
+  listInvitations: timed("list-invitations"),
+  countInvitations: timed("count-invitations"),
+  findAccount: timed("find-account"),
+  lockMembers: timed("lock-members"),
+  putMember: timed("put-member"),
+  updateMember: timed("update-member"),
+  deleteMember: timed("delete-member"),
+  listMembers: timed("list-members"),
+  listAccountsOfPerson: timed("list-accounts-of-person"),
+  insertAuditEvent: timed("insert-audit-event"),
+  listAuditEvents: timed("list-audit-events"),
+  readInstallation: timed("read-installation"),
+  claimAccount: timed("claim-account"),
+  claimChallengeSecret: timed("claim-challenge-secret"),
+};
+
+/** How a person proved who he is at a sign-in. */
+export type SignInMethod = "passkey" | "password";
+
+/** An open session, as it authenticates calls. */
+export type FoundSession = Found & {
+  readonly sessionId: string;
+  readonly method: SignInMethod;
+  readonly operator: OperatorRole;
+  readonly memberships: readonly Membership[];
+  readonly strongUntil: Date;
+};
+
+export type NewSession = {
+  readonly digest: Buffer;
+  readonly sessionId: string;
+  readonly personId: string;
+  readonly method: SignInMethod;
+  readonly lifetimeMs: number;
+  readonly strongMs: number;
+  readonly address: string;
+  readonly agent: string;
+};
+
+/** A passkey, as it verifies an answer. */
+export type StoredPasskey = {
+  readonly credentialId: string;
+  readonly personId: string;
+  readonly publicKey: Uint8Array<ArrayBuffer>;
+  readonly counter: number;
+};
+
+export type LinkKind = "owner" | "invitation" | "recovery";
+
+/** A link that can be used. */
+export type OpenLink = {
+  readonly linkId: string;
+  readonly purpose: LinkKind;
+  /** Of a recovery: the person. Otherwise the id that a new person gets. */
+  readonly personId: string;
+  /** Absent: it joins no account. */
+  readonly member: Membership | undefined;
+  readonly login: string;
+  readonly endsAt: Date;
+};
+
+export type NewLink = {
+  readonly digest: Buffer;
+  readonly purpose: LinkKind;
+  readonly personId: string;
+  readonly member: Membership | undefined;
+  readonly login: string;
+  readonly madeBy: string;
+  readonly lifetimeMs: number;
+};
+
+/** A subject of password attempts. */
+export type AttemptSubject = {
+  readonly digest: Buffer;
+  readonly kind: "pair" | "network" | "login";
+};
+
+export type CountedAttempt = {
+  readonly kind: AttemptSubject["kind"];
+  readonly failures: number;
+  /** False: the subject has to wait, and was not counted. */
+  readonly counted: boolean;
+  readonly waitMs: number;
+};
+
+export type AuditQuery = {
+  /** Undefined: of all accounts and of none. */
+  readonly accountId: string | undefined;
+  readonly actor: string | undefined;
+  readonly method: string | undefined;
+  readonly from: Date | undefined;
+  readonly to: Date | undefined;
+};
+
+export type NewAuditEvent = {
+  readonly at: Date;
+  readonly actor: string;
+  readonly accountId: string;
+  readonly method: string;
+  readonly outcome: string;
+  readonly facts: AuditFacts;
+  readonly address: string;
+};
+
+/** The functions of the store that run in one transaction, or each in its own. */
+export type PeopleTables = ReturnType<typeof tablesOn>;
+
+export type PeopleStore = PeopleTables & {
+  /** Runs `work` in one transaction. Repeats it after a conflict. */
+  transaction<T>(work: (tables: PeopleTables) => Promise<T>): Promise<T>;
+};
+
+/** Every function throws `billing_unavailable` while the database is unreachable. */
+export function createPeopleStore(postgres: Postgres): PeopleStore {
+  return {
+    ...tablesOn(postgres),
+    transaction: (work) =>
+      postgres.transaction((tx) => work(tablesOn(tx))).catch((cause: unknown) => fail(cause)),
+  };
+}
+
+function fail(cause: unknown): never {
+  throw isUnreachable(cause)
+    ? new ApiError("billing_unavailable", {
+        message: "The database is unreachable. Try again shortly.",
+        retryAfterMs: 1000,
+        cause,
+      })
+    : cause;
+}
+
+function tablesOn(db: Tx) {
+  const query = <Row>(one: Statement, values: readonly unknown[]): Promise<Row[]> =>
+    db.query<Row>(one, values).catch((cause: unknown) => fail(cause));
+  const first = async <Row>(one: Statement, values: readonly unknown[]) =>
+    (await query<Row>(one, values))[0];
+  const didChange = async (one: Statement, values: readonly unknown[]) =>
+    (await query(one, values)).length > 0;
+  const run = async (one: Statement, values: readonly unknown[]) => void (await query(one, values));
+
+  return {
+    // Sessions.
+
+    async insertSession(session: NewSession): Promise<Date> {
+      const { digest, sessionId, personId, method, lifetimeMs, strongMs, address, agent } = session;
+      const values = [digest, sessionId, personId, method, lifetimeMs, strongMs, address, agent];
+      return only(await query<{ ends_at: Date }>(statements.insertSession, values)).ends_at;
+    },
+    /** The open sessions with these digests, whose use it records. */
+    async findSessions(digests: readonly string[], idleMsMax: number): Promise<FoundSession[]> {
+      const bytes = digests.map((digest) => Buffer.from(digest, "base64"));
+      const rows = await query<SessionRow>(statements.findSessions, [bytes, idleMsMax]);
+      return rows.map(toFoundSession);
+    },
+    endSession: (personId: string, sessionId: string) =>
+      didChange(statements.endSession, [personId, sessionId]),
+    endSessions: (personId: string, butSessionId?: string) =>
+      run(statements.endSessions, [personId, butSessionId ?? null]),
+    async listSessions(personId: string, idleMsMax: number, current: string): Promise<Session[]> {
+      const rows = await query<OpenSessionRow>(statements.listSessions, [personId, idleMsMax]);
+      return rows.map((row) => toSession(row, current));
+    },
+    /** Undefined: the session ended. */
+    async confirmSession(sessionId: string, strongMs: number): Promise<Date | undefined> {
+      const values = [sessionId, strongMs];
+      const row = await first<{ strong_until: Date }>(statements.confirmSession, values);
+      return row?.strong_until;
+    },
+
+    // Changes.
+
+    insertChange: (personId: string) =>
+      run(statements.insertChange, [timeOrderedId("chg_"), personId]),
+    async readChanges(since: Date | undefined): Promise<ChangePage> {
+      const rows = await query<ChangeRow>(statements.readChanges, [since ?? null]);
+      return {
+        at: rows[0]?.read_at ?? since ?? new Date(),
+        changes: rows.flatMap(({ change_id, person_id }) =>
+          change_id === null || person_id === null ? [] : [{ changeId: change_id, id: person_id }],
+        ),
+      };
+    },
+    /** Deletes rows that have no effect any more. */
+    async clean(): Promise<void> {
+      await run(statements.removeChanges, []);
+      await run(statements.removeChallenges, []);
+      await run(statements.removeFailures, []);
+      await run(statements.removeSessions, []);
+    },
+
+    // People.
+
+    /** False: the login is taken. */
+    insertPerson: (person: { personId: string; login: string; name: string; isAdmin: boolean }) =>
+      didChange(statements.insertPerson, [
+        person.personId,
+        person.login,
+        person.name,
+        person.isAdmin ? "admin" : "none",
+      ]),
+    /** Locks the person until the end of the transaction. */
+    async lockPerson(personId: string): Promise<Person | undefined> {
+      const row = await first<PersonRow>(statements.lockPerson, [personId]);
+      return row && toPerson(row);
+    },
+    async findPerson(personId: string): Promise<Person | undefined> {
+      const row = await first<PersonRow>(statements.findPerson, [personId]);
+      return row && toPerson(row);
+    },
+    async listPeople(text: string, afterLogin: string, limit: number): Promise<Person[]> {
+      const rows = await query<PersonRow>(statements.listPeople, [text, afterLogin, limit]);
+      return rows.map(toPerson);
+    },
+    updatePerson: (personId: string, operator: OperatorRole, isDisabled: boolean) =>
+      run(statements.updatePerson, [personId, operatorName(operator), isDisabled]),
+    /** The ids of the operator admins who may sign in, locked. */
+    async lockOperators(): Promise<string[]> {
+      const rows = await query<{ person_id: string }>(statements.lockOperators, []);
+      return rows.map(({ person_id }) => person_id);
+    },
+    hasOperator: () => didChange(statements.hasOperator, []),
+
+    // Ways in.
+
+    /** The person with this login who may sign in. */
+    async findLogin(login: string): Promise<{ personId: string; hash?: string } | undefined> {
+      const row = await first<{ person_id: string; hash: string | null }>(statements.findLogin, [
+        login,
+      ]);
+      return row && { personId: row.person_id, ...(row.hash !== null && { hash: row.hash }) };
+    },
+    async findPasswordHash(personId: string): Promise<string | undefined> {
+      return (await first<{ hash: string }>(statements.findPassword, [personId]))?.hash;
+    },
+    putPassword: (personId: string, hash: string) => run(statements.putPassword, [personId, hash]),
+    deletePassword: (personId: string) => didChange(statements.deletePassword, [personId]),
+    /** Undefined: the credential exists. */
+    async insertPasskey(passkey: StoredPasskey & { name: string }): Promise<Passkey | undefined> {
+      const { credentialId, personId, publicKey, counter, name } = passkey;
+      const id = timeOrderedId("pky_");
+      const values = [credentialId, id, personId, Buffer.from(publicKey), counter, name];
+      const row = await first<PasskeyRow>(statements.insertPasskey, values);
+      return row && toPasskey(row);
+    },
+    async findPasskey(credentialId: string): Promise<StoredPasskey | undefined> {
+      const row = await first<StoredPasskeyRow>(statements.findPasskey, [credentialId]);
+      return (
+        row && {
+          credentialId: row.credential_id,
+          personId: row.person_id,
+          publicKey: new Uint8Array(row.public_key),
+          counter: Number(row.counter),
+        }
+      );
+    },
+    /** False: the passkey was removed. */
+    usePasskey: (credentialId: string, counter: number) =>
+      didChange(statements.usePasskey, [credentialId, counter]),
+    async listPasskeys(personId: string): Promise<Passkey[]> {
+      return (await query<PasskeyRow>(statements.listPasskeys, [personId])).map(toPasskey);
+    },
+    async listCredentialIds(personId: string): Promise<string[]> {
+      const rows = await query<{ credential_id: string }>(statements.listPasskeys, [personId]);
+      return rows.map(({ credential_id }) => credential_id);
+    },
+    deletePasskey: (personId: string, passkeyId: string) =>
+      didChange(statements.deletePasskey, [personId, passkeyId]),
+    deletePasskeys: (personId: string) => run(statements.deletePasskeys, [personId]),
+    async countWaysIn(personId: string): Promise<{ passkeys: number; passwords: number }> {
+      return only(
+        await query<{ passkeys: number; passwords: number }>(statements.countWaysIn, [personId]),
+      );
+    },
+    /** False: the challenge was answered before. */
+    spendChallenge: (digest: Buffer, lifetimeMs: number) =>
+      didChange(statements.spendChallenge, [digest, lifetimeMs]),
+
+    // Guessing.
+
+    /** Milliseconds until none of the subjects has to wait. */
+    async readWaitMs(digests: readonly Buffer[]): Promise<number> {
+      const row = await first<{ wait_ms: number }>(statements.readWaits, [digests]);
+      return row?.wait_ms ?? 0;
+    },
+    async countAttempts(subjects: readonly AttemptSubject[]): Promise<CountedAttempt[]> {
+      const ordered = subjects.toSorted((one, other) => Buffer.compare(one.digest, other.digest));
+      const rows = await query<AttemptRow>(statements.countAttempts, [
+        ordered.map(({ digest }) => digest),
+        ordered.map(({ kind }) => kind),
+      ]);
+      return rows.map(({ wait_ms, ...row }) => ({ ...row, waitMs: wait_ms }));
+    },
+    forgiveAttempt: (digests: readonly Buffer[]) => run(statements.forgiveAttempt, [digests]),
+
+    // Links.
+
+    async insertLink(link: NewLink): Promise<Invitation> {
+      const values = [
+        ...[link.digest, timeOrderedId("lnk_"), link.purpose, link.personId],
+        ...[link.member?.accountId ?? null, link.member ? roleName(link.member.role) : null],
+        ...[link.login, link.madeBy, link.lifetimeMs],
+      ];
+      return toInvitation(only(await query<InvitationRow>(statements.insertLink, values)));
+    },
+    async findLink(digest: Buffer): Promise<OpenLink | undefined> {
+      const row = await first<LinkRow>(statements.findLink, [digest]);
+      return row && toLink(row);
+    },
+    /** Undefined: the link is wrong, used or expired. Only one caller gets it. */
+    async useLink(digest: Buffer): Promise<OpenLink | undefined> {
+      const row = await first<LinkRow>(statements.useLink, [digest]);
+      return row && toLink(row);
+    },
+    /** `personId` undefined: the links of everybody. */
+    endLinks: (purpose: LinkKind, personId?: string) =>
+      run(statements.endLinks, [purpose, personId ?? null]),
+    endInvitation: (accountId: string, linkId: string) =>
+      didChange(statements.endInvitation, [accountId, linkId]),
+    async listInvitations(accountId: string): Promise<Invitation[]> {
+      const rows = await query<InvitationRow>(statements.listInvitations, [accountId]);
+      return rows.map(toInvitation);
+    },
+    /** The invitations of the last 24 hours, and when the next one becomes free. */
+    async countInvitations(accountId: string): Promise<{ made: number; resetsAt: Date | null }> {
+      const row = only(
+        await query<{ made: number; resets_at: Date | null }>(statements.countInvitations, [
+          accountId,
+        ]),
+      );
+      return { made: row.made, resetsAt: row.resets_at };
+    },
+
+    // Members.
+
+    async findAccountName(accountId: string): Promise<string | undefined> {
+      return (await first<{ name: string }>(statements.findAccount, [accountId]))?.name;
+    },
+    /** The members of an account, locked. */
+    async lockMembers(accountId: string): Promise<{ personId: string; role: AccountRole }[]> {
+      const rows = await query<{ person_id: string; role: RoleName }>(statements.lockMembers, [
+        accountId,
+      ]);
+      return rows.map((row) => ({ personId: row.person_id, role: rolesByName[row.role] }));
+    },
+    putMember: (personId: string, { accountId, role }: Membership) =>
+      run(statements.putMember, [accountId, personId, roleName(role)]),
+    updateMember: (personId: string, { accountId, role }: Membership) =>
+      run(statements.updateMember, [accountId, personId, roleName(role)]),
+    deleteMember: (accountId: string, personId: string) =>
+      run(statements.deleteMember, [accountId, personId]),
+    async listMembers(accountId: string, onlyPersonId?: string): Promise<Member[]> {
+      const values = [accountId, onlyPersonId ?? null];
+      return (await query<MemberRow>(statements.listMembers, values)).map(toMember);
+    },
+    async listAccounts(personId: string): Promise<PersonAccount[]> {
+      const rows = await query<AccountRow>(statements.listAccountsOfPerson, [personId]);
+      return rows.map((row) =>
+        create(PersonAccountSchema, {
+          accountId: row.account_id,
+          name: row.name,
+          role: rolesByName[row.role],
+        }),
+      );
+    },
+
+    // Administrative acts.
+
+    insertAuditEvent: (event: NewAuditEvent) =>
+      run(statements.insertAuditEvent, [
+        ...[timeOrderedId("aud_"), event.at, event.actor, event.accountId, event.method],
+        ...[event.outcome, JSON.stringify(event.facts), event.address],
+      ]),
+    async listAuditEvents(
+      filter: AuditQuery,
+      before: TimeCursor | undefined,
+      limit: number,
+    ): Promise<AuditEvent[]> {
+      const rows = await query<AuditRow>(statements.listAuditEvents, [
+        ...[filter.accountId ?? null, filter.actor ?? null, filter.method ?? null],
+        ...[filter.from ?? null, filter.to ?? null, before?.at ?? null, before?.id ?? null, limit],
+      ]);
+      return rows.map(toAuditEvent);
+    },
+
+    // This installation.
+
+    /** The account of the first start. Undefined: no start has made one. */
+    async findFirstAccount(): Promise<string | undefined> {
+      const row = await first<InstallationRow>(statements.readInstallation, []);
+      return row?.account_id ?? undefined;
+    },
+    async claimFirstAccount(accountId: string): Promise<string> {
+      return only(await query<{ account_id: string }>(statements.claimAccount, [accountId]))
+        .account_id;
+    },
+    /** The secret that signs challenges: `proposed` becomes it if there is none. */
+    async claimChallengeSecret(proposed: Buffer): Promise<Buffer> {
+      const rows = await query<{ challenge_secret: Buffer }>(statements.claimChallengeSecret, [
+        proposed,
+      ]);
+      return only(rows).challenge_secret;
+    },
+  };
+}
+
+type SessionRow = {
+  digest: Buffer;
+  session_id: string;
+  person_id: string;
+  method: SignInMethod;
+  strong_until: Date;
+  operator: OperatorName;
+  ends_in_ms: number;
+  account_ids: string[];
+  roles: RoleName[];
+};
+type OpenSessionRow = {
+  session_id: string;
+  made_at: Date;
+  used_at: Date;
+  ends_at: Date;
+  address: string;
+  agent: string;
+};
+type ChangeRow = { read_at: Date; change_id: string | null; person_id: string | null };
+type PersonRow = {
+  person_id: string;
+  login: string;
+  name: string;
+  operator: OperatorName;
+  created_at: Date;
+  disabled_at: Date | null;
+  last_seen_at?: Date | null;
+};
+type PasskeyRow = { passkey_id: string; name: string; created_at: Date; used_at: Date | null };
+type StoredPasskeyRow = {
+  credential_id: string;
+  person_id: string;
+  public_key: Buffer;
+  counter: bigint;
+};
+type AttemptRow = {
+  kind: AttemptSubject["kind"];
+  failures: number;
+  counted: boolean;
+  wait_ms: number;
+};
+type LinkRow = {
+  link_id: string;
+  purpose: LinkKind;
+  person_id: string;
+  account_id: string | null;
+  role: RoleName | null;
+  login: string;
+  ends_at: Date;
+};
+type InvitationRow = {
+  link_id: string;
+  role: RoleName | null;
+  login: string;
+  made_by: string;
+  made_at: Date;
+  ends_at: Date;
+};
+type MemberRow = {
+  person_id: string;
+  login: string;
+  name: string;
+  role: RoleName;
+  joined_at: Date;
+  last_seen_at: Date | null;
+};
+type AccountRow = { account_id: string; name: string; role: RoleName };
+type AuditRow = {
+  event_id: string;
+  at: Date;
+  actor: string;
+  account_id: string;
+  method: string;
+  outcome: string;
+  facts: Record<string, string>;
+  address: string;
+};
+type InstallationRow = { account_id: string | null };
+
+type RoleName = keyof typeof rolesByName;
+const rolesByName = {
+  viewer: AccountRole.VIEWER,
+  member: AccountRole.MEMBER,
+  owner: AccountRole.OWNER,
+} as const;
+function roleName(role: AccountRole): string {
+  const name = Object.entries(rolesByName).find(([, one]) => one === role)?.[0];
+  if (name === undefined) throw new Error(`no such role: ${role}`);
+  return name;
+}
+type OperatorName = keyof typeof operatorsByName;
+const operatorsByName = {
+  none: OperatorRole.UNSPECIFIED,
+  support: OperatorRole.SUPPORT,
+  admin: OperatorRole.ADMIN,
+} as const;
+function operatorName(operator: OperatorRole): string {
+  const name = Object.entries(operatorsByName).find(([, one]) => one === operator)?.[0];
+  if (name === undefined) throw new Error(`no such operator role: ${operator}`);
+  return name;
+}
+export const purposeOf = {
+  owner: LinkPurpose.OWNER,
+  invitation: LinkPurpose.INVITATION,
+  recovery: LinkPurpose.RECOVERY,
+} as const;
+
+function only<T>(rows: readonly T[]): T {
+  const [row] = rows;
+  if (row === undefined) throw new Error("the statement returned no row");
+  return row;
+}
+
+function toFoundSession(row: SessionRow): FoundSession {
+  return {
+    digest: row.digest.toString("base64"),
+    ownerId: row.person_id,
+    expiresInMs: row.ends_in_ms,
+    sessionId: row.session_id,
+    method: row.method,
+    operator: operatorsByName[row.operator],
+    memberships: row.account_ids.flatMap((accountId, index) => {
+      const role = row.roles[index];
+      return role ? [{ accountId, role: rolesByName[role] }] : [];
+    }),
+    strongUntil: row.strong_until,
+  };
+}
+
+function toSession(row: OpenSessionRow, current: string): Session {
+  return create(SessionSchema, {
+    sessionId: row.session_id,
+    createdAt: timestampFromDate(row.made_at),
+    usedAt: timestampFromDate(row.used_at),
+    endsAt: timestampFromDate(row.ends_at),
+    address: row.address,
+    agent: row.agent,
+    current: row.session_id === current,
+  });
+}
+
+function toPerson(row: PersonRow): Person {
+  return create(PersonSchema, {
+    personId: row.person_id,
+    login: row.login,
+    name: row.name,
+    operator: operatorsByName[row.operator],
+    createdAt: timestampFromDate(row.created_at),
+    ...(row.disabled_at && { disabledAt: timestampFromDate(row.disabled_at) }),
+    ...(row.last_seen_at && { lastSeenAt: timestampFromDate(row.last_seen_at) }),
+  });
+}
+
+function toPasskey(row: PasskeyRow): Passkey {
+  return create(PasskeySchema, {
+    passkeyId: row.passkey_id,
+    name: row.name,
+    createdAt: timestampFromDate(row.created_at),
+    ...(row.used_at && { usedAt: timestampFromDate(row.used_at) }),
+  });
+}
+
+function toLink(row: LinkRow): OpenLink {
+  const { account_id, role } = row;
+  return {
+    linkId: row.link_id,
+    purpose: row.purpose,
+    personId: row.person_id,
+    member:
+      account_id !== null && role !== null
+        ? { accountId: account_id, role: rolesByName[role] }
+        : undefined,
+    login: row.login,
+    endsAt: row.ends_at,
+  };
+}
+
+function toInvitation(row: InvitationRow): Invitation {
+  return create(InvitationSchema, {
+    invitationId: row.link_id,
+    role: row.role === null ? AccountRole.UNSPECIFIED : rolesByName[row.role],
+    login: row.login,
+    createdAt: timestampFromDate(row.made_at),
+    endsAt: timestampFromDate(row.ends_at),
+    createdBy: row.made_by,
+  });
+}
+
+function toMember(row: MemberRow): Member {
+  return create(MemberSchema, {
+    personId: row.person_id,
+    login: row.login,
+    name: row.name,
+    role: rolesByName[row.role],
+    joinedAt: timestampFromDate(row.joined_at),
+    ...(row.last_seen_at && { lastSeenAt: timestampFromDate(row.last_seen_at) }),
+  });
+}
+
+function toAuditEvent(row: AuditRow): AuditEvent {
+  return create(AuditEventSchema, {
+    eventId: row.event_id,
+    at: timestampFromDate(row.at),
+    actor: row.actor,
+    accountId: row.account_id,
+    method: row.method,
+    outcome: row.outcome,
+    facts: row.facts,
+    address: row.address,
+  });
+}

@@ -1,0 +1,85 @@
+// The ways in of a signed-in person: passkeys and a password. The last one cannot be removed.
+
+import { create } from "@bufbuild/protobuf";
+import {
+  type AddPasskeyRequest,
+  AddPasskeyResponseSchema,
+  type RemovePasskeyRequest,
+  RemovePasskeyResponseSchema,
+  type SetPasswordRequest,
+  SetPasswordResponseSchema,
+} from "../../gen/gateway/people/v1/people_pb.ts";
+import { ApiError } from "../base/errors.ts";
+import type { AuthenticatedCall } from "../contract/contract.ts";
+import { spendChallenge } from "./challenges.ts";
+import { checkName, type Parts, personOf } from "./parts.ts";
+import { checkPassword } from "./passwords.ts";
+import type { PeopleTables } from "./store.ts";
+
+export async function addPasskey(
+  { store, passkeys }: Parts,
+  { answerJson, name }: AddPasskeyRequest,
+  call: AuthenticatedCall,
+) {
+  const { personId } = personOf(call);
+  const checked = checkName("name", name);
+  const { passkey, challenge } = await passkeys.verifyRegistration(
+    "answer_json",
+    personId,
+    answerJson,
+  );
+  const added = await store.transaction(async (tables) => {
+    if (!(await spendChallenge(tables, challenge))) throw new ApiError("sign_in_failed");
+    return tables.insertPasskey({ ...passkey, name: checked });
+  });
+  if (!added) throw new ApiError("sign_in_failed");
+  return create(AddPasskeyResponseSchema, { passkey: added });
+}
+
+export async function removePasskey(
+  { store }: Parts,
+  { passkeyId }: RemovePasskeyRequest,
+  call: AuthenticatedCall,
+) {
+  const { personId } = personOf(call);
+  await store.transaction(async (tables) => {
+    await tables.lockPerson(personId);
+    if (!(await tables.deletePasskey(personId, passkeyId)))
+      throw new ApiError("not_found", { field: "passkey_id", message: "No such passkey." });
+    await keepWayIn(tables, personId);
+  });
+  return create(RemovePasskeyResponseSchema);
+}
+
+export async function setPassword(
+  { store, hasher, publish }: Parts,
+  { password }: SetPasswordRequest,
+  call: AuthenticatedCall,
+) {
+  const { personId, sessionId } = personOf(call);
+  let hash: string | undefined;
+  if (password !== "") {
+    checkPassword("password", password);
+    hash = await hasher.hash(password);
+  }
+  await store.transaction(async (tables) => {
+    await tables.lockPerson(personId);
+    if (hash === undefined) await tables.deletePassword(personId);
+    else await tables.putPassword(personId, hash);
+    await keepWayIn(tables, personId);
+    // Whoever knew the old password may have a session.
+    await tables.endSessions(personId, sessionId);
+    await tables.insertChange(personId);
+  });
+  publish(personId);
+  return create(SetPasswordResponseSchema);
+}
+
+/** Throws `last_one` if the person, who is locked, could not sign in any more. */
+async function keepWayIn(tables: PeopleTables, personId: string): Promise<void> {
+  const { passkeys, passwords } = await tables.countWaysIn(personId);
+  if (passkeys + passwords === 0)
+    throw new ApiError("last_one", {
+      message: "This is your last way to sign in. Add another one first.",
+    });
+}

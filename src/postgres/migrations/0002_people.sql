@@ -1,0 +1,126 @@
+-- People, their ways in and sessions, the members of accounts, and the log of administrative acts.
+
+-- One row: what this installation knows about itself.
+create table installation (
+  is_only          boolean primary key default true check (is_only),
+  -- The account that the first start made. Null: no start has made one.
+  account_id       text collate "C",
+  -- Signs the challenges of passkeys. Null: not used yet.
+  challenge_secret bytea
+);
+insert into installation default values;
+
+create table people (
+  person_id         text collate "C" primary key,
+  login             text collate "C" not null unique check (login = lower(login)),
+  name              text not null default '',
+  email             text,
+  email_verified_at timestamptz,
+  operator          text not null default 'none' check (operator in ('none', 'support', 'admin')),
+  created_at        timestamptz not null default now(),
+  disabled_at       timestamptz
+);
+
+create table sessions (
+  -- SHA-256 of the token.
+  digest       bytea primary key,
+  session_id   text collate "C" not null unique,
+  person_id    text collate "C" not null references people,
+  -- How the person proved who he is.
+  method       text not null check (method in ('passkey', 'password')),
+  made_at      timestamptz not null default now(),
+  used_at      timestamptz not null default now(),
+  ends_at      timestamptz not null,
+  strong_until timestamptz not null,
+  address      text not null,
+  agent        text not null,
+  ended_at     timestamptz
+);
+create index sessions_by_person on sessions (person_id, made_at);
+
+create table passkeys (
+  -- As the authenticator chose it, in base64url.
+  credential_id text collate "C" primary key,
+  passkey_id    text collate "C" not null unique,
+  person_id     text collate "C" not null references people,
+  -- COSE.
+  public_key    bytea not null,
+  counter       bigint not null,
+  name          text not null,
+  created_at    timestamptz not null default now(),
+  used_at       timestamptz
+);
+create index passkeys_by_person on passkeys (person_id);
+
+create table passwords (
+  person_id  text collate "C" primary key references people,
+  -- Argon2id with its parameters and salt.
+  hash       text not null,
+  changed_at timestamptz not null default now()
+);
+
+create table links (
+  -- SHA-256 of the token.
+  digest     bytea primary key,
+  link_id    text collate "C" not null unique,
+  purpose    text not null check (purpose in ('owner', 'invitation', 'recovery')),
+  -- Of a recovery: the person. Otherwise the id that a new person gets.
+  person_id  text collate "C" not null,
+  -- Null: the link joins no account.
+  account_id text collate "C",
+  role       text check (role in ('viewer', 'member', 'owner')),
+  -- The proposed login. Empty: none.
+  login      text not null default '',
+  made_by    text not null,
+  made_at    timestamptz not null default now(),
+  ends_at    timestamptz not null,
+  used_at    timestamptz,
+  check ((account_id is null) = (role is null))
+);
+create index links_by_account on links (account_id, made_at);
+
+create table members (
+  account_id text collate "C" not null,
+  person_id  text collate "C" not null references people,
+  role       text not null check (role in ('viewer', 'member', 'owner')),
+  joined_at  timestamptz not null default now(),
+  primary key (account_id, person_id)
+);
+create index members_by_person on members (person_id);
+
+-- Failed passwords. The subject is a digest of a login, of a network, or of a pair of both.
+create table sign_in_failures (
+  subject    bytea primary key,
+  kind       text not null check (kind in ('login', 'network', 'pair')),
+  failures   integer not null,
+  last_at    timestamptz not null,
+  wait_until timestamptz not null
+);
+
+-- Challenges of passkeys that were answered: each is good for one answer.
+create table spent_challenges (
+  digest  bytea primary key,
+  ends_at timestamptz not null
+);
+
+create table audit_events (
+  event_id   text collate "C" primary key,
+  at         timestamptz not null,
+  actor      text not null,
+  -- Empty: the act concerns no account.
+  account_id text collate "C" not null,
+  method     text not null,
+  outcome    text not null,
+  facts      jsonb not null,
+  address    text not null
+);
+create index audit_events_by_account on audit_events (account_id, at, event_id);
+create index audit_events_by_time on audit_events (at, event_id);
+
+-- The feed of changed people: every process drops what it has cached of them.
+create table people_changes (
+  change_id  text collate "C" primary key,
+  person_id  text collate "C" not null,
+  changed_at timestamptz not null default clock_timestamp()
+);
+create index people_changes_by_time on people_changes (changed_at);

@@ -43,7 +43,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   { providers: ["providers"] },
   { formats: ["native/native", "chat/chat", "codec", "json"] },
   {
-    postgres: ["postgres", "pipeline", "migrate", "preflight", "embedded/embedded"],
+    postgres: ["postgres", "open-ledger", "pipeline", "preflight", "embedded/embedded"],
     redis: ["redis"],
   },
   { config: ["environment", "database-url", "catalog", "describe"] },

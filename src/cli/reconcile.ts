@@ -23,8 +23,7 @@ import {
 } from "../billing/billing.ts";
 import { readConfig } from "../config/environment.ts";
 import { startEmbedded } from "../postgres/embedded/embedded.ts";
-import { migrate } from "../postgres/migrate.ts";
-import { connectPostgres } from "../postgres/postgres.ts";
+import { openLedger } from "../postgres/open-ledger.ts";
 import { checkDatabase } from "../postgres/preflight.ts";
 import { startupErrorMessage } from "../server/startup-error.ts";
 
@@ -50,8 +49,9 @@ try {
   const { logged, faults } = await readLogs(files);
   const url = config.databaseUrl ?? (await startDatabase(stack));
   if (config.databaseUrl !== undefined) await checkDatabase(url);
-  await migrate(url);
-  const postgres = stack.adopt(connectPostgres(url), (one) => one.close());
+  const { migrationDatabaseUrl: ownerUrl, ledgerEngine: engine } = config;
+  const ledger = await openLedger({ url, ownerUrl, engine }, log);
+  const postgres = stack.adopt(ledger.postgres, (one) => one.close());
   const billing = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
 
   const differences = await findDifferences(billing, logged);

@@ -8,8 +8,7 @@ import { createLog } from "../base/log.ts";
 import { readConfig } from "../config/environment.ts";
 import { createPeople } from "../people/people.ts";
 import { startEmbedded } from "../postgres/embedded/embedded.ts";
-import { migrate } from "../postgres/migrate.ts";
-import { connectPostgres } from "../postgres/postgres.ts";
+import { openLedger } from "../postgres/open-ledger.ts";
 import { startupErrorMessage } from "../server/startup-error.ts";
 
 // This command calls no gateway, so it needs no admin token.
@@ -20,8 +19,9 @@ try {
   const { person } = parseArgs({ options: { person: { type: "string" } } }).values;
   await using stack = new AsyncDisposableStack();
   const url = config.databaseUrl ?? (await startDatabase(stack));
-  await migrate(url);
-  const postgres = stack.adopt(connectPostgres(url, { log }), (one) => one.close());
+  const { migrationDatabaseUrl: ownerUrl, ledgerEngine: engine } = config;
+  const ledger = await openLedger({ url, ownerUrl, engine }, log);
+  const postgres = stack.adopt(ledger.postgres, (one) => one.close());
   const publicUrl = config.publicUrl ?? new URL(`http://localhost:${config.port}`);
   const { installation } = createPeople({ postgres, publicUrl: () => publicUrl, log });
   const link =

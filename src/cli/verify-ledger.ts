@@ -8,8 +8,7 @@ import { createLog } from "../base/log.ts";
 import { createBilling } from "../billing/billing.ts";
 import { readConfig } from "../config/environment.ts";
 import { startEmbedded } from "../postgres/embedded/embedded.ts";
-import { migrate } from "../postgres/migrate.ts";
-import { connectPostgres } from "../postgres/postgres.ts";
+import { openLedger } from "../postgres/open-ledger.ts";
 import { checkDatabase } from "../postgres/preflight.ts";
 import { startupErrorMessage } from "../server/startup-error.ts";
 
@@ -21,8 +20,9 @@ try {
   await using stack = new AsyncDisposableStack();
   const url = config.databaseUrl ?? (await startDatabase(stack));
   if (config.databaseUrl !== undefined) await checkDatabase(url);
-  await migrate(url);
-  const postgres = stack.adopt(connectPostgres(url), (one) => one.close());
+  const { migrationDatabaseUrl: ownerUrl, ledgerEngine: engine } = config;
+  const ledger = await openLedger({ url, ownerUrl, engine }, log);
+  const postgres = stack.adopt(ledger.postgres, (one) => one.close());
   const { service } = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
   const call = {
     signal: new AbortController().signal,

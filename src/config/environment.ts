@@ -24,6 +24,10 @@ export type Config = {
   readonly dataDir: string;
   /** One server or a list, as `parseDatabaseUrl` reads it. Absent: the embedded database. */
   readonly databaseUrl?: string;
+  /** Of the owner of the tables, who migrates them. Absent: `databaseUrl`. */
+  readonly migrationDatabaseUrl?: string;
+  /** Absent: Citus where its extension is, otherwise PostgreSQL. */
+  readonly ledgerEngine?: LedgerEngine;
   /** Refuse to start on a ledger whose commits are on one server alone. */
   readonly requireSync: boolean;
   /** How long a new request waits for the ledger. */
@@ -119,6 +123,8 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
 
   const role = choice("ROLE", roles, "all");
   const databaseUrl = readDatabaseUrl("DATABASE_URL");
+  const migrationDatabaseUrl = readDatabaseUrl("MIGRATION_DATABASE_URL");
+  const engine = choice("LEDGER_ENGINE", ["auto", ...ledgerEngines] as const, "auto");
   const requireSync = flag("REQUIRE_SYNC", false);
   const redisUrl = url("REDIS_URL", ["redis:", "rediss:"]);
   const adminToken = text("ADMIN_TOKEN");
@@ -140,6 +146,8 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   if (role !== "facade" && databaseUrl !== undefined && adminToken === undefined) {
     problems.push("ADMIN_TOKEN: is required with DATABASE_URL");
   }
+  if (migrationDatabaseUrl !== undefined && databaseUrl === undefined)
+    problems.push("MIGRATION_DATABASE_URL: requires DATABASE_URL");
   if (requireSync && databaseUrl === undefined)
     problems.push("REQUIRE_SYNC: requires DATABASE_URL");
   if (role === "facade" && coreAddresses.length === 0)
@@ -172,6 +180,8 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     grpcAllowPlaintext: flag("GRPC_ALLOW_PLAINTEXT", false),
     dataDir: text("DATA_DIR") ?? "./data",
     ...(databaseUrl !== undefined && { databaseUrl }),
+    ...(migrationDatabaseUrl !== undefined && { migrationDatabaseUrl }),
+    ...(engine !== "auto" && { ledgerEngine: engine }),
     requireSync,
     ledgerMaxWaitMs: integer("LEDGER_MAX_WAIT_SECONDS", { min: 1, max: 600, fallback: 10 }) * 1000,
     ...(redisUrl !== undefined && { redisUrl }),

@@ -3,7 +3,7 @@
 import type { ClientBase } from "pg";
 import type { LedgerEngine } from "../config/environment.ts";
 
-type Traits = {
+export type Traits = {
   /** Run as tests run it. */
   readonly isTested: boolean;
   /** Has settings of PostgreSQL's planner that suit our statements. */

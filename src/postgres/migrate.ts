@@ -9,6 +9,7 @@ import type { LedgerEngine } from "../config/environment.ts";
 import { definitionFor, findEngine, traitsOf } from "./engine.ts";
 import { isBlocked } from "./failures.ts";
 import { addPartitions } from "./partitions.ts";
+import { prepareRole } from "./role.ts";
 import { Servers } from "./servers.ts";
 
 type Migration = { number: number; name: string; text: string };
@@ -26,7 +27,11 @@ const prepare = `
 `;
 
 /** The database, as the migration found it. */
-export type Migrated = { readonly engine: LedgerEngine };
+export type Migrated = {
+  readonly engine: LedgerEngine;
+  /** What an administrator has to run, so that the gateway can take its role. Empty: nothing. */
+  readonly roleStatements: readonly string[];
+};
 
 /**
  * Runs the migrations that the database at `url` lacks, and adds partitions for the months ahead.
@@ -38,6 +43,8 @@ export async function migrate(
   url: string,
   options: {
     engine?: LedgerEngine | undefined;
+    /** The user of the gateway, who gets the right to take its role. Default: the one of `url`. */
+    user?: string;
     migrations?: readonly Migration[];
   } = {},
 ): Promise<Migrated> {
@@ -50,10 +57,29 @@ export async function migrate(
     for (const migration of migrations)
       await inTransaction(client, migration.name, () => applyOnce(client, migration));
     await inTransaction(client, "partitions", () => addPartitions(client, engine));
-    return { engine };
+    let roleStatements: readonly string[] = [];
+    await inTransaction(client, "role", async () => {
+      roleStatements = await prepareRole(client, options.user ?? (await userOf(client)));
+    });
+    return { engine, roleStatements };
   } finally {
     await client.end();
   }
+}
+
+/** Adds partitions for the months ahead. Needs the rights of the owner of the tables. */
+export async function keepMonthsAhead(url: string, engine: LedgerEngine): Promise<void> {
+  const { client } = await new Servers(url).connect();
+  try {
+    await inTransaction(client, "partitions", () => addPartitions(client, engine));
+  } finally {
+    await client.end();
+  }
+}
+
+async function userOf(client: Client): Promise<string> {
+  const { rows } = await client.query<{ name: string }>("select session_user::text as name");
+  return rows[0]?.name ?? "";
 }
 
 /**

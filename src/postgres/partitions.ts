@@ -4,9 +4,27 @@
 import type { ClientBase } from "pg";
 import type { LedgerEngine } from "../config/environment.ts";
 import { traitsOf } from "./engine.ts";
+import type { Statement } from "./statement.ts";
 
 /** The current month and this many after it have partitions. */
 const monthsAhead = 3;
+
+/** The row of `readPartitions`. */
+export type PartitionsRow = { year: number; month: number; names: string[] };
+
+/** Reads the current month and the partitions, for `lastMonthOf`. */
+export const readPartitions: Statement = {
+  name: "postgres/partitions",
+  text: `
+    select extract(year from now() at time zone 'utc')::int as year,
+      extract(month from now() at time zone 'utc')::int as month,
+      array(
+        select c.relname::text
+        from pg_inherits i
+        join pg_class c on c.oid = i.inhrelid
+        where i.inhparent = 'charges'::regclass
+      ) as names`,
+};
 
 type State = {
   /** The current UTC month of the database, counted from year 0. */
@@ -29,38 +47,29 @@ export async function addPartitions(client: ClientBase, engine: LedgerEngine): P
 }
 
 /**
- * How many months after the current one have partitions without a gap; -1: not even the current
- * one. Undefined for an engine without partitions.
+ * The last month that has a partition, without a gap since the current one, counted from year 0.
+ * The month before the current one if that has none. `row`: of `readPartitions`.
  */
-export async function countMonthsAhead(
-  client: ClientBase,
-  engine: LedgerEngine,
-): Promise<number | undefined> {
-  if (!traitsOf[engine].hasPartitions) return undefined;
-  const { current, present } = await readState(client);
-  let ahead = -1;
-  while (present.has(current + ahead + 1)) ahead++;
-  return ahead;
+export function lastMonthOf(row: PartitionsRow): number {
+  const { current, present } = stateOf(row);
+  let last = current - 1;
+  while (present.has(last + 1)) last++;
+  return last;
 }
 
 async function readState(client: ClientBase): Promise<State> {
-  const { rows } = await client.query<{ year: number; month: number; names: string[] }>(
-    `select extract(year from now() at time zone 'utc')::int as year,
-       extract(month from now() at time zone 'utc')::int as month,
-       array(
-         select c.relname::text
-         from pg_inherits i
-         join pg_class c on c.oid = i.inhrelid
-         where i.inhparent = 'charges'::regclass
-       ) as names`,
-  );
+  const { rows } = await client.query<PartitionsRow>(readPartitions.text);
   const [row] = rows;
-  if (row === undefined) throw new Error("a statement returned no row");
-  const present = row.names.flatMap((name) => {
+  if (row === undefined) throw new Error("a query without groups returned no row");
+  return stateOf(row);
+}
+
+function stateOf({ year, month, names }: PartitionsRow): State {
+  const present = names.flatMap((name) => {
     const [, year, month] = /^charges_(\d{4})_(\d{2})$/.exec(name) ?? [];
     return year === undefined ? [] : [Number(year) * 12 + Number(month) - 1];
   });
-  return { current: row.year * 12 + row.month - 1, present: new Set(present) };
+  return { current: year * 12 + month - 1, present: new Set(present) };
 }
 
 // Attached and not created in its place: this waits for no transaction that uses `charges`, and

@@ -6,11 +6,19 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Client, Pool, type PoolClient, type QueryResultRow } from "pg";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
+import type { LedgerEngine } from "../config/environment.ts";
 import { changeable, type Durability, readDurability } from "./durability.ts";
+import { type Traits, traitsOf } from "./engine.ts";
 import { isConflict, isReadOnly, isRefusal, isServerAtFault } from "./failures.ts";
 import { type Prepared, type Query, type Result, RoundTrip } from "./pipeline.ts";
 import { Servers } from "./servers.ts";
-import { connectionConfig, prepareSession, type Server, textParser } from "./session.ts";
+import {
+  connectionConfig,
+  prepareSession,
+  type Server,
+  type SessionSettings,
+  textParser,
+} from "./session.ts";
 import type { Statement } from "./statement.ts";
 
 export { isBlocked, isConflict, isUniqueViolation, isUnreachable } from "./failures.ts";
@@ -94,33 +102,60 @@ const lockMsMax = 5_000;
 const closeMsMax = 5_000;
 const attemptsMax = 6;
 
+type ConnectOptions = {
+  readonly timeoutMs?: number;
+  readonly log?: Log | undefined;
+  /** Default: PostgreSQL. */
+  readonly engine?: LedgerEngine;
+  /** The role that every connection takes. Default: that of its user. */
+  readonly role?: string | undefined;
+};
+
+/** What every connection of a gateway has in common. */
+type Session = { readonly settings: SessionSettings; readonly traits: Traits };
+
+type TextFor = (statement: Statement) => Statement;
+
+/** The statement as this engine runs it. */
+function statementFor({ isDistributed }: Traits): TextFor {
+  if (!isDistributed) return (statement) => statement;
+  return (statement) =>
+    statement.distributed === undefined ? statement : { ...statement, text: statement.distributed };
+}
+
 /**
  * Connects with the first query, to the server of the list that takes writes. `timeoutMs` is the
  * query timeout. Throws an Error for an address that `parseDatabaseUrl` refuses.
  */
 export function connectPostgres(
   url: string,
-  { timeoutMs = defaultTimeoutMs, log }: { timeoutMs?: number; log?: Log } = {},
+  { timeoutMs = defaultTimeoutMs, log, engine = "postgres", role }: ConnectOptions = {},
 ): Postgres {
+  const session: Session = {
+    settings: role === undefined ? {} : { role },
+    traits: traitsOf[engine],
+  };
   const servers = new Servers(url, log);
   servers.watch();
-  const pools = new Pools(servers, timeoutMs);
+  const pools = new Pools(servers, session, timeoutMs);
+  const textFor = statementFor(session.traits);
   const closing = new AbortController();
   return {
-    query: (statement, values) => pools.use(({ pool }) => runOn<never>(pool, statement, values)),
-    transaction: (work) => pools.use(({ pool }) => transaction(pool, work)),
+    query: (statement, values) =>
+      pools.use(({ pool }) => runOn<never>(pool, textFor(statement), values)),
+    transaction: (work) => pools.use(({ pool }) => transaction(pool, textFor, work)),
     reports: {
       query: (statement, values) =>
-        pools.use(({ reports }) => runOn<never>(reports, statement, values)),
+        pools.use(({ reports }) => runOn<never>(reports, textFor(statement), values)),
     },
     runLong: (statement, { timeoutMs, signal }) =>
-      pools.use(({ pool }) =>
-        runLong(servers, pool, statement, {
+      pools.use(() =>
+        runLong(servers, session, textFor(statement), {
           timeoutMs,
           signal: AbortSignal.any([signal, closing.signal]),
         }),
       ),
-    connect: () => connect(servers),
+    connect: () => connect(servers, session, textFor),
     async readDurability() {
       const { client } = await servers.connect();
       return readDurability(client, servers.isList).finally(() => client.end());
@@ -144,12 +179,14 @@ type ServerPools = { readonly server: Server; readonly pool: Pool; readonly repo
 /** The pools of the server of the moment. */
 class Pools {
   readonly #servers: Servers;
+  readonly #session: Session;
   readonly #timeoutMs: number;
   #open: ServerPools | undefined;
   #isClosed = false;
 
-  constructor(servers: Servers, timeoutMs: number) {
+  constructor(servers: Servers, session: Session, timeoutMs: number) {
     this.#servers = servers;
+    this.#session = session;
     this.#timeoutMs = timeoutMs;
   }
 
@@ -199,6 +236,7 @@ class Pools {
           lock_timeout: lockMsMax,
           idle_in_transaction_session_timeout: lockMsMax,
           statement_timeout: this.#timeoutMs - timeoutMarginMs,
+          ...this.#session.settings,
         }),
     });
     // A broken connection fails its next statement. Without error listeners it would end the
@@ -230,17 +268,17 @@ async function runOn<Row>(
 
 async function runLong<Row>(
   servers: Servers,
-  pool: Pool,
+  { settings }: Session,
   { text }: Statement,
   { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
 ): Promise<Row[]> {
-  const { client } = await servers.connect({ statement_timeout: timeoutMs });
+  const { client } = await servers.connect({ statement_timeout: timeoutMs, ...settings });
   let cancel = () => {};
   try {
     const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
     cancel = () => {
       // The server does not notice that the client is gone.
-      pool.query("select pg_cancel_backend($1)", [rows[0]?.pid]).catch(() => undefined);
+      void cancelBackend(servers, rows[0]?.pid).catch(() => undefined);
       void client.end();
     };
     signal.throwIfAborted();
@@ -252,10 +290,20 @@ async function runLong<Row>(
   }
 }
 
-async function transaction<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise<T> {
+// Without our role: it may not cancel a session of the user who took it.
+async function cancelBackend(servers: Servers, pid: number | undefined): Promise<void> {
+  const { client } = await servers.connect();
+  await client.query("select pg_cancel_backend($1)", [pid]).finally(() => client.end());
+}
+
+async function transaction<T>(
+  pool: Pool,
+  textFor: TextFor,
+  work: (tx: Tx) => Promise<T>,
+): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {
-      return await transactionOnce(pool, work);
+      return await transactionOnce(pool, textFor, work);
     } catch (error) {
       if (!isConflict(error) || attempt === attemptsMax) throw error;
       await delay(Math.random() * 10 * 2 ** attempt);
@@ -263,11 +311,17 @@ async function transaction<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise
   }
 }
 
-async function transactionOnce<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Promise<T> {
+async function transactionOnce<T>(
+  pool: Pool,
+  textFor: TextFor,
+  work: (tx: Tx) => Promise<T>,
+): Promise<T> {
   const client = await pool.connect();
   try {
     await client.query("begin");
-    const result = await work({ query: (statement, values) => runOn(client, statement, values) });
+    const result = await work({
+      query: (statement, values) => runOn(client, textFor(statement), values),
+    });
     // The commit of a failed transaction succeeds, with the command ROLLBACK.
     const { command } = await client.query("commit");
     if (command !== "COMMIT") throw new Error("the transaction was rolled back");
@@ -283,14 +337,19 @@ async function transactionOnce<T>(pool: Pool, work: (tx: Tx) => Promise<T>): Pro
   }
 }
 
-async function connect(servers: Servers): Promise<Connection> {
+async function connect(
+  servers: Servers,
+  { settings: shared, traits }: Session,
+  textFor: TextFor,
+): Promise<Connection> {
   const socket = new Socket();
   const settings = {
     // A waiting batch delays every batch behind it, so it fails early and is repeated.
     lock_timeout: 1_000,
     statement_timeout: 2_000,
     idle_in_transaction_session_timeout: 2_000,
-    ...plannerSettings,
+    ...(traits.hasPlannerSettings && plannerSettings),
+    ...shared,
   };
   const { client, server } = await servers.connect(settings, { stream: () => socket });
   let isLost = false;
@@ -309,8 +368,11 @@ async function connect(servers: Servers): Promise<Connection> {
         prepared.clear();
         preparedAtMs = performance.now();
       }
+      const own = traits.isDistributed
+        ? queries.map(([one, values]) => [textFor(one), values] as const)
+        : queries;
       try {
-        return await client.query(new RoundTrip(queries, prepared, textParser)).results;
+        return await client.query(new RoundTrip(own, prepared, textParser)).results;
       } catch (error) {
         // The server was made read-only: another connection may reach the new primary.
         if (isReadOnly(error)) lose();

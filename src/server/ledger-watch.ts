@@ -28,13 +28,20 @@ export class LedgerWatch {
   }
 
   /** Throws `UnusableDatabase` when `requireSync` and a commit is on one server alone. */
-  async start({ requireSync }: { requireSync: boolean }): Promise<void> {
+  async start({
+    requireSync,
+    roleStatements = [],
+  }: {
+    requireSync: boolean;
+    /** What gives the gateway its role. Empty: it has it. */
+    roleStatements?: readonly string[];
+  }): Promise<void> {
     const { isSynchronous, problem } = await this.check();
     if (requireSync && !isSynchronous)
       throw new UnusableDatabase(
         `REQUIRE_SYNC=true, and commits are on one server alone: ${problem ?? "it has no standby"}`,
       );
-    await this.#reportRights();
+    await this.#reportRights(roleStatements);
     this.#timer = setInterval(() => {
       this.check().catch(() => {
         this.#syncStandbys = undefined;
@@ -66,12 +73,12 @@ export class LedgerWatch {
     );
   }
 
-  async #reportRights(): Promise<void> {
+  async #reportRights(statements: readonly string[]): Promise<void> {
     const tables = await this.#postgres.readChangeable();
     if (tables.length === 0) return;
     this.#log.warn(
-      { code: "ledger_may_be_changed", tables },
-      "the role of DATABASE_URL may update or delete what is append-only; only triggers prevent it",
+      { code: "ledger_may_be_changed", tables, statements },
+      "the role of DATABASE_URL may change what is append-only; run these statements as its owner",
     );
   }
 }

@@ -15,12 +15,14 @@ const stalledMsMax = 3_000;
 /** Readiness of a process that runs the services. */
 export function coreReadiness(parts: {
   postgres: Postgres;
+  months: { state(): PartState | undefined };
   billing: { stalledMs(): number };
   limits: { ready(): { state: "memory" | "redis" | "degraded" } };
   providers: { usable(): boolean };
 }): () => Promise<Readiness> {
   return reused(async () => ({
     database: await stateOfDatabase(parts.postgres, parts.billing.stalledMs()),
+    ...withState("months", parts.months.state()),
     limits: stateOfLimits(parts.limits.ready().state),
     providers: parts.providers.usable()
       ? { state: "ok" }
@@ -59,6 +61,10 @@ async function stateOfDatabase(postgres: Postgres, stalledMs: number): Promise<P
 async function stateOf(check: Promise<boolean>): Promise<PartState> {
   const isAlive = await withTimeout(check, checkTimeoutMs, () => false).catch(() => false);
   return isAlive ? { state: "ok" } : { state: "down", message: "does not answer" };
+}
+
+function withState(name: string, state: PartState | undefined): Readiness {
+  return state === undefined ? {} : { [name]: state };
 }
 
 function stateOfLimits(state: "memory" | "redis" | "degraded"): PartState {

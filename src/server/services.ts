@@ -17,8 +17,7 @@ import { createCatalog, createInference, type Inference } from "../inference/inf
 import { createKeys } from "../keys/keys.ts";
 import { createPeople, type Installation } from "../people/people.ts";
 import { startEmbedded } from "../postgres/embedded/embedded.ts";
-import { migrate } from "../postgres/migrate.ts";
-import { connectPostgres } from "../postgres/postgres.ts";
+import { openLedger } from "../postgres/open-ledger.ts";
 import { checkDatabase } from "../postgres/preflight.ts";
 import { createProviders } from "../providers/providers.ts";
 import { createRateLimits, type RateLimits } from "../rate-limits/rate-limits.ts";
@@ -26,6 +25,7 @@ import type { SharedLimiter } from "../rate-limits/shared-windows.ts";
 import { connectRedis, type Hints, hintsOn, type Redis } from "../redis/redis.ts";
 import { findAdminToken } from "./bootstrap.ts";
 import { LedgerWatch } from "./ledger-watch.ts";
+import { MonthKeeper } from "./month-keeper.ts";
 import { coreReadiness } from "./readiness.ts";
 
 export type StartedServices = {
@@ -67,12 +67,16 @@ export async function startServices(
   const { config, env, log } = parts;
   const url = config.databaseUrl ?? parts.embeddedUrl ?? (await embed(config.dataDir, log, stack));
   if (config.databaseUrl !== undefined) await checkDatabase(url);
-  await migrate(url);
+  const { migrationDatabaseUrl: ownerUrl, ledgerEngine: engine } = config;
+  const ledger = await openLedger({ url, ownerUrl, engine }, log);
+  const postgres = stack.adopt(ledger.postgres, (one) => one.close());
+  const months = new MonthKeeper(ledger, log);
+  await months.start();
+  stack.defer(() => months.stop());
   const adminToken = await findAdminToken(config.dataDir, config.adminToken);
-  const postgres = stack.adopt(connectPostgres(url, { log }), (one) => one.close());
   if (config.databaseUrl !== undefined) {
     const watch = new LedgerWatch(postgres, log);
-    await watch.start(config);
+    await watch.start({ ...config, roleStatements: ledger.roleStatements });
     stack.defer(() => watch.stop());
   }
   const redis = openRedis(config.redisUrl, log, stack);
@@ -151,7 +155,7 @@ export async function startServices(
       billing.onFundsChange(listener);
       keys.onChanged(({ keyId }) => listener({ kind: "key", keyId }));
     },
-    readiness: coreReadiness({ postgres, billing, limits, providers }),
+    readiness: coreReadiness({ postgres, months, billing, limits, providers }),
     reload(file) {
       providers.reload(file);
       catalog = createCatalog(file);

@@ -95,7 +95,13 @@ const core = localCore({
 const httpServer = createHttpServer({
   core,
   settings: { nativeBearer: () => file.nativeBearer, trustedProxies: config.trustedProxies },
-  readiness: coreReadiness({ postgres, billing: { stalledMs: () => 0 }, limits, providers }),
+  readiness: coreReadiness({
+    postgres,
+    months: { state: () => undefined },
+    billing: { stalledMs: () => 0 },
+    limits,
+    providers,
+  }),
   identifyCaller: createIdentifyCaller(core, createFailedCredentials()),
   earlyCheck: createEarlyCheck(limits, () => {}),
   ...defaultLimits(),

@@ -1,0 +1,70 @@
+// Opens the database of the ledger: migrates it as its owner, and connects in the role of the
+// gateway.
+
+import type { Log } from "../base/log.ts";
+import type { LedgerEngine } from "../config/environment.ts";
+import { traitsOf } from "./engine.ts";
+import { keepMonthsAhead, migrate } from "./migrate.ts";
+import { lastMonthOf, type PartitionsRow, readPartitions } from "./partitions.ts";
+import { connectPostgres, type Postgres } from "./postgres.ts";
+import { gatewayRole, mayTakeRole } from "./role.ts";
+import { Servers } from "./servers.ts";
+
+export type OpenLedger = {
+  readonly postgres: Postgres;
+  readonly engine: LedgerEngine;
+  /** What an administrator has to run, so that the gateway can take its role. Empty: it has it. */
+  readonly roleStatements: readonly string[];
+  /** Adds partitions for the months ahead. */
+  keepMonthsAhead(): Promise<void>;
+  /** The last month with a partition, as `lastMonthOf`. Undefined: the engine has no partitions. */
+  readLastMonth(): Promise<number | undefined>;
+};
+
+/**
+ * `url`: of the gateway. `ownerUrl`: of the owner of the tables, who may migrate them. `engine`:
+ * the configured one; without it the engine is found.
+ */
+export async function openLedger(
+  {
+    url,
+    ownerUrl,
+    engine: configured,
+  }: {
+    url: string;
+    ownerUrl: string | undefined;
+    engine: LedgerEngine | undefined;
+  },
+  log: Log,
+): Promise<OpenLedger> {
+  const user = await userAt(url);
+  const { engine, roleStatements } = await migrate(ownerUrl ?? url, { engine: configured, user });
+  if (!traitsOf[engine].isTested)
+    log.warn(
+      { code: "ledger_engine_untested", engine },
+      "this gateway is not tested on this engine",
+    );
+  const role = (await mayTakeRole(url)) ? gatewayRole : undefined;
+  const postgres = connectPostgres(url, { log, engine, role });
+  return {
+    postgres,
+    engine,
+    roleStatements: role === undefined ? roleStatements : [],
+    keepMonthsAhead: () => keepMonthsAhead(ownerUrl ?? url, engine),
+    async readLastMonth() {
+      if (!traitsOf[engine].hasPartitions) return undefined;
+      const [row] = await postgres.query<PartitionsRow>(readPartitions, []);
+      return row && lastMonthOf(row);
+    },
+  };
+}
+
+async function userAt(url: string): Promise<string> {
+  const { client } = await new Servers(url).connect();
+  try {
+    const { rows } = await client.query<{ name: string }>("select session_user::text as name");
+    return rows[0]?.name ?? "";
+  } finally {
+    await client.end();
+  }
+}

@@ -27,6 +27,7 @@ export function benchCatalog(
     modelText("native-paced", ["anthropic"], "bench-2"),
     modelText("chat-paced", ["openai"], "bench-2"),
     modelText("native-slow", ["anthropic"], "bench-50"),
+    modelText("native-first", ["anthropic"], "bench-first20"),
     modelText("native-idle", ["anthropic"], "bench-idle"),
     ...numbers.map((number) =>
       modelText(`failover-${number}`, [`dead${number}`, "anthropic"], "bench"),

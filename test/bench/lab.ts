@@ -19,6 +19,7 @@ import { freePort, isListening } from "../support/ports.ts";
 import { redisBinary } from "../support/programs.ts";
 import { connectLedger, findViolations, runSql, sumCharges } from "./books.ts";
 import { benchCatalog, benchPrice, type CatalogOptions } from "./catalog.ts";
+import type { LadderStep } from "./ladder.ts";
 import type { LoadJob, LoadResult } from "./load.ts";
 
 const log = createLog("silent");
@@ -99,6 +100,11 @@ export class Lab {
 
   forwarder(to: BenchProcess): Promise<BenchProcess> {
     return this.start([here("./forwarder.ts"), urlOf(to)]);
+  }
+
+  /** A step of the ladder in front of the provider, with the flags of a gateway. */
+  ladderStep(step: LadderStep, to: BenchProcess, databaseUrl: string): Promise<BenchProcess> {
+    return this.start([...nodeFlags, here("./ladder-step.ts"), step, urlOf(to), databaseUrl]);
   }
 
   /** A gateway process in front of the provider, with one account that cannot run out. */

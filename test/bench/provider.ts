@@ -1,7 +1,8 @@
 // The provider of the bench: the fake provider of the tests, in a process of its own. The name of
 // the model chooses the pace of the answer: `bench` at once, `bench-2` with a pause of 2 ms before
-// each part, `bench-idle` with the first part at once and the rest after GET /release. It prints
-// its port as JSON; GET /served returns the totals of requests and tokens that it served.
+// each part, `bench-first20` at once after a pause of 20 ms, `bench-idle` with the first part at
+// once and the rest after GET /release. It prints its port as JSON; GET /served returns the totals
+// of requests and tokens that it served.
 
 import type { JsonObject } from "@bufbuild/protobuf";
 import { Gate, type ReceivedRequest, type Script, startFakeProvider } from "../support/provider.ts";
@@ -79,6 +80,8 @@ function respond({ path, bodyText }: ReceivedRequest): Script {
   }
   const { headers, parts, unpaced } = streams[format];
   if (pace === "idle") return { headers, writes: [unpaced[0] ?? "", idle, ...unpaced.slice(1)] };
+  const first = Number(/^first(\d+)$/.exec(pace)?.[1] ?? 0);
+  if (first > 0) return { headers, writes: [{ pauseMs: first }, ...unpaced] };
   return pauseMs > 0 ? { headers, writes: parts, pauseMs } : { headers, writes: unpaced };
 }
 

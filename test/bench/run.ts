@@ -12,6 +12,7 @@ import { history } from "./suites/history.ts";
 import { hostile } from "./suites/hostile.ts";
 import { idleStreams } from "./suites/idle-streams.ts";
 import { keys } from "./suites/keys.ts";
+import { ladder } from "./suites/ladder.ts";
 import { latency } from "./suites/latency.ts";
 import { ledger } from "./suites/ledger.ts";
 import { limits } from "./suites/limits.ts";
@@ -26,6 +27,7 @@ import { workers } from "./suites/workers.ts";
 const suites: Record<string, () => Promise<Result>> = {
   plain,
   stream,
+  ladder,
   latency,
   "billing-price": billingPrice,
   ledger,

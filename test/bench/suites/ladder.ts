@@ -1,0 +1,102 @@
+// The ladder: what each part of a paid request costs at least, as straight-line code on the same
+// libraries, and how far the gateway is from it.
+
+import { chatBody, chatHeaders, nativeBody, nativeHeaders, plainHeaders } from "../bodies.ts";
+import { addAccounts, addKeys, connectLedger } from "../books.ts";
+import { compare, figuresOf, ratio, type Target } from "../compare.ts";
+import { type BenchProcess, Lab } from "../lab.ts";
+import { ladderSteps, stepNames } from "../ladder.ts";
+import { spreadOf } from "../measure.ts";
+import type { Result, Row } from "../report.ts";
+
+/** The step that does all that a paid request needs; `cross` is its variant for two formats. */
+const last = stepNames.ledger;
+const rounds = 9;
+
+type Pace = { title: string; stream: boolean; warmUp: number; requests: number };
+const paces: readonly Pace[] = [
+  { title: "plain 1 KB", stream: false, warmUp: 8_000, requests: 1_500 },
+  { title: "100 deltas in ten writes", stream: true, warmUp: 4_000, requests: 800 },
+];
+
+export async function ladder(): Promise<Result> {
+  await using lab = new Lab();
+  const provider = await lab.provider();
+  const forwarder = await lab.forwarder(provider);
+  const gateway = await lab.gateway(provider);
+  const { url, pid } = await lab.database();
+  const steps = new Map<string, BenchProcess>();
+  const urls = [url];
+  for (const step of ladderSteps) {
+    const usesLedger = step === "ledger" || step === "cross";
+    const databaseUrl = usesLedger ? await lab.emptyDatabase(`ladder_${step}`) : "";
+    if (usesLedger) {
+      urls.push(databaseUrl);
+      const postgres = connectLedger(databaseUrl);
+      await addAccounts(postgres, 1);
+      await addKeys(postgres, 1, 1);
+      await postgres.close();
+    }
+    steps.set(step, await lab.ladderStep(step, provider, databaseUrl));
+  }
+
+  const native = { path: "/v1/messages", headers: nativeHeaders(gateway) };
+  const chat = { path: "/v1/chat/completions", headers: chatHeaders(gateway) };
+  const rows: Row[] = [];
+  let uncounted = 0;
+  for (const { title, stream, warmUp, requests } of paces) {
+    const bodies = [nativeBody("native", 1_000, stream)];
+    const bare = { path: "/v1/messages", headers: plainHeaders, bodies };
+    const chatJob = { ...chat, bodies: [chatBody("chat", 1_000, stream)] };
+    const crossJob = { ...chat, bodies: [chatBody("native", 1_000, stream)] };
+    const served = (name: string, server: BenchProcess, job: Target["job"]): Target => ({
+      name,
+      server,
+      database: pid,
+      job,
+    });
+    const targets: Target[] = [{ name: "F0", server: forwarder, job: bare }];
+    for (const [step, server] of steps) {
+      const name = stepNames[step as keyof typeof stepNames];
+      if (step !== "cross") targets.push(served(name, server, { ...native, bodies }));
+      else if (stream) targets.push(served(name, server, crossJob));
+      if (step === "ledger" && stream) targets.push(served("the same, chat", server, chatJob));
+    }
+    targets.push(served("gateway, native", gateway, { ...native, bodies }));
+    if (stream)
+      targets.push(
+        served("gateway, chat", gateway, chatJob),
+        served("gateway, chat to native", gateway, crossJob),
+      );
+    const comparison = await compare(lab, targets, { rounds, warmUp, requests, concurrency: 32 });
+    // F0 and the first four steps have no ledger.
+    uncounted += 5 * (warmUp + rounds * requests);
+    const cpu = (name: string, to: string) => ratio(comparison, name, to, (one) => one.cpuMicros);
+    rows.push({
+      measure: `${title}: CPU per request, F0`,
+      value: spreadOf(figuresOf(comparison, "F0").cpuMicros),
+      unit: "µs",
+    });
+    for (const { name } of targets.slice(1))
+      rows.push({ measure: `${title}: ${name} ÷ F0`, value: cpu(name, "F0") });
+    rows.push({
+      measure: `${title}: gateway ÷ ladder, native`,
+      value: cpu("gateway, native", last),
+      must: stream ? "≤ 1.5" : "≤ 1.4",
+    });
+    if (!stream) continue;
+    rows.push(
+      {
+        measure: `${title}: gateway ÷ ladder, chat`,
+        value: cpu("gateway, chat", "the same, chat"),
+        must: "≤ 1.5",
+      },
+      {
+        measure: `${title}: gateway ÷ ladder, chat to native`,
+        value: cpu("gateway, chat to native", stepNames.cross),
+        must: "≤ 2.0",
+      },
+    );
+  }
+  return { rows, faults: await lab.faults(provider, uncounted, urls) };
+}

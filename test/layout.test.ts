@@ -41,7 +41,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
     ],
   },
   { providers: ["providers"] },
-  { formats: ["native/native", "chat/chat", "codec", "json"] },
+  { formats: ["native/native", "chat/chat", "codec", "json", "text-run"] },
   {
     postgres: ["postgres", "open-ledger", "pipeline", "preflight", "embedded/embedded"],
     redis: ["redis"],

@@ -60,6 +60,11 @@ export interface Call {
   readonly namesClient?: boolean | undefined;
   /** IP address of the peer of a connection. Absent: the call came from this process. */
   readonly peer?: string | undefined;
+  /**
+   * True if the listener writes runs of text deltas (`formats/text-run.ts`). Only the local binding
+   * sets it, so that a run never leaves the process.
+   */
+  readonly acceptsRuns?: boolean;
 }
 
 /** The authenticated caller. */
@@ -271,6 +276,15 @@ export function onTakenOf(values: ContextValues | undefined): (() => void) | und
   return values?.get(taken);
 }
 
+const runs = createContextKey(false, {
+  description: "whether the listener accepts runs of text deltas",
+});
+
+/** Context values for a call whose answer may have runs of text deltas. */
+export function withRuns(values: ContextValues): ContextValues {
+  return values.set(runs, true);
+}
+
 function callerOf(values: ContextValues | undefined): Caller | undefined {
   if (!values) return undefined;
   const known = values.get(knownCaller);
@@ -296,5 +310,6 @@ function callOf(options: CallOptions | undefined): Call {
     caller: callerOf(options?.contextValues),
     onTaken: onTakenOf(options?.contextValues),
     namesClient: true,
+    acceptsRuns: options?.contextValues?.get(runs) ?? false,
   };
 }

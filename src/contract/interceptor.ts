@@ -116,8 +116,9 @@ function admission(desc: DescMethod, authenticate: Authenticate) {
       : "";
     if (needsStrong) checkStrong(caller);
     if (call.signal.aborted) throw abortError(call.signal);
-    const { signal, requestHeader, namesClient, peer, onTaken } = call;
-    return { signal, requestHeader, caller, allowed, accountId, namesClient, peer, onTaken };
+    const { signal, requestHeader, namesClient, peer, onTaken, acceptsRuns = false } = call;
+    const from = { namesClient, peer, onTaken, acceptsRuns };
+    return { signal, requestHeader, caller, allowed, accountId, ...from };
   };
 }
 

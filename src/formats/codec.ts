@@ -109,7 +109,8 @@ export const unreadableAnswer = "unreadable_answer";
 
 /** The part of a format that decodes answers. */
 export interface AnswerCodec {
-  createEventDecoder(): EventDecoder;
+  /** With `acceptsRuns`, text deltas may come as runs (`text-run.ts`). Default: false. */
+  createEventDecoder(acceptsRuns?: boolean): EventDecoder;
   /** The events of a plain answer; one `failure` if the body is not an answer. */
   decodeAnswer(body: JsonObject): Event[];
 }

@@ -16,7 +16,8 @@ import type {
 
 const noBytes = new Uint8Array(0);
 
-function newEvent(kind: Event["kind"]): Event {
+/** An event of any kind. */
+export function newEvent(kind: Event["kind"]): Event {
   return {
     $typeName: "gateway.inference.v1.Event",
     kind,

@@ -6,6 +6,7 @@
 
 import { StringDecoder } from "node:string_decoder";
 import { ApiError } from "../base/errors.ts";
+import type { TextRun, TextRuns } from "./text-run.ts";
 
 /** One event of a stream. */
 export type SseEvent = {
@@ -13,6 +14,8 @@ export type SseEvent = {
   readonly event: string;
   /** Values of the `data` fields, joined by line feeds. */
   readonly data: string;
+  /** A run of events instead of one; `event` and `data` are then empty. */
+  readonly run?: TextRun;
 };
 
 /** Most characters of one event. No working provider sends more. */
@@ -28,7 +31,8 @@ interface SseParser {
   end(): SseEvent[];
 }
 
-export function createSseParser(): SseParser {
+/** With `runs`, the events of runs come as one. */
+export function createSseParser(runs?: TextRuns): SseParser {
   // Holds back the bytes of a character that continues in the next read.
   const decoder = new StringDecoder("utf8");
   let started = false;
@@ -95,7 +99,18 @@ export function createSseParser(): SseParser {
     // one search.
     let carriageReturn = text.indexOf("\r");
     let from = 0;
+    // Where the event began. -1 if it began in an earlier read.
+    let frameStart = -1;
     for (;;) {
+      if (runs && pieces.length === 0 && data === undefined && event === "") {
+        frameStart = from;
+        const run = runs.read(text, from);
+        if (run) {
+          events.push({ event: "", data: "", run });
+          from += run.frames.length;
+          continue;
+        }
+      }
       let end = text.indexOf("\n", from);
       let next = end + 1;
       if (carriageReturn >= 0 && (end < 0 || carriageReturn < end)) {
@@ -105,6 +120,8 @@ export function createSseParser(): SseParser {
         carriageReturn = text.indexOf("\r", next);
       }
       if (end < 0) break;
+      if (runs && from === end && data !== undefined && frameStart >= 0)
+        runs.learn(event, data, text.slice(frameStart, next));
       if (pieces.length === 0) readLine(text, from, end, events);
       else readPieces(text.slice(from, end), events);
       from = next;

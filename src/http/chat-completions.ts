@@ -2,7 +2,7 @@
 
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import type { Core } from "../contract/contract.ts";
+import { type Core, withRuns } from "../contract/contract.ts";
 import {
   createEventEncoder,
   decodeRequest,
@@ -24,6 +24,7 @@ export function postChatCompletions(
     const { call } = identityOf(request);
     const body = await readJson(request);
     const decoded = decodeRequest(body);
+    if (decoded.stream) withRuns(call.contextValues);
     const answer = core.inference.generate(decoded, call);
     const format = formatOf(wantsUsage(body), showCost);
     context.logFields.stream = decoded.stream === true;

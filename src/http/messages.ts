@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Admission } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import type { Core } from "../contract/contract.ts";
+import { type Core, withRuns } from "../contract/contract.ts";
 import {
   createEventEncoder,
   decodeCountRequest,
@@ -40,6 +40,7 @@ export function postMessages(
     const { context } = request;
     const { call } = identityOf(request);
     const decoded = decodeRequest(await readJson(request), vendorOf(context));
+    if (decoded.stream) withRuns(call.contextValues);
     const answer = core.inference.generate(decoded, call);
     // Only the body decides: the official SDKs send `accept: application/json` for streams as well.
     context.logFields.stream = decoded.stream === true;

@@ -23,6 +23,7 @@ import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { chargedUsage, type Ending, type Hold, type Holds } from "../billing/billing.ts";
+import { withoutRuns } from "../formats/text-run.ts";
 import type { ProviderAnswer } from "../providers/providers.ts";
 import type { ActiveRequest } from "./active-requests.ts";
 import type { InputCounts } from "./input-counts.ts";
@@ -113,7 +114,8 @@ export class Bill {
    * Meters the events of one read. Returns those that may be relayed before the charge, and keeps
    * back those of the end of the answer.
    */
-  add(events: Event[]): Event[] {
+  add(received: Event[]): Event[] {
+    const events = this.#meter.mayCutRun(received) ? withoutRuns(received) : received;
     const before = this.#meter.fold(events);
     const shown = before < events.length ? events.slice(0, before) : events;
     for (const event of events.slice(before, this.#meter.cutIndex))

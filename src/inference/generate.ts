@@ -85,6 +85,7 @@ export async function* generate(
         bill?.accept(isAccepted);
         if (isAccepted) call.onTaken?.();
       },
+      acceptsRuns: call.acceptsRuns ?? false,
     });
     bill.begin(answer);
     for await (const events of answer.events) {

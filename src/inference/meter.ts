@@ -13,6 +13,7 @@ import {
   type ReportedUsage,
   ReportedUsageSchema,
 } from "../../gen/gateway/inference/v1/event_pb.ts";
+import { runOf } from "../formats/text-run.ts";
 
 /** Usage to be billed, and the source of its numbers. */
 export type BillableUsage = { readonly usage: Usage; readonly basis: Basis };
@@ -111,6 +112,21 @@ export class Meter {
   }
 
   /**
+   * True if these events contain a run with which the answer may exceed its grant. The answer is
+   * cut between two deltas, so `fold` needs them one by one then.
+   */
+  mayCutRun(events: readonly Event[]): boolean {
+    if (!this.mayCut) return false;
+    let bytes = this.#answerBytes + this.#thinkingBytes;
+    let hasRun = false;
+    for (const event of events) {
+      hasRun ||= event.kind.case === "blockDelta" && runOf(event.kind.value) !== undefined;
+      bytes += contentBytesMax(event);
+    }
+    return hasRun && this.#isPastGrant(bytes);
+  }
+
+  /**
    * Folds the events of one read. Returns the number of those that come before the end of the
    * answer. Stops at the event with which the provider exceeds the granted output.
    */
@@ -129,7 +145,8 @@ export class Meter {
           break;
         case "blockDelta":
           this.#countDelta(kind.value);
-          if (this.mayCut && this.#countIsPastGrant()) return this.#cutAt(index, before);
+          if (this.mayCut && this.#isPastGrant(this.#answerBytes + this.#thinkingBytes))
+            return this.#cutAt(index, before);
           break;
         case "blockStop":
           this.#openBlock = undefined;
@@ -307,7 +324,13 @@ export class Meter {
     }
   }
 
-  #countDelta({ kind, extensions }: BlockDelta): void {
+  #countDelta(delta: BlockDelta): void {
+    const run = runOf(delta);
+    if (run) {
+      this.#answerBytes += run.textBytes;
+      return;
+    }
+    const { kind, extensions } = delta;
     switch (kind.case) {
       case "text":
       case "inputJson":
@@ -343,8 +366,7 @@ export class Meter {
   }
 
   // Our own count estimates 4 bytes a token. Indented code and tables have up to 8.
-  #countIsPastGrant(): boolean {
-    const bytes = this.#answerBytes + this.#thinkingBytes;
+  #isPastGrant(bytes: number): boolean {
     return bytes > bytesPerToken * (2 * this.#settings.grantedOutput + 1_024);
   }
 
@@ -447,6 +469,19 @@ function withoutUsage(extensions: JsonObject): JsonObject {
     ([name]) => !usageNames.some((usageName) => usageName === name),
   );
   return Object.fromEntries(kept);
+}
+
+/** An upper bound of what `fold` counts for an event. */
+function contentBytesMax({ kind }: Event): number {
+  if (kind.case === "blockStart") {
+    const block = kind.value.block?.kind;
+    return block?.case === "text" ? 3 * block.value.text.length : Number.POSITIVE_INFINITY;
+  }
+  if (kind.case !== "blockDelta") return 0;
+  const run = runOf(kind.value);
+  if (run) return run.textBytes;
+  const delta = kind.value.kind;
+  return typeof delta.value === "string" ? 3 * delta.value.length : Number.POSITIVE_INFINITY;
 }
 
 // A tool call starts with the empty input `{}`, which is not output. Its arguments follow in

@@ -143,6 +143,7 @@ class RunningAttempt {
         route: this.route.target,
         onAccepted: () => this.#request.onAccepted(true),
         onEnd: (end) => this.#finish(end),
+        acceptsRuns: this.#request.acceptsRuns ?? false,
       });
     } catch (error) {
       // Nothing was sent.

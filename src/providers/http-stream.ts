@@ -126,7 +126,8 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
       return;
     }
     this.#reading = kind;
-    if (kind === "events") this.#decoder = this.#request.codec.createEventDecoder();
+    if (kind === "events")
+      this.#decoder = this.#request.codec.createEventDecoder(this.#call.acceptsRuns);
   }
 
   onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {

@@ -35,6 +35,8 @@ export type ProviderRequest = {
    * the request any more.
    */
   readonly onAccepted: (isAccepted: boolean) => void;
+  /** Whether text deltas may come as runs (`formats/text-run.ts`). Default: false. */
+  readonly acceptsRuns?: boolean;
 };
 
 /** The input tokens that a provider counted, with further members of its answer. */
@@ -84,6 +86,8 @@ export type ProviderCall = {
   readonly onAccepted: () => void;
   /** Called once, when the call ends, before the reader's promise settles. */
   readonly onEnd: (end: ProviderEnd) => void;
+  /** As in `ProviderRequest`. A provider may ignore it. */
+  readonly acceptsRuns?: boolean;
 };
 
 /** How a call ended. */

@@ -14,6 +14,7 @@ import {
   thinkingStart,
   toolUseStart,
 } from "../events.ts";
+import { runDelta, type TextRun } from "../text-run.ts";
 
 /**
  * The events of one answer. Content of another kind than the open block closes that block and opens
@@ -35,6 +36,11 @@ export class AnswerEvents {
     return this.#open === "thinking";
   }
 
+  /** True while a text is open, and the answer is not over. */
+  get isText(): boolean {
+    return this.#open === "text" && !this.#isOver;
+  }
+
   /** True while the block with this number is open. */
   isOpen(index: number): boolean {
     return this.#open !== undefined && index === this.#index;
@@ -54,6 +60,11 @@ export class AnswerEvents {
   addText(text: string): void {
     if (this.#open !== "text") this.#events.push(textStart(this.#openBlock("text"), ""));
     this.#events.push(blockDelta(this.#index, { case: "text", value: text }));
+  }
+
+  /** Adds a run to the open text. */
+  addRun(run: TextRun): void {
+    this.#events.push(runDelta(this.#index, run));
   }
 
   addThinking(text: string): void {

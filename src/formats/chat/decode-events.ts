@@ -8,6 +8,7 @@ import { unreadableAnswer } from "../codec.ts";
 import { failure } from "../events.ts";
 import { isObject } from "../json.ts";
 import { createSseParser, type SseEvent } from "../sse.ts";
+import { type TextDeltas, type TextRun, TextRuns } from "../text-run.ts";
 import { AnswerEvents } from "./answer-events.ts";
 import { StreamedCalls } from "./tool-calls.ts";
 import {
@@ -28,12 +29,30 @@ import {
  * Decodes the stream of one answer. An answer that is incomplete or malformed ends in a `failure`,
  * and nothing follows the end.
  */
-export function createEventDecoder(): EventDecoder {
-  return new ChunkDecoder();
+export function createEventDecoder(acceptsRuns = false): EventDecoder {
+  return new ChunkDecoder(acceptsRuns);
+}
+
+const textDeltas: TextDeltas = {
+  mark: '"content"',
+  firstForm: undefined,
+  read(name, { error, object, usage, x_groq, choices }) {
+    if (name === "error" || object === "error" || !hasNone([error, usage, x_groq])) return;
+    const [choice] = Array.isArray(choices) && choices.length === 1 ? choices : [];
+    if (!isObject(choice) || !isFirstChoice(choice) || !isObject(choice.delta)) return;
+    const { role, content, ...others } = choice.delta;
+    if (!hasNone([choice.finish_reason, choice.usage, ...Object.values(others)])) return;
+    return typeof content === "string" ? { text: content, index: 0 } : undefined;
+  },
+};
+
+/** True if none of the values has an effect on the answer. */
+function hasNone(values: readonly (JsonValue | undefined)[]): boolean {
+  return values.every((value) => value === undefined || value === null || value === "");
 }
 
 class ChunkDecoder implements EventDecoder {
-  readonly #parser = createSseParser();
+  readonly #parser: ReturnType<typeof createSseParser>;
   readonly #answer = new AnswerEvents();
   readonly #calls = new StreamedCalls(this.#answer);
   #isStarted = false;
@@ -42,6 +61,10 @@ class ChunkDecoder implements EventDecoder {
   #finishReason: string | undefined;
   #usage: ReportedUsage | undefined;
   readonly #annotations: JsonObject[] = [];
+
+  constructor(acceptsRuns: boolean) {
+    this.#parser = createSseParser(acceptsRuns ? new TextRuns(textDeltas) : undefined);
+  }
 
   push(bytes: Uint8Array): Event[] {
     for (const event of this.#parser.push(bytes)) this.#readEvent(event);
@@ -57,7 +80,11 @@ class ChunkDecoder implements EventDecoder {
     return this.#answer.take();
   }
 
-  #readEvent({ event: name, data }: SseEvent): void {
+  #readEvent({ event: name, data, run }: SseEvent): void {
+    if (run) {
+      this.#readRun(run);
+      return;
+    }
     if (this.#answer.isOver || data === "") return;
     if (data.startsWith("[DONE]")) {
       if (this.#isStarted) this.#finish();
@@ -69,6 +96,14 @@ class ChunkDecoder implements EventDecoder {
       this.#readChunk(name === "error" && chunk.error === undefined ? { error: chunk } : chunk);
     else
       this.#fail("The model provider sent an event that is not a JSON object.", unreadableAnswer);
+  }
+
+  /** In the middle of a text, nothing but the text matters. Elsewhere, each chunk is read. */
+  #readRun(run: TextRun): void {
+    const isText = this.#finishReason === undefined && !this.#calls.any && this.#answer.isText;
+    if (isText) this.#answer.addRun(run);
+    else
+      for (const event of createSseParser().push(Buffer.from(run.frames))) this.#readEvent(event);
   }
 
   #readChunk(chunk: JsonObject): void {

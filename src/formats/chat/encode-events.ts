@@ -13,6 +13,7 @@ import { randomId } from "../../base/ids.ts";
 import { type AnswerContext, type EventEncoder, encodeCost } from "../codec.ts";
 import { escapeLineSeparators, stringifyJson } from "../json.ts";
 import { readStartContent } from "../start-content.ts";
+import { runOf, type TextRun } from "../text-run.ts";
 import { encodeUsage, mergeUsage, reasoningDetail, toFinishReason } from "./usage-and-endings.ts";
 
 /** The values of an answer that come from the gateway, not from the provider. */
@@ -159,7 +160,10 @@ class ChunkEncoder implements EventEncoder {
     }
   }
 
-  #continueBlock({ kind }: BlockDelta): string {
+  #continueBlock(delta: BlockDelta): string {
+    const run = runOf(delta);
+    if (run) return this.#open.case === "text" ? this.#chunks.run(run) : "";
+    const { kind } = delta;
     // The kind of the block decides, not the kind of the delta: the deltas of a block without a
     // counterpart are omitted too.
     switch (this.#open.case) {
@@ -237,6 +241,14 @@ class Chunks {
 
   text(text: string): string {
     return this.#textHead + quote(text) + this.#textTail;
+  }
+
+  run(run: TextRun): string {
+    let chunks = "";
+    run.eachText((text) => {
+      chunks += `${this.#textHead}"${text}"${this.#textTail}`;
+    });
+    return chunks;
   }
 
   reasoning(text: string): string {

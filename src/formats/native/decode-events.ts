@@ -32,8 +32,10 @@ import { isCount, isObject, isSound } from "../json.ts";
 import { jsonDepthMax } from "../json-fault.ts";
 import { createSseParser, type SseEvent } from "../sse.ts";
 import { readStartContent } from "../start-content.ts";
+import { runDelta, type TextDeltas, TextRuns } from "../text-run.ts";
 import { completeBlock, decodeBlock } from "./decode-block.ts";
 import { readString, unknownFields } from "./fields.ts";
+import { textFormOf } from "./text-form.ts";
 import { decodeUsage } from "./usage.ts";
 
 /**
@@ -41,12 +43,16 @@ import { decodeUsage } from "./usage.ts";
  * omissions are repaired, an answer that is out of order or incomplete ends in a `failure`, and
  * no event follows `message_stop` or `failure`.
  */
-export function createEventDecoder(): EventDecoder {
-  const parser = createSseParser();
+export function createEventDecoder(acceptsRuns = false): EventDecoder {
+  const parser = createSseParser(acceptsRuns ? new TextRuns(textDeltas) : undefined);
   const order = createOrder();
   const read = (sseEvents: readonly SseEvent[]): Event[] => {
     const events: Event[] = [];
-    for (const { event: name, data } of sseEvents) {
+    for (const { event: name, data, run } of sseEvents) {
+      if (run) {
+        order.accept(runDelta(run.form.index, run), events);
+        continue;
+      }
       // Some servers send empty events as keep-alives, and some end with the terminator of chat
       // completions.
       if ((data === "" && name !== "ping") || data === "[DONE]") continue;
@@ -265,6 +271,19 @@ function decodeBlockDelta(value: JsonObject, data: string): Event | undefined {
   const extensions = kind.case !== "other" && hasMore(delta, 2) ? unknownMembers(delta) : undefined;
   return withRaw(blockDelta(index, kind, extensions), hasMore(value, 3) ? data : undefined);
 }
+
+const textDeltas: TextDeltas = {
+  mark: '"text_delta"',
+  firstForm: textFormOf(0),
+  read(name, json) {
+    const { type, index, delta } = json;
+    if ((name !== "" && name !== type) || type !== "content_block_delta" || hasMore(json, 3))
+      return;
+    if (!isCount(index) || !isObject(delta) || delta.type !== "text_delta" || hasMore(delta, 2))
+      return;
+    return typeof delta.text === "string" ? { text: delta.text, index } : undefined;
+  },
+};
 
 function decodeDeltaKind(delta: JsonObject): BlockDelta["kind"] {
   switch (delta.type) {

@@ -11,7 +11,9 @@ import type {
 import { randomId } from "../../base/ids.ts";
 import { type AnswerContext, type EventEncoder, encodeCost } from "../codec.ts";
 import { escapeLineSeparators, isObject, parseJsonText, stringifyJson } from "../json.ts";
+import { runOf, type TextRun } from "../text-run.ts";
 import { splitBlock } from "./encode-block.ts";
+import { textFormOf } from "./text-form.ts";
 import { completeUsage, encodeUsage } from "./usage.ts";
 
 /** The block that is open in our stream. */
@@ -60,6 +62,8 @@ export function createEventEncoder(context: AnswerContext): EventEncoder {
   const continueBlock = (delta: BlockDelta, event: Event): string => {
     // The block is of a kind that this format cannot express.
     if (!open) return "";
+    const run = runOf(delta);
+    if (run) return encodeRun(run, open.index);
     if (open.late?.kind === delta.kind.case) open.late = undefined;
     const raw = event.raw.length > 0 && delta.index === open.index ? rawJson(event) : undefined;
     if (raw !== undefined) return frame("content_block_delta", raw);
@@ -113,6 +117,16 @@ export function createEventEncoder(context: AnswerContext): EventEncoder {
     },
     end: () => "",
   };
+}
+
+function encodeRun(run: TextRun, index: number): string {
+  const { before, after } = textFormOf(index);
+  if (run.form.before === before && run.form.after === after) return run.frames;
+  let frames = "";
+  run.eachText((text) => {
+    frames += before + text + after;
+  });
+  return frames;
 }
 
 const pingText = 'event: ping\ndata: {"type":"ping"}\n\n';

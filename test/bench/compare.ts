@@ -12,8 +12,6 @@ export type Target = {
   readonly helpers?: readonly BenchProcess[];
   /** Process id of the postmaster; the processor time of its database is counted apart. */
   readonly database?: number;
-  /** Requests at once. Default: that of the comparison. */
-  readonly concurrency?: number;
   readonly job: Omit<LoadJob, "url" | "requests" | "concurrency">;
 };
 
@@ -36,15 +34,14 @@ export async function compare(
   targets: readonly Target[],
   parts: { rounds: number; warmUp: number; requests: number; concurrency: number },
 ): Promise<Comparison> {
-  const { rounds, warmUp } = parts;
+  const { rounds, warmUp, concurrency } = parts;
   const all = new Map<
     string,
     { cpuMicros: number[]; databaseMicros: number[]; perSecond: number[]; last: LoadResult }
   >();
   for (let round = 0; round <= rounds; round++) {
     const requests = round === 0 ? warmUp : parts.requests;
-    for (const { name, server, helpers = [], database, job, ...target } of targets) {
-      const concurrency = target.concurrency ?? parts.concurrency;
+    for (const { name, server, helpers = [], database, job } of targets) {
       const own = () => [server, ...helpers].reduce((sum, { pid }) => sum + cpuSeconds(pid), 0);
       const cpu = () => ({
         own: own(),

@@ -20,8 +20,10 @@ beforeAll(async () => {
 });
 afterAll(() => stage.stop());
 
-const killAt = (moment: string) =>
+/** With several workers, the one that serves the request is killed. */
+const killAt = (moment: string, workers: number) =>
   stage.start({
+    WORKERS: String(workers),
     KILL_AT: moment,
     NODE_OPTIONS: `--import ${join(import.meta.dirname, "../support/kill-at.ts")}`,
   });
@@ -57,12 +59,16 @@ const ofStatements: { moment: string; charges: { outcome: Outcome; amount: bigin
   },
   { moment: "settle committed", charges: [[{ outcome: Outcome.COMPLETED, amount: cost }]] },
 ];
-for (const { moment, charges } of ofStatements) {
-  test(`killed at "${moment}": no end was seen, and the request is charged at most once`, async () => {
+const cases = ofStatements.flatMap((one) => [1, 2].map((workers) => ({ ...one, workers })));
+for (const { moment, charges, workers } of cases) {
+  const who = workers === 1 ? "killed" : "a worker killed";
+  test(`${who} at "${moment}": no end was seen, and the request is charged at most once`, {
+    timeout: 120_000,
+  }, async () => {
     const { payer, secret } = await stage.key(credits);
     const before = stage.provider.requests.length;
     stage.provider.always(nativeStream(content));
-    const gateway = await killAt(moment);
+    const gateway = await killAt(moment, workers);
     const seen = await stage.send(gateway, secret);
     expect((await gateway.end("SIGKILL")).signal).toBe("SIGKILL");
     expect(seen.complete).toBe(false);

@@ -1,7 +1,7 @@
 // Behind PgBouncer: in session mode everything works with all limits; in the other modes the start
 // names the pooler.
 
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { migrate } from "../../src/postgres/migrate.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { checkDatabase } from "../../src/postgres/preflight.ts";
@@ -27,6 +27,7 @@ const usual = { seqscan: "on", plans: "auto" };
 
 suite("PgBouncer in session mode loses no limit, and leaks none to the next client", async () => {
   const pooler = await startPgbouncer(database.server, "session");
+  onTestFinished(() => pooler.stop());
   await checkDatabase(pooler.url);
   await migrate(pooler.url);
   const postgres = connectPostgres(pooler.url);
@@ -47,12 +48,12 @@ suite("PgBouncer in session mode loses no limit, and leaks none to the next clie
   await vi.waitFor(async () => expect(await other.query(limits, [])).toEqual([pool]));
   await other.close();
   await postgres.close();
-  await pooler.stop();
 });
 
 for (const mode of ["transaction", "statement"] as const) {
   suite(`PgBouncer in ${mode} mode is found, and named`, async () => {
     const pooler = await startPgbouncer(database.server, mode);
+    onTestFinished(() => pooler.stop());
     await expect(checkDatabase(pooler.url)).rejects.toThrow("set it to session mode");
     // Also after other clients have left idle connections behind.
     const postgres = connectPostgres(pooler.url);
@@ -60,6 +61,5 @@ for (const mode of ["transaction", "statement"] as const) {
     await Promise.all(Array.from({ length: 8 }, () => postgres.query(sleep, [])));
     await expect(checkDatabase(pooler.url)).rejects.toThrow("set it to session mode");
     await postgres.close();
-    await pooler.stop();
   });
 }

@@ -2,7 +2,7 @@
 // is killed, comes back read-only, or still answers after a failover.
 
 import { pino } from "pino";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
 import { migrate } from "../../src/postgres/migrate.ts";
 import { connectPostgres, isUnreachable, type Postgres } from "../../src/postgres/postgres.ts";
 import { freePort } from "../support/ports.ts";
@@ -10,6 +10,7 @@ import {
   caughtUp,
   type ServerPair,
   startServerPair,
+  startTestServer,
   type TestServer,
 } from "../support/server-pair.ts";
 
@@ -134,9 +135,9 @@ test("after a promotion, a primary that still answers is not used, and its state
 });
 
 test("servers of different clusters are not a list", async () => {
-  const stranger = await startServerPair({ synchronous: false });
-  const postgres = connectPostgres(listOf(stranger.a, pair.b));
+  const stranger = await startTestServer();
+  onTestFinished(() => stranger.stop());
+  const postgres = connectPostgres(listOf(stranger.server, pair.b));
   await expect(portOf(postgres)).rejects.toThrow("different database clusters");
   await postgres.close();
-  await stranger.stop();
 });

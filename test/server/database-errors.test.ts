@@ -2,12 +2,20 @@
 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { expectStartToFail } from "../support/child-gateway.ts";
 import { emptyDatabase, freshDatabase } from "../support/database.ts";
 import { pgbouncerBinary, startPgbouncer } from "../support/pgbouncer.ts";
 import { freePort } from "../support/ports.ts";
-import { caughtUp, startServerPair, startTestServer } from "../support/server-pair.ts";
+import {
+  caughtUp,
+  type ServerPair,
+  startServerPair,
+  startTestServer,
+} from "../support/server-pair.ts";
+
+// Each test starts a process, or a database server too.
+vi.setConfig({ testTimeout: 60_000 });
 
 const migrated = await freshDatabase();
 const empty = await emptyDatabase();
@@ -86,26 +94,38 @@ test("a database that was made read-only", async () => {
   expect(await startWith(list)).toMatch(/the server .* is read-only: it takes no writes$/);
 });
 
-test("a standby alone, a list without a primary, and a ledger on one server alone", async () => {
-  const pair = await startServerPair({ synchronous: false });
-  await caughtUp(pair.a, pair.b);
-  expect(await startWith(pair.b.url())).toMatch(/is a standby: it takes no writes$/);
-  expect(await startWith(pair.url(), { REQUIRE_SYNC: "true" })).toContain(
-    "REQUIRE_SYNC=true, and commits are on one server alone: synchronous_standby_names is empty",
-  );
-  const away = `127.0.0.1:${await freePort()}`;
-  const list = await startWith(`postgres://gateway@${away},${pair.b.address}/gateway`);
-  expect(list).toContain(`${away} (ECONNREFUSED`);
-  expect(list).toContain(`the server ${pair.b.address} is a standby`);
-  await pair.stop();
+describe("of a replicated pair", () => {
+  let pair: ServerPair;
+  beforeAll(async () => {
+    pair = await startServerPair({ synchronous: false });
+    await caughtUp(pair.a, pair.b);
+  });
+  afterAll(() => pair.stop());
+
+  test("a standby alone", async () => {
+    expect(await startWith(pair.b.url())).toMatch(/is a standby: it takes no writes$/);
+  });
+
+  test("a list without a primary, each server with its problem", async () => {
+    const away = `127.0.0.1:${await freePort()}`;
+    const list = await startWith(`postgres://gateway@${away},${pair.b.address}/gateway`);
+    expect(list).toContain(`${away} (ECONNREFUSED`);
+    expect(list).toContain(`the server ${pair.b.address} is a standby`);
+  });
+
+  test("a ledger on one server alone, with REQUIRE_SYNC", async () => {
+    expect(await startWith(pair.url(), { REQUIRE_SYNC: "true" })).toContain(
+      "REQUIRE_SYNC=true, and commits are on one server alone: synchronous_standby_names is empty",
+    );
+  });
 });
 
 test.skipIf(pgbouncerBinary === undefined)("a pooler in transaction mode", async () => {
   const { server, stop } = await startTestServer();
+  onTestFinished(() => stop());
   const pooler = await startPgbouncer(server, "transaction");
+  onTestFinished(() => pooler.stop());
   expect(await startWith(pooler.url)).toMatch(
     /a pooler .* shares connections between transactions; set it to session mode/,
   );
-  await pooler.stop();
-  await stop();
 });

@@ -22,6 +22,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   {
     http: ["http", "address-limit", "authenticate", "body-memory", "connect", "early-check"],
     grpc: ["grpc", "client"],
+    console: ["console"],
   },
   { inference: ["inference"] },
   {

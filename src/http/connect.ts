@@ -1,7 +1,15 @@
 // Connect and gRPC-web: the three services on the public HTTP listener, so that browsers and `curl`
 // with JSON can manage keys and read usage. The routes call Core, so they work in every role.
 
-import { type DescService, getOption, type Message } from "@bufbuild/protobuf";
+import {
+  clearField,
+  clone,
+  type DescMethod,
+  type DescService,
+  getOption,
+  isMessage,
+  type Message,
+} from "@bufbuild/protobuf";
 import {
   type CallOptions,
   type ConnectRouter,
@@ -13,6 +21,11 @@ import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  PeopleService,
+  type SessionGrant,
+  SessionGrantSchema,
+} from "../../gen/gateway/people/v1/people_pb.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { ApiError, shuttingDown } from "../base/errors.ts";
 import { nameClient } from "../contract/callers.ts";
@@ -47,6 +60,18 @@ export type ConnectParts = {
   isDraining: () => boolean;
   /** `host:port` of the gRPC listener of this process. Absent: it has none. */
   grpcAddress?: string | undefined;
+  /** Absent: cookies are ignored. */
+  sessionCookie?: SessionCookie;
+};
+
+/** The cookie that holds the session of a browser. */
+export type SessionCookie = {
+  /** Undefined: the call brings no cookie. Throws `not_permitted` for the call of another page. */
+  tokenOf(headers: Headers): string | undefined;
+  /** The header `set-cookie` that begins a session. */
+  begin(grant: SessionGrant): string;
+  /** The header `set-cookie` that ends it. */
+  end(): string;
 };
 
 /**
@@ -60,10 +85,10 @@ export function registerConnect(app: FastifyInstance, parts: ConnectParts): void
     scope.addContentTypeParser("*", (_request, _payload, done) => done(null));
     scope.register(fastifyConnectPlugin, {
       routes: (router) => {
-        addMethods(router, serviceTypes.billing, parts.core.billing, parts.adminMethods);
-        addMethods(router, serviceTypes.keys, parts.core.keys, parts.adminMethods);
-        addMethods(router, serviceTypes.inference, parts.core.inference, parts.adminMethods);
-        addMethods(router, serviceTypes.people, parts.core.people, parts.adminMethods);
+        addMethods(router, serviceTypes.billing, parts.core.billing, parts);
+        addMethods(router, serviceTypes.keys, parts.core.keys, parts);
+        addMethods(router, serviceTypes.inference, parts.core.inference, parts);
+        addMethods(router, serviceTypes.people, parts.core.people, parts);
         const clock = parts.clock ?? systemClock;
         const body = { memory: parts.bodyMemory, clock, unpaidWork: new UnpaidWork(clock) };
         for (const [index, handler] of router.handlers.entries())
@@ -133,16 +158,23 @@ const fastifyRequest = createContextKey<FastifyRequest | undefined>(undefined, {
 
 /** Authenticates a call before its request is read. The services authenticate again. */
 async function admit(
-  { identifyCaller, addressLimit, isDraining, adminMethods }: ConnectParts,
+  { identifyCaller, addressLimit, isDraining, adminMethods, sessionCookie }: ConnectParts,
   context: HandlerContext,
 ): Promise<void> {
   const allowed = getOption(context.method, callers);
-  const authorization = context.requestHeader.get("authorization") ?? "";
   const request = context.values.get(fastifyRequest);
   const sender = senderOf(context.values);
+  // An answer can hold a secret, which no cache may keep.
+  context.responseHeader.set("cache-control", "no-store");
   try {
     if (isDraining()) throw shuttingDown();
     if (request) addressLimit.checkRequest(request);
+    if (!context.requestHeader.has("authorization")) {
+      const token = sessionCookie?.tokenOf(context.requestHeader);
+      // From here on, the call is one with a session, as any other program would make it.
+      if (token !== undefined) context.requestHeader.set("authorization", `Session ${token}`);
+    }
+    const authorization = context.requestHeader.get("authorization") ?? "";
     // A service may begin its work before it looks at the signal.
     const timeoutMs = context.timeoutMs();
     if (timeoutMs !== undefined && timeoutMs <= 0)
@@ -161,16 +193,21 @@ function addMethods<S extends DescService>(
   router: ConnectRouter,
   service: S,
   client: Implementation<S, CallOptions>,
-  adminMethods: boolean,
+  parts: ConnectParts,
 ): void {
   for (const desc of service.methods) {
     const { key, accountReader, person, anyone } = getOption(desc, callers);
     const isForCustomers = key || accountReader || anyone || person !== AccountRole.UNSPECIFIED;
-    if (adminMethods || isForCustomers) addMethod(router, boundMethod(client, desc));
+    if (parts.adminMethods || isForCustomers)
+      addMethod(router, boundMethod(client, desc), parts.sessionCookie);
   }
 }
 
-function addMethod(router: ConnectRouter, method: BoundMethod<CallOptions>): void {
+function addMethod(
+  router: ConnectRouter,
+  method: BoundMethod<CallOptions>,
+  sessionCookie: SessionCookie | undefined,
+): void {
   // gRPC needs HTTP/2 and has its own listener. (The option of the router does not apply to methods
   // with options.)
   const options = { readMaxBytes: requestBytesMax(method.desc), grpc: false };
@@ -179,7 +216,8 @@ function addMethod(router: ConnectRouter, method: BoundMethod<CallOptions>): voi
       method.desc,
       async (request: Message, context: HandlerContext) => {
         try {
-          return await method.run(request, callOf(context));
+          const answer = await method.run(request, callOf(context));
+          return sessionCookie ? keepGrant(method.desc, answer, context, sessionCookie) : answer;
         } catch (error) {
           throw toConnectError(error);
         }
@@ -199,6 +237,23 @@ function addMethod(router: ConnectRouter, method: BoundMethod<CallOptions>): voi
     },
     options,
   );
+}
+
+/** The same answer, without a session: that goes into a cookie, which no script can read. */
+function keepGrant(
+  desc: DescMethod,
+  answer: Message,
+  { responseHeader }: HandlerContext,
+  cookie: SessionCookie,
+): Message {
+  if (desc === PeopleService.method.signOut) responseHeader.append("set-cookie", cookie.end());
+  const field = desc.output.fields.find(({ message }) => message === SessionGrantSchema);
+  const grant: unknown = field && Reflect.get(answer, field.localName);
+  if (!field || !isMessage(grant, SessionGrantSchema)) return answer;
+  responseHeader.append("set-cookie", cookie.begin(grant));
+  const shown = clone(desc.output, answer);
+  clearField(shown, field);
+  return shown;
 }
 
 // Other headers stay in the listener, cookies among them.

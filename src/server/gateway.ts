@@ -5,6 +5,7 @@ import { withTimeout } from "../base/timeout.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import type { Config } from "../config/environment.ts";
 import { hostAndPort } from "../config/environment.ts";
+import { createSessionCookie, registerConsole } from "../console/console.ts";
 import { type Core, localCore } from "../contract/contract.ts";
 import { grpcCore } from "../grpc/client.ts";
 import { createGrpcServer } from "../grpc/grpc.ts";
@@ -195,6 +196,9 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
         ...watchChanges(services),
         limits: createRateLimits({ nodes: alone, limiter: shared?.limiter, log }),
       };
+  // The role `facade` cannot start without PUBLIC_URL.
+  const configured = config.publicUrl ?? new URL(`http://localhost:${port}`);
+  const publicUrl = local?.publicUrl ?? (() => configured);
   const identifyCaller = createIdentifyCaller(core, createFailedCredentials(), onPayerChange);
   const bodyMemory = new BodyMemory(config.requestMemory);
   const addressLimit = new AddressLimit({
@@ -219,7 +223,9 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
     adminMethods: httpAdmin,
     isDraining: () => app.isDraining(),
     grpcAddress,
+    sessionCookie: createSessionCookie(publicUrl),
   });
+  registerConsole(app, publicUrl);
   stack.defer(() => {
     // Otherwise idle client connections keep the listener open.
     const closed = app.close();

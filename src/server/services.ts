@@ -33,6 +33,8 @@ export type StartedServices = {
   readonly authenticate: Authenticate;
   readonly adminToken: string;
   readonly installation: Installation;
+  /** The address under which people reach the console. */
+  publicUrl(): URL;
   /** Creates an account with this id, unless it exists. */
   ensureAccount(accountId: string, name: string): Promise<void>;
   /** Call when the HTTP listener is open: without PUBLIC_URL, people reach it at localhost. */
@@ -146,6 +148,7 @@ export async function startServices(
     authenticate,
     adminToken,
     installation,
+    publicUrl: () => publicUrl,
     ensureAccount: billing.ensureAccount,
     listensOn(port) {
       if (!config.publicUrl) publicUrl = new URL(`http://localhost:${port}`);

@@ -23,6 +23,8 @@ export type TestGateway = {
   v1: string;
   v2: string;
   adminToken: string;
+  /** The link of the first operator. */
+  ownerLink: string;
   /** Calls the services as the operator. */
   admin: AdminCore;
   reload(catalog: CatalogFile): void;
@@ -88,7 +90,7 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
       })
     : core;
   const keys: unknown = JSON.parse(await readFile(join(dataDir, "first-keys.json"), "utf8"));
-  const { v1, v2, accountId } = Object(keys);
+  const { v1, v2, accountId, ownerLink } = Object(keys);
 
   const admin = {
     core: grpcCore({ addresses: [text(core.grpcAddress)] }),
@@ -102,6 +104,7 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
     v1: text(v1),
     v2: text(v2),
     adminToken,
+    ownerLink: text(ownerLink),
     admin,
     reload: (file) => core.reload(file),
     async stop() {

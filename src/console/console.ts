@@ -1,0 +1,64 @@
+// The web console: its routes on the HTTP listener. It holds no rule: its pages call the services as
+// everybody does. So far it has the page on which people sign in.
+
+import { readFileSync } from "node:fs";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { isLocalhost } from "../config/environment.ts";
+
+export { createSessionCookie } from "./session-cookie.ts";
+
+const contentSecurityPolicy = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "font-src 'self'",
+  "form-action 'self'",
+  "base-uri 'none'",
+  "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
+].join("; ");
+
+const files = [
+  { path: "/console/welcome", file: "welcome.html", type: "text/html; charset=utf-8" },
+  { path: "/console/welcome.js", file: "welcome.js", type: "text/javascript; charset=utf-8" },
+  { path: "/console/welcome.css", file: "welcome.css", type: "text/css; charset=utf-8" },
+] as const;
+
+/** Adds the routes of the console. `publicUrl`: the address under which people reach it. */
+export function registerConsole(app: FastifyInstance, publicUrl: () => URL): void {
+  // Lists of the paths are for programs.
+  const config = { isVariant: true };
+  for (const { path, file, type } of files) {
+    const content = readFileSync(new URL(`web/${file}`, import.meta.url));
+    app.get(path, { config }, async (request, reply) => {
+      const elsewhere = nameOfHost(request, publicUrl());
+      if (elsewhere !== undefined) return reply.redirect(`${elsewhere}${path}`, 302);
+      return withHeaders(reply, publicUrl()).header("content-type", type).send(content);
+    });
+  }
+  for (const path of ["/console", "/console/"])
+    app.get(path, { config }, async (request, reply) => {
+      const elsewhere = nameOfHost(request, publicUrl()) ?? "";
+      return withHeaders(reply, publicUrl()).redirect(`${elsewhere}/console/welcome`, 302);
+    });
+}
+
+function withHeaders(reply: FastifyReply, publicUrl: URL): FastifyReply {
+  if (publicUrl.protocol === "https:")
+    reply.header("strict-transport-security", "max-age=31536000");
+  return reply.headers({
+    "cache-control": "no-store",
+    "content-security-policy": contentSecurityPolicy,
+    "cross-origin-opener-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+  });
+}
+
+/** The origin to go to from an IP address of this machine: browsers refuse passkeys at one. */
+function nameOfHost({ headers }: FastifyRequest, publicUrl: URL): string | undefined {
+  const isAddress = /^(127\.\d+\.\d+\.\d+|\[::1\])(:\d+)?$/.test(headers.host ?? "");
+  return isAddress && isLocalhost(publicUrl) ? publicUrl.origin : undefined;
+}

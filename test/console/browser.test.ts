@@ -1,0 +1,75 @@
+// The welcome page in Chromium, with a virtual authenticator: from a link to a session, and back in.
+
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { hasChromium, openPage, startChromium } from "../support/chromium.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+
+// Where it is absent: `apt-get install chromium`.
+describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
+  let gateway: TestGateway;
+  let browser: Browser;
+  beforeAll(async () => {
+    gateway = await startTestGateway({ split: false });
+    browser = await startChromium();
+  }, 120_000);
+  afterAll(async () => {
+    await browser.close();
+    await gateway.stop();
+  });
+
+  test("a link becomes a passkey, the passkey a session, and it signs in again", async () => {
+    const { page, problems } = await openPage(browser);
+    await page.goto(gateway.ownerLink);
+    await page.getByRole("heading", { name: "Set up this gateway" }).waitFor();
+    // The secret is in no address that the browser keeps.
+    expect(page.url()).not.toContain("#");
+    await page.getByLabel("Login").fill("Olga@example.com");
+    await page.getByLabel("Your name").fill("Olga");
+    await page.getByRole("button", { name: "Create a passkey" }).click();
+    await page.getByRole("heading", { name: "You are signed in" }).waitFor();
+    const facts = await page.locator("#facts").textContent();
+    for (const fact of ["olga@example.com", "Olga", "admin", "default", "owner"])
+      expect(facts).toContain(fact);
+
+    const [cookie, ...others] = await page.context().cookies();
+    expect(others).toEqual([]);
+    expect(cookie).toMatchObject({ httpOnly: true, sameSite: "Lax", path: "/" });
+
+    await page.getByRole("button", { name: "Sign out" }).click();
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    expect(await page.context().cookies()).toEqual([]);
+    await page.getByRole("button", { name: "Use a passkey" }).click();
+    await page.getByRole("heading", { name: "You are signed in" }).waitFor();
+    expect(problems).toEqual([]);
+
+    // The link was used.
+    const second = await openPage(browser);
+    await second.page.goto(gateway.ownerLink);
+    await second.page.getByRole("alert").filter({ hasText: "it was used" }).waitFor();
+    expect(second.problems).toEqual([]);
+
+    // An invitation is taken with a password.
+    const invited = await page.evaluate(inviteViewer, gateway.accountId);
+    const third = await openPage(browser);
+    await third.page.goto(invited);
+    await third.page.getByRole("heading", { name: "Join" }).waitFor();
+    await third.page.getByLabel("Login").fill("viewer");
+    await third.page.getByText("Use a password instead").click();
+    await third.page.getByLabel("Password", { exact: true }).fill("a long password");
+    await third.page.getByRole("button", { name: "Continue with this password" }).click();
+    await third.page.getByRole("heading", { name: "You are signed in" }).waitFor();
+    expect(await third.page.locator("#facts").textContent()).toContain("viewer");
+    expect(third.problems).toEqual([]);
+  });
+});
+
+/** Runs in the page. Resolves with the link. */
+async function inviteViewer(accountId: string): Promise<string> {
+  const response = await fetch("/gateway.people.v1.PeopleService/Invite", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ accountId, role: "ACCOUNT_ROLE_VIEWER" }),
+  });
+  return Object(await response.json()).link;
+}

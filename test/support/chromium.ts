@@ -1,0 +1,42 @@
+// Debian's Chromium, driven by playwright-core, with a virtual authenticator for passkeys.
+
+import { existsSync } from "node:fs";
+import { type Browser, chromium, type Page } from "playwright-core";
+
+const path = "/usr/bin/chromium";
+
+/** True where Chromium is installed (`apt-get install chromium`). */
+export const hasChromium = existsSync(path);
+
+export function startChromium(): Promise<Browser> {
+  return chromium.launch({
+    executablePath: path,
+    args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+  });
+}
+
+/** A page of a new profile. Its authenticator verifies its user without asking. */
+export async function openPage(browser: Browser): Promise<{ page: Page; problems: string[] }> {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  const problems: string[] = [];
+  page.on("pageerror", (error) => problems.push(error.message));
+  page.on("console", (message) => {
+    // A refused call is an answer that the page shows.
+    if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
+      problems.push(message.text());
+  });
+  const cdp = await context.newCDPSession(page);
+  await cdp.send("WebAuthn.enable");
+  await cdp.send("WebAuthn.addVirtualAuthenticator", {
+    options: {
+      protocol: "ctap2",
+      transport: "internal",
+      hasResidentKey: true,
+      hasUserVerification: true,
+      isUserVerified: true,
+      automaticPresenceSimulation: true,
+    },
+  });
+  return { page, problems };
+}

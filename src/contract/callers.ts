@@ -51,6 +51,19 @@ export function decideAccount(allowed: Callers, caller: Caller, accountId: strin
 }
 
 /**
+ * Checks a call for all accounts at once, which its request asks for with `all_accounts`. Throws
+ * `not_permitted` unless the caller sees every account, and `invalid_request` if it also names one.
+ */
+export function checkAllAccounts(allowed: Callers, caller: Caller, accountId: string): void {
+  const seesAll =
+    caller.kind === "admin" ||
+    caller.kind === "internal" ||
+    (caller.kind === "person" && isOpenTo(allowed, caller.operator));
+  if (!seesAll) throw new ApiError("not_permitted");
+  if (accountId !== "") throw invalidField("account_id", "must be empty with all_accounts");
+}
+
+/**
  * Checks that the caller may use something of this account, by the rules of `decideAccount`. Throws
  * `absent()` if the account has to look absent.
  */

@@ -7,7 +7,7 @@ import { audited, callers, strong } from "../../gen/gateway/common/v1/options_pb
 import { ApiError, errorCatalog, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { type AuditSink, OperatorLooks, withAudit } from "./audit-log.ts";
-import { checkStrong, decideAccount, isAdmitted } from "./callers.ts";
+import { checkAllAccounts, checkStrong, decideAccount, isAdmitted } from "./callers.ts";
 import {
   type Authenticate,
   type AuthenticatedCall,
@@ -100,6 +100,7 @@ function admission(desc: DescMethod, authenticate: Authenticate) {
   const allowed = getOption(desc, callers);
   const needsStrong = getOption(desc, strong);
   const accountField = desc.input.field.accountId;
+  const everyField = desc.input.field.allAccounts;
   const identify = allowed.anyone ? tolerant(authenticate) : authenticate;
 
   return async (
@@ -111,9 +112,11 @@ function admission(desc: DescMethod, authenticate: Authenticate) {
     identified?.(caller);
     if (!isAdmitted(allowed, caller)) throw new ApiError("not_permitted");
     checkRequest(desc.input, request);
-    const accountId = accountField
-      ? decideAccount(allowed, caller, String(Reflect.get(request, accountField.localName)))
-      : "";
+    const named = accountField ? String(Reflect.get(request, accountField.localName)) : "";
+    const isForAll =
+      everyField !== undefined && Reflect.get(request, everyField.localName) === true;
+    if (isForAll) checkAllAccounts(allowed, caller, named);
+    const accountId = accountField && !isForAll ? decideAccount(allowed, caller, named) : "";
     if (needsStrong) checkStrong(caller);
     if (call.signal.aborted) throw abortError(call.signal);
     const { signal, requestHeader, namesClient, peer, onTaken, acceptsRuns = false } = call;

@@ -1,5 +1,5 @@
-// The web console: its routes on the HTTP listener. It holds no rule: its pages call the services as
-// everybody does. So far it has the page on which people sign in.
+// The web console: its routes on the HTTP listener. It holds no rule: its pages call the services
+// as everybody does. So far it has the page on which people sign in.
 
 import { readFileSync } from "node:fs";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";

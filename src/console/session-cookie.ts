@@ -1,5 +1,5 @@
-// The session of a browser: a cookie that no script can read, and that no page of another origin can
-// use. The listener turns it into the credential of a call.
+// The session of a browser: a cookie that no script can read, and that no page of another origin
+// can use. The listener turns it into the credential of a call.
 
 import { timestampDate } from "@bufbuild/protobuf/wkt";
 import type { SessionGrant } from "../../gen/gateway/people/v1/people_pb.ts";

@@ -1,4 +1,5 @@
-// The welcome page in Chromium, with a virtual authenticator: from a link to a session, and back in.
+// The welcome page in Chromium, with a virtual authenticator: from a link to a session, and back
+// in.
 
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";

@@ -28,21 +28,36 @@ const utility = /^(begin|commit|rollback|set|savepoint|release|lock|notify|liste
 for (const file of files) {
   test(`${file} prepares`, async () => {
     const caller = pathToFileURL(join(source, dirname(dirname(file)), "store.ts")).href;
-    const { text } = statement(caller, basename(file, ".sql"));
-    const body = text.replace(/^(\s*--.*\n)+/, "").trim();
-    await client.query("begin");
-    try {
-      await client.query(utility.test(body) ? body : `prepare checked as ${body}`);
-    } finally {
-      await client.query("rollback");
-      await client.query("deallocate all");
+    const { text, distributed = text } = statement(caller, basename(file, ".sql"));
+    for (const one of new Set([text, distributed])) {
+      const body = one.replace(/^(\s*--.*\n)+/, "").trim();
+      await client.query("begin");
+      try {
+        await client.query(utility.test(body) ? body : `prepare checked as ${body}`);
+      } finally {
+        await client.query("rollback");
+        await client.query("deallocate all");
+      }
     }
+  });
+
+  test(`${file} quotes the words that an engine reserves`, () => {
+    const sql = readFileSync(join(source, file), "utf8").replace(/--.*/g, "");
+    expect(sql).not.toMatch(/(?<!["\w])family(?!["\w])/);
   });
 
   test(`${file} opens with a comment: its contract`, () => {
     expect(readFileSync(join(source, file), "utf8")).toMatch(/^-- \S/);
   });
 }
+
+test("every statement for a distributed engine replaces one of the same name", () => {
+  const distributed = readdirSync(source, { recursive: true, encoding: "utf8" }).filter((file) =>
+    /\bsql\/distributed\/[^/]+\.sql$/.test(file),
+  );
+  const names = distributed.map((file) => file.replace("/distributed/", "/"));
+  expect(names.filter((name) => !files.includes(name))).toEqual([]);
+});
 
 test("there are statements to check", () => {
   expect(files.length).toBeGreaterThan(0);

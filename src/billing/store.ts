@@ -158,11 +158,13 @@ export function createLedgerStore(postgres: Database) {
       return row && { accountId: row.account_id, family: row.family, keyId };
     },
     registerPrice: async (model: string, price: Price): Promise<void> => {
-      await db.query(statements.registerPrice, [
-        price.priceVersion,
-        model,
-        ...tokenCategories.map((category) => price[category]),
-      ]);
+      const values = tokenCategories.map((category) => price[category]);
+      await db
+        .query(statements.registerPrice, [price.priceVersion, model, ...values])
+        .catch((error: unknown) => {
+          // A distributed engine says so when it is stored already.
+          if (!isUniqueViolation(error)) throw error;
+        });
     },
 
     findHold: async (request: RequestKey): Promise<StoredHold | undefined> => {

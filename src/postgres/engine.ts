@@ -14,6 +14,8 @@ export type Traits = {
   readonly hasPartitions: boolean;
   /** Runs the statements of `sql/distributed/` where there is one. */
   readonly isDistributed: boolean;
+  /** Its servers connect to each other in the role of the statement, which then must log in. */
+  readonly hasRolesLogIn: boolean;
   /** A migration `0001_x.sql` is followed by `0001_x.<variant>.sql`. */
   readonly variant?: "postgres" | "citus";
 };
@@ -25,6 +27,7 @@ export const traitsOf: Readonly<Record<LedgerEngine, Traits>> = {
     hasCollationC: true,
     hasPartitions: true,
     isDistributed: false,
+    hasRolesLogIn: false,
     variant: "postgres",
   },
   // No triggers on distributed tables.
@@ -34,6 +37,7 @@ export const traitsOf: Readonly<Record<LedgerEngine, Traits>> = {
     hasCollationC: true,
     hasPartitions: true,
     isDistributed: true,
+    hasRolesLogIn: true,
     variant: "citus",
   },
   yugabyte: {
@@ -42,6 +46,7 @@ export const traitsOf: Readonly<Record<LedgerEngine, Traits>> = {
     hasCollationC: true,
     hasPartitions: true,
     isDistributed: false,
+    hasRolesLogIn: false,
     variant: "postgres",
   },
   cockroach: {
@@ -50,6 +55,7 @@ export const traitsOf: Readonly<Record<LedgerEngine, Traits>> = {
     hasCollationC: false,
     hasPartitions: false,
     isDistributed: false,
+    hasRolesLogIn: false,
   },
 };
 

@@ -59,7 +59,10 @@ export async function migrate(
     await inTransaction(client, "partitions", () => addPartitions(client, engine));
     let roleStatements: readonly string[] = [];
     await inTransaction(client, "role", async () => {
-      roleStatements = await prepareRole(client, options.user ?? (await userOf(client)));
+      roleStatements = await prepareRole(client, {
+        user: options.user ?? (await userOf(client)),
+        engine,
+      });
     });
     return { engine, roleStatements };
   } finally {

@@ -1,8 +1,10 @@
 // The role with which the gateway works. It may add charges, transfers and prices, and neither
-// change nor delete them, so that no statement of ours can rewrite the past. It cannot log in:
+// change nor delete them, so that no statement of ours can rewrite the past. It has no password:
 // connections take it after they have logged in.
 
 import { type ClientBase, DatabaseError, escapeIdentifier } from "pg";
+import type { LedgerEngine } from "../config/environment.ts";
+import { traitsOf } from "./engine.ts";
 import { Servers } from "./servers.ts";
 
 export const gatewayRole = "model_gateway";
@@ -23,8 +25,11 @@ type Rights = {
  * transaction. Returns the statements that an administrator has to run where the user of this
  * connection may not; empty if all is as it should be.
  */
-export async function prepareRole(client: ClientBase, user: string): Promise<readonly string[]> {
-  const missing = statementsFor(await readRights(client, user), user);
+export async function prepareRole(
+  client: ClientBase,
+  { user, engine }: { user: string; engine: LedgerEngine },
+): Promise<readonly string[]> {
+  const missing = statementsFor(await readRights(client, user), user, engine);
   if (missing.length === 0) return [];
   await client.query("savepoint role");
   try {
@@ -34,18 +39,24 @@ export async function prepareRole(client: ClientBase, user: string): Promise<rea
     if (!(error instanceof DatabaseError)) throw error;
     await client.query("rollback to savepoint role");
     // Another database of this server may have made the role at the same time.
-    const left = statementsFor(await readRights(client, user), user);
-    return left.length < missing.length ? await prepareRole(client, user) : left;
+    const left = statementsFor(await readRights(client, user), user, engine);
+    return left.length < missing.length ? await prepareRole(client, { user, engine }) : left;
   }
 }
 
-function statementsFor({ schema, roleExists, isMember, tables }: Rights, user: string): string[] {
+function statementsFor(
+  { schema, roleExists, isMember, tables }: Rights,
+  user: string,
+  engine: LedgerEngine,
+): string[] {
   const wrong = tables.filter(({ isRight }) => !isRight).map(({ name }) => name);
   const list = (names: readonly string[]) => names.map(escapeIdentifier).join(", ");
   const books = wrong.filter((name) => appendOnly.includes(name));
   const others = wrong.filter((name) => !appendOnly.includes(name));
   return [
-    ...(roleExists ? [] : [`create role ${gatewayRole} nologin`]),
+    ...(roleExists
+      ? []
+      : [`create role ${gatewayRole} ${traitsOf[engine].hasRolesLogIn ? "login" : "nologin"}`]),
     ...(roleExists && wrong.length === 0
       ? []
       : [`grant usage on schema ${escapeIdentifier(schema)} to ${gatewayRole}`]),

@@ -24,11 +24,23 @@ export function statement(moduleUrl: string, file: string): Statement {
   const folder = dirname(fileURLToPath(moduleUrl));
   const read = (path: string) =>
     expandCategories(readFileSync(`${folder}/sql/${path}.sql`, "utf8"));
+  const text = read(file);
+  const isOverridden = existsSync(`${folder}/sql/distributed/${file}.sql`);
+  const distributed = isOverridden ? read(`distributed/${file}`) : text;
   return {
     name: `${basename(folder)}/${file}`,
-    text: read(file),
-    ...(existsSync(`${folder}/sql/distributed/${file}.sql`) && {
-      distributed: read(`distributed/${file}`),
-    }),
+    text: expandAccounts(text, false),
+    distributed: expandAccounts(distributed, true),
   };
+}
+
+/**
+ * Expands `of_accounts(column)` in SQL, where `$1` has the accounts of a batch: on a distributed
+ * engine ` and column = any($1)`, which tells it the shards that have to answer. PostgreSQL does
+ * not need it, and would compare each row with every account.
+ */
+function expandAccounts(sql: string, isDistributed: boolean): string {
+  return sql.replace(/\s*\bof_accounts\(([\w.]+)\)/g, (_, column: string) =>
+    isDistributed ? ` and ${column} = any($1::text[])` : "",
+  );
 }

@@ -6,4 +6,5 @@ select c.account_id, c.request_id, '' as node_id, '' as nonce, c.key_id, c.model
 from charges c
 join unnest($1::text[], $2::text[]) as d (account_id, request_id) using (account_id, request_id)
 join price_versions p using (price_version)
-where c.month < (date_trunc('month', now() at time zone 'utc') - interval '1 month')::date;
+where c.month < (date_trunc('month', now() at time zone 'utc') - interval '1 month')::date
+  of_accounts(c.account_id);

@@ -10,4 +10,5 @@ from charges
 join unnest($1::text[], $2::text[]) as d (account_id, request_id) using (account_id, request_id)
 where month between
   (date_trunc('month', now() at time zone 'utc') - interval '1 month')::date
-  and (date_trunc('month', now() at time zone 'utc') + interval '1 month')::date;
+  and (date_trunc('month', now() at time zone 'utc') + interval '1 month')::date
+  of_accounts(charges.account_id);

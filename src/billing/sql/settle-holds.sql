@@ -12,7 +12,7 @@ with ended as (
     $7::text[], $8::text[], $9::jsonb[], each_category($10::integer[]))
     as e (account_id, request_id, cost, cost_over, output_over, thinking_over, outcome, basis,
       attempts, each_category(#))
-  where h.account_id = e.account_id and h.request_id = e.request_id
+  where h.account_id = e.account_id and h.request_id = e.request_id of_accounts(h.account_id)
   returning h.account_id, h.request_id, h.month, h."family", h.key_id, h.secret_id, h.model,
     h.price_version, h.admitted_at, h.granted_output, h.amount as hold, e.cost, e.cost_over,
     e.output_over, e.thinking_over, e.outcome, e.basis, e.attempts, each_category(e.#)
@@ -37,6 +37,7 @@ with ended as (
     group by account_id, "family"
   ) d
   where pools.account_id = d.account_id and pools."family" = d."family"
+    of_accounts(pools.account_id)
 ), in_months as (
   update key_months
   set spent = key_months.spent + d.amount, held = key_months.held - d.hold,
@@ -47,7 +48,7 @@ with ended as (
     group by account_id, key_id, month
   ) d
   where key_months.account_id = d.account_id and key_months.key_id = d.key_id
-    and key_months.month = d.month
+    and key_months.month = d.month of_accounts(key_months.account_id)
 ), rolled_up as (
   insert into usage_hourly (account_id, key_id, model, hour, amount, requests, each_category(#))
   select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC'), sum(amount), count(*),

@@ -7,13 +7,19 @@ select k.key_id, k.account_id, k."family", k.name, k.status, k.requests_per_minu
        coalesce(m.spent, 0)::int8 as month_spent, coalesce(m.held, 0)::int8 as month_held,
        (date_trunc('month', now() at time zone 'UTC') + interval '1 month') at time zone 'UTC'
          as month_resets_at,
-       (select max(used.last_used_at)
-          from key_months used
-         where used.account_id = k.account_id and used.key_id = k.key_id) as last_used_at
+       used.last_used_at
   from keys k
   left join key_months m
     on m.account_id = k.account_id
    and m.key_id = k.key_id
    and m.month = date_trunc('month', now() at time zone 'UTC')::date
+  left join (
+    select account_id, key_id, max(last_used_at) as last_used_at
+      from key_months
+     where key_id = any($1::text[])
+     group by account_id, key_id
+  ) used
+    on used.account_id = k.account_id
+   and used.key_id = k.key_id
  where k.key_id = any($1::text[])
  order by k.key_id;

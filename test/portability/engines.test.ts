@@ -1,0 +1,218 @@
+// Every statement and the ledger's own work, on every engine that is here: the embedded PostgreSQL
+// always, Debian's PostgreSQL 15 where it is installed, and the database of PORTABILITY_URL.
+
+import { execFileSync } from "node:child_process";
+import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, dirname, join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { Client, DatabaseError } from "pg";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { newRequestId, timeOrderedId } from "../../src/base/ids.ts";
+import { createLog } from "../../src/base/log.ts";
+import { type Payer, requestKeyOf } from "../../src/billing/admission.ts";
+import { ClusterNode } from "../../src/billing/cluster-node.ts";
+import { HoldKeeper } from "../../src/billing/holds.ts";
+import { createLedgerStore } from "../../src/billing/store.ts";
+import { traitsOf } from "../../src/postgres/engine.ts";
+import { type OpenLedger, openLedger } from "../../src/postgres/open-ledger.ts";
+import { type Statement, statement } from "../../src/postgres/postgres.ts";
+import { emptyDatabase } from "../support/database.ts";
+import { endingWith, heldFor, holdRequest, usage } from "../support/ledger.ts";
+
+type Database = { url: string; drop(): Promise<void> };
+
+const debian = "/usr/lib/postgresql/15/bin";
+const engines: { name: string; open: (() => Promise<Database>) | undefined }[] = [
+  { name: "the embedded PostgreSQL", open: emptyDatabase },
+  {
+    name: "Debian's PostgreSQL 15",
+    open: existsSync(`${debian}/initdb`) ? startDebian : undefined,
+  },
+  {
+    name: "the database of PORTABILITY_URL",
+    open: process.env.PORTABILITY_URL
+      ? async () => ({ url: process.env.PORTABILITY_URL ?? "", drop: async () => {} })
+      : undefined,
+  },
+];
+
+// PostgreSQL does not run as root.
+async function startDebian(): Promise<Database> {
+  const folder = mkdtempSync(join(tmpdir(), "gateway-portability-"));
+  const isRoot = process.getuid?.() === 0;
+  const idOf = (flag: string) =>
+    Number(execFileSync("id", [flag, "postgres"], { encoding: "utf8" }));
+  const options = { ...(isRoot && { uid: idOf("-u"), gid: idOf("-g") }), cwd: folder } as const;
+  if (options.uid !== undefined) chownSync(folder, options.uid, options.gid ?? 0);
+  const data = join(folder, "data");
+  const run = (program: string, args: string[]) =>
+    execFileSync(`${debian}/${program}`, args, { ...options, stdio: "ignore" });
+  run("initdb", ["-D", data, "-U", "postgres", "--auth=trust", "-E", "UTF8", "--locale=C", "-N"]);
+  const settings = `-c listen_addresses= -c unix_socket_directories=${folder} -c fsync=off`;
+  run("pg_ctl", ["-D", data, "-w", "-l", join(folder, "log"), "-o", settings, "start"]);
+  return {
+    url: `postgres://postgres@localhost/postgres?host=${encodeURIComponent(folder)}`,
+    async drop() {
+      run("pg_ctl", ["-D", data, "-w", "-m", "immediate", "stop"]);
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+const source = join(import.meta.dirname, "../../src");
+const statements: Statement[] = readdirSync(source, { recursive: true, encoding: "utf8" })
+  .filter((file) => /\bsql\/[^/]+\.sql$/.test(file))
+  .map((file) => {
+    const caller = pathToFileURL(join(source, dirname(dirname(file)), "store.ts")).href;
+    return statement(caller, basename(file, ".sql"));
+  });
+
+/** A value of a parameter's type. Arrays have one element per account. */
+function sampleOf(type: string, accounts: readonly string[]): unknown {
+  if (type.endsWith("[]")) return accounts.map((account) => sampleOf(type.slice(0, -2), [account]));
+  switch (type) {
+    case "boolean":
+      return true;
+    case "date":
+      return "2026-11-01";
+    case "jsonb":
+      return "[]";
+    case "bytea":
+      return Buffer.from(accounts[0] ?? "");
+    case "timestamp with time zone":
+      return new Date("2026-11-22T00:00:00Z");
+    case "interval":
+      return "1 hour";
+    case "text":
+    case "character varying":
+      return accounts[0];
+    default:
+      return 1;
+  }
+}
+
+for (const { name, open } of engines) {
+  if (open === undefined) test.skip(`${name} is not here`, () => {});
+  else describe(name, () => runOn(open));
+}
+
+function runOn(open: () => Promise<Database>): void {
+  let database: Database;
+  let ledger: OpenLedger;
+  let client: Client;
+  let payers: [Payer, Payer];
+  beforeAll(async () => {
+    database = await open();
+    ledger = await openLedger(
+      { url: database.url, ownerUrl: undefined, engine: undefined },
+      createLog("silent"),
+    );
+    client = new Client(database.url);
+    await client.connect();
+    payers = [await addPayer(), await addPayer()];
+  }, 120_000);
+  afterAll(async () => {
+    await client.end();
+    await ledger.postgres.close();
+    await database.drop();
+  });
+
+  async function addPayer(): Promise<Payer> {
+    const store = createLedgerStore(ledger.postgres);
+    const { accountId } = await store.insertAccount("portability");
+    await store.createTransfer({
+      accountId,
+      family: "v1",
+      kind: TransferKind.BONUS,
+      amountMicro: heldFor(100) * 100n,
+      idempotencyKey: "bonus",
+      reason: "",
+      actor: "test",
+    });
+    const keyId = timeOrderedId("key_");
+    await ledger.postgres.query(
+      {
+        name: "",
+        text: `insert into keys (key_id, account_id, "family", name) values ($1, $2, 'v1', 'test')`,
+      },
+      [keyId, accountId],
+    );
+    return { accountId, family: "v1", keyId };
+  }
+
+  for (const one of statements) {
+    test(`${one.name} runs, for one account and for two`, async () => {
+      const { isDistributed } = traitsOf[ledger.engine];
+      const text = (isDistributed && one.distributed) || one.text;
+      await client.query(`prepare checked as ${text}`);
+      const { rows } = await client.query<{ types: string[] }>(
+        "select parameter_types::text[] as types from pg_prepared_statements where name = 'checked'",
+      );
+      await client.query("deallocate checked");
+      for (const count of [1, 2]) {
+        const accounts = payers.slice(0, count).map(({ accountId }) => accountId);
+        await client.query("begin");
+        // A value may violate a constraint; the engine has run the statement then.
+        await client
+          .query(
+            text,
+            (rows[0]?.types ?? []).map((type) => sampleOf(type, accounts)),
+          )
+          .catch((error: unknown) => {
+            if (!(error instanceof DatabaseError) || !/^2[23]/.test(error.code ?? "")) throw error;
+          })
+          .finally(() => client.query("rollback"));
+      }
+    });
+  }
+
+  test("requests of two accounts are admitted, metered, resized, settled and reaped", async () => {
+    const log = createLog("silent");
+    const { postgres } = ledger;
+    const store = createLedgerStore(postgres);
+    const node = new ClusterNode({ store, log, onLost: () => {} });
+    const holds = new HoldKeeper({ postgres, store, log, nodeId: node.id, onLost: () => {} });
+    await store.registerNode(node.id(), "");
+    const never = new AbortController().signal;
+    const requestId = newRequestId();
+    const proposed = `req_proposed-${newRequestId().slice(-20)}`;
+    const place = (payer: Payer, id: string) =>
+      holds.place(holdRequest(payer, 100, { requestId: id }), never);
+    const placed = await Promise.all(
+      payers.flatMap((payer) => [
+        place(payer, requestId),
+        place(payer, proposed),
+        place(payer, newRequestId()),
+      ]),
+    );
+    for (const hold of placed) holds.watch(requestKeyOf(hold), () => usage({ output: 2 }));
+    await holds.checkpoint();
+    const [first, second, third, fourth, ...others] = placed;
+    if (!first || !second || !third || !fourth) throw new Error("no holds");
+    await Promise.all([first, fourth].map((hold) => holds.resize(hold, usage({ input: 150 }))));
+    const receipts = await Promise.all(
+      [first, second, fourth].map((hold) => holds.settle(hold, endingWith({ output: 3 }))),
+    );
+    expect(receipts.map(({ amountMicrocredits }) => amountMicrocredits)).toEqual([
+      150n,
+      150n,
+      150n,
+    ]);
+    await expect(place(payers[0], requestId)).rejects.toMatchObject({ reason: "request_id_used" });
+    await expect(place(payers[0], proposed)).rejects.toMatchObject({ reason: "request_id_used" });
+    expect(await store.findCharges(requestId)).toHaveLength(2);
+    expect(await store.findRunning(proposed)).toHaveLength(1);
+
+    await client.query("update holds set deadline = now() - interval '1 second'");
+    await node.poll(holds);
+    for (const hold of [third, ...others])
+      expect(await store.findCharge(requestKeyOf(hold))).toMatchObject({
+        amountMicrocredits: 100n,
+      });
+    expect(await store.verifyLedger()).toEqual([]);
+    await holds.close();
+    await node.stop();
+  });
+}

@@ -30,7 +30,11 @@ export async function runGateway(
 
   // A second signal stops the process at once. The next start settles the active requests.
   onEndSignals(
-    (signal) => void stop({ signal }),
+    (signal) => {
+      if (!parent) void stop({ signal });
+      // A terminal sends Ctrl-C to the parent as well, which ends its workers by a message.
+      else if (signal === "SIGTERM") void stop({ signal, retire: true });
+    },
     () => process.exit(1),
   );
   // A worker gets the file from its parent.

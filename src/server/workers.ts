@@ -193,7 +193,7 @@ class Workers {
       if (this.#children.has(old)) {
         this.#end(old, "retire");
         // One at a time, so that never more than one worker too many uses the machine.
-        await old.exited;
+        await this.#waitForEnd(old);
       }
       void this.#restartMissing(0);
     }
@@ -240,20 +240,27 @@ class Workers {
       }
     });
     const onExit = (exit: Exit) => {
-      // Its last messages come before the end of the channel.
-      if (worker.isConnected()) return void worker.once("disconnect", () => onExit(exit));
       if (!this.#children.delete(child)) return;
       ready.reject(new Error("the worker exited"));
       exited.resolve(exit);
       if (child.state === "serving") this.#onDeath(child, exit);
     };
-    worker.on("exit", (code: number | null, signal: string | null) => onExit({ code, signal }));
-    // It could not be started.
-    worker.on("error", () => onExit({ code: 1, signal: null }));
+    worker.on("exit", (code: number | null, signal: string | null) => {
+      // Its last messages come before the end of the channel.
+      if (worker.isConnected()) worker.once("disconnect", () => onExit({ code, signal }));
+      else onExit({ code, signal });
+    });
+    worker.on("error", (error) => {
+      if (worker.process.pid !== undefined) return;
+      child.problem = error.message;
+      onExit({ code: 1, signal: null });
+    });
     return child;
   }
 
   #onDeath({ worker }: Child, exit: Exit): void {
+    // Somebody sent SIGTERM to this worker alone.
+    if (exit.code === 0) return void this.#restartMissing(0);
     const nowMs = performance.now();
     this.#deathsAtMs = [...this.#deathsAtMs.filter((atMs) => atMs > nowMs - deathsMs), nowMs];
     this.#log.error({ worker: worker.id, pid: worker.process.pid, ...exit }, "a worker died");
@@ -293,16 +300,18 @@ class Workers {
     const ending = [...this.#children];
     const serving = ending.filter(({ state }) => state === "serving");
     for (const child of ending) this.#end(child, "stop");
-    const allExited = Promise.all(ending.map(({ exited }) => exited)).then(() => true);
-    const limitMs = this.#config.drainLimitMs + stopMarginMs;
-    if (!(await withTimeout(allExited, limitMs, () => false))) {
-      this.#log.error("some workers did not stop in time: killing them");
-      for (const { worker } of this.#children) worker.process.kill("SIGKILL");
-    }
+    await Promise.all(ending.map((child) => this.#waitForEnd(child)));
     const exits = await Promise.all(serving.map(({ exited }) => exited));
-    await allExited;
     const isClean = exits.every(({ code }) => code === 0);
     await this.#onEnd(exitCode === 0 && !isClean ? 1 : exitCode);
+  }
+
+  async #waitForEnd({ worker, exited }: Child): Promise<void> {
+    const limitMs = this.#config.drainLimitMs + stopMarginMs;
+    if (await withTimeout(exited, limitMs, () => undefined)) return;
+    this.#log.error({ worker: worker.id }, "a worker did not stop in time: killing it");
+    worker.process.kill("SIGKILL");
+    await exited;
   }
 
   #end(child: Child, how: "stop" | "retire"): void {

@@ -321,6 +321,42 @@ test("SIGUSR2 replaces every worker under load, and no request fails over HTTP o
   expect((await send(gateway, v1)).status).toBe(200);
 });
 
+test("a worker that gets SIGTERM itself leaves without rejecting a request, and is replaced", {
+  timeout,
+}, async () => {
+  const dataDir = newDataDir();
+  const gateway = await start({ DATA_DIR: dataDir });
+  const { v1 } = readKeys(dataDir);
+  const kept = new Agent({ connections: 2, pipelining: 1 });
+  cleanups.push(() => kept.close());
+  const statuses: number[] = [];
+  let isRunning = true;
+  const load = [
+    ...Array.from({ length: 2 }, async () => {
+      while (isRunning) {
+        const { statusCode, body } = await request(`${gateway.address}/v1/messages`, {
+          ...{ dispatcher: kept, method: "POST", headers: nativeHeaders(v1) },
+          body: bodyOf("Hello", true),
+        });
+        await body.text();
+        statuses.push(statusCode);
+      }
+    }),
+    (async () => {
+      while (isRunning) statuses.push((await send(gateway, v1)).status);
+    })(),
+  ];
+  // More than end a gateway, if they were deaths.
+  for (let left = 0; left < 4; left++) {
+    process.kill(workerPids(gateway).filter(isAlive)[0] ?? 0, "SIGTERM");
+    await logged(gateway, "worker ready", 3 + left);
+  }
+  isRunning = false;
+  await Promise.all(load);
+  expect(new Set(statuses)).toEqual(new Set([200]));
+  expect((await gateway.end("SIGTERM")).code).toBe(0);
+});
+
 test("a file that no new worker can read stops the replacement, and a dead worker returns with the file in effect", {
   timeout,
 }, async () => {
@@ -425,7 +461,9 @@ test.for(["PORT", "GRPC_PORT"])(
 
 test("a facade runs as workers too, and both roles stop cleanly", { timeout }, async () => {
   const dataDir = newDataDir();
-  const core = await start({ DATA_DIR: dataDir, ROLE: "core" });
+  const core = await start({
+    ...{ DATA_DIR: dataDir, ROLE: "core", PUBLIC_URL: "http://localhost:8080" },
+  });
   const { v1 } = readKeys(dataDir);
   const facade = await start({
     ...{ DATA_DIR: newDataDir(), ROLE: "facade", CORE_ADDRESS: grpcAddressOf(core) },

@@ -330,8 +330,8 @@ function creditsExhausted(
     message: `The ${payer.family} pool of this account ${state}. Add credits to continue.`,
     limit: {
       name: "pool_microcredits",
-      limit: pool.posted,
-      used: pool.held,
+      // Only what is free: a key may not learn what the account bought and what other keys hold.
+      limit: remaining,
       remaining,
       family: familyOf(payer.family),
       ...((why === "in debt" || pool.posted <= 0n) && { exhausted: true }),

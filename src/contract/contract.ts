@@ -101,7 +101,7 @@ export interface AuthenticatedCall extends Call {
   readonly allowed: Callers;
   /**
    * The account that the call concerns, as `callers.ts` decides it. Empty if the request has no
-   * field `account_id`.
+   * field `account_id`, or has set `all_accounts`.
    */
   readonly accountId: string;
   /** Adds facts to the audit event of the call. Absent on methods that leave none. */

@@ -140,6 +140,18 @@ for (const desc of methods) {
           );
         });
 
+        const { allAccounts } = desc.input.field;
+        if (allAccounts)
+          promise("answers for all accounts to those who see each of them", async () => {
+            const request = leastRequest(desc.input);
+            reflect(desc.input, request, false).set(allAccounts, true);
+            Reflect.set(request, "accountId", "");
+            const outcomes = await outcomesOf((headers) => call(request, { headers }));
+            expect(outcomes).toEqual(
+              mapKinds((kind) => (seesAll(desc, kind) ? "ok" : "not_permitted")),
+            );
+          });
+
         promise("takes no account to be the caller's own, which operators lack", async () => {
           const request = leastRequest(desc.input);
           reflect(desc.input, request, false).clear(desc.input.field.accountId as DescField);

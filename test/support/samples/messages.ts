@@ -139,7 +139,9 @@ export function anyMessage(type: DescMessage, depth = 3): fc.Arbitrary<Message> 
     const reflected = reflect(type, message, false);
     for (const one of chosen) {
       if (one?.value === undefined) continue;
-      if (one.field.fieldKind === "list" && Array.isArray(one.value)) {
+      if (one.field.fieldKind === "map" && one.value instanceof Map) {
+        for (const [key, value] of one.value) reflected.get(one.field).set(key, value);
+      } else if (one.field.fieldKind === "list" && Array.isArray(one.value)) {
         for (const item of one.value) reflected.get(one.field).add(item);
       } else {
         reflected.set(one.field, one.value);
@@ -155,6 +157,10 @@ function anyValue(field: DescField, depth: number): fc.Arbitrary<unknown> {
     : field.enum
       ? fc.constantFrom(...listedNumbers(field.enum))
       : anyScalar(field.scalar ?? ScalarType.STRING);
+  if (field.fieldKind === "map" && field.mapKind === "scalar")
+    return fc
+      .array(fc.tuple(anyScalar(field.mapKey), anyScalar(field.scalar)), { maxLength: 3 })
+      .map((entries) => new Map(entries));
   return field.fieldKind === "list" ? fc.array(single, { maxLength: depth > 0 ? 3 : 0 }) : single;
 }
 

@@ -22,7 +22,8 @@ export const file_gateway_common_v1_options: GenFile = /*@__PURE__*/
  *
  * A request with an empty `account_id` means the account of the key, or the only account of the
  * person. Operators and the admin token have to name one. An account in which the caller has no
- * part looks as if it did not exist.
+ * part looks as if it did not exist. Where a request has a field `all_accounts`, only operators and
+ * the admin token may set it.
  *
  * @generated from message gateway.common.v1.Callers
  */

@@ -467,6 +467,7 @@ test("a facade runs as workers too, and both roles stop cleanly", { timeout }, a
   const { v1 } = readKeys(dataDir);
   const facade = await start({
     ...{ DATA_DIR: newDataDir(), ROLE: "facade", CORE_ADDRESS: grpcAddressOf(core) },
+    PUBLIC_URL: "http://localhost:8080",
   });
   expect((await send(facade, v1)).status).toBe(200);
   expect((await facade.end("SIGTERM")).code).toBe(0);

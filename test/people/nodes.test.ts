@@ -1,0 +1,185 @@
+// Several nodes on one database: what is revoked on one is dead on the others, and guesses are
+// counted by all of them together.
+
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { errorOf } from "../support/keys.ts";
+import {
+  firstOwner,
+  identify,
+  join,
+  type PeopleNode,
+  type SignedIn,
+  startTestPeople,
+  type TestPeople,
+} from "../support/people.ts";
+
+let people: TestPeople;
+let one: PeopleNode;
+let other: PeopleNode;
+let owner: SignedIn;
+beforeAll(async () => {
+  people = await startTestPeople();
+  [one, other] = [people.node(), people.node()];
+  owner = await firstOwner(one);
+});
+afterAll(() => people.stop());
+
+const { VIEWER, MEMBER } = AccountRole;
+const password = "correct horse battery";
+// The promise is a second. Tests of a loaded machine wait for longer, and fail if it never comes.
+const soon = { timeout: 10_000, interval: 20 };
+
+describe("another node learns", () => {
+  test("that a session was revoked", async () => {
+    const person = await join(one, owner, "acc_a", VIEWER, "revoked");
+    expect(await errorOf(identify(other, person.token))).toBe("no error");
+    const { sessionId } = await one.as(person.token).getSession({});
+    await one.as(person.token).revokeSession({ sessionId });
+    expect(await errorOf(identify(one, person.token))).toBe("invalid_session");
+    await vi.waitFor(
+      async () => expect(await errorOf(identify(other, person.token))).toBe("invalid_session"),
+      soon,
+    );
+  });
+
+  test("that a role changed, and that a member was removed, and tells its listeners", async () => {
+    const person = await join(one, owner, "acc_a", VIEWER, "changed");
+    const { personId } = person.person;
+    const told: string[] = [];
+    const stop = other.onPersonChange((change) => told.push(change.personId));
+    const rolesAtOther = async () => {
+      const caller = await identify(other, person.token);
+      return caller.kind === "person" ? caller.memberships.map(({ role }) => role) : [];
+    };
+    expect(await rolesAtOther()).toEqual([VIEWER]);
+    // The join itself is reported, too.
+    await vi.waitFor(() => expect(told).toContain(personId), soon);
+    told.length = 0;
+    await one.as(owner.token).updateMember({ accountId: "acc_a", personId, role: MEMBER });
+    await vi.waitFor(async () => expect(await rolesAtOther()).toEqual([MEMBER]), soon);
+    await vi.waitFor(() => expect(told).toContain(personId), soon);
+    await one.as(owner.token).removeMember({ accountId: "acc_a", personId });
+    await vi.waitFor(async () => expect(await rolesAtOther()).toEqual([]), soon);
+    stop();
+  });
+
+  test("that a person was disabled", async () => {
+    const person = await join(one, owner, "acc_a", VIEWER, "disabled");
+    const { personId } = person.person;
+    await identify(other, person.token);
+    await one.as(owner.token).updatePerson({ personId, disabled: true });
+    await vi.waitFor(
+      async () => expect(await errorOf(identify(other, person.token))).toBe("invalid_session"),
+      soon,
+    );
+  });
+});
+
+test("a node that cannot read the feed asks the database for each session", async () => {
+  const person = await join(one, owner, "acc_a", VIEWER, "behind");
+  const silent = people.node();
+  // Its feed never reads: it has not learnt of any change, and must not trust its memory.
+  await silent.stop();
+  expect(await errorOf(identify(silent, person.token))).toBe("no error");
+  await vi.waitFor(async () => {
+    people.database.ran.length = 0;
+    await identify(silent, person.token);
+    expect(people.database.ran).toContain("people/find-sessions");
+  }, soon);
+  const { sessionId } = await one.as(person.token).getSession({});
+  await one.as(person.token).revokeSession({ sessionId });
+  expect(await errorOf(identify(silent, person.token))).toBe("invalid_session");
+});
+
+describe("guesses", () => {
+  async function personWithPassword(login: string): Promise<SignedIn> {
+    const person = await join(one, owner, "acc_a", VIEWER, login);
+    await one.as(person.token).setPassword({ password });
+    return person;
+  }
+  const guess = (node: PeopleNode, login: string, address: string, text = "a wrong password") =>
+    errorOf(node.as(undefined, address).signInWithPassword({ login, password: text }));
+  const endWaits = {
+    name: "test/end-waits",
+    text: "update sign_in_failures set wait_until = now()",
+  };
+
+  test("from one network are counted on all nodes: the sixth has to wait", async () => {
+    await personWithPassword("target");
+    for (let guesses = 0; guesses < 5; guesses++)
+      expect(await guess(guesses % 2 ? one : other, "target", "203.0.113.1")).toBe(
+        "sign_in_failed",
+      );
+    expect(await guess(one, "target", "203.0.113.1")).toBe("auth_rate_limited");
+    // Even the right password waits there, and nowhere else.
+    expect(await guess(other, "target", "203.0.113.1", password)).toBe("auth_rate_limited");
+    expect(await guess(other, "target", "203.0.113.2", password)).toBe("no error");
+  });
+
+  test("at the same time cannot all be free", async () => {
+    await personWithPassword("parallel");
+    const outcomes = await Promise.all(
+      Array.from({ length: 30 }, (_, index) =>
+        guess(index % 2 ? one : other, "parallel", "203.0.113.3"),
+      ),
+    );
+    expect(outcomes.filter((outcome) => outcome === "sign_in_failed")).toHaveLength(5);
+    expect(outcomes.filter((outcome) => outcome === "auth_rate_limited")).toHaveLength(25);
+  });
+
+  test("wait longer each time, up to a quarter of an hour", async () => {
+    const waits: number[] = [];
+    for (let guesses = 0; guesses < 18; guesses++) {
+      await guess(one, "nobody", "203.0.113.4");
+      const text = `select round(extract(epoch from wait_until - last_at)) as wait
+        from sign_in_failures where kind = 'pair' order by last_at desc limit 1`;
+      const [row] = await people.database.query<{ wait: string }>({ name: "test/wait", text }, []);
+      waits.push(Number(row?.wait));
+      await people.database.query(endWaits, []);
+    }
+    expect(waits.slice(4, 10)).toEqual([1, 2, 4, 8, 16, 32]);
+    expect(Math.max(...waits)).toBe(900);
+  });
+
+  test("from one /64 count as one network, for all its logins", async () => {
+    await personWithPassword("ipv6");
+    const outcomes: string[] = [];
+    for (let guesses = 0; guesses < 22; guesses++)
+      outcomes.push(await guess(one, `login-${guesses}`, `2001:db8::${guesses + 1}`));
+    expect(outcomes.slice(0, 20)).toEqual(Array(20).fill("sign_in_failed"));
+    expect(outcomes.slice(20)).toEqual(["auth_rate_limited", "auth_rate_limited"]);
+    expect(await guess(one, "ipv6", "2001:db8:0:1::1", password)).toBe("no error");
+  });
+
+  test("from many networks lock nobody out: the right password and passkeys work", async () => {
+    const person = await personWithPassword("popular");
+    const many = {
+      name: "test/many",
+      text: "update sign_in_failures set failures = 100000 where kind = 'login'",
+    };
+    expect(await guess(one, "popular", "198.51.100.1")).toBe("sign_in_failed");
+    await people.database.query(many, []);
+    expect(await guess(one, "popular", "198.51.100.9", password)).toBe("no error");
+    const { passkeyOptionsJson } = await one.as(undefined, "198.51.100.1").beginSignIn({});
+    const answerJson = person.device.sign(passkeyOptionsJson);
+    const client = one.as(undefined, "198.51.100.1");
+    expect(await errorOf(client.signInWithPasskey({ answerJson }))).toBe("no error");
+  });
+
+  test("of more than a hundred at once are refused before they are counted", async () => {
+    const outcomes = await Promise.all(
+      Array.from({ length: 150 }, (_, index) => guess(one, `crowd-${index}`, `198.18.${index}.1`)),
+    );
+    const refused = outcomes.filter((outcome) => outcome === "gateway_unavailable");
+    expect(refused.length).toBeGreaterThan(0);
+    expect(new Set(outcomes)).toEqual(new Set(["sign_in_failed", "gateway_unavailable"]));
+  });
+});
+
+test("an operator role that is taken away is gone on every node", async () => {
+  const person = await join(one, owner, "acc_a", VIEWER, "was-operator");
+  const { personId } = person.person;
+  await one.as(owner.token).updatePerson({ personId, operator: OperatorRole.ADMIN });
+  expect(await errorOf(one.as(person.token).listPeople({}))).toBe("invalid_session");
+});

@@ -1,0 +1,104 @@
+// A person, keys and account readers over HTTP and gRPC: in one process, and with separate roles.
+
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Authenticator } from "../support/authenticator.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+
+for (const split of [false, true]) {
+  describe(split ? "a facade and a core" : "one process", () => {
+    let gateway: TestGateway;
+    let authorization = "";
+    beforeAll(async () => {
+      gateway = await startTestGateway({ split });
+      const link = new URL(gateway.ownerLink);
+      const device = new Authenticator(link.origin);
+      const token = link.hash.slice(1);
+      const person = { linkToken: token, login: "olga" };
+      const { people } = gateway.admin.core;
+      const { passkeyOptionsJson } = await people.beginPasskey(person);
+      const passkeyAnswerJson = device.register(passkeyOptionsJson);
+      const { grant } = await people.redeemLink({ token, login: "olga", passkeyAnswerJson });
+      authorization = `Session ${grant?.token}`;
+    });
+    afterAll(() => gateway.stop());
+
+    /** Calls a method over Connect, as the person unless another credential is given. */
+    async function call(method: string, body: object, credential = authorization) {
+      const answer = await fetch(`${gateway.address}/gateway.${method}`, {
+        method: "POST",
+        headers: { "content-type": "application/json", authorization: credential },
+        body: JSON.stringify(body),
+      });
+      return Object(await answer.json());
+    }
+
+    const createKey = async (more: object = {}) => {
+      const { accountId } = gateway;
+      const key = { accountId, family: "FAMILY_V1", ...more };
+      return call("keys.v1.KeysService/CreateKey", key);
+    };
+
+    async function get(path: string, key: string) {
+      const answer = await fetch(gateway.address + path, { headers: { "x-api-key": key } });
+      return { status: answer.status, body: Object(await answer.json()) };
+    }
+
+    test("a session manages keys over both listeners, and each key names its creator", async () => {
+      const { key } = await createKey();
+      expect(key.createdBy).toMatch(/^person:per_/);
+      const { core } = gateway.admin;
+      const listed = await core.keys.listKeys(
+        { accountId: gateway.accountId },
+        { headers: { authorization } },
+      );
+      expect(listed.keys.map(({ keyId }) => keyId)).toContain(key.keyId);
+    });
+
+    test("an operator has to name the account", async () => {
+      const { details } = await createKey({ accountId: "" });
+      expect(details[0].debug.reason).toBe("INVALID_REQUEST");
+    });
+
+    test("a key sees its own receipt and what is free, an account reader everything", async () => {
+      const { secret: plain } = await createKey();
+      const { secret: reader } = await createKey({ accountReader: true });
+      const { secret: other } = await createKey();
+      const answer = await fetch(`${gateway.address}/v1/messages`, {
+        method: "POST",
+        headers: {
+          ...{ "x-api-key": other, "anthropic-version": "2023-06-01" },
+          "content-type": "application/json",
+        },
+        body: JSON.stringify({
+          ...{ model: "haiku", max_tokens: 10 },
+          messages: [{ role: "user", content: "Hello" }],
+        }),
+      });
+      await answer.text();
+      expect(answer.status).toBe(200);
+      const path = `/v1/receipts/${answer.headers.get("request-id")}`;
+      const seen = await Promise.all([other, reader, plain].map((key) => get(path, key)));
+      expect(seen.map(({ status }) => status)).toEqual([200, 200, 404]);
+      const pools = await Promise.all([plain, reader].map((key) => get("/v1/credits", key)));
+      expect(pools.map(({ body }) => Object.keys(body.pool).sort())).toEqual([
+        ["family", "free_credits"],
+        ["family", "free_credits", "held_credits", "posted_credits"],
+      ]);
+    });
+
+    test("what the person did is in the audit, with where from and without the secret", async () => {
+      const { key, secret } = await createKey({ requestsPerMinute: 7 });
+      const { accountId } = gateway;
+      const { events } = await call("people.v1.PeopleService/ListAuditEvents", { accountId });
+      const event = events.find(
+        ({ facts }: { facts: Record<string, string> }) => facts.keyId === key.keyId,
+      );
+      expect(event).toMatchObject({
+        ...{ method: "CreateKey", outcome: "ok", accountId, actor: key.createdBy },
+        facts: { requestsPerMinute: "7" },
+        address: "127.0.0.1",
+      });
+      expect(JSON.stringify(events)).not.toContain(secret);
+    });
+  });
+}

@@ -133,7 +133,7 @@ describe("health", () => {
     expect(seen).toEqual([]);
     readiness.mockRejectedValue(new Error("the database is gone"));
     await vi.advanceTimersByTimeAsync(1_000);
-    expect(seen).toHaveLength(4);
+    expect(seen).toHaveLength(5);
     expect(seen).toContain("all NOT_SERVING");
     health.stop();
     readiness.mockImplementation(allReady);

@@ -138,7 +138,7 @@ describe("health", () => {
     health.stop();
     readiness.mockImplementation(allReady);
     await vi.advanceTimersByTimeAsync(5_000);
-    expect(seen).toHaveLength(4);
+    expect(seen).toHaveLength(5);
   });
 });
 

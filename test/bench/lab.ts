@@ -14,7 +14,7 @@ import { createLog } from "../../src/base/log.ts";
 import { grpcCore } from "../../src/grpc/client.ts";
 import { startEmbedded } from "../../src/postgres/embedded/embedded.ts";
 import { migrate } from "../../src/postgres/migrate.ts";
-import { nodeFlags, programPath as shippedMain } from "../support/child-gateway.ts";
+import { nodeFlags, programPath as shippedMain, startVariables } from "../support/child-gateway.ts";
 import { freePort, isListening } from "../support/ports.ts";
 import { redisBinary } from "../support/programs.ts";
 import { connectLedger, findViolations, runSql, sumCharges } from "./books.ts";
@@ -286,7 +286,7 @@ export class Lab {
   }
 
   async #startGateway(args: readonly string[], env: NodeJS.ProcessEnv) {
-    const anyPort = { PORT: "0", GRPC_PORT: "0", LOG_LEVEL: "info" };
+    const anyPort = { ...startVariables, PORT: "0", GRPC_PORT: "0", LOG_LEVEL: "info" };
     const child = this.#spawn(
       process.execPath,
       [...nodeFlags, ...args],

@@ -7,6 +7,14 @@ import packageFile from "../../package.json" with { type: "json" };
 
 const startCommand = packageFile.scripts.start.split(" ");
 
+/** The variables that `npm start` sets. */
+export const startVariables: Readonly<Record<string, string>> = Object.fromEntries(
+  startCommand.flatMap((word) => {
+    const [, name, value] = /^([A-Z_]+)=(.*)$/.exec(word) ?? [];
+    return name !== undefined && value !== undefined ? [[name, value]] : [];
+  }),
+);
+
 /** The flags that `npm start` gives to Node. */
 export const nodeFlags: readonly string[] = startCommand.filter((word) => word.startsWith("--"));
 
@@ -32,7 +40,7 @@ export type Exit = {
 
 function launch(env: NodeJS.ProcessEnv) {
   const { PATH, HOME, TMPDIR } = process.env;
-  const base = { PATH, HOME, TMPDIR, PORT: "0", GRPC_PORT: "0" };
+  const base = { ...startVariables, PATH, HOME, TMPDIR, PORT: "0", GRPC_PORT: "0" };
   const child = spawn(process.execPath, [...nodeFlags, programPath], {
     env: { ...base, ...env },
     stdio: ["ignore", "pipe", "pipe"],

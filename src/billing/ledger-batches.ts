@@ -102,7 +102,7 @@ export function admissionBatch(
     reads: [
       [statements.nodeClock, [nodeId]],
       [statements.lockPools, poolIds(payers)],
-      [statements.readKeys, [keyIds]],
+      [statements.readKeys, [distinct(payers.map(({ accountId }) => accountId)), keyIds]],
       [
         statements.readDeadSecrets,
         [distinct(payers.flatMap(({ secretId }) => (secretId === undefined ? [] : [secretId])))],

@@ -117,7 +117,6 @@ describe("a used request id", () => {
       id: newRequestId(),
       months: -1,
     },
-    { name: "charged by a clock that is ahead", id: newRequestId(), months: 1 },
     { name: "of a caller, charged last month", id: "req_of-a-caller-1", months: -1 },
     { name: "of a caller, charged three years ago", id: "req_of-a-caller-2", months: -36 },
     { name: "made three years ago, charged then", id: idMade(-3 * 365), months: -36 },

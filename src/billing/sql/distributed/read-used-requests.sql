@@ -16,5 +16,5 @@ join unnest($1::text[], $2::text[]) as d (account_id, request_id)
 join price_versions p on p.price_version = c.price_version
 where c.month between
   (date_trunc('month', now() at time zone 'utc') - interval '1 month')::date
-  and (date_trunc('month', now() at time zone 'utc') + interval '1 month')::date
+  and date_trunc('month', now() at time zone 'utc')::date
   of_accounts(c.account_id);

@@ -24,7 +24,7 @@ const byHand = {
   "claude -p hello": "needs Claude Code",
   "aider --model": "needs Aider",
   "PROVIDER_KEY=… npm start": "needs a credential of a provider",
-  "ROLE=core npm start": "test/grpc/split.test.ts starts both roles",
+  "ROLE=core PUBLIC_URL": "test/grpc/split.test.ts starts both roles",
   "WORKERS=auto npm start": "test/server/workers.test.ts starts workers",
   "npm run bench": "takes minutes",
 };

@@ -30,7 +30,7 @@ const slowSuites = [
   "test/inference/reported-usage.test.ts",
   "test/keys/{nodes,propagation}.test.ts",
   "test/console/browser.test.ts",
-  "test/people/{nodes,properties,secrets}.test.ts",
+  "test/people/{command,nodes,properties,secrets}.test.ts",
   "test/native/{clients,law,requests,sdk}.test.ts",
   "test/postgres/{durability,pooler,servers}.test.ts",
   "test/rate-limits/{fallback-quota,redis,redis-sync}.test.ts",

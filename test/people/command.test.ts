@@ -1,0 +1,54 @@
+// `npm run sign-in-link`: what the machine itself may do, and how many hashes run at once.
+
+import { execFile } from "node:child_process";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { expect, test } from "vitest";
+import { createLog } from "../../src/base/log.ts";
+import { PasswordHasher } from "../../src/people/passwords.ts";
+import { createPeople } from "../../src/people/people.ts";
+import { freshDatabase } from "../support/database.ts";
+import { errorOf } from "../support/keys.ts";
+
+const program = join(import.meta.dirname, "../../src/cli/sign-in-link.ts");
+
+test("the command prints a link that makes an operator, and ends the link before", {
+  timeout: 120_000,
+}, async () => {
+  await using stack = new AsyncDisposableStack();
+  const database = stack.adopt(await freshDatabase(), (one) => one.drop());
+  const { PATH, HOME } = process.env;
+  const env = { PATH, HOME, DATABASE_URL: database.url, PUBLIC_URL: "https://gateway.example.com" };
+  const run = (...args: string[]) =>
+    promisify(execFile)(process.execPath, [program, ...args], { env });
+  const { installation } = createPeople({
+    postgres: database.postgres,
+    publicUrl: () => new URL(env.PUBLIC_URL),
+    log: createLog("silent"),
+  });
+  const { stdout, stderr } = await run();
+  // No warning of an experimental feature, and nothing else either.
+  expect(stderr).toBe("");
+  const [link] = /https:\/\/gateway\.example\.com\/console\/welcome#[\w-]{43}/.exec(stdout) ?? [];
+  expect(link).toBeDefined();
+  const open = { name: "test/open", text: "select purpose from links where used_at is null" };
+  expect(await database.postgres.query(open, [])).toEqual([{ purpose: "owner" }]);
+  await installation.makeOwnerLink();
+  expect(await database.postgres.query(open, [])).toHaveLength(1);
+  expect(await installation.hasOperator()).toBe(false);
+  await expect(run("--person", "per_nobody")).rejects.toMatchObject({
+    code: 1,
+    stderr: "there is no such person\n",
+  });
+});
+
+test("two hashes run at once, a hundred wait, and more are told to come back", async () => {
+  const hasher = new PasswordHasher();
+  const outcomes = await Promise.all(
+    Array.from({ length: 110 }, () => errorOf(hasher.hash("correct horse battery"))),
+  );
+  expect(outcomes.filter((one) => one === "no error")).toHaveLength(102);
+  expect(outcomes.filter((one) => one === "gateway_unavailable")).toHaveLength(8);
+  // All of them have left.
+  expect(await errorOf(hasher.hash("correct horse battery"))).toBe("no error");
+}, 60_000);

@@ -57,10 +57,20 @@ export function runningReceipt({ hold, used }: StoredHold): Receipt {
 
 /** The receipt of a charge that was made just now, without reading it from the ledger. */
 export function receiptOf(charge: Charge): Receipt {
-  return create(ReceiptSchema, {
-    ...receiptHead(charge.hold),
+  // A literal with every member: `create` and spreads take several times as long.
+  const { hold } = charge;
+  return {
+    $typeName: "gateway.billing.v1.Receipt",
+    requestId: hold.requestId,
+    accountId: hold.payer.accountId,
+    keyId: hold.payer.keyId,
+    family: familyOf(hold.payer.family),
+    model: hold.model,
+    price: hold.price,
+    grantedOutput: hold.grantedOutput,
+    admittedAt: timestampFromDate(hold.admittedAt),
     usage: charge.charged,
-    ...(charge.charged !== charge.usage && { reportedUsage: charge.usage }),
+    reportedUsage: charge.charged === charge.usage ? undefined : charge.usage,
     holdMicrocredits: charge.holdMicro,
     amountMicrocredits: charge.amountMicro,
     overrunMicrocredits: charge.overrunMicro,
@@ -68,7 +78,7 @@ export function receiptOf(charge: Charge): Receipt {
     basis: charge.basis,
     attempts: [...charge.attempts],
     settledAt: timestampFromDate(charge.settledAt),
-  });
+  };
 }
 
 function receiptHead(hold: PlacedHold) {

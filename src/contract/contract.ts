@@ -37,12 +37,15 @@ import {
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { ApiError } from "../base/errors.ts";
 
+/** Reads the headers of a call, by names in lower case. `Headers` has this type too. */
+export type CallHeaders = Pick<Headers, "get" | "has">;
+
 /** One call. Connect's `HandlerContext` has this type too. */
 export interface Call {
   /** Aborted when the caller disconnects or the deadline passes. */
   readonly signal: AbortSignal;
   /** The metadata of the call. `authorization` holds the credential. */
-  readonly requestHeader: Headers;
+  readonly requestHeader: CallHeaders;
   /**
    * The caller, if a listener of this process authenticated it within the last second. Only the
    * local binding sets it, never a message from outside.
@@ -115,7 +118,7 @@ export type AuditFacts = Readonly<Record<string, string>>;
  * Finds the caller of a credential. Throws `missing_key`, `invalid_key` or `revoked_key`, or
  * another error whose gRPC code is UNAUTHENTICATED.
  */
-export type Authenticate = (requestHeader: Headers) => Promise<Caller>;
+export type Authenticate = (requestHeader: CallHeaders) => Promise<Caller>;
 
 /**
  * Calls `listener` when a session of a person has ended, or a role of the person changed, on any
@@ -223,6 +226,31 @@ function localClient<S extends DescService>(
 }
 
 const noHeaders = new Headers();
+
+/** The headers of a plain record. To make `Headers` of it takes 3 µs. */
+class RecordHeaders implements CallHeaders {
+  readonly #record: object;
+
+  constructor(record: object) {
+    this.#record = record;
+  }
+
+  get(name: string): string | null {
+    for (const [own, value] of Object.entries(this.#record))
+      if (own === name || own.toLowerCase() === name) return String(value);
+    return null;
+  }
+
+  has(name: string): boolean {
+    return this.get(name) !== null;
+  }
+}
+
+function callHeaders(headers: HeadersInit | undefined): CallHeaders {
+  if (headers === undefined) return noHeaders;
+  if (headers instanceof Headers) return headers;
+  return Symbol.iterator in headers ? new Headers(headers) : new RecordHeaders(headers);
+}
 const never = new AbortController().signal;
 
 /** How long a service of this process accepts a caller that a listener has authenticated. */
@@ -293,20 +321,10 @@ function callerOf(values: ContextValues | undefined): Caller | undefined {
 }
 
 function callOf(options: CallOptions | undefined): Call {
-  const headers = options?.headers;
-  const timeoutMs = options?.timeoutMs ?? 0;
-  const signals = [
-    options?.signal,
-    timeoutMs > 0 ? AbortSignal.timeout(timeoutMs) : undefined,
-  ].filter((one) => one !== undefined);
+  const { signal = never, timeoutMs = 0, headers } = options ?? {};
   return {
-    signal: signals.length > 1 ? AbortSignal.any(signals) : (signals[0] ?? never),
-    requestHeader:
-      headers === undefined
-        ? noHeaders
-        : headers instanceof Headers
-          ? headers
-          : new Headers(headers),
+    signal: timeoutMs > 0 ? AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]) : signal,
+    requestHeader: callHeaders(headers),
     caller: callerOf(options?.contextValues),
     onTaken: onTakenOf(options?.contextValues),
     namesClient: true,

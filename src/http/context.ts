@@ -47,7 +47,7 @@ export type RequestContext = {
 
 /** Headers and signal of every call that a request makes to the services. */
 type ServiceCall = {
-  readonly headers: Headers;
+  readonly headers: Readonly<Record<string, string>>;
   readonly signal: AbortSignal;
   /** Names the caller to services of the same process. */
   readonly contextValues: ContextValues;

@@ -202,7 +202,7 @@ function addRoutes(
         parts.addressLimit.checkRequest(request);
         const key = readCredential(credential, request.raw, settings.nativeBearer());
         const authorization = `Bearer ${key}`;
-        const headers = new Headers({ authorization, "x-request-id": context.requestId });
+        const headers = { authorization, "x-request-id": context.requestId };
         const call = { headers, signal: hangUpSignal(reply) };
         const attempt = { authorization, address: request.ip, monthUsage };
         const { caller, atMs } = await identifyCaller(attempt, call);

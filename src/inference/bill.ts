@@ -10,11 +10,10 @@ import {
   type Receipt,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { Format } from "../../gen/gateway/inference/v1/content_pb.ts";
 import {
   BlockStopSchema,
-  CostSchema,
   type Event,
-  EventSchema,
   type MessageDelta,
   MessageDeltaSchema,
   MessageStopSchema,
@@ -354,8 +353,8 @@ export class Bill {
     const delta = event.kind.value;
     const charged = chargedUsage(usage, this.#hold.grantedOutput);
     const shown = this.#meter.shownUsage(charged, delta.usage);
-    const cost = create(CostSchema, { requestId, amountMicrocredits });
-    const value: MessageDelta = { ...delta, ...(shown && { usage: shown }), cost };
+    const cost = { $typeName: "gateway.inference.v1.Cost", requestId, amountMicrocredits } as const;
+    const value: MessageDelta = { ...delta, usage: shown ?? delta.usage, cost };
     return end.with(last, eventOf({ case: "messageDelta", value }));
   }
 }
@@ -365,8 +364,15 @@ function isProgress({ kind }: Event): boolean {
   return kind.case === "progress";
 }
 
+const noBytes = new Uint8Array(0);
+
 function eventOf(kind: Event["kind"]): Event {
-  return create(EventSchema, { kind });
+  return {
+    $typeName: "gateway.inference.v1.Event",
+    kind,
+    raw: noBytes,
+    rawFormat: Format.UNSPECIFIED,
+  };
 }
 
 const notDelivered =

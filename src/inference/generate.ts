@@ -1,14 +1,11 @@
 // The life of one request, from top to bottom: prepare, rate limit, hold, provider, settle.
 
 import assert from "node:assert/strict";
-import { create } from "@bufbuild/protobuf";
-import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
-import {
-  AdmissionSchema,
-  type GenerateRequest,
-  type GenerateResponse,
-  ReceiptSchema,
+import type {
+  GenerateRequest,
+  GenerateResponse,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
@@ -103,7 +100,7 @@ export async function* generate(
     bill.throwIfEnded();
     const { receipt, end } = await bill.settle();
     if (end.length > 0) yield response({ case: "events", value: eventsOf(end) });
-    yield response({ case: "receipt", value: create(ReceiptSchema, { receipt }) });
+    yield response({ case: "receipt", value: receiptMessage(receipt) });
   } catch (error) {
     if (bill) throw bill.fail(error);
     // Only admitted requests count towards the limit of the key.
@@ -184,7 +181,8 @@ function admission(
 ): GenerateResponse {
   return response({
     case: "admission",
-    value: create(AdmissionSchema, {
+    value: {
+      $typeName: "gateway.inference.v1.Admission",
       requestId: hold.requestId,
       model: hold.model,
       grantedMaxTokens: hold.grantedOutput,
@@ -192,8 +190,8 @@ function admission(
       // it is granted less.
       requestedMaxTokens: request.maxTokens ?? maxTokens,
       estimatedInputTokens: estimatedTokensOf(size),
-      ...(rateLimit && { rateLimit }),
-    }),
+      rateLimit,
+    },
   });
 }
 
@@ -201,6 +199,10 @@ function admission(
 // long.
 function eventsOf(events: Event[]) {
   return { $typeName: "gateway.inference.v1.Events", events } as const;
+}
+
+function receiptMessage(receipt: Receipt) {
+  return { $typeName: "gateway.inference.v1.Receipt", receipt } as const;
 }
 
 function response(kind: GenerateResponse["kind"]): GenerateResponse {

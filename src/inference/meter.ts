@@ -441,14 +441,15 @@ export class Meter {
     const cacheRead = upTo(usage.cacheRead);
     const input = upTo(usage.input);
     const cacheWrite5m = upTo(usage.cacheWrite5m);
-    return create(UsageSchema, {
+    return {
+      $typeName: "gateway.common.v1.Usage",
       input,
       output: Math.min(usage.output, tokensMax),
       thinking: Math.min(usage.thinking, tokensMax),
       cacheRead,
       cacheWrite5m,
       cacheWrite1h: upTo(usage.cacheWrite1h),
-    });
+    };
   }
 }
 

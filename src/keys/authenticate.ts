@@ -5,7 +5,7 @@ import { timingSafeEqual } from "node:crypto";
 import { ApiError, expiredSecret } from "../base/errors.ts";
 import { SecretCache } from "../base/secret-cache.ts";
 import { createSecretLookup } from "../base/secret-lookup.ts";
-import type { Authenticate, Caller } from "../contract/contract.ts";
+import type { Authenticate, Caller, CallHeaders } from "../contract/contract.ts";
 import { digestSecret, isSecret } from "./secret.ts";
 import type { FoundSecret } from "./store.ts";
 
@@ -80,7 +80,7 @@ const headerLengthMax = 512;
  * case-insensitive. Throws `missing_key` without a token, and `invalid_key` for another scheme or
  * several values.
  */
-export function bearerToken(requestHeader: Headers): string {
+export function bearerToken(requestHeader: CallHeaders): string {
   const header = requestHeader.get("authorization");
   if (header === null || header.trim() === "") throw new ApiError("missing_key");
   if (header.length > headerLengthMax) throw new ApiError("invalid_key");

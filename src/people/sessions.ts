@@ -15,7 +15,7 @@ import { randomSecret, timeOrderedId } from "../base/ids.ts";
 import { SecretCache } from "../base/secret-cache.ts";
 import { createSecretLookup } from "../base/secret-lookup.ts";
 import type { Client } from "../contract/callers.ts";
-import type { Authenticate, Caller } from "../contract/contract.ts";
+import type { Authenticate, Caller, CallHeaders } from "../contract/contract.ts";
 import type { FoundSession, PeopleStore, PeopleTables, SignInMethod } from "./store.ts";
 
 const hourMs = 3_600_000;
@@ -77,7 +77,7 @@ export function createSessions(parts: {
 }
 
 /** The token of `authorization: Session …`. Undefined: it is not one of ours. */
-function sessionToken(requestHeader: Headers): string | undefined {
+function sessionToken(requestHeader: CallHeaders): string | undefined {
   const header = requestHeader.get("authorization") ?? "";
   return /^\s*session\s+([\w-]{43})\s*$/i.exec(header)?.[1];
 }

@@ -1,9 +1,8 @@
 // The calls to providers that one request leads to: at most two until a provider sends its first
 // event. From then on the request reads that provider's own stream.
 
-import { create } from "@bufbuild/protobuf";
-import { DurationSchema } from "@bufbuild/protobuf/wkt";
-import { type Attempt, AttemptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Duration } from "@bufbuild/protobuf/wkt";
+import type { Attempt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Clock } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
@@ -123,12 +122,14 @@ class RunningAttempt {
     // event is read.
     const outcome = end?.outcome ?? "delivered";
     const hasBegun = this.#firstEventMs !== undefined;
-    return create(AttemptSchema, {
+    return {
+      $typeName: "gateway.billing.v1.Attempt",
       provider: this.provider,
       outcome: outcome === "failed" && hasBegun ? "broke" : outcome,
       status: end?.status || (hasBegun ? 200 : 0),
-      ...(this.#firstEventMs !== undefined && { firstEventAfter: durationOf(this.#firstEventMs) }),
-    });
+      firstEventAfter:
+        this.#firstEventMs === undefined ? undefined : durationOf(this.#firstEventMs),
+    };
   }
 
   /**
@@ -245,11 +246,12 @@ function failing(error: unknown): AsyncIterable<Event[]> {
   return { [Symbol.asyncIterator]: () => ({ next: () => Promise.reject(error) }) };
 }
 
-function durationOf(ms: number) {
-  return create(DurationSchema, {
+function durationOf(ms: number): Duration {
+  return {
+    $typeName: "google.protobuf.Duration",
     seconds: BigInt(Math.floor(ms / 1000)),
     nanos: Math.floor((ms % 1000) * 1_000_000),
-  });
+  };
 }
 
 const earnedPerCall = 0.1;

@@ -10,7 +10,7 @@ import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.
 import { KeyStatus, KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createBilling } from "../../src/billing/billing.ts";
-import type { Caller, Person } from "../../src/contract/contract.ts";
+import type { Caller, CallHeaders, Person } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import {
   apiErrorOf,
@@ -80,7 +80,7 @@ beforeAll(async () => {
   callers.set("viewer", person(AccountRole.VIEWER));
   callers.set("member", person(AccountRole.MEMBER));
   callers.set("owner", person(AccountRole.OWNER));
-  const authenticate = async (headers: Headers) => {
+  const authenticate = async (headers: CallHeaders) => {
     const caller = callers.get(headers.get("authorization") ?? "");
     if (!caller) throw new ApiError("invalid_key");
     return caller;

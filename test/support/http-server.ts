@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { create, type DescService, type MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import type { Client } from "@connectrpc/connect";
+import type { CallOptions, Client } from "@connectrpc/connect";
 import { onTestFinished } from "vitest";
 import {
   BillingService,
@@ -91,7 +91,7 @@ export const answerOf = (text: string): GenerateResponse[] => [
 ];
 
 /** Any method of any service. */
-type AnyMethod = (request: never, options: never) => unknown;
+type AnyMethod = (request: never, options: Options) => unknown;
 
 /** The answers of the services, and a record of the calls that they received. */
 export type ScriptedServices = {
@@ -121,11 +121,14 @@ function client<S extends DescService>(
   methods: Record<string, AnyMethod>,
   { calls, instead }: ScriptedServices,
 ): Client<S> {
-  return implement<Client<S>>(service, (desc) => (request: never, options: never) => {
+  return implement<Client<S>>(service, (desc) => (request: never, options: CallOptions) => {
     calls.push(desc.localName);
     const method = instead.get(desc.localName) ?? methods[desc.localName];
     if (!method) throw new Error(`unexpected call of ${desc.localName}`);
-    return method(request, options);
+    return method(request, {
+      headers: new Headers(options.headers),
+      signal: options.signal ?? new AbortController().signal,
+    });
   });
 }
 

@@ -98,7 +98,11 @@ export function decodeContent(content: string | readonly JsonObject[]): {
 } {
   if (typeof content !== "string")
     return { content: content.map(decodeBlock), form: ContentForm.UNSPECIFIED };
-  const block = create(BlockSchema, { kind: { case: "text", value: { text: content } } });
+  const text = { $typeName: "gateway.inference.v1.TextBlock", text: content } as const;
+  const block: Block = {
+    $typeName: "gateway.inference.v1.Block",
+    kind: { case: "text", value: text },
+  };
   return { content: [block], form: ContentForm.TEXT };
 }
 

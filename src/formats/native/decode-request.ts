@@ -5,7 +5,6 @@ import {
   ContentForm,
   Format,
   type Message,
-  MessageSchema,
   type OutputConfig,
   OutputConfigSchema,
   Role,
@@ -114,11 +113,18 @@ function readList<T>(
 
 const roles = { user: Role.USER, assistant: Role.ASSISTANT, system: Role.SYSTEM };
 
+const noContent = { content: [], form: ContentForm.ABSENT };
+
 function decodeMessage(message: CheckedMessage): Message {
   const { role, content, ...rest } = message;
-  const typed = isContent(content) ? decodeContent(content) : { form: ContentForm.ABSENT };
-  const extensions = unknownFields(rest);
-  return create(MessageSchema, { role: roles[role], ...typed, ...(extensions && { extensions }) });
+  const typed = isContent(content) ? decodeContent(content) : noContent;
+  return {
+    $typeName: "gateway.inference.v1.Message",
+    role: roles[role],
+    content: typed.content,
+    form: typed.form,
+    extensions: unknownFields(rest),
+  };
 }
 
 function decodeSystem(system: string | JsonObject[]): System {

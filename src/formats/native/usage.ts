@@ -5,7 +5,6 @@ import {
   type CacheCreation,
   CacheCreationSchema,
   type ReportedUsage,
-  ReportedUsageSchema,
 } from "../../../gen/gateway/inference/v1/event_pb.ts";
 import type { CountTokensResponse } from "../../../gen/gateway/inference/v1/inference_pb.ts";
 import { ApiError } from "../../base/errors.ts";
@@ -22,7 +21,7 @@ export function decodeUsage(usage: JsonObject): ReportedUsage {
     output_tokens_details,
     ...rest
   } = usage;
-  const decoded = create(ReportedUsageSchema);
+  const decoded: ReportedUsage = { $typeName: "gateway.inference.v1.ReportedUsage" };
   decoded.inputTokens = readTokens(rest, "input_tokens", input_tokens);
   decoded.outputTokens = readTokens(rest, "output_tokens", output_tokens);
   decoded.cacheCreationInputTokens = readTokens(

@@ -44,7 +44,9 @@ export async function openLedger(
       { code: "ledger_engine_untested", engine },
       "this gateway is not tested on this engine",
     );
-  const role = (await mayTakeRole(url)) ? gatewayRole : undefined;
+  // The role may come from another database of this server, and have no rights here.
+  const isReady = roleStatements.length === 0;
+  const role = isReady && (await mayTakeRole(url)) ? gatewayRole : undefined;
   const postgres = connectPostgres(url, { log, engine, role });
   return {
     postgres,

@@ -31,6 +31,9 @@ export async function prepareRole(
 ): Promise<readonly string[]> {
   const missing = statementsFor(await readRights(client, user), user, engine);
   if (missing.length === 0) return [];
+  // Citus refuses a second grant in a transaction whose first one used several connections.
+  if (engine === "citus")
+    await client.query("set local citus.multi_shard_modify_mode = 'sequential'");
   await client.query("savepoint role");
   try {
     for (const text of missing) await client.query(text);

@@ -13,7 +13,7 @@ import {
 import { BoundedMap } from "../base/bounded-map.ts";
 import { toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { actorOf, clientOf, isOutsider } from "./callers.ts";
+import { actorOf, clientOf, isOutsider, isStranger } from "./callers.ts";
 import type { AuditFacts, AuthenticatedCall, Call, Caller } from "./contract.ts";
 
 /** One administrative act, or an operator's look into an account. */
@@ -72,9 +72,11 @@ export function withAudit(desc: DescMethodUnary, { admit, run, log, sink }: Part
       const actor = caller && actorOf(caller);
       log.info({ method: desc.name, outcome, ...(actor && { actor }), ...facts }, "audit");
       // Of others, only the log knows: else anybody could fill the table with rejected calls.
-      if (!sink || !actor || caller?.kind === "key" || caller?.kind === "anyone") return;
+      if (!sink || !actor || !caller || caller.kind === "key" || caller.kind === "anyone") return;
       const { address } = clientOf(call);
-      const account = facts.accountId ?? accountId;
+      const named = facts.accountId ?? accountId;
+      // Else anybody could write into the events of an account whose id he knows.
+      const account = isStranger(caller, named) ? "" : named;
       const event = { actor, accountId: account, method: desc.name, outcome, facts, address };
       await record(sink, { at: new Date(), ...event }, log);
     };
@@ -140,11 +142,15 @@ const recordedFields = new Set([
   "family",
   "key_id",
   "secret_id",
+  "session_id",
+  "invitation_id",
+  "passkey_id",
   "transfer_id",
   "person_id",
   "kind",
   "role",
   "operator",
+  "disabled",
   "amount_microcredits",
   "requests_per_minute",
   "monthly_cap_microcredits",

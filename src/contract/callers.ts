@@ -131,6 +131,15 @@ export function isOutsider(caller: Caller, accountId: string): boolean {
   return caller.kind === "person" && roleIn(caller, accountId) === AccountRole.UNSPECIFIED;
 }
 
+/** True for a person who has no part in the account, not even as an operator. */
+export function isStranger(caller: Caller, accountId: string): boolean {
+  return (
+    caller.kind === "person" &&
+    caller.operator === OperatorRole.UNSPECIFIED &&
+    roleIn(caller, accountId) === AccountRole.UNSPECIFIED
+  );
+}
+
 /**
  * The id of the key to whose data the caller is confined. Undefined: the caller sees the data of
  * the whole account.

@@ -53,6 +53,9 @@ export async function updatePerson(
       oldDisabled: String(person.disabledAt !== undefined),
     });
     await tables.updatePerson(personId, role, isDisabled);
+    const losesAdmin = person.operator === OperatorRole.ADMIN && role !== OperatorRole.ADMIN;
+    // By a link of his own he could come back, as himself or as somebody else.
+    if (isDisabled || losesAdmin) await tables.endLinksOfMaker(personId);
     // A person who gains or loses rights over every account signs in anew.
     await tables.endSessions(personId);
     await tables.insertChange(personId);

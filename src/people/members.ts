@@ -22,11 +22,13 @@ import {
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { actorOf, roleIn } from "../contract/callers.ts";
-import type { AuthenticatedCall } from "../contract/contract.ts";
+import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
 import { makeLink } from "./links.ts";
 import { checkLogin, type Parts } from "./parts.ts";
 
 const invitationsPerDayMax = 20;
+
+type Membered = { readonly personId: string; readonly role: AccountRole };
 
 export async function listMembers(
   { store }: Parts,
@@ -50,7 +52,8 @@ export async function invite(
   const { address, link } = await store.transaction(async (tables) => {
     if ((await tables.findAccountName(accountId)) === undefined) throw noSuchAccount();
     // Locks the account's members, so that invitations at the same time are counted one by one.
-    await tables.lockMembers(accountId);
+    const members = await tables.lockMembers(accountId);
+    checkStillOwner(members, caller);
     const { made, resetsAt } = await tables.countInvitations(accountId);
     if (made >= invitationsPerDayMax) throw tooManyInvitations(made, resetsAt);
     return makeLink(tables, publicUrl(), {
@@ -61,6 +64,13 @@ export async function invite(
     });
   });
   return create(InviteResponseSchema, { invitation: link, link: address });
+}
+
+/** What a node remembers of a caller may be a second old, and a link would outlive that. */
+function checkStillOwner(members: readonly Membered[], caller: Caller): void {
+  if (caller.kind !== "person" || caller.operator === OperatorRole.ADMIN) return;
+  if (members.find((one) => one.personId === caller.personId)?.role !== AccountRole.OWNER)
+    throw new ApiError("not_permitted");
 }
 
 function tooManyInvitations(made: number, resetsAt: Date | null): ApiError {
@@ -99,6 +109,7 @@ export async function updateMember(
     const earlier = checkChange(members, personId, role);
     note?.({ oldRole: AccountRoleSchema.value[earlier]?.localName ?? "" });
     await tables.updateMember(personId, { accountId, role });
+    if (role !== AccountRole.OWNER) await tables.endLinksOfMaker(personId, accountId);
     await tables.insertChange(personId);
     return onlyMember(await tables.listMembers(accountId, personId));
   });
@@ -125,6 +136,8 @@ export async function removeMember(
     const earlier = checkChange(members, personId, undefined);
     note?.({ oldRole: AccountRoleSchema.value[earlier]?.localName ?? "" });
     await tables.deleteMember(accountId, personId);
+    // He could come back through an invitation of his own.
+    await tables.endLinksOfMaker(personId, accountId);
     await tables.insertChange(personId);
   });
   publish(personId);
@@ -136,7 +149,7 @@ export async function removeMember(
  * `not_found`, and `last_one` if the account would have no owner.
  */
 export function checkChange(
-  members: readonly { readonly personId: string; readonly role: AccountRole }[],
+  members: readonly Membered[],
   personId: string,
   role: AccountRole | undefined,
 ): AccountRole {

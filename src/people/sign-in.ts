@@ -66,6 +66,7 @@ export async function signInWithPasskey(
 ) {
   const proof = await passkeys.verifyAnswer("answer_json", answerJson);
   const grant = await store.transaction(async (tables) => {
+    await checkEnabled(tables, proof.personId);
     await useProof(tables, proof);
     return beginSession(tables, proof.personId, "passkey", clientOf(call));
   });
@@ -78,8 +79,13 @@ export async function signInWithPassword(
   { login, password }: SignInWithPasswordRequest,
   call: AuthenticatedCall,
 ) {
-  const personId = await checkGuess(parts, login, password, call);
-  const grant = await beginSession(parts.store, personId, "password", clientOf(call));
+  const { personId, hash } = await checkGuess(parts, login, password, call);
+  const grant = await parts.store.transaction(async (tables) => {
+    await checkEnabled(tables, personId);
+    // Who changes a password ends the sessions that it began, and this one must not come after.
+    if ((await tables.findPasswordHash(personId)) !== hash) throw new ApiError("sign_in_failed");
+    return beginSession(tables, personId, "password", clientOf(call));
+  });
   const person = await parts.store.findPerson(personId);
   return create(SignInWithPasswordResponseSchema, { grant, person });
 }
@@ -112,22 +118,28 @@ export async function confirmIdentity(
   return create(ConfirmIdentityResponseSchema, { strongUntil: timestampFromDate(strongUntil) });
 }
 
-/** The id of the person with this login and password. Throws `sign_in_failed` for any other. */
+/** The person with this login and password. Throws `sign_in_failed` for any other. */
 async function checkGuess(
   { store, hasher, guessing }: Parts,
   login: string,
   password: string,
   call: AuthenticatedCall,
-): Promise<string> {
+): Promise<{ personId: string; hash: string }> {
   hasher.checkRoom();
   const known = login.trim().normalize("NFKC").toLowerCase();
   const { address } = clientOf(call);
   const succeed = await guessing.begin(known, address, call.signal);
   const found = await store.findLogin(known);
   const isRight = await hasher.verify(password, found?.hash);
-  if (!found || !isRight) throw new ApiError("sign_in_failed");
+  if (found?.hash === undefined || !isRight) throw new ApiError("sign_in_failed");
   await succeed();
-  return found.personId;
+  return { personId: found.personId, hash: found.hash };
+}
+
+/** Locks the person. Throws `sign_in_failed` if he may not sign in any more. */
+async function checkEnabled(tables: PeopleTables, personId: string): Promise<void> {
+  const person = await tables.lockPerson(personId);
+  if (!person || person.disabledAt) throw new ApiError("sign_in_failed");
 }
 
 /** Throws `sign_in_failed` for an answer that was used before. */

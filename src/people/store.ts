@@ -81,6 +81,7 @@ const statements = {
   findLink: timed("find-link"),
   useLink: timed("use-link"),
   endLinks: timed("end-links"),
+  endLinksOfMaker: timed("end-links-of-maker"),
   endInvitation: timed("end-invitation"),
   listInvitations: timed("list-invitations"),
   countInvitations: timed("count-invitations"),
@@ -398,6 +399,9 @@ function tablesOn(db: Tx) {
     /** `personId` undefined: the links of everybody. */
     endLinks: (purpose: LinkKind, personId?: string) =>
       run(statements.endLinks, [purpose, personId ?? null]),
+    /** Of a person who may make no more. `accountId` undefined: the links to everything. */
+    endLinksOfMaker: (personId: string, accountId?: string) =>
+      run(statements.endLinksOfMaker, [`person:${personId}`, accountId ?? null]),
     endInvitation: (accountId: string, linkId: string) =>
       didChange(statements.endInvitation, [accountId, linkId]),
     async listInvitations(accountId: string): Promise<Invitation[]> {

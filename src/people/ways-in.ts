@@ -21,7 +21,7 @@ export async function addPasskey(
   { answerJson, name }: AddPasskeyRequest,
   call: AuthenticatedCall,
 ) {
-  const { personId } = personOf(call);
+  const { personId, operator } = personOf(call);
   const checked = checkName("name", name);
   const { passkey, challenge } = await passkeys.verifyRegistration(
     "answer_json",
@@ -29,6 +29,12 @@ export async function addPasskey(
     answerJson,
   );
   const added = await store.transaction(async (tables) => {
+    const person = await tables.lockPerson(personId);
+    // Else a password, which gives no operator role here, would lead to one.
+    if (person && person.operator !== operator)
+      throw new ApiError("not_permitted", {
+        message: "Sign in with a passkey first. Without one, ask for a new sign-in link.",
+      });
     if (!(await spendChallenge(tables, challenge))) throw new ApiError("sign_in_failed");
     return tables.insertPasskey({ ...passkey, name: checked });
   });

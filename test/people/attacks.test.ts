@@ -1,0 +1,203 @@
+// What somebody could keep, gain or write who has no right to it any more, or never had it.
+
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { Authenticator } from "../support/authenticator.ts";
+import { errorOf } from "../support/keys.ts";
+import {
+  firstOwner,
+  join,
+  type PeopleNode,
+  redeem,
+  type SignedIn,
+  signIn,
+  startTestPeople,
+  type TestPeople,
+  tokenOf,
+} from "../support/people.ts";
+
+const { VIEWER, MEMBER, OWNER } = AccountRole;
+const password = "correct horse battery";
+
+let people: TestPeople;
+let node: PeopleNode;
+let root: SignedIn;
+beforeAll(async () => {
+  people = await startTestPeople();
+  node = people.node();
+  root = await firstOwner(node, "root");
+});
+afterAll(() => people.stop());
+
+async function ownerOf(accountId: string, login: string): Promise<SignedIn> {
+  return redeem(node, (await node.as(root.token).invite({ accountId, role: OWNER })).link, login);
+}
+
+describe("the open invitations of an owner end", () => {
+  const accountId = "acc_b";
+  test.for<[string, (personId: string) => Promise<unknown>]>([
+    ["who is removed", (personId) => node.as(root.token).removeMember({ accountId, personId })],
+    [
+      "who becomes a member",
+      (personId) => node.as(root.token).updateMember({ accountId, personId, role: MEMBER }),
+    ],
+    [
+      "who is disabled",
+      (personId) => node.as(root.token).updatePerson({ personId, disabled: true }),
+    ],
+  ])("%s", async ([how, lose]) => {
+    const name = how.replaceAll(" ", "-");
+    await ownerOf(accountId, `stays-${name}`);
+    const leaver = await ownerOf(accountId, name);
+    const { link } = await node.as(leaver.token).invite({ accountId, role: OWNER });
+    await lose(leaver.person.personId);
+    expect(await errorOf(redeem(node, link, `back-${name}`))).toBe("not_found token");
+  });
+
+  test("and those of others stay", async () => {
+    const inviter = await ownerOf(accountId, "inviter");
+    const leaver = await ownerOf(accountId, "leaver");
+    const { link } = await node.as(inviter.token).invite({ accountId, role: VIEWER });
+    await node.as(root.token).removeMember({ accountId, personId: leaver.person.personId });
+    expect(await errorOf(redeem(node, link, "newcomer"))).toBe("no error");
+  });
+});
+
+test("the recovery links of an operator who loses the role end", async () => {
+  const victim = await join(node, root, "acc_a", VIEWER, "victim");
+  const rogue = await join(node, root, "acc_a", VIEWER, "rogue");
+  const { personId } = rogue.person;
+  const { ADMIN, SUPPORT } = OperatorRole;
+  await node.as(root.token).updatePerson({ personId, operator: ADMIN });
+  const { token } = await signIn(node, rogue);
+  const made = await node.as(token).makeSignInLink({ personId: victim.person.personId });
+  await node.as(root.token).updatePerson({ personId, operator: SUPPORT });
+  expect(await errorOf(redeem(node, made.link, ""))).toBe("not_found token");
+});
+
+describe("where operators have to use a passkey", () => {
+  test("the password of an operator cannot add one", async () => {
+    const url = "https://gateway.example.com";
+    const strict = await startTestPeople(url);
+    try {
+      const one = strict.node();
+      await one.installation.claimFirstAccount("acc_a");
+      const linkToken = tokenOf(await one.installation.makeOwnerLink());
+      const anyone = one.as(undefined);
+      const { passkeyOptionsJson } = await anyone.beginPasskey({ linkToken });
+      const passkeyAnswerJson = new Authenticator(url).register(passkeyOptionsJson);
+      const { grant } = await anyone.redeemLink({
+        token: linkToken,
+        login: "boss",
+        passkeyAnswerJson,
+      });
+      await one.as(grant?.token).setPassword({ password });
+      const add = async (token: string | undefined) => {
+        const options = await one.as(token).beginPasskey({});
+        const answerJson = new Authenticator(url).register(options.passkeyOptionsJson);
+        return errorOf(one.as(token).addPasskey({ answerJson }));
+      };
+      const thief = await anyone.signInWithPassword({ login: "boss", password });
+      expect(await add(thief.grant?.token)).toBe("not_permitted");
+      expect(await add(grant?.token)).toBe("no error");
+    } finally {
+      await strict.stop();
+    }
+  });
+});
+
+describe("a sign-in that began before", () => {
+  const lockPerson = {
+    name: "test/lock-person",
+    text: "select login from people where person_id = $1 for update",
+  };
+  const countWaiting = {
+    name: "test/count-waiting",
+    text: "select count(*)::integer as waiting from pg_locks where not granted",
+  };
+
+  /** The outcome of `attempt`, during which `change` takes place. */
+  async function during(
+    personId: string,
+    attempt: () => Promise<unknown>,
+    change: { name: string; text: string },
+  ): Promise<string> {
+    let isSettled = false;
+    const outcome = await people.database.transaction(async (tx) => {
+      await tx.query(lockPerson, [personId]);
+      const running = errorOf(attempt()).finally(() => {
+        isSettled = true;
+      });
+      for (;;) {
+        const [row] = await people.database.query<{ waiting: number }>(countWaiting, []);
+        if (isSettled || (row?.waiting ?? 0) > 0) break;
+      }
+      await tx.query(change, [personId]);
+      return { running };
+    });
+    return outcome.running;
+  }
+
+  test("the password changed fails", async () => {
+    const person = await join(node, root, "acc_a", VIEWER, "races");
+    await node.as(person.token).setPassword({ password });
+    const attempt = () => node.as(undefined).signInWithPassword({ login: "races", password });
+    const text = "update passwords set hash = '$argon2id$' where person_id = $1";
+    const { personId } = person.person;
+    expect(await during(personId, attempt, { name: "test/other-password", text })).toBe(
+      "sign_in_failed",
+    );
+  });
+
+  test("the person was disabled fails", async () => {
+    const person = await join(node, root, "acc_a", VIEWER, "disabled-meanwhile");
+    const { personId } = person.person;
+    const text = "update people set disabled_at = now() where person_id = $1";
+    expect(await during(personId, () => signIn(node, person), { name: "test/disable", text })).toBe(
+      "sign_in_failed",
+    );
+  });
+});
+
+describe("audit events", () => {
+  test("of a stranger are in no account that he names", async () => {
+    const stranger = await ownerOf("acc_b", "stranger");
+    const { personId } = root.person;
+    const call = node.as(stranger.token).removeMember({ accountId: "acc_a", personId });
+    expect(await errorOf(call)).toBe("not_found account_id");
+    const actor = `person:${stranger.person.personId}`;
+    const { events } = await node.as(root.token).listAuditEvents({ accountId: "acc_a", actor });
+    expect(events).toEqual([]);
+    const query = { allAccounts: true, actor, method: "RemoveMember" };
+    const all = await node.as(root.token).listAuditEvents(query);
+    expect(all.events).toMatchObject([
+      { outcome: "not_found", accountId: "", facts: { accountId: "acc_a" } },
+    ]);
+  });
+
+  test("name the session, the invitation, the passkey and the state that changed", async () => {
+    const admin = node.as(root.token);
+    const newest = async (method: string) =>
+      (await admin.listAuditEvents({ allAccounts: true, method, pageSize: 1 })).events[0]?.facts;
+    const { invitation, link } = await admin.invite({ accountId: "acc_a", role: VIEWER });
+    const invitationId = invitation?.invitationId ?? "";
+    expect(await newest("Invite")).toMatchObject({ invitationId, role: "VIEWER" });
+    await admin.revokeInvitation({ accountId: "acc_a", invitationId });
+    expect(await newest("RevokeInvitation")).toMatchObject({ invitationId });
+
+    const person = await join(node, root, "acc_a", VIEWER, "ids");
+    const second = await signIn(node, person);
+    const client = node.as(second.token);
+    const { sessionId } = await node.as(person.token).getSession({});
+    await client.revokeSession({ sessionId });
+    expect(await newest("RevokeSession")).toMatchObject({ sessionId });
+    await client.setPassword({ password });
+    const passkeyId = (await client.getSession({})).passkeys[0]?.passkeyId ?? "";
+    await client.removePasskey({ passkeyId });
+    expect(await newest("RemovePasskey")).toMatchObject({ passkeyId });
+    await admin.updatePerson({ personId: person.person.personId, disabled: true });
+    expect(await newest("UpdatePerson")).toMatchObject({ oldDisabled: "false", disabled: "true" });
+    // The token of the link is in none of them.
+    expect(JSON.stringify(await newest("Invite"))).not.toContain(tokenOf(link));
+  });
+});

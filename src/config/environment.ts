@@ -54,8 +54,8 @@ export type Config = {
   readonly coreAddresses: readonly string[];
   /** Absent: cores are called in plaintext. */
   readonly coreTls?: ClientTls;
-  /** Serve the methods that require the admin token on the HTTP listener too. */
-  readonly httpAdmin: boolean;
+  /** Who may do on the HTTP listener what only operators may. `persons`: not the admin token. */
+  readonly httpAdmin: HttpAdmin;
   /** Whether the end of a streamed answer shows what it cost. */
   readonly streamCost: boolean;
   /** Create the account `default`, with credits and two keys, if no such account exists. */
@@ -95,6 +95,8 @@ export type ClientTls = {
 
 const logLevels = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
 type LogLevel = (typeof logLevels)[number];
+const httpAdmins = ["true", "persons", "false"] as const;
+export type HttpAdmin = (typeof httpAdmins)[number];
 const roles = ["all", "core", "facade"] as const;
 
 const ledgerEngines = ["postgres", "citus", "yugabyte", "cockroach"] as const;
@@ -195,7 +197,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     ...(coreTls && {
       coreTls: { ...(authorities && { authorities }), ...(identity && { identity }) },
     }),
-    httpAdmin: flag("HTTP_ADMIN", true),
+    httpAdmin: choice("HTTP_ADMIN", httpAdmins, "true"),
     streamCost: flag("STREAM_COST", true),
     seed: flag("SEED", databaseUrl === undefined),
     drainLimitMs: integer("DRAIN_LIMIT_SECONDS", { min: 0, max: 3_600, fallback: 120 }) * 1000,

@@ -4,7 +4,7 @@
 import type { Callers } from "../../gen/gateway/common/v1/options_pb.ts";
 import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import type { AuthenticatedCall, Call, Caller, Person } from "./contract.ts";
+import type { AuthenticatedCall, Call, Caller, CallHeaders, Person } from "./contract.ts";
 
 /**
  * True if the method admits the caller at all. For a person the account decides too: see
@@ -189,6 +189,20 @@ export function clientOf({ requestHeader, namesClient, peer }: Call): Client {
   const agent = requestHeader.get(namesClient ? agentHeader : "user-agent") ?? "";
   const named = namesClient ? requestHeader.get(addressHeader) : null;
   return { address: named ?? peer ?? "", agent: agent.slice(0, agentLengthMax) };
+}
+
+const operatorHeader = "x-operator-role";
+
+/**
+ * Gives up the operator role for one call. A header that only lowers rights may come from anybody.
+ */
+export function dropOperatorRole(headers: Headers): void {
+  headers.set(operatorHeader, "none");
+}
+
+/** True if the call gave up the operator role. */
+export function dropsOperatorRole(headers: CallHeaders): boolean {
+  return headers.get(operatorHeader) === "none";
 }
 
 /** Sets the headers that `clientOf` reads. A listener does so for its own calls. */

@@ -78,6 +78,16 @@ export function createIdentifyCaller(
   };
 }
 
+/** The same, but the admin token fails with `not_permitted`. */
+export function refuseAdminToken(identify: IdentifyCaller): IdentifyCaller {
+  return async (attempt, call) => {
+    const identified = await identify(attempt, call);
+    if (identified.caller.admin)
+      throw new ApiError("not_permitted", { message: "The admin token is not accepted here." });
+    return identified;
+  };
+}
+
 /** Counts wrong credentials per client address. */
 export type FailedCredentials = {
   /** Throws `auth_rate_limited` for an address that failed too often in the last minute. */

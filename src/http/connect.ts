@@ -28,7 +28,7 @@ import {
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
 import { ApiError, shuttingDown } from "../base/errors.ts";
-import { nameClient } from "../contract/callers.ts";
+import { dropOperatorRole, nameClient } from "../contract/callers.ts";
 import {
   type BoundMethod,
   boundMethod,
@@ -53,7 +53,7 @@ export type ConnectParts = {
   clock?: Clock;
   /**
    * True: also serves the methods that only operators may call, and lets the admin token call those
-   * of customers.
+   * of customers. False: operators are here what they are in their accounts, and nothing else.
    */
   adminMethods: boolean;
   /** True after the listener has stopped accepting calls. */
@@ -181,7 +181,7 @@ async function admit(
       throw new ApiError("timeout", { message: "The deadline passed before the call began." });
     if (allowed.anyone) return;
     const attempt = { authorization, address: sender?.address ?? "", monthUsage: false };
-    const { caller } = await identifyCaller(attempt, callOf(context));
+    const { caller } = await identifyCaller(attempt, callOf(context, adminMethods));
     if (caller.admin && !adminMethods && !allowed.key) throw new ApiError("not_permitted");
     if (sender && caller.key) sender.keyId = caller.key.keyId;
   } catch (error) {
@@ -198,15 +198,14 @@ function addMethods<S extends DescService>(
   for (const desc of service.methods) {
     const { key, accountReader, person, anyone } = getOption(desc, callers);
     const isForCustomers = key || accountReader || anyone || person !== AccountRole.UNSPECIFIED;
-    if (parts.adminMethods || isForCustomers)
-      addMethod(router, boundMethod(client, desc), parts.sessionCookie);
+    if (parts.adminMethods || isForCustomers) addMethod(router, boundMethod(client, desc), parts);
   }
 }
 
 function addMethod(
   router: ConnectRouter,
   method: BoundMethod<CallOptions>,
-  sessionCookie: SessionCookie | undefined,
+  { sessionCookie, adminMethods }: ConnectParts,
 ): void {
   // gRPC needs HTTP/2 and has its own listener. (The option of the router does not apply to methods
   // with options.)
@@ -216,7 +215,7 @@ function addMethod(
       method.desc,
       async (request: Message, context: HandlerContext) => {
         try {
-          const answer = await method.run(request, callOf(context));
+          const answer = await method.run(request, callOf(context, adminMethods));
           return sessionCookie ? keepGrant(method.desc, answer, context, sessionCookie) : answer;
         } catch (error) {
           throw toConnectError(error);
@@ -230,7 +229,7 @@ function addMethod(
     method.desc,
     async function* (request: Message, context: HandlerContext) {
       try {
-        yield* method.run(request, callOf(context));
+        yield* method.run(request, callOf(context, adminMethods));
       } catch (error) {
         throw toConnectError(error);
       }
@@ -259,8 +258,12 @@ function keepGrant(
 // Other headers stay in the listener, cookies among them.
 const forwarded = ["authorization", "x-request-id"];
 
-function callOf({ requestHeader, signal, values }: HandlerContext): CallOptions {
+function callOf(
+  { requestHeader, signal, values }: HandlerContext,
+  adminMethods: boolean,
+): CallOptions {
   const headers = new Headers();
+  if (!adminMethods) dropOperatorRole(headers);
   const agent = requestHeader.get("user-agent") ?? "";
   nameClient(headers, { address: values.get(fastifyRequest)?.ip ?? "", agent });
   for (const name of forwarded) {

@@ -174,8 +174,14 @@ function isRegistration(value: unknown): value is RegistrationResponseJSON {
 function isAuthentication(value: unknown): value is AuthenticationResponseJSON {
   return (
     hasTexts(value, ["id", "rawId", "type"]) &&
+    isBase64Url(Reflect.get(value, "id")) &&
     hasTexts(responseOf(value), ["clientDataJSON", "authenticatorData", "signature"])
   );
+}
+
+// The database takes no text with U+0000, for example.
+function isBase64Url(value: unknown): boolean {
+  return typeof value === "string" && /^[\w-]+$/.test(value);
 }
 
 function responseOf(value: object): unknown {

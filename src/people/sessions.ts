@@ -14,7 +14,7 @@ import { ApiError } from "../base/errors.ts";
 import { randomSecret, timeOrderedId } from "../base/ids.ts";
 import { SecretCache } from "../base/secret-cache.ts";
 import { createSecretLookup } from "../base/secret-lookup.ts";
-import type { Client } from "../contract/callers.ts";
+import { type Client, dropsOperatorRole } from "../contract/callers.ts";
 import type { Authenticate, Caller, CallHeaders } from "../contract/contract.ts";
 import type { FoundSession, PeopleStore, PeopleTables, SignInMethod } from "./store.ts";
 
@@ -52,11 +52,11 @@ export function createSessions(parts: {
   const findAll = (digests: readonly string[]) => store.findSessions(digests, idleMsMax);
   const lookup = createSecretLookup(findAll, cache);
 
-  const callerOf = (found: FoundSession | undefined): Caller => {
+  const callerOf = (found: FoundSession | undefined, headers: CallHeaders): Caller => {
     if (!found) throw new ApiError("invalid_session");
     const { ownerId: personId, sessionId, memberships, strongUntil, method } = found;
-    const operator =
-      method === "password" && passkeyOnly() ? OperatorRole.UNSPECIFIED : found.operator;
+    const isPlain = (method === "password" && passkeyOnly()) || dropsOperatorRole(headers);
+    const operator = isPlain ? OperatorRole.UNSPECIFIED : found.operator;
     return { kind: "person", personId, sessionId, memberships, operator, strongUntil };
   };
 
@@ -68,9 +68,9 @@ export function createSessions(parts: {
       const cached = cache.get(digest);
       // A node that may have missed a change must not trust what it remembers.
       if (!cached || cached.isExpired || (cached.found && !changes.isCurrent()))
-        return callerOf(await lookup.find(digest));
+        return callerOf(await lookup.find(digest), requestHeader);
       if (cached.isStale) lookup.refresh(digest);
-      return callerOf(cached.found);
+      return callerOf(cached.found, requestHeader);
     },
     forget: (personId) => cache.invalidate(personId),
   };

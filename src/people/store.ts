@@ -45,6 +45,7 @@ const timed = (file: string): Statement => ({
 const statements = {
   insertSession: timed("insert-session"),
   findSessions: timed("find-sessions"),
+  findMethod: timed("find-method"),
   endSession: timed("end-session"),
   endSessions: timed("end-sessions"),
   listSessions: timed("list-sessions"),
@@ -236,6 +237,9 @@ function tablesOn(db: Tx) {
       const bytes = digests.map((digest) => Buffer.from(digest, "base64"));
       const rows = await query<SessionRow>(statements.findSessions, [bytes, idleMsMax]);
       return rows.map(toFoundSession);
+    },
+    async findMethod(sessionId: string): Promise<SignInMethod | undefined> {
+      return (await first<{ method: SignInMethod }>(statements.findMethod, [sessionId]))?.method;
     },
     endSession: (personId: string, sessionId: string) =>
       didChange(statements.endSession, [personId, sessionId]),

@@ -1,6 +1,7 @@
 // The ways in of a signed-in person: passkeys and a password. The last one cannot be removed.
 
 import { create } from "@bufbuild/protobuf";
+import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type AddPasskeyRequest,
   AddPasskeyResponseSchema,
@@ -17,11 +18,11 @@ import { checkPassword } from "./passwords.ts";
 import type { PeopleTables } from "./store.ts";
 
 export async function addPasskey(
-  { store, passkeys }: Parts,
+  { store, passkeys, passkeyOnly }: Parts,
   { answerJson, name }: AddPasskeyRequest,
   call: AuthenticatedCall,
 ) {
-  const { personId, operator } = personOf(call);
+  const { personId, sessionId } = personOf(call);
   const checked = checkName("name", name);
   const { passkey, challenge } = await passkeys.verifyRegistration(
     "answer_json",
@@ -31,7 +32,8 @@ export async function addPasskey(
   const added = await store.transaction(async (tables) => {
     const person = await tables.lockPerson(personId);
     // Else a password, which gives no operator role here, would lead to one.
-    if (person && person.operator !== operator)
+    const isOperator = person && person.operator !== OperatorRole.UNSPECIFIED;
+    if (isOperator && passkeyOnly() && (await tables.findMethod(sessionId)) !== "passkey")
       throw new ApiError("not_permitted", {
         message: "Sign in with a passkey first. Without one, ask for a new sign-in link.",
       });

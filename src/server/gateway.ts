@@ -10,7 +10,11 @@ import { type Core, localCore } from "../contract/contract.ts";
 import { grpcCore } from "../grpc/client.ts";
 import { createGrpcServer } from "../grpc/grpc.ts";
 import { AddressLimit } from "../http/address-limit.ts";
-import { createFailedCredentials, createIdentifyCaller } from "../http/authenticate.ts";
+import {
+  createFailedCredentials,
+  createIdentifyCaller,
+  refuseAdminToken,
+} from "../http/authenticate.ts";
 import { BodyMemory } from "../http/body-memory.ts";
 import { registerConnect } from "../http/connect.ts";
 import { createEarlyCheck, type OnPayerChange, type PayerChange } from "../http/early-check.ts";
@@ -199,7 +203,8 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
   // The role `facade` cannot start without PUBLIC_URL.
   const configured = config.publicUrl ?? new URL(`http://localhost:${port}`);
   const publicUrl = local?.publicUrl ?? (() => configured);
-  const identifyCaller = createIdentifyCaller(core, createFailedCredentials(), onPayerChange);
+  const identifyAll = createIdentifyCaller(core, createFailedCredentials(), onPayerChange);
+  const identifyCaller = httpAdmin === "persons" ? refuseAdminToken(identifyAll) : identifyAll;
   const bodyMemory = new BodyMemory(config.requestMemory);
   const addressLimit = new AddressLimit({
     max: config.maxConnectionsPerAddress,
@@ -220,7 +225,7 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
     identifyCaller,
     bodyMemory,
     addressLimit,
-    adminMethods: httpAdmin,
+    adminMethods: httpAdmin !== "false",
     isDraining: () => app.isDraining(),
     grpcAddress,
     sessionCookie: createSessionCookie(publicUrl),

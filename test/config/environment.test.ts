@@ -17,7 +17,7 @@ test("an empty environment gives a gateway for one machine", () => {
     role: "all",
     workers: 1,
     coreAddresses: [],
-    httpAdmin: true,
+    httpAdmin: "true",
     streamCost: true,
     seed: true,
     drainLimitMs: 120_000,

@@ -105,6 +105,11 @@ describe("a passkey answer is refused", () => {
     expect(await answer("{")).toBe("invalid_request answer_json");
     for (const text of ["null", "[]", "{}", '{"id":"a","rawId":"a","type":"public-key"}'])
       expect(await answer(text)).toBe("sign_in_failed");
+    const response = { clientDataJSON: "e30", authenticatorData: "AA", signature: "AA" };
+    for (const id of ["a\u0000", "\ud800", ""])
+      expect(await answer(JSON.stringify({ id, rawId: "a", type: "public-key", response }))).toBe(
+        "sign_in_failed",
+      );
   });
 });
 

@@ -52,8 +52,11 @@ function readState(pid: number): { status: string; startedAt: string } | undefin
   }
 }
 
+// Where `/proc` belongs to another namespace than our process ids, it tells of other processes:
+// those of the same id outside. Then a living process would look like one that has ended.
 function identifyMachine(): string | undefined {
   try {
+    if (readlinkSync("/proc/self") !== String(process.pid)) return undefined;
     const bootId = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
     return [bootId, readlinkSync("/proc/self/ns/pid"), readlinkSync("/proc/self/ns/time")].join(
       "/",

@@ -113,7 +113,7 @@ export type Metered = RequestKey & { readonly usage: Usage };
 
 export type LedgerStore = ReturnType<typeof createLedgerStore>;
 
-type Database = Pick<Postgres, "query" | "transaction" | "runLong">;
+type Database = Pick<Postgres, "query" | "transaction" | "runLong" | "heartbeats">;
 
 /** Every function throws `billing_unavailable` while the database is unreachable. */
 export function createLedgerStore(postgres: Database) {
@@ -121,6 +121,9 @@ export function createLedgerStore(postgres: Database) {
     query: (one, values) => postgres.query<never>(one, values).catch(throwUnavailable),
     transaction: (work) => postgres.transaction(work).catch(throwUnavailable),
     runLong: (one, limits) => postgres.runLong<never>(one, limits).catch(throwUnavailable),
+    heartbeats: {
+      query: (one, values) => postgres.heartbeats.query<never>(one, values).catch(throwUnavailable),
+    },
   };
   return {
     insertAccount: async (name: string, accountId = timeOrderedId("acc_")): Promise<Account> =>
@@ -259,14 +262,14 @@ export function createLedgerStore(postgres: Database) {
       ).map(toUsageRow),
 
     registerNode: async (nodeId: string, process: string): Promise<void> =>
-      void (await db.query(statements.registerNode, [nodeId, process])),
+      void (await db.heartbeats.query(statements.registerNode, [nodeId, process])),
     /** Returns false when the node was declared dead. */
     recordHeartbeat: async (nodeId: string): Promise<boolean> =>
-      (await db.query(statements.recordHeartbeat, [nodeId])).length > 0,
+      (await db.heartbeats.query(statements.recordHeartbeat, [nodeId])).length > 0,
     /** All nodes, by id. Counts a poll of each other one, at most one per `intervalMs`. */
     pollNodes: async (nodeId: string, intervalMs: number): Promise<NodeState[]> =>
       (
-        await db.query<{ node_id: string; process: string; silent_polls: number }>(
+        await db.heartbeats.query<{ node_id: string; process: string; silent_polls: number }>(
           statements.pollNodes,
           [nodeId, intervalMs],
         )

@@ -56,6 +56,8 @@ export interface Postgres extends Tx {
    * statements do not wait for them.
    */
   readonly reports: Tx;
+  /** For heartbeats: other statements that wait for locks do not keep them waiting. */
+  readonly heartbeats: Tx;
   /**
    * Runs a statement of up to `timeoutMs` on a connection of its own, until `signal` or `close`
    * cancels it.
@@ -91,6 +93,8 @@ const planAgeMsMax = 10_000;
 
 const poolConnectionsMax = 10;
 const reportConnectionsMax = 4;
+// A second one, because a heartbeat whose connection hangs is sent again.
+const heartbeatConnectionsMax = 2;
 // A hung server and a lost network send no error, so every statement needs a timeout.
 const defaultTimeoutMs = 30_000;
 // The server's own limit is shorter, so that it ends the statement before the client gives up on
@@ -148,6 +152,10 @@ export function connectPostgres(
       query: (statement, values) =>
         pools.use(({ reports }) => runOn<never>(reports, textFor(statement), values)),
     },
+    heartbeats: {
+      query: (statement, values) =>
+        pools.use(({ heartbeats }) => runOn<never>(heartbeats, textFor(statement), values)),
+    },
     runLong: (statement, { timeoutMs, signal }) =>
       pools.use(() =>
         runLong(servers, session, textFor(statement), {
@@ -174,7 +182,12 @@ export function connectPostgres(
 }
 
 /** The pools of one server. */
-type ServerPools = { readonly server: Server; readonly pool: Pool; readonly reports: Pool };
+type ServerPools = {
+  readonly server: Server;
+  readonly pool: Pool;
+  readonly reports: Pool;
+  readonly heartbeats: Pool;
+};
 
 /** The pools of the server of the moment. */
 class Pools {
@@ -212,16 +225,16 @@ class Pools {
 
   async close(): Promise<void> {
     this.#isClosed = true;
-    await Promise.all([this.#open?.pool.end(), this.#open?.reports.end()]);
+    await Promise.all(poolsOf(this.#open).map((one) => one.end()));
   }
 
   #moveTo(server: Server): ServerPools {
-    const { pool, reports } = this.#open ?? {};
-    for (const one of [pool, reports]) void one?.end().catch(() => undefined);
+    for (const one of poolsOf(this.#open)) void one.end().catch(() => undefined);
     this.#open = {
       server,
       pool: this.#openPool(server, poolConnectionsMax),
       reports: this.#openPool(server, reportConnectionsMax),
+      heartbeats: this.#openPool(server, heartbeatConnectionsMax),
     };
     return this.#open;
   }
@@ -248,6 +261,10 @@ class Pools {
     });
     return pool;
   }
+}
+
+function poolsOf(open: ServerPools | undefined): Pool[] {
+  return open ? [open.pool, open.reports, open.heartbeats] : [];
 }
 
 async function runOn<Row>(

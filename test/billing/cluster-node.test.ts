@@ -1,14 +1,18 @@
 // How a process knows that another one has ended.
 
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Client } from "pg";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { requestKeyOf } from "../../src/billing/admission.ts";
 import { hasEnded, identifyProcess } from "../../src/billing/local-process.ts";
 import { freshLedger, heldFor, holdRequest, startNode } from "../support/ledger.ts";
 
 const never = new AbortController().signal;
+/** Arguments of `unshare`: process ids of their own, and `/proc` of outside. */
+const newPids = ["--pid", "--fork"];
 
 let ledger: Awaited<ReturnType<typeof freshLedger>>;
 beforeAll(async () => {
@@ -58,6 +62,36 @@ test("polls of several nodes within one interval count once", async () => {
   for (const node of [other, ...observers]) await node.stop();
 });
 
+test("a heartbeat does not wait for statements that wait for a lock on every other connection", async () => {
+  const { accountId } = await ledger.payer(1n);
+  const { node, store, stop } = await startNode(ledger.url);
+  const blocker = new Client(ledger.url);
+  await blocker.connect();
+  await blocker.query("begin");
+  await blocker.query("select from pools where account_id = $1 for update", [accountId]);
+  const ended = vi.fn();
+  const transfers = Promise.allSettled(
+    Array.from({ length: 12 }, (_, index) =>
+      store
+        .createTransfer({
+          ...{ accountId, family: "v1", kind: TransferKind.BONUS, amountMicro: 1n },
+          ...{ idempotencyKey: `key-${index}`, reason: "", actor: "test" },
+        })
+        .finally(ended),
+    ),
+  );
+  const locked = "select from pg_stat_activity where wait_event_type = 'Lock' and datname = $1";
+  const name = new URL(ledger.url).pathname.slice(1);
+  await vi.waitFor(async () => expect(await ledger.run(locked, [name])).toHaveLength(10));
+  const isAlive = await store.recordHeartbeat(node.id()).catch(() => undefined);
+  const waited = ended.mock.calls.length;
+  await blocker.query("rollback");
+  await blocker.end();
+  await transfers;
+  await stop();
+  expect({ isAlive, waited }).toEqual({ isAlive: true, waited: 0 });
+});
+
 describe.skipIf(!existsSync("/proc/self/stat"))("a process of this machine", () => {
   const own = identifyProcess();
   const [pid = "", startedAt = ""] = own.split("/").slice(-2);
@@ -74,6 +108,18 @@ describe.skipIf(!existsSync("/proc/self/stat"))("a process of this machine", () 
     expect(hasEnded(`${machine}/${child.pid}/${startedAt}`)).toBe(true);
     expect(hasEnded(`${machine}/${pid}/${Number(startedAt) - 1}`)).toBe(true);
   });
+
+  test.skipIf(spawnSync("unshare", [...newPids, "true"]).status !== 0)(
+    "has no name where /proc tells of other processes than its ids do",
+    () => {
+      const module = new URL("../../src/billing/local-process.ts", import.meta.url);
+      const program = `import("${module}").then((one) => console.log(one.identifyProcess()))`;
+      const run = (file: string, args: string[]) =>
+        spawnSync(file, [...args, "--eval", program], { encoding: "utf8" }).stdout;
+      expect(run(process.execPath, [])).toContain(machine);
+      expect(run("unshare", [...newPids, process.execPath])).toBe("\n");
+    },
+  );
 
   test("of another boot or namespace is not looked up", () => {
     expect(hasEnded(`${machine}x/4000000/1`)).toBe(false);

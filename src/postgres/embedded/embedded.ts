@@ -41,8 +41,8 @@ const draftAgeMsMax = 600_000;
 const stopTimeoutMs = 30_000;
 const pollMs = 20;
 const startsMax = 20;
-// A gateway opens up to 19. The rest is for commands, and for another gateway that takes over.
-const connectionsPerProcess = 20;
+// A gateway opens up to 21. The rest is for commands, and for another gateway that takes over.
+const connectionsPerProcess = 22;
 const connectionsMin = 180;
 const restartDelayMs = 250;
 // The server still lists a connection for a moment after it was closed.

@@ -85,6 +85,8 @@ async function readRights(client: ClientBase, user: string): Promise<Rights> {
          from pg_auth_members m
          join pg_roles r on r.oid = m.roleid and r.rolname = $1
          join pg_roles u on u.oid = m.member and u.rolname = $2
+         -- Since PostgreSQL 16: who makes a role may grant it, and take it once granted.
+         where coalesce(to_jsonb(m) ->> 'set_option', 'true') = 'true'
        ) as member`,
     [gatewayRole, user],
   );

@@ -1,5 +1,5 @@
 // Watches, once a minute, whether the ledger would survive the loss of its primary, and reports at
-// the start whether this process could change the past of the ledger.
+// the start whether this process lacks its role, and could change the past of the ledger.
 
 import type { Log } from "../base/log.ts";
 import type { Postgres } from "../postgres/postgres.ts";
@@ -75,7 +75,14 @@ export class LedgerWatch {
 
   async #reportRights(statements: readonly string[]): Promise<void> {
     const tables = await this.#postgres.readChangeable();
-    if (tables.length === 0) return;
+    if (tables.length === 0 && statements.length === 0) return;
+    if (tables.length === 0) {
+      this.#log.warn(
+        { code: "ledger_role_missing", statements },
+        "the user of DATABASE_URL cannot take the role of the gateway; run these statements as an administrator",
+      );
+      return;
+    }
     this.#log.warn(
       { code: "ledger_may_be_changed", tables, statements },
       "the role of DATABASE_URL may change what is append-only; run these statements as its owner",

@@ -15,7 +15,13 @@ beforeAll(async () => {
 });
 afterAll(() => pair.stop());
 
-type Line = { code?: string; problem?: string; msg: string; tables?: string[] };
+type Line = {
+  code?: string;
+  problem?: string;
+  msg: string;
+  tables?: string[];
+  statements?: string[];
+};
 
 function watchOf(url: string) {
   const lines: Line[] = [];
@@ -123,12 +129,26 @@ test("a role that may update charges is warned of, and one that may not is not",
   await pair.a.query("grant select, insert on all tables in schema public to careful");
   const careful = watchOf(pair.url().replace("//gateway@", "//careful@"));
   expect(await careful.postgres.readChangeable()).toEqual([]);
+  await careful.watch.start({ requireSync: false });
+  expect(careful.lines.filter(({ code }) => code !== "ledger_not_synchronous")).toEqual([]);
+  careful.watch.stop();
   await careful.postgres.close();
 
   await pair.a.query("grant update on charges to careful");
   const { watch, postgres, lines } = watchOf(pair.url().replace("//gateway@", "//careful@"));
   await watch.start({ requireSync: false });
   expect(lines.find(({ code }) => code === "ledger_may_be_changed")?.tables).toEqual(["charges"]);
+  watch.stop();
+  await postgres.close();
+});
+
+test("a user who owns nothing and cannot take the role of the gateway is told what to run", async () => {
+  await pair.a.query("create role powerless login");
+  const { watch, postgres, lines } = watchOf(pair.url().replace("//gateway@", "//powerless@"));
+  const roleStatements = ["grant model_gateway to powerless"];
+  await watch.start({ requireSync: false, roleStatements });
+  const [warning] = lines.filter(({ code }) => code === "ledger_role_missing");
+  expect(warning?.statements).toEqual(roleStatements);
   watch.stop();
   await postgres.close();
 });

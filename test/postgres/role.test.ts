@@ -96,6 +96,21 @@ test("a gateway whose user owns nothing works after its owner migrated, and cann
   await root.query(`drop role ${process.name}`);
 });
 
+test("the owner who made the role for another user takes it, too", async () => {
+  const owner = await addUser();
+  await root.query(`grant create, usage on schema public to ${owner.name}`);
+  // As PostgreSQL does for the user that makes a role.
+  await root.query(
+    `grant model_gateway to ${owner.name} with admin true, inherit false, set false`,
+  );
+  const ledger = await open(owner.url);
+  expect(ledger.roleStatements).toEqual([]);
+  expect(await ledger.postgres.readChangeable()).toEqual([]);
+  await ledger.postgres.close();
+  await root.query(`drop owned by ${owner.name} cascade`);
+  await root.query(`drop role ${owner.name}`);
+});
+
 test("where the role may not be made, the statements are named, and they suffice", async () => {
   const owner = await addUser();
   const process = await addUser();

@@ -46,11 +46,20 @@ const closeMsMax = 1_000;
 export class BatchConnection {
   readonly #postgres: Postgres;
   readonly #batchMs: number;
+  readonly #prepare: ((connection: Connection) => Promise<void>) | undefined;
   #connection: Connection | undefined;
 
-  constructor(postgres: Postgres, batchMs = batchMsMax) {
+  /** `prepare` is called with each new connection, before its first batch. */
+  constructor(
+    postgres: Postgres,
+    {
+      batchMs = batchMsMax,
+      prepare,
+    }: { batchMs?: number; prepare?: (connection: Connection) => Promise<void> } = {},
+  ) {
     this.#postgres = postgres;
     this.#batchMs = batchMs;
+    this.#prepare = prepare;
   }
 
   /**
@@ -86,10 +95,20 @@ export class BatchConnection {
 
   // Any reason counts (file descriptors, ports, certificates, passwords, a proxy): the batch was
   // not sent.
-  #connect(): Promise<Connection> {
-    return this.#postgres.connect().catch((cause: unknown) => {
+  async #connect(): Promise<Connection> {
+    let connection: Connection | undefined;
+    const timer = setTimeout(() => connection?.destroy(), this.#batchMs);
+    try {
+      connection = await this.#postgres.connect();
+      timer.refresh();
+      await this.#prepare?.(connection);
+      return connection;
+    } catch (cause) {
+      connection?.destroy();
       throw new NotConnected("cannot connect to the ledger", { cause });
-    });
+    } finally {
+      clearTimeout(timer);
+    }
   }
 
   async #commit(connection: Connection, queries: readonly Query[]): Promise<unknown[][]> {

@@ -9,7 +9,7 @@ import { type Price, type Usage, UsageSchema } from "../../gen/gateway/common/v1
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
-import type { Postgres } from "../postgres/postgres.ts";
+import { type Connection, isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
 import {
   type AdmissionRequest,
   type Admitted,
@@ -29,7 +29,7 @@ import {
 } from "./batch-connection.ts";
 import { BatchQueue } from "./batch-queue.ts";
 import { minHoldMicro, resizedHoldMicro, type UsageBounds } from "./hold-size.ts";
-import { admissionBatch, settlementBatch } from "./ledger-batches.ts";
+import { admissionBatch, registerPrice, settlementBatch } from "./ledger-batches.ts";
 import { costMicro } from "./price.ts";
 import { type Ending, receiptOf, type Settled, type SettleRequest } from "./settlement.ts";
 import type { LedgerStore, Metered } from "./store.ts";
@@ -119,7 +119,8 @@ export class HoldKeeper implements Holds {
   readonly #blockedSettlements: BatchConnection;
   readonly #admissionQueue: BatchQueue<AdmissionRequest, Admitted>;
   readonly #settlementQueue: BatchQueue<SettleRequest, Settled>;
-  readonly #registeredPrices = new Set<string>();
+  /** By price version. */
+  readonly #registeredPrices = new Map<string, { readonly model: string; readonly price: Price }>();
   /**
    * By request. Not a `Map`: the tables that a busy `Map` has outgrown reference each other and
    * their entries, so every garbage collection copies all answers of the last seconds (8 ms instead
@@ -156,9 +157,10 @@ export class HoldKeeper implements Holds {
     this.#log = parts.log;
     this.#onSettled = parts.onSettled;
     this.#maxWaitMs = parts.maxWaitMs ?? settings.admitMaxWaitMs;
-    this.#admissions = new BatchConnection(parts.postgres);
+    const prepare = (connection: Connection) => this.#registerPricesAgain(connection);
+    this.#admissions = new BatchConnection(parts.postgres, { prepare });
     this.#settlements = new BatchConnection(parts.postgres);
-    this.#blockedAdmissions = new BatchConnection(parts.postgres);
+    this.#blockedAdmissions = new BatchConnection(parts.postgres, { prepare });
     this.#blockedSettlements = new BatchConnection(parts.postgres);
     const admitOn = (connection: BatchConnection) => (requests: readonly AdmissionRequest[]) =>
       connection.run(() => admissionBatch(requests, parts.nodeId(), parts.onLost));
@@ -383,11 +385,21 @@ export class HoldKeeper implements Holds {
     while (!this.#registeredPrices.has(price.priceVersion)) {
       try {
         await this.#store.registerPrice(model, price);
-        this.#registeredPrices.add(price.priceVersion);
+        this.#registeredPrices.set(price.priceVersion, { model, price });
       } catch (error) {
         if (!isUnavailable(error) || performance.now() >= untilMs) throw error;
         await new Promise((resolve) => setTimeout(resolve, settings.pauseMs));
       }
+    }
+  }
+
+  // A restored backup, or a failover without synchronous replication, may have lost prices. Without
+  // its price a hold is never found, and never released.
+  async #registerPricesAgain(connection: Connection): Promise<void> {
+    for (const { model, price } of this.#registeredPrices.values()) {
+      await connection.send([registerPrice(model, price)]).catch((error: unknown) => {
+        if (!isUniqueViolation(error)) throw error;
+      });
     }
   }
 

@@ -4,7 +4,7 @@
 
 import { toJson } from "@bufbuild/protobuf";
 import { AttemptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
+import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { mayBeOld } from "../base/ids.ts";
 import { byCategory, type TokenCategory, tokenCategories } from "../base/token-categories.ts";
@@ -31,6 +31,7 @@ import { basisName, outcomeName, type PriceRow, toPrice } from "./rows.ts";
 import type { Charge, Settled, SettleRequest } from "./settlement.ts";
 
 const statements = {
+  registerPrice: statement(import.meta.url, "register-price"),
   nodeClock: statement(import.meta.url, "node-clock"),
   lockPools: statement(import.meta.url, "lock-pools"),
   readKeys: statement(import.meta.url, "read-keys"),
@@ -82,6 +83,15 @@ type ChargedRow = {
   settled_at_ms: bigint;
 };
 type MonthRow = { key_id: string; month: string; spent: bigint; held: bigint };
+
+/**
+ * Stores a price, which must be durable before a hold references it. Where it is stored already, a
+ * distributed engine throws a unique violation.
+ */
+export function registerPrice(model: string, price: Price): Query {
+  const values = tokenCategories.map((category) => price[category]);
+  return [statements.registerPrice, [price.priceVersion, model, ...values]];
+}
 
 /**
  * Admits or rejects each request. When the row of the node no longer exists, rejects all of them

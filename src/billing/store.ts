@@ -25,6 +25,7 @@ import {
   statement,
 } from "../postgres/postgres.ts";
 import type { Payer, PlacedHold, RequestKey } from "./admission.ts";
+import { registerPrice } from "./ledger-batches.ts";
 import {
   type AccountRow,
   type ChargeRow,
@@ -66,7 +67,6 @@ const statements = {
   listCharges: statement(import.meta.url, "list-charges"),
   listKeyCharges: statement(import.meta.url, "list-key-charges"),
   readUsage: statement(import.meta.url, "read-usage"),
-  registerPrice: statement(import.meta.url, "register-price"),
   findPayer: statement(import.meta.url, "find-payer"),
   registerNode: statement(import.meta.url, "register-node"),
   recordHeartbeat: { ...statement(import.meta.url, "record-heartbeat"), timeoutMs: heartbeatMsMax },
@@ -161,13 +161,9 @@ export function createLedgerStore(postgres: Database) {
       return row && { accountId: row.account_id, family: row.family, keyId };
     },
     registerPrice: async (model: string, price: Price): Promise<void> => {
-      const values = tokenCategories.map((category) => price[category]);
-      await db
-        .query(statements.registerPrice, [price.priceVersion, model, ...values])
-        .catch((error: unknown) => {
-          // A distributed engine says so when it is stored already.
-          if (!isUniqueViolation(error)) throw error;
-        });
+      await db.query(...registerPrice(model, price)).catch((error: unknown) => {
+        if (!isUniqueViolation(error)) throw error;
+      });
     },
 
     findHold: async (request: RequestKey): Promise<StoredHold | undefined> => {

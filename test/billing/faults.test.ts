@@ -370,6 +370,22 @@ test("admission and settlement continue after a migration changes columns", asyn
   expect(await ledger.store.verifyLedger()).toEqual([]);
 });
 
+test("a ledger that was restored without a price gets it with the next request", async () => {
+  const payer = await ledger.payer(heldFor(100) * 2n);
+  const first = await ledger.holds.place(holdRequest(payer, 100), never);
+  await ledger.holds.settle(first, endingWith({ output: 7 }));
+  await ledger.run("alter table price_versions disable trigger user");
+  await ledger.run("delete from price_versions");
+  await ledger.run("alter table price_versions enable trigger user");
+  await ledger.run(
+    "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()",
+  );
+  const second = await ledger.holds.place(holdRequest(payer, 100), never);
+  expect(await ledger.store.findHold(requestKeyOf(second))).toBeDefined();
+  await ledger.holds.settle(second, endingWith({ output: 8 }));
+  expect(await ledger.store.verifyLedger()).toEqual([]);
+});
+
 test("the hold of a request that failed unconfirmed is released", async () => {
   const { holds, breakAfter, close } = breakableHolds({ maxWaitMs: -1 });
   const payer = await ledger.payer(heldFor(100));
@@ -435,7 +451,7 @@ test("a caller's forgotten hold is settled after its deadline", async () => {
 
 test("a batch whose server stops responding fails in time, and succeeds on another connection", async () => {
   const postgres = connectPostgres(ledger.url);
-  const connection = new BatchConnection(postgres, 200);
+  const connection = new BatchConnection(postgres, { batchMs: 200 });
   const pidOf = {
     reads: [[{ name: "pid", text: "select pg_backend_pid() as pid" }, []]] as const,
     decide: ([rows]: readonly unknown[][]) => ({

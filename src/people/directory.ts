@@ -15,7 +15,7 @@ import { readPage } from "../base/paging.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { makeLink } from "./links.ts";
-import type { Parts } from "./parts.ts";
+import { checkStillAdmin, type Parts } from "./parts.ts";
 import type { PeopleTables } from "./store.ts";
 
 const queryLengthMax = 200;
@@ -33,12 +33,13 @@ export async function listPeople({ store }: Parts, request: ListPeopleRequest) {
 export async function updatePerson(
   { store, publish }: Parts,
   { personId, disabled, operator }: UpdatePersonRequest,
-  { note }: AuthenticatedCall,
+  { caller, note }: AuthenticatedCall,
 ) {
   if (disabled === undefined && operator === undefined)
     throw invalidField("disabled", "give disabled, operator, or both");
   await store.transaction(async (tables) => {
     const operators = await tables.lockOperators();
+    await checkStillAdmin(tables, caller);
     const person = await tables.lockPerson(personId);
     if (!person) throw noSuchPerson();
     const isDisabled = disabled ?? person.disabledAt !== undefined;
@@ -69,9 +70,10 @@ export async function makeSignInLink(
   { personId }: MakeSignInLinkRequest,
   { caller }: AuthenticatedCall,
 ) {
-  const { address, link } = await store.transaction((tables) =>
-    makeRecoveryLink(tables, publicUrl(), personId, actorOf(caller)),
-  );
+  const { address, link } = await store.transaction(async (tables) => {
+    await checkStillAdmin(tables, caller);
+    return makeRecoveryLink(tables, publicUrl(), personId, actorOf(caller));
+  });
   return create(MakeSignInLinkResponseSchema, {
     link: address,
     ...(link.endsAt && { endsAt: link.endsAt }),

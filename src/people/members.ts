@@ -24,7 +24,8 @@ import { ApiError, invalidField } from "../base/errors.ts";
 import { actorOf, roleIn } from "../contract/callers.ts";
 import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
 import { makeLink } from "./links.ts";
-import { checkLogin, type Parts } from "./parts.ts";
+import { checkLogin, checkStillAdmin, type Parts } from "./parts.ts";
+import type { PeopleTables } from "./store.ts";
 
 const invitationsPerDayMax = 20;
 
@@ -53,7 +54,7 @@ export async function invite(
     if ((await tables.findAccountName(accountId)) === undefined) throw noSuchAccount();
     // Locks the account's members, so that invitations at the same time are counted one by one.
     const members = await tables.lockMembers(accountId);
-    checkStillOwner(members, caller);
+    await checkStillOwner(tables, members, caller);
     const { made, resetsAt } = await tables.countInvitations(accountId);
     if (made >= invitationsPerDayMax) throw tooManyInvitations(made, resetsAt);
     return makeLink(tables, publicUrl(), {
@@ -66,11 +67,20 @@ export async function invite(
   return create(InviteResponseSchema, { invitation: link, link: address });
 }
 
-/** What a node remembers of a caller may be a second old, and a link would outlive that. */
-function checkStillOwner(members: readonly Membered[], caller: Caller): void {
-  if (caller.kind !== "person" || caller.operator === OperatorRole.ADMIN) return;
-  if (members.find((one) => one.personId === caller.personId)?.role !== AccountRole.OWNER)
-    throw new ApiError("not_permitted");
+/**
+ * Checks the right of a person to change who belongs to the account, whose members are locked.
+ * What a node remembers of the caller may be a second old: time to undo that he lost the right.
+ */
+async function checkStillOwner(
+  tables: PeopleTables,
+  members: readonly Membered[],
+  caller: Caller,
+): Promise<void> {
+  if (caller.kind !== "person") return;
+  const member = members.find((one) => one.personId === caller.personId);
+  if (member?.role === AccountRole.OWNER) return;
+  if (caller.operator !== OperatorRole.ADMIN) throw new ApiError("not_permitted");
+  await checkStillAdmin(tables, caller);
 }
 
 function tooManyInvitations(made: number, resetsAt: Date | null): ApiError {
@@ -102,10 +112,11 @@ export async function revokeInvitation(
 export async function updateMember(
   { store, publish }: Parts,
   { personId, role }: UpdateMemberRequest,
-  { accountId, note }: AuthenticatedCall,
+  { accountId, caller, note }: AuthenticatedCall,
 ) {
   const member = await store.transaction(async (tables) => {
     const members = await tables.lockMembers(accountId);
+    await checkStillOwner(tables, members, caller);
     const earlier = checkChange(members, personId, role);
     note?.({ oldRole: AccountRoleSchema.value[earlier]?.localName ?? "" });
     await tables.updateMember(personId, { accountId, role });
@@ -133,6 +144,8 @@ export async function removeMember(
     });
   await store.transaction(async (tables) => {
     const members = await tables.lockMembers(accountId);
+    const isOwn = caller.kind === "person" && caller.personId === personId;
+    if (!isOwn) await checkStillOwner(tables, members, caller);
     const earlier = checkChange(members, personId, undefined);
     note?.({ oldRole: AccountRoleSchema.value[earlier]?.localName ?? "" });
     await tables.deleteMember(accountId, personId);

@@ -1,11 +1,12 @@
 // What the methods of this folder share.
 
+import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
-import type { AuthenticatedCall, Person } from "../contract/contract.ts";
+import type { AuthenticatedCall, Caller, Person } from "../contract/contract.ts";
 import type { Guessing } from "./guessing.ts";
 import type { Passkeys } from "./passkeys.ts";
 import type { PasswordHasher } from "./passwords.ts";
-import type { PeopleStore } from "./store.ts";
+import type { PeopleStore, PeopleTables } from "./store.ts";
 
 export type Parts = {
   readonly store: PeopleStore;
@@ -24,6 +25,17 @@ export type Parts = {
 export function personOf({ caller }: AuthenticatedCall): Person {
   if (caller.kind !== "person") throw new ApiError("not_permitted");
   return caller;
+}
+
+/**
+ * Locks a person who calls as an operator admin. Throws `not_permitted` if he is one no more, which
+ * the node may not know yet: in that second he could make himself one again.
+ */
+export async function checkStillAdmin(tables: PeopleTables, caller: Caller): Promise<void> {
+  if (caller.kind !== "person") return;
+  const person = await tables.lockPerson(caller.personId);
+  if (person?.operator !== OperatorRole.ADMIN || person.disabledAt)
+    throw new ApiError("not_permitted");
 }
 
 /** The form in which logins are stored and compared. Throws `invalid_request`. */

@@ -7,6 +7,7 @@ import { errorOf } from "../support/keys.ts";
 import {
   firstOwner,
   join,
+  type PeopleClient,
   type PeopleNode,
   redeem,
   type SignedIn,
@@ -106,56 +107,103 @@ describe("where operators have to use a passkey", () => {
   });
 });
 
-describe("a sign-in that began before", () => {
-  const lockPerson = {
-    name: "test/lock-person",
-    text: "select login from people where person_id = $1 for update",
-  };
-  const countWaiting = {
-    name: "test/count-waiting",
-    text: "select count(*)::integer as waiting from pg_locks where not granted",
-  };
+const lockPerson = {
+  name: "test/lock-person",
+  text: "select login from people where person_id = $1 for update",
+};
+const lockMember = {
+  name: "test/lock-member",
+  text: "select role from members where person_id = $1 for update",
+};
+const countWaiting = {
+  name: "test/count-waiting",
+  text: "select count(*)::integer as waiting from pg_locks where not granted",
+};
 
-  /** The outcome of `attempt`, during which `change` takes place. */
-  async function during(
-    personId: string,
-    attempt: () => Promise<unknown>,
-    change: { name: string; text: string },
-  ): Promise<string> {
-    let isSettled = false;
-    const outcome = await people.database.transaction(async (tx) => {
-      await tx.query(lockPerson, [personId]);
-      const running = errorOf(attempt()).finally(() => {
-        isSettled = true;
-      });
-      for (;;) {
-        const [row] = await people.database.query<{ waiting: number }>(countWaiting, []);
-        if (isSettled || (row?.waiting ?? 0) > 0) break;
-      }
-      await tx.query(change, [personId]);
-      return { running };
+let changes = 0;
+
+/** The outcome of an attempt that finds the person locked, and meanwhile changed by `text`. */
+async function during(
+  personId: string,
+  attempt: () => Promise<unknown>,
+  text: string,
+  lock = lockPerson,
+): Promise<string> {
+  let isSettled = false;
+  const outcome = await people.database.transaction(async (tx) => {
+    await tx.query(lock, [personId]);
+    const running = errorOf(attempt()).finally(() => {
+      isSettled = true;
     });
-    return outcome.running;
-  }
+    for (;;) {
+      const [row] = await people.database.query<{ waiting: number }>(countWaiting, []);
+      if (isSettled || (row?.waiting ?? 0) > 0) break;
+    }
+    await tx.query({ name: `test/change-${changes++}`, text }, [personId]);
+    return { running };
+  });
+  return outcome.running;
+}
 
+describe("rights that are taken away meanwhile", () => {
+  const toViewer = "update members set role = 'viewer' where person_id = $1";
+  const toNobody = "update people set operator = 'none' where person_id = $1";
+  const accountId = "acc_b";
+  const { ADMIN } = OperatorRole;
+
+  test("do not make an owner an owner again", async () => {
+    const rogue = await ownerOf(accountId, "rogue-owner");
+    const { personId } = rogue.person;
+    const client = node.as(rogue.token);
+    const update = () => client.updateMember({ accountId, personId, role: OWNER });
+    expect(await during(personId, update, toViewer, lockMember)).toBe("not_permitted");
+    expect((await client.getSession({})).accounts).toMatchObject([{ role: VIEWER }]);
+  });
+
+  test("neither invite nor remove anybody", async () => {
+    const other = await ownerOf(accountId, "other-owner");
+    const rogue = await ownerOf(accountId, "rogue-inviter");
+    const { personId } = rogue.person;
+    const client = node.as(rogue.token);
+    const invite = () => client.invite({ accountId, role: OWNER });
+    expect(await during(personId, invite, toViewer, lockMember)).toBe("not_permitted");
+    // The node has not heard of the change, and believes that he is an owner.
+    const theirs = { accountId, personId: other.person.personId };
+    expect(await errorOf(client.removeMember(theirs))).toBe("not_permitted");
+    expect(await errorOf(client.removeMember({ accountId, personId }))).toBe("no error");
+  });
+
+  test.for<[string, (client: PeopleClient, personId: string) => Promise<unknown>]>([
+    ["an operator again", (client, personId) => client.updatePerson({ personId, operator: ADMIN })],
+    [
+      "a link to another person",
+      (client) => client.makeSignInLink({ personId: root.person.personId }),
+    ],
+    ["an invitation", (client) => client.invite({ accountId, role: OWNER })],
+  ])("do not make an operator %s", async ([what, act]) => {
+    const rogue = await join(node, root, "acc_a", VIEWER, `gets-${what.replaceAll(" ", "-")}`);
+    const { personId } = rogue.person;
+    await node.as(root.token).updatePerson({ personId, operator: ADMIN });
+    const client = node.as((await signIn(node, rogue)).token);
+    expect(await during(personId, () => act(client, personId), toNobody)).toBe("not_permitted");
+  });
+});
+
+describe("a sign-in that began before", () => {
   test("the password changed fails", async () => {
     const person = await join(node, root, "acc_a", VIEWER, "races");
     await node.as(person.token).setPassword({ password });
     const attempt = () => node.as(undefined).signInWithPassword({ login: "races", password });
     const text = "update passwords set hash = '$argon2id$' where person_id = $1";
     const { personId } = person.person;
-    expect(await during(personId, attempt, { name: "test/other-password", text })).toBe(
-      "sign_in_failed",
-    );
+    expect(await during(personId, attempt, text)).toBe("sign_in_failed");
   });
 
   test("the person was disabled fails", async () => {
     const person = await join(node, root, "acc_a", VIEWER, "disabled-meanwhile");
     const { personId } = person.person;
     const text = "update people set disabled_at = now() where person_id = $1";
-    expect(await during(personId, () => signIn(node, person), { name: "test/disable", text })).toBe(
-      "sign_in_failed",
-    );
+    expect(await during(personId, () => signIn(node, person), text)).toBe("sign_in_failed");
   });
 });
 

@@ -46,6 +46,7 @@ import { actorOf, confinedTo } from "../contract/callers.ts";
 import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
 import { isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
 import type { Hints } from "../redis/redis.ts";
+import type { RequestKey } from "./admission.ts";
 import { ClusterNode } from "./cluster-node.ts";
 import { HoldKeeper, type Holds } from "./holds.ts";
 import { runningReceipt } from "./settlement.ts";
@@ -88,6 +89,8 @@ export type Billing = {
   stalledMs(): number;
   /** The amounts of the charges that these requests have. One without a charge is left out. */
   findAmounts: LedgerStore["findAmounts"];
+  /** How many of these requests hold credits, and so are yet to be charged. */
+  countRunning(requests: readonly RequestKey[]): Promise<number>;
   /** Creates an account with this id and two empty pools, unless it exists. */
   ensureAccount(accountId: string, name: string): Promise<void>;
   /** Registers this process as a node; starts heartbeats, checkpoints and reaping. */
@@ -154,6 +157,7 @@ export function createBilling(parts: Parts): Billing {
     onFundsChange: funds.listen,
     stalledMs: () => holds.stalledMs,
     findAmounts: (requests) => reports.findAmounts(requests),
+    countRunning: async (requests) => (await reports.findHolds(requests)).length,
     confirmAlive: () => node.confirmAlive(),
     start: () => node.start(holds),
     async stop() {

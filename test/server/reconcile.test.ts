@@ -108,6 +108,32 @@ test("without --post the lost charges are listed, and nothing is booked", async 
   expect(await postedMicro("restored")).toEqual(before);
 });
 
+test("nothing is booked while a lost request holds credits, for which it will be charged", async () => {
+  const restored = await database.server.query<{ id: string }>(
+    "select request_id as id from charges",
+    "restored",
+  );
+  const known = new Set(restored.map(({ id }) => id));
+  const charges = await database.server.query<{ account: string; id: string; price: string }>(
+    "select account_id as account, request_id as id, price_version as price from charges",
+    "gateway",
+  );
+  const { account, id, price } = charges.find((one) => !known.has(one.id)) ?? {};
+  await database.server.query(
+    `insert into holds (account_id, request_id, family, key_id, model, month, amount,
+       granted_output, price_version, node_id, nonce, admitted_at, deadline)
+     values ('${account}', '${id}', 'v1', 'key', 'model', '2026-11-01', 0, 1, '${price}', 'gone',
+       'nonce', now(), now())`,
+    "restored",
+  );
+  const before = await postedMicro("restored");
+  const { stderr, code } = await command("reconcile.ts", ...logs, "--post");
+  expect(stderr).toContain("1 of these requests hold credits");
+  expect(code).toBe(1);
+  expect(await postedMicro("restored")).toEqual(before);
+  await database.server.query("delete from holds", "restored");
+});
+
 test("with --post every pool is as before the loss, and a repeat books nothing", async () => {
   for (let time = 0; time < 2; time++) {
     const { lines, code } = await command("reconcile.ts", ...logs, "--post");

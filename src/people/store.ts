@@ -238,6 +238,7 @@ function tablesOn(db: Tx) {
       const rows = await query<SessionRow>(statements.findSessions, [bytes, idleMsMax]);
       return rows.map(toFoundSession);
     },
+    /** Undefined: the session ended. */
     async findMethod(sessionId: string): Promise<SignInMethod | undefined> {
       return (await first<{ method: SignInMethod }>(statements.findMethod, [sessionId]))?.method;
     },

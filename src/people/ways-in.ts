@@ -5,6 +5,7 @@ import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   type AddPasskeyRequest,
   AddPasskeyResponseSchema,
+  type Person,
   type RemovePasskeyRequest,
   RemovePasskeyResponseSchema,
   type SetPasswordRequest,
@@ -15,14 +16,14 @@ import type { AuthenticatedCall } from "../contract/contract.ts";
 import { spendChallenge } from "./challenges.ts";
 import { checkName, type Parts, personOf } from "./parts.ts";
 import { checkPassword } from "./passwords.ts";
-import type { PeopleTables } from "./store.ts";
+import type { PeopleTables, SignInMethod } from "./store.ts";
 
 export async function addPasskey(
   { store, passkeys, passkeyOnly }: Parts,
   { answerJson, name }: AddPasskeyRequest,
   call: AuthenticatedCall,
 ) {
-  const { personId, sessionId } = personOf(call);
+  const { personId } = personOf(call);
   const checked = checkName("name", name);
   const { passkey, challenge } = await passkeys.verifyRegistration(
     "answer_json",
@@ -30,10 +31,10 @@ export async function addPasskey(
     answerJson,
   );
   const added = await store.transaction(async (tables) => {
-    const person = await tables.lockPerson(personId);
+    const { person, method } = await lockOpen(tables, call);
     // Else a password, which gives no operator role here, would lead to one.
-    const isOperator = person && person.operator !== OperatorRole.UNSPECIFIED;
-    if (isOperator && passkeyOnly() && (await tables.findMethod(sessionId)) !== "passkey")
+    const isOperator = person.operator !== OperatorRole.UNSPECIFIED;
+    if (isOperator && passkeyOnly() && method !== "passkey")
       throw new ApiError("not_permitted", {
         message: "Sign in with a passkey first. Without one, ask for a new sign-in link.",
       });
@@ -51,7 +52,7 @@ export async function removePasskey(
 ) {
   const { personId } = personOf(call);
   await store.transaction(async (tables) => {
-    await tables.lockPerson(personId);
+    await lockOpen(tables, call);
     if (!(await tables.deletePasskey(personId, passkeyId)))
       throw new ApiError("not_found", { field: "passkey_id", message: "No such passkey." });
     await keepWayIn(tables, personId);
@@ -71,7 +72,7 @@ export async function setPassword(
     hash = await hasher.hash(password);
   }
   await store.transaction(async (tables) => {
-    await tables.lockPerson(personId);
+    await lockOpen(tables, call);
     if (hash === undefined) await tables.deletePassword(personId);
     else await tables.putPassword(personId, hash);
     await keepWayIn(tables, personId);
@@ -81,6 +82,21 @@ export async function setPassword(
   });
   publish(personId);
   return create(SetPasswordResponseSchema);
+}
+
+/**
+ * Locks the person of a session. Throws `invalid_session` if the session has ended, which the node
+ * may not know yet: a thief could add a way in after a recovery.
+ */
+async function lockOpen(
+  tables: PeopleTables,
+  call: AuthenticatedCall,
+): Promise<{ person: Person; method: SignInMethod }> {
+  const { personId, sessionId } = personOf(call);
+  const person = await tables.lockPerson(personId);
+  const method = await tables.findMethod(sessionId);
+  if (!person || person.disabledAt || method === undefined) throw new ApiError("invalid_session");
+  return { person, method };
 }
 
 /** Throws `last_one` if the person, who is locked, could not sign in any more. */

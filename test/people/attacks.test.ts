@@ -9,6 +9,7 @@ import {
   join,
   type PeopleClient,
   type PeopleNode,
+  publicUrl,
   redeem,
   type SignedIn,
   signIn,
@@ -186,6 +187,26 @@ describe("rights that are taken away meanwhile", () => {
     await node.as(root.token).updatePerson({ personId, operator: ADMIN });
     const client = node.as((await signIn(node, rogue)).token);
     expect(await during(personId, () => act(client, personId), toNobody)).toBe("not_permitted");
+  });
+});
+
+describe("a session that is ended meanwhile, by a recovery for example,", () => {
+  const end = "update sessions set ended_at = now() where person_id = $1";
+
+  test("adds no passkey, and leaves the password alone", async () => {
+    const person = await join(node, root, "acc_a", VIEWER, "stolen");
+    const { personId } = person.person;
+    const client = node.as(person.token);
+    const { passkeyOptionsJson } = await client.beginPasskey({});
+    const answerJson = new Authenticator(publicUrl).register(passkeyOptionsJson);
+    expect(await during(personId, () => client.addPasskey({ answerJson }), end)).toBe(
+      "invalid_session",
+    );
+    // The node has not heard of the end.
+    expect(await errorOf(client.setPassword({ password }))).toBe("invalid_session");
+    const [passkey] = (await node.as((await signIn(node, person)).token).getSession({})).passkeys;
+    const passkeyId = passkey?.passkeyId ?? "";
+    expect(await errorOf(client.removePasskey({ passkeyId }))).toBe("invalid_session");
   });
 });
 

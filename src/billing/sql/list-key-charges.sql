@@ -7,7 +7,7 @@ select c.request_id, c.account_id, c."family", c.key_id, c.model, c.granted_outp
   each_category(c.# as used_#), p.price_version, each_category(p.#)
 from charges c
 join price_versions p using (price_version)
-where c.account_id = $1 and c.key_id = $2
+where c.account_id = $1 and c.key_id = $2 and c.amount >= 0
   and ($3::timestamptz is null or (c.admitted_at, c.request_id) < ($3, $4))
 order by c.admitted_at desc, c.request_id desc
 limit $5;

@@ -39,6 +39,8 @@ const stack = new AsyncDisposableStack();
 const adminToken = "the-admin-token-of-a-test";
 let bindings: Bindings;
 let key = "";
+/** Redeems a new owner link, and returns the session of the person that it makes. */
+let signIn: () => Promise<string>;
 
 beforeAll(async () => {
   const database = stack.adopt(await freshDatabase(), (one) => one.drop());
@@ -52,6 +54,18 @@ beforeAll(async () => {
   const keys = await seed({ ...local, core: localCore(services), dataDir });
   key = keys?.v1 ?? "";
   bindings = stack.adopt(await startBindings(services, authenticate), (one) => one.close());
+  let people = 0;
+  signIn = async () => {
+    const link = new URL(await local.installation.makeOwnerLink());
+    const login = `owner-${++people}@example.com`;
+    const { grant } = await bindings.local.people.redeemLink({
+      token: link.hash.slice(1),
+      login,
+      name: "Owner",
+      password: "a password of the owner",
+    });
+    return `Session ${grant?.token}`;
+  };
 });
 afterAll(async () => {
   const { violations } = await bindings.local.billing.verifyLedger({}, as(adminToken));
@@ -67,11 +81,26 @@ function promise(name: string, run: () => Promise<void>): void {
 afterAll(() => console.log(`contract of the real services: ${cases} cases`));
 
 function as(credential: string) {
-  return { headers: { authorization: `Bearer ${credential}` } };
+  return asHeader(`Bearer ${credential}`);
 }
 
-function goodCredential(desc: DescMethod): string {
-  return getOption(desc, callers).key ? key : adminToken;
+function asHeader(authorization: string) {
+  return { headers: { authorization } };
+}
+
+let session: string | undefined;
+
+/** The options of a call by somebody who may call the method. A method may end his session. */
+async function asGoodCaller(desc: DescMethod) {
+  const { key: byKey, admin, anyone } = getOption(desc, callers);
+  if (anyone) return {};
+  if (byKey) return as(key);
+  if (admin) return as(adminToken);
+  const isSignedIn =
+    session !== undefined &&
+    (await outcomeOf(bindings.local.people.getSession({}, asHeader(session)))) === "answered";
+  if (session === undefined || !isSignedIn) session = await signIn();
+  return asHeader(session);
 }
 
 /** The outcome of a call: the reason of its error, or `answered`. */
@@ -92,6 +121,7 @@ for (const desc of methods) {
 
     describe(`${path} over ${binding}`, () => {
       promise("refuses missing, wrong and foreign credentials", async () => {
+        if (admits.anyone) return;
         const request = leastRequest(desc.input);
         expect(await outcomeOf(call(request, {}))).toBe("missing_key");
         expect(await outcomeOf(call(request, as("sk-gw2-1wrong")))).toBe("invalid_key");
@@ -103,7 +133,7 @@ for (const desc of methods) {
       promise("is served with any values in its optional fields", async () => {
         const request = leastRequest(desc.input);
         request.$unknown = [{ no: 50_000, wireType: 0, data: new Uint8Array([1]) }];
-        const outcome = await outcomeOf(call(request, as(goodCredential(desc))));
+        const outcome = await outcomeOf(call(request, await asGoodCaller(desc)));
         expect(["internal", "unimplemented", "not_permitted"]).not.toContain(outcome);
       });
 
@@ -111,7 +141,7 @@ for (const desc of methods) {
         for (const field of requiredFields(desc.input)) {
           const request = leastRequest(desc.input);
           reflect(desc.input, request, false).clear(field);
-          const failure = await call(request, as(goodCredential(desc))).catch(apiErrorOf);
+          const failure = await call(request, await asGoodCaller(desc)).catch(apiErrorOf);
           expect(failure).toMatchObject({
             reason: "invalid_request",
             facts: { field: field.name },
@@ -120,7 +150,7 @@ for (const desc of methods) {
         for (const field of enumPaths(desc.input)) {
           const request = leastRequest(desc.input);
           setEnum(desc.input, request, field, 99);
-          const failure = await call(request, as(goodCredential(desc))).catch(apiErrorOf);
+          const failure = await call(request, await asGoodCaller(desc)).catch(apiErrorOf);
           expect(failure).toMatchObject({
             reason: "invalid_request",
             facts: { field: nameOfPath(field) },
@@ -129,7 +159,7 @@ for (const desc of methods) {
       });
 
       promise("does nothing for a caller that has left", async () => {
-        const options = { ...as(goodCredential(desc)), signal: AbortSignal.abort() };
+        const options = { ...(await asGoodCaller(desc)), signal: AbortSignal.abort() };
         expect(await outcomeOf(call(leastRequest(desc.input), options))).toBe("cancelled");
       });
     });
@@ -138,7 +168,7 @@ for (const desc of methods) {
   promise(`${path} answers any request without an internal error`, async () => {
     const run = fc.asyncProperty(anyMessage(desc.input), async (request) => {
       const outcome = await outcomeOf(
-        callAll(bindings.local, desc, request, as(goodCredential(desc))),
+        callAll(bindings.local, desc, request, await asGoodCaller(desc)),
       );
       expect(outcome).not.toBe("internal");
     });

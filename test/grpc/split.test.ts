@@ -113,7 +113,8 @@ function follow(response: Response): { begun: Promise<void>; whole: Promise<stri
   return { begun: begun.promise, whole };
 }
 
-const slow = "[[simulate tokens=900 first_token_ms=0 token_ms=20]]";
+const slowTokens = 900;
+const slow = `[[simulate tokens=${slowTokens} first_token_ms=0 token_ms=20]]`;
 const quick = "[[simulate tokens=20 first_token_ms=0 token_ms=0]]";
 
 const slowTest = { timeout: 60_000 };
@@ -171,12 +172,14 @@ test(
     expect(await receipt(complete.headers.get("request-id") ?? "")).toMatchObject({
       outcome: Outcome.COMPLETED,
     });
-    // The dead core's holds wait for the reaper, and are not charged before.
-    for (const { id } of running)
-      expect(await receipt(id)).toMatchObject({
-        outcome: Outcome.UNSPECIFIED,
-        amountMicrocredits: 0n,
-      });
+    // The new core knows that the one before is dead, and settles its requests at their usage.
+    for (const { id } of running) {
+      await expect.poll(() => receipt(id)).toMatchObject({ outcome: Outcome.REAPED });
+      const { usage, amountMicrocredits } = (await receipt(id)) ?? {};
+      expect(usage?.output).toBeLessThan(slowTokens);
+      expect(amountMicrocredits === 0n).toBe(usage?.output === 0 && usage?.input === 0);
+    }
+    expect((await billing.verifyLedger({}, asAdmin)).violations).toEqual([]);
   },
 );
 

@@ -126,13 +126,14 @@ function client<S extends DescService>(
     const method = instead.get(desc.localName) ?? methods[desc.localName];
     if (!method) throw new Error(`unexpected call of ${desc.localName}`);
     return method(request, {
+      ...options,
       headers: new Headers(options.headers),
       signal: options.signal ?? new AbortController().signal,
     });
   });
 }
 
-type Options = { headers: Headers; signal: AbortSignal };
+type Options = CallOptions & { headers: Headers; signal: AbortSignal };
 
 function scriptedCore(script: ScriptedServices): Core {
   return {

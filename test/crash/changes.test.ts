@@ -19,7 +19,7 @@ let stage: CrashCluster;
 let gateway: ChildGateway;
 beforeAll(async () => {
   stage = await startCrashCluster();
-  for (const statement of ownClock.split(/;\n(?= {2}(?:create|insert|do))/))
+  for (const statement of ownClock.split(/;\n(?= {2}(?:create|grant|insert|do))/))
     await stage.ledger.run(statement);
   gateway = await stage.start({ LOG_LEVEL: "info" });
 });
@@ -32,8 +32,10 @@ afterAll(() => stage.stop());
 // time of the gateway.
 const ownClock = `
   create schema clock;
+  grant usage on schema clock to public;
   create table clock.shifts (shift interval not null);
   insert into clock.shifts values ('0');
+  grant select on clock.shifts to public;
   create function clock.now() returns timestamptz language sql stable as
     'select pg_catalog.now() + shift from clock.shifts';
   do $$ begin

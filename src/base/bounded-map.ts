@@ -41,3 +41,10 @@ export class BoundedMap<K, V> {
     this.#old = new Map();
   }
 }
+
+/** Adds to the sum under `name`. Sums of zero leave the map, so it holds only what is in use. */
+export function addTo(sums: Map<string, number>, name: string, change: number): void {
+  const sum = (sums.get(name) ?? 0) + change;
+  if (sum > 0) sums.set(name, sum);
+  else sums.delete(name);
+}

@@ -5,6 +5,7 @@
 import type { Server } from "node:http";
 import type { Socket } from "node:net";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import { addTo } from "../base/bounded-map.ts";
 import { type AddressMatcher, clientOf } from "../base/client-address.ts";
 import { ApiError } from "../base/errors.ts";
 
@@ -35,8 +36,8 @@ export class AddressLimit {
         socket.destroy();
         return;
       }
-      add(this.#connections, client, 1);
-      socket.once("close", () => add(this.#connections, client, -1));
+      addTo(this.#connections, client, 1);
+      socket.once("close", () => addTo(this.#connections, client, -1));
     });
   }
 
@@ -44,8 +45,8 @@ export class AddressLimit {
   countRequest(request: FastifyRequest, reply: FastifyReply): void {
     const client = this.#forwardedClient(request);
     if (client === undefined) return;
-    add(this.#requests, client, 1);
-    reply.raw.once("close", () => add(this.#requests, client, -1));
+    addTo(this.#requests, client, 1);
+    reply.raw.once("close", () => addTo(this.#requests, client, -1));
   }
 
   /** Throws `gateway_unavailable` for a request beyond the limit, which is counted already. */
@@ -64,10 +65,4 @@ export class AddressLimit {
   #forwardedClient({ ip, socket }: FastifyRequest): string | undefined {
     return ip === socket.remoteAddress ? undefined : clientOf(ip);
   }
-}
-
-function add(counts: Map<string, number>, name: string, change: number): void {
-  const count = (counts.get(name) ?? 0) + change;
-  if (count > 0) counts.set(name, count);
-  else counts.delete(name);
 }

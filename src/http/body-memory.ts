@@ -2,6 +2,7 @@
 // with a share for each key and each client address. A body that does not fit is rejected, before
 // it is read if its length was declared.
 
+import { addTo } from "../base/bounded-map.ts";
 import { clientOf } from "../base/client-address.ts";
 import { ApiError } from "../base/errors.ts";
 
@@ -113,10 +114,4 @@ function limitOf(name: string, limit: number, used: number) {
     used: BigInt(used),
     remaining: BigInt(Math.max(0, limit - used)),
   };
-}
-
-function addTo(sums: Map<string, number>, name: string, bytes: number): void {
-  const sum = (sums.get(name) ?? 0) + bytes;
-  if (sum > 0) sums.set(name, sum);
-  else sums.delete(name);
 }

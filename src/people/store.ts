@@ -302,7 +302,7 @@ function tablesOn(db: Tx) {
       return rows.map(toPerson);
     },
     updatePerson: (personId: string, operator: OperatorRole, isDisabled: boolean) =>
-      run(statements.updatePerson, [personId, operatorName(operator), isDisabled]),
+      run(statements.updatePerson, [personId, nameIn(operatorsByName, operator), isDisabled]),
     /** The ids of the operator admins who may sign in, locked. */
     async lockOperators(): Promise<string[]> {
       const rows = await query<{ person_id: string }>(statements.lockOperators, []);
@@ -387,7 +387,10 @@ function tablesOn(db: Tx) {
     async insertLink(link: NewLink): Promise<Invitation> {
       const values = [
         ...[link.digest, timeOrderedId("lnk_"), link.purpose, link.personId],
-        ...[link.member?.accountId ?? null, link.member ? roleName(link.member.role) : null],
+        ...[
+          link.member?.accountId ?? null,
+          link.member ? nameIn(rolesByName, link.member.role) : null,
+        ],
         ...[link.login, link.madeBy, link.lifetimeMs],
       ];
       return toInvitation(only(await query<InvitationRow>(statements.insertLink, values)));
@@ -436,9 +439,9 @@ function tablesOn(db: Tx) {
       return rows.map((row) => ({ personId: row.person_id, role: rolesByName[row.role] }));
     },
     putMember: (personId: string, { accountId, role }: Membership) =>
-      run(statements.putMember, [accountId, personId, roleName(role)]),
+      run(statements.putMember, [accountId, personId, nameIn(rolesByName, role)]),
     updateMember: (personId: string, { accountId, role }: Membership) =>
-      run(statements.updateMember, [accountId, personId, roleName(role)]),
+      run(statements.updateMember, [accountId, personId, nameIn(rolesByName, role)]),
     deleteMember: (accountId: string, personId: string) =>
       run(statements.deleteMember, [accountId, personId]),
     async listMembers(accountId: string, onlyPersonId?: string): Promise<Member[]> {
@@ -582,22 +585,20 @@ const rolesByName = {
   member: AccountRole.MEMBER,
   owner: AccountRole.OWNER,
 } as const;
-function roleName(role: AccountRole): string {
-  const name = Object.entries(rolesByName).find(([, one]) => one === role)?.[0];
-  if (name === undefined) throw new Error(`no such role: ${role}`);
-  return name;
-}
 type OperatorName = keyof typeof operatorsByName;
 const operatorsByName = {
   none: OperatorRole.UNSPECIFIED,
   support: OperatorRole.SUPPORT,
   admin: OperatorRole.ADMIN,
 } as const;
-function operatorName(operator: OperatorRole): string {
-  const name = Object.entries(operatorsByName).find(([, one]) => one === operator)?.[0];
-  if (name === undefined) throw new Error(`no such operator role: ${operator}`);
+
+/** The name under which a table stores `value`. */
+function nameIn<T>(names: Readonly<Record<string, T>>, value: T): string {
+  const name = Object.entries(names).find(([, one]) => one === value)?.[0];
+  if (name === undefined) throw new Error(`no name is stored for ${value}`);
   return name;
 }
+
 export const purposeOf = {
   owner: LinkPurpose.OWNER,
   invitation: LinkPurpose.INVITATION,

@@ -32,13 +32,13 @@ function databaseProblem(error: unknown, url: string): string | undefined {
     const detail = error instanceof DatabaseError || code === "" ? message : code;
     return `${database} is not reachable (${detail}); check DATABASE_URL`;
   }
-  const refusal = refusals[code];
-  if (error instanceof DatabaseError && refusal) return `${database} ${refusal(message)}`;
+  const describe = serverErrors[code];
+  if (error instanceof DatabaseError && describe) return `${database} ${describe(message)}`;
   return undefined;
 }
 
-/** What a server refuses at the start, by SQLSTATE. */
-const refusals: Readonly<Record<string, (message: string) => string>> = {
+/** Errors of a server at the start, by SQLSTATE. */
+const serverErrors: Readonly<Record<string, (message: string) => string>> = {
   "28P01": (message) => `refuses user or password (${message}); check DATABASE_URL`,
   "28000": (message) => `refuses this user (${message}); check DATABASE_URL and pg_hba.conf`,
   "3D000": (message) => `lacks it (${message}); create it, or check DATABASE_URL`,

@@ -1,10 +1,29 @@
 import { defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
+
+/** Suites that start processes and wait for them, a minute and more each. */
+const longest = ["/test/server/", "/test/crash/", "/test/rate-limits/", "/test/e2e/"];
+
+/** Runs the longest suites first, so that none of them is left alone at the end. */
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const sorted = await super.sort(files);
+    const rank = ({ moduleId }: TestSpecification) => {
+      const index = longest.findIndex((folder) => moduleId.includes(folder));
+      return index < 0 ? longest.length : index;
+    };
+    return sorted.toSorted((one, other) => rank(one) - rank(other));
+  }
+}
 
 export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     globalSetup: ["test/support/global-setup.ts"],
     pool: "forks",
+    // Most suites wait more than they compute. The default leaves one processor of two idle.
+    maxWorkers: "100%",
+    sequence: { sequencer: LongestFirst },
     testTimeout: 20_000,
     hookTimeout: 60_000,
   },

@@ -88,6 +88,8 @@ export type PlacedHold = {
 export type Hold = PlacedHold & {
   /** Free credits of the pool after admission. Zero when an earlier attempt placed the hold. */
   readonly freeMicro: bigint;
+  /** What the monthly cap of the key left free after admission. Undefined: the key has none. */
+  readonly monthFreeMicro: bigint | undefined;
   /** The highest cost of the input that admission expected. Such input never fails the request. */
   readonly expectedInputMicro: bigint;
 };
@@ -213,6 +215,7 @@ function place(ledger: Ledger, request: HoldRequest): Admitted {
     hold: {
       ...holdOf(request, grant.output, grant.amountMicro),
       freeMicro: pool.posted - pool.held,
+      monthFreeMicro: key.cap === null ? undefined : key.cap - key.spent - key.held,
       admittedAt: ledger.at,
       month: ledger.month,
     },
@@ -238,6 +241,7 @@ function repeat(ledger: Ledger, request: HoldRequest, used: UsedRow): Admitted {
       ...holdOf(request, grantedOutput, used.amount),
       price: used.price,
       freeMicro: 0n,
+      monthFreeMicro: 0n,
       admittedAt: used.admittedAt,
       month: used.month,
     },

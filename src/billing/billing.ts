@@ -54,7 +54,7 @@ import { createLedgerStore, type LedgerStore } from "./store.ts";
 
 export type { Hold } from "./admission.ts";
 export { minHoldMicro, type UsageBounds } from "./hold-size.ts";
-export type { Holds } from "./holds.ts";
+export type { Holds, NewHold } from "./holds.ts";
 export {
   chargedUsage,
   costMicro,

@@ -95,6 +95,11 @@ export function minHoldMicro(prices: TokenPrices, bounds: UsageBounds): bigint {
   return minInputCostMicro(prices, bounds) + BigInt(bounds.minOutput) * maxOutputPriceMicro(prices);
 }
 
+/** The hold that covers all that a request may use. */
+export function maxHoldMicro(prices: TokenPrices, bounds: UsageBounds): bigint {
+  return maxInputCostMicro(prices, bounds) + BigInt(bounds.maxOutput) * maxOutputPriceMicro(prices);
+}
+
 /** True if `sizeHold` can lead to this hold: it belongs to a request with these bounds. */
 export function isHoldOf(
   prices: TokenPrices,

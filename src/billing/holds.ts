@@ -6,6 +6,7 @@ import { randomUUID } from "node:crypto";
 import { create } from "@bufbuild/protobuf";
 import { Basis, Outcome, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { type Price, type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { BoundedMap } from "../base/bounded-map.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
@@ -28,7 +29,7 @@ import {
   classifySettlementError,
 } from "./batch-connection.ts";
 import { BatchQueue } from "./batch-queue.ts";
-import { minHoldMicro, resizedHoldMicro, type UsageBounds } from "./hold-size.ts";
+import { maxHoldMicro, minHoldMicro, resizedHoldMicro, type UsageBounds } from "./hold-size.ts";
 import { admissionBatch, registerPrice, settlementBatch } from "./ledger-batches.ts";
 import { costMicro } from "./price.ts";
 import { type Ending, receiptOf, type Settled, type SettleRequest } from "./settlement.ts";
@@ -51,6 +52,17 @@ export interface Holds {
    * `BillingService.PlaceHold`.
    */
   place(request: NewHold, signal: AbortSignal): Promise<Hold>;
+  /**
+   * True if a hold for all of `maxOutput` can hardly fail: the last admission of this process from
+   * the pool, and from the month of a key with a cap, is at most a second old and left 16 times
+   * that hold free.
+   */
+  expectsFull(request: NewHold, hasCap: boolean): boolean;
+  /**
+   * As `place`, for all of `maxOutput` and without waiting for held credits. Undefined: the request
+   * is not admitted so; `place` says why.
+   */
+  placeFull(request: NewHold): Promise<Hold | undefined>;
   /**
    * Resizes a hold to the exact input that the provider reported. Returns a larger hold when it is
    * durable. If the credits do not cover it, returns the same hold for input that the admission
@@ -89,6 +101,9 @@ const settings = {
   unconfirmedMs: 10_000,
   /** Holds of further unconfirmed requests stay until their deadlines. */
   unconfirmedMax: 10_000,
+  freeKnownMs: 1_000,
+  /** Pools, and keys with a cap, whose free credits are remembered. */
+  freeKnownMax: 20_000,
   heldWaitMs: 2_000,
   heldRetryMs: 250,
   /**
@@ -133,6 +148,10 @@ export class HoldKeeper implements Holds {
   readonly #waiting = new Map<string, Set<{ readonly neededMicro: bigint; wake(): void }>>();
   /** Requests that failed although their admission may have been committed, by request. */
   readonly #unconfirmed = new Map<string, RequestKey & { nonce: string; untilMs: number }>();
+  /** Credits that the last admission left free, by pool, and by id of a key with a cap. */
+  readonly #free = new BoundedMap<string, { readonly micro: bigint; readonly atMs: number }>(
+    settings.freeKnownMax,
+  );
   /** Holds that are being shrunk, by request. */
   readonly #shrinking = new Map<string, Promise<void>>();
   /** Endings that replace those of queued settlements, by request. */
@@ -206,7 +225,7 @@ export class HoldKeeper implements Holds {
     const untilMs = performance.now() + settings.heldWaitMs;
     for (;;) {
       const admitted = await this.#admissionQueue.submit(placing);
-      if (admitted.kind === "held") return admitted.hold;
+      if (admitted.kind === "held") return this.#rememberFree(admitted.hold);
       if (placing.mayRefine && admitted.freeMicro !== undefined) {
         const bounds = await refine?.(admitted.freeMicro);
         if (admitted.kind === "reduced" && signal.aborted) throw new ApiError("cancelled");
@@ -220,6 +239,33 @@ export class HoldKeeper implements Holds {
         throw admitted.error;
       await this.#waitForCredits(placing, signal);
     }
+  }
+
+  expectsFull({ payer, price, bounds }: NewHold, hasCap: boolean): boolean {
+    const neededMicro = maxHoldMicro(price, bounds) * 16n;
+    const sinceMs = performance.now() - settings.freeKnownMs;
+    const leaves = (key: string) => {
+      const free = this.#free.get(key);
+      return free !== undefined && free.atMs >= sinceMs && free.micro >= neededMicro;
+    };
+    return leaves(poolOf(payer)) && (!hasCap || leaves(payer.keyId));
+  }
+
+  async placeFull({ refine: _, ...request }: NewHold): Promise<Hold | undefined> {
+    await this.#registerPrice(request.model, request.price);
+    const bounds = { ...request.bounds, minOutput: request.bounds.maxOutput };
+    const own = { owner: "process", nonce: randomUUID() } as const;
+    const placing = { ...request, ...own, kind: "place", bounds } as const;
+    const admitted = await this.#admissionQueue.submit(placing);
+    return admitted.kind === "held" ? this.#rememberFree(admitted.hold) : undefined;
+  }
+
+  #rememberFree(hold: Hold): Hold {
+    const { payer, freeMicro, monthFreeMicro } = hold;
+    const atMs = performance.now();
+    this.#free.set(poolOf(payer), { micro: freeMicro, atMs });
+    if (monthFreeMicro !== undefined) this.#free.set(payer.keyId, { micro: monthFreeMicro, atMs });
+    return hold;
   }
 
   async resize(hold: Hold, input: Usage): Promise<Hold> {

@@ -58,6 +58,8 @@ export type Config = {
   readonly httpAdmin: HttpAdmin;
   /** Whether the end of a streamed answer shows what it cost. */
   readonly streamCost: boolean;
+  /** Whether a provider may be called while the hold is being placed. */
+  readonly overlap: boolean;
   /** Create the account `default`, with credits and two keys, if no such account exists. */
   readonly seed: boolean;
   /** Time for active requests to finish after SIGTERM. */
@@ -199,6 +201,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     }),
     httpAdmin: choice("HTTP_ADMIN", httpAdmins, "true"),
     streamCost: flag("STREAM_COST", true),
+    overlap: flag("OVERLAP", true),
     seed: flag("SEED", databaseUrl === undefined),
     drainLimitMs: integer("DRAIN_LIMIT_SECONDS", { min: 0, max: 3_600, fallback: 120 }) * 1000,
     trustedProxies,

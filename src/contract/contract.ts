@@ -68,6 +68,11 @@ export interface Call {
    * sets it, so that a run never leaves the process.
    */
   readonly acceptsRuns?: boolean;
+  /**
+   * True if the listener made the header `x-request-id` itself, so that no other request has it.
+   * Only the local binding sets it.
+   */
+  readonly hasNewId?: boolean;
 }
 
 /** The authenticated caller. */
@@ -313,6 +318,15 @@ export function withRuns(values: ContextValues): ContextValues {
   return values.set(runs, true);
 }
 
+const newId = createContextKey(false, {
+  description: "whether the listener made the request id",
+});
+
+/** Context values for a call whose request id the listener made. */
+export function withNewId(values: ContextValues): ContextValues {
+  return values.set(newId, true);
+}
+
 function callerOf(values: ContextValues | undefined): Caller | undefined {
   if (!values) return undefined;
   const known = values.get(knownCaller);
@@ -329,5 +343,6 @@ function callOf(options: CallOptions | undefined): Call {
     onTaken: onTakenOf(options?.contextValues),
     namesClient: true,
     acceptsRuns: options?.contextValues?.get(runs) ?? false,
+    hasNewId: options?.contextValues?.get(newId) ?? false,
   };
 }

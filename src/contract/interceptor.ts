@@ -119,8 +119,9 @@ function admission(desc: DescMethod, authenticate: Authenticate) {
     const accountId = accountField && !isForAll ? decideAccount(allowed, caller, named) : "";
     if (needsStrong) checkStrong(caller);
     if (call.signal.aborted) throw abortError(call.signal);
-    const { signal, requestHeader, namesClient, peer, onTaken, acceptsRuns = false } = call;
-    const from = { namesClient, peer, onTaken, acceptsRuns };
+    const { signal, requestHeader, namesClient, peer, onTaken } = call;
+    const { acceptsRuns = false, hasNewId = false } = call;
+    const from = { namesClient, peer, onTaken, acceptsRuns, hasNewId };
     return { signal, requestHeader, caller, allowed, accountId, ...from };
   };
 }

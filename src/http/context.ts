@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import type { IncomingMessage } from "node:http";
 import { performance } from "node:perf_hooks";
 import type { ContextValues } from "@connectrpc/connect";
-import type { FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyRequest } from "fastify";
 import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { AuthenticateResponse } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { ErrorReason } from "../base/errors.ts";
@@ -19,6 +19,8 @@ export type RequestContext = {
   /** The path of the matched route, such as `/v1/models/:id`, never the path as sent. */
   readonly route: string;
   readonly startedMs: number;
+  /** Aborted when the client hangs up before its answer is complete. */
+  readonly hangUp: AbortController;
   /** Absent until the caller is authenticated. */
   identity?: { readonly call: ServiceCall; readonly caller: AuthenticateResponse };
   /** Version and beta flags of a native request. Absent until they are checked. */
@@ -27,6 +29,8 @@ export type RequestContext = {
   checked?: CheckedRequest;
   /** Bytes of the body after decompression. Absent until it is read. */
   bodyBytes?: number;
+  /** True once a provider has received the whole request. */
+  isTaken: boolean;
   /** The memory of the body. Absent until it is read. */
   reservation?: BodyReservation;
   /**
@@ -69,15 +73,6 @@ export function identityOf(request: FastifyRequest): NonNullable<RequestContext[
 /** Milliseconds since the request arrived, to a tenth. */
 export function elapsedMs(context: RequestContext): number {
   return Math.round((performance.now() - context.startedMs) * 10) / 10;
-}
-
-/** Fires when the client hangs up before its answer is complete. */
-export function hangUpSignal(reply: FastifyReply): AbortSignal {
-  const controller = new AbortController();
-  reply.raw.once("close", () => {
-    if (!reply.raw.writableEnded) controller.abort();
-  });
-  return controller.signal;
 }
 
 /** A `:name` segment of the route's path, decoded. */

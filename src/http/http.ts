@@ -6,7 +6,7 @@ import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import { type Clock, systemClock } from "../base/clock.ts";
 import { shuttingDown } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { type Core, withCaller, withOnTaken } from "../contract/contract.ts";
+import { type Core, withCaller, withNewId, withOnTaken } from "../contract/contract.ts";
 import { getAbout, getDescriptorSet } from "./about.ts";
 import { createAccessLog } from "./access-log.ts";
 import type { AddressLimit } from "./address-limit.ts";
@@ -15,7 +15,7 @@ import { getCredits, getReceipt } from "./balance-and-receipts.ts";
 import { createReadJson } from "./body.ts";
 import type { BodyMemory } from "./body-memory.ts";
 import { postChatCompletions } from "./chat-completions.ts";
-import { hangUpSignal, type RequestContext, requestIdHeaders, requestIdOf } from "./context.ts";
+import { type RequestContext, requestIdHeaders, requestIdOf } from "./context.ts";
 import {
   type CredentialForm,
   type NativeBearer,
@@ -179,12 +179,22 @@ function addRoutes(
       envelope,
       route,
       startedMs: performance.now(),
+      hangUp: new AbortController(),
+      isTaken: false,
       logFields: {},
     };
     request.context = context;
     reply.headers(requestIdHeaders(context.requestId));
     if (openRequests.isDraining) reply.header("connection", "close");
-    reply.raw.once("close", () => logRequest(request, reply));
+    // One listener for all that ends with the answer.
+    reply.raw.once("close", () => {
+      logRequest(request, reply);
+      const isAnswered = reply.raw.writableEnded;
+      if (!isAnswered) context.hangUp.abort();
+      context.reservation?.release();
+      // A client that hung up before a provider had its request pays for nothing.
+      context.endWork?.(context.isTaken || isAnswered);
+    });
     return context;
   }
 
@@ -203,21 +213,15 @@ function addRoutes(
         const key = readCredential(credential, request.raw, settings.nativeBearer());
         const authorization = `Bearer ${key}`;
         const headers = { authorization, "x-request-id": context.requestId };
-        const call = { headers, signal: hangUpSignal(reply) };
+        const call = { headers, signal: context.hangUp.signal };
         const attempt = { authorization, address: request.ip, monthUsage };
         const { caller, atMs } = await identifyCaller(attempt, call);
-        let isTaken = false;
-        const release = () => context.reservation?.release();
-        reply.raw.once("close", () => {
-          release();
-          // A client that hung up before a provider had its request pays for nothing.
-          context.endWork?.(isTaken || reply.raw.writableEnded);
-        });
         const contextValues = withOnTaken(withCaller(caller, atMs), () => {
-          isTaken = true;
-          release();
+          context.isTaken = true;
+          context.reservation?.release();
           context.endWork?.(true);
         });
+        if (request.headers["x-request-id"] !== request.id) withNewId(contextValues);
         context.identity = { call: { ...call, contextValues }, caller };
         if (needsVersion) context.vendor = requireVersion(request.headers);
         if (route.earlyCheck && context.identity.caller.key)

@@ -15,7 +15,7 @@ export class ActiveRequest {
   /** Set when the gateway ends the request. The first reason stays. */
   cancelReason: CancelReason | undefined;
   /** Aborts the provider call. */
-  readonly provider = new AbortController();
+  provider = new AbortController();
   #onCancel: (() => void) | undefined;
 
   constructor(keyId: string, secretId: string) {
@@ -29,6 +29,12 @@ export class ActiveRequest {
     this.cancelReason = reason;
     this.provider.abort();
     this.#onCancel?.();
+  }
+
+  /** Stops the provider call, so that the request may make another. */
+  stopCall(): void {
+    this.provider.abort();
+    if (!this.cancelReason) this.provider = new AbortController();
   }
 
   /**

@@ -41,8 +41,8 @@ type LeftDuring = "before acceptance" | "before content" | "content" | "ending";
 export type BillParts = {
   readonly holds: Holds;
   readonly log: Log;
-  /** Counts answers whose provider reported 0 input tokens beside content. */
-  readonly counters: { providerReportedZero: number };
+  /** As `Inference.counters`. */
+  readonly counters: { providerReportedZero: number; discardedCalls: number };
   readonly inputCounts: InputCounts;
 };
 

@@ -10,11 +10,11 @@ import type {
 import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import { isRequestId, newRequestId, requestIdRule } from "../base/ids.ts";
-import { type Hold, minHoldMicro, type UsageBounds } from "../billing/billing.ts";
+import { type Hold, minHoldMicro, type NewHold, type UsageBounds } from "../billing/billing.ts";
 import type { Call, Caller } from "../contract/contract.ts";
-import type { Providers } from "../providers/providers.ts";
+import type { ProviderAnswer, Providers } from "../providers/providers.ts";
 import type { RateLimitState, RateLimits } from "../rate-limits/rate-limits.ts";
-import type { ActiveRequests } from "./active-requests.ts";
+import type { ActiveRequest, ActiveRequests } from "./active-requests.ts";
 import { Bill, type BillParts } from "./bill.ts";
 import type { Catalog } from "./catalog.ts";
 import { fewestTokensOf, rangeOfCount } from "./input-counts.ts";
@@ -30,6 +30,8 @@ export type GenerateParts = BillParts & {
   readonly confirmAlive: () => Promise<void> | undefined;
   /** Longest life of a request. */
   readonly requestMaxMs: number;
+  /** Whether a provider may be called while the hold is being placed. */
+  readonly overlap: boolean;
 };
 
 /** A caller that pays. */
@@ -58,9 +60,38 @@ export async function* generate(
   const active = parts.activeRequests.open(caller.key.keyId, caller.secret.secretId);
   const timer = setTimeout(() => active.cancel(timeLimit), parts.requestMaxMs);
   let bill: Bill | undefined;
+  const callProvider = (maxTokens: number, mayRepeat?: () => Promise<boolean>): ProviderCall => {
+    const answer = parts.providers.generate({
+      request: { ...prepared.request, maxTokens },
+      omitMaxTokens:
+        received.maxTokens === undefined && maxTokens === prepared.target.model.maxOutputTokens,
+      affinity: affinityOf(caller.key.keyId, prepared.request),
+      accountId: caller.key.accountId,
+      signal: active.provider.signal,
+      client: call.signal,
+      onAccepted: (isAccepted) => {
+        calling.isAccepted = isAccepted;
+        if (bill) reportAccepted(bill, isAccepted);
+      },
+      acceptsRuns: call.acceptsRuns ?? false,
+      mayRepeat,
+    });
+    const calling = { answer, isAccepted: false };
+    return calling;
+  };
+  const reportAccepted = (to: Bill, isAccepted: boolean) => {
+    to.accept(isAccepted);
+    if (isAccepted) call.onTaken?.();
+  };
   try {
-    const hold = await placeHold(parts, prepared, { requestId, caller, signal: call.signal });
+    const newHold = newHoldOf(parts, prepared, requestId, caller);
+    const early = mayOverlap(parts, newHold, call, caller)
+      ? await placeWhileCalling(parts, newHold, active, call.signal, callProvider)
+      : undefined;
+    const hold = early?.hold ?? (await placeHold(parts, prepared, newHold, caller, call.signal));
     bill = new Bill(parts, { prepared, hold, active, client: call.signal });
+    // Only now: what a provider does before the hold is durable is not the client's to pay.
+    if (early?.isAccepted) reportAccepted(bill, true);
     // Settles at once: a client that stopped reading leaves this generator suspended at a `yield`.
     active.onCancel(() => {
       bill?.settleInterrupted();
@@ -69,21 +100,7 @@ export async function* generate(
     yield admission(prepared, hold, place?.rateLimit);
     bill.throwIfEnded();
 
-    const answer = await parts.providers.generate({
-      request: { ...prepared.request, maxTokens: hold.grantedOutput },
-      omitMaxTokens:
-        received.maxTokens === undefined &&
-        hold.grantedOutput === prepared.target.model.maxOutputTokens,
-      affinity: affinityOf(caller.key.keyId, prepared.request),
-      accountId: caller.key.accountId,
-      signal: active.provider.signal,
-      client: call.signal,
-      onAccepted: (isAccepted) => {
-        bill?.accept(isAccepted);
-        if (isAccepted) call.onTaken?.();
-      },
-      acceptsRuns: call.acceptsRuns ?? false,
-    });
+    const answer = await (early ?? callProvider(hold.grantedOutput)).answer;
     bill.begin(answer);
     for await (const events of answer.events) {
       const shown = bill.add(events);
@@ -122,34 +139,83 @@ function requestIdOf({ requestHeader }: Call): string {
   throw invalidField("x-request-id", requestIdRule);
 }
 
-async function placeHold(
+/** A call to a provider. `isAccepted`: as `ProviderRequest.onAccepted` was last called. */
+type ProviderCall = { readonly answer: Promise<ProviderAnswer>; readonly isAccepted: boolean };
+
+/** True if a provider may be called before the hold is durable: the hold can hardly fail. */
+function mayOverlap(
+  { overlap, holds }: GenerateParts,
+  newHold: NewHold,
+  { hasNewId }: Call,
+  { key }: PayingCaller,
+): boolean {
+  // A proposed id may be taken, which only the ledger knows.
+  if (!overlap || !hasNewId) return false;
+  return holds.expectsFull(newHold, key.monthlyCapMicrocredits !== undefined);
+}
+
+/**
+ * Calls a provider while the hold is being placed: a provider takes 200 ms to its first token, a
+ * hold a few, so that no client waits for the hold. Nothing of the answer leaves before the hold is
+ * durable. Returns undefined, and stops the call, if the hold is not granted in full.
+ */
+async function placeWhileCalling(
+  { holds, counters }: GenerateParts,
+  newHold: NewHold,
+  active: ActiveRequest,
+  client: AbortSignal,
+  callProvider: (maxTokens: number, mayRepeat: () => Promise<boolean>) => ProviderCall,
+): Promise<(ProviderCall & { readonly hold: Hold }) | undefined> {
+  const placing = holds.placeFull(newHold);
+  const isPlaced = () =>
+    placing.then(
+      (hold) => hold !== undefined,
+      () => false,
+    );
+  const calling = callProvider(newHold.bounds.maxOutput, isPlaced);
+  const onHangUp = () => active.stopCall();
+  client.addEventListener("abort", onHangUp, { once: true });
+  let hold: Hold | undefined;
+  try {
+    hold = await placing;
+    return hold && Object.assign(calling, { hold });
+  } finally {
+    client.removeEventListener("abort", onHangUp);
+    if (hold === undefined) {
+      counters.discardedCalls += 1;
+      active.stopCall();
+    }
+  }
+}
+
+function newHoldOf(
   parts: GenerateParts,
-  prepared: Prepared,
-  { requestId, caller, signal }: { requestId: string; caller: PayingCaller; signal: AbortSignal },
-): Promise<Hold> {
-  const { target, bounds } = prepared;
-  const family = familyName(caller.key.family);
+  { target, bounds }: Prepared,
+  requestId: string,
+  { key, secret }: PayingCaller,
+): NewHold {
+  const family = familyName(key.family);
   assert(family, "a key has a family");
-  const request = {
+  const { accountId, keyId } = key;
+  return {
     requestId,
-    payer: {
-      accountId: caller.key.accountId,
-      family,
-      keyId: caller.key.keyId,
-      secretId: caller.secret.secretId,
-    },
+    payer: { accountId, family, keyId, secretId: secret.secretId },
     model: target.model.id,
     price: target.price,
     bounds,
     deadlineMs: parts.requestMaxMs + deadlineMarginMs,
   };
-  return parts.holds.place(
-    {
-      ...request,
-      refine: (freeMicro) => refineBounds(parts, prepared, caller, freeMicro, signal),
-    },
-    signal,
-  );
+}
+
+function placeHold(
+  parts: GenerateParts,
+  prepared: Prepared,
+  newHold: NewHold,
+  caller: PayingCaller,
+  signal: AbortSignal,
+): Promise<Hold> {
+  const refine = (freeMicro: bigint) => refineBounds(parts, prepared, caller, freeMicro, signal);
+  return parts.holds.place({ ...newHold, refine }, signal);
 }
 
 // The bound on the input is about twice the size of a usual prompt. Credits that do not cover the

@@ -27,7 +27,11 @@ export type Inference = {
    */
   cancelAll(reason: "draining" | "declared dead"): Promise<void>;
   /** Counts of this process since its start. */
-  readonly counters: { readonly providerReportedZero: number };
+  readonly counters: {
+    readonly providerReportedZero: number;
+    /** Provider calls that were stopped because their hold was not granted as expected. */
+    readonly discardedCalls: number;
+  };
   stop(): void;
 };
 
@@ -43,12 +47,15 @@ export function createInference(parts: {
   confirmAlive: () => Promise<void> | undefined;
   /** Longest life of a request. */
   requestMaxMs?: number;
+  /** Whether a provider may be called while the hold is being placed. Default: true. */
+  overlap?: boolean;
 }): Inference {
   const activeRequests = new ActiveRequests();
   const inputCounts = new InputCounts();
-  const counters = { providerReportedZero: 0 };
+  const counters = { providerReportedZero: 0, discardedCalls: 0 };
   const requestMaxMs = parts.requestMaxMs ?? 30 * 60_000;
-  const all = { ...parts, activeRequests, counters, inputCounts, requestMaxMs };
+  const overlap = parts.overlap ?? true;
+  const all = { ...parts, activeRequests, counters, inputCounts, requestMaxMs, overlap };
   const stopWatching = parts.keys.onChanged(({ keyId }) => {
     cancelRevoked(activeRequests, parts.keys, keyId).catch((err: unknown) =>
       parts.log.error({ err, keyId }, "a changed key could not be read"),

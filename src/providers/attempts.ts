@@ -56,7 +56,9 @@ export async function startAnswer(
     const { error, retry } = first.failure;
     const others = retry === "nowhere" ? [] : routesAfter(findRoutes(), first.route, retry);
     // Once the client has left, a second attempt has no reader.
-    if (request.client.aborted || others.length === 0 || !budget.spend()) throw error;
+    if (request.client.aborted || others.length === 0) throw error;
+    if (request.mayRepeat && !(await request.mayRepeat())) throw error;
+    if (!budget.spend()) throw error;
     const second = await call(others);
     if (second.answer) return { ...second.answer, attempts };
     throw second.failure.error;

@@ -37,6 +37,11 @@ export type ProviderRequest = {
   readonly onAccepted: (isAccepted: boolean) => void;
   /** Whether text deltas may come as runs (`formats/text-run.ts`). Default: false. */
   readonly acceptsRuns?: boolean;
+  /**
+   * Called before a second attempt, which is made only if it resolves to true. Never rejects.
+   * Absent: one may always be made.
+   */
+  readonly mayRepeat?: (() => Promise<boolean>) | undefined;
 };
 
 /** The input tokens that a provider counted, with further members of its answer. */

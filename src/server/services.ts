@@ -123,6 +123,7 @@ export async function startServices(
     limits,
     providers,
     log,
+    overlap: config.overlap,
   });
   stack.defer(() => inference.stop());
 

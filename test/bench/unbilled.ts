@@ -33,11 +33,15 @@ const freeMicro = 2n ** 52n;
 const holdsInMemory: Holds = {
   place: async ({ requestId, payer, model, price, bounds }): Promise<Hold> => ({
     ...{ requestId, payer, model, price, freeMicro, expectedInputMicro: freeMicro },
+    monthFreeMicro: undefined,
     grantedOutput: bounds.maxOutput,
     amountMicro: 1n,
     month: "2026-01-01",
     admittedAt: new Date(),
   }),
+  // Nothing to overlap: a hold is placed at once.
+  expectsFull: () => false,
+  placeFull: async () => undefined,
   amend: () => {},
   resize: async (hold) => hold,
   watch: () => {},

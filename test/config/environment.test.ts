@@ -19,6 +19,7 @@ test("an empty environment gives a gateway for one machine", () => {
     coreAddresses: [],
     httpAdmin: "true",
     streamCost: true,
+    overlap: true,
     seed: true,
     drainLimitMs: 120_000,
     trustedProxies: [],

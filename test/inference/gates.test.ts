@@ -1,37 +1,28 @@
 // The two gates of a paid answer, over HTTP: nothing happens before its hold is durable, and its
 // end waits for the charge. A lock stops the database inside the commit.
 
-import { Client } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { readCatalogFile } from "../../src/config/catalog.ts";
 import { catalogFor } from "../support/catalog.ts";
+import { type CommitLock, lockCommits } from "../support/commit-lock.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { type FakeProvider, Gate, startFakeProvider } from "../support/provider.ts";
 import { nativeAnswer, nativeStream } from "../support/provider-answers.ts";
 
 let provider: FakeProvider;
 let gateway: TestGateway;
-let other: Client;
+let lock: CommitLock;
 beforeAll(async () => {
   provider = await startFakeProvider();
   gateway = await startTestGateway({
     catalog: readCatalogFile(catalogFor({ real: { kind: "anthropic", url: provider.url } })),
+    // The strict order. `overlap.test.ts` tests the other one.
+    env: { OVERLAP: "false" },
   });
-  other = new Client({ connectionString: gateway.databaseUrl });
-  await other.connect();
-  // Deferred triggers run inside COMMIT, so a commit with a new hold or charge waits for the owner
-  // of the lock.
-  await other.query(`
-    create function wait_at_commit() returns trigger language plpgsql as $$
-    begin perform pg_advisory_xact_lock(1); return null; end $$;
-    create constraint trigger holds_wait after insert on holds deferrable initially deferred
-      for each row execute function wait_at_commit();
-    create constraint trigger charges_wait after insert on charges deferrable initially deferred
-      for each row execute function wait_at_commit();
-  `);
+  lock = await lockCommits(gateway.databaseUrl);
 });
 afterAll(async () => {
-  await other.end();
+  await lock.stop();
   await gateway.stop();
   await provider.stop();
 });
@@ -81,33 +72,23 @@ function send({ path, stream }: { path: string; stream: boolean }) {
   return { seen, done };
 }
 
-const stall = () => other.query("select pg_advisory_lock(1)");
-const release = () => other.query("select pg_advisory_unlock(1)");
-
-/** Resolves when a commit waits for the lock. */
-async function stalled(): Promise<void> {
-  const waiting =
-    "select pid from pg_stat_activity where datname = current_database() and wait_event = 'advisory'";
-  while ((await other.query(waiting)).rows.length === 0);
-}
-
 const rows = async (table: string) =>
-  Number((await other.query(`select count(*) from ${table}`)).rows[0].count);
+  Number((await lock.database.query(`select count(*) from ${table}`)).rows[0].count);
 
 describe("the first gate", () => {
   for (const form of forms) {
     test(`${form.name}: no status, no byte and no call to the provider before the hold is durable`, async () => {
       const called = provider.requests.length;
-      await stall();
+      await lock.stall();
       const { seen, done } = send(form);
-      await stalled();
+      await lock.stalled();
       // The admission is retried after a second, so nothing changes until then.
       for (let look = 0; look < 3; look++) {
         expect(seen).toEqual({ status: 0, text: "" });
         expect(provider.requests).toHaveLength(called);
         expect(await rows("holds")).toBe(0);
       }
-      await release();
+      await lock.release();
       await done;
       expect(seen).toMatchObject({ status: 200, text: expect.stringContaining(form.end) });
       expect(provider.requests).toHaveLength(called + 1);
@@ -128,17 +109,17 @@ describe("the end gate", () => {
       const { seen, done } = send(form);
       await shown.reached;
       if (form.stream) await vi.waitFor(() => expect(seen.text).toContain("first"));
-      await stall();
+      await lock.stall();
       shown.open();
       ended.open();
-      await stalled();
+      await lock.stalled();
       for (let look = 0; look < 3; look++) {
         expect(seen.text).not.toContain(form.end);
         expect(seen.text).not.toContain("[DONE]");
         expect(seen.status).toBe(form.stream ? 200 : 0);
         expect(await rows("charges")).toBe(charged);
       }
-      await release();
+      await lock.release();
       await done;
       expect(seen.text).toContain(form.end);
       expect(await rows("charges")).toBe(charged + 1);
@@ -150,11 +131,11 @@ describe("the end gate", () => {
     provider.play(nativeAnswer({ text: ["first"] }, { before }));
     const { seen, done } = send({ path: "/v1/messages", stream: true });
     await before.reached;
-    await stall();
+    await lock.stall();
     before.open();
-    await stalled();
+    await lock.stalled();
     expect(seen.text).not.toContain("message_delta");
-    await release();
+    await lock.release();
     await done;
     expect(seen.text).toContain("message_stop");
   });

@@ -24,7 +24,8 @@ export default defineConfig({
     // Most suites wait more than they compute. The default leaves one processor of two idle.
     maxWorkers: "100%",
     sequence: { sequencer: LongestFirst },
-    testTimeout: 20_000,
+    testTimeout: 60_000,
+    expect: { poll: { timeout: 20_000 } },
     hookTimeout: 60_000,
   },
 });

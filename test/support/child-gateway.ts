@@ -39,8 +39,9 @@ export type Exit = {
 };
 
 function launch(env: NodeJS.ProcessEnv) {
-  const { PATH, HOME, TMPDIR } = process.env;
-  const base = { ...startVariables, PATH, HOME, TMPDIR, PORT: "0", GRPC_PORT: "0" };
+  const { PATH, HOME, TMPDIR, NODE_COMPILE_CACHE } = process.env;
+  const inherited = { PATH, HOME, TMPDIR, NODE_COMPILE_CACHE };
+  const base = { ...startVariables, ...inherited, PORT: "0", GRPC_PORT: "0" };
   const child = spawn(process.execPath, [...nodeFlags, programPath], {
     env: { ...base, ...env },
     stdio: ["ignore", "pipe", "pipe"],

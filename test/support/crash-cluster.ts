@@ -46,8 +46,6 @@ export async function startCrashCluster() {
     CONFIG: catalogPath,
     DATA_DIR: folder,
     LOG_LEVEL: "error",
-    // The first gateway that exits normally fills it; later ones start faster.
-    NODE_COMPILE_CACHE: join(folder, "compiled"),
   };
   const started = new Set<ChildGateway>();
   const clients = createClients();

@@ -241,7 +241,7 @@ function repeat(ledger: Ledger, request: HoldRequest, used: UsedRow): Admitted {
       ...holdOf(request, grantedOutput, used.amount),
       price: used.price,
       freeMicro: 0n,
-      monthFreeMicro: 0n,
+      monthFreeMicro: undefined,
       admittedAt: used.admittedAt,
       month: used.month,
     },

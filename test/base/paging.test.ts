@@ -1,7 +1,15 @@
 import assert from "node:assert/strict";
+import { type Timestamp, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { test } from "vitest";
 import { ApiError } from "../../src/base/errors.ts";
-import { encodeTimeCursor, parseTimeCursor, readPage } from "../../src/base/paging.ts";
+import {
+  encodePageToken,
+  encodeTimeCursor,
+  parsePageToken,
+  parseTimeCursor,
+  readPage,
+  readTimeRange,
+} from "../../src/base/paging.ts";
 
 const names = ["a", "b", "c", "d"];
 
@@ -51,3 +59,58 @@ test("a cursor of time and id is read as it was written", () => {
   for (const text of ["", "req_1", "yesterday req_1", "+012026-01-01T00:00:00.000Z req_1"])
     assert.throws(() => parseTimeCursor(text), ApiError);
 });
+
+test("a token continues the question that it was made of, and no other", () => {
+  const question = ["acc_1", ["key_1", "key_2"], 5n, new Date(0)];
+  const token = encodePageToken("req_1", question);
+  assert.equal(parsePageToken(token, [...question]), "req_1");
+  const others = [["acc_2", ...question.slice(1)], ["acc_1", ["key_1,key_2"], 5n, new Date(0)], []];
+  for (const other of others) assert.throws(() => parsePageToken(token, other), isInvalid);
+  assert.throws(() => parsePageToken(encodePageToken("req_1"), question), isInvalid);
+});
+
+function isInvalid(error: unknown): boolean {
+  return error instanceof ApiError && error.facts.field === "page_token";
+}
+
+const now = new Date("2026-11-22T12:00:00Z");
+const at = (text: string) => timestampFromDate(new Date(text));
+const seconds = (count: bigint) => ({ seconds: count, nanos: 0 }) as Timestamp;
+
+test("a range is read as it was asked", () => {
+  assert.deepEqual(readTimeRange({}, now), { from: undefined, to: undefined });
+  const range = { from: at("2016-11-22T12:00:00Z"), to: at("2026-11-22T12:00:00Z") };
+  assert.deepEqual(readTimeRange(range, now), {
+    from: new Date("2016-11-22T12:00:00Z"),
+    to: now,
+  });
+  // Clocks differ by seconds; an end may lie anywhere ahead.
+  readTimeRange({ from: at("2026-11-22T12:01:00Z") }, now);
+  readTimeRange({ from: at("2026-11-01T00:00:00Z"), to: at("2026-12-01T00:00:00Z") }, now);
+});
+
+for (const { fault, field, ...range } of [
+  {
+    fault: "goes backwards",
+    from: at("2026-11-02T00:00:00Z"),
+    to: at("2026-11-01T00:00:00Z"),
+    field: "to",
+  },
+  { fault: "begins in the future", from: at("2026-11-22T13:00:00Z"), field: "from" },
+  {
+    fault: "is longer than ten years",
+    from: at("2016-11-22T11:59:59Z"),
+    to: at("2026-11-22T12:00:00Z"),
+    field: "from",
+  },
+  { fault: "began more than ten years ago", from: at("2016-11-22T11:59:59Z"), field: "from" },
+  { fault: "ends after the year 9999", to: seconds(2n ** 60n), field: "to" },
+  { fault: "begins before the year 1", from: seconds(-(2n ** 60n)), field: "from" },
+]) {
+  test(`a range that ${fault} is an invalid request`, () => {
+    assert.throws(
+      () => readTimeRange(range, now),
+      (error) => error instanceof ApiError && error.facts.field === field,
+    );
+  });
+}

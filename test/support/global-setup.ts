@@ -39,6 +39,6 @@ export default async function setup(project: TestProject): Promise<() => Promise
   project.provide("templateUrl", embedded.url);
   return async () => {
     await embedded.stop();
-    await rm(folder, { recursive: true, force: true });
+    await rm(folder, { recursive: true, force: true, maxRetries: 5 });
   };
 }

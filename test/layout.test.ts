@@ -46,6 +46,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   {
     postgres: ["postgres", "open-ledger", "pipeline", "preflight", "embedded/embedded"],
     redis: ["redis"],
+    mail: ["mail"],
   },
   { config: ["environment", "database-url", "catalog", "describe"] },
   // The floor: every file may be imported by all, and imports nothing but generated code.
@@ -62,6 +63,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "headers-init.d",
       "ids",
       "log",
+      "mail-address",
       "money",
       "paging",
       "reasoning-effort",
@@ -90,8 +92,10 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
   keys: ["key_changes", "key_secrets", "keys"],
   people: [
     "audit_events",
+    "identities",
     "installation",
     "links",
+    "mails",
     "members",
     "passkeys",
     "passwords",

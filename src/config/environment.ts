@@ -5,6 +5,7 @@
 import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import { availableParallelism } from "node:os";
+import { readMailAddress } from "../base/mail-address.ts";
 import { parseDatabaseUrl } from "./database-url.ts";
 
 export type Role = "all" | "core" | "facade";
@@ -50,6 +51,8 @@ export type Config = {
    * it. Absent: `http://localhost` and the port. Required unless the role is `all`.
    */
   readonly publicUrl?: URL;
+  /** Absent: no mail is sent, and links are shown to those who make them. */
+  readonly smtp?: SmtpServer;
   /** `host:port` of each core. Empty unless the role is `facade`. */
   readonly coreAddresses: readonly string[];
   /** Absent: cores are called in plaintext. */
@@ -77,6 +80,14 @@ export type Config = {
     readonly perKeyBytes: number;
     readonly perAddressBytes: number;
   };
+};
+
+/** The server that takes our mail. */
+export type SmtpServer = {
+  /** `smtp:` (with STARTTLS where it is offered) or `smtps:`, with the credentials, if any. */
+  readonly url: URL;
+  /** Address of the sender. */
+  readonly from: string;
 };
 
 /** TLS of a server, in PEM. */
@@ -123,6 +134,8 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     databaseUrl: readDatabaseUrl,
     pair,
     file,
+    smtpUrl: readSmtpUrl,
+    mailAddress,
   } = createReader(env, problems);
 
   const role = choice("ROLE", roles, "all");
@@ -134,6 +147,8 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   const adminToken = text("ADMIN_TOKEN");
   const catalogPath = readCatalogPath(env);
   const publicUrl = origin("PUBLIC_URL");
+  const smtpUrl = readSmtpUrl("SMTP_URL");
+  const mailFrom = mailAddress("MAIL_FROM");
   const coreAddresses = list("CORE_ADDRESS");
   const trustedProxies = list("TRUSTED_PROXIES");
   const grpcPair = pair("GRPC_TLS_CERT", "GRPC_TLS_KEY");
@@ -158,6 +173,8 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     problems.push("CORE_ADDRESS: is required with ROLE=facade");
   if (role !== "all" && publicUrl === undefined)
     problems.push(`PUBLIC_URL: is required with ROLE=${role}`);
+  if (text("MAIL_FROM") !== undefined && text("SMTP_URL") === undefined)
+    problems.push("MAIL_FROM: requires SMTP_URL");
   if (clientAuthorities !== undefined && grpcPair === undefined) {
     problems.push("GRPC_TLS_CLIENT_CA: requires GRPC_TLS_CERT and GRPC_TLS_KEY");
   }
@@ -195,6 +212,9 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     role,
     workers: readWorkers(),
     ...(publicUrl && { publicUrl }),
+    ...(smtpUrl && {
+      smtp: { url: smtpUrl, from: mailFrom ?? `no-reply@${publicUrl?.hostname ?? "localhost"}` },
+    }),
     coreAddresses,
     ...(coreTls && {
       coreTls: { ...(authorities && { authorities }), ...(identity && { identity }) },
@@ -331,6 +351,30 @@ function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
     } else return parsed;
     return undefined;
   };
+  const smtpUrl = (name: string): URL | undefined => {
+    const value = text(name);
+    const parsed = value === undefined ? undefined : URL.parse(value);
+    if (parsed === undefined) return undefined;
+    const isPlain = parsed !== null && /^smtps?:$/.test(parsed.protocol) && parsed.hostname !== "";
+    if (
+      isPlain &&
+      /^\/?$/.test(parsed.pathname) &&
+      parsed.search + parsed.hash === "" &&
+      isDecodable(parsed)
+    )
+      return parsed;
+    problems.push(
+      `${name}: must be such as smtp://user:password@mail.example.com:587, or smtps://`,
+    );
+    return undefined;
+  };
+  const mailAddress = (name: string): string | undefined => {
+    const value = text(name);
+    const address = value === undefined ? undefined : readMailAddress(value);
+    if (value !== undefined && address === undefined)
+      problems.push(`${name}: must be an e-mail address`);
+    return address;
+  };
   const file = (name: string): Buffer | undefined => {
     const path = text(name);
     if (path === undefined) return undefined;
@@ -352,7 +396,19 @@ function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
     }
     return undefined;
   };
-  return { text, integer, choice, flag, list, url, origin, databaseUrl, file, pair };
+  return {
+    ...{ text, integer, choice, flag, list, url, origin, databaseUrl, file, pair },
+    ...{ smtpUrl, mailAddress },
+  };
+}
+
+function isDecodable({ username, password }: URL): boolean {
+  try {
+    decodeURIComponent(username + password);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** True for the host of an address that only this machine reaches. */

@@ -14,7 +14,7 @@ import { ApiError, invalidField } from "../base/errors.ts";
 import { readPage } from "../base/paging.ts";
 import { actorOf } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
-import { makeLink } from "./links.ts";
+import { mailLink, makeLink } from "./links.ts";
 import { checkStillAdmin, type Parts } from "./parts.ts";
 import type { PeopleTables } from "./store.ts";
 
@@ -66,14 +66,21 @@ export async function updatePerson(
 }
 
 export async function makeSignInLink(
-  { store, publicUrl }: Parts,
-  { personId }: MakeSignInLinkRequest,
+  { store, publicUrl, outbox }: Parts,
+  { personId, mail }: MakeSignInLinkRequest,
   { caller }: AuthenticatedCall,
 ) {
+  if (mail && !outbox) throw invalidField("mail", "needs a mail server, and SMTP_URL is not set");
   const { address, link } = await store.transaction(async (tables) => {
     await checkStillAdmin(tables, caller);
-    return makeRecoveryLink(tables, publicUrl(), personId, actorOf(caller));
+    const made = await makeRecoveryLink(tables, publicUrl(), personId, actorOf(caller));
+    if (!mail) return made;
+    const email = (await tables.findPerson(personId))?.email ?? "";
+    if (email === "") throw invalidField("mail", "this person has no confirmed address");
+    await mailLink(tables, "recovery", made.link, email, {});
+    return { ...made, address: "" };
   });
+  outbox?.notify();
   return create(MakeSignInLinkResponseSchema, {
     link: address,
     ...(link.endsAt && { endsAt: link.endsAt }),

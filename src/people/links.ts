@@ -23,7 +23,14 @@ import { checkLogin, checkName, type Parts } from "./parts.ts";
 import type { NewPasskey } from "./passkeys.ts";
 import { checkPassword } from "./passwords.ts";
 import { beginSession, digestToken } from "./sessions.ts";
-import { type LinkKind, type OpenLink, type PeopleTables, purposeOf } from "./store.ts";
+import {
+  type LinkKind,
+  type MailFacts,
+  type MailKind,
+  type OpenLink,
+  type PeopleTables,
+  purposeOf,
+} from "./store.ts";
 
 const hourMs = 3_600_000;
 const lifetimeMsOf = {
@@ -42,21 +49,41 @@ export async function makeLink(
     personId?: string;
     member?: Membership | undefined;
     login?: string;
+    /** The address to which alone the link is sent. */
+    email?: string | undefined;
     madeBy: string;
   },
 ): Promise<{ address: string; link: Invitation }> {
   const token = randomSecret(32);
-  const { purpose, personId, member, login, madeBy } = link;
+  const { purpose, personId, member, login, email, madeBy } = link;
   const made = await tables.insertLink({
     digest: digestToken(token),
     purpose,
     personId: personId ?? timeOrderedId("per_"),
     member,
     login: login ?? "",
+    email,
     madeBy,
     lifetimeMs: lifetimeMsOf[purpose],
   });
-  return { address: new URL(`/console/welcome#${token}`, publicUrl).href, link: made };
+  return { address: linkAddress(publicUrl, token), link: made };
+}
+
+/** What the holder of a link opens. */
+export function linkAddress(publicUrl: URL, token: string): string {
+  return new URL(`/console/welcome#${token}`, publicUrl).href;
+}
+
+/** Hands in a mail with a link that `makeLink` made. Only the mail will have its secret. */
+export function mailLink(
+  tables: PeopleTables,
+  kind: MailKind & LinkKind,
+  { invitationId: linkId }: Invitation,
+  address: string,
+  facts: MailFacts,
+): Promise<void> {
+  const lifetimeMs = lifetimeMsOf[kind];
+  return tables.insertMail({ kind, address, linkId, facts, lifetimeMs });
 }
 
 export async function beginPasskey(
@@ -131,7 +158,7 @@ export async function redeemLink(
     const name = checkName("name", request.name);
     grant = await store.transaction(async (tables) => {
       const link = await useLink(tables, digest);
-      if (isRecovery) await recover(tables, link, call);
+      if (isRecovery) await recover(parts, tables, link, call);
       else await addPerson(tables, link, login, name);
       await addWayIn(tables, personId, wayIn);
       await joinAccount(tables, personId, link, call);
@@ -139,6 +166,7 @@ export async function redeemLink(
     });
   }
   publish(personId);
+  parts.outbox?.notify();
   const person = await store.findPerson(personId);
   return create(RedeemLinkResponseSchema, { person, ...(grant && { grant }) });
 }
@@ -178,17 +206,18 @@ async function useLink(tables: PeopleTables, digest: Buffer): Promise<OpenLink> 
 
 async function addPerson(
   tables: PeopleTables,
-  { personId, purpose }: OpenLink,
+  { personId, purpose, email }: OpenLink,
   login: string,
   name: string,
 ): Promise<void> {
   const isAdmin = purpose === "owner";
-  if (!(await tables.insertPerson({ personId, login, name, isAdmin })))
+  if (!(await tables.insertPerson({ personId, login, name, email, isAdmin })))
     throw new ApiError("login_taken", { field: "login" });
 }
 
 /** Ends what the person had: whoever has found or stolen a passkey may use it. */
 async function recover(
+  { outbox }: Parts,
   tables: PeopleTables,
   { personId, linkId }: OpenLink,
   call: AuthenticatedCall,
@@ -204,6 +233,13 @@ async function recover(
   // The owners of his accounts should know.
   for (const accountId of accountIds.length > 0 ? accountIds : [""])
     await recordRedemption(tables, personId, accountId, { purpose: "recovery", linkId }, call);
+  if (outbox && person.email !== "")
+    await tables.insertMail({
+      kind: "recovered",
+      address: person.email,
+      facts: { at: new Date().toISOString().slice(0, 16), address: clientOf(call).address },
+      lifetimeMs: 7 * 24 * hourMs,
+    });
 }
 
 async function addWayIn(tables: PeopleTables, personId: string, wayIn: WayIn): Promise<void> {

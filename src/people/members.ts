@@ -12,6 +12,7 @@ import {
   InviteResponseSchema,
   type ListMembersRequest,
   ListMembersResponseSchema,
+  MailState,
   type Member,
   type RemoveMemberRequest,
   RemoveMemberResponseSchema,
@@ -23,8 +24,8 @@ import {
 import { ApiError, invalidField } from "../base/errors.ts";
 import { actorOf, roleIn } from "../contract/callers.ts";
 import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
-import { makeLink } from "./links.ts";
-import { checkLogin, checkStillAdmin, type Parts } from "./parts.ts";
+import { mailLink, makeLink } from "./links.ts";
+import { checkEmail, checkLogin, checkStillAdmin, type Parts } from "./parts.ts";
 import type { PeopleTables } from "./store.ts";
 
 const invitationsPerDayMax = 20;
@@ -45,26 +46,37 @@ export async function listMembers(
 }
 
 export async function invite(
-  { store, publicUrl }: Parts,
-  { role, login }: InviteRequest,
+  { store, publicUrl, outbox }: Parts,
+  { role, login, email }: InviteRequest,
   { accountId, caller }: AuthenticatedCall,
 ) {
-  const proposed = login === "" ? "" : checkLogin("login", login);
-  const { address, link } = await store.transaction(async (tables) => {
-    if ((await tables.findAccountName(accountId)) === undefined) throw noSuchAccount();
+  const address = email === "" ? undefined : checkEmail("email", email);
+  const proposed = login === "" ? (address ?? "") : checkLogin("login", login);
+  // Without a mail server the inviter gets the link, and passes it on.
+  const mailTo = outbox && address;
+  const made = await store.transaction(async (tables) => {
+    const account = await tables.findAccountName(accountId);
+    if (account === undefined) throw noSuchAccount();
     // Locks the account's members, so that invitations at the same time are counted one by one.
     const members = await tables.lockMembers(accountId);
     await checkStillOwner(tables, members, caller);
     const { made, resetsAt } = await tables.countInvitations(accountId);
     if (made >= invitationsPerDayMax) throw tooManyInvitations(made, resetsAt);
-    return makeLink(tables, publicUrl(), {
+    const one = await makeLink(tables, publicUrl(), {
       purpose: "invitation",
       member: { accountId, role },
       login: proposed,
+      email: mailTo,
       madeBy: actorOf(caller),
     });
+    if (mailTo === undefined) return { invitation: one.link, link: one.address };
+    const inviter = caller.kind === "person" ? await tables.findPerson(caller.personId) : undefined;
+    const by = inviter ? inviter.name || inviter.login : "";
+    await mailLink(tables, "invitation", one.link, mailTo, { account, by });
+    return { invitation: { ...one.link, mail: MailState.WAITING } };
   });
-  return create(InviteResponseSchema, { invitation: link, link: address });
+  outbox?.notify();
+  return create(InviteResponseSchema, made);
 }
 
 /**

@@ -2,6 +2,7 @@
 
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
+import { readMailAddress } from "../base/mail-address.ts";
 import type { AuthenticatedCall, Caller, Person } from "../contract/contract.ts";
 import type { Guessing } from "./guessing.ts";
 import type { Passkeys } from "./passkeys.ts";
@@ -13,6 +14,8 @@ export type Parts = {
   readonly hasher: PasswordHasher;
   readonly guessing: Guessing;
   readonly passkeys: Passkeys;
+  /** Call `notify` after the commit of `insertMail`. Undefined: there is no mail server. */
+  readonly outbox: { notify(): void } | undefined;
   /** The address under which people reach the console. */
   readonly publicUrl: () => URL;
   /** True: operators have to sign in with a passkey. */
@@ -44,6 +47,13 @@ export function checkLogin(field: string, text: string): string {
   if (!/^[^\s\p{C}]{1,200}$/u.test(login))
     throw invalidField(field, "has to have 1 to 200 characters, and no spaces");
   return login;
+}
+
+/** An address that mail can be sent to. Throws `invalid_request`. */
+export function checkEmail(field: string, text: string): string {
+  const address = readMailAddress(text);
+  if (address === undefined) throw invalidField(field, "has to be an e-mail address");
+  return address;
 }
 
 /** The name of a person or a passkey. Throws `invalid_request`. */

@@ -12,6 +12,7 @@ import type {
   OnPersonChange,
 } from "../contract/contract.ts";
 import type { AuditSink } from "../contract/interceptor.ts";
+import type { Mailer } from "../mail/mail.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import { listAuditEvents } from "./audit-events.ts";
 import { createChallenges } from "./challenges.ts";
@@ -19,6 +20,7 @@ import { listPeople, makeRecoveryLink, makeSignInLink, updatePerson } from "./di
 import { createGuessing } from "./guessing.ts";
 import { beginPasskey, makeLink, redeemLink } from "./links.ts";
 import { invite, listMembers, removeMember, revokeInvitation, updateMember } from "./members.ts";
+import { createOutbox } from "./outbox.ts";
 import type { Parts } from "./parts.ts";
 import { createPasskeys } from "./passkeys.ts";
 import { PasswordHasher } from "./passwords.ts";
@@ -45,7 +47,7 @@ export type People = {
   /** Stores administrative acts. */
   readonly audit: AuditSink;
   readonly installation: Installation;
-  /** Starts to read the changes that other nodes make. */
+  /** Starts to read the changes that other nodes make, and to send mail. */
   start(): void;
   stop(): Promise<void>;
 };
@@ -73,9 +75,11 @@ export function createPeople(parts: {
   publicUrl: () => URL;
   /** Makes other nodes read the change feed at once, not within 0.5 s. */
   hints?: ChangeHints | undefined;
+  /** Undefined: links are shown to those who make them. */
+  mailer?: Mailer | undefined;
   log: Log;
 }): People {
-  const { publicUrl, hints, log } = parts;
+  const { publicUrl, hints, mailer, log } = parts;
   const store = createPeopleStore(parts.postgres);
   const changes = createChanges({
     source: { name: "people", read: store.readChanges, clean: store.clean },
@@ -87,11 +91,13 @@ export function createPeople(parts: {
   // Registered first: other listeners may authenticate at once.
   changes.onChanged(sessions.forget);
   const challenges = createChallenges(store);
+  const outbox = mailer && createOutbox({ store, mailer, publicUrl, log });
   const all: Parts = {
     store,
     hasher: new PasswordHasher(),
     guessing: createGuessing(store),
     passkeys: createPasskeys({ store, challenges, origin: publicUrl }),
+    outbox,
     publicUrl,
     passkeyOnly,
     publish: changes.publish,
@@ -148,7 +154,12 @@ export function createPeople(parts: {
         return address;
       },
     },
-    start: changes.start,
-    stop: changes.stop,
+    start() {
+      changes.start();
+      outbox?.start();
+    },
+    async stop() {
+      await Promise.all([changes.stop(), outbox?.stop()]);
+    },
   };
 }

@@ -9,6 +9,7 @@ import {
   type Invitation,
   InvitationSchema,
   LinkPurpose,
+  MailState,
   type Member,
   MemberSchema,
   type Passkey,
@@ -78,6 +79,11 @@ const statements = {
   countAttempts: timed("count-attempts"),
   forgiveAttempt: timed("forgive-attempt"),
   removeFailures: timed("remove-failures"),
+  insertMail: timed("insert-mail"),
+  claimMails: timed("claim-mails"),
+  settleMail: timed("settle-mail"),
+  removeMails: timed("remove-mails"),
+  renewLink: timed("renew-link"),
   insertLink: timed("insert-link"),
   findLink: timed("find-link"),
   useLink: timed("use-link"),
@@ -142,6 +148,8 @@ export type OpenLink = {
   /** Absent: it joins no account. */
   readonly member: Membership | undefined;
   readonly login: string;
+  /** Who has the link has this address. Undefined: the link was shown. */
+  readonly email: string | undefined;
   readonly endsAt: Date;
 };
 
@@ -151,8 +159,31 @@ export type NewLink = {
   readonly personId: string;
   readonly member: Membership | undefined;
   readonly login: string;
+  /** The address to which alone it is sent. */
+  readonly email: string | undefined;
   readonly madeBy: string;
   readonly lifetimeMs: number;
+};
+
+export type MailKind = "invitation" | "recovered" | "recovery";
+/** What the text of a mail names. Never a secret. */
+export type MailFacts = Readonly<Record<string, string>>;
+
+export type NewMail = {
+  readonly kind: MailKind;
+  readonly address: string;
+  /** Undefined: the mail has no link. */
+  readonly linkId?: string;
+  readonly facts: MailFacts;
+  /** How long it is tried. */
+  readonly lifetimeMs: number;
+};
+
+/** A mail that this process has to send. */
+export type DueMail = Pick<NewMail, "kind" | "address" | "linkId" | "facts"> & {
+  readonly mailId: string;
+  /** This one included. */
+  readonly attempts: number;
 };
 
 /** A subject of password attempts. */
@@ -276,17 +307,23 @@ function tablesOn(db: Tx) {
       await run(statements.removeChallenges, []);
       await run(statements.removeFailures, []);
       await run(statements.removeSessions, []);
+      await run(statements.removeMails, []);
     },
 
     // People.
 
     /** False: the login is taken. */
-    insertPerson: (person: { personId: string; login: string; name: string; isAdmin: boolean }) =>
+    insertPerson: (person: {
+      personId: string;
+      login: string;
+      name: string;
+      /** A confirmed address. */
+      email: string | undefined;
+      isAdmin: boolean;
+    }) =>
       didChange(statements.insertPerson, [
-        person.personId,
-        person.login,
-        person.name,
-        person.isAdmin ? "admin" : "none",
+        ...[person.personId, person.login, person.name],
+        ...[person.isAdmin ? "admin" : "none", person.email ?? null],
       ]),
     /** Locks the person until the end of the transaction. */
     async lockPerson(personId: string): Promise<Person | undefined> {
@@ -391,7 +428,7 @@ function tablesOn(db: Tx) {
           link.member?.accountId ?? null,
           link.member ? nameIn(rolesByName, link.member.role) : null,
         ],
-        ...[link.login, link.madeBy, link.lifetimeMs],
+        ...[link.login, link.madeBy, link.lifetimeMs, link.email ?? null],
       ];
       return toInvitation(only(await query<InvitationRow>(statements.insertLink, values)));
     },
@@ -425,6 +462,30 @@ function tablesOn(db: Tx) {
       );
       return { made: row.made, resetsAt: row.resets_at };
     },
+
+    /** False: the link was used, or it has ended. */
+    renewLink: (linkId: string, digest: Buffer) =>
+      didChange(statements.renewLink, [linkId, digest]),
+
+    // Mail.
+
+    insertMail: ({ kind, address, linkId, facts, lifetimeMs }: NewMail) =>
+      run(statements.insertMail, [
+        ...[timeOrderedId("mal_"), kind, address, linkId ?? null],
+        ...[JSON.stringify(facts), lifetimeMs],
+      ]),
+    /** Mails that are due, which no other process sends for the next two minutes. */
+    async claimMails(limit: number): Promise<DueMail[]> {
+      const rows = await query<MailRow>(statements.claimMails, [limit]);
+      return rows.map(({ mail_id, link_id, ...row }) => ({
+        ...row,
+        mailId: mail_id,
+        ...(link_id !== null && { linkId: link_id }),
+      }));
+    },
+    /** `waitMs`: until the next attempt, of a mail that waits. */
+    settleMail: (mailId: string, state: MailStateName, problem: string, waitMs: number) =>
+      run(statements.settleMail, [mailId, state, problem, waitMs]),
 
     // Members.
 
@@ -524,6 +585,7 @@ type PersonRow = {
   login: string;
   name: string;
   operator: OperatorName;
+  email: string | null;
   created_at: Date;
   disabled_at: Date | null;
   last_seen_at?: Date | null;
@@ -549,6 +611,7 @@ type LinkRow = {
   role: RoleName | null;
   login: string;
   ends_at: Date;
+  email: string | null;
 };
 type InvitationRow = {
   link_id: string;
@@ -557,6 +620,17 @@ type InvitationRow = {
   made_by: string;
   made_at: Date;
   ends_at: Date;
+  email: string | null;
+  mail?: MailStateName | null;
+  mail_problem?: string | null;
+};
+type MailRow = {
+  mail_id: string;
+  kind: MailKind;
+  address: string;
+  link_id: string | null;
+  facts: MailFacts;
+  attempts: number;
 };
 type MemberRow = {
   person_id: string;
@@ -590,6 +664,13 @@ const operatorsByName = {
   none: OperatorRole.UNSPECIFIED,
   support: OperatorRole.SUPPORT,
   admin: OperatorRole.ADMIN,
+} as const;
+
+type MailStateName = keyof typeof mailStates;
+const mailStates = {
+  waiting: MailState.WAITING,
+  sent: MailState.SENT,
+  failed: MailState.FAILED,
 } as const;
 
 /** The name under which a table stores `value`. */
@@ -648,6 +729,7 @@ function toPerson(row: PersonRow): Person {
     createdAt: timestampFromDate(row.created_at),
     ...(row.disabled_at && { disabledAt: timestampFromDate(row.disabled_at) }),
     ...(row.last_seen_at && { lastSeenAt: timestampFromDate(row.last_seen_at) }),
+    ...(row.email !== null && { email: row.email }),
   });
 }
 
@@ -671,6 +753,7 @@ function toLink(row: LinkRow): OpenLink {
         ? { accountId: account_id, role: rolesByName[role] }
         : undefined,
     login: row.login,
+    email: row.email ?? undefined,
     endsAt: row.ends_at,
   };
 }
@@ -683,6 +766,9 @@ function toInvitation(row: InvitationRow): Invitation {
     createdAt: timestampFromDate(row.made_at),
     endsAt: timestampFromDate(row.ends_at),
     createdBy: row.made_by,
+    ...(row.email !== null && { email: row.email }),
+    ...(row.mail && { mail: mailStates[row.mail] }),
+    ...(row.mail_problem && { mailProblem: row.mail_problem }),
   });
 }
 

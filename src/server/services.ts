@@ -15,6 +15,7 @@ import type { OnPayerChange } from "../http/early-check.ts";
 import type { Readiness } from "../http/http.ts";
 import { createCatalog, createInference, type Inference } from "../inference/inference.ts";
 import { createKeys } from "../keys/keys.ts";
+import { createMailer } from "../mail/mail.ts";
 import { createPeople, type Installation } from "../people/people.ts";
 import { startEmbedded } from "../postgres/embedded/embedded.ts";
 import { openLedger } from "../postgres/open-ledger.ts";
@@ -101,6 +102,7 @@ export async function startServices(
     postgres,
     publicUrl: () => publicUrl,
     hints: hints && hintsOn(hints, "gateway:people-changed"),
+    mailer: config.smtp && createMailer(config.smtp),
     log,
   });
   const billing = createBilling({

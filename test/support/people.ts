@@ -23,6 +23,8 @@ export type PeopleNode = People & {
   as(token: string | undefined, address?: string): PeopleClient;
 };
 
+export type NodeOptions = Pick<Parameters<typeof createPeople>[0], "mailer">;
+
 /** A signed-in person. */
 export type SignedIn = {
   readonly token: string;
@@ -42,8 +44,8 @@ export async function startTestPeople(url = publicUrl) {
     await postgres.query(insertAccount, [`acc_${name}`, `account ${name}`]);
   const database = countStatements(postgres);
   const started: People[] = [];
-  const node = (): PeopleNode => {
-    const one = createNode(database, url);
+  const node = (options: NodeOptions = {}): PeopleNode => {
+    const one = createNode(database, url, options);
     one.start();
     started.push(one);
     return one;
@@ -60,9 +62,9 @@ export async function startTestPeople(url = publicUrl) {
 
 export type TestPeople = Awaited<ReturnType<typeof startTestPeople>>;
 
-function createNode(postgres: Postgres, url: string): PeopleNode {
+function createNode(postgres: Postgres, url: string, options: NodeOptions): PeopleNode {
   const log = createLog("silent");
-  const people = createPeople({ postgres, publicUrl: () => new URL(url), log });
+  const people = createPeople({ postgres, publicUrl: () => new URL(url), log, ...options });
   const { authenticate, audit, onPersonChange } = people;
   const service = intercept(PeopleService, people.service, {
     authenticate,

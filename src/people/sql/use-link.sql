@@ -3,4 +3,4 @@
 -- $1 digest
 update links set used_at = now()
  where digest = $1 and used_at is null and ends_at > now()
-returning link_id, purpose, person_id, account_id, role, login, ends_at;
+returning link_id, purpose, person_id, account_id, role, login, ends_at, email;

@@ -14,8 +14,9 @@ create table people (
   person_id         text collate "C" primary key,
   login             text collate "C" not null unique check (login = lower(login)),
   name              text not null default '',
+  -- Confirmed: mail to it has reached the person, or a provider vouches for it. Null: none.
   email             text,
-  email_verified_at timestamptz,
+  email_verified_at timestamptz check ((email is null) = (email_verified_at is null)),
   operator          text not null default 'none' check (operator in ('none', 'support', 'admin')),
   created_at        timestamptz not null default now(),
   disabled_at       timestamptz
@@ -27,7 +28,7 @@ create table sessions (
   session_id   text collate "C" not null unique,
   person_id    text collate "C" not null references people,
   -- How the person proved who he is.
-  method       text not null check (method in ('passkey', 'password')),
+  method       text not null check (method in ('passkey', 'password', 'oidc')),
   made_at      timestamptz not null default now(),
   used_at      timestamptz not null default now(),
   ends_at      timestamptz not null,
@@ -59,11 +60,27 @@ create table passwords (
   changed_at timestamptz not null default now()
 );
 
+-- Who somebody is at a provider of OIDC. An e-mail address alone never joins two people.
+create table identities (
+  issuer      text collate "C" not null,
+  subject     text collate "C" not null,
+  identity_id text collate "C" not null unique,
+  person_id   text collate "C" not null references people,
+  -- The roles that the groups at the provider gave at the last sign-in.
+  operator    text not null default 'none' check (operator in ('none', 'support', 'admin')),
+  -- Account id → role.
+  accounts    jsonb not null default '{}',
+  created_at  timestamptz not null default now(),
+  used_at     timestamptz not null default now(),
+  primary key (issuer, subject)
+);
+create index identities_by_person on identities (person_id);
+
 create table links (
   -- SHA-256 of the token.
   digest     bytea primary key,
   link_id    text collate "C" not null unique,
-  purpose    text not null check (purpose in ('owner', 'invitation', 'recovery')),
+  purpose    text not null check (purpose in ('owner', 'invitation', 'recovery', 'sign_up')),
   -- Of a recovery: the person. Otherwise the id that a new person gets.
   person_id  text collate "C" not null,
   -- Null: the link joins no account.
@@ -71,6 +88,9 @@ create table links (
   role       text check (role in ('viewer', 'member', 'owner')),
   -- The proposed login. Empty: none.
   login      text not null default '',
+  -- The address to which alone the link is sent: who has the link has the address. Null: the link
+  -- was shown.
+  email      text,
   made_by    text not null,
   made_at    timestamptz not null default now(),
   ends_at    timestamptz not null,
@@ -78,6 +98,29 @@ create table links (
   check ((account_id is null) = (role is null))
 );
 create index links_by_account on links (account_id, made_at);
+
+-- Mail to be sent, and what became of it. The secret of a link is made when its mail is sent, so
+-- that no row holds one.
+create table mails (
+  mail_id  text collate "C" primary key,
+  kind     text not null check (kind in ('invitation', 'recovered', 'recovery', 'sign_up')),
+  address  text collate "C" not null,
+  -- Null: the mail has no link.
+  link_id  text collate "C",
+  facts    jsonb not null,
+  state    text not null default 'waiting' check (state in ('waiting', 'sent', 'failed')),
+  -- Why it was not sent the last time.
+  problem  text not null default '',
+  attempts integer not null default 0,
+  made_at  timestamptz not null default now(),
+  -- Not tried before.
+  next_at  timestamptz not null default now(),
+  -- Not tried again after.
+  ends_at  timestamptz not null
+);
+create index mails_by_state on mails (state, next_at);
+create index mails_by_address on mails (address, made_at);
+create index mails_by_link on mails (link_id);
 
 create table members (
   account_id text collate "C" not null,

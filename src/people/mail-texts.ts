@@ -1,0 +1,55 @@
+// The texts of mails. They name what people chose, such as the name of an account, only in letters
+// and digits: a stranger could send addresses and advertisements in our name otherwise.
+
+import type { MailFacts, MailKind } from "./store.ts";
+
+/** `link`: the address to open, of a mail that has one. */
+export function renderMail(
+  kind: MailKind,
+  facts: MailFacts,
+  publicUrl: URL,
+  link = "",
+): { subject: string; text: string } {
+  const host = publicUrl.host;
+  const name = (key: string) => plain(facts[key] ?? "");
+  const lines = {
+    invitation: {
+      subject: `You are invited to the Model Gateway at ${host}`,
+      text: [
+        `${name("by") || "An operator"} invites you to the account “${name("account")}”.`,
+        "Open this link within seven days. It works once:",
+        link,
+        "If you did not expect this, ignore it: nothing happens.",
+      ],
+    },
+    recovery: {
+      subject: `Sign in again to the Model Gateway at ${host}`,
+      text: [
+        "An operator made this link for you, because you lost your way to sign in.",
+        "Open it within 24 hours. It works once, replaces your earlier ways to sign in and ends " +
+          "all your sessions:",
+        link,
+        "If you did not ask for it, do not open it, and tell the operator.",
+      ],
+    },
+    recovered: {
+      subject: `Your ways to sign in to ${host} were replaced`,
+      text: [
+        `At ${facts.at ?? ""} (UTC) somebody used a recovery link for you` +
+          `${facts.address ? `, from the address ${plain(facts.address, ".:")}` : ""}.`,
+        "All your earlier ways to sign in were removed, and all your sessions have ended.",
+        "If that was not you, tell the operator at once.",
+      ],
+    },
+  } as const satisfies Record<MailKind, { subject: string; text: readonly string[] }>;
+  const { subject, text } = lines[kind];
+  return { subject, text: `${text.join("\n\n")}\n\n-- \nModel Gateway, ${publicUrl.origin}\n` };
+}
+
+/** Letters, digits and few signs, in one line. `more`: further signs. */
+function plain(text: string, more = ""): string {
+  const kept = [...text].map((one) =>
+    /[\p{L}\p{N} &'-]/u.test(one) || more.includes(one) ? one : " ",
+  );
+  return kept.join("").replace(/\s+/g, " ").trim().slice(0, 60);
+}

@@ -1,0 +1,102 @@
+// Sends the mails that wait in the database. A method hands a mail in with the change that causes
+// it, in one transaction, and waits for no mail server: what is committed is sent, also after a
+// crash, by whichever process comes first (decisions/0036-mail-from-an-outbox.md).
+//
+// The token of a link is made when its mail is sent, and each attempt makes a new one. So the
+// database never holds a secret, and the newest mail is the one whose link works.
+
+import { randomSecret } from "../base/ids.ts";
+import type { Log } from "../base/log.ts";
+import { MailError, type Mailer } from "../mail/mail.ts";
+import { linkAddress } from "./links.ts";
+import { renderMail } from "./mail-texts.ts";
+import { digestToken } from "./sessions.ts";
+import type { DueMail, PeopleStore } from "./store.ts";
+
+const pollMs = 5_000;
+const atOnceMax = 5;
+const minuteMs = 60_000;
+const waitMsMax = 30 * minuteMs;
+
+export type Outbox = {
+  /** Call after the commit of a mail: it is sent at once, not within five seconds. */
+  notify(): void;
+  start(): void;
+  /** Resolves when no attempt runs any more. What was not sent waits for another process. */
+  stop(): Promise<void>;
+};
+
+export function createOutbox(parts: {
+  store: PeopleStore;
+  mailer: Mailer;
+  publicUrl: () => URL;
+  log: Log;
+}): Outbox {
+  const { store, mailer, publicUrl, log } = parts;
+  const stopped = new AbortController();
+  let wake = Promise.withResolvers<void>();
+  let running: Promise<void> | undefined;
+
+  async function run(): Promise<void> {
+    while (!stopped.signal.aborted) {
+      const { promise } = wake;
+      const isMore = await sendDue().catch((err: unknown) => {
+        log.warn({ err }, "the mails that wait could not be read");
+        return false;
+      });
+      if (isMore || stopped.signal.aborted) continue;
+      const timer = setTimeout(wake.resolve, pollMs);
+      await promise;
+      clearTimeout(timer);
+      wake = Promise.withResolvers();
+    }
+  }
+
+  /** True if more mails may be due. */
+  async function sendDue(): Promise<boolean> {
+    const due = await store.claimMails(atOnceMax);
+    await Promise.all(due.map(attempt));
+    return due.length === atOnceMax;
+  }
+
+  async function attempt(mail: DueMail): Promise<void> {
+    const { mailId, kind, attempts } = mail;
+    try {
+      const link = mail.linkId === undefined ? undefined : await renewLink(mail.linkId);
+      if (link === null) return await store.settleMail(mailId, "failed", "The link has ended.", 0);
+      const content = renderMail(kind, mail.facts, publicUrl(), link);
+      await mailer.send({ to: mail.address, ...content }, stopped.signal);
+      await store.settleMail(mailId, "sent", "", 0);
+    } catch (error) {
+      const isPermanent = error instanceof MailError && error.isPermanent;
+      const problem = error instanceof MailError ? error.message : "The mail could not be sent.";
+      const waitMs = Math.min(waitMsMax, minuteMs * 2 ** (attempts - 1));
+      log.warn({ mail: mailId, kind, attempts, problem, isPermanent }, "a mail was not sent");
+      // Without a database the mail stays claimed, and is due again after two minutes.
+      await store
+        .settleMail(mailId, isPermanent ? "failed" : "waiting", problem, waitMs)
+        .catch((err: unknown) => log.warn({ err, mail: mailId }, "the outcome was not stored"));
+    }
+  }
+
+  /** The address to open. Null: the link has ended. */
+  async function renewLink(linkId: string): Promise<string | null> {
+    const token = randomSecret(32);
+    return (await store.renewLink(linkId, digestToken(token)))
+      ? linkAddress(publicUrl(), token)
+      : null;
+  }
+
+  return {
+    notify: () => wake.resolve(),
+    start() {
+      running ??= run();
+    },
+    async stop() {
+      stopped.abort();
+      wake.resolve();
+      await running;
+      mailer.close();
+    },
+  };
+}

@@ -69,8 +69,9 @@ test("an invitation is mailed, and its link is in the mail alone", async () => {
   const mia = await redeem(node, mail?.links[0] ?? "", "mia");
   // Nobody but the holder of the address could have had the link.
   expect(mia.person.email).toBe("mia@example.com");
-  expect(await errorOf(node.as(undefined).redeemLink({ token: tokenOf(mail?.links[0] ?? "") })))
-    .toBe("not_found token");
+  expect(
+    await errorOf(node.as(undefined).redeemLink({ token: tokenOf(mail?.links[0] ?? "") })),
+  ).toBe("not_found token");
 });
 
 test("an invitation without an address is shown, and confirms none", async () => {
@@ -89,7 +90,9 @@ test("without a mail server the link is shown", async () => {
     .invite({ accountId: "acc_b", role: MEMBER, email: "shown@example.com" });
   expect(made.link).not.toBe("");
   expect(made.invitation).toMatchObject({ email: "", mail: MailState.UNSPECIFIED });
-  const mail = plain.as(owner.token).makeSignInLink({ personId: owner.person.personId, mail: true });
+  const mail = plain
+    .as(owner.token)
+    .makeSignInLink({ personId: owner.person.personId, mail: true });
   expect(await errorOf(mail)).toBe("invalid_request mail");
 });
 
@@ -111,19 +114,23 @@ test("a name brings no line, address or mark of its own into a mail", async () =
 test("a refused address is told, and not tried again", async () => {
   refusal = { code: 550, message: "user unknown" };
   await invite("refused@example.com");
-  await expect.poll(() => invitationTo("refused@example.com")).toMatchObject({
-    mail: MailState.FAILED,
-    mailProblem: "The mail server refused the mail: 550 user unknown",
-  });
+  await expect
+    .poll(() => invitationTo("refused@example.com"))
+    .toMatchObject({
+      mail: MailState.FAILED,
+      mailProblem: "The mail server refused the mail: 550 user unknown",
+    });
 });
 
 test("a mail that is refused for now is sent later, and its link works", async () => {
   refusal = { code: 451, message: "try later" };
   await invite("later@example.com");
-  await expect.poll(() => invitationTo("later@example.com")).toMatchObject({
-    mail: MailState.WAITING,
-    mailProblem: "The mail server refused the mail: 451 try later",
-  });
+  await expect
+    .poll(() => invitationTo("later@example.com"))
+    .toMatchObject({
+      mail: MailState.WAITING,
+      mailProblem: "The mail server refused the mail: 451 try later",
+    });
   refusal = undefined;
   await makeDue();
   await invite("wakes-the-outbox@example.com");

@@ -71,7 +71,8 @@ export function createOutbox(parts: {
       const isPermanent = error instanceof MailError && error.isPermanent;
       const problem = error instanceof MailError ? error.message : "The mail could not be sent.";
       const waitMs = Math.min(waitMsMax, minuteMs * 2 ** (attempts - 1));
-      log.warn({ mail: mailId, kind, attempts, problem, isPermanent }, "a mail was not sent");
+      const reason = Object(Object(error).cause ?? error).message;
+      log.warn({ mail: mailId, kind, attempts, problem, reason }, "a mail was not sent");
       // Without a database the mail stays claimed, and is due again after two minutes.
       await store
         .settleMail(mailId, isPermanent ? "failed" : "waiting", problem, waitMs)

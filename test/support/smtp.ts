@@ -38,6 +38,7 @@ export async function startSmtpServer(options: SmtpServerOptions = {}): Promise<
     authOptional: user === undefined,
     allowInsecureAuth: true,
     hideSTARTTLS: true,
+    disabledCommands: ["STARTTLS"],
     logger: false,
     onAuth(auth, _, callback) {
       const isRight = auth.username === user?.name && auth.password === user?.password;

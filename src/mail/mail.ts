@@ -74,12 +74,16 @@ export function createMailer(server: SmtpServer, limit = limitMs): Mailer {
 function toMailError(error: unknown): MailError {
   const { code, responseCode, response } = Object(error);
   const said = typeof response === "string" ? `: ${oneLine(response, 200)}` : "";
-  if (typeof responseCode === "number" && code !== "EAUTH")
-    return new MailError(`The mail server refused the mail${said}`, responseCode >= 500, error);
   if (code === "EAUTH")
     return new MailError("The mail server refused the user of SMTP_URL", false, error);
   if (code === "ETLS")
     return new MailError("The mail server offers no secure connection", false, error);
+  if (typeof responseCode === "number") {
+    // Of the addresses or the text. What a server refuses before, an operator can mend.
+    const isOfMail = code === "EENVELOPE" || code === "EMESSAGE";
+    const isPermanent = isOfMail && responseCode >= 500;
+    return new MailError(`The mail server refused the mail${said}`, isPermanent, error);
+  }
   if (code === "ETIMEDOUT" || code === "EABORT")
     return new MailError("The mail server did not answer in time", false, error);
   return new MailError("The mail server cannot be reached", false, error);

@@ -100,6 +100,10 @@ export const errorCatalog = {
     rpc: Code.FailedPrecondition,
     message: "The key is revoked.",
   },
+  report_too_large: {
+    rpc: Code.FailedPrecondition,
+    message: "This report takes too long to read at once: ask for fewer months.",
+  },
   login_taken: {
     rpc: Code.AlreadyExists,
     message: "Another person has this login. Choose another one.",

@@ -51,17 +51,27 @@ export function byCategory<Value>(
   };
 }
 
-/**
- * Expands `each_category(…)` in SQL: one copy of the text in brackets per category, separated by
- * commas. In a copy `#` is the column of the category, and a parameter `$n` counts up from n. The
- * text may contain one more level of brackets.
- */
+/** Expands `each_category(…)` in SQL, as `expandEach`, over the columns of the categories. */
 export function expandCategories(sql: string): string {
-  return sql.replace(/each_category\(((?:[^()]|\([^()]*\))*)\)/g, (_, template: string) =>
-    tokenCategories
-      .map((category, index) =>
+  return expandEach(
+    sql,
+    "each_category",
+    tokenCategories.map((category) => categoryColumns[category]),
+  );
+}
+
+/**
+ * Expands `<word>(…)` in SQL: one copy of the text in brackets per name, separated by commas. In
+ * a copy `#` is the name, and a parameter `$n` counts up from n. The text may contain one more
+ * level of brackets.
+ */
+export function expandEach(sql: string, word: string, names: readonly string[]): string {
+  const call = new RegExp(`\\b${word}\\(((?:[^()]|\\([^()]*\\))*)\\)`, "g");
+  return sql.replace(call, (_, template: string) =>
+    names
+      .map((name, index) =>
         template
-          .replaceAll("#", categoryColumns[category])
+          .replaceAll("#", name)
           .replace(/\$(\d+)/g, (_, first: string) => `$${Number(first) + index}`),
       )
       .join(", "),

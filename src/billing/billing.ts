@@ -2,12 +2,7 @@
 // the holds of this process. README.md explains the rules.
 
 import { create } from "@bufbuild/protobuf";
-import {
-  durationMs,
-  type Timestamp,
-  timestampDate,
-  timestampFromDate,
-} from "@bufbuild/protobuf/wkt";
+import { durationMs, timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   type BillingService,
   CheckpointHoldResponseSchema,
@@ -16,10 +11,9 @@ import {
   CreateTransferResponseSchema,
   FindRequestResponseSchema,
   GetAccountResponseSchema,
+  GetForecastResponseSchema,
   GetPoolsResponseSchema,
   GetReceiptResponseSchema,
-  type GetUsageRequest,
-  GetUsageResponseSchema,
   ListAccountsResponseSchema,
   ListChargesResponseSchema,
   ListTransfersResponseSchema,
@@ -31,7 +25,6 @@ import {
   type SettleHoldRequest,
   SettleHoldResponseSchema,
   TransferKind,
-  UsagePeriod,
   VerifyLedgerResponseSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
@@ -41,6 +34,7 @@ import { familyName } from "../base/families.ts";
 import { isRequestId, requestIdRule } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { encodeTimeCursor, parseTimeCursor, readPage } from "../base/paging.ts";
+import { withTimeout } from "../base/timeout.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import { actorOf, confinedTo } from "../contract/callers.ts";
 import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
@@ -49,8 +43,11 @@ import type { Hints } from "../redis/redis.ts";
 import type { RequestKey } from "./admission.ts";
 import { ClusterNode } from "./cluster-node.ts";
 import { HoldKeeper, type Holds } from "./holds.ts";
+import { Rejections } from "./rejections.ts";
 import { runningReceipt } from "./settlement.ts";
 import { createLedgerStore, type LedgerStore } from "./store.ts";
+import { createReports, type Reports, type Scope } from "./usage.ts";
+import { UsageDays } from "./usage-days.ts";
 
 export type { Hold } from "./admission.ts";
 export { minHoldMicro, type UsageBounds } from "./hold-size.ts";
@@ -89,6 +86,8 @@ export type Billing = {
   stalledMs(): number;
   /** The amounts of the charges that these requests have. One without a charge is left out. */
   findAmounts: LedgerStore["findAmounts"];
+  /** Counts a request of a key that was rejected before its admission, for `QueryErrors`. */
+  countRejected(key: { readonly accountId: string; readonly keyId: string }, reason: string): void;
   /** How many of these requests hold credits, and so are yet to be charged. */
   countRunning(requests: readonly RequestKey[]): Promise<number>;
   /** Creates an account with this id and two empty pools, unless it exists. */
@@ -131,16 +130,22 @@ export function createBilling(parts: Parts): Billing {
   const reports = createLedgerStore({ ...parts.postgres, query: parts.postgres.reports.query });
   const node = new ClusterNode({ store, log: parts.log, onLost: parts.onLost });
   const funds = createFundsChanges(parts.hints);
+  const days = new UsageDays(parts.postgres, parts.log);
+  const rejections = new Rejections(parts.postgres, parts.log);
   const holds = new HoldKeeper({
     ...parts,
     store,
     nodeId: node.id,
     onLost: () => node.lose(),
-    onSettled: (accountId) => funds.notify({ kind: "settlement", accountId }),
+    onSettled(accountId, admittedAt) {
+      funds.notify({ kind: "settlement", accountId });
+      days.noteSettled(admittedAt);
+    },
   });
   return {
     service: createService({
       ...{ store, reports, holds, priceOf: parts.priceOf },
+      usage: createReports(parts.postgres.reports),
       onTransfer: funds.publishTransfer,
     }),
     holds,
@@ -157,16 +162,30 @@ export function createBilling(parts: Parts): Billing {
     onFundsChange: funds.listen,
     stalledMs: () => holds.stalledMs,
     findAmounts: (requests) => reports.findAmounts(requests),
+    countRejected: (key, reason) => rejections.count(key, reason),
     countRunning: async (requests) => (await reports.findHolds(requests)).length,
     confirmAlive: () => node.confirmAlive(),
-    start: () => node.start(holds),
+    async start() {
+      await node.start(holds);
+      days.start();
+      rejections.start();
+    },
     async stop() {
       funds.stop();
       await holds.close();
+      // They lose nothing but figures.
+      await withTimeout(
+        Promise.all([days.stop(), rejections.stop()]),
+        figuresMsMax,
+        () => undefined,
+      );
       await node.stop();
     },
   };
 }
+
+/** How long a stopping process waits until its figures are written. */
+const figuresMsMax = 2_000;
 
 const transfersChannel = "gateway:transfers";
 
@@ -200,11 +219,13 @@ type ServiceParts = {
 function createService({
   store,
   reports,
+  usage,
   holds,
   priceOf,
   onTransfer,
 }: ServiceParts & {
   readonly reports: LedgerStore;
+  readonly usage: Reports;
   readonly onTransfer: (accountId: string) => void;
 }): Implementation<typeof BillingService, AuthenticatedCall> {
   return {
@@ -300,12 +321,16 @@ function createService({
       });
       return create(ListChargesResponseSchema, { charges, nextPageToken });
     },
-    async getUsage(request, call) {
-      const query = usageQuery(request, await knownAccount(reports, call));
-      const keyId = confinedTo(call.caller) ?? query.keyId;
-      const isOwn = query.keyId === "" || query.keyId === keyId;
-      const rows = isOwn ? await reports.readUsage({ ...query, keyId }) : [];
-      return create(GetUsageResponseSchema, { rows });
+    async queryUsage(request, call) {
+      return usage.queryUsage(request, await scopeOf(reports, call));
+    },
+    async queryErrors(request, call) {
+      return usage.queryErrors(request, await scopeOf(reports, call));
+    },
+    async getForecast(_, { accountId }) {
+      const forecasts = await usage.forecast(accountId);
+      if (forecasts.length === 0) throw noSuch("account");
+      return create(GetForecastResponseSchema, { forecasts });
     },
     async verifyLedger(_, { signal }) {
       return create(VerifyLedgerResponseSchema, { violations: await reports.verifyLedger(signal) });
@@ -328,6 +353,11 @@ async function knownAccount(
 ): Promise<string> {
   if (caller.kind !== "key" && !(await reports.findAccount(accountId))) throw noSuch("account");
   return accountId;
+}
+
+/** Whose figures the caller sees. Throws `not_found` for an account that an operator invented. */
+async function scopeOf(reports: LedgerStore, call: AuthenticatedCall): Promise<Scope> {
+  return { accountId: await knownAccount(reports, call), onlyKey: confinedTo(call.caller) };
 }
 
 // The largest integer that a double, and so any JSON client, represents exactly.
@@ -402,30 +432,6 @@ async function settleHold(
   const charge = await store.findCharge(request);
   if (!charge) throw noSuch("hold");
   return charge;
-}
-
-function usageQuery(request: GetUsageRequest, accountId: string) {
-  const now = new Date();
-  const from = request.from
-    ? dateOf("from", request.from)
-    : new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth(), 1));
-  const to = request.to ? dateOf("to", request.to) : now;
-  if (to < from) throw invalidField("to", "is before from");
-  const period =
-    request.period === UsagePeriod.HOUR
-      ? "hour"
-      : request.period === UsagePeriod.DAY
-        ? "day"
-        : "all";
-  return { accountId, from, to, period, keyId: request.keyId, model: request.model } as const;
-}
-
-// The years that a protobuf Timestamp may represent.
-function dateOf(field: string, timestamp: Timestamp): Date {
-  const date = timestampDate(timestamp);
-  const year = date.getUTCFullYear();
-  if (!(year >= 1 && year <= 9999)) throw invalidField(field, "is not in the years 1 to 9999");
-  return date;
 }
 
 function chargeCursor({ admittedAt, requestId }: Receipt): string {

@@ -157,7 +157,7 @@ export class HoldKeeper implements Holds {
   /** Endings that replace those of queued settlements, by request. */
   readonly #amended = new Map<string, Ending>();
   readonly #maxWaitMs: number;
-  readonly #onSettled: ((accountId: string) => void) | undefined;
+  readonly #onSettled: ((accountId: string, admittedAt: Date) => void) | undefined;
   #checkpointing: Promise<void> | undefined;
   #isClosed = false;
 
@@ -167,8 +167,8 @@ export class HoldKeeper implements Holds {
     log: Log;
     nodeId: () => string;
     onLost: () => void;
-    /** Called with the account of each settled hold. */
-    onSettled?: (accountId: string) => void;
+    /** Called with the account of each settled hold, and the time of its admission. */
+    onSettled?: (accountId: string, admittedAt: Date) => void;
     /** How long an admission waits for the database. */
     maxWaitMs?: number;
   }) {
@@ -331,7 +331,7 @@ export class HoldKeeper implements Holds {
 
   async #settleOnce(hold: PlacedHold, ending: Ending): Promise<Receipt> {
     const settled = await this.#settlementQueue.submit({ kind: "settle", hold, ending });
-    this.#onSettled?.(hold.payer.accountId);
+    this.#onSettled?.(hold.payer.accountId, hold.admittedAt);
     const chargedMicro = settled.kind === "charged" ? settled.charge.amountMicro : 0n;
     this.#wakeWaiting(poolOf(hold.payer), hold.amountMicro - chargedMicro);
     if (settled.kind === "charged") return receiptOf(settled.charge);

@@ -3,11 +3,13 @@
 // depend on rows that it reads.
 
 import { toJson } from "@bufbuild/protobuf";
-import { AttemptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { durationMs } from "@bufbuild/protobuf/wkt";
+import { type Attempt, AttemptSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Price, Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import { mayBeOld } from "../base/ids.ts";
 import { byCategory, type TokenCategory, tokenCategories } from "../base/token-categories.ts";
+import { firstEventNumber } from "../base/usage-sums.ts";
 import type { Query } from "../postgres/pipeline.ts";
 import { statement } from "../postgres/postgres.ts";
 import {
@@ -26,7 +28,7 @@ import {
   requestKeyOf,
 } from "./admission.ts";
 import type { Decision, Sequence } from "./batch-connection.ts";
-import { chargedUsage, costMicro } from "./price.ts";
+import { chargedUsage, costMicro, costsUpTo } from "./price.ts";
 import { basisName, outcomeName, type PriceRow, toPrice } from "./rows.ts";
 import type { Charge, Settled, SettleRequest } from "./settlement.ts";
 
@@ -289,12 +291,16 @@ export function settlementBatch(requests: readonly SettleRequest[]): Sequence<re
 function settleHolds(requests: readonly (SettleRequest & { kind: "settle" })[]): Query {
   const endings = requests.map(({ ending }) => ending);
   const charged = requests.map(chargedOf);
+  const costs = requests.map((request) => costsUpTo(request.hold.price, chargedOf(request)));
   const over = requests.map(overOf);
   return [
     statements.settleHolds,
     [
       ...requestIds(requests.map(({ hold }) => hold)),
-      requests.map((request) => costMicro(request.hold.price, chargedOf(request))),
+      costs.map(({ inputMicro }) => inputMicro),
+      costs.map(({ withCacheMicro }) => withCacheMicro),
+      costs.map(({ withThinkingMicro }) => withThinkingMicro),
+      costs.map(({ allMicro }) => allMicro),
       requests.map((request) => costMicro(request.hold.price, overOf(request))),
       over.map(({ output }) => output),
       over.map(({ thinking }) => thinking),
@@ -303,9 +309,16 @@ function settleHolds(requests: readonly (SettleRequest & { kind: "settle" })[]):
       endings.map(({ attempts }) =>
         JSON.stringify(attempts.map((attempt) => toJson(AttemptSchema, attempt))),
       ),
+      endings.map(({ attempts }) => firstEventOf(attempts)),
       ...tokenCategories.map((category) => charged.map((usage) => usage[category])),
     ],
   ];
+}
+
+/** The number of the count in which roll-ups have the first event. Null: there was none. */
+function firstEventOf(attempts: readonly Attempt[]): number | null {
+  const after = attempts.findLast(({ firstEventAfter }) => firstEventAfter)?.firstEventAfter;
+  return after ? firstEventNumber(durationMs(after)) : null;
 }
 
 /** The charged part of the usage of a request. */

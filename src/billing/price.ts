@@ -32,6 +32,25 @@ export function costMicro(
 }
 
 /**
+ * The price of `usage` in the order in which a hold covers it, each sum with the ones before it:
+ * input, cache, thinking, output.
+ */
+export function costsUpTo(prices: TokenPrices, usage: Readonly<Record<TokenCategory, number>>) {
+  const costOf = (category: TokenCategory) =>
+    usage[category] > 0 ? prices[category] * BigInt(usage[category]) : 0n;
+  const inputMicro = costOf("input");
+  const withCacheMicro =
+    inputMicro + costOf("cacheWrite5m") + costOf("cacheWrite1h") + costOf("cacheRead");
+  const withThinkingMicro = withCacheMicro + costOf("thinking");
+  return {
+    inputMicro,
+    withCacheMicro,
+    withThinkingMicro,
+    allMicro: withThinkingMicro + costOf("output"),
+  };
+}
+
+/**
  * The part of `usage` that is charged: all of its input, and output up to the tokens that were
  * granted, thinking first.
  */

@@ -13,15 +13,12 @@ import {
   type Transfer,
   TransferKind,
   TransferSchema,
-  type UsageRow,
-  UsageRowSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   type Price,
   PriceSchema,
   type Usage,
   UsageSchema,
-  UsageTotalSchema,
 } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
 import { byCategory, categoryColumns, type TokenCategory } from "../base/token-categories.ts";
@@ -73,14 +70,6 @@ export type ChargeRow = RequestRow & {
   attempts: JsonValue[];
   settled_at: Date;
 };
-export type UsageSumRow = CategoriesRow & {
-  key_id: string;
-  model: string;
-  period_start: Date;
-  amount: bigint;
-  requests: bigint;
-};
-
 export function toAccount({ account_id, name, created_at }: AccountRow): Account {
   return create(AccountSchema, {
     accountId: account_id,
@@ -170,17 +159,6 @@ export function toReceipt(row: ChargeRow): Receipt {
     attempts: row.attempts.map((attempt) => fromJson(AttemptSchema, attempt)),
     admittedAt: timestampFromDate(row.admitted_at),
     settledAt: timestampFromDate(row.settled_at),
-  });
-}
-
-export function toUsageRow(row: UsageSumRow): UsageRow {
-  return create(UsageRowSchema, {
-    keyId: row.key_id,
-    model: row.model,
-    from: timestampFromDate(row.period_start),
-    usage: create(UsageTotalSchema, categoriesOf(row)),
-    amountMicrocredits: row.amount,
-    requests: row.requests,
   });
 }
 

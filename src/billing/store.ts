@@ -8,7 +8,6 @@ import {
   type Receipt,
   type Transfer,
   TransferKind,
-  type UsageRow,
   type Violation,
   ViolationSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
@@ -37,9 +36,7 @@ import {
   toReceipt,
   toStoredHold,
   toTransfer,
-  toUsageRow,
   transferKindName,
-  type UsageSumRow,
 } from "./rows.ts";
 
 // Shorter than the silence after which a node is dead: a heartbeat that a lost network swallowed is
@@ -66,7 +63,6 @@ const statements = {
   findRunning: statement(import.meta.url, "find-running"),
   listCharges: statement(import.meta.url, "list-charges"),
   listKeyCharges: statement(import.meta.url, "list-key-charges"),
-  readUsage: statement(import.meta.url, "read-usage"),
   findPayer: statement(import.meta.url, "find-payer"),
   registerNode: statement(import.meta.url, "register-node"),
   recordHeartbeat: { ...statement(import.meta.url, "record-heartbeat"), timeoutMs: heartbeatMsMax },
@@ -77,15 +73,6 @@ const statements = {
 
 // The verification reads the whole ledger.
 const verifyMsMax = 3_600_000;
-
-type UsageQuery = {
-  accountId: string;
-  from: Date;
-  to: Date;
-  period: "hour" | "day" | "all";
-  keyId: string;
-  model: string;
-};
 
 type NewTransfer = {
   readonly accountId: string;
@@ -238,24 +225,6 @@ export function createLedgerStore(postgres: Database) {
           : db.query<ChargeRow>(statements.listKeyCharges, [accountId, keyId, ...page]);
       return (await rows).map(toReceipt);
     },
-    readUsage: async ({
-      accountId,
-      from,
-      to,
-      period,
-      keyId,
-      model,
-    }: UsageQuery): Promise<UsageRow[]> =>
-      (
-        await db.query<UsageSumRow>(statements.readUsage, [
-          accountId,
-          from,
-          to,
-          period,
-          keyId,
-          model,
-        ])
-      ).map(toUsageRow),
 
     registerNode: async (nodeId: string, process: string): Promise<void> =>
       void (await db.heartbeats.query(statements.registerNode, [nodeId, process])),

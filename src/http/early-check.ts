@@ -8,7 +8,7 @@
 
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
-import type { ApiError } from "../base/errors.ts";
+import { type ApiError, type ErrorReason, toApiError } from "../base/errors.ts";
 import type { RateLimits } from "../rate-limits/rate-limits.ts";
 
 /** An event after which an earlier error of a key may no longer hold. */
@@ -34,6 +34,22 @@ const keysMax = 20_000;
 const changesMax = 200_000;
 /** Statuses of requests that failed although they could be read in full. */
 export const failedStatuses: ReadonlySet<number> = new Set([400, 402, 403, 404, 413]);
+
+/** The same check, which also reports each error that it throws. */
+export function reportErrors(
+  check: EarlyCheck,
+  report: ((key: Key, reason: ErrorReason) => void) | undefined,
+): EarlyCheck {
+  if (!report) return check;
+  return (key) => {
+    try {
+      return check(key);
+    } catch (error) {
+      report(key, toApiError(error).reason);
+      throw error;
+    }
+  };
+}
 
 type KeyErrors = {
   /** An error that the next request of the key would meet, whatever it asks for. */

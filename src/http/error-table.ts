@@ -170,6 +170,12 @@ export const errorTable = {
     ...noRetry,
   },
 
+  report_too_large: {
+    status: 400,
+    native: [invalid, "report_too_large"],
+    chat: [invalid, "report_too_large"],
+    ...noRetry,
+  },
   // 404, never 400: a coding assistant answers a 400 by dropping its capabilities one by one, in
   // six calls.
   login_taken: {

@@ -7,13 +7,14 @@ import type {
   GenerateRequest,
   GenerateResponse,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { ApiError, invalidField } from "../base/errors.ts";
+import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { ApiError, type ErrorReason, invalidField, toApiError } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import { isRequestId, newRequestId, requestIdRule } from "../base/ids.ts";
 import { type Hold, minHoldMicro, type NewHold, type UsageBounds } from "../billing/billing.ts";
 import type { Call, Caller } from "../contract/contract.ts";
 import type { ProviderAnswer, Providers } from "../providers/providers.ts";
-import type { RateLimitState, RateLimits } from "../rate-limits/rate-limits.ts";
+import type { Place, RateLimitState, RateLimits } from "../rate-limits/rate-limits.ts";
 import type { ActiveRequest, ActiveRequests } from "./active-requests.ts";
 import { Bill, type BillParts } from "./bill.ts";
 import type { Catalog } from "./catalog.ts";
@@ -26,6 +27,8 @@ export type GenerateParts = BillParts & {
   readonly limits: RateLimits;
   readonly providers: Providers;
   readonly activeRequests: ActiveRequests;
+  /** As `Billing.countRejected`. */
+  readonly countRejected: (key: Key, reason: ErrorReason) => void;
   /** As `Billing.confirmAlive`. */
   readonly confirmAlive: () => Promise<void> | undefined;
   /** Longest life of a request. */
@@ -53,8 +56,7 @@ export async function* generate(
   caller: PayingCaller,
 ): AsyncGenerator<GenerateResponse, undefined> {
   const requestId = requestIdOf(call);
-  const prepared = prepare(parts.catalog(), received, caller.key.allowedModels);
-  const place = await parts.limits.acquire(caller.key.keyId, caller.key.requestsPerMinute);
+  const { prepared, place } = await begin(parts, received, caller);
   // Open before the hold, so that a revocation or a drain also ends requests that are being
   // admitted.
   const active = parts.activeRequests.open(caller.key.keyId, caller.secret.secretId);
@@ -122,13 +124,39 @@ export async function* generate(
     if (bill) throw bill.fail(error);
     // Only admitted requests count towards the limit of the key.
     place?.cancel();
-    throw error;
+    throw rejected(parts, caller, error);
   } finally {
     // If the answer failed or its reader left, charges the usage so far. No effect once settled.
     await bill?.close();
     clearTimeout(timer);
     parts.activeRequests.close(active);
   }
+}
+
+/** Prepares the request, and takes its place under the limit of the key. */
+async function begin(
+  parts: GenerateParts,
+  received: GenerateRequest,
+  caller: PayingCaller,
+): Promise<{ prepared: Prepared; place: Place | undefined }> {
+  try {
+    const prepared = prepare(parts.catalog(), received, caller.key.allowedModels);
+    const { keyId, requestsPerMinute } = caller.key;
+    return { prepared, place: await parts.limits.acquire(keyId, requestsPerMinute) };
+  } catch (error) {
+    throw rejected(parts, caller, error);
+  }
+}
+
+/** Counts a request that was not admitted. Returns the error. */
+function rejected(
+  { countRejected }: Pick<GenerateParts, "countRejected">,
+  { key }: PayingCaller,
+  error: unknown,
+): unknown {
+  const { reason } = toApiError(error);
+  if (reason !== "cancelled") countRejected(key, reason);
+  return error;
 }
 
 /** The id that the caller proposes, or a new one. */

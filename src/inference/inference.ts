@@ -3,7 +3,8 @@
 
 import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
-import { ApiError } from "../base/errors.ts";
+import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { ApiError, type ErrorReason } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import type { Holds } from "../billing/billing.ts";
 import type { AuthenticatedCall, Caller, Implementation } from "../contract/contract.ts";
@@ -43,6 +44,8 @@ export function createInference(parts: {
   limits: RateLimits;
   providers: Providers;
   log: Log;
+  /** As `Billing.countRejected`. */
+  countRejected?: (key: Key, reason: ErrorReason) => void;
   /** As `Billing.confirmAlive`. */
   confirmAlive: () => Promise<void> | undefined;
   /** Longest life of a request. */
@@ -55,7 +58,11 @@ export function createInference(parts: {
   const counters = { providerReportedZero: 0, discardedCalls: 0 };
   const requestMaxMs = parts.requestMaxMs ?? 30 * 60_000;
   const overlap = parts.overlap ?? true;
-  const all = { ...parts, activeRequests, counters, inputCounts, requestMaxMs, overlap };
+  const countRejected = parts.countRejected ?? (() => {});
+  const all = {
+    ...{ ...parts, activeRequests, counters, inputCounts, requestMaxMs, overlap },
+    countRejected,
+  };
   const stopWatching = parts.keys.onChanged(({ keyId }) => {
     cancelRevoked(activeRequests, parts.keys, keyId).catch((err: unknown) =>
       parts.log.error({ err, keyId }, "a changed key could not be read"),

@@ -30,6 +30,11 @@ export function isBlocked(error: unknown): boolean {
   return error instanceof DatabaseError && (error.code === "55P03" || error.code === "57014");
 }
 
+/** The server ended the statement because it took too long. */
+export function isTimedOut(error: unknown): boolean {
+  return error instanceof DatabaseError && error.code === "57014";
+}
+
 // SQLSTATEs: class 08 connection exception, 57P01 to 57P03 the server stops or starts, 53300 too
 // many connections, 25P03 idle transaction timeout.
 const unreachableStates = /^(08|57P0[123]|53300|25P03)/;

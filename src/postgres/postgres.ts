@@ -21,7 +21,13 @@ import {
 } from "./session.ts";
 import type { Statement } from "./statement.ts";
 
-export { isBlocked, isConflict, isUniqueViolation, isUnreachable } from "./failures.ts";
+export {
+  isBlocked,
+  isConflict,
+  isTimedOut,
+  isUniqueViolation,
+  isUnreachable,
+} from "./failures.ts";
 export { type Statement, statement } from "./statement.ts";
 
 /**
@@ -53,7 +59,7 @@ export interface Postgres extends Tx {
   transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
   /**
    * A separate pool for reports. Callers may request as many large reports as they like; other
-   * statements do not wait for them.
+   * statements do not wait for them. The server ends a statement after ten seconds.
    */
   readonly reports: Tx;
   /** For heartbeats: other statements that wait for locks do not keep them waiting. */
@@ -86,6 +92,10 @@ const plannerSettings = {
   plan_cache_mode: "force_generic_plan",
 };
 
+// A report reads thousands of rows and takes one processor at most. Compiling its expressions takes
+// longer than running them.
+const reportSettings = { jit: "off", max_parallel_workers_per_gather: 0, work_mem: "32MB" };
+
 // A plan suits the table sizes at the time when it was made, and the server updates its statistics
 // once a minute. A plan made while a single request ran scans all holds once per charge: 880 ms for
 // a batch of 256 among 10,000 holds, instead of 4 ms with a new plan.
@@ -97,6 +107,8 @@ const reportConnectionsMax = 4;
 const heartbeatConnectionsMax = 2;
 // A hung server and a lost network send no error, so every statement needs a timeout.
 const defaultTimeoutMs = 30_000;
+// A report that takes longer asks for too much at once.
+const reportMsMax = 10_000;
 // The server's own limit is shorter, so that it ends the statement before the client gives up on
 // the connection.
 const timeoutMarginMs = 2_000;
@@ -233,13 +245,16 @@ class Pools {
     this.#open = {
       server,
       pool: this.#openPool(server, poolConnectionsMax),
-      reports: this.#openPool(server, reportConnectionsMax),
+      reports: this.#openPool(server, reportConnectionsMax, {
+        ...(this.#session.traits.hasPlannerSettings && reportSettings),
+        statement_timeout: Math.min(reportMsMax, this.#timeoutMs - timeoutMarginMs),
+      }),
       heartbeats: this.#openPool(server, heartbeatConnectionsMax),
     };
     return this.#open;
   }
 
-  #openPool(server: Server, max: number): Pool {
+  #openPool(server: Server, max: number, settings: SessionSettings = {}): Pool {
     const pool = new Pool({
       ...connectionConfig(server.url),
       max,
@@ -250,6 +265,7 @@ class Pools {
           idle_in_transaction_session_timeout: lockMsMax,
           statement_timeout: this.#timeoutMs - timeoutMarginMs,
           ...this.#session.settings,
+          ...settings,
         }),
     });
     // A broken connection fails its next statement. Without error listeners it would end the

@@ -4,6 +4,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { basename, dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expandCategories } from "../base/token-categories.ts";
+import { expandSums } from "../base/usage-sums.ts";
 
 /** One SQL statement. The server's statistics list it under the same name. */
 export type Statement = {
@@ -17,13 +18,13 @@ export type Statement = {
 
 /**
  * Reads `sql/<file>.sql` beside the caller's module, and `sql/distributed/<file>.sql` where there
- * is one, and expands its token categories. The name of
+ * is one, and expands its token categories and sums. The name of
  * the statement is `<folder>/<file>`. Call once, when the module loads.
  */
 export function statement(moduleUrl: string, file: string): Statement {
   const folder = dirname(fileURLToPath(moduleUrl));
   const read = (path: string) =>
-    expandCategories(readFileSync(`${folder}/sql/${path}.sql`, "utf8"));
+    expandSums(expandCategories(readFileSync(`${folder}/sql/${path}.sql`, "utf8")));
   const text = read(file);
   const isOverridden = existsSync(`${folder}/sql/distributed/${file}.sql`);
   const distributed = isOverridden ? read(`distributed/${file}`) : text;

@@ -17,7 +17,12 @@ import {
 } from "../http/authenticate.ts";
 import { BodyMemory } from "../http/body-memory.ts";
 import { registerConnect } from "../http/connect.ts";
-import { createEarlyCheck, type OnPayerChange, type PayerChange } from "../http/early-check.ts";
+import {
+  createEarlyCheck,
+  type OnPayerChange,
+  type PayerChange,
+  reportErrors,
+} from "../http/early-check.ts";
 import { createHttpServer, type Readiness } from "../http/http.ts";
 import { createRateLimits } from "../rate-limits/rate-limits.ts";
 import { type FirstKeys, saveAdminToken, seed, signInLinkAdvice } from "./bootstrap.ts";
@@ -215,7 +220,8 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
     settings: { nativeBearer, trustedProxies, showCost: streamCost },
     readiness,
     identifyCaller,
-    earlyCheck: createEarlyCheck(limits, onPayerChange),
+    // A facade has no ledger to count in.
+    earlyCheck: reportErrors(createEarlyCheck(limits, onPayerChange), local?.countRejected),
     bodyMemory,
     addressLimit,
     log,

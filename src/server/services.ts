@@ -3,8 +3,10 @@
 
 import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
+import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+import type { ErrorReason } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { createBilling } from "../billing/billing.ts";
 import type { CatalogFile } from "../config/catalog.ts";
@@ -42,6 +44,8 @@ export type StartedServices = {
   listensOn(port: number): void;
   readonly limits: RateLimits;
   readonly onPayerChange: OnPayerChange;
+  /** As `Billing.countRejected`. */
+  countRejected(key: Key, reason: ErrorReason): void;
   readiness(): Promise<Readiness>;
   /** Takes models, prices, routes and providers from another file. */
   reload(file: CatalogFile): void;
@@ -121,6 +125,7 @@ export async function startServices(
     catalog: () => catalog,
     holds: billing.holds,
     confirmAlive: billing.confirmAlive,
+    countRejected: billing.countRejected,
     keys,
     limits,
     providers,
@@ -153,6 +158,7 @@ export async function startServices(
     installation,
     publicUrl: () => publicUrl,
     ensureAccount: billing.ensureAccount,
+    countRejected: billing.countRejected,
     listensOn(port) {
       if (!config.publicUrl) publicUrl = new URL(`http://localhost:${port}`);
     },

@@ -6,8 +6,9 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
   GetPoolsRequestSchema,
   GetReceiptRequestSchema,
-  GetUsageRequestSchema,
   ListChargesRequestSchema,
+  QueryUsageRequestSchema,
+  UsageGroup,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
@@ -59,8 +60,10 @@ async function listed(call: Call, pageSize = 100): Promise<string[]> {
 async function usedBy(call: Call, keyId = ""): Promise<string[]> {
   const from = timestampFromDate(new Date(Date.now() - 3_600_000 * 2));
   const to = timestampFromDate(new Date(Date.now() + 3_600_000));
-  const request = create(GetUsageRequestSchema, { keyId, from, to });
-  const { rows } = await world.billing.getUsage(request, call);
+  const keyIds = keyId === "" ? [] : [keyId];
+  const question = { keyIds, from, to, groupBy: [UsageGroup.KEY] };
+  const request = create(QueryUsageRequestSchema, question);
+  const { rows } = await world.billing.queryUsage(request, call);
   return rows.map((row) => row.keyId);
 }
 

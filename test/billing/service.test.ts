@@ -5,17 +5,18 @@ import {
   CheckpointHoldRequestSchema,
   CreateAccountRequestSchema,
   GetAccountRequestSchema,
+  GetForecastRequestSchema,
   GetPoolsRequestSchema,
   GetReceiptRequestSchema,
-  GetUsageRequestSchema,
   InputCategory,
   ListAccountsRequestSchema,
   ListChargesRequestSchema,
   ListTransfersRequestSchema,
   Outcome,
   PlaceHoldRequestSchema,
+  QueryErrorsRequestSchema,
+  QueryUsageRequestSchema,
   SettleHoldRequestSchema,
-  UsagePeriod,
   VerifyLedgerRequestSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
@@ -340,8 +341,11 @@ describe("accounts", () => {
         ).reason,
       ).toBe("not_found");
       expect(
-        (await errorOf(world.billing.getUsage(create(GetUsageRequestSchema, { accountId }), call)))
-          .reason,
+        (
+          await errorOf(
+            world.billing.queryUsage(create(QueryUsageRequestSchema, { accountId }), call),
+          )
+        ).reason,
       ).toBe("not_found");
     }
     for (const accountId of ["", mine.accountId]) {
@@ -485,72 +489,11 @@ describe("lists", () => {
 });
 
 describe("usage", () => {
-  test("usage is summed by key, model and time, from the roll-ups alone", async () => {
-    const payer = await world.payer(1_000_000n);
-    const other = await world.payer(0n, { accountId: payer.accountId });
-    for (const [who, output] of [
-      [payer, 3],
-      [payer, 4],
-      [other, 5],
-    ] as const) {
-      await world.holds.settle(
-        await world.holds.place(holdRequest(who, 10), never),
-        endingWith({ input: 1, output }),
-      );
-    }
-    const read = async (more: object) =>
-      (
-        await world.billing.getUsage(
-          create(GetUsageRequestSchema, { accountId: payer.accountId, ...more }),
-          world.admin,
-        )
-      ).rows;
-    const all = await read({});
-    const sums = all.map(({ keyId, requests, usage }) => [
-      keyId,
-      requests,
-      usage?.input,
-      usage?.output,
-    ]);
-    expect(sums).toHaveLength(2);
-    expect(sums).toEqual(
-      expect.arrayContaining([
-        [payer.keyId, 2n, 2n, 7n],
-        [other.keyId, 1n, 1n, 5n],
-      ]),
-    );
-    for (const period of [UsagePeriod.HOUR, UsagePeriod.DAY]) {
-      const rows = await read({ period, keyId: payer.keyId });
-      expect(rows.reduce((sum, one) => sum + one.amountMicrocredits, 0n)).toBe(2n * 10n + 7n * 50n);
-    }
-    expect(await read({ model: "model-nobody" })).toEqual([]);
-  });
-
-  const ranges: { name: string; range: object; field: string }[] = [
-    {
-      name: "backwards",
-      range: { from: { seconds: 2_000_000n }, to: { seconds: 1_000_000n } },
-      field: "to",
-    },
-    { name: "beyond the year 9999", range: { to: { seconds: 2n ** 60n } }, field: "to" },
-    { name: "before the year 1", range: { from: { seconds: -(2n ** 60n) } }, field: "from" },
-  ];
-  for (const { name, range, field } of ranges) {
-    test(`a range that goes ${name} is rejected`, async () => {
-      const { accountId } = await world.payer(0n);
-      const read = world.billing.getUsage(
-        create(GetUsageRequestSchema, { accountId, ...range }),
-        world.admin,
-      );
-      expect(await errorOf(read)).toEqual({ reason: "invalid_request", field });
-    });
-  }
-
   test("a key or model with a NUL is rejected", async () => {
     const { accountId } = await world.payer(0n);
-    for (const more of [{ keyId: "\0" }, { model: "\0" }]) {
-      const read = world.billing.getUsage(
-        create(GetUsageRequestSchema, { accountId, ...more }),
+    for (const more of [{ keyIds: ["\0"] }, { models: ["\0"] }]) {
+      const read = world.billing.queryUsage(
+        create(QueryUsageRequestSchema, { accountId, ...more }),
         world.admin,
       );
       expect((await errorOf(read)).reason).toBe("invalid_request");
@@ -577,6 +520,8 @@ test("every read of a key or an operator runs on connections that admissions and
   await service.getReceipt(create(GetReceiptRequestSchema, { accountId, requestId }), call);
   await service.listCharges(create(ListChargesRequestSchema, { accountId }), call);
   await service.listTransfers(create(ListTransfersRequestSchema, { accountId }), call);
-  await service.getUsage(create(GetUsageRequestSchema, { accountId }), call);
+  await service.queryUsage(create(QueryUsageRequestSchema, { accountId }), call);
+  await service.queryErrors(create(QueryErrorsRequestSchema, { accountId }), call);
+  await service.getForecast(create(GetForecastRequestSchema, { accountId }), call);
   await service.verifyLedger(create(VerifyLedgerRequestSchema), call);
 });

@@ -6,10 +6,11 @@ import { pino } from "pino";
 import { describe, expect, test, vi } from "vitest";
 import {
   BillingService,
+  Bucket,
   CreateTransferResponseSchema,
   GetPoolsResponseSchema,
+  QueryUsageResponseSchema,
   TransferKind,
-  UsagePeriod,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { audited, callers } from "../../gen/gateway/common/v1/options_pb.ts";
@@ -231,14 +232,11 @@ describe("declared fields", () => {
   });
 
   test("listed values pass, absent optional ones too", async () => {
-    const getUsage = vi.fn(async () => ({
-      $typeName: "gateway.billing.v1.GetUsageResponse" as const,
-      rows: [],
-    }));
-    const core = coreWith({ billing: { getUsage } });
-    await core.billing.getUsage({ period: UsagePeriod.DAY }, asCustomer);
-    await core.billing.getUsage({}, asCustomer);
-    expect(getUsage).toHaveBeenCalledTimes(2);
+    const queryUsage = vi.fn(async () => create(QueryUsageResponseSchema));
+    const core = coreWith({ billing: { queryUsage } });
+    await core.billing.queryUsage({ bucket: Bucket.DAY }, asCustomer);
+    await core.billing.queryUsage({}, asCustomer);
+    expect(queryUsage).toHaveBeenCalledTimes(2);
   });
 });
 
@@ -498,7 +496,7 @@ describe("the audit log", () => {
 
   test("it covers every method that changes something, except the holds of other services", () => {
     const methods = Object.values(serviceTypes).flatMap((service) => service.methods);
-    const isRead = (name: string) => /^(Get|List|Find|Count|Authenticate)/.test(name);
+    const isRead = (name: string) => /^(Get|List|Find|Query|Count|Authenticate)/.test(name);
     const silent = methods.filter((desc) => !getOption(desc, audited) && !isRead(desc.name));
     expect(new Set(silent.map((desc) => desc.name))).toEqual(
       new Set([

@@ -9,6 +9,7 @@ import {
   startCrashCluster,
   usageOf,
 } from "../support/crash-cluster.ts";
+import { sumCharges, sumUsage } from "../support/sums.ts";
 
 const kills = 30;
 const clients = 6;
@@ -95,4 +96,12 @@ test("thirty kills under load: complete answers are charged exactly, all others 
   expect(charged?.reaped).toBeGreaterThan(0n);
   expect(charged?.all).toBeLessThanOrEqual(BigInt(sent));
   expect(charged?.all).toBeGreaterThanOrEqual(BigInt(complete.length));
+
+  // Every way to the sums gives the same ones. The verifier has checked the ledger in `recover`.
+  const sums = await sumCharges(stage.ledger, payer.accountId);
+  expect(sums.requests).toBe(charged?.all);
+  const usage = await sumUsage(stage.ledger, payer.accountId);
+  expect(usage.pages).toBeGreaterThan(0);
+  expect(usage.rows).toEqual(sums);
+  expect(usage.totals).toEqual(sums);
 });

@@ -167,7 +167,16 @@ for (const binding of bindingNames) {
 }
 
 test("the same requests with the caller's own ids are answered", async () => {
-  const readable = ["GetAccount", "GetPools", "GetReceipt", "ListCharges", "GetUsage", "GetKey"];
+  const readable = [
+    "GetAccount",
+    "GetPools",
+    "GetReceipt",
+    "ListCharges",
+    "QueryUsage",
+    "QueryErrors",
+    "GetForecast",
+    "GetKey",
+  ];
   for (const desc of naming.filter(({ name }) => readable.includes(name))) {
     expect(await outcomeOf("local", desc, "viewer", own), desc.name).toHaveProperty("answer");
     answered++;

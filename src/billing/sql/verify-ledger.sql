@@ -1,6 +1,41 @@
 -- Checks every invariant of the ledger. Each row is a violation, at most 100 per invariant; no rows
 -- means that all invariants hold.
-with checks (invariant, subject, detail) as (
+with charged_hours as materialized (
+  select c.account_id, c.key_id, c.model, date_trunc('hour', c.admitted_at, 'UTC') as hour,
+    each_category(sum(c.#) as #), sum(c.amount) as amount,
+    sum(least(upto.input, c.hold)) as amount_input,
+    sum(c.amount - least(upto.thinking, c.hold)) as amount_output,
+    sum(least(upto.cache, c.hold) - least(upto.input, c.hold)) as amount_cache,
+    sum(least(upto.thinking, c.hold) - least(upto.cache, c.hold)) as amount_thinking,
+    count(*) as requests,
+    count(*) filter (where c.outcome = 'completed') as completed,
+    count(*) filter (where c.outcome in ('provider_failed', 'provider_broke', 'gateway_failed',
+      'reaped', 'input_above_hold')) as failed,
+    count(*) filter (where c.outcome in ('client_left_before_acceptance',
+      'client_left_before_content', 'client_left', 'revoked', 'time_limit')) as cut
+  from charges c
+  join price_versions p using (price_version)
+  cross join lateral (
+    select c.input * p.input as input,
+      c.cache_write_5m * p.cache_write_5m + c.cache_write_1h * p.cache_write_1h
+        + c.cache_read * p.cache_read as cache,
+      c.thinking * p.thinking as thinking
+  ) cost
+  cross join lateral (
+    select cost.input, cost.input + cost.cache as cache,
+      cost.input + cost.cache + cost.thinking as thinking
+  ) upto
+  group by 1, 2, 3, 4
+), charged_days as (
+  select account_id, key_id, model, (hour at time zone 'utc')::date as day,
+    each_charged(sum(#) as #)
+  from charged_hours
+  group by 1, 2, 3, 4
+), summed_days as (
+  select account_id, key_id, model, (hour at time zone 'utc')::date as day, each_sum(sum(#) as #)
+  from usage_hourly
+  group by 1, 2, 3, 4
+), checks (invariant, subject, detail) as (
   select 'posted = transfers - charges', p.account_id || '/' || p."family",
     format('posted %s, transfers %s, charges %s',
       p.posted, coalesce(t.amount, 0), coalesce(c.amount, 0))
@@ -73,17 +108,43 @@ with checks (invariant, subject, detail) as (
   where output::bigint + thinking > granted_output
     or output_over::bigint + thinking_over > 0 and output::bigint + thinking < granted_output
   union all
-  select 'roll-ups = charges', concat_ws('/', account_id, key_id, model, hour),
+  select 'hours = charges', concat_ws('/', account_id, key_id, model, hour),
     format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)
   from usage_hourly u
-  full join (
-    select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC') as hour,
-      sum(amount) as amount, count(*) as requests, each_category(sum(#) as #)
-    from charges
-    group by 1, 2, 3, 4
-  ) c using (account_id, key_id, model, hour)
-  where (u.amount, u.requests, each_category(u.#))
-    is distinct from (c.amount, c.requests, each_category(c.#))
+  full join charged_hours c using (account_id, key_id, model, hour)
+  cross join usage_progress g
+  -- The hours before are removed.
+  where (u.hour is not null or (hour at time zone 'utc')::date >= g.hours_from)
+    and (each_charged(u.#)) is distinct from (each_charged(c.#))
+  union all
+  select 'days = charges', concat_ws('/', account_id, key_id, model, day),
+    format('amount %s and %s, requests %s and %s', u.amount, c.amount, u.requests, c.requests)
+  from usage_daily u
+  full join charged_days c using (account_id, key_id, model, day)
+  cross join usage_progress g
+  where (u.day is not null or day < g.closed_to)
+    and (each_charged(u.#)) is distinct from (each_charged(c.#))
+  union all
+  select 'days = hours', concat_ws('/', account_id, key_id, model, day),
+    format('amount %s and %s, requests %s and %s', u.amount, h.amount, u.requests, h.requests)
+  from usage_daily u
+  full join summed_days h using (account_id, key_id, model, day)
+  cross join usage_progress g
+  where day >= g.hours_from and day < g.closed_to
+    and (each_sum(u.#)) is distinct from (each_sum(h.#))
+  union all
+  select 'sums = their parts', concat_ws('/', account_id, key_id, model, at),
+    format('amount %s, requests %s', amount, requests)
+  from (
+    select account_id, key_id, model, hour::text as at, each_sum(#) from usage_hourly
+    union all
+    select account_id, key_id, model, day::text, each_sum(#) from usage_daily
+  ) sums
+  where amount <> amount_input + amount_output + amount_cache + amount_thinking
+    or requests <> completed + failed + cut
+    or requests < first_event_1 + first_event_2 + first_event_3 + first_event_4 + first_event_5
+      + first_event_6 + first_event_7 + first_event_8 + first_event_9 + first_event_10
+    or least(each_sum(#)) < 0
   union all
   select 'no hold outlives its deadline', account_id || '/' || request_id, deadline::text
   from holds

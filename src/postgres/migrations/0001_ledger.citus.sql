@@ -12,3 +12,6 @@ select create_distributed_table('holds', 'account_id', colocate_with => 'pools')
 select create_distributed_table('charges', 'account_id', colocate_with => 'pools');
 select create_distributed_table('transfers', 'account_id', colocate_with => 'pools');
 select create_distributed_table('usage_hourly', 'account_id', colocate_with => 'pools');
+select create_distributed_table('usage_daily', 'account_id', colocate_with => 'pools');
+select create_distributed_table('errors_hourly', 'account_id', colocate_with => 'pools');
+select create_reference_table('usage_progress');

@@ -183,21 +183,100 @@ create table transfers (
   unique (account_id, idempotency_key)
 );
 
--- Sums of charges by the UTC hour of admission, written with the charge.
+-- Sums of charges by the UTC hour of admission, written with the charge, removed after 101 days.
 create table usage_hourly (
-  account_id     text collate "C" not null,
-  key_id         text collate "C" not null,
-  model          text not null,
-  hour           timestamptz not null,
-  input          bigint not null default 0,
-  output         bigint not null default 0,
-  cache_write_5m bigint not null default 0,
-  cache_write_1h bigint not null default 0,
-  cache_read     bigint not null default 0,
-  thinking       bigint not null default 0,
-  amount         bigint not null default 0,
-  requests       bigint not null default 0,
+  account_id      text collate "C" not null,
+  key_id          text collate "C" not null,
+  model           text not null,
+  hour            timestamptz not null,
+  input           bigint not null default 0,
+  output          bigint not null default 0,
+  cache_write_5m  bigint not null default 0,
+  cache_write_1h  bigint not null default 0,
+  cache_read      bigint not null default 0,
+  thinking        bigint not null default 0,
+  amount          bigint not null default 0,
+  -- The parts of the amount.
+  amount_input    bigint not null default 0,
+  amount_output   bigint not null default 0,
+  amount_cache    bigint not null default 0,
+  amount_thinking bigint not null default 0,
+  requests        bigint not null default 0,
+  -- The parts of the requests.
+  completed       bigint not null default 0,
+  failed          bigint not null default 0,
+  cut             bigint not null default 0,
+  -- Requests by the time to their first event: base/usage-sums.ts has the bounds.
+  first_event_1    bigint not null default 0,
+  first_event_2    bigint not null default 0,
+  first_event_3    bigint not null default 0,
+  first_event_4    bigint not null default 0,
+  first_event_5    bigint not null default 0,
+  first_event_6    bigint not null default 0,
+  first_event_7    bigint not null default 0,
+  first_event_8    bigint not null default 0,
+  first_event_9    bigint not null default 0,
+  first_event_10   bigint not null default 0,
   primary key (account_id, hour, key_id, model)
+) with (fillfactor = 70);
+-- Days are closed and removed over all accounts. The condition holds for every row: it keeps the
+-- planner from reading the hours of all accounts for the report of one.
+create index usage_hourly_by_hour on usage_hourly (hour) where key_id >= '';
+
+-- The same sums by UTC day, written once, when no request of the day runs any more.
+create table usage_daily (
+  account_id      text collate "C" not null,
+  key_id          text collate "C" not null,
+  model           text not null,
+  day             date not null,
+  input           bigint not null default 0,
+  output          bigint not null default 0,
+  cache_write_5m  bigint not null default 0,
+  cache_write_1h  bigint not null default 0,
+  cache_read      bigint not null default 0,
+  thinking        bigint not null default 0,
+  amount          bigint not null default 0,
+  -- The parts of the amount.
+  amount_input    bigint not null default 0,
+  amount_output   bigint not null default 0,
+  amount_cache    bigint not null default 0,
+  amount_thinking bigint not null default 0,
+  requests        bigint not null default 0,
+  -- The parts of the requests.
+  completed       bigint not null default 0,
+  failed          bigint not null default 0,
+  cut             bigint not null default 0,
+  -- Requests by the time to their first event: base/usage-sums.ts has the bounds.
+  first_event_1    bigint not null default 0,
+  first_event_2    bigint not null default 0,
+  first_event_3    bigint not null default 0,
+  first_event_4    bigint not null default 0,
+  first_event_5    bigint not null default 0,
+  first_event_6    bigint not null default 0,
+  first_event_7    bigint not null default 0,
+  first_event_8    bigint not null default 0,
+  first_event_9    bigint not null default 0,
+  first_event_10   bigint not null default 0,
+  primary key (account_id, day, key_id, model)
+);
+
+-- How far the days are: one row.
+create table usage_progress (
+  -- Sums of the days before this one are in usage_daily.
+  closed_to  date not null primary key,
+  -- Hours of the days before this one were removed.
+  hours_from date not null
+);
+insert into usage_progress (closed_to, hours_from) values ('0001-01-01', '0001-01-01');
+
+-- Requests that were rejected before their admission, by UTC hour. Removed after 101 days.
+create table errors_hourly (
+  account_id text collate "C" not null,
+  hour       timestamptz not null,
+  key_id     text collate "C" not null,
+  reason     text collate "C" not null,
+  requests   bigint not null,
+  primary key (account_id, hour, key_id, reason)
 ) with (fillfactor = 70);
 
 -- Running gateway processes.

@@ -17,7 +17,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/billing/v1/billing.proto.
  */
 export const file_gateway_billing_v1_billing: GenFile = /*@__PURE__*/
-  fileDesc("CiBnYXRld2F5L2JpbGxpbmcvdjEvYmlsbGluZy5wcm90bxISZ2F0ZXdheS5iaWxsaW5nLnYxIlsKB0FjY291bnQSEgoKYWNjb3VudF9pZBgBIAEoCRIMCgRuYW1lGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIioKFENyZWF0ZUFjY291bnRSZXF1ZXN0EhIKBG5hbWUYASABKAlCBPDHGAEiRQoVQ3JlYXRlQWNjb3VudFJlc3BvbnNlEiwKB2FjY291bnQYASABKAsyGy5nYXRld2F5LmJpbGxpbmcudjEuQWNjb3VudCInChFHZXRBY2NvdW50UmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJIkIKEkdldEFjY291bnRSZXNwb25zZRIsCgdhY2NvdW50GAEgASgLMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLkFjY291bnQiPAoTTGlzdEFjY291bnRzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJeChRMaXN0QWNjb3VudHNSZXNwb25zZRItCghhY2NvdW50cxgBIAMoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSK8AQoEUG9vbBIpCgZmYW1pbHkYASABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHkSIAoTcG9zdGVkX21pY3JvY3JlZGl0cxgCIAEoA0gAiAEBEh4KEWhlbGRfbWljcm9jcmVkaXRzGAMgASgDSAGIAQESGQoRZnJlZV9taWNyb2NyZWRpdHMYBCABKANCFgoUX3Bvc3RlZF9taWNyb2NyZWRpdHNCFAoSX2hlbGRfbWljcm9jcmVkaXRzIiUKD0dldFBvb2xzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJIjsKEEdldFBvb2xzUmVzcG9uc2USJwoFcG9vbHMYASADKAsyGC5nYXRld2F5LmJpbGxpbmcudjEuUG9vbCKTAgoIVHJhbnNmZXISEwoLdHJhbnNmZXJfaWQYASABKAkSEgoKYWNjb3VudF9pZBgCIAEoCRIpCgZmYW1pbHkYAyABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHkSLgoEa2luZBgEIAEoDjIgLmdhdGV3YXkuYmlsbGluZy52MS5UcmFuc2ZlcktpbmQSGwoTYW1vdW50X21pY3JvY3JlZGl0cxgFIAEoAxIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkSDgoGcmVhc29uGAcgASgJEg0KBWFjdG9yGAggASgJEi4KCmNyZWF0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIuoBChVDcmVhdGVUcmFuc2ZlclJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYARIvCgZmYW1pbHkYAiABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHlCBPDHGAESNAoEa2luZBgDIAEoDjIgLmdhdGV3YXkuYmlsbGluZy52MS5UcmFuc2ZlcktpbmRCBPDHGAESIQoTYW1vdW50X21pY3JvY3JlZGl0cxgEIAEoA0IE8McYARIdCg9pZGVtcG90ZW5jeV9rZXkYBSABKAlCBPDHGAESDgoGcmVhc29uGAYgASgJIkgKFkNyZWF0ZVRyYW5zZmVyUmVzcG9uc2USLgoIdHJhbnNmZXIYASABKAsyHC5nYXRld2F5LmJpbGxpbmcudjEuVHJhbnNmZXIiUQoUTGlzdFRyYW5zZmVyc1JlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCSJhChVMaXN0VHJhbnNmZXJzUmVzcG9uc2USLwoJdHJhbnNmZXJzGAEgAygLMhwuZ2F0ZXdheS5iaWxsaW5nLnYxLlRyYW5zZmVyEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKRAgoQUGxhY2VIb2xkUmVxdWVzdBIYCgpyZXF1ZXN0X2lkGAEgASgJQgTwxxgBEhQKBmtleV9pZBgCIAEoCUIE8McYARITCgVtb2RlbBgDIAEoCUIE8McYARINCgVpbnB1dBgEIAEoDRI/ChRtb3N0X2V4cGVuc2l2ZV9pbnB1dBgFIAEoDjIhLmdhdGV3YXkuYmlsbGluZy52MS5JbnB1dENhdGVnb3J5EhIKCm1pbl9vdXRwdXQYBiABKA0SEgoKbWF4X291dHB1dBgHIAEoDRIrCghkZWFkbGluZRgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhITCgVub25jZRgJIAEoCUIE8McYASK0AQoRUGxhY2VIb2xkUmVzcG9uc2USFgoOZ3JhbnRlZF9vdXRwdXQYASABKA0SGQoRaG9sZF9taWNyb2NyZWRpdHMYAiABKAMSJwoFcHJpY2UYAyABKAsyGC5nYXRld2F5LmNvbW1vbi52MS5QcmljZRIvCgthZG1pdHRlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKYWNjb3VudF9pZBgFIAEoCSJ6ChVDaGVja3BvaW50SG9sZFJlcXVlc3QSGAoKcmVxdWVzdF9pZBgBIAEoCUIE8McYARItCgV1c2FnZRgCIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlVzYWdlQgTwxxgBEhgKCmFjY291bnRfaWQYAyABKAlCBPDHGAEiGAoWQ2hlY2twb2ludEhvbGRSZXNwb25zZSJyCgdBdHRlbXB0EhAKCHByb3ZpZGVyGAEgASgJEg8KB291dGNvbWUYAiABKAkSDgoGc3RhdHVzGAMgASgNEjQKEWZpcnN0X2V2ZW50X2FmdGVyGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIoMCChFTZXR0bGVIb2xkUmVxdWVzdBIYCgpyZXF1ZXN0X2lkGAEgASgJQgTwxxgBEi0KBXVzYWdlGAIgASgLMhguZ2F0ZXdheS5jb21tb24udjEuVXNhZ2VCBPDHGAESMgoHb3V0Y29tZRgDIAEoDjIbLmdhdGV3YXkuYmlsbGluZy52MS5PdXRjb21lQgTwxxgBEigKBWJhc2lzGAQgASgOMhkuZ2F0ZXdheS5iaWxsaW5nLnYxLkJhc2lzEi0KCGF0dGVtcHRzGAUgAygLMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLkF0dGVtcHQSGAoKYWNjb3VudF9pZBgGIAEoCUIE8McYASJCChJTZXR0bGVIb2xkUmVzcG9uc2USLAoHcmVjZWlwdBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5SZWNlaXB0ItUECgdSZWNlaXB0EhIKCnJlcXVlc3RfaWQYASABKAkSEgoKYWNjb3VudF9pZBgCIAEoCRIOCgZrZXlfaWQYAyABKAkSKQoGZmFtaWx5GAQgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5Eg0KBW1vZGVsGAUgASgJEicKBXVzYWdlGAYgASgLMhguZ2F0ZXdheS5jb21tb24udjEuVXNhZ2USJwoFcHJpY2UYByABKAsyGC5nYXRld2F5LmNvbW1vbi52MS5QcmljZRIZChFob2xkX21pY3JvY3JlZGl0cxgIIAEoAxIbChNhbW91bnRfbWljcm9jcmVkaXRzGAkgASgDEhwKFG92ZXJydW5fbWljcm9jcmVkaXRzGAogASgDEiwKB291dGNvbWUYCyABKA4yGy5nYXRld2F5LmJpbGxpbmcudjEuT3V0Y29tZRIoCgViYXNpcxgMIAEoDjIZLmdhdGV3YXkuYmlsbGluZy52MS5CYXNpcxItCghhdHRlbXB0cxgNIAMoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BdHRlbXB0Ei8KC2FkbWl0dGVkX2F0GA4gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpzZXR0bGVkX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5ncmFudGVkX291dHB1dBgQIAEoDRIwCg5yZXBvcnRlZF91c2FnZRgRIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlVzYWdlIkEKEUdldFJlY2VpcHRSZXF1ZXN0EhgKCnJlcXVlc3RfaWQYASABKAlCBPDHGAESEgoKYWNjb3VudF9pZBgCIAEoCSJCChJHZXRSZWNlaXB0UmVzcG9uc2USLAoHcmVjZWlwdBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5SZWNlaXB0Ii4KEkZpbmRSZXF1ZXN0UmVxdWVzdBIYCgpyZXF1ZXN0X2lkGAEgASgJQgTwxxgBIkQKE0ZpbmRSZXF1ZXN0UmVzcG9uc2USLQoIcmVjZWlwdHMYASADKAsyGy5nYXRld2F5LmJpbGxpbmcudjEuUmVjZWlwdCJPChJMaXN0Q2hhcmdlc1JlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCSJcChNMaXN0Q2hhcmdlc1Jlc3BvbnNlEiwKB2NoYXJnZXMYASADKAsyGy5nYXRld2F5LmJpbGxpbmcudjEuUmVjZWlwdBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkixwEKD0dldFVzYWdlUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEigKBGZyb20YAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIvCgZwZXJpb2QYBCABKA4yHy5nYXRld2F5LmJpbGxpbmcudjEuVXNhZ2VQZXJpb2QSDgoGa2V5X2lkGAUgASgJEg0KBW1vZGVsGAYgASgJIrABCghVc2FnZVJvdxIOCgZrZXlfaWQYASABKAkSDQoFbW9kZWwYAiABKAkSKAoEZnJvbRgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoFdXNhZ2UYBCABKAsyHS5nYXRld2F5LmNvbW1vbi52MS5Vc2FnZVRvdGFsEhsKE2Ftb3VudF9taWNyb2NyZWRpdHMYBSABKAMSEAoIcmVxdWVzdHMYBiABKAMiPgoQR2V0VXNhZ2VSZXNwb25zZRIqCgRyb3dzGAEgAygLMhwuZ2F0ZXdheS5iaWxsaW5nLnYxLlVzYWdlUm93IhUKE1ZlcmlmeUxlZGdlclJlcXVlc3QiPwoJVmlvbGF0aW9uEhEKCWludmFyaWFudBgBIAEoCRIPCgdzdWJqZWN0GAIgASgJEg4KBmRldGFpbBgDIAEoCSJJChRWZXJpZnlMZWRnZXJSZXNwb25zZRIxCgp2aW9sYXRpb25zGAEgAygLMh0uZ2F0ZXdheS5iaWxsaW5nLnYxLlZpb2xhdGlvbiq4AQoMVHJhbnNmZXJLaW5kEh0KGVRSQU5TRkVSX0tJTkRfVU5TUEVDSUZJRUQQABIaChZUUkFOU0ZFUl9LSU5EX1BVUkNIQVNFEAESFwoTVFJBTlNGRVJfS0lORF9CT05VUxACEhgKFFRSQU5TRkVSX0tJTkRfUkVGVU5EEAMSHAoYVFJBTlNGRVJfS0lORF9DSEFSR0VCQUNLEAQSHAoYVFJBTlNGRVJfS0lORF9BREpVU1RNRU5UEAUqdQoNSW5wdXRDYXRlZ29yeRIeChpJTlBVVF9DQVRFR09SWV9VTlNQRUNJRklFRBAAEiEKHUlOUFVUX0NBVEVHT1JZX0NBQ0hFX1dSSVRFXzVNEAESIQodSU5QVVRfQ0FURUdPUllfQ0FDSEVfV1JJVEVfMUgQAirZAgoHT3V0Y29tZRIXChNPVVRDT01FX1VOU1BFQ0lGSUVEEAASFQoRT1VUQ09NRV9DT01QTEVURUQQARIbChdPVVRDT01FX1BST1ZJREVSX0ZBSUxFRBACEhoKFk9VVENPTUVfUFJPVklERVJfQlJPS0UQAxIpCiVPVVRDT01FX0NMSUVOVF9MRUZUX0JFRk9SRV9BQ0NFUFRBTkNFEAQSJgoiT1VUQ09NRV9DTElFTlRfTEVGVF9CRUZPUkVfQ09OVEVOVBAFEhcKE09VVENPTUVfQ0xJRU5UX0xFRlQQBhITCg9PVVRDT01FX1JFVk9LRUQQBxIWChJPVVRDT01FX1RJTUVfTElNSVQQCBIaChZPVVRDT01FX0dBVEVXQVlfRkFJTEVEEAkSEgoOT1VUQ09NRV9SRUFQRUQQChIcChhPVVRDT01FX0lOUFVUX0FCT1ZFX0hPTEQQCypvCgVCYXNpcxIVChFCQVNJU19VTlNQRUNJRklFRBAAEhIKDkJBU0lTX1JFUE9SVEVEEAESGAoUQkFTSVNfUEFSVExZX0NPVU5URUQQAhIRCg1CQVNJU19DT1VOVEVEEAMSDgoKQkFTSVNfTk9ORRAEKlgKC1VzYWdlUGVyaW9kEhwKGFVTQUdFX1BFUklPRF9VTlNQRUNJRklFRBAAEhUKEVVTQUdFX1BFUklPRF9IT1VSEAESFAoQVVNBR0VfUEVSSU9EX0RBWRACMoUMCg5CaWxsaW5nU2VydmljZRJyCg1DcmVhdGVBY2NvdW50EiguZ2F0ZXdheS5iaWxsaW5nLnYxLkNyZWF0ZUFjY291bnRSZXF1ZXN0GikuZ2F0ZXdheS5iaWxsaW5nLnYxLkNyZWF0ZUFjY291bnRSZXNwb25zZSIM6scYBBAEIAL4xxgBEmkKCkdldEFjY291bnQSJS5nYXRld2F5LmJpbGxpbmcudjEuR2V0QWNjb3VudFJlcXVlc3QaJi5nYXRld2F5LmJpbGxpbmcudjEuR2V0QWNjb3VudFJlc3BvbnNlIgzqxxgIEAEYASABMAESawoMTGlzdEFjY291bnRzEicuZ2F0ZXdheS5iaWxsaW5nLnYxLkxpc3RBY2NvdW50c1JlcXVlc3QaKC5nYXRld2F5LmJpbGxpbmcudjEuTGlzdEFjY291bnRzUmVzcG9uc2UiCOrHGAQQASABEmUKCEdldFBvb2xzEiMuZ2F0ZXdheS5iaWxsaW5nLnYxLkdldFBvb2xzUmVxdWVzdBokLmdhdGV3YXkuYmlsbGluZy52MS5HZXRQb29sc1Jlc3BvbnNlIg7qxxgKCAEQARgBIAEwARJ5Cg5DcmVhdGVUcmFuc2ZlchIpLmdhdGV3YXkuYmlsbGluZy52MS5DcmVhdGVUcmFuc2ZlclJlcXVlc3QaKi5nYXRld2F5LmJpbGxpbmcudjEuQ3JlYXRlVHJhbnNmZXJSZXNwb25zZSIQ6scYBBADIAL4xxgBgMgYARJyCg1MaXN0VHJhbnNmZXJzEiguZ2F0ZXdheS5iaWxsaW5nLnYxLkxpc3RUcmFuc2ZlcnNSZXF1ZXN0GikuZ2F0ZXdheS5iaWxsaW5nLnYxLkxpc3RUcmFuc2ZlcnNSZXNwb25zZSIM6scYCBABGAEgATABEmAKCVBsYWNlSG9sZBIkLmdhdGV3YXkuYmlsbGluZy52MS5QbGFjZUhvbGRSZXF1ZXN0GiUuZ2F0ZXdheS5iaWxsaW5nLnYxLlBsYWNlSG9sZFJlc3BvbnNlIgbqxxgCEAMSbwoOQ2hlY2twb2ludEhvbGQSKS5nYXRld2F5LmJpbGxpbmcudjEuQ2hlY2twb2ludEhvbGRSZXF1ZXN0GiouZ2F0ZXdheS5iaWxsaW5nLnYxLkNoZWNrcG9pbnRIb2xkUmVzcG9uc2UiBurHGAIQAxJjCgpTZXR0bGVIb2xkEiUuZ2F0ZXdheS5iaWxsaW5nLnYxLlNldHRsZUhvbGRSZXF1ZXN0GiYuZ2F0ZXdheS5iaWxsaW5nLnYxLlNldHRsZUhvbGRSZXNwb25zZSIG6scYAhADEmsKCkdldFJlY2VpcHQSJS5nYXRld2F5LmJpbGxpbmcudjEuR2V0UmVjZWlwdFJlcXVlc3QaJi5nYXRld2F5LmJpbGxpbmcudjEuR2V0UmVjZWlwdFJlc3BvbnNlIg7qxxgKCAEQARgBIAEwARJoCgtGaW5kUmVxdWVzdBImLmdhdGV3YXkuYmlsbGluZy52MS5GaW5kUmVxdWVzdFJlcXVlc3QaJy5nYXRld2F5LmJpbGxpbmcudjEuRmluZFJlcXVlc3RSZXNwb25zZSII6scYBBABIAESbgoLTGlzdENoYXJnZXMSJi5nYXRld2F5LmJpbGxpbmcudjEuTGlzdENoYXJnZXNSZXF1ZXN0GicuZ2F0ZXdheS5iaWxsaW5nLnYxLkxpc3RDaGFyZ2VzUmVzcG9uc2UiDurHGAoIARABGAEgATABEmUKCEdldFVzYWdlEiMuZ2F0ZXdheS5iaWxsaW5nLnYxLkdldFVzYWdlUmVxdWVzdBokLmdhdGV3YXkuYmlsbGluZy52MS5HZXRVc2FnZVJlc3BvbnNlIg7qxxgKCAEQARgBIAEwARJrCgxWZXJpZnlMZWRnZXISJy5nYXRld2F5LmJpbGxpbmcudjEuVmVyaWZ5TGVkZ2VyUmVxdWVzdBooLmdhdGV3YXkuYmlsbGluZy52MS5WZXJpZnlMZWRnZXJSZXNwb25zZSII6scYBBABIAJiBnByb3RvMw", [file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("CiBnYXRld2F5L2JpbGxpbmcvdjEvYmlsbGluZy5wcm90bxISZ2F0ZXdheS5iaWxsaW5nLnYxIlsKB0FjY291bnQSEgoKYWNjb3VudF9pZBgBIAEoCRIMCgRuYW1lGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIioKFENyZWF0ZUFjY291bnRSZXF1ZXN0EhIKBG5hbWUYASABKAlCBPDHGAEiRQoVQ3JlYXRlQWNjb3VudFJlc3BvbnNlEiwKB2FjY291bnQYASABKAsyGy5nYXRld2F5LmJpbGxpbmcudjEuQWNjb3VudCInChFHZXRBY2NvdW50UmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJIkIKEkdldEFjY291bnRSZXNwb25zZRIsCgdhY2NvdW50GAEgASgLMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLkFjY291bnQiPAoTTGlzdEFjY291bnRzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJeChRMaXN0QWNjb3VudHNSZXNwb25zZRItCghhY2NvdW50cxgBIAMoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BY2NvdW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSK8AQoEUG9vbBIpCgZmYW1pbHkYASABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHkSIAoTcG9zdGVkX21pY3JvY3JlZGl0cxgCIAEoA0gAiAEBEh4KEWhlbGRfbWljcm9jcmVkaXRzGAMgASgDSAGIAQESGQoRZnJlZV9taWNyb2NyZWRpdHMYBCABKANCFgoUX3Bvc3RlZF9taWNyb2NyZWRpdHNCFAoSX2hlbGRfbWljcm9jcmVkaXRzIiUKD0dldFBvb2xzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJIjsKEEdldFBvb2xzUmVzcG9uc2USJwoFcG9vbHMYASADKAsyGC5nYXRld2F5LmJpbGxpbmcudjEuUG9vbCKTAgoIVHJhbnNmZXISEwoLdHJhbnNmZXJfaWQYASABKAkSEgoKYWNjb3VudF9pZBgCIAEoCRIpCgZmYW1pbHkYAyABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHkSLgoEa2luZBgEIAEoDjIgLmdhdGV3YXkuYmlsbGluZy52MS5UcmFuc2ZlcktpbmQSGwoTYW1vdW50X21pY3JvY3JlZGl0cxgFIAEoAxIXCg9pZGVtcG90ZW5jeV9rZXkYBiABKAkSDgoGcmVhc29uGAcgASgJEg0KBWFjdG9yGAggASgJEi4KCmNyZWF0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIuoBChVDcmVhdGVUcmFuc2ZlclJlcXVlc3QSGAoKYWNjb3VudF9pZBgBIAEoCUIE8McYARIvCgZmYW1pbHkYAiABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHlCBPDHGAESNAoEa2luZBgDIAEoDjIgLmdhdGV3YXkuYmlsbGluZy52MS5UcmFuc2ZlcktpbmRCBPDHGAESIQoTYW1vdW50X21pY3JvY3JlZGl0cxgEIAEoA0IE8McYARIdCg9pZGVtcG90ZW5jeV9rZXkYBSABKAlCBPDHGAESDgoGcmVhc29uGAYgASgJIkgKFkNyZWF0ZVRyYW5zZmVyUmVzcG9uc2USLgoIdHJhbnNmZXIYASABKAsyHC5nYXRld2F5LmJpbGxpbmcudjEuVHJhbnNmZXIiUQoUTGlzdFRyYW5zZmVyc1JlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCSJhChVMaXN0VHJhbnNmZXJzUmVzcG9uc2USLwoJdHJhbnNmZXJzGAEgAygLMhwuZ2F0ZXdheS5iaWxsaW5nLnYxLlRyYW5zZmVyEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKRAgoQUGxhY2VIb2xkUmVxdWVzdBIYCgpyZXF1ZXN0X2lkGAEgASgJQgTwxxgBEhQKBmtleV9pZBgCIAEoCUIE8McYARITCgVtb2RlbBgDIAEoCUIE8McYARINCgVpbnB1dBgEIAEoDRI/ChRtb3N0X2V4cGVuc2l2ZV9pbnB1dBgFIAEoDjIhLmdhdGV3YXkuYmlsbGluZy52MS5JbnB1dENhdGVnb3J5EhIKCm1pbl9vdXRwdXQYBiABKA0SEgoKbWF4X291dHB1dBgHIAEoDRIrCghkZWFkbGluZRgIIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhITCgVub25jZRgJIAEoCUIE8McYASK0AQoRUGxhY2VIb2xkUmVzcG9uc2USFgoOZ3JhbnRlZF9vdXRwdXQYASABKA0SGQoRaG9sZF9taWNyb2NyZWRpdHMYAiABKAMSJwoFcHJpY2UYAyABKAsyGC5nYXRld2F5LmNvbW1vbi52MS5QcmljZRIvCgthZG1pdHRlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKYWNjb3VudF9pZBgFIAEoCSJ6ChVDaGVja3BvaW50SG9sZFJlcXVlc3QSGAoKcmVxdWVzdF9pZBgBIAEoCUIE8McYARItCgV1c2FnZRgCIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlVzYWdlQgTwxxgBEhgKCmFjY291bnRfaWQYAyABKAlCBPDHGAEiGAoWQ2hlY2twb2ludEhvbGRSZXNwb25zZSJyCgdBdHRlbXB0EhAKCHByb3ZpZGVyGAEgASgJEg8KB291dGNvbWUYAiABKAkSDgoGc3RhdHVzGAMgASgNEjQKEWZpcnN0X2V2ZW50X2FmdGVyGAQgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIoMCChFTZXR0bGVIb2xkUmVxdWVzdBIYCgpyZXF1ZXN0X2lkGAEgASgJQgTwxxgBEi0KBXVzYWdlGAIgASgLMhguZ2F0ZXdheS5jb21tb24udjEuVXNhZ2VCBPDHGAESMgoHb3V0Y29tZRgDIAEoDjIbLmdhdGV3YXkuYmlsbGluZy52MS5PdXRjb21lQgTwxxgBEigKBWJhc2lzGAQgASgOMhkuZ2F0ZXdheS5iaWxsaW5nLnYxLkJhc2lzEi0KCGF0dGVtcHRzGAUgAygLMhsuZ2F0ZXdheS5iaWxsaW5nLnYxLkF0dGVtcHQSGAoKYWNjb3VudF9pZBgGIAEoCUIE8McYASJCChJTZXR0bGVIb2xkUmVzcG9uc2USLAoHcmVjZWlwdBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5SZWNlaXB0ItUECgdSZWNlaXB0EhIKCnJlcXVlc3RfaWQYASABKAkSEgoKYWNjb3VudF9pZBgCIAEoCRIOCgZrZXlfaWQYAyABKAkSKQoGZmFtaWx5GAQgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5Eg0KBW1vZGVsGAUgASgJEicKBXVzYWdlGAYgASgLMhguZ2F0ZXdheS5jb21tb24udjEuVXNhZ2USJwoFcHJpY2UYByABKAsyGC5nYXRld2F5LmNvbW1vbi52MS5QcmljZRIZChFob2xkX21pY3JvY3JlZGl0cxgIIAEoAxIbChNhbW91bnRfbWljcm9jcmVkaXRzGAkgASgDEhwKFG92ZXJydW5fbWljcm9jcmVkaXRzGAogASgDEiwKB291dGNvbWUYCyABKA4yGy5nYXRld2F5LmJpbGxpbmcudjEuT3V0Y29tZRIoCgViYXNpcxgMIAEoDjIZLmdhdGV3YXkuYmlsbGluZy52MS5CYXNpcxItCghhdHRlbXB0cxgNIAMoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5BdHRlbXB0Ei8KC2FkbWl0dGVkX2F0GA4gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpzZXR0bGVkX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCg5ncmFudGVkX291dHB1dBgQIAEoDRIwCg5yZXBvcnRlZF91c2FnZRgRIAEoCzIYLmdhdGV3YXkuY29tbW9uLnYxLlVzYWdlIkEKEUdldFJlY2VpcHRSZXF1ZXN0EhgKCnJlcXVlc3RfaWQYASABKAlCBPDHGAESEgoKYWNjb3VudF9pZBgCIAEoCSJCChJHZXRSZWNlaXB0UmVzcG9uc2USLAoHcmVjZWlwdBgBIAEoCzIbLmdhdGV3YXkuYmlsbGluZy52MS5SZWNlaXB0Ii4KEkZpbmRSZXF1ZXN0UmVxdWVzdBIYCgpyZXF1ZXN0X2lkGAEgASgJQgTwxxgBIkQKE0ZpbmRSZXF1ZXN0UmVzcG9uc2USLQoIcmVjZWlwdHMYASADKAsyGy5nYXRld2F5LmJpbGxpbmcudjEuUmVjZWlwdCJPChJMaXN0Q2hhcmdlc1JlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCSJcChNMaXN0Q2hhcmdlc1Jlc3BvbnNlEiwKB2NoYXJnZXMYASADKAsyGy5nYXRld2F5LmJpbGxpbmcudjEuUmVjZWlwdBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkinwIKEVF1ZXJ5VXNhZ2VSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSKAoEZnJvbRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoCdG8YAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEioKBmJ1Y2tldBgEIAEoDjIaLmdhdGV3YXkuYmlsbGluZy52MS5CdWNrZXQSMAoIZ3JvdXBfYnkYBSADKA4yHi5nYXRld2F5LmJpbGxpbmcudjEuVXNhZ2VHcm91cBIPCgdrZXlfaWRzGAYgAygJEg4KBm1vZGVscxgHIAMoCRIRCglwYWdlX3NpemUYCCABKA0SEgoKcGFnZV90b2tlbhgJIAEoCSKoAgoJVXNhZ2VTdW1zEiwKBXVzYWdlGAEgASgLMh0uZ2F0ZXdheS5jb21tb24udjEuVXNhZ2VUb3RhbBIbChNhbW91bnRfbWljcm9jcmVkaXRzGAIgASgDEhoKEmlucHV0X21pY3JvY3JlZGl0cxgDIAEoAxIbChNvdXRwdXRfbWljcm9jcmVkaXRzGAQgASgDEhoKEmNhY2hlX21pY3JvY3JlZGl0cxgFIAEoAxIdChV0aGlua2luZ19taWNyb2NyZWRpdHMYBiABKAMSEAoIcmVxdWVzdHMYByABKAMSEQoJY29tcGxldGVkGAggASgDEg4KBmZhaWxlZBgJIAEoAxILCgNjdXQYCiABKAMSGgoSZmlyc3RfZXZlbnRfY291bnRzGAsgAygDIqsBCghVc2FnZVJvdxIoCgRmcm9tGAEgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZrZXlfaWQYAiABKAkSDQoFbW9kZWwYAyABKAkSKQoGZmFtaWx5GAQgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EisKBHN1bXMYBSABKAsyHS5nYXRld2F5LmJpbGxpbmcudjEuVXNhZ2VTdW1zIo4CChJRdWVyeVVzYWdlUmVzcG9uc2USKgoEcm93cxgBIAMoCzIcLmdhdGV3YXkuYmlsbGluZy52MS5Vc2FnZVJvdxItCgZ0b3RhbHMYAiABKAsyHS5nYXRld2F5LmJpbGxpbmcudjEuVXNhZ2VTdW1zEhcKD25leHRfcGFnZV90b2tlbhgDIAEoCRIyCg5jb21wbGV0ZV91bnRpbBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKAoEZnJvbRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoCdG8YBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIpACChJRdWVyeUVycm9yc1JlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIoCgRmcm9tGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBImCgJ0bxgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKgoGYnVja2V0GAQgASgOMhouZ2F0ZXdheS5iaWxsaW5nLnYxLkJ1Y2tldBIwCghncm91cF9ieRgFIAMoDjIeLmdhdGV3YXkuYmlsbGluZy52MS5FcnJvckdyb3VwEg8KB2tleV9pZHMYBiADKAkSEQoJcGFnZV9zaXplGAcgASgNEhIKCnBhZ2VfdG9rZW4YCCABKAkiZgoIRXJyb3JSb3cSKAoEZnJvbRgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGa2V5X2lkGAIgASgJEg4KBnJlYXNvbhgDIAEoCRIQCghyZXF1ZXN0cxgEIAEoAyLKAQoTUXVlcnlFcnJvcnNSZXNwb25zZRIqCgRyb3dzGAEgAygLMhwuZ2F0ZXdheS5iaWxsaW5nLnYxLkVycm9yUm93EhIKBXRvdGFsGAIgASgDSACIAQESFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJEigKBGZyb20YBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIICgZfdG90YWwiKAoSR2V0Rm9yZWNhc3RSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkirgEKCEZvcmVjYXN0EikKBmZhbWlseRgBIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseRIZChFmcmVlX21pY3JvY3JlZGl0cxgCIAEoAxIfChJkYWlseV9taWNyb2NyZWRpdHMYAyABKANIAIgBARIWCglkYXlzX2xlZnQYBCABKAFIAYgBAUIVChNfZGFpbHlfbWljcm9jcmVkaXRzQgwKCl9kYXlzX2xlZnQiRgoTR2V0Rm9yZWNhc3RSZXNwb25zZRIvCglmb3JlY2FzdHMYASADKAsyHC5nYXRld2F5LmJpbGxpbmcudjEuRm9yZWNhc3QiFQoTVmVyaWZ5TGVkZ2VyUmVxdWVzdCI/CglWaW9sYXRpb24SEQoJaW52YXJpYW50GAEgASgJEg8KB3N1YmplY3QYAiABKAkSDgoGZGV0YWlsGAMgASgJIkkKFFZlcmlmeUxlZGdlclJlc3BvbnNlEjEKCnZpb2xhdGlvbnMYASADKAsyHS5nYXRld2F5LmJpbGxpbmcudjEuVmlvbGF0aW9uKrgBCgxUcmFuc2ZlcktpbmQSHQoZVFJBTlNGRVJfS0lORF9VTlNQRUNJRklFRBAAEhoKFlRSQU5TRkVSX0tJTkRfUFVSQ0hBU0UQARIXChNUUkFOU0ZFUl9LSU5EX0JPTlVTEAISGAoUVFJBTlNGRVJfS0lORF9SRUZVTkQQAxIcChhUUkFOU0ZFUl9LSU5EX0NIQVJHRUJBQ0sQBBIcChhUUkFOU0ZFUl9LSU5EX0FESlVTVE1FTlQQBSp1Cg1JbnB1dENhdGVnb3J5Eh4KGklOUFVUX0NBVEVHT1JZX1VOU1BFQ0lGSUVEEAASIQodSU5QVVRfQ0FURUdPUllfQ0FDSEVfV1JJVEVfNU0QARIhCh1JTlBVVF9DQVRFR09SWV9DQUNIRV9XUklURV8xSBACKtkCCgdPdXRjb21lEhcKE09VVENPTUVfVU5TUEVDSUZJRUQQABIVChFPVVRDT01FX0NPTVBMRVRFRBABEhsKF09VVENPTUVfUFJPVklERVJfRkFJTEVEEAISGgoWT1VUQ09NRV9QUk9WSURFUl9CUk9LRRADEikKJU9VVENPTUVfQ0xJRU5UX0xFRlRfQkVGT1JFX0FDQ0VQVEFOQ0UQBBImCiJPVVRDT01FX0NMSUVOVF9MRUZUX0JFRk9SRV9DT05URU5UEAUSFwoTT1VUQ09NRV9DTElFTlRfTEVGVBAGEhMKD09VVENPTUVfUkVWT0tFRBAHEhYKEk9VVENPTUVfVElNRV9MSU1JVBAIEhoKFk9VVENPTUVfR0FURVdBWV9GQUlMRUQQCRISCg5PVVRDT01FX1JFQVBFRBAKEhwKGE9VVENPTUVfSU5QVVRfQUJPVkVfSE9MRBALKm8KBUJhc2lzEhUKEUJBU0lTX1VOU1BFQ0lGSUVEEAASEgoOQkFTSVNfUkVQT1JURUQQARIYChRCQVNJU19QQVJUTFlfQ09VTlRFRBACEhEKDUJBU0lTX0NPVU5URUQQAxIOCgpCQVNJU19OT05FEAQqZAoGQnVja2V0EhYKEkJVQ0tFVF9VTlNQRUNJRklFRBAAEg8KC0JVQ0tFVF9IT1VSEAESDgoKQlVDS0VUX0RBWRACEhAKDEJVQ0tFVF9NT05USBADEg8KC0JVQ0tFVF9OT05FEAQqbQoKVXNhZ2VHcm91cBIbChdVU0FHRV9HUk9VUF9VTlNQRUNJRklFRBAAEhMKD1VTQUdFX0dST1VQX0tFWRABEhUKEVVTQUdFX0dST1VQX01PREVMEAISFgoSVVNBR0VfR1JPVVBfRkFNSUxZEAMqVgoKRXJyb3JHcm91cBIbChdFUlJPUl9HUk9VUF9VTlNQRUNJRklFRBAAEhMKD0VSUk9SX0dST1VQX0tFWRABEhYKEkVSUk9SX0dST1VQX1JFQVNPThACMukNCg5CaWxsaW5nU2VydmljZRJyCg1DcmVhdGVBY2NvdW50EiguZ2F0ZXdheS5iaWxsaW5nLnYxLkNyZWF0ZUFjY291bnRSZXF1ZXN0GikuZ2F0ZXdheS5iaWxsaW5nLnYxLkNyZWF0ZUFjY291bnRSZXNwb25zZSIM6scYBBAEIAL4xxgBEmkKCkdldEFjY291bnQSJS5nYXRld2F5LmJpbGxpbmcudjEuR2V0QWNjb3VudFJlcXVlc3QaJi5nYXRld2F5LmJpbGxpbmcudjEuR2V0QWNjb3VudFJlc3BvbnNlIgzqxxgIEAEYASABMAESawoMTGlzdEFjY291bnRzEicuZ2F0ZXdheS5iaWxsaW5nLnYxLkxpc3RBY2NvdW50c1JlcXVlc3QaKC5nYXRld2F5LmJpbGxpbmcudjEuTGlzdEFjY291bnRzUmVzcG9uc2UiCOrHGAQQASABEmUKCEdldFBvb2xzEiMuZ2F0ZXdheS5iaWxsaW5nLnYxLkdldFBvb2xzUmVxdWVzdBokLmdhdGV3YXkuYmlsbGluZy52MS5HZXRQb29sc1Jlc3BvbnNlIg7qxxgKCAEQARgBIAEwARJ5Cg5DcmVhdGVUcmFuc2ZlchIpLmdhdGV3YXkuYmlsbGluZy52MS5DcmVhdGVUcmFuc2ZlclJlcXVlc3QaKi5nYXRld2F5LmJpbGxpbmcudjEuQ3JlYXRlVHJhbnNmZXJSZXNwb25zZSIQ6scYBBADIAL4xxgBgMgYARJyCg1MaXN0VHJhbnNmZXJzEiguZ2F0ZXdheS5iaWxsaW5nLnYxLkxpc3RUcmFuc2ZlcnNSZXF1ZXN0GikuZ2F0ZXdheS5iaWxsaW5nLnYxLkxpc3RUcmFuc2ZlcnNSZXNwb25zZSIM6scYCBABGAEgATABEmAKCVBsYWNlSG9sZBIkLmdhdGV3YXkuYmlsbGluZy52MS5QbGFjZUhvbGRSZXF1ZXN0GiUuZ2F0ZXdheS5iaWxsaW5nLnYxLlBsYWNlSG9sZFJlc3BvbnNlIgbqxxgCEAMSbwoOQ2hlY2twb2ludEhvbGQSKS5nYXRld2F5LmJpbGxpbmcudjEuQ2hlY2twb2ludEhvbGRSZXF1ZXN0GiouZ2F0ZXdheS5iaWxsaW5nLnYxLkNoZWNrcG9pbnRIb2xkUmVzcG9uc2UiBurHGAIQAxJjCgpTZXR0bGVIb2xkEiUuZ2F0ZXdheS5iaWxsaW5nLnYxLlNldHRsZUhvbGRSZXF1ZXN0GiYuZ2F0ZXdheS5iaWxsaW5nLnYxLlNldHRsZUhvbGRSZXNwb25zZSIG6scYAhADEmsKCkdldFJlY2VpcHQSJS5nYXRld2F5LmJpbGxpbmcudjEuR2V0UmVjZWlwdFJlcXVlc3QaJi5nYXRld2F5LmJpbGxpbmcudjEuR2V0UmVjZWlwdFJlc3BvbnNlIg7qxxgKCAEQARgBIAEwARJoCgtGaW5kUmVxdWVzdBImLmdhdGV3YXkuYmlsbGluZy52MS5GaW5kUmVxdWVzdFJlcXVlc3QaJy5nYXRld2F5LmJpbGxpbmcudjEuRmluZFJlcXVlc3RSZXNwb25zZSII6scYBBABIAESbgoLTGlzdENoYXJnZXMSJi5nYXRld2F5LmJpbGxpbmcudjEuTGlzdENoYXJnZXNSZXF1ZXN0GicuZ2F0ZXdheS5iaWxsaW5nLnYxLkxpc3RDaGFyZ2VzUmVzcG9uc2UiDurHGAoIARABGAEgATABEmsKClF1ZXJ5VXNhZ2USJS5nYXRld2F5LmJpbGxpbmcudjEuUXVlcnlVc2FnZVJlcXVlc3QaJi5nYXRld2F5LmJpbGxpbmcudjEuUXVlcnlVc2FnZVJlc3BvbnNlIg7qxxgKCAEQARgBIAEwARJuCgtRdWVyeUVycm9ycxImLmdhdGV3YXkuYmlsbGluZy52MS5RdWVyeUVycm9yc1JlcXVlc3QaJy5nYXRld2F5LmJpbGxpbmcudjEuUXVlcnlFcnJvcnNSZXNwb25zZSIO6scYCggBEAEYASABMAESbAoLR2V0Rm9yZWNhc3QSJi5nYXRld2F5LmJpbGxpbmcudjEuR2V0Rm9yZWNhc3RSZXF1ZXN0GicuZ2F0ZXdheS5iaWxsaW5nLnYxLkdldEZvcmVjYXN0UmVzcG9uc2UiDOrHGAgQARgBIAEwARJrCgxWZXJpZnlMZWRnZXISJy5nYXRld2F5LmJpbGxpbmcudjEuVmVyaWZ5TGVkZ2VyUmVxdWVzdBooLmdhdGV3YXkuYmlsbGluZy52MS5WZXJpZnlMZWRnZXJSZXNwb25zZSII6scYBBABIAJiBnByb3RvMw", [file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_usage, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.billing.v1.Account
@@ -950,9 +950,9 @@ export const ListChargesResponseSchema: GenMessage<ListChargesResponse> = /*@__P
   messageDesc(file_gateway_billing_v1_billing, 28);
 
 /**
- * @generated from message gateway.billing.v1.GetUsageRequest
+ * @generated from message gateway.billing.v1.QueryUsageRequest
  */
-export type GetUsageRequest = Message<"gateway.billing.v1.GetUsageRequest"> & {
+export type QueryUsageRequest = Message<"gateway.billing.v1.QueryUsageRequest"> & {
   /**
    * Empty: the caller's own account. Operators must name one.
    *
@@ -961,81 +961,189 @@ export type GetUsageRequest = Message<"gateway.billing.v1.GetUsageRequest"> & {
   accountId: string;
 
   /**
-   * The first hour. Absent: the start of the current UTC month.
+   * Rounded down to the full UTC hour, and to the full UTC day if that is more than 100 days ago.
+   * Not in the future. Absent: the start of the current UTC month.
    *
    * @generated from field: google.protobuf.Timestamp from = 2;
    */
   from?: Timestamp | undefined;
 
   /**
-   * The first hour after the range. Not before `from`. Absent: now.
+   * Exclusive. Rounded up likewise. Not before `from`, and at most ten years after it. Absent: now.
    *
    * @generated from field: google.protobuf.Timestamp to = 3;
    */
   to?: Timestamp | undefined;
 
   /**
-   * @generated from field: gateway.billing.v1.UsagePeriod period = 4;
+   * @generated from field: gateway.billing.v1.Bucket bucket = 4;
    */
-  period: UsagePeriod;
+  bucket: Bucket;
 
   /**
-   * Only this key. Empty: all keys.
+   * Empty: one row for each bucket.
    *
-   * @generated from field: string key_id = 5;
+   * @generated from field: repeated gateway.billing.v1.UsageGroup group_by = 5;
    */
-  keyId: string;
+  groupBy: UsageGroup[];
 
   /**
-   * Only this model. Empty: all models.
+   * Only these keys, at most 1,000. Empty: all. Unknown keys and those of others look unused.
    *
-   * @generated from field: string model = 6;
+   * @generated from field: repeated string key_ids = 6;
    */
-  model: string;
+  keyIds: string[];
+
+  /**
+   * Only these models, at most 1,000. Empty: all. Unknown models look unused.
+   *
+   * @generated from field: repeated string models = 7;
+   */
+  models: string[];
+
+  /**
+   * The most rows to return, up to 2,000. 0 means 2,000.
+   *
+   * @generated from field: uint32 page_size = 8;
+   */
+  pageSize: number;
+
+  /**
+   * `next_page_token` of the page before, of the same question. Empty for the first page.
+   *
+   * @generated from field: string page_token = 9;
+   */
+  pageToken: string;
 };
 
 /**
- * Describes the message gateway.billing.v1.GetUsageRequest.
- * Use `create(GetUsageRequestSchema)` to create a new message.
+ * Describes the message gateway.billing.v1.QueryUsageRequest.
+ * Use `create(QueryUsageRequestSchema)` to create a new message.
  */
-export const GetUsageRequestSchema: GenMessage<GetUsageRequest> = /*@__PURE__*/
+export const QueryUsageRequestSchema: GenMessage<QueryUsageRequest> = /*@__PURE__*/
   messageDesc(file_gateway_billing_v1_billing, 29);
+
+/**
+ * The sums over some charges.
+ *
+ * @generated from message gateway.billing.v1.UsageSums
+ */
+export type UsageSums = Message<"gateway.billing.v1.UsageSums"> & {
+  /**
+   * @generated from field: gateway.common.v1.UsageTotal usage = 1;
+   */
+  usage?: UsageTotal | undefined;
+
+  /**
+   * @generated from field: int64 amount_microcredits = 2;
+   */
+  amountMicrocredits: bigint;
+
+  /**
+   * The parts of the amount that were charged for plain input, for output without thinking, for
+   * writing and reading the prompt cache, and for thinking. A charge that its hold limits covers
+   * its input first, then the cache, then thinking, then output.
+   *
+   * @generated from field: int64 input_microcredits = 3;
+   */
+  inputMicrocredits: bigint;
+
+  /**
+   * @generated from field: int64 output_microcredits = 4;
+   */
+  outputMicrocredits: bigint;
+
+  /**
+   * @generated from field: int64 cache_microcredits = 5;
+   */
+  cacheMicrocredits: bigint;
+
+  /**
+   * @generated from field: int64 thinking_microcredits = 6;
+   */
+  thinkingMicrocredits: bigint;
+
+  /**
+   * All requests: completed, failed or cut.
+   *
+   * @generated from field: int64 requests = 7;
+   */
+  requests: bigint;
+
+  /**
+   * Of outcome COMPLETED.
+   *
+   * @generated from field: int64 completed = 8;
+   */
+  completed: bigint;
+
+  /**
+   * A provider or the gateway failed.
+   *
+   * @generated from field: int64 failed = 9;
+   */
+  failed: bigint;
+
+  /**
+   * The client left, the key was revoked, or the time limit ended the answer.
+   *
+   * @generated from field: int64 cut = 10;
+   */
+  cut: bigint;
+
+  /**
+   * Ten counts of requests by the time from the start of the last attempt to its first event: up to
+   * 100, 200, 500 ms, 1, 2, 5, 10, 20, 50 s, and later. A request without an event is in none.
+   *
+   * @generated from field: repeated int64 first_event_counts = 11;
+   */
+  firstEventCounts: bigint[];
+};
+
+/**
+ * Describes the message gateway.billing.v1.UsageSums.
+ * Use `create(UsageSumsSchema)` to create a new message.
+ */
+export const UsageSumsSchema: GenMessage<UsageSums> = /*@__PURE__*/
+  messageDesc(file_gateway_billing_v1_billing, 30);
 
 /**
  * @generated from message gateway.billing.v1.UsageRow
  */
 export type UsageRow = Message<"gateway.billing.v1.UsageRow"> & {
   /**
-   * @generated from field: string key_id = 1;
-   */
-  keyId: string;
-
-  /**
-   * @generated from field: string model = 2;
-   */
-  model: string;
-
-  /**
-   * The start of the hour or day. Without a period: the start of the range.
+   * The start of the bucket. The first row of a range that begins within a bucket covers the rest
+   * of it. Without buckets: the start of the range.
    *
-   * @generated from field: google.protobuf.Timestamp from = 3;
+   * @generated from field: google.protobuf.Timestamp from = 1;
    */
   from?: Timestamp | undefined;
 
   /**
-   * @generated from field: gateway.common.v1.UsageTotal usage = 4;
+   * Empty, unless grouped by key.
+   *
+   * @generated from field: string key_id = 2;
    */
-  usage?: UsageTotal | undefined;
+  keyId: string;
 
   /**
-   * @generated from field: int64 amount_microcredits = 5;
+   * Empty, unless grouped by model.
+   *
+   * @generated from field: string model = 3;
    */
-  amountMicrocredits: bigint;
+  model: string;
 
   /**
-   * @generated from field: int64 requests = 6;
+   * FAMILY_UNSPECIFIED, unless grouped by family.
+   *
+   * @generated from field: gateway.common.v1.Family family = 4;
    */
-  requests: bigint;
+  family: Family;
+
+  /**
+   * @generated from field: gateway.billing.v1.UsageSums sums = 5;
+   */
+  sums?: UsageSums | undefined;
 };
 
 /**
@@ -1043,27 +1151,284 @@ export type UsageRow = Message<"gateway.billing.v1.UsageRow"> & {
  * Use `create(UsageRowSchema)` to create a new message.
  */
 export const UsageRowSchema: GenMessage<UsageRow> = /*@__PURE__*/
-  messageDesc(file_gateway_billing_v1_billing, 30);
+  messageDesc(file_gateway_billing_v1_billing, 31);
 
 /**
- * @generated from message gateway.billing.v1.GetUsageResponse
+ * @generated from message gateway.billing.v1.QueryUsageResponse
  */
-export type GetUsageResponse = Message<"gateway.billing.v1.GetUsageResponse"> & {
+export type QueryUsageResponse = Message<"gateway.billing.v1.QueryUsageResponse"> & {
   /**
-   * One row for each key, model and period, ordered by time. At most 10,000 rows: request shorter
-   * ranges if there are more.
+   * Ordered by time, key, model and family. No row: no charge.
    *
    * @generated from field: repeated gateway.billing.v1.UsageRow rows = 1;
    */
   rows: UsageRow[];
+
+  /**
+   * The sums of all rows of all pages. On the first page only.
+   *
+   * @generated from field: gateway.billing.v1.UsageSums totals = 2;
+   */
+  totals?: UsageSums | undefined;
+
+  /**
+   * Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 3;
+   */
+  nextPageToken: string;
+
+  /**
+   * Every request that was admitted before this time is in the sums. Later requests may still run:
+   * sums of later hours can grow, also from page to page.
+   *
+   * @generated from field: google.protobuf.Timestamp complete_until = 4;
+   */
+  completeUntil?: Timestamp | undefined;
+
+  /**
+   * The range that the rows cover.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 5;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp to = 6;
+   */
+  to?: Timestamp | undefined;
 };
 
 /**
- * Describes the message gateway.billing.v1.GetUsageResponse.
- * Use `create(GetUsageResponseSchema)` to create a new message.
+ * Describes the message gateway.billing.v1.QueryUsageResponse.
+ * Use `create(QueryUsageResponseSchema)` to create a new message.
  */
-export const GetUsageResponseSchema: GenMessage<GetUsageResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_billing_v1_billing, 31);
+export const QueryUsageResponseSchema: GenMessage<QueryUsageResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_billing_v1_billing, 32);
+
+/**
+ * @generated from message gateway.billing.v1.QueryErrorsRequest
+ */
+export type QueryErrorsRequest = Message<"gateway.billing.v1.QueryErrorsRequest"> & {
+  /**
+   * Empty: the caller's own account. Operators must name one.
+   *
+   * @generated from field: string account_id = 1;
+   */
+  accountId: string;
+
+  /**
+   * As in QueryUsageRequest, but never rounded to days.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 2;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp to = 3;
+   */
+  to?: Timestamp | undefined;
+
+  /**
+   * @generated from field: gateway.billing.v1.Bucket bucket = 4;
+   */
+  bucket: Bucket;
+
+  /**
+   * Empty: one row for each bucket.
+   *
+   * @generated from field: repeated gateway.billing.v1.ErrorGroup group_by = 5;
+   */
+  groupBy: ErrorGroup[];
+
+  /**
+   * Only these keys, at most 1,000. Empty: all.
+   *
+   * @generated from field: repeated string key_ids = 6;
+   */
+  keyIds: string[];
+
+  /**
+   * The most rows to return, up to 2,000. 0 means 2,000.
+   *
+   * @generated from field: uint32 page_size = 7;
+   */
+  pageSize: number;
+
+  /**
+   * `next_page_token` of the page before, of the same question. Empty for the first page.
+   *
+   * @generated from field: string page_token = 8;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message gateway.billing.v1.QueryErrorsRequest.
+ * Use `create(QueryErrorsRequestSchema)` to create a new message.
+ */
+export const QueryErrorsRequestSchema: GenMessage<QueryErrorsRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_billing_v1_billing, 33);
+
+/**
+ * @generated from message gateway.billing.v1.ErrorRow
+ */
+export type ErrorRow = Message<"gateway.billing.v1.ErrorRow"> & {
+  /**
+   * The start of the bucket. Without buckets: the start of the range.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 1;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * Empty, unless grouped by key.
+   *
+   * @generated from field: string key_id = 2;
+   */
+  keyId: string;
+
+  /**
+   * As in google.rpc.ErrorInfo, such as RATE_LIMITED. Empty, unless grouped by reason.
+   *
+   * @generated from field: string reason = 3;
+   */
+  reason: string;
+
+  /**
+   * @generated from field: int64 requests = 4;
+   */
+  requests: bigint;
+};
+
+/**
+ * Describes the message gateway.billing.v1.ErrorRow.
+ * Use `create(ErrorRowSchema)` to create a new message.
+ */
+export const ErrorRowSchema: GenMessage<ErrorRow> = /*@__PURE__*/
+  messageDesc(file_gateway_billing_v1_billing, 34);
+
+/**
+ * @generated from message gateway.billing.v1.QueryErrorsResponse
+ */
+export type QueryErrorsResponse = Message<"gateway.billing.v1.QueryErrorsResponse"> & {
+  /**
+   * Ordered by time, key and reason.
+   *
+   * @generated from field: repeated gateway.billing.v1.ErrorRow rows = 1;
+   */
+  rows: ErrorRow[];
+
+  /**
+   * The sum of all rows of all pages. On the first page only.
+   *
+   * @generated from field: optional int64 total = 2;
+   */
+  total?: bigint | undefined;
+
+  /**
+   * Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 3;
+   */
+  nextPageToken: string;
+
+  /**
+   * The range that the rows cover. It begins at most 100 days ago.
+   *
+   * @generated from field: google.protobuf.Timestamp from = 4;
+   */
+  from?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp to = 5;
+   */
+  to?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gateway.billing.v1.QueryErrorsResponse.
+ * Use `create(QueryErrorsResponseSchema)` to create a new message.
+ */
+export const QueryErrorsResponseSchema: GenMessage<QueryErrorsResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_billing_v1_billing, 35);
+
+/**
+ * @generated from message gateway.billing.v1.GetForecastRequest
+ */
+export type GetForecastRequest = Message<"gateway.billing.v1.GetForecastRequest"> & {
+  /**
+   * Empty: the caller's own account. Operators must name one.
+   *
+   * @generated from field: string account_id = 1;
+   */
+  accountId: string;
+};
+
+/**
+ * Describes the message gateway.billing.v1.GetForecastRequest.
+ * Use `create(GetForecastRequestSchema)` to create a new message.
+ */
+export const GetForecastRequestSchema: GenMessage<GetForecastRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_billing_v1_billing, 36);
+
+/**
+ * How long the credits of one pool will last.
+ *
+ * @generated from message gateway.billing.v1.Forecast
+ */
+export type Forecast = Message<"gateway.billing.v1.Forecast"> & {
+  /**
+   * @generated from field: gateway.common.v1.Family family = 1;
+   */
+  family: Family;
+
+  /**
+   * @generated from field: int64 free_microcredits = 2;
+   */
+  freeMicrocredits: bigint;
+
+  /**
+   * The mean of the last seven full UTC days. Of a pool that was first used less than seven days
+   * ago: the mean since then, from the third day of use on. Absent: too early to say.
+   *
+   * @generated from field: optional int64 daily_microcredits = 3;
+   */
+  dailyMicrocredits?: bigint | undefined;
+
+  /**
+   * `free_microcredits` divided by the mean. Absent: too early to say, or no use at all.
+   *
+   * @generated from field: optional double days_left = 4;
+   */
+  daysLeft?: number | undefined;
+};
+
+/**
+ * Describes the message gateway.billing.v1.Forecast.
+ * Use `create(ForecastSchema)` to create a new message.
+ */
+export const ForecastSchema: GenMessage<Forecast> = /*@__PURE__*/
+  messageDesc(file_gateway_billing_v1_billing, 37);
+
+/**
+ * @generated from message gateway.billing.v1.GetForecastResponse
+ */
+export type GetForecastResponse = Message<"gateway.billing.v1.GetForecastResponse"> & {
+  /**
+   * One for each family.
+   *
+   * @generated from field: repeated gateway.billing.v1.Forecast forecasts = 1;
+   */
+  forecasts: Forecast[];
+};
+
+/**
+ * Describes the message gateway.billing.v1.GetForecastResponse.
+ * Use `create(GetForecastResponseSchema)` to create a new message.
+ */
+export const GetForecastResponseSchema: GenMessage<GetForecastResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_billing_v1_billing, 38);
 
 /**
  * @generated from message gateway.billing.v1.VerifyLedgerRequest
@@ -1076,7 +1441,7 @@ export type VerifyLedgerRequest = Message<"gateway.billing.v1.VerifyLedgerReques
  * Use `create(VerifyLedgerRequestSchema)` to create a new message.
  */
 export const VerifyLedgerRequestSchema: GenMessage<VerifyLedgerRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_billing_v1_billing, 32);
+  messageDesc(file_gateway_billing_v1_billing, 39);
 
 /**
  * One violation of an invariant.
@@ -1111,7 +1476,7 @@ export type Violation = Message<"gateway.billing.v1.Violation"> & {
  * Use `create(ViolationSchema)` to create a new message.
  */
 export const ViolationSchema: GenMessage<Violation> = /*@__PURE__*/
-  messageDesc(file_gateway_billing_v1_billing, 33);
+  messageDesc(file_gateway_billing_v1_billing, 40);
 
 /**
  * @generated from message gateway.billing.v1.VerifyLedgerResponse
@@ -1130,7 +1495,7 @@ export type VerifyLedgerResponse = Message<"gateway.billing.v1.VerifyLedgerRespo
  * Use `create(VerifyLedgerResponseSchema)` to create a new message.
  */
 export const VerifyLedgerResponseSchema: GenMessage<VerifyLedgerResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_billing_v1_billing, 34);
+  messageDesc(file_gateway_billing_v1_billing, 41);
 
 /**
  * @generated from enum gateway.billing.v1.TransferKind
@@ -1387,37 +1752,134 @@ export const BasisSchema: GenEnum<Basis> = /*@__PURE__*/
   enumDesc(file_gateway_billing_v1_billing, 3);
 
 /**
- * @generated from enum gateway.billing.v1.UsagePeriod
+ * The time that one row of a report covers.
+ *
+ * @generated from enum gateway.billing.v1.Bucket
  */
-export const UsagePeriod = {
+export const Bucket = {
   /**
-   * One row for the whole time range.
+   * One row for the whole range.
    *
-   * @generated from enum value: USAGE_PERIOD_UNSPECIFIED = 0;
+   * @generated from enum value: BUCKET_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * @generated from enum value: USAGE_PERIOD_HOUR = 1;
+   * A UTC hour. Hours are kept for 100 days.
+   *
+   * @generated from enum value: BUCKET_HOUR = 1;
    */
   HOUR: 1,
 
   /**
-   * @generated from enum value: USAGE_PERIOD_DAY = 2;
+   * A UTC day.
+   *
+   * @generated from enum value: BUCKET_DAY = 2;
    */
   DAY: 2,
+
+  /**
+   * A UTC month.
+   *
+   * @generated from enum value: BUCKET_MONTH = 3;
+   */
+  MONTH: 3,
+
+  /**
+   * As BUCKET_UNSPECIFIED.
+   *
+   * @generated from enum value: BUCKET_NONE = 4;
+   */
+  NONE: 4,
 } as const;
 
 /**
- * @generated from enum gateway.billing.v1.UsagePeriod
+ * The time that one row of a report covers.
+ *
+ * @generated from enum gateway.billing.v1.Bucket
  */
-export type UsagePeriod = (typeof UsagePeriod)[keyof typeof UsagePeriod] | UnknownEnum;
+export type Bucket = (typeof Bucket)[keyof typeof Bucket] | UnknownEnum;
 
 /**
- * Describes the enum gateway.billing.v1.UsagePeriod.
+ * Describes the enum gateway.billing.v1.Bucket.
  */
-export const UsagePeriodSchema: GenEnum<UsagePeriod> = /*@__PURE__*/
+export const BucketSchema: GenEnum<Bucket> = /*@__PURE__*/
   enumDesc(file_gateway_billing_v1_billing, 4);
+
+/**
+ * What gets rows of its own in a usage report.
+ *
+ * @generated from enum gateway.billing.v1.UsageGroup
+ */
+export const UsageGroup = {
+  /**
+   * @generated from enum value: USAGE_GROUP_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * @generated from enum value: USAGE_GROUP_KEY = 1;
+   */
+  KEY: 1,
+
+  /**
+   * @generated from enum value: USAGE_GROUP_MODEL = 2;
+   */
+  MODEL: 2,
+
+  /**
+   * @generated from enum value: USAGE_GROUP_FAMILY = 3;
+   */
+  FAMILY: 3,
+} as const;
+
+/**
+ * What gets rows of its own in a usage report.
+ *
+ * @generated from enum gateway.billing.v1.UsageGroup
+ */
+export type UsageGroup = (typeof UsageGroup)[keyof typeof UsageGroup] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.billing.v1.UsageGroup.
+ */
+export const UsageGroupSchema: GenEnum<UsageGroup> = /*@__PURE__*/
+  enumDesc(file_gateway_billing_v1_billing, 5);
+
+/**
+ * What gets rows of its own in a report of rejected requests.
+ *
+ * @generated from enum gateway.billing.v1.ErrorGroup
+ */
+export const ErrorGroup = {
+  /**
+   * @generated from enum value: ERROR_GROUP_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * @generated from enum value: ERROR_GROUP_KEY = 1;
+   */
+  KEY: 1,
+
+  /**
+   * @generated from enum value: ERROR_GROUP_REASON = 2;
+   */
+  REASON: 2,
+} as const;
+
+/**
+ * What gets rows of its own in a report of rejected requests.
+ *
+ * @generated from enum gateway.billing.v1.ErrorGroup
+ */
+export type ErrorGroup = (typeof ErrorGroup)[keyof typeof ErrorGroup] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.billing.v1.ErrorGroup.
+ */
+export const ErrorGroupSchema: GenEnum<ErrorGroup> = /*@__PURE__*/
+  enumDesc(file_gateway_billing_v1_billing, 6);
 
 /**
  * Accounts, pools, holds and charges. All amounts are in micro-credits: 1,000,000 micro-credits are
@@ -1562,14 +2024,39 @@ export const BillingService: GenService<{
     output: typeof ListChargesResponseSchema;
   },
   /**
-   * Sums the charges by UTC hour or day of admission. Reads hourly sums, not single charges.
+   * Sums the charges of an account by UTC time of admission, key, model and family. Reads daily and
+   * hourly sums, not single charges. Errors: NOT_FOUND (account), INVALID_REQUEST,
+   * REPORT_TOO_LARGE.
    *
-   * @generated from rpc gateway.billing.v1.BillingService.GetUsage
+   * @generated from rpc gateway.billing.v1.BillingService.QueryUsage
    */
-  getUsage: {
+  queryUsage: {
     methodKind: "unary";
-    input: typeof GetUsageRequestSchema;
-    output: typeof GetUsageResponseSchema;
+    input: typeof QueryUsageRequestSchema;
+    output: typeof QueryUsageResponseSchema;
+  },
+  /**
+   * Counts the requests of an account that were rejected before their admission, by UTC time, key
+   * and reason. Kept for 100 days. The counts of the last seconds may be missing. Errors: as
+   * QueryUsage.
+   *
+   * @generated from rpc gateway.billing.v1.BillingService.QueryErrors
+   */
+  queryErrors: {
+    methodKind: "unary";
+    input: typeof QueryErrorsRequestSchema;
+    output: typeof QueryErrorsResponseSchema;
+  },
+  /**
+   * Says how long the credits of an account will last at the pace of the last week. Errors:
+   * NOT_FOUND (account).
+   *
+   * @generated from rpc gateway.billing.v1.BillingService.GetForecast
+   */
+  getForecast: {
+    methodKind: "unary";
+    input: typeof GetForecastRequestSchema;
+    output: typeof GetForecastResponseSchema;
   },
   /**
    * Checks every invariant of the ledger in the database, and returns the violations.

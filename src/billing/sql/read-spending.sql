@@ -1,0 +1,32 @@
+-- Reads what each pool of an account has free, what was charged to it on the last full UTC days,
+-- and since when it is used: the first of these days or today, or `used_before`.
+-- $1 account_id  $2 number of full days
+select p."family", p.posted - p.held as free, coalesce(s.amount, 0)::bigint as amount,
+  s.first_day, b.used_before, (now() at time zone 'utc')::date as today
+from pools p
+left join (
+  select k."family", (min(u.hour) at time zone 'utc')::date as first_day,
+    sum(u.amount) filter (where u.hour < date_trunc('day', now(), 'UTC')) as amount
+  from usage_hourly u
+  join keys k on k.account_id = u.account_id and k.key_id = u.key_id
+  where u.account_id = $1
+    and u.hour >= date_trunc('day', now(), 'UTC') - $2::integer * interval '1 day'
+  group by k."family"
+) s using ("family")
+cross join lateral (
+  select exists (
+    select 1
+    from usage_hourly u
+    join keys k on k.account_id = u.account_id and k.key_id = u.key_id
+    where u.account_id = $1 and k."family" = p."family"
+      and u.hour < date_trunc('day', now(), 'UTC') - $2::integer * interval '1 day'
+  ) or exists (
+    select 1
+    from usage_daily u
+    join keys k on k.account_id = u.account_id and k.key_id = u.key_id
+    where u.account_id = $1 and k."family" = p."family"
+      and u.day < (now() at time zone 'utc')::date - $2::integer
+  ) as used_before
+) b
+where p.account_id = $1
+order by p."family";

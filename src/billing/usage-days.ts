@@ -1,0 +1,186 @@
+// The days of `usage_daily`. A UTC day is closed two days after its end, when no request of it runs
+// any more: its sums are then written from its hours, once. Hours are removed when they are older
+// than any report may ask for, and their day is checked against them.
+//
+// A settlement of a closed day should not exist: requests end within a day, and a day with a hold
+// stays open. It does when the clock of the database was set back. Its charge is in the hours, as
+// always, and the process that settled it writes the day again.
+
+import type { Log } from "../base/log.ts";
+import { type Postgres, statement, type Tx } from "../postgres/postgres.ts";
+
+const statements = {
+  lockUsageProgress: statement(import.meta.url, "lock-usage-progress"),
+  moveUsageProgress: statement(import.meta.url, "move-usage-progress"),
+  findOldestHold: statement(import.meta.url, "find-oldest-hold"),
+  findFirstHours: statement(import.meta.url, "find-first-hours"),
+  writeDay: statement(import.meta.url, "write-day"),
+  addToDay: statement(import.meta.url, "add-to-day"),
+  compareDay: statement(import.meta.url, "compare-day"),
+  removeHours: statement(import.meta.url, "remove-hours"),
+  removeErrors: statement(import.meta.url, "remove-errors"),
+};
+
+export const hourMs = 3_600_000;
+export const dayMs = 24 * hourMs;
+/** Reports may ask for single hours of this many days before today. */
+export const hoursKeptDays = 100;
+/** A day is closed this many days after it began. */
+const closedAfterDays = 3;
+const everyMs = 60_000;
+
+/** The UTC day, as `YYYY-MM-DD`. */
+export function dayOf(at: Date): string {
+  return at.toISOString().slice(0, 10);
+}
+
+export function startOfDay(day: string): Date {
+  return new Date(`${day}T00:00:00Z`);
+}
+
+function addDays(day: string, days: number): string {
+  return dayOf(new Date(startOfDay(day).getTime() + days * dayMs));
+}
+
+function earlierOf(one: string, other: string): string {
+  return one < other ? one : other;
+}
+
+type Progress = {
+  /** The days before are closed. */
+  readonly closed_to: string;
+  /** The hours of the days before were removed. */
+  readonly hours_from: string;
+  readonly today: string;
+};
+
+export class UsageDays {
+  readonly #postgres: Pick<Postgres, "transaction">;
+  readonly #log: Log;
+  #timer: NodeJS.Timeout | undefined;
+  #running: Promise<void> | undefined;
+  /** Days that are being written again. */
+  readonly #mending = new Set<Promise<void>>();
+  #isStopped = false;
+  /** Start of the first open day, as this process knows. */
+  #closedTo = new Date(0);
+
+  constructor(postgres: Pick<Postgres, "transaction">, log: Log) {
+    this.#postgres = postgres;
+    this.#log = log;
+  }
+
+  start(): void {
+    const run = () => {
+      this.#running ??= this.run()
+        .catch((err: unknown) => this.#log.warn({ err }, "cannot close the days of the usage yet"))
+        .finally(() => {
+          this.#running = undefined;
+        });
+    };
+    run();
+    this.#timer = setInterval(run, everyMs).unref();
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    this.#isStopped = true;
+    await Promise.all([this.#running, ...this.#mending]);
+  }
+
+  /** Closes the days that can be closed, and removes the hours that are too old. */
+  async run(): Promise<void> {
+    while (!this.#isStopped && (await this.#closeNext()));
+    while (!this.#isStopped && (await this.#removeNext()));
+  }
+
+  /** Reports that a request was settled, which was admitted then. Cheap. */
+  noteSettled(admittedAt: Date): void {
+    if (admittedAt >= this.#closedTo) return;
+    const day = dayOf(admittedAt);
+    this.#log.error({ day }, "a request of a closed day was settled: the day is written again");
+    const mending = this.mend(day)
+      .catch((err: unknown) =>
+        this.#log.error({ err, day }, "cannot write a closed day again; verify-ledger shows it"),
+      )
+      .finally(() => this.#mending.delete(mending));
+    this.#mending.add(mending);
+  }
+
+  /** Writes a closed day again. No effect on an open one. */
+  mend(day: string): Promise<void> {
+    return this.#postgres.transaction(async (tx) => {
+      const { closed_to, hours_from } = await this.#lock(tx);
+      if (day >= closed_to) return;
+      if (day >= hours_from) {
+        await tx.query(statements.writeDay, [day]);
+        return;
+      }
+      await tx.query(statements.addToDay, [day]);
+      await tx.query(statements.removeHours, [day]);
+    });
+  }
+
+  /** Closes the first open day that has hours. Returns false when there is none. */
+  #closeNext(): Promise<boolean> {
+    return this.#postgres.transaction(async (tx) => {
+      const progress = await this.#lock(tx);
+      const end = await endOfClosable(tx, progress);
+      if (end <= progress.closed_to) return false;
+      const [first] = await tx.query<{ day: string | null }>(statements.findFirstHours, [
+        progress.closed_to,
+      ]);
+      const day = first?.day ?? end;
+      if (day < end) await tx.query(statements.writeDay, [day]);
+      const closedTo = day < end ? addDays(day, 1) : end;
+      await tx.query(statements.moveUsageProgress, [closedTo, progress.hours_from]);
+      this.#closedTo = startOfDay(closedTo);
+      return true;
+    });
+  }
+
+  /** Removes the hours of the first day that is too old. Returns false when there is none. */
+  #removeNext(): Promise<boolean> {
+    return this.#postgres.transaction(async (tx) => {
+      const progress = await this.#lock(tx);
+      // One day more than reports may ask for: a report that began yesterday may still run.
+      const kept = addDays(progress.today, -hoursKeptDays - 1);
+      const end = earlierOf(kept, progress.closed_to);
+      if (end <= progress.hours_from) return false;
+      const [first] = await tx.query<{ day: string | null }>(statements.findFirstHours, [
+        progress.hours_from,
+      ]);
+      const day = first?.day ?? end;
+      if (day < end) {
+        await this.#check(tx, day);
+        await tx.query(statements.removeHours, [day]);
+      }
+      const hoursFrom = day < end ? addDays(day, 1) : end;
+      await tx.query(statements.moveUsageProgress, [progress.closed_to, hoursFrom]);
+      await tx.query(statements.removeErrors, [hoursFrom]);
+      return true;
+    });
+  }
+
+  // Settlements write the hours together with the charge, so the hours are right.
+  async #check(tx: Tx, day: string): Promise<void> {
+    const [row] = await tx.query<{ differences: number }>(statements.compareDay, [day]);
+    if (row?.differences === 0) return;
+    this.#log.error({ day, ...row }, "a day of the usage differs from its hours: it is mended");
+    await tx.query(statements.writeDay, [day]);
+  }
+
+  async #lock(tx: Tx): Promise<Progress> {
+    const [progress] = await tx.query<Progress>(statements.lockUsageProgress, []);
+    if (!progress) throw new Error("the ledger has no row of usage_progress");
+    this.#closedTo = startOfDay(progress.closed_to);
+    return progress;
+  }
+}
+
+/** The day before which every day is old enough, and has no running request. */
+async function endOfClosable(tx: Tx, { today }: Progress): Promise<string> {
+  const old = addDays(today, 1 - closedAfterDays);
+  const [oldest] = await tx.query<{ day: string | null }>(statements.findOldestHold, []);
+  return earlierOf(old, oldest?.day ?? old);
+}

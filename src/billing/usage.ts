@@ -1,0 +1,404 @@
+// Reports: usage and rejected requests by time, key, model and family, and the forecast. Whole days
+// that are closed are read from `usage_daily`, the rest from `usage_hourly` (`usage-days.ts`).
+
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  Bucket,
+  ErrorGroup,
+  ErrorRowSchema,
+  type Forecast,
+  ForecastSchema,
+  type QueryErrorsRequest,
+  type QueryErrorsResponse,
+  QueryErrorsResponseSchema,
+  type QueryUsageRequest,
+  type QueryUsageResponse,
+  QueryUsageResponseSchema,
+  UsageGroup,
+  UsageRowSchema,
+  type UsageSums,
+  UsageSumsSchema,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
+import { type FamilyName, familyOf } from "../base/families.ts";
+import {
+  type AskedRange,
+  encodePageToken,
+  invalidPageToken,
+  type Page,
+  type PageRequest,
+  pageSizeOf,
+  parsePageToken,
+  type Question,
+  readTimeRange,
+} from "../base/paging.ts";
+import { byCategory, categoryColumns } from "../base/token-categories.ts";
+import { firstEventColumns, type SumColumn } from "../base/usage-sums.ts";
+import { isTimedOut, isUnreachable, statement, type Tx } from "../postgres/postgres.ts";
+import { dayMs, dayOf, hourMs, hoursKeptDays, startOfDay } from "./usage-days.ts";
+
+const statements = {
+  findFirstRunning: statement(import.meta.url, "find-first-running"),
+  queryUsage: statement(import.meta.url, "query-usage"),
+  sumUsage: statement(import.meta.url, "sum-usage"),
+  queryErrors: statement(import.meta.url, "query-errors"),
+  readSpending: statement(import.meta.url, "read-spending"),
+};
+
+/** Whose figures a report shows. */
+export type Scope = {
+  readonly accountId: string;
+  /** The only key that the caller may see. Undefined: all keys of the account. */
+  readonly onlyKey: string | undefined;
+};
+
+export type Reports = ReturnType<typeof createReports>;
+
+const pageSizes = { sizeDefault: 2_000, sizeMax: 2_000 };
+const filterMax = 1_000;
+/** Longer than any admission: its request has the time at which its transaction began. */
+const admissionMsMax = 60_000;
+/** The forecast is from the mean of this many full days. */
+const forecastDays = 7;
+/** The forecast begins after this many full days of use. */
+const forecastDaysMin = 2;
+
+/** As statements name them. */
+function bucketName(bucket: Bucket): "none" | "hour" | "day" | "month" {
+  switch (bucket) {
+    case Bucket.HOUR:
+      return "hour";
+    case Bucket.DAY:
+      return "day";
+    case Bucket.MONTH:
+      return "month";
+    default:
+      return "none";
+  }
+}
+
+/** `db` should be the connections for reports, which end a statement that takes too long. */
+export function createReports(db: Tx) {
+  async function read<Row>(...query: Parameters<typeof db.query>): Promise<Row[]> {
+    return db.query<Row>(...query).catch((cause: unknown) => {
+      if (isTimedOut(cause)) throw new ApiError("report_too_large", { cause });
+      if (isUnreachable(cause))
+        throw new ApiError("billing_unavailable", { retryAfterMs: 1_000, cause });
+      throw cause;
+    });
+  }
+
+  async function readClock(accountId: string, keyIds: readonly string[] | null): Promise<Clock> {
+    const [row] = await read<ClockRow>(statements.findFirstRunning, [accountId, keyIds]);
+    if (!row) throw new Error("the ledger has no row of usage_progress");
+    const settledUntil = new Date(row.at.getTime() - admissionMsMax);
+    const { admitted_at: running } = row;
+    return {
+      at: row.at,
+      hoursFrom: new Date(startOfDay(row.today).getTime() - hoursKeptDays * dayMs),
+      closedTo: startOfDay(row.closed_to),
+      completeUntil: running && running < settledUntil ? running : settledUntil,
+    };
+  }
+
+  return {
+    /** Throws `invalid_request` and `report_too_large`. */
+    async queryUsage(request: QueryUsageRequest, scope: Scope): Promise<QueryUsageResponse> {
+      const { bucket, groupBy, models } = request;
+      checkGroups(groupBy);
+      checkFilter("models", models);
+      const keyIds = keysOf(request.keyIds, scope);
+      const page = pageOf(request, ["usage", scope, bucket, groupBy, models, request.keyIds]);
+      // Before the sums: what was settled by now is in them.
+      const clock = await readClock(scope.accountId, keyIds);
+      const range = page.after?.range ?? rangeOf(request, clock, clock.hoursFrom);
+      // A bucket may begin before the range.
+      const start = page.after && page.after.at > range.from ? page.after.at : range.from;
+      if (bucket === Bucket.HOUR && start < range.to) checkHours(start, clock);
+      const parts = splitRange({ from: start, to: range.to }, bucket, clock);
+      const filters = [keyIds, models.length > 0 ? models : null];
+      const found = await read<UsageSumRow>(statements.queryUsage, [
+        scope.accountId,
+        bucketName(bucket),
+        groupBy.includes(UsageGroup.KEY),
+        groupBy.includes(UsageGroup.MODEL),
+        groupBy.includes(UsageGroup.FAMILY),
+        ...parts,
+        ...filters,
+        ...[page.after?.at ?? null, ...(page.after?.names ?? [null, null, null])],
+        page.size + 1,
+      ]);
+      const { entries, nextPageToken } = page.cut(found, range, (row) => [
+        row.key_id,
+        row.model,
+        row.family,
+      ]);
+      const sums =
+        nextPageToken === "" || page.after
+          ? entries
+          : await read<SumsRow>(statements.sumUsage, [scope.accountId, ...parts, ...filters]);
+      return create(QueryUsageResponseSchema, {
+        rows: entries.map((row) =>
+          create(UsageRowSchema, {
+            from: timestampFromDate(row.period),
+            keyId: row.key_id,
+            model: row.model,
+            ...(row.family !== "" && { family: familyOf(row.family) }),
+            sums: toSums([row]),
+          }),
+        ),
+        ...(!page.after && { totals: toSums(sums) }),
+        nextPageToken,
+        completeUntil: timestampFromDate(clock.completeUntil),
+        from: timestampFromDate(range.from),
+        to: timestampFromDate(range.to),
+      });
+    },
+
+    /** Throws `invalid_request` and `report_too_large`. */
+    async queryErrors(request: QueryErrorsRequest, scope: Scope): Promise<QueryErrorsResponse> {
+      const { bucket, groupBy } = request;
+      checkGroups(groupBy);
+      const keyIds = keysOf(request.keyIds, scope);
+      const page = pageOf(request, ["errors", scope, bucket, groupBy, request.keyIds]);
+      const clock = await readClock(scope.accountId, keyIds);
+      const range = page.after?.range ?? keptRange(rangeOf(request, clock), clock);
+      const rows = await read<ErrorSumRow>(statements.queryErrors, [
+        scope.accountId,
+        bucketName(bucket),
+        groupBy.includes(ErrorGroup.KEY),
+        groupBy.includes(ErrorGroup.REASON),
+        ...[range.from, range.to, keyIds],
+        ...[page.after?.at ?? null, ...(page.after?.names.slice(0, 2) ?? [null, null])],
+        page.size + 1,
+      ]);
+      const [total, found] = splitTotal(rows);
+      const { entries, nextPageToken } = page.cut(found, range, (row) => [
+        row.key_id,
+        row.reason,
+        "",
+      ]);
+      return create(QueryErrorsResponseSchema, {
+        rows: entries.map((row) =>
+          create(ErrorRowSchema, {
+            from: timestampFromDate(row.period),
+            keyId: row.key_id,
+            reason: row.reason.toUpperCase(),
+            requests: row.requests,
+          }),
+        ),
+        ...(!page.after && { total: total.requests }),
+        nextPageToken,
+        from: timestampFromDate(range.from),
+        to: timestampFromDate(range.to),
+      });
+    },
+
+    /** One forecast for each pool. Empty: there is no such account. */
+    async forecast(accountId: string): Promise<Forecast[]> {
+      const rows = await read<SpendingRow>(statements.readSpending, [accountId, forecastDays]);
+      return rows.map(toForecast);
+    },
+  };
+}
+
+type ClockRow = { at: Date; today: string; closed_to: string; admitted_at: Date | null };
+
+/** The times that a report depends on, by the clock of the database. */
+type Clock = {
+  readonly at: Date;
+  /** Single hours are kept from this day on. */
+  readonly hoursFrom: Date;
+  /** The days before this one are closed. */
+  readonly closedTo: Date;
+  /** Every request that was admitted before is in the sums. */
+  readonly completeUntil: Date;
+};
+
+type Range = { readonly from: Date; readonly to: Date };
+
+/**
+ * The range of a request, widened to full hours, and to full UTC days before `daysBefore`. An empty
+ * range stays empty.
+ */
+function rangeOf(asked: AskedRange, { at }: Pick<Clock, "at">, daysBefore = new Date(0)): Range {
+  const { from: first, to = at } = readTimeRange(asked, at);
+  const from = first ?? startOfMonth(to < at ? to : at);
+  const start = floor(from, from < daysBefore ? dayMs : hourMs);
+  if (from.getTime() === to.getTime()) return { from: start, to: start };
+  return { from: start, to: ceil(to, to < daysBefore ? dayMs : hourMs) };
+}
+
+/** The part of the range for which single hours are kept. */
+function keptRange({ from, to }: Range, { hoursFrom }: Clock): Range {
+  return { from: from < hoursFrom ? hoursFrom : from, to: to < hoursFrom ? hoursFrom : to };
+}
+
+function checkHours(from: Date, { hoursFrom }: Clock): void {
+  if (from < hoursFrom)
+    throw invalidField(
+      "from",
+      `single hours are kept for ${hoursKeptDays} days, since ${hoursFrom.toISOString()}: ask for days`,
+    );
+}
+
+/**
+ * The first and last of some hours, of some closed days, and of hours again, as statements take
+ * them. A part may be empty.
+ */
+function splitRange({ from, to }: Range, bucket: Bucket, { closedTo }: Clock) {
+  const firstDay = ceil(from, dayMs);
+  const lastDay = floor(to, dayMs);
+  const end = lastDay < closedTo ? lastDay : closedTo;
+  if (bucket === Bucket.HOUR || firstDay >= end)
+    return [from, to, dayOf(to), dayOf(to), to, to] as const;
+  return [from, firstDay, dayOf(firstDay), dayOf(end), end, to] as const;
+}
+
+function floor(at: Date, ms: number): Date {
+  return new Date(Math.floor(at.getTime() / ms) * ms);
+}
+
+function ceil(at: Date, ms: number): Date {
+  return new Date(Math.ceil(at.getTime() / ms) * ms);
+}
+
+function startOfMonth(at: Date): Date {
+  const start = startOfDay(dayOf(at));
+  start.setUTCDate(1);
+  return start;
+}
+
+function checkGroups(groupBy: readonly number[]): void {
+  if (groupBy.includes(0)) throw invalidField("group_by", "names no group");
+}
+
+function checkFilter(field: string, names: readonly string[]): void {
+  if (names.length > filterMax) throw invalidField(field, `has more than ${filterMax} entries`);
+}
+
+/** The keys to read. Null: all. A key that the caller may not see looks unused. */
+function keysOf(asked: readonly string[], { onlyKey }: Scope): readonly string[] | null {
+  checkFilter("key_ids", asked);
+  if (onlyKey === undefined) return asked.length > 0 ? asked : null;
+  return asked.length === 0 || asked.includes(onlyKey) ? [onlyKey] : [];
+}
+
+/** The place in a report after which a page begins. */
+type Place = {
+  /** The range of the first page: it must not move with the clock. */
+  readonly range: Range;
+  readonly at: Date;
+  readonly names: readonly [string, string, string];
+};
+
+/** The page that a request asks for, and what cuts the rows that were found to this page. */
+function pageOf(request: PageRequest & AskedRange, asked: Question) {
+  const size = pageSizeOf(request, pageSizes);
+  const question = [...asked, request.from, request.to];
+  const cursor = parsePageToken(request.pageToken, question);
+  return {
+    size,
+    after: cursor === undefined ? undefined : parsePlace(cursor),
+    /** `found` has one row more than the page, if there is another page. */
+    cut<Row extends { readonly period: Date }>(
+      found: readonly Row[],
+      { from, to }: Range,
+      namesOf: (row: Row) => Place["names"],
+    ): Page<Row> {
+      const entries = found.slice(0, size);
+      const last = found.length > size ? entries.at(-1) : undefined;
+      if (!last) return { entries, nextPageToken: "" };
+      const times = [from, to, last.period].map((at) => at.getTime());
+      const place = JSON.stringify([...times, ...namesOf(last)]);
+      return { entries, nextPageToken: encodePageToken(place, question) };
+    },
+  };
+}
+
+function parsePlace(cursor: string): Place {
+  const parts = parseJson(cursor);
+  if (!Array.isArray(parts)) throw invalidPageToken();
+  const [from, to, at] = parts.slice(0, 3).map(timeOf);
+  const [first, second, third] = parts.slice(3).map(String);
+  if (!from || !to || !at || first === undefined || second === undefined || third === undefined)
+    throw invalidPageToken();
+  return { range: { from, to }, at, names: [first, second, third] };
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw invalidPageToken();
+  }
+}
+
+// The years that PostgreSQL and a Timestamp can represent.
+function timeOf(part: unknown): Date {
+  const time = new Date(Number(part));
+  const year = time.getUTCFullYear();
+  if (!(year >= 1 && year <= 9999)) throw invalidPageToken();
+  return time;
+}
+
+/** The first row, which is the sum of all, and the rows of the page. */
+function splitTotal<Row extends { period: Date | null }>(
+  rows: readonly Row[],
+): [Row, (Row & { period: Date })[]] {
+  const [total] = rows;
+  if (!total) throw new Error("a report without its sum");
+  return [total, rows.filter((row): row is Row & { period: Date } => row.period !== null)];
+}
+
+type SumsRow = Readonly<Record<SumColumn, bigint>>;
+type UsageSumRow = SumsRow & {
+  period: Date;
+  key_id: string;
+  model: string;
+  family: FamilyName | "";
+};
+type ErrorSumRow = { period: Date | null; key_id: string; reason: string; requests: bigint };
+
+function toSums(rows: readonly SumsRow[]): UsageSums {
+  const sum = (column: SumColumn) => rows.reduce((all, row) => all + row[column], 0n);
+  const usage = byCategory((category) => sum(categoryColumns[category]));
+  return create(UsageSumsSchema, {
+    usage: create(UsageTotalSchema, usage),
+    amountMicrocredits: sum("amount"),
+    inputMicrocredits: sum("amount_input"),
+    outputMicrocredits: sum("amount_output"),
+    cacheMicrocredits: sum("amount_cache"),
+    thinkingMicrocredits: sum("amount_thinking"),
+    requests: sum("requests"),
+    completed: sum("completed"),
+    failed: sum("failed"),
+    cut: sum("cut"),
+    firstEventCounts: firstEventColumns.map(sum),
+  });
+}
+
+type SpendingRow = {
+  family: FamilyName;
+  free: bigint;
+  amount: bigint;
+  first_day: string | null;
+  used_before: boolean;
+  today: string;
+};
+
+function toForecast({ family, free, amount, ...row }: SpendingRow): Forecast {
+  const firstDay = row.first_day ?? row.today;
+  const sinceFirst = (startOfDay(row.today).getTime() - startOfDay(firstDay).getTime()) / dayMs;
+  const days = row.used_before ? forecastDays : sinceFirst;
+  const isKnown = days >= forecastDaysMin;
+  const credits = free > 0n ? free : 0n;
+  return create(ForecastSchema, {
+    family: familyOf(family),
+    freeMicrocredits: free,
+    ...(isKnown && { dailyMicrocredits: amount / BigInt(days) }),
+    ...(isKnown && amount > 0n && { daysLeft: (Number(credits) * days) / Number(amount) }),
+  });
+}

@@ -1,0 +1,113 @@
+// Rejected requests: counted in memory, written in turn, reported by key, hour and reason.
+
+import { create } from "@bufbuild/protobuf";
+import { timestampDate } from "@bufbuild/protobuf/wkt";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import {
+  Bucket,
+  ErrorGroup,
+  QueryErrorsRequestSchema,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Payer } from "../../src/billing/admission.ts";
+import { Rejections } from "../../src/billing/rejections.ts";
+import { errorOf } from "../support/billing.ts";
+import { log } from "../support/ledger.ts";
+import { freshUsage, stamp } from "../support/usage.ts";
+
+let world: Awaited<ReturnType<typeof freshUsage>>;
+beforeAll(async () => {
+  world = await freshUsage();
+});
+afterAll(() => world.close());
+
+type Asked = Parameters<typeof create<typeof QueryErrorsRequestSchema>>[1];
+const query = (payer: Payer, asked: Asked = {}, onlyKey?: string) =>
+  world.reports.queryErrors(create(QueryErrorsRequestSchema, asked), {
+    accountId: payer.accountId,
+    onlyKey,
+  });
+
+test("rejections of several processes are added up, by key and reason", async () => {
+  const payer = await world.payer(0n);
+  const other = await world.payer(0n, { accountId: payer.accountId });
+  const processes = [new Rejections(world.postgres, log), new Rejections(world.postgres, log)];
+  for (const one of processes) {
+    for (let times = 0; times < 3; times++) one.count(payer, "rate_limited");
+    one.count(payer, "credits_exhausted");
+    one.count(other, "rate_limited");
+  }
+  await Promise.all(processes.map((one) => one.write()));
+  processes[0]?.count(payer, "rate_limited");
+  await Promise.all(processes.map((one) => one.stop()));
+  const groupBy = [ErrorGroup.KEY, ErrorGroup.REASON];
+  const { rows, total } = await query(payer, { groupBy });
+  expect(total).toBe(11n);
+  expect(rows.map(({ keyId, reason, requests }) => [keyId, reason, requests])).toEqual(
+    [
+      [payer.keyId, "CREDITS_EXHAUSTED", 2n],
+      [payer.keyId, "RATE_LIMITED", 7n],
+      [other.keyId, "RATE_LIMITED", 2n],
+    ].sort((one, two) => (`${one[0]}${one[1]}` < `${two[0]}${two[1]}` ? -1 : 1)),
+  );
+  expect((await query(payer)).rows.map(({ requests }) => requests)).toEqual([11n]);
+  expect((await query(payer, { keyIds: [other.keyId] })).total).toBe(2n);
+  // A plain key sees its own.
+  expect((await query(payer, {}, other.keyId)).total).toBe(2n);
+  expect((await query(payer, { keyIds: [payer.keyId] }, other.keyId)).total).toBe(0n);
+});
+
+test("pages follow each other, and a range beyond what is kept says where it begins", async () => {
+  const payer = await world.payer(0n);
+  for (const daysAgo of [90, 60, 30, 1])
+    await world.run("insert into errors_hourly values ($1, $2, $3, 'rate_limited', $4)", [
+      payer.accountId,
+      world.daysAgo(daysAgo),
+      payer.keyId,
+      daysAgo,
+    ]);
+  const asked = { from: stamp(world.daysAgo(300)), bucket: Bucket.DAY, pageSize: 3 };
+  const first = await query(payer, asked);
+  expect(first.total).toBe(181n);
+  expect(first.from && timestampDate(first.from)).toEqual(world.daysAgo(100));
+  const second = await query(payer, { ...asked, pageToken: first.nextPageToken });
+  expect(second.total).toBeUndefined();
+  expect(second.nextPageToken).toBe("");
+  const counts = [...first.rows, ...second.rows].map(({ requests }) => Number(requests));
+  expect(counts).toEqual([90, 60, 30, 1]);
+  const elsewhere = query(payer, { ...asked, bucket: Bucket.HOUR, pageToken: first.nextPageToken });
+  expect(await errorOf(elsewhere)).toEqual({ reason: "invalid_request", field: "page_token" });
+});
+
+test("counts that cannot be written now are written later", async () => {
+  const payer = await world.payer(0n);
+  let isAway = true;
+  const query = (...asked: Parameters<typeof world.postgres.query>) =>
+    isAway ? Promise.reject(new Error("away")) : world.postgres.query<never>(...asked);
+  const rejections = new Rejections({ query }, log);
+  rejections.count(payer, "rate_limited");
+  await rejections.write();
+  rejections.count(payer, "rate_limited");
+  isAway = false;
+  await rejections.stop();
+  const [row] = await world.run<{ requests: bigint }>(
+    "select requests from errors_hourly where account_id = $1",
+    [payer.accountId],
+  );
+  expect(row?.requests).toBe(2n);
+});
+
+test("memory is bounded: more keys than it holds are left out, and the ones in it are counted on", async () => {
+  const payer = await world.payer(0n);
+  const rejections = new Rejections(world.postgres, log, 10);
+  for (let key = 0; key < 50; key++) {
+    rejections.count({ ...payer, keyId: `key_${key}` }, "rate_limited");
+    rejections.count({ ...payer, keyId: "key_0" }, "rate_limited");
+  }
+  await rejections.stop();
+  const rows = await world.run<{ key_id: string; requests: bigint }>(
+    "select key_id, requests from errors_hourly where account_id = $1",
+    [payer.accountId],
+  );
+  expect(rows).toHaveLength(10);
+  expect(rows.find(({ key_id }) => key_id === "key_0")?.requests).toBe(51n);
+});

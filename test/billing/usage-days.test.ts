@@ -1,0 +1,136 @@
+// The days of the usage: when they are closed, what a late settlement does, and when hours go.
+
+import { afterAll, beforeEach, expect, test } from "vitest";
+import { Bucket } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Payer } from "../../src/billing/admission.ts";
+import { UsageDays } from "../../src/billing/usage-days.ts";
+import { endingWith, log } from "../support/ledger.ts";
+import { freshUsage, stamp, startOf } from "../support/usage.ts";
+
+let world: Awaited<ReturnType<typeof freshUsage>>;
+let payer: Payer;
+const opened: Awaited<ReturnType<typeof freshUsage>>[] = [];
+beforeEach(async () => {
+  world = await freshUsage();
+  opened.push(world);
+  payer = await world.payer(1_000_000_000_000n);
+});
+afterAll(() => Promise.all(opened.map((one) => one.close())));
+
+const charge = (daysAgo: number, output = 1) =>
+  world.chargeAt(payer, world.daysAgo(daysAgo, 3_600_000), endingWith({ output }));
+const daily = async () =>
+  (
+    await world.run<{ day: string; requests: bigint }>(
+      "select day, requests from usage_daily order by day",
+    )
+  ).map(({ day, requests }) => [day, Number(requests)]);
+const day = (daysAgo: number) => world.daysAgo(daysAgo).toISOString().slice(0, 10);
+const hours = async () =>
+  (
+    await world.run<{ count: bigint }>(
+      "select count(*) as count from usage_hourly where account_id = $1",
+      [payer.accountId],
+    )
+  )[0]?.count;
+const reported = async () => {
+  const { rows, totals } = await world.query(
+    { from: stamp(world.daysAgo(300)), bucket: Bucket.DAY },
+    { accountId: payer.accountId, onlyKey: undefined },
+  );
+  const sums = rows.map((row) => [startOf(row).slice(0, 10), Number(row.sums?.requests)]);
+  return { rows: sums, total: Number(totals?.requests) };
+};
+
+test("days are closed two days after their end, each once, by whichever process comes first", async () => {
+  for (const daysAgo of [0, 1, 2, 3, 4, 4, 20]) await charge(daysAgo);
+  const others = Array.from({ length: 4 }, () => new UsageDays(world.postgres, log));
+  await Promise.all([world.days, ...others].map((one) => one.run()));
+  const closed = [
+    [day(20), 1],
+    [day(4), 2],
+    [day(3), 1],
+  ];
+  expect(await daily()).toEqual(closed);
+  expect(await reported()).toEqual({
+    rows: [...closed, [day(2), 1], [day(1), 1], [day(0), 1]],
+    total: 7,
+  });
+  expect(await world.store.verifyLedger()).toEqual([]);
+});
+
+test("a day with a running request stays open, and so do the days after it", async () => {
+  await charge(6);
+  const hold = await world.holdAt(payer, world.daysAgo(5));
+  await charge(5);
+  await charge(4);
+  await world.days.run();
+  expect(await daily()).toEqual([[day(6), 1]]);
+  expect((await reported()).total).toBe(3);
+  await world.settle(hold, endingWith({ output: 1 }));
+  await world.days.run();
+  expect(await daily()).toEqual([
+    [day(6), 1],
+    [day(5), 2],
+    [day(4), 1],
+  ]);
+  expect((await reported()).total).toBe(4);
+  expect(await world.store.verifyLedger()).toEqual([]);
+});
+
+test("a settlement of a closed day writes the day again, and the verifier sees what is missing", async () => {
+  await charge(5);
+  await world.days.run();
+  await charge(5);
+  const violated = (await world.store.verifyLedger()).map(({ invariant }) => invariant);
+  expect(violated).toEqual(["days = charges", "days = hours"]);
+  world.days.noteSettled(world.daysAgo(5));
+  await world.days.stop();
+  expect(await daily()).toEqual([[day(5), 2]]);
+  expect((await reported()).total).toBe(2);
+  expect(await world.store.verifyLedger()).toEqual([]);
+});
+
+test("hours are removed after 101 days, and reports of days go on", async () => {
+  for (const daysAgo of [150, 102, 101, 100, 99]) await charge(daysAgo);
+  await world.days.run();
+  expect(await hours()).toBe(3n);
+  expect(await reported()).toEqual({
+    rows: [150, 102, 101, 100, 99].map((daysAgo) => [day(daysAgo), 1]),
+    total: 5,
+  });
+  expect(await world.store.verifyLedger()).toEqual([]);
+  // A settlement of such a day is added to it, since its hours are gone.
+  await charge(150);
+  expect((await world.store.verifyLedger()).length).toBeGreaterThan(0);
+  await world.days.mend(day(150));
+  expect(await hours()).toBe(3n);
+  expect(await daily()).toContainEqual([day(150), 2]);
+  expect(await world.store.verifyLedger()).toEqual([]);
+});
+
+test("a day that differs from its hours is mended before they are removed", async () => {
+  await charge(120, 5);
+  await world.run(
+    `insert into usage_daily (account_id, day, key_id, model, amount, requests)
+     select account_id, (hour at time zone 'utc')::date, key_id, model, 1, 1 from usage_hourly`,
+  );
+  await world.run("update usage_progress set closed_to = $1::date", [day(50)]);
+  expect((await world.store.verifyLedger()).length).toBeGreaterThan(0);
+  await world.days.run();
+  expect(await hours()).toBe(0n);
+  expect(await world.store.verifyLedger()).toEqual([]);
+});
+
+test("counts of rejected requests are removed with the hours", async () => {
+  const { accountId, keyId } = payer;
+  for (const daysAgo of [150, 99])
+    await world.run("insert into errors_hourly values ($1, $2, $3, 'rate_limited', 1)", [
+      accountId,
+      world.daysAgo(daysAgo),
+      keyId,
+    ]);
+  await world.days.run();
+  const left = await world.run<{ hour: Date }>("select hour from errors_hourly");
+  expect(left.map(({ hour }) => hour)).toEqual([world.daysAgo(99)]);
+});

@@ -1,17 +1,17 @@
 // Months of finished requests by SQL: as many charges in each hour for each key, with their
 // roll-ups, months and pools.
 
+import { createLog } from "../../src/base/log.ts";
+import { UsageDays } from "../../src/billing/usage-days.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
 import { runSql } from "./books.ts";
-import { pairModel, pairPrice, pairTokens } from "./pairs.ts";
+import { chargeMicroOfPair, pairModel, pairPrice, pairTokens } from "./pairs.ts";
 
 /** Of thirty days. */
 export const hoursPerMonth = 720;
 export const keysCount = 200;
 const perKeyAndHour = 7;
 export const chargesPerMonth = hoursPerMonth * keysCount * perKeyAndHour;
-/** The amount of each charge, as of a pair. */
-export const chargeMicro = BigInt(pairTokens) * (pairPrice.input + pairPrice.output);
 /** Enough at once to use two processors. */
 const width = 2;
 
@@ -61,6 +61,12 @@ export async function addMonths(
      from (select account_id, sum(amount)::bigint as spent from usage_hourly group by 1) used
      where used.account_id = pools.account_id`,
   );
+  // The ledger of this site has closed its days while they were empty.
+  await runSql(
+    postgres,
+    "update usage_progress set closed_to = '0001-01-01', hours_from = '0001-01-01'",
+  );
+  await new UsageDays(postgres, createLog("silent")).run();
   await runSql(postgres, "analyze");
   await runSql(postgres, "checkpoint");
   return added;
@@ -126,17 +132,23 @@ async function addCharges(postgres: Postgres, start: Date): Promise<void> {
       pairModel,
       pairTokens,
       pairPrice.priceVersion,
-      chargeMicro,
+      chargeMicroOfPair,
       perKeyAndHour,
       chargesPerMonth,
     ],
   );
   await runSql(
     postgres,
-    `insert into usage_hourly (account_id, key_id, model, hour, input, output, amount, requests)
+    `insert into usage_hourly (account_id, key_id, model, hour, input, output, amount, amount_input,
+       amount_output, requests, completed)
      select 'acc_' || key % 100 + 1, 'key_' || key + 1, $2, $1::timestamptz + hour * interval '1 hour',
-       $3::bigint * $4::int, $3::bigint * $4::int, $5::bigint * $4::int, $4::int
+       $3::bigint * $4::int, $3::bigint * $4::int, $5::bigint * $4::int, $8::bigint * $4::int,
+       $9::bigint * $4::int, $4::int, $4::int
      from generate_series(0, $6::int - 1) hour, generate_series(0, $7::int - 1) key`,
-    [start, pairModel, pairTokens, perKeyAndHour, chargeMicro, hoursPerMonth, keysCount],
+    [
+      ...[start, pairModel, pairTokens, perKeyAndHour, chargeMicroOfPair, hoursPerMonth, keysCount],
+      BigInt(pairTokens) * pairPrice.input,
+      BigInt(pairTokens) * pairPrice.output,
+    ],
   );
 }

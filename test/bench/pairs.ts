@@ -22,6 +22,9 @@ export const pairPrice = priceVersion(pairModel, {
 /** Tokens of input, and of output, that a pair is charged for. */
 export const pairTokens = 100;
 
+/** The amount of each charge. */
+export const chargeMicroOfPair = BigInt(pairTokens) * (pairPrice.input + pairPrice.output);
+
 export type PairFigures = { readonly perSecond: number; readonly cpuMicros: number };
 
 /**

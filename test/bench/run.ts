@@ -20,6 +20,7 @@ import { overload } from "./suites/overload.ts";
 import { plain } from "./suites/plain.ts";
 import { processes } from "./suites/processes.ts";
 import { profile } from "./suites/profile.ts";
+import { reports } from "./suites/reports.ts";
 import { split } from "./suites/split.ts";
 import { stream } from "./suites/stream.ts";
 import { workers } from "./suites/workers.ts";
@@ -43,9 +44,10 @@ const suites: Record<string, () => Promise<Result>> = {
   limits,
   keys,
   history,
+  reports,
   profile,
 };
-const onlyWhenNamed = ["profile"];
+const onlyWhenNamed = ["reports", "profile"];
 
 const names = process.argv.slice(2);
 const unknown = names.filter((name) => !Object.hasOwn(suites, name));

@@ -4,16 +4,16 @@
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
+  Bucket,
   GetPoolsRequestSchema,
-  GetUsageRequestSchema,
-  UsagePeriod,
+  QueryUsageRequestSchema,
 } from "../../../gen/gateway/billing/v1/billing_pb.ts";
 import { callBy } from "../../support/calls.ts";
 import { addAccounts, addKeys, connectLedger, findViolations, sumCharges } from "../books.ts";
-import { addMonths, chargeMicro, chargesPerMonth, hoursPerMonth, keysCount } from "../charges.ts";
+import { addMonths, chargesPerMonth, hoursPerMonth, keysCount } from "../charges.ts";
 import { Lab } from "../lab.ts";
 import { quantile, spreadOf } from "../measure.ts";
-import { startPairs } from "../pairs.ts";
+import { chargeMicroOfPair, startPairs } from "../pairs.ts";
 import type { Result } from "../report.ts";
 
 const accounts = 100;
@@ -26,7 +26,7 @@ const fillMsMax = () => Math.max(30_000, 440_000 - performance.now());
 const rounds = 4;
 const pairs = 10_000;
 const reports = 600;
-const operator = callBy({ kind: "admin" });
+const operatorOf = (accountId: string) => callBy({ kind: "admin" }, { accountId });
 
 export async function history(): Promise<Result> {
   await using lab = new Lab();
@@ -121,13 +121,13 @@ async function openSite(lab: Lab, name: string) {
       const { perSecond } = await ledger.run({ count, width: 500, keyOf });
       settled += count;
       const reportMs = await timeEach(reports, (accountId) =>
-        ledger.service.getUsage(
-          create(GetUsageRequestSchema, { accountId, from, period: UsagePeriod.DAY }),
-          operator,
+        ledger.service.queryUsage(
+          create(QueryUsageRequestSchema, { from, bucket: Bucket.DAY }),
+          operatorOf(accountId),
         ),
       );
       const balanceMs = await timeEach(reports, (accountId) =>
-        ledger.service.getPools(create(GetPoolsRequestSchema, { accountId }), operator),
+        ledger.service.getPools(create(GetPoolsRequestSchema), operatorOf(accountId)),
       );
       return {
         perSecond,
@@ -141,7 +141,7 @@ async function openSite(lab: Lab, name: string) {
       await ledger.stop();
       const faults = await findViolations(postgres);
       const charged = await sumCharges(postgres);
-      const expected = BigInt(filled * chargesPerMonth + settled) * chargeMicro;
+      const expected = BigInt(filled * chargesPerMonth + settled) * chargeMicroOfPair;
       if (charged !== expected)
         faults.push(`${name}: charged ${charged} micro-credits instead of ${expected}`);
       await postgres.close();

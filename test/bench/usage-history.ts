@@ -1,0 +1,162 @@
+// Thirteen months of charges, written straight into the partitions, with their sums, months and
+// pools: for reports over all of them. A fifth of the charges is of one account, `acc_1`, with 20
+// keys and 5 models in every hour; the rest of 99 accounts with 4 keys each.
+
+import { createLog } from "../../src/base/log.ts";
+import { priceVersion } from "../../src/billing/price.ts";
+import { UsageDays } from "../../src/billing/usage-days.ts";
+import type { Postgres } from "../../src/postgres/postgres.ts";
+import { creditsMicro, runSql } from "./books.ts";
+import { pairPrice } from "./pairs.ts";
+
+export const historyAccounts = 100;
+export const historyMonths = 13;
+const models = ["bench-a", "bench-b", "bench-c", "bench-d", "bench-e"];
+const tokens = 100;
+const price = priceVersion("bench-history", { ...pairPrice });
+/** The amount of each charge. */
+export const historyChargeMicro = BigInt(tokens) * (price.input + price.output);
+const dayMs = 24 * 3_600_000;
+
+/** Accounts `acc_1` to `acc_100` with credits, their pools, and their keys `key_<account>_<n>`. */
+export async function addHistoryAccounts(postgres: Postgres): Promise<void> {
+  const each = "from generate_series(1, $1::int) n";
+  await runSql(
+    postgres,
+    `insert into accounts (account_id, name) select 'acc_' || n, 'bench' ${each}`,
+    [historyAccounts],
+  );
+  await runSql(
+    postgres,
+    `insert into transfers (account_id, transfer_id, family, kind, amount, actor, idempotency_key)
+     select 'acc_' || n, 'tra_' || n, 'v1', 'bonus', $2, 'bench', 'bench' ${each}`,
+    [historyAccounts, creditsMicro],
+  );
+  await runSql(
+    postgres,
+    `insert into pools (account_id, family, posted) select 'acc_' || n, 'v1', $2::bigint ${each}`,
+    [historyAccounts, creditsMicro],
+  );
+  await runSql(
+    postgres,
+    `insert into keys (key_id, account_id, family, name)
+     select 'key_' || n || '_' || k, 'acc_' || n, 'v1', 'bench'
+     from generate_series(1, $1::int) n,
+       lateral generate_series(1, case when n = 1 then 20 else 4 end) k`,
+    [historyAccounts],
+  );
+  await runSql(
+    postgres,
+    "insert into price_versions values ($1, $2, $3, $4, $5, $6, $7, $8) on conflict do nothing",
+    [
+      ...[price.priceVersion, "bench-history", price.input, price.output, price.cacheWrite5m],
+      ...[price.cacheWrite1h, price.cacheRead, price.thinking],
+    ],
+  );
+}
+
+/**
+ * Adds `perMonth` charges in each month of the thirteen that end today, latest first, until all are
+ * there or `msMax` is over. Returns how many charges were added.
+ */
+export async function addHistory(
+  postgres: Postgres,
+  { perMonth, msMax }: { perMonth: number; msMax: number },
+): Promise<number> {
+  const deadline = performance.now() + msMax;
+  const today = new Date(Math.floor(Date.now() / dayMs) * dayMs);
+  let added = 0;
+  for (let back = 0; back < historyMonths && performance.now() < deadline; back++) {
+    const start = new Date(Date.UTC(today.getUTCFullYear(), today.getUTCMonth() - back, 1));
+    const next = new Date(Date.UTC(start.getUTCFullYear(), start.getUTCMonth() + 1, 1));
+    const end = next < today ? next : today;
+    const count = Math.round((perMonth * (end.getTime() - start.getTime())) / (30 * dayMs));
+    if (count > 0) await addMonth(postgres, start, end, count);
+    added += count;
+  }
+  await runSql(
+    postgres,
+    `insert into key_months (account_id, key_id, month, spent)
+     select account_id, key_id, date_trunc('month', hour at time zone 'UTC')::date, sum(amount)
+     from usage_hourly group by 1, 2, 3`,
+  );
+  await runSql(
+    postgres,
+    `update pools set posted = posted - spent
+     from (select account_id, sum(amount)::bigint as spent from usage_hourly group by 1) used
+     where used.account_id = pools.account_id`,
+  );
+  await runSql(
+    postgres,
+    "update usage_progress set closed_to = '0001-01-01', hours_from = '0001-01-01'",
+  );
+  // As a gateway does: closes the days, and removes the hours that are too old.
+  await new UsageDays(postgres, createLog("silent")).run();
+  await runSql(postgres, "vacuum analyze");
+  await runSql(postgres, "checkpoint");
+  return added;
+}
+
+/** One month, in a table of its own that becomes a partition when it is full and indexed. */
+async function addMonth(postgres: Postgres, start: Date, end: Date, count: number): Promise<void> {
+  const month = start.toISOString().slice(0, 10);
+  const name = `charges_${month.slice(0, 7).replace("-", "_")}`;
+  const present = await runSql(postgres, "select 1 where to_regclass($1) is not null", [name]);
+  const isNew = present.length === 0;
+  if (isNew)
+    await runSql(
+      postgres,
+      `create table ${name} (like charges including defaults including constraints)`,
+    );
+  await runSql(
+    postgres,
+    `insert into ${name} (request_id, month, account_id, family, key_id, model, input, output,
+       cache_write_5m, cache_write_1h, cache_read, thinking, price_version, hold, amount, overrun,
+       output_over, thinking_over, outcome, basis, attempts, admitted_at, settled_at,
+       granted_output)
+     select 'req_' || lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '7'
+         || substr(md5(n::text), 1, 19),
+       $1::date, 'acc_' || account, 'v1', 'key_' || account || '_' || key, ($2::text[])[model],
+       $3, $3, 0, 0, 0, 0, $4, $5, $5, 0, 0, 0,
+       case when n % 50 = 0 then 'client_left' when n % 70 = 0 then 'provider_broke'
+         else 'completed' end,
+       'reported',
+       '[{"provider":"bench","outcome":"delivered","status":200,"firstEventAfter":"0.350s"}]',
+       at, at + interval '3 seconds', $3
+     from (
+       select n, case when n % 5 = 0 then 1 else n / 5 % 99 + 2 end as account,
+         case when n % 5 = 0 then n / 5 % 20 + 1 else n / 500 % 4 + 1 end as key,
+         case when n % 5 = 0 then n / 100 % 5 + 1 else 1 end as model,
+         $6::timestamptz + n * (($7::timestamptz - $6::timestamptz) / $8::int) as at
+       from generate_series(0, $8::int - 1) n
+     ) rows`,
+    [...[month, models, tokens, price.priceVersion, historyChargeMicro, start, end, count]],
+  );
+  if (isNew) {
+    const indexes = await runSql<{ definition: string }>(
+      postgres,
+      `select pg_get_indexdef(indexrelid) as definition from pg_index
+       where indrelid = 'charges'::regclass and not indisprimary`,
+    );
+    await runSql(postgres, `alter table ${name} add primary key (account_id, request_id, month)`);
+    for (const { definition } of indexes)
+      await runSql(postgres, definition.replace(/ index \S+ on only \S+ /i, ` index on ${name} `));
+    await runSql(
+      postgres,
+      `alter table charges attach partition ${name}
+         for values from ('${month}') to ('${month}'::date + interval '1 month')`,
+    );
+  }
+  await runSql(
+    postgres,
+    `insert into usage_hourly (account_id, key_id, model, hour, input, output, amount, amount_input,
+       amount_output, requests, completed, failed, cut, first_event_3)
+     select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC'), sum(input),
+       sum(output), sum(amount), sum(input * ${price.input}), sum(output * ${price.output}),
+       count(*), count(*) filter (where outcome = 'completed'),
+       count(*) filter (where outcome = 'provider_broke'),
+       count(*) filter (where outcome = 'client_left'), count(*)
+     from ${name}
+     group by 1, 2, 3, 4`,
+  );
+}

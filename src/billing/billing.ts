@@ -37,7 +37,7 @@ import { encodeTimeCursor, parseTimeCursor, readPage } from "../base/paging.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import { actorOf, confinedTo } from "../contract/callers.ts";
-import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
+import type { AuthenticatedCall, Caller, Implementation } from "../contract/contract.ts";
 import { isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
 import type { Hints } from "../redis/redis.ts";
 import type { RequestKey } from "./admission.ts";
@@ -254,7 +254,7 @@ function createService({
     },
 
     async createTransfer(request, { caller }) {
-      const transfer = await createTransfer(store, request, actorOf(caller));
+      const transfer = await createTransfer(store, request, caller);
       onTransfer(request.accountId);
       return create(CreateTransferResponseSchema, { transfer });
     },
@@ -364,10 +364,38 @@ async function scopeOf(reports: LedgerStore, call: AuthenticatedCall): Promise<S
 const amountMax = 2n ** 53n;
 const smallestPackMicro = 1_000_000_000n;
 
-function createTransfer(store: LedgerStore, request: CreateTransferRequest, actor: string) {
+/**
+ * Which part of the gateway makes the transfers whose idempotency key begins so. Nobody else may
+ * take such a key: its transfer would count as made.
+ */
+const reservedKeys: readonly { readonly prefix: string; readonly service: string }[] = [
+  { prefix: "pay:", service: "payments" },
+  { prefix: "refund:", service: "payments" },
+  { prefix: "promo:", service: "payments" },
+  { prefix: "first-start", service: "bootstrap" },
+];
+
+/** Throws `not_permitted` for what only parts of the gateway may book. */
+function checkReserved({ kind, idempotencyKey }: CreateTransferRequest, caller: Caller): void {
+  const service = caller.kind === "internal" ? caller.service : undefined;
+  if (kind === TransferKind.DEPOSIT && service !== "payments")
+    throw new ApiError("not_permitted", {
+      message: "Only the payments service books deposits. Book a sale as a purchase.",
+      field: "kind",
+    });
+  const reserved = reservedKeys.find(({ prefix }) => idempotencyKey.startsWith(prefix));
+  if (reserved && reserved.service !== service)
+    throw new ApiError("not_permitted", {
+      message: `Idempotency keys that begin with ${reserved.prefix} are the gateway's own.`,
+      field: "idempotency_key",
+    });
+}
+
+function createTransfer(store: LedgerStore, request: CreateTransferRequest, caller: Caller) {
   const { accountId, kind, amountMicrocredits: amount, idempotencyKey, reason } = request;
   const family = familyName(request.family);
   if (!family) throw invalidField("family", "is not a family");
+  checkReserved(request, caller);
   checkText("idempotency_key", idempotencyKey, 200);
   checkText("reason", reason, 1000);
   if (amount > amountMax || amount < -amountMax)
@@ -388,7 +416,7 @@ function createTransfer(store: LedgerStore, request: CreateTransferRequest, acto
     amountMicro: isDebit ? -amount : amount,
     idempotencyKey,
     reason,
-    actor,
+    actor: actorOf(caller),
   });
 }
 

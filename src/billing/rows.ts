@@ -39,6 +39,7 @@ export type TransferRow = {
   family: FamilyName;
   kind: string;
   amount: bigint;
+  posted_after: bigint;
   idempotency_key: string;
   reason: string;
   actor: string;
@@ -89,6 +90,7 @@ export function toTransfer(row: TransferRow): Transfer {
     family: familyOf(row.family),
     kind,
     amountMicrocredits: amount,
+    postedAfterMicrocredits: row.posted_after,
     idempotencyKey: row.idempotency_key,
     reason: row.reason,
     actor: row.actor,

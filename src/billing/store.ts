@@ -331,6 +331,7 @@ function createTransferOnce(db: Database, transfer: NewTransfer): Promise<Transf
       idempotencyKey,
       reason,
       actor,
+      pool.posted + amountMicro,
     ];
     return toTransfer(only(await tx.query<TransferRow>(statements.insertTransfer, values)));
   });

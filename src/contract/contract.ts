@@ -219,7 +219,8 @@ export function localCore(services: Services): Core {
   };
 }
 
-function localClient<S extends DescService>(
+/** A client that calls a service of this process, and passes messages by reference. */
+export function localClient<S extends DescService>(
   service: S,
   implementation: Implementation<S>,
 ): Client<S> {

@@ -9,7 +9,7 @@ import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { randomSecret, timeOrderedId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
-import type { Core } from "../contract/contract.ts";
+import { asService, type Core } from "../contract/contract.ts";
 import type { Installation } from "../people/people.ts";
 
 /** The content of `first-keys.json`. All but the admin token are absent if nothing was seeded. */
@@ -95,7 +95,9 @@ export async function seed(parts: SeedParts): Promise<FirstKeys | undefined> {
       amountMicrocredits: creditsMicro,
       idempotencyKey,
     };
-    await core.billing.createTransfer({ ...transfer, reason: "first start" }, call);
+    // As the gateway itself: nobody else may take these idempotency keys.
+    const contextValues = asService("bootstrap");
+    await core.billing.createTransfer({ ...transfer, reason: "first start" }, { contextValues });
   }
   await publishFirstKeys(dataDir);
   return file;

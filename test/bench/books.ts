@@ -33,8 +33,9 @@ export async function addAccounts(postgres: Postgres, count: number): Promise<vo
   );
   await runSql(
     postgres,
-    `insert into transfers (transfer_id, account_id, family, kind, amount, actor, idempotency_key)
-     select 'tra_' || n, 'acc_' || n, 'v1', 'bonus', $2, 'bench', 'bench' ${each}`,
+    `insert into transfers
+       (transfer_id, account_id, family, kind, amount, posted_after, actor, idempotency_key)
+     select 'tra_' || n, 'acc_' || n, 'v1', 'bonus', $2, $2, 'bench', 'bench' ${each}`,
     [count, creditsMicro],
   );
   await runSql(

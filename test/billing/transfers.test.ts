@@ -9,6 +9,7 @@ import {
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
+import { asService } from "../../src/contract/contract.ts";
 import { errorOf, freshBilling } from "../support/billing.ts";
 import { endingWith, heldFor, holdRequest } from "../support/ledger.ts";
 
@@ -69,7 +70,86 @@ test("each kind changes the pool in its own direction, and is listed as it was r
     kinds.map(([kind, amount]) => [kind, amount]).reverse(),
   );
   expect(transfers.every(({ actor }) => actor === "token:ADMIN_TOKEN")).toBe(true);
+  expect(transfers.map(({ postedAfterMicrocredits }) => postedAfterMicrocredits)).toEqual(
+    kinds.map(([, , posted]) => posted).reverse(),
+  );
 });
+
+test("a transfer keeps the balance that it left, also when requests have been charged since", async () => {
+  const payer = await world.payer(heldFor(100));
+  const hold = await world.holds.place(holdRequest(payer, 100), never);
+  const receipt = await world.holds.settle(hold, endingWith({ output: 10 }));
+  const { accountId } = payer;
+  const { transfer: made } = await transfer({ accountId, amountMicrocredits: 7n });
+  const left = heldFor(100) - receipt.amountMicrocredits + 7n;
+  expect(made?.postedAfterMicrocredits).toBe(left);
+  await transfer({ accountId, family: Family.V2, amountMicrocredits: 3n });
+  const { transfers } = await world.billing.listTransfers(
+    create(ListTransfersRequestSchema, { accountId }),
+    world.admin,
+  );
+  expect(transfers.map((one) => one.postedAfterMicrocredits)).toEqual([3n, left, heldFor(100)]);
+});
+
+const payments = asService("payments");
+
+test("the payments service books deposits of any amount", async () => {
+  const payer = await world.payer(0n);
+  const { transfer: made } = await world.core.billing.createTransfer(
+    {
+      ...{ accountId: payer.accountId, family: Family.V1, idempotencyKey: "pay:ord_1#1" },
+      ...{ kind: TransferKind.DEPOSIT, amountMicrocredits: 1n },
+    },
+    { contextValues: payments },
+  );
+  expect(made).toMatchObject({ kind: TransferKind.DEPOSIT, actor: "payments" });
+  expect(await postedOf(payer)).toEqual([1n, 0n]);
+});
+
+const reserved: { name: string; more: Transfer; field: string; owner: string }[] = [
+  {
+    name: "a deposit",
+    more: { kind: TransferKind.DEPOSIT },
+    field: "kind",
+    owner: "payments",
+  },
+  ...["pay:ord_1#1", "refund:ord_1#1", "promo:pro_1"].map((idempotencyKey) => ({
+    name: `the idempotency key ${idempotencyKey}`,
+    more: { idempotencyKey },
+    field: "idempotency_key",
+    owner: "payments",
+  })),
+  {
+    name: "the idempotency key first-start-v1",
+    more: { idempotencyKey: "first-start-v1" },
+    field: "idempotency_key",
+    owner: "bootstrap",
+  },
+];
+for (const { name, more, field, owner } of reserved) {
+  test(`${name} is for ${owner} alone, and costs others nothing`, async () => {
+    const payer = await world.payer(0n);
+    const request = {
+      ...{ accountId: payer.accountId, family: Family.V1, kind: TransferKind.BONUS },
+      ...{ amountMicrocredits: 5n, idempotencyKey: "own", ...more },
+    };
+    const others = [
+      {},
+      { headers: { "x-caller": owner, "x-service": owner } },
+      { contextValues: asService("reconcile") },
+    ];
+    for (const { headers, ...other } of others) {
+      const call = { headers: { ...world.adminHeaders, ...headers }, ...other };
+      expect(await errorOf(world.core.billing.createTransfer(request, call))).toEqual({
+        reason: "not_permitted",
+        field,
+      });
+    }
+    expect(await postedOf(payer)).toEqual([0n, 0n]);
+    await world.core.billing.createTransfer(request, { contextValues: asService(owner) });
+    expect(await postedOf(payer)).toEqual([5n, 0n]);
+  });
+}
 
 test("the pools of the two families are separate", async () => {
   const payer = await world.payer(10n);

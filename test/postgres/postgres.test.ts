@@ -262,7 +262,7 @@ test("charges and transfers can be neither changed nor deleted", async () => {
   await postgres.query(
     sql(
       "transfer",
-      "insert into transfers values ('acc_books', 'tr_1', 'v1', 'bonus', 5, 'admin', 'key')",
+      "insert into transfers values ('acc_books', 'tr_1', 'v1', 'bonus', 5, 5, 'admin', 'key')",
     ),
     [],
   );

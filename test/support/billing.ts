@@ -7,7 +7,7 @@ import { ApiError, type ErrorReason } from "../../src/base/errors.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createBilling } from "../../src/billing/billing.ts";
-import type { Authenticate, Call } from "../../src/contract/contract.ts";
+import { type Authenticate, type Call, localClient } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { freshLedger, log, price } from "./ledger.ts";
 
@@ -42,10 +42,14 @@ export async function freshBilling() {
     onLost: () => {},
   });
   await billing.start();
+  const service = intercept(BillingService, billing.service, { authenticate, log });
   return {
     ...ledger,
-    billing: intercept(BillingService, billing.service, { authenticate, log }),
+    billing: service,
+    /** The local binding to the same service. */
+    core: { billing: localClient(BillingService, service) },
     admin: callAs(admin),
+    adminHeaders: { authorization: `Bearer ${admin}` },
     keyCall: ({ keyId, accountId }: Payer) => callAs(`${keyId}/${accountId}`),
     readerCall: ({ keyId, accountId }: Payer) => callAs(`${keyId}/${accountId}/reader`),
     async close() {

@@ -172,9 +172,11 @@ create table transfers (
   transfer_id     text collate "C" not null,
   "family"        text not null check ("family" in ('v1', 'v2')),
   kind            text not null
-    check (kind in ('purchase', 'bonus', 'refund', 'chargeback', 'adjustment')),
+    check (kind in ('purchase', 'bonus', 'refund', 'chargeback', 'adjustment', 'deposit')),
   -- Signed: the change of the pool.
   amount          bigint not null check (amount <> 0),
+  -- What the pool had posted right after this transfer.
+  posted_after    bigint not null,
   actor           text not null,
   idempotency_key text not null,
   reason          text not null default '',

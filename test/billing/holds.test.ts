@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { requestKeyOf } from "../../src/billing/admission.ts";
 import { priceVersion } from "../../src/billing/price.ts";
@@ -132,6 +133,29 @@ test("a key never holds and spends more than its monthly cap", async () => {
   await ledger.holds.settle(hold, endingWith({ output: 1 }));
   await expect(place(holdRequest(payer, 100))).rejects.toMatchObject({
     reason: "monthly_cap_reached",
+  });
+});
+
+test("a cap that covers the least worth of a request starts it, and does not make it cheaper", async () => {
+  const dear = 100n * price.cacheWrite1h + 50n * price.output;
+  const least = 40n * price.input + 50n * price.thinking;
+  const payer = await ledger.payer(100_000_000n, { cap: least });
+  const request = holdRequest(payer, 50);
+  const bounds = {
+    ...request.bounds,
+    minInput: 40,
+    mostExpensiveInput: InputCategory.CACHE_WRITE_1H,
+  };
+  const hold = await place({ ...request, bounds });
+  const { amountMicrocredits, overrunMicrocredits } = await ledger.holds.settle(
+    hold,
+    endingWith({ cacheWrite1h: 100, output: 50 }),
+  );
+  expect([amountMicrocredits, overrunMicrocredits]).toEqual([dear, 0n]);
+  expect(dear > least).toBe(true);
+  await expect(place(holdRequest(payer, 1))).rejects.toMatchObject({
+    reason: "monthly_cap_reached",
+    facts: { limit: { remaining: 0n, used: dear, exhausted: true } },
   });
 });
 

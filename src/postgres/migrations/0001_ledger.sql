@@ -60,7 +60,8 @@ create table key_secrets (
 );
 create index key_secrets_by_key on key_secrets (key_id);
 
--- A key's spend in one UTC calendar month. spent + held <= cap at every admission.
+-- A key's spend in one UTC calendar month. The cap bounds spent + held at every admission, apart
+-- from what the input of its last request may cost beyond the least.
 create table key_months (
   account_id   text collate "C" not null,
   key_id       text collate "C" not null references keys,

@@ -218,6 +218,22 @@ test("the batch itself rejects a revoked key, a dead secret and a model outside 
   await expect(place(holdRequest(payer, 100))).rejects.toMatchObject({ reason: "revoked_key" });
 });
 
+test.for<[string, string, string]>([
+  ["paused", "paused = true", "key_paused"],
+  ["expired", "expires_at = now()", "key_expired"],
+  ["paused and expired", "paused = true, expires_at = now()", "key_expired"],
+  ["revoked and paused", "paused = true, status = 'revoked'", "revoked_key"],
+])("the batch itself rejects a key that is %s; its running request may grow", async (one) => {
+  const [, change, reason] = one;
+  const payer = await ledger.payer(100_000_000n);
+  const hold = await place(holdRequest(payer, 100));
+  await ledger.run(`update keys set ${change} where key_id = $1`, [payer.keyId]);
+  await expect(place(holdRequest(payer, 100))).rejects.toMatchObject({ reason });
+  const grown = await ledger.holds.resize(hold, usage({ input: 300 }));
+  expect(grown.amountMicro).toBeGreaterThan(hold.amountMicro);
+  await ledger.holds.settle(grown, endingWith({ input: 300, output: 1 }));
+});
+
 test("the holds of a dead process are settled by their last metered usage", async () => {
   const payer = await ledger.payer(100_000_000n);
   const hold = await place(holdRequest(payer, 100));

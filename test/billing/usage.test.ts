@@ -191,6 +191,13 @@ describe("ranges", () => {
     ]);
   });
 
+  test("a range may end anywhere ahead, and the answer ends tomorrow at the latest", async () => {
+    const payer = await world.payer(0n);
+    const end = stamp(new Date("9999-12-31T23:59:59Z"));
+    const { to } = await world.query({ to: end }, all(payer));
+    expect(to && timestampDate(to) <= world.daysAgo(-2)).toBe(true);
+  });
+
   test("without a range it is the current UTC month, up to now", async () => {
     const payer = await world.payer(credits);
     const { from, to } = await world.query({}, all(payer));

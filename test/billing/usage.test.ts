@@ -431,7 +431,7 @@ test("any range, buckets and groups add up to the charges of the range, wherever
         const [{ from: coveredFrom, to: coveredTo } = {}] = pages;
         const [start, end] = [coveredFrom, coveredTo].map((at) => at && timestampDate(at));
         if (!start || !end) throw new Error("an answer without its range");
-        expect(start <= from && end >= to).toBe(true);
+        expect(start <= from && end.getTime() >= Math.min(to.getTime(), Date.now())).toBe(true);
         const expected = charged
           .filter(({ at, keyId }) => at >= start && at < end && (keyIds[0] ?? keyId) === keyId)
           .reduce((sum, { amount }) => sum + amount, 0n);

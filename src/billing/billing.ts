@@ -2,7 +2,7 @@
 // the holds of this process. README.md explains the rules.
 
 import { create } from "@bufbuild/protobuf";
-import { durationMs, timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { durationMs, timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   type BillingService,
   CheckpointHoldResponseSchema,
@@ -15,7 +15,6 @@ import {
   GetPoolsResponseSchema,
   GetReceiptResponseSchema,
   ListAccountsResponseSchema,
-  ListChargesResponseSchema,
   ListTransfersResponseSchema,
   type PlaceHoldRequest,
   PlaceHoldResponseSchema,
@@ -33,7 +32,7 @@ import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import { isRequestId, requestIdRule } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
-import { encodeTimeCursor, parseTimeCursor, readPage } from "../base/paging.ts";
+import { readPage } from "../base/paging.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import { actorOf, confinedTo } from "../contract/callers.ts";
@@ -41,6 +40,8 @@ import type { AuthenticatedCall, Caller, Implementation } from "../contract/cont
 import { isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
 import type { Hints } from "../redis/redis.ts";
 import type { RequestKey } from "./admission.ts";
+import { ChargeWatch } from "./charge-watch.ts";
+import { chosenCharges, isChosen, listCharges } from "./charges.ts";
 import { ClusterNode } from "./cluster-node.ts";
 import { HoldKeeper, type Holds } from "./holds.ts";
 import { Rejections } from "./rejections.ts";
@@ -75,6 +76,8 @@ export type Billing = {
   /** Sorted ids of the live processes on this database, including this one. */
   readonly liveNodes: () => readonly string[];
   readonly nodeId: () => string;
+  /** As `ClusterNode.markEnded`. */
+  nodeEnded(nodeId: string): void;
   /**
    * Calls `listener` for each settlement of this process, before its answer, and for each transfer:
    * before the answer of one that this process made, soon after one that another process made.
@@ -121,31 +124,16 @@ type Parts = {
   readonly onLost: () => void;
   /** How long an admission waits for the database. */
   readonly maxWaitMs?: number;
-  /** Present in a worker. */
-  readonly parent?: NodeParent | undefined;
-};
-
-/** The parent of several processes. It sees each of them end, and holds no connection itself. */
-export type NodeParent = {
-  /** This process is about to register as this node. */
-  announce(nodeId: string): void;
-  /** Calls `listener` with each node whose process has ended, also before this process began. */
-  onNodeEnded(listener: (nodeId: string) => void): void;
 };
 
 export function createBilling(parts: Parts): Billing {
   const store = createLedgerStore(parts.postgres);
   const reports = createLedgerStore({ ...parts.postgres, query: parts.postgres.reports.query });
-  const node = new ClusterNode({
-    store,
-    log: parts.log,
-    onLost: parts.onLost,
-    onRegister: parts.parent?.announce,
-  });
-  parts.parent?.onNodeEnded((nodeId) => node.markEnded(nodeId));
+  const node = new ClusterNode({ store, log: parts.log, onLost: parts.onLost });
   const funds = createFundsChanges(parts.hints);
   const days = new UsageDays(parts.postgres, parts.log);
   const rejections = new Rejections(parts.postgres, parts.log);
+  const watch = new ChargeWatch({ store: reports, log: parts.log });
   const holds = new HoldKeeper({
     ...parts,
     store,
@@ -155,10 +143,11 @@ export function createBilling(parts: Parts): Billing {
       funds.notify({ kind: "settlement", accountId });
       days.noteSettled(admittedAt);
     },
+    onCharge: (charge) => watch.pass(charge),
   });
   return {
     service: createService({
-      ...{ store, reports, holds, priceOf: parts.priceOf },
+      ...{ store, reports, holds, watch, priceOf: parts.priceOf },
       usage: createReports(parts.postgres.reports),
       onTransfer: funds.publishTransfer,
     }),
@@ -172,6 +161,7 @@ export function createBilling(parts: Parts): Billing {
     },
     liveNodes: node.live,
     nodeId: node.id,
+    nodeEnded: (nodeId) => node.markEnded(nodeId),
     onFundsChange: funds.listen,
     stalledMs: () => holds.stalledMs,
     findAmounts: (requests) => reports.findAmounts(requests),
@@ -185,6 +175,7 @@ export function createBilling(parts: Parts): Billing {
     },
     async stop() {
       funds.stop();
+      watch.stop();
       await holds.close();
       // They lose nothing but figures.
       await withTimeout(
@@ -234,11 +225,13 @@ function createService({
   reports,
   usage,
   holds,
+  watch,
   priceOf,
   onTransfer,
 }: ServiceParts & {
   readonly reports: LedgerStore;
   readonly usage: Reports;
+  readonly watch: ChargeWatch;
   readonly onTransfer: (accountId: string) => void;
 }): Implementation<typeof BillingService, AuthenticatedCall> {
   return {
@@ -321,18 +314,16 @@ function createService({
       });
     },
     async listCharges(request, call) {
-      const accountId = await knownAccount(reports, call);
-      const keyId = confinedTo(call.caller);
-      const { entries: charges, nextPageToken } = await readPage(request, {
-        read: (after, limit) =>
-          reports.listCharges(
-            { accountId, keyId },
-            after === undefined ? undefined : parseTimeCursor(after),
-            limit,
-          ),
-        cursorOf: chargeCursor,
+      return listCharges(reports, request, {
+        accountId: await knownAccount(reports, call),
+        onlyKey: confinedTo(call.caller),
       });
-      return create(ListChargesResponseSchema, { charges, nextPageToken });
+    },
+    async *watchCharges({ filter }, call) {
+      const accountId = await knownAccount(reports, call);
+      const chosen = chosenCharges(filter, { accountId, onlyKey: confinedTo(call.caller) });
+      const matches = (charge: Receipt) => isChosen(chosen, charge);
+      yield* watch.watch({ accountId, matches }, call.signal);
     },
     async queryUsage(request, call) {
       return usage.queryUsage(request, await scopeOf(reports, call));
@@ -473,11 +464,6 @@ async function settleHold(
   const charge = await store.findCharge(request);
   if (!charge) throw noSuch("hold");
   return charge;
-}
-
-function chargeCursor({ admittedAt, requestId }: Receipt): string {
-  if (!admittedAt) throw new Error("a charge without its time of admission");
-  return encodeTimeCursor({ at: timestampDate(admittedAt), id: requestId });
 }
 
 // The columns are signed 32-bit integers.

@@ -158,6 +158,7 @@ export class HoldKeeper implements Holds {
   readonly #amended = new Map<string, Ending>();
   readonly #maxWaitMs: number;
   readonly #onSettled: ((accountId: string, admittedAt: Date) => void) | undefined;
+  readonly #onCharge: ((charge: Receipt) => void) | undefined;
   #checkpointing: Promise<void> | undefined;
   #isClosed = false;
 
@@ -169,12 +170,15 @@ export class HoldKeeper implements Holds {
     onLost: () => void;
     /** Called with the account of each settled hold, and the time of its admission. */
     onSettled?: (accountId: string, admittedAt: Date) => void;
+    /** Called with each charge, once it is durable. */
+    onCharge?: (charge: Receipt) => void;
     /** How long an admission waits for the database. */
     maxWaitMs?: number;
   }) {
     this.#store = parts.store;
     this.#log = parts.log;
     this.#onSettled = parts.onSettled;
+    this.#onCharge = parts.onCharge;
     this.#maxWaitMs = parts.maxWaitMs ?? settings.admitMaxWaitMs;
     const prepare = (connection: Connection) => this.#registerPricesAgain(connection);
     this.#admissions = new BatchConnection(parts.postgres, { prepare });
@@ -334,10 +338,13 @@ export class HoldKeeper implements Holds {
     this.#onSettled?.(hold.payer.accountId, hold.admittedAt);
     const chargedMicro = settled.kind === "charged" ? settled.charge.amountMicro : 0n;
     this.#wakeWaiting(poolOf(hold.payer), hold.amountMicro - chargedMicro);
-    if (settled.kind === "charged") return receiptOf(settled.charge);
-    const earlier = await this.#findCharge(requestKeyOf(hold));
-    if (earlier) return earlier;
-    throw new ApiError("not_found", { message: "No such hold." });
+    const charge =
+      settled.kind === "charged"
+        ? receiptOf(settled.charge)
+        : await this.#findCharge(requestKeyOf(hold));
+    if (!charge) throw new ApiError("not_found", { message: "No such hold." });
+    this.#onCharge?.(charge);
+    return charge;
   }
 
   amend(request: RequestKey, ending: Ending): void {

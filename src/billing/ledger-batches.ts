@@ -18,7 +18,6 @@ import {
   admit,
   type Hold,
   type HoldRequest,
-  type KeyState,
   keyOf,
   type Ledger,
   nodeOf,
@@ -58,7 +57,7 @@ type PoolRow = {
 };
 type KeyRow = {
   key_id: string;
-  status: KeyState;
+  status: string;
   allowed_models: string[];
   monthly_cap: bigint | null;
   spent: bigint;

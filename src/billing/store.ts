@@ -63,6 +63,8 @@ const statements = {
   findRunning: statement(import.meta.url, "find-running"),
   listCharges: statement(import.meta.url, "list-charges"),
   listKeyCharges: statement(import.meta.url, "list-key-charges"),
+  readSettled: statement(import.meta.url, "read-settled"),
+  findSettled: statement(import.meta.url, "find-settled"),
   findPayer: statement(import.meta.url, "find-payer"),
   registerNode: statement(import.meta.url, "register-node"),
   recordHeartbeat: { ...statement(import.meta.url, "record-heartbeat"), timeoutMs: heartbeatMsMax },
@@ -73,6 +75,44 @@ const statements = {
 
 // The verification reads the whole ledger.
 const verifyMsMax = 3_600_000;
+
+/** Which charges of an account. */
+export type ChargeQuery = {
+  readonly accountId: string;
+  /** Undefined: of all keys. */
+  readonly keyId: string | undefined;
+  /** Time of admission of the first charge. */
+  readonly from: Date;
+  /** Only charges before this one. */
+  readonly before: TimeCursor;
+  /** Empty: of all models. */
+  readonly model: string;
+  /** Names of outcomes. Empty: all. */
+  readonly outcomes: readonly string[];
+  readonly minAmountMicro: bigint;
+};
+
+/** A charge that `listCharges` has looked at. */
+type FoundCharge = {
+  readonly charge: Receipt;
+  readonly isMatch: boolean;
+  /** True for the last charge that it may look at. */
+  readonly isLast: boolean;
+};
+type FoundChargeRow = ChargeRow & { is_match: boolean; is_last: boolean };
+
+/** A request that has a charge. */
+export type SettledRequest = RequestKey & {
+  /** Of its admission, `YYYY-MM-DD`. */
+  readonly month: string;
+};
+/** Without a charge, a row has the time alone. */
+type SettledRow = {
+  read_at: Date;
+  account_id: string | null;
+  request_id: string | null;
+  month: string | null;
+};
 
 type NewTransfer = {
   readonly accountId: string;
@@ -212,18 +252,46 @@ export function createLedgerStore(postgres: Database) {
     /** The charges of requests with this id in all accounts, oldest first. */
     findCharges: async (requestId: string): Promise<Receipt[]> =>
       (await db.query<ChargeRow>(statements.findCharges, [requestId])).map(toReceipt),
-    /** Of one key, or of all keys of the account. */
+    /** The charges that match, newest first, among at most `looks` charges. */
     listCharges: async (
-      { accountId, keyId }: { accountId: string; keyId: string | undefined },
-      after: TimeCursor | undefined,
-      limit: number,
-    ): Promise<Receipt[]> => {
-      const page = [after?.at ?? null, after?.id ?? null, limit];
+      { accountId, keyId, from, before, model, outcomes, minAmountMicro }: ChargeQuery,
+      { looks, limit }: { looks: number; limit: number },
+    ): Promise<FoundCharge[]> => {
+      const filter = [model || null, outcomes.length > 0 ? outcomes : null, minAmountMicro];
+      const more = [before.at, before.id, from, ...filter, looks, limit];
       const rows =
         keyId === undefined
-          ? db.query<ChargeRow>(statements.listCharges, [accountId, ...page])
-          : db.query<ChargeRow>(statements.listKeyCharges, [accountId, keyId, ...page]);
-      return (await rows).map(toReceipt);
+          ? db.query<FoundChargeRow>(statements.listCharges, [accountId, ...more])
+          : db.query<FoundChargeRow>(statements.listKeyCharges, [accountId, keyId, ...more]);
+      return (await rows).map((row) => ({
+        charge: toReceipt(row),
+        isMatch: row.is_match,
+        isLast: row.is_last,
+      }));
+    },
+    /** The requests that were settled since shortly before `since`, newest first, and the time. */
+    readSettled: async (
+      accountIds: readonly string[],
+      since: Date | undefined,
+      limit: number,
+    ): Promise<{ at: Date; requests: SettledRequest[] }> => {
+      const rows = await db.query<SettledRow>(statements.readSettled, [
+        accountIds,
+        since ?? null,
+        limit,
+      ]);
+      const requests = rows.flatMap(({ account_id, request_id, month }) =>
+        account_id === null
+          ? []
+          : [{ accountId: account_id, requestId: request_id ?? "", month: month ?? "" }],
+      );
+      return { at: rows[0]?.read_at ?? new Date(0), requests };
+    },
+    /** The charges of these requests, in the order of their settlement. */
+    findSettled: async (requests: readonly SettledRequest[]): Promise<Receipt[]> => {
+      const months = requests.map(({ month }) => month);
+      const values = [...idsOf(requests), months];
+      return (await db.query<ChargeRow>(statements.findSettled, values)).map(toReceipt);
     },
 
     registerNode: async (nodeId: string, process: string): Promise<void> =>

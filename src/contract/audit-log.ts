@@ -5,6 +5,7 @@
 import {
   type DescField,
   type DescMessage,
+  type DescMethod,
   type DescMethodUnary,
   isFieldSet,
   isMessage,
@@ -119,11 +120,11 @@ export class OperatorLooks {
     this.#log = log;
   }
 
-  /** Call after a call that changes nothing. `answer`: it may name the account. */
-  async record(desc: DescMethodUnary, call: AuthenticatedCall, answer: Message): Promise<void> {
+  /** Call for a call that changes nothing. `answer`: it may name the account. */
+  async record(desc: DescMethod, call: AuthenticatedCall, answer?: Message): Promise<void> {
     const { caller } = call;
     if (caller.kind !== "person") return;
-    const facts = fieldsOf(desc.output, answer, true);
+    const facts = answer ? fieldsOf(desc.output, answer, true) : {};
     const accountId = call.accountId === "" ? facts.accountId : call.accountId;
     if (accountId === undefined || !isOutsider(caller, accountId)) return;
     const look = `${caller.personId} ${accountId} ${desc.name}`;

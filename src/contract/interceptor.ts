@@ -3,7 +3,7 @@
 
 import { type DescMethod, type DescService, getOption, type Message } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
-import { audited, callers, strong } from "../../gen/gateway/common/v1/options_pb.ts";
+import { audited, callers, endless, strong } from "../../gen/gateway/common/v1/options_pb.ts";
 import { ApiError, errorCatalog, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { type AuditSink, OperatorLooks, withAudit } from "./audit-log.ts";
@@ -18,7 +18,6 @@ import {
   type Implementation,
   implement,
   type OnPersonChange,
-  type Person,
 } from "./contract.ts";
 import { checkRequest } from "./validate.ts";
 
@@ -48,6 +47,7 @@ export function intercept<S extends DescService>(
   return implement<Implementation<S>>(service, (desc) => {
     const method = boundMethod<S, AuthenticatedCall>(implementation, desc);
     const admit = admission(desc, parts.authenticate);
+    const isEndless = getOption(desc, endless);
     const fail = (thrown: unknown, { signal }: Call): never => {
       // After an abort, libraries throw errors of their own, which rarely name a deadline.
       const isSpecific = thrown instanceof ApiError && thrown.reason !== "cancelled";
@@ -79,11 +79,12 @@ export function intercept<S extends DescService>(
     return async function* (request: Message, call: Call) {
       try {
         const admitted = await admit(request, call);
-        const { caller } = admitted;
-        if (caller.kind === "person" && onPersonChange) {
+        await looks?.record(method.desc, admitted);
+        const follow = followRights(admitted.caller, isEndless, onPersonChange);
+        if (follow) {
           const recheck = () => admit(request, { ...call, caller: undefined });
           const run = (signal: AbortSignal) => method.run(request, { ...admitted, signal });
-          yield* whileAdmitted({ caller, onPersonChange, recheck, run, signal: call.signal });
+          yield* whileAdmitted({ follow, recheck, run, signal: call.signal });
         } else {
           yield* method.run(request, admitted);
         }
@@ -138,21 +139,52 @@ function tolerant(authenticate: Authenticate): Authenticate {
 }
 
 /**
- * The messages of a stream, as long as the person may read it: after each change of a session or
- * role of the person, the caller is authenticated and checked again.
+ * Calls back when a caller may have lost its rights. `isCertain`: something of the caller changed.
+ * Returns the function that unsubscribes.
+ */
+type FollowRights = (onDoubt: (isCertain: boolean) => void) => () => void;
+
+/** How often the rights of a key or token are checked: its end shows within a second. */
+const recheckMs = 250;
+
+/** Undefined: the rights of the caller need not be followed. */
+function followRights(
+  caller: Caller,
+  isEndless: boolean,
+  onPersonChange: OnPersonChange | undefined,
+): FollowRights | undefined {
+  if (caller.kind === "person" && onPersonChange)
+    return (onDoubt) =>
+      onPersonChange(({ personId }) => {
+        if (personId === caller.personId) onDoubt(true);
+      });
+  // An answer to a key ends by itself, and inference ends it when the key is revoked.
+  if (!isEndless || caller.kind === "internal") return undefined;
+  return (onDoubt) => {
+    const timer = setInterval(() => onDoubt(false), recheckMs);
+    return () => clearInterval(timer);
+  };
+}
+
+/**
+ * The messages of a stream, as long as the caller may read it: whenever that is in doubt, the
+ * caller is authenticated and checked again.
  */
 async function* whileAdmitted(parts: {
-  caller: Person;
-  onPersonChange: OnPersonChange;
+  follow: FollowRights;
   recheck: () => Promise<unknown>;
   run: (signal: AbortSignal) => AsyncIterable<Message>;
   signal: AbortSignal;
 }): AsyncGenerator<Message, void> {
-  const { caller, onPersonChange, recheck, run } = parts;
+  const { follow, recheck, run } = parts;
   const ended = new AbortController();
   const signal = AbortSignal.any([parts.signal, ended.signal]);
-  const unsubscribe = onPersonChange(({ personId }) => {
-    if (personId === caller.personId) recheck().catch((error) => ended.abort(toApiError(error)));
+  const unsubscribe = follow((isCertain) => {
+    recheck().catch((thrown: unknown) => {
+      const error = toApiError(thrown);
+      // Without a change, a database that is away is no reason to end the stream.
+      if (isCertain || !isOutage(error)) ended.abort(error);
+    });
   });
   let messages: AsyncIterator<Message> | undefined;
   try {
@@ -171,6 +203,11 @@ async function* whileAdmitted(parts: {
     if (signal.aborted) closed?.catch(() => undefined);
     else await closed;
   }
+}
+
+function isOutage({ reason }: ApiError): boolean {
+  const { rpc } = errorCatalog[reason];
+  return rpc === Code.Unavailable || rpc === Code.DeadlineExceeded || rpc === Code.Internal;
 }
 
 /**

@@ -15,7 +15,7 @@ import {
   setLogVerbosity,
   type UntypedHandleCall,
 } from "@grpc/grpc-js";
-import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
+import { callers, endless } from "../../gen/gateway/common/v1/options_pb.ts";
 import { shuttingDown } from "../base/errors.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { WaitGroup } from "../base/wait-group.ts";
@@ -104,6 +104,7 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
     },
     async drain(limitMs) {
       health.stop();
+      calls.stopEndless(shuttingDown());
       const closed = new Promise<void>((resolve) => server.tryShutdown(() => resolve()));
       await withTimeout(calls.ended(), limitMs, () => calls.abort(shuttingDown()));
       await calls.ended();
@@ -148,21 +149,18 @@ function handlerOf(method: BoundMethod, calls: ActiveCalls): UntypedHandleCall {
         );
     };
   }
+  const isEndless = getOption(method.desc, endless);
   return (surface: ServerWritableStream<Buffer, Message>) => {
-    calls
-      .run(surface, async (call) => {
-        await writeAll(
-          surface,
-          method.run(decodeRequest(method.desc, surface.request), call),
-          call.signal,
-        );
-        // An aborted stream must not look complete.
-        call.signal.throwIfAborted();
-      })
-      .then(
-        () => surface.end(),
-        (error) => surface.emit("error", toStatus(error)),
-      );
+    const write = async (call: Call) => {
+      const messages = method.run(decodeRequest(method.desc, surface.request), call);
+      await writeAll(surface, messages, call.signal);
+      // An aborted stream must not look complete.
+      call.signal.throwIfAborted();
+    };
+    calls.run(surface, write, isEndless).then(
+      () => surface.end(),
+      (error) => surface.emit("error", toStatus(error)),
+    );
   };
 }
 
@@ -248,6 +246,8 @@ type SurfaceCall = {
  */
 class ActiveCalls {
   readonly #controllers = new Set<AbortController>();
+  readonly #endless = new Set<AbortController>();
+  #stopReason: Error | undefined;
   readonly #count = new WaitGroup();
   readonly #namesClient: boolean;
 
@@ -258,11 +258,18 @@ class ActiveCalls {
 
   /**
    * Runs `work` as one call. Rejects as `work` does, or with `request_too_large` if the metadata is
-   * too large.
+   * too large. `isEndless`: the call ends when the listener stops.
    */
-  async run<T>(surface: SurfaceCall, work: (call: Call) => Promise<T>): Promise<T> {
+  async run<T>(
+    surface: SurfaceCall,
+    work: (call: Call) => Promise<T>,
+    isEndless = false,
+  ): Promise<T> {
     const controller = new AbortController();
     this.#controllers.add(controller);
+    if (isEndless) this.#endless.add(controller);
+    // A call of a connection that is still open.
+    if (isEndless && this.#stopReason) controller.abort(this.#stopReason);
     this.#count.add();
     surface.on("cancelled", () => {
       // grpc-js emits this event after every call too.
@@ -277,8 +284,15 @@ class ActiveCalls {
       });
     } finally {
       this.#controllers.delete(controller);
+      this.#endless.delete(controller);
       this.#count.done();
     }
+  }
+
+  /** Ends the endless calls, from now on. */
+  stopEndless(reason: Error): void {
+    this.#stopReason = reason;
+    for (const controller of this.#endless) controller.abort(reason);
   }
 
   /** Aborts every active call. */

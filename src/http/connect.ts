@@ -19,7 +19,7 @@ import {
 import { createAsyncIterable } from "@connectrpc/connect/protocol";
 import { fastifyConnectPlugin } from "@connectrpc/connect-fastify";
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import { callers } from "../../gen/gateway/common/v1/options_pb.ts";
+import { callers, endless } from "../../gen/gateway/common/v1/options_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   PeopleService,
@@ -58,6 +58,8 @@ export type ConnectParts = {
   adminMethods: boolean;
   /** True after the listener has stopped accepting calls. */
   isDraining: () => boolean;
+  /** Fires when the listener stops: streams without an end of their own must end. */
+  stopping: AbortSignal;
   /** `host:port` of the gRPC listener of this process. Absent: it has none. */
   grpcAddress?: string | undefined;
   /** Absent: cookies are ignored. */
@@ -205,7 +207,7 @@ function addMethods<S extends DescService>(
 function addMethod(
   router: ConnectRouter,
   method: BoundMethod<CallOptions>,
-  { sessionCookie, adminMethods }: ConnectParts,
+  { sessionCookie, adminMethods, stopping }: ConnectParts,
 ): void {
   // gRPC needs HTTP/2 and has its own listener. (The option of the router does not apply to methods
   // with options.)
@@ -225,11 +227,14 @@ function addMethod(
     );
     return;
   }
+  const isEndless = getOption(method.desc, endless);
   router.rpc(
     method.desc,
     async function* (request: Message, context: HandlerContext) {
       try {
-        yield* method.run(request, callOf(context, adminMethods));
+        const call = callOf(context, adminMethods);
+        if (isEndless) call.signal = AbortSignal.any([context.signal, stopping]);
+        yield* method.run(request, call);
       } catch (error) {
         throw toConnectError(error);
       }

@@ -4,6 +4,7 @@ import type { Server } from "node:http";
 import { Server as NetServer, type Socket } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import type { FastifyReply } from "fastify";
+import { shuttingDown } from "../base/errors.ts";
 import { WaitGroup } from "../base/wait-group.ts";
 
 /** How long an idle connection stays open for its next request. */
@@ -12,6 +13,7 @@ const idleMs = 1_000;
 export class OpenRequests {
   readonly #replies = new WeakMap<Socket, readonly FastifyReply[]>();
   readonly #open = new WaitGroup();
+  readonly #stopping = new AbortController();
   #isDraining = false;
   #isRetiring = false;
 
@@ -23,6 +25,11 @@ export class OpenRequests {
   /** True once `retire` was called: each reply ends its connection. */
   get isRetiring(): boolean {
     return this.#isRetiring;
+  }
+
+  /** Fires with `gateway_unavailable` once `drain` or `retire` was called: endless streams end. */
+  get stopping(): AbortSignal {
+    return this.#stopping.signal;
   }
 
   /** The open replies of a connection, oldest first. Several, if the client sends ahead. */
@@ -47,6 +54,7 @@ export class OpenRequests {
   /** Rejects new requests from now on. Resolves when the open ones have ended. */
   drain(): Promise<void> {
     this.#isDraining = true;
+    this.#stopping.abort(shuttingDown());
     return this.#open.wait();
   }
 
@@ -56,6 +64,7 @@ export class OpenRequests {
    */
   async retire(server: Server): Promise<void> {
     this.#isRetiring = true;
+    this.#stopping.abort(shuttingDown());
     // The method of the HTTP server would also close idle connections, at this moment: a client
     // that is about to send a request on one could not know whether it was read.
     NetServer.prototype.close.call(server);

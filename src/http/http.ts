@@ -75,6 +75,8 @@ export type HttpServer = FastifyInstance & {
   retire(): Promise<void>;
   /** True once `drain` was called. Routes added from outside reject new requests themselves. */
   isDraining(): boolean;
+  /** Fires once `drain` or `retire` was called: streams without an end of their own must end. */
+  readonly stopping: AbortSignal;
 };
 
 declare module "fastify" {
@@ -148,6 +150,7 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     drain: () => openRequests.drain(),
     retire: () => openRequests.retire(app.server),
     isDraining: () => openRequests.isDraining,
+    stopping: openRequests.stopping,
   });
 }
 

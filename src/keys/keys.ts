@@ -24,15 +24,12 @@ import {
   createKey,
   getKey,
   listKeys,
-  pauseKey,
-  resumeKey,
   revokeKey,
   revokeSecret,
   rotateKey,
   updateKey,
 } from "./administration.ts";
 import { createAuthentication } from "./authenticate.ts";
-import { LastUse } from "./last-use.ts";
 import { RevocationCheck } from "./revocation.ts";
 import { createKeyStore, type KeyStore } from "./store.ts";
 
@@ -44,7 +41,7 @@ export type Keys = {
   onChanged(listener: (change: { keyId: string }) => void): () => void;
   /**
    * False once the key or this secret of it is revoked, so that its active requests must end.
-   * A pause and the expiry do not end them. Reads the database.
+   * Expiry does not end them. Reads the database.
    */
   isActive(keyId: string, secretId: string): Promise<boolean>;
   /** Starts to read the changes that other nodes make. */
@@ -68,13 +65,11 @@ export function createKeys(parts: {
 }): Keys {
   const { adminToken, resolveModel, log, hints } = parts;
   const store = createKeyStore(parts.postgres);
-  const lastUse = new LastUse(store.recordUses, log);
-  const { authenticate, forget } = createAuthentication({
+  const { authenticate, forget } = createAuthentication(
     adminToken,
-    findSecrets: store.findSecrets,
-    onUse: (secretId) => lastUse.add(secretId),
-    maxWaitMs: parts.maxWaitMs,
-  });
+    store.findSecrets,
+    parts.maxWaitMs,
+  );
   const revocation = new RevocationCheck(store.liveSecrets);
   const changes = createChanges({
     source: { name: "keys", read: store.readChanges, clean: store.removeOldChanges },
@@ -95,8 +90,6 @@ export function createKeys(parts: {
       listKeys: (request, call) => listKeys(all, request, call),
       updateKey: (request, call) => updateKey(all, request, call),
       rotateKey: (request, call) => rotateKey(all, request, call),
-      pauseKey: (request, call) => pauseKey(all, request, call),
-      resumeKey: (request, call) => resumeKey(all, request, call),
       revokeKey: (request, call) => revokeKey(all, request, call),
       revokeSecret: (request, call) => revokeSecret(all, request, call),
       authenticate: (request, { caller }) => describeCaller(store, request, caller),
@@ -105,10 +98,7 @@ export function createKeys(parts: {
     onChanged: (listener) => changes.onChanged((keyId) => listener({ keyId })),
     isActive: (keyId, secretId) => revocation.isActive(keyId, secretId),
     start: changes.start,
-    async stop() {
-      await changes.stop();
-      await lastUse.flush();
-    },
+    stop: changes.stop,
   };
 }
 

@@ -233,6 +233,7 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
     addressLimit,
     adminMethods: httpAdmin !== "false",
     isDraining: () => app.isDraining(),
+    stopping: app.stopping,
     grpcAddress,
     sessionCookie: createSessionCookie(publicUrl),
   });

@@ -43,6 +43,7 @@ async function open(script: Script = emptyAnswers(), changes: Changes = {}): Pro
     ...defaultLimits(),
     adminMethods: true,
     isDraining: () => false,
+    stopping: new AbortController().signal,
     ...rest,
   });
   onTestFinished(async () => {

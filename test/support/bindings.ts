@@ -69,6 +69,7 @@ export async function startBindings(
     ...defaultLimits(),
     adminMethods: true,
     isDraining: () => false,
+    stopping: new AbortController().signal,
   });
   const baseUrl = await http.listen({ host: "127.0.0.1", port: 0 });
   const options = { baseUrl, httpVersion: "1.1" } as const;

@@ -42,9 +42,6 @@ create table keys (
   created_by          text not null default '',
   -- Whether the key reads its whole account.
   account_reader      boolean not null default false,
-  paused              boolean not null default false,
-  -- Null: does not expire.
-  expires_at          timestamptz,
   created_at          timestamptz not null default now(),
   revoked_at          timestamptz
 );
@@ -59,14 +56,11 @@ create table key_secrets (
   shown      text not null,
   created_at timestamptz not null default now(),
   expires_at timestamptz,
-  revoked_at timestamptz,
-  -- Of calls that were not refused, to the minute. Null: never used.
-  last_used_at timestamptz
-) with (fillfactor = 80);
+  revoked_at timestamptz
+);
 create index key_secrets_by_key on key_secrets (key_id);
 
--- A key's spend in one UTC calendar month. The cap bounds spent + held at every admission, apart
--- from what the input of its last request may cost beyond the least.
+-- A key's spend in one UTC calendar month. spent + held <= cap at every admission.
 create table key_months (
   account_id   text collate "C" not null,
   key_id       text collate "C" not null references keys,
@@ -172,6 +166,8 @@ create index charges_by_account on charges (account_id, admitted_at, request_id)
 -- A key lists its own charges only.
 create index charges_by_key on charges (account_id, key_id, admitted_at, request_id)
   where amount >= 0;
+-- For readers that follow the charges of all accounts as they are settled.
+create index charges_by_settlement on charges (settled_at, request_id) where amount >= 0;
 
 create table transfers (
   account_id      text collate "C" not null references accounts,

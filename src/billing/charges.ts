@@ -1,0 +1,112 @@
+// Lists of single charges: which ones a request asks for, and their pages.
+
+import { create } from "@bufbuild/protobuf";
+import { timestampDate } from "@bufbuild/protobuf/wkt";
+import {
+  type ChargeFilter,
+  type ListChargesRequest,
+  type ListChargesResponse,
+  ListChargesResponseSchema,
+  type Receipt,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { invalidField } from "../base/errors.ts";
+import {
+  encodePageToken,
+  encodeTimeCursor,
+  pageSizeOf,
+  parsePageToken,
+  parseTimeCursor,
+  readTimeRange,
+  type TimeCursor,
+} from "../base/paging.ts";
+import { outcomeName } from "./rows.ts";
+import type { ChargeQuery, LedgerStore } from "./store.ts";
+
+/**
+ * How many charges a page looks at, so that a filter that nothing matches takes a tenth of a second
+ * and not the time to read a year.
+ */
+const looksMax = 20_000;
+
+// No charge lies outside.
+const firstTime = new Date(0);
+const afterAll: TimeCursor = { at: new Date("9999-12-31T23:59:59.999Z"), id: "" };
+
+/** The account of a call, and the key to whose charges its caller is confined, if it is. */
+export type ChargeScope = { readonly accountId: string; readonly onlyKey: string | undefined };
+
+/** One page of charges. Throws `invalid_request`. */
+export async function listCharges(
+  store: Pick<LedgerStore, "listCharges">,
+  request: ListChargesRequest,
+  scope: ChargeScope,
+): Promise<ListChargesResponse> {
+  const { filter } = request;
+  const range = readTimeRange(request, new Date());
+  const chosen = chosenCharges(filter, scope);
+  const question = [scope.accountId, Object.values(chosen ?? {}), range.from, range.to];
+  const size = pageSizeOf(request);
+  const cursor = parsePageToken(request.pageToken, question);
+  if (!chosen) return create(ListChargesResponseSchema);
+
+  const end = range.to ? { at: range.to, id: "" } : afterAll;
+  const found = await store.listCharges(
+    {
+      ...chosen,
+      accountId: scope.accountId,
+      from: range.from ?? firstTime,
+      before: cursor === undefined ? end : parseTimeCursor(cursor),
+    },
+    // One more than the page holds shows whether another page follows.
+    { looks: looksMax, limit: size + 1 },
+  );
+  const charges = found.flatMap(({ charge, isMatch }) => (isMatch ? [charge] : []));
+  const page = charges.slice(0, size);
+  const last = charges.length > size ? page.at(-1) : found.find(({ isLast }) => isLast)?.charge;
+  return create(ListChargesResponseSchema, {
+    charges: page,
+    ...(last && {
+      nextPageToken: encodePageToken(encodeTimeCursor(cursorOf(last)), question),
+      ...(last.admittedAt && { searchedTo: last.admittedAt }),
+    }),
+  });
+}
+
+type ChosenCharges = Pick<ChargeQuery, "keyId" | "model" | "outcomes" | "minAmountMicro">;
+
+/**
+ * What a filter chooses, for a caller who may be confined to one key. Undefined: nothing, since it
+ * names another key. Throws `invalid_request`.
+ */
+export function chosenCharges(
+  filter: ChargeFilter | undefined,
+  { onlyKey }: ChargeScope,
+): ChosenCharges | undefined {
+  const { keyId = "", model = "", outcomes = [], minAmountMicrocredits = 0n } = filter ?? {};
+  if (minAmountMicrocredits < 0n)
+    throw invalidField("filter.min_amount_microcredits", "is negative");
+  if (onlyKey !== undefined && keyId !== "" && keyId !== onlyKey) return undefined;
+  return {
+    keyId: onlyKey ?? (keyId === "" ? undefined : keyId),
+    model,
+    outcomes: [...new Set(outcomes)].map(outcomeName),
+    minAmountMicro: minAmountMicrocredits,
+  };
+}
+
+/** True if these charges include this one. */
+export function isChosen(chosen: ChosenCharges | undefined, charge: Receipt): boolean {
+  if (!chosen) return false;
+  const { keyId, model, outcomes, minAmountMicro } = chosen;
+  return (
+    (keyId === undefined || charge.keyId === keyId) &&
+    (model === "" || charge.model === model) &&
+    (outcomes.length === 0 || outcomes.includes(outcomeName(charge.outcome))) &&
+    charge.amountMicrocredits >= minAmountMicro
+  );
+}
+
+function cursorOf({ admittedAt, requestId }: Receipt): TimeCursor {
+  if (!admittedAt) throw new Error("a charge without its time of admission");
+  return { at: timestampDate(admittedAt), id: requestId };
+}

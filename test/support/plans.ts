@@ -1,0 +1,58 @@
+// Plans of our statements, as PostgreSQL makes them for prepared statements.
+
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { Client } from "pg";
+import { statement } from "../../src/postgres/postgres.ts";
+
+const source = join(import.meta.dirname, "../../src");
+
+/** A node of a plan: its kind, and the table that it reads, if it does. */
+export type PlanNode = { readonly kind: string; readonly table: string | undefined };
+
+/**
+ * The plan of the statement `<folder>/<file>` in the database at `url`, for the values of its
+ * parameters as SQL. `isGeneric`: the plan that serves all values, else the one for these.
+ */
+export async function planOf(
+  url: string,
+  name: string,
+  { values, isGeneric }: { values: readonly string[]; isGeneric: boolean },
+): Promise<PlanNode[]> {
+  const [folder = "", file = ""] = name.split("/");
+  const { text } = statement(pathToFileURL(join(source, folder, "store.ts")).href, file);
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  try {
+    await client.query(`set plan_cache_mode = force_${isGeneric ? "generic" : "custom"}_plan`);
+    await client.query(`prepare planned as ${text}`);
+    const { rows } = await client.query<{ "QUERY PLAN": unknown }>(
+      `explain (format json) execute planned (${values.join(", ")})`,
+    );
+    const nodes: PlanNode[] = [];
+    collect(rows[0]?.["QUERY PLAN"], nodes);
+    return nodes;
+  } finally {
+    await client.end();
+  }
+}
+
+/**
+ * The partitions of `charges` that the plan reads from end to end. Those of months to come have no
+ * charge, and a server that knows so reads them in any way.
+ */
+export function scannedCharges(plan: readonly PlanNode[]): string[] {
+  const current = `charges_${new Date().toISOString().slice(0, 7).replace("-", "_")}`;
+  return plan.flatMap(({ kind, table = "" }) =>
+    kind === "Seq Scan" && table.startsWith("charges") && table <= current ? [table] : [],
+  );
+}
+
+function collect(value: unknown, nodes: PlanNode[]): void {
+  if (typeof value !== "object" || value === null) return;
+  const kind: unknown = Reflect.get(value, "Node Type");
+  const table: unknown = Reflect.get(value, "Relation Name");
+  if (typeof kind === "string")
+    nodes.push({ kind, table: typeof table === "string" ? table : undefined });
+  for (const inner of Object.values(value)) collect(inner, nodes);
+}

@@ -28,6 +28,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
   {
     billing: ["billing"],
     keys: ["keys"],
+    payments: ["payments"],
     people: ["people"],
     "rate-limits": ["rate-limits", "shared-windows"],
   },
@@ -94,6 +95,19 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "usage_progress",
   ],
   keys: ["key_changes", "key_secrets", "keys"],
+  payments: [
+    "payment_accounts",
+    "payment_decisions",
+    "payment_deposits",
+    "payment_grants",
+    "payment_hooks",
+    "payment_look_slots",
+    "payment_orders",
+    "payment_refunds",
+    "promotion_uses",
+    "promotions",
+    "simulated_payments",
+  ],
   people: [
     "audit_events",
     "identities",

@@ -108,6 +108,10 @@ export const errorCatalog = {
     rpc: Code.AlreadyExists,
     message: "Another person has this login. Choose another one.",
   },
+  wrong_state: {
+    rpc: Code.FailedPrecondition,
+    message: "The state of the order does not permit this.",
+  },
   // FailedPrecondition: the call can succeed after another one exists.
   last_one: {
     rpc: Code.FailedPrecondition,

@@ -34,6 +34,7 @@ import {
   KeysService,
   type Secret,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { ApiError } from "../base/errors.ts";
 
@@ -200,6 +201,7 @@ export const serviceTypes = {
   keys: KeysService,
   inference: InferenceService,
   people: PeopleService,
+  payments: PaymentsService,
 } as const;
 type ServiceTypes = typeof serviceTypes;
 
@@ -216,6 +218,7 @@ export function localCore(services: Services): Core {
     keys: localClient(KeysService, services.keys),
     inference: localClient(InferenceService, services.inference),
     people: localClient(PeopleService, services.people),
+    payments: localClient(PaymentsService, services.payments),
   };
 }
 

@@ -44,6 +44,7 @@ export function grpcCore(parts: {
     keys: grpcClient(serviceTypes.keys, pick),
     inference: grpcClient(serviceTypes.inference, pick),
     people: grpcClient(serviceTypes.people, pick),
+    payments: grpcClient(serviceTypes.payments, pick),
     close: () => {
       for (const channel of channels) channel.close();
     },

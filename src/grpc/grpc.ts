@@ -88,6 +88,7 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
   addService(server, serviceTypes.keys, parts.services.keys, calls);
   addService(server, serviceTypes.inference, parts.services.inference, calls);
   addService(server, serviceTypes.people, parts.services.people, calls);
+  addService(server, serviceTypes.payments, parts.services.payments, calls);
   health.implementation.addToServer(server);
   createReflection().addToServer(server);
 

@@ -23,6 +23,7 @@ export function createHealth(readiness: () => Promise<ServingServices>): Health 
     keys: false,
     inference: false,
     people: false,
+    payments: false,
   };
   let reported = statusesOf(nothing);
   const implementation = new HealthImplementation(reported);
@@ -56,13 +57,14 @@ export function createHealth(readiness: () => Promise<ServingServices>): Health 
 }
 
 function statusesOf(serving: ServingServices): ServingStatusMap {
-  const { billing, keys, inference, people } = serving;
+  const { billing, keys, inference, people, payments } = serving;
   return {
-    "": statusOf(billing && keys && inference && people),
+    "": statusOf(billing && keys && inference && people && payments),
     [serviceTypes.billing.typeName]: statusOf(billing),
     [serviceTypes.keys.typeName]: statusOf(keys),
     [serviceTypes.inference.typeName]: statusOf(inference),
     [serviceTypes.people.typeName]: statusOf(people),
+    [serviceTypes.payments.typeName]: statusOf(payments),
   };
 }
 

@@ -1,4 +1,4 @@
-// Connect and gRPC-web: the three services on the public HTTP listener, so that browsers and `curl`
+// Connect and gRPC-web: the services on the public HTTP listener, so that browsers and `curl`
 // with JSON can manage keys and read usage. The routes call Core, so they work in every role.
 
 import {
@@ -91,6 +91,7 @@ export function registerConnect(app: FastifyInstance, parts: ConnectParts): void
         addMethods(router, serviceTypes.keys, parts.core.keys, parts);
         addMethods(router, serviceTypes.inference, parts.core.inference, parts);
         addMethods(router, serviceTypes.people, parts.core.people, parts);
+        addMethods(router, serviceTypes.payments, parts.core.payments, parts);
         const clock = parts.clock ?? systemClock;
         const body = { memory: parts.bodyMemory, clock, unpaidWork: new UnpaidWork(clock) };
         for (const [index, handler] of router.handlers.entries())

@@ -184,6 +184,12 @@ export const errorTable = {
     chat: [invalid, "login_taken"],
     ...noRetry,
   },
+  wrong_state: {
+    status: 409,
+    native: ["conflict_error", "wrong_state"],
+    chat: [invalid, "wrong_state"],
+    ...noRetry,
+  },
   last_one: {
     status: 409,
     native: ["conflict_error", "last_one"],

@@ -181,6 +181,7 @@ function servingOf({ database, providers }: Readiness) {
     keys: ledger,
     inference: ledger && providers?.state !== "down",
     people: ledger,
+    payments: ledger,
   };
 }
 

@@ -5,19 +5,21 @@ import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import type { ErrorReason } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { createBilling } from "../billing/billing.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import type { Config } from "../config/environment.ts";
-import type { Authenticate, Services } from "../contract/contract.ts";
+import { type Authenticate, localClient, type Services } from "../contract/contract.ts";
 import { intercept } from "../contract/interceptor.ts";
 import type { OnPayerChange } from "../http/early-check.ts";
 import type { Readiness } from "../http/http.ts";
 import { createCatalog, createInference, type Inference } from "../inference/inference.ts";
 import { createKeys } from "../keys/keys.ts";
 import { createMailer } from "../mail/mail.ts";
+import { createPayments } from "../payments/payments.ts";
 import { createPeople, type Installation } from "../people/people.ts";
 import { startEmbedded } from "../postgres/embedded/embedded.ts";
 import { openLedger } from "../postgres/open-ledger.ts";
@@ -146,12 +148,22 @@ export async function startServices(
   const authenticate = identifyBy(keys.authenticate, people.authenticate);
   const { audit, onPersonChange, installation } = people;
   const interceptor = { authenticate, log, audit, onPersonChange };
+  const billingService = intercept(BillingService, billing.service, interceptor);
+  const payments = createPayments({
+    postgres,
+    billing: localClient(BillingService, billingService),
+    publicUrl: () => publicUrl,
+    log,
+  });
+  payments.start();
+  stack.defer(() => payments.stop());
   return {
     services: {
-      billing: intercept(BillingService, billing.service, interceptor),
+      billing: billingService,
       keys: intercept(KeysService, keys.service, interceptor),
       inference: intercept(InferenceService, inference.service, interceptor),
       people: intercept(PeopleService, people.service, interceptor),
+      payments: intercept(PaymentsService, payments.service, interceptor),
     },
     authenticate,
     adminToken,

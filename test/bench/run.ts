@@ -17,6 +17,7 @@ import { latency } from "./suites/latency.ts";
 import { ledger } from "./suites/ledger.ts";
 import { limits } from "./suites/limits.ts";
 import { overload } from "./suites/overload.ts";
+import { paymentsRules } from "./suites/payments-rules.ts";
 import { plain } from "./suites/plain.ts";
 import { processes } from "./suites/processes.ts";
 import { profile } from "./suites/profile.ts";
@@ -45,6 +46,7 @@ const suites: Record<string, () => Promise<Result>> = {
   keys,
   history,
   reports,
+  "payments-rules": paymentsRules,
   profile,
 };
 const onlyWhenNamed = ["reports", "profile"];

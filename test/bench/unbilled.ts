@@ -25,7 +25,7 @@ import { createRateLimits } from "../../src/rate-limits/rate-limits.ts";
 import { coreReadiness } from "../../src/server/readiness.ts";
 import { shrinkHeap } from "../../src/server/shrink-heap.ts";
 import { defaultLimits } from "../support/limits.ts";
-import { noPeople } from "../support/no-people.ts";
+import { noPayments, noPeople } from "../support/no-service.ts";
 
 const freeMicro = 2n ** 52n;
 
@@ -95,6 +95,7 @@ const core = localCore({
     log,
   }),
   people: noPeople,
+  payments: noPayments,
 });
 const httpServer = createHttpServer({
   core,

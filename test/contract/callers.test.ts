@@ -200,6 +200,8 @@ const unconfirmed: Readonly<Record<string, string>> = {
   SignInWithPassword: "it is a sign-in",
   RedeemLink: "it is a sign-in, and an invitation gives nothing to the caller's accounts",
   ConfirmIdentity: "it is the confirmation",
+  CreateOrder: "it offers to pay, and takes nothing",
+  CancelOrder: "what is paid to a cancelled order still counts",
   SignOut: "ends one's own session",
   RevokeSession: "ends one's own session: whoever sees a strange one must not be held up",
 };

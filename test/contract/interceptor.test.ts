@@ -44,7 +44,7 @@ import {
 } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { checkRequest } from "../../src/contract/validate.ts";
-import { noPeople } from "../support/no-people.ts";
+import { noPayments, noPeople } from "../support/no-service.ts";
 
 const customer = {
   kind: "key" as const,
@@ -90,6 +90,7 @@ function coreWith(methods: {
       { authenticate, log },
     ),
     people: noPeople,
+    payments: noPayments,
   };
   return localCore(services);
 }

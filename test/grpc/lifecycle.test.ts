@@ -108,7 +108,13 @@ describe("health", () => {
   };
 
   test("is reported for each service and for all, without a credential", async () => {
-    const readiness = async () => ({ billing: true, keys: true, inference: false, people: true });
+    const readiness = async () => ({
+      billing: true,
+      keys: true,
+      inference: false,
+      people: true,
+      payments: true,
+    });
     const { address } = await startGrpcServer(scriptedServices(emptyAnswers()), { readiness });
     expect(await check(address, "gateway.billing.v1.BillingService")).toBe("SERVING");
     expect(await check(address, "gateway.keys.v1.KeysService")).toBe("SERVING");

@@ -44,6 +44,7 @@ const served = [
   "POST /gateway.keys.v1.KeysService/{method}",
   "POST /gateway.inference.v1.InferenceService/{method}",
   "POST /gateway.people.v1.PeopleService/{method}",
+  "POST /gateway.payments.v1.PaymentsService/{method}",
 ];
 
 test("a 404 lists every path that is served, and no other", async () => {
@@ -90,6 +91,7 @@ test("the descriptor set has every service with its error details", async () => 
     "BillingService",
     "InferenceService",
     "KeysService",
+    "PaymentsService",
     "PeopleService",
   ]);
   const names = file.map(({ name }) => name);

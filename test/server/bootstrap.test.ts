@@ -37,7 +37,7 @@ import {
   seed,
 } from "../../src/server/bootstrap.ts";
 import { freshDatabase } from "../support/database.ts";
-import { noPeople } from "../support/no-people.ts";
+import { noPayments, noPeople } from "../support/no-service.ts";
 
 const cleanups: (() => unknown)[] = [];
 afterEach(async () => {
@@ -69,6 +69,7 @@ async function newInstallation() {
     billing: intercept(BillingService, billing.service, { authenticate: keys.authenticate, log }),
     inference: nothing,
     people: noPeople,
+    payments: noPayments,
   });
   const { installation } = createPeople({
     postgres,

@@ -53,7 +53,13 @@ export async function startBindings(
   const server = createGrpcServer({
     services,
     authenticate: identify,
-    readiness: async () => ({ billing: true, keys: true, inference: true, people: true }),
+    readiness: async () => ({
+      billing: true,
+      keys: true,
+      inference: true,
+      people: true,
+      payments: true,
+    }),
     allowPlaintext: false,
     ...(tls && { tls: tls.server }),
   });
@@ -99,6 +105,7 @@ function coreOver(transport: Transport): Core {
     keys: createClient(serviceTypes.keys, transport),
     inference: createClient(serviceTypes.inference, transport),
     people: createClient(serviceTypes.people, transport),
+    payments: createClient(serviceTypes.payments, transport),
   };
 }
 
@@ -126,6 +133,8 @@ function find(core: Core, desc: (typeof methods)[number]): BoundMethod<CallOptio
     return boundMethod<typeof serviceTypes.keys, CallOptions>(core.keys, desc);
   if (desc.parent === serviceTypes.people)
     return boundMethod<typeof serviceTypes.people, CallOptions>(core.people, desc);
+  if (desc.parent === serviceTypes.payments)
+    return boundMethod<typeof serviceTypes.payments, CallOptions>(core.payments, desc);
   return boundMethod<typeof serviceTypes.inference, CallOptions>(core.inference, desc);
 }
 

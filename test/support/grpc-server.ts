@@ -11,6 +11,7 @@ export const allReady = async () => ({
   keys: true,
   inference: true,
   people: true,
+  payments: true,
 });
 
 /** Serves until the test has finished. */

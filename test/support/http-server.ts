@@ -25,6 +25,7 @@ import {
   type ModelSchema,
 } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import { AuthenticateResponseSchema, KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
@@ -138,6 +139,7 @@ type Options = CallOptions & { headers: Headers; signal: AbortSignal };
 function scriptedCore(script: ScriptedServices): Core {
   return {
     people: client(PeopleService, {}, script),
+    payments: client(PaymentsService, {}, script),
     keys: client(
       KeysService,
       {

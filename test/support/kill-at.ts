@@ -12,22 +12,40 @@ const moments: Record<string, { statement: string; when: "unsent" | "sent" | "co
   "settle written": { statement: "billing/settle-holds", when: "unsent" },
   "settle sent": { statement: "billing/settle-holds", when: "sent" },
   "settle committed": { statement: "billing/settle-holds", when: "committed" },
+  // In a transaction that has still to be committed.
+  "deposit stored": { statement: "payments/upsert-deposit", when: "committed" },
+  // The decision is committed, and nothing of it posted.
+  "grant decided": { statement: "payments/list-unposted", when: "unsent" },
+  // The transfer is committed, and the grant does not name it.
+  "transfer made": { statement: "payments/put-transfer", when: "unsent" },
+  "grant posted": { statement: "payments/put-transfer", when: "committed" },
 };
 
 const moment = moments[process.env.KILL_AT ?? ""];
 const original = Client.prototype.query;
 
 const query = function (this: Client, ...args: unknown[]): unknown {
-  const [trip] = args;
-  const isMatch =
-    trip instanceof RoundTrip && trip.queries.some(([{ name }]) => name === moment?.statement);
+  const [sent, ...others] = args;
+  const isMatch = namesOf(sent).some((name) => name === moment?.statement);
   if (isMatch && moment?.when === "unsent") die();
+  const callback: unknown = others.at(-1);
+  if (isMatch && moment?.when === "committed" && typeof callback === "function")
+    args[args.length - 1] = die;
   const answer: unknown = Reflect.apply(original, this, args);
   if (isMatch && moment?.when === "sent") setImmediate(die);
-  if (isMatch && moment?.when === "committed") trip.results.then(die);
+  if (isMatch && moment?.when === "committed") {
+    if (sent instanceof RoundTrip) sent.results.then(die);
+    else if (answer instanceof Promise) answer.then(die);
+  }
   return answer;
 };
 Object.defineProperty(Client.prototype, "query", { value: query });
+
+/** The names of the statements of a round trip, or of one statement. */
+function namesOf(sent: unknown): unknown[] {
+  if (sent instanceof RoundTrip) return sent.queries.map(([{ name }]) => name);
+  return typeof sent === "object" && sent !== null && "name" in sent ? [sent.name] : [];
+}
 
 function die(): void {
   process.kill(process.pid, "SIGKILL");

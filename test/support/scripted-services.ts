@@ -99,5 +99,6 @@ export function scriptedServices(script: Script): Services {
     keys: scripted(serviceTypes.keys),
     inference: scripted(serviceTypes.inference),
     people: scripted(serviceTypes.people),
+    payments: scripted(serviceTypes.payments),
   };
 }

@@ -1,0 +1,280 @@
+// What operators decide about orders that wait for a person.
+
+import { create } from "@bufbuild/protobuf";
+import {
+  type ApproveDecisionRequest,
+  ApproveDecisionResponseSchema,
+  type DecideOrderRequest,
+  DecideOrderResponseSchema,
+  type Grant,
+  GrantRate,
+  type ListAttentionRequest,
+  ListAttentionResponseSchema,
+} from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
+import { timeOrderedId } from "../base/ids.ts";
+import { readPage } from "../base/paging.ts";
+import { actorOf } from "../contract/callers.ts";
+import type { AuthenticatedCall } from "../contract/contract.ts";
+import { postGrants, redecide } from "./crediting.ts";
+import { capUsdMicro, type Decision, isSameAsset, microCreditsPerMicroDollar } from "./decide.ts";
+import { toDecision } from "./messages.ts";
+import { describe, describeAll } from "./orders.ts";
+import { checkReason, findVisible, noSuchOrder, type Parts, wrongState } from "./parts.ts";
+import { isCounted } from "./refunds.ts";
+import type { PaymentsTables, StoredDecision, StoredDeposit, StoredOrder } from "./store.ts";
+
+/** For so long a reopened order can be paid at its rate. */
+const reopenedForMs = 15 * 60_000;
+const amountUsdMicroMax = 1_000_000_000_000n;
+
+export async function listAttention(parts: Parts, request: ListAttentionRequest) {
+  const filter = { accountId: undefined, needsAttention: true };
+  const { entries, nextPageToken } = await readPage(request, {
+    read: (after, limit) => parts.store.listOrders(filter, after, limit),
+    cursorOf: ({ orderId }) => orderId,
+  });
+  const orders = await describeAll(parts, entries);
+  return create(ListAttentionResponseSchema, { orders, nextPageToken });
+}
+
+export async function decideOrder(
+  parts: Parts,
+  { orderId, choice, reason }: DecideOrderRequest,
+  call: AuthenticatedCall,
+) {
+  checkReason(reason);
+  if (choice.case === undefined) throw invalidField("choice", "is required");
+  const { accountId } = await findVisible(parts, orderId, call);
+  call.note?.({ accountId, choice: choice.case });
+  // Before the transaction, because the market is asked over the network.
+  const marketRates =
+    choice.case === "grant"
+      ? await readMarketRates(parts, orderId, choice.value)
+      : new Map<string, bigint>();
+  const decision = await parts.store.transaction(async (tables) => {
+    const order = await tables.lockOrder(orderId);
+    if (!order) throw noSuchOrder();
+    if (choice.case === "reopen") return reopen(tables, order);
+    const now = await redecide(tables, order);
+    if (now.facts.length === 0) throw wrongState("Nothing in this order waits for a decision.");
+    const deposits = (await tables.listDeposits([orderId])).get(orderId) ?? [];
+    const theirs = new Set((await tables.listDecided(orderId)).map(({ depositId }) => depositId));
+    const waiting = deposits.filter(
+      (one) =>
+        one.state === "settled" && !now.valued.has(one.externalId) && !theirs.has(one.externalId),
+    );
+    const granted =
+      choice.case === "close"
+        ? waiting.map(({ externalId }) => ({ depositId: externalId, micro: 0n }))
+        : await grantFor(tables, choice.value, { order, now, waiting, marketRates });
+    return putDecision(parts, tables, order, {
+      ...{ orderId, reason, granted, kind: choice.case, facts: now.facts },
+      decidedBy: actorOf(call.caller),
+    });
+  });
+  await finish(parts, orderId);
+  return create(DecideOrderResponseSchema, {
+    ...(decision && { decision: toDecision(decision) }),
+    order: await describe(parts, await findVisible(parts, orderId, call)),
+  });
+}
+
+async function reopen(tables: PaymentsTables, order: StoredOrder): Promise<undefined> {
+  if (order.state !== "expired" && order.state !== "cancelled")
+    throw wrongState("Only an order that has expired or was cancelled can be reopened.");
+  await tables.reopenOrder(order.orderId, reopenedForMs);
+  const reopened = await tables.findOrder(order.orderId);
+  if (!reopened) throw noSuchOrder();
+  await redecide(tables, reopened);
+}
+
+type Waiting = {
+  readonly order: StoredOrder;
+  readonly now: Decision;
+  /** Settled deposits that the rules do not value. */
+  readonly waiting: readonly StoredDeposit[];
+  readonly marketRates: ReadonlyMap<string, bigint>;
+};
+
+/** Micro-credits by deposit. Every deposit that waits is named, so that no rule counts it later. */
+async function grantFor(
+  tables: PaymentsTables,
+  { rate, amountMicrodollars }: Grant,
+  { order, now, waiting, marketRates }: Waiting,
+): Promise<StoredDecision["granted"]> {
+  if (rate === GrantRate.UNSPECIFIED) {
+    if (amountMicrodollars <= 0n || amountMicrodollars > amountUsdMicroMax)
+      throw invalidField("grant.amount_microdollars", "must be above 0, or name a rate");
+    const micro = amountMicrodollars * microCreditsPerMicroDollar;
+    const [first, ...others] = waiting;
+    if (!first) return [{ depositId: "", micro }];
+    return [
+      { depositId: first.externalId, micro },
+      ...others.map(({ externalId }) => ({ depositId: externalId, micro: 0n })),
+    ];
+  }
+  if (amountMicrodollars !== 0n)
+    throw invalidField("grant.amount_microdollars", "must be empty with a rate");
+  const byDeposit = waiting.map((deposit) => ({
+    depositId: deposit.externalId,
+    micro:
+      ((deposit.atoms * rateFor(rate, order, deposit, marketRates)) /
+        10n ** BigInt(deposit.decimals)) *
+      microCreditsPerMicroDollar,
+  }));
+  const rest = await restMicro(tables, order, now);
+  const granted = rest > 0n ? [...byDeposit, { depositId: "", micro: rest }] : byDeposit;
+  if (granted.length === 0)
+    throw invalidField("grant.rate", "nothing that waits has an amount of coins: name an amount");
+  return granted;
+}
+
+function rateFor(
+  rate: GrantRate,
+  order: StoredOrder,
+  deposit: StoredDeposit,
+  marketRates: ReadonlyMap<string, bigint>,
+): bigint {
+  if (rate === GrantRate.MARKET) {
+    const market = marketRates.get(deposit.externalId);
+    if (market === undefined)
+      throw invalidField("grant.rate", "no rate of the market is known now: name an amount");
+    return market;
+  }
+  if (!isSameAsset(order, deposit) || order.rate === undefined)
+    throw invalidField("grant.rate", "the order has no rate for what arrived: name an amount");
+  return order.rate;
+}
+
+/** What arrived in dollars and was not granted: above the cap, or too little. In micro-credits. */
+async function restMicro(
+  tables: PaymentsTables,
+  order: StoredOrder,
+  { receivedUsdMicro, ruleMicro }: Decision,
+): Promise<bigint> {
+  const received = receivedUsdMicro * microCreditsPerMicroDollar;
+  const isOver = receivedUsdMicro > capUsdMicro(order.usdMicro);
+  if (!isOver && ruleMicro > 0n) return 0n;
+  const decided = (await tables.listDecided(order.orderId))
+    .filter(({ depositId }) => depositId === "")
+    .reduce((sum, { micro }) => sum + micro, 0n);
+  // Of what was refunded, only this had not been granted.
+  const refunded = ((await tables.listRefunds([order.orderId])).get(order.orderId) ?? [])
+    .filter(({ externalId, state }) => externalId === undefined && isCounted(state))
+    .reduce((sum, one) => sum + one.usdMicro * microCreditsPerMicroDollar - one.micro, 0n);
+  const rest = received - ruleMicro - decided - refunded;
+  return rest > 0n ? rest : 0n;
+}
+
+/** By deposit: what a coin is worth now. Empty unless the grant asks for it. */
+async function readMarketRates(
+  { store, processors }: Parts,
+  orderId: string,
+  { rate }: Grant,
+): Promise<Map<string, bigint>> {
+  const rates = new Map<string, bigint>();
+  const order = await store.findOrder(orderId);
+  if (rate !== GrantRate.MARKET || !order) return rates;
+  const deposits = (await store.listDeposits([orderId])).get(orderId) ?? [];
+  const processor = processors().get(order.processor);
+  for (const deposit of deposits) {
+    const found = await processor?.marketRate?.(deposit, new Date());
+    if (found !== undefined) rates.set(deposit.externalId, found);
+  }
+  return rates;
+}
+
+/** Stores a decision, in place of one that waits. Carries it out, unless it needs an approval. */
+async function putDecision(
+  { offer }: Parts,
+  tables: PaymentsTables,
+  order: StoredOrder,
+  made: Pick<StoredDecision, "orderId" | "reason" | "granted" | "kind" | "facts" | "decidedBy">,
+): Promise<StoredDecision> {
+  const { secondApprovalAboveUsdMicro: limit } = offer();
+  const micro = made.granted.reduce((sum, one) => sum + one.micro, 0n);
+  const isPending =
+    limit !== undefined &&
+    made.decidedBy.startsWith("person:") &&
+    micro > limit * microCreditsPerMicroDollar;
+  const waits = (await tables.listPending([order.orderId])).get(order.orderId);
+  if (isPending && waits && isSameDecision(waits, made)) return waits;
+  const decisionId = timeOrderedId("dec_");
+  await tables.replacePending(order.orderId);
+  await tables.insertDecision({ ...made, decisionId, state: isPending ? "pending" : "done" });
+  if (!isPending) await carryOut(tables, order, made.facts);
+  const stored = await tables.findDecision(decisionId);
+  if (!stored) throw new Error("a decision that was stored is gone");
+  return stored;
+}
+
+function isSameDecision(
+  one: StoredDecision,
+  other: Pick<StoredDecision, "reason" | "granted" | "kind" | "facts" | "decidedBy">,
+): boolean {
+  const text = ({ reason, granted, kind, facts, decidedBy }: typeof other) =>
+    JSON.stringify([
+      ...[reason, kind, facts, decidedBy],
+      granted.map(({ depositId, micro }) => [depositId, String(micro)]),
+    ]);
+  return text(one) === text(other);
+}
+
+async function carryOut(
+  tables: PaymentsTables,
+  { orderId }: StoredOrder,
+  facts: readonly string[],
+): Promise<void> {
+  await tables.handleFacts(orderId, facts);
+  const order = await tables.findOrder(orderId);
+  if (order) await redecide(tables, order);
+}
+
+export async function approveDecision(
+  parts: Parts,
+  { decisionId }: ApproveDecisionRequest,
+  call: AuthenticatedCall,
+) {
+  const noSuch = () =>
+    new ApiError("not_found", { message: "No such decision.", field: "decision_id" });
+  const found = await parts.store.findDecision(decisionId);
+  if (!found) throw noSuch();
+  const { orderId } = found;
+  const approver = actorOf(call.caller);
+  const decision = await parts.store.transaction(async (tables) => {
+    const order = await tables.lockOrder(orderId);
+    const stored = await tables.findDecision(decisionId);
+    if (!order || !stored) throw noSuch();
+    call.note?.({ accountId: order.accountId, orderId });
+    if (stored.state === "replaced") throw wrongState("Another decision took the place of this.");
+    if (stored.state === "done") {
+      // A repeat of the approval that carried it out.
+      if (stored.approvedBy === approver) return stored;
+      throw wrongState("This decision was carried out before.");
+    }
+    if (stored.decidedBy === approver)
+      throw new ApiError("not_permitted", {
+        message: "Another person has to approve this decision.",
+      });
+    const now = await redecide(tables, order);
+    if (JSON.stringify(now.facts) !== JSON.stringify(stored.facts))
+      throw wrongState("What waits in this order has changed. Decide about it anew.");
+    await tables.approveDecision(decisionId, approver);
+    await carryOut(tables, order, stored.facts);
+    return tables.findDecision(decisionId);
+  });
+  await finish(parts, orderId);
+  return create(ApproveDecisionResponseSchema, {
+    ...(decision && { decision: toDecision(decision) }),
+    order: await describe(parts, await findVisible(parts, orderId, call)),
+  });
+}
+
+/** After the commit: shows the change, and posts what was granted. The sweep repeats a failure. */
+async function finish(parts: Parts, orderId: string): Promise<void> {
+  parts.changed(orderId);
+  await postGrants(parts, orderId).catch((err: unknown) =>
+    parts.log.warn({ orderId, err }, "a grant could not be posted yet"),
+  );
+}

@@ -1,0 +1,134 @@
+// From a look to credits, each exactly once. What a look saw and what follows from it are stored in
+// one transaction with the order locked; what is to be granted is posted afterwards, under a key
+// that names it. A process may die between any two steps: the sweep repeats the rest.
+
+import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { familyOf } from "../base/families.ts";
+import { asService } from "../contract/contract.ts";
+import { type Decision, decide, type RuledOrder, valueDeposit } from "./decide.ts";
+import type { Parts } from "./parts.ts";
+import type { Look, Processor, SeenDeposit } from "./processor.ts";
+import { nextLookMs } from "./schedule.ts";
+import type { PaymentsTables, StoredOrder } from "./store.ts";
+
+/** No deposit is worth more, in micro-dollars: a column has to hold it. */
+const usdMicroMax = 2n ** 53n;
+
+/** The answer of a processor, and when it was asked. */
+export type Answer = { readonly look: Look; readonly startedAt: Date };
+
+/** Stores what a look saw and decides about the order. Posts what follows. */
+export async function applyLook(
+  parts: Parts,
+  processor: Processor,
+  orderId: string,
+  answer: Answer,
+): Promise<void> {
+  const deposits = await withMarketRates(processor, answer.look.deposits);
+  await parts.store.transaction(async (tables) => {
+    const order = await tables.lockOrder(orderId);
+    if (!order) return;
+    // In one order for all, so that two looks never wait for each other.
+    for (const deposit of deposits) {
+      if (!(await tables.upsertDeposit(order, deposit)))
+        parts.log.error(
+          { orderId, processor: order.processor, deposit: deposit.externalId },
+          "a processor reports the deposit of another order",
+        );
+    }
+    await redecide(tables, order, answer);
+  });
+  parts.changed(orderId);
+  await postGrants(parts, orderId);
+}
+
+/** Records that a look got no answer. Time has passed all the same, so the order is decided. */
+export async function recordFailedLook(parts: Parts, orderId: string): Promise<void> {
+  await parts.store.transaction(async (tables) => {
+    const order = await tables.lockOrder(orderId);
+    if (order) await redecide(tables, order, "failed");
+  });
+  parts.changed(orderId);
+  await postGrants(parts, orderId);
+}
+
+/**
+ * Decides about an order that is locked, stores the decision, and what is to be granted. `answer`
+ * undefined: a person changed something.
+ */
+export async function redecide(
+  tables: PaymentsTables,
+  order: StoredOrder,
+  answer?: Answer | "failed",
+): Promise<Decision> {
+  const { orderId, processor, readAt } = order;
+  const isAnswered = answer !== undefined && answer !== "failed";
+  const failedLooks = isAnswered ? 0 : order.failedLooks + (answer === "failed" ? 1 : 0);
+  const faults = isAnswered
+    ? [...new Set([...order.faults, ...answer.look.faults])].sort()
+    : order.faults;
+  const deposits = (await tables.listDeposits([orderId])).get(orderId) ?? [];
+  const ruled: RuledOrder = {
+    ...order,
+    rate: order.rate ?? 0n,
+    faults,
+    lookedAt: isAnswered ? answer.startedAt : order.lookedAt,
+    decided: await tables.listDecided(orderId),
+  };
+  const decision = decide(ruled, deposits, readAt);
+  for (const deposit of deposits) {
+    const by = decision.valued.get(deposit.externalId);
+    if (!by || deposit.valuedBy) continue;
+    const value = valueDeposit(ruled, deposit, by);
+    const stored = value > usdMicroMax ? usdMicroMax : value;
+    await tables.valueDeposit(processor, deposit.externalId, stored, by);
+  }
+  await tables.insertGrant(orderId, decision.targetMicro);
+  await tables.updateOrder(orderId, {
+    state: decision.state,
+    attention: decision.attention,
+    faults,
+    ruleMicro: decision.ruleMicro,
+    isLook: answer !== undefined,
+    lookedAt: isAnswered ? answer.startedAt : undefined,
+    failedLooks,
+    nextLookMs: nextLookMs(
+      { ...order, isClosed: decision.state === "closed", failedLooks },
+      readAt,
+    ),
+  });
+  return decision;
+}
+
+/** The deposits in the order of their ids, each with the rate of the market at its first sight. */
+async function withMarketRates(processor: Processor, deposits: readonly SeenDeposit[]) {
+  const ordered = deposits.toSorted((one, other) => (one.externalId < other.externalId ? -1 : 1));
+  return Promise.all(
+    ordered.map(async (deposit) => ({
+      ...deposit,
+      marketRate: await processor.marketRate?.(deposit, deposit.firstSeenAt),
+    })),
+  );
+}
+
+/**
+ * Posts what is granted for an order and has no transfer yet, oldest first. The key of each row
+ * makes a repeat the same transfer. Throws if billing cannot be reached: the sweep repeats it.
+ */
+export async function postGrants({ store, billing }: Parts, orderId: string): Promise<void> {
+  for (const { n, micro, accountId, family } of await store.listUnposted(orderId)) {
+    const { transfer } = await billing.createTransfer(
+      {
+        accountId,
+        family: familyOf(family),
+        kind: micro > 0n ? TransferKind.DEPOSIT : TransferKind.CHARGEBACK,
+        amountMicrocredits: micro > 0n ? micro : -micro,
+        idempotencyKey: `pay:${orderId}#${n}`,
+        reason: micro > 0n ? "payment received" : "payment lost",
+      },
+      { contextValues: asService("payments") },
+    );
+    if (!transfer) throw new Error("billing answered without a transfer");
+    await store.putTransfer(orderId, n, transfer.transferId);
+  }
+}

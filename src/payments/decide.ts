@@ -1,0 +1,285 @@
+// Every rule about the money of an order, as one pure function: what its deposits are worth, what
+// is granted for them, its state, and why a person has to look. README.md has the rules by number.
+
+import type { Asset, DepositState } from "./processor.ts";
+
+/** 1 credit is 0.005 USD, so this is exact. */
+export const microCreditsPerMicroDollar = 200n;
+const microDollars = 1_000_000n;
+
+export type OrderState =
+  | "open"
+  | "seen"
+  | "partly_paid"
+  | "paid"
+  | "expired"
+  | "cancelled"
+  | "closed";
+
+/** The reasons for which a person has to look at an order, the most pressing first. */
+export const attentionNames = [
+  "lost",
+  "failed",
+  "marked",
+  "wrong_asset",
+  "late",
+  "depeg",
+  "unconfirmed",
+  "overpaid",
+  "dust",
+] as const;
+export type AttentionName = (typeof attentionNames)[number];
+
+/** What an order is, as far as the rules ask for it. */
+export type RuledOrder = Asset & {
+  /** What the pack costs, in micro-dollars. */
+  readonly usdMicro: bigint;
+  /** Micro-dollars of one coin. */
+  readonly rate: bigint;
+  readonly state: OrderState;
+  readonly cancelledAt: Date | undefined;
+  readonly quotedUntil: Date;
+  readonly watchedUntil: Date;
+  /** The start of the last look that the processor answered. Undefined: it answered none. */
+  readonly lookedAt: Date | undefined;
+  /** What the processor reported besides deposits: `marked`, `failed`. */
+  readonly faults: readonly string[];
+  /** The facts that a person has dealt with. */
+  readonly handled: readonly string[];
+  /** Micro-credits that the rules granted up to now. */
+  readonly ruleMicro: bigint;
+  /** Micro-credits that refunds took back. */
+  readonly takenBackMicro: bigint;
+  /**
+   * What persons granted: micro-credits by deposit. An empty id stands for no single deposit. A
+   * deposit that is named here is theirs alone, also with 0.
+   */
+  readonly decided: readonly { readonly depositId: string; readonly micro: bigint }[];
+};
+
+export type ValuedBy = "quote" | "market" | "processor";
+
+export type RuledDeposit = Asset & {
+  readonly externalId: string;
+  readonly atoms: bigint;
+  readonly state: DepositState;
+  readonly firstSeenAt: Date;
+  /** Undefined: it never settled. */
+  readonly settledAt: Date | undefined;
+  /** Micro-dollars, where the processor's own valuation counts. */
+  readonly processorUsdMicro: bigint | undefined;
+  /** Micro-dollars of one coin at the first sight. Undefined: unknown. */
+  readonly marketRate: bigint | undefined;
+  /** How it was valued when it settled. Undefined: it was not. */
+  readonly valuedBy: ValuedBy | undefined;
+  /** Reported again after it was lost. */
+  readonly isReturned: boolean;
+};
+
+export type Decision = {
+  readonly state: OrderState;
+  /** The most pressing fact that nobody has dealt with. */
+  readonly attention: AttentionName | undefined;
+  /** Every fact that needs a person and that nobody has dealt with, as `kind:details`. */
+  readonly facts: readonly string[];
+  /** By external id: how each deposit is valued that counts. */
+  readonly valued: ReadonlyMap<string, ValuedBy>;
+  /** What the settled deposits are worth together, in micro-dollars. */
+  readonly receivedUsdMicro: bigint;
+  /** What the rules grant, and what is granted in all, in micro-credits. */
+  readonly ruleMicro: bigint;
+  readonly targetMicro: bigint;
+};
+
+/** Decides about an order. `deposits`: all that was ever reported. `now`: the database's clock. */
+export function decide(order: RuledOrder, deposits: readonly RuledDeposit[], now: Date): Decision {
+  // Only a look after the end of watching closes an order: the processor may have been away.
+  const isClosing =
+    order.state !== "closed" &&
+    order.lookedAt !== undefined &&
+    order.lookedAt.getTime() > order.watchedUntil.getTime();
+  const isQuoteOver =
+    order.cancelledAt !== undefined || now.getTime() > order.quotedUntil.getTime();
+  const theirs = new Set(order.decided.map(({ depositId }) => depositId));
+  const live = deposits.filter(({ state }) => state !== "lost");
+  const settled = live.filter(({ state }) => state === "settled");
+  const isUnsettled = live.length > settled.length && !isClosing && order.state !== "closed";
+
+  const valued = new Map<string, ValuedBy>();
+  for (const deposit of settled) {
+    const by = theirs.has(deposit.externalId) ? undefined : valuationOf(order, deposit);
+    if (by) valued.set(deposit.externalId, by);
+  }
+  const received = receivedUsdMicro(order, settled, valued);
+  const atMost = grantOf(order.usdMicro, received, { isOver: true });
+  const rule = grantOf(order.usdMicro, received, { isOver: isQuoteOver && !isUnsettled });
+  // Rule 8. Only a lost deposit makes `atMost` fall below what was granted. What a refund took back
+  // is not charged back once more.
+  const kept = min(order.ruleMicro, atMost + order.takenBackMicro);
+  const ruleMicro = max(rule, kept);
+  const decidedMicro = order.decided
+    .filter(({ depositId }) => depositId === "" || isThere(deposits, depositId))
+    .reduce((sum, { micro }) => sum + micro, 0n);
+  const targetMicro = ruleMicro + decidedMicro;
+
+  const full = order.usdMicro * microCreditsPerMicroDollar;
+  const state = ((): OrderState => {
+    if (isClosing || order.state === "closed") return "closed";
+    if (settled.length > 0) return targetMicro >= full ? "paid" : "partly_paid";
+    if (live.length > 0) return "seen";
+    if (order.cancelledAt) return "cancelled";
+    return isQuoteOver ? "expired" : "open";
+  })();
+  const facts = factsOf({ order, deposits, valued, theirs, received, state, isQuoteOver }).filter(
+    (fact) => !order.handled.includes(fact),
+  );
+  const kinds = facts.map((fact) => fact.split(":")[0]);
+  return {
+    state,
+    attention: attentionNames.find((name) => kinds.includes(name)),
+    facts,
+    valued,
+    receivedUsdMicro: received,
+    ruleMicro,
+    targetMicro,
+  };
+}
+
+/** How far below its price a pack counts as paid: 1 %, at most 1 USD. */
+export function toleranceUsdMicro(usdMicro: bigint): bigint {
+  return min(usdMicro / 100n, microDollars);
+}
+
+/** What an order is credited with at most without asking, in micro-dollars. */
+export function capUsdMicro(usdMicro: bigint): bigint {
+  return max(2n * usdMicro, usdMicro + 50n * microDollars);
+}
+
+/** Rules 1 to 4: micro-credits for `received` micro-dollars. `isOver`: nothing more is expected. */
+function grantOf(due: bigint, received: bigint, { isOver }: { isOver: boolean }): bigint {
+  if (received > due) return min(received, capUsdMicro(due)) * microCreditsPerMicroDollar;
+  if (received >= due - toleranceUsdMicro(due)) return due * microCreditsPerMicroDollar;
+  return isOver && received >= microDollars ? received * microCreditsPerMicroDollar : 0n;
+}
+
+/** Rules 5 to 7: how a settled deposit is valued. Undefined: a person has to. */
+function valuationOf(order: RuledOrder, deposit: RuledDeposit): ValuedBy | undefined {
+  // A value stays what it was when the deposit counted for the first time.
+  if (deposit.valuedBy || order.state === "closed") return deposit.valuedBy;
+  if (deposit.processorUsdMicro !== undefined) return "processor";
+  if (!isSameAsset(order, deposit) || isDepegged(deposit)) return undefined;
+  if (isStablecoin(deposit)) return "quote";
+  if (deposit.firstSeenAt.getTime() <= order.quotedUntil.getTime()) return "quote";
+  return deposit.marketRate === undefined ? undefined : "market";
+}
+
+/**
+ * The value of the deposits that count. Rounded down once, on the sum: a payment in parts is worth
+ * as much as one in one piece.
+ */
+function receivedUsdMicro(
+  order: RuledOrder,
+  settled: readonly RuledDeposit[],
+  valued: ReadonlyMap<string, ValuedBy>,
+): bigint {
+  const one = 10n ** BigInt(order.decimals);
+  const sum = settled.reduce((total, deposit) => {
+    const by = valued.get(deposit.externalId);
+    return by ? total + valueTimesOne(order, deposit, by, one) : total;
+  }, 0n);
+  return sum / one;
+}
+
+/** What one deposit is worth, rounded down, in micro-dollars. */
+export function valueDeposit(order: RuledOrder, deposit: RuledDeposit, by: ValuedBy): bigint {
+  const one = 10n ** BigInt(order.decimals);
+  return valueTimesOne(order, deposit, by, one) / one;
+}
+
+function valueTimesOne(
+  order: RuledOrder,
+  deposit: RuledDeposit,
+  by: ValuedBy,
+  one: bigint,
+): bigint {
+  if (by === "processor") return (deposit.processorUsdMicro ?? 0n) * one;
+  return deposit.atoms * (by === "market" ? (deposit.marketRate ?? 0n) : order.rate);
+}
+
+function factsOf(of: {
+  order: RuledOrder;
+  deposits: readonly RuledDeposit[];
+  valued: ReadonlyMap<string, ValuedBy>;
+  theirs: ReadonlySet<string>;
+  received: bigint;
+  state: OrderState;
+  isQuoteOver: boolean;
+}): string[] {
+  const { order, deposits, valued, theirs, received, state, isQuoteOver } = of;
+  const facts: string[] = [];
+  for (const deposit of deposits) {
+    const { externalId, settledAt, isReturned } = deposit;
+    if (deposit.state === "lost") {
+      if (settledAt) facts.push(`lost:${externalId}`);
+      if (isReturned) facts.push(`lost:${externalId}:returned`);
+    } else if (!valued.has(externalId) && !theirs.has(externalId)) {
+      const kind = waitingKind(order, deposit, state);
+      if (kind) facts.push(`${kind}:${externalId}`);
+    }
+  }
+  const hasNone = deposits.every((one) => one.state === "lost");
+  if (order.faults.includes("marked") && hasNone) facts.push("marked");
+  if (order.faults.includes("failed")) facts.push("failed");
+  if (received > capUsdMicro(order.usdMicro)) facts.push(`overpaid:${received}`);
+  const isUnsettled = deposits.some((one) => one.state === "seen") && state !== "closed";
+  const isDust = received > 0n && received < microDollars;
+  if (isDust && (isQuoteOver || state === "closed") && !isUnsettled) facts.push(`dust:${received}`);
+  return facts;
+}
+
+/** Why a deposit that does not count needs a person. Undefined: it only has not settled. */
+function waitingKind(
+  order: RuledOrder,
+  deposit: RuledDeposit,
+  state: OrderState,
+): AttentionName | undefined {
+  if (deposit.state === "seen") {
+    if (state !== "closed") return undefined;
+    const isNew = deposit.firstSeenAt.getTime() > order.watchedUntil.getTime();
+    return isNew ? "late" : "unconfirmed";
+  }
+  if (!isSameAsset(order, deposit)) return "wrong_asset";
+  return isDepegged(deposit) && order.state !== "closed" ? "depeg" : "late";
+}
+
+function isThere(deposits: readonly RuledDeposit[], depositId: string): boolean {
+  return deposits.some(({ externalId, state }) => externalId === depositId && state !== "lost");
+}
+
+/** The same coin on another network is another asset. */
+export function isSameAsset(
+  one: { asset: string; network: string },
+  other: { asset: string; network: string },
+): boolean {
+  return one.asset === other.asset && one.network === other.network;
+}
+
+function isStablecoin({ asset }: Asset): boolean {
+  return asset === "USDT" || asset === "USDC";
+}
+
+/** True if a source of rates calls a stablecoin worth 2 % more or less than its dollar. */
+function isDepegged(deposit: RuledDeposit): boolean {
+  const { marketRate } = deposit;
+  if (marketRate === undefined || !isStablecoin(deposit)) return false;
+  const off = marketRate > microDollars ? marketRate - microDollars : microDollars - marketRate;
+  return off * 100n >= 2n * microDollars;
+}
+
+function min(one: bigint, other: bigint): bigint {
+  return one < other ? one : other;
+}
+
+function max(one: bigint, other: bigint): bigint {
+  return one > other ? one : other;
+}

@@ -1,0 +1,173 @@
+// Orders and deposits as the service shows them.
+
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  Attention,
+  type Decision,
+  DecisionSchema,
+  DecisionState,
+  type Deposit,
+  DepositSchema,
+  DepositState,
+  type Order,
+  OrderSchema,
+  OrderState,
+  type Refund,
+  RefundSchema,
+  RefundState,
+} from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { familyOf } from "../base/families.ts";
+import { decimal } from "../base/money.ts";
+import { coins } from "./coins.ts";
+import { type AttentionName, isSameAsset, microCreditsPerMicroDollar } from "./decide.ts";
+import type { StoredDecision, StoredDeposit, StoredOrder, StoredRefund } from "./store.ts";
+
+const microDollarsPerCent = 10_000n;
+
+const states = {
+  open: OrderState.OPEN,
+  seen: OrderState.SEEN,
+  partly_paid: OrderState.PARTLY_PAID,
+  paid: OrderState.PAID,
+  expired: OrderState.EXPIRED,
+  cancelled: OrderState.CANCELLED,
+  closed: OrderState.CLOSED,
+} as const;
+
+const attentions = {
+  overpaid: Attention.OVERPAID,
+  dust: Attention.DUST,
+  late: Attention.LATE,
+  wrong_asset: Attention.WRONG_ASSET,
+  lost: Attention.LOST,
+  marked: Attention.MARKED,
+  unconfirmed: Attention.UNCONFIRMED,
+  failed: Attention.FAILED,
+  depeg: Attention.DEPEG,
+} as const;
+
+const depositStates = {
+  seen: DepositState.SEEN,
+  settled: DepositState.SETTLED,
+  lost: DepositState.LOST,
+} as const;
+
+const refundStates = {
+  asked: RefundState.ASKED,
+  refused: RefundState.REFUSED,
+  refunding: RefundState.REFUNDING,
+  completed: RefundState.COMPLETED,
+  cancelling: RefundState.CANCELLING,
+  cancelled: RefundState.CANCELLED,
+} as const;
+
+/** What waits, in words for the customer. */
+const notices: Readonly<Record<AttentionName, string>> = {
+  overpaid: "More arrived than is credited without asking. The operator decides about the rest.",
+  dust: "Less than 1 USD arrived. The operator decides about it.",
+  late: "Money arrived late, and the operator decides what it is worth.",
+  wrong_asset: "Another coin or network arrived than was ordered. The operator decides about it.",
+  lost: "A payment that had arrived is gone again. The operator looks at it.",
+  marked: "The payment processor calls this order paid. The operator checks that.",
+  unconfirmed: "A payment was seen and never confirmed. The operator looks at it.",
+  failed: "The payment processor could not receive the payment. The operator looks at it.",
+  depeg: "The coin is not worth one dollar now. The operator decides what it is worth.",
+};
+
+/** `deposits`: all of the order. */
+export function toOrder(
+  order: StoredOrder,
+  deposits: readonly StoredDeposit[],
+  also: {
+    isSimulated: boolean;
+    refunds: readonly StoredRefund[];
+    pending: StoredDecision | undefined;
+  },
+): Order {
+  const { decimals, quotedAtoms = 0n, rate = 0n, attention } = order;
+  const arrived = (state: StoredDeposit["state"]) =>
+    deposits
+      .filter((one) => one.state === state && isSameAsset(one, order))
+      .reduce((sum, { atoms }) => sum + atoms, 0n);
+  const [seen, settled] = [arrived("seen"), arrived("settled")];
+  const missing = quotedAtoms - seen - settled;
+  return create(OrderSchema, {
+    orderId: order.orderId,
+    accountId: order.accountId,
+    family: familyOf(order.family),
+    usdCents: Number(order.usdMicro / microDollarsPerCent),
+    microcredits: order.usdMicro * microCreditsPerMicroDollar,
+    processor: order.processor,
+    method: order.method,
+    asset: order.asset,
+    network: order.network,
+    quotedAmount: coins(quotedAtoms, decimals),
+    usdRate: decimal(rate, 6, 2),
+    payTo: order.payTo,
+    memo: order.memo,
+    checkoutUrl: order.checkoutUrl,
+    simulated: also.isSimulated,
+    state: states[order.state],
+    attention: attention ? attentions[attention] : Attention.UNSPECIFIED,
+    notice: attention ? notices[attention] : "",
+    seenAmount: coins(seen, decimals),
+    settledAmount: coins(settled, decimals),
+    missingAmount: coins(missing > 0n ? missing : 0n, decimals),
+    grantedMicrocredits: order.grantedMicro - order.takenBackMicro,
+    refundedMicrodollars: order.refundedUsdMicro,
+    receiptNumber: order.receiptNumber ?? "",
+    createdBy: order.createdBy,
+    createdAt: timestampFromDate(order.createdAt),
+    quotedUntil: timestampFromDate(order.quotedUntil),
+    watchedUntil: timestampFromDate(order.watchedUntil),
+    ...(order.lookedAt && { lookedAt: timestampFromDate(order.lookedAt) }),
+    deposits: deposits.map(toDeposit),
+    refunds: also.refunds.map(toRefund),
+    ...(also.pending && { pendingDecision: toDecision(also.pending) }),
+  });
+}
+
+function toDeposit(deposit: StoredDeposit): Deposit {
+  const { usdMicro, settledAt } = deposit;
+  return create(DepositSchema, {
+    depositId: deposit.externalId,
+    asset: deposit.asset,
+    network: deposit.network,
+    amount: coins(deposit.atoms, deposit.decimals),
+    state: depositStates[deposit.state],
+    ...(usdMicro !== undefined && { valueMicrodollars: usdMicro }),
+    confirmations: deposit.confirmations,
+    confirmationsNeeded: deposit.confirmationsNeeded,
+    firstSeenAt: timestampFromDate(deposit.firstSeenAt),
+    ...(settledAt && { settledAt: timestampFromDate(settledAt) }),
+  });
+}
+
+export function toDecision(decision: StoredDecision): Decision {
+  return create(DecisionSchema, {
+    decisionId: decision.decisionId,
+    orderId: decision.orderId,
+    state: decision.state === "done" ? DecisionState.DONE : DecisionState.PENDING,
+    microcredits: decision.granted.reduce((sum, { micro }) => sum + micro, 0n),
+    reason: decision.reason,
+    decidedBy: decision.decidedBy,
+    approvedBy: decision.approvedBy ?? "",
+    createdAt: timestampFromDate(decision.createdAt),
+  });
+}
+
+function toRefund(refund: StoredRefund): Refund {
+  return create(RefundSchema, {
+    number: refund.n,
+    state: refundStates[refund.state],
+    amountMicrodollars: refund.usdMicro,
+    depositId: refund.externalId ?? "",
+    microcredits: refund.micro,
+    transaction: refund.transaction,
+    reason: refund.reason,
+    createdBy: refund.madeBy,
+    createdAt: timestampFromDate(refund.createdAt),
+    ...(refund.endedAt && { endedAt: timestampFromDate(refund.endedAt) }),
+  });
+}

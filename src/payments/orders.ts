@@ -1,0 +1,252 @@
+// Ordering credits, and reading orders.
+
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  type CancelOrderRequest,
+  CancelOrderResponseSchema,
+  type CreateOrderRequest,
+  CreateOrderResponseSchema,
+  type GetOrderRequest,
+  GetOrderResponseSchema,
+  type ListOrdersRequest,
+  ListOrdersResponseSchema,
+  ListPaymentMethodsResponseSchema,
+  type Order,
+} from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
+import { familyName } from "../base/families.ts";
+import { timeOrderedId } from "../base/ids.ts";
+import { readPage } from "../base/paging.ts";
+import { actorOf } from "../contract/callers.ts";
+import { type AuthenticatedCall, asService } from "../contract/contract.ts";
+import { redecide } from "./crediting.ts";
+import { toOrder } from "./messages.ts";
+import { checkText, findVisible, noSuchOrder, type Parts, wrongState } from "./parts.ts";
+import type { Method, Processor } from "./processor.ts";
+import type { NewStoredOrder, OrderCount, StoredOrder } from "./store.ts";
+
+const microDollarsPerCent = 10_000n;
+const stepUsdCents = 500;
+const openOrdersMax = 5;
+const ordersPerHourMax = 20;
+/** How long a processor may take to open an order. */
+const openingMsMax = 20_000;
+const firstLookMs = 10_000;
+
+export async function listPaymentMethods({ processors, offer }: Parts) {
+  const { packsUsdMicro, mostUsdMicro } = offer();
+  return create(ListPaymentMethodsResponseSchema, {
+    methods: [...processors().values()].flatMap((processor) =>
+      processor.methods().map(({ method, asset, network, leastUsdMicro, feeNote }) => ({
+        ...{ method, asset, network, feeNote },
+        processor: processor.name,
+        leastUsdCents: toCents(leastUsdMicro),
+        simulated: processor.isSimulated,
+      })),
+    ),
+    packsUsdCents: packsUsdMicro.map(toCents),
+    mostUsdCents: toCents(mostUsdMicro),
+  });
+}
+
+export async function createOrder(
+  parts: Parts,
+  request: CreateOrderRequest,
+  { accountId, caller, signal }: AuthenticatedCall,
+) {
+  const { store } = parts;
+  const { usdCents, idempotencyKey } = request;
+  const family = familyName(request.family);
+  if (!family) throw invalidField("family", "is not a family");
+  checkText("idempotency_key", idempotencyKey, 200);
+  const { processor, method } = findMethod(parts, request.method);
+  const usdMicro = BigInt(usdCents) * microDollarsPerCent;
+  const { mostUsdMicro } = parts.offer();
+  if (usdCents % stepUsdCents !== 0 || usdMicro > mostUsdMicro)
+    throw invalidField(
+      "usd_cents",
+      `is a multiple of ${stepUsdCents}, up to ${toCents(mostUsdMicro)}`,
+    );
+  if (usdMicro < method.leastUsdMicro)
+    throw invalidField("usd_cents", `is at least ${toCents(method.leastUsdMicro)} by this method`);
+  const { asset, network, decimals } = method;
+  const stored = await storeOnce(parts, signal, {
+    ...{ accountId, family, idempotencyKey, usdMicro, asset, network, decimals },
+    orderId: timeOrderedId("ord_"),
+    processor: processor.name,
+    method: method.method,
+    createdBy: actorOf(caller),
+  });
+  if (stored.family !== family || stored.usdMicro !== usdMicro || stored.method !== method.method)
+    throw new ApiError("idempotency_key_reused");
+  if (stored.externalId === undefined) await openAtProcessor(parts, processor, stored, signal);
+  const order = await store.findOrder(stored.orderId);
+  if (!order) throw new Error("an order that was stored is gone");
+  return create(CreateOrderResponseSchema, { order: await describe(parts, order) });
+}
+
+/** Stores an order, unless the account has used its idempotency key. Returns the stored one. */
+async function storeOnce(
+  { store, billing }: Parts,
+  signal: AbortSignal,
+  order: NewStoredOrder,
+): Promise<StoredOrder> {
+  const { accountId, idempotencyKey } = order;
+  const find = () => store.findOrderByKey(accountId, idempotencyKey);
+  const known = await find();
+  if (known) return known;
+  // Throws `not_found` for an account that does not exist.
+  await billing.getAccount({ accountId }, { contextValues: asService("payments"), signal });
+  await store.transaction(async (tables) => {
+    await tables.lockAccount(accountId);
+    // A repeat at the same time has stored it: that is no further order.
+    if (await tables.findOrderByKey(accountId, idempotencyKey)) return;
+    checkCount(await tables.countOrders(accountId));
+    await tables.insertOrder(order);
+  });
+  const stored = await find();
+  if (!stored) throw new Error("an order that was stored is gone");
+  return stored;
+}
+
+async function openAtProcessor(
+  { store, log }: Parts,
+  processor: Processor,
+  order: StoredOrder,
+  signal: AbortSignal,
+): Promise<void> {
+  const { orderId, accountId, method, usdMicro } = order;
+  if (!(await store.leaseOpening(orderId, openingMsMax)))
+    throw new ApiError("gateway_unavailable", {
+      message: "This order is being opened by another call. Repeat the call shortly.",
+      retryAfterMs: 1_000,
+    });
+  try {
+    const within = AbortSignal.any([signal, AbortSignal.timeout(openingMsMax)]);
+    const quote = await processor.open({ orderId, accountId, method, usdMicro }, within);
+    await store.putQuote(orderId, quote, firstLookMs);
+  } catch (error) {
+    await store.failOpening(orderId);
+    if (error instanceof ApiError) throw error;
+    log.warn({ orderId, processor: processor.name, err: error }, "a processor opened no order");
+    throw new ApiError("gateway_unavailable", {
+      message: "The payment processor does not answer. Nothing was ordered; try again shortly.",
+      retryAfterMs: 5_000,
+      cause: error,
+    });
+  }
+}
+
+function findMethod({ processors }: Parts, name: string): { processor: Processor; method: Method } {
+  for (const processor of processors().values()) {
+    const method = processor.methods().find((one) => one.method === name);
+    if (method) return { processor, method };
+  }
+  const allowed = [...processors().values()].flatMap((one) =>
+    one.methods().map(({ method }) => method),
+  );
+  throw invalidField("method", "is not offered here", allowed);
+}
+
+function checkCount({ open, made, firstAt }: OrderCount): void {
+  if (open >= openOrdersMax)
+    throw new ApiError("rate_limited", {
+      message: `An account can have ${openOrdersMax} open orders. Pay or cancel one of them.`,
+      limit: { name: "open_orders", limit: BigInt(openOrdersMax), used: BigInt(open) },
+    });
+  if (made >= ordersPerHourMax) {
+    const resetsAt = firstAt && new Date(firstAt.getTime() + 3_600_000);
+    throw new ApiError("rate_limited", {
+      message: `An account can make ${ordersPerHourMax} orders an hour.`,
+      limit: {
+        name: "orders_per_hour",
+        limit: BigInt(ordersPerHourMax),
+        used: BigInt(made),
+        ...(resetsAt && { resetsAt: timestampFromDate(resetsAt) }),
+      },
+      ...(resetsAt && { retryAfterMs: Math.max(0, resetsAt.getTime() - Date.now()) }),
+    });
+  }
+}
+
+export async function getOrder(
+  parts: Parts,
+  { orderId }: GetOrderRequest,
+  call: AuthenticatedCall,
+) {
+  const order = await findVisible(parts, orderId, call);
+  return create(GetOrderResponseSchema, { order: await describe(parts, order) });
+}
+
+export async function listOrders(
+  parts: Parts,
+  request: ListOrdersRequest,
+  { accountId }: AuthenticatedCall,
+) {
+  const filter = {
+    accountId: request.allAccounts ? undefined : accountId,
+    needsAttention: false,
+  };
+  const { entries, nextPageToken } = await readPage(request, {
+    read: (after, limit) => parts.store.listOrders(filter, after, limit),
+    cursorOf: ({ orderId }) => orderId,
+  });
+  const orders = await describeAll(parts, entries);
+  return create(ListOrdersResponseSchema, { orders, nextPageToken });
+}
+
+/** Cancels an order to which nothing was paid. What is sent to it all the same still counts. */
+export async function cancelOrder(
+  parts: Parts,
+  { orderId }: CancelOrderRequest,
+  call: AuthenticatedCall,
+) {
+  const { accountId } = await findVisible(parts, orderId, call);
+  call.note?.({ accountId });
+  await parts.store.transaction(async (tables) => {
+    const order = await tables.lockOrder(orderId);
+    if (!order) throw noSuchOrder();
+    if (order.state === "cancelled") return;
+    if (order.state !== "open")
+      throw wrongState("Only an open order can be cancelled: this one is paid, or has ended.");
+    await tables.cancelOrder(orderId);
+    await redecide(tables, { ...order, cancelledAt: order.readAt });
+  });
+  parts.changed(orderId);
+  const order = await findVisible(parts, orderId, call);
+  return create(CancelOrderResponseSchema, { order: await describe(parts, order) });
+}
+
+/** An order as the service shows it. */
+export async function describe(parts: Parts, order: StoredOrder): Promise<Order> {
+  const [described] = await describeAll(parts, [order]);
+  if (!described) throw new Error("an order was left out");
+  return described;
+}
+
+/** In the given order. */
+export async function describeAll(
+  { store, processors }: Parts,
+  orders: readonly StoredOrder[],
+): Promise<Order[]> {
+  const ids = orders.map(({ orderId }) => orderId);
+  const [deposits, refunds, pending] = await Promise.all([
+    store.listDeposits(ids),
+    store.listRefunds(ids),
+    store.listPending(ids),
+  ]);
+  return orders.map((order) =>
+    toOrder(order, deposits.get(order.orderId) ?? [], {
+      refunds: refunds.get(order.orderId) ?? [],
+      pending: pending.get(order.orderId),
+      // A processor that is gone from the configuration may have been a simulated one.
+      isSimulated:
+        processors().get(order.processor)?.isSimulated ?? order.payTo.startsWith("simulated-"),
+    }),
+  );
+}
+
+function toCents(usdMicro: bigint): number {
+  return Number(usdMicro / microDollarsPerCent);
+}

@@ -1,0 +1,67 @@
+// What the methods of this folder share.
+
+import type { Client } from "@connectrpc/connect";
+import type { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
+import { checkAccess } from "../contract/callers.ts";
+import type { AuthenticatedCall } from "../contract/contract.ts";
+import type { Processor } from "./processor.ts";
+import type { PaymentsStore, StoredOrder } from "./store.ts";
+import type { Watchers } from "./watchers.ts";
+
+/** What can be bought, in micro-dollars. */
+export type Offer = {
+  readonly packsUsdMicro: readonly bigint[];
+  /** Any multiple of 5 USD up to this can be ordered. */
+  readonly mostUsdMicro: bigint;
+  /** A person's decision about more needs another person. Undefined: none does. */
+  readonly secondApprovalAboveUsdMicro: bigint | undefined;
+};
+
+export type Parts = {
+  readonly store: PaymentsStore;
+  /** The billing service of this process. Calls carry `asService("payments")`. */
+  readonly billing: Client<typeof BillingService>;
+  /** By name. Empty: nothing can be bought here. */
+  readonly processors: () => ReadonlyMap<string, Processor>;
+  readonly offer: () => Offer;
+  readonly watchers: Watchers;
+  /** Call after the commit of a change of an order: streams of this process show it at once. */
+  readonly changed: (orderId: string) => void;
+  /** Makes this process look for work at once. */
+  readonly wake: () => void;
+  readonly log: Log;
+};
+
+/** An order that the caller may see. Throws `not_found`. */
+export async function findVisible(
+  { store }: Pick<Parts, "store">,
+  orderId: string,
+  call: AuthenticatedCall,
+): Promise<StoredOrder> {
+  const order = await store.findOrder(orderId);
+  if (!order || order.externalId === undefined) throw noSuchOrder();
+  checkAccess(call, order.accountId, noSuchOrder);
+  return order;
+}
+
+/** Throws `invalid_request` for a text of more characters than `max`. */
+export function checkText(field: string, text: string, max: number): void {
+  if ([...text].length > max) throw invalidField(field, `has at most ${max} characters`);
+}
+
+/** Checks the reason of a person. Throws `invalid_request`. */
+export function checkReason(reason: string): void {
+  if (reason.trim() === "") throw invalidField("reason", "must not be blank");
+  checkText("reason", reason, 1_000);
+}
+
+/** The error of a method that the state of an order does not permit. */
+export function wrongState(message: string): ApiError {
+  return new ApiError("wrong_state", { message });
+}
+
+export function noSuchOrder(): ApiError {
+  return new ApiError("not_found", { message: "No such order.", field: "order_id" });
+}

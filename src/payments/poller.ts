@@ -1,0 +1,107 @@
+// Looks at the orders that are due, and repeats what a process that died left unposted. One
+// statement a second finds both. It leases what it finds, so that nodes share the work.
+
+import type { Log } from "../base/log.ts";
+import { WaitGroup } from "../base/wait-group.ts";
+import { applyLook, recordFailedLook } from "./crediting.ts";
+import type { Parts } from "./parts.ts";
+import type { Work } from "./store.ts";
+
+/** Looks a second at one processor, over all nodes. The last one is kept for webhooks. */
+const slots = 5;
+const leaseMs = 30_000;
+/** Less than the lease, so that no two nodes look at an order at once. */
+const lookMsMax = 20_000;
+const tickMs = 1_000;
+const sweepMs = 5_000;
+
+export type Poller = {
+  start(): void;
+  stop(): Promise<void>;
+  /** Looks for work at once: a webhook arrived, or a page was opened. */
+  wake(): void;
+};
+
+/** `repeat`: posts what is left unposted of an order. */
+export function createPoller(parts: Parts, repeat: (orderId: string) => Promise<void>): Poller {
+  const { store, log } = parts;
+  const running = new WaitGroup();
+  const stopping = new AbortController();
+  const ready = new Set<string>();
+  let timer: NodeJS.Timeout | undefined;
+  let isTicking = false;
+  let isWoken = false;
+  let isFailing = false;
+  let sweptAtMs = Number.NEGATIVE_INFINITY;
+
+  async function tick(): Promise<void> {
+    clearTimeout(timer);
+    isTicking = true;
+    running.add();
+    const withUnposted = performance.now() - sweptAtMs >= sweepMs;
+    try {
+      const names = [...parts.processors().keys()];
+      for (const name of names) {
+        if (!ready.has(name)) await store.ensureSlots(name, slots);
+        ready.add(name);
+      }
+      const options = { slots, leaseMs, withUnposted };
+      for (const work of await store.takeWork(names, options)) run(work);
+      if (withUnposted) sweptAtMs = performance.now();
+      if (isFailing) log.info("orders are looked at again");
+      isFailing = false;
+    } catch (err) {
+      if (!isFailing) log.warn({ err }, "cannot find the orders that are due");
+      isFailing = true;
+    }
+    isTicking = false;
+    if (!stopping.signal.aborted) {
+      timer = setTimeout(tick, isWoken && !isFailing ? 0 : tickMs);
+      isWoken = false;
+    }
+    running.done();
+  }
+
+  function run(work: Work): void {
+    running.add();
+    const done = work.kind === "look" ? lookAt(work) : repeat(work.orderId);
+    done
+      .catch((err: unknown) =>
+        log.warn({ orderId: work.orderId, err }, "work on an order failed, and will be repeated"),
+      )
+      .finally(() => running.done());
+  }
+
+  async function lookAt({ orderId, processor: name, externalId, startedAt }: LookWork) {
+    const processor = parts.processors().get(name);
+    if (!processor) return;
+    const signal = AbortSignal.any([stopping.signal, AbortSignal.timeout(lookMsMax)]);
+    const look = await processor
+      .look({ orderId, externalId }, signal)
+      .catch((err: unknown) => reportFailure(log, name, orderId, err));
+    // A look that the shutdown cut off says nothing about the processor.
+    if (look) await applyLook(parts, processor, orderId, { look, startedAt });
+    else if (!stopping.signal.aborted) await recordFailedLook(parts, orderId);
+  }
+
+  return {
+    start: () => void tick(),
+    async stop() {
+      stopping.abort();
+      clearTimeout(timer);
+      await running.wait();
+    },
+    wake() {
+      if (stopping.signal.aborted) return;
+      if (isTicking) isWoken = true;
+      else void tick();
+    },
+  };
+}
+
+type LookWork = Extract<Work, { kind: "look" }>;
+
+function reportFailure(log: Log, processor: string, orderId: string, err: unknown): undefined {
+  log.warn({ processor, orderId, err }, "a processor did not answer a look");
+  return undefined;
+}

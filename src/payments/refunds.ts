@@ -1,0 +1,236 @@
+// Refunds: credits are taken back first, then a person sends the coins.
+
+import { create } from "@bufbuild/protobuf";
+import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import {
+  type BeginRefundRequest,
+  BeginRefundResponseSchema,
+  type CancelRefundRequest,
+  CancelRefundResponseSchema,
+  type CompleteRefundRequest,
+  CompleteRefundResponseSchema,
+} from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { ApiError, invalidField, toApiError } from "../base/errors.ts";
+import { familyOf } from "../base/families.ts";
+import { actorOf } from "../contract/callers.ts";
+import { type AuthenticatedCall, asService } from "../contract/contract.ts";
+import { redecide } from "./crediting.ts";
+import { type Decision, microCreditsPerMicroDollar } from "./decide.ts";
+import { describe } from "./orders.ts";
+import {
+  checkReason,
+  checkText,
+  findVisible,
+  noSuchOrder,
+  type Parts,
+  wrongState,
+} from "./parts.ts";
+import type { PaymentsTables, RefundState, StoredOrder, StoredRefund } from "./store.ts";
+
+export async function beginRefund(
+  parts: Parts,
+  { orderId, what, reason }: BeginRefundRequest,
+  call: AuthenticatedCall,
+) {
+  checkReason(reason);
+  if (what.case === undefined)
+    throw invalidField("amount_microdollars", "is required, or a deposit_id");
+  const { accountId } = await findVisible(parts, orderId, call);
+  call.note?.({ accountId });
+  const n = await parts.store.transaction(async (tables) => {
+    const order = await tables.lockOrder(orderId);
+    if (!order) throw noSuchOrder();
+    const now = await redecide(tables, order);
+    if (now.state !== "paid" && now.state !== "closed" && now.attention === undefined)
+      throw wrongState("Only an order that is paid, closed or waits for a person can be refunded.");
+    if (await findOpen(tables, orderId))
+      throw wrongState("Another refund of this order is under way.");
+    const amount =
+      what.case === "depositId"
+        ? await ofDeposit(tables, order, now, what.value)
+        : await ofAmount(tables, order, now, what.value);
+    const state = amount.micro > 0n ? "asked" : "refunding";
+    const refund = { ...amount, orderId, state, reason, madeBy: actorOf(call.caller) } as const;
+    const number = await tables.insertRefund(refund);
+    if (state === "refunding") await tables.handleFacts(orderId, now.facts);
+    const changed = await tables.findOrder(orderId);
+    if (changed) await redecide(tables, changed);
+    return number;
+  });
+  await postRefunds(parts, orderId);
+  parts.changed(orderId);
+  const refund = await findRefund(parts.store, orderId, n);
+  if (refund?.state === "refused")
+    throw new ApiError("insufficient_funds", {
+      message: "The pool has too few free credits: those of this order were spent.",
+    });
+  return create(BeginRefundResponseSchema, {
+    order: await describe(parts, await findVisible(parts, orderId, call)),
+  });
+}
+
+type Amount = Pick<StoredRefund, "usdMicro" | "externalId" | "micro">;
+
+/** Money that was never granted goes back first, and takes no credits. */
+async function ofAmount(
+  tables: PaymentsTables,
+  order: StoredOrder,
+  now: Decision,
+  usdMicro: bigint,
+): Promise<Amount> {
+  const left = now.receivedUsdMicro - order.refundedUsdMicro;
+  if (left <= 0n) throw wrongState("Nothing of this order is left to refund.");
+  if (usdMicro <= 0n || usdMicro > left)
+    throw invalidField("amount_microdollars", `is from 1 to ${left}, what is left of this order`);
+  // What persons granted for a deposit of unknown value goes back with that deposit.
+  const decided = (await tables.listDecided(order.orderId))
+    .filter(({ depositId }) => depositId === "")
+    .reduce((sum, { micro }) => sum + micro, 0n);
+  const takenBack = ((await tables.listRefunds([order.orderId])).get(order.orderId) ?? [])
+    .filter(({ externalId, state }) => externalId === undefined && isCounted(state))
+    .reduce((sum, { micro }) => sum + micro, 0n);
+  const granted = now.ruleMicro + decided - takenBack;
+  // All that is left takes all credits, also those that the tolerance gave.
+  const ungranted = left * microCreditsPerMicroDollar - granted;
+  const asked = usdMicro * microCreditsPerMicroDollar - (ungranted > 0n ? ungranted : 0n);
+  const micro = usdMicro === left || asked > granted ? granted : asked;
+  return { usdMicro, externalId: undefined, micro: micro > 0n ? micro : 0n };
+}
+
+async function ofDeposit(
+  tables: PaymentsTables,
+  { orderId }: StoredOrder,
+  now: Decision,
+  depositId: string,
+): Promise<Amount> {
+  const deposits = (await tables.listDeposits([orderId])).get(orderId) ?? [];
+  const deposit = deposits.find(({ externalId }) => externalId === depositId);
+  if (!deposit) throw invalidField("deposit_id", "is no deposit of this order");
+  if (deposit.state !== "settled" || now.valued.has(depositId))
+    throw invalidField("deposit_id", "is not settled, or has a value: name an amount");
+  const decided = (await tables.listDecided(orderId)).filter((one) => one.depositId === depositId);
+  const refunds = (await tables.listRefunds([orderId])).get(orderId) ?? [];
+  const isRefunded = refunds.some(
+    ({ externalId, state }) => externalId === depositId && isCounted(state),
+  );
+  if (isRefunded) throw wrongState("This deposit was refunded before.");
+  const micro = decided.reduce((sum, one) => sum + one.micro, 0n);
+  return { usdMicro: 0n, externalId: depositId, micro };
+}
+
+/** True unless the refund ended without money. */
+export function isCounted(state: RefundState): boolean {
+  return state !== "refused" && state !== "cancelled";
+}
+
+export async function completeRefund(
+  parts: Parts,
+  { orderId, transaction }: CompleteRefundRequest,
+  call: AuthenticatedCall,
+) {
+  checkText("transaction", transaction, 200);
+  const { accountId } = await findVisible(parts, orderId, call);
+  call.note?.({ accountId });
+  await parts.store.transaction(async (tables) => {
+    const { order, refund } = await lockOpen(tables, orderId);
+    await tables.moveRefund(refund, "refunding", "completed", { transaction });
+    await redecide(tables, order);
+  });
+  parts.changed(orderId);
+  return create(CompleteRefundResponseSchema, {
+    order: await describe(parts, await findVisible(parts, orderId, call)),
+  });
+}
+
+export async function cancelRefund(
+  parts: Parts,
+  { orderId }: CancelRefundRequest,
+  call: AuthenticatedCall,
+) {
+  const { accountId } = await findVisible(parts, orderId, call);
+  call.note?.({ accountId });
+  await parts.store.transaction(async (tables) => {
+    const { refund } = await lockOpen(tables, orderId);
+    await tables.moveRefund(refund, "refunding", refund.micro > 0n ? "cancelling" : "cancelled");
+    const order = await tables.findOrder(orderId);
+    if (order) await redecide(tables, order);
+  });
+  await postRefunds(parts, orderId);
+  parts.changed(orderId);
+  return create(CancelRefundResponseSchema, {
+    order: await describe(parts, await findVisible(parts, orderId, call)),
+  });
+}
+
+/** The refund for which a person has to send coins, with its order locked. */
+async function lockOpen(tables: PaymentsTables, orderId: string) {
+  const order = await tables.lockOrder(orderId);
+  if (!order) throw noSuchOrder();
+  const refund = await findOpen(tables, orderId);
+  if (refund?.state !== "refunding") throw wrongState("No refund of this order is under way.");
+  return { order, refund };
+}
+
+async function findOpen(
+  tables: PaymentsTables,
+  orderId: string,
+): Promise<StoredRefund | undefined> {
+  const refunds = (await tables.listRefunds([orderId])).get(orderId) ?? [];
+  return refunds.find(({ state }) => ["asked", "refunding", "cancelling"].includes(state));
+}
+
+async function findRefund(
+  tables: PaymentsTables,
+  orderId: string,
+  n: number,
+): Promise<StoredRefund | undefined> {
+  return (await tables.listRefunds([orderId])).get(orderId)?.find((one) => one.n === n);
+}
+
+/**
+ * Posts the transfer that the open refund of an order waits for. Its key makes a repeat the same
+ * transfer. Throws if billing cannot be reached: the sweep repeats it.
+ */
+export async function postRefunds(parts: Parts, orderId: string): Promise<void> {
+  const { store, billing } = parts;
+  const order = await store.findOrder(orderId);
+  const refund = await findOpen(store, orderId);
+  if (!order || !refund || refund.state === "refunding") return;
+  const isCancelled = refund.state === "cancelling";
+  const key = `refund:${orderId}#${refund.n}`;
+  const posted = await billing
+    .createTransfer(
+      {
+        accountId: order.accountId,
+        family: familyOf(order.family),
+        kind: isCancelled ? TransferKind.ADJUSTMENT : TransferKind.REFUND,
+        amountMicrocredits: refund.micro,
+        idempotencyKey: isCancelled ? `${key}/cancel` : key,
+        reason: isCancelled ? "refund cancelled" : "refund",
+      },
+      { contextValues: asService("payments") },
+    )
+    .catch((error: unknown) => {
+      if (isCancelled || toApiError(error).reason !== "insufficient_funds") throw error;
+      return undefined;
+    });
+  const transferId = posted?.transfer?.transferId;
+  await store.transaction(async (tables) => {
+    if (!(await tables.lockOrder(orderId))) return;
+    if (isCancelled)
+      await tables.moveRefund(refund, "cancelling", "cancelled", {
+        ...(transferId !== undefined && { cancelTransferId: transferId }),
+      });
+    else if (transferId === undefined) await tables.moveRefund(refund, "asked", "refused");
+    else await tables.moveRefund(refund, "asked", "refunding", { transferId });
+    const changed = await tables.findOrder(orderId);
+    if (!changed) return;
+    const now = await redecide(tables, changed);
+    // What waited goes back: no person has to decide about it any more.
+    if (!isCancelled && transferId !== undefined && now.facts.length > 0) {
+      await tables.handleFacts(orderId, now.facts);
+      const settled = await tables.findOrder(orderId);
+      if (settled) await redecide(tables, settled);
+    }
+  });
+}

@@ -1,0 +1,94 @@
+// A tester's hand on the simulated processor: what arrives, and what becomes of it.
+
+import { create } from "@bufbuild/protobuf";
+import { timestampDate } from "@bufbuild/protobuf/wkt";
+import {
+  type SimulateDepositRequest,
+  SimulateDepositResponseSchema,
+} from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { invalidField } from "../base/errors.ts";
+import { randomId } from "../base/ids.ts";
+import type { AuthenticatedCall } from "../contract/contract.ts";
+import { parseCoins } from "./coins.ts";
+import { describe } from "./orders.ts";
+import { checkText, findVisible, type Parts } from "./parts.ts";
+import type { Asset } from "./processor.ts";
+import { simulatedAssets } from "./simulated.ts";
+import type { SimulatedPayment, StoredOrder } from "./store.ts";
+
+const confirmationsMax = 1_000;
+
+export async function simulateDeposit(
+  parts: Parts,
+  request: SimulateDepositRequest,
+  call: AuthenticatedCall,
+) {
+  const { store, processors, wake } = parts;
+  const order = await findVisible(parts, request.orderId, call);
+  call.note?.({ accountId: order.accountId });
+  if (!processors().get(order.processor)?.isSimulated)
+    throw invalidField("order_id", "is no order of a simulated processor");
+  if (request.confirmations > confirmationsMax)
+    throw invalidField("confirmations", `is at most ${confirmationsMax}`);
+  checkText("deposit_id", request.depositId, 100);
+  const { orderId } = order;
+  const earlier = (await store.listSimulated(orderId)).find(
+    ({ depositId }) => depositId === request.depositId,
+  );
+  const payment = earlier ? continued(earlier, request) : newPayment(order, request);
+  if (!(await store.putSimulated(orderId, payment)))
+    throw invalidField("deposit_id", "is a deposit of another order");
+  if (!request.withoutHook && order.externalId !== undefined) {
+    await store.hookOrder(order.processor, order.externalId);
+    wake();
+  }
+  return create(SimulateDepositResponseSchema, {
+    depositId: payment.depositId,
+    order: await describe(parts, order),
+  });
+}
+
+function continued(earlier: SimulatedPayment, request: SimulateDepositRequest): SimulatedPayment {
+  for (const field of ["amount", "asset", "network"] as const)
+    if (request[field] !== "")
+      throw invalidField(field, "must be empty: the deposit exists, and does not change");
+  if (request.firstSeenAt)
+    throw invalidField("first_seen_at", "must be absent: the deposit was seen before");
+  return {
+    ...earlier,
+    confirmations: Math.max(earlier.confirmations, request.confirmations),
+    isLost: request.lost,
+  };
+}
+
+function newPayment(order: StoredOrder, request: SimulateDepositRequest): SimulatedPayment {
+  const asset = assetOf(order, request);
+  const { amount, confirmations, firstSeenAt, lost } = request;
+  const seenAt = firstSeenAt ? timestampDate(firstSeenAt) : new Date();
+  const year = seenAt.getUTCFullYear();
+  if (!(year >= 2009 && year < 2100))
+    throw invalidField("first_seen_at", "is no time of a payment");
+  return {
+    ...asset,
+    depositId: request.depositId === "" ? randomId("sim_") : request.depositId,
+    atoms: parseCoins("amount", amount, asset.decimals),
+    confirmations,
+    isLost: lost,
+    firstSeenAt: seenAt,
+  };
+}
+
+function assetOf(order: StoredOrder, request: SimulateDepositRequest): Asset {
+  const name = request.asset === "" ? order.asset : request.asset;
+  const usual = simulatedAssets.find(({ asset }) => asset === name);
+  if (!usual)
+    throw invalidField(
+      "asset",
+      "is no asset of the simulated processor",
+      simulatedAssets.map(({ asset }) => asset),
+    );
+  checkText("network", request.network, 40);
+  const { decimals } = usual;
+  if (request.network !== "") return { asset: name, network: request.network, decimals };
+  return name === order.asset ? { asset: name, network: order.network, decimals } : usual;
+}

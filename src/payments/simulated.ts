@@ -1,0 +1,80 @@
+// The simulated processor: all four coins, pretended. Its addresses are valid on no chain. A tester
+// says what arrives.
+
+import { createHash } from "node:crypto";
+import { type Asset, atomsFor, type Method, type Processor } from "./processor.ts";
+import type { PaymentsStore } from "./store.ts";
+
+/** Micro-dollars of one coin. They never change, so that a played case can be repeated. */
+const rates: Readonly<Record<string, bigint>> = {
+  BTC: 65_000_000_000n,
+  ETH: 2_500_000_000n,
+  USDT: 1_000_000n,
+  USDC: 1_000_000n,
+};
+
+const assets: readonly Asset[] = [
+  { asset: "BTC", network: "bitcoin", decimals: 8 },
+  { asset: "ETH", network: "ethereum", decimals: 18 },
+  { asset: "USDT", network: "tron", decimals: 6 },
+  { asset: "USDC", network: "base", decimals: 6 },
+];
+
+/** The assets that can be pretended to arrive. */
+export const simulatedAssets = assets;
+
+const quotedForMs = 15 * 60_000;
+const watchedForMs = 7 * 24 * 3_600_000;
+/** How old a rate of the market may be. */
+export const rateMsMax = 60_000;
+
+export const confirmationsNeeded = 1;
+
+export function createSimulated(name: string, store: PaymentsStore): Processor {
+  const methods = assets.map(
+    (asset): Method => ({
+      ...asset,
+      method: `${name}:${asset.asset.toLowerCase()}`,
+      leastUsdMicro: 5_000_000n,
+      feeNote: "No real money: a tester says what arrives.",
+    }),
+  );
+  const rateOf = ({ asset }: Asset) => rates[asset];
+  return {
+    name,
+    isSimulated: true,
+    methods: () => methods,
+    async open({ orderId, method, usdMicro }) {
+      const asset = methods.find((one) => one.method === method);
+      const rate = asset && rateOf(asset);
+      if (!asset || rate === undefined) throw new Error(`${name} has no method ${method}`);
+      const digest = createHash("sha256").update(orderId).digest("hex").slice(0, 24);
+      return {
+        externalId: orderId,
+        atoms: atomsFor(usdMicro, rate, asset.decimals),
+        rate,
+        payTo: `simulated-${asset.asset.toLowerCase()}-${digest}`,
+        memo: "",
+        checkoutUrl: "",
+        quotedForMs,
+        watchedForMs,
+      };
+    },
+    look: async ({ orderId }) => ({
+      faults: [],
+      deposits: (await store.listSimulated(orderId)).map(({ depositId, isLost, ...rest }) => ({
+        ...rest,
+        externalId: depositId,
+        state: isLost
+          ? ("lost" as const)
+          : rest.confirmations >= confirmationsNeeded
+            ? ("settled" as const)
+            : ("seen" as const),
+        confirmationsNeeded,
+      })),
+    }),
+    // A rate of the past is unknown, as it is at real sources.
+    marketRate: async (asset, at) =>
+      Math.abs(Date.now() - at.getTime()) <= rateMsMax ? rateOf(asset) : undefined,
+  };
+}

@@ -1,0 +1,213 @@
+-- Purchases of credits: orders, what arrived for them, and what was granted. Money is bigint: `usd`
+-- columns are micro-dollars, `micro` columns micro-credits (1 micro-dollar is 200 micro-credits).
+-- Coins are atoms, such as satoshi. Orders and deposits are never deleted.
+
+-- One row for each account that ever ordered: locked while its orders are counted.
+create table payment_accounts (
+  account_id text collate "C" primary key
+);
+
+create table payment_orders (
+  order_id           text collate "C" primary key,
+  account_id         text collate "C" not null,
+  "family"           text not null check ("family" in ('v1', 'v2')),
+  idempotency_key    text not null,
+  kind               text not null default 'pack' check (kind in ('pack', 'direct')),
+  usd_micro          bigint not null check (usd_micro > 0),
+  processor          text collate "C" not null,
+  method             text not null,
+  asset              text not null,
+  network            text not null,
+  decimals           smallint not null,
+  -- The order at its processor. Null: the processor has not opened it yet.
+  external_id        text collate "C",
+  quoted_atoms       numeric(78, 0) check (quoted_atoms > 0),
+  -- Micro-dollars of one coin.
+  rate               bigint check (rate > 0),
+  pay_to             text not null default '',
+  memo               text not null default '',
+  checkout_url       text not null default '',
+  state              text not null default 'open' check (state in
+    ('open', 'seen', 'partly_paid', 'paid', 'expired', 'cancelled', 'closed')),
+  cancelled_at       timestamptz,
+  -- Why a person has to look. Null: nobody has to.
+  attention          text,
+  -- What the processor reported besides deposits, and which facts a person has dealt with.
+  faults             text[] not null default '{}',
+  handled            text[] not null default '{}',
+  -- What the rules grant: all of payment_grants but what persons decided.
+  rule_micro         bigint not null default 0 check (rule_micro >= 0),
+  refunded_usd_micro bigint not null default 0 check (refunded_usd_micro >= 0),
+  receipt_number     text unique,
+  created_by         text not null,
+  created_at         timestamptz not null default now(),
+  quoted_until       timestamptz not null,
+  watched_until      timestamptz not null,
+  -- Null: not watched.
+  next_look_at       timestamptz,
+  -- A node looks, until then at the latest.
+  lease_until        timestamptz,
+  -- The start of the last look that the processor answered.
+  looked_at          timestamptz,
+  failed_looks       integer not null default 0,
+  -- A webhook asked for a look that has not happened yet.
+  hook_at            timestamptz,
+  -- Somebody watches the order, until then at the latest.
+  page_open_until    timestamptz,
+  -- Counts up with every change that a customer sees.
+  version            bigint not null default 1,
+  unique (account_id, idempotency_key),
+  unique (processor, external_id),
+  check (kind = 'direct' or usd_micro >= 5000000),
+  check (external_id is null or (quoted_atoms is not null and rate is not null))
+);
+create index payment_orders_by_account on payment_orders (account_id, order_id);
+create index payment_orders_by_look on payment_orders (processor, next_look_at)
+  where next_look_at is not null;
+create index payment_orders_by_attention on payment_orders (order_id) where attention is not null;
+
+create table payment_deposits (
+  processor            text collate "C" not null,
+  external_id          text collate "C" not null,
+  -- Null: it waits on an address without an order.
+  order_id             text collate "C" references payment_orders,
+  account_id           text collate "C" not null,
+  "family"             text not null,
+  asset                text not null,
+  network              text not null,
+  decimals             smallint not null,
+  atoms                numeric(78, 0) not null check (atoms > 0),
+  -- Micro-dollars of one coin at the first sight. Null: unknown, or the quoted rate counts.
+  market_rate          bigint,
+  -- Null: not settled yet, or of unknown value.
+  usd_micro            bigint check (usd_micro >= 0),
+  valued_by            text check (valued_by in ('quote', 'market', 'processor')),
+  -- The processor's own valuation, where that counts.
+  processor_usd_micro  bigint check (processor_usd_micro >= 0),
+  -- States only go forwards. Lost is the last one.
+  state                text not null check (state in ('seen', 'settled', 'lost')),
+  -- Reported again after it was lost: a person has to look.
+  returned             boolean not null default false,
+  confirmations        integer not null default 0,
+  confirmations_needed integer not null default 0,
+  block                text,
+  first_seen_at        timestamptz not null,
+  settled_at           timestamptz,
+  primary key (processor, external_id)
+);
+create index payment_deposits_by_order on payment_deposits (order_id, first_seen_at, external_id);
+
+-- What is granted for an order, in rows that are never changed but for their transfer.
+create table payment_grants (
+  order_id    text collate "C" not null references payment_orders,
+  n           integer not null check (n > 0),
+  micro       bigint not null check (micro <> 0),
+  -- Null: not posted yet.
+  transfer_id text collate "C",
+  created_at  timestamptz not null default now(),
+  primary key (order_id, n)
+);
+create index payment_grants_unposted on payment_grants (order_id, n) where transfer_id is null;
+
+-- What persons decided about the attention of an order.
+create table payment_decisions (
+  decision_id text collate "C" primary key,
+  order_id    text collate "C" not null references payment_orders,
+  kind        text not null check (kind in ('grant', 'close')),
+  -- The facts that it deals with.
+  facts       text[] not null,
+  -- Micro-credits, each for the deposit of the same position. Empty id: for no single deposit.
+  deposit_ids text[] not null default '{}',
+  micros      bigint[] not null default '{}',
+  reason      text not null,
+  -- Pending: another person has to approve it. Replaced: a changed one took its place.
+  state       text not null check (state in ('pending', 'done', 'replaced')),
+  decided_by  text not null,
+  approved_by text,
+  created_at  timestamptz not null default now(),
+  done_at     timestamptz
+);
+create index payment_decisions_by_order on payment_decisions (order_id, decision_id);
+create unique index payment_decisions_pending on payment_decisions (order_id)
+  where state = 'pending';
+
+-- Money that goes back to customers. A person sends the coins.
+create table payment_refunds (
+  order_id           text collate "C" not null references payment_orders,
+  n                  integer not null check (n > 0),
+  usd_micro          bigint not null check (usd_micro >= 0),
+  -- The deposit that goes back whole, because its value is unknown. Null: an amount of dollars.
+  external_id        text collate "C",
+  -- Credits that it takes back: those that had been granted for it.
+  micro              bigint not null check (micro >= 0),
+  -- Asked and cancelling: the transfer of its credits is not posted yet. Refused: the pool had too
+  -- few free credits.
+  state              text not null check (state in
+    ('asked', 'refused', 'refunding', 'completed', 'cancelling', 'cancelled')),
+  transfer_id        text collate "C",
+  cancel_transfer_id text collate "C",
+  -- The transaction of the person who sent the coins.
+  "transaction"      text not null default '',
+  reason             text not null,
+  made_by            text not null,
+  created_at         timestamptz not null default now(),
+  ended_at           timestamptz,
+  primary key (order_id, n)
+);
+create unique index payment_refunds_open on payment_refunds (order_id)
+  where state in ('asked', 'refunding', 'cancelling');
+create index payment_refunds_unposted on payment_refunds (order_id, n)
+  where state in ('asked', 'cancelling');
+
+-- At most one look in a second for each slot: five slots for each processor.
+create table payment_look_slots (
+  processor text collate "C" not null,
+  slot      integer not null,
+  used_at   timestamptz not null,
+  primary key (processor, slot)
+);
+
+-- The inbox of webhooks. Rows older than 90 days are removed.
+create table payment_hooks (
+  processor    text collate "C" not null,
+  delivery_key text collate "C" not null,
+  external_id  text collate "C" not null,
+  received_at  timestamptz not null default now(),
+  body_sha256  bytea not null,
+  primary key (processor, delivery_key)
+);
+create index payment_hooks_by_time on payment_hooks (received_at);
+
+create table promotions (
+  code_id        text collate "C" primary key,
+  code_sha256    bytea not null unique,
+  "family"       text not null check ("family" in ('v1', 'v2')),
+  bonus_micro    bigint not null check (bonus_micro > 0),
+  ends_at        timestamptz,
+  -- Null: any number.
+  most           integer check (most > 0),
+  used           integer not null default 0 check (used >= 0),
+  needs_purchase boolean not null default true,
+  check (used <= most)
+);
+
+create table promotion_uses (
+  code_id    text collate "C" not null references promotions,
+  account_id text collate "C" not null,
+  used_at    timestamptz not null,
+  primary key (code_id, account_id)
+);
+
+-- What was pretended to arrive for orders of the simulated processor.
+create table simulated_payments (
+  deposit_id    text collate "C" primary key,
+  order_id      text collate "C" not null references payment_orders,
+  asset         text not null,
+  network       text not null,
+  decimals      smallint not null,
+  atoms         numeric(78, 0) not null check (atoms > 0),
+  confirmations integer not null check (confirmations >= 0),
+  lost          boolean not null default false,
+  first_seen_at timestamptz not null
+);
+create index simulated_payments_by_order on simulated_payments (order_id);

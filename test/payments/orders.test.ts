@@ -1,0 +1,621 @@
+// Orders from their quote to their credits, at the simulated processor, on a real ledger.
+
+import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  Attention,
+  DepositState,
+  GrantRate,
+  OrderState,
+  RefundState,
+} from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { errorOf } from "../support/keys.ts";
+import {
+  memberOf,
+  operator,
+  order,
+  orderWhen,
+  type PaymentsClient,
+  startTestPayments,
+  type TestNode,
+  type TestPayments,
+} from "../support/payments.ts";
+
+const pack = 1_000_000_000n;
+
+let stage: TestPayments;
+let node: TestNode;
+let admin: PaymentsClient;
+beforeAll(async () => {
+  stage = await startTestPayments();
+  node = stage.node();
+  admin = node.admin;
+});
+afterAll(() => stage.stop());
+
+/** An account of its own, so that limits and balances of tests do not mix. */
+async function freshAccount(): Promise<string> {
+  const { account } = await stage.ledger.createAccount({ name: "a customer" });
+  return account?.accountId ?? "";
+}
+
+/** Pretends that an amount arrives and settles. Returns the id of the deposit. */
+async function pay(orderId: string, amount: string, of: object = {}): Promise<string> {
+  const { depositId } = await admin.simulateDeposit({ orderId, amount, confirmations: 1, ...of });
+  return depositId;
+}
+
+const isPaid = ({ state }: { state: OrderState }) => state === OrderState.PAID;
+const needs = (attention: Attention) => (one: { attention: Attention }) =>
+  one.attention === attention;
+
+describe("ordering", () => {
+  test("lists all four coins, and says that they are not real", async () => {
+    const { methods, packsUsdCents, mostUsdCents } = await admin.listPaymentMethods({});
+    expect(methods.map(({ method, asset }) => [method, asset])).toEqual([
+      ["simulated:btc", "BTC"],
+      ["simulated:eth", "ETH"],
+      ["simulated:usdt", "USDT"],
+      ["simulated:usdc", "USDC"],
+    ]);
+    expect(methods.every(({ simulated }) => simulated)).toBe(true);
+    expect([packsUsdCents, mostUsdCents]).toEqual([[500, 2000, 5000, 20000], 200000]);
+  });
+
+  test("offers nothing simulated to people who reach the gateway from elsewhere", async () => {
+    const elsewhere = stage.node({ address: "https://gateway.example.com", isStarted: false });
+    expect((await elsewhere.admin.listPaymentMethods({})).methods).toEqual([]);
+    expect(await errorOf(order(elsewhere.admin))).toBe("invalid_request method");
+  });
+
+  test("quotes an amount, an address that is valid nowhere, and 15 minutes", async () => {
+    const made = await order(admin, { coin: "btc", accountId: await freshAccount() });
+    expect(made).toMatchObject({
+      usdCents: 500,
+      microcredits: pack,
+      asset: "BTC",
+      network: "bitcoin",
+      quotedAmount: "0.00007693",
+      usdRate: "65000.00",
+      simulated: true,
+      state: OrderState.OPEN,
+      missingAmount: "0.00007693",
+      grantedMicrocredits: 0n,
+      createdBy: "token:ADMIN_TOKEN",
+    });
+    expect(made.payTo).toMatch(/^simulated-btc-[0-9a-f]{24}$/);
+    const until = made.quotedUntil && timestampDate(made.quotedUntil).getTime();
+    const from = made.createdAt && timestampDate(made.createdAt).getTime();
+    expect(((until ?? 0) - (from ?? 0)) / 60_000).toBeCloseTo(15, 1);
+  });
+
+  test("a repeat is the same order, and another body with its key is refused", async () => {
+    const accountId = await freshAccount();
+    const request = {
+      ...{ accountId, family: Family.V1, usdCents: 500, method: "simulated:btc" },
+      idempotencyKey: "once",
+    };
+    const made = await Promise.all(
+      Array.from({ length: 10 }, () =>
+        admin.createOrder(request).catch((error: { reason: string }) => error.reason),
+      ),
+    );
+    const { order: first } = await admin.createOrder(request);
+    // A repeat during the opening is told to come back.
+    for (const one of made)
+      expect(typeof one === "string" ? one : one.order?.orderId).toSatisfy(
+        (is: string) => is === first?.orderId || is === "gateway_unavailable",
+      );
+    expect((await admin.listOrders({ accountId })).orders).toHaveLength(1);
+    for (const other of [{ usdCents: 1000 }, { method: "simulated:eth" }, { family: Family.V2 }])
+      expect(await errorOf(admin.createOrder({ ...request, ...other }))).toBe(
+        "idempotency_key_reused",
+      );
+  });
+
+  test("refuses what cannot be ordered", async () => {
+    const request = {
+      ...{ accountId: "acc_a", family: Family.V1, usdCents: 500, method: "simulated:btc" },
+      idempotencyKey: "bad",
+    };
+    for (const [change, error] of [
+      [{ usdCents: 0 }, "invalid_request usd_cents"],
+      [{ usdCents: 499 }, "invalid_request usd_cents"],
+      [{ usdCents: 501 }, "invalid_request usd_cents"],
+      [{ usdCents: 200_500 }, "invalid_request usd_cents"],
+      [{ usdCents: 4_294_967_295 }, "invalid_request usd_cents"],
+      [{ method: "btc" }, "invalid_request method"],
+      [{ method: "" }, "invalid_request method"],
+      [{ family: Family.UNSPECIFIED }, "invalid_request family"],
+      [{ idempotencyKey: "" }, "invalid_request idempotency_key"],
+      [{ idempotencyKey: "x".repeat(201) }, "invalid_request idempotency_key"],
+      [{ accountId: "acc_nobody" }, "not_found"],
+      [{ accountId: "" }, "invalid_request account_id"],
+    ] as const)
+      expect([
+        change,
+        (await errorOf(admin.createOrder({ ...request, ...change }))).split(" account_id")[0] ===
+          error.split(" account_id")[0],
+      ]).toEqual([change, true]);
+  });
+
+  test("an account has five open orders at most, also if it asks for fifty at once", async () => {
+    const accountId = await freshAccount();
+    const outcomes = await Promise.all(
+      Array.from({ length: 50 }, () => errorOf(order(admin, { accountId }))),
+    );
+    expect(outcomes.filter((one) => one === "no error")).toHaveLength(5);
+    expect(outcomes.filter((one) => one === "rate_limited")).toHaveLength(45);
+    const { orders } = await admin.listOrders({ accountId });
+    await admin.cancelOrder({ orderId: orders[0]?.orderId ?? "" });
+    expect(await errorOf(order(admin, { accountId }))).toBe("no error");
+  });
+
+  test("an account makes twenty orders an hour at most", async () => {
+    const accountId = await freshAccount();
+    for (let count = 0; count < 20; count++) {
+      const { orderId } = await order(admin, { accountId });
+      await admin.cancelOrder({ orderId });
+    }
+    expect(await errorOf(order(admin, { accountId }))).toBe("rate_limited");
+  });
+
+  test("members order, viewers look, and others see nothing", async () => {
+    const accountId = await freshAccount();
+    const member = node.as(memberOf(accountId, AccountRole.MEMBER));
+    const viewer = node.as(memberOf(accountId, AccountRole.VIEWER));
+    const stranger = node.as(memberOf("acc_b", AccountRole.OWNER));
+    const { orderId, createdBy } = await order(member, { accountId });
+    expect(createdBy).toBe("person:per_test");
+    expect(await errorOf(order(viewer, { accountId }))).toBe("not_permitted");
+    expect((await viewer.getOrder({ orderId })).order?.orderId).toBe(orderId);
+    expect((await viewer.listOrders({})).orders).toHaveLength(1);
+    expect(await errorOf(viewer.cancelOrder({ orderId }))).toBe("not_permitted");
+    expect(await errorOf(stranger.getOrder({ orderId }))).toBe("not_found order_id");
+    expect(await errorOf(stranger.cancelOrder({ orderId }))).toBe("not_found order_id");
+    expect(await errorOf(stranger.getOrder({ orderId: "ord_none" }))).toBe("not_found order_id");
+    for (const method of ["simulateDeposit", "decideOrder", "beginRefund"] as const)
+      expect(await errorOf(member[method]({ orderId }))).toBe("not_permitted");
+    expect(await errorOf(member.listAttention({}))).toBe("not_permitted");
+  });
+});
+
+describe("crediting", () => {
+  test("a payment becomes credits, once, under the key of its grant", async () => {
+    const accountId = await freshAccount();
+    const { orderId, quotedAmount } = await order(admin, { accountId });
+    await admin.simulateDeposit({ orderId, amount: quotedAmount, confirmations: 0 });
+    const seen = await orderWhen(admin, orderId, ({ state }) => state === OrderState.SEEN);
+    expect(seen).toMatchObject({ seenAmount: "5", missingAmount: "0", grantedMicrocredits: 0n });
+    const [deposit] = seen.deposits;
+    expect(deposit).toMatchObject({ state: DepositState.SEEN, confirmationsNeeded: 1 });
+    await admin.simulateDeposit({ orderId, depositId: deposit?.depositId ?? "", confirmations: 1 });
+    const paid = await orderWhen(admin, orderId, isPaid);
+    expect(paid).toMatchObject({ settledAmount: "5", grantedMicrocredits: pack });
+    expect(paid.deposits).toMatchObject([{ valueMicrodollars: 5_000_000n, confirmations: 1 }]);
+    await expect.poll(() => stage.posted(accountId)).toBe(pack);
+    expect(await stage.transfers(accountId)).toMatchObject([
+      {
+        kind: TransferKind.DEPOSIT,
+        amountMicrocredits: pack,
+        idempotencyKey: `pay:${orderId}#1`,
+        actor: "payments",
+      },
+    ]);
+  });
+
+  test("a payment in two parts becomes the pack when the second one settles", async () => {
+    const accountId = await freshAccount();
+    const { orderId } = await order(admin, { accountId, coin: "eth" });
+    await pay(orderId, "0.001");
+    const part = await orderWhen(admin, orderId, ({ state }) => state === OrderState.PARTLY_PAID);
+    expect(part).toMatchObject({ missingAmount: "0.001", grantedMicrocredits: 0n });
+    await pay(orderId, "0.001");
+    await orderWhen(admin, orderId, isPaid);
+    await expect.poll(() => stage.posted(accountId)).toBe(pack);
+  });
+
+  test("an underpaid order is credited in part when its quote is over", async () => {
+    const accountId = await freshAccount();
+    const { orderId } = await order(admin, { accountId });
+    await pay(orderId, "2");
+    await orderWhen(admin, orderId, ({ state }) => state === OrderState.PARTLY_PAID);
+    await stage.age(orderId, 16);
+    await orderWhen(admin, orderId, (one) => one.grantedMicrocredits === 400_000_000n);
+    // The rest comes a day later, with a coin of one dollar: the pack is full.
+    await stage.age(orderId, 24 * 60);
+    await pay(orderId, "3");
+    await orderWhen(admin, orderId, isPaid);
+    await expect.poll(() => stage.posted(accountId)).toBe(pack);
+    expect((await stage.transfers(accountId)).map((one) => one.idempotencyKey)).toEqual([
+      `pay:${orderId}#1`,
+      `pay:${orderId}#2`,
+    ]);
+  });
+
+  test("an expired and a cancelled order are still credited", async () => {
+    const accountId = await freshAccount();
+    const expired = await order(admin, { accountId });
+    await stage.age(expired.orderId, 16);
+    await orderWhen(admin, expired.orderId, ({ state }) => state === OrderState.EXPIRED);
+    const cancelled = await order(admin, { accountId });
+    await admin.cancelOrder({ orderId: cancelled.orderId });
+    await admin.cancelOrder({ orderId: cancelled.orderId });
+    for (const { orderId } of [expired, cancelled]) {
+      await pay(orderId, "5");
+      await orderWhen(admin, orderId, isPaid);
+      expect(await errorOf(admin.cancelOrder({ orderId }))).toBe("wrong_state");
+    }
+    await expect.poll(() => stage.posted(accountId)).toBe(2n * pack);
+  });
+
+  test("a deposit that is lost after it was credited is charged back, into debt if need be", async () => {
+    const accountId = await freshAccount();
+    const { orderId } = await order(admin, { accountId });
+    const depositId = await pay(orderId, "5");
+    await orderWhen(admin, orderId, isPaid);
+    await expect.poll(() => stage.posted(accountId)).toBe(pack);
+    await stage.ledger.createTransfer({
+      ...{ accountId, family: Family.V1, kind: TransferKind.ADJUSTMENT },
+      ...{ amountMicrocredits: -900_000_000n, idempotencyKey: "spent" },
+    });
+    await admin.simulateDeposit({ orderId, depositId, lost: true });
+    const lost = await orderWhen(admin, orderId, needs(Attention.LOST));
+    expect(lost).toMatchObject({ grantedMicrocredits: 0n, state: OrderState.OPEN });
+    await expect.poll(() => stage.posted(accountId)).toBe(-900_000_000n);
+    expect((await stage.transfers(accountId)).at(-1)).toMatchObject({
+      kind: TransferKind.CHARGEBACK,
+      amountMicrocredits: pack,
+      idempotencyKey: `pay:${orderId}#2`,
+    });
+  });
+
+  test("a payment replaced by another one counts once", async () => {
+    const accountId = await freshAccount();
+    const { orderId } = await order(admin, { accountId });
+    const { depositId } = await admin.simulateDeposit({ orderId, amount: "5" });
+    await orderWhen(admin, orderId, ({ state }) => state === OrderState.SEEN);
+    await admin.simulateDeposit({ orderId, depositId, lost: true, withoutHook: true });
+    await pay(orderId, "5");
+    await orderWhen(admin, orderId, isPaid);
+    await expect.poll(() => stage.posted(accountId)).toBe(pack);
+  });
+
+  test("a lost webhook only delays: the next look finds the payment", async () => {
+    const accountId = await freshAccount();
+    const { orderId } = await order(admin, { accountId });
+    await pay(orderId, "5", { withoutHook: true });
+    await stage.run("update payment_orders set next_look_at = now() where order_id = $1", [
+      orderId,
+    ]);
+    await orderWhen(admin, orderId, isPaid);
+  });
+
+  test("a deposit that another order has is credited to neither twice", async () => {
+    const accountId = await freshAccount();
+    const one = await order(admin, { accountId });
+    const other = await order(admin, { accountId });
+    const depositId = await pay(one.orderId, "5");
+    expect(
+      await errorOf(admin.simulateDeposit({ orderId: other.orderId, amount: "5", depositId })),
+    ).toBe("invalid_request deposit_id");
+    await orderWhen(admin, one.orderId, isPaid);
+    await expect.poll(() => stage.posted(accountId)).toBe(pack);
+  });
+
+  test("refuses amounts that are none", async () => {
+    const { orderId } = await order(admin, { accountId: await freshAccount() });
+    for (const amount of ["", "0", "-1", "1e5", "1.0000001", `1${"0".repeat(80)}`, "x", " 5", "٥"])
+      expect([amount, await errorOf(admin.simulateDeposit({ orderId, amount }))]).toEqual([
+        amount,
+        "invalid_request amount",
+      ]);
+    expect(await errorOf(admin.simulateDeposit({ orderId, amount: "5", asset: "DOGE" }))).toBe(
+      "invalid_request asset",
+    );
+    expect(await errorOf(admin.simulateDeposit({ orderId: "ord_x", amount: "5" }))).toBe(
+      "not_found order_id",
+    );
+    expect((await admin.getOrder({ orderId })).order?.deposits).toEqual([]);
+  });
+
+  test("an order of another processor is none of the simulated one", async () => {
+    const { orderId } = await order(admin, { accountId: await freshAccount() });
+    await stage.run("update payment_orders set processor = 'other' where order_id = $1", [orderId]);
+    expect(await errorOf(admin.simulateDeposit({ orderId, amount: "5" }))).toBe(
+      "invalid_request order_id",
+    );
+  });
+});
+
+describe("what waits for a person", () => {
+  const reason = "the customer asked";
+  const overpaid = async () => {
+    const accountId = await freshAccount();
+    const { orderId } = await order(admin, { accountId });
+    await pay(orderId, "60");
+    const waiting = await orderWhen(admin, orderId, needs(Attention.OVERPAID));
+    expect(waiting).toMatchObject({ grantedMicrocredits: 11_000_000_000n, state: OrderState.PAID });
+    expect(waiting.notice).toMatch(/decides about the rest/);
+    return { accountId, orderId };
+  };
+
+  test("the rest of an overpaid order is granted at its rate, and waits no more", async () => {
+    const { accountId, orderId } = await overpaid();
+    expect((await admin.listAttention({})).orders.map((one) => one.orderId)).toContain(orderId);
+    const grant = { rate: GrantRate.QUOTE };
+    const choice = { case: "grant", value: grant } as const;
+    const { decision, order: decided } = await admin.decideOrder({ orderId, choice, reason });
+    expect(decision).toMatchObject({ microcredits: pack, decidedBy: "token:ADMIN_TOKEN", reason });
+    expect(decided).toMatchObject({
+      grantedMicrocredits: 12_000_000_000n,
+      attention: Attention.UNSPECIFIED,
+    });
+    expect(await stage.posted(accountId)).toBe(12_000_000_000n);
+    expect((await admin.listAttention({})).orders.map((one) => one.orderId)).not.toContain(orderId);
+    expect(await errorOf(admin.decideOrder({ orderId, choice, reason }))).toBe("wrong_state");
+  });
+
+  test("what is closed stays closed, until something new arrives", async () => {
+    const { accountId, orderId } = await overpaid();
+    await admin.decideOrder({ orderId, choice: { case: "close", value: {} }, reason });
+    await pay(orderId, "1");
+    const again = await orderWhen(admin, orderId, needs(Attention.OVERPAID));
+    expect(again.grantedMicrocredits).toBe(11_000_000_000n);
+    expect(await stage.posted(accountId)).toBe(11_000_000_000n);
+  });
+
+  test("another coin is granted by an amount, and by no rate", async () => {
+    const accountId = await freshAccount();
+    const { orderId } = await order(admin, { accountId });
+    await pay(orderId, "5", { asset: "USDC" });
+    await orderWhen(admin, orderId, needs(Attention.WRONG_ASSET));
+    const decide = (value: object) =>
+      admin.decideOrder({ orderId, choice: { case: "grant", value }, reason });
+    expect(await errorOf(decide({ rate: GrantRate.QUOTE }))).toBe("invalid_request grant.rate");
+    for (const amountMicrodollars of [0n, -1n, 10n ** 18n])
+      expect(await errorOf(decide({ amountMicrodollars }))).toBe(
+        "invalid_request grant.amount_microdollars",
+      );
+    expect(await errorOf(decide({ rate: GrantRate.QUOTE, amountMicrodollars: 1n }))).toBe(
+      "invalid_request grant.amount_microdollars",
+    );
+    await decide({ amountMicrodollars: 4_900_000n });
+    expect(await stage.posted(accountId)).toBe(980_000_000n);
+  });
+
+  test("late bitcoin without a rate of its time is granted at the rate of now", async () => {
+    const accountId = await freshAccount();
+    const { orderId } = await order(admin, { accountId, coin: "btc" });
+    await stage.age(orderId, 60);
+    const firstSeenAt = timestampFromDate(new Date(Date.now() - 30 * 60_000));
+    await pay(orderId, "0.00007693", { firstSeenAt });
+    await orderWhen(admin, orderId, needs(Attention.LATE));
+    expect(await stage.posted(accountId)).toBe(0n);
+    const choice = { case: "grant", value: { rate: GrantRate.MARKET } } as const;
+    await admin.decideOrder({ orderId, choice, reason });
+    expect(await stage.posted(accountId)).toBe(1_000_090_000n);
+  });
+
+  test("late bitcoin with a rate of its time needs nobody", async () => {
+    const accountId = await freshAccount();
+    const { orderId } = await order(admin, { accountId, coin: "btc" });
+    await stage.age(orderId, 60);
+    await pay(orderId, "0.00007693");
+    await orderWhen(admin, orderId, isPaid);
+    await expect.poll(() => stage.posted(accountId)).toBeGreaterThanOrEqual(pack);
+  });
+
+  test("what arrives after the end of watching waits for a person", async () => {
+    const accountId = await freshAccount();
+    const { orderId } = await order(admin, { accountId });
+    await stage.age(orderId, 8 * 24 * 60);
+    await orderWhen(admin, orderId, ({ state }) => state === OrderState.CLOSED);
+    await pay(orderId, "5");
+    await orderWhen(admin, orderId, needs(Attention.LATE));
+    expect(await stage.posted(accountId)).toBe(0n);
+    const choice = { case: "grant", value: { rate: GrantRate.QUOTE } } as const;
+    await admin.decideOrder({ orderId, choice, reason });
+    expect(await stage.posted(accountId)).toBe(pack);
+  });
+
+  test("an expired order is reopened, and a paid one is not", async () => {
+    const accountId = await freshAccount();
+    const { orderId } = await order(admin, { accountId });
+    const reopen = () =>
+      admin.decideOrder({ orderId, choice: { case: "reopen", value: {} }, reason });
+    expect(await errorOf(reopen())).toBe("wrong_state");
+    await stage.age(orderId, 20);
+    await orderWhen(admin, orderId, ({ state }) => state === OrderState.EXPIRED);
+    expect((await reopen()).order?.state).toBe(OrderState.OPEN);
+    await pay(orderId, "5");
+    await orderWhen(admin, orderId, isPaid);
+    expect(await errorOf(reopen())).toBe("wrong_state");
+  });
+
+  test("a large decision of a person waits for another person", async () => {
+    const strict = stage.node({
+      isStarted: false,
+      offer: () => ({
+        packsUsdMicro: [],
+        mostUsdMicro: 2_000_000_000n,
+        secondApprovalAboveUsdMicro: 4_000_000n,
+      }),
+    });
+    const [one, other] = [strict.as(operator("per_one")), strict.as(operator("per_other"))];
+    const { accountId, orderId } = await overpaid();
+    const before = await stage.posted(accountId);
+    const grantOf = (amountMicrodollars: bigint) =>
+      ({ case: "grant", value: { amountMicrodollars } }) as const;
+    const large = { orderId, choice: grantOf(5_000_000n), reason };
+    const { decision: pending, order: waiting } = await one.decideOrder(large);
+    expect(waiting?.pendingDecision).toMatchObject({ microcredits: pack });
+    expect(waiting?.attention).toBe(Attention.OVERPAID);
+    const decisionId = pending?.decisionId ?? "";
+    // A repeat is the same decision, and one's own approval is none.
+    expect((await one.decideOrder(large)).decision?.decisionId).toBe(decisionId);
+    expect(await errorOf(one.approveDecision({ decisionId }))).toBe("not_permitted");
+    // A changed request starts anew.
+    const { decision: changed } = await one.decideOrder({ ...large, choice: grantOf(4_500_000n) });
+    expect(await errorOf(other.approveDecision({ decisionId }))).toBe("wrong_state");
+    expect(await stage.posted(accountId)).toBe(before);
+    const changedId = changed?.decisionId ?? "";
+    const approvals = await Promise.all(
+      Array.from({ length: 5 }, () => errorOf(other.approveDecision({ decisionId: changedId }))),
+    );
+    expect(approvals).toEqual(Array(5).fill("no error"));
+    expect(await stage.posted(accountId)).toBe(before + 900_000_000n);
+    expect(await errorOf(other.approveDecision({ decisionId: "dec_none" }))).toBe(
+      "not_found decision_id",
+    );
+  });
+
+  test("what was decided is not approved after something new has arrived", async () => {
+    const strict = stage.node({
+      isStarted: false,
+      offer: () => ({
+        packsUsdMicro: [],
+        mostUsdMicro: 2_000_000_000n,
+        secondApprovalAboveUsdMicro: 0n,
+      }),
+    });
+    const { orderId } = await overpaid();
+    const choice = { case: "grant", value: { rate: GrantRate.QUOTE } } as const;
+    const { decision } = await strict
+      .as(operator("per_one"))
+      .decideOrder({ orderId, choice, reason });
+    await pay(orderId, "7", { asset: "USDC" });
+    await orderWhen(admin, orderId, needs(Attention.WRONG_ASSET));
+    const { decisionId = "" } = decision ?? {};
+    expect(await errorOf(strict.as(operator("per_other")).approveDecision({ decisionId }))).toBe(
+      "wrong_state",
+    );
+  });
+});
+
+describe("refunds", () => {
+  const reason = "the customer asked";
+  const paidOrder = async (amount = "5") => {
+    const accountId = await freshAccount();
+    const { orderId } = await order(admin, { accountId });
+    const depositId = await pay(orderId, amount);
+    await orderWhen(admin, orderId, isPaid);
+    await expect.poll(() => stage.posted(accountId)).toBeGreaterThan(0n);
+    const begin = (amountMicrodollars: bigint) =>
+      admin.beginRefund({
+        ...{ orderId, reason },
+        what: { case: "amountMicrodollars", value: amountMicrodollars },
+      });
+    return { accountId, orderId, depositId, begin };
+  };
+
+  test("takes the credits first, and ends with the transaction of the person", async () => {
+    const { accountId, orderId, begin } = await paidOrder();
+    const { order: begun } = await begin(5_000_000n);
+    expect(begun).toMatchObject({ grantedMicrocredits: 0n, refundedMicrodollars: 5_000_000n });
+    expect(begun?.refunds).toMatchObject([{ state: RefundState.REFUNDING, microcredits: pack }]);
+    expect(await stage.posted(accountId)).toBe(0n);
+    expect((await stage.transfers(accountId)).at(-1)).toMatchObject({
+      kind: TransferKind.REFUND,
+      idempotencyKey: `refund:${orderId}#1`,
+    });
+    expect(await errorOf(begin(1n))).toBe("wrong_state");
+    expect(await errorOf(admin.completeRefund({ orderId, transaction: "x".repeat(201) }))).toBe(
+      "invalid_request transaction",
+    );
+    const { order: done } = await admin.completeRefund({ orderId, transaction: "tx 1" });
+    expect(done?.refunds).toMatchObject([{ state: RefundState.COMPLETED, transaction: "tx 1" }]);
+    expect(await errorOf(begin(1n))).toBe("wrong_state");
+    expect(await errorOf(admin.completeRefund({ orderId, transaction: "tx 2" }))).toBe(
+      "wrong_state",
+    );
+  });
+
+  test("a cancelled refund returns the credits, once", async () => {
+    const { accountId, orderId, begin } = await paidOrder();
+    await begin(2_000_000n);
+    expect(await stage.posted(accountId)).toBe(600_000_000n);
+    const cancels = await Promise.all(
+      Array.from({ length: 5 }, () => errorOf(admin.cancelRefund({ orderId }))),
+    );
+    expect(cancels.filter((one) => one === "no error")).toHaveLength(1);
+    expect(await stage.posted(accountId)).toBe(pack);
+    expect((await stage.transfers(accountId)).at(-1)).toMatchObject({
+      kind: TransferKind.ADJUSTMENT,
+      idempotencyKey: `refund:${orderId}#1/cancel`,
+    });
+    expect((await admin.getOrder({ orderId })).order?.refundedMicrodollars).toBe(0n);
+    await begin(5_000_000n);
+    expect(await stage.posted(accountId)).toBe(0n);
+  });
+
+  test("is refused when the credits were spent, and nothing happens", async () => {
+    const { accountId, orderId, begin } = await paidOrder();
+    await stage.ledger.createTransfer({
+      ...{ accountId, family: Family.V1, kind: TransferKind.ADJUSTMENT },
+      ...{ amountMicrocredits: -1n, idempotencyKey: "spent" },
+    });
+    expect(await errorOf(begin(5_000_000n))).toBe("insufficient_funds");
+    expect(await stage.posted(accountId)).toBe(pack - 1n);
+    const { order: after } = await admin.getOrder({ orderId });
+    expect(after).toMatchObject({ refundedMicrodollars: 0n, grantedMicrocredits: pack });
+    expect(after?.refunds).toMatchObject([{ state: RefundState.REFUSED }]);
+    await begin(4_000_000n);
+    expect(await stage.posted(accountId)).toBe(200_000_000n - 1n);
+  });
+
+  test("never exceeds what was received", async () => {
+    const { begin } = await paidOrder();
+    for (const amount of [0n, -1n, 5_000_001n, 2n ** 62n])
+      expect(await errorOf(begin(amount))).toBe("invalid_request amount_microdollars");
+    const outcomes = await Promise.all(
+      Array.from({ length: 10 }, () => errorOf(begin(3_000_000n))),
+    );
+    expect(outcomes.filter((one) => one === "no error")).toHaveLength(1);
+  });
+
+  test("money that was never granted goes back without a transfer", async () => {
+    const accountId = await freshAccount();
+    const { orderId } = await order(admin, { accountId });
+    await pay(orderId, "60");
+    await orderWhen(admin, orderId, needs(Attention.OVERPAID));
+    await expect.poll(() => stage.posted(accountId)).toBe(11_000_000_000n);
+    const what = { case: "amountMicrodollars", value: 5_000_000n } as const;
+    const { order: begun } = await admin.beginRefund({ orderId, what, reason });
+    expect(begun).toMatchObject({ attention: Attention.UNSPECIFIED });
+    expect(begun?.refunds).toMatchObject([{ state: RefundState.REFUNDING, microcredits: 0n }]);
+    expect(await stage.transfers(accountId)).toHaveLength(1);
+  });
+
+  test("a deposit of unknown value goes back whole, and is never granted afterwards", async () => {
+    const accountId = await freshAccount();
+    const { orderId } = await order(admin, { accountId });
+    const depositId = await pay(orderId, "5", { asset: "USDC" });
+    await orderWhen(admin, orderId, needs(Attention.WRONG_ASSET));
+    const what = { case: "depositId", value: depositId } as const;
+    const { order: begun } = await admin.beginRefund({ orderId, what, reason });
+    expect(begun).toMatchObject({ attention: Attention.UNSPECIFIED, refundedMicrodollars: 0n });
+    await admin.completeRefund({ orderId, transaction: "tx" });
+    expect(await errorOf(admin.beginRefund({ orderId, what, reason }))).toBe("wrong_state");
+    expect(await stage.transfers(accountId)).toEqual([]);
+  });
+
+  test("a refund whose deposit the processor then calls lost takes the credits once", async () => {
+    const { accountId, orderId, depositId, begin } = await paidOrder();
+    await begin(5_000_000n);
+    await admin.completeRefund({ orderId, transaction: "tx" });
+    await admin.simulateDeposit({ orderId, depositId, lost: true });
+    await orderWhen(admin, orderId, needs(Attention.LOST));
+    expect(await stage.posted(accountId)).toBe(0n);
+  });
+
+  test("an order to which nothing was paid has nothing to refund", async () => {
+    const { orderId } = await order(admin, { accountId: await freshAccount() });
+    const what = { case: "amountMicrodollars", value: 1n } as const;
+    expect(await errorOf(admin.beginRefund({ orderId, what, reason }))).toBe("wrong_state");
+    expect(await errorOf(admin.cancelRefund({ orderId }))).toBe("wrong_state");
+  });
+});

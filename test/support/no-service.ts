@@ -1,0 +1,16 @@
+// Services without methods, for tests of what does not need them.
+
+import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+import { ApiError } from "../../src/base/errors.ts";
+import { type Implementation, implement } from "../../src/contract/contract.ts";
+
+const absent = () => async () => {
+  throw new ApiError("unimplemented");
+};
+
+export const noPeople = implement<Implementation<typeof PeopleService>>(PeopleService, absent);
+export const noPayments = implement<Implementation<typeof PaymentsService>>(
+  PaymentsService,
+  absent,
+);

@@ -1,0 +1,213 @@
+// The payments service of one or several nodes on a database of its own, behind the interceptor,
+// with the real ledger.
+
+import { create, type DescMessage, type MessageInitShape } from "@bufbuild/protobuf";
+import type { CallOptions, Client } from "@connectrpc/connect";
+import { vi } from "vitest";
+import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { type AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { type Order, PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { createLog } from "../../src/base/log.ts";
+import { createBilling } from "../../src/billing/billing.ts";
+import {
+  boundMethod,
+  type Caller,
+  implement,
+  localClient,
+  type Person,
+} from "../../src/contract/contract.ts";
+import { intercept } from "../../src/contract/interceptor.ts";
+import { applyLook, recordFailedLook } from "../../src/payments/crediting.ts";
+import type { Parts } from "../../src/payments/parts.ts";
+import { createPayments, type Offer } from "../../src/payments/payments.ts";
+import { createSimulated } from "../../src/payments/simulated.ts";
+import { createPaymentsStore } from "../../src/payments/store.ts";
+import { createWatchers } from "../../src/payments/watchers.ts";
+import type { Postgres } from "../../src/postgres/postgres.ts";
+import { freshDatabase } from "./database.ts";
+import { countStatements } from "./keys.ts";
+
+export type PaymentsClient = Client<typeof PaymentsService>;
+
+export const admin: Caller = { kind: "admin" };
+
+/** A person with a role in an account, who has just confirmed who he is. */
+export function memberOf(accountId: string, role: AccountRole): Person {
+  return person({ memberships: [{ accountId, role }] });
+}
+
+export function operator(personId: string, role = OperatorRole.ADMIN): Person {
+  return person({ personId, operator: role });
+}
+
+function person(of: Partial<Person>): Person {
+  return {
+    kind: "person",
+    personId: "per_test",
+    sessionId: "ses_test",
+    memberships: [],
+    operator: OperatorRole.UNSPECIFIED,
+    strongUntil: new Date(Date.now() + 3_600_000),
+    ...of,
+  };
+}
+
+/** Nodes on a database with the accounts `acc_a` and `acc_b`. */
+export async function startTestPayments() {
+  const { postgres, url, drop } = await freshDatabase();
+  const log = createLog("silent");
+  const authenticate = async () => admin;
+  const billing = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
+  await billing.start();
+  for (const name of ["a", "b"]) await billing.ensureAccount(`acc_${name}`, `account ${name}`);
+  const ledger = localClient(
+    BillingService,
+    intercept(BillingService, billing.service, { authenticate, log }),
+  );
+  const started: { stop(): Promise<void> }[] = [];
+  const run = <Row>(text: string, values: readonly unknown[] = []) =>
+    postgres.query<Row>({ name: "", text }, values);
+
+  /** A node. `isStarted` false: it looks at nothing by itself. */
+  const node = (options: { offer?: () => Offer; address?: string; isStarted?: boolean } = {}) => {
+    const database = countStatements(postgres);
+    const payments = createPayments({
+      postgres: database as Postgres,
+      billing: ledger,
+      publicUrl: () => new URL(options.address ?? "http://localhost:8080"),
+      offer: options.offer,
+      log,
+    });
+    if (options.isStarted ?? true) {
+      payments.start();
+      started.push(payments);
+    }
+    const service = intercept(PaymentsService, payments.service, { authenticate, log });
+    const as = (caller: Caller) =>
+      implement<PaymentsClient>(PaymentsService, (desc) => {
+        const { run: call } = boundMethod(service, desc);
+        return (request: MessageInitShape<DescMessage>, options?: CallOptions) =>
+          call(create(desc.input, request), {
+            caller,
+            signal: options?.signal ?? new AbortController().signal,
+            requestHeader: new Headers(),
+          });
+      });
+    return { ...payments, database, as, admin: as(admin) };
+  };
+
+  /** What the functions of a node share, for tests that call them without its poller. */
+  const store = createPaymentsStore(postgres);
+  const simulated = createSimulated("simulated", store);
+  const parts: Parts = {
+    ...{ store, billing: ledger, log, watchers: createWatchers(store, log) },
+    processors: () => new Map([[simulated.name, simulated]]),
+    offer: () => ({
+      packsUsdMicro: [],
+      mostUsdMicro: 2_000_000_000n,
+      secondApprovalAboveUsdMicro: undefined,
+    }),
+    changed: () => {},
+    wake: () => {},
+  };
+
+  return {
+    url,
+    run,
+    parts,
+    /** Looks at an order, without a lease, and applies what it sees. */
+    async look(orderId: string): Promise<void> {
+      const startedAt = new Date();
+      const look = await simulated.look(
+        { orderId, externalId: orderId },
+        new AbortController().signal,
+      );
+      await applyLook(parts, simulated, orderId, { look, startedAt });
+    },
+    failLook: (orderId: string) => recordFailedLook(parts, orderId),
+    ledger,
+    node,
+    /** What the pool of family v1 has, in micro-credits. */
+    async posted(accountId = "acc_a"): Promise<bigint> {
+      const { pools } = await ledger.getPools({ accountId });
+      return pools.find(({ family }) => family === Family.V1)?.postedMicrocredits ?? 0n;
+    },
+    /** The transfers of an account, oldest first. */
+    async transfers(accountId = "acc_a") {
+      return (await ledger.listTransfers({ accountId, pageSize: 1000 })).transfers.reverse();
+    },
+    /** Lets time pass for an order, by moving its times into the past. */
+    async age(orderId: string, minutes: number): Promise<void> {
+      await run(
+        `update payment_orders
+         set created_at = created_at - $2::integer * interval '1 minute',
+           quoted_until = quoted_until - $2 * interval '1 minute',
+           watched_until = watched_until - $2 * interval '1 minute',
+           next_look_at = next_look_at - $2 * interval '1 minute',
+           cancelled_at = cancelled_at - $2 * interval '1 minute'
+         where order_id = $1`,
+        [orderId, minutes],
+      );
+    },
+    async stop() {
+      for (const one of started) await one.stop();
+      await billing.stop();
+      await drop();
+    },
+  };
+}
+
+export type TestPayments = Awaited<ReturnType<typeof startTestPayments>>;
+export type TestNode = ReturnType<TestPayments["node"]>;
+
+let keys = 0;
+
+/** Orders a pack of `acc_a` by the simulated processor. */
+export async function order(
+  client: PaymentsClient,
+  of: { usdCents?: number; coin?: string; accountId?: string } = {},
+): Promise<Order> {
+  const { order: made } = await client.createOrder({
+    accountId: of.accountId ?? "acc_a",
+    family: Family.V1,
+    usdCents: of.usdCents ?? 500,
+    method: `simulated:${of.coin ?? "usdt"}`,
+    idempotencyKey: `key_${++keys}`,
+  });
+  if (!made) throw new Error("the answer has no order");
+  return made;
+}
+
+/** The order, as soon as `isSo` is true of it. */
+export async function orderWhen(
+  client: PaymentsClient,
+  orderId: string,
+  isSo: (order: Order) => boolean,
+): Promise<Order> {
+  return vi.waitFor(
+    async () => {
+      const { order: found } = await client.getOrder({ orderId });
+      if (!found || !isSo(found))
+        throw new Error(
+          `the order is ${JSON.stringify(found, (_, value) => (typeof value === "bigint" ? String(value) : value))}`,
+        );
+      return found;
+    },
+    { timeout: 20_000, interval: 50 },
+  );
+}
+
+/** Waits until a look has been made that began after this call. */
+export async function lookedAt(client: PaymentsClient, orderId: string): Promise<Order> {
+  const { order: before } = await client.getOrder({ orderId });
+  const seconds = before?.lookedAt
+    ? Number(before.lookedAt.seconds) * 1e9 + before.lookedAt.nanos
+    : 0;
+  return orderWhen(
+    client,
+    orderId,
+    ({ lookedAt }) =>
+      lookedAt !== undefined && Number(lookedAt.seconds) * 1e9 + lookedAt.nanos > seconds,
+  );
+}

@@ -152,6 +152,8 @@ export async function cancelRefund(
   await parts.store.transaction(async (tables) => {
     const { refund } = await lockOpen(tables, orderId);
     await tables.moveRefund(refund, "refunding", refund.micro > 0n ? "cancelling" : "cancelled");
+    // What the refund was to deal with waits again.
+    await tables.restoreFacts(orderId);
     const order = await tables.findOrder(orderId);
     if (order) await redecide(tables, order);
   });

@@ -51,6 +51,7 @@ const statements = {
   findDecision: timed("find-decision"),
   listPending: timed("list-pending"),
   handleFacts: timed("handle-facts"),
+  restoreFacts: timed("restore-facts"),
   reopenOrder: timed("reopen-order"),
   insertRefund: timed("insert-refund"),
   moveRefund: timed("move-refund"),
@@ -370,6 +371,8 @@ function tablesOn(db: Tx) {
     },
     handleFacts: (orderId: string, facts: readonly string[]) =>
       run(statements.handleFacts, [orderId, facts]),
+    /** Leaves as dealt with only what was decided. */
+    restoreFacts: (orderId: string) => run(statements.restoreFacts, [orderId]),
     reopenOrder: (orderId: string, quotedForMs: number) =>
       run(statements.reopenOrder, [orderId, quotedForMs]),
 

@@ -588,6 +588,10 @@ describe("refunds", () => {
     expect(begun).toMatchObject({ attention: Attention.UNSPECIFIED });
     expect(begun?.refunds).toMatchObject([{ state: RefundState.REFUNDING, microcredits: 0n }]);
     expect(await stage.transfers(accountId)).toHaveLength(1);
+    // Given up: the money waits for a person again.
+    const { order: cancelled } = await admin.cancelRefund({ orderId });
+    expect(cancelled).toMatchObject({ attention: Attention.OVERPAID, refundedMicrodollars: 0n });
+    expect(await stage.transfers(accountId)).toHaveLength(1);
   });
 
   test("a deposit of unknown value goes back whole, and is never granted afterwards", async () => {

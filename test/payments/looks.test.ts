@@ -137,7 +137,7 @@ test("an open page shows each change, also one that another node made", async ()
       { signal: leaving.signal },
     ))
       states.push(shown?.state ?? OrderState.UNSPECIFIED);
-  })().catch((error: { reason: string }) => error.reason);
+  })();
   await expect.poll(() => states).toContain(OrderState.OPEN);
   const [page] = await stage.run<{ open: boolean }>(
     "select page_open_until > now() as open from payment_orders where order_id = $1",
@@ -147,7 +147,7 @@ test("an open page shows each change, also one that another node made", async ()
   await other.admin.simulateDeposit({ orderId, amount: "5" });
   await expect.poll(() => states, { timeout: 10_000 }).toContain(OrderState.SEEN);
   leaving.abort();
-  expect(await watching).toBe("cancelled");
+  await watching;
 });
 
 test("the stream of an order ends when the order is closed", async () => {

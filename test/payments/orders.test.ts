@@ -340,6 +340,7 @@ describe("what waits for a person", () => {
     const waiting = await orderWhen(admin, orderId, needs(Attention.OVERPAID));
     expect(waiting).toMatchObject({ grantedMicrocredits: 11_000_000_000n, state: OrderState.PAID });
     expect(waiting.notice).toMatch(/decides about the rest/);
+    await expect.poll(() => stage.posted(accountId)).toBe(11_000_000_000n);
     return { accountId, orderId };
   };
 

@@ -42,6 +42,7 @@ import { dayMs, dayOf, hourMs, hoursKeptDays, startOfDay } from "./usage-days.ts
 const statements = {
   findFirstRunning: statement(import.meta.url, "find-first-running"),
   queryUsage: statement(import.meta.url, "query-usage"),
+  listUsage: statement(import.meta.url, "list-usage"),
   sumUsage: statement(import.meta.url, "sum-usage"),
   queryErrors: statement(import.meta.url, "query-errors"),
   readSpending: statement(import.meta.url, "read-spending"),
@@ -103,6 +104,41 @@ export function createReports(db: Tx) {
     };
   }
 
+  type Reading = {
+    readonly scope: Scope;
+    readonly groupBy: readonly UsageGroup[];
+    readonly bucket: Bucket;
+    readonly parts: readonly unknown[];
+    readonly filters: readonly unknown[];
+    readonly page: { readonly size: number; readonly after: Place | undefined };
+  };
+
+  function sumGroups({ scope, groupBy, bucket, parts, filters, page }: Reading) {
+    return read<UsageSumRow>(statements.queryUsage, [
+      scope.accountId,
+      bucketName(bucket),
+      groupBy.includes(UsageGroup.KEY),
+      groupBy.includes(UsageGroup.MODEL),
+      groupBy.includes(UsageGroup.FAMILY),
+      ...parts,
+      ...filters,
+      ...[page.after?.at ?? null, ...(page.after?.names ?? [null, null, null])],
+      page.size + 1,
+    ]);
+  }
+
+  async function listDays({ scope, parts, filters, page }: Reading): Promise<UsageSumRow[]> {
+    const [key = null, model = null] = page.after?.names ?? [];
+    const rows = await read<SumsRow & { day: string; key_id: string; model: string }>(
+      statements.listUsage,
+      [
+        ...[scope.accountId, ...parts, ...filters],
+        ...[page.after ? dayOf(page.after.at) : null, key, model, page.size + 1],
+      ],
+    );
+    return rows.map((row) => ({ ...row, period: startOfDay(row.day), family: "" }));
+  }
+
   return {
     /** Throws `invalid_request` and `report_too_large`. */
     async queryUsage(request: QueryUsageRequest, scope: Scope): Promise<QueryUsageResponse> {
@@ -119,17 +155,8 @@ export function createReports(db: Tx) {
       if (bucket === Bucket.HOUR && start < range.to) checkHours(start, clock);
       const parts = splitRange({ from: start, to: range.to }, bucket, clock);
       const filters = [keyIds, models.length > 0 ? models : null];
-      const found = await read<UsageSumRow>(statements.queryUsage, [
-        scope.accountId,
-        bucketName(bucket),
-        groupBy.includes(UsageGroup.KEY),
-        groupBy.includes(UsageGroup.MODEL),
-        groupBy.includes(UsageGroup.FAMILY),
-        ...parts,
-        ...filters,
-        ...[page.after?.at ?? null, ...(page.after?.names ?? [null, null, null])],
-        page.size + 1,
-      ]);
+      const reading = { scope, groupBy, bucket, parts, filters, page };
+      const found = await (isOfDays(request) ? listDays(reading) : sumGroups(reading));
       const { entries, nextPageToken } = page.cut(found, range, (row) => [
         row.key_id,
         row.model,
@@ -269,6 +296,13 @@ function startOfMonth(at: Date): Date {
   const start = startOfDay(dayOf(at));
   start.setUTCDate(1);
   return start;
+}
+
+/** True if a row of a closed day is a row of the answer: there are many, and nothing to add up. */
+function isOfDays({ bucket, groupBy }: QueryUsageRequest): boolean {
+  const { KEY, MODEL, FAMILY } = UsageGroup;
+  const isByBoth = groupBy.includes(KEY) && groupBy.includes(MODEL);
+  return bucket === Bucket.DAY && isByBoth && !groupBy.includes(FAMILY);
 }
 
 function checkGroups(groupBy: readonly number[]): void {

@@ -6,7 +6,7 @@ import { createLog } from "../../src/base/log.ts";
 import { priceVersion } from "../../src/billing/price.ts";
 import { UsageDays } from "../../src/billing/usage-days.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
-import { creditsMicro, runSql } from "./books.ts";
+import { addAccounts, runSql } from "./books.ts";
 import { pairPrice } from "./pairs.ts";
 
 export const historyAccounts = 100;
@@ -20,23 +20,7 @@ const dayMs = 24 * 3_600_000;
 
 /** Accounts `acc_1` to `acc_100` with credits, their pools, and their keys `key_<account>_<n>`. */
 export async function addHistoryAccounts(postgres: Postgres): Promise<void> {
-  const each = "from generate_series(1, $1::int) n";
-  await runSql(
-    postgres,
-    `insert into accounts (account_id, name) select 'acc_' || n, 'bench' ${each}`,
-    [historyAccounts],
-  );
-  await runSql(
-    postgres,
-    `insert into transfers (account_id, transfer_id, family, kind, amount, actor, idempotency_key)
-     select 'acc_' || n, 'tra_' || n, 'v1', 'bonus', $2, 'bench', 'bench' ${each}`,
-    [historyAccounts, creditsMicro],
-  );
-  await runSql(
-    postgres,
-    `insert into pools (account_id, family, posted) select 'acc_' || n, 'v1', $2::bigint ${each}`,
-    [historyAccounts, creditsMicro],
-  );
+  await addAccounts(postgres, historyAccounts);
   await runSql(
     postgres,
     `insert into keys (key_id, account_id, family, name)

@@ -20,32 +20,41 @@ const growthMin = 1.3;
 /** Share of the time in which the event loop may be busy: the pause delays whoever calls then. */
 const busyMax = 0.3;
 
-/** A collection that frees less than this share found memory that is in use. */
+/** A collection that frees less than this share did not help. */
 const freedMin = 0.05;
+/** The longest wait for the next collection, in checks. Each one that did not help doubles it. */
+const waitMax = 32;
 
 /**
  * Shrinks the heap after bursts: when the resident memory has grown and the process has little to
- * do, every ten seconds while that helps. Call it after `shrinkHeap`. The process may end while it
- * is active.
+ * do, every ten seconds while that helps, and rarely afterwards. Call it after `shrinkHeap`. The
+ * process may end while it is active.
  */
 export function shrinkAfterBursts(): void {
-  /** What is in use, as far as known. */
-  let usedBytes = process.memoryUsage.rss();
-  /** The resident memory before the last collection, if that was at the last check. */
-  let collectedFrom: number | undefined;
+  let leastBytes = process.memoryUsage.rss();
+  /** The resident memory before the last collection. */
+  let collectedFrom = Number.POSITIVE_INFINITY;
+  let wait = 1;
+  let waited = 0;
   let before = performance.eventLoopUtilization();
   setInterval(() => {
     const now = performance.eventLoopUtilization();
     const { utilization } = performance.eventLoopUtilization(now, before);
     before = now;
     const bytes = process.memoryUsage.rss();
-    // V8 returns the memory in the background, some time after the collection.
-    if (bytes < usedBytes) usedBytes = bytes;
-    else if (collectedFrom !== undefined && bytes > (1 - freedMin) * collectedFrom)
-      usedBytes = bytes;
-    collectedFrom = undefined;
-    if (bytes < growthMin * usedBytes || utilization > busyMax) return;
+    leastBytes = Math.min(leastBytes, bytes);
+    waited += 1;
+    if (bytes < growthMin * leastBytes) {
+      collectedFrom = Number.POSITIVE_INFINITY;
+      return;
+    }
+    if (utilization > busyMax || waited < wait) return;
+    // V8 returns memory in the background, on a busy machine a while after the collection. So one
+    // that seems not to have helped is not the last.
+    const hasHelped = bytes <= (1 - freedMin) * collectedFrom;
+    wait = hasHelped ? 1 : Math.min(2 * wait, waitMax);
     collectedFrom = bytes;
+    waited = 0;
     shrinkHeap();
   }, checkMs).unref();
 }

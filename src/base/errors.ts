@@ -21,6 +21,15 @@ export const errorCatalog = {
     rpc: Code.Unauthenticated,
     message: "This API key was revoked.",
   },
+  key_expired: {
+    rpc: Code.Unauthenticated,
+    message: "This API key has expired.",
+  },
+  // PermissionDenied, not Unauthenticated: the key is right, and works again once it is resumed.
+  key_paused: {
+    rpc: Code.PermissionDenied,
+    message: "This API key is paused. Who manages it can resume it.",
+  },
   wrong_credential_header: {
     rpc: Code.Unauthenticated,
     message: "The key came in a header that this endpoint does not read.",

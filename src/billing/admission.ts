@@ -2,7 +2,7 @@
 // that the batch has locked.
 
 import type { Price } from "../../gen/gateway/common/v1/usage_pb.ts";
-import { ApiError, expiredSecret } from "../base/errors.ts";
+import { ApiError, type ErrorReason, expiredSecret } from "../base/errors.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
 import { credits } from "../base/money.ts";
 import { isHoldOf, maxInputCostMicro, sizeHold, type UsageBounds } from "./hold-size.ts";
@@ -115,12 +115,22 @@ export type Ledger = {
 };
 
 export type KeyRow = {
-  readonly status: string;
+  readonly status: KeyState;
   readonly allowedModels: readonly string[];
   readonly cap: bigint | null;
   readonly spent: bigint;
   held: bigint;
 };
+
+/** What a new request of a key meets. */
+export type KeyState = "active" | keyof typeof reasonOf;
+
+/** Why a key that is not active is refused. */
+const reasonOf = {
+  paused: "key_paused",
+  expired: "key_expired",
+  revoked: "revoked_key",
+} as const satisfies Record<string, ErrorReason>;
 
 export type UsedRow = {
   /** Null: the hold belongs to a calling service, not to a process. */
@@ -176,7 +186,7 @@ function place(ledger: Ledger, request: HoldRequest): Admitted {
   const key = ledger.keys.get(payer.keyId);
   const pool = ledger.pools.get(poolOf(payer));
   if (!key || !pool) return rejected(new ApiError("not_found", { message: "No such key." }));
-  if (key.status !== "active") return rejected(new ApiError("revoked_key"));
+  if (key.status !== "active") return rejected(new ApiError(reasonOf[key.status]));
   const revoked = payer.secretId === undefined ? undefined : ledger.deadSecrets.get(payer.secretId);
   if (revoked !== undefined)
     return rejected(revoked ? new ApiError("revoked_key") : expiredSecret());

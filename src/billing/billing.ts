@@ -76,8 +76,6 @@ export type Billing = {
   /** Sorted ids of the live processes on this database, including this one. */
   readonly liveNodes: () => readonly string[];
   readonly nodeId: () => string;
-  /** As `ClusterNode.markEnded`. */
-  nodeEnded(nodeId: string): void;
   /**
    * Calls `listener` for each settlement of this process, before its answer, and for each transfer:
    * before the answer of one that this process made, soon after one that another process made.
@@ -124,12 +122,28 @@ type Parts = {
   readonly onLost: () => void;
   /** How long an admission waits for the database. */
   readonly maxWaitMs?: number;
+  /** Present in a worker. */
+  readonly parent?: NodeParent | undefined;
+};
+
+/** The parent of several processes. It sees each of them end, and holds no connection itself. */
+export type NodeParent = {
+  /** This process is about to register as this node. */
+  announce(nodeId: string): void;
+  /** Calls `listener` with each node whose process has ended, also before this process began. */
+  onNodeEnded(listener: (nodeId: string) => void): void;
 };
 
 export function createBilling(parts: Parts): Billing {
   const store = createLedgerStore(parts.postgres);
   const reports = createLedgerStore({ ...parts.postgres, query: parts.postgres.reports.query });
-  const node = new ClusterNode({ store, log: parts.log, onLost: parts.onLost });
+  const node = new ClusterNode({
+    store,
+    log: parts.log,
+    onLost: parts.onLost,
+    onRegister: parts.parent?.announce,
+  });
+  parts.parent?.onNodeEnded((nodeId) => node.markEnded(nodeId));
   const funds = createFundsChanges(parts.hints);
   const days = new UsageDays(parts.postgres, parts.log);
   const rejections = new Rejections(parts.postgres, parts.log);
@@ -161,7 +175,6 @@ export function createBilling(parts: Parts): Billing {
     },
     liveNodes: node.live,
     nodeId: node.id,
-    nodeEnded: (nodeId) => node.markEnded(nodeId),
     onFundsChange: funds.listen,
     stalledMs: () => holds.stalledMs,
     findAmounts: (requests) => reports.findAmounts(requests),

@@ -37,6 +37,7 @@ export class ClusterNode {
   readonly #store: LedgerStore;
   readonly #log: Log;
   readonly #onLost: () => void;
+  readonly #onRegister: ((nodeId: string) => void) | undefined;
   /**
    * A node is dead after this many polls without a heartbeat. Polls, not seconds, so that an outage
    * of the database declares no node dead.
@@ -69,6 +70,8 @@ export class ClusterNode {
     store: LedgerStore;
     log: Log;
     onLost: () => void;
+    /** Called with each id of this process, before the ledger knows it. */
+    onRegister?: ((nodeId: string) => void) | undefined;
     silentPollsMax?: number;
     pollIntervalMs?: number;
     orphansMax?: number;
@@ -76,6 +79,7 @@ export class ClusterNode {
     this.#store = parts.store;
     this.#log = parts.log;
     this.#onLost = parts.onLost;
+    this.#onRegister = parts.onRegister;
     this.#silentPollsMax = parts.silentPollsMax ?? 12;
     this.#pollIntervalMs = parts.pollIntervalMs ?? pollIntervalMs;
     this.#orphansMax = parts.orphansMax ?? 500;
@@ -211,6 +215,7 @@ export class ClusterNode {
   }
 
   async #register(): Promise<void> {
+    this.#onRegister?.(this.#id);
     await this.#store.registerNode(this.#id, identifyProcess());
     this.#isRegistered = true;
   }

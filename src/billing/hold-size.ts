@@ -5,7 +5,9 @@
 // likely amount of output, which the provider gets as its limit. The hold covers the grant fully.
 //
 // A count of the input is uncertain. The last request of a budget is admitted if the credits cover
-// the least that its input can be: then it holds all that is free.
+// the least that its input can be: then it holds the most that it can be, or all that the pool has
+// free. A cap bounds who starts, and the output; only the pool bounds what is charged. Otherwise
+// whoever may change the cap could make every request the last one of a budget.
 
 import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
@@ -17,7 +19,7 @@ export type UsageBounds = {
   readonly mostExpensiveInput: InputCategory;
   /**
    * The least input of the request, where its count is uncertain. The credits must cover it at the
-   * price of plain input; the hold covers `input` as far as they last. Absent: they must cover
+   * price of plain input; the hold covers `input` as far as the pool lasts. Absent: they must cover
    * `input`.
    */
   readonly minInput?: number;
@@ -58,7 +60,10 @@ type Grant =
  */
 const defaultOutput = 8192;
 
-/** Decides the hold of one request against the current funds. */
+/**
+ * Decides the hold of one request against the current funds. A hold takes more than the cap has
+ * free by what the input of `bounds` may cost above its least, and by no more.
+ */
 export function sizeHold(prices: TokenPrices, bounds: UsageBounds, funds: Funds): Grant {
   const tokenMicro = maxOutputPriceMicro(prices);
   const neededMicro = minHoldMicro(prices, bounds);
@@ -84,7 +89,7 @@ export function sizeHold(prices: TokenPrices, bounds: UsageBounds, funds: Funds)
   return {
     kind: "granted",
     output,
-    amountMicro: least(fullMicro, freeMicro),
+    amountMicro: least(fullMicro, poolFree),
     reduced: output < usual && everFreeMicro < usualMicro,
     freeMicro,
   };

@@ -18,6 +18,7 @@ import {
   admit,
   type Hold,
   type HoldRequest,
+  type KeyState,
   keyOf,
   type Ledger,
   nodeOf,
@@ -57,7 +58,7 @@ type PoolRow = {
 };
 type KeyRow = {
   key_id: string;
-  status: string;
+  status: KeyState;
   allowed_models: string[];
   monthly_cap: bigint | null;
   spent: bigint;

@@ -4,16 +4,18 @@
 //
 // A settlement of a closed day should not exist: requests end within a day, and a day with a hold
 // stays open. It does when the clock of the database was set back. Its charge is in the hours, as
-// always, and the process that settled it writes the day again.
+// always, and the process that settled it writes the day again. Days that are closed too early by
+// the clock of now are opened again.
 
 import type { Log } from "../base/log.ts";
-import { type Postgres, statement, type Tx } from "../postgres/postgres.ts";
+import { isBlocked, type Postgres, statement, type Tx } from "../postgres/postgres.ts";
 
 const statements = {
   lockUsageProgress: statement(import.meta.url, "lock-usage-progress"),
   moveUsageProgress: statement(import.meta.url, "move-usage-progress"),
   findOldestHold: statement(import.meta.url, "find-oldest-hold"),
   findFirstHours: statement(import.meta.url, "find-first-hours"),
+  reopenDays: statement(import.meta.url, "reopen-days"),
   writeDay: statement(import.meta.url, "write-day"),
   addToDay: statement(import.meta.url, "add-to-day"),
   compareDay: statement(import.meta.url, "compare-day"),
@@ -59,8 +61,9 @@ export class UsageDays {
   readonly #log: Log;
   #timer: NodeJS.Timeout | undefined;
   #running: Promise<void> | undefined;
-  /** Days that are being written again. */
-  readonly #mending = new Set<Promise<void>>();
+  /** Closed days with late settlements, which are to be written again. */
+  readonly #late = new Set<string>();
+  #mending: Promise<void> | undefined;
   #isStopped = false;
   /** Start of the first open day, as this process knows. */
   #closedTo = new Date(0);
@@ -73,10 +76,14 @@ export class UsageDays {
   start(): void {
     const run = () => {
       this.#running ??= this.run()
-        .catch((err: unknown) => this.#log.warn({ err }, "cannot close the days of the usage yet"))
+        .catch((err: unknown) => {
+          // Another process is at it.
+          if (!isBlocked(err)) this.#log.warn({ err }, "cannot close the days of the usage yet");
+        })
         .finally(() => {
           this.#running = undefined;
         });
+      this.#mendLate();
     };
     run();
     this.#timer = setInterval(run, everyMs).unref();
@@ -85,7 +92,7 @@ export class UsageDays {
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     this.#isStopped = true;
-    await Promise.all([this.#running, ...this.#mending]);
+    await Promise.all([this.#running, this.#mending]);
   }
 
   /** Closes the days that can be closed, and removes the hours that are too old. */
@@ -98,13 +105,31 @@ export class UsageDays {
   noteSettled(admittedAt: Date): void {
     if (admittedAt >= this.#closedTo) return;
     const day = dayOf(admittedAt);
-    this.#log.error({ day }, "a request of a closed day was settled: the day is written again");
-    const mending = this.mend(day)
-      .catch((err: unknown) =>
-        this.#log.error({ err, day }, "cannot write a closed day again; verify-ledger shows it"),
-      )
-      .finally(() => this.#mending.delete(mending));
-    this.#mending.add(mending);
+    if (!this.#late.has(day))
+      this.#log.error({ day }, "a request of a closed day was settled: the day is written again");
+    this.#late.add(day);
+    this.#mendLate();
+  }
+
+  // However many settlements are late, a day is written by one transaction at a time.
+  #mendLate(): void {
+    if (this.#late.size === 0) return;
+    this.#mending ??= this.#mendAll()
+      .catch((err: unknown) => this.#log.warn({ err }, "cannot write a closed day again yet"))
+      .finally(() => {
+        this.#mending = undefined;
+      });
+  }
+
+  async #mendAll(): Promise<void> {
+    for (const day of this.#late) {
+      // Before the work: a settlement that comes meanwhile adds the day again.
+      this.#late.delete(day);
+      await this.mend(day).catch((error: unknown) => {
+        this.#late.add(day);
+        throw error;
+      });
+    }
   }
 
   /** Writes a closed day again. No effect on an open one. */
@@ -125,7 +150,10 @@ export class UsageDays {
   #closeNext(): Promise<boolean> {
     return this.#postgres.transaction(async (tx) => {
       const progress = await this.#lock(tx);
-      const end = await endOfClosable(tx, progress);
+      const old = addDays(progress.today, 1 - closedAfterDays);
+      if (progress.closed_to > old) return this.#reopen(tx, progress, old);
+      const [oldest] = await tx.query<{ day: string | null }>(statements.findOldestHold, []);
+      const end = earlierOf(old, oldest?.day ?? old);
       if (end <= progress.closed_to) return false;
       const [first] = await tx.query<{ day: string | null }>(statements.findFirstHours, [
         progress.closed_to,
@@ -137,6 +165,17 @@ export class UsageDays {
       this.#closedTo = startOfDay(closedTo);
       return true;
     });
+  }
+
+  /** Opens the days from `old` on, as far as their hours are there. */
+  async #reopen(tx: Tx, { closed_to, hours_from }: Progress, old: string): Promise<false> {
+    const closedTo = old < hours_from ? hours_from : old;
+    if (closedTo < closed_to) {
+      await tx.query(statements.reopenDays, [closedTo]);
+      await tx.query(statements.moveUsageProgress, [closedTo, hours_from]);
+      this.#closedTo = startOfDay(closedTo);
+    }
+    return false;
   }
 
   /** Removes the hours of the first day that is too old. Returns false when there is none. */
@@ -176,11 +215,4 @@ export class UsageDays {
     this.#closedTo = startOfDay(progress.closed_to);
     return progress;
   }
-}
-
-/** The day before which every day is old enough, and has no running request. */
-async function endOfClosable(tx: Tx, { today }: Progress): Promise<string> {
-  const old = addDays(today, 1 - closedAfterDays);
-  const [oldest] = await tx.query<{ day: string | null }>(statements.findOldestHold, []);
-  return earlierOf(old, oldest?.day ?? old);
 }

@@ -251,7 +251,10 @@ type Range = { readonly from: Date; readonly to: Date };
  * range stays empty.
  */
 function rangeOf(asked: AskedRange, { at }: Pick<Clock, "at">, daysBefore = new Date(0)): Range {
-  const { from: first, to = at } = readTimeRange(asked, at);
+  const { from: first, to: last = at } = readTimeRange(asked, at);
+  // Nothing is later, and the year 9999 cannot be rounded up.
+  const tomorrow = new Date(at.getTime() + dayMs);
+  const to = last < tomorrow ? last : tomorrow;
   const from = first ?? startOfMonth(to < at ? to : at);
   const start = floor(from, from < daysBefore ? dayMs : hourMs);
   if (from.getTime() === to.getTime()) return { from: start, to: start };
@@ -359,7 +362,9 @@ function parsePlace(cursor: string): Place {
   const [first, second, third] = parts.slice(3).map(String);
   if (!from || !to || !at || first === undefined || second === undefined || third === undefined)
     throw invalidPageToken();
-  return { range: { from, to }, at, names: [first, second, third] };
+  const names = [first, second, third] as const;
+  if (names.some((name) => name.includes("\0"))) throw invalidPageToken();
+  return { range: { from, to }, at, names };
 }
 
 function parseJson(text: string): unknown {

@@ -54,6 +54,18 @@ export const errorTable = {
     chat: [invalid, "revoked_api_key"],
     ...noRetry,
   },
+  key_expired: {
+    status: 401,
+    native: [authentication, "key_expired"],
+    chat: [invalid, "expired_api_key"],
+    ...noRetry,
+  },
+  key_paused: {
+    status: 403,
+    native: ["permission_error", "key_paused"],
+    chat: [invalid, "key_paused"],
+    ...noRetry,
+  },
   wrong_credential_header: {
     status: 401,
     native: [authentication, "wrong_credential_header"],

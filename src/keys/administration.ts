@@ -2,7 +2,7 @@
 // changes the database, and publishes the change to all nodes.
 
 import { create } from "@bufbuild/protobuf";
-import type { Duration } from "@bufbuild/protobuf/wkt";
+import { type Duration, type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
@@ -16,6 +16,12 @@ import {
   type ListKeysRequest,
   type ListKeysResponse,
   ListKeysResponseSchema,
+  type PauseKeyRequest,
+  type PauseKeyResponse,
+  PauseKeyResponseSchema,
+  type ResumeKeyRequest,
+  type ResumeKeyResponse,
+  ResumeKeyResponseSchema,
   type RevokeKeyRequest,
   type RevokeKeyResponse,
   RevokeKeyResponseSchema,
@@ -34,7 +40,7 @@ import { ApiError, invalidField } from "../base/errors.ts";
 import { readPage } from "../base/paging.ts";
 import { actorOf, checkAccess, checkStrong, roleIn } from "../contract/callers.ts";
 import type { AuditFacts, AuthenticatedCall } from "../contract/contract.ts";
-import { digestSecret, hintOf, type KeyFamily, mintSecret } from "./secret.ts";
+import { digestSecret, hintOf, isSecret, type KeyFamily, mintSecret } from "./secret.ts";
 import type { Controls, EarlierLimits, KeyStore } from "./store.ts";
 
 type Parts = { store: KeyStore; changes: Changes; resolveModel: ResolveModel };
@@ -42,13 +48,14 @@ type Parts = { store: KeyStore; changes: Changes; resolveModel: ResolveModel };
 export async function createKey(
   { store, resolveModel }: Parts,
   request: CreateKeyRequest,
-  { accountId, caller }: AuthenticatedCall,
+  { accountId, caller, note }: AuthenticatedCall,
 ): Promise<CreateKeyResponse> {
   const family = checkFamily(request.family);
   const controls = checkControls(request, resolveModel);
   const { secret, stored } = newSecret(family);
   const account = checkId("account_id", accountId);
   const key = await store.createKey(account, family, controls, actorOf(caller), stored);
+  if (controls.expiresAt) note?.({ expiresAt: controls.expiresAt.toISOString() });
   return create(CreateKeyResponseSchema, { key, secret });
 }
 
@@ -68,8 +75,9 @@ export async function listKeys(
   { accountId }: AuthenticatedCall,
 ): Promise<ListKeysResponse> {
   const account = checkId("account_id", accountId);
+  const filter = { status: request.status || undefined, text: checkQuery(request.query) };
   const { entries: keys, nextPageToken } = await readPage(request, {
-    read: (after, limit) => store.listKeys(account, after ?? "", limit),
+    read: (after, limit) => store.listKeys(account, filter, after ?? "", limit),
     cursorOf: ({ keyId }) => keyId,
   });
   return create(ListKeysResponseSchema, { keys, nextPageToken });
@@ -101,6 +109,35 @@ export async function rotateKey(
   const key = published(parts, await parts.store.rotateKey(keyId, stored, overlapMs));
   call.note?.({ overlapSeconds: String(overlapMs / 1000) });
   return create(RotateKeyResponseSchema, { key, secret });
+}
+
+export async function pauseKey(
+  parts: Parts,
+  request: PauseKeyRequest,
+  call: AuthenticatedCall,
+): Promise<PauseKeyResponse> {
+  const key = await setPaused(parts, request.keyId, true, call);
+  return create(PauseKeyResponseSchema, { key });
+}
+
+export async function resumeKey(
+  parts: Parts,
+  request: ResumeKeyRequest,
+  call: AuthenticatedCall,
+): Promise<ResumeKeyResponse> {
+  const key = await setPaused(parts, request.keyId, false, call);
+  return create(ResumeKeyResponseSchema, { key });
+}
+
+async function setPaused(
+  parts: Parts,
+  named: string,
+  paused: boolean,
+  call: AuthenticatedCall,
+): Promise<Key> {
+  const keyId = checkId("key_id", named);
+  await findChangeable(parts, keyId, call);
+  return published(parts, await parts.store.pauseKey(keyId, paused));
 }
 
 export async function revokeKey(
@@ -161,27 +198,31 @@ function noSuchKey(): ApiError {
 
 /** The limits that a change names, as they were and as they are, for the audit. */
 function changedLimits(changed: Partial<Controls>, earlier: EarlierLimits): AuditFacts {
-  const names = ["requestsPerMinute", "allowedModels", "monthlyCap", "accountReader"] as const;
   const facts: Record<string, string> = {};
-  for (const name of names) {
+  for (const name of limitNames) {
     if (!(name in changed)) continue;
-    const fact = limitFacts[name];
-    facts[fact] = limitText(changed[name]);
-    facts[`old${fact.charAt(0).toUpperCase()}${fact.slice(1)}`] = limitText(earlier[name]);
+    const fact = name === "monthlyCap" ? "monthlyCapMicrocredits" : name;
+    const none = name === "expiresAt" ? "never" : "unlimited";
+    facts[fact] = limitText(changed[name], none);
+    facts[`old${fact.charAt(0).toUpperCase()}${fact.slice(1)}`] = limitText(earlier[name], none);
   }
   return facts;
 }
 
-/** The limits by their names in messages. */
-const limitFacts = {
-  requestsPerMinute: "requestsPerMinute",
-  allowedModels: "allowedModels",
-  monthlyCap: "monthlyCapMicrocredits",
-  accountReader: "accountReader",
-} as const;
+const limitNames = [
+  "requestsPerMinute",
+  "allowedModels",
+  "monthlyCap",
+  "accountReader",
+  "expiresAt",
+] as const;
 
-function limitText(limit: number | bigint | boolean | readonly string[] | undefined): string {
-  if (limit === undefined) return "unlimited";
+function limitText(
+  limit: number | bigint | boolean | Date | readonly string[] | undefined,
+  none: string,
+): string {
+  if (limit === undefined) return none;
+  if (limit instanceof Date) return limit.toISOString();
   if (typeof limit !== "object") return String(limit);
   return limit.length === 0 ? "all" : limit.join(" ");
 }
@@ -206,6 +247,8 @@ const nameLengthMax = 200;
 const requestsPerMinuteMax = 1_000_000;
 const allowedModelsMax = 100;
 const monthlyCapMax = 2n ** 53n;
+const queryLengthMax = 200;
+const expiryMsMax = Date.UTC(9999, 11, 31);
 const overlapMsDefault = 24 * 3_600_000;
 const overlapMsMax = 7 * 24 * 3_600_000;
 const changeable = [
@@ -214,6 +257,7 @@ const changeable = [
   "allowed_models",
   "monthly_cap_microcredits",
   "account_reader",
+  "expires_at",
 ];
 
 /** An id that can exist. Any other text fails like an id that does not exist. */
@@ -236,6 +280,7 @@ export function checkControls(request: CreateKeyRequest, resolve: ResolveModel):
     allowedModels: resolveModels("allowed_models", request.allowedModels, resolve),
     monthlyCap: checkMonthlyCap("monthly_cap_microcredits", request.monthlyCapMicrocredits),
     accountReader: request.accountReader,
+    expiresAt: checkExpiry("expires_at", request.expiresAt),
   };
 }
 
@@ -271,6 +316,9 @@ export function checkUpdate(
         break;
       case "account_reader":
         controls.accountReader = key.accountReader;
+        break;
+      case "expires_at":
+        controls.expiresAt = checkExpiry("key.expires_at", key.expiresAt);
         break;
       default:
         throw invalidField("update_mask", "names a field that cannot be changed", changeable);
@@ -318,6 +366,21 @@ function resolveModels(field: string, names: readonly string[], resolve: Resolve
     return id;
   });
   return [...new Set(ids)];
+}
+
+function checkExpiry(field: string, expiresAt: Timestamp | undefined): Date | undefined {
+  if (expiresAt === undefined) return undefined;
+  const date = timestampDate(expiresAt);
+  // A binary message can hold a time that no date has, and `NaN` is greater than nothing.
+  if (date.getTime() > Date.now() && date.getTime() <= expiryMsMax) return date;
+  throw invalidField(field, "has to be in the future, and before the year 10000");
+}
+
+/** A whole secret finds its key by the hint, the only part of it that is stored. */
+function checkQuery(query: string): string {
+  if (query.length > queryLengthMax)
+    throw invalidField("query", `has to be at most ${queryLengthMax} characters`);
+  return isSecret(query) ? hintOf(query) : query;
 }
 
 function checkMonthlyCap(field: string, cap: bigint | undefined): bigint | undefined {

@@ -26,16 +26,27 @@ type Authentication = {
 };
 
 /**
- * `adminToken` empty: no token authenticates the operator. `maxWaitMs`: how long a call waits for
- * an unreachable database.
+ * `adminToken` empty: no token authenticates the operator. `onUse`: called with the id of a secret
+ * whose last recorded use is more than a minute ago. `maxWaitMs`: how long a call waits for an
+ * unreachable database.
  */
-export function createAuthentication(
-  adminToken: string,
-  findSecrets: (digests: readonly string[]) => Promise<FoundSecret[]>,
-  maxWaitMs?: number,
-): Authentication {
+export function createAuthentication(parts: {
+  adminToken: string;
+  findSecrets: (digests: readonly string[]) => Promise<FoundSecret[]>;
+  onUse: (secretId: string) => void;
+  maxWaitMs?: number | undefined;
+}): Authentication {
+  const { adminToken, findSecrets, onUse, maxWaitMs } = parts;
   const cache = new SecretCache<FoundSecret>(cacheLimits);
-  const lookup = createSecretLookup(findSecrets, cache, maxWaitMs);
+  // A secret is read because it is in use: a stale entry is read again at its next use. So to know
+  // the last use costs nothing where a call finds its secret in the cache.
+  const findUsed = async (digests: readonly string[]) => {
+    const found = await findSecrets(digests);
+    for (const one of found)
+      if (one.useIsDue && refusalOf(one, false) === undefined) onUse(one.secretId);
+    return found;
+  };
+  const lookup = createSecretLookup(findUsed, cache, maxWaitMs);
   const isAdmin = adminCheck(adminToken);
 
   return {
@@ -56,13 +67,23 @@ export function createAuthentication(
   };
 }
 
-/** Throws `invalid_key` for an unknown or expired secret, and `revoked_key`. */
+/**
+ * Throws `invalid_key` for an unknown or expired secret, `revoked_key`, `key_expired` and
+ * `key_paused`.
+ */
 function callerOf(found: FoundSecret | undefined, isExpired: boolean): Caller {
-  if (found?.revoked) throw new ApiError("revoked_key");
   if (!found) throw new ApiError("invalid_key");
-  if (isExpired || (found.expiresInMs !== undefined && found.expiresInMs <= 0))
-    throw expiredSecret();
+  const refusal = refusalOf(found, isExpired);
+  if (refusal) throw refusal;
   return found.caller;
+}
+
+/** The error of a key or secret that is known, and must not be used. Undefined: it may. */
+function refusalOf(found: FoundSecret, isExpired: boolean): ApiError | undefined {
+  if (found.revoked) return new ApiError("revoked_key");
+  if (isExpired || (found.expiresInMs !== undefined && found.expiresInMs <= 0))
+    return found.expiresFirst === "key" ? new ApiError("key_expired") : expiredSecret();
+  return found.paused ? new ApiError("key_paused") : undefined;
 }
 
 /** Compares digests in constant time, so that the duration reveals nothing about the token. */

@@ -24,12 +24,15 @@ import {
   createKey,
   getKey,
   listKeys,
+  pauseKey,
+  resumeKey,
   revokeKey,
   revokeSecret,
   rotateKey,
   updateKey,
 } from "./administration.ts";
 import { createAuthentication } from "./authenticate.ts";
+import { LastUse } from "./last-use.ts";
 import { RevocationCheck } from "./revocation.ts";
 import { createKeyStore, type KeyStore } from "./store.ts";
 
@@ -41,7 +44,7 @@ export type Keys = {
   onChanged(listener: (change: { keyId: string }) => void): () => void;
   /**
    * False once the key or this secret of it is revoked, so that its active requests must end.
-   * Expiry does not end them. Reads the database.
+   * A pause and the expiry do not end them. Reads the database.
    */
   isActive(keyId: string, secretId: string): Promise<boolean>;
   /** Starts to read the changes that other nodes make. */
@@ -65,11 +68,13 @@ export function createKeys(parts: {
 }): Keys {
   const { adminToken, resolveModel, log, hints } = parts;
   const store = createKeyStore(parts.postgres);
-  const { authenticate, forget } = createAuthentication(
+  const lastUse = new LastUse(store.recordUses, log);
+  const { authenticate, forget } = createAuthentication({
     adminToken,
-    store.findSecrets,
-    parts.maxWaitMs,
-  );
+    findSecrets: store.findSecrets,
+    onUse: (secretId) => lastUse.add(secretId),
+    maxWaitMs: parts.maxWaitMs,
+  });
   const revocation = new RevocationCheck(store.liveSecrets);
   const changes = createChanges({
     source: { name: "keys", read: store.readChanges, clean: store.removeOldChanges },
@@ -90,6 +95,8 @@ export function createKeys(parts: {
       listKeys: (request, call) => listKeys(all, request, call),
       updateKey: (request, call) => updateKey(all, request, call),
       rotateKey: (request, call) => rotateKey(all, request, call),
+      pauseKey: (request, call) => pauseKey(all, request, call),
+      resumeKey: (request, call) => resumeKey(all, request, call),
       revokeKey: (request, call) => revokeKey(all, request, call),
       revokeSecret: (request, call) => revokeSecret(all, request, call),
       authenticate: (request, { caller }) => describeCaller(store, request, caller),
@@ -98,7 +105,10 @@ export function createKeys(parts: {
     onChanged: (listener) => changes.onChanged((keyId) => listener({ keyId })),
     isActive: (keyId, secretId) => revocation.isActive(keyId, secretId),
     start: changes.start,
-    stop: changes.stop,
+    async stop() {
+      await changes.stop();
+      await lastUse.flush();
+    },
   };
 }
 

@@ -37,6 +37,8 @@ const statements = {
   readLiveSecrets: timed("read-live-secrets"),
   readStatus: timed("read-status"),
   updateKey: timed("update-key"),
+  pauseKey: timed("pause-key"),
+  recordUses: timed("record-uses"),
   rotateKey: timed("rotate-key"),
   revokeKey: timed("revoke-key"),
   revokeSecret: timed("revoke-secret"),
@@ -48,8 +50,22 @@ const statements = {
 /** A secret that was found by its digest, with its key. */
 export type FoundSecret = Found & {
   readonly caller: Caller;
+  readonly secretId: string;
   /** True when the key or this secret of it is revoked. */
   readonly revoked: boolean;
+  readonly paused: boolean;
+  /** Which of the two ends after `expiresInMs`. */
+  readonly expiresFirst: "key" | "secret";
+  /** True if the last recorded use is more than a minute ago. */
+  readonly useIsDue: boolean;
+};
+
+/** The keys of a list. */
+export type KeyFilter = {
+  /** Undefined: of every status. */
+  readonly status: KeyStatus | undefined;
+  /** Part of a name or hint, or a key id. Empty: every key. */
+  readonly text: string;
 };
 
 /** The stored parts of a new secret. */
@@ -62,6 +78,8 @@ export type Controls = {
   allowedModels: readonly string[];
   monthlyCap: bigint | undefined;
   accountReader: boolean;
+  /** Undefined: never. */
+  expiresAt: Date | undefined;
 };
 
 /** The limits of a key before a change. */
@@ -124,7 +142,7 @@ export function createKeyStore(postgres: Postgres) {
       secret: StoredSecret,
     ): Promise<Key> {
       const keyId = timeOrderedId("key_");
-      const { name, requestsPerMinute, allowedModels, monthlyCap, accountReader } = controls;
+      const { name, requestsPerMinute, allowedModels, monthlyCap } = controls;
       await query(statements.createKey, [
         ...[
           keyId,
@@ -134,7 +152,8 @@ export function createKeyStore(postgres: Postgres) {
           requestsPerMinute ?? null,
           allowedModels,
           monthlyCap ?? null,
-          accountReader,
+          controls.accountReader,
+          controls.expiresAt ?? null,
           createdBy,
         ],
         ...[digestBytes(secret.digest), timeOrderedId("sec_"), secret.hint],
@@ -161,8 +180,14 @@ export function createKeyStore(postgres: Postgres) {
     },
 
     /** Keys of an account after `afterKeyId`, oldest first. Empty: from the first. */
-    async listKeys(accountId: string, afterKeyId: string, limit: number): Promise<Key[]> {
-      const values = [accountId, afterKeyId, limit];
+    async listKeys(
+      accountId: string,
+      { status, text }: KeyFilter,
+      afterKeyId: string,
+      limit: number,
+    ): Promise<Key[]> {
+      const statusName = nameOfStatus(status);
+      const values = [accountId, afterKeyId, limit, statusName, text];
       const ids = await query<{ key_id: string }>(statements.pageAccountKeys, values);
       return readKeys(ids.map((row) => row.key_id));
     },
@@ -182,6 +207,7 @@ export function createKeyStore(postgres: Postgres) {
         member("allowedModels"),
         member("monthlyCap"),
         member("accountReader"),
+        member("expiresAt"),
       ];
       const earlier = await changeActive<LimitsRow>(statements.updateKey, keyId, values.flat());
       return {
@@ -189,7 +215,19 @@ export function createKeyStore(postgres: Postgres) {
         allowedModels: earlier.allowed_models,
         monthlyCap: earlier.monthly_cap ?? undefined,
         accountReader: earlier.account_reader,
+        expiresAt: earlier.expires_at ?? undefined,
       };
+    },
+
+    /** Pauses a key, or resumes it. Throws `not_found` and `key_not_active`. */
+    async pauseKey(keyId: string, paused: boolean): Promise<Key> {
+      await changeActive(statements.pauseKey, keyId, [paused]);
+      return this.readKey(keyId);
+    },
+
+    /** Records that these secrets are in use, each at most once a minute. */
+    async recordUses(secretIds: readonly string[]): Promise<void> {
+      await query(statements.recordUses, [secretIds]);
     },
 
     /** Throws `not_found` and `key_not_active`. */
@@ -249,6 +287,7 @@ type LimitsRow = {
   allowed_models: string[];
   monthly_cap: bigint | null;
   account_reader: boolean;
+  expires_at: Date | null;
 };
 type KeyRow = LimitsRow & {
   key_id: string;
@@ -257,6 +296,7 @@ type KeyRow = LimitsRow & {
   name: string;
   status: keyof typeof statusOf;
   created_by: string;
+  paused: boolean;
   created_at: Date;
   revoked_at: Date | null;
 };
@@ -272,19 +312,31 @@ type SecretRow = {
   created_at: Date;
   expires_at: Date | null;
   revoked_at: Date | null;
+  last_used_at?: Date | null;
 };
 type FoundRow = KeyRow & {
   digest: Buffer;
   secret_id: string;
   shown: string;
   secret_created_at: Date;
-  expires_at: Date | null;
+  secret_expires_at: Date | null;
   secret_revoked_at: Date | null;
   expires_in_ms: number | null;
+  use_is_due: boolean;
 };
 type ChangeRow = { read_at: Date; change_id: string | null; key_id: string | null };
 
-const statusOf = { active: KeyStatus.ACTIVE, revoked: KeyStatus.REVOKED } as const;
+const statusOf = {
+  active: KeyStatus.ACTIVE,
+  paused: KeyStatus.PAUSED,
+  expired: KeyStatus.EXPIRED,
+  revoked: KeyStatus.REVOKED,
+} as const;
+
+/** The name of a status in statements. Null: of every status. */
+function nameOfStatus(status: KeyStatus | undefined): string | null {
+  return Object.entries(statusOf).find(([, one]) => one === status)?.[0] ?? null;
+}
 
 function keyMembers(row: KeyRow) {
   return {
@@ -298,6 +350,8 @@ function keyMembers(row: KeyRow) {
     ...(row.monthly_cap !== null && { monthlyCapMicrocredits: row.monthly_cap }),
     accountReader: row.account_reader,
     createdBy: row.created_by,
+    paused: row.paused,
+    ...(row.expires_at && { expiresAt: timestampFromDate(row.expires_at) }),
     createdAt: timestampFromDate(row.created_at),
     ...(row.revoked_at && { revokedAt: timestampFromDate(row.revoked_at) }),
   };
@@ -319,21 +373,31 @@ function toSecret(row: SecretRow): Secret {
     createdAt: timestampFromDate(row.created_at),
     ...(row.expires_at && { expiresAt: timestampFromDate(row.expires_at) }),
     ...(row.revoked_at && { revokedAt: timestampFromDate(row.revoked_at) }),
+    ...(row.last_used_at && { lastUsedAt: timestampFromDate(row.last_used_at) }),
   });
 }
 
 function toFoundSecret(row: FoundRow): FoundSecret {
-  const { secret_created_at, secret_revoked_at, ...rest } = row;
+  const { secret_id, shown, expires_at, secret_expires_at, secret_revoked_at } = row;
+  const keyExpiresFirst =
+    expires_at !== null && (secret_expires_at === null || expires_at <= secret_expires_at);
   return {
     digest: row.digest.toString("latin1"),
     ownerId: row.key_id,
+    secretId: secret_id,
     caller: {
       kind: "key",
       key: create(KeySchema, keyMembers(row)),
-      secret: toSecret({ ...rest, created_at: secret_created_at, revoked_at: secret_revoked_at }),
+      secret: toSecret({
+        ...{ secret_id, shown, created_at: row.secret_created_at },
+        ...{ expires_at: secret_expires_at, revoked_at: secret_revoked_at },
+      }),
     },
     revoked: row.status === "revoked" || secret_revoked_at !== null,
+    paused: row.paused,
     expiresInMs: row.expires_in_ms ?? undefined,
+    expiresFirst: keyExpiresFirst ? "key" : "secret",
+    useIsDue: row.use_is_due,
   };
 }
 

@@ -144,7 +144,7 @@ async function createKeys(
 ): Promise<{ v1: string; v2: string }> {
   const { keys } = await core.keys.listKeys({ accountId }, call);
   const secretOf = async ({ family, keyName }: (typeof families)[number]) => {
-    const found = keys.find((key) => key.name === keyName && key.status === KeyStatus.ACTIVE);
+    const found = keys.find((key) => key.name === keyName && key.status !== KeyStatus.REVOKED);
     const { secret } = found
       ? await core.keys.rotateKey({ keyId: found.keyId, overlap: { seconds: 0n } }, call)
       : await core.keys.createKey({ accountId, family, name: keyName }, call);

@@ -26,12 +26,12 @@ import { openLedger } from "../postgres/open-ledger.ts";
 import { checkDatabase } from "../postgres/preflight.ts";
 import { createProviders } from "../providers/providers.ts";
 import { createRateLimits, type RateLimits } from "../rate-limits/rate-limits.ts";
-import type { SharedLimiter } from "../rate-limits/shared-windows.ts";
-import { connectRedis, type Hints, hintsOn, type Redis } from "../redis/redis.ts";
+import { connectRedis, hintsOn, type Redis } from "../redis/redis.ts";
 import { findAdminToken } from "./bootstrap.ts";
 import { LedgerWatch } from "./ledger-watch.ts";
 import { MonthKeeper } from "./month-keeper.ts";
 import { coreReadiness } from "./readiness.ts";
+import type { Shared } from "./worker.ts";
 
 export type StartedServices = {
   readonly services: Services;
@@ -65,7 +65,7 @@ export type GatewayParts = {
   /** URL of the embedded database, where the parent of this process runs it. */
   readonly embeddedUrl?: string | undefined;
   /** Present in a worker: what the workers of a machine share. Redis, if configured, goes first. */
-  readonly shared?: { readonly limiter: SharedLimiter; readonly hints: Hints };
+  readonly shared?: Shared;
 };
 
 /** Starts the services. `stack` gets the function that stops each part; the database stops last. */
@@ -117,6 +117,7 @@ export async function startServices(
     priceOf: (model) => catalog.priceOf(model),
     log,
     maxWaitMs: config.ledgerMaxWaitMs,
+    parent: parts.shared?.nodes,
     // Called only after this process has lost its heartbeat, when `inference` exists.
     onLost: () => void inference.cancelAll("declared dead"),
   });

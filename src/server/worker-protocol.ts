@@ -5,12 +5,18 @@
 import type { WindowsReply, WindowsRequest } from "../rate-limits/shared-windows.ts";
 
 export type ToWorker =
-  /** The answer to `join`. `embeddedUrl`: the embedded database, which the parent runs. */
+  /**
+   * The answer to `join`. `embeddedUrl`: the embedded database, which the parent runs.
+   * `endedNodes`: as in `nodes-ended`, the last ones.
+   */
   | {
       readonly kind: "start";
       readonly embeddedUrl?: string | undefined;
       readonly catalogText: string;
+      readonly endedNodes?: readonly string[];
     }
+  /** The process of these nodes of the ledger has ended: settle the requests that it left. */
+  | { readonly kind: "nodes-ended"; readonly nodeIds: readonly string[] }
   /** Take another configuration file, unless it has a mistake. */
   | { readonly kind: "reload"; readonly version: number; readonly catalogText: string }
   /** Reject new requests, finish active ones, exit. */
@@ -24,6 +30,8 @@ export type ToParent =
   /** The worker listens to messages. */
   | { readonly kind: "join" }
   | ReadyMessage
+  /** The worker is about to register as this node of the ledger. */
+  | { readonly kind: "node"; readonly nodeId: string }
   /** The worker cannot start, and exits. */
   | { readonly kind: "failed"; readonly problem: string }
   /** The worker has taken this version of the configuration file. */

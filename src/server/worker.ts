@@ -1,6 +1,7 @@
 // The side of a worker: its connection to the parent that started it.
 
 import type { Worker } from "node:cluster";
+import type { NodeParent } from "../billing/billing.ts";
 import { createSharedLimiter, type SharedLimiter } from "../rate-limits/shared-windows.ts";
 import type { Hints } from "../redis/redis.ts";
 import type { ReadyMessage, ToParent, ToWorker } from "./worker-protocol.ts";
@@ -8,12 +9,19 @@ import type { ReadyMessage, ToParent, ToWorker } from "./worker-protocol.ts";
 /** `stop` and `retire` are requests of the parent. `orphaned`: it died. */
 export type StopReason = "stop" | "retire" | "orphaned";
 
+/** What the workers of one machine have in common, through their parent. */
+export type Shared = {
+  readonly limiter: SharedLimiter;
+  readonly hints: Hints;
+  readonly nodes: NodeParent;
+};
+
 export type Parent = {
   /** URL of the embedded database, if the parent runs one. */
   readonly embeddedUrl: string | undefined;
   /** The configuration file that is in effect. */
   readonly catalogText: string;
-  readonly shared: { readonly limiter: SharedLimiter; readonly hints: Hints };
+  readonly shared: Shared;
   ready(message: Omit<ReadyMessage, "kind">): void;
   /** Reports why this worker cannot start. Resolves when the message was sent. */
   fail(problem: string): Promise<void>;
@@ -33,6 +41,7 @@ export async function joinParent(worker: Worker): Promise<Parent> {
   };
   const limiter = createSharedLimiter((request) => send({ kind: "windows", request }));
   const hints = createHints((channel, message) => send({ kind: "hint", channel, message }));
+  const nodes = createNodes((nodeId) => send({ kind: "node", nodeId }));
   const started = Promise.withResolvers<Extract<ToWorker, { kind: "start" }>>();
   let reload: (catalogText: string) => Promise<boolean> = async () => false;
   let stop: (reason: StopReason) => void = () => process.exit(1);
@@ -44,6 +53,7 @@ export async function joinParent(worker: Worker): Promise<Parent> {
   worker.on("message", (message: ToWorker) => {
     switch (message.kind) {
       case "start":
+        nodes.receive(message.endedNodes ?? []);
         return started.resolve(message);
       case "reload":
         return void reload(message.catalogText).then((isTaken) => {
@@ -54,6 +64,8 @@ export async function joinParent(worker: Worker): Promise<Parent> {
         return stop(message.kind);
       case "windows":
         return limiter.receive(message.reply);
+      case "nodes-ended":
+        return nodes.receive(message.nodeIds);
       case "hint":
         return hints.receive(message.channel, message.message);
     }
@@ -63,7 +75,7 @@ export async function joinParent(worker: Worker): Promise<Parent> {
   return {
     embeddedUrl,
     catalogText,
-    shared: { limiter, hints },
+    shared: { limiter, hints, nodes },
     ready: (message) => send({ kind: "ready", ...message }),
     fail: (problem) => new Promise((resolve) => send({ kind: "failed", problem }, resolve)),
     onReload(listener) {
@@ -71,6 +83,22 @@ export async function joinParent(worker: Worker): Promise<Parent> {
     },
     onStop(listener) {
       stop = listener;
+    },
+  };
+}
+
+/** What the parent says of nodes. It may say so before anybody listens. */
+function createNodes(announce: NodeParent["announce"]) {
+  const ended: string[] = [];
+  let listener = (nodeId: string): void => void ended.push(nodeId);
+  return {
+    announce,
+    onNodeEnded(next: (nodeId: string) => void) {
+      listener = next;
+      for (const nodeId of ended.splice(0)) listener(nodeId);
+    },
+    receive(nodeIds: readonly string[]) {
+      for (const nodeId of nodeIds) listener(nodeId);
     },
   };
 }

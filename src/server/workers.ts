@@ -22,6 +22,8 @@ const restartPauseMs = { first: 500, max: 10_000 };
 const replaceMsMax = 30_000;
 /** Added to the drain limit: time to cancel and settle what is left, and to leave the ledger. */
 const stopMarginMs = 15_000;
+/** Ended nodes that a new worker hears of. The ledger forgets a node when its requests settled. */
+const endedNodesMax = 100;
 
 type Parts = {
   readonly config: Config;
@@ -71,6 +73,8 @@ type Child = {
   /** Rejects if the worker exits before. */
   readonly ready: Promise<ReadyMessage>;
   readonly exited: Promise<Exit>;
+  /** Its nodes of the ledger: another one each time that it was declared dead. */
+  readonly nodeIds: string[];
   /** The version of the configuration file at its start. */
   readonly catalogVersion: number;
   /** `ending`: it was asked to exit. */
@@ -87,6 +91,7 @@ class Workers {
   readonly #answerWindows;
   readonly #children = new Set<Child>();
   #embeddedUrl: string | undefined;
+  #endedNodes: readonly string[] = [];
   /** Times of the deaths within the last minute. */
   #deathsAtMs: number[] = [];
   /** The configuration file in effect. A file with a mistake must not stop a later worker. */
@@ -210,6 +215,7 @@ class Workers {
       worker,
       ready: ready.promise,
       exited: exited.promise,
+      nodeIds: [],
       catalogVersion: this.#offered.version,
       state: "starting",
       problem: undefined,
@@ -219,7 +225,14 @@ class Workers {
       switch (message.kind) {
         case "join":
           if (child.state === "ending") return this.#end(child, "stop");
-          return send(child, { kind: "start", embeddedUrl: this.#embeddedUrl, catalogText });
+          return send(child, {
+            kind: "start",
+            embeddedUrl: this.#embeddedUrl,
+            catalogText,
+            endedNodes: this.#endedNodes,
+          });
+        case "node":
+          return void child.nodeIds.push(message.nodeId);
         case "ready":
           if (child.state === "starting") child.state = "serving";
           if (child.catalogVersion !== this.#offered.version) this.#offer(child);
@@ -241,6 +254,7 @@ class Workers {
     });
     const onExit = (exit: Exit) => {
       if (!this.#children.delete(child)) return;
+      this.#reportEnd(child.nodeIds);
       ready.reject(new Error("the worker exited"));
       exited.resolve(exit);
       if (child.state === "serving") this.#onDeath(child, exit);
@@ -256,6 +270,12 @@ class Workers {
       onExit({ code: 1, signal: null });
     });
     return child;
+  }
+
+  /** The process of these nodes has exited, so the other workers need not wait for its silence. */
+  #reportEnd(nodeIds: readonly string[]): void {
+    this.#endedNodes = [...this.#endedNodes, ...nodeIds].slice(-endedNodesMax);
+    for (const child of this.#children) send(child, { kind: "nodes-ended", nodeIds });
   }
 
   #onDeath({ worker }: Child, exit: Exit): void {

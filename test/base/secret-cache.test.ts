@@ -1,25 +1,17 @@
 import assert from "node:assert/strict";
-import { create } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { test } from "vitest";
-import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { SecretCache } from "../../src/base/secret-cache.ts";
+import { type Found, SecretCache } from "../../src/base/secret-cache.ts";
 import { cacheLimits } from "../../src/keys/authenticate.ts";
-import type { FoundSecret } from "../../src/keys/store.ts";
 
-function found(digest: string, keyId: string, expiresInMs?: number): FoundSecret {
-  const caller = {
-    kind: "key",
-    key: create(KeySchema, { keyId }),
-    secret: create(SecretSchema),
-  } as const;
-  return { digest, ownerId: keyId, caller, revoked: false, expiresInMs };
+function found(digest: string, ownerId: string, expiresInMs?: number): Found {
+  return { digest, ownerId, expiresInMs };
 }
 
 /** A cache on a clock that the test moves. */
 function cacheAt(limits = { foundMax: 100, unknownMax: 100 }) {
   const now = { ms: 1_000 };
-  return { now, cache: new SecretCache<FoundSecret>({ ...cacheLimits, ...limits }, () => now.ms) };
+  return { now, cache: new SecretCache<Found>({ ...cacheLimits, ...limits }, () => now.ms) };
 }
 
 test("an entry is fresh for 5 s, then stale but usable until 30 s, then gone", () => {

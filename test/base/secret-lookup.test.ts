@@ -1,35 +1,28 @@
 import assert from "node:assert/strict";
-import { create } from "@bufbuild/protobuf";
 import { test, vi } from "vitest";
-import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
-import { SecretCache } from "../../src/base/secret-cache.ts";
+import { type Found, SecretCache } from "../../src/base/secret-cache.ts";
 import { createSecretLookup } from "../../src/base/secret-lookup.ts";
 import { cacheLimits } from "../../src/keys/authenticate.ts";
-import type { FoundSecret } from "../../src/keys/store.ts";
 import { errorOf } from "../support/keys.ts";
 
-function found(digest: string): FoundSecret {
-  const keyId = `key_${digest}`;
-  const caller = {
-    kind: "key",
-    key: create(KeySchema, { keyId }),
-    secret: create(SecretSchema),
-  } as const;
-  return { digest, ownerId: keyId, caller, revoked: false, expiresInMs: undefined };
+/** `version` tells two reads of one secret apart. */
+type Read = Found & { readonly version: number };
+
+function found(digest: string, version = 1): Read {
+  return { digest, ownerId: `key_${digest}`, expiresInMs: undefined, version };
 }
 
 /** A look-up whose statements wait until the test answers them. */
 function heldLookup() {
-  const statements: { digests: readonly string[]; answer: PromiseWithResolvers<FoundSecret[]> }[] =
-    [];
-  const cache = new SecretCache<FoundSecret>({
+  const statements: { digests: readonly string[]; answer: PromiseWithResolvers<Read[]> }[] = [];
+  const cache = new SecretCache<Read>({
     ...cacheLimits,
     foundMax: 1_000,
     unknownMax: 1_000,
   });
   const lookup = createSecretLookup((digests) => {
-    const answer = Promise.withResolvers<FoundSecret[]>();
+    const answer = Promise.withResolvers<Read[]>();
     statements.push({ digests, answer });
     return answer.promise;
   }, cache);
@@ -76,8 +69,8 @@ test("a key that changes during a read is read again, and its callers get the ne
   cache.invalidate("key_a");
   statements[0]?.answer.resolve([found("a")]);
   await settled();
-  statements[1]?.answer.resolve([{ ...found("a"), revoked: true }]);
-  assert.equal((await result)?.revoked, true);
+  statements[1]?.answer.resolve([found("a", 2)]);
+  assert.equal((await result)?.version, 2);
 });
 
 test("beyond 10,000 waiting look-ups further ones fail at once, and those that wait are served", async () => {
@@ -99,7 +92,7 @@ test("after a short outage of the database callers get their result late, not an
       if (attempts < 3) throw new ApiError("billing_unavailable");
       return digests.map(found);
     },
-    new SecretCache<FoundSecret>({ ...cacheLimits, foundMax: 10, unknownMax: 10 }),
+    new SecretCache<Read>({ ...cacheLimits, foundMax: 10, unknownMax: 10 }),
   );
   assert.equal((await lookup.find("a"))?.ownerId, "key_a");
   assert.equal(attempts, 3);
@@ -111,7 +104,7 @@ test("a longer outage of the database fails the look-ups that waited long enough
   };
   const lookup = createSecretLookup(
     unreachable,
-    new SecretCache<FoundSecret>({ ...cacheLimits, foundMax: 10, unknownMax: 10 }),
+    new SecretCache<Read>({ ...cacheLimits, foundMax: 10, unknownMax: 10 }),
     100,
   );
   const errors = await Promise.all(["a", "b"].map((digest) => errorOf(lookup.find(digest))));
@@ -149,7 +142,7 @@ test("a failed statement fails its look-ups, and later ones are served", async (
       if (attempts === 1) throw new Error("broken");
       return digests.map(found);
     },
-    new SecretCache<FoundSecret>({ ...cacheLimits, foundMax: 10, unknownMax: 10 }),
+    new SecretCache<Read>({ ...cacheLimits, foundMax: 10, unknownMax: 10 }),
   );
   await assert.rejects(lookup.find("a"), /broken/);
   assert.equal((await lookup.find("a"))?.ownerId, "key_a");

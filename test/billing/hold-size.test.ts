@@ -5,6 +5,7 @@ import {
   type Funds,
   isHoldOf,
   maxInputCostMicro,
+  minHoldMicro,
   resizedHoldMicro,
   sizeHold,
 } from "../../src/billing/hold-size.ts";
@@ -23,6 +24,8 @@ const anyFunds: fc.Arbitrary<Funds> = fc
     cap: fc.option(fc.record({ limit: credits, spent: credits, held: credits })),
   })
   .map(({ posted, poolHeld, cap }) => ({ posted, poolHeld, ...(cap && { cap }) }));
+
+const least = (one: bigint, other: bigint) => (one < other ? one : other);
 
 /** True when the funds cover `micro`, computed the simple way. */
 function covers({ posted, poolHeld, cap }: Funds, micro: bigint): boolean {
@@ -86,7 +89,7 @@ test("a hold is recognised by the bounds that led to it, and an exact one by no 
   );
 });
 
-test("where the input is uncertain, a request is admitted exactly if its least worth is free, and holds up to all that is free", () => {
+test("where the input is uncertain, a request is admitted exactly if its least worth is free, and holds up to all that the pool has free", () => {
   fc.assert(
     fc.property(anyPrices, anyCountedBounds, anyFunds, (prices, bounds, funds) => {
       const output = maxOutputPriceMicro(prices);
@@ -95,12 +98,48 @@ test("where the input is uncertain, a request is admitted exactly if its least w
       const grant = sizeHold(prices, bounds, funds);
       expect(grant.kind).toBe(covers(funds, worth) ? "granted" : "short");
       if (grant.kind === "short") return;
-      expect(covers(funds, grant.amountMicro)).toBe(true);
       const granted = BigInt(grant.output) * output;
+      // The cap bounds the least that the request may cost.
+      expect(covers(funds, plain + granted)).toBe(true);
       expect(grant.amountMicro).toBeGreaterThanOrEqual(plain + granted);
       const full = maxInputCostMicro(prices, bounds) + granted;
-      if (covers(funds, full)) expect(grant.amountMicro).toBe(full);
-      else expect(covers(funds, grant.amountMicro + 1n)).toBe(false);
+      const poolFree = funds.posted - funds.poolHeld;
+      expect(grant.amountMicro).toBe(least(full, poolFree));
+    }),
+  );
+});
+
+test("whoever sets the cap to the least worth of each request before it pays all of them, while the pool has funds", () => {
+  const use = fc.record({ bounds: anyCountedBounds, input: fc.nat(), output: fc.nat() });
+  fc.assert(
+    fc.property(anyPrices, credits, fc.array(use, { maxLength: 8 }), (prices, funds, uses) => {
+      let [posted, spent] = [funds, 0n];
+      for (const { bounds, input: inputs, output: outputs } of uses) {
+        const limit = spent + minHoldMicro(prices, bounds);
+        const grant = sizeHold(prices, bounds, {
+          ...{ posted, poolHeld: 0n, cap: { limit, spent, held: 0n } },
+        });
+        if (grant.kind === "short") {
+          expect(grant.of).toBe("pool");
+          continue;
+        }
+        const input = inputs % (bounds.input + 1);
+        const used = usage({
+          [["input", "cacheWrite5m", "cacheWrite1h"][bounds.mostExpensiveInput] ?? ""]: input,
+          output: outputs % (grant.output + 1),
+        });
+        const cost = costMicro(prices, used);
+        const charged = least(cost, grant.amountMicro);
+        // The pool alone bounds what is charged.
+        expect(charged).toBe(least(cost, posted));
+        // Beyond the cap goes what the count of one request was off.
+        const leastInput =
+          minHoldMicro(prices, bounds) - BigInt(bounds.minOutput) * maxOutputPriceMicro(prices);
+        const off = maxInputCostMicro(prices, bounds) - leastInput;
+        expect(spent + charged <= limit + off).toBe(true);
+        posted -= charged;
+        spent += charged;
+      }
     }),
   );
 });

@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test, vi } from "vitest";
+import { InputCategory } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import { requestKeyOf } from "../../src/billing/admission.ts";
 import { priceVersion } from "../../src/billing/price.ts";
@@ -135,6 +136,29 @@ test("a key never holds and spends more than its monthly cap", async () => {
   });
 });
 
+test("a cap that covers the least worth of a request starts it, and does not make it cheaper", async () => {
+  const dear = 100n * price.cacheWrite1h + 50n * price.output;
+  const least = 40n * price.input + 50n * price.thinking;
+  const payer = await ledger.payer(100_000_000n, { cap: least });
+  const request = holdRequest(payer, 50);
+  const bounds = {
+    ...request.bounds,
+    minInput: 40,
+    mostExpensiveInput: InputCategory.CACHE_WRITE_1H,
+  };
+  const hold = await place({ ...request, bounds });
+  const { amountMicrocredits, overrunMicrocredits } = await ledger.holds.settle(
+    hold,
+    endingWith({ cacheWrite1h: 100, output: 50 }),
+  );
+  expect([amountMicrocredits, overrunMicrocredits]).toEqual([dear, 0n]);
+  expect(dear > least).toBe(true);
+  await expect(place(holdRequest(payer, 1))).rejects.toMatchObject({
+    reason: "monthly_cap_reached",
+    facts: { limit: { remaining: 0n, used: dear, exhausted: true } },
+  });
+});
+
 test("a used request id is accepted for a repeat of its request only", async () => {
   const payer = await ledger.payer(100_000_000n);
   const requestId = newRequestId();
@@ -192,6 +216,22 @@ test("the batch itself rejects a revoked key, a dead secret and a model outside 
   });
   await ledger.run("update keys set status = 'revoked' where key_id = $1", [payer.keyId]);
   await expect(place(holdRequest(payer, 100))).rejects.toMatchObject({ reason: "revoked_key" });
+});
+
+test.for<[string, string, string]>([
+  ["paused", "paused = true", "key_paused"],
+  ["expired", "expires_at = now()", "key_expired"],
+  ["paused and expired", "paused = true, expires_at = now()", "key_expired"],
+  ["revoked and paused", "paused = true, status = 'revoked'", "revoked_key"],
+])("the batch itself rejects a key that is %s; its running request may grow", async (one) => {
+  const [, change, reason] = one;
+  const payer = await ledger.payer(100_000_000n);
+  const hold = await place(holdRequest(payer, 100));
+  await ledger.run(`update keys set ${change} where key_id = $1`, [payer.keyId]);
+  await expect(place(holdRequest(payer, 100))).rejects.toMatchObject({ reason });
+  const grown = await ledger.holds.resize(hold, usage({ input: 300 }));
+  expect(grown.amountMicro).toBeGreaterThan(hold.amountMicro);
+  await ledger.holds.settle(grown, endingWith({ input: 300, output: 1 }));
 });
 
 test("the holds of a dead process are settled by their last metered usage", async () => {

@@ -91,6 +91,62 @@ test("a settlement of a closed day writes the day again, and the verifier sees w
   expect(await world.store.verifyLedger()).toEqual([]);
 });
 
+test("many late settlements of a day end in the right sums", async () => {
+  await charge(5);
+  await world.days.run();
+  await Promise.all(
+    Array.from({ length: 20 }, async () => {
+      await charge(5);
+      world.days.noteSettled(world.daysAgo(5));
+    }),
+  );
+  await world.days.stop();
+  expect(await daily()).toEqual([[day(5), 21]]);
+  expect(await world.store.verifyLedger()).toEqual([]);
+});
+
+test("a day that cannot be written again now is written at the next turn", async () => {
+  await charge(5);
+  let isAway = false;
+  const days = new UsageDays(
+    {
+      transaction: (work) =>
+        isAway ? Promise.reject(new Error("away")) : world.postgres.transaction(work),
+    },
+    log,
+  );
+  await days.run();
+  await charge(5);
+  isAway = true;
+  days.noteSettled(world.daysAgo(5));
+  await new Promise((resolve) => setImmediate(resolve));
+  isAway = false;
+  days.start();
+  await days.stop();
+  expect(await daily()).toEqual([[day(5), 2]]);
+});
+
+test("days that a clock ahead of time has closed are opened again", async () => {
+  for (const daysAgo of [5, 1, 0]) await charge(daysAgo);
+  await world.days.run();
+  await world.run(
+    `insert into usage_daily (account_id, day, key_id, model, amount, amount_output, output,
+       requests, completed)
+     select account_id, (hour at time zone 'utc')::date, key_id, model, amount, amount_output,
+       output, requests, completed
+     from usage_hourly where hour >= $1`,
+    [world.daysAgo(1)],
+  );
+  await world.run("update usage_progress set closed_to = $1::date", [day(-200)]);
+  expect(await world.store.verifyLedger()).toEqual([]);
+  await charge(0);
+  expect((await world.store.verifyLedger()).length).toBeGreaterThan(0);
+  await world.days.run();
+  expect(await daily()).toEqual([[day(5), 1]]);
+  expect((await reported()).total).toBe(4);
+  expect(await world.store.verifyLedger()).toEqual([]);
+});
+
 test("hours are removed after 101 days, and reports of days go on", async () => {
   for (const daysAgo of [150, 102, 101, 100, 99]) await charge(daysAgo);
   await world.days.run();

@@ -190,6 +190,8 @@ function nobody(desc: DescMethod): boolean {
 const unconfirmed: Readonly<Record<string, string>> = {
   CreateAccount: "an empty account has nothing to protect",
   UpdateKey: "limits can be set back; account_reader, which cannot, asks in the service",
+  PauseKey: "ResumeKey takes it back",
+  ResumeKey: "PauseKey takes it back",
   PlaceHold: "no person may call it",
   CheckpointHold: "no person may call it",
   SettleHold: "no person may call it",

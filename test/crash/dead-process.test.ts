@@ -5,6 +5,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { startEmbedded } from "../../src/postgres/embedded/embedded.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import type { ChildGateway } from "../support/child-gateway.ts";
@@ -12,6 +13,7 @@ import { type CrashCluster, startCrashCluster } from "../support/crash-cluster.t
 import { log } from "../support/ledger.ts";
 import { Gate } from "../support/provider.ts";
 import { nativeEvents, nativeStream } from "../support/provider-answers.ts";
+import { logged } from "../support/workers.ts";
 
 const content = { text: ["x".repeat(40), "y".repeat(40)], usage: { input: 11, output: 9 } };
 const events = nativeEvents(content);
@@ -126,6 +128,118 @@ describe("of a process that is killed", () => {
     expect(polls).toBeGreaterThanOrEqual(deadPolls - 1);
     expect(polls).toBeLessThanOrEqual(deadPolls + 1);
     await next.end("SIGTERM");
+  });
+});
+
+describe("of a worker, where no process can look up another", () => {
+  let cluster: CrashCluster;
+  beforeAll(async () => {
+    cluster = await startCrashCluster();
+  });
+  afterAll(() => cluster.stop());
+
+  type Worker = { nodeId: string; pid: number };
+
+  /** Two workers, each with an answer that does not end, and with one that has ended. */
+  async function startWorkers() {
+    const gateway = await cluster.start({ WORKERS: "2", LOG_LEVEL: "info" });
+    await logged(gateway, "worker ready", 2);
+    const { secret } = await cluster.key(credits);
+    cluster.provider.always(nativeStream(content));
+    const ended = [];
+    for (let answer = 0; answer < 4; answer++) ended.push(await cluster.send(gateway, secret));
+    cluster.provider.always({ ...nativeStream(), writes: [...events.slice(0, 3), new Gate()] });
+    const running = [];
+    while ((await workersWithHolds()).length < 2) {
+      running.push(cluster.send(gateway, secret));
+      await delay(50);
+    }
+    const workers = await workersWithHolds();
+    await cluster.ledger.run("update nodes set process = ''");
+    return { gateway, workers, ended, running };
+  }
+
+  async function workersWithHolds(): Promise<Worker[]> {
+    const rows = await cluster.ledger.run<{ node_id: string; process: string }>(
+      "select node_id, process from nodes where node_id in (select node_id from holds)",
+    );
+    // `<machine>/<pid>/<start>`
+    return rows.map(({ node_id, process }) => ({
+      nodeId: node_id,
+      pid: Number(process.split("/").at(-2)),
+    }));
+  }
+
+  async function untilFree(worker: Worker): Promise<void> {
+    const held = "select from holds where node_id = $1";
+    while ((await cluster.ledger.run(held, [worker.nodeId])).length > 0) {
+      const [row] = await cluster.ledger.run<{ silent_polls: number }>(
+        "select silent_polls from nodes where node_id = $1",
+        [worker.nodeId],
+      );
+      expect(row?.silent_polls ?? 0).toBeLessThan(deadPolls / 2);
+      await delay(20);
+    }
+  }
+
+  /** Every answer that was seen complete has its charge, and no request has two. */
+  async function checkCharges(ended: readonly { requestId: string | undefined }[]): Promise<void> {
+    for (const { requestId } of ended)
+      expect(await cluster.chargeOf(requestId)).toMatchObject({ outcome: Outcome.COMPLETED });
+    expect(
+      await cluster.ledger.run("select request_id from charges group by 1 having count(*) > 1"),
+    ).toEqual([]);
+    expect(await cluster.ledger.store.verifyLedger()).toEqual([]);
+  }
+
+  test("the other worker settles its requests at once, by the word of their parent", {
+    timeout: 60_000,
+  }, async () => {
+    const { gateway, workers, ended } = await startWorkers();
+    const [killed, other] = workers;
+    if (!killed || !other) throw new Error("no workers");
+    process.kill(killed.pid, "SIGKILL");
+    await untilFree(killed);
+    // The word is about one process only.
+    expect(
+      await cluster.ledger.run("select from holds where node_id = $1", [other.nodeId]),
+    ).not.toEqual([]);
+    await checkCharges(ended);
+    await gateway.end("SIGKILL");
+    await cluster.recover();
+  });
+
+  test("the workers that replace all of them settle their requests at once", {
+    timeout: 60_000,
+  }, async () => {
+    const { gateway, workers, ended } = await startWorkers();
+    for (const { pid } of workers) process.kill(pid, "SIGKILL");
+    for (const worker of workers) await untilFree(worker);
+    await checkCharges(ended);
+    await gateway.end("SIGKILL");
+    await cluster.recover();
+  });
+
+  test("a worker that hangs keeps its requests", { timeout: 60_000 }, async () => {
+    const { gateway, workers } = await startWorkers();
+    const [hung] = workers;
+    if (!hung) throw new Error("no worker");
+    process.kill(hung.pid, "SIGSTOP");
+    const silent = async () =>
+      (
+        await cluster.ledger.run<{ silent_polls: number }>(
+          "select silent_polls from nodes where node_id = $1",
+          [hung.nodeId],
+        )
+      )[0]?.silent_polls ?? 0;
+    await expect.poll(silent, { timeout: 30_000 }).toBeGreaterThanOrEqual(3);
+    process.kill(hung.pid, "SIGCONT");
+    await expect.poll(silent, { timeout: 30_000 }).toBeLessThan(3);
+    expect(
+      await cluster.ledger.run("select from holds where node_id = $1", [hung.nodeId]),
+    ).not.toEqual([]);
+    await gateway.end("SIGKILL");
+    await cluster.recover();
   });
 });
 

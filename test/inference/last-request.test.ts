@@ -87,9 +87,11 @@ for (const { name, kind, count, counted } of cases) {
           BigInt(count(number)) * haiku.input + BigInt(maxTokens) * haiku.output;
 
         /** A new key with the credits for ten requests. `send` sends one of them. */
-        async function startBudget() {
+        async function startBudget(of: "pool" | "cap" = "pool") {
           const funds = ten.reduce((sum, number) => sum + costOf(number), 0n);
-          const { payer, secret } = await cluster.key(funds);
+          const { payer, secret } = await (of === "pool"
+            ? cluster.key(funds)
+            : cluster.key(funds * 10n, { cap: funds }));
           cluster.provider.always((request) => {
             if (request.path.includes("count_tokens") && counted) return counted(request);
             const usage = usageOf(numberIn(request));
@@ -117,6 +119,25 @@ for (const { name, kind, count, counted } of cases) {
           }
           expect(await cluster.ledger.pool(payer)).toEqual({ posted: 0n, held: 0n });
           expect((await send(0)).status).toBe(402);
+        });
+
+        test(`a cap for ten requests for ${maxTokens} tokens serves ten, and no eleventh`, {
+          timeout: 60_000,
+        }, async () => {
+          const { payer, send } = await startBudget("cap");
+          for (const number of ten) {
+            const seen = await send(number);
+            expect(seen).toMatchObject({ status: 200, complete: true });
+            expect(await cluster.chargeOf(seen.requestId)).toMatchObject({
+              amountMicrocredits: costOf(number),
+              overrunMicrocredits: 0n,
+            });
+          }
+          expect((await cluster.ledger.pool(payer)).held).toBe(0n);
+          expect(await send(0)).toMatchObject({
+            status: 402,
+            text: expect.stringContaining("monthly credit cap"),
+          });
         });
 
         test(`ten requests for ${maxTokens} tokens are served at once, without an overdraft`, {

@@ -175,6 +175,69 @@ test("a revocation ends the streams of the key on every node within a second, an
   assert.match(text, /message_stop/);
 });
 
+test("a pause refuses new requests on every node, and lets running streams end", async () => {
+  const accountId = await gateways.account({ v1: 10_000 });
+  const [paused, sibling] = [await gateways.key({ accountId }), await gateways.key({ accountId })];
+  const nodes = [0, 1, 2];
+  const long = { stream: true, text: "[[simulate tokens=40 token_ms=50]]" };
+  const streams = await Promise.all(nodes.map((index) => post(nodeAt(index), paused.secret, long)));
+
+  await gateways.admin("gateway.keys.v1.KeysService/PauseKey", { keyId: paused.keyId }, 0);
+  // Paid calls at once, also with the key in the cache; free ones within a second.
+  for (const chat of [false, true]) {
+    const refused = await Promise.all(
+      nodes.map((index) => send(nodeAt(index), paused.secret, { chat })),
+    );
+    assert.deepEqual(
+      refused.map((one) => [one.status, codeOf(one)]),
+      Array(3).fill([403, "key_paused"]),
+    );
+  }
+  const soon = { timeout: 1_000, interval: 20 };
+  const free = async (index: number) => {
+    const headers = { "x-api-key": paused.secret, "anthropic-version": "2023-06-01" };
+    return (await fetch(`${nodeAt(index).address}/v1/models`, { headers })).status;
+  };
+  for (const index of nodes) await expect.poll(() => free(index), soon).toBe(403);
+  assert.equal((await send(nodeAt(1), sibling.secret)).status, 200);
+  for (const response of streams) {
+    assert.equal(response.status, 200);
+    assert.match(await response.text(), /message_stop/);
+    const request = { accountId, requestId: response.headers.get("request-id") ?? "" };
+    const { receipt } = await gateways.admin(
+      "gateway.billing.v1.BillingService/GetReceipt",
+      request,
+    );
+    assert.equal(objectOf(receipt).outcome, "OUTCOME_COMPLETED");
+  }
+
+  await gateways.admin("gateway.keys.v1.KeysService/ResumeKey", { keyId: paused.keyId }, 2);
+  const statusAt = async (index: number) => (await send(nodeAt(index), paused.secret)).status;
+  for (const index of nodes) await expect.poll(() => statusAt(index), soon).toBe(200);
+});
+
+test("a key that expires during a stream lets it end, and is refused on every node", async () => {
+  const accountId = await gateways.account({ v1: 10_000 });
+  const { keyId, secret } = await gateways.key({ accountId });
+  const nodes = [0, 1, 2];
+  const text = "[[simulate tokens=40 token_ms=100]]";
+  const streams = await Promise.all(
+    nodes.map((index) => post(nodeAt(index), secret, { stream: true, text })),
+  );
+  const expiresAt = new Date(Date.now() + 1_000);
+  await gateways.admin("gateway.keys.v1.KeysService/UpdateKey", {
+    key: { keyId, expiresAt: expiresAt.toISOString() },
+    updateMask: "expiresAt",
+  });
+  await delay(expiresAt.getTime() - Date.now() + 50);
+  const refused = await Promise.all(nodes.map((index) => send(nodeAt(index), secret)));
+  assert.deepEqual(
+    refused.map((one) => [one.status, codeOf(one)]),
+    Array(3).fill([401, "key_expired"]),
+  );
+  for (const response of streams) assert.match(await response.text(), /message_stop/);
+});
+
 test("at two hundred requests a second, rotations fail no request", async () => {
   const accountId = await gateways.account({ v1: 100_000 });
   const { keyId, secret: first } = await gateways.key({ accountId });

@@ -1,6 +1,7 @@
 // Persons who manage keys: whose keys they may change, and what the audit learns of a change.
 
 import { create, type Message } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
@@ -8,6 +9,8 @@ import {
   CreateKeyRequestSchema,
   GetKeyRequestSchema,
   KeysService,
+  PauseKeyRequestSchema,
+  ResumeKeyRequestSchema,
   RevokeKeyRequestSchema,
   RevokeSecretRequestSchema,
   RotateKeyRequestSchema,
@@ -87,6 +90,8 @@ test("a person creates keys in the only account, and each key names its creator"
 describe("who may change a key", () => {
   const changes: Readonly<Record<string, (keyId: string) => [string, Message]>> = {
     update: (keyId) => ["updateKey", update(keyId, { name: "new" }, ["name"])],
+    pause: (keyId) => ["pauseKey", create(PauseKeyRequestSchema, { keyId })],
+    resume: (keyId) => ["resumeKey", create(ResumeKeyRequestSchema, { keyId })],
     rotate: (keyId) => ["rotateKey", create(RotateKeyRequestSchema, { keyId })],
     "revoke a secret": (keyId) => [
       "revokeSecret",
@@ -169,6 +174,23 @@ test("a change of limits leaves the old and the new ones in the audit", async ()
     { oldRequestsPerMinute: "60", requestsPerMinute: "unlimited" },
   ]);
   expect(JSON.stringify(events)).not.toContain("sk-gw2");
+});
+
+test("an expiry and a pause leave their audit events", async () => {
+  const { service, call, events } = open(ana);
+  const at = new Date("2100-01-01T00:00:00Z");
+  const { key } = await service.createKey(
+    create(CreateKeyRequestSchema, { family: 1, expiresAt: timestampFromDate(at) }),
+    call,
+  );
+  const keyId = key?.keyId ?? "";
+  await service.updateKey(update(keyId, {}, ["expires_at"]), call);
+  await service.pauseKey(create(PauseKeyRequestSchema, { keyId }), call);
+  expect(events).toMatchObject([
+    { method: "CreateKey", facts: { keyId, expiresAt: at.toISOString() } },
+    { method: "UpdateKey", facts: { expiresAt: "never", oldExpiresAt: at.toISOString() } },
+    { method: "PauseKey", accountId: "acc_a", facts: { keyId } },
+  ]);
 });
 
 test("a failed change belongs to the account of its key in the audit", async () => {

@@ -7,6 +7,8 @@ import {
   CreateKeyRequestSchema,
   GetKeyRequestSchema,
   ListKeysRequestSchema,
+  PauseKeyRequestSchema,
+  ResumeKeyRequestSchema,
   RevokeKeyRequestSchema,
   RevokeSecretRequestSchema,
   RotateKeyRequestSchema,
@@ -75,6 +77,10 @@ export function keysClient({ service }: Keys) {
       service.updateKey(create(UpdateKeyRequestSchema, request), adminCall),
     rotateKey: (request: MessageInitShape<typeof RotateKeyRequestSchema>) =>
       service.rotateKey(create(RotateKeyRequestSchema, request), adminCall),
+    pauseKey: (keyId: string) =>
+      service.pauseKey(create(PauseKeyRequestSchema, { keyId }), adminCall),
+    resumeKey: (keyId: string) =>
+      service.resumeKey(create(ResumeKeyRequestSchema, { keyId }), adminCall),
     revokeKey: (keyId: string) =>
       service.revokeKey(create(RevokeKeyRequestSchema, { keyId }), adminCall),
     revokeSecret: (keyId: string, secretId: string) =>

@@ -1,7 +1,11 @@
 -- Reads the fields of keys that admission checks, with their current UTC month. A key without a row
 -- for the month has neither spent nor held credits in it.
 -- $1 account_ids, for a distributed engine  $2 key_ids
-select k.key_id, k.status, k.allowed_models, k.monthly_cap,
+select k.key_id, k.allowed_models, k.monthly_cap,
+  case when k.status = 'revoked' then 'revoked'
+    when k.expires_at <= now() then 'expired'
+    when k.paused then 'paused'
+    else 'active' end as status,
   coalesce(m.spent, 0) as spent, coalesce(m.held, 0) as held
 from keys k
 left join key_months m

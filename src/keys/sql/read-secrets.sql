@@ -1,7 +1,7 @@
 -- keys/sql/read-secrets.sql
 -- Secrets of these keys, newest first: all valid ones, and the newest twenty in any state.
 -- $1 key_ids
-select key_id, secret_id, shown, created_at, expires_at, revoked_at
+select key_id, secret_id, shown, created_at, expires_at, revoked_at, last_used_at
   from (select *,
                row_number() over (
                  partition by key_id order by created_at desc, secret_id desc

@@ -42,6 +42,9 @@ create table keys (
   created_by          text not null default '',
   -- Whether the key reads its whole account.
   account_reader      boolean not null default false,
+  paused              boolean not null default false,
+  -- Null: does not expire.
+  expires_at          timestamptz,
   created_at          timestamptz not null default now(),
   revoked_at          timestamptz
 );
@@ -56,11 +59,14 @@ create table key_secrets (
   shown      text not null,
   created_at timestamptz not null default now(),
   expires_at timestamptz,
-  revoked_at timestamptz
-);
+  revoked_at timestamptz,
+  -- Of calls that were not refused, to the minute. Null: never used.
+  last_used_at timestamptz
+) with (fillfactor = 80);
 create index key_secrets_by_key on key_secrets (key_id);
 
--- A key's spend in one UTC calendar month. spent + held <= cap at every admission.
+-- A key's spend in one UTC calendar month. The cap bounds spent + held at every admission, apart
+-- from what the input of its last request may cost beyond the least.
 create table key_months (
   account_id   text collate "C" not null,
   key_id       text collate "C" not null references keys,

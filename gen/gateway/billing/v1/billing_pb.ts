@@ -2102,7 +2102,8 @@ export const BillingService: GenService<{
    * same nonce returns the first hold, from any gateway process. The hold remains until it is
    * settled or its deadline passes, even if the process that placed it dies. Errors:
    * REQUEST_ID_USED, CREDITS_EXHAUSTED, CREDITS_HELD, MONTHLY_CAP_REACHED, REVOKED_KEY,
-   * MODEL_NOT_ALLOWED, MODEL_NOT_FOUND, NOT_FOUND (key), BILLING_UNAVAILABLE, INVALID_REQUEST.
+   * KEY_EXPIRED, KEY_PAUSED, MODEL_NOT_ALLOWED, MODEL_NOT_FOUND, NOT_FOUND (key),
+   * BILLING_UNAVAILABLE, INVALID_REQUEST.
    *
    * @generated from rpc gateway.billing.v1.BillingService.PlaceHold
    */

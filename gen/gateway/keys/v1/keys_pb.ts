@@ -17,7 +17,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/keys/v1/keys.proto.
  */
 export const file_gateway_keys_v1_keys: GenFile = /*@__PURE__*/
-  fileDesc("ChpnYXRld2F5L2tleXMvdjEva2V5cy5wcm90bxIPZ2F0ZXdheS5rZXlzLnYxIoQFCgNLZXkSDgoGa2V5X2lkGAEgASgJEhIKCmFjY291bnRfaWQYAiABKAkSKQoGZmFtaWx5GAMgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EgwKBG5hbWUYBCABKAkSKgoGc3RhdHVzGAUgASgOMhouZ2F0ZXdheS5rZXlzLnYxLktleVN0YXR1cxIgChNyZXF1ZXN0c19wZXJfbWludXRlGAYgASgNSACIAQESFgoOYWxsb3dlZF9tb2RlbHMYByADKAkSJQoYbW9udGhseV9jYXBfbWljcm9jcmVkaXRzGAggASgDSAGIAQESKAoHc2VjcmV0cxgJIAMoCzIXLmdhdGV3YXkua2V5cy52MS5TZWNyZXQSLgoKY3JlYXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmV2b2tlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIgChhtb250aF9zcGVudF9taWNyb2NyZWRpdHMYDSABKAMSHwoXbW9udGhfaGVsZF9taWNyb2NyZWRpdHMYDiABKAMSMwoPbW9udGhfcmVzZXRzX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpjcmVhdGVkX2J5GBAgASgJEhYKDmFjY291bnRfcmVhZGVyGBEgASgIQhYKFF9yZXF1ZXN0c19wZXJfbWludXRlQhsKGV9tb250aGx5X2NhcF9taWNyb2NyZWRpdHMiuQEKBlNlY3JldBIRCglzZWNyZXRfaWQYASABKAkSDAoEaGludBgCIAEoCRIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpleHBpcmVzX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIuCgpyZXZva2VkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKTAgoQQ3JlYXRlS2V5UmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEi8KBmZhbWlseRgCIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIE8McYARIMCgRuYW1lGAMgASgJEiAKE3JlcXVlc3RzX3Blcl9taW51dGUYBCABKA1IAIgBARIWCg5hbGxvd2VkX21vZGVscxgFIAMoCRIlChhtb250aGx5X2NhcF9taWNyb2NyZWRpdHMYBiABKANIAYgBARIWCg5hY2NvdW50X3JlYWRlchgHIAEoCEIWChRfcmVxdWVzdHNfcGVyX21pbnV0ZUIbChlfbW9udGhseV9jYXBfbWljcm9jcmVkaXRzIkYKEUNyZWF0ZUtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkSDgoGc2VjcmV0GAIgASgJIiUKDUdldEtleVJlcXVlc3QSFAoGa2V5X2lkGAEgASgJQgTwxxgBIjMKDkdldEtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkiTAoPTGlzdEtleXNSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkiTwoQTGlzdEtleXNSZXNwb25zZRIiCgRrZXlzGAEgAygLMhQuZ2F0ZXdheS5rZXlzLnYxLktleRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkicgoQVXBkYXRlS2V5UmVxdWVzdBInCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5QgTwxxgBEjUKC3VwZGF0ZV9tYXNrGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFza0IE8McYASI2ChFVcGRhdGVLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5IlQKEFJvdGF0ZUtleVJlcXVlc3QSFAoGa2V5X2lkGAEgASgJQgTwxxgBEioKB292ZXJsYXAYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iRgoRUm90YXRlS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleRIOCgZzZWNyZXQYAiABKAkiKAoQUmV2b2tlS2V5UmVxdWVzdBIUCgZrZXlfaWQYASABKAlCBPDHGAEiNgoRUmV2b2tlS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSJEChNSZXZva2VTZWNyZXRSZXF1ZXN0EhQKBmtleV9pZBgBIAEoCUIE8McYARIXCglzZWNyZXRfaWQYAiABKAlCBPDHGAEiOQoUUmV2b2tlU2VjcmV0UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSIqChNBdXRoZW50aWNhdGVSZXF1ZXN0EhMKC21vbnRoX3VzYWdlGAEgASgIIqIBChRBdXRoZW50aWNhdGVSZXNwb25zZRINCgVhZG1pbhgBIAEoCBIhCgNrZXkYAiABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5EicKBnNlY3JldBgDIAEoCzIXLmdhdGV3YXkua2V5cy52MS5TZWNyZXQSLwoGcGVyc29uGAQgASgLMh8uZ2F0ZXdheS5rZXlzLnYxLlNpZ25lZEluUGVyc29uIs4BCg5TaWduZWRJblBlcnNvbhIRCglwZXJzb25faWQYASABKAkSEgoKc2Vzc2lvbl9pZBgCIAEoCRIwCgttZW1iZXJzaGlwcxgDIAMoCzIbLmdhdGV3YXkua2V5cy52MS5NZW1iZXJzaGlwEjEKCG9wZXJhdG9yGAQgASgOMh8uZ2F0ZXdheS5jb21tb24udjEuT3BlcmF0b3JSb2xlEjAKDHN0cm9uZ191bnRpbBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiTgoKTWVtYmVyc2hpcBISCgphY2NvdW50X2lkGAEgASgJEiwKBHJvbGUYAiABKA4yHi5nYXRld2F5LmNvbW1vbi52MS5BY2NvdW50Um9sZSpWCglLZXlTdGF0dXMSGgoWS0VZX1NUQVRVU19VTlNQRUNJRklFRBAAEhUKEUtFWV9TVEFUVVNfQUNUSVZFEAESFgoSS0VZX1NUQVRVU19SRVZPS0VEEAIyvQYKC0tleXNTZXJ2aWNlEmYKCUNyZWF0ZUtleRIhLmdhdGV3YXkua2V5cy52MS5DcmVhdGVLZXlSZXF1ZXN0GiIuZ2F0ZXdheS5rZXlzLnYxLkNyZWF0ZUtleVJlc3BvbnNlIhLqxxgGEAIYAiAC+McYAYDIGAESVwoGR2V0S2V5Eh4uZ2F0ZXdheS5rZXlzLnYxLkdldEtleVJlcXVlc3QaHy5nYXRld2F5LmtleXMudjEuR2V0S2V5UmVzcG9uc2UiDOrHGAgQARgBIAEwARJdCghMaXN0S2V5cxIgLmdhdGV3YXkua2V5cy52MS5MaXN0S2V5c1JlcXVlc3QaIS5nYXRld2F5LmtleXMudjEuTGlzdEtleXNSZXNwb25zZSIM6scYCBABGAEgATABEmIKCVVwZGF0ZUtleRIhLmdhdGV3YXkua2V5cy52MS5VcGRhdGVLZXlSZXF1ZXN0GiIuZ2F0ZXdheS5rZXlzLnYxLlVwZGF0ZUtleVJlc3BvbnNlIg7qxxgGEAIYAiAC+McYARJmCglSb3RhdGVLZXkSIS5nYXRld2F5LmtleXMudjEuUm90YXRlS2V5UmVxdWVzdBoiLmdhdGV3YXkua2V5cy52MS5Sb3RhdGVLZXlSZXNwb25zZSIS6scYBhACGAIgAvjHGAGAyBgBEmYKCVJldm9rZUtleRIhLmdhdGV3YXkua2V5cy52MS5SZXZva2VLZXlSZXF1ZXN0GiIuZ2F0ZXdheS5rZXlzLnYxLlJldm9rZUtleVJlc3BvbnNlIhLqxxgGEAIYAiAC+McYAYDIGAESbwoMUmV2b2tlU2VjcmV0EiQuZ2F0ZXdheS5rZXlzLnYxLlJldm9rZVNlY3JldFJlcXVlc3QaJS5nYXRld2F5LmtleXMudjEuUmV2b2tlU2VjcmV0UmVzcG9uc2UiEurHGAYQAhgCIAL4xxgBgMgYARJpCgxBdXRoZW50aWNhdGUSJC5nYXRld2F5LmtleXMudjEuQXV0aGVudGljYXRlUmVxdWVzdBolLmdhdGV3YXkua2V5cy52MS5BdXRoZW50aWNhdGVSZXNwb25zZSIM6scYCAgBEAEYASABYgZwcm90bzM", [file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
+  fileDesc("ChpnYXRld2F5L2tleXMvdjEva2V5cy5wcm90bxIPZ2F0ZXdheS5rZXlzLnYxIsQFCgNLZXkSDgoGa2V5X2lkGAEgASgJEhIKCmFjY291bnRfaWQYAiABKAkSKQoGZmFtaWx5GAMgASgOMhkuZ2F0ZXdheS5jb21tb24udjEuRmFtaWx5EgwKBG5hbWUYBCABKAkSKgoGc3RhdHVzGAUgASgOMhouZ2F0ZXdheS5rZXlzLnYxLktleVN0YXR1cxIgChNyZXF1ZXN0c19wZXJfbWludXRlGAYgASgNSACIAQESFgoOYWxsb3dlZF9tb2RlbHMYByADKAkSJQoYbW9udGhseV9jYXBfbWljcm9jcmVkaXRzGAggASgDSAGIAQESKAoHc2VjcmV0cxgJIAMoCzIXLmdhdGV3YXkua2V5cy52MS5TZWNyZXQSLgoKY3JlYXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmV2b2tlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAwgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIgChhtb250aF9zcGVudF9taWNyb2NyZWRpdHMYDSABKAMSHwoXbW9udGhfaGVsZF9taWNyb2NyZWRpdHMYDiABKAMSMwoPbW9udGhfcmVzZXRzX2F0GA8gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpjcmVhdGVkX2J5GBAgASgJEhYKDmFjY291bnRfcmVhZGVyGBEgASgIEg4KBnBhdXNlZBgSIAEoCBIuCgpleHBpcmVzX2F0GBMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIWChRfcmVxdWVzdHNfcGVyX21pbnV0ZUIbChlfbW9udGhseV9jYXBfbWljcm9jcmVkaXRzIusBCgZTZWNyZXQSEQoJc2VjcmV0X2lkGAEgASgJEgwKBGhpbnQYAiABKAkSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKZXhwaXJlc19hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKcmV2b2tlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF91c2VkX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCLDAgoQQ3JlYXRlS2V5UmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEi8KBmZhbWlseRgCIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIE8McYARIMCgRuYW1lGAMgASgJEiAKE3JlcXVlc3RzX3Blcl9taW51dGUYBCABKA1IAIgBARIWCg5hbGxvd2VkX21vZGVscxgFIAMoCRIlChhtb250aGx5X2NhcF9taWNyb2NyZWRpdHMYBiABKANIAYgBARIWCg5hY2NvdW50X3JlYWRlchgHIAEoCBIuCgpleHBpcmVzX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEIWChRfcmVxdWVzdHNfcGVyX21pbnV0ZUIbChlfbW9udGhseV9jYXBfbWljcm9jcmVkaXRzIkYKEUNyZWF0ZUtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkSDgoGc2VjcmV0GAIgASgJIiUKDUdldEtleVJlcXVlc3QSFAoGa2V5X2lkGAEgASgJQgTwxxgBIjMKDkdldEtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkihwEKD0xpc3RLZXlzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEhEKCXBhZ2Vfc2l6ZRgCIAEoDRISCgpwYWdlX3Rva2VuGAMgASgJEioKBnN0YXR1cxgEIAEoDjIaLmdhdGV3YXkua2V5cy52MS5LZXlTdGF0dXMSDQoFcXVlcnkYBSABKAkiTwoQTGlzdEtleXNSZXNwb25zZRIiCgRrZXlzGAEgAygLMhQuZ2F0ZXdheS5rZXlzLnYxLktleRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkicgoQVXBkYXRlS2V5UmVxdWVzdBInCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5QgTwxxgBEjUKC3VwZGF0ZV9tYXNrGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLkZpZWxkTWFza0IE8McYASI2ChFVcGRhdGVLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5IlQKEFJvdGF0ZUtleVJlcXVlc3QSFAoGa2V5X2lkGAEgASgJQgTwxxgBEioKB292ZXJsYXAYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iRgoRUm90YXRlS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleRIOCgZzZWNyZXQYAiABKAkiJwoPUGF1c2VLZXlSZXF1ZXN0EhQKBmtleV9pZBgBIAEoCUIE8McYASI1ChBQYXVzZUtleVJlc3BvbnNlEiEKA2tleRgBIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkiKAoQUmVzdW1lS2V5UmVxdWVzdBIUCgZrZXlfaWQYASABKAlCBPDHGAEiNgoRUmVzdW1lS2V5UmVzcG9uc2USIQoDa2V5GAEgASgLMhQuZ2F0ZXdheS5rZXlzLnYxLktleSIoChBSZXZva2VLZXlSZXF1ZXN0EhQKBmtleV9pZBgBIAEoCUIE8McYASI2ChFSZXZva2VLZXlSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5IkQKE1Jldm9rZVNlY3JldFJlcXVlc3QSFAoGa2V5X2lkGAEgASgJQgTwxxgBEhcKCXNlY3JldF9pZBgCIAEoCUIE8McYASI5ChRSZXZva2VTZWNyZXRSZXNwb25zZRIhCgNrZXkYASABKAsyFC5nYXRld2F5LmtleXMudjEuS2V5IioKE0F1dGhlbnRpY2F0ZVJlcXVlc3QSEwoLbW9udGhfdXNhZ2UYASABKAgiogEKFEF1dGhlbnRpY2F0ZVJlc3BvbnNlEg0KBWFkbWluGAEgASgIEiEKA2tleRgCIAEoCzIULmdhdGV3YXkua2V5cy52MS5LZXkSJwoGc2VjcmV0GAMgASgLMhcuZ2F0ZXdheS5rZXlzLnYxLlNlY3JldBIvCgZwZXJzb24YBCABKAsyHy5nYXRld2F5LmtleXMudjEuU2lnbmVkSW5QZXJzb24izgEKDlNpZ25lZEluUGVyc29uEhEKCXBlcnNvbl9pZBgBIAEoCRISCgpzZXNzaW9uX2lkGAIgASgJEjAKC21lbWJlcnNoaXBzGAMgAygLMhsuZ2F0ZXdheS5rZXlzLnYxLk1lbWJlcnNoaXASMQoIb3BlcmF0b3IYBCABKA4yHy5nYXRld2F5LmNvbW1vbi52MS5PcGVyYXRvclJvbGUSMAoMc3Ryb25nX3VudGlsGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCJOCgpNZW1iZXJzaGlwEhIKCmFjY291bnRfaWQYASABKAkSLAoEcm9sZRgCIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlKoUBCglLZXlTdGF0dXMSGgoWS0VZX1NUQVRVU19VTlNQRUNJRklFRBAAEhUKEUtFWV9TVEFUVVNfQUNUSVZFEAESFQoRS0VZX1NUQVRVU19QQVVTRUQQAhIWChJLRVlfU1RBVFVTX0VYUElSRUQQAxIWChJLRVlfU1RBVFVTX1JFVk9LRUQQBDKCCAoLS2V5c1NlcnZpY2USZgoJQ3JlYXRlS2V5EiEuZ2F0ZXdheS5rZXlzLnYxLkNyZWF0ZUtleVJlcXVlc3QaIi5nYXRld2F5LmtleXMudjEuQ3JlYXRlS2V5UmVzcG9uc2UiEurHGAYQAhgCIAL4xxgBgMgYARJXCgZHZXRLZXkSHi5nYXRld2F5LmtleXMudjEuR2V0S2V5UmVxdWVzdBofLmdhdGV3YXkua2V5cy52MS5HZXRLZXlSZXNwb25zZSIM6scYCBABGAEgATABEl0KCExpc3RLZXlzEiAuZ2F0ZXdheS5rZXlzLnYxLkxpc3RLZXlzUmVxdWVzdBohLmdhdGV3YXkua2V5cy52MS5MaXN0S2V5c1Jlc3BvbnNlIgzqxxgIEAEYASABMAESYgoJVXBkYXRlS2V5EiEuZ2F0ZXdheS5rZXlzLnYxLlVwZGF0ZUtleVJlcXVlc3QaIi5nYXRld2F5LmtleXMudjEuVXBkYXRlS2V5UmVzcG9uc2UiDurHGAYQAhgCIAL4xxgBEmYKCVJvdGF0ZUtleRIhLmdhdGV3YXkua2V5cy52MS5Sb3RhdGVLZXlSZXF1ZXN0GiIuZ2F0ZXdheS5rZXlzLnYxLlJvdGF0ZUtleVJlc3BvbnNlIhLqxxgGEAIYAiAC+McYAYDIGAESXwoIUGF1c2VLZXkSIC5nYXRld2F5LmtleXMudjEuUGF1c2VLZXlSZXF1ZXN0GiEuZ2F0ZXdheS5rZXlzLnYxLlBhdXNlS2V5UmVzcG9uc2UiDurHGAYQAhgCIAL4xxgBEmIKCVJlc3VtZUtleRIhLmdhdGV3YXkua2V5cy52MS5SZXN1bWVLZXlSZXF1ZXN0GiIuZ2F0ZXdheS5rZXlzLnYxLlJlc3VtZUtleVJlc3BvbnNlIg7qxxgGEAIYAiAC+McYARJmCglSZXZva2VLZXkSIS5nYXRld2F5LmtleXMudjEuUmV2b2tlS2V5UmVxdWVzdBoiLmdhdGV3YXkua2V5cy52MS5SZXZva2VLZXlSZXNwb25zZSIS6scYBhACGAIgAvjHGAGAyBgBEm8KDFJldm9rZVNlY3JldBIkLmdhdGV3YXkua2V5cy52MS5SZXZva2VTZWNyZXRSZXF1ZXN0GiUuZ2F0ZXdheS5rZXlzLnYxLlJldm9rZVNlY3JldFJlc3BvbnNlIhLqxxgGEAIYAiAC+McYAYDIGAESaQoMQXV0aGVudGljYXRlEiQuZ2F0ZXdheS5rZXlzLnYxLkF1dGhlbnRpY2F0ZVJlcXVlc3QaJS5nYXRld2F5LmtleXMudjEuQXV0aGVudGljYXRlUmVzcG9uc2UiDOrHGAgIARABGAEgAWIGcHJvdG8z", [file_gateway_common_v1_family, file_gateway_common_v1_options, file_gateway_common_v1_roles, file_google_protobuf_duration, file_google_protobuf_field_mask, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.keys.v1.Key
@@ -83,7 +83,7 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
   createdAt?: Timestamp | undefined;
 
   /**
-   * Absent: the key is active.
+   * Absent: the key is not revoked.
    *
    * @generated from field: google.protobuf.Timestamp revoked_at = 11;
    */
@@ -132,6 +132,21 @@ export type Key = Message<"gateway.keys.v1.Key"> & {
    * @generated from field: bool account_reader = 17;
    */
   accountReader: boolean;
+
+  /**
+   * True after PauseKey, until ResumeKey.
+   *
+   * @generated from field: bool paused = 18;
+   */
+  paused: boolean;
+
+  /**
+   * From then on the key is refused. Requests that began before go on to their end. Absent: it does
+   * not expire.
+   *
+   * @generated from field: google.protobuf.Timestamp expires_at = 19;
+   */
+  expiresAt?: Timestamp | undefined;
 };
 
 /**
@@ -175,6 +190,14 @@ export type Secret = Message<"gateway.keys.v1.Secret"> & {
    * @generated from field: google.protobuf.Timestamp revoked_at = 5;
    */
   revokedAt?: Timestamp | undefined;
+
+  /**
+   * The last call with this secret, to the minute, free calls included; refused ones are not
+   * recorded. Absent: never used, or the answer of Authenticate.
+   *
+   * @generated from field: google.protobuf.Timestamp last_used_at = 6;
+   */
+  lastUsedAt?: Timestamp | undefined;
 };
 
 /**
@@ -234,6 +257,13 @@ export type CreateKeyRequest = Message<"gateway.keys.v1.CreateKeyRequest"> & {
    * @generated from field: bool account_reader = 7;
    */
   accountReader: boolean;
+
+  /**
+   * In the future. Absent: the key does not expire.
+   *
+   * @generated from field: google.protobuf.Timestamp expires_at = 8;
+   */
+  expiresAt?: Timestamp | undefined;
 };
 
 /**
@@ -325,6 +355,21 @@ export type ListKeysRequest = Message<"gateway.keys.v1.ListKeysRequest"> & {
    * @generated from field: string page_token = 3;
    */
   pageToken: string;
+
+  /**
+   * Only keys of this status. UNSPECIFIED: of every status.
+   *
+   * @generated from field: gateway.keys.v1.KeyStatus status = 4;
+   */
+  status: KeyStatus;
+
+  /**
+   * Only keys whose name or the hint of a secret contains this text, or whose id or secret it is.
+   * At most 200 characters. Case matters in hints, not in names. Empty: every key.
+   *
+   * @generated from field: string query = 5;
+   */
+  query: string;
 };
 
 /**
@@ -372,8 +417,8 @@ export type UpdateKeyRequest = Message<"gateway.keys.v1.UpdateKeyRequest"> & {
 
   /**
    * One or more of `name`, `requests_per_minute`, `allowed_models`, `monthly_cap_microcredits`,
-   * `account_reader`. A field that is in the mask and absent in `key` is cleared. To set
-   * `account_reader` to true, a person needs a confirmation, as for methods marked `strong`.
+   * `account_reader`, `expires_at`. A field that is in the mask and absent in `key` is cleared. To
+   * set `account_reader` to true, a person needs a confirmation, as for methods marked `strong`.
    *
    * @generated from field: google.protobuf.FieldMask update_mask = 2;
    */
@@ -453,6 +498,74 @@ export const RotateKeyResponseSchema: GenMessage<RotateKeyResponse> = /*@__PURE_
   messageDesc(file_gateway_keys_v1_keys, 11);
 
 /**
+ * @generated from message gateway.keys.v1.PauseKeyRequest
+ */
+export type PauseKeyRequest = Message<"gateway.keys.v1.PauseKeyRequest"> & {
+  /**
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+};
+
+/**
+ * Describes the message gateway.keys.v1.PauseKeyRequest.
+ * Use `create(PauseKeyRequestSchema)` to create a new message.
+ */
+export const PauseKeyRequestSchema: GenMessage<PauseKeyRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 12);
+
+/**
+ * @generated from message gateway.keys.v1.PauseKeyResponse
+ */
+export type PauseKeyResponse = Message<"gateway.keys.v1.PauseKeyResponse"> & {
+  /**
+   * @generated from field: gateway.keys.v1.Key key = 1;
+   */
+  key?: Key | undefined;
+};
+
+/**
+ * Describes the message gateway.keys.v1.PauseKeyResponse.
+ * Use `create(PauseKeyResponseSchema)` to create a new message.
+ */
+export const PauseKeyResponseSchema: GenMessage<PauseKeyResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 13);
+
+/**
+ * @generated from message gateway.keys.v1.ResumeKeyRequest
+ */
+export type ResumeKeyRequest = Message<"gateway.keys.v1.ResumeKeyRequest"> & {
+  /**
+   * @generated from field: string key_id = 1;
+   */
+  keyId: string;
+};
+
+/**
+ * Describes the message gateway.keys.v1.ResumeKeyRequest.
+ * Use `create(ResumeKeyRequestSchema)` to create a new message.
+ */
+export const ResumeKeyRequestSchema: GenMessage<ResumeKeyRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 14);
+
+/**
+ * @generated from message gateway.keys.v1.ResumeKeyResponse
+ */
+export type ResumeKeyResponse = Message<"gateway.keys.v1.ResumeKeyResponse"> & {
+  /**
+   * @generated from field: gateway.keys.v1.Key key = 1;
+   */
+  key?: Key | undefined;
+};
+
+/**
+ * Describes the message gateway.keys.v1.ResumeKeyResponse.
+ * Use `create(ResumeKeyResponseSchema)` to create a new message.
+ */
+export const ResumeKeyResponseSchema: GenMessage<ResumeKeyResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_keys_v1_keys, 15);
+
+/**
  * @generated from message gateway.keys.v1.RevokeKeyRequest
  */
 export type RevokeKeyRequest = Message<"gateway.keys.v1.RevokeKeyRequest"> & {
@@ -467,7 +580,7 @@ export type RevokeKeyRequest = Message<"gateway.keys.v1.RevokeKeyRequest"> & {
  * Use `create(RevokeKeyRequestSchema)` to create a new message.
  */
 export const RevokeKeyRequestSchema: GenMessage<RevokeKeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 12);
+  messageDesc(file_gateway_keys_v1_keys, 16);
 
 /**
  * @generated from message gateway.keys.v1.RevokeKeyResponse
@@ -484,7 +597,7 @@ export type RevokeKeyResponse = Message<"gateway.keys.v1.RevokeKeyResponse"> & {
  * Use `create(RevokeKeyResponseSchema)` to create a new message.
  */
 export const RevokeKeyResponseSchema: GenMessage<RevokeKeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 13);
+  messageDesc(file_gateway_keys_v1_keys, 17);
 
 /**
  * @generated from message gateway.keys.v1.RevokeSecretRequest
@@ -506,7 +619,7 @@ export type RevokeSecretRequest = Message<"gateway.keys.v1.RevokeSecretRequest">
  * Use `create(RevokeSecretRequestSchema)` to create a new message.
  */
 export const RevokeSecretRequestSchema: GenMessage<RevokeSecretRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 14);
+  messageDesc(file_gateway_keys_v1_keys, 18);
 
 /**
  * @generated from message gateway.keys.v1.RevokeSecretResponse
@@ -523,7 +636,7 @@ export type RevokeSecretResponse = Message<"gateway.keys.v1.RevokeSecretResponse
  * Use `create(RevokeSecretResponseSchema)` to create a new message.
  */
 export const RevokeSecretResponseSchema: GenMessage<RevokeSecretResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 15);
+  messageDesc(file_gateway_keys_v1_keys, 19);
 
 /**
  * @generated from message gateway.keys.v1.AuthenticateRequest
@@ -543,7 +656,7 @@ export type AuthenticateRequest = Message<"gateway.keys.v1.AuthenticateRequest">
  * Use `create(AuthenticateRequestSchema)` to create a new message.
  */
 export const AuthenticateRequestSchema: GenMessage<AuthenticateRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 16);
+  messageDesc(file_gateway_keys_v1_keys, 20);
 
 /**
  * @generated from message gateway.keys.v1.AuthenticateResponse
@@ -583,7 +696,7 @@ export type AuthenticateResponse = Message<"gateway.keys.v1.AuthenticateResponse
  * Use `create(AuthenticateResponseSchema)` to create a new message.
  */
 export const AuthenticateResponseSchema: GenMessage<AuthenticateResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 17);
+  messageDesc(file_gateway_keys_v1_keys, 21);
 
 /**
  * The person of a session.
@@ -626,7 +739,7 @@ export type SignedInPerson = Message<"gateway.keys.v1.SignedInPerson"> & {
  * Use `create(SignedInPersonSchema)` to create a new message.
  */
 export const SignedInPersonSchema: GenMessage<SignedInPerson> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 18);
+  messageDesc(file_gateway_keys_v1_keys, 22);
 
 /**
  * The role of a person in one account.
@@ -650,9 +763,11 @@ export type Membership = Message<"gateway.keys.v1.Membership"> & {
  * Use `create(MembershipSchema)` to create a new message.
  */
 export const MembershipSchema: GenMessage<Membership> = /*@__PURE__*/
-  messageDesc(file_gateway_keys_v1_keys, 19);
+  messageDesc(file_gateway_keys_v1_keys, 23);
 
 /**
+ * What a new request of a key meets. Of several that apply, the last one.
+ *
  * @generated from enum gateway.keys.v1.KeyStatus
  */
 export const KeyStatus = {
@@ -667,12 +782,30 @@ export const KeyStatus = {
   ACTIVE: 1,
 
   /**
-   * @generated from enum value: KEY_STATUS_REVOKED = 2;
+   * Refused with KEY_PAUSED, until ResumeKey.
+   *
+   * @generated from enum value: KEY_STATUS_PAUSED = 2;
    */
-  REVOKED: 2,
+  PAUSED: 2,
+
+  /**
+   * Refused with KEY_EXPIRED. A later `expires_at` makes the key valid again.
+   *
+   * @generated from enum value: KEY_STATUS_EXPIRED = 3;
+   */
+  EXPIRED: 3,
+
+  /**
+   * Refused with REVOKED_KEY, for good.
+   *
+   * @generated from enum value: KEY_STATUS_REVOKED = 4;
+   */
+  REVOKED: 4,
 } as const;
 
 /**
+ * What a new request of a key meets. Of several that apply, the last one.
+ *
  * @generated from enum gateway.keys.v1.KeyStatus
  */
 export type KeyStatus = (typeof KeyStatus)[keyof typeof KeyStatus] | UnknownEnum;
@@ -713,7 +846,8 @@ export const KeysService: GenService<{
     output: typeof GetKeyResponseSchema;
   },
   /**
-   * Lists the keys of one account, oldest first. Errors: NOT_FOUND (account), INVALID_REQUEST.
+   * Lists the keys of one account, oldest first: all of them, or those that match every filter.
+   * Errors: NOT_FOUND (account), INVALID_REQUEST.
    *
    * @generated from rpc gateway.keys.v1.KeysService.ListKeys
    */
@@ -723,8 +857,9 @@ export const KeysService: GenService<{
     output: typeof ListKeysResponseSchema;
   },
   /**
-   * Changes the name or the limits. The next paid request follows them on every node, other calls
-   * within one second. Errors: NOT_FOUND, KEY_NOT_ACTIVE, MODEL_NOT_FOUND, INVALID_REQUEST.
+   * Changes the name, the limits or the expiry. The next paid request follows them on every node,
+   * other calls within one second. Errors: NOT_FOUND, KEY_NOT_ACTIVE, MODEL_NOT_FOUND,
+   * INVALID_REQUEST.
    *
    * @generated from rpc gateway.keys.v1.KeysService.UpdateKey
    */
@@ -743,6 +878,29 @@ export const KeysService: GenService<{
     methodKind: "unary";
     input: typeof RotateKeyRequestSchema;
     output: typeof RotateKeyResponseSchema;
+  },
+  /**
+   * Refuses new requests of a key until ResumeKey. Running requests go on to their end: RevokeKey
+   * ends them. The next paid request meets it on every node, other calls within one second. A
+   * repeat has no effect. Errors: NOT_FOUND, KEY_NOT_ACTIVE (revoked).
+   *
+   * @generated from rpc gateway.keys.v1.KeysService.PauseKey
+   */
+  pauseKey: {
+    methodKind: "unary";
+    input: typeof PauseKeyRequestSchema;
+    output: typeof PauseKeyResponseSchema;
+  },
+  /**
+   * Ends the pause of a key, as quickly as PauseKey begins one. A repeat has no effect. Errors:
+   * NOT_FOUND, KEY_NOT_ACTIVE (revoked).
+   *
+   * @generated from rpc gateway.keys.v1.KeysService.ResumeKey
+   */
+  resumeKey: {
+    methodKind: "unary";
+    input: typeof ResumeKeyRequestSchema;
+    output: typeof ResumeKeyResponseSchema;
   },
   /**
    * Disables a key permanently and ends its running streams. A repeat has no effect. Errors:
@@ -766,7 +924,8 @@ export const KeysService: GenService<{
     output: typeof RevokeSecretResponseSchema;
   },
   /**
-   * Describes the credential of this call. Errors: MISSING_KEY, INVALID_KEY, REVOKED_KEY.
+   * Describes the credential of this call. Errors: MISSING_KEY, INVALID_KEY, REVOKED_KEY,
+   * KEY_EXPIRED, KEY_PAUSED.
    *
    * @generated from rpc gateway.keys.v1.KeysService.Authenticate
    */

@@ -1,6 +1,10 @@
 -- As for PostgreSQL, with the months named with their accounts: a shard answers alone.
 -- $1 account_ids  $2 key_ids
-select k.key_id, k.status, k.allowed_models, k.monthly_cap,
+select k.key_id, k.allowed_models, k.monthly_cap,
+  case when k.status = 'revoked' then 'revoked'
+    when k.expires_at <= now() then 'expired'
+    when k.paused then 'paused'
+    else 'active' end as status,
   coalesce(m.spent, 0) as spent, coalesce(m.held, 0) as held
 from keys k
 left join (

@@ -6,7 +6,7 @@ import { createLog } from "./base/log.ts";
 import {
   type CatalogFile,
   defaultCatalog,
-  findMissingCredentials,
+  findMissing,
   readCatalogFile,
 } from "./config/catalog.ts";
 import { type Config, readCatalogPath, readConfig } from "./config/environment.ts";
@@ -65,7 +65,7 @@ function readConfiguration(
  */
 function readCatalog(text = readCatalogText()): CatalogFile {
   const catalog = readCatalogFile(text);
-  const missing = findMissingCredentials(catalog.providers, process.env);
+  const missing = findMissing(catalog, process.env);
   if (missing.length > 0) throw new Error(`configuration file:\n  ${missing.join("\n  ")}`);
   return catalog;
 }

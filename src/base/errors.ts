@@ -126,6 +126,10 @@ export const errorCatalog = {
     rpc: Code.FailedPrecondition,
     message: "The last one must stay.",
   },
+  sign_up_closed: {
+    rpc: Code.PermissionDenied,
+    message: "New people cannot sign up here in this way. Ask for an invitation.",
+  },
   model_not_found: {
     rpc: Code.NotFound,
     message: "This model does not exist.",

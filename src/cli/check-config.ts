@@ -2,7 +2,7 @@
 // models, prices, routes and providers, or all its errors.
 
 import { readFileSync } from "node:fs";
-import { defaultCatalog, findMissingCredentials, readCatalogFile } from "../config/catalog.ts";
+import { defaultCatalog, findMissing, readCatalogFile } from "../config/catalog.ts";
 import { describeCatalog } from "../config/describe.ts";
 
 // EX_CONFIG of sysexits.h, as in main.ts.
@@ -13,8 +13,7 @@ try {
   const file = readCatalogFile(path === undefined ? defaultCatalog() : readFileSync(path, "utf8"));
   console.log(describeCatalog(file));
   // Only a note: the gateway may run elsewhere, with other environment variables.
-  for (const message of findMissingCredentials(file.providers, process.env))
-    console.log(`note: ${message}`);
+  for (const message of findMissing(file, process.env)) console.log(`note: ${message}`);
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);
   process.exitCode = exitConfiguration;

@@ -11,9 +11,12 @@ import {
   type TokenCategory,
   tokenCategories,
 } from "../base/token-categories.ts";
-import { type ProviderSettings, readProvider } from "./providers.ts";
+import { findMissingForPeople, type PeopleSettings, readPeople } from "./people.ts";
+import { findMissingCredentials, type ProviderSettings, readProvider } from "./providers.ts";
 import { nearestName, Section } from "./section.ts";
 
+export type { GroupRoles, OidcSettings, PeopleSettings, SignUp } from "./people.ts";
+export { closedPeople } from "./people.ts";
 export type { HttpProviderSettings, ProviderSettings, SimulatedSettings } from "./providers.ts";
 export { findMissingCredentials } from "./providers.ts";
 
@@ -30,6 +33,8 @@ export type CatalogFile = {
   aliases: Record<string, string>;
   /** By name. */
   providers: Record<string, ProviderSettings>;
+  /** Who may sign up, and companies at which people sign in. */
+  people: PeopleSettings;
 };
 
 export type ModelEntry = {
@@ -85,6 +90,18 @@ export function readCatalogFile(text: string): CatalogFile {
   throw new Error(`configuration file:\n  ${problems.join("\n  ")}`);
 }
 
+/**
+ * A problem for each secret and setting that the file needs and the environment lacks. A process of
+ * the role `facade` serves no people.
+ */
+export function findMissing({ providers, people }: CatalogFile, env: NodeJS.ProcessEnv): string[] {
+  const isFacade = env.ROLE?.trim() === "facade";
+  return [
+    ...findMissingCredentials(providers, env),
+    ...(isFacade ? [] : findMissingForPeople(people, env)),
+  ];
+}
+
 function readFile(top: Section): CatalogFile {
   const features = top.optionalSection("features");
   const multipliers = top.optionalSection("price_multipliers");
@@ -102,6 +119,7 @@ function readFile(top: Section): CatalogFile {
       multipliers === undefined ? {} : readMultipliers(multipliers),
     ),
     aliases: readAliases(top.optionalSection("aliases")),
+    people: readPeople(top.optionalSection("people")),
   };
   features?.rejectUnknown();
   top.rejectUnknown();

@@ -1,7 +1,13 @@
 // The text of `check-config`: the models with their prices and routes, and the providers.
 
 import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
-import type { CatalogFile, ModelEntry, ProviderSettings } from "./catalog.ts";
+import type {
+  CatalogFile,
+  ModelEntry,
+  PeopleSettings,
+  ProviderSettings,
+  SignUp,
+} from "./catalog.ts";
 
 /** Describes a configuration file to an operator. The last line has no line feed. */
 export function describeCatalog(file: CatalogFile): string {
@@ -20,8 +26,27 @@ export function describeCatalog(file: CatalogFile): string {
       ([name, settings]) => `  ${name}: ${describeProvider(settings)}`,
     ),
     "",
+    ...describePeople(file.people),
+    "",
     `native bearer: ${file.nativeBearer}; tier fallback: ${file.tierFallback ? "on" : "off"}; features: ${features.join(", ") || "none"}`,
   ].join("\n");
+}
+
+function describePeople({ signUp, oidc }: PeopleSettings): string[] {
+  return [
+    `people sign up with an address: ${describeSignUp(signUp)}`,
+    ...Object.entries(oidc).map(([name, one]) => {
+      const secret =
+        one.clientSecretEnv === undefined ? "no secret" : `secret from ${one.clientSecretEnv}`;
+      const groups = one.groups.map(({ group }) => group).join(", ") || "none";
+      return `  OIDC ${name}: ${one.issuer.href} as ${one.clientId}; ${secret}; sign up: ${describeSignUp(one.signUp)}; groups: ${groups}`;
+    }),
+  ];
+}
+
+function describeSignUp({ mode, domains, join }: SignUp): string {
+  const where = mode === "domains" ? domains.join(", ") : mode;
+  return join ? `${where}, into ${join.accountId} as ${join.role}` : where;
 }
 
 function describePrices(

@@ -79,6 +79,16 @@ export class Section {
     return new Section(new Map(), this.#pathOf(key), this.#problems);
   }
 
+  /** The texts in the list under `key`. Empty if the member is absent. */
+  texts(key: string): string[] {
+    if (!this.has(key)) return [];
+    return this.#list(key).flatMap(({ value, path }) => {
+      if (typeof value === "string" && value !== "") return [value];
+      this.#problems.push(`${path}: must be a text that is not empty`);
+      return [];
+    });
+  }
+
   /** The mappings in the list under `key`. The list is required and must not be empty. */
   sections(key: string): Section[] {
     return this.#list(key).map(({ value, path }) => new Section(value, path, this.#problems));

@@ -5,6 +5,8 @@ import { readFileSync } from "node:fs";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { isLocalhost } from "../config/environment.ts";
 
+import { createOidcRoutes, type OidcParts } from "./oidc.ts";
+
 export { createSessionCookie } from "./session-cookie.ts";
 
 const contentSecurityPolicy = [
@@ -27,7 +29,11 @@ const files = [
 ] as const;
 
 /** Adds the routes of the console. `publicUrl`: the address under which people reach it. */
-export function registerConsole(app: FastifyInstance, publicUrl: () => URL): void {
+export function registerConsole(
+  app: FastifyInstance,
+  publicUrl: () => URL,
+  oidcParts: OidcParts,
+): void {
   // Lists of the paths are for programs.
   const config = { isVariant: true };
   for (const { path, file, type } of files) {
@@ -38,6 +44,19 @@ export function registerConsole(app: FastifyInstance, publicUrl: () => URL): voi
       return withHeaders(reply, publicUrl()).header("content-type", type).send(content);
     });
   }
+  const oidc = createOidcRoutes(oidcParts);
+  // Without HEAD: a second request would use up what the first one brought.
+  for (const name of ["start", "callback"] as const)
+    app.get(
+      `/console/oidc/:provider/${name}`,
+      { config, exposeHeadRoute: false },
+      async (request, reply) => {
+        const elsewhere = nameOfHost(request, publicUrl());
+        // Otherwise the cookie would be kept for another host than the provider leads back to.
+        if (elsewhere !== undefined) return reply.redirect(`${elsewhere}${request.url}`, 302);
+        return oidc[name](request, withHeaders(reply, publicUrl()));
+      },
+    );
   for (const path of ["/console", "/console/"])
     app.get(path, { config }, async (request, reply) => {
       const elsewhere = nameOfHost(request, publicUrl()) ?? "";

@@ -1,25 +1,28 @@
-// The session of a browser: a cookie that no script can read, and that no page of another origin
-// can use. The listener turns it into the credential of a call.
+// The cookies of a browser, which no script can read: its session, which no page of another origin
+// can use, and for some minutes its way to a provider of OIDC. The listener turns the session into
+// the credential of a call.
 
-import { timestampDate } from "@bufbuild/protobuf/wkt";
-import type { SessionGrant } from "../../gen/gateway/people/v1/people_pb.ts";
+import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
+import type { OidcFlow, SessionGrant } from "../../gen/gateway/people/v1/people_pb.ts";
 import { ApiError } from "../base/errors.ts";
 
 const jsonTypes = /^application\/(connect\+)?json\s*(;|$)/i;
+
+export type ConsoleCookies = ReturnType<typeof createSessionCookie>;
 
 /** `publicUrl`: the address of the console. */
 export function createSessionCookie(publicUrl: () => URL) {
   // Cookies do not know ports: two gateways at localhost must not overwrite each other's.
   const isSecure = () => publicUrl().protocol === "https:";
-  const name = () =>
-    isSecure() ? "__Host-session" : `gateway-session-${publicUrl().port || "80"}`;
-  const render = (value: string, maxAgeSeconds: number) =>
+  const nameOf = (what: "session" | "oidc") =>
+    isSecure() ? `__Host-${what}` : `gateway-${what}-${publicUrl().port || "80"}`;
+  const render = (what: "session" | "oidc", value: string, endsAt?: Timestamp) =>
     [
-      `${name()}=${value}`,
+      `${nameOf(what)}=${value}`,
       "Path=/",
       "HttpOnly",
       "SameSite=Lax",
-      `Max-Age=${maxAgeSeconds}`,
+      `Max-Age=${endsAt ? secondsUntil(timestampDate(endsAt)) : 0}`,
       ...(isSecure() ? ["Secure"] : []),
     ].join("; ");
 
@@ -30,7 +33,7 @@ export function createSessionCookie(publicUrl: () => URL) {
      * pages.
      */
     tokenOf(headers: Headers): string | undefined {
-      const token = readCookie(headers.get("cookie") ?? "", name());
+      const token = readCookie(headers.get("cookie") ?? "", nameOf("session"));
       if (token === undefined) return undefined;
       const site = headers.get("sec-fetch-site");
       const isOurs =
@@ -42,13 +45,21 @@ export function createSessionCookie(publicUrl: () => URL) {
       return token;
     },
     /** The header `set-cookie` that begins a session. */
-    begin({ token, endsAt }: SessionGrant): string {
-      const endsAtMs = endsAt ? timestampDate(endsAt).getTime() : Date.now();
-      return render(token, Math.max(0, Math.floor((endsAtMs - Date.now()) / 1000)));
-    },
+    begin: ({ token, endsAt }: SessionGrant) => render("session", token, endsAt),
     /** The header `set-cookie` that ends the session. */
-    end: () => render("", 0),
+    end: () => render("session", ""),
+    /** The headers `set-cookie` that begin and end the way to a provider of OIDC. */
+    beginFlow: ({ token, endsAt }: OidcFlow) => render("oidc", token, endsAt),
+    endFlow: () => render("oidc", ""),
+    /** The flow in a header `cookie`. */
+    readFlow: (header: string) => readCookie(header, nameOf("oidc")),
+    /** The session in a header `cookie`, of a request that changes nothing by itself. */
+    readSession: (header: string) => readCookie(header, nameOf("session")),
   };
+}
+
+function secondsUntil(time: Date): number {
+  return Math.max(0, Math.floor((time.getTime() - Date.now()) / 1000));
 }
 
 /** The value of a cookie. Undefined: it is not there, or there twice, as if somebody added one. */

@@ -22,6 +22,8 @@ import type { FastifyInstance, FastifyRequest } from "fastify";
 import { callers, endless } from "../../gen/gateway/common/v1/options_pb.ts";
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
+  type OidcFlow,
+  OidcFlowSchema,
   PeopleService,
   type SessionGrant,
   SessionGrantSchema,
@@ -74,6 +76,8 @@ export type SessionCookie = {
   begin(grant: SessionGrant): string;
   /** The header `set-cookie` that ends it. */
   end(): string;
+  /** The header `set-cookie` that keeps the way to a provider of OIDC. */
+  beginFlow(flow: OidcFlow): string;
 };
 
 /**
@@ -244,7 +248,7 @@ function addMethod(
   );
 }
 
-/** The same answer, without a session: that goes into a cookie, which no script can read. */
+/** The same answer, without secrets of the browser: they go into cookies, which no script reads. */
 function keepGrant(
   desc: DescMethod,
   answer: Message,
@@ -252,10 +256,16 @@ function keepGrant(
   cookie: SessionCookie,
 ): Message {
   if (desc === PeopleService.method.signOut) responseHeader.append("set-cookie", cookie.end());
-  const field = desc.output.fields.find(({ message }) => message === SessionGrantSchema);
-  const grant: unknown = field && Reflect.get(answer, field.localName);
-  if (!field || !isMessage(grant, SessionGrantSchema)) return answer;
-  responseHeader.append("set-cookie", cookie.begin(grant));
+  const field = desc.output.fields.find(
+    ({ message }) => message === SessionGrantSchema || message === OidcFlowSchema,
+  );
+  const secret: unknown = field && Reflect.get(answer, field.localName);
+  if (!field) return answer;
+  if (isMessage(secret, SessionGrantSchema))
+    responseHeader.append("set-cookie", cookie.begin(secret));
+  else if (isMessage(secret, OidcFlowSchema))
+    responseHeader.append("set-cookie", cookie.beginFlow(secret));
+  else return answer;
   const shown = clone(desc.output, answer);
   clearField(shown, field);
   return shown;

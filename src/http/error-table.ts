@@ -208,6 +208,12 @@ export const errorTable = {
     chat: [invalid, "last_one"],
     ...noRetry,
   },
+  sign_up_closed: {
+    status: 403,
+    native: ["permission_error", "sign_up_closed"],
+    chat: [invalid, "sign_up_closed"],
+    ...noRetry,
+  },
   model_not_found: {
     status: 404,
     native: ["not_found_error", "model_not_found"],

@@ -1,22 +1,22 @@
-// Challenges that passkeys sign. A challenge is random, names its purpose, expires after five
-// minutes, and carries a code by a secret that all nodes share. So nothing is stored when somebody
-// begins to sign in; what is stored is that a challenge was answered, because one answer is all
-// that it is good for.
+// Challenges: what a passkey signs, and what a browser keeps while its person is at a provider of
+// OIDC. A challenge is random, names its purpose, expires after minutes, and carries a code by a
+// secret that all nodes share. So nothing is stored when somebody begins to sign in; what is stored
+// is that a challenge was answered, because one answer is all that it is good for.
 
 import { createHmac, hash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { PeopleStore, PeopleTables } from "./store.ts";
 
-const lifetimeMs = 5 * 60_000;
+const lifetimeMsMax = 15 * 60_000;
 const randomLength = 16;
 const timeLength = 6;
 const codeLength = 32;
 
 /** A challenge whose code is right, to be spent with the change that its answer causes. */
-export type AnsweredChallenge = { readonly digest: Buffer };
+export type AnsweredChallenge = { readonly digest: Buffer; readonly endsAtMs: number };
 
 export type Challenges = {
   /** `purpose`: what an answer to it may do. No answer to another purpose is accepted. */
-  make(purpose: string): Promise<Uint8Array<ArrayBuffer>>;
+  make(purpose: string, lifetimeMs: number): Promise<Uint8Array<ArrayBuffer>>;
   /** Undefined: it is not ours, has another purpose, or expired. */
   check(purpose: string, challenge: string): Promise<AnsweredChallenge | undefined>;
 };
@@ -37,7 +37,7 @@ export function createChallenges(store: PeopleStore): Challenges {
       .digest();
 
   return {
-    async make(purpose) {
+    async make(purpose, lifetimeMs) {
       const head = Buffer.concat([randomBytes(randomLength), Buffer.alloc(timeLength)]);
       head.writeUIntBE(Date.now() + lifetimeMs, randomLength, timeLength);
       return new Uint8Array(Buffer.concat([head, await codeOf(purpose, head)]));
@@ -48,8 +48,9 @@ export function createChallenges(store: PeopleStore): Challenges {
       const head = bytes.subarray(0, randomLength + timeLength);
       const code = bytes.subarray(randomLength + timeLength);
       if (!timingSafeEqual(code, await codeOf(purpose, head))) return undefined;
-      if (head.readUIntBE(randomLength, timeLength) < Date.now()) return undefined;
-      return { digest: hash("sha256", bytes, "buffer") };
+      const endsAtMs = head.readUIntBE(randomLength, timeLength);
+      if (endsAtMs < Date.now()) return undefined;
+      return { digest: hash("sha256", bytes, "buffer"), endsAtMs };
     },
   };
 }
@@ -60,5 +61,5 @@ export function spendChallenge(
   { digest }: AnsweredChallenge,
 ): Promise<boolean> {
   // Kept for longer than any node could accept it, even if its clock is slow.
-  return tables.spendChallenge(digest, 2 * lifetimeMs);
+  return tables.spendChallenge(digest, 2 * lifetimeMsMax);
 }

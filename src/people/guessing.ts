@@ -24,6 +24,11 @@ export type Guessing = {
    * free. Throws `auth_rate_limited`. Call the result if the attempt succeeds.
    */
   begin(login: string, address: string, signal: AbortSignal): Promise<() => Promise<void>>;
+  /**
+   * Counts something else that costs us work or mail, such as `sign-up`, of one network: 20 are
+   * free, then it waits as above. Throws `auth_rate_limited`. Call the result to undo the count.
+   */
+  count(what: string, address: string): Promise<() => Promise<void>>;
 };
 
 export function createGuessing(store: PeopleStore): Guessing {
@@ -53,17 +58,24 @@ export function createGuessing(store: PeopleStore): Guessing {
       }
       return () => store.forgiveAttempt(digests);
     },
+    async count(what, address) {
+      const digest = digestOf("network", what, clientOf(address));
+      const [counted] = await store.countAttempts([{ kind: "network", digest }]);
+      if (counted && !counted.counted)
+        throw tooMany(counted.waitMs, "Too many attempts from your network. Wait a moment.");
+      return () => store.forgiveAttempt([digest]);
+    },
   };
 }
 
-function tooMany(waitMs: number): ApiError {
-  return new ApiError("auth_rate_limited", {
-    message: "Too many wrong passwords. Wait, or sign in with a passkey.",
-    retryAfterMs: Math.ceil(waitMs),
-  });
+function tooMany(
+  waitMs: number,
+  message = "Too many wrong passwords. Wait, or sign in with a passkey.",
+): ApiError {
+  return new ApiError("auth_rate_limited", { message, retryAfterMs: Math.ceil(waitMs) });
 }
 
-// The table holds no logins that somebody typed, which may be passwords.
-function digestOf(...parts: string[]): Buffer {
+/** Of a subject. The table holds no logins that somebody typed, which may be passwords. */
+export function digestOf(...parts: string[]): Buffer {
   return hash("sha256", parts.join("\0"), "buffer");
 }

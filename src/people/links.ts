@@ -24,6 +24,7 @@ import type { NewPasskey } from "./passkeys.ts";
 import { checkPassword } from "./passwords.ts";
 import { beginSession, digestToken } from "./sessions.ts";
 import {
+  type IdentityName,
   type LinkKind,
   type MailFacts,
   type MailKind,
@@ -36,6 +37,7 @@ const hourMs = 3_600_000;
 const lifetimeMsOf = {
   owner: 24 * hourMs,
   recovery: 24 * hourMs,
+  sign_up: 24 * hourMs,
   invitation: 7 * 24 * hourMs,
 } as const satisfies Record<LinkKind, number>;
 
@@ -102,7 +104,8 @@ export async function beginPasskey(
   const link = await store.findLink(digestToken(linkToken));
   if (!link) throw noSuchLink();
   const person = link.purpose === "recovery" ? await store.findPerson(link.personId) : undefined;
-  const proposed = person?.login ?? (login === "" ? link.login : checkLogin("login", login));
+  const isFixed = login === "" || link.purpose === "sign_up";
+  const proposed = person?.login ?? (isFixed ? link.login : checkLogin("login", login));
   const { personId, purpose, member, endsAt } = link;
   const passkeyOptionsJson = await passkeys.beginRegistration({
     personId,
@@ -138,47 +141,110 @@ export async function redeemLink(
   call: AuthenticatedCall,
 ) {
   const { store, publish } = parts;
-  const digest = digestToken(request.token);
-  const found = await store.findLink(digest);
-  if (!found) throw noSuchLink();
-  const wayIn = await checkWayIn(parts, request, found);
-  let personId = found.personId;
-  let grant: SessionGrant | undefined;
+  const link = await findLink(parts, request.token);
+  if (link.purpose === "sign_up") throw noSuchLink();
+  const wayIn = await checkWayIn(parts, request, link);
   if (!wayIn) {
     const { caller } = call;
-    if (caller.kind !== "person" || found.purpose !== "invitation")
+    if (caller.kind !== "person" || link.purpose !== "invitation")
       throw invalidField("password", "give either a password or a passkey_answer_json");
-    personId = caller.personId;
-    await store.transaction(async (tables) => {
-      await joinAccount(tables, personId, await useLink(tables, digest), call);
-    });
-  } else {
-    const isRecovery = found.purpose === "recovery";
-    const login = isRecovery ? "" : checkLogin("login", request.login || found.login);
-    const name = checkName("name", request.name);
-    grant = await store.transaction(async (tables) => {
-      const link = await useLink(tables, digest);
-      if (isRecovery) await recover(parts, tables, link, call);
-      else await addPerson(tables, link, login, name);
-      await addWayIn(tables, personId, wayIn);
-      await joinAccount(tables, personId, link, call);
-      return beginSession(tables, personId, wayIn.method, clientOf(call));
-    });
+    const { personId } = caller;
+    await store.transaction((tables) => takeInvitation(tables, personId, link, call));
+    publish(personId);
+    return create(RedeemLinkResponseSchema, { person: await store.findPerson(personId) });
   }
-  publish(personId);
-  parts.outbox?.notify();
-  const person = await store.findPerson(personId);
-  return create(RedeemLinkResponseSchema, { person, ...(grant && { grant }) });
+  const isRecovery = link.purpose === "recovery";
+  const login = isRecovery ? "" : checkNewLogin(parts, request.login || link.login, link);
+  const name = checkName("name", request.name);
+  const grant = await redeem(parts, link, { logins: [login], name, wayIn }, call);
+  const person = await store.findPerson(link.personId);
+  return create(RedeemLinkResponseSchema, { person, grant });
 }
 
-type WayIn =
+/**
+ * The login of a new person. Where everybody may sign up, an address is a login of its holder
+ * alone: nobody keeps another one from signing up.
+ */
+function checkNewLogin({ signUp }: Parts, text: string, { email, purpose }: OpenLink): string {
+  const login = checkLogin("login", text);
+  const isStranger = purpose === "invitation" && signUp().mode !== "closed";
+  if (isStranger && login.includes("@") && login !== email)
+    throw invalidField("login", "an address has to be confirmed first: choose a name without @");
+  return login;
+}
+
+/** An open link, with what uses it up. */
+export type GivenLink = OpenLink & { readonly digest: Buffer };
+
+/** Throws `not_found`. */
+export async function findLink({ store }: Parts, token: string): Promise<GivenLink> {
+  const digest = digestToken(token);
+  const link = await store.findLink(digest);
+  if (!link) throw noSuchLink();
+  return { ...link, digest };
+}
+
+/** Who redeems a link. The logins are tried in this order. */
+export type Redeemer = {
+  readonly logins: readonly string[];
+  readonly name: string;
+  /** A confirmed address. Absent: that of the link, if any. */
+  readonly email?: string | undefined;
+  readonly wayIn: WayIn;
+  /** Absent: the account of the link, if any. */
+  readonly member?: Membership;
+};
+
+/** Redeems a link with a new way in, and begins a session. `also` runs in the transaction. */
+export async function redeem(
+  parts: Parts,
+  { digest, personId, purpose }: GivenLink,
+  { wayIn, ...redeemer }: Redeemer,
+  call: AuthenticatedCall,
+  also?: (tables: PeopleTables) => Promise<void>,
+): Promise<SessionGrant> {
+  const grant = await parts.store.transaction(async (tables) => {
+    const used = await useLink(tables, digest);
+    const link = { ...used, member: redeemer.member ?? used.member };
+    if (purpose === "recovery") await recover(parts, tables, link, call);
+    else
+      await addPerson(tables, {
+        ...redeemer,
+        personId,
+        email: link.email ?? redeemer.email,
+        isAdmin: purpose === "owner",
+      });
+    await addWayIn(tables, personId, wayIn);
+    await joinAccount(tables, personId, link, call);
+    await also?.(tables);
+    const { method, confirmedMs } = wayIn;
+    return beginSession(tables, personId, method, clientOf(call), confirmedMs);
+  });
+  parts.publish(personId);
+  parts.outbox?.notify();
+  return grant;
+}
+
+/** Lets a person who exists join the account of an invitation. */
+export async function takeInvitation(
+  tables: PeopleTables,
+  personId: string,
+  { digest }: GivenLink,
+  call: AuthenticatedCall,
+): Promise<void> {
+  await joinAccount(tables, personId, await useLink(tables, digest), call);
+}
+
+export type WayIn = { /** As for `beginSession`. */ readonly confirmedMs?: number } & (
   | { readonly method: "passkey"; readonly created: NewPasskey }
-  | { readonly method: "password"; readonly hash: string };
+  | { readonly method: "password"; readonly hash: string }
+  | { readonly method: "oidc"; readonly identity: IdentityName }
+);
 
 /** The way in that the request adds. Undefined: none. */
-async function checkWayIn(
+export async function checkWayIn(
   parts: Parts,
-  { password, passkeyAnswerJson }: RedeemLinkRequest,
+  { password, passkeyAnswerJson }: Pick<RedeemLinkRequest, "password" | "passkeyAnswerJson">,
   link: OpenLink,
 ): Promise<WayIn | undefined> {
   const { store, hasher, passkeys } = parts;
@@ -204,15 +270,19 @@ async function useLink(tables: PeopleTables, digest: Buffer): Promise<OpenLink> 
   return link;
 }
 
-async function addPerson(
+/** Adds a person with the first of the logins that is free. Throws `login_taken`. */
+export async function addPerson(
   tables: PeopleTables,
-  { personId, purpose, email }: OpenLink,
-  login: string,
-  name: string,
+  person: {
+    personId: string;
+    logins: readonly string[];
+    name: string;
+    email: string | undefined;
+    isAdmin: boolean;
+  },
 ): Promise<void> {
-  const isAdmin = purpose === "owner";
-  if (!(await tables.insertPerson({ personId, login, name, email, isAdmin })))
-    throw new ApiError("login_taken", { field: "login" });
+  for (const login of person.logins) if (await tables.insertPerson({ ...person, login })) return;
+  throw new ApiError("login_taken", { field: "login" });
 }
 
 /** Ends what the person had: whoever has found or stolen a passkey may use it. */
@@ -226,6 +296,7 @@ async function recover(
   if (!person || person.disabledAt) throw noSuchLink();
   await tables.deletePasskeys(personId);
   await tables.deletePassword(personId);
+  await tables.deleteIdentities(personId);
   await tables.endSessions(personId);
   await tables.insertChange(personId);
   const accounts = await tables.listAccounts(personId);
@@ -244,10 +315,22 @@ async function recover(
 
 async function addWayIn(tables: PeopleTables, personId: string, wayIn: WayIn): Promise<void> {
   if (wayIn.method === "password") return tables.putPassword(personId, wayIn.hash);
+  if (wayIn.method === "oidc") return bindIdentity(tables, personId, wayIn.identity);
   const { passkey, challenge } = wayIn.created;
   const isFirst = await spendChallenge(tables, challenge);
   if (!isFirst || !(await tables.insertPasskey({ ...passkey, name: "" })))
     throw new ApiError("sign_in_failed");
+}
+
+/** Throws `login_taken` if the identity belongs to somebody else. */
+export async function bindIdentity(
+  tables: PeopleTables,
+  personId: string,
+  identity: IdentityName,
+): Promise<void> {
+  if (await tables.insertIdentity(personId, identity)) return;
+  if ((await tables.findIdentity(identity))?.personId === personId) return;
+  throw new ApiError("login_taken", { message: "This identity belongs to another person here." });
 }
 
 async function joinAccount(
@@ -263,19 +346,30 @@ async function joinAccount(
   await recordRedemption(tables, personId, member?.accountId ?? "", facts, call);
 }
 
-async function recordRedemption(
+function recordRedemption(
   tables: PeopleTables,
   personId: string,
   accountId: string,
   facts: Record<string, string>,
   call: AuthenticatedCall,
 ): Promise<void> {
+  const method = facts.purpose === "sign_up" ? "ConfirmEmail" : "RedeemLink";
+  return recordAct(tables, { personId, accountId, method, facts }, call);
+}
+
+/** Records what a person did who was nobody, or nobody we knew, when he called. */
+export async function recordAct(
+  tables: PeopleTables,
+  act: { personId: string; accountId: string; method: string; facts: Record<string, string> },
+  call: AuthenticatedCall,
+): Promise<void> {
+  const { personId, accountId, method, facts } = act;
   const { address } = clientOf(call);
   await tables.insertAuditEvent({
     at: new Date(),
     actor: `person:${personId}`,
     accountId,
-    method: "RedeemLink",
+    method,
     outcome: "ok",
     facts: { ...facts, personId },
     address,
@@ -283,7 +377,7 @@ async function recordRedemption(
 }
 
 // A wrong, a used and an expired link look alike.
-function noSuchLink(): ApiError {
+export function noSuchLink(): ApiError {
   return new ApiError("not_found", {
     field: "token",
     message: "This link is not valid: it was used, it has expired, or a part of it is missing.",

@@ -3,9 +3,9 @@
 
 import type { MailFacts, MailKind } from "./store.ts";
 
-/** `link`: the address to open, of a mail that has one. */
+/** `known`: a sign-up whose address somebody has. `link`: the address to open, if there is one. */
 export function renderMail(
-  kind: MailKind,
+  kind: MailKind | "known",
   facts: MailFacts,
   publicUrl: URL,
   link = "",
@@ -41,7 +41,25 @@ export function renderMail(
         "If that was not you, tell the operator at once.",
       ],
     },
-  } as const satisfies Record<MailKind, { subject: string; text: readonly string[] }>;
+    // To an address that nobody has confirmed: no word in it is another person's.
+    sign_up: {
+      subject: `Confirm your address for the Model Gateway at ${host}`,
+      text: [
+        `Somebody, probably you, signs up at ${host} with this address.`,
+        "Open this link within 24 hours to confirm it. It works once:",
+        link,
+        "If it was not you, ignore this mail: nothing happens.",
+      ],
+    },
+    known: {
+      subject: `You can sign in to the Model Gateway at ${host}`,
+      text: [
+        `Somebody, probably you, signs up at ${host} with this address. It has an account already.`,
+        `Sign in at ${new URL("/console/", publicUrl).href}`,
+        "If you cannot, ask the operator for a new link. If it was not you, ignore this mail.",
+      ],
+    },
+  } as const satisfies Record<MailKind | "known", { subject: string; text: readonly string[] }>;
   const { subject, text } = lines[kind];
   return { subject, text: `${text.join("\n\n")}\n\n-- \nModel Gateway, ${publicUrl.origin}\n` };
 }

@@ -62,9 +62,12 @@ export function createOutbox(parts: {
   async function attempt(mail: DueMail): Promise<void> {
     const { mailId, kind, attempts } = mail;
     try {
-      const link = mail.linkId === undefined ? undefined : await renewLink(mail.linkId);
+      // Decided here: the answer to a sign-up takes equally long for known and unknown addresses.
+      const isKnown = kind === "sign_up" && (await store.isAddressKnown(mail.address));
+      const linkId = isKnown ? undefined : mail.linkId;
+      const link = linkId === undefined ? undefined : await renewLink(linkId);
       if (link === null) return await store.settleMail(mailId, "failed", "The link has ended.", 0);
-      const content = renderMail(kind, mail.facts, publicUrl(), link);
+      const content = renderMail(isKnown ? "known" : kind, mail.facts, publicUrl(), link);
       await mailer.send({ to: mail.address, ...content }, stopped.signal);
       await store.settleMail(mailId, "sent", "", 0);
     } catch (error) {

@@ -2,9 +2,13 @@
 
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
 import { readMailAddress } from "../base/mail-address.ts";
+import type { SignUp } from "../config/catalog.ts";
 import type { AuthenticatedCall, Caller, Person } from "../contract/contract.ts";
+import type { Flows } from "./flows.ts";
 import type { Guessing } from "./guessing.ts";
+import type { OidcProvider } from "./oidc.ts";
 import type { Passkeys } from "./passkeys.ts";
 import type { PasswordHasher } from "./passwords.ts";
 import type { PeopleStore, PeopleTables } from "./store.ts";
@@ -18,8 +22,16 @@ export type Parts = {
   readonly outbox: { notify(): void } | undefined;
   /** The address under which people reach the console. */
   readonly publicUrl: () => URL;
-  /** True: operators have to sign in with a passkey. */
+  /** True: operators have to sign in with a passkey, or at a provider of OIDC. */
   readonly passkeyOnly: () => boolean;
+  readonly flows: Flows;
+  /** By name. */
+  readonly oidc: () => ReadonlyMap<string, OidcProvider>;
+  /** Who signs up with a password or a passkey. */
+  readonly signUp: () => SignUp;
+  /** Creates an account with this id, unless it exists. */
+  readonly ensureAccount: (accountId: string, name: string) => Promise<void>;
+  readonly log: Log;
   /** Tells every node that a person changed. Call after the commit of `insertChange`. */
   readonly publish: (personId: string) => void;
 };
@@ -47,6 +59,22 @@ export function checkLogin(field: string, text: string): string {
   if (!/^[^\s\p{C}]{1,200}$/u.test(login))
     throw invalidField(field, "has to have 1 to 200 characters, and no spaces");
   return login;
+}
+
+/**
+ * Throws `last_one` if the person, who is locked, could not sign in any more. An identity at a
+ * provider that is not configured is no way in.
+ */
+export async function keepWayIn(
+  { oidc }: Parts,
+  tables: PeopleTables,
+  personId: string,
+): Promise<void> {
+  const issuers = [...oidc().values()].map(({ settings }) => settings.issuer.href);
+  if ((await tables.countWaysIn(personId, issuers)) > 0) return;
+  throw new ApiError("last_one", {
+    message: "This is your last way to sign in. Add another one first.",
+  });
 }
 
 /** An address that mail can be sent to. Throws `invalid_request`. */

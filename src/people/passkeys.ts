@@ -17,6 +17,7 @@ import type { PeopleStore, StoredPasskey } from "./store.ts";
 /** EdDSA, ES256 and RS256. Named, because asking the library makes Node print a warning. */
 const algorithms = [-8, -7, -257];
 const answerLengthMax = 64 * 1024;
+const timeoutMs = 5 * 60_000;
 const signIn = "sign-in";
 
 /** A new passkey, and the challenge that its answer has to spend. */
@@ -76,11 +77,11 @@ export function createPasskeys(parts: {
         userName: login,
         userDisplayName: login,
         userID: new TextEncoder().encode(personId),
-        challenge: await challenges.make(registrationOf(personId)),
+        challenge: await challenges.make(registrationOf(personId), timeoutMs),
         excludeCredentials: known.map((id) => ({ id })),
         authenticatorSelection: { residentKey: "required", userVerification: "required" },
         supportedAlgorithmIDs: algorithms,
-        timeout: 300_000,
+        timeout: timeoutMs,
       });
       return JSON.stringify(options);
     },
@@ -106,10 +107,10 @@ export function createPasskeys(parts: {
       const known = personId === undefined ? [] : await store.listCredentialIds(personId);
       const options = await generateAuthenticationOptions({
         rpID: site(),
-        challenge: await challenges.make(signIn),
+        challenge: await challenges.make(signIn, timeoutMs),
         allowCredentials: known.map((id) => ({ id })),
         userVerification: "required",
-        timeout: 300_000,
+        timeout: timeoutMs,
       });
       return JSON.stringify(options);
     },

@@ -3,7 +3,9 @@
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import type { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
 import { type ChangeHints, createChanges } from "../base/change-feed.ts";
+import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { closedPeople, type PeopleSettings } from "../config/catalog.ts";
 import { isLocalhost } from "../config/environment.ts";
 import type {
   Authenticate,
@@ -17,9 +19,12 @@ import type { Postgres } from "../postgres/postgres.ts";
 import { listAuditEvents } from "./audit-events.ts";
 import { createChallenges } from "./challenges.ts";
 import { listPeople, makeRecoveryLink, makeSignInLink, updatePerson } from "./directory.ts";
+import { createFlows } from "./flows.ts";
 import { createGuessing } from "./guessing.ts";
 import { beginPasskey, makeLink, redeemLink } from "./links.ts";
 import { invite, listMembers, removeMember, revokeInvitation, updateMember } from "./members.ts";
+import { createOidcProviders } from "./oidc.ts";
+import { beginOidc, finishOidc } from "./oidc-sign-in.ts";
 import { createOutbox } from "./outbox.ts";
 import type { Parts } from "./parts.ts";
 import { createPasskeys } from "./passkeys.ts";
@@ -35,8 +40,9 @@ import {
   signInWithPassword,
   signOut,
 } from "./sign-in.ts";
+import { confirmEmail, signUp } from "./sign-up.ts";
 import { createPeopleStore } from "./store.ts";
-import { addPasskey, removePasskey, setPassword } from "./ways-in.ts";
+import { addPasskey, removeIdentity, removePasskey, setPassword } from "./ways-in.ts";
 
 export type People = {
   /** Without authentication: the interceptor has authenticated the caller. */
@@ -47,6 +53,8 @@ export type People = {
   /** Stores administrative acts. */
   readonly audit: AuditSink;
   readonly installation: Installation;
+  /** Takes other providers of OIDC and rules of signing up. Throws if a secret is missing. */
+  reload(settings: PeopleSettings): void;
   /** Starts to read the changes that other nodes make, and to send mail. */
   start(): void;
   stop(): Promise<void>;
@@ -77,9 +85,15 @@ export function createPeople(parts: {
   hints?: ChangeHints | undefined;
   /** Undefined: links are shown to those who make them. */
   mailer?: Mailer | undefined;
+  /** Default: nobody signs up, and there is no OIDC. */
+  settings?: PeopleSettings;
+  /** Holds the client secrets of the providers of OIDC. */
+  env?: NodeJS.ProcessEnv;
+  /** Creates an account with this id, unless it exists. Absent: nobody gets one of his own. */
+  ensureAccount?: (accountId: string, name: string) => Promise<void>;
   log: Log;
 }): People {
-  const { publicUrl, hints, mailer, log } = parts;
+  const { publicUrl, hints, mailer, ensureAccount = noAccounts, env = {}, log } = parts;
   const store = createPeopleStore(parts.postgres);
   const changes = createChanges({
     source: { name: "people", read: store.readChanges, clean: store.clean },
@@ -91,6 +105,10 @@ export function createPeople(parts: {
   // Registered first: other listeners may authenticate at once.
   changes.onChanged(sessions.forget);
   const challenges = createChallenges(store);
+  let settings = parts.settings ?? closedPeople;
+  const createProviders = ({ oidc }: PeopleSettings) =>
+    createOidcProviders({ settings: oidc, env, publicUrl, log });
+  let oidc = createProviders(settings);
   const outbox = mailer && createOutbox({ store, mailer, publicUrl, log });
   const all: Parts = {
     store,
@@ -100,6 +118,11 @@ export function createPeople(parts: {
     outbox,
     publicUrl,
     passkeyOnly,
+    flows: createFlows(challenges),
+    oidc: () => oidc,
+    signUp: () => settings.signUp,
+    ensureAccount,
+    log,
     publish: changes.publish,
   };
 
@@ -110,6 +133,10 @@ export function createPeople(parts: {
       signInWithPasskey: (request, call) => signInWithPasskey(all, request, call),
       signInWithPassword: (request, call) => signInWithPassword(all, request, call),
       redeemLink: (request, call) => redeemLink(all, request, call),
+      beginOidc: (request, call) => beginOidc(all, request, call),
+      finishOidc: (request, call) => finishOidc(all, request, call),
+      signUp: (request, call) => signUp(all, request, call),
+      confirmEmail: (request, call) => confirmEmail(all, request, call),
       signOut: (request, call) => signOut(all, request, call),
       listSessions: (request, call) => listSessions(all, request, call),
       revokeSession: (request, call) => revokeSession(all, request, call),
@@ -117,6 +144,7 @@ export function createPeople(parts: {
       beginPasskey: (request, call) => beginPasskey(all, request, call),
       addPasskey: (request, call) => addPasskey(all, request, call),
       removePasskey: (request, call) => removePasskey(all, request, call),
+      removeIdentity: (request, call) => removeIdentity(all, request, call),
       setPassword: (request, call) => setPassword(all, request, call),
       listMembers: (request, call) => listMembers(all, request, call),
       invite: (request, call) => invite(all, request, call),
@@ -154,6 +182,10 @@ export function createPeople(parts: {
         return address;
       },
     },
+    reload(next) {
+      oidc = createProviders(next);
+      settings = next;
+    },
     start() {
       changes.start();
       outbox?.start();
@@ -162,4 +194,8 @@ export function createPeople(parts: {
       await Promise.all([changes.stop(), outbox?.stop()]);
     },
   };
+}
+
+function noAccounts(): Promise<void> {
+  return Promise.reject(new ApiError("unimplemented", { message: "No accounts are made here." }));
 }

@@ -87,12 +87,16 @@ export function digestToken(token: string): Buffer {
   return hash("sha256", token, "buffer");
 }
 
-/** Begins a session. The grant holds its token, which nothing else keeps. */
+/**
+ * Begins a session. The grant holds its token, which nothing else keeps. `confirmedMs`: how long
+ * the methods marked `strong` need no confirmation.
+ */
 export async function beginSession(
   tables: PeopleTables,
   personId: string,
   method: SignInMethod,
   { address, agent }: Client,
+  confirmedMs = strongMs,
 ): Promise<SessionGrant> {
   const token = randomSecret(32);
   const endsAt = await tables.insertSession({
@@ -101,7 +105,7 @@ export async function beginSession(
     personId,
     method,
     lifetimeMs,
-    strongMs,
+    strongMs: confirmedMs,
     address,
     agent,
   });

@@ -9,8 +9,10 @@ import {
   ConfirmIdentityResponseSchema,
   type GetSessionRequest,
   GetSessionResponseSchema,
+  IdentitySchema,
   type ListSessionsRequest,
   ListSessionsResponseSchema,
+  OidcProviderSchema,
   type Person,
   type RevokeSessionRequest,
   RevokeSessionResponseSchema,
@@ -30,14 +32,21 @@ import type { PasskeyProof } from "./passkeys.ts";
 import { beginSession, idleMsMax, strongMs } from "./sessions.ts";
 import type { PeopleTables } from "./store.ts";
 
-export async function getSession({ store }: Parts, _: GetSessionRequest, call: AuthenticatedCall) {
+export async function getSession(
+  { store, oidc }: Parts,
+  _: GetSessionRequest,
+  call: AuthenticatedCall,
+) {
   const { personId, sessionId, strongUntil, operator } = personOf(call);
-  const [person, accounts, passkeys, hash] = await Promise.all([
+  const [person, accounts, passkeys, hash, identities] = await Promise.all([
     store.findPerson(personId),
     store.listAccounts(personId),
     store.listPasskeys(personId),
     store.findPasswordHash(personId),
+    store.listIdentities(personId),
   ]);
+  const providerOf = (issuer: string) =>
+    [...oidc().values()].find(({ settings }) => settings.issuer.href === issuer)?.name ?? "";
   return create(GetSessionResponseSchema, {
     person,
     accounts,
@@ -45,18 +54,32 @@ export async function getSession({ store }: Parts, _: GetSessionRequest, call: A
     passkeys,
     hasPassword: hash !== undefined,
     operator,
+    identities: identities.map(({ identityId, issuer, createdAt, usedAt }) =>
+      create(IdentitySchema, {
+        identityId,
+        provider: providerOf(issuer),
+        createdAt: timestampFromDate(createdAt),
+        usedAt: timestampFromDate(usedAt),
+      }),
+    ),
     ...(strongUntil && { strongUntil: timestampFromDate(strongUntil) }),
   });
 }
 
 export async function beginSignIn(
-  { passkeys }: Parts,
+  { passkeys, oidc, outbox, signUp }: Parts,
   _: BeginSignInRequest,
   { caller }: AuthenticatedCall,
 ) {
   const personId = caller.kind === "person" ? caller.personId : undefined;
   const passkeyOptionsJson = await passkeys.beginSignIn(personId);
-  return create(BeginSignInResponseSchema, { passkeyOptionsJson });
+  return create(BeginSignInResponseSchema, {
+    passkeyOptionsJson,
+    providers: [...oidc().values()].map(({ name, settings }) =>
+      create(OidcProviderSchema, { name, title: settings.title }),
+    ),
+    signUp: outbox !== undefined && signUp().mode !== "closed",
+  });
 }
 
 export async function signInWithPasskey(

@@ -73,6 +73,13 @@ const statements = {
   deletePasskey: timed("delete-passkey"),
   deletePasskeys: timed("delete-passkeys"),
   countWaysIn: timed("count-ways-in"),
+  insertIdentity: timed("insert-identity"),
+  findIdentity: timed("find-identity"),
+  useIdentity: timed("use-identity"),
+  listIdentities: timed("list-identities"),
+  deleteIdentity: timed("delete-identity"),
+  deleteIdentities: timed("delete-identities"),
+  findAddress: timed("find-address"),
   spendChallenge: timed("spend-challenge"),
   removeChallenges: timed("remove-challenges"),
   readWaits: timed("read-waits"),
@@ -80,6 +87,7 @@ const statements = {
   forgiveAttempt: timed("forgive-attempt"),
   removeFailures: timed("remove-failures"),
   insertMail: timed("insert-mail"),
+  countMails: timed("count-mails"),
   claimMails: timed("claim-mails"),
   settleMail: timed("settle-mail"),
   removeMails: timed("remove-mails"),
@@ -107,7 +115,7 @@ const statements = {
 };
 
 /** How a person proved who he is at a sign-in. */
-export type SignInMethod = "passkey" | "password";
+export type SignInMethod = "passkey" | "password" | "oidc";
 
 /** An open session, as it authenticates calls. */
 export type FoundSession = Found & {
@@ -137,7 +145,29 @@ export type StoredPasskey = {
   readonly counter: number;
 };
 
-export type LinkKind = "owner" | "invitation" | "recovery";
+/** Who somebody is at a provider of OIDC. */
+export type IdentityName = { readonly issuer: string; readonly subject: string };
+
+/** Roles that the groups of a person at a provider give him here. */
+export type GivenRoles = {
+  readonly operator: OperatorRole;
+  /** By account id. */
+  readonly accounts: ReadonlyMap<string, AccountRole>;
+};
+
+export type FoundIdentity = GivenRoles & {
+  readonly identityId: string;
+  readonly personId: string;
+};
+
+export type StoredIdentity = {
+  readonly identityId: string;
+  readonly issuer: string;
+  readonly createdAt: Date;
+  readonly usedAt: Date;
+};
+
+export type LinkKind = "owner" | "invitation" | "recovery" | "sign_up";
 
 /** A link that can be used. */
 export type OpenLink = {
@@ -165,7 +195,7 @@ export type NewLink = {
   readonly lifetimeMs: number;
 };
 
-export type MailKind = "invitation" | "recovered" | "recovery";
+export type MailKind = "invitation" | "recovered" | "recovery" | "sign_up";
 /** What the text of a mail names. Never a secret. */
 export type MailFacts = Readonly<Record<string, string>>;
 
@@ -393,11 +423,52 @@ function tablesOn(db: Tx) {
     deletePasskey: (personId: string, passkeyId: string) =>
       didChange(statements.deletePasskey, [personId, passkeyId]),
     deletePasskeys: (personId: string) => run(statements.deletePasskeys, [personId]),
-    async countWaysIn(personId: string): Promise<{ passkeys: number; passwords: number }> {
-      return only(
-        await query<{ passkeys: number; passwords: number }>(statements.countWaysIn, [personId]),
+    /** `issuers`: of the providers at which people can sign in. */
+    async countWaysIn(personId: string, issuers: readonly string[]): Promise<number> {
+      const values = [personId, issuers];
+      return only(await query<{ ways: number }>(statements.countWaysIn, values)).ways;
+    },
+    /** False: the identity belongs to somebody. */
+    insertIdentity: (personId: string, { issuer, subject }: IdentityName) =>
+      didChange(statements.insertIdentity, [issuer, subject, timeOrderedId("idn_"), personId]),
+    async findIdentity({ issuer, subject }: IdentityName): Promise<FoundIdentity | undefined> {
+      const row = await first<IdentityRow>(statements.findIdentity, [issuer, subject]);
+      return (
+        row && {
+          identityId: row.identity_id,
+          personId: row.person_id,
+          operator: operatorsByName[row.operator],
+          accounts: new Map(
+            Object.entries(row.accounts).map(([id, role]) => [id, rolesByName[role]]),
+          ),
+        }
       );
     },
+    /** False: the identity was removed. */
+    useIdentity: (
+      { identityId, personId }: Pick<FoundIdentity, "identityId" | "personId">,
+      { operator, accounts }: GivenRoles,
+    ) =>
+      didChange(statements.useIdentity, [
+        ...[identityId, personId, nameIn(operatorsByName, operator)],
+        JSON.stringify(
+          Object.fromEntries([...accounts].map(([id, role]) => [id, nameIn(rolesByName, role)])),
+        ),
+      ]),
+    async listIdentities(personId: string): Promise<StoredIdentity[]> {
+      const rows = await query<StoredIdentityRow>(statements.listIdentities, [personId]);
+      return rows.map((row) => ({
+        identityId: row.identity_id,
+        issuer: row.issuer,
+        createdAt: row.created_at,
+        usedAt: row.used_at,
+      }));
+    },
+    deleteIdentity: (personId: string, identityId: string) =>
+      didChange(statements.deleteIdentity, [personId, identityId]),
+    deleteIdentities: (personId: string) => run(statements.deleteIdentities, [personId]),
+    /** True if somebody has this address, or signs in with it. */
+    isAddressKnown: (address: string) => didChange(statements.findAddress, [address]),
     /** False: the challenge was answered before. */
     spendChallenge: (digest: Buffer, lifetimeMs: number) =>
       didChange(statements.spendChallenge, [digest, lifetimeMs]),
@@ -474,6 +545,10 @@ function tablesOn(db: Tx) {
         ...[timeOrderedId("mal_"), kind, address, linkId ?? null],
         ...[JSON.stringify(facts), lifetimeMs],
       ]),
+    /** Of the last 24 hours. */
+    async countMails(address: string, kind: MailKind): Promise<number> {
+      return only(await query<{ made: number }>(statements.countMails, [address, kind])).made;
+    },
     /** Mails that are due, which no other process sends for the next two minutes. */
     async claimMails(limit: number): Promise<DueMail[]> {
       const rows = await query<MailRow>(statements.claimMails, [limit]);
@@ -603,6 +678,18 @@ type AttemptRow = {
   counted: boolean;
   wait_ms: number;
 };
+type IdentityRow = {
+  identity_id: string;
+  person_id: string;
+  operator: OperatorName;
+  accounts: Record<string, RoleName>;
+};
+type StoredIdentityRow = {
+  identity_id: string;
+  issuer: string;
+  created_at: Date;
+  used_at: Date;
+};
 type LinkRow = {
   link_id: string;
   purpose: LinkKind;
@@ -684,6 +771,7 @@ export const purposeOf = {
   owner: LinkPurpose.OWNER,
   invitation: LinkPurpose.INVITATION,
   recovery: LinkPurpose.RECOVERY,
+  sign_up: LinkPurpose.SIGN_UP,
 } as const;
 
 function only<T>(rows: readonly T[]): T {

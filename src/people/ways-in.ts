@@ -6,6 +6,8 @@ import {
   type AddPasskeyRequest,
   AddPasskeyResponseSchema,
   type Person,
+  type RemoveIdentityRequest,
+  RemoveIdentityResponseSchema,
   type RemovePasskeyRequest,
   RemovePasskeyResponseSchema,
   type SetPasswordRequest,
@@ -14,7 +16,7 @@ import {
 import { ApiError } from "../base/errors.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import { spendChallenge } from "./challenges.ts";
-import { checkName, type Parts, personOf } from "./parts.ts";
+import { checkName, keepWayIn, type Parts, personOf } from "./parts.ts";
 import { checkPassword } from "./passwords.ts";
 import type { PeopleTables, SignInMethod } from "./store.ts";
 
@@ -34,7 +36,7 @@ export async function addPasskey(
     const { person, method } = await lockOpen(tables, call);
     // Else a password, which gives no operator role here, would lead to one.
     const isOperator = person.operator !== OperatorRole.UNSPECIFIED;
-    if (isOperator && passkeyOnly() && method !== "passkey")
+    if (isOperator && passkeyOnly() && method === "password")
       throw new ApiError("not_permitted", {
         message: "Sign in with a passkey first. Without one, ask for a new sign-in link.",
       });
@@ -46,25 +48,41 @@ export async function addPasskey(
 }
 
 export async function removePasskey(
-  { store }: Parts,
+  parts: Parts,
   { passkeyId }: RemovePasskeyRequest,
   call: AuthenticatedCall,
 ) {
   const { personId } = personOf(call);
-  await store.transaction(async (tables) => {
+  await parts.store.transaction(async (tables) => {
     await lockOpen(tables, call);
     if (!(await tables.deletePasskey(personId, passkeyId)))
       throw new ApiError("not_found", { field: "passkey_id", message: "No such passkey." });
-    await keepWayIn(tables, personId);
+    await keepWayIn(parts, tables, personId);
   });
   return create(RemovePasskeyResponseSchema);
 }
 
+export async function removeIdentity(
+  parts: Parts,
+  { identityId }: RemoveIdentityRequest,
+  call: AuthenticatedCall,
+) {
+  const { personId } = personOf(call);
+  await parts.store.transaction(async (tables) => {
+    await lockOpen(tables, call);
+    if (!(await tables.deleteIdentity(personId, identityId)))
+      throw new ApiError("not_found", { field: "identity_id", message: "No such identity." });
+    await keepWayIn(parts, tables, personId);
+  });
+  return create(RemoveIdentityResponseSchema);
+}
+
 export async function setPassword(
-  { store, hasher, publish }: Parts,
+  parts: Parts,
   { password }: SetPasswordRequest,
   call: AuthenticatedCall,
 ) {
+  const { store, hasher, publish } = parts;
   const { personId, sessionId } = personOf(call);
   let hash: string | undefined;
   if (password !== "") {
@@ -75,7 +93,7 @@ export async function setPassword(
     await lockOpen(tables, call);
     if (hash === undefined) await tables.deletePassword(personId);
     else await tables.putPassword(personId, hash);
-    await keepWayIn(tables, personId);
+    await keepWayIn(parts, tables, personId);
     // Whoever knew the old password may have a session.
     await tables.endSessions(personId, sessionId);
     await tables.insertChange(personId);
@@ -88,7 +106,7 @@ export async function setPassword(
  * Locks the person of a session. Throws `invalid_session` if the session has ended, which the node
  * may not know yet: a thief could add a way in after a recovery.
  */
-async function lockOpen(
+export async function lockOpen(
   tables: PeopleTables,
   call: AuthenticatedCall,
 ): Promise<{ person: Person; method: SignInMethod }> {
@@ -97,13 +115,4 @@ async function lockOpen(
   const method = await tables.findMethod(sessionId);
   if (!person || person.disabledAt || method === undefined) throw new ApiError("invalid_session");
   return { person, method };
-}
-
-/** Throws `last_one` if the person, who is locked, could not sign in any more. */
-async function keepWayIn(tables: PeopleTables, personId: string): Promise<void> {
-  const { passkeys, passwords } = await tables.countWaysIn(personId);
-  if (passkeys + passwords === 0)
-    throw new ApiError("last_one", {
-      message: "This is your last way to sign in. Add another one first.",
-    });
 }

@@ -227,18 +227,26 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
     addressLimit,
     log,
   });
+  const cookies = createSessionCookie(publicUrl);
+  const adminMethods = httpAdmin !== "false";
   registerConnect(app, {
     core,
     identifyCaller,
     bodyMemory,
     addressLimit,
-    adminMethods: httpAdmin !== "false",
+    adminMethods,
     isDraining: () => app.isDraining(),
     stopping: app.stopping,
     grpcAddress,
-    sessionCookie: createSessionCookie(publicUrl),
+    sessionCookie: cookies,
   });
-  registerConsole(app, publicUrl);
+  registerConsole(app, publicUrl, {
+    people: core.people,
+    cookies,
+    adminMethods,
+    checkRequest: (request) => addressLimit.checkRequest(request),
+    isDraining: () => app.isDraining(),
+  });
   stack.defer(() => {
     // Otherwise idle client connections keep the listener open.
     const closed = app.close();

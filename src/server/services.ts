@@ -109,6 +109,9 @@ export async function startServices(
     publicUrl: () => publicUrl,
     hints: hints && hintsOn(hints, "gateway:people-changed"),
     mailer: config.smtp && createMailer(config.smtp),
+    settings: parts.catalog.people,
+    env,
+    ensureAccount: (accountId, name) => billing.ensureAccount(accountId, name),
     log,
   });
   const billing = createBilling({
@@ -182,6 +185,7 @@ export async function startServices(
     },
     readiness: coreReadiness({ postgres, months, billing, limits, providers }),
     reload(file) {
+      people.reload(file.people);
       providers.reload(file);
       catalog = createCatalog(file);
     },

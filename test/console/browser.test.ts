@@ -1,17 +1,19 @@
-// The welcome page in Chromium, with a virtual authenticator: from a link to a session, and back
-// in.
+// The welcome page in Chromium, with a virtual authenticator and a provider of OIDC: from a link to
+// a session, and back in.
 
-import type { Browser } from "playwright-core";
+import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { hasChromium, openPage, startChromium } from "../support/chromium.ts";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { fastCatalog, startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { idpEnv, idpSettings, startIdp } from "../support/oidc.ts";
 
 // Where it is absent: `apt-get install chromium`.
 describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
   let gateway: TestGateway;
   let browser: Browser;
+  let secondInvitation = "";
   beforeAll(async () => {
-    gateway = await startTestGateway({ split: false });
+    gateway = await startTestGateway({ split: false, env: idpEnv });
     browser = await startChromium();
   }, 120_000);
   afterAll(async () => {
@@ -52,6 +54,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
 
     // An invitation is taken with a password.
     const invited = await page.evaluate(inviteViewer, gateway.accountId);
+    secondInvitation = await page.evaluate(inviteViewer, gateway.accountId);
     const third = await openPage(browser);
     await third.page.goto(invited);
     await third.page.getByRole("heading", { name: "Join" }).waitFor();
@@ -63,7 +66,66 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
     expect(await third.page.locator("#facts").textContent()).toContain("viewer");
     expect(third.problems).toEqual([]);
   });
+
+  test("a company signs people in, with an invitation, again, and for a confirmation", async () => {
+    const { origin } = new URL(gateway.ownerLink);
+    const idp = await startIdp({ redirectUris: [`${origin}/console/oidc/acme/callback`] });
+    try {
+      const signUp = { mode: "closed", domains: [] } as const;
+      const people = { signUp, oidc: { acme: idpSettings(idp) } };
+      gateway.reload({ ...fastCatalog(), people });
+
+      // A stranger is told that he has no account.
+      const stranger = await openPage(browser);
+      await stranger.page.goto(`${origin}/console/`);
+      await stranger.page.getByRole("button", { name: "Continue with ACME" }).click();
+      await stranger.page.getByRole("alert").filter({ hasText: "Ask for an invitation" }).waitFor();
+      expect(stranger.page.url()).toBe(`${origin}/console/welcome`);
+      expect(await cookiesOf(stranger.page)).toEqual([]);
+
+      idp.people.set("ada", { email: "ada@acme.com", email_verified: true, name: "Ada" });
+      const { admin, accountId } = gateway;
+      const { page, problems } = await openPage(browser);
+      await page.goto(secondInvitation);
+      await page.getByRole("heading", { name: "Join" }).waitFor();
+      await page.getByRole("button", { name: "Continue with ACME" }).click();
+      await page.getByRole("heading", { name: "You are signed in" }).waitFor();
+      expect(await page.locator("#facts").textContent()).toContain("ada@acme.com");
+      expect(page.url()).toBe(`${origin}/console/welcome`);
+      expect(await cookiesOf(page)).toEqual([expect.stringMatching(/^gateway-session-\d+$/)]);
+
+      // A link to our own page, which a person follows, begins a confirmation.
+      await page.goto(`${origin}/console/oidc/acme/start?purpose=confirm`);
+      await page.getByRole("heading", { name: "You are signed in" }).waitFor();
+      expect(await page.evaluate(setPassword)).toBe(200);
+
+      await page.getByRole("button", { name: "Sign out" }).click();
+      await page.getByRole("button", { name: "Continue with ACME" }).click();
+      await page.getByRole("heading", { name: "You are signed in" }).waitFor();
+      expect(problems).toEqual([]);
+      const { members } = await admin.core.people.listMembers({ accountId }, admin.call);
+      expect(members.map(({ login }) => login)).toContain("ada@acme.com");
+    } finally {
+      await idp.stop();
+    }
+  });
 });
+
+/** The names of our cookies. The provider has its own at the same host. */
+async function cookiesOf(page: Page): Promise<string[]> {
+  const cookies = await page.context().cookies();
+  return cookies.map(({ name }) => name).filter((name) => name.startsWith("gateway-"));
+}
+
+/** Runs in the page. Resolves with the status of a call that needs a confirmation. */
+async function setPassword(): Promise<number> {
+  const response = await fetch("/gateway.people.v1.PeopleService/SetPassword", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ password: "a long password" }),
+  });
+  return response.status;
+}
 
 /** Runs in the page. Resolves with the link. */
 async function inviteViewer(accountId: string): Promise<string> {

@@ -503,8 +503,10 @@ describe("the audit log", () => {
     expect(new Set(silent.map((desc) => desc.name))).toEqual(
       new Set([
         ...["Generate", "PlaceHold", "CheckpointHold", "SettleHold", "VerifyLedger"],
-        // Everybody may call these. RedeemLink stores its event with what it changes.
-        ...["BeginSignIn", "BeginPasskey", "SignInWithPasskey", "SignInWithPassword", "RedeemLink"],
+        // Everybody may call these. The last three store their events with what they change.
+        ...["BeginSignIn", "BeginPasskey", "BeginOidc", "SignUp"],
+        ...["SignInWithPasskey", "SignInWithPassword"],
+        ...["RedeemLink", "ConfirmEmail", "FinishOidc"],
         // They concern the session of the caller alone.
         ...["ConfirmIdentity", "SignOut"],
       ]),

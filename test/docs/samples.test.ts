@@ -136,12 +136,18 @@ test("docs/operating.md: an account, its credits and a key, from creation to rev
 });
 
 test("docs/operating.md: the provider of the sample fits into the built-in file", () => {
-  const [sample = ""] = samplesOf("docs/operating.md", "yaml");
-  const { providers, models } = parse(sample);
+  const sample = samplesOf("docs/operating.md", "yaml").find((one) => /^models:/m.test(one));
+  const { providers, models } = parse(sample ?? "");
   const file = parse(defaultCatalog());
   Object.assign(file.providers, providers);
   for (const { id, routes } of models)
     file.models.find((model: { id: string }) => model.id === id).routes = routes;
   const catalog = readCatalogFile(stringify(file));
   expect(Object.keys(catalog.providers)).toContain("vendor");
+});
+
+test("docs/operating.md: the people of the sample fit into the built-in file", () => {
+  const sample = samplesOf("docs/operating.md", "yaml").find((one) => /^people:/m.test(one));
+  const { people } = readCatalogFile(`${defaultCatalog()}\n${sample}`);
+  expect(Object.keys(people.oidc)).toEqual(["acme"]);
 });

@@ -23,7 +23,9 @@ export type PeopleNode = People & {
   as(token: string | undefined, address?: string): PeopleClient;
 };
 
-export type NodeOptions = Pick<Parameters<typeof createPeople>[0], "mailer">;
+export type NodeOptions = Partial<
+  Pick<Parameters<typeof createPeople>[0], "mailer" | "settings" | "env" | "log">
+>;
 
 /** A signed-in person. */
 export type SignedIn = {
@@ -34,7 +36,7 @@ export type SignedIn = {
 
 const insertAccount = {
   name: "test/insert-account",
-  text: "insert into accounts (account_id, name) values ($1, $2)",
+  text: "insert into accounts (account_id, name) values ($1, $2) on conflict do nothing",
 };
 
 /** A node on a database with the accounts `acc_a` and `acc_b`. */
@@ -64,7 +66,15 @@ export type TestPeople = Awaited<ReturnType<typeof startTestPeople>>;
 
 function createNode(postgres: Postgres, url: string, options: NodeOptions): PeopleNode {
   const log = createLog("silent");
-  const people = createPeople({ postgres, publicUrl: () => new URL(url), log, ...options });
+  const people = createPeople({
+    postgres,
+    publicUrl: () => new URL(url),
+    ensureAccount: async (accountId, name) => {
+      await postgres.query(insertAccount, [accountId, name]);
+    },
+    log,
+    ...options,
+  });
   const { authenticate, audit, onPersonChange } = people;
   const service = intercept(PeopleService, people.service, {
     authenticate,

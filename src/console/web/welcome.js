@@ -2,7 +2,8 @@
 // fragment of the address: it is taken out of the address before anything else.
 
 const token = location.hash.slice(1);
-if (token !== "") history.replaceState(null, "", location.pathname);
+const oidcOutcome = new URLSearchParams(location.search).get("oidc") ?? "";
+if (token !== "" || oidcOutcome !== "") history.replaceState(null, "", location.pathname);
 
 const part = (id) => document.getElementById(id);
 const service = "/gateway.people.v1.PeopleService/";
@@ -76,6 +77,40 @@ async function showSession() {
   );
 }
 
+// Why a sign-in at a company did not succeed. Others get the sentence of sign_in_failed.
+const oidcProblems = {
+  sign_in_failed: "The sign-in did not succeed, or took too long. Try again.",
+  sign_up_closed:
+    "Nobody knows you here yet, and you cannot sign up this way. Ask for an invitation.",
+  gateway_unavailable: "Your company's sign-in does not answer. Try again, or use another way.",
+  auth_rate_limited: "Too many attempts from your network. Wait a moment.",
+  login_taken: "This identity belongs to another person here.",
+  confirm_identity: "Confirm first who you are, then try again.",
+};
+
+function showOidcProblem() {
+  if (["", "signed-in", "confirmed", "added"].includes(oidcOutcome)) return;
+  part("problem").textContent = oidcProblems[oidcOutcome] ?? oidcProblems.sign_in_failed;
+}
+
+/** Offers the companies at which people sign in. `linkToken`: the link to take there. */
+async function showProviders(linkToken) {
+  const { providers = [] } = await call("BeginSignIn");
+  part("providers").replaceChildren(
+    ...providers.map(({ name, title }) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.textContent = `Continue with ${title || name}`;
+      onPress(button, "click", async () => {
+        const request = { provider: name, ...(linkToken && { linkToken }) };
+        const { authorizationUrl } = await call("BeginOidc", request);
+        location.assign(authorizationUrl);
+      });
+      return button;
+    }),
+  );
+}
+
 const purposes = {
   LINK_PURPOSE_OWNER: ["Set up this gateway", "This link makes you its operator, once."],
   LINK_PURPOSE_INVITATION: ["Join", "You were invited."],
@@ -83,6 +118,7 @@ const purposes = {
     "Sign in again",
     "Choose a new way to sign in. It replaces all earlier ones and ends all sessions.",
   ],
+  LINK_PURPOSE_SIGN_UP: ["Your address is confirmed", "Choose how you will sign in."],
 };
 
 async function showLink() {
@@ -92,17 +128,22 @@ async function showLink() {
     ? ` You become ${roles[link.role]} of the account ${link.accountName}.`
     : "";
   show({ title, lead: lead + account, form: true });
-  const isNew = link.purpose !== "LINK_PURPOSE_RECOVERY";
+  const isSignUp = link.purpose === "LINK_PURPOSE_SIGN_UP";
+  const isPerson = link.purpose === "LINK_PURPOSE_RECOVERY";
+  const isNew = !isPerson && !isSignUp;
+  const method = isSignUp ? "ConfirmEmail" : "RedeemLink";
+  if (!isSignUp) await showProviders(token);
   part("login").value = link.login ?? "";
   part("login").readOnly = !isNew;
-  part("name-field").hidden = !isNew;
+  part("name-field").hidden = isPerson;
   part("passkey").textContent = "Create a passkey";
   part("other").hidden = link.needsPasskey === true;
   part("password").autocomplete = "new-password";
   part("password-hint").hidden = false;
   const person = () => ({
     token,
-    ...(isNew && { login: part("login").value, name: part("name").value }),
+    ...(isNew && { login: part("login").value }),
+    ...(!isPerson && { name: part("name").value }),
   });
   const checkLogin = () => {
     if (isNew && part("login").value.trim() === "") throw new Error("Choose a login first.");
@@ -115,7 +156,7 @@ async function showLink() {
       JSON.parse(passkeyOptionsJson),
     );
     const created = await navigator.credentials.create({ publicKey });
-    await call("RedeemLink", {
+    await call(method, {
       ...person(),
       passkeyAnswerJson: JSON.stringify(created.toJSON()),
     });
@@ -123,14 +164,15 @@ async function showLink() {
   });
   onPress(part("form"), "submit", async () => {
     checkLogin();
-    await call("RedeemLink", { ...person(), password: part("password").value });
+    await call(method, { ...person(), password: part("password").value });
     part("password").value = "";
     await showSession();
   });
 }
 
-function showSignIn() {
+async function showSignIn() {
   show({ title: "Sign in", lead: "With a passkey you need no login.", form: true });
+  showOidcProblem();
   part("login-field").hidden = true;
   part("other").addEventListener("toggle", () => {
     part("login-field").hidden = !part("other").open;
@@ -152,6 +194,7 @@ function showSignIn() {
     part("password").value = "";
     await showSession();
   });
+  await showProviders();
 }
 
 onPress(part("sign-out"), "click", async () => {
@@ -161,9 +204,12 @@ onPress(part("sign-out"), "click", async () => {
 
 try {
   if (token !== "") await showLink();
-  else await showSession();
+  else {
+    await showSession();
+    showOidcProblem();
+  }
 } catch (error) {
-  if (token === "" && error.status === 401) showSignIn();
+  if (token === "" && error.status === 401) await showSignIn();
   else {
     show({ title: "This did not work", lead: "" });
     part("problem").textContent = error.message;

@@ -2,10 +2,11 @@
 -- Counts a password attempt for each subject, before its outcome is known. `counted` is false for a
 -- subject that has to wait: it is not counted. After the free failures of its kind, each failure
 -- doubles the wait: 1 s, 2 s, 4 s … 15 min. A login alone never waits. A subject without a failure
--- for an hour starts anew.
+-- for an hour starts anew. Without a wait, `wait_until` is long past: a time of now could be ahead
+-- of an attempt at the same time, whose transaction began before.
 -- $1 subjects, in ascending order  $2 their kinds
 insert into sign_in_failures as f (subject, kind, failures, last_at, wait_until)
-select subject, kind, 1, now(), now()
+select subject, kind, 1, now(), 'epoch'::timestamptz
   from unnest($1::bytea[], $2::text[]) as attempt (subject, kind)
  order by subject
 on conflict (subject) do update
@@ -15,8 +16,8 @@ on conflict (subject) do update
        last_at = case when f.wait_until > now() then f.last_at else now() end,
        wait_until = case
          when f.wait_until > now() then f.wait_until
-         when f.kind = 'login' or f.last_at < now() - interval '1 hour' then now()
-         when f.failures + 1 < case f.kind when 'pair' then 5 else 20 end then now()
+         when f.kind = 'login' or f.last_at < now() - interval '1 hour' then 'epoch'
+         when f.failures + 1 < case f.kind when 'pair' then 5 else 20 end then 'epoch'
          else now() + interval '1 second' * least(900, power(2, least(10,
                 f.failures + 1 - case f.kind when 'pair' then 5 else 20 end)))
        end

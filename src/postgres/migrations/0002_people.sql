@@ -5,7 +5,7 @@ create table installation (
   is_only          boolean primary key default true check (is_only),
   -- The account that the first start made. Null: no start has made one.
   account_id       text collate "C",
-  -- Signs the challenges of passkeys. Null: not used yet.
+  -- Signs challenges. Null: not used yet.
   challenge_secret bytea
 );
 insert into installation default values;
@@ -21,6 +21,8 @@ create table people (
   created_at        timestamptz not null default now(),
   disabled_at       timestamptz
 );
+
+create index people_by_email on people (email);
 
 create table sessions (
   -- SHA-256 of the token.

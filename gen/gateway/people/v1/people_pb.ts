@@ -15,7 +15,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/people/v1/people.proto.
  */
 export const file_gateway_people_v1_people: GenFile = /*@__PURE__*/
-  fileDesc("Ch5nYXRld2F5L3Blb3BsZS92MS9wZW9wbGUucHJvdG8SEWdhdGV3YXkucGVvcGxlLnYxIo0CCgZQZXJzb24SEQoJcGVyc29uX2lkGAEgASgJEg0KBWxvZ2luGAIgASgJEgwKBG5hbWUYAyABKAkSMQoIb3BlcmF0b3IYBCABKA4yHy5nYXRld2F5LmNvbW1vbi52MS5PcGVyYXRvclJvbGUSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZGlzYWJsZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGxhc3Rfc2Vlbl9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZW1haWwYCCABKAkiSgoMU2Vzc2lvbkdyYW50Eg0KBXRva2VuGAEgASgJEisKB2VuZHNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIogBCgdQYXNza2V5EhIKCnBhc3NrZXlfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgd1c2VkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCITChFHZXRTZXNzaW9uUmVxdWVzdCKwAgoSR2V0U2Vzc2lvblJlc3BvbnNlEikKBnBlcnNvbhgBIAEoCzIZLmdhdGV3YXkucGVvcGxlLnYxLlBlcnNvbhIyCghhY2NvdW50cxgCIAMoCzIgLmdhdGV3YXkucGVvcGxlLnYxLlBlcnNvbkFjY291bnQSEgoKc2Vzc2lvbl9pZBgDIAEoCRIwCgxzdHJvbmdfdW50aWwYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCHBhc3NrZXlzGAUgAygLMhouZ2F0ZXdheS5wZW9wbGUudjEuUGFzc2tleRIUCgxoYXNfcGFzc3dvcmQYBiABKAgSMQoIb3BlcmF0b3IYByABKA4yHy5nYXRld2F5LmNvbW1vbi52MS5PcGVyYXRvclJvbGUiXwoNUGVyc29uQWNjb3VudBISCgphY2NvdW50X2lkGAEgASgJEgwKBG5hbWUYAiABKAkSLAoEcm9sZRgDIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlIhQKEkJlZ2luU2lnbkluUmVxdWVzdCIzChNCZWdpblNpZ25JblJlc3BvbnNlEhwKFHBhc3NrZXlfb3B0aW9uc19qc29uGAEgASgJIjUKGFNpZ25JbldpdGhQYXNza2V5UmVxdWVzdBIZCgthbnN3ZXJfanNvbhgBIAEoCUIE8McYASJ2ChlTaWduSW5XaXRoUGFzc2tleVJlc3BvbnNlEi4KBWdyYW50GAEgASgLMh8uZ2F0ZXdheS5wZW9wbGUudjEuU2Vzc2lvbkdyYW50EikKBnBlcnNvbhgCIAEoCzIZLmdhdGV3YXkucGVvcGxlLnYxLlBlcnNvbiJIChlTaWduSW5XaXRoUGFzc3dvcmRSZXF1ZXN0EhMKBWxvZ2luGAEgASgJQgTwxxgBEhYKCHBhc3N3b3JkGAIgASgJQgTwxxgBIncKGlNpZ25JbldpdGhQYXNzd29yZFJlc3BvbnNlEi4KBWdyYW50GAEgASgLMh8uZ2F0ZXdheS5wZW9wbGUudjEuU2Vzc2lvbkdyYW50EikKBnBlcnNvbhgCIAEoCzIZLmdhdGV3YXkucGVvcGxlLnYxLlBlcnNvbiJ0ChFSZWRlZW1MaW5rUmVxdWVzdBITCgV0b2tlbhgBIAEoCUIE8McYARINCgVsb2dpbhgCIAEoCRIMCgRuYW1lGAMgASgJEhsKE3Bhc3NrZXlfYW5zd2VyX2pzb24YBCABKAkSEAoIcGFzc3dvcmQYBSABKAkibwoSUmVkZWVtTGlua1Jlc3BvbnNlEi4KBWdyYW50GAEgASgLMh8uZ2F0ZXdheS5wZW9wbGUudjEuU2Vzc2lvbkdyYW50EikKBnBlcnNvbhgCIAEoCzIZLmdhdGV3YXkucGVvcGxlLnYxLlBlcnNvbiIQCg5TaWduT3V0UmVxdWVzdCIRCg9TaWduT3V0UmVzcG9uc2UiFQoTTGlzdFNlc3Npb25zUmVxdWVzdCJEChRMaXN0U2Vzc2lvbnNSZXNwb25zZRIsCghzZXNzaW9ucxgBIAMoCzIaLmdhdGV3YXkucGVvcGxlLnYxLlNlc3Npb24i2AEKB1Nlc3Npb24SEgoKc2Vzc2lvbl9pZBgBIAEoCRIuCgpjcmVhdGVkX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgd1c2VkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgdlbmRzX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIPCgdhZGRyZXNzGAUgASgJEg0KBWFnZW50GAYgASgJEg8KB2N1cnJlbnQYByABKAgiMAoUUmV2b2tlU2Vzc2lvblJlcXVlc3QSGAoKc2Vzc2lvbl9pZBgBIAEoCUIE8McYASIXChVSZXZva2VTZXNzaW9uUmVzcG9uc2UiRwoWQ29uZmlybUlkZW50aXR5UmVxdWVzdBIbChNwYXNza2V5X2Fuc3dlcl9qc29uGAEgASgJEhAKCHBhc3N3b3JkGAIgASgJIksKF0NvbmZpcm1JZGVudGl0eVJlc3BvbnNlEjAKDHN0cm9uZ191bnRpbBgBIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiOAoTQmVnaW5QYXNza2V5UmVxdWVzdBISCgpsaW5rX3Rva2VuGAEgASgJEg0KBWxvZ2luGAIgASgJIlsKFEJlZ2luUGFzc2tleVJlc3BvbnNlEhwKFHBhc3NrZXlfb3B0aW9uc19qc29uGAEgASgJEiUKBGxpbmsYAiABKAsyFy5nYXRld2F5LnBlb3BsZS52MS5MaW5rIs4BCgRMaW5rEi8KB3B1cnBvc2UYASABKA4yHi5nYXRld2F5LnBlb3BsZS52MS5MaW5rUHVycG9zZRIUCgxhY2NvdW50X25hbWUYAiABKAkSLAoEcm9sZRgDIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlEg0KBWxvZ2luGAQgASgJEisKB2VuZHNfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhUKDW5lZWRzX3Bhc3NrZXkYBiABKAgiPAoRQWRkUGFzc2tleVJlcXVlc3QSGQoLYW5zd2VyX2pzb24YASABKAlCBPDHGAESDAoEbmFtZRgCIAEoCSJBChJBZGRQYXNza2V5UmVzcG9uc2USKwoHcGFzc2tleRgBIAEoCzIaLmdhdGV3YXkucGVvcGxlLnYxLlBhc3NrZXkiMAoUUmVtb3ZlUGFzc2tleVJlcXVlc3QSGAoKcGFzc2tleV9pZBgBIAEoCUIE8McYASIXChVSZW1vdmVQYXNza2V5UmVzcG9uc2UiJgoSU2V0UGFzc3dvcmRSZXF1ZXN0EhAKCHBhc3N3b3JkGAEgASgJIhUKE1NldFBhc3N3b3JkUmVzcG9uc2UixwEKBk1lbWJlchIRCglwZXJzb25faWQYASABKAkSDQoFbG9naW4YAiABKAkSDAoEbmFtZRgDIAEoCRIsCgRyb2xlGAQgASgOMh4uZ2F0ZXdheS5jb21tb24udjEuQWNjb3VudFJvbGUSLQoJam9pbmVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxsYXN0X3NlZW5fYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIqICCgpJbnZpdGF0aW9uEhUKDWludml0YXRpb25faWQYASABKAkSLAoEcm9sZRgCIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlEg0KBWxvZ2luGAMgASgJEi4KCmNyZWF0ZWRfYXQYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEisKB2VuZHNfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhIKCmNyZWF0ZWRfYnkYBiABKAkSDQoFZW1haWwYByABKAkSKgoEbWFpbBgIIAEoDjIcLmdhdGV3YXkucGVvcGxlLnYxLk1haWxTdGF0ZRIUCgxtYWlsX3Byb2JsZW0YCSABKAkiKAoSTGlzdE1lbWJlcnNSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkidQoTTGlzdE1lbWJlcnNSZXNwb25zZRIqCgdtZW1iZXJzGAEgAygLMhkuZ2F0ZXdheS5wZW9wbGUudjEuTWVtYmVyEjIKC2ludml0YXRpb25zGAIgAygLMh0uZ2F0ZXdheS5wZW9wbGUudjEuSW52aXRhdGlvbiJ1Cg1JbnZpdGVSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSMgoEcm9sZRgCIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlQgTwxxgBEg0KBWxvZ2luGAMgASgJEg0KBWVtYWlsGAQgASgJIlEKDkludml0ZVJlc3BvbnNlEjEKCmludml0YXRpb24YASABKAsyHS5nYXRld2F5LnBlb3BsZS52MS5JbnZpdGF0aW9uEgwKBGxpbmsYAiABKAkiSgoXUmV2b2tlSW52aXRhdGlvblJlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIbCg1pbnZpdGF0aW9uX2lkGAIgASgJQgTwxxgBIhoKGFJldm9rZUludml0YXRpb25SZXNwb25zZSJ2ChNVcGRhdGVNZW1iZXJSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSFwoJcGVyc29uX2lkGAIgASgJQgTwxxgBEjIKBHJvbGUYAyABKA4yHi5nYXRld2F5LmNvbW1vbi52MS5BY2NvdW50Um9sZUIE8McYASJBChRVcGRhdGVNZW1iZXJSZXNwb25zZRIpCgZtZW1iZXIYASABKAsyGS5nYXRld2F5LnBlb3BsZS52MS5NZW1iZXIiQgoTUmVtb3ZlTWVtYmVyUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEhcKCXBlcnNvbl9pZBgCIAEoCUIE8McYASIWChRSZW1vdmVNZW1iZXJSZXNwb25zZSJJChFMaXN0UGVvcGxlUmVxdWVzdBINCgVxdWVyeRgBIAEoCRIRCglwYWdlX3NpemUYAiABKA0SEgoKcGFnZV90b2tlbhgDIAEoCSJYChJMaXN0UGVvcGxlUmVzcG9uc2USKQoGcGVvcGxlGAEgAygLMhkuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKXAQoTVXBkYXRlUGVyc29uUmVxdWVzdBIXCglwZXJzb25faWQYASABKAlCBPDHGAESFQoIZGlzYWJsZWQYAiABKAhIAIgBARI2CghvcGVyYXRvchgDIAEoDjIfLmdhdGV3YXkuY29tbW9uLnYxLk9wZXJhdG9yUm9sZUgBiAEBQgsKCV9kaXNhYmxlZEILCglfb3BlcmF0b3IiQQoUVXBkYXRlUGVyc29uUmVzcG9uc2USKQoGcGVyc29uGAEgASgLMhkuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uIj4KFU1ha2VTaWduSW5MaW5rUmVxdWVzdBIXCglwZXJzb25faWQYASABKAlCBPDHGAESDAoEbWFpbBgCIAEoCCJTChZNYWtlU2lnbkluTGlua1Jlc3BvbnNlEgwKBGxpbmsYASABKAkSKwoHZW5kc19hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiggIKCkF1ZGl0RXZlbnQSEAoIZXZlbnRfaWQYASABKAkSJgoCYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBWFjdG9yGAMgASgJEhIKCmFjY291bnRfaWQYBCABKAkSDgoGbWV0aG9kGAUgASgJEg8KB291dGNvbWUYBiABKAkSNwoFZmFjdHMYByADKAsyKC5nYXRld2F5LnBlb3BsZS52MS5BdWRpdEV2ZW50LkZhY3RzRW50cnkSDwoHYWRkcmVzcxgIIAEoCRosCgpGYWN0c0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEi2gEKFkxpc3RBdWRpdEV2ZW50c1JlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRINCgVhY3RvchgCIAEoCRIOCgZtZXRob2QYAyABKAkSKAoEZnJvbRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASJgoCdG8YBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCXBhZ2Vfc2l6ZRgGIAEoDRISCgpwYWdlX3Rva2VuGAcgASgJEhQKDGFsbF9hY2NvdW50cxgIIAEoCCJhChdMaXN0QXVkaXRFdmVudHNSZXNwb25zZRItCgZldmVudHMYASADKAsyHS5nYXRld2F5LnBlb3BsZS52MS5BdWRpdEV2ZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSp7CgtMaW5rUHVycG9zZRIcChhMSU5LX1BVUlBPU0VfVU5TUEVDSUZJRUQQABIWChJMSU5LX1BVUlBPU0VfT1dORVIQARIbChdMSU5LX1BVUlBPU0VfSU5WSVRBVElPThACEhkKFUxJTktfUFVSUE9TRV9SRUNPVkVSWRADKmsKCU1haWxTdGF0ZRIaChZNQUlMX1NUQVRFX1VOU1BFQ0lGSUVEEAASFgoSTUFJTF9TVEFURV9XQUlUSU5HEAESEwoPTUFJTF9TVEFURV9TRU5UEAISFQoRTUFJTF9TVEFURV9GQUlMRUQQAzL8EgoNUGVvcGxlU2VydmljZRJhCgpHZXRTZXNzaW9uEiQuZ2F0ZXdheS5wZW9wbGUudjEuR2V0U2Vzc2lvblJlcXVlc3QaJS5nYXRld2F5LnBlb3BsZS52MS5HZXRTZXNzaW9uUmVzcG9uc2UiBurHGAIYARJkCgtCZWdpblNpZ25JbhIlLmdhdGV3YXkucGVvcGxlLnYxLkJlZ2luU2lnbkluUmVxdWVzdBomLmdhdGV3YXkucGVvcGxlLnYxLkJlZ2luU2lnbkluUmVzcG9uc2UiBurHGAIoARJ2ChFTaWduSW5XaXRoUGFzc2tleRIrLmdhdGV3YXkucGVvcGxlLnYxLlNpZ25JbldpdGhQYXNza2V5UmVxdWVzdBosLmdhdGV3YXkucGVvcGxlLnYxLlNpZ25JbldpdGhQYXNza2V5UmVzcG9uc2UiBurHGAIoARJ5ChJTaWduSW5XaXRoUGFzc3dvcmQSLC5nYXRld2F5LnBlb3BsZS52MS5TaWduSW5XaXRoUGFzc3dvcmRSZXF1ZXN0Gi0uZ2F0ZXdheS5wZW9wbGUudjEuU2lnbkluV2l0aFBhc3N3b3JkUmVzcG9uc2UiBurHGAIoARJhCgpSZWRlZW1MaW5rEiQuZ2F0ZXdheS5wZW9wbGUudjEuUmVkZWVtTGlua1JlcXVlc3QaJS5nYXRld2F5LnBlb3BsZS52MS5SZWRlZW1MaW5rUmVzcG9uc2UiBurHGAIoARJYCgdTaWduT3V0EiEuZ2F0ZXdheS5wZW9wbGUudjEuU2lnbk91dFJlcXVlc3QaIi5nYXRld2F5LnBlb3BsZS52MS5TaWduT3V0UmVzcG9uc2UiBurHGAIYARJnCgxMaXN0U2Vzc2lvbnMSJi5nYXRld2F5LnBlb3BsZS52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0GicuZ2F0ZXdheS5wZW9wbGUudjEuTGlzdFNlc3Npb25zUmVzcG9uc2UiBurHGAIYARJuCg1SZXZva2VTZXNzaW9uEicuZ2F0ZXdheS5wZW9wbGUudjEuUmV2b2tlU2Vzc2lvblJlcXVlc3QaKC5nYXRld2F5LnBlb3BsZS52MS5SZXZva2VTZXNzaW9uUmVzcG9uc2UiCurHGAIYAfjHGAEScAoPQ29uZmlybUlkZW50aXR5EikuZ2F0ZXdheS5wZW9wbGUudjEuQ29uZmlybUlkZW50aXR5UmVxdWVzdBoqLmdhdGV3YXkucGVvcGxlLnYxLkNvbmZpcm1JZGVudGl0eVJlc3BvbnNlIgbqxxgCGAESZwoMQmVnaW5QYXNza2V5EiYuZ2F0ZXdheS5wZW9wbGUudjEuQmVnaW5QYXNza2V5UmVxdWVzdBonLmdhdGV3YXkucGVvcGxlLnYxLkJlZ2luUGFzc2tleVJlc3BvbnNlIgbqxxgCKAESaQoKQWRkUGFzc2tleRIkLmdhdGV3YXkucGVvcGxlLnYxLkFkZFBhc3NrZXlSZXF1ZXN0GiUuZ2F0ZXdheS5wZW9wbGUudjEuQWRkUGFzc2tleVJlc3BvbnNlIg7qxxgCGAH4xxgBgMgYARJyCg1SZW1vdmVQYXNza2V5EicuZ2F0ZXdheS5wZW9wbGUudjEuUmVtb3ZlUGFzc2tleVJlcXVlc3QaKC5nYXRld2F5LnBlb3BsZS52MS5SZW1vdmVQYXNza2V5UmVzcG9uc2UiDurHGAIYAfjHGAGAyBgBEmwKC1NldFBhc3N3b3JkEiUuZ2F0ZXdheS5wZW9wbGUudjEuU2V0UGFzc3dvcmRSZXF1ZXN0GiYuZ2F0ZXdheS5wZW9wbGUudjEuU2V0UGFzc3dvcmRSZXNwb25zZSIO6scYAhgB+McYAYDIGAESaAoLTGlzdE1lbWJlcnMSJS5nYXRld2F5LnBlb3BsZS52MS5MaXN0TWVtYmVyc1JlcXVlc3QaJi5nYXRld2F5LnBlb3BsZS52MS5MaXN0TWVtYmVyc1Jlc3BvbnNlIgrqxxgGEAEYAyACEl8KBkludml0ZRIgLmdhdGV3YXkucGVvcGxlLnYxLkludml0ZVJlcXVlc3QaIS5nYXRld2F5LnBlb3BsZS52MS5JbnZpdGVSZXNwb25zZSIQ6scYBBgDIAL4xxgBgMgYARJ9ChBSZXZva2VJbnZpdGF0aW9uEiouZ2F0ZXdheS5wZW9wbGUudjEuUmV2b2tlSW52aXRhdGlvblJlcXVlc3QaKy5nYXRld2F5LnBlb3BsZS52MS5SZXZva2VJbnZpdGF0aW9uUmVzcG9uc2UiEOrHGAQYAyAC+McYAYDIGAEScQoMVXBkYXRlTWVtYmVyEiYuZ2F0ZXdheS5wZW9wbGUudjEuVXBkYXRlTWVtYmVyUmVxdWVzdBonLmdhdGV3YXkucGVvcGxlLnYxLlVwZGF0ZU1lbWJlclJlc3BvbnNlIhDqxxgEGAMgAvjHGAGAyBgBEnEKDFJlbW92ZU1lbWJlchImLmdhdGV3YXkucGVvcGxlLnYxLlJlbW92ZU1lbWJlclJlcXVlc3QaJy5nYXRld2F5LnBlb3BsZS52MS5SZW1vdmVNZW1iZXJSZXNwb25zZSIQ6scYBBgBIAL4xxgBgMgYARJjCgpMaXN0UGVvcGxlEiQuZ2F0ZXdheS5wZW9wbGUudjEuTGlzdFBlb3BsZVJlcXVlc3QaJS5nYXRld2F5LnBlb3BsZS52MS5MaXN0UGVvcGxlUmVzcG9uc2UiCOrHGAQQASABEm8KDFVwZGF0ZVBlcnNvbhImLmdhdGV3YXkucGVvcGxlLnYxLlVwZGF0ZVBlcnNvblJlcXVlc3QaJy5nYXRld2F5LnBlb3BsZS52MS5VcGRhdGVQZXJzb25SZXNwb25zZSIO6scYAiAC+McYAYDIGAESdQoOTWFrZVNpZ25JbkxpbmsSKC5nYXRld2F5LnBlb3BsZS52MS5NYWtlU2lnbkluTGlua1JlcXVlc3QaKS5nYXRld2F5LnBlb3BsZS52MS5NYWtlU2lnbkluTGlua1Jlc3BvbnNlIg7qxxgCIAL4xxgBgMgYARJ0Cg9MaXN0QXVkaXRFdmVudHMSKS5nYXRld2F5LnBlb3BsZS52MS5MaXN0QXVkaXRFdmVudHNSZXF1ZXN0GiouZ2F0ZXdheS5wZW9wbGUudjEuTGlzdEF1ZGl0RXZlbnRzUmVzcG9uc2UiCurHGAYQARgDIAFiBnByb3RvMw", [file_gateway_common_v1_options, file_gateway_common_v1_roles, file_google_protobuf_timestamp]);
+  fileDesc("Ch5nYXRld2F5L3Blb3BsZS92MS9wZW9wbGUucHJvdG8SEWdhdGV3YXkucGVvcGxlLnYxIo0CCgZQZXJzb24SEQoJcGVyc29uX2lkGAEgASgJEg0KBWxvZ2luGAIgASgJEgwKBG5hbWUYAyABKAkSMQoIb3BlcmF0b3IYBCABKA4yHy5nYXRld2F5LmNvbW1vbi52MS5PcGVyYXRvclJvbGUSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLwoLZGlzYWJsZWRfYXQYBiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjAKDGxhc3Rfc2Vlbl9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDQoFZW1haWwYCCABKAkiSgoMU2Vzc2lvbkdyYW50Eg0KBXRva2VuGAEgASgJEisKB2VuZHNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIogBCgdQYXNza2V5EhIKCnBhc3NrZXlfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIuCgpjcmVhdGVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgd1c2VkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKOAQoISWRlbnRpdHkSEwoLaWRlbnRpdHlfaWQYASABKAkSEAoIcHJvdmlkZXIYAiABKAkSLgoKY3JlYXRlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHdXNlZF9hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiKwoMT2lkY1Byb3ZpZGVyEgwKBG5hbWUYASABKAkSDQoFdGl0bGUYAiABKAkiEwoRR2V0U2Vzc2lvblJlcXVlc3Qi4QIKEkdldFNlc3Npb25SZXNwb25zZRIpCgZwZXJzb24YASABKAsyGS5nYXRld2F5LnBlb3BsZS52MS5QZXJzb24SMgoIYWNjb3VudHMYAiADKAsyIC5nYXRld2F5LnBlb3BsZS52MS5QZXJzb25BY2NvdW50EhIKCnNlc3Npb25faWQYAyABKAkSMAoMc3Ryb25nX3VudGlsGAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghwYXNza2V5cxgFIAMoCzIaLmdhdGV3YXkucGVvcGxlLnYxLlBhc3NrZXkSFAoMaGFzX3Bhc3N3b3JkGAYgASgIEjEKCG9wZXJhdG9yGAcgASgOMh8uZ2F0ZXdheS5jb21tb24udjEuT3BlcmF0b3JSb2xlEi8KCmlkZW50aXRpZXMYCCADKAsyGy5nYXRld2F5LnBlb3BsZS52MS5JZGVudGl0eSJfCg1QZXJzb25BY2NvdW50EhIKCmFjY291bnRfaWQYASABKAkSDAoEbmFtZRgCIAEoCRIsCgRyb2xlGAMgASgOMh4uZ2F0ZXdheS5jb21tb24udjEuQWNjb3VudFJvbGUiFAoSQmVnaW5TaWduSW5SZXF1ZXN0IngKE0JlZ2luU2lnbkluUmVzcG9uc2USHAoUcGFzc2tleV9vcHRpb25zX2pzb24YASABKAkSMgoJcHJvdmlkZXJzGAIgAygLMh8uZ2F0ZXdheS5wZW9wbGUudjEuT2lkY1Byb3ZpZGVyEg8KB3NpZ25fdXAYAyABKAgiNQoYU2lnbkluV2l0aFBhc3NrZXlSZXF1ZXN0EhkKC2Fuc3dlcl9qc29uGAEgASgJQgTwxxgBInYKGVNpZ25JbldpdGhQYXNza2V5UmVzcG9uc2USLgoFZ3JhbnQYASABKAsyHy5nYXRld2F5LnBlb3BsZS52MS5TZXNzaW9uR3JhbnQSKQoGcGVyc29uGAIgASgLMhkuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uIkgKGVNpZ25JbldpdGhQYXNzd29yZFJlcXVlc3QSEwoFbG9naW4YASABKAlCBPDHGAESFgoIcGFzc3dvcmQYAiABKAlCBPDHGAEidwoaU2lnbkluV2l0aFBhc3N3b3JkUmVzcG9uc2USLgoFZ3JhbnQYASABKAsyHy5nYXRld2F5LnBlb3BsZS52MS5TZXNzaW9uR3JhbnQSKQoGcGVyc29uGAIgASgLMhkuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uInQKEVJlZGVlbUxpbmtSZXF1ZXN0EhMKBXRva2VuGAEgASgJQgTwxxgBEg0KBWxvZ2luGAIgASgJEgwKBG5hbWUYAyABKAkSGwoTcGFzc2tleV9hbnN3ZXJfanNvbhgEIAEoCRIQCghwYXNzd29yZBgFIAEoCSJvChJSZWRlZW1MaW5rUmVzcG9uc2USLgoFZ3JhbnQYASABKAsyHy5nYXRld2F5LnBlb3BsZS52MS5TZXNzaW9uR3JhbnQSKQoGcGVyc29uGAIgASgLMhkuZ2F0ZXdheS5wZW9wbGUudjEuUGVyc29uIm8KEEJlZ2luT2lkY1JlcXVlc3QSFgoIcHJvdmlkZXIYASABKAlCBPDHGAESLwoHcHVycG9zZRgCIAEoDjIeLmdhdGV3YXkucGVvcGxlLnYxLk9pZGNQdXJwb3NlEhIKCmxpbmtfdG9rZW4YAyABKAkiWQoRQmVnaW5PaWRjUmVzcG9uc2USGQoRYXV0aG9yaXphdGlvbl91cmwYASABKAkSKQoEZmxvdxgCIAEoCzIbLmdhdGV3YXkucGVvcGxlLnYxLk9pZGNGbG93IkYKCE9pZGNGbG93Eg0KBXRva2VuGAEgASgJEisKB2VuZHNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIlQKEUZpbmlzaE9pZGNSZXF1ZXN0EhYKCHByb3ZpZGVyGAEgASgJQgTwxxgBEhIKBGZsb3cYAiABKAlCBPDHGAESEwoFcXVlcnkYAyABKAlCBPDHGAEi0gEKEkZpbmlzaE9pZGNSZXNwb25zZRIuCgVncmFudBgBIAEoCzIfLmdhdGV3YXkucGVvcGxlLnYxLlNlc3Npb25HcmFudBIpCgZwZXJzb24YAiABKAsyGS5nYXRld2F5LnBlb3BsZS52MS5QZXJzb24SLwoHcHVycG9zZRgDIAEoDjIeLmdhdGV3YXkucGVvcGxlLnYxLk9pZGNQdXJwb3NlEjAKDHN0cm9uZ191bnRpbBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiJAoNU2lnblVwUmVxdWVzdBITCgVlbWFpbBgBIAEoCUIE8McYASIQCg5TaWduVXBSZXNwb25zZSJnChNDb25maXJtRW1haWxSZXF1ZXN0EhMKBXRva2VuGAEgASgJQgTwxxgBEgwKBG5hbWUYAiABKAkSGwoTcGFzc2tleV9hbnN3ZXJfanNvbhgDIAEoCRIQCghwYXNzd29yZBgEIAEoCSJxChRDb25maXJtRW1haWxSZXNwb25zZRIuCgVncmFudBgBIAEoCzIfLmdhdGV3YXkucGVvcGxlLnYxLlNlc3Npb25HcmFudBIpCgZwZXJzb24YAiABKAsyGS5nYXRld2F5LnBlb3BsZS52MS5QZXJzb24iEAoOU2lnbk91dFJlcXVlc3QiEQoPU2lnbk91dFJlc3BvbnNlIhUKE0xpc3RTZXNzaW9uc1JlcXVlc3QiRAoUTGlzdFNlc3Npb25zUmVzcG9uc2USLAoIc2Vzc2lvbnMYASADKAsyGi5nYXRld2F5LnBlb3BsZS52MS5TZXNzaW9uItgBCgdTZXNzaW9uEhIKCnNlc3Npb25faWQYASABKAkSLgoKY3JlYXRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHdXNlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHZW5kc19hdBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHYWRkcmVzcxgFIAEoCRINCgVhZ2VudBgGIAEoCRIPCgdjdXJyZW50GAcgASgIIjAKFFJldm9rZVNlc3Npb25SZXF1ZXN0EhgKCnNlc3Npb25faWQYASABKAlCBPDHGAEiFwoVUmV2b2tlU2Vzc2lvblJlc3BvbnNlIkcKFkNvbmZpcm1JZGVudGl0eVJlcXVlc3QSGwoTcGFzc2tleV9hbnN3ZXJfanNvbhgBIAEoCRIQCghwYXNzd29yZBgCIAEoCSJLChdDb25maXJtSWRlbnRpdHlSZXNwb25zZRIwCgxzdHJvbmdfdW50aWwYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjgKE0JlZ2luUGFzc2tleVJlcXVlc3QSEgoKbGlua190b2tlbhgBIAEoCRINCgVsb2dpbhgCIAEoCSJbChRCZWdpblBhc3NrZXlSZXNwb25zZRIcChRwYXNza2V5X29wdGlvbnNfanNvbhgBIAEoCRIlCgRsaW5rGAIgASgLMhcuZ2F0ZXdheS5wZW9wbGUudjEuTGluayLOAQoETGluaxIvCgdwdXJwb3NlGAEgASgOMh4uZ2F0ZXdheS5wZW9wbGUudjEuTGlua1B1cnBvc2USFAoMYWNjb3VudF9uYW1lGAIgASgJEiwKBHJvbGUYAyABKA4yHi5nYXRld2F5LmNvbW1vbi52MS5BY2NvdW50Um9sZRINCgVsb2dpbhgEIAEoCRIrCgdlbmRzX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIVCg1uZWVkc19wYXNza2V5GAYgASgIIjwKEUFkZFBhc3NrZXlSZXF1ZXN0EhkKC2Fuc3dlcl9qc29uGAEgASgJQgTwxxgBEgwKBG5hbWUYAiABKAkiQQoSQWRkUGFzc2tleVJlc3BvbnNlEisKB3Bhc3NrZXkYASABKAsyGi5nYXRld2F5LnBlb3BsZS52MS5QYXNza2V5IjAKFFJlbW92ZVBhc3NrZXlSZXF1ZXN0EhgKCnBhc3NrZXlfaWQYASABKAlCBPDHGAEiFwoVUmVtb3ZlUGFzc2tleVJlc3BvbnNlIjIKFVJlbW92ZUlkZW50aXR5UmVxdWVzdBIZCgtpZGVudGl0eV9pZBgBIAEoCUIE8McYASIYChZSZW1vdmVJZGVudGl0eVJlc3BvbnNlIiYKElNldFBhc3N3b3JkUmVxdWVzdBIQCghwYXNzd29yZBgBIAEoCSIVChNTZXRQYXNzd29yZFJlc3BvbnNlIscBCgZNZW1iZXISEQoJcGVyc29uX2lkGAEgASgJEg0KBWxvZ2luGAIgASgJEgwKBG5hbWUYAyABKAkSLAoEcm9sZRgEIAEoDjIeLmdhdGV3YXkuY29tbW9uLnYxLkFjY291bnRSb2xlEi0KCWpvaW5lZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASMAoMbGFzdF9zZWVuX2F0GAYgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCKiAgoKSW52aXRhdGlvbhIVCg1pbnZpdGF0aW9uX2lkGAEgASgJEiwKBHJvbGUYAiABKA4yHi5nYXRld2F5LmNvbW1vbi52MS5BY2NvdW50Um9sZRINCgVsb2dpbhgDIAEoCRIuCgpjcmVhdGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIrCgdlbmRzX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBISCgpjcmVhdGVkX2J5GAYgASgJEg0KBWVtYWlsGAcgASgJEioKBG1haWwYCCABKA4yHC5nYXRld2F5LnBlb3BsZS52MS5NYWlsU3RhdGUSFAoMbWFpbF9wcm9ibGVtGAkgASgJIigKEkxpc3RNZW1iZXJzUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJInUKE0xpc3RNZW1iZXJzUmVzcG9uc2USKgoHbWVtYmVycxgBIAMoCzIZLmdhdGV3YXkucGVvcGxlLnYxLk1lbWJlchIyCgtpbnZpdGF0aW9ucxgCIAMoCzIdLmdhdGV3YXkucGVvcGxlLnYxLkludml0YXRpb24idQoNSW52aXRlUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEjIKBHJvbGUYAiABKA4yHi5nYXRld2F5LmNvbW1vbi52MS5BY2NvdW50Um9sZUIE8McYARINCgVsb2dpbhgDIAEoCRINCgVlbWFpbBgEIAEoCSJRCg5JbnZpdGVSZXNwb25zZRIxCgppbnZpdGF0aW9uGAEgASgLMh0uZ2F0ZXdheS5wZW9wbGUudjEuSW52aXRhdGlvbhIMCgRsaW5rGAIgASgJIkoKF1Jldm9rZUludml0YXRpb25SZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSGwoNaW52aXRhdGlvbl9pZBgCIAEoCUIE8McYASIaChhSZXZva2VJbnZpdGF0aW9uUmVzcG9uc2UidgoTVXBkYXRlTWVtYmVyUmVxdWVzdBISCgphY2NvdW50X2lkGAEgASgJEhcKCXBlcnNvbl9pZBgCIAEoCUIE8McYARIyCgRyb2xlGAMgASgOMh4uZ2F0ZXdheS5jb21tb24udjEuQWNjb3VudFJvbGVCBPDHGAEiQQoUVXBkYXRlTWVtYmVyUmVzcG9uc2USKQoGbWVtYmVyGAEgASgLMhkuZ2F0ZXdheS5wZW9wbGUudjEuTWVtYmVyIkIKE1JlbW92ZU1lbWJlclJlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIXCglwZXJzb25faWQYAiABKAlCBPDHGAEiFgoUUmVtb3ZlTWVtYmVyUmVzcG9uc2UiSQoRTGlzdFBlb3BsZVJlcXVlc3QSDQoFcXVlcnkYASABKAkSEQoJcGFnZV9zaXplGAIgASgNEhIKCnBhZ2VfdG9rZW4YAyABKAkiWAoSTGlzdFBlb3BsZVJlc3BvbnNlEikKBnBlb3BsZRgBIAMoCzIZLmdhdGV3YXkucGVvcGxlLnYxLlBlcnNvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkilwEKE1VwZGF0ZVBlcnNvblJlcXVlc3QSFwoJcGVyc29uX2lkGAEgASgJQgTwxxgBEhUKCGRpc2FibGVkGAIgASgISACIAQESNgoIb3BlcmF0b3IYAyABKA4yHy5nYXRld2F5LmNvbW1vbi52MS5PcGVyYXRvclJvbGVIAYgBAUILCglfZGlzYWJsZWRCCwoJX29wZXJhdG9yIkEKFFVwZGF0ZVBlcnNvblJlc3BvbnNlEikKBnBlcnNvbhgBIAEoCzIZLmdhdGV3YXkucGVvcGxlLnYxLlBlcnNvbiI+ChVNYWtlU2lnbkluTGlua1JlcXVlc3QSFwoJcGVyc29uX2lkGAEgASgJQgTwxxgBEgwKBG1haWwYAiABKAgiUwoWTWFrZVNpZ25JbkxpbmtSZXNwb25zZRIMCgRsaW5rGAEgASgJEisKB2VuZHNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIoICCgpBdWRpdEV2ZW50EhAKCGV2ZW50X2lkGAEgASgJEiYKAmF0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBINCgVhY3RvchgDIAEoCRISCgphY2NvdW50X2lkGAQgASgJEg4KBm1ldGhvZBgFIAEoCRIPCgdvdXRjb21lGAYgASgJEjcKBWZhY3RzGAcgAygLMiguZ2F0ZXdheS5wZW9wbGUudjEuQXVkaXRFdmVudC5GYWN0c0VudHJ5Eg8KB2FkZHJlc3MYCCABKAkaLAoKRmFjdHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBItoBChZMaXN0QXVkaXRFdmVudHNSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSDQoFYWN0b3IYAiABKAkSDgoGbWV0aG9kGAMgASgJEigKBGZyb20YBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiYKAnRvGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIRCglwYWdlX3NpemUYBiABKA0SEgoKcGFnZV90b2tlbhgHIAEoCRIUCgxhbGxfYWNjb3VudHMYCCABKAgiYQoXTGlzdEF1ZGl0RXZlbnRzUmVzcG9uc2USLQoGZXZlbnRzGAEgAygLMh0uZ2F0ZXdheS5wZW9wbGUudjEuQXVkaXRFdmVudBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkqWwoLT2lkY1B1cnBvc2USHAoYT0lEQ19QVVJQT1NFX1VOU1BFQ0lGSUVEEAASGAoUT0lEQ19QVVJQT1NFX0NPTkZJUk0QARIUChBPSURDX1BVUlBPU0VfQUREEAIqlQEKC0xpbmtQdXJwb3NlEhwKGExJTktfUFVSUE9TRV9VTlNQRUNJRklFRBAAEhYKEkxJTktfUFVSUE9TRV9PV05FUhABEhsKF0xJTktfUFVSUE9TRV9JTlZJVEFUSU9OEAISGQoVTElOS19QVVJQT1NFX1JFQ09WRVJZEAMSGAoUTElOS19QVVJQT1NFX1NJR05fVVAQBCprCglNYWlsU3RhdGUSGgoWTUFJTF9TVEFURV9VTlNQRUNJRklFRBAAEhYKEk1BSUxfU1RBVEVfV0FJVElORxABEhMKD01BSUxfU1RBVEVfU0VOVBACEhUKEU1BSUxfU1RBVEVfRkFJTEVEEAMy9hYKDVBlb3BsZVNlcnZpY2USYQoKR2V0U2Vzc2lvbhIkLmdhdGV3YXkucGVvcGxlLnYxLkdldFNlc3Npb25SZXF1ZXN0GiUuZ2F0ZXdheS5wZW9wbGUudjEuR2V0U2Vzc2lvblJlc3BvbnNlIgbqxxgCGAESZAoLQmVnaW5TaWduSW4SJS5nYXRld2F5LnBlb3BsZS52MS5CZWdpblNpZ25JblJlcXVlc3QaJi5nYXRld2F5LnBlb3BsZS52MS5CZWdpblNpZ25JblJlc3BvbnNlIgbqxxgCKAESdgoRU2lnbkluV2l0aFBhc3NrZXkSKy5nYXRld2F5LnBlb3BsZS52MS5TaWduSW5XaXRoUGFzc2tleVJlcXVlc3QaLC5nYXRld2F5LnBlb3BsZS52MS5TaWduSW5XaXRoUGFzc2tleVJlc3BvbnNlIgbqxxgCKAESeQoSU2lnbkluV2l0aFBhc3N3b3JkEiwuZ2F0ZXdheS5wZW9wbGUudjEuU2lnbkluV2l0aFBhc3N3b3JkUmVxdWVzdBotLmdhdGV3YXkucGVvcGxlLnYxLlNpZ25JbldpdGhQYXNzd29yZFJlc3BvbnNlIgbqxxgCKAESYQoKUmVkZWVtTGluaxIkLmdhdGV3YXkucGVvcGxlLnYxLlJlZGVlbUxpbmtSZXF1ZXN0GiUuZ2F0ZXdheS5wZW9wbGUudjEuUmVkZWVtTGlua1Jlc3BvbnNlIgbqxxgCKAESXgoJQmVnaW5PaWRjEiMuZ2F0ZXdheS5wZW9wbGUudjEuQmVnaW5PaWRjUmVxdWVzdBokLmdhdGV3YXkucGVvcGxlLnYxLkJlZ2luT2lkY1Jlc3BvbnNlIgbqxxgCKAESYQoKRmluaXNoT2lkYxIkLmdhdGV3YXkucGVvcGxlLnYxLkZpbmlzaE9pZGNSZXF1ZXN0GiUuZ2F0ZXdheS5wZW9wbGUudjEuRmluaXNoT2lkY1Jlc3BvbnNlIgbqxxgCKAESVQoGU2lnblVwEiAuZ2F0ZXdheS5wZW9wbGUudjEuU2lnblVwUmVxdWVzdBohLmdhdGV3YXkucGVvcGxlLnYxLlNpZ25VcFJlc3BvbnNlIgbqxxgCKAESZwoMQ29uZmlybUVtYWlsEiYuZ2F0ZXdheS5wZW9wbGUudjEuQ29uZmlybUVtYWlsUmVxdWVzdBonLmdhdGV3YXkucGVvcGxlLnYxLkNvbmZpcm1FbWFpbFJlc3BvbnNlIgbqxxgCKAESWAoHU2lnbk91dBIhLmdhdGV3YXkucGVvcGxlLnYxLlNpZ25PdXRSZXF1ZXN0GiIuZ2F0ZXdheS5wZW9wbGUudjEuU2lnbk91dFJlc3BvbnNlIgbqxxgCGAESZwoMTGlzdFNlc3Npb25zEiYuZ2F0ZXdheS5wZW9wbGUudjEuTGlzdFNlc3Npb25zUmVxdWVzdBonLmdhdGV3YXkucGVvcGxlLnYxLkxpc3RTZXNzaW9uc1Jlc3BvbnNlIgbqxxgCGAESbgoNUmV2b2tlU2Vzc2lvbhInLmdhdGV3YXkucGVvcGxlLnYxLlJldm9rZVNlc3Npb25SZXF1ZXN0GiguZ2F0ZXdheS5wZW9wbGUudjEuUmV2b2tlU2Vzc2lvblJlc3BvbnNlIgrqxxgCGAH4xxgBEnAKD0NvbmZpcm1JZGVudGl0eRIpLmdhdGV3YXkucGVvcGxlLnYxLkNvbmZpcm1JZGVudGl0eVJlcXVlc3QaKi5nYXRld2F5LnBlb3BsZS52MS5Db25maXJtSWRlbnRpdHlSZXNwb25zZSIG6scYAhgBEmcKDEJlZ2luUGFzc2tleRImLmdhdGV3YXkucGVvcGxlLnYxLkJlZ2luUGFzc2tleVJlcXVlc3QaJy5nYXRld2F5LnBlb3BsZS52MS5CZWdpblBhc3NrZXlSZXNwb25zZSIG6scYAigBEmkKCkFkZFBhc3NrZXkSJC5nYXRld2F5LnBlb3BsZS52MS5BZGRQYXNza2V5UmVxdWVzdBolLmdhdGV3YXkucGVvcGxlLnYxLkFkZFBhc3NrZXlSZXNwb25zZSIO6scYAhgB+McYAYDIGAEScgoNUmVtb3ZlUGFzc2tleRInLmdhdGV3YXkucGVvcGxlLnYxLlJlbW92ZVBhc3NrZXlSZXF1ZXN0GiguZ2F0ZXdheS5wZW9wbGUudjEuUmVtb3ZlUGFzc2tleVJlc3BvbnNlIg7qxxgCGAH4xxgBgMgYARJ1Cg5SZW1vdmVJZGVudGl0eRIoLmdhdGV3YXkucGVvcGxlLnYxLlJlbW92ZUlkZW50aXR5UmVxdWVzdBopLmdhdGV3YXkucGVvcGxlLnYxLlJlbW92ZUlkZW50aXR5UmVzcG9uc2UiDurHGAIYAfjHGAGAyBgBEmwKC1NldFBhc3N3b3JkEiUuZ2F0ZXdheS5wZW9wbGUudjEuU2V0UGFzc3dvcmRSZXF1ZXN0GiYuZ2F0ZXdheS5wZW9wbGUudjEuU2V0UGFzc3dvcmRSZXNwb25zZSIO6scYAhgB+McYAYDIGAESaAoLTGlzdE1lbWJlcnMSJS5nYXRld2F5LnBlb3BsZS52MS5MaXN0TWVtYmVyc1JlcXVlc3QaJi5nYXRld2F5LnBlb3BsZS52MS5MaXN0TWVtYmVyc1Jlc3BvbnNlIgrqxxgGEAEYAyACEl8KBkludml0ZRIgLmdhdGV3YXkucGVvcGxlLnYxLkludml0ZVJlcXVlc3QaIS5nYXRld2F5LnBlb3BsZS52MS5JbnZpdGVSZXNwb25zZSIQ6scYBBgDIAL4xxgBgMgYARJ9ChBSZXZva2VJbnZpdGF0aW9uEiouZ2F0ZXdheS5wZW9wbGUudjEuUmV2b2tlSW52aXRhdGlvblJlcXVlc3QaKy5nYXRld2F5LnBlb3BsZS52MS5SZXZva2VJbnZpdGF0aW9uUmVzcG9uc2UiEOrHGAQYAyAC+McYAYDIGAEScQoMVXBkYXRlTWVtYmVyEiYuZ2F0ZXdheS5wZW9wbGUudjEuVXBkYXRlTWVtYmVyUmVxdWVzdBonLmdhdGV3YXkucGVvcGxlLnYxLlVwZGF0ZU1lbWJlclJlc3BvbnNlIhDqxxgEGAMgAvjHGAGAyBgBEnEKDFJlbW92ZU1lbWJlchImLmdhdGV3YXkucGVvcGxlLnYxLlJlbW92ZU1lbWJlclJlcXVlc3QaJy5nYXRld2F5LnBlb3BsZS52MS5SZW1vdmVNZW1iZXJSZXNwb25zZSIQ6scYBBgBIAL4xxgBgMgYARJjCgpMaXN0UGVvcGxlEiQuZ2F0ZXdheS5wZW9wbGUudjEuTGlzdFBlb3BsZVJlcXVlc3QaJS5nYXRld2F5LnBlb3BsZS52MS5MaXN0UGVvcGxlUmVzcG9uc2UiCOrHGAQQASABEm8KDFVwZGF0ZVBlcnNvbhImLmdhdGV3YXkucGVvcGxlLnYxLlVwZGF0ZVBlcnNvblJlcXVlc3QaJy5nYXRld2F5LnBlb3BsZS52MS5VcGRhdGVQZXJzb25SZXNwb25zZSIO6scYAiAC+McYAYDIGAESdQoOTWFrZVNpZ25JbkxpbmsSKC5nYXRld2F5LnBlb3BsZS52MS5NYWtlU2lnbkluTGlua1JlcXVlc3QaKS5nYXRld2F5LnBlb3BsZS52MS5NYWtlU2lnbkluTGlua1Jlc3BvbnNlIg7qxxgCIAL4xxgBgMgYARJ0Cg9MaXN0QXVkaXRFdmVudHMSKS5nYXRld2F5LnBlb3BsZS52MS5MaXN0QXVkaXRFdmVudHNSZXF1ZXN0GiouZ2F0ZXdheS5wZW9wbGUudjEuTGlzdEF1ZGl0RXZlbnRzUmVzcG9uc2UiCurHGAYQARgDIAFiBnByb3RvMw", [file_gateway_common_v1_options, file_gateway_common_v1_roles, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message gateway.people.v1.Person
@@ -140,6 +140,68 @@ export const PasskeySchema: GenMessage<Passkey> = /*@__PURE__*/
   messageDesc(file_gateway_people_v1_people, 2);
 
 /**
+ * Who a person is at a provider of OIDC.
+ *
+ * @generated from message gateway.people.v1.Identity
+ */
+export type Identity = Message<"gateway.people.v1.Identity"> & {
+  /**
+   * @generated from field: string identity_id = 1;
+   */
+  identityId: string;
+
+  /**
+   * The name of the provider. Empty: it is no longer configured, and this is no way in.
+   *
+   * @generated from field: string provider = 2;
+   */
+  provider: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp created_at = 3;
+   */
+  createdAt?: Timestamp | undefined;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp used_at = 4;
+   */
+  usedAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gateway.people.v1.Identity.
+ * Use `create(IdentitySchema)` to create a new message.
+ */
+export const IdentitySchema: GenMessage<Identity> = /*@__PURE__*/
+  messageDesc(file_gateway_people_v1_people, 3);
+
+/**
+ * A provider of OIDC at which people can sign in.
+ *
+ * @generated from message gateway.people.v1.OidcProvider
+ */
+export type OidcProvider = Message<"gateway.people.v1.OidcProvider"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * To show.
+   *
+   * @generated from field: string title = 2;
+   */
+  title: string;
+};
+
+/**
+ * Describes the message gateway.people.v1.OidcProvider.
+ * Use `create(OidcProviderSchema)` to create a new message.
+ */
+export const OidcProviderSchema: GenMessage<OidcProvider> = /*@__PURE__*/
+  messageDesc(file_gateway_people_v1_people, 4);
+
+/**
  * @generated from message gateway.people.v1.GetSessionRequest
  */
 export type GetSessionRequest = Message<"gateway.people.v1.GetSessionRequest"> & {
@@ -150,7 +212,7 @@ export type GetSessionRequest = Message<"gateway.people.v1.GetSessionRequest"> &
  * Use `create(GetSessionRequestSchema)` to create a new message.
  */
 export const GetSessionRequestSchema: GenMessage<GetSessionRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 3);
+  messageDesc(file_gateway_people_v1_people, 5);
 
 /**
  * @generated from message gateway.people.v1.GetSessionResponse
@@ -198,6 +260,13 @@ export type GetSessionResponse = Message<"gateway.people.v1.GetSessionResponse">
    * @generated from field: gateway.common.v1.OperatorRole operator = 7;
    */
   operator: OperatorRole;
+
+  /**
+   * Oldest first.
+   *
+   * @generated from field: repeated gateway.people.v1.Identity identities = 8;
+   */
+  identities: Identity[];
 };
 
 /**
@@ -205,7 +274,7 @@ export type GetSessionResponse = Message<"gateway.people.v1.GetSessionResponse">
  * Use `create(GetSessionResponseSchema)` to create a new message.
  */
 export const GetSessionResponseSchema: GenMessage<GetSessionResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 4);
+  messageDesc(file_gateway_people_v1_people, 6);
 
 /**
  * An account to which a person belongs.
@@ -234,7 +303,7 @@ export type PersonAccount = Message<"gateway.people.v1.PersonAccount"> & {
  * Use `create(PersonAccountSchema)` to create a new message.
  */
 export const PersonAccountSchema: GenMessage<PersonAccount> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 5);
+  messageDesc(file_gateway_people_v1_people, 7);
 
 /**
  * @generated from message gateway.people.v1.BeginSignInRequest
@@ -247,7 +316,7 @@ export type BeginSignInRequest = Message<"gateway.people.v1.BeginSignInRequest">
  * Use `create(BeginSignInRequestSchema)` to create a new message.
  */
 export const BeginSignInRequestSchema: GenMessage<BeginSignInRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 6);
+  messageDesc(file_gateway_people_v1_people, 8);
 
 /**
  * @generated from message gateway.people.v1.BeginSignInResponse
@@ -259,6 +328,20 @@ export type BeginSignInResponse = Message<"gateway.people.v1.BeginSignInResponse
    * @generated from field: string passkey_options_json = 1;
    */
   passkeyOptionsJson: string;
+
+  /**
+   * In the order of their configuration.
+   *
+   * @generated from field: repeated gateway.people.v1.OidcProvider providers = 2;
+   */
+  providers: OidcProvider[];
+
+  /**
+   * True: SignUp takes addresses.
+   *
+   * @generated from field: bool sign_up = 3;
+   */
+  signUp: boolean;
 };
 
 /**
@@ -266,7 +349,7 @@ export type BeginSignInResponse = Message<"gateway.people.v1.BeginSignInResponse
  * Use `create(BeginSignInResponseSchema)` to create a new message.
  */
 export const BeginSignInResponseSchema: GenMessage<BeginSignInResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 7);
+  messageDesc(file_gateway_people_v1_people, 9);
 
 /**
  * @generated from message gateway.people.v1.SignInWithPasskeyRequest
@@ -285,7 +368,7 @@ export type SignInWithPasskeyRequest = Message<"gateway.people.v1.SignInWithPass
  * Use `create(SignInWithPasskeyRequestSchema)` to create a new message.
  */
 export const SignInWithPasskeyRequestSchema: GenMessage<SignInWithPasskeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 8);
+  messageDesc(file_gateway_people_v1_people, 10);
 
 /**
  * @generated from message gateway.people.v1.SignInWithPasskeyResponse
@@ -307,7 +390,7 @@ export type SignInWithPasskeyResponse = Message<"gateway.people.v1.SignInWithPas
  * Use `create(SignInWithPasskeyResponseSchema)` to create a new message.
  */
 export const SignInWithPasskeyResponseSchema: GenMessage<SignInWithPasskeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 9);
+  messageDesc(file_gateway_people_v1_people, 11);
 
 /**
  * @generated from message gateway.people.v1.SignInWithPasswordRequest
@@ -329,7 +412,7 @@ export type SignInWithPasswordRequest = Message<"gateway.people.v1.SignInWithPas
  * Use `create(SignInWithPasswordRequestSchema)` to create a new message.
  */
 export const SignInWithPasswordRequestSchema: GenMessage<SignInWithPasswordRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 10);
+  messageDesc(file_gateway_people_v1_people, 12);
 
 /**
  * @generated from message gateway.people.v1.SignInWithPasswordResponse
@@ -351,7 +434,7 @@ export type SignInWithPasswordResponse = Message<"gateway.people.v1.SignInWithPa
  * Use `create(SignInWithPasswordResponseSchema)` to create a new message.
  */
 export const SignInWithPasswordResponseSchema: GenMessage<SignInWithPasswordResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 11);
+  messageDesc(file_gateway_people_v1_people, 13);
 
 /**
  * @generated from message gateway.people.v1.RedeemLinkRequest
@@ -400,7 +483,7 @@ export type RedeemLinkRequest = Message<"gateway.people.v1.RedeemLinkRequest"> &
  * Use `create(RedeemLinkRequestSchema)` to create a new message.
  */
 export const RedeemLinkRequestSchema: GenMessage<RedeemLinkRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 12);
+  messageDesc(file_gateway_people_v1_people, 14);
 
 /**
  * @generated from message gateway.people.v1.RedeemLinkResponse
@@ -424,7 +507,252 @@ export type RedeemLinkResponse = Message<"gateway.people.v1.RedeemLinkResponse">
  * Use `create(RedeemLinkResponseSchema)` to create a new message.
  */
 export const RedeemLinkResponseSchema: GenMessage<RedeemLinkResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 13);
+  messageDesc(file_gateway_people_v1_people, 15);
+
+/**
+ * @generated from message gateway.people.v1.BeginOidcRequest
+ */
+export type BeginOidcRequest = Message<"gateway.people.v1.BeginOidcRequest"> & {
+  /**
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * @generated from field: gateway.people.v1.OidcPurpose purpose = 2;
+   */
+  purpose: OidcPurpose;
+
+  /**
+   * The part of a link after `#`: an invitation, a recovery, or the link of the first operator. At
+   * most one of this and `purpose`.
+   *
+   * @generated from field: string link_token = 3;
+   */
+  linkToken: string;
+};
+
+/**
+ * Describes the message gateway.people.v1.BeginOidcRequest.
+ * Use `create(BeginOidcRequestSchema)` to create a new message.
+ */
+export const BeginOidcRequestSchema: GenMessage<BeginOidcRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_people_v1_people, 16);
+
+/**
+ * @generated from message gateway.people.v1.BeginOidcResponse
+ */
+export type BeginOidcResponse = Message<"gateway.people.v1.BeginOidcResponse"> & {
+  /**
+   * Where the browser goes.
+   *
+   * @generated from field: string authorization_url = 1;
+   */
+  authorizationUrl: string;
+
+  /**
+   * @generated from field: gateway.people.v1.OidcFlow flow = 2;
+   */
+  flow?: OidcFlow | undefined;
+};
+
+/**
+ * Describes the message gateway.people.v1.BeginOidcResponse.
+ * Use `create(BeginOidcResponseSchema)` to create a new message.
+ */
+export const BeginOidcResponseSchema: GenMessage<BeginOidcResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_people_v1_people, 17);
+
+/**
+ * What the browser keeps while its person is at the provider. Over HTTP the listener moves it into
+ * a cookie, and leaves this message out.
+ *
+ * @generated from message gateway.people.v1.OidcFlow
+ */
+export type OidcFlow = Message<"gateway.people.v1.OidcFlow"> & {
+  /**
+   * Good for one FinishOidc.
+   *
+   * @generated from field: string token = 1;
+   */
+  token: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp ends_at = 2;
+   */
+  endsAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gateway.people.v1.OidcFlow.
+ * Use `create(OidcFlowSchema)` to create a new message.
+ */
+export const OidcFlowSchema: GenMessage<OidcFlow> = /*@__PURE__*/
+  messageDesc(file_gateway_people_v1_people, 18);
+
+/**
+ * @generated from message gateway.people.v1.FinishOidcRequest
+ */
+export type FinishOidcRequest = Message<"gateway.people.v1.FinishOidcRequest"> & {
+  /**
+   * @generated from field: string provider = 1;
+   */
+  provider: string;
+
+  /**
+   * The token of the OidcFlow.
+   *
+   * @generated from field: string flow = 2;
+   */
+  flow: string;
+
+  /**
+   * The query of the address at which the browser came back, without `?`.
+   *
+   * @generated from field: string query = 3;
+   */
+  query: string;
+};
+
+/**
+ * Describes the message gateway.people.v1.FinishOidcRequest.
+ * Use `create(FinishOidcRequestSchema)` to create a new message.
+ */
+export const FinishOidcRequestSchema: GenMessage<FinishOidcRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_people_v1_people, 19);
+
+/**
+ * @generated from message gateway.people.v1.FinishOidcResponse
+ */
+export type FinishOidcResponse = Message<"gateway.people.v1.FinishOidcResponse"> & {
+  /**
+   * Absent unless this was a sign-in or a link.
+   *
+   * @generated from field: gateway.people.v1.SessionGrant grant = 1;
+   */
+  grant?: SessionGrant | undefined;
+
+  /**
+   * @generated from field: gateway.people.v1.Person person = 2;
+   */
+  person?: Person | undefined;
+
+  /**
+   * @generated from field: gateway.people.v1.OidcPurpose purpose = 3;
+   */
+  purpose: OidcPurpose;
+
+  /**
+   * Until then, the methods marked `strong` need no further confirmation. Present if the purpose
+   * was to confirm.
+   *
+   * @generated from field: google.protobuf.Timestamp strong_until = 4;
+   */
+  strongUntil?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gateway.people.v1.FinishOidcResponse.
+ * Use `create(FinishOidcResponseSchema)` to create a new message.
+ */
+export const FinishOidcResponseSchema: GenMessage<FinishOidcResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_people_v1_people, 20);
+
+/**
+ * @generated from message gateway.people.v1.SignUpRequest
+ */
+export type SignUpRequest = Message<"gateway.people.v1.SignUpRequest"> & {
+  /**
+   * An e-mail address. It becomes the login.
+   *
+   * @generated from field: string email = 1;
+   */
+  email: string;
+};
+
+/**
+ * Describes the message gateway.people.v1.SignUpRequest.
+ * Use `create(SignUpRequestSchema)` to create a new message.
+ */
+export const SignUpRequestSchema: GenMessage<SignUpRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_people_v1_people, 21);
+
+/**
+ * @generated from message gateway.people.v1.SignUpResponse
+ */
+export type SignUpResponse = Message<"gateway.people.v1.SignUpResponse"> & {
+};
+
+/**
+ * Describes the message gateway.people.v1.SignUpResponse.
+ * Use `create(SignUpResponseSchema)` to create a new message.
+ */
+export const SignUpResponseSchema: GenMessage<SignUpResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_people_v1_people, 22);
+
+/**
+ * @generated from message gateway.people.v1.ConfirmEmailRequest
+ */
+export type ConfirmEmailRequest = Message<"gateway.people.v1.ConfirmEmailRequest"> & {
+  /**
+   * The part of the link after `#`.
+   *
+   * @generated from field: string token = 1;
+   */
+  token: string;
+
+  /**
+   * At most 200 characters.
+   *
+   * Exactly one of the next two.
+   *
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * The `toJSON()` of the credential that `BeginPasskey` began with this token.
+   *
+   * @generated from field: string passkey_answer_json = 3;
+   */
+  passkeyAnswerJson: string;
+
+  /**
+   * At least 12 characters.
+   *
+   * @generated from field: string password = 4;
+   */
+  password: string;
+};
+
+/**
+ * Describes the message gateway.people.v1.ConfirmEmailRequest.
+ * Use `create(ConfirmEmailRequestSchema)` to create a new message.
+ */
+export const ConfirmEmailRequestSchema: GenMessage<ConfirmEmailRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_people_v1_people, 23);
+
+/**
+ * @generated from message gateway.people.v1.ConfirmEmailResponse
+ */
+export type ConfirmEmailResponse = Message<"gateway.people.v1.ConfirmEmailResponse"> & {
+  /**
+   * @generated from field: gateway.people.v1.SessionGrant grant = 1;
+   */
+  grant?: SessionGrant | undefined;
+
+  /**
+   * @generated from field: gateway.people.v1.Person person = 2;
+   */
+  person?: Person | undefined;
+};
+
+/**
+ * Describes the message gateway.people.v1.ConfirmEmailResponse.
+ * Use `create(ConfirmEmailResponseSchema)` to create a new message.
+ */
+export const ConfirmEmailResponseSchema: GenMessage<ConfirmEmailResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_people_v1_people, 24);
 
 /**
  * @generated from message gateway.people.v1.SignOutRequest
@@ -437,7 +765,7 @@ export type SignOutRequest = Message<"gateway.people.v1.SignOutRequest"> & {
  * Use `create(SignOutRequestSchema)` to create a new message.
  */
 export const SignOutRequestSchema: GenMessage<SignOutRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 14);
+  messageDesc(file_gateway_people_v1_people, 25);
 
 /**
  * @generated from message gateway.people.v1.SignOutResponse
@@ -450,7 +778,7 @@ export type SignOutResponse = Message<"gateway.people.v1.SignOutResponse"> & {
  * Use `create(SignOutResponseSchema)` to create a new message.
  */
 export const SignOutResponseSchema: GenMessage<SignOutResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 15);
+  messageDesc(file_gateway_people_v1_people, 26);
 
 /**
  * @generated from message gateway.people.v1.ListSessionsRequest
@@ -463,7 +791,7 @@ export type ListSessionsRequest = Message<"gateway.people.v1.ListSessionsRequest
  * Use `create(ListSessionsRequestSchema)` to create a new message.
  */
 export const ListSessionsRequestSchema: GenMessage<ListSessionsRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 16);
+  messageDesc(file_gateway_people_v1_people, 27);
 
 /**
  * @generated from message gateway.people.v1.ListSessionsResponse
@@ -480,7 +808,7 @@ export type ListSessionsResponse = Message<"gateway.people.v1.ListSessionsRespon
  * Use `create(ListSessionsResponseSchema)` to create a new message.
  */
 export const ListSessionsResponseSchema: GenMessage<ListSessionsResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 17);
+  messageDesc(file_gateway_people_v1_people, 28);
 
 /**
  * @generated from message gateway.people.v1.Session
@@ -535,7 +863,7 @@ export type Session = Message<"gateway.people.v1.Session"> & {
  * Use `create(SessionSchema)` to create a new message.
  */
 export const SessionSchema: GenMessage<Session> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 18);
+  messageDesc(file_gateway_people_v1_people, 29);
 
 /**
  * @generated from message gateway.people.v1.RevokeSessionRequest
@@ -552,7 +880,7 @@ export type RevokeSessionRequest = Message<"gateway.people.v1.RevokeSessionReque
  * Use `create(RevokeSessionRequestSchema)` to create a new message.
  */
 export const RevokeSessionRequestSchema: GenMessage<RevokeSessionRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 19);
+  messageDesc(file_gateway_people_v1_people, 30);
 
 /**
  * @generated from message gateway.people.v1.RevokeSessionResponse
@@ -565,7 +893,7 @@ export type RevokeSessionResponse = Message<"gateway.people.v1.RevokeSessionResp
  * Use `create(RevokeSessionResponseSchema)` to create a new message.
  */
 export const RevokeSessionResponseSchema: GenMessage<RevokeSessionResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 20);
+  messageDesc(file_gateway_people_v1_people, 31);
 
 /**
  * Exactly one of the two.
@@ -591,7 +919,7 @@ export type ConfirmIdentityRequest = Message<"gateway.people.v1.ConfirmIdentityR
  * Use `create(ConfirmIdentityRequestSchema)` to create a new message.
  */
 export const ConfirmIdentityRequestSchema: GenMessage<ConfirmIdentityRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 21);
+  messageDesc(file_gateway_people_v1_people, 32);
 
 /**
  * @generated from message gateway.people.v1.ConfirmIdentityResponse
@@ -608,7 +936,7 @@ export type ConfirmIdentityResponse = Message<"gateway.people.v1.ConfirmIdentity
  * Use `create(ConfirmIdentityResponseSchema)` to create a new message.
  */
 export const ConfirmIdentityResponseSchema: GenMessage<ConfirmIdentityResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 22);
+  messageDesc(file_gateway_people_v1_people, 33);
 
 /**
  * @generated from message gateway.people.v1.BeginPasskeyRequest
@@ -634,7 +962,7 @@ export type BeginPasskeyRequest = Message<"gateway.people.v1.BeginPasskeyRequest
  * Use `create(BeginPasskeyRequestSchema)` to create a new message.
  */
 export const BeginPasskeyRequestSchema: GenMessage<BeginPasskeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 23);
+  messageDesc(file_gateway_people_v1_people, 34);
 
 /**
  * @generated from message gateway.people.v1.BeginPasskeyResponse
@@ -660,7 +988,7 @@ export type BeginPasskeyResponse = Message<"gateway.people.v1.BeginPasskeyRespon
  * Use `create(BeginPasskeyResponseSchema)` to create a new message.
  */
 export const BeginPasskeyResponseSchema: GenMessage<BeginPasskeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 24);
+  messageDesc(file_gateway_people_v1_people, 35);
 
 /**
  * @generated from message gateway.people.v1.Link
@@ -687,7 +1015,7 @@ export type Link = Message<"gateway.people.v1.Link"> & {
 
   /**
    * The login that the new person gets unless he chooses another. Of a recovery: that of the
-   * person.
+   * person. Of a sign-up: the address, which stays.
    *
    * @generated from field: string login = 4;
    */
@@ -699,7 +1027,7 @@ export type Link = Message<"gateway.people.v1.Link"> & {
   endsAt?: Timestamp | undefined;
 
   /**
-   * True: only a passkey is accepted, because the person becomes an operator.
+   * True: a password is not accepted, because the person becomes an operator.
    *
    * @generated from field: bool needs_passkey = 6;
    */
@@ -711,7 +1039,7 @@ export type Link = Message<"gateway.people.v1.Link"> & {
  * Use `create(LinkSchema)` to create a new message.
  */
 export const LinkSchema: GenMessage<Link> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 25);
+  messageDesc(file_gateway_people_v1_people, 36);
 
 /**
  * @generated from message gateway.people.v1.AddPasskeyRequest
@@ -735,7 +1063,7 @@ export type AddPasskeyRequest = Message<"gateway.people.v1.AddPasskeyRequest"> &
  * Use `create(AddPasskeyRequestSchema)` to create a new message.
  */
 export const AddPasskeyRequestSchema: GenMessage<AddPasskeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 26);
+  messageDesc(file_gateway_people_v1_people, 37);
 
 /**
  * @generated from message gateway.people.v1.AddPasskeyResponse
@@ -752,7 +1080,7 @@ export type AddPasskeyResponse = Message<"gateway.people.v1.AddPasskeyResponse">
  * Use `create(AddPasskeyResponseSchema)` to create a new message.
  */
 export const AddPasskeyResponseSchema: GenMessage<AddPasskeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 27);
+  messageDesc(file_gateway_people_v1_people, 38);
 
 /**
  * @generated from message gateway.people.v1.RemovePasskeyRequest
@@ -769,7 +1097,7 @@ export type RemovePasskeyRequest = Message<"gateway.people.v1.RemovePasskeyReque
  * Use `create(RemovePasskeyRequestSchema)` to create a new message.
  */
 export const RemovePasskeyRequestSchema: GenMessage<RemovePasskeyRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 28);
+  messageDesc(file_gateway_people_v1_people, 39);
 
 /**
  * @generated from message gateway.people.v1.RemovePasskeyResponse
@@ -782,7 +1110,37 @@ export type RemovePasskeyResponse = Message<"gateway.people.v1.RemovePasskeyResp
  * Use `create(RemovePasskeyResponseSchema)` to create a new message.
  */
 export const RemovePasskeyResponseSchema: GenMessage<RemovePasskeyResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 29);
+  messageDesc(file_gateway_people_v1_people, 40);
+
+/**
+ * @generated from message gateway.people.v1.RemoveIdentityRequest
+ */
+export type RemoveIdentityRequest = Message<"gateway.people.v1.RemoveIdentityRequest"> & {
+  /**
+   * @generated from field: string identity_id = 1;
+   */
+  identityId: string;
+};
+
+/**
+ * Describes the message gateway.people.v1.RemoveIdentityRequest.
+ * Use `create(RemoveIdentityRequestSchema)` to create a new message.
+ */
+export const RemoveIdentityRequestSchema: GenMessage<RemoveIdentityRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_people_v1_people, 41);
+
+/**
+ * @generated from message gateway.people.v1.RemoveIdentityResponse
+ */
+export type RemoveIdentityResponse = Message<"gateway.people.v1.RemoveIdentityResponse"> & {
+};
+
+/**
+ * Describes the message gateway.people.v1.RemoveIdentityResponse.
+ * Use `create(RemoveIdentityResponseSchema)` to create a new message.
+ */
+export const RemoveIdentityResponseSchema: GenMessage<RemoveIdentityResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_people_v1_people, 42);
 
 /**
  * @generated from message gateway.people.v1.SetPasswordRequest
@@ -801,7 +1159,7 @@ export type SetPasswordRequest = Message<"gateway.people.v1.SetPasswordRequest">
  * Use `create(SetPasswordRequestSchema)` to create a new message.
  */
 export const SetPasswordRequestSchema: GenMessage<SetPasswordRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 30);
+  messageDesc(file_gateway_people_v1_people, 43);
 
 /**
  * @generated from message gateway.people.v1.SetPasswordResponse
@@ -814,7 +1172,7 @@ export type SetPasswordResponse = Message<"gateway.people.v1.SetPasswordResponse
  * Use `create(SetPasswordResponseSchema)` to create a new message.
  */
 export const SetPasswordResponseSchema: GenMessage<SetPasswordResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 31);
+  messageDesc(file_gateway_people_v1_people, 44);
 
 /**
  * @generated from message gateway.people.v1.Member
@@ -858,7 +1216,7 @@ export type Member = Message<"gateway.people.v1.Member"> & {
  * Use `create(MemberSchema)` to create a new message.
  */
 export const MemberSchema: GenMessage<Member> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 32);
+  messageDesc(file_gateway_people_v1_people, 45);
 
 /**
  * @generated from message gateway.people.v1.Invitation
@@ -923,7 +1281,7 @@ export type Invitation = Message<"gateway.people.v1.Invitation"> & {
  * Use `create(InvitationSchema)` to create a new message.
  */
 export const InvitationSchema: GenMessage<Invitation> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 33);
+  messageDesc(file_gateway_people_v1_people, 46);
 
 /**
  * @generated from message gateway.people.v1.ListMembersRequest
@@ -942,7 +1300,7 @@ export type ListMembersRequest = Message<"gateway.people.v1.ListMembersRequest">
  * Use `create(ListMembersRequestSchema)` to create a new message.
  */
 export const ListMembersRequestSchema: GenMessage<ListMembersRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 34);
+  messageDesc(file_gateway_people_v1_people, 47);
 
 /**
  * @generated from message gateway.people.v1.ListMembersResponse
@@ -968,7 +1326,7 @@ export type ListMembersResponse = Message<"gateway.people.v1.ListMembersResponse
  * Use `create(ListMembersResponseSchema)` to create a new message.
  */
 export const ListMembersResponseSchema: GenMessage<ListMembersResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 35);
+  messageDesc(file_gateway_people_v1_people, 48);
 
 /**
  * @generated from message gateway.people.v1.InviteRequest
@@ -1007,7 +1365,7 @@ export type InviteRequest = Message<"gateway.people.v1.InviteRequest"> & {
  * Use `create(InviteRequestSchema)` to create a new message.
  */
 export const InviteRequestSchema: GenMessage<InviteRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 36);
+  messageDesc(file_gateway_people_v1_people, 49);
 
 /**
  * @generated from message gateway.people.v1.InviteResponse
@@ -1034,7 +1392,7 @@ export type InviteResponse = Message<"gateway.people.v1.InviteResponse"> & {
  * Use `create(InviteResponseSchema)` to create a new message.
  */
 export const InviteResponseSchema: GenMessage<InviteResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 37);
+  messageDesc(file_gateway_people_v1_people, 50);
 
 /**
  * @generated from message gateway.people.v1.RevokeInvitationRequest
@@ -1058,7 +1416,7 @@ export type RevokeInvitationRequest = Message<"gateway.people.v1.RevokeInvitatio
  * Use `create(RevokeInvitationRequestSchema)` to create a new message.
  */
 export const RevokeInvitationRequestSchema: GenMessage<RevokeInvitationRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 38);
+  messageDesc(file_gateway_people_v1_people, 51);
 
 /**
  * @generated from message gateway.people.v1.RevokeInvitationResponse
@@ -1071,7 +1429,7 @@ export type RevokeInvitationResponse = Message<"gateway.people.v1.RevokeInvitati
  * Use `create(RevokeInvitationResponseSchema)` to create a new message.
  */
 export const RevokeInvitationResponseSchema: GenMessage<RevokeInvitationResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 39);
+  messageDesc(file_gateway_people_v1_people, 52);
 
 /**
  * @generated from message gateway.people.v1.UpdateMemberRequest
@@ -1100,7 +1458,7 @@ export type UpdateMemberRequest = Message<"gateway.people.v1.UpdateMemberRequest
  * Use `create(UpdateMemberRequestSchema)` to create a new message.
  */
 export const UpdateMemberRequestSchema: GenMessage<UpdateMemberRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 40);
+  messageDesc(file_gateway_people_v1_people, 53);
 
 /**
  * @generated from message gateway.people.v1.UpdateMemberResponse
@@ -1117,7 +1475,7 @@ export type UpdateMemberResponse = Message<"gateway.people.v1.UpdateMemberRespon
  * Use `create(UpdateMemberResponseSchema)` to create a new message.
  */
 export const UpdateMemberResponseSchema: GenMessage<UpdateMemberResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 41);
+  messageDesc(file_gateway_people_v1_people, 54);
 
 /**
  * @generated from message gateway.people.v1.RemoveMemberRequest
@@ -1141,7 +1499,7 @@ export type RemoveMemberRequest = Message<"gateway.people.v1.RemoveMemberRequest
  * Use `create(RemoveMemberRequestSchema)` to create a new message.
  */
 export const RemoveMemberRequestSchema: GenMessage<RemoveMemberRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 42);
+  messageDesc(file_gateway_people_v1_people, 55);
 
 /**
  * @generated from message gateway.people.v1.RemoveMemberResponse
@@ -1154,7 +1512,7 @@ export type RemoveMemberResponse = Message<"gateway.people.v1.RemoveMemberRespon
  * Use `create(RemoveMemberResponseSchema)` to create a new message.
  */
 export const RemoveMemberResponseSchema: GenMessage<RemoveMemberResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 43);
+  messageDesc(file_gateway_people_v1_people, 56);
 
 /**
  * @generated from message gateway.people.v1.ListPeopleRequest
@@ -1187,7 +1545,7 @@ export type ListPeopleRequest = Message<"gateway.people.v1.ListPeopleRequest"> &
  * Use `create(ListPeopleRequestSchema)` to create a new message.
  */
 export const ListPeopleRequestSchema: GenMessage<ListPeopleRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 44);
+  messageDesc(file_gateway_people_v1_people, 57);
 
 /**
  * @generated from message gateway.people.v1.ListPeopleResponse
@@ -1211,7 +1569,7 @@ export type ListPeopleResponse = Message<"gateway.people.v1.ListPeopleResponse">
  * Use `create(ListPeopleResponseSchema)` to create a new message.
  */
 export const ListPeopleResponseSchema: GenMessage<ListPeopleResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 45);
+  messageDesc(file_gateway_people_v1_people, 58);
 
 /**
  * @generated from message gateway.people.v1.UpdatePersonRequest
@@ -1242,7 +1600,7 @@ export type UpdatePersonRequest = Message<"gateway.people.v1.UpdatePersonRequest
  * Use `create(UpdatePersonRequestSchema)` to create a new message.
  */
 export const UpdatePersonRequestSchema: GenMessage<UpdatePersonRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 46);
+  messageDesc(file_gateway_people_v1_people, 59);
 
 /**
  * @generated from message gateway.people.v1.UpdatePersonResponse
@@ -1259,7 +1617,7 @@ export type UpdatePersonResponse = Message<"gateway.people.v1.UpdatePersonRespon
  * Use `create(UpdatePersonResponseSchema)` to create a new message.
  */
 export const UpdatePersonResponseSchema: GenMessage<UpdatePersonResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 47);
+  messageDesc(file_gateway_people_v1_people, 60);
 
 /**
  * @generated from message gateway.people.v1.MakeSignInLinkRequest
@@ -1284,7 +1642,7 @@ export type MakeSignInLinkRequest = Message<"gateway.people.v1.MakeSignInLinkReq
  * Use `create(MakeSignInLinkRequestSchema)` to create a new message.
  */
 export const MakeSignInLinkRequestSchema: GenMessage<MakeSignInLinkRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 48);
+  messageDesc(file_gateway_people_v1_people, 61);
 
 /**
  * @generated from message gateway.people.v1.MakeSignInLinkResponse
@@ -1308,7 +1666,7 @@ export type MakeSignInLinkResponse = Message<"gateway.people.v1.MakeSignInLinkRe
  * Use `create(MakeSignInLinkResponseSchema)` to create a new message.
  */
 export const MakeSignInLinkResponseSchema: GenMessage<MakeSignInLinkResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 49);
+  messageDesc(file_gateway_people_v1_people, 62);
 
 /**
  * @generated from message gateway.people.v1.AuditEvent
@@ -1372,7 +1730,7 @@ export type AuditEvent = Message<"gateway.people.v1.AuditEvent"> & {
  * Use `create(AuditEventSchema)` to create a new message.
  */
 export const AuditEventSchema: GenMessage<AuditEvent> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 50);
+  messageDesc(file_gateway_people_v1_people, 63);
 
 /**
  * @generated from message gateway.people.v1.ListAuditEventsRequest
@@ -1441,7 +1799,7 @@ export type ListAuditEventsRequest = Message<"gateway.people.v1.ListAuditEventsR
  * Use `create(ListAuditEventsRequestSchema)` to create a new message.
  */
 export const ListAuditEventsRequestSchema: GenMessage<ListAuditEventsRequest> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 51);
+  messageDesc(file_gateway_people_v1_people, 64);
 
 /**
  * @generated from message gateway.people.v1.ListAuditEventsResponse
@@ -1465,7 +1823,49 @@ export type ListAuditEventsResponse = Message<"gateway.people.v1.ListAuditEvents
  * Use `create(ListAuditEventsResponseSchema)` to create a new message.
  */
 export const ListAuditEventsResponseSchema: GenMessage<ListAuditEventsResponse> = /*@__PURE__*/
-  messageDesc(file_gateway_people_v1_people, 52);
+  messageDesc(file_gateway_people_v1_people, 65);
+
+/**
+ * What a person wants at a provider of OIDC.
+ *
+ * @generated from enum gateway.people.v1.OidcPurpose
+ */
+export const OidcPurpose = {
+  /**
+   * To sign in, or to take the link of the request.
+   *
+   * @generated from enum value: OIDC_PURPOSE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * To confirm who the person of this session is, as ConfirmIdentity does.
+   *
+   * @generated from enum value: OIDC_PURPOSE_CONFIRM = 1;
+   */
+  CONFIRM: 1,
+
+  /**
+   * To add the identity as a further way in to the person of this session. Needs a confirmation of
+   * the last 15 minutes.
+   *
+   * @generated from enum value: OIDC_PURPOSE_ADD = 2;
+   */
+  ADD: 2,
+} as const;
+
+/**
+ * What a person wants at a provider of OIDC.
+ *
+ * @generated from enum gateway.people.v1.OidcPurpose
+ */
+export type OidcPurpose = (typeof OidcPurpose)[keyof typeof OidcPurpose] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.people.v1.OidcPurpose.
+ */
+export const OidcPurposeSchema: GenEnum<OidcPurpose> = /*@__PURE__*/
+  enumDesc(file_gateway_people_v1_people, 0);
 
 /**
  * What a link is for.
@@ -1498,6 +1898,13 @@ export const LinkPurpose = {
    * @generated from enum value: LINK_PURPOSE_RECOVERY = 3;
    */
   RECOVERY: 3,
+
+  /**
+   * Confirms the address of a new person, for ConfirmEmail.
+   *
+   * @generated from enum value: LINK_PURPOSE_SIGN_UP = 4;
+   */
+  SIGN_UP: 4,
 } as const;
 
 /**
@@ -1511,7 +1918,7 @@ export type LinkPurpose = (typeof LinkPurpose)[keyof typeof LinkPurpose] | Unkno
  * Describes the enum gateway.people.v1.LinkPurpose.
  */
 export const LinkPurposeSchema: GenEnum<LinkPurpose> = /*@__PURE__*/
-  enumDesc(file_gateway_people_v1_people, 0);
+  enumDesc(file_gateway_people_v1_people, 1);
 
 /**
  * What became of a mail.
@@ -1559,7 +1966,7 @@ export type MailState = (typeof MailState)[keyof typeof MailState] | UnknownEnum
  * Describes the enum gateway.people.v1.MailState.
  */
 export const MailStateSchema: GenEnum<MailState> = /*@__PURE__*/
-  enumDesc(file_gateway_people_v1_people, 1);
+  enumDesc(file_gateway_people_v1_people, 2);
 
 /**
  * People: who somebody is, how a person signs in, and which accounts a person belongs to.
@@ -1633,6 +2040,58 @@ export const PeopleService: GenService<{
     output: typeof RedeemLinkResponseSchema;
   },
   /**
+   * Begins a sign-in at a provider of OIDC: the browser goes to the address in the answer, comes
+   * back to the console, and the console calls FinishOidc. Errors: NOT_FOUND (provider, link),
+   * GATEWAY_UNAVAILABLE (the provider does not answer), INVALID_SESSION and CONFIRM_IDENTITY
+   * (purposes of a signed-in person).
+   *
+   * @generated from rpc gateway.people.v1.PeopleService.BeginOidc
+   */
+  beginOidc: {
+    methodKind: "unary";
+    input: typeof BeginOidcRequestSchema;
+    output: typeof BeginOidcResponseSchema;
+  },
+  /**
+   * Finishes what BeginOidc began. Signs in the person to whom the identity belongs; an unknown one
+   * becomes a new person if the provider may bring new people. An e-mail address alone never joins
+   * two people. Errors: SIGN_IN_FAILED (what came back is not valid, or was used before),
+   * SIGN_UP_CLOSED, AUTH_RATE_LIMITED, GATEWAY_UNAVAILABLE (the provider does not answer),
+   * LOGIN_TAKEN (the identity belongs to another person), NOT_FOUND (provider, link).
+   *
+   * @generated from rpc gateway.people.v1.PeopleService.FinishOidc
+   */
+  finishOidc: {
+    methodKind: "unary";
+    input: typeof FinishOidcRequestSchema;
+    output: typeof FinishOidcResponseSchema;
+  },
+  /**
+   * Mails a link to an address, with which a new person confirms it. The answer is the same for
+   * every address; one that is known here gets a mail that says so. Errors: SIGN_UP_CLOSED,
+   * INVALID_REQUEST, AUTH_RATE_LIMITED.
+   *
+   * @generated from rpc gateway.people.v1.PeopleService.SignUp
+   */
+  signUp: {
+    methodKind: "unary";
+    input: typeof SignUpRequestSchema;
+    output: typeof SignUpResponseSchema;
+  },
+  /**
+   * Uses a link of SignUp: makes the new person, with a passkey or a password, and signs in. The
+   * person joins the configured account, or gets one of his own. Errors: NOT_FOUND (the link is
+   * wrong, used or expired), LOGIN_TAKEN, SIGN_IN_FAILED (passkey), SIGN_UP_CLOSED,
+   * INVALID_REQUEST.
+   *
+   * @generated from rpc gateway.people.v1.PeopleService.ConfirmEmail
+   */
+  confirmEmail: {
+    methodKind: "unary";
+    input: typeof ConfirmEmailRequestSchema;
+    output: typeof ConfirmEmailResponseSchema;
+  },
+  /**
    * Ends this session.
    *
    * @generated from rpc gateway.people.v1.PeopleService.SignOut
@@ -1664,7 +2123,7 @@ export const PeopleService: GenService<{
   },
   /**
    * Proves once more who the person is. For 15 minutes the methods marked `strong` then need no
-   * further confirmation. Errors: as for signing in.
+   * further confirmation. BeginOidc does the same at a provider. Errors: as for signing in.
    *
    * @generated from rpc gateway.people.v1.PeopleService.ConfirmIdentity
    */
@@ -1703,6 +2162,17 @@ export const PeopleService: GenService<{
     methodKind: "unary";
     input: typeof RemovePasskeyRequestSchema;
     output: typeof RemovePasskeyResponseSchema;
+  },
+  /**
+   * Removes an identity of this person at a provider of OIDC. Errors: NOT_FOUND, LAST_ONE (no other
+   * way in is left).
+   *
+   * @generated from rpc gateway.people.v1.PeopleService.RemoveIdentity
+   */
+  removeIdentity: {
+    methodKind: "unary";
+    input: typeof RemoveIdentityRequestSchema;
+    output: typeof RemoveIdentityResponseSchema;
   },
   /**
    * Sets or removes the password of this person, and ends his other sessions. Errors:

@@ -1,0 +1,133 @@
+// Roles that the groups of a person at a provider of OIDC give him here, by configuration only. At
+// each sign-in they are given anew. What groups gave before and give no more is taken back, unless
+// somebody has changed it here since.
+
+import {
+  AccountRole,
+  AccountRoleSchema,
+  OperatorRole,
+  OperatorRoleSchema,
+} from "../../gen/gateway/common/v1/roles_pb.ts";
+import type { OidcSettings } from "../config/catalog.ts";
+import { rolesByName } from "./sign-up.ts";
+import type { GivenRoles, PeopleTables } from "./store.ts";
+
+const operatorsByName = { support: OperatorRole.SUPPORT, admin: OperatorRole.ADMIN } as const;
+
+export const noRoles: GivenRoles = { operator: OperatorRole.UNSPECIFIED, accounts: new Map() };
+
+/** What these groups give. The highest role counts. */
+export function rolesOfGroups(
+  { groups }: Pick<OidcSettings, "groups">,
+  memberOf: readonly string[],
+): GivenRoles {
+  let { operator } = noRoles;
+  const accounts = new Map<string, AccountRole>();
+  for (const entry of groups.filter(({ group }) => memberOf.includes(group))) {
+    if (entry.operator) operator = higher(operator, operatorsByName[entry.operator]);
+    if (!entry.member) continue;
+    const { accountId, role } = entry.member;
+    const known = accounts.get(accountId) ?? AccountRole.UNSPECIFIED;
+    accounts.set(accountId, higher(known, rolesByName[role]));
+  }
+  return { operator, accounts };
+}
+
+function higher<T extends AccountRole | OperatorRole>(one: T, other: T): T {
+  return one > other ? one : other;
+}
+
+/**
+ * The role after a sign-in. `given`, `before`: what the groups give now, and gave the last time.
+ * UNSPECIFIED is no role.
+ */
+export function nextRole<T extends AccountRole | OperatorRole>(present: T, before: T, given: T): T {
+  if (given > present) return given;
+  return before === present && given < before ? given : present;
+}
+
+/** What a sign-in changed. */
+export type RoleChange = {
+  /** Empty: the operator role. */
+  readonly accountId: string;
+  /** Names of the roles. */
+  readonly oldRole: string;
+  readonly role: string;
+};
+
+/**
+ * Locks what `applyRoles` changes. Call before the person is locked: everybody locks members,
+ * operators and people in this order.
+ */
+export async function lockRoles(
+  tables: PeopleTables,
+  before: GivenRoles,
+  given: GivenRoles,
+): Promise<LockedRoles> {
+  const members: LockedRoles["members"] = new Map();
+  const ids = new Set([...before.accounts.keys(), ...given.accounts.keys()]);
+  for (const accountId of [...ids].sort()) {
+    // An account that does not exist gives nothing.
+    if ((await tables.findAccountName(accountId)) !== undefined)
+      members.set(accountId, await tables.lockMembers(accountId));
+  }
+  const isOperators = before.operator !== given.operator || given.operator !== noRoles.operator;
+  return { members, operators: isOperators ? await tables.lockOperators() : [] };
+}
+
+type LockedRoles = {
+  readonly members: Map<string, readonly { personId: string; role: AccountRole }[]>;
+  /** The ids of the operator admins. */
+  readonly operators: readonly string[];
+};
+
+/**
+ * Gives and takes back roles of a person, who is locked. The last owner of an account and the last
+ * operator admin stay what they are.
+ */
+export async function applyRoles(
+  tables: PeopleTables,
+  { personId, operator }: { personId: string; operator: OperatorRole },
+  { members, operators }: LockedRoles,
+  { before, given }: { before: GivenRoles; given: GivenRoles },
+): Promise<RoleChange[]> {
+  const none = AccountRole.UNSPECIFIED;
+  const changes: RoleChange[] = [];
+  for (const [accountId, present] of members) {
+    const oldRole = present.find((one) => one.personId === personId)?.role ?? none;
+    const role = nextRole(
+      oldRole,
+      before.accounts.get(accountId) ?? none,
+      given.accounts.get(accountId) ?? none,
+    );
+    const owners = present.filter((one) => one.role === AccountRole.OWNER);
+    const isLastOwner = oldRole === AccountRole.OWNER && owners.length === 1;
+    if (role === oldRole || (isLastOwner && role < oldRole)) continue;
+    if (role === none) await tables.deleteMember(accountId, personId);
+    else if (oldRole === none) await tables.putMember(personId, { accountId, role });
+    else await tables.updateMember(personId, { accountId, role });
+    if (role !== AccountRole.OWNER) await tables.endLinksOfMaker(personId, accountId);
+    const { value: names } = AccountRoleSchema;
+    changes.push({
+      accountId,
+      oldRole: names[oldRole]?.localName ?? "",
+      role: names[role]?.localName ?? "",
+    });
+  }
+  const next = nextRole(operator, before.operator, given.operator);
+  const isLastAdmin = operators.length === 1 && operators[0] === personId;
+  if (next !== operator && !(isLastAdmin && next < operator)) {
+    await tables.updatePerson(personId, next, false);
+    if (operator === OperatorRole.ADMIN && next !== OperatorRole.ADMIN)
+      await tables.endLinksOfMaker(personId);
+    // A person who gains or loses rights over every account signs in anew.
+    await tables.endSessions(personId);
+    const { value: names } = OperatorRoleSchema;
+    changes.push({
+      accountId: "",
+      oldRole: names[operator]?.localName ?? "",
+      role: names[next]?.localName ?? "",
+    });
+  }
+  return changes;
+}

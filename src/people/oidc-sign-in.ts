@@ -1,0 +1,324 @@
+// Signing in at a provider of OIDC. An identity is an issuer and a subject there, and belongs to
+// one person here. An e-mail address alone never joins two people: whoever has one at a provider
+// may not be who has it here.
+
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  type BeginOidcRequest,
+  BeginOidcResponseSchema,
+  type FinishOidcRequest,
+  type FinishOidcResponse,
+  FinishOidcResponseSchema,
+  OidcFlowSchema,
+  OidcPurpose,
+  type SessionGrant,
+} from "../../gen/gateway/people/v1/people_pb.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
+import { randomId, timeOrderedId } from "../base/ids.ts";
+import { checkStrong, clientOf } from "../contract/callers.ts";
+import type { AuthenticatedCall, Person as CallingPerson } from "../contract/contract.ts";
+import { spendChallenge } from "./challenges.ts";
+import type { FlowPurpose, ReturnedFlow } from "./flows.ts";
+import { applyRoles, lockRoles, noRoles, type RoleChange, rolesOfGroups } from "./groups.ts";
+import {
+  addPerson,
+  bindIdentity,
+  findLink,
+  noSuchLink,
+  recordAct,
+  redeem,
+  takeInvitation,
+  type WayIn,
+} from "./links.ts";
+import type { Claims, OidcProvider } from "./oidc.ts";
+import type { Parts } from "./parts.ts";
+import { beginSession, strongMs } from "./sessions.ts";
+import { checkSignUp, findAccount } from "./sign-up.ts";
+import type { FoundIdentity, PeopleTables } from "./store.ts";
+import { lockOpen } from "./ways-in.ts";
+
+const queryLengthMax = 8_192;
+
+export async function beginOidc(
+  parts: Parts,
+  { provider, purpose, linkToken }: BeginOidcRequest,
+  call: AuthenticatedCall,
+) {
+  const one = findProvider(parts, provider);
+  const wanted = await checkPurpose(parts, purpose, linkToken, call);
+  const { flow, endsAt, ...secrets } = await parts.flows.begin(provider, wanted);
+  const authorizationUrl = await one.begin(secrets, wanted.kind === "confirm");
+  return create(BeginOidcResponseSchema, {
+    authorizationUrl: authorizationUrl.href,
+    flow: create(OidcFlowSchema, { token: flow, endsAt: timestampFromDate(endsAt) }),
+  });
+}
+
+async function checkPurpose(
+  parts: Parts,
+  purpose: OidcPurpose,
+  linkToken: string,
+  { caller }: AuthenticatedCall,
+): Promise<FlowPurpose> {
+  if (purpose === OidcPurpose.UNSPECIFIED) {
+    if (linkToken === "") return { kind: "sign-in" };
+    if ((await findLink(parts, linkToken)).purpose === "sign_up") throw noSuchLink();
+    return { kind: "link", linkToken };
+  }
+  if (linkToken !== "") throw invalidField("link_token", "must be empty with a purpose");
+  if (caller.kind !== "person") throw new ApiError("invalid_session");
+  const { sessionId } = caller;
+  if (purpose === OidcPurpose.CONFIRM) return { kind: "confirm", sessionId };
+  if (purpose !== OidcPurpose.ADD) throw invalidField("purpose", "is not known");
+  checkStrong(caller);
+  return { kind: "add", sessionId };
+}
+
+export async function finishOidc(
+  parts: Parts,
+  { provider, flow, query }: FinishOidcRequest,
+  call: AuthenticatedCall,
+): Promise<FinishOidcResponse> {
+  const { store, guessing, flows } = parts;
+  const one = findProvider(parts, provider);
+  if (query.length > queryLengthMax)
+    throw invalidField("query", `has to have at most ${queryLengthMax} characters`);
+  const person = call.caller.kind === "person" ? call.caller : undefined;
+  const returned = await flows.read(provider, flow, person?.sessionId);
+  // Nobody makes us ask the provider who was not sent there by us.
+  if (!returned || new URLSearchParams(query).get("state") !== returned.state) throw failed();
+  const forgive = await guessing.count("oidc", clientOf(call).address);
+  if (!(await spendChallenge(store, returned.challenge))) throw failed();
+  const claims = await one.finish(returned, query).catch(async (error: unknown) => {
+    if (error instanceof ApiError && error.reason === "gateway_unavailable") await forgive();
+    throw error;
+  });
+  await forgive();
+  const { purpose } = returned;
+  switch (purpose.kind) {
+    case "sign-in":
+      return finished(parts, await signIn(parts, one, claims, call));
+    case "link":
+      return finished(parts, await takeLink(parts, one, claims, purpose.linkToken, call));
+    case "confirm":
+      return confirm(parts, claims, returned, callerOf(person), call);
+    case "add":
+      return add(parts, claims, callerOf(person), call);
+  }
+}
+
+type SignedIn = { readonly personId: string; readonly grant: SessionGrant };
+
+async function finished({ store }: Parts, { personId, grant }: SignedIn) {
+  const person = await store.findPerson(personId);
+  return create(FinishOidcResponseSchema, { grant, person });
+}
+
+async function signIn(
+  parts: Parts,
+  one: OidcProvider,
+  claims: Claims,
+  call: AuthenticatedCall,
+): Promise<SignedIn> {
+  const known = await parts.store.findIdentity(claims);
+  if (known) return signInAs(parts, one, claims, known, call);
+  return addNewPerson(parts, one, claims, call).catch(async (error: unknown) => {
+    // The same person was faster, in another window.
+    const found = await parts.store.findIdentity(claims);
+    if (!found) throw error;
+    return signInAs(parts, one, claims, found, call);
+  });
+}
+
+/** `also` runs in the transaction, when the person is locked. */
+async function signInAs(
+  parts: Parts,
+  one: OidcProvider,
+  claims: Claims,
+  identity: FoundIdentity,
+  call: AuthenticatedCall,
+  also?: (tables: PeopleTables) => Promise<void>,
+): Promise<SignedIn> {
+  const { personId } = identity;
+  const grant = await parts.store.transaction(async (tables) => {
+    await useIdentity(tables, one, claims, identity, call);
+    await also?.(tables);
+    return beginSession(tables, personId, "oidc", clientOf(call), confirmedMs(claims));
+  });
+  parts.publish(personId);
+  return { personId, grant };
+}
+
+/** Gives the roles of the groups. Throws `sign_in_failed` if the person may not sign in. */
+async function useIdentity(
+  tables: PeopleTables,
+  { settings }: OidcProvider,
+  { groups }: Claims,
+  identity: FoundIdentity,
+  call: AuthenticatedCall,
+): Promise<void> {
+  const { personId, identityId } = identity;
+  const roles = { before: identity, given: rolesOfGroups(settings, groups) };
+  const locked = await lockRoles(tables, roles.before, roles.given);
+  const person = await tables.lockPerson(personId);
+  if (!person || person.disabledAt) throw failed();
+  if (!(await tables.useIdentity(identity, roles.given))) throw failed();
+  const changes = await applyRoles(tables, person, locked, roles);
+  if (changes.length > 0) await tables.insertChange(personId);
+  for (const change of changes) await recordRole(tables, identityId, personId, change, call);
+}
+
+function recordRole(
+  tables: PeopleTables,
+  identityId: string,
+  personId: string,
+  { accountId, oldRole, role }: RoleChange,
+  call: AuthenticatedCall,
+): Promise<void> {
+  const facts = { identityId, oldRole, role };
+  return recordAct(tables, { personId, accountId, method: "FinishOidc", facts }, call);
+}
+
+/** Makes a person of an identity that nobody has. Throws `sign_up_closed`. */
+async function addNewPerson(
+  parts: Parts,
+  one: OidcProvider,
+  claims: Claims,
+  call: AuthenticatedCall,
+): Promise<SignedIn> {
+  const { settings } = one;
+  checkSignUp(settings.signUp, claims.email);
+  const personId = timeOrderedId("per_");
+  const logins = loginsOf(one, claims);
+  const { email, name } = claims;
+  const ownName = name || email || settings.title;
+  const member = await findAccount(parts, settings.signUp, personId, ownName);
+  const { accountId } = member;
+  const grant = await parts.store.transaction(async (tables) => {
+    // First of all, as for everybody who changes them.
+    const given = rolesOfGroups(settings, claims.groups);
+    await lockRoles(tables, noRoles, given);
+    await addPerson(tables, { personId, logins, name, email, isAdmin: false });
+    await bindIdentity(tables, personId, claims);
+    await tables.putMember(personId, member);
+    await tables.insertChange(personId);
+    const facts = { purpose: "sign_up" };
+    await recordAct(tables, { personId, accountId, method: "FinishOidc", facts }, call);
+    const identity = await tables.findIdentity(claims);
+    if (identity) await useIdentity(tables, one, claims, identity, call);
+    return beginSession(tables, personId, "oidc", clientOf(call), confirmedMs(claims));
+  });
+  parts.publish(personId);
+  return { personId, grant };
+}
+
+/**
+ * What a new person is called here: his confirmed address, unless somebody has it as a login. He
+ * signs in by his identity, whatever the login.
+ */
+function loginsOf({ name }: OidcProvider, { email, subject }: Claims): string[] {
+  const plain =
+    subject
+      .toLowerCase()
+      .replace(/[^\w.-]/g, "")
+      .slice(0, 60) || "person";
+  const base = email ?? plain;
+  const further = [`${base}#${name}`, `${base}#${name}-${randomId("", 8).toLowerCase()}`];
+  return email === undefined ? further : [email, ...further];
+}
+
+async function takeLink(
+  parts: Parts,
+  one: OidcProvider,
+  claims: Claims,
+  linkToken: string,
+  call: AuthenticatedCall,
+): Promise<SignedIn> {
+  const link = await findLink(parts, linkToken);
+  if (link.purpose === "sign_up") throw noSuchLink();
+  const known = await parts.store.findIdentity(claims);
+  if (known && link.purpose === "invitation")
+    return signInAs(parts, one, claims, known, call, (tables) =>
+      takeInvitation(tables, known.personId, link, call),
+    );
+  if (known && known.personId !== link.personId)
+    throw new ApiError("login_taken", { message: "This identity belongs to another person here." });
+  const { email, name } = claims;
+  const wayIn: WayIn = { method: "oidc", identity: claims, confirmedMs: confirmedMs(claims) };
+  const proposed = link.email === undefined ? [] : [link.email];
+  const logins = [...proposed, ...loginsOf(one, claims)];
+  const grant = await redeem(parts, link, { logins, name, email, wayIn }, call);
+  return { personId: link.personId, grant };
+}
+
+async function confirm(
+  { store, publish }: Parts,
+  claims: Claims,
+  { begunAt }: ReturnedFlow,
+  { personId, sessionId }: CallingPerson,
+  call: AuthenticatedCall,
+): Promise<FinishOidcResponse> {
+  // Whoever is signed in at the provider need not be at the keyboard: he has to prove it anew.
+  const { authenticatedAt } = claims;
+  if (!authenticatedAt || authenticatedAt < begunAt) throw failed();
+  const identity = await store.findIdentity(claims);
+  if (identity?.personId !== personId) throw failed();
+  const strongUntil = await store.transaction(async (tables) => {
+    await lockOpen(tables, call);
+    if (!(await tables.useIdentity(identity, identity))) throw failed();
+    // Other nodes know this session without the confirmation.
+    await tables.insertChange(personId);
+    return tables.confirmSession(sessionId, strongMs);
+  });
+  if (!strongUntil) throw new ApiError("invalid_session");
+  publish(personId);
+  return create(FinishOidcResponseSchema, {
+    person: await store.findPerson(personId),
+    purpose: OidcPurpose.CONFIRM,
+    strongUntil: timestampFromDate(strongUntil),
+  });
+}
+
+async function add(
+  { store }: Parts,
+  claims: Claims,
+  caller: CallingPerson,
+  call: AuthenticatedCall,
+): Promise<FinishOidcResponse> {
+  const { personId } = caller;
+  await store.transaction(async (tables) => {
+    await lockOpen(tables, call);
+    await bindIdentity(tables, personId, claims);
+    const identityId = (await tables.findIdentity(claims))?.identityId ?? "";
+    const facts = { purpose: "add", identityId };
+    await recordAct(tables, { personId, accountId: "", method: "FinishOidc", facts }, call);
+  });
+  const person = await store.findPerson(personId);
+  return create(FinishOidcResponseSchema, { person, purpose: OidcPurpose.ADD });
+}
+
+/** How long a sign-in needs no confirmation: a session at the provider may be weeks old. */
+function confirmedMs({ authenticatedAt }: Claims): number {
+  if (!authenticatedAt) return 0;
+  return Math.max(0, Math.min(strongMs, authenticatedAt.getTime() + strongMs - Date.now()));
+}
+
+function findProvider({ oidc }: Parts, name: string): OidcProvider {
+  const one = oidc().get(name);
+  if (!one) throw new ApiError("not_found", { field: "provider", message: "No such provider." });
+  return one;
+}
+
+function callerOf(person: CallingPerson | undefined): CallingPerson {
+  if (!person) throw new ApiError("invalid_session");
+  return person;
+}
+
+// Whatever is wrong with what came back looks alike.
+function failed(): ApiError {
+  return new ApiError("sign_in_failed", {
+    message:
+      "This sign-in is not valid: it was used, took too long, or began elsewhere. Try again.",
+  });
+}

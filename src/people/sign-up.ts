@@ -1,0 +1,101 @@
+// Signing up: an address is confirmed by a link, and only then is there a person. So nobody has a
+// password for the address of another, and nothing but the confirmation is mailed to it.
+
+import { create } from "@bufbuild/protobuf";
+import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  type ConfirmEmailRequest,
+  ConfirmEmailResponseSchema,
+  type SignUpRequest,
+  SignUpResponseSchema,
+} from "../../gen/gateway/people/v1/people_pb.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
+import { domainOf } from "../base/mail-address.ts";
+import type { SignUp } from "../config/catalog.ts";
+import { clientOf } from "../contract/callers.ts";
+import type { AuthenticatedCall, Membership } from "../contract/contract.ts";
+import { digestOf } from "./guessing.ts";
+import { checkWayIn, findLink, mailLink, makeLink, noSuchLink, redeem } from "./links.ts";
+import { checkEmail, checkName, type Parts } from "./parts.ts";
+
+const mailsPerDayMax = 3;
+
+export async function signUp(parts: Parts, { email }: SignUpRequest, call: AuthenticatedCall) {
+  const { store, guessing, outbox, publicUrl } = parts;
+  const address = checkEmail("email", email);
+  checkSignUp(parts.signUp(), address);
+  if (!outbox) throw new ApiError("sign_up_closed");
+  await guessing.count("sign-up", clientOf(call).address);
+  await store.transaction(async (tables) => {
+    // Locks the address, so that requests at the same time are counted one by one.
+    await tables.countAttempts([{ kind: "login", digest: digestOf("sign-up", address) }]);
+    // The answer is the same: it tells nothing about the address.
+    if ((await tables.countMails(address, "sign_up")) >= mailsPerDayMax) return;
+    const { link } = await makeLink(tables, publicUrl(), {
+      purpose: "sign_up",
+      login: address,
+      email: address,
+      madeBy: "anyone",
+    });
+    await mailLink(tables, "sign_up", link, address, {});
+  });
+  outbox.notify();
+  return create(SignUpResponseSchema);
+}
+
+export async function confirmEmail(
+  parts: Parts,
+  request: ConfirmEmailRequest,
+  call: AuthenticatedCall,
+) {
+  const link = await findLink(parts, request.token);
+  const { personId, purpose, login } = link;
+  if (purpose !== "sign_up") throw noSuchLink();
+  checkSignUp(parts.signUp(), login);
+  const wayIn = await checkWayIn(parts, request, link);
+  if (!wayIn) throw invalidField("password", "give either a password or a passkey_answer_json");
+  const name = checkName("name", request.name);
+  // Before an account is made for nobody.
+  if (await parts.store.findLogin(login)) throw new ApiError("login_taken", { field: "token" });
+  const member = await findAccount(parts, parts.signUp(), personId, name || login);
+  const grant = await redeem(parts, link, { logins: [login], name, wayIn, member }, call);
+  const person = await parts.store.findPerson(personId);
+  return create(ConfirmEmailResponseSchema, { grant, person });
+}
+
+/** `address` undefined: none is confirmed. Throws `sign_up_closed`. */
+export function checkSignUp({ mode, domains }: SignUp, address: string | undefined): void {
+  if (mode === "open") return;
+  if (mode === "domains" && address !== undefined && domains.includes(domainOf(address))) return;
+  throw new ApiError("sign_up_closed");
+}
+
+/** What a new person joins: the configured account, or an account of his own, which is made. */
+export async function findAccount(
+  { store, ensureAccount, log }: Parts,
+  { join }: SignUp,
+  personId: string,
+  name: string,
+): Promise<Membership> {
+  if (!join) {
+    // By the id of the person, so that a repetition makes no second one.
+    const accountId = personId.replace("per_", "acc_");
+    await ensureAccount(accountId, name);
+    return { accountId, role: AccountRole.OWNER };
+  }
+  const { accountId } = join;
+  if ((await store.findAccountName(accountId)) === undefined) {
+    log.error({ accountId }, "the account that new people join does not exist");
+    throw new ApiError("gateway_unavailable", {
+      message: "The account that new people join does not exist. Tell the operator.",
+    });
+  }
+  return { accountId, role: rolesByName[join.role] };
+}
+
+/** The roles of the configuration file. */
+export const rolesByName = {
+  viewer: AccountRole.VIEWER,
+  member: AccountRole.MEMBER,
+  owner: AccountRole.OWNER,
+} as const;

@@ -553,6 +553,19 @@ describe("refunds", () => {
     expect(await stage.posted(accountId)).toBe(0n);
   });
 
+  test("what a process left behind that died during a refund is completed by the sweep", async () => {
+    const { accountId, orderId } = await paidOrder();
+    const refund = { orderId, usdMicro: 2_000_000n, externalId: undefined, micro: 400_000_000n };
+    const { store } = stage.parts;
+    const n = await store.insertRefund({ ...refund, state: "asked", reason, madeBy: "test" });
+    const refundOf = async () => (await admin.getOrder({ orderId })).order?.refunds[0]?.state;
+    await expect.poll(refundOf, { timeout: 20_000 }).toBe(RefundState.REFUNDING);
+    expect(await stage.posted(accountId)).toBe(600_000_000n);
+    await store.moveRefund({ orderId, n }, "refunding", "cancelling");
+    await expect.poll(refundOf, { timeout: 20_000 }).toBe(RefundState.CANCELLED);
+    expect(await stage.posted(accountId)).toBe(pack);
+  });
+
   test("is refused when the credits were spent, and nothing happens", async () => {
     const { accountId, orderId, begin } = await paidOrder();
     await stage.ledger.createTransfer({

@@ -18,13 +18,22 @@ export class TestServer {
   readonly port: number;
   readonly #binaries: Binaries;
   readonly #data: string;
+  readonly #settings: readonly string[];
   #process: ChildProcess | undefined;
 
-  constructor(name: string, port: number, folder: string, binaries: Binaries) {
+  /** `settings`: more settings of the server, each `name=value`. */
+  constructor(
+    name: string,
+    port: number,
+    folder: string,
+    binaries: Binaries,
+    settings: readonly string[] = [],
+  ) {
     this.name = name;
     this.port = port;
     this.#data = join(folder, name);
     this.#binaries = binaries;
+    this.#settings = settings;
   }
 
   /** `host:port`, as in a list of servers. */
@@ -73,6 +82,7 @@ export class TestServer {
       ...["-c", "unix_socket_directories=", "-c", "fsync=off", "-c", "wal_keep_size=64MB"],
       ...["-c", "max_connections=200", "-c", "shared_buffers=32MB"],
       ...["-c", "wal_retrieve_retry_interval=100ms"],
+      ...this.#settings.flatMap((setting) => ["-c", setting]),
     ]);
     for (;;) {
       const child = spawn(file, args, { cwd: this.#data, stdio: "ignore" });

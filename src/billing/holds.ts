@@ -11,6 +11,7 @@ import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { type Connection, isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
+import { accountCalls } from "./account-calls.ts";
 import {
   type AdmissionRequest,
   type Admitted,
@@ -180,13 +181,14 @@ export class HoldKeeper implements Holds {
     this.#onSettled = parts.onSettled;
     this.#onCharge = parts.onCharge;
     this.#maxWaitMs = parts.maxWaitMs ?? settings.admitMaxWaitMs;
+    const by = parts.postgres.isDistributed ? accountCalls : undefined;
     const prepare = (connection: Connection) => this.#registerPricesAgain(connection);
     this.#admissions = new BatchConnection(parts.postgres, { prepare });
     this.#settlements = new BatchConnection(parts.postgres);
     this.#blockedAdmissions = new BatchConnection(parts.postgres, { prepare });
     this.#blockedSettlements = new BatchConnection(parts.postgres);
     const admitOn = (connection: BatchConnection) => (requests: readonly AdmissionRequest[]) =>
-      connection.run(() => admissionBatch(requests, parts.nodeId(), parts.onLost));
+      connection.run(() => admissionBatch(requests, parts.nodeId(), parts.onLost, by));
     this.#admissionQueue = new BatchQueue(admitOn(this.#admissions), {
       batchMax: settings.batchMax,
       queueMax: settings.admitQueueMax,
@@ -200,7 +202,7 @@ export class HoldKeeper implements Holds {
       onUnconfirmed: (request) => this.#rememberUnconfirmed(request),
     });
     const settleOn = (connection: BatchConnection) => (requests: readonly SettleRequest[]) =>
-      connection.run(() => settlementBatch(requests.map(this.#withAmendment)));
+      connection.run(() => settlementBatch(requests.map(this.#withAmendment), by));
     this.#settlementQueue = new BatchQueue(settleOn(this.#settlements), {
       batchMax: settings.batchMax,
       queueMax: settings.settleQueueMax,

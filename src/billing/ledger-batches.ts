@@ -49,7 +49,7 @@ const statements = {
   settleHolds: statement(import.meta.url, "settle-holds"),
 };
 
-type PoolRow = {
+export type PoolRow = {
   account_id: string;
   family: string;
   posted: bigint;
@@ -64,7 +64,7 @@ type KeyRow = {
   spent: bigint;
   held: bigint;
 };
-type UsedRow = PriceRow & {
+export type UsedRow = PriceRow & {
   account_id: string;
   request_id: string;
   node_id: string | null;
@@ -76,8 +76,8 @@ type UsedRow = PriceRow & {
   admitted_at: Date;
   month: string;
 };
-type HoldRow = { account_id: string; request_id: string; amount: bigint };
-type ChargedRow = {
+export type AmountRow = { account_id: string; request_id: string; amount: bigint };
+export type ChargedRow = {
   account_id: string;
   request_id: string;
   hold: bigint;
@@ -85,7 +85,92 @@ type ChargedRow = {
   overrun: bigint;
   settled_at_ms: bigint;
 };
-type MonthRow = { key_id: string; month: string; spent: bigint; held: bigint };
+export type MonthRow = { key_id: string; month: string; spent: bigint; held: bigint };
+
+/** A request with its ending. */
+export type EndedRequest = SettleRequest & { readonly kind: "settle" };
+
+/** What decides a batch of admissions. */
+export type AdmissionReads = {
+  readonly payers: readonly Payer[];
+  readonly keyIds: readonly string[];
+  readonly placing: readonly HoldRequest[];
+  /** Those with an id that may have been used long ago. */
+  readonly proposed: readonly HoldRequest[];
+  readonly growing: readonly Hold[];
+};
+
+/** The rows of one batch. Of requests that run and were charged, `used` has the running one last. */
+export type LockedRows = {
+  readonly pools: readonly PoolRow[];
+  readonly used: readonly UsedRow[];
+  /** The amounts of growing holds. */
+  readonly amounts: readonly AmountRow[];
+  /** The months of growing holds, and current ones that were read apart from their keys. */
+  readonly months: readonly MonthRow[];
+};
+
+/** The queries of a batch: of all its accounts together, or one call per account. */
+export type BatchStatements = {
+  /** The first query locks the pools. `rowsOf` takes the results of the queries, in order. */
+  read(reads: AdmissionReads): {
+    readonly queries: readonly Query[];
+    readonly rowsOf: (results: readonly unknown[][]) => LockedRows;
+  };
+  place(placed: readonly PlacedRequest[], nodeId: string): readonly Query[];
+  /** Makes holds of admitted requests larger. The pools are locked. */
+  grow(grown: readonly Resized[]): readonly Query[];
+  /** Locks, shrinks holds, and settles requests. */
+  settle(shrunk: readonly Resized[], ended: readonly EndedRequest[]): readonly Query[];
+  /** The charges, from the results of all queries of `settle`. */
+  chargedOf(results: readonly unknown[][]): readonly ChargedRow[];
+};
+
+/** One statement for all accounts. */
+const jointStatements: BatchStatements = {
+  read: ({ payers, placing, proposed, growing }) => ({
+    queries: [
+      [statements.lockPools, poolIds(payers)],
+      [statements.readUsedRequests, requestIds(placing)],
+      ...(proposed.length > 0
+        ? [[statements.readOldRequests, requestIds(proposed)] satisfies Query]
+        : []),
+      ...(growing.length > 0 ? readsForGrowing(growing) : []),
+    ],
+    rowsOf: ([pools, used, ...more]) => {
+      const old = proposed.length > 0 ? (more.shift() ?? []) : [];
+      const [amounts = [], months = []] = growing.length > 0 ? more : [];
+      return {
+        pools: pools as PoolRow[],
+        used: [...(old as UsedRow[]), ...(used as UsedRow[])],
+        amounts: amounts as AmountRow[],
+        months: months as MonthRow[],
+      };
+    },
+  }),
+  place: (placed, nodeId) => {
+    const ids = requestIds(placed.map(({ request }) => request));
+    return [
+      [statements.placeHolds, [...ids, ...placedValues(placed, nodeId)]],
+      [statements.refuseCharged, ids],
+    ];
+  },
+  grow: (grown) => [resizeHolds(grown, true)],
+  settle: (shrunk, ended) => {
+    const changed = [...shrunk, ...ended.map(({ hold }) => hold)];
+    const holds = [...new Map(changed.map((one) => [keyOf(requestKeyOf(one)), one])).values()];
+    return [
+      [statements.lockPools, poolIds(holds.map(({ payer }) => payer))],
+      // In the order of their ids, as checkpoints do. The statements after it would lock them in
+      // the order in which the requests ended.
+      [statements.lockHolds, requestIds(holds)],
+      ...(shrunk.length > 0 ? [resizeHolds(shrunk, false)] : []),
+      ...(ended.length > 0 ? [settleHolds(ended)] : []),
+    ];
+  },
+  // Only the last one returns charges, and without a settlement it returns no rows.
+  chargedOf: (results) => (results.at(-1) ?? []) as ChargedRow[],
+};
 
 /**
  * Stores a price, which must be durable before a hold references it. Where it is stored already, a
@@ -104,6 +189,7 @@ export function admissionBatch(
   requests: readonly AdmissionRequest[],
   nodeId: string,
   onLost: () => void,
+  by: BatchStatements = jointStatements,
 ): Decision<readonly Admitted[]> {
   const payers = requests.map(payerOf);
   const keyIds = distinct(payers.map(({ keyId }) => keyId));
@@ -111,40 +197,38 @@ export function admissionBatch(
   // Only a caller proposes an id that may have been used long ago.
   const proposed = placing.filter(({ requestId }) => mayBeOld(requestId));
   const growing = requests.flatMap((request) => (request.kind === "grow" ? [request.hold] : []));
+  const { queries, rowsOf } = by.read({ payers, keyIds, placing, proposed, growing });
   return {
     reads: [
       [statements.nodeClock, [nodeId]],
-      [statements.lockPools, poolIds(payers)],
+      ...queries,
       [statements.readKeys, [distinct(payers.map(({ accountId }) => accountId)), keyIds]],
       [
         statements.readDeadSecrets,
         [distinct(payers.flatMap(({ secretId }) => (secretId === undefined ? [] : [secretId])))],
       ],
-      [statements.readUsedRequests, requestIds(placing)],
-      ...(proposed.length > 0
-        ? [[statements.readOldRequests, requestIds(proposed)] satisfies Query]
-        : []),
-      ...(growing.length > 0 ? readsForGrowing(growing) : []),
     ],
-    decide: ([clock, pools, keys, dead, used, ...more]) => {
-      const old = proposed.length > 0 ? (more.shift() ?? []) : [];
-      const [growingHolds = [], pastMonths = []] = more;
+    decide: ([clock, ...more]) => {
+      const { pools, used, amounts, months } = rowsOf(more);
+      const [keys, dead] = more.slice(queries.length);
       const [now] = clock as { at: Date; month: string }[];
       if (!now) {
         onLost();
         const error = new ApiError("gateway_unavailable", { retryAfterMs: 1000 });
         return { writes: [], outcome: requests.map(() => ({ kind: "rejected", error })) };
       }
+      const monthOf = new Map(months.map((row) => [`${row.key_id}/${row.month}`, row]));
       const ledger: Ledger = {
         at: now.at,
         month: now.month,
         nodeId,
-        pools: poolsOf(pools as PoolRow[]),
+        pools: poolsOf(pools),
         keys: new Map(
-          (keys as KeyRow[]).map((row) => [
-            row.key_id,
-            { ...row, allowedModels: row.allowed_models, cap: row.monthly_cap },
-          ]),
+          (keys as KeyRow[]).map((row) => {
+            const { spent, held } = monthOf.get(`${row.key_id}/${now.month}`) ?? row;
+            const fields = { allowedModels: row.allowed_models, cap: row.monthly_cap };
+            return [row.key_id, { ...row, ...fields, spent, held }];
+          }),
         ),
         deadSecrets: new Map(
           (dead as { secret_id: string; revoked: boolean }[]).map((row) => [
@@ -153,7 +237,7 @@ export function admissionBatch(
           ]),
         ),
         usedRequests: new Map(
-          [...(old as UsedRow[]), ...(used as UsedRow[])].map((row) => [
+          used.map((row) => [
             rowKeyOf(row),
             {
               ...row,
@@ -165,16 +249,11 @@ export function admissionBatch(
             },
           ]),
         ),
-        amounts: amountsOf(growingHolds as HoldRow[]),
-        pastMonths: new Map(
-          (pastMonths as MonthRow[]).map(({ key_id, month, spent, held }) => [
-            `${key_id}/${month}`,
-            { spent, held },
-          ]),
-        ),
+        amounts: new Map(amounts.map((row) => [rowKeyOf(row), row.amount])),
+        pastMonths: new Map([...monthOf].map(([key, { spent, held }]) => [key, { spent, held }])),
       };
       const outcome = requests.map((request) => admit(ledger, request));
-      return { outcome, writes: admissionWrites(requests, outcome, nodeId) };
+      return { outcome, writes: admissionWrites(requests, outcome, nodeId, by) };
     },
   };
 }
@@ -197,6 +276,7 @@ function admissionWrites(
   requests: readonly AdmissionRequest[],
   outcomes: readonly Admitted[],
   nodeId: string,
+  by: BatchStatements,
 ): Query[] {
   const placed: PlacedRequest[] = [];
   const grown = new Map<string, Resized>();
@@ -207,43 +287,35 @@ function admissionWrites(
     if (request.kind === "place") placed.push({ request, hold });
     else grown.set(keyOf(requestKeyOf(hold)), { ...hold });
   });
-  const writes: Query[] = [];
-  if (placed.length > 0) {
-    writes.push(placeHolds(placed, nodeId), [
-      statements.refuseCharged,
-      requestIds(placed.map(({ request }) => request)),
-    ]);
-  }
-  if (grown.size > 0) writes.push(resizeHolds(grown, true));
-  return writes;
+  return [
+    ...(placed.length > 0 ? by.place(placed, nodeId) : []),
+    ...(grown.size > 0 ? by.grow([...grown.values()]) : []),
+  ];
 }
 
-type PlacedRequest = { readonly request: HoldRequest; readonly hold: Hold };
+/** A request that was admitted, and its hold. */
+export type PlacedRequest = { readonly request: HoldRequest; readonly hold: Hold };
 
-function placeHolds(placed: readonly PlacedRequest[], nodeId: string): Query {
+/** What an admission writes of each request besides its account and id, one array per column. */
+export function placedValues(placed: readonly PlacedRequest[], nodeId: string): unknown[][] {
   return [
-    statements.placeHolds,
-    [
-      ...requestIds(placed.map(({ request }) => request)),
-      placed.map(({ request }) => request.payer.family),
-      placed.map(({ request }) => request.payer.keyId),
-      placed.map(({ request }) => request.payer.secretId ?? null),
-      placed.map(({ request }) => request.model),
-      placed.map(({ hold }) => hold.amountMicro),
-      placed.map(({ request }) => request.price.priceVersion),
-      placed.map(({ request }) => request.nonce),
-      placed.map(({ request }) => request.deadlineMs),
-      placed.map(({ request }) => nodeOf(request, nodeId)),
-      placed.map(({ hold }) => hold.grantedOutput),
-    ],
+    placed.map(({ request }) => request.payer.family),
+    placed.map(({ request }) => request.payer.keyId),
+    placed.map(({ request }) => request.payer.secretId ?? null),
+    placed.map(({ request }) => request.model),
+    placed.map(({ hold }) => hold.amountMicro),
+    placed.map(({ request }) => request.price.priceVersion),
+    placed.map(({ request }) => request.nonce),
+    placed.map(({ request }) => request.deadlineMs),
+    placed.map(({ request }) => nodeOf(request, nodeId)),
+    placed.map(({ hold }) => hold.grantedOutput),
   ];
 }
 
 /** A hold and its new amount. */
-type Resized = Pick<PlacedHold, "payer" | "requestId" | "amountMicro">;
+export type Resized = Pick<PlacedHold, "payer" | "requestId" | "amountMicro">;
 
-function resizeHolds(resized: ReadonlyMap<string, Resized>, mayGrow: boolean): Query {
-  const holds = [...resized.values()];
+function resizeHolds(holds: readonly Resized[], mayGrow: boolean): Query {
   const amounts = holds.map(({ amountMicro }) => amountMicro);
   return [statements.resizeHolds, [...requestIds(holds), amounts, mayGrow]];
 }
@@ -252,30 +324,22 @@ function resizeHolds(resized: ReadonlyMap<string, Resized>, mayGrow: boolean): Q
  * Turns holds into charges, and shrinks holds. When a request has several endings, the first one
  * counts.
  */
-export function settlementBatch(requests: readonly SettleRequest[]): Sequence<readonly Settled[]> {
-  const endings = new Map<string, SettleRequest & { kind: "settle" }>();
+export function settlementBatch(
+  requests: readonly SettleRequest[],
+  by: BatchStatements = jointStatements,
+): Sequence<readonly Settled[]> {
+  const endings = new Map<string, EndedRequest>();
   const shrunk = new Map<string, Resized>();
-  const held = new Map<string, PlacedHold>();
   for (const request of requests) {
     const requestKey = keyOf(requestKeyOf(request.hold));
-    held.set(requestKey, request.hold);
     if (request.kind === "shrink")
       shrunk.set(requestKey, { ...request.hold, amountMicro: request.amountMicro });
     else if (!endings.has(requestKey)) endings.set(requestKey, request);
   }
-  const queries: Query[] = [
-    [statements.lockPools, poolIds(requests.map(({ hold }) => hold.payer))],
-    // In the order of their ids, as checkpoints do. The statements below would lock them in the
-    // order in which the requests ended.
-    [statements.lockHolds, requestIds([...held.values()])],
-  ];
-  if (shrunk.size > 0) queries.push(resizeHolds(shrunk, false));
-  if (endings.size > 0) queries.push(settleHolds([...endings.values()]));
   return {
-    queries,
+    queries: by.settle([...shrunk.values()], [...endings.values()]),
     outcome: (rows) => {
-      const charged = endings.size > 0 ? (rows.at(-1) as ChargedRow[]) : [];
-      const charges = new Map(charged.map((row) => [rowKeyOf(row), row]));
+      const charges = new Map(by.chargedOf(rows).map((row) => [rowKeyOf(row), row]));
       return requests.map((request) => {
         if (request.kind === "shrink") return { kind: "resized" };
         const requestKey = keyOf(requestKeyOf(request.hold));
@@ -289,30 +353,32 @@ export function settlementBatch(requests: readonly SettleRequest[]): Sequence<re
   };
 }
 
-function settleHolds(requests: readonly (SettleRequest & { kind: "settle" })[]): Query {
+function settleHolds(requests: readonly EndedRequest[]): Query {
+  const holds = requests.map(({ hold }) => hold);
+  return [statements.settleHolds, [...requestIds(holds), ...endingValues(requests)]];
+}
+
+/** What a settlement writes of each request besides its id, one array per column. */
+export function endingValues(requests: readonly EndedRequest[]): unknown[][] {
   const endings = requests.map(({ ending }) => ending);
   const charged = requests.map(chargedOf);
   const costs = requests.map((request) => costsUpTo(request.hold.price, chargedOf(request)));
   const over = requests.map(overOf);
   return [
-    statements.settleHolds,
-    [
-      ...requestIds(requests.map(({ hold }) => hold)),
-      costs.map(({ inputMicro }) => inputMicro),
-      costs.map(({ withCacheMicro }) => withCacheMicro),
-      costs.map(({ withThinkingMicro }) => withThinkingMicro),
-      costs.map(({ allMicro }) => allMicro),
-      requests.map((request) => costMicro(request.hold.price, overOf(request))),
-      over.map(({ output }) => output),
-      over.map(({ thinking }) => thinking),
-      endings.map(({ outcome }) => outcomeName(outcome)),
-      endings.map(({ basis }) => basisName(basis)),
-      endings.map(({ attempts }) =>
-        JSON.stringify(attempts.map((attempt) => toJson(AttemptSchema, attempt))),
-      ),
-      endings.map(({ attempts }) => firstEventOf(attempts)),
-      ...tokenCategories.map((category) => charged.map((usage) => usage[category])),
-    ],
+    costs.map(({ inputMicro }) => inputMicro),
+    costs.map(({ withCacheMicro }) => withCacheMicro),
+    costs.map(({ withThinkingMicro }) => withThinkingMicro),
+    costs.map(({ allMicro }) => allMicro),
+    requests.map((request) => costMicro(request.hold.price, overOf(request))),
+    over.map(({ output }) => output),
+    over.map(({ thinking }) => thinking),
+    endings.map(({ outcome }) => outcomeName(outcome)),
+    endings.map(({ basis }) => basisName(basis)),
+    endings.map(({ attempts }) =>
+      JSON.stringify(attempts.map((attempt) => toJson(AttemptSchema, attempt))),
+    ),
+    endings.map(({ attempts }) => firstEventOf(attempts)),
+    ...tokenCategories.map((category) => charged.map((usage) => usage[category])),
   ];
 }
 
@@ -323,14 +389,14 @@ function firstEventOf(attempts: readonly Attempt[]): number | null {
 }
 
 /** The charged part of the usage of a request. */
-function chargedOf({ hold, ending }: SettleRequest & { kind: "settle" }): Usage {
+function chargedOf({ hold, ending }: EndedRequest): Usage {
   return chargedUsage(ending.usage, hold.grantedOutput);
 }
 
 const none = byCategory(() => 0);
 
 /** The usage of a request beyond the output that it was granted. */
-function overOf(request: SettleRequest & { kind: "settle" }): Record<TokenCategory, number> {
+function overOf(request: EndedRequest): Record<TokenCategory, number> {
   const { usage } = request.ending;
   const charged = chargedOf(request);
   if (charged === usage) return none;
@@ -338,7 +404,7 @@ function overOf(request: SettleRequest & { kind: "settle" }): Record<TokenCatego
   return { ...none, output, thinking: usage.thinking - charged.thinking };
 }
 
-function chargeOf(request: SettleRequest & { kind: "settle" }, row: ChargedRow): Charge {
+function chargeOf(request: EndedRequest, row: ChargedRow): Charge {
   const { hold: holdMicro, amount: amountMicro, overrun: overrunMicro } = row;
   return {
     ...request.ending,
@@ -379,10 +445,6 @@ function poolsOf(rows: readonly PoolRow[]): Ledger["pools"] {
   );
 }
 
-function amountsOf(rows: readonly HoldRow[]): Map<string, bigint> {
-  return new Map(rows.map((row) => [rowKeyOf(row), row.amount]));
-}
-
-function distinct<T>(values: readonly T[]): T[] {
+export function distinct<T>(values: readonly T[]): T[] {
   return [...new Set(values)];
 }

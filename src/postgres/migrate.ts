@@ -5,6 +5,8 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Client } from "pg";
+import { expandCategories } from "../base/token-categories.ts";
+import { expandSums } from "../base/usage-sums.ts";
 import type { LedgerEngine } from "../config/environment.ts";
 import { definitionFor, findEngine, traitsOf } from "./engine.ts";
 import { isBlocked } from "./failures.ts";
@@ -92,7 +94,11 @@ async function userOf(client: Client): Promise<string> {
 export function readMigrations(engine: LedgerEngine = "postgres"): Migration[] {
   const all = readdirSync(folder).filter((file) => file.endsWith(".sql"));
   const read = (file: string) =>
-    all.includes(file) ? definitionFor(engine, readFileSync(new URL(file, folder), "utf8")) : "";
+    all.includes(file)
+      ? expandSums(
+          expandCategories(definitionFor(engine, readFileSync(new URL(file, folder), "utf8"))),
+        )
+      : "";
   const migrations = all
     .map((file) => file.slice(0, -".sql".length))
     .filter((name) => !name.includes("."))

@@ -52,6 +52,8 @@ export interface Connection {
 
 /** The database of one gateway. */
 export interface Postgres extends Tx {
+  /** True for an engine that spreads the accounts over servers. */
+  readonly isDistributed: boolean;
   /**
    * Runs `work` in one transaction. Retries up to five times after a serialization failure or a
    * deadlock.
@@ -165,6 +167,7 @@ export function connectPostgres(
   const textFor = statementFor(session.traits);
   const closing = new AbortController();
   return {
+    isDistributed: session.traits.isDistributed,
     query: (statement, values) =>
       pools.use(({ pool }) => runOn<never>(pool, textFor(statement), values)),
     transaction: (work) => pools.use(({ pool }) => transaction(pool, textFor, work)),

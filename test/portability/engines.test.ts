@@ -1,9 +1,8 @@
 // Every statement and the ledger's own work, on every engine that is here: the embedded PostgreSQL
-// always, Debian's PostgreSQL 15 where it is installed, and the database of PORTABILITY_URL.
+// always, Debian's PostgreSQL 15 and Citus on it where they are installed, and the database of
+// PORTABILITY_URL.
 
-import { execFileSync } from "node:child_process";
-import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readdirSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { Client, DatabaseError } from "pg";
@@ -11,6 +10,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { newRequestId, timeOrderedId } from "../../src/base/ids.ts";
 import { createLog } from "../../src/base/log.ts";
+import { calls } from "../../src/billing/account-calls.ts";
 import { type Payer, requestKeyOf } from "../../src/billing/admission.ts";
 import { ClusterNode } from "../../src/billing/cluster-node.ts";
 import { HoldKeeper } from "../../src/billing/holds.ts";
@@ -19,17 +19,15 @@ import { traitsOf } from "../../src/postgres/engine.ts";
 import { type OpenLedger, openLedger } from "../../src/postgres/open-ledger.ts";
 import { type Statement, statement } from "../../src/postgres/postgres.ts";
 import { emptyDatabase } from "../support/database.ts";
+import { hasCitus, hasDebian, type Servers, startCitus, startDebian } from "../support/debian.ts";
 import { endingWith, heldFor, holdRequest, usage } from "../support/ledger.ts";
 
 type Database = { url: string; drop(): Promise<void> };
 
-const debian = "/usr/lib/postgresql/15/bin";
 const engines: { name: string; open: (() => Promise<Database>) | undefined }[] = [
   { name: "the embedded PostgreSQL", open: emptyDatabase },
-  {
-    name: "Debian's PostgreSQL 15",
-    open: existsSync(`${debian}/initdb`) ? startDebian : undefined,
-  },
+  { name: "Debian's PostgreSQL 15", open: hasDebian ? () => opened(startDebian()) : undefined },
+  { name: "Citus with two workers", open: hasCitus ? () => opened(startCitus()) : undefined },
   {
     name: "the database of PORTABILITY_URL",
     open: process.env.PORTABILITY_URL
@@ -38,27 +36,9 @@ const engines: { name: string; open: (() => Promise<Database>) | undefined }[] =
   },
 ];
 
-// PostgreSQL does not run as root.
-async function startDebian(): Promise<Database> {
-  const folder = mkdtempSync(join(tmpdir(), "gateway-portability-"));
-  const isRoot = process.getuid?.() === 0;
-  const idOf = (flag: string) =>
-    Number(execFileSync("id", [flag, "postgres"], { encoding: "utf8" }));
-  const options = { ...(isRoot && { uid: idOf("-u"), gid: idOf("-g") }), cwd: folder } as const;
-  if (options.uid !== undefined) chownSync(folder, options.uid, options.gid ?? 0);
-  const data = join(folder, "data");
-  const run = (program: string, args: string[]) =>
-    execFileSync(`${debian}/${program}`, args, { ...options, stdio: "ignore" });
-  run("initdb", ["-D", data, "-U", "postgres", "--auth=trust", "-E", "UTF8", "--locale=C", "-N"]);
-  const settings = `-c listen_addresses= -c unix_socket_directories=${folder} -c fsync=off`;
-  run("pg_ctl", ["-D", data, "-w", "-l", join(folder, "log"), "-o", settings, "start"]);
-  return {
-    url: `postgres://postgres@localhost/postgres?host=${encodeURIComponent(folder)}`,
-    async drop() {
-      run("pg_ctl", ["-D", data, "-w", "-m", "immediate", "stop"]);
-      rmSync(folder, { recursive: true, force: true });
-    },
-  };
+async function opened(starting: Promise<Servers>): Promise<Database> {
+  const { url, stop } = await starting;
+  return { url, drop: stop };
 }
 
 const source = join(import.meta.dirname, "../../src");
@@ -68,6 +48,12 @@ const statements: Statement[] = readdirSync(source, { recursive: true, encoding:
     const caller = pathToFileURL(join(source, dirname(dirname(file)), "store.ts")).href;
     return statement(caller, basename(file, ".sql"));
   });
+
+/** Statements of batches that `account-calls.ts` replaces. */
+const batched = new RegExp(
+  "^billing/(lock-pools|lock-holds|read-used-requests|read-old-requests|read-past-months|" +
+    "place-holds|refuse-charged|resize-holds|settle-holds)$",
+);
 
 /** A value of a parameter's type. Arrays have one element per account. */
 function sampleOf(type: string, accounts: readonly string[]): unknown {
@@ -142,15 +128,25 @@ function runOn(open: () => Promise<Database>): void {
     return { accountId, family: "v1", keyId };
   }
 
+  const textOf = ({ text, distributed }: Statement) =>
+    (traitsOf[ledger.engine].isDistributed && distributed) || text;
+
+  /** The types of a statement's parameters. */
+  async function typesOf(text: string): Promise<string[]> {
+    await client.query(`prepare checked as ${text}`);
+    const { rows } = await client.query<{ types: string[] }>(
+      "select parameter_types::text[] as types from pg_prepared_statements where name = 'checked'",
+    );
+    await client.query("deallocate checked");
+    return rows[0]?.types ?? [];
+  }
+
   for (const one of statements) {
-    test(`${one.name} runs, for one account and for two`, async () => {
+    test(`${one.name} runs, for one account and for two`, async ({ skip }) => {
       const { isDistributed } = traitsOf[ledger.engine];
-      const text = (isDistributed && one.distributed) || one.text;
-      await client.query(`prepare checked as ${text}`);
-      const { rows } = await client.query<{ types: string[] }>(
-        "select parameter_types::text[] as types from pg_prepared_statements where name = 'checked'",
-      );
-      await client.query("deallocate checked");
+      skip(isDistributed && batched.test(one.name), "functions of the engine replace it");
+      const text = textOf(one);
+      const types = await typesOf(text);
       for (const count of [1, 2]) {
         const accounts = payers.slice(0, count).map(({ accountId }) => accountId);
         await client.query("begin");
@@ -158,7 +154,7 @@ function runOn(open: () => Promise<Database>): void {
         await client
           .query(
             text,
-            (rows[0]?.types ?? []).map((type) => sampleOf(type, accounts)),
+            types.map((type) => sampleOf(type, accounts)),
           )
           .catch((error: unknown) => {
             if (!(error instanceof DatabaseError) || !/^2[23]/.test(error.code ?? "")) throw error;
@@ -167,6 +163,28 @@ function runOn(open: () => Promise<Database>): void {
       }
     });
   }
+
+  test("where accounts are spread, one server has the whole work of each queue for one account", async ({
+    skip,
+  }) => {
+    skip(!traitsOf[ledger.engine].isDistributed, "this engine is one server");
+    const queued = statements.filter(({ name }) =>
+      /^billing\/(node-clock|read-keys|read-dead-secrets|checkpoint-holds)$/.test(name),
+    );
+    const plans: [string, unknown[]][] = [];
+    for (const one of [...Object.values(calls), ...queued]) {
+      const text = textOf(one).replace(/^(\s*--.*\n)+/, "");
+      const values = (await typesOf(text)).map((type) => sampleOf(type, [payers[0].accountId]));
+      const { rows } = await client.query<{ "QUERY PLAN": string }>(
+        `explain (costs off) ${text}`,
+        values,
+      );
+      const lines = rows.map((row) => row["QUERY PLAN"].trim());
+      plans.push([one.name, lines.filter((line) => /^Task Count|Subplan/.test(line))]);
+    }
+    expect(plans).toEqual(plans.map(([name]) => [name, ["Task Count: 1"]]));
+    expect(plans).toHaveLength(8);
+  });
 
   test("requests of two accounts are admitted, metered, resized, settled and reaped", async () => {
     const log = createLog("silent");

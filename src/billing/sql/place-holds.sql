@@ -25,7 +25,6 @@ with placed as (
     group by account_id, "family"
   ) d
   where pools.account_id = d.account_id and pools."family" = d."family"
-    of_accounts(pools.account_id)
 )
 -- The first hold of a key in a month creates the row of the month.
 insert into key_months (account_id, key_id, month, held)

@@ -8,7 +8,7 @@ with resized as materialized (
   from holds h
   join unnest($1::text[], $2::text[], $3::bigint[]) as d (account_id, request_id, amount)
     on h.account_id = d.account_id and h.request_id = d.request_id
-  where (d.amount < h.amount or ($4::boolean and d.amount > h.amount)) of_accounts(h.account_id)
+  where (d.amount < h.amount or ($4::boolean and d.amount > h.amount))
 ), in_pools as (
   update pools
   set held = pools.held + d.added,
@@ -19,7 +19,6 @@ with resized as materialized (
     group by account_id, "family"
   ) d
   where pools.account_id = d.account_id and pools."family" = d."family"
-    of_accounts(pools.account_id)
 ), in_months as (
   update key_months
   set held = key_months.held + d.added
@@ -29,10 +28,9 @@ with resized as materialized (
     group by account_id, key_id, month
   ) d
   where key_months.account_id = d.account_id and key_months.key_id = d.key_id
-    and key_months.month = d.month of_accounts(key_months.account_id)
+    and key_months.month = d.month
 )
 update holds
 set amount = resized.amount
 from resized
-where holds.account_id = resized.account_id and holds.request_id = resized.request_id
-  of_accounts(holds.account_id);
+where holds.account_id = resized.account_id and holds.request_id = resized.request_id;

@@ -15,7 +15,7 @@ with ended as (
     $13::integer[], each_category($14::integer[]))
     as e (account_id, request_id, cost_input, cost_cache, cost_thinking, cost, cost_over,
       output_over, thinking_over, outcome, basis, attempts, first_event, each_category(#))
-  where h.account_id = e.account_id and h.request_id = e.request_id of_accounts(h.account_id)
+  where h.account_id = e.account_id and h.request_id = e.request_id
   returning h.account_id, h.request_id, h.month, h."family", h.key_id, h.secret_id, h.model,
     h.price_version, h.admitted_at, h.granted_output, h.amount as hold, e.cost_input,
     e.cost_cache, e.cost_thinking, e.cost, e.cost_over, e.output_over, e.thinking_over, e.outcome,
@@ -41,7 +41,6 @@ with ended as (
     group by account_id, "family"
   ) d
   where pools.account_id = d.account_id and pools."family" = d."family"
-    of_accounts(pools.account_id)
 ), in_months as (
   update key_months
   set spent = key_months.spent + d.amount, held = key_months.held - d.hold,
@@ -52,7 +51,7 @@ with ended as (
     group by account_id, key_id, month
   ) d
   where key_months.account_id = d.account_id and key_months.key_id = d.key_id
-    and key_months.month = d.month of_accounts(key_months.account_id)
+    and key_months.month = d.month
 ), rolled_up as (
   insert into usage_hourly (account_id, key_id, model, hour, each_sum(#))
   select account_id, key_id, model, date_trunc('hour', admitted_at, 'UTC'), each_category(sum(#)),

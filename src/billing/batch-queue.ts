@@ -110,6 +110,11 @@ export class BatchQueue<Item, Outcome> {
     return Math.max(0, nowMs - sinceMs);
   }
 
+  /** Whether a batch has succeeded within the last seconds. */
+  get servedLately(): boolean {
+    return performance.now() - this.#succeededAtMs < failureMsMax;
+  }
+
   /**
    * Waits up to `withinMs` until the queue is empty, then stops it. Returns how many items failed
    * because of that.

@@ -32,6 +32,7 @@ import {
 import { BatchQueue } from "./batch-queue.ts";
 import { maxHoldMicro, minHoldMicro, resizedHoldMicro, type UsageBounds } from "./hold-size.ts";
 import { admissionBatch, registerPrice, settlementBatch } from "./ledger-batches.ts";
+import { Placement } from "./placement.ts";
 import { costMicro } from "./price.ts";
 import { type Ending, receiptOf, type Settled, type SettleRequest } from "./settlement.ts";
 import type { LedgerStore, Metered } from "./store.ts";
@@ -125,16 +126,38 @@ const unused: Ending = {
 /** Reads the usage of a running request. */
 type Meter = { readonly request: RequestKey; read(): Usage | undefined };
 
+type Parts = {
+  postgres: Postgres;
+  store: LedgerStore;
+  log: Log;
+  nodeId: () => string;
+  onLost: () => void;
+  /** Called with the account of each settled hold, and the time of its admission. */
+  onSettled?: (accountId: string, admittedAt: Date) => void;
+  /** Called with each charge, once it is durable. */
+  onCharge?: (charge: Receipt) => void;
+  /** How long an admission waits for the database. */
+  maxWaitMs?: number;
+};
+
+/** The two queues, and their connections. */
+type Queues = {
+  readonly admission: BatchQueue<AdmissionRequest, Admitted>;
+  readonly settlement: BatchQueue<SettleRequest, Settled>;
+  readonly connections: readonly BatchConnection[];
+};
+
 export class HoldKeeper implements Holds {
   readonly #store: LedgerStore;
   readonly #log: Log;
-  readonly #admissions: BatchConnection;
-  readonly #settlements: BatchConnection;
-  /** For blocked groups only. */
-  readonly #blockedAdmissions: BatchConnection;
-  readonly #blockedSettlements: BatchConnection;
-  readonly #admissionQueue: BatchQueue<AdmissionRequest, Admitted>;
-  readonly #settlementQueue: BatchQueue<SettleRequest, Settled>;
+  /** Present where an engine spreads the accounts over servers. */
+  readonly #placement: Placement | undefined;
+  readonly #openQueues: () => Queues;
+  /**
+   * By server, so that a batch commits at one of them and none waits for another. One entry where
+   * the accounts are not spread.
+   */
+  readonly #queues = new Map<string, Queues>();
   /** By price version. */
   readonly #registeredPrices = new Map<string, { readonly model: string; readonly price: Price }>();
   /**
@@ -161,59 +184,87 @@ export class HoldKeeper implements Holds {
   readonly #onSettled: ((accountId: string, admittedAt: Date) => void) | undefined;
   readonly #onCharge: ((charge: Receipt) => void) | undefined;
   #checkpointing: Promise<void> | undefined;
+  #isClosing = false;
   #isClosed = false;
 
-  constructor(parts: {
-    postgres: Postgres;
-    store: LedgerStore;
-    log: Log;
-    nodeId: () => string;
-    onLost: () => void;
-    /** Called with the account of each settled hold, and the time of its admission. */
-    onSettled?: (accountId: string, admittedAt: Date) => void;
-    /** Called with each charge, once it is durable. */
-    onCharge?: (charge: Receipt) => void;
-    /** How long an admission waits for the database. */
-    maxWaitMs?: number;
-  }) {
+  constructor(parts: Parts) {
     this.#store = parts.store;
     this.#log = parts.log;
     this.#onSettled = parts.onSettled;
     this.#onCharge = parts.onCharge;
     this.#maxWaitMs = parts.maxWaitMs ?? settings.admitMaxWaitMs;
-    const by = parts.postgres.isDistributed ? accountCalls : undefined;
+    this.#placement = parts.postgres.isDistributed ? new Placement(parts.postgres) : undefined;
+    this.#openQueues = () => this.#open(parts);
+    if (!this.#placement) this.#queues.set("", this.#openQueues());
+  }
+
+  #open({ postgres, nodeId, onLost }: Pick<Parts, "postgres" | "nodeId" | "onLost">): Queues {
+    const by = postgres.isDistributed ? accountCalls : undefined;
     const prepare = (connection: Connection) => this.#registerPricesAgain(connection);
-    this.#admissions = new BatchConnection(parts.postgres, { prepare });
-    this.#settlements = new BatchConnection(parts.postgres);
-    this.#blockedAdmissions = new BatchConnection(parts.postgres, { prepare });
-    this.#blockedSettlements = new BatchConnection(parts.postgres);
+    const admissions = new BatchConnection(postgres, { prepare });
+    const settlements = new BatchConnection(postgres);
+    // For blocked groups only.
+    const blockedAdmissions = new BatchConnection(postgres, { prepare });
+    const blockedSettlements = new BatchConnection(postgres);
     const admitOn = (connection: BatchConnection) => (requests: readonly AdmissionRequest[]) =>
-      connection.run(() => admissionBatch(requests, parts.nodeId(), parts.onLost, by));
-    this.#admissionQueue = new BatchQueue(admitOn(this.#admissions), {
-      batchMax: settings.batchMax,
-      queueMax: settings.admitQueueMax,
-      pauseMs: settings.pauseMs,
-      maxWaitMs: this.#maxWaitMs,
-      classify: classifyAdmissionError,
-      groupOf: (request) => poolOf(payerOf(request)),
-      runBlocked: admitOn(this.#blockedAdmissions),
-      onBlocked: (err) =>
-        this.#log.warn({ err }, "admission: some pools are blocked; retrying them separately"),
-      onUnconfirmed: (request) => this.#rememberUnconfirmed(request),
-    });
+      connection.run(() => admissionBatch(requests, nodeId(), onLost, by));
     const settleOn = (connection: BatchConnection) => (requests: readonly SettleRequest[]) =>
       connection.run(() => settlementBatch(requests.map(this.#withAmendment), by));
-    this.#settlementQueue = new BatchQueue(settleOn(this.#settlements), {
-      batchMax: settings.batchMax,
-      queueMax: settings.settleQueueMax,
-      pauseMs: settings.pauseMs,
-      maxWaitMs: Number.POSITIVE_INFINITY,
-      classify: classifySettlementError,
-      groupOf: ({ hold }) => poolOf(hold.payer),
-      runBlocked: settleOn(this.#blockedSettlements),
-      onBlocked: (err) =>
-        this.#log.warn({ err }, "settlement: some pools are blocked; retrying them separately"),
-    });
+    return {
+      connections: [admissions, settlements, blockedAdmissions, blockedSettlements],
+      admission: new BatchQueue(admitOn(admissions), {
+        batchMax: settings.batchMax,
+        queueMax: settings.admitQueueMax,
+        pauseMs: settings.pauseMs,
+        maxWaitMs: this.#maxWaitMs,
+        classify: classifyAdmissionError,
+        groupOf: (request) => poolOf(payerOf(request)),
+        runBlocked: admitOn(blockedAdmissions),
+        onBlocked: (err) =>
+          this.#log.warn({ err }, "admission: some pools are blocked; retrying them separately"),
+        onUnconfirmed: (request) => this.#rememberUnconfirmed(request),
+      }),
+      settlement: new BatchQueue(settleOn(settlements), {
+        batchMax: settings.batchMax,
+        queueMax: settings.settleQueueMax,
+        pauseMs: settings.pauseMs,
+        maxWaitMs: Number.POSITIVE_INFINITY,
+        classify: classifySettlementError,
+        groupOf: ({ hold }) => poolOf(hold.payer),
+        runBlocked: settleOn(blockedSettlements),
+        onBlocked: (err) =>
+          this.#log.warn({ err }, "settlement: some pools are blocked; retrying them separately"),
+      }),
+    };
+  }
+
+  #admit(request: AdmissionRequest): Promise<Admitted> {
+    const queues = this.#queuesOf(payerOf(request).accountId);
+    if (queues instanceof Promise) return queues.then(({ admission }) => admission.submit(request));
+    return queues.admission.submit(request);
+  }
+
+  #settle(request: SettleRequest): Promise<Settled> {
+    const queues = this.#queuesOf(request.hold.payer.accountId);
+    if (queues instanceof Promise)
+      return queues.then(({ settlement }) => settlement.submit(request));
+    return queues.settlement.submit(request);
+  }
+
+  #queuesOf(accountId: string): Queues | Promise<Queues> {
+    return this.#placement
+      ? this.#placement.serverOf(accountId).then((server) => this.#queuesAt(server))
+      : this.#queuesAt("");
+  }
+
+  #queuesAt(server: string): Queues {
+    const known = this.#queues.get(server);
+    if (known) return known;
+    // Queues that are opened now would never be closed.
+    const [any] = this.#isClosing ? this.#queues.values() : [];
+    const queues = any ?? this.#openQueues();
+    this.#queues.set(server, queues);
+    return queues;
   }
 
   async place(
@@ -230,7 +281,7 @@ export class HoldKeeper implements Holds {
     };
     const untilMs = performance.now() + settings.heldWaitMs;
     for (;;) {
-      const admitted = await this.#admissionQueue.submit(placing);
+      const admitted = await this.#admit(placing);
       if (admitted.kind === "held") return this.#rememberFree(admitted.hold);
       if (placing.mayRefine && admitted.freeMicro !== undefined) {
         const bounds = await refine?.(admitted.freeMicro);
@@ -262,7 +313,7 @@ export class HoldKeeper implements Holds {
     const bounds = { ...request.bounds, minOutput: request.bounds.maxOutput };
     const own = { owner: "process", nonce: randomUUID() } as const;
     const placing = { ...request, ...own, kind: "place", bounds } as const;
-    const admitted = await this.#admissionQueue.submit(placing);
+    const admitted = await this.#admit(placing);
     return admitted.kind === "held" ? this.#rememberFree(admitted.hold) : undefined;
   }
 
@@ -278,7 +329,7 @@ export class HoldKeeper implements Holds {
     const amountMicro = resizedHoldMicro(hold.price, input, hold.grantedOutput);
     if (amountMicro > hold.amountMicro) {
       await this.#whenShrunk(hold);
-      const admitted = await this.#admissionQueue.submit({ kind: "grow", hold, amountMicro });
+      const admitted = await this.#admit({ kind: "grow", hold, amountMicro });
       if (admitted.kind === "held") return admitted.hold;
       // The admission knew that the count is uncertain. What the hold lacks is the overrun.
       if (costMicro(hold.price, input) <= hold.expectedInputMicro) return hold;
@@ -294,8 +345,7 @@ export class HoldKeeper implements Holds {
   #shrink(hold: Hold, amountMicro: bigint): void {
     const { requestId, payer } = hold;
     const requestKey = keyOf(requestKeyOf(hold));
-    const shrinking = this.#settlementQueue
-      .submit({ kind: "shrink", hold, amountMicro })
+    const shrinking = this.#settle({ kind: "shrink", hold, amountMicro })
       .then(
         () => this.#wakeWaiting(poolOf(payer), hold.amountMicro - amountMicro),
         (err: unknown) => this.#log.warn({ err, requestId }, "cannot shrink a hold"),
@@ -317,7 +367,10 @@ export class HoldKeeper implements Holds {
 
   /** How long no request could be admitted although some tried; 0 while all is well. */
   get stalledMs(): number {
-    return this.#admissionQueue.stalledMs;
+    const all = [...this.#queues.values()].map(({ admission }) => admission);
+    // While one server serves its accounts, this process is of use.
+    if (all.length > 1 && all.some(({ servedLately }) => servedLately)) return 0;
+    return Math.max(0, ...all.map(({ stalledMs }) => stalledMs));
   }
 
   watch(request: RequestKey, read: () => Usage | undefined): void {
@@ -336,7 +389,7 @@ export class HoldKeeper implements Holds {
   }
 
   async #settleOnce(hold: PlacedHold, ending: Ending): Promise<Receipt> {
-    const settled = await this.#settlementQueue.submit({ kind: "settle", hold, ending });
+    const settled = await this.#settle({ kind: "settle", hold, ending });
     this.#onSettled?.(hold.payer.accountId, hold.admittedAt);
     const chargedMicro = settled.kind === "charged" ? settled.charge.amountMicro : 0n;
     this.#wakeWaiting(poolOf(hold.payer), hold.amountMicro - chargedMicro);
@@ -398,21 +451,20 @@ export class HoldKeeper implements Holds {
    * processes settle the rest.
    */
   async close(withinMs = settings.closeMsMax): Promise<void> {
+    this.#isClosing = true;
     const until = performance.now() + withinMs;
-    await this.#admissionQueue.drain(withinMs);
-    const left = await this.#settlementQueue.drain(Math.max(0, until - performance.now()));
+    const all = [...this.#queues.values()];
+    await Promise.all(all.map(({ admission }) => admission.drain(withinMs)));
+    const restMs = Math.max(0, until - performance.now());
+    const leftBy = await Promise.all(all.map(({ settlement }) => settlement.drain(restMs)));
+    const left = leftBy.reduce((sum, one) => sum + one, 0);
     if (left > 0)
       this.#log.error(
         { requests: left },
         "stopped before the ledger was reachable; other processes will settle these requests",
       );
     this.#isClosed = true;
-    const connections = [
-      this.#admissions,
-      this.#settlements,
-      this.#blockedAdmissions,
-      this.#blockedSettlements,
-    ];
+    const connections = all.flatMap((queues) => queues.connections);
     await Promise.all(connections.map((connection) => connection.close()));
   }
 

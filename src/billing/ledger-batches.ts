@@ -100,7 +100,7 @@ export type AdmissionReads = {
   readonly growing: readonly Hold[];
 };
 
-/** The rows of one batch. Of requests that run and were charged, `used` has the running one last. */
+/** The rows of one batch. Of a request that runs and was charged, `used` has the charge first. */
 export type LockedRows = {
   readonly pools: readonly PoolRow[];
   readonly used: readonly UsedRow[];

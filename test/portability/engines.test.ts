@@ -14,6 +14,7 @@ import { calls } from "../../src/billing/account-calls.ts";
 import { type Payer, requestKeyOf } from "../../src/billing/admission.ts";
 import { ClusterNode } from "../../src/billing/cluster-node.ts";
 import { HoldKeeper } from "../../src/billing/holds.ts";
+import { Placement } from "../../src/billing/placement.ts";
 import { createLedgerStore } from "../../src/billing/store.ts";
 import { traitsOf } from "../../src/postgres/engine.ts";
 import { type OpenLedger, openLedger } from "../../src/postgres/open-ledger.ts";
@@ -184,6 +185,42 @@ function runOn(open: () => Promise<Database>): void {
     }
     expect(plans).toEqual(plans.map(([name]) => [name, ["Task Count: 1"]]));
     expect(plans).toHaveLength(8);
+  });
+
+  test("where accounts are spread, a request commits at the server of its account alone", async ({
+    skip,
+  }) => {
+    skip(!traitsOf[ledger.engine].isDistributed, "this engine is one server");
+    const { postgres } = ledger;
+    const placement = new Placement(postgres);
+    const servers = new Map<string, Payer>();
+    while (servers.size < 2) {
+      const payer = await addPayer();
+      servers.set(await placement.serverOf(payer.accountId), payer);
+    }
+    expect([...servers.keys()]).not.toContain("");
+    // What the coordinator keeps of a commit at several servers, for a minute and longer.
+    const commits = async () =>
+      (await client.query("select gid from pg_dist_transaction")).rows.map(({ gid }) => gid);
+    const store = createLedgerStore(postgres);
+    const log = createLog("silent");
+    const nodeId = timeOrderedId("node_");
+    await store.registerNode(nodeId, "");
+    const parts = { postgres, store, log, nodeId: () => nodeId, onLost: () => {} };
+    const holds = new HoldKeeper(parts);
+    const never = new AbortController().signal;
+    const pair = async (payer: Payer) => {
+      const hold = await holds.place(holdRequest(payer, 10), never);
+      await holds.settle(hold, endingWith({ output: 3 }));
+    };
+    // Nodes and prices have a copy on every server. The first pair stores its price.
+    for (const payer of servers.values()) await pair(payer);
+    const before = await commits();
+    await Promise.all([...servers.values(), ...servers.values()].map(pair));
+    const after = await commits();
+    await holds.close();
+    await store.deleteNode(nodeId);
+    expect(after.filter((gid) => !before.includes(gid))).toHaveLength(0);
   });
 
   test("requests of two accounts are admitted, metered, resized, settled and reaped", async () => {

@@ -37,7 +37,8 @@ declare
   _key_months jsonb;
   _holds jsonb;
   _charges jsonb;
-  _old jsonb := '[]';
+  _old jsonb;
+  _used jsonb;
   _prices jsonb := '[]';
   _pool pools%rowtype;
 begin
@@ -74,15 +75,15 @@ begin
       from charges
       where account_id = _account and request_id = any(_proposed) and month < _before;
   end if;
-  _charges := coalesce(_holds, '[]') || coalesce(_charges, '[]') || coalesce(_old, '[]');
-  if jsonb_array_length(_charges) > 0 then
+  _used := coalesce(_old, '[]') || coalesce(_charges, '[]') || coalesce(_holds, '[]');
+  if jsonb_array_length(_used) > 0 then
     select jsonb_agg(to_jsonb(p))
       into _prices
       from price_versions p
-      where price_version in (select value ->> 'price_version' from jsonb_array_elements(_charges));
+      where price_version in (select value ->> 'price_version' from jsonb_array_elements(_used));
   end if;
   return jsonb_build_object('pools', _pools, 'months', coalesce(_key_months, '[]'),
-    'used', _charges, 'prices', coalesce(_prices, '[]'));
+    'used', _used, 'prices', coalesce(_prices, '[]'));
 end
 $$;
 

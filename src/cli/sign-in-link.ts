@@ -6,7 +6,7 @@ import { parseArgs } from "node:util";
 import { toApiError } from "../base/errors.ts";
 import { createLog } from "../base/log.ts";
 import { readConfig } from "../config/environment.ts";
-import { createPeople } from "../people/people.ts";
+import { createInstallation } from "../people/people.ts";
 import { startEmbedded } from "../postgres/embedded/embedded.ts";
 import { openLedger } from "../postgres/open-ledger.ts";
 import { startupErrorMessage } from "../server/startup-error.ts";
@@ -23,7 +23,7 @@ try {
   const ledger = await openLedger({ url, ownerUrl, engine }, log);
   const postgres = stack.adopt(ledger.postgres, (one) => one.close());
   const publicUrl = config.publicUrl ?? new URL(`http://localhost:${config.port}`);
-  const { installation } = createPeople({ postgres, publicUrl: () => publicUrl, log });
+  const installation = createInstallation({ postgres, publicUrl: () => publicUrl });
   const link =
     person === undefined
       ? await installation.makeOwnerLink()

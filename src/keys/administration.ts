@@ -166,9 +166,9 @@ export async function revokeSecret(
 }
 
 /**
- * The key, if the caller may change it: members of its account only if they created it. Throws
- * `not_found` and `not_permitted`. Neither the account nor the creator of a key ever changes, so
- * the later change needs no second look.
+ * The key, if the caller may change it: members of its account only if they manage it. Throws
+ * `not_found` and `not_permitted`. The account of a key never changes. Who managed it a moment ago
+ * may still change it: that is no more than he could have done before.
  */
 async function findChangeable(
   { store }: Parts,
@@ -184,10 +184,10 @@ async function findChangeable(
     caller.kind === "person" &&
     caller.operator !== OperatorRole.ADMIN &&
     roleIn(caller, key.accountId) !== AccountRole.OWNER &&
-    key.createdBy !== actorOf(caller)
+    key.managedBy !== actorOf(caller)
   )
     throw new ApiError("not_permitted", {
-      message: "As a member of this account you may change only the keys that you created.",
+      message: "As a member of this account you may change only the keys that you manage.",
     });
   return key;
 }

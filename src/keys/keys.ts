@@ -34,7 +34,7 @@ import {
 import { createAuthentication } from "./authenticate.ts";
 import { LastUse } from "./last-use.ts";
 import { RevocationCheck } from "./revocation.ts";
-import { createKeyStore, type KeyStore } from "./store.ts";
+import { createKeyStore, type KeyStore, type ManagedKeys, managedKeys } from "./store.ts";
 
 export type Keys = {
   /** Without authentication: the interceptor has authenticated the caller. */
@@ -47,6 +47,11 @@ export type Keys = {
    * A pause and the expiry do not end them. Reads the database.
    */
   isActive(keyId: string, secretId: string): Promise<boolean>;
+  /** The keys of a person who leaves an account. */
+  readonly managed: ManagedKeys & {
+    /** Call after the commit: this process follows at once, others by the feed. */
+    publish(keyIds: readonly string[]): void;
+  };
   /** Starts to read the changes that other nodes make. */
   start(): void;
   stop(): Promise<void>;
@@ -104,6 +109,10 @@ export function createKeys(parts: {
     authenticate,
     onChanged: (listener) => changes.onChanged((keyId) => listener({ keyId })),
     isActive: (keyId, secretId) => revocation.isActive(keyId, secretId),
+    managed: {
+      ...managedKeys,
+      publish: (keyIds) => keyIds.forEach(changes.publish),
+    },
     start: changes.start,
     async stop() {
       await changes.stop();

@@ -16,7 +16,13 @@ import { type FamilyName, familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { Found } from "../base/secret-cache.ts";
 import type { Caller } from "../contract/contract.ts";
-import { isUnreachable, type Postgres, type Statement, statement } from "../postgres/postgres.ts";
+import {
+  isUnreachable,
+  type Postgres,
+  type Statement,
+  statement,
+  type Tx,
+} from "../postgres/postgres.ts";
 import { digestBytes, type KeyFamily } from "./secret.ts";
 
 // A database that does not answer within this time counts as unreachable.
@@ -39,6 +45,9 @@ const statements = {
   updateKey: timed("update-key"),
   pauseKey: timed("pause-key"),
   recordUses: timed("record-uses"),
+  countManaged: timed("count-managed"),
+  handOverKeys: timed("hand-over-keys"),
+  revokeManaged: timed("revoke-managed"),
   rotateKey: timed("rotate-key"),
   revokeKey: timed("revoke-key"),
   revokeSecret: timed("revoke-secret"),
@@ -157,6 +166,7 @@ export function createKeyStore(postgres: Postgres) {
           createdBy,
         ],
         ...[digestBytes(secret.digest), timeOrderedId("sec_"), secret.hint],
+        createdBy.startsWith("person:") ? createdBy : "",
       ]).catch((cause: unknown) => {
         throw isUnknownAccount(cause)
           ? new ApiError("not_found", { field: "account_id", cause })
@@ -282,6 +292,37 @@ export function createKeyStore(postgres: Postgres) {
   };
 }
 
+/** What a person who leaves an account does with the keys that he manages there. */
+export type ManagedKeys = {
+  /** How many there are, without the revoked ones. */
+  count(tx: Tx, manager: Manager): Promise<number>;
+  /** Gives all of them to another person of the account. `to` undefined: to its owners alone. */
+  handOver(tx: Tx, manager: Manager, to: string | undefined): Promise<void>;
+  /** Revokes them for good. Returns the ids for `publish`. */
+  revoke(tx: Tx, manager: Manager): Promise<readonly string[]>;
+};
+
+/** A person in an account. */
+type Manager = { readonly accountId: string; readonly personId: string };
+
+/** All of it runs in the transaction in which the person leaves. */
+export const managedKeys: ManagedKeys = {
+  async count(tx, { accountId, personId }) {
+    const values = [accountId, `person:${personId}`];
+    const [row] = await tx.query<{ keys: number }>(statements.countManaged, values);
+    return row?.keys ?? 0;
+  },
+  async handOver(tx, { accountId, personId }, to) {
+    const next = to === undefined ? "" : `person:${to}`;
+    await tx.query(statements.handOverKeys, [accountId, `person:${personId}`, next]);
+  },
+  async revoke(tx, { accountId, personId }) {
+    const values = [accountId, `person:${personId}`, timeOrderedId("chg_")];
+    const rows = await tx.query<{ key_id: string }>(statements.revokeManaged, values);
+    return rows.map((row) => row.key_id);
+  },
+};
+
 type LimitsRow = {
   requests_per_minute: number | null;
   allowed_models: string[];
@@ -296,6 +337,7 @@ type KeyRow = LimitsRow & {
   name: string;
   status: keyof typeof statusOf;
   created_by: string;
+  managed_by: string;
   paused: boolean;
   created_at: Date;
   revoked_at: Date | null;
@@ -350,6 +392,7 @@ function keyMembers(row: KeyRow) {
     ...(row.monthly_cap !== null && { monthlyCapMicrocredits: row.monthly_cap }),
     accountReader: row.account_reader,
     createdBy: row.created_by,
+    managedBy: row.managed_by,
     paused: row.paused,
     ...(row.expires_at && { expiresAt: timestampFromDate(row.expires_at) }),
     createdAt: timestampFromDate(row.created_at),

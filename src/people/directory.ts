@@ -99,6 +99,6 @@ export async function makeRecoveryLink(
   return makeLink(tables, publicUrl, { purpose: "recovery", personId, madeBy });
 }
 
-function noSuchPerson(): ApiError {
+export function noSuchPerson(): ApiError {
   return new ApiError("not_found", { field: "person_id", message: "No such person." });
 }

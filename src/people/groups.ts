@@ -10,7 +10,7 @@ import {
 } from "../../gen/gateway/common/v1/roles_pb.ts";
 import type { OidcSettings } from "../config/catalog.ts";
 import { rolesByName } from "./sign-up.ts";
-import type { GivenRoles, PeopleTables } from "./store.ts";
+import type { GivenRoles, LockedMember, PeopleTables } from "./store.ts";
 
 const operatorsByName = { support: OperatorRole.SUPPORT, admin: OperatorRole.ADMIN } as const;
 
@@ -76,7 +76,7 @@ export async function lockRoles(
 }
 
 type LockedRoles = {
-  readonly members: Map<string, readonly { personId: string; role: AccountRole }[]>;
+  readonly members: Map<string, readonly LockedMember[]>;
   /** The ids of the operator admins. */
   readonly operators: readonly string[];
 };
@@ -100,8 +100,10 @@ export async function applyRoles(
       before.accounts.get(accountId) ?? none,
       given.accounts.get(accountId) ?? none,
     );
-    const owners = present.filter((one) => one.role === AccountRole.OWNER);
-    const isLastOwner = oldRole === AccountRole.OWNER && owners.length === 1;
+    const hasOther = present.some(
+      (one) => one.personId !== personId && one.role === AccountRole.OWNER && one.enabled,
+    );
+    const isLastOwner = oldRole === AccountRole.OWNER && !hasOther;
     if (role === oldRole || (isLastOwner && role < oldRole)) continue;
     if (role === none) await tables.deleteMember(accountId, personId);
     else if (oldRole === none) await tables.putMember(personId, { accountId, role });

@@ -214,11 +214,11 @@ export async function redeem(
         email: link.email ?? redeemer.email,
         isAdmin: purpose === "owner",
       });
-    await addWayIn(tables, personId, wayIn);
+    const passkeyId = await addWayIn(tables, personId, wayIn);
     await joinAccount(tables, personId, link, call);
     await also?.(tables);
     const { method, confirmedMs } = wayIn;
-    return beginSession(tables, personId, method, clientOf(call), confirmedMs);
+    return beginSession(tables, personId, method, clientOf(call), { passkeyId, confirmedMs });
   });
   parts.publish(personId);
   parts.outbox?.notify();
@@ -313,13 +313,25 @@ async function recover(
     });
 }
 
-async function addWayIn(tables: PeopleTables, personId: string, wayIn: WayIn): Promise<void> {
-  if (wayIn.method === "password") return tables.putPassword(personId, wayIn.hash);
-  if (wayIn.method === "oidc") return bindIdentity(tables, personId, wayIn.identity);
+/** Returns the id of a new passkey. */
+async function addWayIn(
+  tables: PeopleTables,
+  personId: string,
+  wayIn: WayIn,
+): Promise<string | undefined> {
+  if (wayIn.method === "password") {
+    await tables.putPassword(personId, wayIn.hash);
+    return undefined;
+  }
+  if (wayIn.method === "oidc") {
+    await bindIdentity(tables, personId, wayIn.identity);
+    return undefined;
+  }
   const { passkey, challenge } = wayIn.created;
   const isFirst = await spendChallenge(tables, challenge);
-  if (!isFirst || !(await tables.insertPasskey({ ...passkey, name: "" })))
-    throw new ApiError("sign_in_failed");
+  const added = isFirst ? await tables.insertPasskey({ ...passkey, name: "" }) : undefined;
+  if (!added) throw new ApiError("sign_in_failed");
+  return added.passkeyId;
 }
 
 /** Throws `login_taken` if the identity belongs to somebody else. */
@@ -340,6 +352,9 @@ async function joinAccount(
   call: AuthenticatedCall,
 ): Promise<void> {
   if (purpose === "recovery") return;
+  // He may have been deleted, or disabled, which the node does not know yet.
+  const person = await tables.lockPerson(personId);
+  if (!person || person.disabledAt) throw new ApiError("invalid_session");
   if (member) await tables.putMember(personId, member);
   await tables.insertChange(personId);
   const facts = { purpose, linkId };

@@ -14,6 +14,8 @@ import {
   ListMembersResponseSchema,
   MailState,
   type Member,
+  MemberKeys,
+  MemberKeysSchema,
   type RemoveMemberRequest,
   RemoveMemberResponseSchema,
   type RevokeInvitationRequest,
@@ -23,14 +25,13 @@ import {
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import { actorOf, roleIn } from "../contract/callers.ts";
-import type { AuthenticatedCall, Caller } from "../contract/contract.ts";
+import type { AuditFacts, AuthenticatedCall, Caller } from "../contract/contract.ts";
+import type { Tx } from "../postgres/postgres.ts";
 import { mailLink, makeLink } from "./links.ts";
 import { checkEmail, checkLogin, checkStillAdmin, type Parts } from "./parts.ts";
-import type { PeopleTables } from "./store.ts";
+import type { LockedMember, PeopleTables } from "./store.ts";
 
 const invitationsPerDayMax = 20;
-
-type Membered = { readonly personId: string; readonly role: AccountRole };
 
 export async function listMembers(
   { store }: Parts,
@@ -85,7 +86,7 @@ export async function invite(
  */
 async function checkStillOwner(
   tables: PeopleTables,
-  members: readonly Membered[],
+  members: readonly LockedMember[],
   caller: Caller,
 ): Promise<void> {
   if (caller.kind !== "person") return;
@@ -141,10 +142,12 @@ export async function updateMember(
 }
 
 export async function removeMember(
-  { store, publish }: Parts,
-  { personId }: RemoveMemberRequest,
+  parts: Parts,
+  request: RemoveMemberRequest,
   { accountId, caller, note }: AuthenticatedCall,
 ) {
+  const { store, publish } = parts;
+  const { personId } = request;
   if (
     caller.kind === "person" &&
     caller.personId !== personId &&
@@ -154,37 +157,115 @@ export async function removeMember(
     throw new ApiError("not_permitted", {
       message: "Only an owner of the account can remove others.",
     });
-  await store.transaction(async (tables) => {
+  checkKeysTo(request);
+  const { count, revoked } = await store.transaction(async (tables, tx) => {
     const members = await tables.lockMembers(accountId);
     const isOwn = caller.kind === "person" && caller.personId === personId;
     if (!isOwn) await checkStillOwner(tables, members, caller);
     const earlier = checkChange(members, personId, undefined);
     note?.({ oldRole: AccountRoleSchema.value[earlier]?.localName ?? "" });
+    const left = await leaveKeys({ keys: parts.keys, tx, members, caller }, request, accountId);
     await tables.deleteMember(accountId, personId);
     // He could come back through an invitation of his own.
     await tables.endLinksOfMaker(personId, accountId);
     await tables.insertChange(personId);
+    return left;
   });
   publish(personId);
-  return create(RemoveMemberResponseSchema);
+  parts.keys.publish(revoked);
+  note?.(keyFacts(request, count, revoked));
+  return create(RemoveMemberResponseSchema, { keys: count });
+}
+
+function checkKeysTo({ keys, keysToPersonId, personId }: RemoveMemberRequest): void {
+  if (keysToPersonId === "") return;
+  if (keys !== MemberKeys.KEEP)
+    throw invalidField("keys_to_person_id", "is for keys that are kept", ["MEMBER_KEYS_KEEP"]);
+  if (keysToPersonId === personId)
+    throw invalidField("keys_to_person_id", "is the person who leaves");
+}
+
+/**
+ * Hands over or revokes the keys of a person who leaves, as the request says. Throws
+ * `invalid_request` with their number if it says nothing.
+ */
+async function leaveKeys(
+  { keys, tx, members, caller }: LeaveParts,
+  request: RemoveMemberRequest,
+  accountId: string,
+): Promise<{ count: number; revoked: readonly string[] }> {
+  const leaving = { accountId, personId: request.personId };
+  const count = await keys.count(tx, leaving);
+  if (count > 0 && request.keys === MemberKeys.UNSPECIFIED) {
+    const allowed = ["MEMBER_KEYS_KEEP", "MEMBER_KEYS_REVOKE"];
+    throw invalidField("keys", `say what becomes of the ${count} keys of this member`, allowed);
+  }
+  const revoked = request.keys === MemberKeys.REVOKE ? await keys.revoke(tx, leaving) : [];
+  // Revoked ones have no use for a manager, and an id of a former member means nothing there.
+  await keys.handOver(tx, leaving, nextManager(members, request, caller));
+  return { count, revoked };
+}
+
+type LeaveParts = {
+  readonly keys: Parts["keys"];
+  readonly tx: Tx;
+  readonly members: readonly LockedMember[];
+  readonly caller: Caller;
+};
+
+/** Who manages the keys that are kept. Undefined: the owners alone. Throws `invalid_request`. */
+function nextManager(
+  members: readonly LockedMember[],
+  { keys, personId, keysToPersonId }: RemoveMemberRequest,
+  caller: Caller,
+): string | undefined {
+  if (keys !== MemberKeys.KEEP) return undefined;
+  const canManage = (id: string) =>
+    id !== personId &&
+    members.some((one) => one.personId === id && one.enabled && one.role >= AccountRole.MEMBER);
+  if (keysToPersonId !== "") {
+    if (!canManage(keysToPersonId))
+      throw invalidField("keys_to_person_id", "is no member of this account who may manage keys");
+    return keysToPersonId;
+  }
+  return caller.kind === "person" && canManage(caller.personId) ? caller.personId : undefined;
+}
+
+// So many ids of keys, at most, are in an audit event.
+const notedKeysMax = 100;
+
+function keyFacts(
+  { keys }: RemoveMemberRequest,
+  count: number,
+  revoked: readonly string[],
+): AuditFacts {
+  if (count === 0) return {};
+  const name = MemberKeysSchema.value[keys]?.localName ?? "";
+  const ids = revoked.slice(0, notedKeysMax).join(" ");
+  return { keys: `${name} ${count}`, ...(ids !== "" && { revokedKeys: ids }) };
 }
 
 /**
  * The present role of a person, whose role is to become `role`; undefined: no member. Throws
- * `not_found`, and `last_one` if the account would have no owner.
+ * `not_found`, and `last_one` if the account would have no owner who may sign in.
  */
 export function checkChange(
-  members: readonly Membered[],
+  members: readonly LockedMember[],
   personId: string,
   role: AccountRole | undefined,
+  accountName?: string,
 ): AccountRole {
   if (role === AccountRole.UNSPECIFIED) throw invalidField("role", "is required");
   const member = members.find((one) => one.personId === personId);
   if (!member) throw new ApiError("not_found", { field: "person_id", message: "No such member." });
-  const owners = members.filter((one) => one.role === AccountRole.OWNER);
-  if (member.role === AccountRole.OWNER && role !== AccountRole.OWNER && owners.length === 1)
+  const isOtherOwner = (one: LockedMember) =>
+    one.personId !== personId && one.role === AccountRole.OWNER && one.enabled;
+  const staysOwner = member.role !== AccountRole.OWNER || role === AccountRole.OWNER;
+  if (!staysOwner && !members.some(isOtherOwner))
     throw new ApiError("last_one", {
-      message: "This is the last owner of the account. Make somebody else an owner first.",
+      message:
+        `This is the last owner of the account${accountName ? ` “${accountName}”` : ""}` +
+        " who may sign in. Make somebody else an owner first.",
     });
   return member.role;
 }

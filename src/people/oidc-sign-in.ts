@@ -144,7 +144,8 @@ async function signInAs(
   const grant = await parts.store.transaction(async (tables) => {
     await useIdentity(tables, one, claims, identity, call);
     await also?.(tables);
-    return beginSession(tables, personId, "oidc", clientOf(call), confirmedMs(claims));
+    const confirmed = { confirmedMs: confirmedMs(claims) };
+    return beginSession(tables, personId, "oidc", clientOf(call), confirmed);
   });
   parts.publish(personId);
   return { personId, grant };
@@ -207,7 +208,8 @@ async function addNewPerson(
     await recordAct(tables, { personId, accountId, method: "FinishOidc", facts }, call);
     const identity = await tables.findIdentity(claims);
     if (identity) await useIdentity(tables, one, claims, identity, call);
-    return beginSession(tables, personId, "oidc", clientOf(call), confirmedMs(claims));
+    const confirmed = { confirmedMs: confirmedMs(claims) };
+    return beginSession(tables, personId, "oidc", clientOf(call), confirmed);
   });
   parts.publish(personId);
   return { personId, grant };

@@ -6,6 +6,7 @@ import type { Log } from "../base/log.ts";
 import { readMailAddress } from "../base/mail-address.ts";
 import type { SignUp } from "../config/catalog.ts";
 import type { AuthenticatedCall, Caller, Person } from "../contract/contract.ts";
+import type { Tx } from "../postgres/postgres.ts";
 import type { Flows } from "./flows.ts";
 import type { Guessing } from "./guessing.ts";
 import type { OidcProvider } from "./oidc.ts";
@@ -34,7 +35,23 @@ export type Parts = {
   readonly log: Log;
   /** Tells every node that a person changed. Call after the commit of `insertChange`. */
   readonly publish: (personId: string) => void;
+  readonly keys: ManagedKeys;
 };
+
+/** The keys of a person who leaves an account, which another service has. */
+export type ManagedKeys = {
+  /** How many keys he manages there, without the revoked ones. */
+  count(tx: Tx, manager: Membership): Promise<number>;
+  /** Gives all of them to another person of the account. `to` undefined: to its owners alone. */
+  handOver(tx: Tx, manager: Membership, to: string | undefined): Promise<void>;
+  /** Revokes them for good. Returns the ids for `publish`. */
+  revoke(tx: Tx, manager: Membership): Promise<readonly string[]>;
+  /** Call after the commit. */
+  publish(keyIds: readonly string[]): void;
+};
+
+/** A person in an account. */
+type Membership = { readonly accountId: string; readonly personId: string };
 
 /** The person who calls, on a method that only people may call. */
 export function personOf({ caller }: AuthenticatedCall): Person {

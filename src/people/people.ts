@@ -21,14 +21,16 @@ import { createChallenges } from "./challenges.ts";
 import { listPeople, makeRecoveryLink, makeSignInLink, updatePerson } from "./directory.ts";
 import { createFlows } from "./flows.ts";
 import { createGuessing } from "./guessing.ts";
+import { deletePerson } from "./leaving.ts";
 import { beginPasskey, makeLink, redeemLink } from "./links.ts";
 import { invite, listMembers, removeMember, revokeInvitation, updateMember } from "./members.ts";
 import { createOidcProviders } from "./oidc.ts";
 import { beginOidc, finishOidc } from "./oidc-sign-in.ts";
 import { createOutbox } from "./outbox.ts";
-import type { Parts } from "./parts.ts";
+import type { ManagedKeys, Parts } from "./parts.ts";
 import { createPasskeys } from "./passkeys.ts";
 import { PasswordHasher } from "./passwords.ts";
+import { createRetention } from "./retention.ts";
 import { createSessions } from "./sessions.ts";
 import {
   beginSignIn,
@@ -41,7 +43,7 @@ import {
   signOut,
 } from "./sign-in.ts";
 import { confirmEmail, signUp } from "./sign-up.ts";
-import { createPeopleStore } from "./store.ts";
+import { createPeopleStore, type PeopleStore } from "./store.ts";
 import { addPasskey, removeIdentity, removePasskey, setPassword } from "./ways-in.ts";
 
 export type People = {
@@ -81,6 +83,7 @@ export function createPeople(parts: {
   postgres: Postgres;
   /** The address under which people reach the console. */
   publicUrl: () => URL;
+  keys: ManagedKeys;
   /** Makes other nodes read the change feed at once, not within 0.5 s. */
   hints?: ChangeHints | undefined;
   /** Undefined: links are shown to those who make them. */
@@ -124,7 +127,9 @@ export function createPeople(parts: {
     ensureAccount,
     log,
     publish: changes.publish,
+    keys: parts.keys,
   };
+  const retention = createRetention({ store, log });
 
   return {
     service: {
@@ -153,35 +158,14 @@ export function createPeople(parts: {
       removeMember: (request, call) => removeMember(all, request, call),
       listPeople: (request) => listPeople(all, request),
       updatePerson: (request, call) => updatePerson(all, request, call),
+      deletePerson: (request, call) => deletePerson(all, request, call),
       makeSignInLink: (request, call) => makeSignInLink(all, request, call),
       listAuditEvents: (request, call) => listAuditEvents(all, request, call),
     },
     authenticate: sessions.authenticate,
     onPersonChange: (listener) => changes.onChanged((personId) => listener({ personId })),
     audit: { record: (event) => store.insertAuditEvent(event) },
-    installation: {
-      findFirstAccount: () => store.findFirstAccount(),
-      claimFirstAccount: (accountId) => store.claimFirstAccount(accountId),
-      hasOperator: () => store.hasOperator(),
-      async makeOwnerLink() {
-        const { address } = await store.transaction(async (tables) => {
-          const accountId = await tables.findFirstAccount();
-          await tables.endLinks("owner");
-          return makeLink(tables, publicUrl(), {
-            purpose: "owner",
-            member: accountId === undefined ? undefined : { accountId, role: AccountRole.OWNER },
-            madeBy: "installation",
-          });
-        });
-        return address;
-      },
-      async makeSignInLink(personId) {
-        const { address } = await store.transaction((tables) =>
-          makeRecoveryLink(tables, publicUrl(), personId, "installation"),
-        );
-        return address;
-      },
-    },
+    installation: installationOn(store, publicUrl),
     reload(next) {
       oidc = createProviders(next);
       settings = next;
@@ -189,9 +173,45 @@ export function createPeople(parts: {
     start() {
       changes.start();
       outbox?.start();
+      retention.start();
     },
     async stop() {
-      await Promise.all([changes.stop(), outbox?.stop()]);
+      await Promise.all([changes.stop(), outbox?.stop(), retention.stop()]);
+    },
+  };
+}
+
+/** What only the machine itself may do, for a process that serves nobody. */
+export function createInstallation(parts: {
+  postgres: Postgres;
+  /** The address under which people reach the console. */
+  publicUrl: () => URL;
+}): Installation {
+  return installationOn(createPeopleStore(parts.postgres), parts.publicUrl);
+}
+
+function installationOn(store: PeopleStore, publicUrl: () => URL): Installation {
+  return {
+    findFirstAccount: () => store.findFirstAccount(),
+    claimFirstAccount: (accountId) => store.claimFirstAccount(accountId),
+    hasOperator: () => store.hasOperator(),
+    async makeOwnerLink() {
+      const { address } = await store.transaction(async (tables) => {
+        const accountId = await tables.findFirstAccount();
+        await tables.endLinks("owner");
+        return makeLink(tables, publicUrl(), {
+          purpose: "owner",
+          member: accountId === undefined ? undefined : { accountId, role: AccountRole.OWNER },
+          madeBy: "installation",
+        });
+      });
+      return address;
+    },
+    async makeSignInLink(personId) {
+      const { address } = await store.transaction((tables) =>
+        makeRecoveryLink(tables, publicUrl(), personId, "installation"),
+      );
+      return address;
     },
   };
 }

@@ -87,16 +87,22 @@ export function digestToken(token: string): Buffer {
   return hash("sha256", token, "buffer");
 }
 
+type SessionProof = {
+  readonly passkeyId?: string | undefined;
+  readonly confirmedMs?: number | undefined;
+};
+
 /**
- * Begins a session. The grant holds its token, which nothing else keeps. `confirmedMs`: how long
- * the methods marked `strong` need no confirmation.
+ * Begins a session. The grant holds its token, which nothing else keeps. `passkeyId`: of the
+ * passkey that proved who the person is. `confirmedMs`: how long the methods marked `strong` need
+ * no confirmation.
  */
 export async function beginSession(
   tables: PeopleTables,
   personId: string,
   method: SignInMethod,
   { address, agent }: Client,
-  confirmedMs = strongMs,
+  { passkeyId, confirmedMs = strongMs }: SessionProof = {},
 ): Promise<SessionGrant> {
   const token = randomSecret(32);
   const endsAt = await tables.insertSession({
@@ -104,6 +110,7 @@ export async function beginSession(
     sessionId: timeOrderedId("ses_"),
     personId,
     method,
+    passkeyId,
     lifetimeMs,
     strongMs: confirmedMs,
     address,

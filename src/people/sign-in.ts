@@ -90,8 +90,8 @@ export async function signInWithPasskey(
   const proof = await passkeys.verifyAnswer("answer_json", answerJson);
   const grant = await store.transaction(async (tables) => {
     await checkEnabled(tables, proof.personId);
-    await useProof(tables, proof);
-    return beginSession(tables, proof.personId, "passkey", clientOf(call));
+    const passkeyId = await useProof(tables, proof);
+    return beginSession(tables, proof.personId, "passkey", clientOf(call), { passkeyId });
   });
   const person = await store.findPerson(proof.personId);
   return create(SignInWithPasskeyResponseSchema, { grant, person });
@@ -165,11 +165,13 @@ async function checkEnabled(tables: PeopleTables, personId: string): Promise<voi
   if (!person || person.disabledAt) throw new ApiError("sign_in_failed");
 }
 
-/** Throws `sign_in_failed` for an answer that was used before. */
-async function useProof(tables: PeopleTables, proof: PasskeyProof): Promise<void> {
+/** The id of the passkey. Throws `sign_in_failed` for an answer that was used before. */
+async function useProof(tables: PeopleTables, proof: PasskeyProof): Promise<string> {
   const { credentialId, counter, challenge } = proof;
   if (!(await spendChallenge(tables, challenge))) throw new ApiError("sign_in_failed");
-  if (!(await tables.usePasskey(credentialId, counter))) throw new ApiError("sign_in_failed");
+  const passkeyId = await tables.usePasskey(credentialId, counter);
+  if (passkeyId === undefined) throw new ApiError("sign_in_failed");
+  return passkeyId;
 }
 
 async function existing(found: Promise<Person | undefined>): Promise<Person> {

@@ -49,9 +49,13 @@ const statements = {
   findMethod: timed("find-method"),
   endSession: timed("end-session"),
   endSessions: timed("end-sessions"),
+  endSessionsOfPasskey: timed("end-sessions-of-passkey"),
+  deleteSessions: timed("delete-sessions"),
   listSessions: timed("list-sessions"),
   confirmSession: timed("confirm-session"),
+  claimCleaning: timed("claim-cleaning"),
   removeSessions: timed("remove-sessions"),
+  removeAddresses: timed("remove-addresses"),
   insertChange: timed("insert-change"),
   readChanges: timed("read-changes"),
   removeChanges: timed("remove-changes"),
@@ -60,6 +64,7 @@ const statements = {
   findPerson: timed("find-person"),
   listPeople: timed("list-people"),
   updatePerson: timed("update-person"),
+  deletePerson: timed("delete-person"),
   lockOperators: timed("lock-operators"),
   hasOperator: timed("has-operator"),
   findLogin: timed("find-login"),
@@ -91,11 +96,13 @@ const statements = {
   claimMails: timed("claim-mails"),
   settleMail: timed("settle-mail"),
   removeMails: timed("remove-mails"),
+  deleteMails: timed("delete-mails"),
   renewLink: timed("renew-link"),
   insertLink: timed("insert-link"),
   findLink: timed("find-link"),
   useLink: timed("use-link"),
   endLinks: timed("end-links"),
+  deleteLinks: timed("delete-links"),
   endLinksOfMaker: timed("end-links-of-maker"),
   endInvitation: timed("end-invitation"),
   listInvitations: timed("list-invitations"),
@@ -131,6 +138,8 @@ export type NewSession = {
   readonly sessionId: string;
   readonly personId: string;
   readonly method: SignInMethod;
+  /** The passkey that begins it. */
+  readonly passkeyId: string | undefined;
   readonly lifetimeMs: number;
   readonly strongMs: number;
   readonly address: string;
@@ -216,6 +225,14 @@ export type DueMail = Pick<NewMail, "kind" | "address" | "linkId" | "facts"> & {
   readonly attempts: number;
 };
 
+/** A member of an account whose members are locked. */
+export type LockedMember = {
+  readonly personId: string;
+  readonly role: AccountRole;
+  /** True if he may sign in. */
+  readonly enabled: boolean;
+};
+
 /** A subject of password attempts. */
 export type AttemptSubject = {
   readonly digest: Buffer;
@@ -254,7 +271,7 @@ export type PeopleTables = ReturnType<typeof tablesOn>;
 
 export type PeopleStore = PeopleTables & {
   /** Runs `work` in one transaction. Repeats it after a conflict. */
-  transaction<T>(work: (tables: PeopleTables) => Promise<T>): Promise<T>;
+  transaction<T>(work: (tables: PeopleTables, tx: Tx) => Promise<T>): Promise<T>;
 };
 
 /** Every function throws `billing_unavailable` while the database is unreachable. */
@@ -262,7 +279,7 @@ export function createPeopleStore(postgres: Postgres): PeopleStore {
   return {
     ...tablesOn(postgres),
     transaction: (work) =>
-      postgres.transaction((tx) => work(tablesOn(tx))).catch((cause: unknown) => fail(cause)),
+      postgres.transaction((tx) => work(tablesOn(tx), tx)).catch((cause: unknown) => fail(cause)),
   };
 }
 
@@ -289,8 +306,12 @@ function tablesOn(db: Tx) {
     // Sessions.
 
     async insertSession(session: NewSession): Promise<Date> {
-      const { digest, sessionId, personId, method, lifetimeMs, strongMs, address, agent } = session;
-      const values = [digest, sessionId, personId, method, lifetimeMs, strongMs, address, agent];
+      const { digest, sessionId, personId, method, lifetimeMs, strongMs } = session;
+      const { address, agent, passkeyId = null } = session;
+      const values = [
+        ...[digest, sessionId, personId, method, lifetimeMs, strongMs],
+        ...[address, agent, passkeyId],
+      ];
       return only(await query<{ ends_at: Date }>(statements.insertSession, values)).ends_at;
     },
     /** The open sessions with these digests, whose use it records. */
@@ -307,6 +328,9 @@ function tablesOn(db: Tx) {
       didChange(statements.endSession, [personId, sessionId]),
     endSessions: (personId: string, butSessionId?: string) =>
       run(statements.endSessions, [personId, butSessionId ?? null]),
+    endSessionsOfPasskey: (personId: string, passkeyId: string, butSessionId: string) =>
+      run(statements.endSessionsOfPasskey, [personId, passkeyId, butSessionId]),
+    deleteSessions: (personId: string) => run(statements.deleteSessions, [personId]),
     async listSessions(personId: string, idleMsMax: number, current: string): Promise<Session[]> {
       const rows = await query<OpenSessionRow>(statements.listSessions, [personId, idleMsMax]);
       return rows.map((row) => toSession(row, current));
@@ -336,8 +360,20 @@ function tablesOn(db: Tx) {
       await run(statements.removeChanges, []);
       await run(statements.removeChallenges, []);
       await run(statements.removeFailures, []);
-      await run(statements.removeSessions, []);
       await run(statements.removeMails, []);
+    },
+
+    // What is kept for a while only.
+
+    /** False: another process took it on within the last day. */
+    claimCleaning: () => didChange(statements.claimCleaning, []),
+    /** Returns how many sessions it removed that ended so long ago. `limit`: there may be more. */
+    async removeSessions(days: number, idleMsMax: number, limit: number): Promise<number> {
+      return (await query(statements.removeSessions, [days, idleMsMax, limit])).length;
+    },
+    /** Returns of how many audit events it removed the address. */
+    async removeAddresses(days: number, limit: number): Promise<number> {
+      return (await query(statements.removeAddresses, [days, limit])).length;
     },
 
     // People.
@@ -370,6 +406,8 @@ function tablesOn(db: Tx) {
     },
     updatePerson: (personId: string, operator: OperatorRole, isDisabled: boolean) =>
       run(statements.updatePerson, [personId, nameIn(operatorsByName, operator), isDisabled]),
+    /** Leaves only the id. */
+    deletePerson: (personId: string) => run(statements.deletePerson, [personId]),
     /** The ids of the operator admins who may sign in, locked. */
     async lockOperators(): Promise<string[]> {
       const rows = await query<{ person_id: string }>(statements.lockOperators, []);
@@ -410,9 +448,11 @@ function tablesOn(db: Tx) {
         }
       );
     },
-    /** False: the passkey was removed. */
-    usePasskey: (credentialId: string, counter: number) =>
-      didChange(statements.usePasskey, [credentialId, counter]),
+    /** The id of the passkey. Undefined: it was removed. */
+    async usePasskey(credentialId: string, counter: number): Promise<string | undefined> {
+      const values = [credentialId, counter];
+      return (await first<{ passkey_id: string }>(statements.usePasskey, values))?.passkey_id;
+    },
     async listPasskeys(personId: string): Promise<Passkey[]> {
       return (await query<PasskeyRow>(statements.listPasskeys, [personId])).map(toPasskey);
     },
@@ -515,6 +555,12 @@ function tablesOn(db: Tx) {
     /** `personId` undefined: the links of everybody. */
     endLinks: (purpose: LinkKind, personId?: string) =>
       run(statements.endLinks, [purpose, personId ?? null]),
+    /** The links to a person, and those that propose a login. */
+    deleteLinks: (personId: string, login: string) =>
+      run(statements.deleteLinks, [personId, login]),
+    /** The mails to a person, who has this login and this address. Call before `deleteLinks`. */
+    deleteMails: (personId: string, login: string, email: string) =>
+      run(statements.deleteMails, [personId, [login, email]]),
     /** Of a person who may make no more. `accountId` undefined: the links to everything. */
     endLinksOfMaker: (personId: string, accountId?: string) =>
       run(statements.endLinksOfMaker, [`person:${personId}`, accountId ?? null]),
@@ -568,11 +614,11 @@ function tablesOn(db: Tx) {
       return (await first<{ name: string }>(statements.findAccount, [accountId]))?.name;
     },
     /** The members of an account, locked. */
-    async lockMembers(accountId: string): Promise<{ personId: string; role: AccountRole }[]> {
-      const rows = await query<{ person_id: string; role: RoleName }>(statements.lockMembers, [
-        accountId,
-      ]);
-      return rows.map((row) => ({ personId: row.person_id, role: rolesByName[row.role] }));
+    async lockMembers(accountId: string): Promise<LockedMember[]> {
+      const rows = await query<LockedMemberRow>(statements.lockMembers, [accountId]);
+      return rows.map(({ person_id, role, enabled }) => ({
+        ...{ personId: person_id, role: rolesByName[role], enabled },
+      }));
     },
     putMember: (personId: string, { accountId, role }: Membership) =>
       run(statements.putMember, [accountId, personId, nameIn(rolesByName, role)]),
@@ -727,6 +773,7 @@ type MemberRow = {
   joined_at: Date;
   last_seen_at: Date | null;
 };
+type LockedMemberRow = { person_id: string; role: RoleName; enabled: boolean };
 type AccountRow = { account_id: string; name: string; role: RoleName };
 type AuditRow = {
   event_id: string;

@@ -52,13 +52,17 @@ export async function removePasskey(
   { passkeyId }: RemovePasskeyRequest,
   call: AuthenticatedCall,
 ) {
-  const { personId } = personOf(call);
+  const { personId, sessionId } = personOf(call);
   await parts.store.transaction(async (tables) => {
     await lockOpen(tables, call);
     if (!(await tables.deletePasskey(personId, passkeyId)))
       throw new ApiError("not_found", { field: "passkey_id", message: "No such passkey." });
     await keepWayIn(parts, tables, personId);
+    // Whoever has the device of the passkey may have a session.
+    await tables.endSessionsOfPasskey(personId, passkeyId, sessionId);
+    await tables.insertChange(personId);
   });
+  parts.publish(personId);
   return create(RemovePasskeyResponseSchema);
 }
 

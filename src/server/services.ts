@@ -107,6 +107,7 @@ export async function startServices(
   const people = createPeople({
     postgres,
     publicUrl: () => publicUrl,
+    keys: keys.managed,
     hints: hints && hintsOn(hints, "gateway:people-changed"),
     mailer: config.smtp && createMailer(config.smtp),
     settings: parts.catalog.people,

@@ -4,9 +4,8 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { createLog } from "../../src/base/log.ts";
 import { PasswordHasher } from "../../src/people/passwords.ts";
-import { createPeople } from "../../src/people/people.ts";
+import { createInstallation } from "../../src/people/people.ts";
 import { freshDatabase } from "../support/database.ts";
 import { errorOf } from "../support/keys.ts";
 
@@ -21,11 +20,8 @@ test("the command prints a link that makes an operator, and ends the link before
   const env = { PATH, HOME, DATABASE_URL: database.url, PUBLIC_URL: "https://gateway.example.com" };
   const run = (...args: string[]) =>
     promisify(execFile)(process.execPath, [program, ...args], { env });
-  const { installation } = createPeople({
-    postgres: database.postgres,
-    publicUrl: () => new URL(env.PUBLIC_URL),
-    log: createLog("silent"),
-  });
+  const { postgres } = database;
+  const installation = createInstallation({ postgres, publicUrl: () => new URL(env.PUBLIC_URL) });
   const { stdout, stderr } = await run();
   // No warning of an experimental feature, and nothing else either.
   expect(stderr).toBe("");

@@ -1,5 +1,5 @@
-// Whatever people do, in any order: an account that has an owner keeps one, every person keeps a
-// way in, and an operator stays.
+// Whatever people do, in any order: an account that has an owner keeps one, every person who was
+// not deleted keeps a way in, an operator stays, and nothing stays of who was deleted.
 
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -9,6 +9,7 @@ import {
   firstOwner,
   join,
   type PeopleNode,
+  redeem,
   type SignedIn,
   startTestPeople,
   type TestPeople,
@@ -24,15 +25,37 @@ beforeAll(async () => {
   everybody = [owner];
   for (const login of ["second", "third"])
     everybody.push(await join(node, owner, "acc_a", AccountRole.OWNER, login));
+  await people.database.query(ownBoth, []);
 });
+const ownBoth = {
+  name: "test/own-both",
+  text: `insert into members (account_id, person_id, role)
+    select 'acc_b', person_id, 'owner' from people where deleted_at is null
+    on conflict do nothing`,
+};
 afterAll(() => people.stop());
 
+/** A new person in the place of each one who was deleted. */
+async function replaceDeleted(): Promise<void> {
+  const text = "select person_id from people where deleted_at is null";
+  const rows = await people.database.query<{ person_id: string }>({ name: "test/alive", text }, []);
+  const alive = new Set(rows.map(({ person_id }) => person_id));
+  for (const [index, { person }] of everybody.entries()) {
+    if (alive.has(person.personId)) continue;
+    const link = await node.installation.makeOwnerLink();
+    everybody[index] = await redeem(node, link, `next-${person.personId}`);
+  }
+  await people.database.query(ownBoth, []);
+}
+
+const accountId = fc.constantFrom("acc_a", "acc_b");
 const who = fc.nat({ max: 2 });
 const role = fc.constantFrom(AccountRole.VIEWER, AccountRole.MEMBER, AccountRole.OWNER);
 const act = fc.oneof(
-  fc.record({ kind: fc.constant("role" as const), who, whom: who, role }),
-  fc.record({ kind: fc.constant("remove" as const), who, whom: who }),
-  fc.record({ kind: fc.constant("invite" as const), who, whom: who, role }),
+  fc.record({ kind: fc.constant("role" as const), who, whom: who, role, accountId }),
+  fc.record({ kind: fc.constant("remove" as const), who, whom: who, accountId }),
+  fc.record({ kind: fc.constant("invite" as const), who, whom: who, role, accountId }),
+  fc.record({ kind: fc.constant("delete" as const), who, whom: who }),
   fc.record({ kind: fc.constant("passkey" as const), who }),
   fc.record({ kind: fc.constant("no password" as const), who }),
   fc.record({ kind: fc.constant("password" as const), who }),
@@ -64,16 +87,21 @@ async function run(one: Act): Promise<void> {
   switch (one.kind) {
     case "role": {
       const { personId } = (await person(one.whom)).person;
-      await client.updateMember({ accountId: "acc_a", personId, role: one.role });
+      await client.updateMember({ accountId: one.accountId, personId, role: one.role });
       return;
     }
     case "remove": {
       const { personId } = (await person(one.whom)).person;
-      await client.removeMember({ accountId: "acc_a", personId });
+      await client.removeMember({ accountId: one.accountId, personId });
+      return;
+    }
+    case "delete": {
+      const { personId } = (await person(one.whom)).person;
+      await client.deletePerson({ personId });
       return;
     }
     case "invite": {
-      const { link } = await client.invite({ accountId: "acc_a", role: one.role });
+      const { link } = await client.invite({ accountId: one.accountId, role: one.role });
       const token = new URL(link).hash.slice(1);
       await fresh.as((await person(one.whom)).token).redeemLink({ token });
       return;
@@ -100,30 +128,58 @@ async function run(one: Act): Promise<void> {
 const broken = {
   name: "test/broken",
   text: `
-    select 'no owner' as fault
-     where not exists (select 1 from members where account_id = 'acc_a' and role = 'owner')
+    select 'no owner: ' || account_id as fault from accounts a
+     where not exists
+       (select 1 from members m where m.account_id = a.account_id and m.role = 'owner')
     union all
     select 'no operator'
      where not exists
        (select 1 from people where operator = 'admin' and disabled_at is null)
     union all
     select 'no way in: ' || p.login from people p
-     where not exists (select 1 from passkeys k where k.person_id = p.person_id)
-       and not exists (select 1 from passwords w where w.person_id = p.person_id)`,
+     where p.deleted_at is null
+       and not exists (select 1 from passkeys k where k.person_id = p.person_id)
+       and not exists (select 1 from passwords w where w.person_id = p.person_id)
+    union all
+    select 'left behind: ' || p.person_id from people p
+     where p.deleted_at is not null
+       and (p.name <> '' or p.operator <> 'none' or p.disabled_at is null
+         or exists (select 1 from members m where m.person_id = p.person_id)
+         or exists (select 1 from sessions s where s.person_id = p.person_id)
+         or exists (select 1 from passkeys k where k.person_id = p.person_id)
+         or exists (select 1 from passwords w where w.person_id = p.person_id)
+         or exists (select 1 from links l where l.person_id = p.person_id))`,
+};
+
+/** The accounts with an owner who may sign in. */
+const owned = {
+  name: "test/owned",
+  text: `select distinct m.account_id
+    from members m
+    join people p on p.person_id = m.person_id
+   where m.role = 'owner' and p.disabled_at is null
+   order by m.account_id`,
 };
 
 test("no sequence of calls breaks an account, locks a person out, or leaves no operator", async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(act, { minLength: 1, maxLength: 6 }), async (acts) => {
+      await replaceDeleted();
       // Some at the same time, as they come.
-      for (let at = 0; at < acts.length; at += 2)
+      for (let at = 0; at < acts.length; at += 2) {
+        const both = acts.slice(at, at + 2);
+        const before = await people.database.query(owned, []);
         await Promise.all(
-          acts.slice(at, at + 2).map((one) =>
+          both.map((one) =>
             run(one).catch((error: unknown) => {
               if (!(error instanceof ApiError) || error.reason === "internal") throw error;
             }),
           ),
         );
+        // Only an operator who disables somebody takes the last owner who may sign in.
+        if (!both.some((one) => one.kind === "operator" && one.disabled))
+          expect(await people.database.query(owned, [])).toEqual(expect.arrayContaining(before));
+      }
       expect(await people.database.query(broken, [])).toEqual([]);
     }),
     { numRuns: 25 },

@@ -6,7 +6,7 @@ import { pino } from "pino";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Log } from "../../src/base/log.ts";
 import { readConfig } from "../../src/config/environment.ts";
-import { createPeople } from "../../src/people/people.ts";
+import { createInstallation } from "../../src/people/people.ts";
 import { type Gateway, startGateway } from "../../src/server/gateway.ts";
 import { Authenticator } from "../support/authenticator.ts";
 import { type FreshDatabase, freshDatabase } from "../support/database.ts";
@@ -58,18 +58,15 @@ async function plain(method: string, body: object, cookie = "") {
 }
 
 test("what was issued through a facade is nowhere else", async () => {
-  const machine = createPeople({
-    postgres: database.postgres,
-    publicUrl: () => new URL(origin),
-    log,
-  });
+  const { postgres } = database;
+  const installation = createInstallation({ postgres, publicUrl: () => new URL(origin) });
   const insertAccount = {
     name: "test/insert-account",
     text: "insert into accounts (account_id, name) values ('acc_a', 'account a')",
   };
   await database.postgres.query(insertAccount, []);
-  await machine.installation.claimFirstAccount("acc_a");
-  const ownerToken = new URL(await machine.installation.makeOwnerLink()).hash.slice(1);
+  await installation.claimFirstAccount("acc_a");
+  const ownerToken = new URL(await installation.makeOwnerLink()).hash.slice(1);
 
   const device = new Authenticator(origin);
   const begun = await plain("BeginPasskey", { linkToken: ownerToken, login: "olga" });

@@ -27,7 +27,7 @@ import {
 } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { createKeys } from "../../src/keys/keys.ts";
-import { createPeople } from "../../src/people/people.ts";
+import { createInstallation } from "../../src/people/people.ts";
 import {
   findAdminToken,
   firstKeysPath,
@@ -71,11 +71,8 @@ async function newInstallation() {
     people: noPeople,
     payments: noPayments,
   });
-  const { installation } = createPeople({
-    postgres,
-    publicUrl: () => new URL("http://localhost:8080"),
-    log,
-  });
+  const publicUrl = () => new URL("http://localhost:8080");
+  const installation = createInstallation({ postgres, publicUrl });
   const rename = (accountId: string, name: string) =>
     postgres.query(renameAccount, [accountId, name]);
   const { ensureAccount } = billing;

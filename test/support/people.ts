@@ -11,7 +11,7 @@ import { createPeople, type People } from "../../src/people/people.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
 import { Authenticator } from "./authenticator.ts";
 import { freshDatabase } from "./database.ts";
-import { countStatements } from "./keys.ts";
+import { countStatements, createNodeKeys } from "./keys.ts";
 
 export const publicUrl = "http://localhost:8080";
 
@@ -69,6 +69,7 @@ function createNode(postgres: Postgres, url: string, options: NodeOptions): Peop
   const people = createPeople({
     postgres,
     publicUrl: () => new URL(url),
+    keys: createNodeKeys(postgres).managed,
     ensureAccount: async (accountId, name) => {
       await postgres.query(insertAccount, [accountId, name]);
     },

@@ -3,12 +3,12 @@
 -- Adds nothing to key_changes: no process can have cached this secret.
 -- $1 key_id  $2 account_id  $3 family  $4 name  $5 requests_per_minute  $6 allowed_models
 -- $7 monthly_cap  $8 account_reader  $9 expires_at  $10 created_by  $11 digest  $12 secret_id
--- $13 shown
+-- $13 shown  $14 managed_by
 with created as (
   insert into keys
     (key_id, account_id, "family", name, requests_per_minute, allowed_models, monthly_cap,
-     account_reader, expires_at, created_by)
-  values ($1, $2, $3, $4, $5, $6::text[], $7, $8, $9, $10)
+     account_reader, expires_at, created_by, managed_by)
+  values ($1, $2, $3, $4, $5, $6::text[], $7, $8, $9, $10, $14)
   returning key_id
 )
 insert into key_secrets (digest, secret_id, key_id, shown)

@@ -2,8 +2,8 @@
 -- Keys with their usage in the current UTC month and the time of their newest charge, oldest first.
 -- $1 key_ids
 select k.key_id, k.account_id, k."family", k.name, k.requests_per_minute, k.allowed_models,
-       k.monthly_cap, k.account_reader, k.created_by, k.paused, k.expires_at, k.created_at,
-       k.revoked_at,
+       k.monthly_cap, k.account_reader, k.created_by, k.managed_by, k.paused, k.expires_at,
+       k.created_at, k.revoked_at,
        case when k.status = 'revoked' then 'revoked'
             when k.expires_at <= now() then 'expired'
             when k.paused then 'paused'

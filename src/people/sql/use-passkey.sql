@@ -3,4 +3,4 @@
 -- $1 credential_id  $2 counter
 update passkeys set counter = greatest(counter, $2), used_at = now()
  where credential_id = $1
-returning person_id;
+returning passkey_id;

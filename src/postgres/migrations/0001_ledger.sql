@@ -40,6 +40,8 @@ create table keys (
   monthly_cap         bigint check (monthly_cap >= 0),
   -- Who created the key. Empty: unknown.
   created_by          text not null default '',
+  -- The member who may change it besides the owners, as `person:<id>`. Empty: nobody.
+  managed_by          text not null default '',
   -- Whether the key reads its whole account.
   account_reader      boolean not null default false,
   paused              boolean not null default false,

@@ -6,20 +6,26 @@ create table installation (
   -- The account that the first start made. Null: no start has made one.
   account_id       text collate "C",
   -- Signs challenges. Null: not used yet.
-  challenge_secret bytea
+  challenge_secret bytea,
+  -- When a process last took on the daily removal of old data.
+  cleaned_at       timestamptz
 );
 insert into installation default values;
 
 create table people (
   person_id         text collate "C" primary key,
-  login             text collate "C" not null unique check (login = lower(login)),
+  -- Null: the person was deleted.
+  login             text collate "C" unique check (login = lower(login)),
   name              text not null default '',
   -- Confirmed: mail to it has reached the person, or a provider vouches for it. Null: none.
   email             text,
   email_verified_at timestamptz check ((email is null) = (email_verified_at is null)),
   operator          text not null default 'none' check (operator in ('none', 'support', 'admin')),
   created_at        timestamptz not null default now(),
-  disabled_at       timestamptz
+  disabled_at       timestamptz,
+  -- Keeps only the id, which keys and audit events name.
+  deleted_at        timestamptz,
+  check ((login is null) = (deleted_at is not null))
 );
 
 create index people_by_email on people (email);
@@ -31,6 +37,8 @@ create table sessions (
   person_id    text collate "C" not null references people,
   -- How the person proved who he is.
   method       text not null check (method in ('passkey', 'password', 'oidc')),
+  -- The passkey that began the session.
+  passkey_id   text collate "C",
   made_at      timestamptz not null default now(),
   used_at      timestamptz not null default now(),
   ends_at      timestamptz not null,
@@ -40,6 +48,7 @@ create table sessions (
   ended_at     timestamptz
 );
 create index sessions_by_person on sessions (person_id, made_at);
+create index sessions_by_time on sessions (made_at);
 
 create table passkeys (
   -- As the authenticator chose it, in base64url.
@@ -161,6 +170,7 @@ create table audit_events (
 );
 create index audit_events_by_account on audit_events (account_id, at, event_id);
 create index audit_events_by_time on audit_events (at, event_id);
+create index audit_events_with_address on audit_events (at) where address <> '';
 
 -- The feed of changed people: every process drops what it has cached of them.
 create table people_changes (

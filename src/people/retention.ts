@@ -1,0 +1,66 @@
+// Removes what is kept for a while only: sessions and addresses. One process does it, once a day.
+
+import { type Clock, systemClock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import { idleMsMax } from "./sessions.ts";
+import type { PeopleStore } from "./store.ts";
+
+/** Ended sessions, and addresses in audit events, are kept for so long. */
+const keptDays = 180;
+const askEveryMs = 3_600_000;
+// Short statements, so that none holds locks for long.
+const batchMax = 1_000;
+// A day's work that is larger goes on tomorrow.
+const batchesMax = 1_000;
+
+export type Retention = {
+  start(): void;
+  stop(): Promise<void>;
+};
+
+export function createRetention(parts: {
+  store: Pick<PeopleStore, "claimCleaning" | "removeSessions" | "removeAddresses">;
+  clock?: Clock;
+  log: Log;
+}): Retention {
+  const { store, clock = systemClock, log } = parts;
+  let cancel = () => {};
+  let isRunning = false;
+  let work: Promise<void> = Promise.resolve();
+
+  async function removeOld(): Promise<void> {
+    try {
+      // Asked each hour, so that a day is not lost with the process that would have done it.
+      if (!(await store.claimCleaning())) return;
+      await inBatches(() => store.removeSessions(keptDays, idleMsMax, batchMax));
+      await inBatches(() => store.removeAddresses(keptDays, batchMax));
+    } catch (err) {
+      log.warn({ err }, "cannot remove old sessions and addresses; trying again tomorrow");
+    }
+  }
+
+  async function inBatches(removeSome: () => Promise<number>): Promise<void> {
+    for (let batch = 0; batch < batchesMax && isRunning; batch++)
+      if ((await removeSome()) < batchMax) return;
+  }
+
+  function schedule(): void {
+    cancel = clock.after(askEveryMs, () => {
+      work = removeOld().finally(() => {
+        if (isRunning) schedule();
+      });
+    });
+  }
+
+  return {
+    start() {
+      isRunning = true;
+      schedule();
+    },
+    async stop() {
+      isRunning = false;
+      cancel();
+      await work;
+    },
+  };
+}

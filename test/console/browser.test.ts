@@ -6,19 +6,23 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { hasChromium, openPage, startChromium } from "../support/chromium.ts";
 import { fastCatalog, startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { idpEnv, idpSettings, startIdp } from "../support/oidc.ts";
+import { startSmtpServer, type TestSmtpServer } from "../support/smtp.ts";
 
 // Where it is absent: `apt-get install chromium`.
 describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
   let gateway: TestGateway;
   let browser: Browser;
+  let smtp: TestSmtpServer;
   let secondInvitation = "";
   beforeAll(async () => {
-    gateway = await startTestGateway({ split: false, env: idpEnv });
+    smtp = await startSmtpServer();
+    gateway = await startTestGateway({ split: false, env: { ...idpEnv, SMTP_URL: smtp.url } });
     browser = await startChromium();
   }, 120_000);
   afterAll(async () => {
     await browser.close();
     await gateway.stop();
+    await smtp.stop();
   });
 
   test("a link becomes a passkey, the passkey a session, and it signs in again", async () => {
@@ -109,7 +113,35 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 120_000 }, () => {
       await idp.stop();
     }
   });
+
+  test("the link of a mail confirms an address", async () => {
+    const signUp = { mode: "open", domains: [] } as const;
+    gateway.reload({ ...fastCatalog(), people: { signUp, oidc: {} } });
+    const email = "new@example.com";
+    const { page, problems } = await openPage(browser);
+    await page.goto(`${new URL(gateway.ownerLink).origin}/console/welcome`);
+    await page.getByRole("heading", { name: "Sign in" }).waitFor();
+    await page.evaluate(signUpWith, email);
+    await expect.poll(() => smtp.mails).toHaveLength(1);
+    const confirming = await openPage(browser);
+    await confirming.page.goto(smtp.mails[0]?.links[0] ?? "");
+    await confirming.page.getByRole("heading", { name: "Your address is confirmed" }).waitFor();
+    expect(await confirming.page.getByLabel("Login").inputValue()).toBe(email);
+    await confirming.page.getByRole("button", { name: "Create a passkey" }).click();
+    await confirming.page.getByRole("heading", { name: "You are signed in" }).waitFor();
+    expect(await confirming.page.locator("#facts").textContent()).toContain(email);
+    expect([...problems, ...confirming.problems]).toEqual([]);
+  });
 });
+
+/** Runs in the page. */
+async function signUpWith(email: string): Promise<void> {
+  await fetch("/gateway.people.v1.PeopleService/SignUp", {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify({ email }),
+  });
+}
 
 /** The names of our cookies. The provider has its own at the same host. */
 async function cookiesOf(page: Page): Promise<string[]> {

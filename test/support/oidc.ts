@@ -66,6 +66,8 @@ export async function startIdp(options: {
     cookies: { keys: ["a key of a test"] },
     scopes: ["openid", "email", "profile", "groups"],
     claims: { email: ["email", "email_verified"], profile: ["name"], groups: ["groups"] },
+    // Named, because the defaults print a notice each.
+    ttl: { Interaction: 600, Session: 600, Grant: 600, AccessToken: 600, IdToken: 600 },
     conformIdTokenClaims: options.claimsInToken !== true,
     features: { devInteractions: { enabled: false } },
     interactions: { url: (_, { uid }) => `/interaction/${uid}` },

@@ -250,7 +250,11 @@ async function takeLink(
   const wayIn: WayIn = { method: "oidc", identity: claims, confirmedMs: confirmedMs(claims) };
   const proposed = link.email === undefined ? [] : [link.email];
   const logins = [...proposed, ...loginsOf(one, claims)];
-  const grant = await redeem(parts, link, { logins, name, email, wayIn }, call);
+  const giveRoles = async (tables: PeopleTables) => {
+    const identity = await tables.findIdentity(claims);
+    if (identity) await useIdentity(tables, one, claims, identity, call);
+  };
+  const grant = await redeem(parts, link, { logins, name, email, wayIn }, call, giveRoles);
   return { personId: link.personId, grant };
 }
 

@@ -570,6 +570,18 @@ describe("groups", () => {
     expect(third).toMatchObject({ role: UNSPECIFIED, operator: OperatorRole.UNSPECIFIED });
   });
 
+  test("give roles to whoever takes a link", async () => {
+    const { link } = await node.as(owner.token).invite({ accountId: "acc_b", role: VIEWER });
+    newPerson({ groups: ["team"] });
+    const begin = { provider: "acme", linkToken: tokenOf(link) };
+    const { grant } = await anyone(grouped).finishOidc(await comeBack(begin, undefined, grouped));
+    const { accounts } = await grouped.as(grant?.token).getSession({});
+    expect(accounts).toMatchObject([
+      { accountId: "acc_a", role: MEMBER },
+      { accountId: "acc_b", role: VIEWER },
+    ]);
+  });
+
   test("give nothing that is not configured", async () => {
     const subject = newPerson();
     const { grant } = await signInAt({ provider: "open" });

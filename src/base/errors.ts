@@ -50,6 +50,10 @@ export const errorCatalog = {
     rpc: Code.Unauthenticated,
     message: "This session has ended. Sign in again.",
   },
+  invalid_signature: {
+    rpc: Code.Unauthenticated,
+    message: "The signature of this webhook is not valid.",
+  },
   // PermissionDenied, not Unauthenticated: the session stays valid.
   confirm_identity: {
     rpc: Code.PermissionDenied,
@@ -129,6 +133,10 @@ export const errorCatalog = {
   sign_up_closed: {
     rpc: Code.PermissionDenied,
     message: "New people cannot sign up here in this way. Ask for an invitation.",
+  },
+  promotion_not_usable: {
+    rpc: Code.FailedPrecondition,
+    message: "This promotion code cannot be used.",
   },
   model_not_found: {
     rpc: Code.NotFound,

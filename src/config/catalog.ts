@@ -11,10 +11,18 @@ import {
   type TokenCategory,
   tokenCategories,
 } from "../base/token-categories.ts";
+import { findMissingSecrets, type PaymentSettings, readPayments } from "./payments.ts";
 import { findMissingForPeople, type PeopleSettings, readPeople } from "./people.ts";
 import { findMissingCredentials, type ProviderSettings, readProvider } from "./providers.ts";
 import { nearestName, Section } from "./section.ts";
 
+export {
+  type PaymentSettings,
+  type ProcessorSettings,
+  type Seller,
+  simulatedPayments,
+  webhookSecretOf,
+} from "./payments.ts";
 export type { GroupRoles, OidcSettings, PeopleSettings, SignUp } from "./people.ts";
 export { closedPeople } from "./people.ts";
 export type { HttpProviderSettings, ProviderSettings, SimulatedSettings } from "./providers.ts";
@@ -35,6 +43,8 @@ export type CatalogFile = {
   providers: Record<string, ProviderSettings>;
   /** Who may sign up, and companies at which people sign in. */
   people: PeopleSettings;
+  /** What can be bought. Absent: the file does not say. */
+  payments?: PaymentSettings;
 };
 
 export type ModelEntry = {
@@ -92,19 +102,24 @@ export function readCatalogFile(text: string): CatalogFile {
 
 /**
  * A problem for each secret and setting that the file needs and the environment lacks. A process of
- * the role `facade` serves no people.
+ * the role `facade` serves no people and takes no payments.
  */
-export function findMissing({ providers, people }: CatalogFile, env: NodeJS.ProcessEnv): string[] {
+export function findMissing(
+  { providers, people, payments }: CatalogFile,
+  env: NodeJS.ProcessEnv,
+): string[] {
   const isFacade = env.ROLE?.trim() === "facade";
   return [
     ...findMissingCredentials(providers, env),
     ...(isFacade ? [] : findMissingForPeople(people, env)),
+    ...(isFacade ? [] : findMissingSecrets(payments, env)),
   ];
 }
 
 function readFile(top: Section): CatalogFile {
   const features = top.optionalSection("features");
   const multipliers = top.optionalSection("price_multipliers");
+  const payments = top.optionalSection("payments");
   const file: CatalogFile = {
     nativeBearer: top.choice("native_bearer", ["auto", "always", "never"], "auto"),
     tierFallback: top.flag("tier_fallback", true),
@@ -120,6 +135,7 @@ function readFile(top: Section): CatalogFile {
     ),
     aliases: readAliases(top.optionalSection("aliases")),
     people: readPeople(top.optionalSection("people")),
+    ...(payments && { payments: readPayments(payments) }),
   };
   features?.rejectUnknown();
   top.rejectUnknown();

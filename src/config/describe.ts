@@ -4,6 +4,7 @@ import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import type {
   CatalogFile,
   ModelEntry,
+  PaymentSettings,
   PeopleSettings,
   ProviderSettings,
   SignUp,
@@ -27,6 +28,8 @@ export function describeCatalog(file: CatalogFile): string {
     ),
     "",
     ...describePeople(file.people),
+    "",
+    ...describePayments(file.payments),
     "",
     `native bearer: ${file.nativeBearer}; tier fallback: ${file.tierFallback ? "on" : "off"}; features: ${features.join(", ") || "none"}`,
   ].join("\n");
@@ -111,4 +114,30 @@ function describeProvider(settings: ProviderSettings): string {
     Object.keys(headers).length === 0 ? "" : `; headers ${Object.keys(headers).join(", ")}`;
   const limits = `connect ${connectMs} ms, first byte ${firstByteMs} ms, idle ${idleMs} ms, total ${totalMs} ms`;
   return `${kind} at ${baseUrl}; ${credential}${extra}; ${limits}; ${load}`;
+}
+
+function describePayments(payments: PaymentSettings | undefined): string[] {
+  if (!payments)
+    return ["payments: not configured; simulated while PUBLIC_URL is on localhost, else none"];
+  const { packsUsd, mostUsd, seller, secondApprovalAboveUsd, processors } = payments;
+  const approval =
+    secondApprovalAboveUsd === undefined
+      ? "no second approval"
+      : `second approval above ${secondApprovalAboveUsd} USD`;
+  return [
+    `payments: packs of ${packsUsd.join(", ")} USD; at most ${mostUsd} USD; ${approval}`,
+    `  seller: ${
+      [seller.name, seller.address, seller.taxId]
+        .filter((text) => text !== "")
+        .join(", ")
+        .replaceAll("\n", ", ") || "none"
+    }`,
+    ...processors.map(({ name, type, webhookSecretEnv }) => {
+      const webhook =
+        webhookSecretEnv === undefined
+          ? "no webhook"
+          : `webhook /payments/${name}/webhook, secret from ${webhookSecretEnv}`;
+      return `  ${name}: ${type} (no real money); ${webhook}`;
+    }),
+  ];
 }

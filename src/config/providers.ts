@@ -94,7 +94,7 @@ function readHttpProvider(
 ): HttpProviderSettings {
   const limit = (key: string, fallback: number) =>
     section.integer(key, { min: 1, max: 24 * hourMs, fallback });
-  const credentialEnv = readCredentialEnv(section);
+  const credentialEnv = section.variable("credential_env");
   return {
     ...load,
     kind,
@@ -116,15 +116,6 @@ function readHttpProvider(
         ? section.choice("max_tokens_name", maxTokensNames, "max_tokens")
         : "max_tokens",
   };
-}
-
-// The value is not repeated: it may be the credential itself.
-function readCredentialEnv(section: Section): string | undefined {
-  if (!section.has("credential_env")) return undefined;
-  const name = section.text("credential_env");
-  if (name !== "" && !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name))
-    section.problem("credential_env", "must be the name of an environment variable");
-  return name;
 }
 
 function readBaseUrl(section: Section): string {

@@ -65,6 +65,18 @@ export class Section {
     return range.min;
   }
 
+  /**
+   * The name of an environment variable. Undefined if the member is absent. The value is not
+   * repeated in problems: it may be the secret itself.
+   */
+  variable(key: string): string | undefined {
+    if (!this.has(key)) return undefined;
+    const name = this.text(key);
+    if (name !== "" && !/^[A-Za-z_][A-Za-z0-9_]*$/.test(name))
+      this.problem(key, "must be the name of an environment variable");
+    return name;
+  }
+
   /** The mapping under `key`. Undefined if the member is absent. */
   optionalSection(key: string): Section | undefined {
     return this.has(key)

@@ -51,6 +51,35 @@ export function createReadJson(memory: BodyMemory, clock: Clock): ReadJson {
   };
 }
 
+/**
+ * Reads a small body as its bytes, for example to check a signature over them. Throws
+ * `request_too_large`, and the other errors of `receiveBody`.
+ */
+export type ReadRaw = (
+  request: Pick<FastifyRequest, "raw" | "context" | "ip">,
+  bytesMax: number,
+) => Promise<Buffer>;
+
+export function createReadRaw(memory: BodyMemory, clock: Clock): ReadRaw {
+  return async ({ raw, context, ip }, bytesMax) => {
+    checkDeclared(raw, bytesMax);
+    // The bytes as they are sent are what is signed.
+    if (raw.headers["content-encoding"] !== undefined)
+      throw new ApiError("request_body_encoding_unsupported", {
+        message: "This body must not be packed.",
+        allowed: ["identity"],
+      });
+    const reservation = memory.open({ keyId: undefined, address: ip });
+    try {
+      const bytes = await receiveBody(raw, { reservation, clock, onBytes: () => {}, bytesMax });
+      context.bodyBytes = bytes.length;
+      return bytes;
+    } finally {
+      reservation.release();
+    }
+  };
+}
+
 /** Faults of a body that show while it is read. */
 const contentFaults = new Set<ErrorReason>([
   "request_too_large",

@@ -29,7 +29,7 @@ import {
   SessionGrantSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
-import { ApiError, shuttingDown } from "../base/errors.ts";
+import { ApiError, shuttingDown, toApiError } from "../base/errors.ts";
 import { dropOperatorRole, nameClient } from "../contract/callers.ts";
 import {
   type BoundMethod,
@@ -40,7 +40,7 @@ import {
 } from "../contract/contract.ts";
 import { recursionLimit, requestBytesMax } from "../contract/message-limits.ts";
 import type { AddressLimit } from "./address-limit.ts";
-import type { IdentifyCaller } from "./authenticate.ts";
+import type { FailedCredentials, IdentifyCaller } from "./authenticate.ts";
 import type { BodyMemory } from "./body-memory.ts";
 import { checkBody, senderOf, withSender } from "./connect-body.ts";
 import { toConnectError, toConnectResponse, toUnaryResponse } from "./connect-error.ts";
@@ -51,6 +51,8 @@ export type ConnectParts = {
   identifyCaller: IdentifyCaller;
   bodyMemory: BodyMemory;
   addressLimit: AddressLimit;
+  /** Counts forged signatures of webhooks, as their route does. Absent: nobody counts them. */
+  failedCredentials?: FailedCredentials;
   /** Default: the clock of this machine. */
   clock?: Clock;
   /**
@@ -164,10 +166,8 @@ const fastifyRequest = createContextKey<FastifyRequest | undefined>(undefined, {
 });
 
 /** Authenticates a call before its request is read. The services authenticate again. */
-async function admit(
-  { identifyCaller, addressLimit, isDraining, adminMethods, sessionCookie }: ConnectParts,
-  context: HandlerContext,
-): Promise<void> {
+async function admit(parts: ConnectParts, context: HandlerContext): Promise<void> {
+  const { identifyCaller, addressLimit, isDraining, adminMethods, sessionCookie } = parts;
   const allowed = getOption(context.method, callers);
   const request = context.values.get(fastifyRequest);
   const sender = senderOf(context.values);
@@ -186,6 +186,8 @@ async function admit(
     const timeoutMs = context.timeoutMs();
     if (timeoutMs !== undefined && timeoutMs <= 0)
       throw new ApiError("timeout", { message: "The deadline passed before the call began." });
+    if (context.method === serviceTypes.payments.method.receiveHook)
+      parts.failedCredentials?.check(sender?.address ?? "");
     if (allowed.anyone) return;
     const attempt = { authorization, address: sender?.address ?? "", monthUsage: false };
     const { caller } = await identifyCaller(attempt, callOf(context, adminMethods));
@@ -212,7 +214,7 @@ function addMethods<S extends DescService>(
 function addMethod(
   router: ConnectRouter,
   method: BoundMethod<CallOptions>,
-  { sessionCookie, adminMethods, stopping }: ConnectParts,
+  { sessionCookie, adminMethods, failedCredentials, stopping }: ConnectParts,
 ): void {
   // gRPC needs HTTP/2 and has its own listener. (The option of the router does not apply to methods
   // with options.)
@@ -225,6 +227,8 @@ function addMethod(
           const answer = await method.run(request, callOf(context, adminMethods));
           return sessionCookie ? keepGrant(method.desc, answer, context, sessionCookie) : answer;
         } catch (error) {
+          if (toApiError(error).reason === "invalid_signature")
+            failedCredentials?.record(senderOf(context.values)?.address ?? "");
           throw toConnectError(error);
         }
       },

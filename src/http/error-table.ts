@@ -96,6 +96,12 @@ export const errorTable = {
     chat: [invalid, "invalid_session"],
     ...noRetry,
   },
+  invalid_signature: {
+    status: 401,
+    native: [authentication, "invalid_signature"],
+    chat: [invalid, "invalid_signature"],
+    ...noRetry,
+  },
   confirm_identity: {
     status: 403,
     native: ["permission_error", "confirm_identity"],
@@ -212,6 +218,12 @@ export const errorTable = {
     status: 403,
     native: ["permission_error", "sign_up_closed"],
     chat: [invalid, "sign_up_closed"],
+    ...noRetry,
+  },
+  promotion_not_usable: {
+    status: 409,
+    native: ["conflict_error", "promotion_not_usable"],
+    chat: [invalid, "promotion_not_usable"],
     ...noRetry,
   },
   model_not_found: {

@@ -10,9 +10,13 @@ import { type Core, withCaller, withNewId, withOnTaken } from "../contract/contr
 import { getAbout, getDescriptorSet } from "./about.ts";
 import { createAccessLog } from "./access-log.ts";
 import type { AddressLimit } from "./address-limit.ts";
-import type { IdentifyCaller } from "./authenticate.ts";
+import {
+  createFailedCredentials,
+  type FailedCredentials,
+  type IdentifyCaller,
+} from "./authenticate.ts";
 import { getCredits, getReceipt } from "./balance-and-receipts.ts";
-import { createReadJson } from "./body.ts";
+import { createReadJson, createReadRaw } from "./body.ts";
 import type { BodyMemory } from "./body-memory.ts";
 import { postChatCompletions } from "./chat-completions.ts";
 import { type RequestContext, requestIdHeaders, requestIdOf } from "./context.ts";
@@ -38,6 +42,7 @@ import { getEmpty, getLiveness, getReadiness, type Readiness } from "./health.ts
 import { postCountTokens, postMessages } from "./messages.ts";
 import { getModel, getModels, getModelsInfo } from "./models.ts";
 import { defaultKeepAlive, type KeepAlive } from "./send-stream.ts";
+import { postWebhook } from "./webhooks.ts";
 
 export type { PartState, Readiness } from "./health.ts";
 
@@ -60,6 +65,8 @@ export type HttpServerParts = {
   readonly earlyCheck: EarlyCheck;
   readonly bodyMemory: BodyMemory;
   readonly addressLimit: AddressLimit;
+  /** Default: of this listener alone. */
+  readonly failedCredentials?: FailedCredentials;
   /** Default: the clock of this machine. */
   readonly clock?: Clock;
   readonly log: Log;
@@ -97,6 +104,8 @@ type Route = {
   readonly earlyCheck?: true;
   /** The handler needs the spending of the key this month. */
   readonly monthUsage?: true;
+  /** True: lists of the paths leave it out. */
+  readonly isUnlisted?: true;
   readonly run: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>;
 };
 
@@ -202,7 +211,7 @@ function addRoutes(
   }
 
   function addRoute(url: string, route: Route): void {
-    const isVariant = url !== route.paths[0];
+    const isVariant = url !== route.paths[0] || route.isUnlisted === true;
     const { method, envelope, credential, needsVersion, monthUsage = false, run } = route;
     scope.route({
       method,
@@ -260,10 +269,12 @@ function listPaths(paths: ReadonlySet<string>): string[] {
 }
 
 function createRoutes(
-  { core, settings, readiness, bodyMemory, clock = systemClock }: HttpServerParts,
+  parts: HttpServerParts,
   openRequests: OpenRequests,
   paths: () => readonly string[],
 ): readonly Route[] {
+  const { core, settings, readiness, bodyMemory, addressLimit, clock = systemClock } = parts;
+  const { failedCredentials = createFailedCredentials() } = parts;
   const stream = {
     keepAlive: settings.keepAlive ?? defaultKeepAlive,
     showCost: settings.showCost ?? true,
@@ -302,6 +313,17 @@ function createRoutes(
     { ...shared, paths: pathVariants("/v1/models/:id"), run: getModel(core) },
     { ...shared, paths: ["/v1/credits"], monthUsage: true, run: getCredits(core) },
     { ...shared, paths: ["/v1/receipts/:requestId"], run: getReceipt(core) },
+    {
+      method: "POST",
+      envelope: "union",
+      // It is there for the processors that have a secret, which only the payments service knows.
+      isUnlisted: true,
+      paths: ["/payments/:processor/webhook"],
+      run: postWebhook({
+        ...{ core, addressLimit, failedCredentials, isDraining },
+        readRaw: createReadRaw(bodyMemory, clock),
+      }),
+    },
     { ...open, paths: ["/healthz"], run: getLiveness() },
     { ...open, paths: ["/health"], run: getReadiness(readiness, isDraining) },
     // Warm-up probes of a coding assistant.

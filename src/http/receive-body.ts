@@ -23,6 +23,8 @@ export type ReceiveParts = {
   readonly clock: Clock;
   /** Called with the bytes of the body so far, unpacked. */
   readonly onBytes: (bytes: number) => void;
+  /** Default: `bodyBytesMax`. */
+  readonly bytesMax?: number;
 };
 
 /**
@@ -51,15 +53,15 @@ export function declaredBytes({ headers }: IncomingMessage): number | undefined 
   return declared === undefined ? undefined : Number(declared);
 }
 
-/** Throws `request_too_large` if the headers declare a body that is larger than `bodyBytesMax`. */
-export function checkDeclared(request: IncomingMessage): void {
-  if ((declaredBytes(request) ?? 0) > bodyBytesMax) throw tooLarge();
+/** Throws `request_too_large` if the headers declare a body that is larger than `bytesMax`. */
+export function checkDeclared(request: IncomingMessage, bytesMax = bodyBytesMax): void {
+  if ((declaredBytes(request) ?? 0) > bytesMax) throw tooLarge(bytesMax);
 }
 
-function tooLarge(): ApiError {
+function tooLarge(bytesMax: number): ApiError {
   return new ApiError("request_too_large", {
-    message: `The request is larger than ${bodyBytesMax} bytes.`,
-    limit: { name: "body_bytes", limit: BigInt(bodyBytesMax) },
+    message: `The request is larger than ${bytesMax} bytes.`,
+    limit: { name: "body_bytes", limit: BigInt(bytesMax) },
   });
 }
 
@@ -78,7 +80,7 @@ interface Target {
 function receive(
   request: IncomingMessage,
   target: Target,
-  { clock, reservation }: ReceiveParts,
+  { clock, reservation, bytesMax = bodyBytesMax }: ReceiveParts,
 ): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     // The client hung up, or its body broke off, while it was authenticated.
@@ -95,7 +97,7 @@ function receive(
     const onData = (chunk: Buffer) => {
       received += chunk.length;
       try {
-        if (received > bodyBytesMax) throw tooLarge();
+        if (received > bytesMax) throw tooLarge(bytesMax);
         // Of a packed body too: its bytes wait for the decompressor.
         reservation.grow(received);
         target.write(chunk);

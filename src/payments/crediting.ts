@@ -6,6 +6,7 @@ import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { familyOf } from "../base/families.ts";
 import { asService } from "../contract/contract.ts";
 import { type Decision, decide, type RuledOrder, valueDeposit } from "./decide.ts";
+import { documentGrant } from "./documents.ts";
 import type { Parts } from "./parts.ts";
 import type { Look, Processor, SeenDeposit } from "./processor.ts";
 import { nextLookMs } from "./schedule.ts";
@@ -83,7 +84,8 @@ export async function redecide(
     const stored = value > usdMicroMax ? usdMicroMax : value;
     await tables.valueDeposit(processor, deposit.externalId, stored, by);
   }
-  await tables.insertGrant(orderId, decision.targetMicro);
+  const grant = await tables.insertGrant(orderId, decision.targetMicro);
+  if (grant) await documentGrant(tables, order, grant);
   await tables.updateOrder(orderId, {
     state: decision.state,
     attention: decision.attention,

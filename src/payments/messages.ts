@@ -128,7 +128,7 @@ export function toOrder(
   });
 }
 
-function toDeposit(deposit: StoredDeposit): Deposit {
+export function toDeposit(deposit: StoredDeposit): Deposit {
   const { usdMicro, settledAt } = deposit;
   return create(DepositSchema, {
     depositId: deposit.externalId,

@@ -18,6 +18,7 @@ import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import { readPage } from "../base/paging.ts";
+import type { Seller } from "../config/catalog.ts";
 import { actorOf } from "../contract/callers.ts";
 import { type AuthenticatedCall, asService } from "../contract/contract.ts";
 import { redecide } from "./crediting.ts";
@@ -86,24 +87,34 @@ export async function createOrder(
   return create(CreateOrderResponseSchema, { order: await describe(parts, order) });
 }
 
+/** Who sells. Pretended money has receipts and numbers of its own, which name it. */
+function sellerOf({ seller, processors }: Parts, processor: string): Seller {
+  const { name, ...rest } = seller();
+  const isSimulated = processors().get(processor)?.isSimulated === true;
+  return { ...rest, name: isSimulated ? `${name} (simulated, no real money)`.trim() : name };
+}
+
 /** Stores an order, unless the account has used its idempotency key. Returns the stored one. */
 async function storeOnce(
-  { store, billing }: Parts,
+  parts: Parts,
   signal: AbortSignal,
-  order: NewStoredOrder,
+  order: Omit<NewStoredOrder, "seller" | "buyer">,
 ): Promise<StoredOrder> {
+  const { store, billing } = parts;
   const { accountId, idempotencyKey } = order;
   const find = () => store.findOrderByKey(accountId, idempotencyKey);
   const known = await find();
   if (known) return known;
   // Throws `not_found` for an account that does not exist.
-  await billing.getAccount({ accountId }, { contextValues: asService("payments"), signal });
+  const contextValues = asService("payments");
+  const { account } = await billing.getAccount({ accountId }, { contextValues, signal });
   await store.transaction(async (tables) => {
     await tables.lockAccount(accountId);
     // A repeat at the same time has stored it: that is no further order.
     if (await tables.findOrderByKey(accountId, idempotencyKey)) return;
     checkCount(await tables.countOrders(accountId));
-    await tables.insertOrder(order);
+    const buyer = { name: account?.name ?? "", address: "", taxId: "" };
+    await tables.insertOrder({ ...order, seller: sellerOf(parts, order.processor), buyer });
   });
   const stored = await find();
   if (!stored) throw new Error("an order that was stored is gone");

@@ -4,6 +4,7 @@ import type { Client } from "@connectrpc/connect";
 import type { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { ApiError, invalidField } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import type { Seller } from "../config/catalog.ts";
 import { checkAccess } from "../contract/callers.ts";
 import type { AuthenticatedCall } from "../contract/contract.ts";
 import type { Processor } from "./processor.ts";
@@ -19,6 +20,14 @@ export type Offer = {
   readonly secondApprovalAboveUsdMicro: bigint | undefined;
 };
 
+/**
+ * Slows down the guessing of codes: counts an attempt of `subject` before its outcome is known.
+ * Throws `auth_rate_limited`. Call the result if the attempt was right.
+ */
+export type Guesses = {
+  begin(subject: string, address: string, signal: AbortSignal): Promise<() => Promise<void>>;
+};
+
 export type Parts = {
   readonly store: PaymentsStore;
   /** The billing service of this process. Calls carry `asService("payments")`. */
@@ -26,6 +35,10 @@ export type Parts = {
   /** By name. Empty: nothing can be bought here. */
   readonly processors: () => ReadonlyMap<string, Processor>;
   readonly offer: () => Offer;
+  /** Who sells, on the documents of new orders. */
+  readonly seller: () => Seller;
+  /** Slows down guesses of promotion codes. */
+  readonly guesses: Guesses;
   readonly watchers: Watchers;
   /** Call after the commit of a change of an order: streams of this process show it at once. */
   readonly changed: (orderId: string) => void;

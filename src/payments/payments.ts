@@ -4,19 +4,29 @@ import type { Client } from "@connectrpc/connect";
 import type { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
 import type { Log } from "../base/log.ts";
+import { type PaymentSettings, simulatedPayments, webhookSecretOf } from "../config/catalog.ts";
 import { isLocalhost } from "../config/environment.ts";
 import type { AuthenticatedCall, Implementation } from "../contract/contract.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 import { approveDecision, decideOrder, listAttention } from "./attention.ts";
 import { postGrants } from "./crediting.ts";
+import { getReceiptDocument } from "./documents.ts";
+import { createCleaning, receiveHook } from "./hooks.ts";
 import { cancelOrder, createOrder, getOrder, listOrders, listPaymentMethods } from "./orders.ts";
-import type { Offer, Parts } from "./parts.ts";
+import type { Guesses, Offer, Parts } from "./parts.ts";
 import { createPoller } from "./poller.ts";
 import type { Processor } from "./processor.ts";
+import {
+  createPromotion,
+  listPromotions,
+  redeemPromotion,
+  repeatBonus,
+  stopPromotion,
+} from "./promotions.ts";
 import { beginRefund, cancelRefund, completeRefund, postRefunds } from "./refunds.ts";
 import { simulateDeposit } from "./simulate.ts";
 import { createSimulated } from "./simulated.ts";
-import { createPaymentsStore } from "./store.ts";
+import { createPaymentsStore, type PaymentsStore } from "./store.ts";
 import { watchOrder } from "./watch-order.ts";
 import { createWatchers } from "./watchers.ts";
 
@@ -25,15 +35,11 @@ export type { Offer } from "./parts.ts";
 export type Payments = {
   /** Without authentication: the interceptor has authenticated the caller. */
   readonly service: Implementation<typeof PaymentsService, AuthenticatedCall>;
+  /** Takes what can be bought from another file. Orders of processors that are gone stay. */
+  reload(settings: PaymentSettings | undefined): void;
   /** Begins to look at orders, and to post what earlier processes left. */
   start(): void;
   stop(): Promise<void>;
-};
-
-const defaultOffer: Offer = {
-  packsUsdMicro: [5_000_000n, 20_000_000n, 50_000_000n, 200_000_000n],
-  mostUsdMicro: 2_000_000_000n,
-  secondApprovalAboveUsdMicro: undefined,
 };
 
 export function createPayments(parts: {
@@ -42,26 +48,38 @@ export function createPayments(parts: {
   billing: Client<typeof BillingService>;
   /** The address under which people reach the console. */
   publicUrl: () => URL;
-  /** Default: packs of 5, 20, 50 and 200 USD, up to 2,000 USD. */
+  /** Of the configuration file. Undefined: it does not say. */
+  settings: PaymentSettings | undefined;
+  /** Holds the secrets of the processors. */
+  env: NodeJS.ProcessEnv;
+  guesses: Guesses;
+  /** Default: that of the settings. */
   offer?: (() => Offer) | undefined;
   log: Log;
 }): Payments {
-  const { billing, publicUrl, log, offer = () => defaultOffer } = parts;
+  const { billing, publicUrl, env, guesses, log } = parts;
   const store = createPaymentsStore(parts.postgres);
   const watchers = createWatchers(store, log);
-  const simulated = createSimulated("simulated", store);
+  // Nobody may take pretended money for real: elsewhere it has to be configured.
+  const offered = (settings: PaymentSettings | undefined) =>
+    openOffer(settings ?? (isLocalhost(publicUrl()) ? simulatedPayments : nothing), store, env);
+  let current = offered(parts.settings);
   const all: Parts = {
-    ...{ store, billing, watchers, offer, log },
-    // Nobody may take pretended money for real: elsewhere it has to be configured.
-    processors: () =>
-      new Map<string, Processor>(isLocalhost(publicUrl()) ? [[simulated.name, simulated]] : []),
+    ...{ store, billing, watchers, guesses, log },
+    processors: () => current.processors,
+    offer: parts.offer ?? (() => current.offer),
+    seller: () => current.seller,
     changed: watchers.changed,
     wake: () => poller.wake(),
   };
-  const poller = createPoller(all, async (orderId) => {
-    await postGrants(all, orderId);
-    await postRefunds(all, orderId);
+  const poller = createPoller(all, {
+    async order(orderId) {
+      await postGrants(all, orderId);
+      await postRefunds(all, orderId);
+    },
+    bonus: (codeId, accountId) => repeatBonus(all, codeId, accountId),
   });
+  const cleaning = createCleaning(all);
   return {
     service: {
       listPaymentMethods: () => listPaymentMethods(all),
@@ -77,11 +95,47 @@ export function createPayments(parts: {
       completeRefund: (request, call) => completeRefund(all, request, call),
       cancelRefund: (request, call) => cancelRefund(all, request, call),
       simulateDeposit: (request, call) => simulateDeposit(all, request, call),
+      getReceiptDocument: (request, call) => getReceiptDocument(all, request, call),
+      redeemPromotion: (request, call) => redeemPromotion(all, request, call),
+      createPromotion: (request, call) => createPromotion(all, request, call),
+      stopPromotion: (request) => stopPromotion(all, request),
+      listPromotions: (request) => listPromotions(all, request),
+      receiveHook: (request) => receiveHook(all, request),
     },
-    start: poller.start,
+    reload(settings) {
+      current = offered(settings);
+    },
+    start() {
+      poller.start();
+      cleaning.start();
+    },
     async stop() {
       watchers.stop();
+      await cleaning.stop();
       await poller.stop();
     },
   };
+}
+
+const nothing: PaymentSettings = { ...simulatedPayments, packsUsd: [], mostUsd: 0, processors: [] };
+
+const microDollarsPerDollar = 1_000_000n;
+
+/** What the settings offer, with its processors. */
+function openOffer(
+  { packsUsd, mostUsd, seller, processors, secondApprovalAboveUsd: above }: PaymentSettings,
+  store: PaymentsStore,
+  env: NodeJS.ProcessEnv,
+) {
+  const offer: Offer = {
+    packsUsdMicro: packsUsd.map((usd) => BigInt(usd) * microDollarsPerDollar),
+    mostUsdMicro: BigInt(mostUsd) * microDollarsPerDollar,
+    secondApprovalAboveUsdMicro:
+      above === undefined ? undefined : BigInt(above) * microDollarsPerDollar,
+  };
+  const opened = processors.map((one): [string, Processor] => [
+    one.name,
+    createSimulated(one.name, store, webhookSecretOf(one, env)),
+  ]);
+  return { offer, seller, processors: new Map(opened) };
 }

@@ -22,8 +22,13 @@ export type Poller = {
   wake(): void;
 };
 
-/** `repeat`: posts what is left unposted of an order. */
-export function createPoller(parts: Parts, repeat: (orderId: string) => Promise<void>): Poller {
+/** Posts what is left unposted of an order, and the bonus of the use of a promotion. */
+export type Repeat = {
+  order(orderId: string): Promise<void>;
+  bonus(codeId: string, accountId: string): Promise<void>;
+};
+
+export function createPoller(parts: Parts, repeat: Repeat): Poller {
   const { store, log } = parts;
   const running = new WaitGroup();
   const stopping = new AbortController();
@@ -64,12 +69,17 @@ export function createPoller(parts: Parts, repeat: (orderId: string) => Promise<
 
   function run(work: Work): void {
     running.add();
-    const done = work.kind === "look" ? lookAt(work) : repeat(work.orderId);
-    done
+    doneOf(work)
       .catch((err: unknown) =>
-        log.warn({ orderId: work.orderId, err }, "work on an order failed, and will be repeated"),
+        log.warn({ ...work, err }, "work on an order or a bonus failed, and will be repeated"),
       )
       .finally(() => running.done());
+  }
+
+  function doneOf(work: Work): Promise<void> {
+    if (work.kind === "look") return lookAt(work);
+    if (work.kind === "post") return repeat.order(work.orderId);
+    return repeat.bonus(work.codeId, work.accountId);
   }
 
   async function lookAt({ orderId, processor: name, externalId, startedAt }: LookWork) {

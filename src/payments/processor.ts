@@ -73,6 +73,14 @@ export interface Processor {
   /** Asks the processor or the chain. */
   look(order: { orderId: string; externalId: string }, signal: AbortSignal): Promise<Look>;
   /**
+   * What a webhook is about. Throws `invalid_signature`. Never reads an amount from it. Absent: the
+   * processor has no secret, and so no webhooks. Both texts may be empty.
+   */
+  readHook?(
+    headers: Readonly<Record<string, string>>,
+    raw: Buffer,
+  ): { readonly deliveryKey: string; readonly externalId: string };
+  /**
    * Micro-dollars of one coin at this time, from sources that agree. Undefined: unknown. Absent:
    * the processor has no rates of its own.
    */

@@ -16,6 +16,7 @@ import { actorOf } from "../contract/callers.ts";
 import { type AuthenticatedCall, asService } from "../contract/contract.ts";
 import { redecide } from "./crediting.ts";
 import { type Decision, microCreditsPerMicroDollar } from "./decide.ts";
+import { documentRefund } from "./documents.ts";
 import { describe } from "./orders.ts";
 import {
   checkReason,
@@ -50,8 +51,12 @@ export async function beginRefund(
         ? await ofDeposit(tables, order, now, what.value)
         : await ofAmount(tables, order, now, what.value);
     const state = amount.micro > 0n ? "asked" : "refunding";
-    const refund = { ...amount, orderId, state, reason, madeBy: actorOf(call.caller) } as const;
+    // A bonus that needed this purchase goes first. What was never granted takes no credits.
+    const bonusMicro = amount.micro > 0n ? await tables.readBonus(orderId) : 0n;
+    const madeBy = actorOf(call.caller);
+    const refund = { ...amount, orderId, bonusMicro, state, reason, madeBy } as const;
     const number = await tables.insertRefund(refund);
+    if (bonusMicro > 0n) await tables.takeBonus(orderId, number);
     if (state === "refunding") await tables.handleFacts(orderId, now.facts);
     const changed = await tables.findOrder(orderId);
     if (changed) await redecide(tables, changed);
@@ -133,7 +138,8 @@ export async function completeRefund(
   call.note?.({ accountId });
   await parts.store.transaction(async (tables) => {
     const { order, refund } = await lockOpen(tables, orderId);
-    await tables.moveRefund(refund, "refunding", "completed", { transaction });
+    if (await tables.moveRefund(refund, "refunding", "completed", { transaction }))
+      await documentRefund(tables, refund);
     await redecide(tables, order);
   });
   parts.changed(orderId);
@@ -206,7 +212,7 @@ export async function postRefunds(parts: Parts, orderId: string): Promise<void> 
         accountId: order.accountId,
         family: familyOf(order.family),
         kind: isCancelled ? TransferKind.ADJUSTMENT : TransferKind.REFUND,
-        amountMicrocredits: refund.micro,
+        amountMicrocredits: refund.micro + refund.bonusMicro,
         idempotencyKey: isCancelled ? `${key}/cancel` : key,
         reason: isCancelled ? "refund cancelled" : "refund",
       },
@@ -225,6 +231,7 @@ export async function postRefunds(parts: Parts, orderId: string): Promise<void> 
       });
     else if (transferId === undefined) await tables.moveRefund(refund, "asked", "refused");
     else await tables.moveRefund(refund, "asked", "refunding", { transferId });
+    if (isCancelled || transferId === undefined) await tables.returnBonus(orderId, refund.n);
     const changed = await tables.findOrder(orderId);
     if (!changed) return;
     const now = await redecide(tables, changed);

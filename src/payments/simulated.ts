@@ -3,6 +3,7 @@
 
 import { createHash } from "node:crypto";
 import { type Asset, atomsFor, type Method, type Processor } from "./processor.ts";
+import { checkHmac, hookMembers, hookText } from "./signature.ts";
 import type { PaymentsStore } from "./store.ts";
 
 /** Micro-dollars of one coin. They never change, so that a played case can be repeated. */
@@ -30,7 +31,15 @@ export const rateMsMax = 60_000;
 
 export const confirmationsNeeded = 1;
 
-export function createSimulated(name: string, store: PaymentsStore): Processor {
+/**
+ * `webhookSecret`: signs webhooks, which have the header `x-simulated-signature: sha256=<hex>`, the
+ * HMAC of the body, and the body `{ "delivery_id": …, "order_id": … }`. Undefined: it has none.
+ */
+export function createSimulated(
+  name: string,
+  store: Pick<PaymentsStore, "listSimulated">,
+  webhookSecret?: string,
+): Processor {
   const methods = assets.map(
     (asset): Method => ({
       ...asset,
@@ -72,6 +81,17 @@ export function createSimulated(name: string, store: PaymentsStore): Processor {
             : ("seen" as const),
         confirmationsNeeded,
       })),
+    }),
+    ...(webhookSecret !== undefined && {
+      readHook(headers: Readonly<Record<string, string>>, raw: Buffer) {
+        const [, hex = ""] = /^sha256=(.*)$/.exec(headers["x-simulated-signature"] ?? "") ?? [];
+        checkHmac("sha256", webhookSecret, raw, hex);
+        const members = hookMembers(raw);
+        return {
+          deliveryKey: hookText(members.get("delivery_id")),
+          externalId: hookText(members.get("order_id")),
+        };
+      },
     }),
     // A rate of the past is unknown, as it is at real sources.
     marketRate: async (asset, at) =>

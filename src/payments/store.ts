@@ -2,23 +2,13 @@
 
 import { ApiError } from "../base/errors.ts";
 import type { FamilyName } from "../base/families.ts";
-import {
-  isUnreachable,
-  type Postgres,
-  type Statement,
-  statement,
-  type Tx,
-} from "../postgres/postgres.ts";
+import { isUnreachable, type Postgres, type Statement, type Tx } from "../postgres/postgres.ts";
 import type { AttentionName, OrderState, ValuedBy } from "./decide.ts";
+import { documentTables, type Party } from "./document-tables.ts";
+import { hookTables } from "./hook-tables.ts";
 import type { Asset, DepositState, Quote, SeenDeposit } from "./processor.ts";
-
-// A database that does not answer within this time counts as unreachable.
-const answerMsMax = 5_000;
-
-const timed = (file: string): Statement => ({
-  ...statement(import.meta.url, file),
-  timeoutMs: answerMsMax,
-});
+import { promotionTables } from "./promotion-tables.ts";
+import { type Query, timed } from "./query.ts";
 
 const statements = {
   lockAccount: timed("lock-account"),
@@ -176,8 +166,10 @@ export type StoredRefund = {
   readonly usdMicro: bigint;
   /** The deposit that goes back whole. Undefined: an amount. */
   readonly externalId: string | undefined;
-  /** Micro-credits that it takes back. */
+  /** Micro-credits that it takes back of those granted for the order. */
   readonly micro: bigint;
+  /** Micro-credits that it takes back of promotions which needed the order. */
+  readonly bonusMicro: bigint;
   readonly state: RefundState;
   readonly transaction: string;
   readonly reason: string;
@@ -195,7 +187,8 @@ export type Work =
       readonly externalId: string;
       readonly startedAt: Date;
     }
-  | { readonly kind: "post"; readonly orderId: string };
+  | { readonly kind: "post"; readonly orderId: string }
+  | { readonly kind: "bonus"; readonly codeId: string; readonly accountId: string };
 
 export type NewStoredOrder = Asset & {
   readonly orderId: string;
@@ -206,6 +199,9 @@ export type NewStoredOrder = Asset & {
   readonly processor: string;
   readonly method: string;
   readonly createdBy: string;
+  /** On its documents. */
+  readonly seller: Party;
+  readonly buyer: Party;
 };
 
 export type SimulatedPayment = Asset & {
@@ -243,7 +239,7 @@ function fail(cause: unknown): never {
 }
 
 function tablesOn(db: Tx) {
-  const query = <Row>(one: Statement, values: readonly unknown[]): Promise<Row[]> =>
+  const query: Query = <Row>(one: Statement, values: readonly unknown[]) =>
     db.query<Row>(one, values).catch((cause: unknown) => fail(cause));
   const first = async <Row>(one: Statement, values: readonly unknown[]) =>
     (await query<Row>(one, values))[0];
@@ -252,6 +248,10 @@ function tablesOn(db: Tx) {
   const run = async (one: Statement, values: readonly unknown[]) => void (await query(one, values));
 
   return {
+    ...hookTables(query),
+    ...documentTables(query),
+    ...promotionTables(query),
+
     // Orders.
 
     /** Locks an account, so that its orders are counted one by one. */
@@ -267,7 +267,8 @@ function tablesOn(db: Tx) {
       run(statements.insertOrder, [
         ...[order.orderId, order.accountId, order.family, order.idempotencyKey, order.usdMicro],
         ...[order.processor, order.method, order.asset, order.network, order.decimals],
-        order.createdBy,
+        ...[order.createdBy, order.seller.name, order.seller.address, order.seller.taxId],
+        ...[order.buyer.name, order.buyer.address, order.buyer.taxId],
       ]),
     /** False: the order is open, or somebody else opens it. */
     leaseOpening: (orderId: string, leaseMs: number) =>
@@ -340,9 +341,9 @@ function tablesOn(db: Tx) {
         ...[update.isLook, update.lookedAt ?? null, update.failedLooks],
         update.nextLookMs ?? null,
       ]),
-    /** False: so much was granted before. The order is locked. */
+    /** Undefined: so much was granted before. The order is locked. */
     insertGrant: (orderId: string, targetMicro: bigint) =>
-      didChange(statements.insertGrant, [orderId, targetMicro]),
+      first<{ n: number; micro: bigint }>(statements.insertGrant, [orderId, targetMicro]),
     async listUnposted(orderId: string): Promise<Unposted[]> {
       const rows = await query<UnpostedRow>(statements.listUnposted, [orderId]);
       return rows.map(({ account_id, ...row }) => ({ ...row, accountId: account_id }));
@@ -382,12 +383,19 @@ function tablesOn(db: Tx) {
     async insertRefund(
       refund: Pick<
         StoredRefund,
-        "orderId" | "usdMicro" | "externalId" | "micro" | "state" | "reason" | "madeBy"
+        | "orderId"
+        | "usdMicro"
+        | "externalId"
+        | "micro"
+        | "bonusMicro"
+        | "state"
+        | "reason"
+        | "madeBy"
       >,
     ): Promise<number> {
       const rows = await query<{ n: number }>(statements.insertRefund, [
         ...[refund.orderId, refund.usdMicro, refund.externalId ?? null, refund.micro],
-        ...[refund.state, refund.reason, refund.madeBy],
+        ...[refund.state, refund.reason, refund.madeBy, refund.bonusMicro],
       ]);
       return only(rows).n;
     },
@@ -418,17 +426,7 @@ function tablesOn(db: Tx) {
     ): Promise<Work[]> {
       const { slots, leaseMs, withUnposted } = options;
       const values = [processors, slots, leaseMs, withUnposted];
-      return (await query<WorkRow>(statements.takeWork, values)).map((row) =>
-        row.work === "post"
-          ? { kind: "post", orderId: row.order_id }
-          : {
-              kind: "look",
-              orderId: row.order_id,
-              processor: row.processor,
-              externalId: row.external_id,
-              startedAt: row.started_at,
-            },
-      );
+      return (await query<WorkRow>(statements.takeWork, values)).map(toWork);
     },
     /** Asks for a look. Undefined: the processor has made no such order. */
     async hookOrder(processor: string, externalId: string): Promise<string | undefined> {
@@ -538,7 +536,7 @@ type DepositRow = {
 };
 type UnpostedRow = { n: number; micro: bigint; account_id: string; family: FamilyName };
 type WorkRow = {
-  work: "look" | "post";
+  work: "look" | "post" | "bonus";
   order_id: string;
   processor: string;
   external_id: string;
@@ -563,6 +561,7 @@ type RefundRow = {
   usd_micro: bigint;
   external_id: string | null;
   micro: bigint;
+  bonus_micro: bigint;
   state: RefundState;
   transaction: string;
   reason: string;
@@ -585,6 +584,23 @@ function only<T>(rows: readonly T[]): T {
   const [row] = rows;
   if (row === undefined) throw new Error("the statement returned no row");
   return row;
+}
+
+function toWork(row: WorkRow): Work {
+  switch (row.work) {
+    case "post":
+      return { kind: "post", orderId: row.order_id };
+    case "bonus":
+      return { kind: "bonus", codeId: row.order_id, accountId: row.external_id };
+    case "look":
+      return {
+        kind: "look",
+        orderId: row.order_id,
+        processor: row.processor,
+        externalId: row.external_id,
+        startedAt: row.started_at,
+      };
+  }
 }
 
 function toStoredOrder(row: OrderRow): StoredOrder {
@@ -676,6 +692,7 @@ function toStoredRefund(row: RefundRow): StoredRefund {
     usdMicro: row.usd_micro,
     externalId: row.external_id ?? undefined,
     micro: row.micro,
+    bonusMicro: row.bonus_micro,
     state: row.state,
     transaction: row.transaction,
     reason: row.reason,

@@ -1,6 +1,6 @@
-// Slows down the guessing of passwords, on all nodes together, since the counts are in the
-// database. Nobody is locked out: passkeys are never delayed, and failures elsewhere delay a login
-// by at most five seconds.
+// Slows down the guessing of passwords and of codes, on all nodes together, since the counts are in
+// the database. Nobody is locked out: passkeys are never delayed, and failures elsewhere delay a
+// login by at most five seconds.
 //
 //   a login in one network   5 free failures, then waits of 1 s, 2 s, 4 s … 15 min
 //   a network                20 free failures, then the same waits
@@ -31,28 +31,36 @@ export type Guessing = {
   count(what: string, address: string): Promise<() => Promise<void>>;
 };
 
-export function createGuessing(store: PeopleStore): Guessing {
+/**
+ * `purpose`: what is guessed, each counted by itself. Empty: passwords. `advice`: the message of
+ * the error.
+ */
+export function createGuessing(
+  store: PeopleStore,
+  purpose = "",
+  advice = "Too many wrong passwords. Wait, or sign in with a passkey.",
+): Guessing {
   let delayed = 0;
   return {
     async begin(login, address, signal) {
       const network = clientOf(address);
       const subjects: AttemptSubject[] = [
-        { kind: "pair", digest: digestOf("pair", login, network) },
-        { kind: "network", digest: digestOf("network", network) },
-        { kind: "login", digest: digestOf("login", login) },
+        { kind: "pair", digest: digestOf(`${purpose}pair`, login, network) },
+        { kind: "network", digest: digestOf(`${purpose}network`, network) },
+        { kind: "login", digest: digestOf(`${purpose}login`, login) },
       ];
       const digests = subjects.map((one) => one.digest);
       // First, so that an attempt which has to wait is not counted for the other subjects.
       const waitMs = await store.readWaitMs(digests);
-      if (waitMs > 0) throw tooMany(waitMs);
+      if (waitMs > 0) throw tooMany(waitMs, advice);
       const counted = await store.countAttempts(subjects);
       const refused = counted.filter((one) => !one.counted);
-      if (refused.length > 0) throw tooMany(Math.max(...refused.map((one) => one.waitMs)));
+      if (refused.length > 0) throw tooMany(Math.max(...refused.map((one) => one.waitMs)), advice);
 
       const failures = counted.find(({ kind }) => kind === "login")?.failures ?? 0;
       const delayMs = Math.min((failures - freeFailuresOfLogin) * delayMsEach, delayMsMax);
       if (delayMs > 0) {
-        if (delayed >= delayedMax) throw tooMany(delayMsMax);
+        if (delayed >= delayedMax) throw tooMany(delayMsMax, advice);
         delayed++;
         await delay(delayMs, undefined, { signal }).finally(() => delayed--);
       }
@@ -68,10 +76,7 @@ export function createGuessing(store: PeopleStore): Guessing {
   };
 }
 
-function tooMany(
-  waitMs: number,
-  message = "Too many wrong passwords. Wait, or sign in with a passkey.",
-): ApiError {
+function tooMany(waitMs: number, message: string): ApiError {
   return new ApiError("auth_rate_limited", { message, retryAfterMs: Math.ceil(waitMs) });
 }
 

@@ -20,7 +20,7 @@ import { listAuditEvents } from "./audit-events.ts";
 import { createChallenges } from "./challenges.ts";
 import { listPeople, makeRecoveryLink, makeSignInLink, updatePerson } from "./directory.ts";
 import { createFlows } from "./flows.ts";
-import { createGuessing } from "./guessing.ts";
+import { createGuessing, type Guessing } from "./guessing.ts";
 import { deletePerson } from "./leaving.ts";
 import { beginPasskey, makeLink, redeemLink } from "./links.ts";
 import { invite, listMembers, removeMember, revokeInvitation, updateMember } from "./members.ts";
@@ -57,6 +57,11 @@ export type People = {
   readonly installation: Installation;
   /** Takes other providers of OIDC and rules of signing up. Throws if a secret is missing. */
   reload(settings: PeopleSettings): void;
+  /**
+   * Slows down the guessing of codes as that of passwords, counted by itself. `purpose`: what is
+   * guessed. `advice`: the message of the error.
+   */
+  slowGuesses(purpose: string, advice: string): Guessing;
   /** Starts to read the changes that other nodes make, and to send mail. */
   start(): void;
   stop(): Promise<void>;
@@ -164,6 +169,7 @@ export function createPeople(parts: {
     },
     authenticate: sessions.authenticate,
     onPersonChange: (listener) => changes.onChanged((personId) => listener({ personId })),
+    slowGuesses: (purpose, advice) => createGuessing(store, purpose, advice),
     audit: { record: (event) => store.insertAuditEvent(event) },
     installation: installationOn(store, publicUrl),
     reload(next) {

@@ -209,7 +209,8 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
   // The role `facade` cannot start without PUBLIC_URL.
   const configured = config.publicUrl ?? new URL(`http://localhost:${port}`);
   const publicUrl = local?.publicUrl ?? (() => configured);
-  const identifyAll = createIdentifyCaller(core, createFailedCredentials(), onPayerChange);
+  const failedCredentials = createFailedCredentials();
+  const identifyAll = createIdentifyCaller(core, failedCredentials, onPayerChange);
   const identifyCaller = httpAdmin === "persons" ? refuseAdminToken(identifyAll) : identifyAll;
   const bodyMemory = new BodyMemory(config.requestMemory);
   const addressLimit = new AddressLimit({
@@ -225,6 +226,7 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
     earlyCheck: reportErrors(createEarlyCheck(limits, onPayerChange), local?.countRejected),
     bodyMemory,
     addressLimit,
+    failedCredentials,
     log,
   });
   const cookies = createSessionCookie(publicUrl);
@@ -234,6 +236,7 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
     identifyCaller,
     bodyMemory,
     addressLimit,
+    failedCredentials,
     adminMethods,
     isDraining: () => app.isDraining(),
     stopping: app.stopping,

@@ -158,6 +158,9 @@ export async function startServices(
     postgres,
     billing: localClient(BillingService, billingService),
     publicUrl: () => publicUrl,
+    settings: parts.catalog.payments,
+    env,
+    guesses: people.slowGuesses("promotion code ", "Too many wrong codes. Wait, and try again."),
     log,
   });
   payments.start();
@@ -189,6 +192,7 @@ export async function startServices(
       people.reload(file.people);
       providers.reload(file);
       catalog = createCatalog(file);
+      payments.reload(file.payments);
     },
     cancelActive: () => inference.cancelAll("draining"),
   };

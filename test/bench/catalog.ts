@@ -13,12 +13,14 @@ export type CatalogOptions = {
    * that no circuit opens.
    */
   readonly failovers?: { readonly count: number; readonly deadPort: number };
+  /** Further sections. */
+  readonly more?: string;
 };
 
 /** The text of a catalogue file whose models are served by `provider`. */
 export function benchCatalog(
   provider: BenchProcess,
-  { members = "concurrency: 20000", failovers }: CatalogOptions = {},
+  { members = "concurrency: 20000", failovers, more = "" }: CatalogOptions = {},
 ): string {
   const numbers = failovers ? Array.from({ length: failovers.count }, (_, index) => index) : [];
   const models = [
@@ -44,7 +46,7 @@ export function benchCatalog(
   ];
   const multipliers =
     "price_multipliers: { cache_write_5m: 1.25, cache_write_1h: 2, cache_read: 0.1, thinking: 1 }";
-  return `${multipliers}\nmodels:${models.join("")}\nproviders:\n${providers.join("\n")}\n`;
+  return `${multipliers}\nmodels:${models.join("")}\nproviders:\n${providers.join("\n")}\n${more}`;
 }
 
 function modelText(id: string, providers: readonly string[], name: string): string {

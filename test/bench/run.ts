@@ -24,6 +24,7 @@ import { profile } from "./suites/profile.ts";
 import { reports } from "./suites/reports.ts";
 import { split } from "./suites/split.ts";
 import { stream } from "./suites/stream.ts";
+import { webhooks } from "./suites/webhooks.ts";
 import { workers } from "./suites/workers.ts";
 
 const suites: Record<string, () => Promise<Result>> = {
@@ -43,6 +44,7 @@ const suites: Record<string, () => Promise<Result>> = {
   processes,
   workers,
   limits,
+  webhooks,
   keys,
   history,
   reports,

@@ -208,6 +208,9 @@ const unconfirmed: Readonly<Record<string, string>> = {
   ConfirmIdentity: "it is the confirmation",
   CreateOrder: "it offers to pay, and takes nothing",
   CancelOrder: "what is paid to a cancelled order still counts",
+  RedeemPromotion: "it only adds credits",
+  StopPromotion: "whoever sees a code that leaked must not be held up",
+  ReceiveHook: "no person may call it",
   SignOut: "ends one's own session",
   RevokeSession: "ends one's own session: whoever sees a strange one must not be held up",
 };

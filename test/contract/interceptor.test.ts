@@ -507,6 +507,8 @@ describe("the audit log", () => {
         ...["BeginSignIn", "BeginPasskey", "BeginOidc", "SignUp"],
         ...["SignInWithPasskey", "SignInWithPassword"],
         ...["RedeemLink", "ConfirmEmail", "FinishOidc"],
+        // Its signature is the credential, and its inbox the record.
+        "ReceiveHook",
         // They concern the session of the caller alone.
         ...["ConfirmIdentity", "SignOut"],
       ]),

@@ -138,7 +138,7 @@ test("an open page shows each change, also one that another node made", async ()
     ))
       states.push(shown?.state ?? OrderState.UNSPECIFIED);
   })();
-  await expect.poll(() => states).toContain(OrderState.OPEN);
+  await expect.poll(() => states, { timeout: 10_000 }).toContain(OrderState.OPEN);
   const [page] = await stage.run<{ open: boolean }>(
     "select page_open_until > now() as open from payment_orders where order_id = $1",
     [orderId],
@@ -158,7 +158,7 @@ test("the stream of an order ends when the order is closed", async () => {
     for await (const { order: shown } of node.admin.watchOrder({ orderId }))
       seen.push(shown?.state ?? OrderState.UNSPECIFIED);
   })();
-  await expect.poll(() => seen).toContain(OrderState.OPEN);
+  await expect.poll(() => seen, { timeout: 10_000 }).toContain(OrderState.OPEN);
   await stage.age(orderId, 8 * 24 * 60);
   await watching;
   expect(seen.at(-1)).toBe(OrderState.CLOSED);

@@ -557,7 +557,8 @@ describe("refunds", () => {
     const { accountId, orderId } = await paidOrder();
     const refund = { orderId, usdMicro: 2_000_000n, externalId: undefined, micro: 400_000_000n };
     const { store } = stage.parts;
-    const n = await store.insertRefund({ ...refund, state: "asked", reason, madeBy: "test" });
+    const more = { bonusMicro: 0n, state: "asked", reason, madeBy: "test" } as const;
+    const n = await store.insertRefund({ ...refund, ...more });
     const refundOf = async () => (await admin.getOrder({ orderId })).order?.refunds[0]?.state;
     await expect.poll(refundOf, { timeout: 20_000 }).toBe(RefundState.REFUNDING);
     expect(await stage.posted(accountId)).toBe(600_000_000n);

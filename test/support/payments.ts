@@ -53,6 +53,9 @@ function person(of: Partial<Person>): Person {
   };
 }
 
+/** Of codes, which these tests do not redeem. */
+const guesses = { begin: async () => async () => {} };
+
 /** Nodes on a database with the accounts `acc_a` and `acc_b`. */
 export async function startTestPayments() {
   const { postgres, url, drop } = await freshDatabase();
@@ -76,6 +79,9 @@ export async function startTestPayments() {
       postgres: database as Postgres,
       billing: ledger,
       publicUrl: () => new URL(options.address ?? "http://localhost:8080"),
+      settings: undefined,
+      env: {},
+      guesses,
       offer: options.offer,
       log,
     });
@@ -108,6 +114,8 @@ export async function startTestPayments() {
       mostUsdMicro: 2_000_000_000n,
       secondApprovalAboveUsdMicro: undefined,
     }),
+    seller: () => ({ name: "", address: "", taxId: "" }),
+    guesses,
     changed: () => {},
     wake: () => {},
   };

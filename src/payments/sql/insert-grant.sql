@@ -6,4 +6,4 @@ select $1, count(*) + 1, $2::bigint - coalesce(sum(micro), 0)
 from payment_grants
 where order_id = $1
 having $2 <> coalesce(sum(micro), 0)
-returning n;
+returning n, micro;

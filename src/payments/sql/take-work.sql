@@ -1,7 +1,8 @@
 -- Leases the orders that are to be looked at now: those with a webhook first, then those with an
 -- open page, then the others. At most one look a second for each slot of a processor, over all
--- nodes. The highest slot is kept for webhooks. Returns also the orders with grants or refunds
--- without a transfer, if asked for.
+-- nodes. The highest slot is kept for webhooks. Returns also, if asked for, the orders with grants
+-- or refunds without a transfer, and the uses of promotions without one: code_id and, as
+-- external_id, the account.
 -- $1 processors  $2 looks of one processor at most: its slots  $3 lease in milliseconds
 -- $4 true: also list what is not posted
 with due as (
@@ -57,4 +58,11 @@ from (
   union
   select order_id from payment_refunds where $4 and state in ('asked', 'cancelling')
   limit 100
-) unposted;
+) unposted
+union all
+(
+  select 'bonus', code_id, '', account_id, now()
+  from promotion_uses
+  where $4 and transfer_id is null
+  limit 100
+);

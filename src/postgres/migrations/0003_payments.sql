@@ -38,7 +38,15 @@ create table payment_orders (
   -- What the rules grant: all of payment_grants but what persons decided.
   rule_micro         bigint not null default 0 check (rule_micro >= 0),
   refunded_usd_micro bigint not null default 0 check (refunded_usd_micro >= 0),
-  receipt_number     text unique,
+  -- Null: nothing was credited yet.
+  receipt_number     text,
+  -- Seller and buyer on its documents, as they were when it was made. Empty: unknown.
+  seller_name        text not null default '',
+  seller_address     text not null default '',
+  seller_tax_id      text not null default '',
+  buyer_name         text not null default '',
+  buyer_address      text not null default '',
+  buyer_tax_id       text not null default '',
   created_by         text not null,
   created_at         timestamptz not null default now(),
   quoted_until       timestamptz not null,
@@ -140,6 +148,8 @@ create table payment_refunds (
   external_id        text collate "C",
   -- Credits that it takes back: those that had been granted for it.
   micro              bigint not null check (micro >= 0),
+  -- Bonuses of promotions that it takes back besides, because they needed the purchase.
+  bonus_micro        bigint not null default 0 check (bonus_micro >= 0),
   -- Asked and cancelling: the transfer of its credits is not posted yet. Refused: the pool had too
   -- few free credits.
   state              text not null check (state in
@@ -178,25 +188,72 @@ create table payment_hooks (
 );
 create index payment_hooks_by_time on payment_hooks (received_at);
 
+-- The last number of each kind of document, by seller and UTC year.
+create table payment_numbers (
+  seller text not null,
+  kind   text not null,
+  year   integer not null,
+  last   integer not null check (last > 0),
+  primary key (seller, kind, year)
+);
+
+-- Receipts and credit notes. They are never changed or deleted, so their numbers have no gap.
+create table payment_documents (
+  seller    text not null,
+  kind      text not null check (kind in ('receipt', 'credit_note')),
+  year      integer not null,
+  n         integer not null,
+  -- As it is shown.
+  number    text not null,
+  order_id  text collate "C" not null references payment_orders,
+  -- Of a credit note: the grant or the refund that takes credits back.
+  grant_n   integer,
+  refund_n  integer,
+  issued_at timestamptz not null default now(),
+  primary key (seller, kind, year, n),
+  check ((kind = 'receipt') = (grant_n is null and refund_n is null))
+);
+create index payment_documents_by_order on payment_documents (order_id);
+create unique index payment_documents_receipt on payment_documents (order_id)
+  where kind = 'receipt';
+create unique index payment_documents_grant on payment_documents (order_id, grant_n)
+  where grant_n is not null;
+create unique index payment_documents_refund on payment_documents (order_id, refund_n)
+  where refund_n is not null;
+
 create table promotions (
   code_id        text collate "C" primary key,
+  -- SHA-256 of the letters and digits of the code.
   code_sha256    bytea not null unique,
+  name           text not null,
   "family"       text not null check ("family" in ('v1', 'v2')),
   bonus_micro    bigint not null check (bonus_micro > 0),
+  -- Null: never.
   ends_at        timestamptz,
   -- Null: any number.
   most           integer check (most > 0),
   used           integer not null default 0 check (used >= 0),
   needs_purchase boolean not null default true,
+  created_by     text not null,
+  created_at     timestamptz not null default now(),
+  stopped_at     timestamptz,
   check (used <= most)
 );
 
 create table promotion_uses (
-  code_id    text collate "C" not null references promotions,
-  account_id text collate "C" not null,
-  used_at    timestamptz not null,
+  code_id     text collate "C" not null references promotions,
+  account_id  text collate "C" not null,
+  -- The purchase that the code needed: its refund takes the bonus first. Null: it needed none.
+  order_id    text collate "C" references payment_orders,
+  -- The refund of that order that took the bonus back. Null: none did.
+  refund_n    integer,
+  used_at     timestamptz not null,
+  -- Null: the bonus is not posted yet.
+  transfer_id text collate "C",
   primary key (code_id, account_id)
 );
+create index promotion_uses_by_order on promotion_uses (order_id) where order_id is not null;
+create index promotion_uses_unposted on promotion_uses (used_at) where transfer_id is null;
 
 -- What was pretended to arrive for orders of the simulated processor.
 create table simulated_payments (

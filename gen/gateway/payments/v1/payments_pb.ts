@@ -15,7 +15,7 @@ import type { Message, UnknownEnum } from "@bufbuild/protobuf";
  * Describes the file gateway/payments/v1/payments.proto.
  */
 export const file_gateway_payments_v1_payments: GenFile = /*@__PURE__*/
-  fileDesc("CiJnYXRld2F5L3BheW1lbnRzL3YxL3BheW1lbnRzLnByb3RvEhNnYXRld2F5LnBheW1lbnRzLnYxIpABCg1QYXltZW50TWV0aG9kEg4KBm1ldGhvZBgBIAEoCRINCgVhc3NldBgCIAEoCRIPCgduZXR3b3JrGAMgASgJEhEKCXByb2Nlc3NvchgEIAEoCRIXCg9sZWFzdF91c2RfY2VudHMYBSABKA0SEAoIZmVlX25vdGUYBiABKAkSEQoJc2ltdWxhdGVkGAcgASgIIhsKGUxpc3RQYXltZW50TWV0aG9kc1JlcXVlc3QiggEKGkxpc3RQYXltZW50TWV0aG9kc1Jlc3BvbnNlEjMKB21ldGhvZHMYASADKAsyIi5nYXRld2F5LnBheW1lbnRzLnYxLlBheW1lbnRNZXRob2QSFwoPcGFja3NfdXNkX2NlbnRzGAIgAygNEhYKDm1vc3RfdXNkX2NlbnRzGAMgASgNIqcBChJDcmVhdGVPcmRlclJlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIvCgZmYW1pbHkYAiABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHlCBPDHGAESFwoJdXNkX2NlbnRzGAMgASgNQgTwxxgBEhQKBm1ldGhvZBgEIAEoCUIE8McYARIdCg9pZGVtcG90ZW5jeV9rZXkYBSABKAlCBPDHGAEiQAoTQ3JlYXRlT3JkZXJSZXNwb25zZRIpCgVvcmRlchgBIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIiKQoPR2V0T3JkZXJSZXF1ZXN0EhYKCG9yZGVyX2lkGAEgASgJQgTwxxgBIj0KEEdldE9yZGVyUmVzcG9uc2USKQoFb3JkZXIYASABKAsyGi5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyImQKEUxpc3RPcmRlcnNSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSFAoMYWxsX2FjY291bnRzGAIgASgIEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJIlkKEkxpc3RPcmRlcnNSZXNwb25zZRIqCgZvcmRlcnMYASADKAsyGi5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKwBwoFT3JkZXISEAoIb3JkZXJfaWQYASABKAkSEgoKYWNjb3VudF9pZBgCIAEoCRIpCgZmYW1pbHkYAyABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHkSEQoJdXNkX2NlbnRzGAQgASgNEhQKDG1pY3JvY3JlZGl0cxgFIAEoAxIRCglwcm9jZXNzb3IYBiABKAkSDgoGbWV0aG9kGAcgASgJEg0KBWFzc2V0GAggASgJEg8KB25ldHdvcmsYCSABKAkSFQoNcXVvdGVkX2Ftb3VudBgKIAEoCRIQCgh1c2RfcmF0ZRgLIAEoCRIOCgZwYXlfdG8YDCABKAkSDAoEbWVtbxgNIAEoCRIUCgxjaGVja291dF91cmwYDiABKAkSEQoJc2ltdWxhdGVkGA8gASgIEi4KBXN0YXRlGBAgASgOMh8uZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlclN0YXRlEjEKCWF0dGVudGlvbhgRIAEoDjIeLmdhdGV3YXkucGF5bWVudHMudjEuQXR0ZW50aW9uEg4KBm5vdGljZRgSIAEoCRITCgtzZWVuX2Ftb3VudBgTIAEoCRIWCg5zZXR0bGVkX2Ftb3VudBgUIAEoCRIWCg5taXNzaW5nX2Ftb3VudBgVIAEoCRIcChRncmFudGVkX21pY3JvY3JlZGl0cxgWIAEoAxIdChVyZWZ1bmRlZF9taWNyb2RvbGxhcnMYFyABKAMSFgoOcmVjZWlwdF9udW1iZXIYGCABKAkSEgoKY3JlYXRlZF9ieRgZIAEoCRIuCgpjcmVhdGVkX2F0GBogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxxdW90ZWRfdW50aWwYGyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjEKDXdhdGNoZWRfdW50aWwYHCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KCWxvb2tlZF9hdBgdIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoIZGVwb3NpdHMYHiADKAsyHC5nYXRld2F5LnBheW1lbnRzLnYxLkRlcG9zaXQSLAoHcmVmdW5kcxgfIAMoCzIbLmdhdGV3YXkucGF5bWVudHMudjEuUmVmdW5kEjcKEHBlbmRpbmdfZGVjaXNpb24YICABKAsyHS5nYXRld2F5LnBheW1lbnRzLnYxLkRlY2lzaW9uIs8CCgdEZXBvc2l0EhIKCmRlcG9zaXRfaWQYASABKAkSDQoFYXNzZXQYAiABKAkSDwoHbmV0d29yaxgDIAEoCRIOCgZhbW91bnQYBCABKAkSMAoFc3RhdGUYBSABKA4yIS5nYXRld2F5LnBheW1lbnRzLnYxLkRlcG9zaXRTdGF0ZRIfChJ2YWx1ZV9taWNyb2RvbGxhcnMYBiABKANIAIgBARIVCg1jb25maXJtYXRpb25zGAcgASgNEhwKFGNvbmZpcm1hdGlvbnNfbmVlZGVkGAggASgNEjEKDWZpcnN0X3NlZW5fYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnNldHRsZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhUKE192YWx1ZV9taWNyb2RvbGxhcnMiKwoRV2F0Y2hPcmRlclJlcXVlc3QSFgoIb3JkZXJfaWQYASABKAlCBPDHGAEiPwoSV2F0Y2hPcmRlclJlc3BvbnNlEikKBW9yZGVyGAEgASgLMhouZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlciIsChJDYW5jZWxPcmRlclJlcXVlc3QSFgoIb3JkZXJfaWQYASABKAlCBPDHGAEiQAoTQ2FuY2VsT3JkZXJSZXNwb25zZRIpCgVvcmRlchgBIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIiPQoUTGlzdEF0dGVudGlvblJlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkiXAoVTGlzdEF0dGVudGlvblJlc3BvbnNlEioKBm9yZGVycxgBIAMoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIlIKBUdyYW50EiwKBHJhdGUYASABKA4yHi5nYXRld2F5LnBheW1lbnRzLnYxLkdyYW50UmF0ZRIbChNhbW91bnRfbWljcm9kb2xsYXJzGAIgASgDIgcKBUNsb3NlIggKBlJlb3BlbiLVAQoSRGVjaWRlT3JkZXJSZXF1ZXN0EhYKCG9yZGVyX2lkGAEgASgJQgTwxxgBEisKBWdyYW50GAIgASgLMhouZ2F0ZXdheS5wYXltZW50cy52MS5HcmFudEgAEisKBWNsb3NlGAMgASgLMhouZ2F0ZXdheS5wYXltZW50cy52MS5DbG9zZUgAEi0KBnJlb3BlbhgEIAEoCzIbLmdhdGV3YXkucGF5bWVudHMudjEuUmVvcGVuSAASFAoGcmVhc29uGAUgASgJQgTwxxgBQggKBmNob2ljZSJxChNEZWNpZGVPcmRlclJlc3BvbnNlEi8KCGRlY2lzaW9uGAEgASgLMh0uZ2F0ZXdheS5wYXltZW50cy52MS5EZWNpc2lvbhIpCgVvcmRlchgCIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIi4wEKCERlY2lzaW9uEhMKC2RlY2lzaW9uX2lkGAEgASgJEhAKCG9yZGVyX2lkGAIgASgJEjEKBXN0YXRlGAMgASgOMiIuZ2F0ZXdheS5wYXltZW50cy52MS5EZWNpc2lvblN0YXRlEhQKDG1pY3JvY3JlZGl0cxgEIAEoAxIOCgZyZWFzb24YBSABKAkSEgoKZGVjaWRlZF9ieRgGIAEoCRITCgthcHByb3ZlZF9ieRgHIAEoCRIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIzChZBcHByb3ZlRGVjaXNpb25SZXF1ZXN0EhkKC2RlY2lzaW9uX2lkGAEgASgJQgTwxxgBInUKF0FwcHJvdmVEZWNpc2lvblJlc3BvbnNlEi8KCGRlY2lzaW9uGAEgASgLMh0uZ2F0ZXdheS5wYXltZW50cy52MS5EZWNpc2lvbhIpCgVvcmRlchgCIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIipwIKBlJlZnVuZBIOCgZudW1iZXIYASABKA0SLwoFc3RhdGUYAiABKA4yIC5nYXRld2F5LnBheW1lbnRzLnYxLlJlZnVuZFN0YXRlEhsKE2Ftb3VudF9taWNyb2RvbGxhcnMYAyABKAMSEgoKZGVwb3NpdF9pZBgEIAEoCRIUCgxtaWNyb2NyZWRpdHMYBSABKAMSEwoLdHJhbnNhY3Rpb24YBiABKAkSDgoGcmVhc29uGAcgASgJEhIKCmNyZWF0ZWRfYnkYCCABKAkSLgoKY3JlYXRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIn8KEkJlZ2luUmVmdW5kUmVxdWVzdBIWCghvcmRlcl9pZBgBIAEoCUIE8McYARIdChNhbW91bnRfbWljcm9kb2xsYXJzGAIgASgDSAASFAoKZGVwb3NpdF9pZBgDIAEoCUgAEhQKBnJlYXNvbhgEIAEoCUIE8McYAUIGCgR3aGF0IkAKE0JlZ2luUmVmdW5kUmVzcG9uc2USKQoFb3JkZXIYASABKAsyGi5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyIkoKFUNvbXBsZXRlUmVmdW5kUmVxdWVzdBIWCghvcmRlcl9pZBgBIAEoCUIE8McYARIZCgt0cmFuc2FjdGlvbhgCIAEoCUIE8McYASJDChZDb21wbGV0ZVJlZnVuZFJlc3BvbnNlEikKBW9yZGVyGAEgASgLMhouZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlciItChNDYW5jZWxSZWZ1bmRSZXF1ZXN0EhYKCG9yZGVyX2lkGAEgASgJQgTwxxgBIkEKFENhbmNlbFJlZnVuZFJlc3BvbnNlEikKBW9yZGVyGAEgASgLMhouZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlciLiAQoWU2ltdWxhdGVEZXBvc2l0UmVxdWVzdBIWCghvcmRlcl9pZBgBIAEoCUIE8McYARIOCgZhbW91bnQYAiABKAkSFQoNY29uZmlybWF0aW9ucxgDIAEoDRISCgpkZXBvc2l0X2lkGAQgASgJEgwKBGxvc3QYBSABKAgSDQoFYXNzZXQYBiABKAkSDwoHbmV0d29yaxgHIAEoCRIxCg1maXJzdF9zZWVuX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgx3aXRob3V0X2hvb2sYCSABKAgiWAoXU2ltdWxhdGVEZXBvc2l0UmVzcG9uc2USEgoKZGVwb3NpdF9pZBgBIAEoCRIpCgVvcmRlchgCIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIq1AEKCk9yZGVyU3RhdGUSGwoXT1JERVJfU1RBVEVfVU5TUEVDSUZJRUQQABIUChBPUkRFUl9TVEFURV9PUEVOEAESFAoQT1JERVJfU1RBVEVfU0VFThACEhsKF09SREVSX1NUQVRFX1BBUlRMWV9QQUlEEAMSFAoQT1JERVJfU1RBVEVfUEFJRBAEEhcKE09SREVSX1NUQVRFX0VYUElSRUQQBRIZChVPUkRFUl9TVEFURV9DQU5DRUxMRUQQBhIWChJPUkRFUl9TVEFURV9DTE9TRUQQByrxAQoJQXR0ZW50aW9uEhkKFUFUVEVOVElPTl9VTlNQRUNJRklFRBAAEhYKEkFUVEVOVElPTl9PVkVSUEFJRBABEhIKDkFUVEVOVElPTl9EVVNUEAISEgoOQVRURU5USU9OX0xBVEUQAxIZChVBVFRFTlRJT05fV1JPTkdfQVNTRVQQBBISCg5BVFRFTlRJT05fTE9TVBAFEhQKEEFUVEVOVElPTl9NQVJLRUQQBhIZChVBVFRFTlRJT05fVU5DT05GSVJNRUQQBxIUChBBVFRFTlRJT05fRkFJTEVEEAgSEwoPQVRURU5USU9OX0RFUEVHEAkqeAoMRGVwb3NpdFN0YXRlEh0KGURFUE9TSVRfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJERVBPU0lUX1NUQVRFX1NFRU4QARIZChVERVBPU0lUX1NUQVRFX1NFVFRMRUQQAhIWChJERVBPU0lUX1NUQVRFX0xPU1QQAypUCglHcmFudFJhdGUSGgoWR1JBTlRfUkFURV9VTlNQRUNJRklFRBAAEhQKEEdSQU5UX1JBVEVfUVVPVEUQARIVChFHUkFOVF9SQVRFX01BUktFVBACKmQKDURlY2lzaW9uU3RhdGUSHgoaREVDSVNJT05fU1RBVEVfVU5TUEVDSUZJRUQQABIaChZERUNJU0lPTl9TVEFURV9QRU5ESU5HEAESFwoTREVDSVNJT05fU1RBVEVfRE9ORRACKs4BCgtSZWZ1bmRTdGF0ZRIcChhSRUZVTkRfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJSRUZVTkRfU1RBVEVfQVNLRUQQARIYChRSRUZVTkRfU1RBVEVfUkVGVVNFRBACEhoKFlJFRlVORF9TVEFURV9SRUZVTkRJTkcQAxIaChZSRUZVTkRfU1RBVEVfQ09NUExFVEVEEAQSGwoXUkVGVU5EX1NUQVRFX0NBTkNFTExJTkcQBRIaChZSRUZVTkRfU1RBVEVfQ0FOQ0VMTEVEEAYygAwKD1BheW1lbnRzU2VydmljZRKBAQoSTGlzdFBheW1lbnRNZXRob2RzEi4uZ2F0ZXdheS5wYXltZW50cy52MS5MaXN0UGF5bWVudE1ldGhvZHNSZXF1ZXN0Gi8uZ2F0ZXdheS5wYXltZW50cy52MS5MaXN0UGF5bWVudE1ldGhvZHNSZXNwb25zZSIK6scYBhABGAEgARJuCgtDcmVhdGVPcmRlchInLmdhdGV3YXkucGF5bWVudHMudjEuQ3JlYXRlT3JkZXJSZXF1ZXN0GiguZ2F0ZXdheS5wYXltZW50cy52MS5DcmVhdGVPcmRlclJlc3BvbnNlIgzqxxgEEAMYAvjHGAESYwoIR2V0T3JkZXISJC5nYXRld2F5LnBheW1lbnRzLnYxLkdldE9yZGVyUmVxdWVzdBolLmdhdGV3YXkucGF5bWVudHMudjEuR2V0T3JkZXJSZXNwb25zZSIK6scYBhABGAEgARJpCgpMaXN0T3JkZXJzEiYuZ2F0ZXdheS5wYXltZW50cy52MS5MaXN0T3JkZXJzUmVxdWVzdBonLmdhdGV3YXkucGF5bWVudHMudjEuTGlzdE9yZGVyc1Jlc3BvbnNlIgrqxxgGEAEYASABEmsKCldhdGNoT3JkZXISJi5nYXRld2F5LnBheW1lbnRzLnYxLldhdGNoT3JkZXJSZXF1ZXN0GicuZ2F0ZXdheS5wYXltZW50cy52MS5XYXRjaE9yZGVyUmVzcG9uc2UiCurHGAYQARgBIAEwARJuCgtDYW5jZWxPcmRlchInLmdhdGV3YXkucGF5bWVudHMudjEuQ2FuY2VsT3JkZXJSZXF1ZXN0GiguZ2F0ZXdheS5wYXltZW50cy52MS5DYW5jZWxPcmRlclJlc3BvbnNlIgzqxxgEEAMYAvjHGAEScAoNTGlzdEF0dGVudGlvbhIpLmdhdGV3YXkucGF5bWVudHMudjEuTGlzdEF0dGVudGlvblJlcXVlc3QaKi5nYXRld2F5LnBheW1lbnRzLnYxLkxpc3RBdHRlbnRpb25SZXNwb25zZSII6scYBBABIAIScgoLRGVjaWRlT3JkZXISJy5nYXRld2F5LnBheW1lbnRzLnYxLkRlY2lkZU9yZGVyUmVxdWVzdBooLmdhdGV3YXkucGF5bWVudHMudjEuRGVjaWRlT3JkZXJSZXNwb25zZSIQ6scYBBADIAL4xxgBgMgYARJ+Cg9BcHByb3ZlRGVjaXNpb24SKy5nYXRld2F5LnBheW1lbnRzLnYxLkFwcHJvdmVEZWNpc2lvblJlcXVlc3QaLC5nYXRld2F5LnBheW1lbnRzLnYxLkFwcHJvdmVEZWNpc2lvblJlc3BvbnNlIhDqxxgEEAMgAvjHGAGAyBgBEnIKC0JlZ2luUmVmdW5kEicuZ2F0ZXdheS5wYXltZW50cy52MS5CZWdpblJlZnVuZFJlcXVlc3QaKC5nYXRld2F5LnBheW1lbnRzLnYxLkJlZ2luUmVmdW5kUmVzcG9uc2UiEOrHGAQQAyAC+McYAYDIGAESewoOQ29tcGxldGVSZWZ1bmQSKi5nYXRld2F5LnBheW1lbnRzLnYxLkNvbXBsZXRlUmVmdW5kUmVxdWVzdBorLmdhdGV3YXkucGF5bWVudHMudjEuQ29tcGxldGVSZWZ1bmRSZXNwb25zZSIQ6scYBBADIAL4xxgBgMgYARJ1CgxDYW5jZWxSZWZ1bmQSKC5nYXRld2F5LnBheW1lbnRzLnYxLkNhbmNlbFJlZnVuZFJlcXVlc3QaKS5nYXRld2F5LnBheW1lbnRzLnYxLkNhbmNlbFJlZnVuZFJlc3BvbnNlIhDqxxgEEAMgAvjHGAGAyBgBEn4KD1NpbXVsYXRlRGVwb3NpdBIrLmdhdGV3YXkucGF5bWVudHMudjEuU2ltdWxhdGVEZXBvc2l0UmVxdWVzdBosLmdhdGV3YXkucGF5bWVudHMudjEuU2ltdWxhdGVEZXBvc2l0UmVzcG9uc2UiEOrHGAQQAyAC+McYAYDIGAFiBnByb3RvMw", [file_gateway_common_v1_family, file_gateway_common_v1_options, file_google_protobuf_timestamp]);
+  fileDesc("CiJnYXRld2F5L3BheW1lbnRzL3YxL3BheW1lbnRzLnByb3RvEhNnYXRld2F5LnBheW1lbnRzLnYxIpABCg1QYXltZW50TWV0aG9kEg4KBm1ldGhvZBgBIAEoCRINCgVhc3NldBgCIAEoCRIPCgduZXR3b3JrGAMgASgJEhEKCXByb2Nlc3NvchgEIAEoCRIXCg9sZWFzdF91c2RfY2VudHMYBSABKA0SEAoIZmVlX25vdGUYBiABKAkSEQoJc2ltdWxhdGVkGAcgASgIIhsKGUxpc3RQYXltZW50TWV0aG9kc1JlcXVlc3QiggEKGkxpc3RQYXltZW50TWV0aG9kc1Jlc3BvbnNlEjMKB21ldGhvZHMYASADKAsyIi5nYXRld2F5LnBheW1lbnRzLnYxLlBheW1lbnRNZXRob2QSFwoPcGFja3NfdXNkX2NlbnRzGAIgAygNEhYKDm1vc3RfdXNkX2NlbnRzGAMgASgNIqcBChJDcmVhdGVPcmRlclJlcXVlc3QSEgoKYWNjb3VudF9pZBgBIAEoCRIvCgZmYW1pbHkYAiABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHlCBPDHGAESFwoJdXNkX2NlbnRzGAMgASgNQgTwxxgBEhQKBm1ldGhvZBgEIAEoCUIE8McYARIdCg9pZGVtcG90ZW5jeV9rZXkYBSABKAlCBPDHGAEiQAoTQ3JlYXRlT3JkZXJSZXNwb25zZRIpCgVvcmRlchgBIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIiKQoPR2V0T3JkZXJSZXF1ZXN0EhYKCG9yZGVyX2lkGAEgASgJQgTwxxgBIj0KEEdldE9yZGVyUmVzcG9uc2USKQoFb3JkZXIYASABKAsyGi5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyImQKEUxpc3RPcmRlcnNSZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSFAoMYWxsX2FjY291bnRzGAIgASgIEhEKCXBhZ2Vfc2l6ZRgDIAEoDRISCgpwYWdlX3Rva2VuGAQgASgJIlkKEkxpc3RPcmRlcnNSZXNwb25zZRIqCgZvcmRlcnMYASADKAsyGi5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyEhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKwBwoFT3JkZXISEAoIb3JkZXJfaWQYASABKAkSEgoKYWNjb3VudF9pZBgCIAEoCRIpCgZmYW1pbHkYAyABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHkSEQoJdXNkX2NlbnRzGAQgASgNEhQKDG1pY3JvY3JlZGl0cxgFIAEoAxIRCglwcm9jZXNzb3IYBiABKAkSDgoGbWV0aG9kGAcgASgJEg0KBWFzc2V0GAggASgJEg8KB25ldHdvcmsYCSABKAkSFQoNcXVvdGVkX2Ftb3VudBgKIAEoCRIQCgh1c2RfcmF0ZRgLIAEoCRIOCgZwYXlfdG8YDCABKAkSDAoEbWVtbxgNIAEoCRIUCgxjaGVja291dF91cmwYDiABKAkSEQoJc2ltdWxhdGVkGA8gASgIEi4KBXN0YXRlGBAgASgOMh8uZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlclN0YXRlEjEKCWF0dGVudGlvbhgRIAEoDjIeLmdhdGV3YXkucGF5bWVudHMudjEuQXR0ZW50aW9uEg4KBm5vdGljZRgSIAEoCRITCgtzZWVuX2Ftb3VudBgTIAEoCRIWCg5zZXR0bGVkX2Ftb3VudBgUIAEoCRIWCg5taXNzaW5nX2Ftb3VudBgVIAEoCRIcChRncmFudGVkX21pY3JvY3JlZGl0cxgWIAEoAxIdChVyZWZ1bmRlZF9taWNyb2RvbGxhcnMYFyABKAMSFgoOcmVjZWlwdF9udW1iZXIYGCABKAkSEgoKY3JlYXRlZF9ieRgZIAEoCRIuCgpjcmVhdGVkX2F0GBogASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxxdW90ZWRfdW50aWwYGyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjEKDXdhdGNoZWRfdW50aWwYHCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi0KCWxvb2tlZF9hdBgdIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoIZGVwb3NpdHMYHiADKAsyHC5nYXRld2F5LnBheW1lbnRzLnYxLkRlcG9zaXQSLAoHcmVmdW5kcxgfIAMoCzIbLmdhdGV3YXkucGF5bWVudHMudjEuUmVmdW5kEjcKEHBlbmRpbmdfZGVjaXNpb24YICABKAsyHS5nYXRld2F5LnBheW1lbnRzLnYxLkRlY2lzaW9uIs8CCgdEZXBvc2l0EhIKCmRlcG9zaXRfaWQYASABKAkSDQoFYXNzZXQYAiABKAkSDwoHbmV0d29yaxgDIAEoCRIOCgZhbW91bnQYBCABKAkSMAoFc3RhdGUYBSABKA4yIS5nYXRld2F5LnBheW1lbnRzLnYxLkRlcG9zaXRTdGF0ZRIfChJ2YWx1ZV9taWNyb2RvbGxhcnMYBiABKANIAIgBARIVCg1jb25maXJtYXRpb25zGAcgASgNEhwKFGNvbmZpcm1hdGlvbnNfbmVlZGVkGAggASgNEjEKDWZpcnN0X3NlZW5fYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi4KCnNldHRsZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQhUKE192YWx1ZV9taWNyb2RvbGxhcnMiKwoRV2F0Y2hPcmRlclJlcXVlc3QSFgoIb3JkZXJfaWQYASABKAlCBPDHGAEiPwoSV2F0Y2hPcmRlclJlc3BvbnNlEikKBW9yZGVyGAEgASgLMhouZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlciIsChJDYW5jZWxPcmRlclJlcXVlc3QSFgoIb3JkZXJfaWQYASABKAlCBPDHGAEiQAoTQ2FuY2VsT3JkZXJSZXNwb25zZRIpCgVvcmRlchgBIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIiPQoUTGlzdEF0dGVudGlvblJlcXVlc3QSEQoJcGFnZV9zaXplGAEgASgNEhIKCnBhZ2VfdG9rZW4YAiABKAkiXAoVTGlzdEF0dGVudGlvblJlc3BvbnNlEioKBm9yZGVycxgBIAMoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXISFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIlIKBUdyYW50EiwKBHJhdGUYASABKA4yHi5nYXRld2F5LnBheW1lbnRzLnYxLkdyYW50UmF0ZRIbChNhbW91bnRfbWljcm9kb2xsYXJzGAIgASgDIgcKBUNsb3NlIggKBlJlb3BlbiLVAQoSRGVjaWRlT3JkZXJSZXF1ZXN0EhYKCG9yZGVyX2lkGAEgASgJQgTwxxgBEisKBWdyYW50GAIgASgLMhouZ2F0ZXdheS5wYXltZW50cy52MS5HcmFudEgAEisKBWNsb3NlGAMgASgLMhouZ2F0ZXdheS5wYXltZW50cy52MS5DbG9zZUgAEi0KBnJlb3BlbhgEIAEoCzIbLmdhdGV3YXkucGF5bWVudHMudjEuUmVvcGVuSAASFAoGcmVhc29uGAUgASgJQgTwxxgBQggKBmNob2ljZSJxChNEZWNpZGVPcmRlclJlc3BvbnNlEi8KCGRlY2lzaW9uGAEgASgLMh0uZ2F0ZXdheS5wYXltZW50cy52MS5EZWNpc2lvbhIpCgVvcmRlchgCIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIi4wEKCERlY2lzaW9uEhMKC2RlY2lzaW9uX2lkGAEgASgJEhAKCG9yZGVyX2lkGAIgASgJEjEKBXN0YXRlGAMgASgOMiIuZ2F0ZXdheS5wYXltZW50cy52MS5EZWNpc2lvblN0YXRlEhQKDG1pY3JvY3JlZGl0cxgEIAEoAxIOCgZyZWFzb24YBSABKAkSEgoKZGVjaWRlZF9ieRgGIAEoCRITCgthcHByb3ZlZF9ieRgHIAEoCRIuCgpjcmVhdGVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCIzChZBcHByb3ZlRGVjaXNpb25SZXF1ZXN0EhkKC2RlY2lzaW9uX2lkGAEgASgJQgTwxxgBInUKF0FwcHJvdmVEZWNpc2lvblJlc3BvbnNlEi8KCGRlY2lzaW9uGAEgASgLMh0uZ2F0ZXdheS5wYXltZW50cy52MS5EZWNpc2lvbhIpCgVvcmRlchgCIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIipwIKBlJlZnVuZBIOCgZudW1iZXIYASABKA0SLwoFc3RhdGUYAiABKA4yIC5nYXRld2F5LnBheW1lbnRzLnYxLlJlZnVuZFN0YXRlEhsKE2Ftb3VudF9taWNyb2RvbGxhcnMYAyABKAMSEgoKZGVwb3NpdF9pZBgEIAEoCRIUCgxtaWNyb2NyZWRpdHMYBSABKAMSEwoLdHJhbnNhY3Rpb24YBiABKAkSDgoGcmVhc29uGAcgASgJEhIKCmNyZWF0ZWRfYnkYCCABKAkSLgoKY3JlYXRlZF9hdBgJIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoIZW5kZWRfYXQYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIn8KEkJlZ2luUmVmdW5kUmVxdWVzdBIWCghvcmRlcl9pZBgBIAEoCUIE8McYARIdChNhbW91bnRfbWljcm9kb2xsYXJzGAIgASgDSAASFAoKZGVwb3NpdF9pZBgDIAEoCUgAEhQKBnJlYXNvbhgEIAEoCUIE8McYAUIGCgR3aGF0IkAKE0JlZ2luUmVmdW5kUmVzcG9uc2USKQoFb3JkZXIYASABKAsyGi5nYXRld2F5LnBheW1lbnRzLnYxLk9yZGVyIkoKFUNvbXBsZXRlUmVmdW5kUmVxdWVzdBIWCghvcmRlcl9pZBgBIAEoCUIE8McYARIZCgt0cmFuc2FjdGlvbhgCIAEoCUIE8McYASJDChZDb21wbGV0ZVJlZnVuZFJlc3BvbnNlEikKBW9yZGVyGAEgASgLMhouZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlciItChNDYW5jZWxSZWZ1bmRSZXF1ZXN0EhYKCG9yZGVyX2lkGAEgASgJQgTwxxgBIkEKFENhbmNlbFJlZnVuZFJlc3BvbnNlEikKBW9yZGVyGAEgASgLMhouZ2F0ZXdheS5wYXltZW50cy52MS5PcmRlciLiAQoWU2ltdWxhdGVEZXBvc2l0UmVxdWVzdBIWCghvcmRlcl9pZBgBIAEoCUIE8McYARIOCgZhbW91bnQYAiABKAkSFQoNY29uZmlybWF0aW9ucxgDIAEoDRISCgpkZXBvc2l0X2lkGAQgASgJEgwKBGxvc3QYBSABKAgSDQoFYXNzZXQYBiABKAkSDwoHbmV0d29yaxgHIAEoCRIxCg1maXJzdF9zZWVuX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIUCgx3aXRob3V0X2hvb2sYCSABKAgiWAoXU2ltdWxhdGVEZXBvc2l0UmVzcG9uc2USEgoKZGVwb3NpdF9pZBgBIAEoCRIpCgVvcmRlchgCIAEoCzIaLmdhdGV3YXkucGF5bWVudHMudjEuT3JkZXIiPgoNRG9jdW1lbnRQYXJ0eRIMCgRuYW1lGAEgASgJEg8KB2FkZHJlc3MYAiABKAkSDgoGdGF4X2lkGAMgASgJImIKDERvY3VtZW50TGluZRIUCgxtaWNyb2NyZWRpdHMYASABKAMSFAoMbWljcm9kb2xsYXJzGAIgASgDEiYKAmF0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcCK0AwoIRG9jdW1lbnQSDgoGbnVtYmVyGAEgASgJEi8KBGtpbmQYAiABKA4yIS5nYXRld2F5LnBheW1lbnRzLnYxLkRvY3VtZW50S2luZBItCglpc3N1ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjIKBnNlbGxlchgEIAEoCzIiLmdhdGV3YXkucGF5bWVudHMudjEuRG9jdW1lbnRQYXJ0eRIxCgVidXllchgFIAEoCzIiLmdhdGV3YXkucGF5bWVudHMudjEuRG9jdW1lbnRQYXJ0eRIQCghvcmRlcl9pZBgGIAEoCRISCgphY2NvdW50X2lkGAcgASgJEikKBmZhbWlseRgIIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseRIwCgVsaW5lcxgJIAMoCzIhLmdhdGV3YXkucGF5bWVudHMudjEuRG9jdW1lbnRMaW5lEhoKEnRvdGFsX21pY3JvY3JlZGl0cxgKIAEoAxIaChJ0b3RhbF9taWNyb2RvbGxhcnMYCyABKAMSFgoOcmVjZWlwdF9udW1iZXIYDCABKAkiMwoZR2V0UmVjZWlwdERvY3VtZW50UmVxdWVzdBIWCghvcmRlcl9pZBgBIAEoCUIE8McYASKxAQoaR2V0UmVjZWlwdERvY3VtZW50UmVzcG9uc2USLgoHcmVjZWlwdBgBIAEoCzIdLmdhdGV3YXkucGF5bWVudHMudjEuRG9jdW1lbnQSMwoMY3JlZGl0X25vdGVzGAIgAygLMh0uZ2F0ZXdheS5wYXltZW50cy52MS5Eb2N1bWVudBIuCghkZXBvc2l0cxgDIAMoCzIcLmdhdGV3YXkucGF5bWVudHMudjEuRGVwb3NpdCJAChZSZWRlZW1Qcm9tb3Rpb25SZXF1ZXN0EhIKCmFjY291bnRfaWQYASABKAkSEgoEY29kZRgCIAEoCUIE8McYASKGAQoXUmVkZWVtUHJvbW90aW9uUmVzcG9uc2USDwoHY29kZV9pZBgBIAEoCRIpCgZmYW1pbHkYAiABKA4yGS5nYXRld2F5LmNvbW1vbi52MS5GYW1pbHkSGgoSYm9udXNfbWljcm9jcmVkaXRzGAMgASgDEhMKC3RyYW5zZmVyX2lkGAQgASgJIsYCCglQcm9tb3Rpb24SDwoHY29kZV9pZBgBIAEoCRIMCgRuYW1lGAIgASgJEikKBmZhbWlseRgDIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseRIaChJib251c19taWNyb2NyZWRpdHMYBCABKAMSKwoHZW5kc19hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEbW9zdBgGIAEoDRIMCgR1c2VkGAcgASgNEhYKDm5lZWRzX3B1cmNoYXNlGAggASgIEhIKCmNyZWF0ZWRfYnkYCSABKAkSLgoKY3JlYXRlZF9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLgoKc3RvcHBlZF9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAi8gEKFkNyZWF0ZVByb21vdGlvblJlcXVlc3QSDAoEbmFtZRgBIAEoCRIMCgRjb2RlGAIgASgJEi8KBmZhbWlseRgDIAEoDjIZLmdhdGV3YXkuY29tbW9uLnYxLkZhbWlseUIE8McYARIgChJib251c19taWNyb2NyZWRpdHMYBCABKANCBPDHGAESKwoHZW5kc19hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEbW9zdBgGIAEoDRIbCg5uZWVkc19wdXJjaGFzZRgHIAEoCEgAiAEBQhEKD19uZWVkc19wdXJjaGFzZSJaChdDcmVhdGVQcm9tb3Rpb25SZXNwb25zZRIxCglwcm9tb3Rpb24YASABKAsyHi5nYXRld2F5LnBheW1lbnRzLnYxLlByb21vdGlvbhIMCgRjb2RlGAIgASgJIi0KFFN0b3BQcm9tb3Rpb25SZXF1ZXN0EhUKB2NvZGVfaWQYASABKAlCBPDHGAEiSgoVU3RvcFByb21vdGlvblJlc3BvbnNlEjEKCXByb21vdGlvbhgBIAEoCzIeLmdhdGV3YXkucGF5bWVudHMudjEuUHJvbW90aW9uIj4KFUxpc3RQcm9tb3Rpb25zUmVxdWVzdBIRCglwYWdlX3NpemUYASABKA0SEgoKcGFnZV90b2tlbhgCIAEoCSJlChZMaXN0UHJvbW90aW9uc1Jlc3BvbnNlEjIKCnByb21vdGlvbnMYASADKAsyHi5nYXRld2F5LnBheW1lbnRzLnYxLlByb21vdGlvbhIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkisgEKElJlY2VpdmVIb29rUmVxdWVzdBIXCglwcm9jZXNzb3IYASABKAlCBPDHGAESRQoHaGVhZGVycxgCIAMoCzI0LmdhdGV3YXkucGF5bWVudHMudjEuUmVjZWl2ZUhvb2tSZXF1ZXN0LkhlYWRlcnNFbnRyeRIMCgRib2R5GAMgASgMGi4KDEhlYWRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIhUKE1JlY2VpdmVIb29rUmVzcG9uc2Uq1AEKCk9yZGVyU3RhdGUSGwoXT1JERVJfU1RBVEVfVU5TUEVDSUZJRUQQABIUChBPUkRFUl9TVEFURV9PUEVOEAESFAoQT1JERVJfU1RBVEVfU0VFThACEhsKF09SREVSX1NUQVRFX1BBUlRMWV9QQUlEEAMSFAoQT1JERVJfU1RBVEVfUEFJRBAEEhcKE09SREVSX1NUQVRFX0VYUElSRUQQBRIZChVPUkRFUl9TVEFURV9DQU5DRUxMRUQQBhIWChJPUkRFUl9TVEFURV9DTE9TRUQQByrxAQoJQXR0ZW50aW9uEhkKFUFUVEVOVElPTl9VTlNQRUNJRklFRBAAEhYKEkFUVEVOVElPTl9PVkVSUEFJRBABEhIKDkFUVEVOVElPTl9EVVNUEAISEgoOQVRURU5USU9OX0xBVEUQAxIZChVBVFRFTlRJT05fV1JPTkdfQVNTRVQQBBISCg5BVFRFTlRJT05fTE9TVBAFEhQKEEFUVEVOVElPTl9NQVJLRUQQBhIZChVBVFRFTlRJT05fVU5DT05GSVJNRUQQBxIUChBBVFRFTlRJT05fRkFJTEVEEAgSEwoPQVRURU5USU9OX0RFUEVHEAkqeAoMRGVwb3NpdFN0YXRlEh0KGURFUE9TSVRfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJERVBPU0lUX1NUQVRFX1NFRU4QARIZChVERVBPU0lUX1NUQVRFX1NFVFRMRUQQAhIWChJERVBPU0lUX1NUQVRFX0xPU1QQAypUCglHcmFudFJhdGUSGgoWR1JBTlRfUkFURV9VTlNQRUNJRklFRBAAEhQKEEdSQU5UX1JBVEVfUVVPVEUQARIVChFHUkFOVF9SQVRFX01BUktFVBACKmQKDURlY2lzaW9uU3RhdGUSHgoaREVDSVNJT05fU1RBVEVfVU5TUEVDSUZJRUQQABIaChZERUNJU0lPTl9TVEFURV9QRU5ESU5HEAESFwoTREVDSVNJT05fU1RBVEVfRE9ORRACKs4BCgtSZWZ1bmRTdGF0ZRIcChhSRUZVTkRfU1RBVEVfVU5TUEVDSUZJRUQQABIWChJSRUZVTkRfU1RBVEVfQVNLRUQQARIYChRSRUZVTkRfU1RBVEVfUkVGVVNFRBACEhoKFlJFRlVORF9TVEFURV9SRUZVTkRJTkcQAxIaChZSRUZVTkRfU1RBVEVfQ09NUExFVEVEEAQSGwoXUkVGVU5EX1NUQVRFX0NBTkNFTExJTkcQBRIaChZSRUZVTkRfU1RBVEVfQ0FOQ0VMTEVEEAYqZwoMRG9jdW1lbnRLaW5kEh0KGURPQ1VNRU5UX0tJTkRfVU5TUEVDSUZJRUQQABIZChVET0NVTUVOVF9LSU5EX1JFQ0VJUFQQARIdChlET0NVTUVOVF9LSU5EX0NSRURJVF9OT1RFEAIy0xEKD1BheW1lbnRzU2VydmljZRKBAQoSTGlzdFBheW1lbnRNZXRob2RzEi4uZ2F0ZXdheS5wYXltZW50cy52MS5MaXN0UGF5bWVudE1ldGhvZHNSZXF1ZXN0Gi8uZ2F0ZXdheS5wYXltZW50cy52MS5MaXN0UGF5bWVudE1ldGhvZHNSZXNwb25zZSIK6scYBhABGAEgARJuCgtDcmVhdGVPcmRlchInLmdhdGV3YXkucGF5bWVudHMudjEuQ3JlYXRlT3JkZXJSZXF1ZXN0GiguZ2F0ZXdheS5wYXltZW50cy52MS5DcmVhdGVPcmRlclJlc3BvbnNlIgzqxxgEEAMYAvjHGAESYwoIR2V0T3JkZXISJC5nYXRld2F5LnBheW1lbnRzLnYxLkdldE9yZGVyUmVxdWVzdBolLmdhdGV3YXkucGF5bWVudHMudjEuR2V0T3JkZXJSZXNwb25zZSIK6scYBhABGAEgARJpCgpMaXN0T3JkZXJzEiYuZ2F0ZXdheS5wYXltZW50cy52MS5MaXN0T3JkZXJzUmVxdWVzdBonLmdhdGV3YXkucGF5bWVudHMudjEuTGlzdE9yZGVyc1Jlc3BvbnNlIgrqxxgGEAEYASABEmsKCldhdGNoT3JkZXISJi5nYXRld2F5LnBheW1lbnRzLnYxLldhdGNoT3JkZXJSZXF1ZXN0GicuZ2F0ZXdheS5wYXltZW50cy52MS5XYXRjaE9yZGVyUmVzcG9uc2UiCurHGAYQARgBIAEwARJuCgtDYW5jZWxPcmRlchInLmdhdGV3YXkucGF5bWVudHMudjEuQ2FuY2VsT3JkZXJSZXF1ZXN0GiguZ2F0ZXdheS5wYXltZW50cy52MS5DYW5jZWxPcmRlclJlc3BvbnNlIgzqxxgEEAMYAvjHGAEScAoNTGlzdEF0dGVudGlvbhIpLmdhdGV3YXkucGF5bWVudHMudjEuTGlzdEF0dGVudGlvblJlcXVlc3QaKi5nYXRld2F5LnBheW1lbnRzLnYxLkxpc3RBdHRlbnRpb25SZXNwb25zZSII6scYBBABIAIScgoLRGVjaWRlT3JkZXISJy5nYXRld2F5LnBheW1lbnRzLnYxLkRlY2lkZU9yZGVyUmVxdWVzdBooLmdhdGV3YXkucGF5bWVudHMudjEuRGVjaWRlT3JkZXJSZXNwb25zZSIQ6scYBBADIAL4xxgBgMgYARJ+Cg9BcHByb3ZlRGVjaXNpb24SKy5nYXRld2F5LnBheW1lbnRzLnYxLkFwcHJvdmVEZWNpc2lvblJlcXVlc3QaLC5nYXRld2F5LnBheW1lbnRzLnYxLkFwcHJvdmVEZWNpc2lvblJlc3BvbnNlIhDqxxgEEAMgAvjHGAGAyBgBEnIKC0JlZ2luUmVmdW5kEicuZ2F0ZXdheS5wYXltZW50cy52MS5CZWdpblJlZnVuZFJlcXVlc3QaKC5nYXRld2F5LnBheW1lbnRzLnYxLkJlZ2luUmVmdW5kUmVzcG9uc2UiEOrHGAQQAyAC+McYAYDIGAESewoOQ29tcGxldGVSZWZ1bmQSKi5nYXRld2F5LnBheW1lbnRzLnYxLkNvbXBsZXRlUmVmdW5kUmVxdWVzdBorLmdhdGV3YXkucGF5bWVudHMudjEuQ29tcGxldGVSZWZ1bmRSZXNwb25zZSIQ6scYBBADIAL4xxgBgMgYARJ1CgxDYW5jZWxSZWZ1bmQSKC5nYXRld2F5LnBheW1lbnRzLnYxLkNhbmNlbFJlZnVuZFJlcXVlc3QaKS5nYXRld2F5LnBheW1lbnRzLnYxLkNhbmNlbFJlZnVuZFJlc3BvbnNlIhDqxxgEEAMgAvjHGAGAyBgBEn4KD1NpbXVsYXRlRGVwb3NpdBIrLmdhdGV3YXkucGF5bWVudHMudjEuU2ltdWxhdGVEZXBvc2l0UmVxdWVzdBosLmdhdGV3YXkucGF5bWVudHMudjEuU2ltdWxhdGVEZXBvc2l0UmVzcG9uc2UiEOrHGAQQAyAC+McYAYDIGAESgQEKEkdldFJlY2VpcHREb2N1bWVudBIuLmdhdGV3YXkucGF5bWVudHMudjEuR2V0UmVjZWlwdERvY3VtZW50UmVxdWVzdBovLmdhdGV3YXkucGF5bWVudHMudjEuR2V0UmVjZWlwdERvY3VtZW50UmVzcG9uc2UiCurHGAYQARgBIAESeAoPUmVkZWVtUHJvbW90aW9uEisuZ2F0ZXdheS5wYXltZW50cy52MS5SZWRlZW1Qcm9tb3Rpb25SZXF1ZXN0GiwuZ2F0ZXdheS5wYXltZW50cy52MS5SZWRlZW1Qcm9tb3Rpb25SZXNwb25zZSIK6scYAhgD+McYARJ+Cg9DcmVhdGVQcm9tb3Rpb24SKy5nYXRld2F5LnBheW1lbnRzLnYxLkNyZWF0ZVByb21vdGlvblJlcXVlc3QaLC5nYXRld2F5LnBheW1lbnRzLnYxLkNyZWF0ZVByb21vdGlvblJlc3BvbnNlIhDqxxgEEAMgAvjHGAGAyBgBEnQKDVN0b3BQcm9tb3Rpb24SKS5nYXRld2F5LnBheW1lbnRzLnYxLlN0b3BQcm9tb3Rpb25SZXF1ZXN0GiouZ2F0ZXdheS5wYXltZW50cy52MS5TdG9wUHJvbW90aW9uUmVzcG9uc2UiDOrHGAQQAyAC+McYARJzCg5MaXN0UHJvbW90aW9ucxIqLmdhdGV3YXkucGF5bWVudHMudjEuTGlzdFByb21vdGlvbnNSZXF1ZXN0GisuZ2F0ZXdheS5wYXltZW50cy52MS5MaXN0UHJvbW90aW9uc1Jlc3BvbnNlIgjqxxgEEAEgAhJoCgtSZWNlaXZlSG9vaxInLmdhdGV3YXkucGF5bWVudHMudjEuUmVjZWl2ZUhvb2tSZXF1ZXN0GiguZ2F0ZXdheS5wYXltZW50cy52MS5SZWNlaXZlSG9va1Jlc3BvbnNlIgbqxxgCKAFiBnByb3RvMw", [file_gateway_common_v1_family, file_gateway_common_v1_options, file_google_protobuf_timestamp]);
 
 /**
  * A coin on a network, by a processor.
@@ -1221,6 +1221,539 @@ export const SimulateDepositResponseSchema: GenMessage<SimulateDepositResponse> 
   messageDesc(file_gateway_payments_v1_payments, 33);
 
 /**
+ * A seller or a buyer, as at the time of the order. A text is empty where nothing was known.
+ *
+ * @generated from message gateway.payments.v1.DocumentParty
+ */
+export type DocumentParty = Message<"gateway.payments.v1.DocumentParty"> & {
+  /**
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * May have several lines.
+   *
+   * @generated from field: string address = 2;
+   */
+  address: string;
+
+  /**
+   * @generated from field: string tax_id = 3;
+   */
+  taxId: string;
+};
+
+/**
+ * Describes the message gateway.payments.v1.DocumentParty.
+ * Use `create(DocumentPartySchema)` to create a new message.
+ */
+export const DocumentPartySchema: GenMessage<DocumentParty> = /*@__PURE__*/
+  messageDesc(file_gateway_payments_v1_payments, 34);
+
+/**
+ * @generated from message gateway.payments.v1.DocumentLine
+ */
+export type DocumentLine = Message<"gateway.payments.v1.DocumentLine"> & {
+  /**
+   * @generated from field: int64 microcredits = 1;
+   */
+  microcredits: bigint;
+
+  /**
+   * Their price, in micro-dollars.
+   *
+   * @generated from field: int64 microdollars = 2;
+   */
+  microdollars: bigint;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp at = 3;
+   */
+  at?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gateway.payments.v1.DocumentLine.
+ * Use `create(DocumentLineSchema)` to create a new message.
+ */
+export const DocumentLineSchema: GenMessage<DocumentLine> = /*@__PURE__*/
+  messageDesc(file_gateway_payments_v1_payments, 35);
+
+/**
+ * @generated from message gateway.payments.v1.Document
+ */
+export type Document = Message<"gateway.payments.v1.Document"> & {
+  /**
+   * Without a gap for each seller, kind and UTC year: `R2026-000017`, `C2026-000003`.
+   *
+   * @generated from field: string number = 1;
+   */
+  number: string;
+
+  /**
+   * @generated from field: gateway.payments.v1.DocumentKind kind = 2;
+   */
+  kind: DocumentKind;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp issued_at = 3;
+   */
+  issuedAt?: Timestamp | undefined;
+
+  /**
+   * @generated from field: gateway.payments.v1.DocumentParty seller = 4;
+   */
+  seller?: DocumentParty | undefined;
+
+  /**
+   * @generated from field: gateway.payments.v1.DocumentParty buyer = 5;
+   */
+  buyer?: DocumentParty | undefined;
+
+  /**
+   * @generated from field: string order_id = 6;
+   */
+  orderId: string;
+
+  /**
+   * @generated from field: string account_id = 7;
+   */
+  accountId: string;
+
+  /**
+   * @generated from field: gateway.common.v1.Family family = 8;
+   */
+  family: Family;
+
+  /**
+   * Of a receipt: what was credited, oldest first. Of a credit note: what it takes back.
+   *
+   * @generated from field: repeated gateway.payments.v1.DocumentLine lines = 9;
+   */
+  lines: DocumentLine[];
+
+  /**
+   * @generated from field: int64 total_microcredits = 10;
+   */
+  totalMicrocredits: bigint;
+
+  /**
+   * In micro-dollars.
+   *
+   * @generated from field: int64 total_microdollars = 11;
+   */
+  totalMicrodollars: bigint;
+
+  /**
+   * Of a credit note: the receipt that it corrects.
+   *
+   * @generated from field: string receipt_number = 12;
+   */
+  receiptNumber: string;
+};
+
+/**
+ * Describes the message gateway.payments.v1.Document.
+ * Use `create(DocumentSchema)` to create a new message.
+ */
+export const DocumentSchema: GenMessage<Document> = /*@__PURE__*/
+  messageDesc(file_gateway_payments_v1_payments, 36);
+
+/**
+ * @generated from message gateway.payments.v1.GetReceiptDocumentRequest
+ */
+export type GetReceiptDocumentRequest = Message<"gateway.payments.v1.GetReceiptDocumentRequest"> & {
+  /**
+   * @generated from field: string order_id = 1;
+   */
+  orderId: string;
+};
+
+/**
+ * Describes the message gateway.payments.v1.GetReceiptDocumentRequest.
+ * Use `create(GetReceiptDocumentRequestSchema)` to create a new message.
+ */
+export const GetReceiptDocumentRequestSchema: GenMessage<GetReceiptDocumentRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_payments_v1_payments, 37);
+
+/**
+ * @generated from message gateway.payments.v1.GetReceiptDocumentResponse
+ */
+export type GetReceiptDocumentResponse = Message<"gateway.payments.v1.GetReceiptDocumentResponse"> & {
+  /**
+   * @generated from field: gateway.payments.v1.Document receipt = 1;
+   */
+  receipt?: Document | undefined;
+
+  /**
+   * By number.
+   *
+   * @generated from field: repeated gateway.payments.v1.Document credit_notes = 2;
+   */
+  creditNotes: Document[];
+
+  /**
+   * What was paid: the settled deposits, oldest first.
+   *
+   * @generated from field: repeated gateway.payments.v1.Deposit deposits = 3;
+   */
+  deposits: Deposit[];
+};
+
+/**
+ * Describes the message gateway.payments.v1.GetReceiptDocumentResponse.
+ * Use `create(GetReceiptDocumentResponseSchema)` to create a new message.
+ */
+export const GetReceiptDocumentResponseSchema: GenMessage<GetReceiptDocumentResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_payments_v1_payments, 38);
+
+/**
+ * @generated from message gateway.payments.v1.RedeemPromotionRequest
+ */
+export type RedeemPromotionRequest = Message<"gateway.payments.v1.RedeemPromotionRequest"> & {
+  /**
+   * Empty: the caller's own account.
+   *
+   * @generated from field: string account_id = 1;
+   */
+  accountId: string;
+
+  /**
+   * Case, spaces and dashes do not count.
+   *
+   * @generated from field: string code = 2;
+   */
+  code: string;
+};
+
+/**
+ * Describes the message gateway.payments.v1.RedeemPromotionRequest.
+ * Use `create(RedeemPromotionRequestSchema)` to create a new message.
+ */
+export const RedeemPromotionRequestSchema: GenMessage<RedeemPromotionRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_payments_v1_payments, 39);
+
+/**
+ * @generated from message gateway.payments.v1.RedeemPromotionResponse
+ */
+export type RedeemPromotionResponse = Message<"gateway.payments.v1.RedeemPromotionResponse"> & {
+  /**
+   * @generated from field: string code_id = 1;
+   */
+  codeId: string;
+
+  /**
+   * @generated from field: gateway.common.v1.Family family = 2;
+   */
+  family: Family;
+
+  /**
+   * @generated from field: int64 bonus_microcredits = 3;
+   */
+  bonusMicrocredits: bigint;
+
+  /**
+   * @generated from field: string transfer_id = 4;
+   */
+  transferId: string;
+};
+
+/**
+ * Describes the message gateway.payments.v1.RedeemPromotionResponse.
+ * Use `create(RedeemPromotionResponseSchema)` to create a new message.
+ */
+export const RedeemPromotionResponseSchema: GenMessage<RedeemPromotionResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_payments_v1_payments, 40);
+
+/**
+ * @generated from message gateway.payments.v1.Promotion
+ */
+export type Promotion = Message<"gateway.payments.v1.Promotion"> & {
+  /**
+   * @generated from field: string code_id = 1;
+   */
+  codeId: string;
+
+  /**
+   * @generated from field: string name = 2;
+   */
+  name: string;
+
+  /**
+   * @generated from field: gateway.common.v1.Family family = 3;
+   */
+  family: Family;
+
+  /**
+   * @generated from field: int64 bonus_microcredits = 4;
+   */
+  bonusMicrocredits: bigint;
+
+  /**
+   * Absent: it never ends.
+   *
+   * @generated from field: google.protobuf.Timestamp ends_at = 5;
+   */
+  endsAt?: Timestamp | undefined;
+
+  /**
+   * How many accounts can use it. 0: any number.
+   *
+   * @generated from field: uint32 most = 6;
+   */
+  most: number;
+
+  /**
+   * @generated from field: uint32 used = 7;
+   */
+  used: number;
+
+  /**
+   * Only for accounts with a paid order of at least 5 USD for the same pool. A refund of that order
+   * takes the bonus first.
+   *
+   * @generated from field: bool needs_purchase = 8;
+   */
+  needsPurchase: boolean;
+
+  /**
+   * @generated from field: string created_by = 9;
+   */
+  createdBy: string;
+
+  /**
+   * @generated from field: google.protobuf.Timestamp created_at = 10;
+   */
+  createdAt?: Timestamp | undefined;
+
+  /**
+   * Absent: nobody stopped it.
+   *
+   * @generated from field: google.protobuf.Timestamp stopped_at = 11;
+   */
+  stoppedAt?: Timestamp | undefined;
+};
+
+/**
+ * Describes the message gateway.payments.v1.Promotion.
+ * Use `create(PromotionSchema)` to create a new message.
+ */
+export const PromotionSchema: GenMessage<Promotion> = /*@__PURE__*/
+  messageDesc(file_gateway_payments_v1_payments, 41);
+
+/**
+ * @generated from message gateway.payments.v1.CreatePromotionRequest
+ */
+export type CreatePromotionRequest = Message<"gateway.payments.v1.CreatePromotionRequest"> & {
+  /**
+   * What operators call it. At most 200 characters.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * At least 8 letters and digits, 64 characters at most. Empty: a new code of 16 characters.
+   *
+   * @generated from field: string code = 2;
+   */
+  code: string;
+
+  /**
+   * @generated from field: gateway.common.v1.Family family = 3;
+   */
+  family: Family;
+
+  /**
+   * 1 to 2^53.
+   *
+   * @generated from field: int64 bonus_microcredits = 4;
+   */
+  bonusMicrocredits: bigint;
+
+  /**
+   * In the future. Absent: it never ends.
+   *
+   * @generated from field: google.protobuf.Timestamp ends_at = 5;
+   */
+  endsAt?: Timestamp | undefined;
+
+  /**
+   * How many accounts can use it, up to 2^31 - 1. 0: any number.
+   *
+   * @generated from field: uint32 most = 6;
+   */
+  most: number;
+
+  /**
+   * Absent: true.
+   *
+   * @generated from field: optional bool needs_purchase = 7;
+   */
+  needsPurchase?: boolean | undefined;
+};
+
+/**
+ * Describes the message gateway.payments.v1.CreatePromotionRequest.
+ * Use `create(CreatePromotionRequestSchema)` to create a new message.
+ */
+export const CreatePromotionRequestSchema: GenMessage<CreatePromotionRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_payments_v1_payments, 42);
+
+/**
+ * @generated from message gateway.payments.v1.CreatePromotionResponse
+ */
+export type CreatePromotionResponse = Message<"gateway.payments.v1.CreatePromotionResponse"> & {
+  /**
+   * @generated from field: gateway.payments.v1.Promotion promotion = 1;
+   */
+  promotion?: Promotion | undefined;
+
+  /**
+   * Shown once: the gateway keeps its digest only.
+   *
+   * @generated from field: string code = 2;
+   */
+  code: string;
+};
+
+/**
+ * Describes the message gateway.payments.v1.CreatePromotionResponse.
+ * Use `create(CreatePromotionResponseSchema)` to create a new message.
+ */
+export const CreatePromotionResponseSchema: GenMessage<CreatePromotionResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_payments_v1_payments, 43);
+
+/**
+ * @generated from message gateway.payments.v1.StopPromotionRequest
+ */
+export type StopPromotionRequest = Message<"gateway.payments.v1.StopPromotionRequest"> & {
+  /**
+   * @generated from field: string code_id = 1;
+   */
+  codeId: string;
+};
+
+/**
+ * Describes the message gateway.payments.v1.StopPromotionRequest.
+ * Use `create(StopPromotionRequestSchema)` to create a new message.
+ */
+export const StopPromotionRequestSchema: GenMessage<StopPromotionRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_payments_v1_payments, 44);
+
+/**
+ * @generated from message gateway.payments.v1.StopPromotionResponse
+ */
+export type StopPromotionResponse = Message<"gateway.payments.v1.StopPromotionResponse"> & {
+  /**
+   * @generated from field: gateway.payments.v1.Promotion promotion = 1;
+   */
+  promotion?: Promotion | undefined;
+};
+
+/**
+ * Describes the message gateway.payments.v1.StopPromotionResponse.
+ * Use `create(StopPromotionResponseSchema)` to create a new message.
+ */
+export const StopPromotionResponseSchema: GenMessage<StopPromotionResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_payments_v1_payments, 45);
+
+/**
+ * @generated from message gateway.payments.v1.ListPromotionsRequest
+ */
+export type ListPromotionsRequest = Message<"gateway.payments.v1.ListPromotionsRequest"> & {
+  /**
+   * The most promotions to return, up to 1000. 0 means 100.
+   *
+   * @generated from field: uint32 page_size = 1;
+   */
+  pageSize: number;
+
+  /**
+   * `next_page_token` of the page before. Empty for the first page.
+   *
+   * @generated from field: string page_token = 2;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message gateway.payments.v1.ListPromotionsRequest.
+ * Use `create(ListPromotionsRequestSchema)` to create a new message.
+ */
+export const ListPromotionsRequestSchema: GenMessage<ListPromotionsRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_payments_v1_payments, 46);
+
+/**
+ * @generated from message gateway.payments.v1.ListPromotionsResponse
+ */
+export type ListPromotionsResponse = Message<"gateway.payments.v1.ListPromotionsResponse"> & {
+  /**
+   * @generated from field: repeated gateway.payments.v1.Promotion promotions = 1;
+   */
+  promotions: Promotion[];
+
+  /**
+   * Empty on the last page.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message gateway.payments.v1.ListPromotionsResponse.
+ * Use `create(ListPromotionsResponseSchema)` to create a new message.
+ */
+export const ListPromotionsResponseSchema: GenMessage<ListPromotionsResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_payments_v1_payments, 47);
+
+/**
+ * @generated from message gateway.payments.v1.ReceiveHookRequest
+ */
+export type ReceiveHookRequest = Message<"gateway.payments.v1.ReceiveHookRequest"> & {
+  /**
+   * @generated from field: string processor = 1;
+   */
+  processor: string;
+
+  /**
+   * By names in lower case. Without credentials and cookies.
+   *
+   * @generated from field: map<string, string> headers = 2;
+   */
+  headers: { [key: string]: string };
+
+  /**
+   * The bytes as they arrived. At most 64 KB.
+   *
+   * @generated from field: bytes body = 3;
+   */
+  body: Uint8Array;
+};
+
+/**
+ * Describes the message gateway.payments.v1.ReceiveHookRequest.
+ * Use `create(ReceiveHookRequestSchema)` to create a new message.
+ */
+export const ReceiveHookRequestSchema: GenMessage<ReceiveHookRequest> = /*@__PURE__*/
+  messageDesc(file_gateway_payments_v1_payments, 48);
+
+/**
+ * @generated from message gateway.payments.v1.ReceiveHookResponse
+ */
+export type ReceiveHookResponse = Message<"gateway.payments.v1.ReceiveHookResponse"> & {
+};
+
+/**
+ * Describes the message gateway.payments.v1.ReceiveHookResponse.
+ * Use `create(ReceiveHookResponseSchema)` to create a new message.
+ */
+export const ReceiveHookResponseSchema: GenMessage<ReceiveHookResponse> = /*@__PURE__*/
+  messageDesc(file_gateway_payments_v1_payments, 49);
+
+/**
  * Every order is watched until it is closed, so that late money is found too.
  *
  * @generated from enum gateway.payments.v1.OrderState
@@ -1557,6 +2090,41 @@ export const RefundStateSchema: GenEnum<RefundState> = /*@__PURE__*/
   enumDesc(file_gateway_payments_v1_payments, 5);
 
 /**
+ * @generated from enum gateway.payments.v1.DocumentKind
+ */
+export const DocumentKind = {
+  /**
+   * @generated from enum value: DOCUMENT_KIND_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED: 0,
+
+  /**
+   * Of what was credited for an order.
+   *
+   * @generated from enum value: DOCUMENT_KIND_RECEIPT = 1;
+   */
+  RECEIPT: 1,
+
+  /**
+   * Of a refund or a chargeback: it takes back a part of the receipt.
+   *
+   * @generated from enum value: DOCUMENT_KIND_CREDIT_NOTE = 2;
+   */
+  CREDIT_NOTE: 2,
+} as const;
+
+/**
+ * @generated from enum gateway.payments.v1.DocumentKind
+ */
+export type DocumentKind = (typeof DocumentKind)[keyof typeof DocumentKind] | UnknownEnum;
+
+/**
+ * Describes the enum gateway.payments.v1.DocumentKind.
+ */
+export const DocumentKindSchema: GenEnum<DocumentKind> = /*@__PURE__*/
+  enumDesc(file_gateway_payments_v1_payments, 6);
+
+/**
  * Purchases of credits with coins. An order fixes what is bought and at which rate; deposits are
  * what arrived for it; the credits follow from both. One dollar is 200 credits.
  *
@@ -1708,6 +2276,74 @@ export const PaymentsService: GenService<{
     methodKind: "unary";
     input: typeof SimulateDepositRequestSchema;
     output: typeof SimulateDepositResponseSchema;
+  },
+  /**
+   * Returns the receipt of an order and its credit notes. Errors: NOT_FOUND (also while nothing was
+   * credited).
+   *
+   * @generated from rpc gateway.payments.v1.PaymentsService.GetReceiptDocument
+   */
+  getReceiptDocument: {
+    methodKind: "unary";
+    input: typeof GetReceiptDocumentRequestSchema;
+    output: typeof GetReceiptDocumentResponseSchema;
+  },
+  /**
+   * Redeems a promotion code: its credits are added to the pool it is for. An account can use a
+   * code once; a repeat returns the same transfer. Wrong codes are slowed like wrong passwords.
+   * Errors: NOT_FOUND (code), PROMOTION_NOT_USABLE, AUTH_RATE_LIMITED (with a RetryInfo).
+   *
+   * @generated from rpc gateway.payments.v1.PaymentsService.RedeemPromotion
+   */
+  redeemPromotion: {
+    methodKind: "unary";
+    input: typeof RedeemPromotionRequestSchema;
+    output: typeof RedeemPromotionResponseSchema;
+  },
+  /**
+   * Creates a promotion. The answer is the only one that holds its code. Errors: INVALID_REQUEST
+   * (also for the code of another promotion).
+   *
+   * @generated from rpc gateway.payments.v1.PaymentsService.CreatePromotion
+   */
+  createPromotion: {
+    methodKind: "unary";
+    input: typeof CreatePromotionRequestSchema;
+    output: typeof CreatePromotionResponseSchema;
+  },
+  /**
+   * Stops a promotion: its code is of no use from now on. Bonuses that were given stay. Errors:
+   * NOT_FOUND.
+   *
+   * @generated from rpc gateway.payments.v1.PaymentsService.StopPromotion
+   */
+  stopPromotion: {
+    methodKind: "unary";
+    input: typeof StopPromotionRequestSchema;
+    output: typeof StopPromotionResponseSchema;
+  },
+  /**
+   * Lists promotions, newest first.
+   *
+   * @generated from rpc gateway.payments.v1.PaymentsService.ListPromotions
+   */
+  listPromotions: {
+    methodKind: "unary";
+    input: typeof ListPromotionsRequestSchema;
+    output: typeof ListPromotionsResponseSchema;
+  },
+  /**
+   * Takes in a webhook of a processor. The HTTP listener calls it for
+   * `POST /payments/{processor}/webhook`; the signature is the credential. Errors: NOT_FOUND (no
+   * such processor, or one without a secret), INVALID_SIGNATURE, REQUEST_TOO_LARGE,
+   * BILLING_UNAVAILABLE.
+   *
+   * @generated from rpc gateway.payments.v1.PaymentsService.ReceiveHook
+   */
+  receiveHook: {
+    methodKind: "unary";
+    input: typeof ReceiveHookRequestSchema;
+    output: typeof ReceiveHookResponseSchema;
   },
 }> = /*@__PURE__*/
   serviceDesc(file_gateway_payments_v1_payments, 0);

@@ -1,0 +1,56 @@
+// Webhooks of payment processors: the raw body goes to the payments service, which holds the
+// secrets. No cookie and no CORS header: only programs call this.
+
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { ApiError, shuttingDown, toApiError } from "../base/errors.ts";
+import type { Core } from "../contract/contract.ts";
+import type { AddressLimit } from "./address-limit.ts";
+import type { FailedCredentials } from "./authenticate.ts";
+import type { ReadRaw } from "./body.ts";
+import { pathParam } from "./context.ts";
+import { sendJson } from "./reply.ts";
+
+/** Processors send a few kilobytes. */
+const webhookBytesMax = 64 * 1024;
+
+// They are for this gateway, or say what no signature covers.
+const keptHeaders = new Set(["authorization", "cookie", "proxy-authorization"]);
+
+/**
+ * Answers 200 for everything that is signed, 401 for a bad signature, which counts like a wrong
+ * credential of its address, 404 for a processor without webhooks, and 503 while nothing can be
+ * noted.
+ */
+export function postWebhook(parts: {
+  readonly core: Core;
+  readonly readRaw: ReadRaw;
+  readonly addressLimit: AddressLimit;
+  readonly failedCredentials: FailedCredentials;
+  readonly isDraining: () => boolean;
+}) {
+  const { core, readRaw, addressLimit, failedCredentials, isDraining } = parts;
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    if (isDraining()) throw shuttingDown();
+    addressLimit.checkRequest(request);
+    failedCredentials.check(request.ip);
+    const processor = pathParam(request, "processor");
+    if (!/^[a-z][a-z0-9-]{0,31}$/.test(processor))
+      throw new ApiError("not_found", { message: "No such path." });
+    const body = await readRaw(request, webhookBytesMax);
+    try {
+      await core.payments.receiveHook({ processor, headers: headersOf(request), body });
+    } catch (error) {
+      if (toApiError(error).reason === "invalid_signature") failedCredentials.record(request.ip);
+      throw error;
+    }
+    return sendJson(reply.code(200), {});
+  };
+}
+
+function headersOf({ headers }: FastifyRequest): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(headers).flatMap(([name, value]) =>
+      typeof value === "string" && !keptHeaders.has(name) ? [[name, value]] : [],
+    ),
+  );
+}

@@ -1,0 +1,108 @@
+// Receipts and credit notes. A credited order has one receipt, and a credit note for each refund
+// and chargeback. Their numbers are given in the transaction that credits or takes back, from one
+// counter for each seller, kind and UTC year, so there is no gap. Seller and buyer are those of the
+// time of the order.
+
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  DocumentKind,
+  type DocumentLine,
+  DocumentLineSchema,
+  type DocumentParty,
+  DocumentPartySchema,
+  DocumentSchema,
+  type GetReceiptDocumentRequest,
+  GetReceiptDocumentResponseSchema,
+} from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { ApiError } from "../base/errors.ts";
+import { familyOf } from "../base/families.ts";
+import type { AuthenticatedCall } from "../contract/contract.ts";
+import type { DocumentTables, Party, StoredDocument } from "./document-tables.ts";
+import { toDeposit } from "./messages.ts";
+import { findVisible, type Parts } from "./parts.ts";
+import type { StoredOrder } from "./store.ts";
+
+/**
+ * Gives a credited order its receipt, unless it has one, and a chargeback its credit note. Call in
+ * the transaction that stores the grant, with the order locked.
+ */
+export async function documentGrant(
+  tables: DocumentTables,
+  { orderId, receiptNumber }: Pick<StoredOrder, "orderId" | "receiptNumber">,
+  { n, micro }: { readonly n: number; readonly micro: bigint },
+): Promise<void> {
+  if (micro < 0n) await tables.issueDocument({ kind: "credit_note", orderId, grantN: n });
+  else if (receiptNumber === undefined) await tables.issueDocument({ kind: "receipt", orderId });
+}
+
+/**
+ * Gives a refund its credit note. Call in the transaction that completes it, with the order locked.
+ */
+export async function documentRefund(
+  tables: DocumentTables,
+  { orderId, n }: { readonly orderId: string; readonly n: number },
+): Promise<void> {
+  await tables.issueDocument({ kind: "credit_note", orderId, refundN: n });
+}
+
+export async function getReceiptDocument(
+  parts: Parts,
+  { orderId }: GetReceiptDocumentRequest,
+  call: AuthenticatedCall,
+) {
+  const { store } = parts;
+  const order = await findVisible(parts, orderId, call);
+  const documents = await store.listDocuments(orderId);
+  const receipt = documents.find(({ kind }) => kind === "receipt");
+  if (!receipt)
+    throw new ApiError("not_found", {
+      message: "This order has no receipt: nothing was credited for it yet.",
+      field: "order_id",
+    });
+  const deposits = (await store.listDeposits([orderId])).get(orderId) ?? [];
+  const notes = documents.filter(({ kind }) => kind === "credit_note");
+  return create(GetReceiptDocumentResponseSchema, {
+    receipt: toDocument(order, receipt, {
+      lines: await store.listGranted(orderId),
+      receiptNumber: "",
+    }),
+    creditNotes: notes.map((note) =>
+      toDocument(order, note, { lines: [note], receiptNumber: receipt.number }),
+    ),
+    deposits: deposits.filter(({ state }) => state === "settled").map(toDeposit),
+  });
+}
+
+type Line = { readonly micro: bigint; readonly usdMicro: bigint; readonly at: Date };
+
+function toDocument(
+  { orderId, family, accountId }: StoredOrder,
+  { number, kind, issuedAt, seller, buyer }: StoredDocument,
+  { lines, receiptNumber }: { lines: readonly Line[]; receiptNumber: string },
+) {
+  const shown = lines.map(toLine);
+  const sum = (of: (line: DocumentLine) => bigint) => shown.reduce((all, one) => all + of(one), 0n);
+  return create(DocumentSchema, {
+    ...{ number, orderId, accountId, receiptNumber, family: familyOf(family) },
+    kind: kind === "receipt" ? DocumentKind.RECEIPT : DocumentKind.CREDIT_NOTE,
+    issuedAt: timestampFromDate(issuedAt),
+    seller: toParty(seller),
+    buyer: toParty(buyer),
+    lines: shown,
+    totalMicrocredits: sum((line) => line.microcredits),
+    totalMicrodollars: sum((line) => line.microdollars),
+  });
+}
+
+function toLine({ micro, usdMicro, at }: Line): DocumentLine {
+  return create(DocumentLineSchema, {
+    microcredits: micro,
+    microdollars: usdMicro,
+    at: timestampFromDate(at),
+  });
+}
+
+function toParty({ name, address, taxId }: Party): DocumentParty {
+  return create(DocumentPartySchema, { name, address, taxId });
+}

@@ -1,0 +1,64 @@
+// Webhooks of payment processors. A webhook is a knock, never a statement: it is verified and
+// noted, and makes the poller look at its order at once. Amounts come only from that look. So a
+// forged, repeated, late or lost one can change nothing but the time of a look.
+
+import { hash } from "node:crypto";
+import { create } from "@bufbuild/protobuf";
+import {
+  type ReceiveHookRequest,
+  ReceiveHookResponseSchema,
+} from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { ApiError } from "../base/errors.ts";
+import type { Parts } from "./parts.ts";
+
+/** Larger bodies are refused, on every listener. */
+const hookBytesMax = 64 * 1024;
+
+/**
+ * Takes a webhook in. Throws `not_found` for a processor without webhooks, `request_too_large`,
+ * `invalid_signature`, and `billing_unavailable` if it cannot be noted.
+ */
+export async function receiveHook(
+  { store, processors, wake }: Pick<Parts, "store" | "processors" | "wake">,
+  { processor: name, headers, body }: ReceiveHookRequest,
+) {
+  const processor = processors().get(name);
+  if (!processor?.readHook) throw new ApiError("not_found", { message: "No such path." });
+  if (body.length > hookBytesMax)
+    throw new ApiError("request_too_large", {
+      message: `A webhook has at most ${hookBytesMax} bytes.`,
+      limit: { name: "body_bytes", limit: BigInt(hookBytesMax) },
+    });
+  const raw = Buffer.from(body.buffer, body.byteOffset, body.byteLength);
+  const bodySha256 = hash("sha256", raw, "buffer");
+  const { deliveryKey, externalId } = processor.readHook(headers, raw);
+  const isDue = await store.receiveHook({
+    ...{ processor: name, externalId, bodySha256 },
+    // What names no delivery is one by its content.
+    deliveryKey: deliveryKey === "" ? bodySha256.toString("hex") : deliveryKey,
+  });
+  if (isDue) wake();
+  return create(ReceiveHookResponseSchema);
+}
+
+const cleaningMs = 3_600_000;
+
+/** Removes what the inbox has kept for 90 days, once an hour. */
+export function createCleaning({ store, log }: Pick<Parts, "store" | "log">) {
+  let timer: NodeJS.Timeout | undefined;
+  let running = Promise.resolve();
+  const clean = () => {
+    running = store
+      .removeHooks()
+      .catch((err: unknown) => log.warn({ err }, "old webhooks could not be removed"));
+  };
+  return {
+    start(): void {
+      timer = setInterval(clean, cleaningMs);
+    },
+    async stop(): Promise<void> {
+      clearInterval(timer);
+      await running;
+    },
+  };
+}

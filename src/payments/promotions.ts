@@ -1,0 +1,201 @@
+// Promotion codes: credits that an operator gives away, to each account once. The use of a code and
+// its count are one transaction; the bonus follows under an idempotency key of that use, so a crash
+// between the two is completed by the sweep.
+
+import { hash, randomInt } from "node:crypto";
+import { create } from "@bufbuild/protobuf";
+import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import {
+  type CreatePromotionRequest,
+  CreatePromotionResponseSchema,
+  type ListPromotionsRequest,
+  ListPromotionsResponseSchema,
+  type Promotion,
+  PromotionSchema,
+  type RedeemPromotionRequest,
+  RedeemPromotionResponseSchema,
+  type StopPromotionRequest,
+  StopPromotionResponseSchema,
+} from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
+import { familyName, familyOf } from "../base/families.ts";
+import { timeOrderedId } from "../base/ids.ts";
+import { readPage } from "../base/paging.ts";
+import { actorOf, clientOf } from "../contract/callers.ts";
+import { type AuthenticatedCall, asService } from "../contract/contract.ts";
+import type { Parts } from "./parts.ts";
+import type { PromotionUse, StoredPromotion } from "./promotion-tables.ts";
+
+const bonusMicroMax = 2n ** 53n;
+// The column is a signed 32-bit integer.
+const mostMax = 2 ** 31 - 1;
+const codeLengthMin = 8;
+const codeLengthMax = 64;
+const nameLengthMax = 200;
+/** What a code with `needs_purchase` needs: 1,000 credits of one order that money paid. */
+const purchaseMicro = 1_000_000_000n;
+
+export async function createPromotion(
+  { store }: Parts,
+  request: CreatePromotionRequest,
+  { caller }: AuthenticatedCall,
+) {
+  const family = familyName(request.family);
+  if (!family) throw invalidField("family", "is not a family");
+  const { name, bonusMicrocredits, most, needsPurchase = true } = request;
+  if ([...name].length > nameLengthMax)
+    throw invalidField("name", `has at most ${nameLengthMax} characters`);
+  if (bonusMicrocredits < 1n || bonusMicrocredits > bonusMicroMax)
+    throw invalidField("bonus_microcredits", "must be from 1 to 2^53");
+  if (most > mostMax) throw invalidField("most", `is at most ${mostMax}`);
+  const endsAt = request.endsAt && timestampDate(request.endsAt);
+  if (endsAt && !(endsAt.getTime() > Date.now() && endsAt.getUTCFullYear() <= 9999))
+    throw invalidField("ends_at", "must be in the future");
+  const code = request.code === "" ? newCode() : request.code;
+  const letters = lettersOf(code);
+  if (letters.length < codeLengthMin || code.length > codeLengthMax)
+    throw invalidField(
+      "code",
+      `must have at least ${codeLengthMin} letters and digits, and ${codeLengthMax} characters at most`,
+    );
+  const stored = await store.insertPromotion({
+    codeId: timeOrderedId("pro_"),
+    digest: digestOf(code),
+    ...{ name, family, bonusMicro: bonusMicrocredits, endsAt, needsPurchase },
+    most: most === 0 ? undefined : most,
+    createdBy: actorOf(caller),
+  });
+  if (!stored) throw invalidField("code", "belongs to another promotion");
+  return create(CreatePromotionResponseSchema, { promotion: toPromotion(stored), code });
+}
+
+export async function stopPromotion({ store }: Parts, { codeId }: StopPromotionRequest) {
+  const stored = await store.stopPromotion(codeId);
+  if (!stored) throw new ApiError("not_found", { message: "No such promotion.", field: "code_id" });
+  return create(StopPromotionResponseSchema, { promotion: toPromotion(stored) });
+}
+
+export async function listPromotions({ store }: Parts, request: ListPromotionsRequest) {
+  const { entries, nextPageToken } = await readPage(request, {
+    read: (after, limit) => store.listPromotions(after, limit),
+    cursorOf: ({ codeId }) => codeId,
+  });
+  return create(ListPromotionsResponseSchema, {
+    promotions: entries.map(toPromotion),
+    nextPageToken,
+  });
+}
+
+export async function redeemPromotion(
+  parts: Parts,
+  { code }: RedeemPromotionRequest,
+  call: AuthenticatedCall,
+) {
+  const { store, guesses } = parts;
+  const { accountId, signal } = call;
+  // Counted before the outcome is known, and forgiven if the code exists.
+  const forgive = await guesses.begin(accountId, clientOf(call).address, signal);
+  const promotion = await store.findPromotion(digestOf(code));
+  if (!promotion)
+    throw new ApiError("not_found", { message: "No such promotion code.", field: "code" });
+  await forgive();
+  const use = await useOnce(parts, promotion, accountId);
+  const transferId = use.transferId ?? (await postBonus(parts, use));
+  return create(RedeemPromotionResponseSchema, {
+    codeId: use.codeId,
+    family: familyOf(use.family),
+    bonusMicrocredits: use.bonusMicro,
+    transferId,
+  });
+}
+
+/** Stores the use of a code, and counts it. Returns the earlier one if there is one. */
+async function useOnce(
+  { store }: Pick<Parts, "store">,
+  { codeId, family, needsPurchase }: StoredPromotion,
+  accountId: string,
+): Promise<PromotionUse> {
+  return store.transaction(async (tables) => {
+    const earlier = await tables.findUse(codeId, accountId);
+    if (earlier) return earlier;
+    const find = () => tables.findPaidOrder(accountId, family, purchaseMicro);
+    const orderId = needsPurchase ? await find() : undefined;
+    if (orderId !== undefined) await tables.lockOrder(orderId);
+    // Its refund may have begun before the lock.
+    if (needsPurchase && (orderId === undefined || (await find()) !== orderId))
+      throw notUsable(
+        "This code needs a paid order of at least 5 USD for the same pool. Buy credits first.",
+      );
+    // A use of the same account at the same time is committed by now, or waits for this one.
+    if (await tables.insertUse(codeId, accountId, orderId)) {
+      if (!(await tables.countUse(codeId)))
+        throw notUsable("This promotion has ended, or its code was used by as many as it was for.");
+    }
+    const use = await tables.findUse(codeId, accountId);
+    if (!use) throw new Error("a use that was stored is gone");
+    return use;
+  });
+}
+
+/** Posts the bonus of a use. A repeat returns the same transfer. */
+async function postBonus(
+  { store, billing }: Pick<Parts, "store" | "billing">,
+  { codeId, accountId, family, bonusMicro }: PromotionUse,
+): Promise<string> {
+  const { transfer } = await billing.createTransfer(
+    {
+      ...{ accountId, family: familyOf(family), kind: TransferKind.BONUS },
+      ...{ amountMicrocredits: bonusMicro, idempotencyKey: `promo:${codeId}` },
+      reason: "promotion code",
+    },
+    { contextValues: asService("payments") },
+  );
+  if (!transfer) throw new Error("billing answered without the transfer");
+  await store.setUseTransfer(codeId, accountId, transfer.transferId);
+  return transfer.transferId;
+}
+
+/** Posts a bonus that a crash has left out. */
+export async function repeatBonus(
+  parts: Pick<Parts, "store" | "billing">,
+  codeId: string,
+  accountId: string,
+): Promise<void> {
+  const use = await parts.store.findUse(codeId, accountId);
+  if (use && use.transferId === undefined) await postBonus(parts, use);
+}
+
+function notUsable(message: string): ApiError {
+  return new ApiError("promotion_not_usable", { message, field: "code" });
+}
+
+// Without letters and digits that look alike.
+const codeCharacters = "23456789ABCDEFGHJKMNPQRSTVWXYZ";
+
+/** A code of 16 characters, 78 bits, in groups that a person can type. */
+function newCode(): string {
+  const group = () =>
+    Array.from({ length: 4 }, () => codeCharacters[randomInt(codeCharacters.length)]).join("");
+  return Array.from({ length: 4 }, group).join("-");
+}
+
+/** What counts of a code: neither case nor separators do. */
+function lettersOf(code: string): string {
+  return code.toUpperCase().replace(/[^0-9A-Z]/g, "");
+}
+
+function digestOf(code: string): Buffer {
+  return hash("sha256", lettersOf(code), "buffer");
+}
+
+function toPromotion(stored: StoredPromotion): Promotion {
+  const { codeId, name, family, bonusMicro, endsAt, most, used, needsPurchase } = stored;
+  return create(PromotionSchema, {
+    ...{ codeId, name, family: familyOf(family), bonusMicrocredits: bonusMicro },
+    ...{ most: most ?? 0, used, needsPurchase, createdBy: stored.createdBy },
+    ...(endsAt && { endsAt: timestampFromDate(endsAt) }),
+    ...(stored.stoppedAt && { stoppedAt: timestampFromDate(stored.stoppedAt) }),
+    createdAt: timestampFromDate(stored.createdAt),
+  });
+}

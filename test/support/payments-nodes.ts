@@ -1,0 +1,171 @@
+// The payments service of one or several nodes on a database of its own, behind the interceptor,
+// with real billing.
+
+import { create, type DescMessage, type MessageInitShape } from "@bufbuild/protobuf";
+import type { CallOptions, Client } from "@connectrpc/connect";
+import { expect, vi } from "vitest";
+import { BillingService, type Transfer } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { PaymentsService } from "../../gen/gateway/payments/v1/payments_pb.ts";
+import { timeOrderedId } from "../../src/base/ids.ts";
+import { createLog } from "../../src/base/log.ts";
+import { createBilling } from "../../src/billing/billing.ts";
+import type { PaymentSettings } from "../../src/config/catalog.ts";
+import {
+  asService,
+  boundMethod,
+  type Caller,
+  implement,
+  localClient,
+} from "../../src/contract/contract.ts";
+import { intercept } from "../../src/contract/interceptor.ts";
+import { createPayments } from "../../src/payments/payments.ts";
+import { createGuessing } from "../../src/people/guessing.ts";
+import { createPeopleStore } from "../../src/people/store.ts";
+import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
+import { freshDatabase } from "./database.ts";
+
+const log = createLog("silent");
+const publicUrl = () => new URL("http://localhost:8080");
+
+export const admin: Caller = { kind: "admin" };
+
+/** An owner, or another member, of one account. */
+export function member(accountId: string, role: AccountRole = AccountRole.OWNER): Caller {
+  return {
+    kind: "person",
+    personId: `per_${accountId}`,
+    sessionId: "ses_test",
+    memberships: [{ accountId, role }],
+    operator: OperatorRole.UNSPECIFIED,
+    strongUntil: undefined,
+  };
+}
+
+export type PaymentsNode = ReturnType<typeof createNode>;
+
+/** Nodes on one database. `pools`, `transfers` and `violations` read its ledger. */
+export async function startPaymentsNodes(
+  options: { settings?: PaymentSettings; env?: NodeJS.ProcessEnv } = {},
+) {
+  const database = await freshDatabase();
+  const opened: Postgres[] = [];
+  const nodes: PaymentsNode[] = [];
+  const run = <Row>(text: string, values: unknown[] = []) =>
+    database.postgres.query<Row>({ name: "", text }, values);
+  const node = () => {
+    const postgres = connectPostgres(database.url);
+    opened.push(postgres);
+    const made = createNode(postgres, options.settings, options.env ?? {});
+    nodes.push(made);
+    return made;
+  };
+  const first = node();
+  first.payments.start();
+  return {
+    ...first,
+    node,
+    run,
+    url: database.url,
+    async newAccount(name = "an account"): Promise<string> {
+      const accountId = timeOrderedId("acc_");
+      await first.ensureAccount(accountId, name);
+      return accountId;
+    },
+    async posted(accountId: string): Promise<[v1: bigint, v2: bigint]> {
+      const { pools } = await first.billing.getPools({ accountId }, first.internal);
+      const of = (family: Family) =>
+        pools.find((one) => one.family === family)?.postedMicrocredits ?? 0n;
+      return [of(Family.V1), of(Family.V2)];
+    },
+    /** Oldest first. */
+    async transfers(accountId: string): Promise<Transfer[]> {
+      const { transfers } = await first.billing.listTransfers({ accountId }, first.internal);
+      return transfers.reverse();
+    },
+    /** Has new nodes complete what others left undone. Returns when nothing is left. */
+    async sweepBy(count: number): Promise<void> {
+      for (let started = 0; started < count; started++) node().payments.start();
+      await vi.waitFor(
+        async () => {
+          const left = await run(
+            "select from promotion_uses where transfer_id is null union all " +
+              "select from payment_grants where transfer_id is null",
+          );
+          expect(left).toEqual([]);
+        },
+        { timeout: 20_000 },
+      );
+    },
+    /** An order of the v1 pool that was paid in full. Returns its id. */
+    async paidOrder(accountId: string, usdCents = 500, processor = "simulated"): Promise<string> {
+      const { order } = await first.as(admin).createOrder({
+        ...{ accountId, family: Family.V1, usdCents, method: `${processor}:usdc` },
+        idempotencyKey: timeOrderedId("key_"),
+      });
+      const { orderId = "", quotedAmount = "" } = order ?? {};
+      await first.as(admin).simulateDeposit({ orderId, amount: quotedAmount, confirmations: 1 });
+      await vi.waitFor(
+        async () => {
+          const left = await run(
+            "select from payment_grants where order_id = $1 and transfer_id is not null",
+            [orderId],
+          );
+          expect(left).toHaveLength(1);
+        },
+        { timeout: 20_000 },
+      );
+      return orderId;
+    },
+    async violations() {
+      const { violations } = await first.billing.verifyLedger({}, first.internal);
+      return violations.map(({ invariant, subject, detail }) => ({ invariant, subject, detail }));
+    },
+    async stop() {
+      for (const one of nodes) await one.stop();
+      for (const one of opened) await one.close();
+      await database.drop();
+    },
+  };
+}
+
+export type PaymentsNodes = Awaited<ReturnType<typeof startPaymentsNodes>>;
+
+function createNode(
+  postgres: Postgres,
+  settings: PaymentSettings | undefined,
+  env: NodeJS.ProcessEnv,
+) {
+  const authenticate = async (): Promise<Caller> => ({ kind: "anyone" });
+  const interceptor = { authenticate, log };
+  const core = createBilling({ postgres, priceOf: () => undefined, log, onLost: () => {} });
+  const billing = localClient(BillingService, intercept(BillingService, core.service, interceptor));
+  const people = createPeopleStore(postgres);
+  const payments = createPayments({
+    ...{ postgres, billing, publicUrl, settings, log },
+    env,
+    guesses: createGuessing(people, "promotion code ", "Too many wrong codes."),
+  });
+  const service = intercept(PaymentsService, payments.service, interceptor);
+  return {
+    payments,
+    billing,
+    ensureAccount: core.ensureAccount,
+    /** Options of a call to billing that sees every account. */
+    internal: { contextValues: asService("test") },
+    /** Calls as this caller, from this address. */
+    as: (caller: Caller, address = "192.0.2.1") =>
+      implement<Client<typeof PaymentsService>>(PaymentsService, (desc) => {
+        const { run } = boundMethod(service, desc);
+        return (request: MessageInitShape<DescMessage>, options?: CallOptions) =>
+          run(create(desc.input, request), {
+            signal: options?.signal ?? new AbortController().signal,
+            requestHeader: new Headers(),
+            caller,
+            peer: address,
+          });
+      }),
+    stop: () => payments.stop(),
+  };
+}

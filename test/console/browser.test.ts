@@ -143,7 +143,7 @@ async function signUpWith(email: string): Promise<void> {
   });
 }
 
-/** The names of our cookies. The provider has its own at the same host. */
+/** The names of our cookies. The provider has its own. */
 async function cookiesOf(page: Page): Promise<string[]> {
   const cookies = await page.context().cookies();
   return cookies.map(({ name }) => name).filter((name) => name.startsWith("gateway-"));

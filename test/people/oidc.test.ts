@@ -348,7 +348,7 @@ describe("a provider that does not answer", () => {
   });
 
   test("or has another issuer than configured, is not used", async () => {
-    const issuer = new URL(`${idp.issuer.replace("localhost", "127.0.0.1")}/`);
+    const issuer = new URL(`${idp.issuer.replace("127.0.0.1", "localhost")}/`);
     const wrong = people.node({ env: idpEnv, settings: settingsOf({ issuer }) });
     expect(await errorOf(anyone(wrong).beginOidc({ provider: "acme" }))).toBe(
       "gateway_unavailable",

@@ -51,7 +51,8 @@ export async function startIdp(options: {
   await once(server, "listening");
   const address = server.address();
   const port = typeof address === "object" && address ? address.port : 0;
-  const issuer = `http://localhost:${port}`;
+  // Another site than that of the gateway, so that a browser keeps its cookies as it does outside.
+  const issuer = `http://127.0.0.1:${port}`;
 
   const provider = new Provider(issuer, {
     clients: [

@@ -5,7 +5,7 @@ import type { Caller } from "../../src/contract/contract.ts";
 import { createPaymentsStore } from "../../src/payments/store.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { errorOf } from "../support/billing.ts";
-import { type PaymentsNodes, startPaymentsNodes } from "../support/payments-nodes.ts";
+import { admin, type PaymentsNodes, startPaymentsNodes } from "../support/payments-nodes.ts";
 import { hookBody, hookEnv, signature } from "../support/webhooks.ts";
 
 const settings: PaymentSettings = {
@@ -42,7 +42,6 @@ test("a delivery without an id is one by its content", async () => {
 });
 
 test("no caller gets around the signature and the size", async () => {
-  const admin: Caller = { kind: "admin" };
   const before = await inbox();
   for (const caller of [anyone, admin]) {
     const forged = { ...hook("{}"), headers: {} };

@@ -25,11 +25,12 @@ import { createGuessing } from "../../src/people/guessing.ts";
 import { createPeopleStore } from "../../src/people/store.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { freshDatabase } from "./database.ts";
+import { admin } from "./payments.ts";
+
+export { admin };
 
 const log = createLog("silent");
 const publicUrl = () => new URL("http://localhost:8080");
-
-export const admin: Caller = { kind: "admin" };
 
 /** An owner, or another member, of one account. */
 export function member(accountId: string, role: AccountRole = AccountRole.OWNER): Caller {

@@ -58,6 +58,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "change-feed",
       "client-address",
       "clock",
+      "csv",
       "error-details",
       "errors",
       "families",
@@ -67,6 +68,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
       "mail-address",
       "money",
       "paging",
+      "query",
       "reasoning-effort",
       "secret-cache",
       "secret-lookup",
@@ -130,7 +132,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
 /** The tables of other folders that a folder's SQL may read, with the reason. */
 const foreignReads: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   billing: {
-    keys: "a paid call is decided in the admission transaction, never by a cache",
+    keys: "the admission transaction decides a paid call, never a cache; exports name keys",
     key_secrets: "the same transaction refuses a secret that was revoked or has expired",
     ...Object.fromEntries(
       [

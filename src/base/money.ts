@@ -13,6 +13,12 @@ export function usd(microCredits: bigint): string {
   return decimal(microCredits * nanoUsdPerMicroCredit, 9, 2);
 }
 
+/** The micro-credits of a decimal number of credits, up to six places. Undefined: it is none. */
+export function parseCredits(text: string): bigint | undefined {
+  const [, whole, fraction = ""] = /^(\d{1,12})(?:\.(\d{1,6}))?$/.exec(text) ?? [];
+  return whole === undefined ? undefined : BigInt(whole + fraction.padEnd(6, "0"));
+}
+
 /** `units / 10 ** places` as a decimal, without trailing zeros after the first `least` places. */
 export function decimal(units: bigint, places: number, least: number): string {
   const digits = (units < 0n ? -units : units).toString().padStart(places + 1, "0");

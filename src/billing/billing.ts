@@ -43,6 +43,7 @@ import type { RequestKey } from "./admission.ts";
 import { ChargeWatch } from "./charge-watch.ts";
 import { chosenCharges, isChosen, listCharges } from "./charges.ts";
 import { ClusterNode } from "./cluster-node.ts";
+import { exportCharges } from "./export-charges.ts";
 import { HoldKeeper, type Holds } from "./holds.ts";
 import { Rejections } from "./rejections.ts";
 import { runningReceipt } from "./settlement.ts";
@@ -327,16 +328,17 @@ function createService({
       });
     },
     async listCharges(request, call) {
-      return listCharges(reports, request, {
-        accountId: await knownAccount(reports, call),
-        onlyKey: confinedTo(call.caller),
-      });
+      return listCharges(reports, request, await scopeOf(reports, call));
+    },
+    async *exportCharges(request, call) {
+      const scope = await scopeOf(reports, call);
+      yield* exportCharges({ store: reports, usage }, request, scope, call.signal);
     },
     async *watchCharges({ filter }, call) {
-      const accountId = await knownAccount(reports, call);
-      const chosen = chosenCharges(filter, { accountId, onlyKey: confinedTo(call.caller) });
+      const scope = await scopeOf(reports, call);
+      const chosen = chosenCharges(filter, scope);
       const matches = (charge: Receipt) => isChosen(chosen, charge);
-      yield* watch.watch({ accountId, matches }, call.signal);
+      yield* watch.watch({ accountId: scope.accountId, matches }, call.signal);
     },
     async queryUsage(request, call) {
       return usage.queryUsage(request, await scopeOf(reports, call));

@@ -21,6 +21,7 @@ import {
 } from "../base/paging.ts";
 import { outcomeName } from "./rows.ts";
 import type { ChargeQuery, LedgerStore } from "./store.ts";
+import type { Scope } from "./usage.ts";
 
 /**
  * How many charges a page looks at, so that a filter that nothing matches takes a tenth of a second
@@ -32,14 +33,11 @@ const looksMax = 20_000;
 const firstTime = new Date(0);
 const afterAll: TimeCursor = { at: new Date("9999-12-31T23:59:59.999Z"), id: "" };
 
-/** The account of a call, and the key to whose charges its caller is confined, if it is. */
-export type ChargeScope = { readonly accountId: string; readonly onlyKey: string | undefined };
-
 /** One page of charges. Throws `invalid_request`. */
 export async function listCharges(
   store: Pick<LedgerStore, "listCharges">,
   request: ListChargesRequest,
-  scope: ChargeScope,
+  scope: Scope,
 ): Promise<ListChargesResponse> {
   const { filter } = request;
   const range = readTimeRange(request, new Date());
@@ -80,7 +78,7 @@ type ChosenCharges = Pick<ChargeQuery, "keyId" | "model" | "outcomes" | "minAmou
  */
 export function chosenCharges(
   filter: ChargeFilter | undefined,
-  { onlyKey }: ChargeScope,
+  { onlyKey }: Scope,
 ): ChosenCharges | undefined {
   const { keyId = "", model = "", outcomes = [], minAmountMicrocredits = 0n } = filter ?? {};
   if (minAmountMicrocredits < 0n)

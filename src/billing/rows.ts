@@ -71,6 +71,24 @@ export type ChargeRow = RequestRow & {
   attempts: JsonValue[];
   settled_at: Date;
 };
+/** A charge as an export shows it. Times are ISO 8601 in UTC. */
+export type ExportedRow = { [C in TokenCategory as Columns[C]]: number } & {
+  request_id: string;
+  admitted_at: string;
+  settled_at: string;
+  key_id: string;
+  /** Null: the key is unknown. */
+  key_name: string | null;
+  family: FamilyName;
+  model: string;
+  outcome: string;
+  basis: string;
+  granted_output: number;
+  hold: bigint;
+  amount: bigint;
+  overrun: bigint;
+  price_version: string;
+};
 export function toAccount({ account_id, name, created_at }: AccountRow): Account {
   return create(AccountSchema, {
     accountId: account_id,

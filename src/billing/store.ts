@@ -28,6 +28,7 @@ import { registerPrice } from "./ledger-batches.ts";
 import {
   type AccountRow,
   type ChargeRow,
+  type ExportedRow,
   type HoldRow,
   type PoolRow,
   type StoredHold,
@@ -63,6 +64,8 @@ const statements = {
   findRunning: statement(import.meta.url, "find-running"),
   listCharges: statement(import.meta.url, "list-charges"),
   listKeyCharges: statement(import.meta.url, "list-key-charges"),
+  exportCharges: statement(import.meta.url, "export-charges"),
+  exportKeyCharges: statement(import.meta.url, "export-key-charges"),
   readSettled: statement(import.meta.url, "read-settled"),
   findSettled: statement(import.meta.url, "find-settled"),
   findPayer: statement(import.meta.url, "find-payer"),
@@ -90,6 +93,15 @@ export type ChargeQuery = {
   /** Names of outcomes. Empty: all. */
   readonly outcomes: readonly string[];
   readonly minAmountMicro: bigint;
+};
+
+/** Which charges are exported. */
+export type ExportQuery = {
+  readonly accountId: string;
+  /** Undefined: of all keys. */
+  readonly keyId: string | undefined;
+  /** Exclusive. */
+  readonly to: Date;
 };
 
 /** A charge that `listCharges` has looked at. */
@@ -268,6 +280,17 @@ export function createLedgerStore(postgres: Database) {
         isMatch: row.is_match,
         isLast: row.is_last,
       }));
+    },
+    /** The charges after `after`, oldest first. `at` is ISO 8601. */
+    exportCharges: (
+      { accountId, keyId, to }: ExportQuery,
+      after: { at: string; id: string },
+      limit: number,
+    ): Promise<ExportedRow[]> => {
+      const page = [after.at, after.id, to, limit];
+      return keyId === undefined
+        ? db.query<ExportedRow>(statements.exportCharges, [accountId, ...page])
+        : db.query<ExportedRow>(statements.exportKeyCharges, [accountId, keyId, ...page]);
     },
     /** The requests that were settled since shortly before `since`, newest first, and the time. */
     readSettled: async (

@@ -1,10 +1,10 @@
 // The web console: its routes on the HTTP listener. It holds no rule: its pages call the services
-// as everybody does. So far it has the page on which people sign in.
+// as everybody does. So far it has the page on which people sign in, and files to download.
 
 import { readFileSync } from "node:fs";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { isLocalhost } from "../config/environment.ts";
-
+import { type ExportParts, registerExports } from "./exports.ts";
 import { createOidcRoutes, type OidcParts } from "./oidc.ts";
 
 export { createSessionCookie } from "./session-cookie.ts";
@@ -32,8 +32,9 @@ const files = [
 export function registerConsole(
   app: FastifyInstance,
   publicUrl: () => URL,
-  oidcParts: OidcParts,
+  parts: OidcParts & ExportParts,
 ): void {
+  registerExports(app, parts, (reply) => withHeaders(reply, publicUrl()));
   // Lists of the paths are for programs.
   const config = { isVariant: true };
   for (const { path, file, type } of files) {
@@ -44,7 +45,7 @@ export function registerConsole(
       return withHeaders(reply, publicUrl()).header("content-type", type).send(content);
     });
   }
-  const oidc = createOidcRoutes(oidcParts);
+  const oidc = createOidcRoutes(parts);
   // Without HEAD: a second request would use up what the first one brought.
   for (const name of ["start", "callback"] as const)
     app.get(

@@ -2,6 +2,7 @@
 // can use, and for some minutes its way to a provider of OIDC. The listener turns the session into
 // the credential of a call.
 
+import type { IncomingHttpHeaders } from "node:http";
 import { type Timestamp, timestampDate } from "@bufbuild/protobuf/wkt";
 import type { OidcFlow, SessionGrant } from "../../gen/gateway/people/v1/people_pb.ts";
 import { ApiError } from "../base/errors.ts";
@@ -26,14 +27,29 @@ export function createSessionCookie(publicUrl: () => URL) {
       ...(isSecure() ? ["Secure"] : []),
     ].join("; ");
 
+  const tokenFrom = (header: string | null) => readCookie(header ?? "", nameOf("session"));
+
   return {
+    /**
+     * The session of a file that our own page links to, or that somebody opens from a bookmark.
+     * Undefined: the request brings no cookie. Throws `not_permitted` for a link on another page.
+     */
+    tokenOfDownload(headers: IncomingHttpHeaders): string | undefined {
+      const token = tokenFrom(headers.cookie ?? null);
+      const site = headers["sec-fetch-site"];
+      if (token !== undefined && site !== "same-origin" && site !== "none")
+        throw new ApiError("not_permitted", {
+          message: "Only the pages of this gateway can link to this file.",
+        });
+      return token;
+    },
     /**
      * The session of a call that brings the cookie. Undefined: it brings none. Throws
      * `not_permitted` unless our own page made the call: browsers add a cookie to the calls of all
      * pages.
      */
     tokenOf(headers: Headers): string | undefined {
-      const token = readCookie(headers.get("cookie") ?? "", nameOf("session"));
+      const token = tokenFrom(headers.get("cookie"));
       if (token === undefined) return undefined;
       const site = headers.get("sec-fetch-site");
       const isOurs =

@@ -1,6 +1,7 @@
 // GET /v1/credits: the balance of the caller's pool and the key's spending this month.
-// GET /v1/receipts/{request_id}: the cost of one request. The admin token names the account in the
-// query, `?account_id=…`.
+// GET /v1/receipts/{request_id}: the cost of one request.
+// GET /v1/receipts?limit=…: the finished requests, newest first, in pages.
+// The admin token names the account in the query, `?account_id=…`.
 
 import assert from "node:assert/strict";
 import type { DescEnum, JsonObject, JsonValue } from "@bufbuild/protobuf";
@@ -9,14 +10,24 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import {
   type Attempt,
   BasisSchema,
+  Outcome,
   OutcomeSchema,
   type Receipt,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
 import type { Key } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { ApiError } from "../base/errors.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
 import { familyName } from "../base/families.ts";
-import { credits, usd } from "../base/money.ts";
+import { credits, parseCredits, usd } from "../base/money.ts";
+import {
+  choiceOf,
+  countParam,
+  listParam,
+  type Query,
+  rangeParams,
+  readQuery,
+  textParam,
+} from "../base/query.ts";
 import { categoryColumns, type TokenCategory, tokenCategories } from "../base/token-categories.ts";
 import type { Core } from "../contract/contract.ts";
 import { identityOf, pathParam, queryParam } from "./context.ts";
@@ -67,6 +78,53 @@ export function getReceipt(core: Core) {
     assert(receipt, "the service returns a receipt or throws");
     return sendJson(reply, renderReceipt(receipt));
   };
+}
+
+const listParameters = [
+  ...["from", "to", "key_id", "model", "outcome", "min_credits"],
+  ...["limit", "page_token", "account_id"],
+];
+const receiptsMax = 1_000;
+
+/** The outcomes of finished requests, by their names in lower case. */
+const outcomes: Readonly<Record<string, Outcome>> = Object.fromEntries(
+  Object.entries(Outcome)
+    .filter(([, outcome]) => outcome !== Outcome.UNSPECIFIED)
+    .map(([name, outcome]) => [name.toLowerCase(), outcome]),
+);
+
+export function listReceipts(core: Core) {
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
+    const query = readQuery(request.query, listParameters);
+    const { charges, nextPageToken, searchedTo } = await core.billing.listCharges(
+      {
+        ...rangeParams(query),
+        accountId: textParam(query, "account_id"),
+        pageSize: countParam(query, "limit", receiptsMax),
+        pageToken: textParam(query, "page_token"),
+        filter: {
+          keyId: textParam(query, "key_id"),
+          model: textParam(query, "model"),
+          outcomes: listParam(query, "outcome").map((name) => choiceOf(outcomes, "outcome", name)),
+          minAmountMicrocredits: creditsParam(query, "min_credits"),
+        },
+      },
+      identityOf(request).call,
+    );
+    return sendJson(reply, {
+      object: "list",
+      data: charges.map(renderReceipt),
+      has_more: nextPageToken !== "",
+      next_page_token: nextPageToken || null,
+      searched_to: rfc3339OrNull(searchedTo),
+    });
+  };
+}
+
+function creditsParam(query: Query, name: string): bigint {
+  const micro = parseCredits(textParam(query, name) || "0");
+  if (micro === undefined) throw invalidField(name, "is a decimal number of credits, such as 0.5");
+  return micro;
 }
 
 /** A receipt as JSON. Credits and dollars are exact decimals in strings. */

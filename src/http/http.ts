@@ -15,7 +15,7 @@ import {
   type FailedCredentials,
   type IdentifyCaller,
 } from "./authenticate.ts";
-import { getCredits, getReceipt } from "./balance-and-receipts.ts";
+import { getCredits, getReceipt, listReceipts } from "./balance-and-receipts.ts";
 import { createReadJson, createReadRaw } from "./body.ts";
 import type { BodyMemory } from "./body-memory.ts";
 import { postChatCompletions } from "./chat-completions.ts";
@@ -42,6 +42,7 @@ import { getEmpty, getLiveness, getReadiness, type Readiness } from "./health.ts
 import { postCountTokens, postMessages } from "./messages.ts";
 import { getModel, getModels, getModelsInfo } from "./models.ts";
 import { defaultKeepAlive, type KeepAlive } from "./send-stream.ts";
+import { getUsage } from "./usage.ts";
 import { postWebhook } from "./webhooks.ts";
 
 export type { PartState, Readiness } from "./health.ts";
@@ -312,6 +313,8 @@ function createRoutes(
     { ...shared, paths: pathVariants("/v1/models/info"), run: getModelsInfo(core) },
     { ...shared, paths: pathVariants("/v1/models/:id"), run: getModel(core) },
     { ...shared, paths: ["/v1/credits"], monthUsage: true, run: getCredits(core) },
+    { ...shared, paths: ["/v1/usage"], run: getUsage(core) },
+    { ...shared, paths: ["/v1/receipts"], run: listReceipts(core) },
     { ...shared, paths: ["/v1/receipts/:requestId"], run: getReceipt(core) },
     {
       method: "POST",

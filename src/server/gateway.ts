@@ -244,6 +244,7 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
     sessionCookie: cookies,
   });
   registerConsole(app, publicUrl, {
+    core,
     people: core.people,
     cookies,
     adminMethods,

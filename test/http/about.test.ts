@@ -34,6 +34,8 @@ const served = [
   "GET /v1/models/info",
   "GET /v1/models/{id}",
   "GET /v1/credits",
+  "GET /v1/usage",
+  "GET /v1/receipts",
   "GET /v1/receipts/{requestId}",
   "GET /healthz",
   "GET /health",

@@ -1,0 +1,126 @@
+// Charges as CSV, page by page: the next page is read while this one is sent, and none before the
+// reader has taken the one before it.
+
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  type ExportChargesRequest,
+  type ExportChargesResponse,
+  ExportChargesResponseSchema,
+  QueryUsageRequestSchema,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { csvLine, textCell } from "../base/csv.ts";
+import { ApiError } from "../base/errors.ts";
+import { credits } from "../base/money.ts";
+import { readTimeRange } from "../base/paging.ts";
+import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
+import type { ExportedRow } from "./rows.ts";
+import type { ExportQuery, LedgerStore } from "./store.ts";
+import type { Reports, Scope } from "./usage.ts";
+
+/** The most charges of one export: the rows that a spreadsheet or a script can still take. */
+const chargesMax = 5_000_000;
+const pageSize = 1_000;
+
+const columns = [
+  "request_id",
+  "admitted_at",
+  "settled_at",
+  "key_id",
+  "key_name",
+  "family",
+  "model",
+  "outcome",
+  "basis",
+  ...tokenCategories.map((category) => categoryColumns[category]),
+  "granted_output",
+  "charge_credits",
+  "hold_credits",
+  "overrun_credits",
+  "price_version",
+];
+
+function lineOf(row: ExportedRow): string {
+  return csvLine([
+    row.request_id,
+    row.admitted_at,
+    row.settled_at,
+    row.key_id,
+    textCell(row.key_name ?? ""),
+    row.family,
+    textCell(row.model),
+    row.outcome,
+    row.basis,
+    row.input,
+    row.output,
+    row.thinking,
+    row.cache_write_5m,
+    row.cache_write_1h,
+    row.cache_read,
+    row.granted_output,
+    credits(row.amount),
+    credits(row.hold),
+    credits(row.overrun),
+    row.price_version,
+  ]);
+}
+
+type ExportParts = {
+  readonly store: Pick<LedgerStore, "exportCharges">;
+  readonly usage: Pick<Reports, "queryUsage">;
+};
+
+/** The lines of an export. Throws `invalid_request`. */
+export async function* exportCharges(
+  { store, usage }: ExportParts,
+  request: ExportChargesRequest,
+  scope: Scope,
+  signal: AbortSignal,
+): AsyncGenerator<ExportChargesResponse, void> {
+  const { accountId, onlyKey } = scope;
+  const now = new Date();
+  const range = readTimeRange(request, now);
+  // What is admitted later is not exported, so that an export has an end.
+  const to = range.to && range.to < now ? range.to : now;
+  // No gateway is as old.
+  const from = range.from ?? new Date(now.getTime() - 3_650 * 86_400_000);
+  const keyId = onlyKey ?? (request.keyId === "" ? undefined : request.keyId);
+  const isForeign = onlyKey !== undefined && request.keyId !== "" && request.keyId !== onlyKey;
+  const query: ExportQuery = { accountId, keyId, to };
+  if (!isForeign && from < to) {
+    const keyIds = keyId === undefined ? [] : [keyId];
+    const times = { from: timestampFromDate(from), to: timestampFromDate(to) };
+    const asked = create(QueryUsageRequestSchema, { ...times, keyIds });
+    const { totals } = await usage.queryUsage(asked, scope);
+    if ((totals?.requests ?? 0n) > chargesMax) throw tooMany();
+  }
+  yield create(ExportChargesResponseSchema, { csv: csvLine(columns) });
+  if (isForeign || from >= to) return;
+
+  let count = 0;
+  let next = store.exportCharges(query, { at: from.toISOString(), id: "" }, pageSize);
+  for (;;) {
+    const rows = await next;
+    const last = rows.at(-1);
+    if (!last) return;
+    signal.throwIfAborted();
+    count += rows.length;
+    // The sums are of whole hours, and do not tell the number of charges exactly.
+    if (count > chargesMax) throw tooMany();
+    const isWhole = rows.length < pageSize;
+    if (!isWhole) {
+      next = store.exportCharges(query, { at: last.admitted_at, id: last.request_id }, pageSize);
+      // The loop throws it, unless the reader leaves before.
+      next.catch(() => undefined);
+    }
+    yield create(ExportChargesResponseSchema, { csv: rows.map(lineOf).join("") });
+    if (isWhole) return;
+  }
+}
+
+function tooMany(): ApiError {
+  return new ApiError("invalid_request", {
+    field: "from",
+    message: `from: the range has more than ${chargesMax.toLocaleString("en")} charges: export parts of it`,
+  });
+}

@@ -1,0 +1,166 @@
+// Files that people download: `GET /console/export/charges.csv?account=…&from=…&to=…&key=…`, and
+// `usage.csv`, which also takes `bucket`. The browser sends the session as a cookie, since a link
+// has no headers. Both call the services, so a facade serves the same files.
+
+import { Readable } from "node:stream";
+import { timestampDate } from "@bufbuild/protobuf/wkt";
+import type { CallOptions } from "@connectrpc/connect";
+import { codeToHttpStatus } from "@connectrpc/connect/protocol-connect";
+import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { Bucket, UsageGroup, type UsageRow } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { csvLine, textCell } from "../base/csv.ts";
+import { ApiError, errorCatalog, shuttingDown, toApiError } from "../base/errors.ts";
+import { familyName } from "../base/families.ts";
+import { credits } from "../base/money.ts";
+import {
+  choiceOf,
+  listParam,
+  type Query,
+  rangeParams,
+  readQuery,
+  textParam,
+} from "../base/query.ts";
+import { categoryColumns, tokenCategories } from "../base/token-categories.ts";
+import { dropOperatorRole, nameClient } from "../contract/callers.ts";
+import type { Core } from "../contract/contract.ts";
+import type { createSessionCookie } from "./session-cookie.ts";
+
+export type ExportParts = {
+  readonly core: Core;
+  readonly cookies: ReturnType<typeof createSessionCookie>;
+  /** False: operators are here what they are in their accounts, and nothing else. */
+  readonly adminMethods: boolean;
+  /** Throws for a client that has too many requests in progress. */
+  checkRequest(request: FastifyRequest): void;
+  /** True after the listener has stopped accepting requests. */
+  readonly isDraining: () => boolean;
+};
+
+/** The lines of a file. */
+type Lines = (core: Core, query: Query, options: CallOptions) => AsyncIterable<string>;
+
+/** Each file, with the parameters of its query. */
+const files: Readonly<Record<string, { parameters: readonly string[]; lines: Lines }>> = {
+  "charges.csv": { parameters: ["account", "from", "to", "key"], lines: chargeLines },
+  "usage.csv": { parameters: ["account", "from", "to", "key", "bucket"], lines: usageLines },
+};
+
+async function* chargeLines(
+  core: Core,
+  query: Query,
+  options: CallOptions,
+): AsyncGenerator<string> {
+  const keyId = textParam(query, "key");
+  const request = { ...rangeParams(query), accountId: textParam(query, "account"), keyId };
+  for await (const { csv } of core.billing.exportCharges(request, options)) yield csv;
+}
+
+const buckets = { hour: Bucket.HOUR, day: Bucket.DAY, month: Bucket.MONTH };
+const usageColumns = [
+  ...["from", "key_id", "model", "family", "requests", "completed", "failed", "cut"],
+  ...tokenCategories.map((category) => categoryColumns[category]),
+  "charge_credits",
+];
+
+/** A line for each key, model and family in each bucket. A day is the default. */
+async function* usageLines(core: Core, query: Query, options: CallOptions): AsyncGenerator<string> {
+  const request = {
+    ...rangeParams(query),
+    accountId: textParam(query, "account"),
+    bucket: choiceOf(buckets, "bucket", textParam(query, "bucket") || "day"),
+    groupBy: [UsageGroup.KEY, UsageGroup.MODEL, UsageGroup.FAMILY],
+    keyIds: listParam(query, "key"),
+  };
+  let pageToken = "";
+  let head = csvLine(usageColumns);
+  do {
+    const page = await core.billing.queryUsage({ ...request, pageToken }, options);
+    yield head + page.rows.map(usageLine).join("");
+    head = "";
+    pageToken = page.nextPageToken;
+  } while (pageToken !== "");
+}
+
+function usageLine({ from, keyId, model, family, sums }: UsageRow): string {
+  const { usage } = sums ?? {};
+  return csvLine([
+    from ? timestampDate(from).toISOString() : "",
+    keyId,
+    textCell(model),
+    familyName(family) ?? "",
+    ...[sums?.requests ?? 0n, sums?.completed ?? 0n, sums?.failed ?? 0n, sums?.cut ?? 0n],
+    ...tokenCategories.map((category) => usage?.[category] ?? 0n),
+    credits(sums?.amountMicrocredits ?? 0n),
+  ]);
+}
+
+/** Adds the route of each file. `withHeaders` sets the headers of every answer of the console. */
+export function registerExports(
+  app: FastifyInstance,
+  parts: ExportParts,
+  withHeaders: (reply: FastifyReply) => FastifyReply,
+): void {
+  for (const [name, { parameters, lines }] of Object.entries(files))
+    app.route({
+      method: "GET",
+      url: `/console/export/${name}`,
+      // A HEAD would write the whole file, for nobody.
+      exposeHeadRoute: false,
+      config: { isVariant: true },
+      handler: async (request, reply) => {
+        withHeaders(reply);
+        try {
+          if (parts.isDraining()) throw shuttingDown();
+          const options = callOf(request, reply, parts);
+          const file = lines(parts.core, readQuery(request.query, parameters), options);
+          const body = await begun(file);
+          return reply
+            .header("content-type", "text/csv; charset=utf-8")
+            .header("content-disposition", `attachment; filename="${name}"`)
+            .send(Readable.from(body));
+        } catch (error) {
+          return sendError(reply, toApiError(error));
+        }
+      },
+    });
+}
+
+/** The call of a signed-in person, which ends when the browser hangs up. */
+function callOf(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { cookies, adminMethods, checkRequest }: ExportParts,
+): CallOptions {
+  checkRequest(request);
+  const token = cookies.tokenOfDownload(request.headers);
+  if (token === undefined) throw new ApiError("invalid_session");
+  const headers = new Headers({ authorization: `Session ${token}` });
+  if (!adminMethods) dropOperatorRole(headers);
+  nameClient(headers, { address: request.ip, agent: request.headers["user-agent"] ?? "" });
+  const hangUp = new AbortController();
+  reply.raw.once("close", () => hangUp.abort());
+  return { headers, signal: hangUp.signal };
+}
+
+/** The same lines, of which the first have come: an error before them has a status of its own. */
+async function begun(lines: AsyncIterable<string>): Promise<AsyncIterable<string>> {
+  const iterator = lines[Symbol.asyncIterator]();
+  const first = await iterator.next();
+  return (async function* () {
+    try {
+      for (let next = first; !next.done; next = await iterator.next()) yield next.value;
+    } finally {
+      await iterator.return?.();
+    }
+  })();
+}
+
+function sendError(reply: FastifyReply, error: ApiError): FastifyReply {
+  const { reason, message, facts } = error;
+  if (facts.retryAfterMs !== undefined)
+    reply.header("retry-after", String(Math.ceil(facts.retryAfterMs / 1000)));
+  const field = facts.field === undefined ? {} : { field: facts.field };
+  return reply
+    .code(codeToHttpStatus(errorCatalog[reason].rpc))
+    .send({ error: { reason, message, ...field } });
+}

@@ -113,6 +113,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
     "simulated_payments",
   ],
   people: [
+    "admin_tokens",
     "audit_events",
     "identities",
     "installation",
@@ -133,7 +134,7 @@ const ownTables: Readonly<Record<string, readonly string[]>> = {
 const foreignReads: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   billing: {
     keys: "the admission transaction decides a paid call, never a cache; exports name keys",
-    key_secrets: "the same transaction refuses a secret that was revoked or has expired",
+    key_secrets: "that transaction refuses a dead secret; operators find an account by a hint",
     ...Object.fromEntries(
       [
         "payment_documents",
@@ -146,7 +147,10 @@ const foreignReads: Readonly<Record<string, Readonly<Record<string, string>>>> =
       ].map((table) => [table, "the verifier compares payments with their transfers"]),
     ),
   },
-  keys: { key_months: "what a key spent this month is shown with the key" },
+  keys: {
+    key_months: "what a key spent this month is shown with the key",
+    accounts: "the keys of a suspended account are refused",
+  },
   people: { accounts: "a person sees the names of his accounts, and joins only one that exists" },
 };
 

@@ -38,6 +38,11 @@ export const errorCatalog = {
     rpc: Code.PermissionDenied,
     message: "This credential may not call this method.",
   },
+  // PermissionDenied, not Unauthenticated: the credential is right.
+  account_suspended: {
+    rpc: Code.PermissionDenied,
+    message: "This account is suspended. Its owner can ask the operator of this gateway why.",
+  },
   auth_rate_limited: {
     rpc: Code.ResourceExhausted,
     message: "Too many failed credentials from this address.",
@@ -116,6 +121,14 @@ export const errorCatalog = {
   report_too_large: {
     rpc: Code.FailedPrecondition,
     message: "This report takes too long to read at once: ask for fewer months.",
+  },
+  account_closed: {
+    rpc: Code.FailedPrecondition,
+    message: "This account is closed.",
+  },
+  name_taken: {
+    rpc: Code.AlreadyExists,
+    message: "This name is or was in use. Choose another one.",
   },
   login_taken: {
     rpc: Code.AlreadyExists,

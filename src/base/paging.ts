@@ -155,3 +155,21 @@ function dateOf(field: string, timestamp: Timestamp): Date {
   if (!(year >= 1 && year <= 9999)) throw invalidField(field, "is not in the years 1 to 9999");
   return date;
 }
+
+const walkSize = 500;
+
+/** All entries of a list, in pages that are not empty. Each page is read when it is asked for. */
+export async function* walkPages<Entry>(list: {
+  read(after: string | undefined, limit: number): Promise<readonly Entry[]>;
+  cursorOf(entry: Entry): string;
+}): AsyncGenerator<Entry[], void> {
+  let after: string | undefined;
+  for (;;) {
+    const entries = await list.read(after, walkSize);
+    const last = entries.at(-1);
+    if (last === undefined) return;
+    yield [...entries];
+    if (entries.length < walkSize) return;
+    after = list.cursorOf(last);
+  }
+}

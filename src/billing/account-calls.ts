@@ -5,7 +5,7 @@
 import { type categoryColumns, tokenCategories } from "../base/token-categories.ts";
 import type { Query } from "../postgres/pipeline.ts";
 import type { Statement } from "../postgres/postgres.ts";
-import type { Payer } from "./admission.ts";
+import type { AccountStatusName, Payer } from "./admission.ts";
 import {
   type AdmissionReads,
   type BatchStatements,
@@ -33,7 +33,13 @@ export const calls = {
 
 /** Amounts are texts, as `lock_account` explains. */
 type LockedAccount = {
-  pools: { family: string; posted: string; held: string; in_debt: boolean }[];
+  pools: {
+    family: string;
+    posted: string;
+    held: string;
+    in_debt: boolean;
+    account_status: AccountStatusName;
+  }[];
   months: { key_id: string; month: string; spent: string; held: string }[];
   used: {
     request_id: string;

@@ -102,7 +102,7 @@ export type Ledger = {
   readonly at: Date;
   readonly month: string;
   readonly nodeId: string;
-  readonly pools: Map<string, { posted: bigint; held: bigint; readonly inDebt: boolean }>;
+  readonly pools: Map<string, LedgerPool>;
   readonly keys: Map<string, KeyRow>;
   /** Secrets that were revoked (true) or have expired (false), by id. */
   readonly deadSecrets: ReadonlyMap<string, boolean>;
@@ -113,6 +113,17 @@ export type Ledger = {
   /** Months in which the growing holds were admitted, by `<key_id>/<month>`. */
   readonly pastMonths: ReadonlyMap<string, { readonly spent: bigint; held: bigint }>;
 };
+
+/** A pool of one batch. */
+type LedgerPool = {
+  posted: bigint;
+  held: bigint;
+  readonly inDebt: boolean;
+  readonly accountStatus: AccountStatusName;
+};
+
+/** How the database names the status of an account. */
+export type AccountStatusName = "active" | "suspended" | "closed";
 
 export type KeyRow = {
   readonly status: KeyState;
@@ -186,6 +197,9 @@ function place(ledger: Ledger, request: HoldRequest): Admitted {
   const key = ledger.keys.get(payer.keyId);
   const pool = ledger.pools.get(poolOf(payer));
   if (!key || !pool) return rejected(new ApiError("not_found", { message: "No such key." }));
+  if (pool.accountStatus === "suspended") return rejected(new ApiError("account_suspended"));
+  // A key that was made at the moment of the closing is not marked as revoked yet.
+  if (pool.accountStatus === "closed") return rejected(new ApiError("revoked_key"));
   if (key.status !== "active") return rejected(new ApiError(reasonOf[key.status]));
   const revoked = payer.secretId === undefined ? undefined : ledger.deadSecrets.get(payer.secretId);
   if (revoked !== undefined)
@@ -267,6 +281,8 @@ function grow(ledger: Ledger, { hold, amountMicro }: GrowRequest): Admitted {
     const message = "The hold of this request no longer exists.";
     return rejected(new ApiError("gateway_unavailable", { message }));
   }
+  // What the account has given up pays for nothing.
+  if (pool.accountStatus === "closed") return rejected(new ApiError("revoked_key"));
   const addedMicro = amountMicro - before;
   if (addedMicro <= 0n)
     return { kind: "held", addedMicro: undefined, hold: { ...hold, amountMicro: before } };

@@ -39,6 +39,21 @@ import { actorOf, confinedTo } from "../contract/callers.ts";
 import type { AuthenticatedCall, Caller, Implementation } from "../contract/contract.ts";
 import { isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
 import type { Hints } from "../redis/redis.ts";
+import {
+  type AccountExport,
+  type AccountParts,
+  accountQuery,
+  checkAccountName,
+  checkText,
+  closeAccount,
+  exportAccount,
+  type KeysOfAccount,
+  type MembersOfAccount,
+  renameAccount,
+  resumeAccount,
+  setBillingDetails,
+  suspendAccount,
+} from "./accounts.ts";
 import type { RequestKey } from "./admission.ts";
 import { ChargeWatch } from "./charge-watch.ts";
 import { chosenCharges, isChosen, listCharges } from "./charges.ts";
@@ -121,6 +136,12 @@ type Parts = {
    * which must fail now.
    */
   readonly onLost: () => void;
+  /** The keys of accounts. Absent: no key is here that an account could change. */
+  readonly keys?: KeysOfAccount | undefined;
+  /** The members of accounts. Absent: nobody owns one here. */
+  readonly members?: MembersOfAccount | undefined;
+  /** What ExportAccount sends besides the ledger. */
+  readonly exports?: readonly AccountExport[];
   /** How long an admission waits for the database. */
   readonly maxWaitMs?: number;
   /** Present in a worker. */
@@ -164,6 +185,14 @@ export function createBilling(parts: Parts): Billing {
     service: createService({
       ...{ store, reports, holds, watch, priceOf: parts.priceOf },
       usage: createReports(parts.postgres.reports),
+      accounts: {
+        transaction: store.transaction,
+        keys: parts.keys ?? noKeys,
+        members: parts.members ?? noMembers,
+        exports: parts.exports ?? [],
+        reports,
+        onTransfer: funds.publishTransfer,
+      },
       onTransfer: funds.publishTransfer,
     }),
     holds,
@@ -241,16 +270,18 @@ function createService({
   holds,
   watch,
   priceOf,
+  accounts,
   onTransfer,
 }: ServiceParts & {
   readonly reports: LedgerStore;
   readonly usage: Reports;
   readonly watch: ChargeWatch;
+  readonly accounts: AccountParts;
   readonly onTransfer: (accountId: string) => void;
 }): Implementation<typeof BillingService, AuthenticatedCall> {
   return {
-    async createAccount({ name }) {
-      checkText("name", name, 200);
+    async createAccount(request) {
+      const name = checkAccountName("name", request.name);
       return create(CreateAccountResponseSchema, { account: await store.insertAccount(name) });
     },
     async getAccount(_, { accountId }) {
@@ -259,12 +290,19 @@ function createService({
       return create(GetAccountResponseSchema, { account });
     },
     async listAccounts(request) {
-      const { entries: accounts, nextPageToken } = await readPage(request, {
-        read: (after, limit) => reports.listAccounts(after ?? "", limit),
+      const query = await accountQuery(reports, request.query);
+      const { entries, nextPageToken } = await readPage(request, {
+        read: (after, limit) => reports.listAccounts(query, after ?? "", limit),
         cursorOf: ({ accountId }) => accountId,
       });
-      return create(ListAccountsResponseSchema, { accounts, nextPageToken });
+      return create(ListAccountsResponseSchema, { accounts: entries, nextPageToken });
     },
+    renameAccount: (request, call) => renameAccount(accounts, request, call),
+    setBillingDetails: (request, call) => setBillingDetails(accounts, request, call),
+    closeAccount: (request, call) => closeAccount(accounts, request, call),
+    exportAccount: (_, call) => exportAccount(accounts, call),
+    suspendAccount: (request) => suspendAccount(accounts, request),
+    resumeAccount: (request) => resumeAccount(accounts, request),
     async getPools(_, { accountId, caller }) {
       const pools = await reports.readPools(accountId);
       if (pools.length === 0) throw noSuch("account");
@@ -356,6 +394,15 @@ function createService({
     },
   };
 }
+
+const noKeys: KeysOfAccount = {
+  announce: async () => [],
+  revokeAll: async () => [],
+  publish() {},
+};
+const noMembers: MembersOfAccount = {
+  checkOwner: () => Promise.reject(new ApiError("not_permitted")),
+};
 
 /** What a key sees of the pools: an account reader everything, another what its pool has free. */
 function poolsFor({ accountReader, family }: Key, pools: readonly Pool[]): Pool[] {
@@ -492,11 +539,6 @@ function checkedUsage(usage: Usage | undefined): Usage {
   if (!usage) throw invalidField("usage", "is required");
   for (const category of tokenCategories) checkTokens(`usage.${category}`, usage[category]);
   return usage;
-}
-
-function checkText(field: string, text: string, charactersMax: number): void {
-  if (text.length > charactersMax)
-    throw invalidField(field, `is longer than ${charactersMax} characters`);
 }
 
 function noSuch(thing: string): ApiError {

@@ -13,6 +13,7 @@ import { firstEventNumber } from "../base/usage-sums.ts";
 import type { Query } from "../postgres/pipeline.ts";
 import { statement } from "../postgres/postgres.ts";
 import {
+  type AccountStatusName,
   type AdmissionRequest,
   type Admitted,
   admit,
@@ -55,6 +56,7 @@ export type PoolRow = {
   posted: bigint;
   held: bigint;
   in_debt: boolean;
+  account_status: AccountStatusName;
 };
 type KeyRow = {
   key_id: string;
@@ -440,7 +442,12 @@ function poolsOf(rows: readonly PoolRow[]): Ledger["pools"] {
   return new Map(
     rows.map((row) => [
       `${row.account_id}/${row.family}`,
-      { posted: row.posted, held: row.held, inDebt: row.in_debt },
+      {
+        posted: row.posted,
+        held: row.held,
+        inDebt: row.in_debt,
+        accountStatus: row.account_status,
+      },
     ]),
   );
 }

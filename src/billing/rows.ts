@@ -5,6 +5,7 @@ import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   type Account,
   AccountSchema,
+  AccountStatus,
   AttemptSchema,
   Basis,
   Outcome,
@@ -22,7 +23,7 @@ import {
 } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
 import { byCategory, categoryColumns, type TokenCategory } from "../base/token-categories.ts";
-import type { PlacedHold } from "./admission.ts";
+import type { AccountStatusName, PlacedHold } from "./admission.ts";
 
 /** A stored hold, with the usage that was metered so far. */
 export type StoredHold = {
@@ -31,7 +32,17 @@ export type StoredHold = {
   readonly used: Usage;
 };
 
-export type AccountRow = { account_id: string; name: string; created_at: Date };
+export type AccountRow = {
+  account_id: string;
+  name: string;
+  created_at: Date;
+  status: AccountStatusName;
+  status_reason: string;
+  status_changed_at: Date | null;
+  billing_name: string;
+  billing_address: string;
+  billing_tax_id: string;
+};
 export type PoolRow = { family: FamilyName; posted: bigint; held: bigint };
 export type TransferRow = {
   transfer_id: string;
@@ -89,13 +100,29 @@ export type ExportedRow = { [C in TokenCategory as Columns[C]]: number } & {
   overrun: bigint;
   price_version: string;
 };
-export function toAccount({ account_id, name, created_at }: AccountRow): Account {
+
+export function toAccount(row: AccountRow): Account {
+  const details = {
+    name: row.billing_name,
+    address: row.billing_address,
+    taxId: row.billing_tax_id,
+  };
   return create(AccountSchema, {
-    accountId: account_id,
-    name,
-    createdAt: timestampFromDate(created_at),
+    accountId: row.account_id,
+    name: row.name,
+    createdAt: timestampFromDate(row.created_at),
+    status: accountStatusOf[row.status],
+    statusReason: row.status_reason,
+    ...(row.status_changed_at && { statusChangedAt: timestampFromDate(row.status_changed_at) }),
+    ...(Object.values(details).some((text) => text !== "") && { billingDetails: details }),
   });
 }
+
+const accountStatusOf = {
+  active: AccountStatus.ACTIVE,
+  suspended: AccountStatus.SUSPENDED,
+  closed: AccountStatus.CLOSED,
+} as const satisfies Record<AccountStatusName, AccountStatus>;
 
 export function toTransfer(row: TransferRow): Transfer {
   const kind = transferKindOf(row.kind);

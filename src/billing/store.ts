@@ -48,6 +48,7 @@ const statements = {
   insertAccount: statement(import.meta.url, "insert-account"),
   findAccount: statement(import.meta.url, "find-account"),
   listAccounts: statement(import.meta.url, "list-accounts"),
+  findHint: statement(import.meta.url, "find-hint"),
   readPools: statement(import.meta.url, "read-pools"),
   lockPool: statement(import.meta.url, "lock-pool"),
   postToPool: statement(import.meta.url, "post-to-pool"),
@@ -165,14 +166,27 @@ export function createLedgerStore(postgres: Database) {
     },
   };
   return {
+    /** Runs `work` in one transaction; its statements fail as all of this store do. */
+    transaction: db.transaction,
     insertAccount: async (name: string, accountId = timeOrderedId("acc_")): Promise<Account> =>
       toAccount(only(await db.query<AccountRow>(statements.insertAccount, [accountId, name]))),
     findAccount: async (accountId: string): Promise<Account | undefined> => {
       const [row] = await db.query<AccountRow>(statements.findAccount, [accountId]);
       return row && toAccount(row);
     },
-    listAccounts: async (after: string, limit: number): Promise<Account[]> =>
-      (await db.query<AccountRow>(statements.listAccounts, [after, limit])).map(toAccount),
+    listAccounts: async (
+      { name, accountIds }: { name: string; accountIds: readonly string[] },
+      after: string,
+      limit: number,
+    ): Promise<Account[]> => {
+      const values = [after, limit, name, accountIds];
+      return (await db.query<AccountRow>(statements.listAccounts, values)).map(toAccount);
+    },
+    /** The accounts that have a secret whose hint begins and ends like this. */
+    findHint: async ({ first, last }: { first: string; last: string }): Promise<string[]> => {
+      const rows = await db.query<{ account_id: string }>(statements.findHint, [first, last]);
+      return rows.map((row) => row.account_id);
+    },
     readPools: async (accountId: string): Promise<Pool[]> =>
       (await db.query<PoolRow>(statements.readPools, [accountId])).map(({ family, posted, held }) =>
         create(PoolSchema, {
@@ -371,7 +385,7 @@ async function createTransfer(db: Database, transfer: NewTransfer): Promise<Tran
 
 function createTransferOnce(db: Database, transfer: NewTransfer): Promise<Transfer> {
   return db.transaction(async (tx) => {
-    const [pool] = await tx.query<PoolRow & { in_debt: boolean }>(statements.lockPool, [
+    const [pool] = await tx.query<PoolRow & { account_status: string }>(statements.lockPool, [
       transfer.accountId,
       transfer.family,
     ]);
@@ -391,6 +405,8 @@ function createTransferOnce(db: Database, transfer: NewTransfer): Promise<Transf
         throw new ApiError("idempotency_key_reused", { field: "idempotency_key" });
       return toTransfer(earlier);
     }
+    if (pool.account_status === "closed" && !correctingKinds.has(transfer.kind))
+      throw new ApiError("account_closed");
     const free = pool.posted - pool.held;
     if (
       transfer.amountMicro < 0n &&
@@ -427,6 +443,13 @@ function createTransferOnce(db: Database, transfer: NewTransfer): Promise<Transf
     return toTransfer(only(await tx.query<TransferRow>(statements.insertTransfer, values)));
   });
 }
+
+/** What people may still book in a closed account. */
+const correctingKinds: ReadonlySet<TransferKind> = new Set([
+  TransferKind.REFUND,
+  TransferKind.CHARGEBACK,
+  TransferKind.ADJUSTMENT,
+]);
 
 function isSameTransfer(row: TransferRow, transfer: NewTransfer): boolean {
   return (

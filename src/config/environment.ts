@@ -161,6 +161,10 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     problems.push("ADMIN_TOKEN: must consist of visible ASCII characters, without spaces");
   } else if (adminToken !== undefined && adminToken.length < adminTokenLengthMin) {
     problems.push(`ADMIN_TOKEN: must have at least ${adminTokenLengthMin} characters`);
+  } else if (adminToken !== undefined && /^adm-gw2-/i.test(adminToken)) {
+    problems.push(
+      "ADMIN_TOKEN: must not begin as the tokens of CreateAdminToken do, with adm-gw2-",
+    );
   }
   if (role !== "facade" && databaseUrl !== undefined && adminToken === undefined) {
     problems.push("ADMIN_TOKEN: is required with DATABASE_URL");

@@ -2,8 +2,11 @@
 // as everybody does. So far it has the page on which people sign in, and files to download.
 
 import { readFileSync } from "node:fs";
+import { Code } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { type ErrorReason, errorCatalog, toApiError } from "../base/errors.ts";
 import { isLocalhost } from "../config/environment.ts";
+import { type AccountExportParts, getAccountExport } from "./export.ts";
 import { type ExportParts, registerExports } from "./exports.ts";
 import { createOidcRoutes, type OidcParts } from "./oidc.ts";
 
@@ -31,9 +34,9 @@ const files = [
 /** Adds the routes of the console. `publicUrl`: the address under which people reach it. */
 export function registerConsole(
   app: FastifyInstance,
-  publicUrl: () => URL,
-  parts: OidcParts & ExportParts,
+  parts: OidcParts & ExportParts & AccountExportParts & { publicUrl: () => URL },
 ): void {
+  const { publicUrl } = parts;
   registerExports(app, parts, (reply) => withHeaders(reply, publicUrl()));
   // Lists of the paths are for programs.
   const config = { isVariant: true };
@@ -58,12 +61,36 @@ export function registerConsole(
         return oidc[name](request, withHeaders(reply, publicUrl()));
       },
     );
+  app.get("/console/export/account", { config, exposeHeadRoute: false }, async (request, reply) => {
+    withHeaders(reply, publicUrl());
+    try {
+      const download = await getAccountExport(parts, request, reply);
+      return reply.headers(download.headers).send(download.body);
+    } catch (error) {
+      const { reason, message } = toApiError(error);
+      return reply.code(statusOf(reason)).send({ error: { code: reason, message } });
+    }
+  });
   for (const path of ["/console", "/console/"])
     app.get(path, { config }, async (request, reply) => {
       const elsewhere = nameOfHost(request, publicUrl()) ?? "";
       return withHeaders(reply, publicUrl()).redirect(`${elsewhere}/console/welcome`, 302);
     });
 }
+
+/** The HTTP status of an error of a download. Its code is the one of Connect. */
+function statusOf(reason: ErrorReason): number {
+  return statuses.get(errorCatalog[reason].rpc) ?? 500;
+}
+
+const statuses: ReadonlyMap<Code, number> = new Map([
+  [Code.InvalidArgument, 400],
+  [Code.Unauthenticated, 401],
+  [Code.PermissionDenied, 403],
+  [Code.NotFound, 404],
+  [Code.ResourceExhausted, 429],
+  [Code.Unavailable, 503],
+]);
 
 function withHeaders(reply: FastifyReply, publicUrl: URL): FastifyReply {
   if (publicUrl.protocol === "https:")

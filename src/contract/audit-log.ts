@@ -6,6 +6,7 @@ import {
   type DescField,
   type DescMessage,
   type DescMethod,
+  type DescMethodServerStreaming,
   type DescMethodUnary,
   isFieldSet,
   isMessage,
@@ -61,42 +62,99 @@ type Parts = {
  */
 export function withAudit(desc: DescMethodUnary, { admit, run, log, sink }: Parts) {
   return async (request: Message, call: Call): Promise<Message> => {
-    let caller: Caller | undefined;
-    let accountId = "";
-    let noted: AuditFacts = {};
-    const write = async (outcome: string, answer?: Message) => {
-      const facts = {
-        ...fieldsOf(desc.input, request, false),
-        ...(answer && fieldsOf(desc.output, answer, true)),
-        ...noted,
-      };
-      const actor = caller && actorOf(caller);
-      log.info({ method: desc.name, outcome, ...(actor && { actor }), ...facts }, "audit");
-      // Of others, only the log knows: else anybody could fill the table with rejected calls.
-      if (!sink || !actor || !caller || caller.kind === "key" || caller.kind === "anyone") return;
-      const { address } = clientOf(call);
-      const named = facts.accountId ?? accountId;
-      // Else anybody could write into the events of an account whose id he knows.
-      const account = isStranger(caller, named) ? "" : named;
-      const event = { actor, accountId: account, method: desc.name, outcome, facts, address };
-      await record(sink, { at: new Date(), ...event }, log);
-    };
+    const act = new Act(desc, request, call, { log, sink });
     try {
-      const admitted = await admit(request, call, (one) => {
-        caller = one;
-      });
-      ({ accountId } = admitted);
-      const note = (facts: AuditFacts) => {
-        noted = { ...noted, ...facts };
-      };
-      const answer = await run(request, { ...admitted, note });
-      await write("ok", answer);
+      const admitted = await admit(request, call, act.identified);
+      act.accountId = admitted.accountId;
+      const answer = await run(request, { ...admitted, note: act.note });
+      await act.record("ok", answer);
       return answer;
     } catch (error) {
-      await write(toApiError(error).reason);
+      await act.record(toApiError(error).reason);
       throw error;
     }
   };
+}
+
+/** The same for a stream. One that its caller left, or that was aborted, is `cancelled`. */
+export function streamWithAudit(
+  desc: DescMethodServerStreaming,
+  {
+    log,
+    sink,
+    run,
+  }: Omit<Parts, "admit" | "run"> & {
+    run: (request: Message, call: Call, act: Act) => AsyncIterable<Message>;
+  },
+) {
+  return async function* (request: Message, call: Call): AsyncGenerator<Message, void> {
+    const act = new Act(desc, request, call, { log, sink });
+    let outcome = "cancelled";
+    try {
+      yield* run(request, call, act);
+      outcome = "ok";
+    } catch (error) {
+      outcome = toApiError(error).reason;
+      throw error;
+    } finally {
+      await act.record(outcome);
+    }
+  };
+}
+
+/** One call of an audited method. */
+export class Act {
+  readonly #desc: DescMethod;
+  readonly #request: Message;
+  readonly #call: Call;
+  readonly #log: Log;
+  readonly #sink: AuditSink | undefined;
+  #caller: Caller | undefined;
+  #noted: AuditFacts = {};
+  /** As `decideAccount` decided it. */
+  accountId = "";
+
+  constructor(
+    desc: DescMethod,
+    request: Message,
+    call: Call,
+    { log, sink }: Pick<Parts, "log" | "sink">,
+  ) {
+    this.#desc = desc;
+    this.#request = request;
+    this.#call = call;
+    this.#log = log;
+    this.#sink = sink;
+  }
+
+  readonly identified = (caller: Caller): void => {
+    this.#caller = caller;
+  };
+
+  readonly note = (facts: AuditFacts): void => {
+    this.#noted = { ...this.#noted, ...facts };
+  };
+
+  /** `answer`: of a unary method that succeeded. */
+  async record(outcome: string, answer?: Message): Promise<void> {
+    const { input, output, name: method } = this.#desc;
+    const facts = {
+      ...fieldsOf(input, this.#request, false),
+      ...(answer && fieldsOf(output, answer, true)),
+      ...this.#noted,
+    };
+    const caller = this.#caller;
+    const actor = caller && actorOf(caller);
+    this.#log.info({ method, outcome, ...(actor && { actor }), ...facts }, "audit");
+    // Of others, only the log knows: else anybody could fill the table with rejected calls.
+    if (!this.#sink || !actor || caller.kind === "key" || caller.kind === "anyone") return;
+    const { address } = clientOf(this.#call);
+    const named = facts.accountId ?? this.accountId;
+    // Else anybody could write into the events of an account whose id he knows.
+    const accountId = isStranger(caller, named) ? "" : named;
+    const event = { actor, accountId, method, outcome, facts, address };
+    await record(this.#sink, { at: new Date(), ...event }, this.#log);
+  }
 }
 
 async function record(sink: AuditSink, event: AuditEvent, log: Log): Promise<void> {
@@ -150,6 +208,8 @@ const recordedFields = new Set([
   "passkey_id",
   "transfer_id",
   "person_id",
+  "token_id",
+  "scope",
   "kind",
   "role",
   "operator",

@@ -15,7 +15,7 @@ export function isAdmitted(allowed: Callers, caller: Caller): boolean {
     case "key":
       return allowed.key || (allowed.accountReader && caller.key.accountReader) || allowed.anyone;
     case "admin":
-      return allowed.admin !== AdminScope.UNSPECIFIED || allowed.anyone;
+      return covers(caller.scope, allowed.admin) || allowed.anyone;
     case "person":
       return isPersonAdmitted(allowed, caller) || allowed.anyone;
     case "internal":
@@ -23,6 +23,12 @@ export function isAdmitted(allowed: Callers, caller: Caller): boolean {
     case "anyone":
       return allowed.anyone;
   }
+}
+
+/** True if an admin token of this scope may call a method that asks for `needed`. */
+function covers(scope: AdminScope, needed: AdminScope): boolean {
+  if (needed === AdminScope.UNSPECIFIED || scope === AdminScope.UNSPECIFIED) return false;
+  return scope === AdminScope.ALL || needed === AdminScope.READ || needed === scope;
 }
 
 function isPersonAdmitted(allowed: Callers, { operator, memberships }: Person): boolean {
@@ -156,15 +162,15 @@ export function checkStrong(caller: Caller): void {
 }
 
 /**
- * The caller as transfers, keys and audit events name it: `person:` or `key:` and an id,
- * `token:ADMIN_TOKEN`, or the name of a part of the gateway.
+ * The caller as transfers, keys and audit events name it: `person:` or `key:` and an id, `token:`
+ * and the name of an admin token, or the name of a part of the gateway.
  */
 export function actorOf(caller: Caller): string {
   switch (caller.kind) {
     case "key":
       return `key:${caller.key.keyId}`;
     case "admin":
-      return "token:ADMIN_TOKEN";
+      return `token:${caller.name}`;
     case "person":
       return `person:${caller.personId}`;
     case "internal":
@@ -172,6 +178,12 @@ export function actorOf(caller: Caller): string {
     case "anyone":
       return "anyone";
   }
+}
+
+/** Under what changes of the caller are announced. Undefined: it has no changes. */
+export function subjectOf(caller: Caller): string | undefined {
+  if (caller.kind === "person") return caller.personId;
+  return caller.kind === "admin" ? caller.tokenId : undefined;
 }
 
 /** The program and the machine from which a person calls. Each is empty if it is unknown. */

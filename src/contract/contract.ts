@@ -26,7 +26,11 @@ import {
 } from "@connectrpc/connect";
 import { BillingService } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Callers } from "../../gen/gateway/common/v1/options_pb.ts";
-import type { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  type AccountRole,
+  AdminScope,
+  type OperatorRole,
+} from "../../gen/gateway/common/v1/roles_pb.ts";
 import { InferenceService } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import {
   type AuthenticateResponse,
@@ -79,13 +83,30 @@ export interface Call {
 /** The authenticated caller. */
 export type Caller =
   | { readonly kind: "key"; readonly key: Key; readonly secret: Secret }
-  /** The holder of the admin token: sees every account and has none. */
-  | { readonly kind: "admin" }
+  | AdminToken
   | Person
   /** A part of the gateway, such as `payments`. Only the local binding names it, never a header. */
   | { readonly kind: "internal"; readonly service: string }
   /** A call without a valid credential, of a method that is for everybody. */
   | { readonly kind: "anyone" };
+
+/** The holder of an admin token: sees every account and has none. */
+export type AdminToken = {
+  readonly kind: "admin";
+  /** As audit events and transfers name it. */
+  readonly name: string;
+  readonly scope: AdminScope;
+  /** Under which its revocation is announced. Undefined: no call revokes it. */
+  readonly tokenId: string | undefined;
+};
+
+/** The admin token that the environment, or the first start, gives. */
+export const environmentToken: AdminToken = {
+  kind: "admin",
+  name: "ADMIN_TOKEN",
+  scope: AdminScope.ALL,
+  tokenId: undefined,
+};
 
 /** A person, by one of his sessions. */
 export type Person = {
@@ -127,10 +148,11 @@ export type AuditFacts = Readonly<Record<string, string>>;
 export type Authenticate = (requestHeader: CallHeaders) => Promise<Caller>;
 
 /**
- * Calls `listener` when a session of a person has ended, or a role of the person changed, on any
- * node, within a second. Returns the function that unsubscribes.
+ * Calls `listener` when a session of a person has ended, a role of the person changed, or an admin
+ * token was revoked, on any node, within a second. `subjectId`: of the person or the token. Returns
+ * the function that unsubscribes.
  */
-export type OnPersonChange = (listener: (change: { personId: string }) => void) => () => void;
+export type OnCallerChange = (listener: (change: { subjectId: string }) => void) => () => void;
 
 /**
  * The methods of `S`. Each takes its request and the call, and returns complete messages. Matches
@@ -289,7 +311,10 @@ export function withCaller(answer: AuthenticateResponse, atMs: number): ContextV
 
 /** The caller that an answer of `KeysService.Authenticate` describes. Undefined: it names none. */
 export function toCaller({ admin, key, secret, person }: AuthenticateResponse): Caller | undefined {
-  if (admin) return { kind: "admin" };
+  if (admin) {
+    const { name, scope, tokenId } = admin;
+    return { kind: "admin", name, scope, tokenId: tokenId === "" ? undefined : tokenId };
+  }
   if (key && secret) return { kind: "key", key, secret };
   if (!person) return undefined;
   const { personId, sessionId, memberships, operator, strongUntil } = person;

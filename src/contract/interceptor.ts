@@ -6,8 +6,14 @@ import { Code } from "@connectrpc/connect";
 import { audited, callers, endless, strong } from "../../gen/gateway/common/v1/options_pb.ts";
 import { ApiError, errorCatalog, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
-import { type AuditSink, OperatorLooks, withAudit } from "./audit-log.ts";
-import { checkAllAccounts, checkStrong, decideAccount, isAdmitted } from "./callers.ts";
+import {
+  type Act,
+  type AuditSink,
+  OperatorLooks,
+  streamWithAudit,
+  withAudit,
+} from "./audit-log.ts";
+import { checkAllAccounts, checkStrong, decideAccount, isAdmitted, subjectOf } from "./callers.ts";
 import {
   type Authenticate,
   type AuthenticatedCall,
@@ -17,7 +23,7 @@ import {
   type Caller,
   type Implementation,
   implement,
-  type OnPersonChange,
+  type OnCallerChange,
 } from "./contract.ts";
 import { checkRequest } from "./validate.ts";
 
@@ -29,8 +35,8 @@ export type InterceptorParts = {
   readonly log: Log;
   /** Absent: administrative acts are only logged. */
   readonly audit?: AuditSink | undefined;
-  /** Ends the streams of persons. Absent: nobody signs in here. */
-  readonly onPersonChange?: OnPersonChange | undefined;
+  /** Ends the streams of persons and admin tokens. Absent: none changes here. */
+  readonly onCallerChange?: OnCallerChange | undefined;
 };
 
 /**
@@ -42,7 +48,7 @@ export function intercept<S extends DescService>(
   implementation: Implementation<S, AuthenticatedCall>,
   parts: InterceptorParts,
 ): Implementation<S> {
-  const { log, audit, onPersonChange } = parts;
+  const { log, audit, onCallerChange } = parts;
   const looks = audit && new OperatorLooks(audit, log);
   return implement<Implementation<S>>(service, (desc) => {
     const method = boundMethod<S, AuthenticatedCall>(implementation, desc);
@@ -76,22 +82,26 @@ export function intercept<S extends DescService>(
       return (request: Message, call: Call) =>
         untilAborted(call.signal, work(request, call)).catch((error) => fail(error, call));
     }
-    return async function* (request: Message, call: Call) {
+    const { desc: streaming, run: open } = method;
+    const admitAndOpen = async function* (request: Message, call: Call, act?: Act) {
       try {
-        const admitted = await admit(request, call);
-        await looks?.record(method.desc, admitted);
-        const follow = followRights(admitted.caller, isEndless, onPersonChange);
+        const admitted = await admit(request, call, act?.identified);
+        if (act) act.accountId = admitted.accountId;
+        else await looks?.record(method.desc, admitted);
+        const follow = followRights(admitted.caller, isEndless, onCallerChange);
         if (follow) {
           const recheck = () => admit(request, { ...call, caller: undefined });
-          const run = (signal: AbortSignal) => method.run(request, { ...admitted, signal });
+          const run = (signal: AbortSignal) => open(request, { ...admitted, signal });
           yield* whileAdmitted({ follow, recheck, run, signal: call.signal });
         } else {
-          yield* method.run(request, admitted);
+          yield* open(request, admitted);
         }
       } catch (error) {
         fail(error, call);
       }
     };
+    if (!getOption(desc, audited)) return admitAndOpen;
+    return streamWithAudit(streaming, { run: admitAndOpen, log, sink: audit });
   });
 }
 
@@ -151,12 +161,13 @@ const recheckMs = 250;
 function followRights(
   caller: Caller,
   isEndless: boolean,
-  onPersonChange: OnPersonChange | undefined,
+  onCallerChange: OnCallerChange | undefined,
 ): FollowRights | undefined {
-  if (caller.kind === "person" && onPersonChange)
+  const subjectId = subjectOf(caller);
+  if (subjectId !== undefined && onCallerChange)
     return (onDoubt) =>
-      onPersonChange(({ personId }) => {
-        if (personId === caller.personId) onDoubt(true);
+      onCallerChange((change) => {
+        if (change.subjectId === subjectId) onDoubt(true);
       });
   // An answer to a key ends by itself, and inference ends it when the key is revoked.
   if (!isEndless || caller.kind === "internal") return undefined;

@@ -78,12 +78,12 @@ export function createIdentifyCaller(
   };
 }
 
-/** The same, but the admin token fails with `not_permitted`. */
-export function refuseAdminToken(identify: IdentifyCaller): IdentifyCaller {
+/** The same, but admin tokens fail with `not_permitted`. */
+export function refuseAdminTokens(identify: IdentifyCaller): IdentifyCaller {
   return async (attempt, call) => {
     const identified = await identify(attempt, call);
     if (identified.caller.admin)
-      throw new ApiError("not_permitted", { message: "The admin token is not accepted here." });
+      throw new ApiError("not_permitted", { message: "Admin tokens are not accepted here." });
     return identified;
   };
 }

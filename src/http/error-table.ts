@@ -78,6 +78,12 @@ export const errorTable = {
     chat: [invalid, "not_permitted"],
     ...noRetry,
   },
+  account_suspended: {
+    status: 403,
+    native: ["permission_error", "account_suspended"],
+    chat: [invalid, "account_suspended"],
+    ...noRetry,
+  },
   auth_rate_limited: {
     status: 429,
     native: ["rate_limit_error", "auth_rate_limited"],
@@ -185,6 +191,18 @@ export const errorTable = {
     status: 409,
     native: ["conflict_error", "key_not_active"],
     chat: [invalid, "key_not_active"],
+    ...noRetry,
+  },
+  account_closed: {
+    status: 409,
+    native: ["conflict_error", "account_closed"],
+    chat: [invalid, "account_closed"],
+    ...noRetry,
+  },
+  name_taken: {
+    status: 409,
+    native: ["conflict_error", "name_taken"],
+    chat: [invalid, "name_taken"],
     ...noRetry,
   },
 

@@ -40,7 +40,7 @@ export function createInference(parts: {
   /** The catalogue of this moment; it may be replaced at any time. */
   catalog: () => Catalog;
   holds: Holds;
-  keys: Pick<Keys, "onChanged" | "isActive">;
+  keys: Pick<Keys, "onChanged" | "refusalOf">;
   limits: RateLimits;
   providers: Providers;
   log: Log;
@@ -64,7 +64,7 @@ export function createInference(parts: {
     countRejected,
   };
   const stopWatching = parts.keys.onChanged(({ keyId }) => {
-    cancelRevoked(activeRequests, parts.keys, keyId).catch((err: unknown) =>
+    cancelRefused(activeRequests, parts.keys, keyId).catch((err: unknown) =>
       parts.log.error({ err, keyId }, "a changed key could not be read"),
     );
   });
@@ -99,16 +99,15 @@ const endings = {
   },
 } as const;
 
-const revoked = { error: new ApiError("revoked_key"), outcome: Outcome.REVOKED };
-
-async function cancelRevoked(
+async function cancelRefused(
   activeRequests: ActiveRequests,
-  keys: Pick<Keys, "isActive">,
+  keys: Pick<Keys, "refusalOf">,
   keyId: string,
 ): Promise<void> {
   await Promise.all(
     activeRequests.ofKey(keyId).map(async (one) => {
-      if (!(await keys.isActive(keyId, one.secretId))) one.cancel(revoked);
+      const reason = await keys.refusalOf(keyId, one.secretId);
+      if (reason) one.cancel({ error: new ApiError(reason), outcome: Outcome.REVOKED });
     }),
   );
 }

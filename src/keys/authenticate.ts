@@ -5,7 +5,12 @@ import { timingSafeEqual } from "node:crypto";
 import { ApiError, expiredSecret } from "../base/errors.ts";
 import { SecretCache } from "../base/secret-cache.ts";
 import { createSecretLookup } from "../base/secret-lookup.ts";
-import type { Authenticate, Caller, CallHeaders } from "../contract/contract.ts";
+import {
+  type Authenticate,
+  type Caller,
+  type CallHeaders,
+  environmentToken,
+} from "../contract/contract.ts";
 import { digestSecret, isSecret } from "./secret.ts";
 import type { FoundSecret } from "./store.ts";
 
@@ -16,8 +21,6 @@ export const cacheLimits = {
   freshMs: 5_000,
   staleMs: 30_000,
 } as const;
-
-const admin: Caller = { kind: "admin" };
 
 type Authentication = {
   authenticate: Authenticate;
@@ -53,7 +56,7 @@ export function createAuthentication(parts: {
     async authenticate(requestHeader) {
       const token = bearerToken(requestHeader);
       if (!isSecret(token)) {
-        if (isAdmin(token)) return admin;
+        if (isAdmin(token)) return environmentToken;
         throw new ApiError("invalid_key");
       }
       const digest = digestSecret(token);
@@ -68,8 +71,8 @@ export function createAuthentication(parts: {
 }
 
 /**
- * Throws `invalid_key` for an unknown or expired secret, `revoked_key`, `key_expired` and
- * `key_paused`.
+ * Throws `invalid_key` for an unknown or expired secret, `revoked_key`, `account_suspended`,
+ * `key_expired` and `key_paused`.
  */
 function callerOf(found: FoundSecret | undefined, isExpired: boolean): Caller {
   if (!found) throw new ApiError("invalid_key");
@@ -80,7 +83,7 @@ function callerOf(found: FoundSecret | undefined, isExpired: boolean): Caller {
 
 /** The error of a key or secret that is known, and must not be used. Undefined: it may. */
 function refusalOf(found: FoundSecret, isExpired: boolean): ApiError | undefined {
-  if (found.revoked) return new ApiError("revoked_key");
+  if (found.refusal) return new ApiError(found.refusal);
   if (isExpired || (found.expiresInMs !== undefined && found.expiresInMs <= 0))
     return found.expiresFirst === "key" ? new ApiError("key_expired") : expiredSecret();
   return found.paused ? new ApiError("key_paused") : undefined;

@@ -6,18 +6,20 @@ import {
   type AuthenticateRequest,
   type AuthenticateResponse,
   AuthenticateResponseSchema,
+  type Key,
   type KeysService,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { createChanges } from "../base/change-feed.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import { walkPages } from "../base/paging.ts";
 import type {
   Authenticate,
   AuthenticatedCall,
   Caller,
   Implementation,
 } from "../contract/contract.ts";
-import type { Postgres } from "../postgres/postgres.ts";
+import type { Postgres, Tx } from "../postgres/postgres.ts";
 import { type Hints, hintsOn } from "../redis/redis.ts";
 import type { ResolveModel } from "./administration.ts";
 import {
@@ -34,7 +36,13 @@ import {
 import { createAuthentication } from "./authenticate.ts";
 import { LastUse } from "./last-use.ts";
 import { RevocationCheck } from "./revocation.ts";
-import { createKeyStore, type KeyStore, type ManagedKeys, managedKeys } from "./store.ts";
+import {
+  createKeyStore,
+  type KeyStore,
+  type ManagedKeys,
+  managedKeys,
+  type Refusal,
+} from "./store.ts";
 
 export type Keys = {
   /** Without authentication: the interceptor has authenticated the caller. */
@@ -43,10 +51,12 @@ export type Keys = {
   /** Calls `listener` for each change of a key, on every node, within a second of its commit. */
   onChanged(listener: (change: { keyId: string }) => void): () => void;
   /**
-   * False once the key or this secret of it is revoked, so that its active requests must end.
-   * A pause and the expiry do not end them. Reads the database.
+   * Why the active requests of this secret have to end: it or its key is revoked, or the account is
+   * suspended. Undefined: they may continue; a pause and the expiry do not end them. Reads the
+   * database.
    */
-  isActive(keyId: string, secretId: string): Promise<boolean>;
+  refusalOf(keyId: string, secretId: string): Promise<Refusal | undefined>;
+  readonly ofAccount: KeysOfAccount;
   /** The keys of a person who leaves an account. */
   readonly managed: ManagedKeys & {
     /** Call after the commit: this process follows at once, others by the feed. */
@@ -56,6 +66,23 @@ export type Keys = {
   start(): void;
   stop(): Promise<void>;
 };
+
+/** What a change of an account does to its keys. */
+type KeysOfAccount = {
+  /**
+   * Announces, in the transaction that changes the status of an account, that its keys changed.
+   * Returns the ids for `publish`.
+   */
+  announce(tx: Tx, accountId: string): Promise<readonly string[]>;
+  /** Revokes all of them in the same way, for good. */
+  revokeAll(tx: Tx, accountId: string): Promise<readonly string[]>;
+  /** All keys, oldest first, without their secrets. */
+  export(accountId: string): AsyncIterable<{ keys: Key[] }>;
+  /** Call after the commit: this process follows at once, others by the feed. */
+  publish(keyIds: readonly string[]): void;
+};
+
+const everyKey = { status: undefined, text: "" };
 
 /** The channel of Redis through which nodes tell each other that some key changed. */
 export const hintChannel = "gateway:keys-changed";
@@ -108,7 +135,19 @@ export function createKeys(parts: {
     },
     authenticate,
     onChanged: (listener) => changes.onChanged((keyId) => listener({ keyId })),
-    isActive: (keyId, secretId) => revocation.isActive(keyId, secretId),
+    refusalOf: (keyId, secretId) => revocation.refusalOf(keyId, secretId),
+    ofAccount: {
+      announce: store.announceAccount,
+      revokeAll: store.revokeAccountKeys,
+      async *export(accountId) {
+        const pages = walkPages({
+          read: (after, limit) => store.listKeys(accountId, everyKey, after ?? "", limit),
+          cursorOf: ({ keyId }) => keyId,
+        });
+        for await (const keys of pages) yield { keys };
+      },
+      publish: (keyIds) => keyIds.forEach(changes.publish),
+    },
     managed: {
       ...managedKeys,
       publish: (keyIds) => keyIds.forEach(changes.publish),
@@ -126,7 +165,10 @@ async function describeCaller(
   request: AuthenticateRequest,
   caller: Caller,
 ): Promise<AuthenticateResponse> {
-  if (caller.kind === "admin") return create(AuthenticateResponseSchema, { admin: true });
+  if (caller.kind === "admin") {
+    const { name, scope, tokenId } = caller;
+    return create(AuthenticateResponseSchema, { admin: { name, scope, tokenId: tokenId ?? "" } });
+  }
   if (caller.kind === "person") {
     const { personId, sessionId, memberships, operator, strongUntil } = caller;
     return create(AuthenticateResponseSchema, {

@@ -1,22 +1,26 @@
-// Decides whether the active requests of a key may continue, after each change of the key.
+// Decides whether the active requests of a key may continue, after each change of the key or of its
+// account.
 
 import { setTimeout as delay } from "node:timers/promises";
 import { ApiError } from "../base/errors.ts";
+import type { Refusal } from "./store.ts";
 
 const attemptsMax = 240;
 const retryMs = 250;
 
-export class RevocationCheck {
-  readonly #readLiveSecrets: (keyId: string) => Promise<Set<string>>;
-  readonly #reads = new Map<string, Promise<Set<string>>>();
+/** The secrets that are not revoked, and why their active requests have to end, if they have to. */
+type LiveSecrets = ReadonlyMap<string, Refusal | undefined>;
 
-  /** `readLiveSecrets` returns the ids of the secrets whose active requests may continue. */
-  constructor(readLiveSecrets: (keyId: string) => Promise<Set<string>>) {
+export class RevocationCheck {
+  readonly #readLiveSecrets: (keyId: string) => Promise<LiveSecrets>;
+  readonly #reads = new Map<string, Promise<LiveSecrets>>();
+
+  constructor(readLiveSecrets: (keyId: string) => Promise<LiveSecrets>) {
     this.#readLiveSecrets = readLiveSecrets;
   }
 
-  /** False once the key or this secret of it is revoked. */
-  async isActive(keyId: string, secretId: string): Promise<boolean> {
+  /** Why active requests with this secret have to end. Undefined: they may continue. */
+  async refusalOf(keyId: string, secretId: string): Promise<Refusal | undefined> {
     // Called for all active requests of a key at once: they share one read.
     let read = this.#reads.get(keyId);
     if (!read) {
@@ -25,7 +29,8 @@ export class RevocationCheck {
       });
       this.#reads.set(keyId, read);
     }
-    return (await read).has(secretId);
+    const live = await read;
+    return live.has(secretId) ? live.get(secretId) : "revoked_key";
   }
 
   /**
@@ -40,7 +45,7 @@ export class RevocationCheck {
    * Retries for a minute while the database is down, so that a revocation still ends the active
    * requests.
    */
-  async #read(keyId: string): Promise<Set<string>> {
+  async #read(keyId: string): Promise<LiveSecrets> {
     for (let attempt = 1; ; attempt++) {
       try {
         return await this.#readLiveSecrets(keyId);

@@ -11,7 +11,7 @@ import {
   SecretSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { ChangePage } from "../base/change-feed.ts";
-import { ApiError } from "../base/errors.ts";
+import { ApiError, type ErrorReason } from "../base/errors.ts";
 import { type FamilyName, familyName, familyOf } from "../base/families.ts";
 import { timeOrderedId } from "../base/ids.ts";
 import type { Found } from "../base/secret-cache.ts";
@@ -54,14 +54,20 @@ const statements = {
   hasSecret: timed("has-secret"),
   readChanges: timed("read-changes"),
   removeChanges: timed("remove-changes"),
+  announceAccount: timed("announce-account"),
+  revokeAccountKeys: timed("revoke-account-keys"),
+  readAccountStatus: timed("read-account-status"),
 };
+
+/** Why a secret is refused, or its active requests have to end. */
+export type Refusal = Extract<ErrorReason, "revoked_key" | "account_suspended">;
 
 /** A secret that was found by its digest, with its key. */
 export type FoundSecret = Found & {
   readonly caller: Caller;
   readonly secretId: string;
-  /** True when the key or this secret of it is revoked. */
-  readonly revoked: boolean;
+  /** Undefined: neither the key nor this secret is revoked, and the account is active. */
+  readonly refusal: Refusal | undefined;
   readonly paused: boolean;
   /** Which of the two ends after `expiresInMs`. */
   readonly expiresFirst: "key" | "secret";
@@ -136,13 +142,20 @@ export function createKeyStore(postgres: Postgres) {
     throw new ApiError(found ? "key_not_active" : "not_found", { field: "key_id" });
   }
 
+  async function isClosed(accountId: string): Promise<boolean> {
+    const rows = await query<{ status: AccountStatusName }>(statements.readAccountStatus, [
+      accountId,
+    ]);
+    return rows[0]?.status === "closed";
+  }
+
   return {
     async findSecrets(digests: readonly string[]): Promise<FoundSecret[]> {
       const rows = await query<FoundRow>(statements.findSecrets, [digests.map(digestBytes)]);
       return rows.map(toFoundSecret);
     },
 
-    /** Throws `not_found` for an unknown account. */
+    /** Throws `not_found` for an unknown account, and `account_closed`. */
     async createKey(
       accountId: string,
       family: KeyFamily,
@@ -150,6 +163,7 @@ export function createKeyStore(postgres: Postgres) {
       createdBy: string,
       secret: StoredSecret,
     ): Promise<Key> {
+      if (await isClosed(accountId)) throw new ApiError("account_closed");
       const keyId = timeOrderedId("key_");
       const { name, requestsPerMinute, allowedModels, monthlyCap } = controls;
       await query(statements.createKey, [
@@ -172,6 +186,11 @@ export function createKeyStore(postgres: Postgres) {
           ? new ApiError("not_found", { field: "account_id", cause })
           : cause;
       });
+      // The account may have been closed meanwhile, when this key was not there to be revoked.
+      if (await isClosed(accountId)) {
+        await this.revokeKey(keyId);
+        throw new ApiError("account_closed");
+      }
       return this.readKey(keyId);
     },
 
@@ -267,11 +286,26 @@ export function createKeyStore(postgres: Postgres) {
     },
 
     /**
-     * Ids of the secrets whose active requests may continue. Empty for a revoked or unknown key.
+     * Why the active requests of each secret have to end; undefined: they may continue. Without the
+     * revoked secrets; empty for a revoked or unknown key.
      */
-    async liveSecrets(keyId: string): Promise<Set<string>> {
-      const rows = await query<{ secret_id: string }>(statements.readLiveSecrets, [keyId]);
-      return new Set(rows.map((row) => row.secret_id));
+    async liveSecrets(keyId: string): Promise<Map<string, Refusal | undefined>> {
+      const rows = await query<LiveRow>(statements.readLiveSecrets, [keyId]);
+      return new Map(rows.map((row) => [row.secret_id, refusalBy[row.account_status]]));
+    },
+
+    /** Tells every process that the keys of an account changed with it. Returns their ids. */
+    async announceAccount(tx: Tx, accountId: string): Promise<string[]> {
+      const values = [accountId, timeOrderedId("chg_")];
+      const rows = await tx.query<{ key_id: string }>(statements.announceAccount, values);
+      return rows.map((row) => row.key_id);
+    },
+
+    /** Revokes all keys of an account. Returns the ids of those that were active. */
+    async revokeAccountKeys(tx: Tx, accountId: string): Promise<string[]> {
+      const values = [accountId, timeOrderedId("chg_")];
+      const rows = await tx.query<{ key_id: string }>(statements.revokeAccountKeys, values);
+      return rows.map((row) => row.key_id);
     },
 
     /** Changes since ten seconds before `since`. Undefined: before now. */
@@ -365,8 +399,19 @@ type FoundRow = KeyRow & {
   secret_revoked_at: Date | null;
   expires_in_ms: number | null;
   use_is_due: boolean;
+  account_status: AccountStatusName;
 };
+type LiveRow = { secret_id: string; account_status: AccountStatusName };
 type ChangeRow = { read_at: Date; change_id: string | null; key_id: string | null };
+
+type AccountStatusName = keyof typeof refusalBy;
+
+/** What the status of its account does to a key. */
+const refusalBy = {
+  active: undefined,
+  suspended: "account_suspended",
+  closed: "revoked_key",
+} as const satisfies Record<string, Refusal | undefined>;
 
 const statusOf = {
   active: KeyStatus.ACTIVE,
@@ -424,6 +469,7 @@ function toFoundSecret(row: FoundRow): FoundSecret {
   const { secret_id, shown, expires_at, secret_expires_at, secret_revoked_at } = row;
   const keyExpiresFirst =
     expires_at !== null && (secret_expires_at === null || expires_at <= secret_expires_at);
+  const isRevoked = row.status === "revoked" || secret_revoked_at !== null;
   return {
     digest: row.digest.toString("latin1"),
     ownerId: row.key_id,
@@ -436,7 +482,7 @@ function toFoundSecret(row: FoundRow): FoundSecret {
         ...{ expires_at: secret_expires_at, revoked_at: secret_revoked_at },
       }),
     },
-    revoked: row.status === "revoked" || secret_revoked_at !== null,
+    refusal: isRevoked ? "revoked_key" : refusalBy[row.account_status],
     paused: row.paused,
     expiresInMs: row.expires_in_ms ?? undefined,
     expiresFirst: keyExpiresFirst ? "key" : "secret",

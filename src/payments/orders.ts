@@ -2,6 +2,7 @@
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { AccountStatus } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import {
   type CancelOrderRequest,
   CancelOrderResponseSchema,
@@ -108,12 +109,19 @@ async function storeOnce(
   // Throws `not_found` for an account that does not exist.
   const contextValues = asService("payments");
   const { account } = await billing.getAccount({ accountId }, { contextValues, signal });
+  if (account?.status === AccountStatus.SUSPENDED) throw new ApiError("account_suspended");
+  if (account?.status === AccountStatus.CLOSED) throw new ApiError("account_closed");
   await store.transaction(async (tables) => {
     await tables.lockAccount(accountId);
     // A repeat at the same time has stored it: that is no further order.
     if (await tables.findOrderByKey(accountId, idempotencyKey)) return;
     checkCount(await tables.countOrders(accountId));
-    const buyer = { name: account?.name ?? "", address: "", taxId: "" };
+    const details = account?.billingDetails;
+    const buyer = {
+      name: details?.name || (account?.name ?? ""),
+      address: details?.address ?? "",
+      taxId: details?.taxId ?? "",
+    };
     await tables.insertOrder({ ...order, seller: sellerOf(parts, order.processor), buyer });
   });
   const stored = await find();

@@ -355,6 +355,8 @@ async function joinAccount(
   // He may have been deleted, or disabled, which the node does not know yet.
   const person = await tables.lockPerson(personId);
   if (!person || person.disabledAt) throw new ApiError("invalid_session");
+  // An account that is suspended for now can be joined later, with the same link.
+  if (purpose === "invitation" && member) await tables.findOpenAccount(member.accountId);
   if (member) await tables.putMember(personId, member);
   await tables.insertChange(personId);
   const facts = { purpose, linkId };

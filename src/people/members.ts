@@ -56,8 +56,7 @@ export async function invite(
   // Without a mail server the inviter gets the link, and passes it on.
   const mailTo = outbox && address;
   const made = await store.transaction(async (tables) => {
-    const account = await tables.findAccountName(accountId);
-    if (account === undefined) throw noSuchAccount();
+    const account = await tables.findOpenAccount(accountId);
     // Locks the account's members, so that invitations at the same time are counted one by one.
     const members = await tables.lockMembers(accountId);
     await checkStillOwner(tables, members, caller);

@@ -33,8 +33,8 @@ export type Parts = {
   /** Creates an account with this id, unless it exists. */
   readonly ensureAccount: (accountId: string, name: string) => Promise<void>;
   readonly log: Log;
-  /** Tells every node that a person changed. Call after the commit of `insertChange`. */
-  readonly publish: (personId: string) => void;
+  /** Tells every node that a person or token changed. Call after the commit of `insertChange`. */
+  readonly publish: (subjectId: string) => void;
   readonly keys: ManagedKeys;
 };
 
@@ -60,10 +60,14 @@ export function personOf({ caller }: AuthenticatedCall): Person {
 }
 
 /**
- * Locks a person who calls as an operator admin. Throws `not_permitted` if he is one no more, which
- * the node may not know yet: in that second he could make himself one again.
+ * Locks a person who calls as an operator admin, or an admin token. Throws `not_permitted` if he is
+ * one no more, or it is revoked, which the node may not know yet: in that second he could make
+ * himself one again.
  */
 export async function checkStillAdmin(tables: PeopleTables, caller: Caller): Promise<void> {
+  if (caller.kind === "admin" && caller.tokenId !== undefined) {
+    if (!(await tables.lockAdminToken(caller.tokenId))) throw new ApiError("not_permitted");
+  }
   if (caller.kind !== "person") return;
   const person = await tables.lockPerson(caller.personId);
   if (person?.operator !== OperatorRole.ADMIN || person.disabledAt)

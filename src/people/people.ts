@@ -1,7 +1,12 @@
 // People: who somebody is, how a person signs in, and which accounts a person belongs to.
 
 import { AccountRole } from "../../gen/gateway/common/v1/roles_pb.ts";
-import type { PeopleService } from "../../gen/gateway/people/v1/people_pb.ts";
+import type {
+  AuditEvent,
+  Invitation,
+  Member,
+  PeopleService,
+} from "../../gen/gateway/people/v1/people_pb.ts";
 import { type ChangeHints, createChanges } from "../base/change-feed.ts";
 import { ApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
@@ -11,12 +16,19 @@ import type {
   Authenticate,
   AuthenticatedCall,
   Implementation,
-  OnPersonChange,
+  OnCallerChange,
 } from "../contract/contract.ts";
 import type { AuditSink } from "../contract/interceptor.ts";
 import type { Mailer } from "../mail/mail.ts";
-import type { Postgres } from "../postgres/postgres.ts";
-import { listAuditEvents } from "./audit-events.ts";
+import type { Postgres, Tx } from "../postgres/postgres.ts";
+import {
+  createAdminToken,
+  createAdminTokens,
+  isAdminToken,
+  listAdminTokens,
+  revokeAdminToken,
+} from "./admin-tokens.ts";
+import { listAuditEvents, walkAuditEvents } from "./audit-events.ts";
 import { createChallenges } from "./challenges.ts";
 import { listPeople, makeRecoveryLink, makeSignInLink, updatePerson } from "./directory.ts";
 import { createFlows } from "./flows.ts";
@@ -31,7 +43,7 @@ import type { ManagedKeys, Parts } from "./parts.ts";
 import { createPasskeys } from "./passkeys.ts";
 import { PasswordHasher } from "./passwords.ts";
 import { createRetention } from "./retention.ts";
-import { createSessions } from "./sessions.ts";
+import { createSessions, isSession } from "./sessions.ts";
 import {
   beginSignIn,
   confirmIdentity,
@@ -46,15 +58,24 @@ import { confirmEmail, signUp } from "./sign-up.ts";
 import { createPeopleStore, type PeopleStore } from "./store.ts";
 import { addPasskey, removeIdentity, removePasskey, setPassword } from "./ways-in.ts";
 
+/** True for a credential that only people can know: of a person, or an admin token of theirs. */
+export function isOfPeople(authorization: string): boolean {
+  return isSession(authorization) || isAdminToken(authorization);
+}
+
 export type People = {
   /** Without authentication: the interceptor has authenticated the caller. */
   readonly service: Implementation<typeof PeopleService, AuthenticatedCall>;
-  /** Identifies the person of `authorization: Session …`. Throws `invalid_session`. */
+  /**
+   * Identifies the person of `authorization: Session …`, or the admin token of `Bearer adm-gw2-…`.
+   * Throws `invalid_session`, `invalid_key` and `revoked_key`.
+   */
   readonly authenticate: Authenticate;
-  readonly onPersonChange: OnPersonChange;
+  readonly onCallerChange: OnCallerChange;
   /** Stores administrative acts. */
   readonly audit: AuditSink;
   readonly installation: Installation;
+  readonly ofAccount: MembersOfAccount;
   /** Takes other providers of OIDC and rules of signing up. Throws if a secret is missing. */
   reload(settings: PeopleSettings): void;
   /**
@@ -66,6 +87,21 @@ export type People = {
   start(): void;
   stop(): Promise<void>;
 };
+
+/** What changes of an account ask about its members. */
+type MembersOfAccount = {
+  /**
+   * Throws `not_permitted` unless the person owns the account at this moment. Until the end of the
+   * transaction he goes on to own it.
+   */
+  checkOwner(tx: Tx, accountId: string, personId: string): Promise<void>;
+  /** The members and open invitations, then all audit events of the account, newest first. */
+  export(accountId: string): AsyncIterable<PeopleOfAccount>;
+};
+
+type PeopleOfAccount =
+  | { members: Member[]; invitations: Invitation[] }
+  | { auditEvents: AuditEvent[] };
 
 /** What only the machine itself may do. */
 export type Installation = {
@@ -112,6 +148,8 @@ export function createPeople(parts: {
   const sessions = createSessions({ store, changes, passkeyOnly });
   // Registered first: other listeners may authenticate at once.
   changes.onChanged(sessions.forget);
+  const tokens = createAdminTokens({ store, changes });
+  changes.onChanged(tokens.forget);
   const challenges = createChallenges(store);
   let settings = parts.settings ?? closedPeople;
   const createProviders = ({ oidc }: PeopleSettings) =>
@@ -165,12 +203,29 @@ export function createPeople(parts: {
       updatePerson: (request, call) => updatePerson(all, request, call),
       deletePerson: (request, call) => deletePerson(all, request, call),
       makeSignInLink: (request, call) => makeSignInLink(all, request, call),
+      createAdminToken: (request, call) => createAdminToken(all, request, call),
+      listAdminTokens: (request) => listAdminTokens(all, request),
+      revokeAdminToken: (request, call) => revokeAdminToken(all, request, call),
       listAuditEvents: (request, call) => listAuditEvents(all, request, call),
     },
-    authenticate: sessions.authenticate,
-    onPersonChange: (listener) => changes.onChanged((personId) => listener({ personId })),
+    authenticate: (headers) =>
+      isAdminToken(headers.get("authorization") ?? "")
+        ? tokens.authenticate(headers)
+        : sessions.authenticate(headers),
+    onCallerChange: (listener) => changes.onChanged((subjectId) => listener({ subjectId })),
     slowGuesses: (purpose, advice) => createGuessing(store, purpose, advice),
     audit: { record: (event) => store.insertAuditEvent(event) },
+    ofAccount: {
+      async checkOwner(tx, accountId, personId) {
+        if (!(await store.on(tx).lockOwner(accountId, personId)))
+          throw new ApiError("not_permitted");
+      },
+      async *export(accountId) {
+        const members = await store.listMembers(accountId);
+        yield { members, invitations: await store.listInvitations(accountId) };
+        for await (const auditEvents of walkAuditEvents(store, accountId)) yield { auditEvents };
+      },
+    },
     installation: installationOn(store, publicUrl),
     reload(next) {
       oidc = createProviders(next);

@@ -76,6 +76,11 @@ export function createSessions(parts: {
   };
 }
 
+/** True for any text of the scheme, also for one that cannot be a session. */
+export function isSession(authorization: string): boolean {
+  return /^\s*session(\s|$)/i.test(authorization);
+}
+
 /** The token of `authorization: Session …`. Undefined: it is not one of ours. */
 function sessionToken(requestHeader: CallHeaders): string | undefined {
   const header = requestHeader.get("authorization") ?? "";

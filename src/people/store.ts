@@ -2,8 +2,10 @@
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
-import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
+  type AdminToken,
+  AdminTokenSchema,
   type AuditEvent,
   AuditEventSchema,
   type Invitation,
@@ -44,6 +46,11 @@ const timed = (file: string): Statement => ({
 });
 
 const statements = {
+  findAdminTokens: timed("find-admin-tokens"),
+  insertAdminToken: timed("insert-admin-token"),
+  listAdminTokens: timed("list-admin-tokens"),
+  revokeAdminToken: timed("revoke-admin-token"),
+  lockAdminToken: timed("lock-admin-token"),
   insertSession: timed("insert-session"),
   findSessions: timed("find-sessions"),
   findMethod: timed("find-method"),
@@ -109,6 +116,7 @@ const statements = {
   countInvitations: timed("count-invitations"),
   findAccount: timed("find-account"),
   lockMembers: timed("lock-members"),
+  lockOwner: timed("lock-owner"),
   putMember: timed("put-member"),
   updateMember: timed("update-member"),
   deleteMember: timed("delete-member"),
@@ -119,6 +127,21 @@ const statements = {
   readInstallation: timed("read-installation"),
   claimAccount: timed("claim-account"),
   claimChallengeSecret: timed("claim-challenge-secret"),
+};
+
+/** An admin token, as it authenticates calls. */
+export type FoundAdminToken = Found & {
+  readonly name: string;
+  readonly scope: AdminScope;
+  readonly isRevoked: boolean;
+};
+
+export type NewAdminToken = {
+  readonly digest: Buffer;
+  readonly name: string;
+  readonly scope: AdminScope;
+  readonly hint: string;
+  readonly createdBy: string;
 };
 
 /** How a person proved who he is at a sign-in. */
@@ -270,6 +293,8 @@ export type NewAuditEvent = {
 export type PeopleTables = ReturnType<typeof tablesOn>;
 
 export type PeopleStore = PeopleTables & {
+  /** The same functions in a transaction of another service. */
+  on(tx: Tx): PeopleTables;
   /** Runs `work` in one transaction. Repeats it after a conflict. */
   transaction<T>(work: (tables: PeopleTables, tx: Tx) => Promise<T>): Promise<T>;
 };
@@ -278,6 +303,7 @@ export type PeopleStore = PeopleTables & {
 export function createPeopleStore(postgres: Postgres): PeopleStore {
   return {
     ...tablesOn(postgres),
+    on: tablesOn,
     transaction: (work) =>
       postgres.transaction((tx) => work(tablesOn(tx), tx)).catch((cause: unknown) => fail(cause)),
   };
@@ -344,14 +370,17 @@ function tablesOn(db: Tx) {
 
     // Changes.
 
-    insertChange: (personId: string) =>
-      run(statements.insertChange, [timeOrderedId("chg_"), personId]),
+    /** `subjectId`: of a person or an admin token. */
+    insertChange: (subjectId: string) =>
+      run(statements.insertChange, [timeOrderedId("chg_"), subjectId]),
     async readChanges(since: Date | undefined): Promise<ChangePage> {
       const rows = await query<ChangeRow>(statements.readChanges, [since ?? null]);
       return {
         at: rows[0]?.read_at ?? since ?? new Date(),
-        changes: rows.flatMap(({ change_id, person_id }) =>
-          change_id === null || person_id === null ? [] : [{ changeId: change_id, id: person_id }],
+        changes: rows.flatMap(({ change_id, subject_id }) =>
+          change_id === null || subject_id === null
+            ? []
+            : [{ changeId: change_id, id: subject_id }],
         ),
       };
     },
@@ -613,6 +642,20 @@ function tablesOn(db: Tx) {
     async findAccountName(accountId: string): Promise<string | undefined> {
       return (await first<{ name: string }>(statements.findAccount, [accountId]))?.name;
     },
+    /** The name of an account. Throws `not_found`, `account_suspended` and `account_closed`. */
+    async findOpenAccount(accountId: string): Promise<string> {
+      const account = await first<{ name: string; status: string }>(statements.findAccount, [
+        accountId,
+      ]);
+      if (!account)
+        throw new ApiError("not_found", { message: "No such account.", field: "account_id" });
+      if (account.status === "suspended") throw new ApiError("account_suspended");
+      if (account.status === "closed") throw new ApiError("account_closed");
+      return account.name;
+    },
+    /** False: the person does not own the account. Otherwise he does until the transaction ends. */
+    lockOwner: (accountId: string, personId: string) =>
+      didChange(statements.lockOwner, [accountId, personId]),
     /** The members of an account, locked. */
     async lockMembers(accountId: string): Promise<LockedMember[]> {
       const rows = await query<LockedMemberRow>(statements.lockMembers, [accountId]);
@@ -660,6 +703,40 @@ function tablesOn(db: Tx) {
       return rows.map(toAuditEvent);
     },
 
+    // Admin tokens.
+
+    /** The admin tokens with these digests, whose use it records. */
+    async findAdminTokens(digests: readonly string[]): Promise<FoundAdminToken[]> {
+      const bytes = digests.map((digest) => Buffer.from(digest, "base64"));
+      const rows = await query<FoundTokenRow>(statements.findAdminTokens, [bytes]);
+      return rows.map((row) => ({
+        digest: row.digest.toString("base64"),
+        ownerId: row.token_id,
+        expiresInMs: undefined,
+        name: row.name,
+        scope: scopesByName[row.scope],
+        isRevoked: row.is_revoked,
+      }));
+    },
+    /** Undefined: the name is or was in use. */
+    async insertAdminToken(token: NewAdminToken): Promise<AdminToken | undefined> {
+      const { digest, name, scope, hint, createdBy } = token;
+      const scopeName = nameIn(scopesByName, scope);
+      const values = [digest, timeOrderedId("tok_"), name, scopeName, hint, createdBy];
+      const row = await first<TokenRow>(statements.insertAdminToken, values);
+      return row && toAdminToken(row);
+    },
+    async listAdminTokens(afterId: string, limit: number): Promise<AdminToken[]> {
+      const rows = await query<TokenRow>(statements.listAdminTokens, [afterId, limit]);
+      return rows.map(toAdminToken);
+    },
+    async revokeAdminToken(tokenId: string): Promise<AdminToken | undefined> {
+      const row = await first<TokenRow>(statements.revokeAdminToken, [tokenId]);
+      return row && toAdminToken(row);
+    },
+    /** False: the token is revoked. Otherwise it stays good until the end of the transaction. */
+    lockAdminToken: (tokenId: string) => didChange(statements.lockAdminToken, [tokenId]),
+
     // This installation.
 
     /** The account of the first start. Undefined: no start has made one. */
@@ -700,7 +777,7 @@ type OpenSessionRow = {
   address: string;
   agent: string;
 };
-type ChangeRow = { read_at: Date; change_id: string | null; person_id: string | null };
+type ChangeRow = { read_at: Date; change_id: string | null; subject_id: string | null };
 type PersonRow = {
   person_id: string;
   login: string;
@@ -785,6 +862,23 @@ type AuditRow = {
   facts: Record<string, string>;
   address: string;
 };
+type FoundTokenRow = {
+  digest: Buffer;
+  token_id: string;
+  name: string;
+  scope: ScopeName;
+  is_revoked: boolean;
+};
+type TokenRow = {
+  token_id: string;
+  name: string;
+  scope: ScopeName;
+  shown: string;
+  created_by: string;
+  created_at: Date;
+  used_at: Date | null;
+  revoked_at: Date | null;
+};
 type InstallationRow = { account_id: string | null };
 
 type RoleName = keyof typeof rolesByName;
@@ -805,6 +899,14 @@ const mailStates = {
   waiting: MailState.WAITING,
   sent: MailState.SENT,
   failed: MailState.FAILED,
+} as const;
+
+type ScopeName = keyof typeof scopesByName;
+const scopesByName = {
+  read: AdminScope.READ,
+  keys: AdminScope.KEYS,
+  money: AdminScope.MONEY,
+  all: AdminScope.ALL,
 } as const;
 
 /** The name under which a table stores `value`. */
@@ -915,6 +1017,19 @@ function toMember(row: MemberRow): Member {
     role: rolesByName[row.role],
     joinedAt: timestampFromDate(row.joined_at),
     ...(row.last_seen_at && { lastSeenAt: timestampFromDate(row.last_seen_at) }),
+  });
+}
+
+function toAdminToken(row: TokenRow): AdminToken {
+  return create(AdminTokenSchema, {
+    tokenId: row.token_id,
+    name: row.name,
+    scope: scopesByName[row.scope],
+    hint: row.shown,
+    createdBy: row.created_by,
+    createdAt: timestampFromDate(row.created_at),
+    ...(row.used_at && { lastUsedAt: timestampFromDate(row.used_at) }),
+    ...(row.revoked_at && { revokedAt: timestampFromDate(row.revoked_at) }),
   });
 }
 

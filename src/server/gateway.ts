@@ -13,7 +13,7 @@ import { AddressLimit } from "../http/address-limit.ts";
 import {
   createFailedCredentials,
   createIdentifyCaller,
-  refuseAdminToken,
+  refuseAdminTokens,
 } from "../http/authenticate.ts";
 import { BodyMemory } from "../http/body-memory.ts";
 import { registerConnect } from "../http/connect.ts";
@@ -211,7 +211,7 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
   const publicUrl = local?.publicUrl ?? (() => configured);
   const failedCredentials = createFailedCredentials();
   const identifyAll = createIdentifyCaller(core, failedCredentials, onPayerChange);
-  const identifyCaller = httpAdmin === "persons" ? refuseAdminToken(identifyAll) : identifyAll;
+  const identifyCaller = httpAdmin === "true" ? identifyAll : refuseAdminTokens(identifyAll);
   const bodyMemory = new BodyMemory(config.requestMemory);
   const addressLimit = new AddressLimit({
     max: config.maxConnectionsPerAddress,
@@ -243,12 +243,16 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
     grpcAddress,
     sessionCookie: cookies,
   });
-  registerConsole(app, publicUrl, {
+  registerConsole(app, {
     core,
     people: core.people,
+    publicUrl,
     cookies,
     adminMethods,
     checkRequest: (request) => addressLimit.checkRequest(request),
+    // Counts wrong credentials, and refuses those of admin tokens where the port does.
+    identify: ({ authorization, address }, call) =>
+      identifyCaller({ authorization, address, monthUsage: false }, call),
     isDraining: () => app.isDraining(),
   });
   stack.defer(() => {

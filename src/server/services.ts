@@ -20,7 +20,7 @@ import { createCatalog, createInference, type Inference } from "../inference/inf
 import { createKeys } from "../keys/keys.ts";
 import { createMailer } from "../mail/mail.ts";
 import { createPayments } from "../payments/payments.ts";
-import { createPeople, type Installation } from "../people/people.ts";
+import { createPeople, type Installation, isOfPeople } from "../people/people.ts";
 import { startEmbedded } from "../postgres/embedded/embedded.ts";
 import { openLedger } from "../postgres/open-ledger.ts";
 import { checkDatabase } from "../postgres/preflight.ts";
@@ -120,6 +120,9 @@ export async function startServices(
     hints,
     priceOf: (model) => catalog.priceOf(model),
     log,
+    keys: keys.ofAccount,
+    members: people.ofAccount,
+    exports: [keys.ofAccount.export, people.ofAccount.export],
     maxWaitMs: config.ledgerMaxWaitMs,
     parent: parts.shared?.nodes,
     // Called only after this process has lost its heartbeat, when `inference` exists.
@@ -151,8 +154,8 @@ export async function startServices(
   stack.defer(() => limits.stop());
 
   const authenticate = identifyBy(keys.authenticate, people.authenticate);
-  const { audit, onPersonChange, installation } = people;
-  const interceptor = { authenticate, log, audit, onPersonChange };
+  const { audit, onCallerChange, installation } = people;
+  const interceptor = { authenticate, log, audit, onCallerChange };
   const billingService = intercept(BillingService, billing.service, interceptor);
   const payments = createPayments({
     postgres,
@@ -199,16 +202,15 @@ export async function startServices(
 }
 
 /**
- * Finds callers by both kinds of credential: `Session …` is a person's, and any other is left to
- * `keys`. So a session is never a key, nor a key a session.
+ * Finds callers by each kind of credential: `Session …` is a person's, `Bearer adm-gw2-…` an admin
+ * token of `people`, and any other is left to `keys`. So a session is never a key, nor a key a
+ * session.
  */
 export function identifyBy(keys: Authenticate, people: Authenticate): Authenticate {
   return (requestHeader) =>
-    isSession(requestHeader.get("authorization")) ? people(requestHeader) : keys(requestHeader);
-}
-
-function isSession(authorization: string | null): boolean {
-  return authorization !== null && /^\s*session(\s|$)/i.test(authorization);
+    isOfPeople(requestHeader.get("authorization") ?? "")
+      ? people(requestHeader)
+      : keys(requestHeader);
 }
 
 async function embed(dataDir: string, log: Log, stack: AsyncDisposableStack): Promise<string> {

@@ -44,7 +44,15 @@ function lockRows(model: Model): Ledger {
     month,
     nodeId: "node_of_test",
     pools: new Map([
-      ["acc/v1", { posted: model.posted - spentBy(model), held: heldBy(model), inDebt: false }],
+      [
+        "acc/v1",
+        {
+          posted: model.posted - spentBy(model),
+          held: heldBy(model),
+          inDebt: false,
+          accountStatus: "active",
+        },
+      ],
     ]),
     keys: new Map(
       Object.entries(model.keys).map(([keyId, { cap }]) => [
@@ -276,7 +284,9 @@ test("the error of a hold that cannot grow states amounts that include its own h
     at: new Date("2026-11-22T00:00:00Z"),
     month,
     nodeId: "node_1",
-    pools: new Map([["acc/v1", { posted, held: 3_000_000n, inDebt: false }]]),
+    pools: new Map([
+      ["acc/v1", { posted, held: 3_000_000n, inDebt: false, accountStatus: "active" }],
+    ]),
     keys: new Map([
       ["key_a", { status: "active", allowedModels: [], cap, spent: 0n, held: 3_000_000n }],
     ]),

@@ -9,6 +9,7 @@ import {
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { createBilling } from "../../src/billing/billing.ts";
+import { environmentToken } from "../../src/contract/contract.ts";
 import { connectRedis } from "../../src/redis/redis.ts";
 import { callBy } from "../support/calls.ts";
 import { freshLedger, log } from "../support/ledger.ts";
@@ -52,7 +53,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       reason: "",
     };
     const request = create(CreateTransferRequestSchema, transfer);
-    await first.billing.service.createTransfer(request, callBy({ kind: "admin" }, { accountId }));
+    await first.billing.service.createTransfer(request, callBy(environmentToken, { accountId }));
     assert.equal(changes[0]?.[0], `transfer ${accountId}`);
     await vi.waitFor(() => assert.equal(changes[1]?.[0], `transfer ${accountId}`));
   });

@@ -22,6 +22,7 @@ import {
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createBilling } from "../../src/billing/billing.ts";
+import { environmentToken } from "../../src/contract/contract.ts";
 import { errorOf, freshBilling, newNonce } from "../support/billing.ts";
 import { callBy } from "../support/calls.ts";
 import { endingWith, heldFor, holdRequest, log } from "../support/ledger.ts";
@@ -513,7 +514,7 @@ test("every read of a key or an operator runs on connections that admissions and
     onLost: () => {},
   });
   const { accountId } = payer;
-  const call = callBy({ kind: "admin" }, { accountId });
+  const call = callBy(environmentToken, { accountId });
   await service.getAccount(create(GetAccountRequestSchema, { accountId }), call);
   await service.listAccounts(create(ListAccountsRequestSchema), call);
   await service.getPools(create(GetPoolsRequestSchema, { accountId }), call);

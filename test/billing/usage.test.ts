@@ -17,6 +17,7 @@ import {
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createReports } from "../../src/billing/usage.ts";
+import { environmentToken } from "../../src/contract/contract.ts";
 import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { errorOf } from "../support/billing.ts";
 import { callBy } from "../support/calls.ts";
@@ -316,7 +317,7 @@ describe("questions that are not valid", () => {
   }
 
   test("an account that does not exist is not found", async () => {
-    const call = callBy({ kind: "admin" }, { accountId: "acc_none" });
+    const call = callBy(environmentToken, { accountId: "acc_none" });
     for (const asked of [
       world.service.queryUsage(create(QueryUsageRequestSchema), call),
       world.service.getForecast(create(GetForecastRequestSchema), call),
@@ -350,7 +351,7 @@ describe("forecast", () => {
     (
       await world.service.getForecast(
         create(GetForecastRequestSchema),
-        callBy({ kind: "admin" }, { accountId }),
+        callBy(environmentToken, { accountId }),
       )
     ).forecasts.find(({ family }) => family === Family.V1);
   async function spend(payer: Payer, days: number, input: number): Promise<void> {

@@ -17,6 +17,7 @@ import { createBilling } from "../../src/billing/billing.ts";
 import { ChargeWatch } from "../../src/billing/charge-watch.ts";
 import { createLedgerStore } from "../../src/billing/store.ts";
 import type { Call } from "../../src/contract/contract.ts";
+import { environmentToken } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { callBy } from "../support/calls.ts";
@@ -118,7 +119,7 @@ async function watch(
   const reader = new Reader((signal) =>
     node.billing.service.watchCharges(
       create(WatchChargesRequestSchema, { filter }),
-      callBy({ kind: "admin" }, { accountId: payer.accountId, signal }),
+      callBy(environmentToken, { accountId: payer.accountId, signal }),
     ),
   );
   await reader.until(({ messages }) => messages.length > 0);
@@ -233,7 +234,7 @@ describe("a stream", () => {
     const controller = new AbortController();
     const stream = first.billing.service.watchCharges(
       create(WatchChargesRequestSchema),
-      callBy({ kind: "admin" }, { accountId: payer.accountId, signal: controller.signal }),
+      callBy(environmentToken, { accountId: payer.accountId, signal: controller.signal }),
     );
     const messages = stream[Symbol.asyncIterator]();
     await messages.next();
@@ -256,7 +257,7 @@ describe("a stream", () => {
       first.billing.service
         .watchCharges(
           create(WatchChargesRequestSchema),
-          callBy({ kind: "admin" }, { accountId, signal: never }),
+          callBy(environmentToken, { accountId, signal: never }),
         )
         [Symbol.asyncIterator]();
     await expect(open("acc_none").next()).rejects.toMatchObject({ reason: "not_found" });
@@ -362,7 +363,7 @@ describe("the stream of a key", () => {
       log,
       authenticate: async () => {
         await authenticate();
-        const call = callBy({ kind: "admin" }, { accountId: payer.accountId });
+        const call = callBy(environmentToken, { accountId: payer.accountId });
         return call.caller;
       },
     });

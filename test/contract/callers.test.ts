@@ -13,7 +13,12 @@ import {
   decideAccount,
   isAdmitted,
 } from "../../src/contract/callers.ts";
-import { type Caller, type Person, serviceTypes } from "../../src/contract/contract.ts";
+import {
+  type Caller,
+  environmentToken,
+  type Person,
+  serviceTypes,
+} from "../../src/contract/contract.ts";
 
 const allow = (init: MessageInitShape<typeof CallersSchema>) => create(CallersSchema, init);
 
@@ -40,7 +45,8 @@ const inA = (role: AccountRole) => person({ memberships: [{ accountId: "acc_a", 
 
 const plainKey = keyOf(false);
 const reader = keyOf(true);
-const admin: Caller = { kind: "admin" };
+const admin: Caller = environmentToken;
+const token = (scope: AdminScope): Caller => ({ ...environmentToken, name: "ci", scope });
 const internal: Caller = { kind: "internal", service: "payments" };
 const anyone: Caller = { kind: "anyone" };
 
@@ -58,6 +64,13 @@ describe("a method admits", () => {
     ],
     ["the admin token with any scope", { admin: AdminScope.MONEY }, admin, true],
     ["no admin token without a scope", { key: true, person: VIEWER }, admin, false],
+    ["a token of lesser scope to read", { admin: AdminScope.READ }, token(AdminScope.KEYS), true],
+    ["a token of the scope", { admin: AdminScope.KEYS }, token(AdminScope.KEYS), true],
+    ["no token of another scope", { admin: AdminScope.MONEY }, token(AdminScope.KEYS), false],
+    ["no token of a lesser scope", { admin: AdminScope.ALL }, token(AdminScope.MONEY), false],
+    ["no token that only reads", { admin: AdminScope.KEYS }, token(AdminScope.READ), false],
+    ["no token of no scope", { admin: AdminScope.READ }, token(AdminScope.UNSPECIFIED), false],
+    ["any token as everybody", { anyone: true }, token(AdminScope.UNSPECIFIED), true],
     ["a person with a higher role", { person: MEMBER }, inA(OWNER), true],
     ["a person with the role", { person: MEMBER }, inA(MEMBER), true],
     ["no person with a lower role", { person: MEMBER }, inA(VIEWER), false],
@@ -189,6 +202,8 @@ function nobody(desc: DescMethod): boolean {
 /** The writing methods that ask no person for a confirmation, with the reason. */
 const unconfirmed: Readonly<Record<string, string>> = {
   CreateAccount: "an empty account has nothing to protect",
+  RenameAccount: "a name can be set back",
+  SetBillingDetails: "they can be set back, and earlier documents stay as they are",
   UpdateKey: "limits can be set back; account_reader, which cannot, asks in the service",
   PauseKey: "ResumeKey takes it back",
   ResumeKey: "PauseKey takes it back",

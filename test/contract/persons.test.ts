@@ -12,6 +12,7 @@ import {
   boundMethod,
   type Call,
   type Caller,
+  environmentToken,
   type Implementation,
   implement,
   type Person,
@@ -46,7 +47,7 @@ beforeEach(() => {
     ["owner", owner],
     ["operator", operator],
     ["key", keyCaller],
-    ["admin", { kind: "admin" }],
+    ["admin", environmentToken],
   ]);
 });
 
@@ -60,7 +61,7 @@ function open(own: { read?: Run; change?: Run; open?: Run; watch?: Stream } = {}
   const record = vi.fn(async (event: AuditEvent) => void events.push(event));
   const lines: string[] = [];
   const log = pino({ base: null, timestamp: false }, { write: (line) => void lines.push(line) });
-  const listeners = new Set<(change: { personId: string }) => void>();
+  const listeners = new Set<(change: { subjectId: string }) => void>();
   const empty: Run = async () => create(answerType);
   const all = { read: empty, change: empty, open: empty, watch: async function* () {}, ...own };
   const byName = new Map<string, unknown>(Object.entries(all));
@@ -74,7 +75,7 @@ function open(own: { read?: Run; change?: Run; open?: Run; watch?: Stream } = {}
     },
     log,
     audit: { record },
-    onPersonChange(listener) {
+    onCallerChange(listener) {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
@@ -90,8 +91,8 @@ function open(own: { read?: Run; change?: Run; open?: Run; watch?: Stream } = {}
     record,
     listeners,
     log: () => lines.join(""),
-    changed: (personId: string) => {
-      for (const listener of listeners) listener({ personId });
+    changed: (subjectId: string) => {
+      for (const listener of listeners) listener({ subjectId });
     },
     call(name: "read" | "change" | "open", call: Call, members: object = {}) {
       const { method, request } = bound(name, members);

@@ -19,10 +19,8 @@ import { type ConnectParts, registerConnect } from "../../src/http/connect.ts";
 import { paceMs } from "../../src/http/receive-body.ts";
 import { ManualClock } from "../support/clock.ts";
 import { defaultLimits } from "../support/limits.ts";
-import { leastAccountId } from "../support/samples/messages.ts";
 import {
   adminToken,
-  callersByKind,
   emptyAnswers,
   key,
   type Script,
@@ -458,21 +456,6 @@ describe("the public listener", () => {
     const closed = await open(emptyAnswers(), { adminMethods: false });
     expect((await post(closed, listAccounts, { credential: adminToken })).status).toBe(501);
     expect((await post(closed, getPools)).status).toBe(200);
-  });
-
-  test("refuses the admin token where only customers remain", async () => {
-    const script = emptyAnswers();
-    script.unary = async (desc, _request, { caller }) =>
-      desc.name === "Authenticate"
-        ? create(AuthenticateResponseSchema, { admin: caller.kind === "admin" })
-        : create(desc.output);
-    const closed = await open(script, { adminMethods: false });
-    const body = JSON.stringify({ accountId: leastAccountId });
-    const listKeys = "gateway.keys.v1.KeysService/ListKeys";
-    const { credential } = callersByKind.viewer;
-    expect((await post(closed, listKeys, { credential: adminToken, body })).status).toBe(403);
-    const asViewer = { credential: "", headers: { authorization: credential }, body };
-    expect((await post(closed, listKeys, asViewer)).status).toBe(200);
   });
 
   test("rejects new calls while it drains", async () => {

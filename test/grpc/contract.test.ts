@@ -19,7 +19,7 @@ import fc from "fast-check";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { callers, strong } from "../../gen/gateway/common/v1/options_pb.ts";
-import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import {
   ApiError,
   type ErrorFacts,
@@ -161,7 +161,8 @@ for (const desc of methods) {
           expect(outcomes).toEqual(
             mapKinds((kind) => {
               const expected = expectedOf(desc, kind);
-              const isHomeless = ["admin token", "stranger", "support", "operator"].includes(kind);
+              const isHomeless =
+                kind.endsWith(" token") || ["stranger", "support", "operator"].includes(kind);
               const isRequired = requiredFields(desc.input).includes(
                 desc.input.field.accountId as DescField,
               );
@@ -283,6 +284,9 @@ function expectedOf(desc: DescMethod, kind: CallerKind): string {
     key,
     "account reader": key || accountReader,
     "admin token": admin !== 0,
+    "read token": admin === AdminScope.READ,
+    "keys token": admin === AdminScope.READ || admin === AdminScope.KEYS,
+    "money token": admin === AdminScope.READ || admin === AdminScope.MONEY,
     stranger: person === VIEWER,
     viewer: from(VIEWER),
     member: from(MEMBER),
@@ -304,7 +308,7 @@ function expectedOf(desc: DescMethod, kind: CallerKind): string {
 function seesAll(desc: DescMethod, kind: CallerKind): boolean {
   const { operator } = getOption(desc, callers);
   return (
-    kind === "admin token" ||
+    kind.endsWith(" token") ||
     (kind === "support" && operator === OperatorRole.SUPPORT) ||
     (kind === "operator" && operator !== 0)
   );

@@ -4,6 +4,7 @@ import { timestampDate } from "@bufbuild/protobuf/wkt";
 import { afterAll, beforeAll, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeyStatus } from "../../gen/gateway/keys/v1/keys_pb.ts";
+import { environmentToken } from "../../src/contract/contract.ts";
 import { mintSecret } from "../../src/keys/secret.ts";
 import { adminCall, adminToken, bearer, errorOf, startTestKeys } from "../support/keys.ts";
 
@@ -94,7 +95,7 @@ test("a secret is not stored, and only the response that creates it contains it"
 
 test("the admin token authenticates the operator, a similar token does not", async () => {
   const { keys } = fixture;
-  assert.deepEqual(await keys.authenticate(bearer(adminToken)), { kind: "admin" });
+  assert.deepEqual(await keys.authenticate(bearer(adminToken)), environmentToken);
   for (const token of [`${adminToken}x`, adminToken.slice(1), adminToken.toUpperCase()]) {
     assert.equal(await errorOf(keys.authenticate(bearer(token))), "invalid_key");
   }
@@ -187,10 +188,10 @@ test("one secret of a key can be revoked, and the other remains valid", async ()
   await keys.authenticate(bearer(second.secret));
   assert.deepEqual(
     [
-      await keys.isActive(keyId, secretId),
-      await keys.isActive(keyId, key?.secrets[0]?.secretId ?? ""),
+      await keys.refusalOf(keyId, secretId),
+      await keys.refusalOf(keyId, key?.secrets[0]?.secretId ?? ""),
     ],
-    [false, true],
+    ["revoked_key", undefined],
   );
   await client.revokeSecret(keyId, secretId);
   assert.equal(await errorOf(client.revokeSecret(keyId, "sec_none")), "not_found secret_id");
@@ -210,7 +211,7 @@ test("a revoked key does not authenticate, its active requests must end, and it 
   assert.equal(revoked.key?.status, KeyStatus.REVOKED);
   assert.ok(revoked.key?.revokedAt);
   assert.equal(await errorOf(keys.authenticate(bearer(secret))), "revoked_key");
-  assert.equal(await keys.isActive(keyId, key?.secrets[0]?.secretId ?? ""), false);
+  assert.equal(await keys.refusalOf(keyId, key?.secrets[0]?.secretId ?? ""), "revoked_key");
   assert.deepEqual((await client.revokeKey(keyId)).key, revoked.key);
   assert.equal(await errorOf(client.rotateKey({ keyId })), "key_not_active key_id");
   const update = { key: { keyId, name: "late" }, updateMask: { paths: ["name"] } };

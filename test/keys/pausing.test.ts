@@ -72,7 +72,7 @@ describe("a paused key", () => {
   test("lets its active requests go on to their end", async () => {
     const { keyId, secretId } = await createKey();
     await client.pauseKey(keyId);
-    assert.equal(await fixture.keys.isActive(keyId, secretId), true);
+    assert.equal(await fixture.keys.refusalOf(keyId, secretId), undefined);
   });
 
   test("can be changed, rotated and revoked, and a new secret of it is paused, too", async () => {
@@ -159,7 +159,7 @@ describe("the expiry of a key", () => {
     const other = createNodeKeys(fixture.database);
     assert.equal(await errorOf(other.authenticate(bearer(secret))), "key_expired");
     assert.equal(await statusOf(keyId), KeyStatus.EXPIRED);
-    assert.equal(await other.isActive(keyId, secretId), true);
+    assert.equal(await other.refusalOf(keyId, secretId), undefined);
     await update(keyId, inMs(hourMs));
     assert.equal(await authenticate(secret), "no error");
     assert.equal(await statusOf(keyId), KeyStatus.ACTIVE);

@@ -17,7 +17,13 @@ import {
   UpdateKeyRequestSchema,
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { createLog } from "../../src/base/log.ts";
-import { type Call, type Caller, type Person, toCaller } from "../../src/contract/contract.ts";
+import {
+  type Call,
+  type Caller,
+  environmentToken,
+  type Person,
+  toCaller,
+} from "../../src/contract/contract.ts";
 import { type AuditEvent, intercept } from "../../src/contract/interceptor.ts";
 import { errorOf, startTestKeys } from "../support/keys.ts";
 
@@ -78,7 +84,7 @@ const update = (keyId: string, key: object, paths: string[]) =>
 test("a person creates keys in the only account, and each key names its creator", async () => {
   for (const [caller, creator] of [
     [ana, "person:per_ana"],
-    [{ kind: "admin" }, "token:ADMIN_TOKEN"],
+    [environmentToken, "token:ADMIN_TOKEN"],
     [{ kind: "internal", service: "first-start" }, "first-start"],
   ] as const) {
     const keyId = await createBy(caller, caller.kind === "person" ? "" : "acc_a");

@@ -365,7 +365,7 @@ describe("a person who is deleted", () => {
     const methods = implement<Methods>(testService, () => watch);
     const service = intercept(testService, methods, {
       authenticate: other.authenticate,
-      onPersonChange: other.onPersonChange,
+      onCallerChange: other.onCallerChange,
       log: createLog("silent"),
     });
     const desc = testService.methods.find(({ localName }) => localName === "watch");

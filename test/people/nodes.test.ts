@@ -47,7 +47,7 @@ describe("another node learns", () => {
     const person = await join(one, owner, "acc_a", VIEWER, "changed");
     const { personId } = person.person;
     const told: string[] = [];
-    const stop = other.onPersonChange((change) => told.push(change.personId));
+    const stop = other.onCallerChange((change) => told.push(change.subjectId));
     const rolesAtOther = async () => {
       const caller = await identify(other, person.token);
       return caller.kind === "person" ? caller.memberships.map(({ role }) => role) : [];

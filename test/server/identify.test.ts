@@ -3,7 +3,7 @@
 import { expect, test } from "vitest";
 import { OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
-import type { Authenticate, Person } from "../../src/contract/contract.ts";
+import { type Authenticate, environmentToken, type Person } from "../../src/contract/contract.ts";
 import { identifyBy } from "../../src/server/services.ts";
 
 const person: Person = {
@@ -23,7 +23,7 @@ const keys: Authenticate = async (headers) => {
   const credential = headers.get("authorization");
   if (credential === null) throw new ApiError("missing_key");
   if (credential !== "Bearer good-key") throw new ApiError("invalid_key");
-  return { kind: "admin" };
+  return environmentToken;
 };
 
 test.for([

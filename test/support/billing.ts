@@ -7,7 +7,12 @@ import { ApiError, type ErrorReason } from "../../src/base/errors.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
 import { createBilling } from "../../src/billing/billing.ts";
-import { type Authenticate, type Call, localClient } from "../../src/contract/contract.ts";
+import {
+  type Authenticate,
+  type Call,
+  environmentToken,
+  localClient,
+} from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { freshLedger, log, price } from "./ledger.ts";
 
@@ -17,7 +22,7 @@ const admin = "the-admin-token";
 // A third part makes it an account reader.
 const authenticate: Authenticate = async (headers) => {
   const credential = headers.get("authorization")?.slice("Bearer ".length) ?? "";
-  if (credential === admin) return { kind: "admin" };
+  if (credential === admin) return environmentToken;
   const [keyId = "", accountId = "", reader] = credential.split("/");
   return {
     kind: "key",

@@ -83,7 +83,7 @@ export async function freshInference(
       live.add(listener);
       return () => live.delete(listener);
     },
-    isActive: async (keyId: string) => !dead.has(keyId),
+    refusalOf: async (keyId: string) => (dead.has(keyId) ? ("revoked_key" as const) : undefined),
   };
   const limits = createRateLimits({ nodes: { id: () => "a", live: () => ["a"] }, log });
   const inference = createInference({

@@ -16,7 +16,7 @@ import {
 } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
-import type { AuthenticatedCall } from "../../src/contract/contract.ts";
+import { type AuthenticatedCall, environmentToken } from "../../src/contract/contract.ts";
 import { createKeys, type Keys } from "../../src/keys/keys.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
 import type { Redis } from "../../src/redis/redis.ts";
@@ -31,7 +31,7 @@ const models = new Map([
   ["haiku", "model-haiku-4.5"],
 ]);
 
-export const adminCall = callBy({ kind: "admin" });
+export const adminCall = callBy(environmentToken);
 
 /** `ran` has the names of the statements, in the order of their execution. */
 export type CountedPostgres = Postgres & { ran: string[] };
@@ -65,13 +65,13 @@ export function keysClient({ service }: Keys) {
     createKey: (request: MessageInitShape<typeof CreateKeyRequestSchema>) =>
       service.createKey(
         create(CreateKeyRequestSchema, { family: Family.V1, ...request }),
-        callBy({ kind: "admin" }, { accountId: request.accountId ?? "" }),
+        callBy(environmentToken, { accountId: request.accountId ?? "" }),
       ),
     getKey: (keyId: string) => service.getKey(create(GetKeyRequestSchema, { keyId }), adminCall),
     listKeys: (request: MessageInitShape<typeof ListKeysRequestSchema>) =>
       service.listKeys(
         create(ListKeysRequestSchema, request),
-        callBy({ kind: "admin" }, { accountId: request.accountId ?? "" }),
+        callBy(environmentToken, { accountId: request.accountId ?? "" }),
       ),
     updateKey: (request: MessageInitShape<typeof UpdateKeyRequestSchema>) =>
       service.updateKey(create(UpdateKeyRequestSchema, request), adminCall),

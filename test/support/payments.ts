@@ -13,6 +13,7 @@ import { createBilling } from "../../src/billing/billing.ts";
 import {
   boundMethod,
   type Caller,
+  environmentToken,
   implement,
   localClient,
   type Person,
@@ -30,7 +31,7 @@ import { countStatements } from "./keys.ts";
 
 export type PaymentsClient = Client<typeof PaymentsService>;
 
-export const admin: Caller = { kind: "admin" };
+export const admin: Caller = environmentToken;
 
 /** A person with a role in an account, who has just confirmed who he is. */
 export function memberOf(accountId: string, role: AccountRole): Person {

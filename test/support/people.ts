@@ -76,12 +76,12 @@ function createNode(postgres: Postgres, url: string, options: NodeOptions): Peop
     log,
     ...options,
   });
-  const { authenticate, audit, onPersonChange } = people;
+  const { authenticate, audit, onCallerChange } = people;
   const service = intercept(PeopleService, people.service, {
     authenticate,
     log,
     audit,
-    onPersonChange,
+    onCallerChange,
   });
   return {
     ...people,

@@ -2,7 +2,7 @@
 // of them are real.
 
 import { create, type DescMethod, type DescService, type Message } from "@bufbuild/protobuf";
-import { AccountRole, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
+import { AccountRole, AdminScope, OperatorRole } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { KeySchema, SecretSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError } from "../../src/base/errors.ts";
 import { createLog } from "../../src/base/log.ts";
@@ -10,6 +10,7 @@ import {
   type Authenticate,
   type AuthenticatedCall,
   type Caller,
+  environmentToken,
   type Implementation,
   implement,
   type Person,
@@ -46,6 +47,10 @@ function keyCaller(accountReader: boolean): Caller {
   };
 }
 
+function tokenCaller(scope: AdminScope): Caller {
+  return { kind: "admin", name: "ci", scope, tokenId: "tok_1" };
+}
+
 function person(more: Partial<Person>): Person {
   return {
     ...{ kind: "person", personId: "per_1", sessionId: "ses_1", memberships: [] },
@@ -61,7 +66,10 @@ const member = (role: AccountRole) => ({ memberships: [{ accountId: leastAccount
 export const callersByKind = {
   key: { credential: `Bearer ${key}`, caller: keyCaller(false) },
   "account reader": { credential: "Bearer sk-gw2-1-reader", caller: keyCaller(true) },
-  "admin token": { credential: `Bearer ${adminToken}`, caller: { kind: "admin" } },
+  "admin token": { credential: `Bearer ${adminToken}`, caller: environmentToken },
+  "read token": { credential: "Bearer adm-gw2-read", caller: tokenCaller(AdminScope.READ) },
+  "keys token": { credential: "Bearer adm-gw2-keys", caller: tokenCaller(AdminScope.KEYS) },
+  "money token": { credential: "Bearer adm-gw2-money", caller: tokenCaller(AdminScope.MONEY) },
   stranger: { credential: "Session stranger", caller: person({}) },
   viewer: { credential: "Session viewer", caller: person(member(AccountRole.VIEWER)) },
   member: { credential: "Session member", caller: person(member(AccountRole.MEMBER)) },

@@ -61,6 +61,12 @@ with charged_hours as materialized (
   from pools
   where held > posted and not in_debt
   union all
+  select 'status of a pool = status of its account', p.account_id || '/' || p."family",
+    format('pool %s, account %s', p.account_status, a.status)
+  from pools p
+  join accounts a using (account_id)
+  where p.account_status <> a.status
+  union all
   select 'month = its charges and holds',
     concat_ws('/', account_id, key_id) || '/' || month,
     format('spent %s, charges %s, held %s, holds %s', m.spent, x.spent, m.held, x.held)

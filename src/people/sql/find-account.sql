@@ -1,4 +1,4 @@
 -- people/sql/find-account.sql
--- The name of an account. No row: there is none.
+-- The name and the status of an account. No row: there is none.
 -- $1 account_id
-select name from accounts where account_id = $1;
+select name, status from accounts where account_id = $1;

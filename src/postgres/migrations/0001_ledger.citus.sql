@@ -46,7 +46,8 @@ begin
     select * from pools where account_id = _account order by "family" for update
   loop
     _pools := _pools || jsonb_build_object('family', _pool."family",
-      'posted', _pool.posted::text, 'held', _pool.held::text, 'in_debt', _pool.in_debt);
+      'posted', _pool.posted::text, 'held', _pool.held::text, 'in_debt', _pool.in_debt,
+      'account_status', _pool.account_status);
   end loop;
   select jsonb_agg(jsonb_build_object('key_id', key_id, 'month', month,
       'spent', spent::text, 'held', held::text))

@@ -10,7 +10,16 @@
 create table accounts (
   account_id text collate "C" primary key,
   name       text not null,
-  created_at timestamptz not null default now()
+  created_at timestamptz not null default now(),
+  -- While suspended, its keys are refused. A closed account stays closed.
+  status     text not null default 'active' check (status in ('active', 'suspended', 'closed')),
+  -- Why, in the operator's words. Empty: not told.
+  status_reason     text not null default '',
+  status_changed_at timestamptz,
+  -- Whom documents name. Empty: not told.
+  billing_name      text not null default '',
+  billing_address   text not null default '',
+  billing_tax_id    text not null default ''
 );
 
 -- posted = sum of transfers - sum of charges; held = sum of holds.
@@ -22,6 +31,8 @@ create table pools (
   -- Set by a chargeback of more than the free credits. Cleared as soon as posted covers held, by a
   -- transfer, a settlement or a shrunk hold.
   in_debt    boolean not null default false,
+  -- A copy of accounts.status. Admission reads it with the row that it locks, for nothing.
+  account_status text not null default 'active',
   primary key (account_id, "family"),
   check (held <= posted or in_debt)
 ) with (fillfactor = 50);

@@ -157,6 +157,22 @@ create table spent_challenges (
   ends_at timestamptz not null
 );
 
+-- Credentials of the operator's programs. Revoked ones stay: the audit log names them.
+create table admin_tokens (
+  -- SHA-256 of the secret.
+  digest     bytea primary key,
+  token_id   text collate "C" not null unique,
+  name       text not null,
+  scope      text not null check (scope in ('read', 'keys', 'money', 'all')),
+  -- Hint: the first and last characters of the secret.
+  shown      text not null,
+  created_by text not null,
+  created_at timestamptz not null default now(),
+  used_at    timestamptz,
+  revoked_at timestamptz
+);
+create unique index admin_tokens_by_name on admin_tokens (lower(name));
+
 create table audit_events (
   event_id   text collate "C" primary key,
   at         timestamptz not null,
@@ -172,10 +188,10 @@ create index audit_events_by_account on audit_events (account_id, at, event_id);
 create index audit_events_by_time on audit_events (at, event_id);
 create index audit_events_with_address on audit_events (at) where address <> '';
 
--- The feed of changed people: every process drops what it has cached of them.
+-- The feed of changed people and admin tokens: every process drops what it has cached of them.
 create table people_changes (
   change_id  text collate "C" primary key,
-  person_id  text collate "C" not null,
+  subject_id text collate "C" not null,
   changed_at timestamptz not null default clock_timestamp()
 );
 create index people_changes_by_time on people_changes (changed_at);

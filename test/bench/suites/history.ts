@@ -8,6 +8,7 @@ import {
   GetPoolsRequestSchema,
   QueryUsageRequestSchema,
 } from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import { environmentToken } from "../../../src/contract/contract.ts";
 import { callBy } from "../../support/calls.ts";
 import { addAccounts, addKeys, connectLedger, findViolations, sumCharges } from "../books.ts";
 import { addMonths, chargesPerMonth, hoursPerMonth, keysCount } from "../charges.ts";
@@ -26,7 +27,7 @@ const fillMsMax = () => Math.max(30_000, 440_000 - performance.now());
 const rounds = 4;
 const pairs = 10_000;
 const reports = 600;
-const operatorOf = (accountId: string) => callBy({ kind: "admin" }, { accountId });
+const operatorOf = (accountId: string) => callBy(environmentToken, { accountId });
 
 export async function history(): Promise<Result> {
   await using lab = new Lab();

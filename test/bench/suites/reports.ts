@@ -11,6 +11,7 @@ import {
   QueryUsageRequestSchema,
   UsageGroup,
 } from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import { environmentToken } from "../../../src/contract/contract.ts";
 import type { Postgres } from "../../../src/postgres/postgres.ts";
 import { callBy } from "../../support/calls.ts";
 import { connectLedger, findViolations, sumCharges } from "../books.ts";
@@ -53,7 +54,7 @@ export async function measureReports(postgres: Postgres, added: number): Promise
   const from = timestampFromDate(
     new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - historyMonths + 1, 1)),
   );
-  const busiest = callBy({ kind: "admin" }, { accountId: "acc_1" });
+  const busiest = callBy(environmentToken, { accountId: "acc_1" });
   const usageOf =
     (groupBy: UsageGroup[], bucket: Bucket, more: object = {}) =>
     () =>

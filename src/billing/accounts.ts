@@ -1,0 +1,331 @@
+// Accounts: their names, and whether they are open. The methods of BillingService about them, with
+// their statements.
+
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import {
+  type Account,
+  type CloseAccountRequest,
+  CloseAccountResponseSchema,
+  type ExportAccountResponse,
+  ExportAccountResponseSchema,
+  ListChargesRequestSchema,
+  type RenameAccountRequest,
+  RenameAccountResponseSchema,
+  type ResumeAccountRequest,
+  ResumeAccountResponseSchema,
+  type SetBillingDetailsRequest,
+  SetBillingDetailsResponseSchema,
+  type SuspendAccountRequest,
+  SuspendAccountResponseSchema,
+  TransferKind,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { ApiError, invalidField } from "../base/errors.ts";
+import type { FamilyName } from "../base/families.ts";
+import { isRequestId, timeOrderedId } from "../base/ids.ts";
+import { credits } from "../base/money.ts";
+import { walkPages } from "../base/paging.ts";
+import { actorOf } from "../contract/callers.ts";
+import type { AuthenticatedCall } from "../contract/contract.ts";
+import { type Postgres, statement, type Tx } from "../postgres/postgres.ts";
+import type { AccountStatusName } from "./admission.ts";
+import { listCharges } from "./charges.ts";
+import { type AccountRow, toAccount, transferKindName } from "./rows.ts";
+import type { LedgerStore } from "./store.ts";
+
+const statements = {
+  lockAccountPools: statement(import.meta.url, "lock-account-pools"),
+  lockAccount: statement(import.meta.url, "lock-account"),
+  setAccountStatus: statement(import.meta.url, "set-account-status"),
+  setPoolsStatus: statement(import.meta.url, "set-pools-status"),
+  renameAccount: statement(import.meta.url, "rename-account"),
+  setBillingDetails: statement(import.meta.url, "set-billing-details"),
+  postToPool: statement(import.meta.url, "post-to-pool"),
+  insertTransfer: statement(import.meta.url, "insert-transfer"),
+};
+
+/** The keys of accounts, which another service has. */
+export type KeysOfAccount = {
+  /**
+   * Announces, in the transaction that changes the status of an account, that its keys changed.
+   * Returns the ids for `publish`.
+   */
+  announce(tx: Tx, accountId: string): Promise<readonly string[]>;
+  /** Revokes all of them in the same way, for good. */
+  revokeAll(tx: Tx, accountId: string): Promise<readonly string[]>;
+  /** Called after the commit. */
+  publish(keyIds: readonly string[]): void;
+};
+
+/** The members of accounts, whom another service has. */
+export type MembersOfAccount = {
+  /**
+   * Throws `not_permitted` unless the person owns the account at this moment. Until the end of the
+   * transaction he goes on to own it.
+   */
+  checkOwner(tx: Tx, accountId: string, personId: string): Promise<void>;
+};
+
+/** The data of accounts that other services have. */
+export type AccountExport = (
+  accountId: string,
+) => AsyncIterable<MessageInitShape<typeof ExportAccountResponseSchema>>;
+
+export type AccountParts = {
+  readonly transaction: Postgres["transaction"];
+  readonly keys: KeysOfAccount;
+  readonly members: MembersOfAccount;
+  readonly exports: readonly AccountExport[];
+  /** Reads on connections that admissions do not use. */
+  readonly reports: LedgerStore;
+  /** Called after credits of an account were given up. */
+  readonly onTransfer: (accountId: string) => void;
+};
+
+export async function renameAccount(
+  { transaction }: AccountParts,
+  request: RenameAccountRequest,
+  { accountId }: AuthenticatedCall,
+) {
+  const name = checkAccountName("name", request.name);
+  const account = await transaction(async (tx) => {
+    await lockOpenAccount(tx, accountId);
+    return only(await tx.query<AccountRow>(statements.renameAccount, [accountId, name]));
+  });
+  return create(RenameAccountResponseSchema, { account: toAccount(account) });
+}
+
+export async function setBillingDetails(
+  { transaction }: AccountParts,
+  { billingDetails }: SetBillingDetailsRequest,
+  { accountId }: AuthenticatedCall,
+) {
+  const [name, address, taxId] = [
+    checkText("billing_details.name", billingDetails?.name ?? "", 200),
+    checkText("billing_details.address", billingDetails?.address ?? "", 1000),
+    checkText("billing_details.tax_id", billingDetails?.taxId ?? "", 50),
+  ];
+  const account = await transaction(async (tx) => {
+    await lockOpenAccount(tx, accountId);
+    const values = [accountId, name, address, taxId];
+    return only(await tx.query<AccountRow>(statements.setBillingDetails, values));
+  });
+  return create(SetBillingDetailsResponseSchema, { account: toAccount(account) });
+}
+
+/** A pool, locked. */
+type LockedPool = { family: FamilyName; posted: bigint; held: bigint };
+
+export async function closeAccount(
+  { transaction, keys, members, onTransfer }: AccountParts,
+  { confirm }: CloseAccountRequest,
+  { accountId, caller, note }: AuthenticatedCall,
+) {
+  if (caller.kind !== "person") throw new ApiError("not_permitted");
+  const { account, keyIds, givenUp } = await transaction(async (tx) => {
+    const pools = await tx.query<LockedPool>(statements.lockAccountPools, [accountId]);
+    const before = await lockOpenAccount(tx, accountId);
+    await members.checkOwner(tx, accountId, caller.personId);
+    // What running requests hold is theirs until they end.
+    const free = pools
+      .map(({ family, posted, held }) => ({ family, amount: posted - held, left: held }))
+      .filter(({ amount }) => amount > 0n);
+    const total = free.reduce((sum, { amount }) => sum + amount, 0n);
+    checkConfirmed(confirm, before.name, total);
+    for (const one of free) await giveUp(tx, { ...one, accountId, actor: actorOf(caller) });
+    const after = await storeStatus(tx, accountId, "closed", "");
+    return { account: after, keyIds: await keys.revokeAll(tx, accountId), givenUp: total };
+  });
+  keys.publish(keyIds);
+  onTransfer(accountId);
+  note?.({ revokedKeys: String(keyIds.length) });
+  return create(CloseAccountResponseSchema, {
+    account: toAccount(account),
+    amountMicrocredits: givenUp,
+  });
+}
+
+function checkConfirmed(confirm: string, name: string, total: bigint): void {
+  const words = `close ${name} and give up ${credits(total)} credits`;
+  if (confirm.trim() !== words)
+    throw invalidField("confirm", `has to be, word for word: ${words}`, [words]);
+}
+
+/** `left`: the posted credits of the pool afterwards. */
+async function giveUp(
+  tx: Tx,
+  gift: { accountId: string; family: FamilyName; amount: bigint; left: bigint; actor: string },
+): Promise<void> {
+  const { accountId, family, amount, left, actor } = gift;
+  await tx.query(statements.postToPool, [accountId, family, -amount]);
+  // An idempotency key of its own, which no caller can have used before.
+  const transferId = timeOrderedId("tra_");
+  const kind = transferKindName(TransferKind.ADJUSTMENT);
+  const reason = "given up: the account was closed";
+  const values = [transferId, accountId, family, kind, -amount, transferId, reason, actor, left];
+  await tx.query(statements.insertTransfer, values);
+}
+
+export async function suspendAccount(
+  parts: AccountParts,
+  { accountId, reason }: SuspendAccountRequest,
+) {
+  checkText("reason", reason, 1000);
+  const account = await setStatus(parts, accountId, "suspended", reason);
+  return create(SuspendAccountResponseSchema, { account });
+}
+
+export async function resumeAccount(parts: AccountParts, { accountId }: ResumeAccountRequest) {
+  return create(ResumeAccountResponseSchema, {
+    account: await setStatus(parts, accountId, "active", ""),
+  });
+}
+
+async function setStatus(
+  { transaction, keys }: AccountParts,
+  accountId: string,
+  status: AccountStatusName,
+  reason: string,
+): Promise<Account> {
+  const { account, keyIds } = await transaction(async (tx) => {
+    const before = await lockOpenAccount(tx, accountId);
+    // Suspending once more changes the reason; to resume an active account changes nothing.
+    if (before.status === status && status === "active") return { account: before, keyIds: [] };
+    const account = await storeStatus(tx, accountId, status, reason);
+    const isSame = before.status === status;
+    return { account, keyIds: isSame ? [] : await keys.announce(tx, accountId) };
+  });
+  keys.publish(keyIds);
+  return toAccount(account);
+}
+
+/** Stores the status of a locked account, and copies it to its pools. */
+async function storeStatus(
+  tx: Tx,
+  accountId: string,
+  status: AccountStatusName,
+  reason: string,
+): Promise<AccountRow> {
+  const values = [accountId, status, reason];
+  const account = only(await tx.query<AccountRow>(statements.setAccountStatus, values));
+  await tx.query(statements.setPoolsStatus, [accountId, status]);
+  return account;
+}
+
+function only<Row>([row]: readonly Row[]): Row {
+  if (row === undefined) throw new Error("the account is locked, and gone");
+  return row;
+}
+
+/**
+ * Locks an account after its pools, so that nothing of it is admitted, charged or moved meanwhile.
+ * Transfers lock in the same order. Throws `not_found` and `account_closed`.
+ */
+async function lockOpenAccount(tx: Tx, accountId: string): Promise<AccountRow> {
+  await tx.query(statements.lockAccountPools, [accountId]);
+  const [account] = await tx.query<AccountRow>(statements.lockAccount, [accountId]);
+  if (!account)
+    throw new ApiError("not_found", { message: "No such account.", field: "account_id" });
+  if (account.status === "closed") throw new ApiError("account_closed");
+  return account;
+}
+
+const nameLengthMax = 200;
+
+/** The name of an account, without surrounding blanks. Throws `invalid_request`. */
+export function checkAccountName(field: string, text: string): string {
+  const name = text.trim();
+  if (name === "") throw invalidField(field, "is required");
+  checkText(field, name, nameLengthMax);
+  if (name.includes("\n")) throw invalidField(field, "must be one line");
+  return name;
+}
+
+/** The text, which may have several lines. Throws `invalid_request`. */
+export function checkText(field: string, text: string, charactersMax: number): string {
+  // Counts code points. The number of UTF-16 units bounds the work.
+  if (text.length > 2 * charactersMax || [...text].length > charactersMax)
+    throw invalidField(field, `is longer than ${charactersMax} characters`);
+  if (!text.isWellFormed() || /[^\P{Cc}\n]/u.test(text))
+    throw invalidField(field, "must not hold control characters");
+  return text;
+}
+
+export async function* exportAccount(
+  { reports, exports }: AccountParts,
+  { accountId }: AuthenticatedCall,
+): AsyncGenerator<ExportAccountResponse, void> {
+  const account = await reports.findAccount(accountId);
+  if (!account) throw new ApiError("not_found", { message: "No such account." });
+  const page = (init: MessageInitShape<typeof ExportAccountResponseSchema>) =>
+    create(ExportAccountResponseSchema, init);
+  yield page({ account, pools: await reports.readPools(accountId) });
+  const transfers = walkPages({
+    read: (after, limit) => reports.listTransfers(accountId, after ?? null, limit),
+    cursorOf: ({ transferId }) => transferId,
+  });
+  for await (const some of transfers) yield page({ transfers: some });
+  for (const other of exports) for await (const some of other(accountId)) yield page(some);
+  let pageToken = "";
+  do {
+    const request = create(ListChargesRequestSchema, { pageSize: exportedCharges, pageToken });
+    const { charges, nextPageToken } = await listCharges(reports, request, {
+      accountId,
+      onlyKey: undefined,
+    });
+    if (charges.length > 0) yield page({ charges });
+    pageToken = nextPageToken;
+  } while (pageToken !== "");
+}
+
+/** Charges of one message: about a megabyte. */
+const exportedCharges = 500;
+
+const queryLengthMax = 200;
+
+/** What a query of ListAccounts looks for. */
+export type AccountQuery = {
+  /** Part of a name, in small letters. Empty: all accounts. */
+  readonly name: string;
+  /** Accounts that match in another way. */
+  readonly accountIds: readonly string[];
+};
+
+/** Finds what a query may mean. Throws `invalid_request`. */
+export async function accountQuery(
+  reports: Pick<LedgerStore, "findPayer" | "findHint" | "findRunning" | "findCharges">,
+  text: string,
+): Promise<AccountQuery> {
+  const query = checkText("query", text, queryLengthMax).trim();
+  const found = [query];
+  const hint = hintIn(query);
+  if (hint) found.push(...(await reports.findHint(hint)));
+  if (query.startsWith("key_")) found.push((await reports.findPayer(query))?.accountId ?? "");
+  if (isRequestId(query)) {
+    const [running, charged] = await Promise.all([
+      reports.findRunning(query),
+      reports.findCharges(query),
+    ]);
+    for (const { hold } of running) found.push(hold.payer.accountId);
+    for (const { accountId } of charged) found.push(accountId);
+  }
+  return { name: query.toLowerCase(), accountIds: found };
+}
+
+/** The first and last characters of a secret. */
+export type Hint = { readonly first: string; readonly last: string };
+
+// The parts of a hint, as `keys/secret.ts` makes it.
+const firstLength = 12;
+const lastLength = 4;
+
+/** The hint that a query may be, also as the whole secret. Undefined: it is none. */
+function hintIn(query: string): Hint | undefined {
+  const [first = "", last] = query.replace("...", "…").split("…");
+  if (last !== undefined) {
+    const hint = { first: first.slice(0, firstLength), last: last.slice(-lastLength) };
+    return hint.first + hint.last === "" ? undefined : hint;
+  }
+  if (!query.startsWith("sk-gw2-")) return undefined;
+  const isWhole = query.length > firstLength + lastLength;
+  return { first: query.slice(0, firstLength), last: isWhole ? query.slice(-lastLength) : "" };
+}

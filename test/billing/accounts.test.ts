@@ -1,0 +1,106 @@
+// Accounts: suspending and resuming them, and what they may be called.
+
+import { create } from "@bufbuild/protobuf";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import {
+  AccountStatus,
+  CreateAccountRequestSchema,
+  GetAccountRequestSchema,
+  ResumeAccountRequestSchema,
+  SuspendAccountRequestSchema,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Payer } from "../../src/billing/admission.ts";
+import { errorOf, freshBilling } from "../support/billing.ts";
+import { endingWith, holdRequest } from "../support/ledger.ts";
+
+let world: Awaited<ReturnType<typeof freshBilling>>;
+beforeAll(async () => {
+  world = await freshBilling();
+});
+afterEach(async () => {
+  expect(await world.store.verifyLedger()).toEqual([]);
+});
+afterAll(() => world.close());
+
+const never = new AbortController().signal;
+const suspend = async ({ accountId }: Pick<Payer, "accountId">, reason = "") =>
+  (
+    await world.billing.suspendAccount(
+      create(SuspendAccountRequestSchema, { accountId, reason }),
+      world.admin,
+    )
+  ).account;
+const resume = async ({ accountId }: Pick<Payer, "accountId">) =>
+  (
+    await world.billing.resumeAccount(
+      create(ResumeAccountRequestSchema, { accountId }),
+      world.admin,
+    )
+  ).account;
+const read = async ({ accountId }: Pick<Payer, "accountId">) =>
+  (await world.billing.getAccount(create(GetAccountRequestSchema, { accountId }), world.admin))
+    .account;
+const admit = (payer: Payer) => world.holds.place(holdRequest(payer, 10), never);
+
+test("a suspended account admits nothing, its running requests are charged, and it can resume", async () => {
+  const payer = await world.payer(1_000_000n);
+  const hold = await admit(payer);
+  const suspended = await suspend(payer, "unpaid");
+  expect(suspended).toMatchObject({ status: AccountStatus.SUSPENDED, statusReason: "unpaid" });
+  expect(suspended?.statusChangedAt).toBeDefined();
+  expect(await read(payer)).toEqual(suspended);
+  expect((await errorOf(admit(payer))).reason).toBe("account_suspended");
+  const receipt = await world.holds.settle(hold, endingWith({ output: 1 }));
+  expect(receipt.amountMicrocredits).toBeGreaterThan(0n);
+  expect(await resume(payer)).toMatchObject({ status: AccountStatus.ACTIVE, statusReason: "" });
+  await world.holds.settle(await admit(payer), endingWith({}));
+});
+
+test("a suspension can be repeated with another reason, and a resumption without effect", async () => {
+  const payer = await world.payer(1_000_000n);
+  await suspend(payer, "first");
+  expect((await suspend(payer, "second"))?.statusReason).toBe("second");
+  const resumed = await resume(payer);
+  expect(await resume(payer)).toEqual(resumed);
+});
+
+test("many suspensions and resumptions at once leave the pools as the account is", async () => {
+  const payer = await world.payer(1_000_000n);
+  const turns = Array.from({ length: 20 }, (_, turn) => (turn % 2 ? suspend : resume)(payer));
+  const holds = Array.from({ length: 20 }, () => admit(payer).catch(() => undefined));
+  await Promise.all(turns);
+  for (const hold of await Promise.all(holds))
+    if (hold) await world.holds.settle(hold, endingWith({}));
+});
+
+test("an unknown account cannot be suspended or resumed", async () => {
+  const expected = { reason: "not_found", field: "account_id" };
+  expect(await errorOf(suspend({ accountId: "acc_none" }))).toEqual(expected);
+  expect(await errorOf(resume({ accountId: "acc_none" }))).toEqual(expected);
+});
+
+describe("the name of an account", () => {
+  const createNamed = async (name: string) =>
+    (await world.billing.createAccount(create(CreateAccountRequestSchema, { name }), world.admin))
+      .account?.name;
+
+  test.for([
+    ["is kept as text, whatever it looks like", "<b>&amp;'\"; --", "<b>&amp;'\"; --"],
+    ["loses the blanks around it", "  Acme  Inc ", "Acme  Inc"],
+    ["counts characters, not bytes", "🜁".repeat(200), "🜁".repeat(200)],
+  ])("%s", async ([, name = "", kept]) => {
+    expect(await createNamed(name)).toBe(kept);
+  });
+
+  test.for([
+    ["is required", ""],
+    ["is more than blanks", " \t "],
+    ["has at most 200 characters", "x".repeat(201)],
+    ["is not a text of 10,000 characters", "x".repeat(10_000)],
+    ["is one line", "a\nb"],
+    ["has no control characters", "a\u0007b"],
+    ["is well-formed", "a\ud800b"],
+  ])("%s", async ([, name = ""]) => {
+    expect(await errorOf(createNamed(name))).toEqual({ reason: "invalid_request", field: "name" });
+  });
+});

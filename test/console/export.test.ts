@@ -1,0 +1,158 @@
+// The download of all data of an account.
+
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { TransferKind } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
+import { Authenticator } from "../support/authenticator.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+
+let gateway: TestGateway;
+let cookie = "";
+let operatorCookie = "";
+let accountId = "";
+let secret = "";
+let requestId = "";
+let link = "";
+beforeAll(async () => {
+  gateway = await startTestGateway();
+  operatorCookie = await redeem(gateway.ownerLink, "olga");
+  const { core, call } = gateway.admin;
+  const { account } = await core.billing.createAccount({ name: "<b>Acme" }, call);
+  accountId = account?.accountId ?? "";
+  const credits = { accountId, family: Family.V1, kind: TransferKind.BONUS };
+  for (let index = 0; index < 3; index++)
+    await core.billing.createTransfer(
+      { ...credits, amountMicrocredits: 1_000_000_000n, idempotencyKey: `bonus ${index}` },
+      call,
+    );
+  ({ secret } = await core.keys.createKey({ accountId, family: Family.V1, name: "of ci" }, call));
+  const authorization = `Session ${operatorCookie.split("=")[1]}`;
+  const as = { headers: { authorization } };
+  const invited = await core.people.invite({ accountId, role: 3 }, as);
+  cookie = await redeem(invited.link, "acme@example.com");
+  ({ link } = await core.people.invite({ accountId, role: 1 }, as));
+  const answer = await fetch(`${gateway.address}/v1/messages`, {
+    method: "POST",
+    headers: {
+      ...{ "x-api-key": secret, "anthropic-version": "2023-06-01" },
+      "content-type": "application/json",
+    },
+    body: JSON.stringify({
+      ...{ model: "haiku", max_tokens: 16 },
+      messages: [{ role: "user", content: "a prompt that nobody stores" }],
+    }),
+  });
+  requestId = answer.headers.get("request-id") ?? "";
+  await answer.text();
+});
+afterAll(() => gateway.stop());
+
+/** Signs in over HTTP as a browser does. Returns the cookie. */
+async function redeem(address: string, login: string): Promise<string> {
+  const { origin, hash } = new URL(address);
+  const token = hash.slice(1);
+  const post = (method: string, body: object) =>
+    fetch(`${gateway.address}/gateway.people.v1.PeopleService/${method}`, {
+      method: "POST",
+      headers: { "content-type": "application/json", "sec-fetch-site": "same-origin" },
+      body: JSON.stringify(body),
+    });
+  const begun = Object(await (await post("BeginPasskey", { linkToken: token, login })).json());
+  const passkeyAnswerJson = new Authenticator(origin).register(begun.passkeyOptionsJson);
+  const redeemed = await post("RedeemLink", { token, login, passkeyAnswerJson });
+  expect(redeemed.status).toBe(200);
+  return redeemed.headers.get("set-cookie")?.split(";")[0] ?? "";
+}
+
+const download = (headers: Record<string, string>, account = accountId) =>
+  fetch(`${gateway.address}/console/export/account?account=${account}`, { headers });
+
+async function linesOf(answer: Response) {
+  const text = await answer.text();
+  expect(text.endsWith("\n")).toBe(true);
+  return text
+    .trimEnd()
+    .split("\n")
+    .map((line) => Object(JSON.parse(line)));
+}
+
+test("an owner downloads everything, a line for each thing, and no secret", async () => {
+  const answer = await download({ cookie, "sec-fetch-site": "same-origin" });
+  expect(answer.status).toBe(200);
+  expect(answer.headers.get("content-type")).toBe("application/x-ndjson; charset=utf-8");
+  expect(answer.headers.get("content-disposition")).toBe(
+    `attachment; filename="account-${accountId}.ndjson"`,
+  );
+  expect(answer.headers.get("cache-control")).toBe("no-store");
+  const lines = await linesOf(answer);
+  const all = (name: string) => lines.flatMap((line) => (name in line ? [line[name]] : []));
+  expect(all("account")).toMatchObject([{ accountId, name: "<b>Acme" }]);
+  expect(all("pool")).toHaveLength(2);
+  expect(all("transfer").map(({ idempotencyKey }) => idempotencyKey)).toEqual([
+    ...["bonus 2", "bonus 1", "bonus 0"],
+  ]);
+  expect(all("key")).toMatchObject([{ name: "of ci", secrets: [{ hint: expect.any(String) }] }]);
+  expect(all("member")).toMatchObject([{ login: "acme@example.com" }]);
+  expect(all("invitation")).toHaveLength(1);
+  expect(all("charge")).toMatchObject([{ requestId }]);
+  expect(all("auditEvent").map(({ method }) => method)).toContain("CreateKey");
+  expect(lines.at(-1)).toEqual({ end: { lines: lines.length - 1 } });
+  const text = JSON.stringify(lines);
+  const token = new URL(link).hash.slice(1);
+  for (const one of [secret.slice(12, -4), token, cookie.split("=")[1] ?? "", "a prompt that"])
+    expect(text).not.toContain(one);
+});
+
+test("the download leaves an audit event of who had it", async () => {
+  await (await download({ cookie, "sec-fetch-site": "none" })).text();
+  const { core, call } = gateway.admin;
+  const find = async () => {
+    const { events } = await core.people.listAuditEvents(
+      { accountId, method: "ExportAccount" },
+      call,
+    );
+    return events[0];
+  };
+  await expect.poll(find).toMatchObject({
+    actor: expect.stringMatching(/^person:per_/),
+    outcome: "ok",
+    address: "127.0.0.1",
+  });
+});
+
+test.for<[string, () => Record<string, string>, number]>([
+  ["without a session", () => ({}), 401],
+  ["with an ended session", () => ({ authorization: `Session ${"x".repeat(43)}` }), 401],
+  ["of another page", () => ({ cookie, "sec-fetch-site": "cross-site" }), 403],
+  ["of a sibling origin", () => ({ cookie, "sec-fetch-site": "same-site" }), 403],
+  ["of nobody knows which page", () => ({ cookie }), 403],
+  ["by a key", () => ({ authorization: `Bearer ${secret}` }), 403],
+  ["by an operator", () => ({ cookie: operatorCookie, "sec-fetch-site": "none" }), 200],
+])("a download %s is answered %s", async ([, headers, status]) => {
+  const answer = await download(headers());
+  await answer.text();
+  expect(answer.status).toBe(status);
+});
+
+test.for(["acc_none", "", "../../etc/passwd", "%00", "x".repeat(10_000)])(
+  "an account that the person does not have looks absent: %j",
+  async (account) => {
+    const answer = await download(
+      { cookie, "sec-fetch-site": "none" },
+      encodeURIComponent(account),
+    );
+    // Empty: the person's only account.
+    expect(answer.status).toBe(account === "" ? 200 : 404);
+    await answer.text();
+  },
+);
+
+test("a reader that leaves ends the export", async () => {
+  const controller = new AbortController();
+  const answer = await fetch(`${gateway.address}/console/export/account?account=${accountId}`, {
+    headers: { cookie, "sec-fetch-site": "none" },
+    signal: controller.signal,
+  });
+  controller.abort();
+  await answer.text().catch(() => undefined);
+});

@@ -119,6 +119,7 @@ function admission(desc: DescMethod, authenticate: Authenticate) {
     call: Call,
     identified?: (caller: Caller) => void,
   ): Promise<AuthenticatedCall> => {
+    if (call.signal.aborted) throw abortError(call.signal);
     const caller = call.caller ?? (await identify(call.requestHeader));
     identified?.(caller);
     if (!isAdmitted(allowed, caller)) throw new ApiError("not_permitted");

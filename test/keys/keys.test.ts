@@ -291,10 +291,13 @@ test("a caller sees its key and the secret it used, without a statement; the adm
   const described = await client.authenticate({}, { ...adminCall, caller });
   assert.deepEqual(
     [described.admin, described.key?.name, described.key?.secrets, described.secret?.secretId],
-    [false, "mine", [], key?.secrets[0]?.secretId],
+    [undefined, "mine", [], key?.secrets[0]?.secretId],
   );
   const admin = await client.authenticate({}, adminCall);
-  assert.deepEqual([admin.admin, admin.key, admin.secret], [true, undefined, undefined]);
+  assert.deepEqual(
+    [admin.admin?.name, admin.key, admin.secret],
+    ["ADMIN_TOKEN", undefined, undefined],
+  );
   assert.equal(database.ran.length, before);
 });
 

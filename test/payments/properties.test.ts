@@ -1,6 +1,6 @@
 // What holds for every order, whatever arrives for it and in whatever order it is looked at.
 
-import * as fc from "fast-check";
+import fc from "fast-check";
 import { expect, test } from "vitest";
 import {
   capUsdMicro,

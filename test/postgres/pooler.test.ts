@@ -33,7 +33,8 @@ suite("PgBouncer in session mode loses no limit, and leaks none to the next clie
   const postgres = connectPostgres(pooler.url);
   const pool = { lock: "5s", statement: "28s", idle: "5s", ...usual };
   expect(await postgres.query(limits, [])).toEqual([pool]);
-  expect(await postgres.reports.query(limits, [])).toEqual([pool]);
+  const report = { ...pool, statement: "10s", plans: "force_custom_plan" };
+  expect(await postgres.reports.query(limits, [])).toEqual([report]);
   expect(await postgres.transaction((tx) => tx.query(limits, []))).toEqual([pool]);
   const long = { timeoutMs: 60_000, signal: new AbortController().signal };
   expect(await postgres.runLong(limits, long)).toMatchObject([{ statement: "1min", lock: "0" }]);

@@ -163,8 +163,10 @@ class WholeBody implements Target {
     const length = this.#length + chunk.length;
     this.#parts.reservation.grow(length);
     // The parser of HTTP passes on as many bytes as were declared, never more.
-    if (this.#whole) this.#whole.set(chunk, this.#length);
-    else this.#chunks.push(chunk);
+    if (this.#whole) {
+      this.#whole.set(chunk, this.#length);
+      free(chunk);
+    } else this.#chunks.push(chunk);
     this.#length = length;
     this.#parts.onBytes(length);
   }
@@ -182,6 +184,14 @@ class WholeBody implements Target {
     this.#whole = undefined;
     this.#chunks = [];
   }
+}
+
+/**
+ * Frees the memory of a chunk now. The garbage collector would let 64 MB of chunks pile up, and the
+ * heap of the C library, which they stretch, does not shrink afterwards.
+ */
+function free({ buffer, length }: Buffer): void {
+  if (buffer instanceof ArrayBuffer && buffer.byteLength === length) buffer.transfer(0);
 }
 
 /** A body up to this length mostly arrives in one chunk, which needs no copy. */

@@ -54,16 +54,23 @@ async function leave(microcredits: bigint): Promise<void> {
 /** More than 16 times a hold for 60,000 tokens of output, at 700 micro-credits each. */
 const full = 1_000_000_000n;
 
-type Form = { path: string; stream: boolean; maxTokens?: number; requestId?: string };
+type Form = {
+  path: string;
+  stream: boolean;
+  maxTokens?: number;
+  requestId?: string;
+  secret?: string;
+};
 const nativeForm: Form = { path: "/v1/messages", stream: true };
 
 /** Sends a request and records the status and the text as they arrive. */
-function send({ path, stream, maxTokens = 50, requestId }: Form, hangUp = new AbortController()) {
+function send(form: Form, hangUp = new AbortController()) {
+  const { path, stream, maxTokens = 50, requestId, secret = gateway.v1 } = form;
   const seen = { status: 0, text: "" };
   const headers = {
     ...(path === "/v1/messages"
-      ? { "x-api-key": gateway.v1, "anthropic-version": "2023-06-01" }
-      : { authorization: `Bearer ${gateway.v1}` }),
+      ? { "x-api-key": secret, "anthropic-version": "2023-06-01" }
+      : { authorization: `Bearer ${secret}` }),
     ...(requestId !== undefined && { "x-request-id": requestId }),
     "content-type": "application/json",
   };
@@ -231,25 +238,29 @@ describe("a pool that empties between two looks", () => {
   });
 });
 
-describe("the strict order is kept", () => {
-  /** No call to the provider comes before the hold is durable. */
-  async function expectStrict(form: Form): Promise<void> {
-    const called = provider.requests.length;
-    await lock.stall();
-    const { seen, done } = send(form);
-    await lock.stalled();
-    for (let look = 0; look < 3; look++) {
-      await lock.database.query("select 1");
-      expect(provider.requests).toHaveLength(called);
-    }
-    await lock.release();
-    await done;
-    expect(seen.status).toBe(200);
-    expect(provider.requests).toHaveLength(called + 1);
-  }
+type Order = "overlap" | "strict";
 
+/** Overlap: the provider is called while the hold is being placed. Strict: once it is durable. */
+async function expectOrder(order: Order, form: Form): Promise<void> {
+  const called = provider.requests.length;
+  await lock.stall();
+  const { seen, done } = send(form);
+  await lock.stalled();
+  if (order === "overlap") await provider.received(called + 1);
+  for (let look = 0; look < 3 && order === "strict"; look++) {
+    await lock.database.query("select 1");
+    expect(provider.requests).toHaveLength(called);
+  }
+  await lock.release();
+  await done;
+  expect(seen.status).toBe(200);
+  expect(provider.requests).toHaveLength(called + 1);
+}
+
+describe("the strict order is kept", () => {
   test("for a request id that the client proposes", async () => {
-    await expectStrict({ ...nativeForm, requestId: `req_${crypto.randomUUID()}` });
+    const requestId = `req_${crypto.randomUUID()}`;
+    await expectOrder("strict", { ...nativeForm, requestId });
   });
 
   test("for a hold above a sixteenth of what is free", async () => {
@@ -259,13 +270,24 @@ describe("the strict order is kept", () => {
     await done;
     expect(seen.status).toBe(200);
     vi.spyOn(performance, "now").mockReturnValue(performance.now());
-    await expectStrict(nativeForm);
+    await expectOrder("strict", nativeForm);
   });
 
   test("when the last admission of the pool is more than a second old", async () => {
     const nowMs = performance.now();
     vi.restoreAllMocks();
     vi.spyOn(performance, "now").mockReturnValue(nowMs + 1_001);
-    await expectStrict(nativeForm);
+    await expectOrder("strict", nativeForm);
+  });
+
+  test.for([
+    ["whose month is not known", 1_000_000_000n, ["strict", "overlap"]],
+    ["whose month leaves less than sixteen such holds", 50n * 700n * 15n, ["strict", "strict"]],
+  ] as const)("for a key with a cap %s", async ([, monthlyCapMicrocredits, orders]) => {
+    const { accountId, admin } = gateway;
+    const request = { accountId, family: Family.V1, monthlyCapMicrocredits };
+    const { secret } = await admin.core.keys.createKey(request, admin.call);
+    const form = { ...nativeForm, secret };
+    for (const order of orders) await expectOrder(order, form);
   });
 });

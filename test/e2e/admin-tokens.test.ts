@@ -62,13 +62,11 @@ for (const split of [false, true]) {
     test("transfers, keys and audit events name the token", async () => {
       const { core, call } = gateway.admin;
       const { accountId } = gateway;
-      const { transfer } = await overHttp.billing.createTransfer(
-        {
-          ...{ accountId, family: Family.V1, kind: TransferKind.BONUS },
-          ...{ amountMicrocredits: 5n, idempotencyKey: "of the token" },
-        },
-        as(MONEY),
-      );
+      const bonus = {
+        ...{ accountId, family: Family.V1, kind: TransferKind.BONUS },
+        ...{ amountMicrocredits: 5n, idempotencyKey: "of the token" },
+      };
+      const { transfer } = await overHttp.billing.createTransfer(bonus, as(MONEY));
       expect(transfer?.actor).toBe("token:money");
       const { key } = await core.keys.createKey({ accountId, family: Family.V1 }, as(KEYS));
       expect(key?.createdBy).toBe("token:keys");
@@ -76,8 +74,11 @@ for (const split of [false, true]) {
       const acts = events.map(({ method, actor, outcome }) => `${actor} ${method} ${outcome}`);
       expect(acts).toContain("token:money CreateTransfer ok");
       expect(acts).toContain("token:keys CreateKey ok");
-      const { transfers } = await core.billing.listTransfers({ accountId }, call);
-      expect(transfers.map(({ actor }) => actor)).toContain("token:ADMIN_TOKEN");
+      const { transfer: other } = await core.billing.createTransfer(
+        { ...bonus, idempotencyKey: "of the environment's" },
+        call,
+      );
+      expect(other?.actor).toBe("token:ADMIN_TOKEN");
     });
 
     test("a token of lesser scope changes nothing, and its attempt is recorded", async () => {
@@ -108,7 +109,10 @@ for (const split of [false, true]) {
           "anthropic-version": "2023-06-01",
           "content-type": "application/json",
         },
-        body: JSON.stringify({ model: "haiku", max_tokens: 5, messages: [] }),
+        body: JSON.stringify({
+          ...{ model: "haiku", max_tokens: 5 },
+          messages: [{ role: "user", content: "Hello" }],
+        }),
       });
       expect(answer.status).toBe(403);
     });

@@ -166,9 +166,10 @@ function readText(file: string): string {
   return readFileSync(join(root, file), "utf8");
 }
 
+const importPattern = /(?:^|\s)(?:from|import)\s*\(?\s*"([^"]+)"/g;
+
 function readImports(file: string): string[] {
-  const pattern = /(?:^|\s)(?:from|import)\s*\(?\s*"([^"]+)"/g;
-  return [...readText(file).matchAll(pattern)].map((match) => match[1] ?? "");
+  return [...readText(file).matchAll(importPattern)].map((match) => match[1] ?? "");
 }
 
 function resolveImports(file: string): Import[] {
@@ -192,7 +193,10 @@ function rowOf(folder: string | undefined): number {
   return folder === undefined ? -1 : rows.findIndex((row) => folder in row);
 }
 
-const sources = findFiles("src", ".ts");
+// The page of the console is a program of its own: it runs in browsers.
+const pageFolder = "src/console/web/";
+const allSources = [...findFiles("src", ".ts"), ...findFiles("src", ".tsx")];
+const sources = allSources.filter((file) => !file.startsWith(pageFolder));
 const imports = sources.flatMap(resolveImports);
 const inner = imports.filter(({ to }) => to.startsWith("src/"));
 
@@ -247,6 +251,23 @@ test("no file imports itself through others, types included", () => {
 test("sources import sources, generated code and packages, never tests", () => {
   const outside = imports.filter(({ to }) => !to.startsWith("src/") && !to.startsWith("gen/"));
   expect(outside).toEqual([]);
+});
+
+test("the page of the console imports itself, generated code, and packages for browsers", () => {
+  const packages =
+    /^(preact|@preact\/signals|@bufbuild\/protobuf|@connectrpc\/connect(-web)?|uqr)(\/|$)/;
+  const files = allSources.filter((file) => file.startsWith(pageFolder));
+  expect(files.length).toBeGreaterThan(0);
+  const foreign = files
+    .flatMap(resolveImports)
+    .filter(({ to }) => !to.startsWith(pageFolder) && !to.startsWith("gen/"));
+  expect(foreign).toEqual([]);
+  // Without texts of several lines: samples for people import other packages.
+  const code = (file: string) => readText(file).replace(/`[^`]*`/g, "``");
+  const names = files
+    .flatMap((file) => [...code(file).matchAll(importPattern)].map((found) => found[1] ?? ""))
+    .filter((name) => !name.startsWith("."));
+  expect(names.filter((name) => !packages.test(name))).toEqual([]);
 });
 
 test("generated code imports nothing of ours", () => {
@@ -308,7 +329,7 @@ test("no line of code or prose is wider than 100 columns", () => {
   const ours = tracked
     .split("\n")
     .filter((name) => /^(src|test|proto|docs|deploy)\/|^README\.md$|^\.ci\//.test(name))
-    .filter((name) => /\.(ts|sql|lua|proto|md|yaml|sh)$|\.ci\/run$/.test(name));
+    .filter((name) => /\.(tsx?|css|sql|lua|proto|md|yaml|sh)$|\.ci\/run$/.test(name));
   const wide = ours.flatMap((file) =>
     readText(file)
       .split("\n")

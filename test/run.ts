@@ -38,6 +38,7 @@ const slowSuites = [
 
 const checks = [
   { name: "types", command: ["tsc", "--noEmit"] },
+  { name: "types of the console", command: ["tsc", "--noEmit", "-p", "src/console/web"] },
   { name: "lint and format", command: ["biome", "check", "--error-on-warnings", "."] },
   { name: "protos", command: ["buf", "lint"] },
 ];

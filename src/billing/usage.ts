@@ -425,6 +425,7 @@ type SpendingRow = {
   amount: bigint;
   first_day: string | null;
   used_before: boolean;
+  filled_to: bigint | null;
   today: string;
 };
 
@@ -437,6 +438,7 @@ function toForecast({ family, free, amount, ...row }: SpendingRow): Forecast {
   return create(ForecastSchema, {
     family: familyOf(family),
     freeMicrocredits: free,
+    ...(row.filled_to !== null && { filledToMicrocredits: row.filled_to }),
     ...(isKnown && { dailyMicrocredits: amount / BigInt(days) }),
     ...(isKnown && amount > 0n && { daysLeft: (Number(credits) * days) / Number(amount) }),
   });

@@ -1,15 +1,17 @@
 // The web console: its routes on the HTTP listener. It holds no rule: its pages call the services
-// as everybody does. So far it has the page on which people sign in, and files to download.
+// as everybody does.
 
-import { readFileSync } from "node:fs";
 import { Code } from "@connectrpc/connect";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { type ErrorReason, errorCatalog, toApiError } from "../base/errors.ts";
+import type { Log } from "../base/log.ts";
 import { isLocalhost } from "../config/environment.ts";
+import { type Asset, changes, loadBundle } from "./bundle.ts";
 import { type AccountExportParts, getAccountExport } from "./export.ts";
 import { type ExportParts, registerExports } from "./exports.ts";
 import { createOidcRoutes, type OidcParts } from "./oidc.ts";
 
+export { loadBundle } from "./bundle.ts";
 export { createSessionCookie } from "./session-cookie.ts";
 
 const contentSecurityPolicy = [
@@ -25,29 +27,21 @@ const contentSecurityPolicy = [
   "require-trusted-types-for 'script'",
 ].join("; ");
 
-const files = [
-  { path: "/console/welcome", file: "welcome.html", type: "text/html; charset=utf-8" },
-  { path: "/console/welcome.js", file: "welcome.js", type: "text/javascript; charset=utf-8" },
-  { path: "/console/welcome.css", file: "welcome.css", type: "text/css; charset=utf-8" },
-] as const;
+export type ConsoleParts = OidcParts &
+  ExportParts &
+  AccountExportParts & {
+    /** The address under which people reach the console. */
+    readonly publicUrl: () => URL;
+    readonly log: Log;
+  };
 
-/** Adds the routes of the console. `publicUrl`: the address under which people reach it. */
-export function registerConsole(
-  app: FastifyInstance,
-  parts: OidcParts & ExportParts & AccountExportParts & { publicUrl: () => URL },
-): void {
+/** Adds the routes of the console. */
+export function registerConsole(app: FastifyInstance, parts: ConsoleParts): void {
   const { publicUrl } = parts;
   registerExports(app, parts, (reply) => withHeaders(reply, publicUrl()));
   // Lists of the paths are for programs.
   const config = { isVariant: true };
-  for (const { path, file, type } of files) {
-    const content = readFileSync(new URL(`web/${file}`, import.meta.url));
-    app.get(path, { config }, async (request, reply) => {
-      const elsewhere = nameOfHost(request, publicUrl());
-      if (elsewhere !== undefined) return reply.redirect(`${elsewhere}${path}`, 302);
-      return withHeaders(reply, publicUrl()).header("content-type", type).send(content);
-    });
-  }
+  registerPage(app, parts);
   const oidc = createOidcRoutes(parts);
   // Without HEAD: a second request would use up what the first one brought.
   for (const name of ["start", "callback"] as const)
@@ -71,11 +65,74 @@ export function registerConsole(
       return reply.code(statusOf(reason)).send({ error: { code: reason, message } });
     }
   });
-  for (const path of ["/console", "/console/"])
-    app.get(path, { config }, async (request, reply) => {
-      const elsewhere = nameOfHost(request, publicUrl()) ?? "";
-      return withHeaders(reply, publicUrl()).redirect(`${elsewhere}/console/welcome`, 302);
-    });
+}
+
+/** The parts that the page itself needs. */
+export type PageParts = Pick<ConsoleParts, "publicUrl" | "log">;
+
+/** Adds the page, which is the same at every address below `/console/`, and what it loads. */
+export function registerPage(app: FastifyInstance, { publicUrl, log }: PageParts): void {
+  const config = { isVariant: true };
+  app.get("/console", { config }, async (request, reply) => {
+    const elsewhere = nameOfHost(request, publicUrl()) ?? "";
+    return withHeaders(reply, publicUrl()).redirect(`${elsewhere}/console/`, 302);
+  });
+  app.get("/console/*", { config }, async (request, reply) => {
+    const elsewhere = nameOfHost(request, publicUrl());
+    if (elsewhere !== undefined) return reply.redirect(`${elsewhere}${request.url}`, 302);
+    withHeaders(reply, publicUrl());
+    try {
+      const { html } = await loadBundle();
+      return reply.type("text/html; charset=utf-8").send(html);
+    } catch (error) {
+      log.error({ err: error }, "the console could not be bundled; everything else is served");
+      return reply
+        .code(503)
+        .type("text/plain; charset=utf-8")
+        .send("The console could not be prepared. The log of the gateway says why.\n");
+    }
+  });
+  app.get("/console/assets/*", { config }, async (request, reply) => {
+    withHeaders(reply, publicUrl());
+    const path = request.url.split("?")[0] ?? "";
+    const asset = (await loadBundle().catch(() => undefined))?.assets.get(path);
+    if (!asset) return reply.code(404).type("text/plain; charset=utf-8").send("No such file.\n");
+    const encoding = acceptedEncoding(request, asset);
+    if (encoding) reply.header("content-encoding", encoding);
+    return reply
+      .headers({ "cache-control": "public, max-age=31536000, immutable", vary: "accept-encoding" })
+      .type(asset.type)
+      .send(encoding ? asset.compressed?.[encoding] : asset.content);
+  });
+  if (changes) registerReload(app, changes);
+}
+
+/** Tells pages that their sources changed, for people who work on them. */
+function registerReload(app: FastifyInstance, target: EventTarget): void {
+  const config = { isVariant: true };
+  app.get("/console/dev.js", { config }, async (_request, reply) =>
+    reply
+      .type("text/javascript; charset=utf-8")
+      .send('new EventSource("/console/dev-events").onmessage = () => location.reload();\n'),
+  );
+  app.get("/console/dev-events", { config }, async (_request, reply) => {
+    reply.hijack();
+    reply.raw.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store" });
+    reply.raw.flushHeaders();
+    const tell = () => reply.raw.write("data: changed\n\n");
+    target.addEventListener("change", tell);
+    reply.raw.once("close", () => target.removeEventListener("change", tell));
+  });
+}
+
+/** The best encoding that the browser takes, once it is ready. */
+function acceptedEncoding(
+  { headers }: FastifyRequest,
+  { compressed }: Asset,
+): "br" | "gzip" | undefined {
+  const accepted = String(headers["accept-encoding"] ?? "").split(/\s*[,;]\s*/);
+  const encodings = ["br", "gzip"] as const;
+  return compressed && encodings.find((encoding) => accepted.includes(encoding));
 }
 
 /** The HTTP status of an error of a download. Its code is the one of Connect. */

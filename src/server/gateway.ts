@@ -245,6 +245,7 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
   });
   registerConsole(app, {
     core,
+    log,
     people: core.people,
     publicUrl,
     cookies,

@@ -1,6 +1,7 @@
 // One gateway as a process, alone or as a worker: signals, reload, exit.
 
 import type { CatalogFile } from "../config/catalog.ts";
+import { loadBundle } from "../console/console.ts";
 import { renderBanner } from "./bootstrap.ts";
 import { startGateway } from "./gateway.ts";
 import type { GatewayParts } from "./services.ts";
@@ -25,6 +26,8 @@ export async function runGateway(
   const { config, log } = parts;
   const { embeddedUrl, shared } = parent ?? {};
   const starting = startGateway({ ...parts, embeddedUrl, ...(shared && { shared }) });
+  // Beside the start. What fails here is tried again, and logged, when a page is asked for.
+  if (config.role !== "core") loadBundle().catch(() => undefined);
   const hurry = new AbortController();
   let isStopping = false;
 

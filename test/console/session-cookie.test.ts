@@ -116,39 +116,6 @@ test("the address that a client claims for itself counts only behind a proxy of 
   expect(sessions[0].address).not.toBe("203.0.113.7");
 });
 
-describe("the pages", () => {
-  const read = (path: string, headers: Record<string, string> = {}) =>
-    fetch(gateway.address + path, { headers, redirect: "manual" });
-
-  test("send an IP address of this machine to localhost, where passkeys work", async () => {
-    const answer = await read("/console/welcome");
-    expect(answer.status).toBe(302);
-    expect(answer.headers.get("location")).toBe(`${origin}/console/welcome`);
-  });
-
-  test("have the policy of the console", async () => {
-    const { host } = new URL(origin);
-    for (const path of ["/console/welcome", "/console/welcome.js", "/console/welcome.css"]) {
-      // `fetch` sets the host by itself.
-      const answer = await fetch(
-        origin.replace(host, `localhost:${new URL(gateway.address).port}`) + path,
-      );
-      expect(answer.status).toBe(200);
-      expect(answer.headers.get("content-security-policy")).toContain(
-        "require-trusted-types-for 'script'",
-      );
-      expect(answer.headers.get("x-content-type-options")).toBe("nosniff");
-      expect(answer.headers.get("referrer-policy")).toBe("no-referrer");
-      expect(await answer.text()).not.toMatch(/innerHTML|style=|onclick=/);
-    }
-  });
-
-  test("begin at /console", async () => {
-    const answer = await read("/console/");
-    expect(answer.headers.get("location")).toBe(`${origin}/console/welcome`);
-  });
-});
-
 test("a sign-out ends the session and removes the cookie", async () => {
   const answer = await post("SignOut", {}, { cookie, origin });
   expect(answer.headers.get("set-cookie")).toMatch(/^gateway-session-\d+=; .*Max-Age=0$/);

@@ -1,8 +1,9 @@
 -- Reads what each pool of an account has free, what was charged to it on the last full UTC days,
--- and since when it is used: the first of these days or today, or `used_before`.
+-- since when it is used: the first of these days or today, or `used_before`; and what it had after
+-- it was last filled.
 -- $1 account_id  $2 number of full days
 select p."family", p.posted - p.held as free, coalesce(s.amount, 0)::bigint as amount,
-  s.first_day, b.used_before, (now() at time zone 'utc')::date as today
+  s.first_day, b.used_before, f.filled_to, (now() at time zone 'utc')::date as today
 from pools p
 left join (
   select k."family", (min(u.hour) at time zone 'utc')::date as first_day,
@@ -28,5 +29,12 @@ cross join lateral (
       and u.day < (now() at time zone 'utc')::date - $2::integer
   ) as used_before
 ) b
+left join lateral (
+  select t.posted_after as filled_to
+  from transfers t
+  where t.account_id = $1 and t."family" = p."family" and t.amount > 0
+  order by t.transfer_id desc
+  limit 1
+) f on true
 where p.account_id = $1
 order by p."family";

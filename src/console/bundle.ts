@@ -1,0 +1,172 @@
+// The page of the console, bundled from its sources by esbuild. `npm run build-console` does it
+// ahead, for images; otherwise the gateway does it beside its start. Nothing is written then.
+
+import { createHash } from "node:crypto";
+import { globSync, readFileSync } from "node:fs";
+import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { basename, join } from "node:path";
+import { promisify } from "node:util";
+import { brotliCompress, constants, gzip } from "node:zlib";
+import type { BuildOptions } from "esbuild";
+
+const root = join(import.meta.dirname, "../..");
+const web = join(import.meta.dirname, "web");
+/** What `npm run build-console` writes. Git ignores it. */
+const builtFolder = join(root, "console-bundle");
+
+/** A file that never changes: its name has a hash of its content. */
+export type Asset = {
+  readonly type: string;
+  readonly content: Buffer;
+  /** Absent until they are ready, some milliseconds after the bundle. */
+  compressed?: { readonly br: Buffer; readonly gzip: Buffer };
+};
+
+export type Bundle = {
+  /** The page of every address of the console. It names the assets. */
+  readonly html: string;
+  /** By the path at which they are served. */
+  readonly assets: ReadonlyMap<string, Asset>;
+};
+
+let bundle: Promise<Bundle> | undefined;
+
+/** The bundle, made once in each process. Rejects if that is not possible. */
+export function loadBundle(): Promise<Bundle> {
+  bundle ??= readBuilt()
+    .then((built) => built ?? build())
+    .catch((error: unknown) => {
+      // The next caller tries again: the machine may only have been out of something.
+      bundle = undefined;
+      throw error;
+    });
+  return bundle;
+}
+
+/** Where pages hear of changed sources. Present while `watchSources` watches them. */
+export let changes: EventTarget | undefined;
+
+/** Bundles again whenever a source changes, for people who work on the page. */
+export async function watchSources(): Promise<void> {
+  const esbuild = await import("esbuild");
+  const target = new EventTarget();
+  changes = target;
+  const context = await esbuild.context({
+    ...settings,
+    minify: false,
+    sourcemap: "inline",
+    plugins: [
+      {
+        name: "keep",
+        setup: ({ onEnd }) =>
+          onEnd(({ outputFiles = [], errors }) => {
+            if (errors.length > 0) return;
+            bundle = toBundle(outputFiles, '<script type="module" src="/console/dev.js"></script>');
+            target.dispatchEvent(new Event("change"));
+          }),
+      },
+    ],
+  });
+  await context.watch();
+}
+
+/** Writes the bundle and the hash of its sources. Resolves with the folder. */
+export async function writeBundle(): Promise<string> {
+  const { html, assets } = await build();
+  await rm(builtFolder, { recursive: true, force: true });
+  await mkdir(builtFolder, { recursive: true });
+  const names = [...assets.keys()];
+  for (const [path, { content }] of assets)
+    await writeFile(join(builtFolder, basename(path)), content);
+  const about = { sources: hashSources(), html, assets: names };
+  // Last: without it, nothing of the folder counts.
+  await writeFile(join(builtFolder, "bundle.json"), JSON.stringify(about));
+  return builtFolder;
+}
+
+const settings = {
+  entryPoints: { main: join(web, "main.tsx"), theme: join(web, "theme.css") },
+  outdir: "/console/assets",
+  entryNames: "[name]-[hash]",
+  bundle: true,
+  write: false,
+  format: "esm",
+  target: "es2023",
+  minify: true,
+  legalComments: "none",
+  jsx: "automatic",
+  jsxImportSource: "preact",
+  logLevel: "silent",
+} as const satisfies BuildOptions;
+
+async function build(): Promise<Bundle> {
+  // Imported by need: a gateway with a built bundle does without.
+  const esbuild = await import("esbuild");
+  const { outputFiles } = await esbuild.build(settings);
+  // Its process would stay for as long as ours.
+  await esbuild.stop();
+  return toBundle(outputFiles);
+}
+
+/** The bundle that was made ahead. Undefined: there is none, or not of these sources. */
+export async function readBuilt(): Promise<Bundle | undefined> {
+  const text = await readFile(join(builtFolder, "bundle.json"), "utf8").catch(() => undefined);
+  if (text === undefined) return undefined;
+  const { sources, html, assets } = Object(JSON.parse(text));
+  if (sources !== hashSources() || typeof html !== "string" || !Array.isArray(assets))
+    return undefined;
+  const entries = assets.map(async (path: unknown) => {
+    const content = await readFile(join(builtFolder, basename(String(path))));
+    return [String(path), toAsset(String(path), content)] as const;
+  });
+  return { html, assets: new Map(await Promise.all(entries)) };
+}
+
+/** Of the page, what it imports, and the versions of the packages. */
+function hashSources(): string {
+  const hash = createHash("sha256");
+  const files = globSync(["src/console/web/**/*.*", "gen/**/*.ts", "package.json"], { cwd: root });
+  for (const file of files.sort()) {
+    hash.update(`${file}\0`);
+    hash.update(readFileSync(join(root, file)));
+  }
+  return hash.digest("hex");
+}
+
+type OutputFile = { readonly path: string; readonly contents: Uint8Array };
+
+async function toBundle(outputs: readonly OutputFile[], scripts = ""): Promise<Bundle> {
+  const assets = new Map(
+    outputs.map(({ path, contents }) => [path, toAsset(path, Buffer.from(contents))]),
+  );
+  const pathOf = (ending: string) => [...assets.keys()].find((path) => path.endsWith(ending)) ?? "";
+  const page = await readFile(join(web, "index.html"), "utf8");
+  const html = page
+    .replace("main.tsx", pathOf(".js"))
+    .replace("theme.css", pathOf(".css"))
+    .replace("</html>", `${scripts}</html>`);
+  return { html, assets };
+}
+
+const types: Readonly<Record<string, string>> = {
+  js: "text/javascript; charset=utf-8",
+  css: "text/css; charset=utf-8",
+};
+
+function toAsset(path: string, content: Buffer): Asset {
+  const asset: Asset = { type: types[path.split(".").at(-1) ?? ""] ?? "", content };
+  void compress(content).then((compressed) => {
+    asset.compressed = compressed;
+  });
+  return asset;
+}
+
+/** Quality 5: quality 11 takes more than a second and saves a tenth. */
+async function compress(content: Buffer): Promise<{ br: Buffer; gzip: Buffer }> {
+  const params = { [constants.BROTLI_PARAM_QUALITY]: 5 };
+  const [br, zipped] = await Promise.all([
+    promisify(brotliCompress)(content, { params }),
+    promisify(gzip)(content),
+  ]);
+  return { br, gzip: zipped };
+}

@@ -1,0 +1,479 @@
+// How pages call the services: the same methods as everybody, by Connect with JSON. Answers are
+// shared by all who ask the same and kept for seconds; failures are CallErrors with their reason.
+
+import {
+  create,
+  type DescMessage,
+  type DescMethod,
+  type DescMethodServerStreaming,
+  type DescMethodUnary,
+  type MessageInitShape,
+  type MessageShape,
+  toJsonString,
+} from "@bufbuild/protobuf";
+import { ConnectError, createContextValues } from "@connectrpc/connect";
+import { createConnectTransport } from "@connectrpc/connect-web";
+import { type Signal, signal } from "@preact/signals";
+import { useEffect, useRef, useState } from "preact/hooks";
+import {
+  BadRequestSchema,
+  ErrorInfoSchema,
+  QuotaFailureSchema,
+  RetryInfoSchema,
+} from "../../../gen/google/rpc/error_details_pb.ts";
+import { words } from "./words.ts";
+
+const transport = createConnectTransport({ baseUrl: location.origin, useBinaryFormat: false });
+
+/** The size of a limit, in the unit at the end of its name. */
+export type CallLimit = {
+  readonly name: string;
+  readonly size: bigint;
+  readonly used: bigint | undefined;
+  readonly resetsAt: Date | undefined;
+};
+
+/** Why a call failed. Its message is a sentence for people. */
+export class CallError extends Error {
+  /** As `error.proto` lists them, in lower case; `offline` if there was no answer at all. */
+  readonly reason: string;
+  /** The field that caused it, as in the request: `monthly_cap_microcredits`. */
+  readonly field: string | undefined;
+  readonly retryAfterMs: number | undefined;
+  readonly limit: CallLimit | undefined;
+  /** To copy. May be empty. */
+  readonly requestId: string;
+
+  constructor(message: string, facts: Partial<Omit<CallError, "message" | "name">> = {}) {
+    super(message);
+    this.reason = facts.reason ?? "internal";
+    this.field = facts.field;
+    this.retryAfterMs = facts.retryAfterMs;
+    this.limit = facts.limit;
+    this.requestId = facts.requestId ?? "";
+  }
+
+  /** True: the same call may succeed in a moment. */
+  get isPassing(): boolean {
+    return passingReasons.has(this.reason);
+  }
+}
+
+const passingReasons = new Set([
+  "offline",
+  "gateway_unavailable",
+  "billing_unavailable",
+  "overloaded",
+  "timeout",
+]);
+
+/** The failure of a call, whatever was thrown. */
+export function toCallError(thrown: unknown): CallError {
+  if (thrown instanceof CallError) return thrown;
+  const error = ConnectError.from(thrown);
+  const [info] = error.findDetails(ErrorInfoSchema);
+  const requestId = error.metadata.get("x-request-id") ?? "";
+  if (info?.domain !== "model-gateway") {
+    // Nobody answered, or a proxy in between did.
+    if (error.cause instanceof TypeError || !navigator.onLine)
+      return new CallError(words.common.offline, { reason: "offline" });
+    const isBusy = error.message.startsWith("[unavailable]");
+    const reason = isBusy ? "gateway_unavailable" : "internal";
+    return new CallError(isBusy ? words.common.unavailable : error.rawMessage, {
+      reason,
+      requestId,
+    });
+  }
+  const delay = error.findDetails(RetryInfoSchema)[0]?.retryDelay;
+  const field = error.findDetails(BadRequestSchema)[0]?.fieldViolations[0]?.field;
+  const quota = error.findDetails(QuotaFailureSchema)[0]?.violations[0];
+  const { used, resetsAt } = info.metadata;
+  return new CallError(error.rawMessage, {
+    reason: info.reason.toLowerCase(),
+    requestId,
+    ...(field && { field }),
+    ...(delay && { retryAfterMs: Number(delay.seconds) * 1000 + delay.nanos / 1_000_000 }),
+    ...(quota && {
+      limit: {
+        name: quota.quotaMetric,
+        size: quota.quotaValue,
+        used: used !== undefined && /^-?\d+$/.test(used) ? BigInt(used) : undefined,
+        resetsAt: resetsAt === undefined ? undefined : new Date(resetsAt),
+      },
+    }),
+  });
+}
+
+/** Asks the person for what a call lacks. Rejects if the person does not want to. */
+export type Prompts = {
+  /** To sign in once more. `isByItself`: the page refreshed something, the person did nothing. */
+  signIn(isByItself: boolean): Promise<void>;
+  /** To confirm who they are. */
+  confirm(): Promise<void>;
+};
+
+let prompts: Prompts | undefined;
+
+/** Calls use them from now on. Before, they fail with INVALID_SESSION or CONFIRM_IDENTITY. */
+export function setPrompts(next: Prompts | undefined): void {
+  prompts = next;
+}
+
+/** True while calls find no gateway. */
+export const trouble = signal<CallError | undefined>(undefined);
+
+type CallSettings = {
+  readonly signal?: AbortSignal | undefined;
+  /** False: fails where the person would have to be asked for something. */
+  readonly asks?: boolean;
+  /** True: the page asks by itself. */
+  readonly isByItself?: boolean;
+};
+
+/**
+ * One call. Throws a CallError. If it needs a sign-in or a confirmation, the person is asked for it
+ * in place and the call is repeated: what was typed stays.
+ */
+export async function call<I extends DescMessage, O extends DescMessage>(
+  method: DescMethodUnary<I, O>,
+  request: MessageInitShape<I>,
+  { signal: aborted, asks = true, isByItself = false }: CallSettings = {},
+): Promise<MessageShape<O>> {
+  // Twice: the sign-in may have been too weak for what the call does.
+  for (let rounds = asks && prompts ? 3 : 1; ; rounds--) {
+    try {
+      const { message } = await transport.unary(
+        method,
+        aborted,
+        undefined,
+        undefined,
+        request,
+        createContextValues(),
+      );
+      trouble.value = undefined;
+      return message;
+    } catch (thrown) {
+      const error = toCallError(thrown);
+      trouble.value = error.isPassing && !aborted?.aborted ? error : undefined;
+      const prompt = prompts && promptFor(error, prompts, isByItself);
+      if (rounds <= 1 || !prompt) throw error;
+      await prompt().catch(() => {
+        throw error;
+      });
+    }
+  }
+}
+
+function promptFor(
+  { reason }: CallError,
+  asked: Prompts,
+  isByItself: boolean,
+): (() => Promise<void>) | undefined {
+  if (reason === "confirm_identity") return asked.confirm;
+  if (reason === "invalid_session" || reason === "missing_key")
+    return () => asked.signIn(isByItself);
+  return undefined;
+}
+
+/** What is known of the answer to a call. */
+export type Call<T> = {
+  /** The newest good answer. It stays while it is refreshed, and when that fails. */
+  readonly data: T | undefined;
+  /** Of the last try. */
+  readonly error: CallError | undefined;
+  /** Neither an answer nor an error so far. */
+  readonly isLoading: boolean;
+  refresh(): void;
+};
+
+type State<T> = Omit<Call<T>, "refresh">;
+
+const loading = { data: undefined, error: undefined, isLoading: true } as const;
+/** How long an answer is not asked for again. */
+const freshMs = 10_000;
+/** How many answers are kept for pages to which the person goes back. */
+const keptMax = 40;
+
+/** The answer to one request, for all who show it. */
+class Entry<I extends DescMessage, O extends DescMessage> {
+  readonly state: Signal<State<MessageShape<O>>> = signal(loading);
+  readonly method: DescMethodUnary<I, O>;
+  readonly #request: MessageInitShape<I>;
+  #users = 0;
+  #answeredAt = Number.NEGATIVE_INFINITY;
+  #running: AbortController | undefined;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #tries = 0;
+
+  constructor(method: DescMethodUnary<I, O>, request: MessageInitShape<I>) {
+    this.method = method;
+    this.#request = request;
+  }
+
+  get isUsed(): boolean {
+    return this.#users > 0;
+  }
+
+  use(everyMs: number | undefined): () => void {
+    this.#users++;
+    this.#askUnlessFresh();
+    const timer =
+      everyMs === undefined
+        ? undefined
+        : setInterval(() => document.visibilityState === "visible" && this.ask(), everyMs);
+    return () => {
+      clearInterval(timer);
+      this.#users--;
+      if (this.#users > 0) return;
+      clearTimeout(this.#timer);
+      this.#running?.abort();
+      this.#running = undefined;
+    };
+  }
+
+  /** What was known is old: asks again if somebody shows it. */
+  invalidate(): void {
+    this.#answeredAt = Number.NEGATIVE_INFINITY;
+    if (this.isUsed) this.ask();
+  }
+
+  refreshIfUsed(): void {
+    if (this.isUsed) this.#askUnlessFresh();
+  }
+
+  #askUnlessFresh(): void {
+    if (!this.#running && performance.now() - this.#answeredAt > freshMs) this.ask();
+  }
+
+  /** Asks now. An answer to an earlier question does not count any more. */
+  ask(): void {
+    this.#running?.abort();
+    clearTimeout(this.#timer);
+    const running = new AbortController();
+    this.#running = running;
+    void call(this.method, this.#request, { signal: running.signal, isByItself: true }).then(
+      (data) => {
+        if (this.#running !== running) return;
+        this.#running = undefined;
+        this.#answeredAt = performance.now();
+        this.#tries = 0;
+        this.state.value = { data, error: undefined, isLoading: false };
+      },
+      (thrown: unknown) => {
+        if (this.#running !== running) return;
+        this.#running = undefined;
+        const error = toCallError(thrown);
+        this.state.value = { data: this.state.value.data, error, isLoading: false };
+        if (error.isPassing && this.isUsed) this.#tryLater(error.retryAfterMs);
+      },
+    );
+  }
+
+  #tryLater(afterMs = 0): void {
+    const waitMs = Math.min(30_000, 1000 * 2 ** Math.min(this.#tries++, 5));
+    this.#timer = setTimeout(() => this.ask(), Math.max(waitMs, afterMs));
+  }
+}
+
+type AnyEntry = Pick<Entry<DescMessage, DescMessage>, "isUsed" | "invalidate" | "refreshIfUsed"> & {
+  readonly method: DescMethod;
+};
+
+const entries = new Map<string, AnyEntry>();
+
+function entryOf<I extends DescMessage, O extends DescMessage>(
+  method: DescMethodUnary<I, O>,
+  request: MessageInitShape<I>,
+): Entry<I, O> {
+  const question = toJsonString(method.input, create(method.input, request));
+  const name = `${method.parent.typeName}/${method.name} ${question}`;
+  const kept = entries.get(name);
+  // The method is part of the name, so an entry of this name has its types.
+  if (kept instanceof Entry) return kept;
+  const entry = new Entry(method, request);
+  entries.set(name, entry);
+  for (const [other, { isUsed }] of entries)
+    if (entries.size > keptMax && !isUsed && other !== name) entries.delete(other);
+  return entry;
+}
+
+/** Forgets the answers of methods: whoever shows them asks again. */
+export function invalidate(...methods: readonly DescMethod[]): void {
+  for (const [name, entry] of entries)
+    if (methods.includes(entry.method)) {
+      if (!entry.isUsed) entries.delete(name);
+      entry.invalidate();
+    }
+}
+
+/** Forgets every answer: another person is here. */
+export function forgetAll(): void {
+  for (const [name, { isUsed }] of entries) if (!isUsed) entries.delete(name);
+  for (const entry of entries.values()) entry.invalidate();
+}
+
+/** Asks again for what is on screen when the person comes back to it, or the network does. */
+export function refreshOnReturn(): void {
+  const refresh = () => {
+    if (document.visibilityState === "visible")
+      for (const entry of entries.values()) entry.refreshIfUsed();
+  };
+  document.addEventListener("visibilitychange", refresh);
+  addEventListener("online", () => {
+    for (const entry of entries.values()) if (entry.isUsed) entry.invalidate();
+  });
+}
+
+const nothing = signal<State<never>>(loading);
+
+/**
+ * The answer of a call: kept for ten seconds, shared by all who ask the same, and asked for again
+ * when the person comes back to the page. `request` undefined: it is not asked yet. `everyMs`: it
+ * is asked for again and again.
+ */
+export function useCall<I extends DescMessage, O extends DescMessage>(
+  method: DescMethodUnary<I, O>,
+  request: MessageInitShape<I> | undefined,
+  { everyMs }: { readonly everyMs?: number } = {},
+): Call<MessageShape<O>> {
+  const entry = request === undefined ? undefined : entryOf(method, request);
+  useEffect(() => entry?.use(everyMs), [entry, everyMs]);
+  const state: State<MessageShape<O>> = (entry?.state ?? nothing).value;
+  return { ...state, refresh: () => entry?.ask() };
+}
+
+/** Two calls as one: full when both have answered, failed when one failed. */
+export function both<A, B>(a: Call<A>, b: Call<B>): Call<readonly [A, B]> {
+  const data =
+    a.data !== undefined && b.data !== undefined ? ([a.data, b.data] as const) : undefined;
+  const error = a.error ?? b.error;
+  return {
+    data,
+    error,
+    isLoading: data === undefined && error === undefined,
+    refresh() {
+      a.refresh();
+      b.refresh();
+    },
+  };
+}
+
+/** A list that comes in pages: what was read so far. */
+export type Pages<T, A> = Call<{
+  readonly items: readonly T[];
+  readonly last: A;
+  readonly isLast: boolean;
+}> & {
+  /** Reads the next page. Throws a CallError. */
+  more(): Promise<void>;
+};
+
+type Paged = { readonly nextPageToken: string };
+
+/**
+ * A list that comes in pages, whose method takes `page_token` and answers `next_page_token`. The
+ * first page is kept and refreshed as any answer; whatever changes in it drops the pages behind.
+ */
+export function usePages<I extends DescMessage, O extends DescMessage, T>(
+  method: DescMethodUnary<I, O>,
+  request: MessageInitShape<I> | undefined,
+  itemsOf: (answer: MessageShape<O>) => readonly T[],
+): Pages<T, MessageShape<O>> {
+  const first = useCall(method, request);
+  const [behind, setBehind] = useState<{
+    readonly first: MessageShape<O> | undefined;
+    readonly pages: readonly MessageShape<O>[];
+  }>({ first: undefined, pages: [] });
+  const pages = behind.first === first.data ? behind.pages : [];
+  const last = pages.at(-1) ?? first.data;
+  const token = last === undefined ? "" : tokenOf(last);
+  const data = first.data &&
+    last && {
+      items: [first.data, ...pages].flatMap(itemsOf),
+      last,
+      isLast: token === "",
+    };
+  return {
+    ...first,
+    data,
+    async more() {
+      if (request === undefined || token === "") return;
+      const page = await call(method, { ...request, pageToken: token });
+      setBehind({ first: first.data, pages: [...pages, page] });
+    },
+  };
+}
+
+function tokenOf(answer: Message | Paged): string {
+  return "nextPageToken" in answer ? answer.nextPageToken : "";
+}
+
+type Message = MessageShape<DescMessage>;
+
+export type StreamState = "closed" | "opening" | "open" | "waiting";
+
+/**
+ * A server stream while the component is on screen. When it ends it is opened again, after 1 s,
+ * then after twice as long, up to 15 s. `request` undefined: it is closed.
+ */
+export function useStream<I extends DescMessage, O extends DescMessage>(
+  method: DescMethodServerStreaming<I, O>,
+  request: MessageInitShape<I> | undefined,
+  onMessage: (message: MessageShape<O>) => void,
+): StreamState {
+  const [state, setState] = useState<StreamState>("closed");
+  const latest = useRef(onMessage);
+  latest.current = onMessage;
+  const question =
+    request === undefined ? undefined : toJsonString(method.input, create(method.input, request));
+  useEffect(() => {
+    if (request === undefined) {
+      setState("closed");
+      return;
+    }
+    const stopped = new AbortController();
+    const report = (next: StreamState) => {
+      if (!stopped.signal.aborted) setState(next);
+    };
+    void keepOpen(method, request, stopped.signal, report, (message) => latest.current(message));
+    return () => stopped.abort();
+  }, [method, question]);
+  return state;
+}
+
+async function keepOpen<I extends DescMessage, O extends DescMessage>(
+  method: DescMethodServerStreaming<I, O>,
+  request: MessageInitShape<I>,
+  stopped: AbortSignal,
+  report: (state: StreamState) => void,
+  onMessage: (message: MessageShape<O>) => void,
+): Promise<void> {
+  for (let waitMs = 1000; !stopped.aborted; waitMs = Math.min(waitMs * 2, 15_000)) {
+    report("opening");
+    try {
+      const requests = (async function* () {
+        yield request;
+      })();
+      const { message } = await transport.stream(method, stopped, undefined, undefined, requests);
+      for await (const one of message) {
+        if (stopped.aborted) return;
+        report("open");
+        waitMs = 1000;
+        onMessage(one);
+      }
+    } catch (thrown) {
+      if (stopped.aborted) return;
+      const error = toCallError(thrown);
+      const prompt = prompts && promptFor(error, prompts, true);
+      await prompt?.().catch(() => undefined);
+    }
+    report("waiting");
+    await new Promise((resolve) => {
+      const timer = setTimeout(resolve, waitMs);
+      stopped.addEventListener("abort", () => {
+        clearTimeout(timer);
+        resolve(undefined);
+      });
+    });
+  }
+}

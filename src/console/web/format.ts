@@ -1,0 +1,129 @@
+// How numbers, money and times are written. Digits are grouped as in English; another language
+// sets another locale.
+
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
+
+const locale = "en";
+const microcreditsPerCredit = 1_000_000n;
+
+/** "6,412.08", rounded. Receipts have four digits, so that the smallest charges can be seen. */
+export function credits(micro: bigint, digits: 2 | 4 = 2): string {
+  return decimal(micro, digits);
+}
+
+/** "$32.06". One credit is half a cent. */
+export function dollars(micro: bigint): string {
+  // 200 credits are a dollar: two more digits, and twice as many of them.
+  const text = decimal(micro / 200n, 2);
+  return text.startsWith("-") ? `-$${text.slice(1)}` : `$${text}`;
+}
+
+function decimal(micro: bigint, digits: 2 | 4): string {
+  const unit = microcreditsPerCredit / 10n ** BigInt(digits);
+  const size = micro < 0n ? -micro : micro;
+  const rounded = (size + unit / 2n) / unit;
+  const scale = 10n ** BigInt(digits);
+  const whole = count(rounded / scale);
+  const rest = String(rounded % scale).padStart(digits, "0");
+  return `${micro < 0n && rounded > 0n ? "-" : ""}${whole}.${rest}`;
+}
+
+/** Micro-credits of a text that a person typed, such as "1,200.5". Undefined: it is no amount. */
+export function parseCredits(text: string): bigint | undefined {
+  const match = /^(\d{1,15})(?:\.(\d{0,6}))?$/.exec(text.replaceAll(/[,\s]/g, ""));
+  if (!match) return undefined;
+  const [, whole = "0", rest = ""] = match;
+  return BigInt(whole) * microcreditsPerCredit + BigInt(rest.padEnd(6, "0"));
+}
+
+/** "1200.5": what a field shows of an amount. */
+export function plainCredits(micro: bigint): string {
+  const rest = String(micro % microcreditsPerCredit).padStart(6, "0");
+  return `${micro / microcreditsPerCredit}.${rest}`.replace(/\.?0+$/, "");
+}
+
+const whole = new Intl.NumberFormat(locale);
+/** "18,204" */
+export function count(n: bigint | number): string {
+  return whole.format(n);
+}
+
+const short = new Intl.NumberFormat(locale, { notation: "compact", maximumFractionDigits: 1 });
+/** "41.7 M" */
+export function compact(n: bigint | number): string {
+  if (n < 10_000) return count(n);
+  const parts = short.formatToParts(n);
+  const unit = parts.find(({ type }) => type === "compact")?.value ?? "";
+  const number = parts.filter(({ type }) => type !== "compact" && type !== "literal");
+  return `${number.map(({ value }) => value).join("")} ${unit}`.trim();
+}
+
+/** 0.0035 → "0.35 %" */
+export function percent(share: number): string {
+  const value = share * 100;
+  const digits = value !== 0 && Math.abs(value) < 10 ? 2 : 0;
+  return `${new Intl.NumberFormat(locale, { maximumFractionDigits: digits }).format(value)} %`;
+}
+
+/** "0.84 s", "12 s", "3 min", "2 h 5 min" */
+export function duration(ms: number): string {
+  if (ms < 10_000) return `${(ms / 1000).toFixed(2)} s`;
+  const seconds = Math.round(ms / 1000);
+  if (seconds < 120) return `${seconds} s`;
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 120) return `${minutes} min`;
+  const [hours, rest] = [Math.floor(minutes / 60), minutes % 60];
+  if (hours < 48) return rest === 0 ? `${hours} h` : `${hours} h ${rest} min`;
+  return `${Math.round(hours / 24)} days`;
+}
+
+export type Moment = Timestamp | Date;
+
+export function toDate(at: Moment): Date {
+  return at instanceof Date ? at : new Date(Number(at.seconds) * 1000 + at.nanos / 1_000_000);
+}
+
+export function toTimestamp(date: Date): { seconds: bigint; nanos: number } {
+  const ms = date.getTime();
+  const seconds = Math.floor(ms / 1000);
+  return { seconds: BigInt(seconds), nanos: (ms - seconds * 1000) * 1_000_000 };
+}
+
+const months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const two = (n: number) => String(n).padStart(2, "0");
+
+/** "22 Nov 2026", in UTC */
+export function day(at: Moment): string {
+  const date = toDate(at);
+  return `${date.getUTCDate()} ${months[date.getUTCMonth()]} ${date.getUTCFullYear()}`;
+}
+
+/** "14:02 UTC" */
+export function clock(at: Moment): string {
+  const date = toDate(at);
+  return `${two(date.getUTCHours())}:${two(date.getUTCMinutes())} UTC`;
+}
+
+/** "22 Nov 2026, 14:02:31 UTC" */
+export function moment(at: Moment): string {
+  const date = toDate(at);
+  const time = [date.getUTCHours(), date.getUTCMinutes(), date.getUTCSeconds()].map(two);
+  return `${day(date)}, ${time.join(":")} UTC`;
+}
+
+const relativeFormat = new Intl.RelativeTimeFormat(locale, { numeric: "always" });
+const units = [
+  ["year", 31_536_000],
+  ["month", 2_592_000],
+  ["day", 86_400],
+  ["hour", 3600],
+  ["minute", 60],
+] as const;
+
+/** "4 minutes ago", "in 3 days" */
+export function relative(at: Moment, now: Date = new Date()): string {
+  const seconds = (toDate(at).getTime() - now.getTime()) / 1000;
+  for (const [unit, size] of units)
+    if (Math.abs(seconds) >= size) return relativeFormat.format(Math.trunc(seconds / size), unit);
+  return seconds > 0 ? "in less than a minute" : "just now";
+}

@@ -1,0 +1,58 @@
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useId, useRef } from "preact/hooks";
+import { words } from "../words.ts";
+import { Icon } from "./icon.tsx";
+
+type DialogProps = {
+  title: string;
+  onClose: () => void;
+  wide?: boolean;
+  /** False: something would be lost. Whoever asks first closes by itself. */
+  mayClose?: () => boolean;
+  children: ComponentChildren;
+};
+
+/** A dialog that is open while it is on the page. The focus returns to where it came from. */
+export function Dialog(props: DialogProps): JSX.Element {
+  const { title, onClose, wide = false, mayClose = () => true, children } = props;
+  const element = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    const before = document.activeElement;
+    const dialog = element.current;
+    dialog?.showModal();
+    return () => {
+      dialog?.close();
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+    };
+  }, []);
+  const tryClose = () => {
+    if (mayClose()) onClose();
+  };
+  return (
+    <dialog
+      ref={element}
+      class={wide ? "wide-dialog" : undefined}
+      aria-labelledby={id}
+      onCancel={(event) => {
+        // Of the dialog itself, not of a field inside.
+        if (event.target !== element.current) return;
+        event.preventDefault();
+        tryClose();
+      }}
+    >
+      <header>
+        <h2 id={id}>{title}</h2>
+        <button
+          type="button"
+          class="button quiet"
+          aria-label={words.common.close}
+          onClick={tryClose}
+        >
+          <Icon name="close" />
+        </button>
+      </header>
+      <div class="body">{children}</div>
+    </dialog>
+  );
+}

@@ -1,0 +1,307 @@
+// Forms and their fields. An error of the service that names a field stands at that field, others
+// above the buttons.
+
+import { type ComponentChildren, createContext, type JSX, type TargetedInputEvent } from "preact";
+import { useContext, useEffect, useId, useRef, useState } from "preact/hooks";
+import { CallError, toCallError } from "../api.ts";
+import { words } from "../words.ts";
+import { Button, type ButtonKind } from "./button.tsx";
+import { Icon } from "./icon.tsx";
+
+/** The error of the last try, if it names a field. */
+const FieldError = createContext<CallError | undefined>(undefined);
+
+type FormProps = {
+  /** What the button says: "Create key". */
+  submit: string;
+  /** What it throws is shown; the form stays as it is. */
+  onSubmit: () => Promise<void>;
+  kind?: ButtonKind;
+  onCancel?: () => void;
+  disabled?: boolean;
+  /** The names of its fields. An error of another field stands above the buttons. */
+  fields?: readonly string[];
+  children?: ComponentChildren;
+};
+
+export function Form(props: FormProps): JSX.Element {
+  const { submit, onSubmit, kind = "main", onCancel, disabled = false, fields = [] } = props;
+  const [error, setError] = useState<CallError>();
+  const [isBusy, setBusy] = useState(false);
+  const form = useRef<HTMLFormElement>(null);
+  const isAtField = error?.field !== undefined && fields.includes(fieldNameOf(error));
+  useEffect(() => {
+    if (isAtField) form.current?.querySelector<HTMLElement>("[aria-invalid=true]")?.focus();
+  }, [error, isAtField]);
+  const send = async () => {
+    if (isBusy || disabled) return;
+    setBusy(true);
+    setError(undefined);
+    try {
+      await onSubmit();
+    } catch (thrown) {
+      setError(toCallError(thrown));
+    } finally {
+      setBusy(false);
+    }
+  };
+  return (
+    <form
+      ref={form}
+      class="form"
+      noValidate
+      onSubmit={(event) => {
+        event.preventDefault();
+        void send();
+      }}
+    >
+      <FieldError.Provider value={isAtField ? error : undefined}>
+        {props.children}
+      </FieldError.Provider>
+      <div role="alert">{error && !isAtField && <p class="problem">{messageOf(error)}</p>}</div>
+      <div class="buttons">
+        {onCancel && <Button onClick={onCancel}>{words.common.cancel}</Button>}
+        <button type="submit" class={`button ${kind}`} disabled={disabled} aria-busy={isBusy}>
+          {submit}
+        </button>
+      </div>
+    </form>
+  );
+}
+
+/** An error at one field, which a page found by itself. */
+export function fieldError(field: string, message: string): CallError {
+  return new CallError(message, { reason: "invalid_request", field });
+}
+
+/** The last part of a path such as `key.monthly_cap_microcredits`. */
+function fieldNameOf({ field = "" }: CallError): string {
+  return field.split(".").at(-1) ?? "";
+}
+
+function messageOf({ message, field }: CallError): string {
+  // The messages of the service begin with the path of the field.
+  return field !== undefined && message.startsWith(`${field}: `)
+    ? message.slice(field.length + 2)
+    : message;
+}
+
+function sentence(text: string): string {
+  const begun = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?]$/.test(begun) ? begun : `${begun}.`;
+}
+
+type Described = {
+  readonly id: string;
+  readonly error: string | undefined;
+  readonly describedBy: string | undefined;
+};
+
+function useField(name: string, hint: string | undefined): Described {
+  const failure = useContext(FieldError);
+  const id = useId();
+  const error = failure && fieldNameOf(failure) === name ? sentence(messageOf(failure)) : undefined;
+  const ids = [...(hint ? [`${id}-hint`] : []), ...(error ? [`${id}-error`] : [])];
+  return { id, error, describedBy: ids.length > 0 ? ids.join(" ") : undefined };
+}
+
+function Notes({ field, hint }: { field: Described; hint: string | undefined }): JSX.Element {
+  return (
+    <>
+      {hint && (
+        <p class="hint" id={`${field.id}-hint`}>
+          {hint}
+        </p>
+      )}
+      {field.error && (
+        <p class="problem" id={`${field.id}-error`}>
+          {field.error}
+        </p>
+      )}
+    </>
+  );
+}
+
+type FieldProps = {
+  /** As the request names it: `monthly_cap_microcredits`. */
+  name: string;
+  label: string;
+  hint?: string;
+};
+
+type TextFieldProps = FieldProps & {
+  value: string;
+  onInput: (text: string) => void;
+  type?: "text" | "email" | "password" | "number" | "date";
+  required?: boolean;
+  autocomplete?: string;
+  placeholder?: string;
+  /** Behind the field: "credits". */
+  unit?: string;
+  /** More than one: an area of so many lines. */
+  lines?: number;
+  /** The first field of a dialog. */
+  isFirst?: boolean;
+  isFixed?: boolean;
+  min?: string;
+};
+
+export function TextField(props: TextFieldProps): JSX.Element {
+  const { name, label, hint, value, onInput, type = "text", unit, lines = 1 } = props;
+  const field = useField(name, hint);
+  const common = {
+    id: field.id,
+    name,
+    value,
+    required: props.required,
+    placeholder: props.placeholder,
+    readOnly: props.isFixed,
+    dir: type === "text" ? ("auto" as const) : undefined,
+    "aria-invalid": field.error !== undefined,
+    "aria-describedby": field.describedBy,
+    "data-autofocus": props.isFirst,
+  };
+  const attributes = {
+    ...common,
+    min: props.min,
+    autocomplete: props.autocomplete ?? "off",
+    autocapitalize: props.autocomplete === "username" ? ("none" as const) : undefined,
+    spellcheck: false,
+    onInput: (event: TargetedInputEvent<HTMLInputElement>) => onInput(event.currentTarget.value),
+  };
+  const input = {
+    text: <input {...attributes} type="text" />,
+    email: <input {...attributes} type="email" />,
+    password: <input {...attributes} type="password" />,
+    date: <input {...attributes} type="date" />,
+    // Browsers change what people type in fields of numbers: "1,5" becomes nothing at all.
+    number: <input {...attributes} type="text" inputMode="decimal" />,
+  }[type];
+  return (
+    <div class="field">
+      <label for={field.id}>{label}</label>
+      {lines > 1 ? (
+        <textarea
+          {...common}
+          rows={lines}
+          onInput={(event) => onInput(event.currentTarget.value)}
+        />
+      ) : unit ? (
+        <span class="with-unit">
+          {input}
+          <span>{unit}</span>
+        </span>
+      ) : (
+        input
+      )}
+      <Notes field={field} hint={hint} />
+    </div>
+  );
+}
+
+export type Option<V extends string = string> = {
+  readonly value: V;
+  readonly label: string;
+  readonly hint?: string;
+};
+
+type OptionsProps<V extends string> = FieldProps & {
+  value: V;
+  onInput: (value: V) => void;
+  options: readonly Option<V>[];
+};
+
+export function SelectField<V extends string>(props: OptionsProps<V>): JSX.Element {
+  const { name, label, hint, value, onInput, options } = props;
+  const field = useField(name, hint);
+  return (
+    <div class="field">
+      <label for={field.id}>{label}</label>
+      <select
+        id={field.id}
+        name={name}
+        value={value}
+        aria-invalid={field.error !== undefined}
+        aria-describedby={field.describedBy}
+        onInput={(event) => {
+          const chosen = options.find((one) => one.value === event.currentTarget.value);
+          if (chosen) onInput(chosen.value);
+        }}
+      >
+        {options.map((one) => (
+          <option key={one.value} value={one.value}>
+            {one.label}
+          </option>
+        ))}
+      </select>
+      <Notes field={field} hint={hint} />
+    </div>
+  );
+}
+
+/** A choice between few, each with a line about it. */
+export function ChoiceField<V extends string>(props: OptionsProps<V>): JSX.Element {
+  const { name, label, hint, value, onInput, options } = props;
+  const field = useField(name, hint);
+  return (
+    <fieldset class="field choices" aria-describedby={field.describedBy}>
+      <legend>{label}</legend>
+      {options.map((one) => (
+        <label class="choice" key={one.value}>
+          <input
+            type="radio"
+            name={field.id}
+            value={one.value}
+            checked={one.value === value}
+            onChange={() => onInput(one.value)}
+          />
+          <span>
+            <b>{one.label}</b>
+            {one.hint && <span class="hint">{one.hint}</span>}
+          </span>
+        </label>
+      ))}
+      <Notes field={field} hint={hint} />
+    </fieldset>
+  );
+}
+
+type CheckFieldProps = FieldProps & { checked: boolean; onInput: (on: boolean) => void };
+
+export function CheckField({ name, label, hint, checked, onInput }: CheckFieldProps): JSX.Element {
+  const field = useField(name, hint);
+  return (
+    <div class="field">
+      <label class="check">
+        <input
+          type="checkbox"
+          name={name}
+          checked={checked}
+          aria-describedby={field.describedBy}
+          onChange={(event) => onInput(event.currentTarget.checked)}
+        />
+        <span>{label}</span>
+      </label>
+      <Notes field={field} hint={hint} />
+    </div>
+  );
+}
+
+type SearchProps = { label: string; value: string; onInput: (text: string) => void };
+
+export function Search({ label, value, onInput }: SearchProps): JSX.Element {
+  return (
+    <label class="search">
+      <Icon name="search" />
+      <span class="visually-hidden">{label}</span>
+      <input
+        type="search"
+        placeholder={label}
+        value={value}
+        spellcheck={false}
+        autocomplete="off"
+        onInput={(event) => onInput(event.currentTarget.value)}
+      />
+    </label>
+  );
+}

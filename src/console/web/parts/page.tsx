@@ -1,0 +1,96 @@
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect } from "preact/hooks";
+import { words } from "../words.ts";
+import { Icon } from "./icon.tsx";
+
+type HeadProps = {
+  title: string;
+  /** Beside the title: what people know it by. */
+  detail?: ComponentChildren;
+  tools?: ComponentChildren;
+  back?: { readonly href: string; readonly label: string };
+};
+
+/** The first part of every page: its name, and what can be done on it. */
+export function Head({ title, detail, tools, back }: HeadProps): JSX.Element {
+  useEffect(() => {
+    document.title = words.common.documentTitle(title);
+  }, [title]);
+  return (
+    <header class="head">
+      <div>
+        {back && (
+          <a class="back" href={back.href}>
+            <Icon name="back" />
+            {back.label}
+          </a>
+        )}
+        <h1 dir="auto">{title}</h1>
+        {detail && <div class="detail">{detail}</div>}
+      </div>
+      {tools && <div class="tools">{tools}</div>}
+    </header>
+  );
+}
+
+type CardProps = {
+  title?: string;
+  /** A sentence below the title. */
+  about?: string;
+  note?: ComponentChildren;
+  tools?: ComponentChildren;
+  /** Without padding: for tables. */
+  flush?: boolean;
+  children?: ComponentChildren;
+};
+
+export function Card({
+  title,
+  about,
+  note,
+  tools,
+  flush = false,
+  children,
+}: CardProps): JSX.Element {
+  return (
+    <section class={flush ? "card flush" : "card"}>
+      {(title || note || tools) && (
+        <header>
+          <div>
+            {title && <h2>{title}</h2>}
+            {about && <p class="muted">{about}</p>}
+          </div>
+          {note && <span class="note">{note}</span>}
+          {tools && <div class="tools">{tools}</div>}
+        </header>
+      )}
+      {flush ? children : <div class="body">{children}</div>}
+    </section>
+  );
+}
+
+export function Figures({ children }: { children: ComponentChildren }): JSX.Element {
+  return <dl class="figures">{children}</dl>;
+}
+
+type FigureProps = {
+  label: string;
+  value: ComponentChildren;
+  unit?: string;
+  note?: ComponentChildren;
+  tone?: "good" | "warn" | "bad";
+};
+
+/** One of the large numbers of a page. */
+export function Figure({ label, value, unit, note, tone }: FigureProps): JSX.Element {
+  return (
+    <div>
+      <dt>{label}</dt>
+      <dd class="value" data-tone={tone}>
+        {value}
+        {unit && <span class="unit"> {unit}</span>}
+      </dd>
+      {note && <dd class="note">{note}</dd>}
+    </div>
+  );
+}

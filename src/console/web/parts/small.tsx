@@ -1,0 +1,122 @@
+import type { ComponentChildren, JSX } from "preact";
+import { day, type Moment, moment, relative, toDate } from "../format.ts";
+import { words } from "../words.ts";
+import { Copy } from "./button.tsx";
+import { Icon } from "./icon.tsx";
+
+type MeterProps = { value: number; max: number; label: string };
+
+/** A bar beside its figures: amber from 80 %, red when it is full. */
+export function Meter({ value, max, label }: MeterProps): JSX.Element {
+  const share = max > 0 ? Math.min(1, Math.max(0, value / max)) : 1;
+  const tone = share >= 1 ? "bad" : share >= 0.8 ? "warn" : undefined;
+  return (
+    <>
+      <span class="visually-hidden">{label}</span>
+      <span class="meter" data-tone={tone} aria-hidden="true">
+        <i style={{ inlineSize: `${share * 100}%` }} />
+      </span>
+    </>
+  );
+}
+
+export type Tone = "good" | "warn" | "bad" | "accent";
+
+export function Tag({ tone, children }: { tone?: Tone; children: ComponentChildren }): JSX.Element {
+  return (
+    <span class="tag" data-tone={tone}>
+      {children}
+    </span>
+  );
+}
+
+type NoticeProps = {
+  tone?: "good" | "warn" | "bad";
+  action?: ComponentChildren;
+  children: ComponentChildren;
+};
+
+/** A paragraph that must be seen. */
+export function Notice({ tone, action, children }: NoticeProps): JSX.Element {
+  return (
+    <div class="notice" data-tone={tone}>
+      {tone && <Icon name={tone === "good" ? "done" : "warning"} />}
+      <div>{children}</div>
+      {action && <div class="tools">{action}</div>}
+    </div>
+  );
+}
+
+type TimeProps = {
+  at: Moment | undefined;
+  as?: "relative" | "day" | "moment";
+  /** Where there is no time. */
+  otherwise?: string;
+};
+
+/** A time as people say it. The exact one is seen on hover. */
+export function Time({
+  at,
+  as = "relative",
+  otherwise = words.common.never,
+}: TimeProps): JSX.Element {
+  if (!at) return <span class="faint">{otherwise}</span>;
+  const text = { relative, day, moment }[as](at);
+  return (
+    <time dateTime={toDate(at).toISOString()} title={moment(at)}>
+      {text}
+    </time>
+  );
+}
+
+type KeyNameProps = { name: string; hint?: string | undefined; href?: string };
+
+/** A key is its name, with its hint behind it. */
+export function KeyName({ name, hint, href }: KeyNameProps): JSX.Element {
+  const shown = name || words.keys.unnamed;
+  return (
+    <span class="key-name">
+      {href ? (
+        <a class="name" href={href} dir="auto">
+          {shown}
+        </a>
+      ) : (
+        <span class="name" dir="auto">
+          {shown}
+        </span>
+      )}
+      {hint && <code class="hint">{hint}</code>}
+    </span>
+  );
+}
+
+/** Code to copy. */
+export function Snippet({ text, onCopied }: { text: string; onCopied?: () => void }): JSX.Element {
+  return (
+    <div class="snippet">
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard. */}
+      <section class="code" tabIndex={0} aria-label={words.common.code}>
+        <pre>{text}</pre>
+      </section>
+      <Copy text={text} isSmall {...(onCopied && { onCopied })} />
+    </div>
+  );
+}
+
+type FactsProps = { children: readonly (readonly [string, ComponentChildren] | undefined)[] };
+
+/** Terms and what they are. Pairs that are undefined are left out. */
+export function Facts({ children }: FactsProps): JSX.Element {
+  return (
+    <dl class="facts">
+      {children
+        .filter((pair) => pair !== undefined)
+        .map(([term, value]) => (
+          <div key={term}>
+            <dt>{term}</dt>
+            <dd>{value}</dd>
+          </div>
+        ))}
+    </dl>
+  );
+}

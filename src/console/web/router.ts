@@ -1,0 +1,141 @@
+// Addresses: `/console/<account>/<page>?<filters>`. What a person looks at is in the address, so
+// that a view can be sent to somebody else.
+
+import { signal } from "@preact/signals";
+import type { ComponentType } from "preact";
+import type { IconName } from "./parts/icon.tsx";
+
+export type PageProps = {
+  /** The parameters of the path, decoded. */
+  readonly params: Readonly<Record<string, string>>;
+};
+
+export type PageEntry = {
+  /** Below `/console/<account>/`. Parameters as in `keys/:keyId`. */
+  readonly path: string;
+  readonly component: ComponentType<PageProps>;
+  /** Its place in the column. */
+  readonly nav?: { readonly label: string; readonly icon: IconName };
+  /** Who sees it in the column. Absent: everybody. */
+  readonly isShown?: () => boolean;
+};
+
+/** The address on screen. */
+export const address = signal(readAddress());
+
+type Address = { readonly path: string; readonly search: string };
+
+function readAddress(): Address {
+  return { path: location.pathname, search: location.search };
+}
+
+/** The parts of the path below `/console/`: the account, and the path of the page. */
+export function segments(): string[] {
+  return address.value.path
+    .split("/")
+    .slice(2)
+    .filter((part) => part !== "")
+    .map(decode);
+}
+
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    // An address that somebody typed.
+    return text;
+  }
+}
+
+/** The address of a page of the account on screen. Undefined and empty values are left out. */
+export function href(
+  path: string,
+  query: Readonly<Record<string, string | undefined>> = {},
+): string {
+  return hrefOf(segments()[0] ?? "", path, query);
+}
+
+/** The address of a page of an account. */
+export function hrefOf(
+  accountId: string,
+  path: string,
+  query: Readonly<Record<string, string | undefined>> = {},
+): string {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) if (value) search.set(name, value);
+  const text = search.toString();
+  const parts = ["console", accountId, ...path.split("/")].filter((part) => part !== "");
+  return `/${parts.map(encodeURIComponent).join("/")}${text && `?${text}`}`;
+}
+
+/** Goes to an address of the console. `replace`: without an entry in the history. */
+export function go(to: string, { replace = false }: { replace?: boolean } = {}): void {
+  if (replace) history.replaceState(null, "", to);
+  else history.pushState(null, "", to);
+  const before = address.value.path;
+  address.value = readAddress();
+  if (address.value.path !== before) scrollTo(0, 0);
+}
+
+/** Follows links and the buttons of the browser. */
+export function startRouter(): void {
+  addEventListener("popstate", () => {
+    address.value = readAddress();
+  });
+  addEventListener("click", (event) => {
+    if (event.button !== 0 || event.metaKey || event.ctrlKey || event.altKey || event.shiftKey)
+      return;
+    const link = event.composedPath().find((part) => part instanceof HTMLAnchorElement);
+    if (!link || link.origin !== location.origin || link.target !== "" || link.download !== "")
+      return;
+    const isFile = /^\/console\/(export|oidc|assets)\//.test(link.pathname);
+    if (isFile || !link.pathname.startsWith("/console/") || event.defaultPrevented) return;
+    // A link to a part of this page.
+    if (link.hash !== "" && link.pathname === location.pathname) return;
+    event.preventDefault();
+    go(link.pathname + link.search);
+  });
+}
+
+/**
+ * The parameters of a path, if it has the form of `pattern`, such as `keys/:keyId`. `parts`: the
+ * decoded parts of the path.
+ */
+export function match(
+  pattern: string,
+  parts: readonly string[],
+): Readonly<Record<string, string>> | undefined {
+  const wanted = pattern.split("/").filter((part) => part !== "");
+  if (wanted.length !== parts.length) return undefined;
+  const params: Record<string, string> = {};
+  for (const [index, name] of wanted.entries()) {
+    const part = parts[index] ?? "";
+    if (name.startsWith(":")) params[name.slice(1)] = part;
+    else if (name !== part) return undefined;
+  }
+  return params;
+}
+
+/**
+ * State in the query string: its values, and how to change some. What equals its default is not in
+ * the address.
+ */
+export function useQuery<T extends Readonly<Record<string, string>>>(
+  defaults: T,
+): readonly [T, (changes: Partial<T>) => void] {
+  const search = new URLSearchParams(address.value.search);
+  const entries = Object.entries(defaults).map(([name, value]) => [
+    name,
+    search.get(name) ?? value,
+  ]);
+  const values: T = Object.assign({}, defaults, Object.fromEntries(entries));
+  const set = (changes: Partial<T>) => {
+    const next = new URLSearchParams(location.search);
+    for (const [name, value] of Object.entries(changes))
+      if (value === undefined || value === defaults[name]) next.delete(name);
+      else next.set(name, String(value));
+    const text = next.toString();
+    go(`${location.pathname}${text && `?${text}`}`, { replace: true });
+  };
+  return [values, set];
+}

@@ -1,0 +1,79 @@
+// Who is here, and which account is on screen.
+
+import { computed, signal } from "@preact/signals";
+import { AccountRole, OperatorRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  type GetSessionResponse,
+  PeopleService,
+} from "../../../gen/gateway/people/v1/people_pb.ts";
+import { call, forgetAll } from "./api.ts";
+import { segments } from "./router.ts";
+
+/** The session of this browser. Undefined: nobody is signed in, or it is not known yet. */
+export const currentSession = signal<GetSessionResponse | undefined>(undefined);
+
+/** The session, on pages that only signed-in people see. Throws elsewhere. */
+export const session = computed((): GetSessionResponse => {
+  const known = currentSession.value;
+  if (!known) throw new Error("nobody is signed in");
+  return known;
+});
+
+/** Asks who is here. Throws a CallError: INVALID_SESSION or MISSING_KEY if nobody is. */
+export async function loadSession(asks = false): Promise<GetSessionResponse> {
+  const answer = await call(PeopleService.method.getSession, {}, { asks });
+  const before = currentSession.value;
+  // Somebody else signed in: nothing that was shown to the other one may stay.
+  if (before && before.person?.personId !== answer.person?.personId) forgetAll();
+  currentSession.value = answer;
+  return answer;
+}
+
+export type AccountOnScreen = {
+  readonly accountId: string;
+  readonly name: string;
+  readonly role: AccountRole;
+};
+
+/** The account of the address. Of an account in which the person has no part: its id alone. */
+export const account = computed((): AccountOnScreen => {
+  const accountId = segments()[0] ?? "";
+  const own = currentSession.value?.accounts.find((one) => one.accountId === accountId);
+  return own ?? { accountId, name: accountId, role: AccountRole.UNSPECIFIED };
+});
+
+/** True: the person may see the account on screen. */
+export const isAccountKnown = computed(
+  () => account.value.role !== AccountRole.UNSPECIFIED || isOperator(),
+);
+
+const roles = {
+  viewer: AccountRole.VIEWER,
+  member: AccountRole.MEMBER,
+  owner: AccountRole.OWNER,
+} as const;
+
+/** Whether the person has at least this role in the account on screen. Operator admins have all. */
+export function can(role: keyof typeof roles): boolean {
+  const { operator = OperatorRole.UNSPECIFIED } = currentSession.value ?? {};
+  if (operator === OperatorRole.ADMIN) return true;
+  if (operator === OperatorRole.SUPPORT && role === "viewer") return true;
+  return account.value.role >= roles[role];
+}
+
+function isOperator(): boolean {
+  return (currentSession.value?.operator ?? OperatorRole.UNSPECIFIED) !== OperatorRole.UNSPECIFIED;
+}
+
+const lastAccount = "gateway-last-account";
+
+/** The account that the person looked at last, or the first one. Undefined: there is none. */
+export function preferredAccount(): string | undefined {
+  const accounts = currentSession.value?.accounts ?? [];
+  const kept = localStorage.getItem(lastAccount);
+  return (accounts.find(({ accountId }) => accountId === kept) ?? accounts[0])?.accountId;
+}
+
+export function rememberAccount(accountId: string): void {
+  if (localStorage.getItem(lastAccount) !== accountId) localStorage.setItem(lastAccount, accountId);
+}

@@ -1,0 +1,242 @@
+// The frame of every page of an account: the column, what is true for all pages, and the page.
+
+import type { ComponentChildren, JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import {
+  AccountStatus,
+  BillingService,
+  type Forecast,
+} from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import { PeopleService } from "../../../gen/gateway/people/v1/people_pb.ts";
+import { call, useCall } from "./api.ts";
+import { credits, dollars } from "./format.ts";
+import { familyName, roleName } from "./names.ts";
+import { pages } from "./pages.ts";
+import { LinkButton } from "./parts/button.tsx";
+import { Segments } from "./parts/choices.tsx";
+import { Brand, Icon } from "./parts/icon.tsx";
+import { Menu } from "./parts/menu.tsx";
+import { TroubleLine } from "./parts/trouble.tsx";
+import { href, hrefOf, segments } from "./router.ts";
+import { account, can, session } from "./session.ts";
+import { setTheme, type Theme, theme } from "./theme.ts";
+import { words } from "./words.ts";
+
+export function Shell({ children }: { children: ComponentChildren }): JSX.Element {
+  const { accountId } = account.value;
+  const forecast = useCall(BillingService.method.getForecast, { accountId }, { everyMs: 60_000 });
+  const forecasts = forecast.data?.forecasts ?? [];
+  const content = useRef<HTMLElement>(null);
+  const path = segments().join("/");
+  const isFirst = useRef(true);
+  useEffect(() => {
+    // A new page: whoever reads by ear begins at its start.
+    if (!isFirst.current) content.current?.focus({ preventScroll: true });
+    isFirst.current = false;
+  }, [path]);
+  return (
+    <div class="frame">
+      <a class="skip" href="#content">
+        {words.common.skip}
+      </a>
+      <div class="column">
+        <a class="brand" href={href("")}>
+          <Brand />
+          <span>{words.common.product}</span>
+        </a>
+        <AccountSwitch />
+        <Sections />
+        <div class="column-foot">
+          <Balance forecasts={forecast.data?.forecasts} />
+          <Me />
+        </div>
+      </div>
+      <div class="page">
+        <TroubleLine />
+        <RunningOut forecasts={forecasts} />
+        <main id="content" ref={content} tabIndex={-1}>
+          {children}
+        </main>
+      </div>
+    </div>
+  );
+}
+
+function AccountSwitch(): JSX.Element {
+  const { name, role, accountId } = account.value;
+  const { accounts } = session.value;
+  const text = (
+    <span>
+      <b dir="auto">{name}</b>
+      <small>{words.shell.roles[roleName(role)]}</small>
+    </span>
+  );
+  if (accounts.length < 2) return <div class="account">{text}</div>;
+  return (
+    <Menu
+      class="account"
+      button={
+        <>
+          {text}
+          <span class="visually-hidden">{words.shell.switchAccount}</span>
+          <Icon name="switch" />
+        </>
+      }
+    >
+      {(close) =>
+        accounts.map((one) => (
+          <a
+            key={one.accountId}
+            class="menu-item"
+            href={hrefOf(one.accountId, segments()[1] ?? "")}
+            aria-current={one.accountId === accountId ? "true" : undefined}
+            onClick={close}
+          >
+            <span dir="auto">{one.name}</span>
+            <small>{words.shell.roles[roleName(one.role)]}</small>
+          </a>
+        ))
+      }
+    </Menu>
+  );
+}
+
+function Sections(): JSX.Element {
+  const section = segments()[1] ?? "";
+  return (
+    <nav class="sections" aria-label={words.shell.sections}>
+      {pages.map(({ path, nav, isShown }) =>
+        nav && (!isShown || isShown()) ? (
+          <a key={path} href={href(path)} aria-current={path === section ? "page" : undefined}>
+            <Icon name={nav.icon} />
+            {nav.label}
+          </a>
+        ) : null,
+      )}
+    </nav>
+  );
+}
+
+function Balance({ forecasts }: { forecasts: readonly Forecast[] | undefined }): JSX.Element {
+  const free = (forecasts ?? []).reduce((sum, one) => sum + one.freeMicrocredits, 0n);
+  const days = (forecasts ?? []).flatMap(({ daysLeft }) => daysLeft ?? []);
+  return (
+    <a class="balance" href={href("credits")}>
+      <span>{words.shell.creditsLeft}</span>
+      {forecasts && (
+        <>
+          <b>{credits(free)}</b> <small>{words.common.approximately(dollars(free))}</small>
+          <span>
+            {days.length > 0 ? words.shell.daysLeft(Math.min(...days)) : words.shell.noPace}
+          </span>
+        </>
+      )}
+    </a>
+  );
+}
+
+const themes = ["system", "light", "dark"] as const satisfies readonly Theme[];
+
+function Me(): JSX.Element {
+  const { person } = session.value;
+  const login = person?.login ?? "";
+  const signOut = async () => {
+    await call(PeopleService.method.signOut, {}, { asks: false }).catch(() => undefined);
+    // Everything that is in memory goes.
+    location.assign("/console/sign-in");
+  };
+  return (
+    <Menu
+      class="me"
+      button={
+        <>
+          <Icon name="person" />
+          <span dir="auto">{person?.name || login}</span>
+          <b class="visually-hidden">{words.shell.me}</b>
+        </>
+      }
+    >
+      {(close) => (
+        <>
+          <div class="menu-part">
+            <div dir="auto">{person?.name}</div>
+            <div class="faint">{login}</div>
+          </div>
+          <div class="menu-part">
+            <Segments
+              label={words.shell.theme}
+              value={theme.value}
+              onInput={setTheme}
+              options={themes.map((value) => ({ value, label: words.shell.themes[value] }))}
+            />
+          </div>
+          <a class="menu-item" href={href("settings")} onClick={close}>
+            <Icon name="settings" />
+            {words.shell.settings}
+          </a>
+          <button type="button" class="menu-item" onClick={() => void signOut()}>
+            <Icon name="back" />
+            {words.shell.signOut}
+          </button>
+        </>
+      )}
+    </Menu>
+  );
+}
+
+/** What everybody in the account must know: it is suspended, or a pool runs out. */
+function RunningOut({ forecasts }: { forecasts: readonly Forecast[] }): JSX.Element | null {
+  const { accountId } = account.value;
+  const { data } = useCall(BillingService.method.getAccount, { accountId });
+  const status = data?.account?.status;
+  if (status === AccountStatus.CLOSED) return <Banner tone="bad">{words.banner.closed}</Banner>;
+  if (status === AccountStatus.SUSPENDED)
+    return <Banner tone="bad">{words.banner.suspended(data?.account?.statusReason ?? "")}</Banner>;
+  const worst = forecasts
+    .map((forecast) => warningOf(forecast, forecasts))
+    .filter((warning) => warning !== undefined)
+    .sort((a, b) => a.rank - b.rank)[0];
+  if (!worst) return null;
+  return (
+    <Banner tone={worst.rank === 0 ? "bad" : "warn"} isForBuyers>
+      {worst.text}
+    </Banner>
+  );
+}
+
+type Warning = { readonly rank: number; readonly text: string };
+
+const lowDays = 3;
+const lowShare = 5n;
+
+/** From three days, or a fifth of what the pool had after it was last filled. */
+function warningOf(forecast: Forecast, all: readonly Forecast[]): Warning | undefined {
+  const { family, freeMicrocredits: free, filledToMicrocredits: filled, daysLeft } = forecast;
+  const pool = familyName(family);
+  // Nobody ever filled it: nobody counts on it.
+  if (filled === undefined) return undefined;
+  if (free < 0n) return { rank: 0, text: words.banner.debt(pool, credits(-free)) };
+  if (free === 0n) {
+    const other = all.find((one) => one.family !== family && one.freeMicrocredits > 0n);
+    return { rank: 0, text: words.banner.empty(pool, other && familyName(other.family)) };
+  }
+  const isLow = (daysLeft !== undefined && daysLeft <= lowDays) || free * lowShare <= filled;
+  return isLow ? { rank: 1, text: words.banner.low(pool, credits(free), daysLeft) } : undefined;
+}
+
+type BannerProps = { tone: "warn" | "bad"; isForBuyers?: boolean; children: ComponentChildren };
+
+function Banner({ tone, isForBuyers = false, children }: BannerProps): JSX.Element {
+  return (
+    <aside class="banner" data-tone={tone}>
+      <Icon name="warning" />
+      <p>{children}</p>
+      {isForBuyers &&
+        (can("member") ? (
+          <LinkButton href={href("credits")}>{words.banner.buy}</LinkButton>
+        ) : (
+          <span class="faint">{words.banner.askOwner}</span>
+        ))}
+    </aside>
+  );
+}

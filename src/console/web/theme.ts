@@ -1,0 +1,25 @@
+// Light or dark: as the system, until the person chooses.
+
+import { signal } from "@preact/signals";
+
+export type Theme = "system" | "light" | "dark";
+
+const key = "gateway-theme";
+
+export const theme = signal<Theme>("system");
+
+export function startTheme(): void {
+  const kept = localStorage.getItem(key);
+  if (kept === "light" || kept === "dark") setTheme(kept);
+}
+
+export function setTheme(next: Theme): void {
+  theme.value = next;
+  if (next === "system") {
+    localStorage.removeItem(key);
+    delete document.documentElement.dataset.theme;
+  } else {
+    localStorage.setItem(key, next);
+    document.documentElement.dataset.theme = next;
+  }
+}

@@ -1,0 +1,3 @@
+// The words of usage, requests and credits.
+
+export const figures = {};

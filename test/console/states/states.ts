@@ -1,0 +1,80 @@
+// Every page of the console in each of its states. The tests walk over this list.
+
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { AccountStatus, BillingService } from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
+import { AccountRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
+import { PeopleService } from "../../../gen/gateway/people/v1/people_pb.ts";
+import { type Answer, accountId, answer, type PageStates } from "./answers.ts";
+import { peopleStates } from "./people-states.ts";
+
+const at = (text: string) => timestampFromDate(new Date(text));
+
+/** What a state answers unless it says otherwise. */
+export const commonAnswers: readonly Answer[] = [
+  answer(PeopleService.method.getSession, () => ({
+    person: {
+      personId: "person_olga",
+      login: "olga@acme.example",
+      name: "Olga Marín",
+      createdAt: at("2026-03-02T08:00:00Z"),
+      email: "olga@acme.example",
+    },
+    accounts: [
+      { accountId, name: "ACME Robotics", role: AccountRole.OWNER },
+      { accountId: "acct_side", name: "Side project", role: AccountRole.MEMBER },
+    ],
+    sessionId: "session_1",
+    strongUntil: at("2026-11-22T14:10:00Z"),
+    passkeys: [
+      {
+        passkeyId: "passkey_1",
+        name: "MacBook of Olga",
+        createdAt: at("2026-03-02T08:00:00Z"),
+        usedAt: at("2026-11-22T13:58:00Z"),
+      },
+    ],
+    hasPassword: true,
+  })),
+  answer(BillingService.method.getAccount, () => ({
+    account: {
+      accountId,
+      name: "ACME Robotics",
+      createdAt: at("2026-03-02T08:00:00Z"),
+      status: AccountStatus.ACTIVE,
+    },
+  })),
+  answer(BillingService.method.getPools, () => ({
+    pools: [
+      {
+        family: Family.V1,
+        postedMicrocredits: 6_460_080_000n,
+        heldMicrocredits: 48_000_000n,
+        freeMicrocredits: 6_412_080_000n,
+      },
+      {
+        family: Family.V2,
+        postedMicrocredits: 1_200_000_000n,
+        heldMicrocredits: 0n,
+        freeMicrocredits: 1_200_000_000n,
+      },
+    ],
+  })),
+  answer(BillingService.method.getForecast, () => ({
+    forecasts: [
+      {
+        family: Family.V1,
+        freeMicrocredits: 6_412_080_000n,
+        dailyMicrocredits: 561_000_000n,
+        daysLeft: 11.4,
+        filledToMicrocredits: 20_000_000_000n,
+      },
+      { family: Family.V2, freeMicrocredits: 1_200_000_000n, filledToMicrocredits: 1_200_000_000n },
+    ],
+  })),
+  // Nothing is settled while somebody looks.
+  answer(BillingService.method.watchCharges, () => [{}]),
+  answer(PeopleService.method.beginSignIn, () => ({ passkeyOptionsJson: "{}" })),
+];
+
+export const allPages: readonly PageStates[] = [...peopleStates];

@@ -20,9 +20,9 @@ const growthMin = 1.3;
 /** Share of the time in which the event loop may be busy: the pause delays whoever calls then. */
 const busyMax = 0.3;
 
-/** A collection that frees less than this share did not help. */
-const freedMin = 0.05;
-/** The longest wait for the next collection, in checks. Each one that did not help doubles it. */
+/** A change of the resident memory below this share is none. */
+const changeMin = 0.05;
+/** The longest wait for the next collection, in checks. Each one without effect doubles it. */
 const waitMax = 32;
 
 /**
@@ -33,7 +33,7 @@ const waitMax = 32;
 export function shrinkAfterBursts(): void {
   let leastBytes = process.memoryUsage.rss();
   /** The resident memory before the last collection. */
-  let collectedFrom = Number.POSITIVE_INFINITY;
+  let collectedFrom = 0;
   let wait = 1;
   let waited = 0;
   let before = performance.eventLoopUtilization();
@@ -44,15 +44,13 @@ export function shrinkAfterBursts(): void {
     const bytes = process.memoryUsage.rss();
     leastBytes = Math.min(leastBytes, bytes);
     waited += 1;
-    if (bytes < growthMin * leastBytes) {
-      collectedFrom = Number.POSITIVE_INFINITY;
-      return;
-    }
-    if (utilization > busyMax || waited < wait) return;
+    // Less: the collection helped. More: there is new garbage.
+    const hasChanged = Math.abs(bytes - collectedFrom) > changeMin * collectedFrom;
+    if (hasChanged) wait = 1;
+    if (bytes < growthMin * leastBytes || utilization > busyMax || waited < wait) return;
     // V8 returns memory in the background, on a busy machine a while after the collection. So one
     // that seems not to have helped is not the last.
-    const hasHelped = bytes <= (1 - freedMin) * collectedFrom;
-    wait = hasHelped ? 1 : Math.min(2 * wait, waitMax);
+    if (!hasChanged) wait = Math.min(2 * wait, waitMax);
     collectedFrom = bytes;
     waited = 0;
     shrinkHeap();

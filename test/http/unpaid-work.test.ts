@@ -67,7 +67,7 @@ describe("a key", () => {
     const unpaidWork = new UnpaidWork(clock);
     const first = begin(unpaidWork, "a");
     await begun([first]);
-    first.work?.end(55);
+    first.work?.end(27);
     const requests = [begin(unpaidWork, "a"), begin(unpaidWork, "a"), begin(unpaidWork, "a")];
     await clock.advance(1_000);
     expect(await begun(requests)).toBe(1);
@@ -109,11 +109,11 @@ describe("a key", () => {
 
 describe("a listener makes a key wait", () => {
   const padded = (body: unknown) => JSON.stringify(body).padEnd(2 * 1024 * 1024);
-  // The number of such requests in 50 ms of work.
+  // The number of such requests in 25 ms of work.
   const cases: [name: string, path: string, body: string, free: number][] = [
     ["after a malformed body", "/v1/messages", padded(nativeBody).slice(0, -1).concat("x"), 1],
-    ["after invalid requests", "/v1/chat/completions", padded({ messages: 1 }), 21],
-    ["after requests without credits", "/v1/messages", padded(nativeBody), 21],
+    ["after invalid requests", "/v1/chat/completions", padded({ messages: 1 }), 11],
+    ["after requests without credits", "/v1/messages", padded(nativeBody), 11],
   ];
   test.each(cases)("%s", async (_, path, body, free) => {
     const clock = new ManualClock();

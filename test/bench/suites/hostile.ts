@@ -11,7 +11,7 @@ import { quantile, residentBytes } from "../measure.ts";
 import { type Result, type Row, single } from "../report.ts";
 
 /** The load of the honest account. */
-const honest = { perSecond: 40, requests: 400, concurrency: 32 };
+const honest = { perSecond: 100, requests: 1_000, concurrency: 32 };
 /** The attackers' connections beside it. */
 const connections = 4;
 /** An attack begins before the honest load: its first requests use what a key may use freely. */

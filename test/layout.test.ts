@@ -254,8 +254,7 @@ test("sources import sources, generated code and packages, never tests", () => {
 });
 
 test("the page of the console imports itself, generated code, and packages for browsers", () => {
-  const packages =
-    /^(preact|@preact\/signals|@bufbuild\/protobuf|@connectrpc\/connect(-web)?|uqr)(\/|$)/;
+  const packages = /^(preact|@preact\/signals|@bufbuild\/protobuf|uqr)(\/|$)/;
   const files = allSources.filter((file) => file.startsWith(pageFolder));
   expect(files.length).toBeGreaterThan(0);
   const foreign = files

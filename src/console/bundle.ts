@@ -8,6 +8,7 @@ import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { brotliCompress, constants, gzip } from "node:zlib";
 import type { BuildOptions } from "esbuild";
+import { pruneDescriptors } from "./prune-descriptors.ts";
 
 const root = join(import.meta.dirname, "../..");
 const web = join(import.meta.dirname, "web");
@@ -56,6 +57,7 @@ export async function watchSources(): Promise<void> {
     minify: false,
     sourcemap: "inline",
     plugins: [
+      ...settings.plugins,
       {
         name: "keep",
         setup: ({ onEnd }) =>
@@ -89,15 +91,16 @@ const settings = {
   outdir: "/console/assets",
   entryNames: "[name]-[hash]",
   bundle: true,
-  write: false,
-  format: "esm",
+  write: false as const,
+  format: "esm" as const,
   target: "es2023",
   minify: true,
-  legalComments: "none",
-  jsx: "automatic",
+  legalComments: "none" as const,
+  jsx: "automatic" as const,
   jsxImportSource: "preact",
-  logLevel: "silent",
-} as const satisfies BuildOptions;
+  logLevel: "silent" as const,
+  plugins: [pruneDescriptors(root, web)],
+} satisfies BuildOptions;
 
 async function build(): Promise<Bundle> {
   // Imported by need: a gateway with a built bundle does without.
@@ -125,7 +128,12 @@ export async function readBuilt(): Promise<Bundle | undefined> {
 /** Of the page, what it imports, and the versions of the packages. */
 function hashSources(): string {
   const hash = createHash("sha256");
-  const files = globSync(["src/console/web/**/*.*", "gen/**/*.ts", "package.json"], { cwd: root });
+  const files = globSync(
+    ["src/console/web/**/*.*", "src/console/*.ts", "gen/**/*.ts", "package.json"],
+    {
+      cwd: root,
+    },
+  );
   for (const file of files.sort()) {
     hash.update(`${file}\0`);
     hash.update(readFileSync(join(root, file)));

@@ -11,98 +11,12 @@ import {
   type MessageShape,
   toJsonString,
 } from "@bufbuild/protobuf";
-import { ConnectError, createContextValues } from "@connectrpc/connect";
-import { createConnectTransport } from "@connectrpc/connect-web";
 import { type Signal, signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
-import {
-  BadRequestSchema,
-  ErrorInfoSchema,
-  QuotaFailureSchema,
-  RetryInfoSchema,
-} from "../../../gen/google/rpc/error_details_pb.ts";
-import { words } from "./words.ts";
+import { type CallError, toCallError } from "./call-error.ts";
+import { callOnce, openStream } from "./connect.ts";
 
-const transport = createConnectTransport({ baseUrl: location.origin, useBinaryFormat: false });
-
-/** The size of a limit, in the unit at the end of its name. */
-export type CallLimit = {
-  readonly name: string;
-  readonly size: bigint;
-  readonly used: bigint | undefined;
-  readonly resetsAt: Date | undefined;
-};
-
-/** Why a call failed. Its message is a sentence for people. */
-export class CallError extends Error {
-  /** As `error.proto` lists them, in lower case; `offline` if there was no answer at all. */
-  readonly reason: string;
-  /** The field that caused it, as in the request: `monthly_cap_microcredits`. */
-  readonly field: string | undefined;
-  readonly retryAfterMs: number | undefined;
-  readonly limit: CallLimit | undefined;
-  /** To copy. May be empty. */
-  readonly requestId: string;
-
-  constructor(message: string, facts: Partial<Omit<CallError, "message" | "name">> = {}) {
-    super(message);
-    this.reason = facts.reason ?? "internal";
-    this.field = facts.field;
-    this.retryAfterMs = facts.retryAfterMs;
-    this.limit = facts.limit;
-    this.requestId = facts.requestId ?? "";
-  }
-
-  /** True: the same call may succeed in a moment. */
-  get isPassing(): boolean {
-    return passingReasons.has(this.reason);
-  }
-}
-
-const passingReasons = new Set([
-  "offline",
-  "gateway_unavailable",
-  "billing_unavailable",
-  "overloaded",
-  "timeout",
-]);
-
-/** The failure of a call, whatever was thrown. */
-export function toCallError(thrown: unknown): CallError {
-  if (thrown instanceof CallError) return thrown;
-  const error = ConnectError.from(thrown);
-  const [info] = error.findDetails(ErrorInfoSchema);
-  const requestId = error.metadata.get("x-request-id") ?? "";
-  if (info?.domain !== "model-gateway") {
-    // Nobody answered, or a proxy in between did.
-    if (error.cause instanceof TypeError || !navigator.onLine)
-      return new CallError(words.common.offline, { reason: "offline" });
-    const isBusy = error.message.startsWith("[unavailable]");
-    const reason = isBusy ? "gateway_unavailable" : "internal";
-    return new CallError(isBusy ? words.common.unavailable : error.rawMessage, {
-      reason,
-      requestId,
-    });
-  }
-  const delay = error.findDetails(RetryInfoSchema)[0]?.retryDelay;
-  const field = error.findDetails(BadRequestSchema)[0]?.fieldViolations[0]?.field;
-  const quota = error.findDetails(QuotaFailureSchema)[0]?.violations[0];
-  const { used, resetsAt } = info.metadata;
-  return new CallError(error.rawMessage, {
-    reason: info.reason.toLowerCase(),
-    requestId,
-    ...(field && { field }),
-    ...(delay && { retryAfterMs: Number(delay.seconds) * 1000 + delay.nanos / 1_000_000 }),
-    ...(quota && {
-      limit: {
-        name: quota.quotaMetric,
-        size: quota.quotaValue,
-        used: used !== undefined && /^-?\d+$/.test(used) ? BigInt(used) : undefined,
-        resetsAt: resetsAt === undefined ? undefined : new Date(resetsAt),
-      },
-    }),
-  });
-}
+export { CallError, toCallError } from "./call-error.ts";
 
 /** Asks the person for what a call lacks. Rejects if the person does not want to. */
 export type Prompts = {
@@ -142,14 +56,7 @@ export async function call<I extends DescMessage, O extends DescMessage>(
   // Twice: the sign-in may have been too weak for what the call does.
   for (let rounds = asks && prompts ? 3 : 1; ; rounds--) {
     try {
-      const { message } = await transport.unary(
-        method,
-        aborted,
-        undefined,
-        undefined,
-        request,
-        createContextValues(),
-      );
+      const message = await callOnce(method, request, aborted);
       trouble.value = undefined;
       return message;
     } catch (thrown) {
@@ -451,11 +358,7 @@ async function keepOpen<I extends DescMessage, O extends DescMessage>(
   for (let waitMs = 1000; !stopped.aborted; waitMs = Math.min(waitMs * 2, 15_000)) {
     report("opening");
     try {
-      const requests = (async function* () {
-        yield request;
-      })();
-      const { message } = await transport.stream(method, stopped, undefined, undefined, requests);
-      for await (const one of message) {
+      for await (const one of openStream(method, request, stopped)) {
         if (stopped.aborted) return;
         report("open");
         waitMs = 1000;

@@ -120,20 +120,23 @@ export function match(
  * State in the query string: its values, and how to change some. What equals its default is not in
  * the address.
  */
-export function useQuery<T extends Readonly<Record<string, string>>>(
-  defaults: T,
-): readonly [T, (changes: Partial<T>) => void] {
+export function useQuery<Name extends string>(
+  defaults: Readonly<Record<Name, string>>,
+): readonly [
+  Readonly<Record<Name, string>>,
+  (changes: Readonly<Partial<Record<Name, string>>>) => void,
+] {
   const search = new URLSearchParams(address.value.search);
-  const entries = Object.entries(defaults).map(([name, value]) => [
-    name,
-    search.get(name) ?? value,
-  ]);
-  const values: T = Object.assign({}, defaults, Object.fromEntries(entries));
-  const set = (changes: Partial<T>) => {
+  const values: Record<Name, string> = { ...defaults };
+  for (const name in defaults) values[name] = search.get(name) ?? defaults[name];
+  const set = (changes: Readonly<Partial<Record<Name, string>>>) => {
     const next = new URLSearchParams(location.search);
-    for (const [name, value] of Object.entries(changes))
-      if (value === undefined || value === defaults[name]) next.delete(name);
-      else next.set(name, String(value));
+    for (const name in defaults) {
+      const value = changes[name];
+      if (value === undefined) continue;
+      if (value === defaults[name]) next.delete(name);
+      else next.set(name, value);
+    }
     const text = next.toString();
     go(`${location.pathname}${text && `?${text}`}`, { replace: true });
   };

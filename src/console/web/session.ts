@@ -29,6 +29,11 @@ export async function loadSession(asks = false): Promise<GetSessionResponse> {
   return answer;
 }
 
+/** Asks again who is here, after something about them changed. What fails then is asked again. */
+export function refreshSession(): void {
+  loadSession().catch(() => undefined);
+}
+
 export type AccountOnScreen = {
   readonly accountId: string;
   readonly name: string;

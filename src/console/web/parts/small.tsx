@@ -4,7 +4,12 @@ import { words } from "../words.ts";
 import { Copy } from "./button.tsx";
 import { Icon } from "./icon.tsx";
 
-type MeterProps = { value: number; max: number; label: string };
+type MeterProps = {
+  value: number;
+  max: number;
+  /** Read, not shown. Absent where the figures stand beside it. */
+  label?: string;
+};
 
 /** A bar beside its figures: amber from 80 %, red when it is full. */
 export function Meter({ value, max, label }: MeterProps): JSX.Element {
@@ -12,7 +17,7 @@ export function Meter({ value, max, label }: MeterProps): JSX.Element {
   const tone = share >= 1 ? "bad" : share >= 0.8 ? "warn" : undefined;
   return (
     <>
-      <span class="visually-hidden">{label}</span>
+      {label && <span class="visually-hidden">{label}</span>}
       <span class="meter" data-tone={tone} aria-hidden="true">
         <i style={{ inlineSize: `${share * 100}%` }} />
       </span>

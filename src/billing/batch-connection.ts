@@ -66,15 +66,9 @@ export class BatchConnection {
    * Connects if necessary, calls `build` and runs its batch. Throws the error of the first
    * statement that failed, and an error when the server answered the commit with a rollback.
    */
-  async run<Outcome>(build: () => Decision<Outcome> | Sequence<Outcome>): Promise<Outcome> {
-    if (this.#connection === undefined || this.#connection.lost) {
-      this.#connection?.destroy();
-      this.#connection = await this.#connect();
-    }
-    const connection = this.#connection;
-    const batch = build();
-    const timer = setTimeout(() => connection.destroy(), this.#batchMs);
-    try {
+  run<Outcome>(build: () => Decision<Outcome> | Sequence<Outcome>): Promise<Outcome> {
+    return this.#use(async (connection) => {
+      const batch = build();
       if ("queries" in batch) {
         const [, ...rows] = await this.#commit(connection, [[begin, []], ...batch.queries]);
         return batch.outcome(rows);
@@ -83,6 +77,23 @@ export class BatchConnection {
       const { writes, outcome } = batch.decide(read.map(({ rows }) => rows));
       await this.#commit(connection, writes);
       return outcome;
+    });
+  }
+
+  /** Runs the queries and takes back what they wrote. Throws as `run` does. */
+  async rehearse(queries: readonly Query[]): Promise<void> {
+    await this.#use((connection) => connection.send([[begin, []], ...queries, [rollback, []]]));
+  }
+
+  async #use<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
+    if (this.#connection === undefined || this.#connection.lost) {
+      this.#connection?.destroy();
+      this.#connection = await this.#connect();
+    }
+    const connection = this.#connection;
+    const timer = setTimeout(() => connection.destroy(), this.#batchMs);
+    try {
+      return await work(connection);
     } catch (error) {
       await connection.send([[rollback, []]]).catch(() => undefined);
       throw connection.lost

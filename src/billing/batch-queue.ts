@@ -55,8 +55,8 @@ type Unfinished<Item, Outcome> = {
   readonly blockedBy?: unknown;
 };
 
-/** A failure older than this says nothing about the database of now. */
-const failureMsMax = 5_000;
+/** How long a success shows that the database serves this queue. */
+const servedMsMax = 5_000;
 
 export class BatchQueue<Item, Outcome> {
   readonly #run: RunBatch<Item, Outcome>;
@@ -69,8 +69,8 @@ export class BatchQueue<Item, Outcome> {
   /** The batches that run now. */
   readonly #inFlight = new Set<readonly QueuedItem<Item, Outcome>[]>();
   #succeededAtMs = Number.NEGATIVE_INFINITY;
-  /** Since the last success: the first and the last failure of the database. */
-  #failed: { readonly sinceMs: number; readonly lastMs: number } | undefined;
+  /** The first failure of the database since the last success. */
+  #failedAtMs: number | undefined;
   #isStopped = false;
   #failedAtStop = 0;
 
@@ -96,23 +96,33 @@ export class BatchQueue<Item, Outcome> {
     });
   }
 
-  /**
-   * How long nothing has succeeded although items wait, or failed lately; 0 while all is well. A
-   * failure is forgotten after some seconds: without requests nothing would show that it is over.
-   */
+  /** How long nothing has succeeded although items wait or have failed; 0 while all is well. */
   get stalledMs(): number {
     const nowMs = performance.now();
     const queues = [...this.#inFlight, this.#queue, ...this.#blocked.values()];
     const waiting = queues.flatMap(([first]) => (first ? [first.queuedAtMs] : []));
-    if (this.#failed && nowMs - this.#failed.lastMs < failureMsMax)
-      waiting.push(this.#failed.sinceMs);
+    if (this.#failedAtMs !== undefined) waiting.push(this.#failedAtMs);
     const sinceMs = Math.max(this.#succeededAtMs, Math.min(...waiting));
     return Math.max(0, nowMs - sinceMs);
   }
 
   /** Whether a batch has succeeded within the last seconds. */
   get servedLately(): boolean {
-    return performance.now() - this.#succeededAtMs < failureMsMax;
+    return performance.now() - this.#succeededAtMs < servedMsMax;
+  }
+
+  /**
+   * True after a failure of the database that no batch of the common queue follows up: only a trial
+   * can find out whether it is over.
+   */
+  get needsTrial(): boolean {
+    return this.#failedAtMs !== undefined && this.#running === undefined;
+  }
+
+  /** A batch, or a trial, succeeded. */
+  noteSuccess(): void {
+    this.#succeededAtMs = performance.now();
+    this.#failedAtMs = undefined;
   }
 
   /**
@@ -185,8 +195,7 @@ export class BatchQueue<Item, Outcome> {
     this.#inFlight.add(batch);
     try {
       const outcomes = await run(batch.map(({ item }) => item));
-      this.#succeededAtMs = performance.now();
-      this.#failed = undefined;
+      this.noteSuccess();
       batch.forEach(({ resolve, reject }, index) => {
         const outcome = outcomes[index];
         if (outcome !== undefined) resolve(outcome);
@@ -195,7 +204,7 @@ export class BatchQueue<Item, Outcome> {
       return { repeat: [], blocked: [] };
     } catch (error) {
       const failure = this.#settings.classify(error);
-      if (failure !== "rejected") this.#noteFailure();
+      if (failure !== "rejected") this.#failedAtMs ??= performance.now();
       if (failure === "unsent") return { repeat: batch, blocked: [] };
       if (failure === "blocked") return { repeat: [], blocked: batch, blockedBy: error };
       for (const queued of batch) queued.isUnconfirmed = true;
@@ -206,11 +215,6 @@ export class BatchQueue<Item, Outcome> {
     } finally {
       this.#inFlight.delete(batch);
     }
-  }
-
-  #noteFailure(): void {
-    const nowMs = performance.now();
-    this.#failed = { sinceMs: this.#failed?.sinceMs ?? nowMs, lastMs: nowMs };
   }
 
   // A rejected item must not fail the other items of its batch.

@@ -97,8 +97,8 @@ export type Billing = {
    * before the answer of one that this process made, soon after one that another process made.
    */
   onFundsChange(listener: FundsListener): void;
-  /** How long no request could be admitted although some tried; 0 while all is well. */
-  stalledMs(): number;
+  /** Why requests fail now although the database answers. Undefined: they do not. */
+  problem(): string | undefined;
   /** The amounts of the charges that these requests have. One without a charge is left out. */
   findAmounts: LedgerStore["findAmounts"];
   /** Counts a request of a key that was rejected before its admission, for `QueryErrors`. */
@@ -206,7 +206,7 @@ export function createBilling(parts: Parts): Billing {
     liveNodes: node.live,
     nodeId: node.id,
     onFundsChange: funds.listen,
-    stalledMs: () => holds.stalledMs,
+    problem: () => problemOf(holds, node),
     findAmounts: (requests) => reports.findAmounts(requests),
     countRejected: (key, reason) => rejections.count(key, reason),
     countRunning: async (requests) => (await reports.findHolds(requests)).length,
@@ -229,6 +229,18 @@ export function createBilling(parts: Parts): Billing {
       await node.stop();
     },
   };
+}
+
+/** Requests wait for no lock so long. */
+const stalledMsMax = 3_000;
+/** Several heartbeats. */
+const silentMsMax = 5_000;
+
+// A lock, a full disk or a lost standby: the database answers, but every request waits or fails.
+function problemOf(holds: HoldKeeper, node: ClusterNode): string | undefined {
+  if (holds.admissionStalledMs >= stalledMsMax) return "admits no requests";
+  if (holds.settlementStalledMs >= stalledMsMax) return "settles no requests";
+  return node.silentMs >= silentMsMax ? "takes no heartbeats" : undefined;
 }
 
 /** How long a stopping process waits until its figures are written. */

@@ -61,6 +61,8 @@ export class ClusterNode {
   /** Names of the running background tasks. */
   readonly #backgroundTasks = new Set<string>();
   #isUnreachable = false;
+  /** Time of the last heartbeat. Undefined before the first one. */
+  #heartbeatAtMs: number | undefined;
   /** Orphans that are being settled, by request. */
   readonly #reaping = new Set<string>();
   /** The last orphan of the page before. Undefined before the first page. */
@@ -114,6 +116,11 @@ export class ClusterNode {
   id = (): string => this.#id;
   /** Sorted ids of the nodes that were registered at the last tick. */
   live = (): readonly string[] => this.#live;
+
+  /** How long the ledger has taken no heartbeat of this process. */
+  get silentMs(): number {
+    return this.#heartbeatAtMs === undefined ? 0 : performance.now() - this.#heartbeatAtMs;
+  }
 
   /** Registers the node and starts its ticks. */
   async start(holds: HoldKeeper): Promise<void> {
@@ -192,6 +199,8 @@ export class ClusterNode {
       );
     });
     this.#runInBackground("release unconfirmed", () => holds.releaseUnconfirmed());
+    // While it fails, the failure is the one that was reported before.
+    this.#runInBackground("try writes", () => holds.tryWrites().catch(() => undefined));
     if (this.#ticks % checkpointEvery === 0)
       this.#runInBackground("checkpoint", () => holds.checkpoint());
   }
@@ -211,6 +220,7 @@ export class ClusterNode {
     const id = this.#id;
     // After a pause, a tick and `confirmAlive` send heartbeats at once: only one registers again.
     if (!(await this.#store.recordHeartbeat(id)) && id === this.#id) await this.#reregister();
+    this.#heartbeatAtMs = performance.now();
     return this.#findDead(await this.#store.pollNodes(this.#id, this.#pollIntervalMs));
   }
 

@@ -8,9 +8,15 @@ import { Basis, Outcome, type Receipt } from "../../gen/gateway/billing/v1/billi
 import { type Price, type Usage, UsageSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
 import { BoundedMap } from "../base/bounded-map.ts";
 import { ApiError } from "../base/errors.ts";
+import { newRequestId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
-import { type Connection, isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
+import {
+  type Connection,
+  isUniqueViolation,
+  type Postgres,
+  statement,
+} from "../postgres/postgres.ts";
 import { accountCalls } from "./account-calls.ts";
 import {
   type AdmissionRequest,
@@ -116,6 +122,8 @@ const settings = {
   closeMsMax: 10_000,
 };
 
+const tryWrites = statement(import.meta.url, "try-writes");
+
 const unused: Ending = {
   usage: create(UsageSchema),
   outcome: Outcome.GATEWAY_FAILED,
@@ -148,6 +156,7 @@ type Queues = {
 };
 
 export class HoldKeeper implements Holds {
+  readonly #postgres: Postgres;
   readonly #store: LedgerStore;
   readonly #log: Log;
   /** Present where an engine spreads the accounts over servers. */
@@ -188,6 +197,7 @@ export class HoldKeeper implements Holds {
   #isClosed = false;
 
   constructor(parts: Parts) {
+    this.#postgres = parts.postgres;
     this.#store = parts.store;
     this.#log = parts.log;
     this.#onSettled = parts.onSettled;
@@ -366,11 +376,30 @@ export class HoldKeeper implements Holds {
   }
 
   /** How long no request could be admitted although some tried; 0 while all is well. */
-  get stalledMs(): number {
-    const all = [...this.#queues.values()].map(({ admission }) => admission);
-    // While one server serves its accounts, this process is of use.
-    if (all.length > 1 && all.some(({ servedLately }) => servedLately)) return 0;
-    return Math.max(0, ...all.map(({ stalledMs }) => stalledMs));
+  get admissionStalledMs(): number {
+    return longestStall([...this.#queues.values()].map(({ admission }) => admission));
+  }
+
+  /** How long no request could be settled although some ended; 0 while all is well. */
+  get settlementStalledMs(): number {
+    return longestStall([...this.#queues.values()].map(({ settlement }) => settlement));
+  }
+
+  /**
+   * After a failure of the database that no request follows up, finds out whether it is over:
+   * writes what a request would, and takes it back. Throws while it is not.
+   */
+  async tryWrites(): Promise<void> {
+    const all = [...this.#queues.values()].flatMap((one) => [one.admission, one.settlement]);
+    const failed = all.filter(({ needsTrial }) => needsTrial);
+    if (failed.length === 0) return;
+    const connection = new BatchConnection(this.#postgres);
+    try {
+      await connection.rehearse([[tryWrites, [newRequestId()]]]);
+    } finally {
+      await connection.close();
+    }
+    for (const queue of failed) queue.noteSuccess();
   }
 
   watch(request: RequestKey, read: () => Usage | undefined): void {
@@ -556,6 +585,14 @@ export class HoldKeeper implements Holds {
       if (leftMicro <= 0n) return;
     }
   }
+}
+
+type Stall = { readonly stalledMs: number; readonly servedLately: boolean };
+
+function longestStall(queues: readonly Stall[]): number {
+  // While one server serves its accounts, this process is of use.
+  if (queues.length > 1 && queues.some(({ servedLately }) => servedLately)) return 0;
+  return Math.max(0, ...queues.map(({ stalledMs }) => stalledMs));
 }
 
 function isUnavailable(error: unknown): boolean {

@@ -65,7 +65,9 @@ export type Config = {
   readonly overlap: boolean;
   /** Create the account `default`, with credits and two keys, if no such account exists. */
   readonly seed: boolean;
-  /** Time for active requests to finish after SIGTERM. */
+  /** Time after SIGTERM in which requests are served, and balancers are told to send no more. */
+  readonly drainDelayMs: number;
+  /** Time for active requests to finish after that. */
   readonly drainLimitMs: number;
   /** Addresses and CIDR ranges of proxies whose `X-Forwarded-For` is trusted. */
   readonly trustedProxies: readonly string[];
@@ -227,6 +229,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     streamCost: flag("STREAM_COST", true),
     overlap: flag("OVERLAP", true),
     seed: flag("SEED", databaseUrl === undefined),
+    drainDelayMs: integer("DRAIN_DELAY_SECONDS", { min: 0, max: 600, fallback: 0 }) * 1000,
     drainLimitMs: integer("DRAIN_LIMIT_SECONDS", { min: 0, max: 3_600, fallback: 120 }) * 1000,
     trustedProxies,
     maxConnectionsPerAddress: integer("MAX_CONNECTIONS_PER_ADDRESS", {

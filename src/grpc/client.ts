@@ -19,6 +19,7 @@ import {
   type ServiceError,
   status,
 } from "@grpc/grpc-js";
+import { Health, HealthCheckResponse_ServingStatus } from "../../gen/grpc/health/v1/health_pb.ts";
 import { ApiError } from "../base/errors.ts";
 import type { ClientTls } from "../config/environment.ts";
 import { abortError, type Core, implement, onTakenOf, serviceTypes } from "../contract/contract.ts";
@@ -31,24 +32,41 @@ import { clientCredentials } from "./tls.ts";
  * name with several addresses is called on all of them. Connections open on demand and reopen when
  * lost. A call that finds no core within one second fails with `gateway_unavailable`.
  */
-export function grpcCore(parts: {
-  addresses: readonly string[];
-  tls?: ClientTls;
-}): Core & { close(): void } {
+export function grpcCore(parts: { addresses: readonly string[]; tls?: ClientTls }): RemoteCore {
   const channels = parts.addresses.map(
     (address) => new Channel(address, clientCredentials(parts.tls), channelOptions),
   );
   const pick = createPicker(channels);
+  const health = grpcClient(Health, pick);
   return {
     billing: grpcClient(serviceTypes.billing, pick),
     keys: grpcClient(serviceTypes.keys, pick),
     inference: grpcClient(serviceTypes.inference, pick),
     people: grpcClient(serviceTypes.people, pick),
     payments: grpcClient(serviceTypes.payments, pick),
+    isServing: (timeoutMs) => isServing(health, timeoutMs),
     close: () => {
       for (const channel of channels) channel.close();
     },
   };
+}
+
+export type RemoteCore = Core & {
+  /** Whether a core says that it can serve requests. Rejects if none answers. */
+  isServing(timeoutMs: number): Promise<boolean>;
+  close(): void;
+};
+
+/** Cores that are asked before all of them count as not serving. One that is leaving says so. */
+const askedMax = 4;
+
+async function isServing(health: Client<typeof Health>, timeoutMs: number): Promise<boolean> {
+  for (let asked = 0; asked < askedMax; asked++) {
+    // Of all services together.
+    const { status: state } = await health.check({ service: "" }, { timeoutMs });
+    if (state === HealthCheckResponse_ServingStatus.SERVING) return true;
+  }
+  return false;
 }
 
 const channelOptions = {

@@ -46,6 +46,8 @@ export type GrpcServer = {
    * address without TLS and for a port in use.
    */
   listen(host: string, port: number): Promise<number>;
+  /** Reports NOT_SERVING from now on. Calls are served. */
+  leave(): void;
   /**
    * Accepts no new calls, reports NOT_SERVING, and waits for the active calls. After `limitMs` it
    * aborts the remaining ones and waits for them again, because they still settle their holds.
@@ -103,6 +105,7 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
       await health.follow();
       return bound;
     },
+    leave: () => health.stop(),
     async drain(limitMs) {
       health.stop();
       calls.stopEndless(shuttingDown());

@@ -14,6 +14,7 @@ export class OpenRequests {
   readonly #replies = new WeakMap<Socket, readonly FastifyReply[]>();
   readonly #open = new WaitGroup();
   readonly #stopping = new AbortController();
+  #isLeaving = false;
   #isDraining = false;
   #isRetiring = false;
 
@@ -22,9 +23,14 @@ export class OpenRequests {
     return this.#isDraining;
   }
 
-  /** True once `retire` was called: each reply ends its connection. */
-  get isRetiring(): boolean {
-    return this.#isRetiring;
+  /** True once `leave` or `drain` was called: balancers should send no more requests. */
+  get isLeaving(): boolean {
+    return this.#isLeaving || this.#isDraining;
+  }
+
+  /** True once `leave`, `drain` or `retire` was called: each reply ends its connection. */
+  get endsConnections(): boolean {
+    return this.isLeaving || this.#isRetiring;
   }
 
   /** Fires with `gateway_unavailable` once `drain` or `retire` was called: endless streams end. */
@@ -51,8 +57,17 @@ export class OpenRequests {
     });
   }
 
-  /** Rejects new requests from now on. Resolves when the open ones have ended. */
-  drain(): Promise<void> {
+  /** Serves requests as before, until `drain`. */
+  leave(): void {
+    this.#isLeaving = true;
+  }
+
+  /**
+   * Rejects new requests from now on, and closes idle connections after a second. Resolves when the
+   * open requests have ended.
+   */
+  drain(server: Server): Promise<void> {
+    if (!this.#isDraining) setTimeout(() => server.closeIdleConnections(), idleMs).unref();
     this.#isDraining = true;
     this.#stopping.abort(shuttingDown());
     return this.#open.wait();

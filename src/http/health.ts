@@ -25,10 +25,10 @@ export function getLiveness() {
     });
 }
 
-export function getReadiness(readiness: () => Promise<Readiness>, isDraining: () => boolean) {
+export function getReadiness(readiness: () => Promise<Readiness>, isLeaving: () => boolean) {
   return async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const parts: Readiness = {
-      gateway: isDraining() ? { state: "down", message: "draining" } : { state: "ok" },
+      gateway: isLeaving() ? { state: "down", message: "draining" } : { state: "ok" },
       ...(await readiness()),
     };
     const states = Object.values(parts).map((part) => part.state);

@@ -74,6 +74,8 @@ export type HttpServerParts = {
 };
 
 export type HttpServer = FastifyInstance & {
+  /** GET /health is 503 from now on, and replies end their connections. Requests are served. */
+  leave(): void;
   /** Rejects new requests with 503 from now on. Resolves when the open ones have ended. */
   drain(): Promise<void>;
   /**
@@ -148,16 +150,17 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     openRequests.add(reply);
     parts.addressLimit.countRequest(request, reply);
     // On the connection itself: replies of Connect do not pass through Fastify.
-    if (openRequests.isRetiring) reply.raw.setHeader("connection", "close");
+    if (openRequests.endsConnections) reply.raw.setHeader("connection", "close");
     done();
   });
   // In a scope, so that its error handler and parsers do not apply to routes added from outside.
   app.register(async (scope) => addRoutes(scope, parts, openRequests, paths));
   // Not awaited: `close` itself waits for the connections.
-  app.addHook("preClose", async () => void openRequests.drain());
+  app.addHook("preClose", async () => void openRequests.drain(app.server));
 
   return Object.assign(app, {
-    drain: () => openRequests.drain(),
+    leave: () => openRequests.leave(),
+    drain: () => openRequests.drain(app.server),
     retire: () => openRequests.retire(app.server),
     isDraining: () => openRequests.isDraining,
     stopping: openRequests.stopping,
@@ -198,7 +201,6 @@ function addRoutes(
     };
     request.context = context;
     reply.headers(requestIdHeaders(context.requestId));
-    if (openRequests.isDraining) reply.header("connection", "close");
     // One listener for all that ends with the answer.
     reply.raw.once("close", () => {
       logRequest(request, reply);
@@ -328,7 +330,7 @@ function createRoutes(
       }),
     },
     { ...open, paths: ["/healthz"], run: getLiveness() },
-    { ...open, paths: ["/health"], run: getReadiness(readiness, isDraining) },
+    { ...open, paths: ["/health"], run: getReadiness(readiness, () => openRequests.isLeaving) },
     // Warm-up probes of a coding assistant.
     { ...open, paths: ["/api/hello"], run: getEmpty() },
     { ...open, paths: ["/"], run: getAbout(paths) },

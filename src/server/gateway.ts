@@ -1,5 +1,6 @@
 // One gateway: the services, or a client of them, and the listeners that its role opens.
 
+import { setTimeout as delay } from "node:timers/promises";
 import { loopbackRanges, matchAddresses } from "../base/client-address.ts";
 import { withTimeout } from "../base/timeout.ts";
 import type { CatalogFile } from "../config/catalog.ts";
@@ -39,7 +40,8 @@ export type Gateway = {
   /** Takes models, prices, routes and providers from another file. No request is dropped. */
   reload(catalog: CatalogFile): void;
   /**
-   * Rejects new requests, lets active ones finish until the drain limit, cancels and settles the
+   * For the drain delay, tells balancers to send no more requests, and serves those that come. Then
+   * rejects new requests, lets active ones finish until the drain limit, cancels and settles the
    * rest, and closes everything.
    */
   stop(how?: StopOptions): Promise<void>;
@@ -51,13 +53,15 @@ export type StopOptions = {
    * rejected, and new connections are left to the others.
    */
   readonly retire?: boolean;
-  /** Ends the drain before its limit. */
+  /** Ends the delay and the drain before their time. */
   readonly hurry?: AbortSignal;
 };
 
 /** An open listener. */
 type Listener = {
   readonly address: string;
+  /** Reports that it takes no requests. It still serves them. */
+  leave(): void;
   /** Rejects new requests. Resolves when the active ones have ended. */
   drain(): Promise<void>;
   /** Leaves new connections to other processes. Resolves when the active requests have ended. */
@@ -83,8 +87,9 @@ export async function startGateway(parts: GatewayParts): Promise<Gateway> {
 async function openGateway(parts: GatewayParts, stack: AsyncDisposableStack): Promise<Gateway> {
   const { config, log } = parts;
   const local = config.role === "facade" ? undefined : await startServices(parts, stack);
-  const core = local ? localCore(local.services) : connectCore(config, stack);
-  const readiness = local?.readiness ?? remoteReadiness(core);
+  const { core, readiness } = local
+    ? { core: localCore(local.services), readiness: local.readiness }
+    : connectCore(config, stack);
   const grpc = local && (await openGrpc(parts, local, stack));
   let { nativeBearer } = parts.catalog;
   const http =
@@ -111,6 +116,10 @@ async function openGateway(parts: GatewayParts, stack: AsyncDisposableStack): Pr
     },
     async stop({ retire = false, hurry } = {}) {
       const open = [http, grpc].filter((listener) => listener !== undefined);
+      if (!retire && config.drainDelayMs > 0) {
+        for (const listener of open) listener.leave();
+        await delay(config.drainDelayMs, undefined, hurry && { signal: hurry }).catch(() => {});
+      }
       const ended = open.map((listener) => (retire ? listener.retire() : listener.drain()));
       const drained = Promise.all(ended).then(() => true);
       const hurried = hurry && aborted(hurry).then(() => false);
@@ -139,13 +148,16 @@ async function createFirstKeys(
   return firstKeys;
 }
 
-function connectCore(config: Config, stack: AsyncDisposableStack): Core {
+function connectCore(
+  config: Config,
+  stack: AsyncDisposableStack,
+): { core: Core; readiness: () => Promise<Readiness> } {
   const core = grpcCore({
     addresses: config.coreAddresses,
     ...(config.coreTls && { tls: config.coreTls }),
   });
   stack.defer(() => core.close());
-  return core;
+  return { core, readiness: remoteReadiness(core) };
 }
 
 async function openGrpc(
@@ -171,11 +183,12 @@ async function openGrpc(
   const limitMs = config.drainLimitMs + cancelLimitMs;
   // gRPC has a signal of its own for a connection that ends: clients open another one.
   const drain = () => server.drain(limitMs);
-  return { address: hostAndPort(config.grpcHost, port), drain, retire: drain };
+  const leave = () => server.leave();
+  return { address: hostAndPort(config.grpcHost, port), leave, drain, retire: drain };
 }
 
-function servingOf({ database, providers }: Readiness) {
-  const ledger = database?.state !== "down";
+function servingOf({ database, months, providers }: Readiness) {
+  const ledger = database?.state !== "down" && months?.state !== "down";
   return {
     billing: ledger,
     keys: ledger,
@@ -268,6 +281,7 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
   local?.listensOn(bound);
   return {
     address: `http://${hostAndPort(host, bound)}`,
+    leave: () => app.leave(),
     drain: () => app.drain(),
     async retire() {
       await app.retire();

@@ -1,27 +1,23 @@
 // Readiness checks for GET /health and gRPC health: can the parts that requests need serve them?
 
-import { toApiError } from "../base/errors.ts";
 import { withTimeout } from "../base/timeout.ts";
-import type { Core } from "../contract/contract.ts";
 import type { PartState, Readiness } from "../http/http.ts";
 import type { Postgres } from "../postgres/postgres.ts";
 
 // Anybody may probe, as often as they like: all probes within this time share one result.
 const reuseMs = 500;
 const checkTimeoutMs = 2_000;
-/** Requests wait for no lock so long. */
-const stalledMsMax = 3_000;
 
 /** Readiness of a process that runs the services. */
 export function coreReadiness(parts: {
   postgres: Postgres;
   months: { state(): PartState | undefined };
-  billing: { stalledMs(): number };
+  billing: { problem(): string | undefined };
   limits: { ready(): { state: "memory" | "redis" | "degraded" } };
   providers: { usable(): boolean };
 }): () => Promise<Readiness> {
   return reused(async () => ({
-    database: await stateOfDatabase(parts.postgres, parts.billing.stalledMs()),
+    database: await stateOfDatabase(parts.postgres, parts.billing.problem()),
     ...withState("months", parts.months.state()),
     limits: stateOfLimits(parts.limits.ready().state),
     providers: parts.providers.usable()
@@ -30,15 +26,11 @@ export function coreReadiness(parts: {
   }));
 }
 
-/** Readiness of a facade, whose services run in another process. */
-export function remoteReadiness(core: Core): () => Promise<Readiness> {
-  // Without a credential: a core that is alive answers `missing_key`.
-  const check = () =>
-    core.keys.authenticate({}, { timeoutMs: checkTimeoutMs }).then(
-      () => true,
-      (error: unknown) => toApiError(error).reason === "missing_key",
-    );
-  return reused(async () => ({ core: await stateOf(check()) }));
+/** Readiness of a facade, whose services run in other processes: whether one of them is ready. */
+export function remoteReadiness(core: {
+  isServing(timeoutMs: number): Promise<boolean>;
+}): () => Promise<Readiness> {
+  return reused(async () => ({ core: await stateOfCore(core.isServing(checkTimeoutMs)) }));
 }
 
 const alive = {
@@ -47,20 +39,24 @@ const alive = {
     as is_read_only`,
 };
 
-async function stateOfDatabase(postgres: Postgres, stalledMs: number): Promise<PartState> {
+async function stateOfDatabase(
+  postgres: Postgres,
+  problem: string | undefined,
+): Promise<PartState> {
   const check = postgres.query<{ is_read_only: boolean }>(alive, []).then((rows) => rows[0]);
   const row = await withTimeout(check, checkTimeoutMs, () => undefined).catch(() => undefined);
   if (row === undefined) return { state: "down", message: "does not answer" };
   if (row.is_read_only) return { state: "down", message: "takes no writes" };
-  // It answers, but every request waits or fails: a lock, a full disk, a lost standby.
-  if (stalledMs >= stalledMsMax) return { state: "down", message: "admits no requests" };
-  return { state: "ok" };
+  return problem === undefined ? { state: "ok" } : { state: "down", message: problem };
 }
 
-/** `ok` if the check resolves with true in time. */
-async function stateOf(check: Promise<boolean>): Promise<PartState> {
-  const isAlive = await withTimeout(check, checkTimeoutMs, () => false).catch(() => false);
-  return isAlive ? { state: "ok" } : { state: "down", message: "does not answer" };
+async function stateOfCore(check: Promise<boolean>): Promise<PartState> {
+  const isServing = await withTimeout(check, checkTimeoutMs, () => undefined).catch(
+    () => undefined,
+  );
+  if (isServing) return { state: "ok" };
+  const message = isServing === undefined ? "does not answer" : "takes no requests";
+  return { state: "down", message };
 }
 
 function withState(name: string, state: PartState | undefined): Readiness {

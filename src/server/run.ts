@@ -78,10 +78,10 @@ export async function runGateway(
     if (isStopping) return;
     isStopping = true;
     log.info(
-      { ...why, limitMs: config.drainLimitMs },
+      { ...why, delayMs: retire ? 0 : config.drainDelayMs, limitMs: config.drainLimitMs },
       retire
         ? "draining: leaving new connections to other workers, finishing active requests"
-        : "draining: rejecting new requests, finishing active ones",
+        : "draining: rejecting new requests after the delay, finishing active ones",
     );
     try {
       const gateway = await starting;

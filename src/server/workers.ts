@@ -20,7 +20,7 @@ const deathsMs = 60_000;
 const restartPauseMs = { first: 500, max: 10_000 };
 /** How long a new worker may take before the replacement of the old ones is given up. */
 const replaceMsMax = 30_000;
-/** Added to the drain limit: time to cancel and settle what is left, and to leave the ledger. */
+/** Added to the drain delay and limit: time to cancel and settle what is left, and to leave the ledger. */
 const stopMarginMs = 15_000;
 /** Ended nodes that a new worker hears of. The ledger forgets a node when its requests settled. */
 const endedNodesMax = 100;
@@ -144,8 +144,8 @@ class Workers {
   /** Ends the workers, which finish their requests. */
   stop(signal: string): void {
     if (this.#isStopping) return;
-    const limitMs = this.#config.drainLimitMs;
-    this.#log.info({ signal, limitMs }, "draining: the workers reject new requests");
+    const { drainDelayMs: delayMs, drainLimitMs: limitMs } = this.#config;
+    this.#log.info({ signal, delayMs, limitMs }, "draining: the workers reject new requests");
     void this.#endAll(0);
   }
 
@@ -327,7 +327,8 @@ class Workers {
   }
 
   async #waitForEnd({ worker, exited }: Child): Promise<void> {
-    const limitMs = this.#config.drainLimitMs + stopMarginMs;
+    const { drainDelayMs, drainLimitMs } = this.#config;
+    const limitMs = drainDelayMs + drainLimitMs + stopMarginMs;
     if (await withTimeout(exited, limitMs, () => undefined)) return;
     this.#log.error({ worker: worker.id }, "a worker did not stop in time: killing it");
     worker.process.kill("SIGKILL");

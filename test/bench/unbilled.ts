@@ -103,7 +103,7 @@ const httpServer = createHttpServer({
   readiness: coreReadiness({
     postgres,
     months: { state: () => undefined },
-    billing: { stalledMs: () => 0 },
+    billing: { problem: () => undefined },
     limits,
     providers,
   }),

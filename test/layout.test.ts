@@ -48,6 +48,7 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
     postgres: ["postgres", "open-ledger", "pipeline", "preflight", "embedded/embedded"],
     redis: ["redis"],
     mail: ["mail"],
+    metrics: ["metrics"],
   },
   { config: ["environment", "database-url", "catalog", "describe"] },
   // The floor: every file may be imported by all, and imports nothing but generated code.

@@ -37,6 +37,10 @@ export type BatchQueueSettings<Item, Outcome> = {
   readonly pauseMs: number;
   /** How long an item waits for the database before it fails. Infinity: no limit. */
   readonly maxWaitMs: number;
+  /** Called with each batch that succeeded, and the class of each one that failed. */
+  readonly metrics?:
+    | { onBatch(ms: number, items: number): void; onFailure(failure: Failure): void }
+    | undefined;
 };
 
 type QueuedItem<Item, Outcome> = {
@@ -109,6 +113,12 @@ export class BatchQueue<Item, Outcome> {
   /** Whether a batch has succeeded within the last seconds. */
   get servedLately(): boolean {
     return performance.now() - this.#succeededAtMs < servedMsMax;
+  }
+
+  /** Items that wait, or are in a batch. */
+  get size(): number {
+    const queues = [...this.#inFlight, this.#queue, ...this.#blocked.values()];
+    return queues.reduce((sum, queue) => sum + queue.length, 0);
   }
 
   /**
@@ -192,10 +202,13 @@ export class BatchQueue<Item, Outcome> {
     batch: readonly QueuedItem<Item, Outcome>[],
     run: RunBatch<Item, Outcome>,
   ): Promise<Unfinished<Item, Outcome>> {
+    const { metrics } = this.#settings;
     this.#inFlight.add(batch);
+    const startMs = metrics ? performance.now() : 0;
     try {
       const outcomes = await run(batch.map(({ item }) => item));
       this.noteSuccess();
+      metrics?.onBatch(performance.now() - startMs, batch.length);
       batch.forEach(({ resolve, reject }, index) => {
         const outcome = outcomes[index];
         if (outcome !== undefined) resolve(outcome);
@@ -204,6 +217,7 @@ export class BatchQueue<Item, Outcome> {
       return { repeat: [], blocked: [] };
     } catch (error) {
       const failure = this.#settings.classify(error);
+      metrics?.onFailure(failure);
       if (failure !== "rejected") this.#failedAtMs ??= performance.now();
       if (failure === "unsent") return { repeat: batch, blocked: [] };
       if (failure === "blocked") return { repeat: [], blocked: batch, blockedBy: error };

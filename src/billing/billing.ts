@@ -37,6 +37,7 @@ import { withTimeout } from "../base/timeout.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import { actorOf, confinedTo } from "../contract/callers.ts";
 import type { AuthenticatedCall, Caller, Implementation } from "../contract/contract.ts";
+import type { Metrics } from "../metrics/metrics.ts";
 import { isUniqueViolation, type Postgres } from "../postgres/postgres.ts";
 import type { Hints } from "../redis/redis.ts";
 import {
@@ -60,6 +61,7 @@ import { chosenCharges, isChosen, listCharges } from "./charges.ts";
 import { ClusterNode } from "./cluster-node.ts";
 import { exportCharges } from "./export-charges.ts";
 import { HoldKeeper, type Holds } from "./holds.ts";
+import { LedgerMetrics } from "./ledger-metrics.ts";
 import { Rejections } from "./rejections.ts";
 import { runningReceipt } from "./settlement.ts";
 import { createLedgerStore, type LedgerStore } from "./store.ts";
@@ -146,6 +148,8 @@ type Parts = {
   readonly maxWaitMs?: number;
   /** Present in a worker. */
   readonly parent?: NodeParent | undefined;
+  /** Absent: nothing is counted. */
+  readonly metrics?: Metrics | undefined;
 };
 
 /** The parent of several processes. It sees each of them end, and holds no connection itself. */
@@ -159,11 +163,15 @@ export type NodeParent = {
 export function createBilling(parts: Parts): Billing {
   const store = createLedgerStore(parts.postgres);
   const reports = createLedgerStore({ ...parts.postgres, query: parts.postgres.reports.query });
+  const metrics = parts.metrics && new LedgerMetrics(parts.metrics);
   const node = new ClusterNode({
     store,
     log: parts.log,
     onLost: parts.onLost,
     onRegister: parts.parent?.announce,
+    onReaped(requests) {
+      if (metrics) metrics.reaped.value += requests;
+    },
   });
   parts.parent?.onNodeEnded((nodeId) => node.markEnded(nodeId));
   const funds = createFundsChanges(parts.hints);
@@ -172,6 +180,7 @@ export function createBilling(parts: Parts): Billing {
   const watch = new ChargeWatch({ store: reports, log: parts.log });
   const holds = new HoldKeeper({
     ...parts,
+    metrics,
     store,
     nodeId: node.id,
     onLost: () => node.lose(),
@@ -181,6 +190,7 @@ export function createBilling(parts: Parts): Billing {
     },
     onCharge: (charge) => watch.pass(charge),
   });
+  if (parts.metrics) readLedger(parts.metrics, holds, node);
   return {
     service: createService({
       ...{ store, reports, holds, watch, priceOf: parts.priceOf },
@@ -229,6 +239,20 @@ export function createBilling(parts: Parts): Billing {
       await node.stop();
     },
   };
+}
+
+/** What the ledger is like in the moment of a scrape. */
+function readLedger(metrics: Metrics, holds: HoldKeeper, node: ClusterNode): void {
+  metrics.read("gateway_ledger_queue", () => {
+    const { admit, settle } = holds.waiting;
+    return [
+      { labels: ["admit"], value: admit },
+      { labels: ["settle"], value: settle },
+    ];
+  });
+  metrics.readOne("gateway_unsettled_requests", () => holds.waiting.settle);
+  metrics.readOne("gateway_ledger_up", () => (problemOf(holds, node) === undefined ? 1 : 0));
+  metrics.readOne("gateway_nodes", () => node.live().length);
 }
 
 /** Requests wait for no lock so long. */

@@ -38,6 +38,7 @@ export class ClusterNode {
   readonly #log: Log;
   readonly #onLost: () => void;
   readonly #onRegister: ((nodeId: string) => void) | undefined;
+  readonly #onReaped: ((requests: number) => void) | undefined;
   /**
    * A node is dead after this many polls without a heartbeat. Polls, not seconds, so that an outage
    * of the database declares no node dead.
@@ -74,6 +75,8 @@ export class ClusterNode {
     onLost: () => void;
     /** Called with each id of this process, before the ledger knows it. */
     onRegister?: ((nodeId: string) => void) | undefined;
+    /** Called with the number of requests that were settled for other processes. */
+    onReaped?: ((requests: number) => void) | undefined;
     silentPollsMax?: number;
     pollIntervalMs?: number;
     orphansMax?: number;
@@ -82,6 +85,7 @@ export class ClusterNode {
     this.#log = parts.log;
     this.#onLost = parts.onLost;
     this.#onRegister = parts.onRegister;
+    this.#onReaped = parts.onReaped;
     this.#silentPollsMax = parts.silentPollsMax ?? 12;
     this.#pollIntervalMs = parts.pollIntervalMs ?? pollIntervalMs;
     this.#orphansMax = parts.orphansMax ?? 500;
@@ -269,6 +273,7 @@ export class ClusterNode {
   ): Promise<void> {
     const reaped = await Promise.allSettled(orphans.map((orphan) => this.#reapOne(holds, orphan)));
     const failed = reaped.find((one) => one.status === "rejected");
+    this.#onReaped?.(reaped.filter(({ status }) => status === "fulfilled").length);
     if (failed) this.#log.error({ err: failed.reason }, "cannot settle an orphaned request");
     if (orphans.length > 0)
       this.#log.warn(

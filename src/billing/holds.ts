@@ -38,6 +38,7 @@ import {
 import { BatchQueue } from "./batch-queue.ts";
 import { maxHoldMicro, minHoldMicro, resizedHoldMicro, type UsageBounds } from "./hold-size.ts";
 import { admissionBatch, registerPrice, settlementBatch } from "./ledger-batches.ts";
+import type { LedgerMetrics } from "./ledger-metrics.ts";
 import { Placement } from "./placement.ts";
 import { costMicro } from "./price.ts";
 import { type Ending, receiptOf, type Settled, type SettleRequest } from "./settlement.ts";
@@ -146,6 +147,8 @@ type Parts = {
   onCharge?: (charge: Receipt) => void;
   /** How long an admission waits for the database. */
   maxWaitMs?: number;
+  /** Absent: nothing is counted. */
+  metrics?: LedgerMetrics | undefined;
 };
 
 /** The two queues, and their connections. */
@@ -192,6 +195,7 @@ export class HoldKeeper implements Holds {
   readonly #maxWaitMs: number;
   readonly #onSettled: ((accountId: string, admittedAt: Date) => void) | undefined;
   readonly #onCharge: ((charge: Receipt) => void) | undefined;
+  readonly #metrics: LedgerMetrics | undefined;
   #checkpointing: Promise<void> | undefined;
   #isClosing = false;
   #isClosed = false;
@@ -202,6 +206,7 @@ export class HoldKeeper implements Holds {
     this.#log = parts.log;
     this.#onSettled = parts.onSettled;
     this.#onCharge = parts.onCharge;
+    this.#metrics = parts.metrics;
     this.#maxWaitMs = parts.maxWaitMs ?? settings.admitMaxWaitMs;
     this.#placement = parts.postgres.isDistributed ? new Placement(parts.postgres) : undefined;
     this.#openQueues = () => this.#open(parts);
@@ -233,6 +238,7 @@ export class HoldKeeper implements Holds {
         onBlocked: (err) =>
           this.#log.warn({ err }, "admission: some pools are blocked; retrying them separately"),
         onUnconfirmed: (request) => this.#rememberUnconfirmed(request),
+        metrics: this.#metrics?.queue("admit"),
       }),
       settlement: new BatchQueue(settleOn(settlements), {
         batchMax: settings.batchMax,
@@ -244,6 +250,7 @@ export class HoldKeeper implements Holds {
         runBlocked: settleOn(blockedSettlements),
         onBlocked: (err) =>
           this.#log.warn({ err }, "settlement: some pools are blocked; retrying them separately"),
+        metrics: this.#metrics?.queue("settle"),
       }),
     };
   }
@@ -385,6 +392,16 @@ export class HoldKeeper implements Holds {
     return longestStall([...this.#queues.values()].map(({ settlement }) => settlement));
   }
 
+  /** Requests that wait for their admission, and for their settlement. */
+  get waiting(): { readonly admit: number; readonly settle: number } {
+    let [admit, settle] = [0, 0];
+    for (const { admission, settlement } of this.#queues.values()) {
+      admit += admission.size;
+      settle += settlement.size;
+    }
+    return { admit, settle };
+  }
+
   /**
    * After a failure of the database that no request follows up, finds out whether it is over:
    * writes what a request would, and takes it back. Throws while it is not.
@@ -420,6 +437,7 @@ export class HoldKeeper implements Holds {
   async #settleOnce(hold: PlacedHold, ending: Ending): Promise<Receipt> {
     const settled = await this.#settle({ kind: "settle", hold, ending });
     this.#onSettled?.(hold.payer.accountId, hold.admittedAt);
+    if (settled.kind === "charged") this.#metrics?.count(settled.charge);
     const chargedMicro = settled.kind === "charged" ? settled.charge.amountMicro : 0n;
     this.#wakeWaiting(poolOf(hold.payer), hold.amountMicro - chargedMicro);
     const charge =

@@ -43,6 +43,8 @@ export type Config = {
   /** Path of the catalogue file. Absent: the built-in one. */
   readonly catalogPath?: string;
   readonly logLevel: LogLevel;
+  /** Absent: no metrics are counted. `genai`: also under the names of OpenTelemetry. */
+  readonly metrics?: { readonly host: string; readonly port: number; readonly genai: boolean };
   readonly role: Role;
   /** Number of processes that serve the ports. With 1, the process itself does. */
   readonly workers: number;
@@ -171,6 +173,12 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   if (role !== "facade" && databaseUrl !== undefined && adminToken === undefined) {
     problems.push("ADMIN_TOKEN: is required with DATABASE_URL");
   }
+  const metricsHost = text("METRICS_HOST") ?? "127.0.0.1";
+  const genai = flag("METRICS_GENAI", false);
+  const metricsPort =
+    text("METRICS_PORT") === undefined
+      ? undefined
+      : integer("METRICS_PORT", { min: 0, max: 65_535, fallback: 0 });
   if (migrationDatabaseUrl !== undefined && databaseUrl === undefined)
     problems.push("MIGRATION_DATABASE_URL: requires DATABASE_URL");
   if (requireSync && databaseUrl === undefined)
@@ -215,6 +223,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     ...(adminToken !== undefined && { adminToken }),
     ...(catalogPath !== undefined && { catalogPath }),
     logLevel: choice("LOG_LEVEL", logLevels, "info"),
+    ...(metricsPort !== undefined && { metrics: { host: metricsHost, port: metricsPort, genai } }),
     role,
     workers: readWorkers(),
     ...(publicUrl && { publicUrl }),

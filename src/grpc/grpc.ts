@@ -16,7 +16,7 @@ import {
   type UntypedHandleCall,
 } from "@grpc/grpc-js";
 import { callers, endless } from "../../gen/gateway/common/v1/options_pb.ts";
-import { shuttingDown } from "../base/errors.ts";
+import { type ErrorReason, shuttingDown, toApiError } from "../base/errors.ts";
 import { withTimeout } from "../base/timeout.ts";
 import { WaitGroup } from "../base/wait-group.ts";
 import { hostAndPort, type ServerTls } from "../config/environment.ts";
@@ -63,6 +63,8 @@ export type GrpcServerParts = {
    */
   authenticate: Authenticate;
   readiness: () => Promise<ServingServices>;
+  /** Called with the reason of each error that a caller gets. */
+  onError?: ((reason: ErrorReason) => void) | undefined;
   /** Absent: plaintext. */
   tls?: ServerTls;
   /**
@@ -74,9 +76,13 @@ export type GrpcServerParts = {
 export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
   // With client authorities, every connection has presented a certificate that one of them signed.
   const calls = new ActiveCalls(parts.tls?.clientAuthorities !== undefined);
+  const fail = (error: unknown) => {
+    parts.onError?.(toApiError(error).reason);
+    return toStatus(error);
+  };
   const health = createHealth(parts.readiness);
   const server = new Server({
-    interceptors: [authenticateBeforeReading(parts.authenticate)],
+    interceptors: [authenticateBeforeReading(parts.authenticate, fail)],
     // grpc-js has one limit for the whole server. `decodeRequest` checks the smaller ones.
     "grpc.max_receive_message_length": messageBytesMax,
     // A facade has one connection, with one stream for each running request.
@@ -86,11 +92,11 @@ export function createGrpcServer(parts: GrpcServerParts): GrpcServer {
     "grpc.keepalive_timeout_ms": 20_000,
     "grpc.enable_channelz": 0,
   });
-  addService(server, serviceTypes.billing, parts.services.billing, calls);
-  addService(server, serviceTypes.keys, parts.services.keys, calls);
-  addService(server, serviceTypes.inference, parts.services.inference, calls);
-  addService(server, serviceTypes.people, parts.services.people, calls);
-  addService(server, serviceTypes.payments, parts.services.payments, calls);
+  addService(server, serviceTypes.billing, parts.services.billing, calls, fail);
+  addService(server, serviceTypes.keys, parts.services.keys, calls, fail);
+  addService(server, serviceTypes.inference, parts.services.inference, calls, fail);
+  addService(server, serviceTypes.people, parts.services.people, calls, fail);
+  addService(server, serviceTypes.payments, parts.services.payments, calls, fail);
   health.implementation.addToServer(server);
   createReflection().addToServer(server);
 
@@ -128,12 +134,13 @@ function addService<S extends DescService>(
   service: S,
   implementation: Implementation<S>,
   calls: ActiveCalls,
+  fail: Fail,
 ) {
   for (const desc of service.methods) {
     const method = boundMethod(implementation, desc);
     server.register(
       pathOf(desc),
-      handlerOf(method, calls),
+      handlerOf(method, calls, fail),
       (answer: Message) => encodeMessage(desc.output, answer),
       // The handler decodes. An error thrown here would become INTERNAL.
       (bytes: Buffer) => bytes,
@@ -142,14 +149,17 @@ function addService<S extends DescService>(
   }
 }
 
-function handlerOf(method: BoundMethod, calls: ActiveCalls): UntypedHandleCall {
+/** The status of an error. Counts it. */
+type Fail = (error: unknown) => ReturnType<typeof toStatus>;
+
+function handlerOf(method: BoundMethod, calls: ActiveCalls, fail: Fail): UntypedHandleCall {
   if (method.kind === "unary") {
     return (surface: ServerUnaryCall<Buffer, Message>, answer: sendUnaryData<Message>) => {
       calls
         .run(surface, (call) => method.run(decodeRequest(method.desc, surface.request), call))
         .then(
           (message) => answer(null, message),
-          (error) => answer(toStatus(error)),
+          (error) => answer(fail(error)),
         );
     };
   }
@@ -163,7 +173,7 @@ function handlerOf(method: BoundMethod, calls: ActiveCalls): UntypedHandleCall {
     };
     calls.run(surface, write, isEndless).then(
       () => surface.end(),
-      (error) => surface.emit("error", toStatus(error)),
+      (error) => surface.emit("error", fail(error)),
     );
   };
 }
@@ -215,7 +225,7 @@ const guardedPaths = new Set(
  * Authenticates a call while its request still waits in the socket. Methods for everybody, health
  * and reflection need no credential.
  */
-function authenticateBeforeReading(authenticate: Authenticate): ServerInterceptor {
+function authenticateBeforeReading(authenticate: Authenticate, fail: Fail): ServerInterceptor {
   return (method, call) =>
     new ServerInterceptingCall(call, {
       start: (next) =>
@@ -224,7 +234,7 @@ function authenticateBeforeReading(authenticate: Authenticate): ServerIntercepto
             if (!guardedPaths.has(method.path)) return proceed(metadata);
             check(metadata).then(
               () => proceed(metadata),
-              (error: unknown) => call.sendStatus(toStatus(error)),
+              (error: unknown) => call.sendStatus(fail(error)),
             );
           },
         }),

@@ -1,6 +1,7 @@
 // The access log: one line per request, with ids, route, status, durations and cost. It leaves out
 // the path and headers as sent, which may hold secrets, and all bodies.
 
+import type { ServerResponse } from "node:http";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { OutcomeSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Usage } from "../../gen/gateway/common/v1/usage_pb.ts";
@@ -21,9 +22,8 @@ export function createAccessLog(log: Log): (request: FastifyRequest, reply: Fast
     const { requestId, route, identity, logFields, receipt } = request.context;
     const key = identity?.caller.key;
     const { raw } = reply;
-    // Node shows 200 until another status is set.
-    const isUnanswered = !raw.headersSent && !raw.writableEnded && raw.statusCode === 200;
-    const status = isUnanswered ? errorTable.cancelled.status : raw.statusCode;
+    const unanswered = isUnanswered(raw);
+    const status = unanswered ? errorTable.cancelled.status : raw.statusCode;
     // Probes come every few seconds.
     const isProbe = identity === undefined && status < 400;
     plain[isProbe ? "debug" : "info"](
@@ -40,7 +40,7 @@ export function createAccessLog(log: Log): (request: FastifyRequest, reply: Fast
         model: logFields.model,
         stream: logFields.stream,
         firstByteMs: logFields.firstByteMs,
-        error: logFields.error ?? (isUnanswered ? "cancelled" : undefined),
+        error: logFields.error ?? (unanswered ? "cancelled" : undefined),
         outcome: receipt && OutcomeSchema.value[receipt.outcome]?.localName,
         amountMicrocredits: receipt?.amountMicrocredits.toString(),
         tokens: receipt?.usage && tokensOf(receipt.usage),
@@ -49,6 +49,11 @@ export function createAccessLog(log: Log): (request: FastifyRequest, reply: Fast
       "request",
     );
   };
+}
+
+/** True if nothing was sent: Node shows 200 until another status is set. */
+export function isUnanswered(raw: ServerResponse): boolean {
+  return !raw.headersSent && !raw.writableEnded && raw.statusCode === 200;
 }
 
 /** The categories that have tokens. */

@@ -12,6 +12,7 @@ import {
 } from "@bufbuild/protobuf";
 import {
   type CallOptions,
+  type ConnectError,
   type ConnectRouter,
   createContextKey,
   type HandlerContext,
@@ -29,7 +30,7 @@ import {
   SessionGrantSchema,
 } from "../../gen/gateway/people/v1/people_pb.ts";
 import { type Clock, systemClock } from "../base/clock.ts";
-import { ApiError, shuttingDown, toApiError } from "../base/errors.ts";
+import { ApiError, type ErrorReason, shuttingDown, toApiError } from "../base/errors.ts";
 import { dropOperatorRole, nameClient } from "../contract/callers.ts";
 import {
   type BoundMethod,
@@ -64,6 +65,8 @@ export type ConnectParts = {
   isDraining: () => boolean;
   /** Fires when the listener stops: streams without an end of their own must end. */
   stopping: AbortSignal;
+  /** Called with the reason of each error that a caller gets. */
+  onError?: ((reason: ErrorReason) => void) | undefined;
   /** `host:port` of the gRPC listener of this process. Absent: it has none. */
   grpcAddress?: string | undefined;
   /** Absent: cookies are ignored. */
@@ -198,8 +201,14 @@ async function admit(parts: ConnectParts, context: HandlerContext): Promise<void
     const { caller } = await identify();
     if (sender && caller.key) sender.keyId = caller.key.keyId;
   } catch (error) {
-    throw toConnectError(error);
+    throw failed(parts, error);
   }
+}
+
+/** The error for the caller. Counts it. */
+function failed({ onError }: ConnectParts, error: unknown): ConnectError {
+  onError?.(toApiError(error).reason);
+  return toConnectError(error);
 }
 
 function throwNotPermitted(error: unknown): void {
@@ -222,8 +231,9 @@ function addMethods<S extends DescService>(
 function addMethod(
   router: ConnectRouter,
   method: BoundMethod<CallOptions>,
-  { sessionCookie, adminMethods, failedCredentials, stopping }: ConnectParts,
+  parts: ConnectParts,
 ): void {
+  const { sessionCookie, adminMethods, failedCredentials, stopping } = parts;
   // gRPC needs HTTP/2 and has its own listener. (The option of the router does not apply to methods
   // with options.)
   const options = { readMaxBytes: requestBytesMax(method.desc), grpc: false };
@@ -237,7 +247,7 @@ function addMethod(
         } catch (error) {
           if (toApiError(error).reason === "invalid_signature")
             failedCredentials?.record(senderOf(context.values)?.address ?? "");
-          throw toConnectError(error);
+          throw failed(parts, error);
         }
       },
       options,
@@ -253,7 +263,7 @@ function addMethod(
         if (isEndless) call.signal = AbortSignal.any([context.signal, stopping]);
         yield* method.run(request, call);
       } catch (error) {
-        throw toConnectError(error);
+        throw failed(parts, error);
       }
     },
     options,

@@ -18,6 +18,8 @@ export type RequestContext = {
   readonly envelope: Envelope;
   /** The path of the matched route, such as `/v1/models/:id`, never the path as sent. */
   readonly route: string;
+  /** The first spelling of that path. */
+  readonly pattern: string;
   readonly startedMs: number;
   /** Aborted when the client hangs up before its answer is complete. */
   readonly hangUp: AbortController;

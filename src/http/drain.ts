@@ -43,8 +43,13 @@ export class OpenRequests {
     return this.#replies.get(socket) ?? [];
   }
 
-  /** Counts a request until its response is sent or its client has hung up. */
-  add(reply: FastifyReply): void {
+  /** Open requests. */
+  get count(): number {
+    return this.#open.count;
+  }
+
+  /** Counts a request until its response is sent or its client has hung up, and calls `onEnd`. */
+  add(reply: FastifyReply, onEnd?: () => void): void {
     const { socket } = reply.request.raw;
     this.#open.add();
     this.#replies.set(socket, [...this.repliesOn(socket), reply]);
@@ -54,6 +59,7 @@ export class OpenRequests {
         this.repliesOn(socket).filter((one) => one !== reply),
       );
       this.#open.done();
+      onEnd?.();
     });
   }
 

@@ -40,7 +40,9 @@ import {
 import { allowHalfClose } from "./half-close.ts";
 import { getEmpty, getLiveness, getReadiness, type Readiness } from "./health.ts";
 import { postCountTokens, postMessages } from "./messages.ts";
+import type { Metrics } from "../metrics/metrics.ts";
 import { getModel, getModels, getModelsInfo } from "./models.ts";
+import { RequestMetrics } from "./request-metrics.ts";
 import { defaultKeepAlive, type KeepAlive } from "./send-stream.ts";
 import { getUsage } from "./usage.ts";
 import { postWebhook } from "./webhooks.ts";
@@ -71,6 +73,8 @@ export type HttpServerParts = {
   /** Default: the clock of this machine. */
   readonly clock?: Clock;
   readonly log: Log;
+  /** Absent: nothing is counted. */
+  readonly metrics?: Metrics | undefined;
 };
 
 export type HttpServer = FastifyInstance & {
@@ -116,6 +120,8 @@ type Route = {
 export function createHttpServer(parts: HttpServerParts): HttpServer {
   const { trustedProxies } = parts.settings;
   const openRequests = new OpenRequests();
+  const metrics =
+    parts.metrics && new RequestMetrics(parts.metrics, () => openRequests.count);
   const app = fastify({
     logger: false,
     genReqId: requestIdOf,
@@ -147,14 +153,16 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
   });
   // On the root, so that a drain also waits for routes added from outside.
   app.addHook("onRequest", (request, reply, done) => {
-    openRequests.add(reply);
+    openRequests.add(reply, metrics && (() => metrics.end(request, reply)));
     parts.addressLimit.countRequest(request, reply);
     // On the connection itself: replies of Connect do not pass through Fastify.
     if (openRequests.endsConnections) reply.raw.setHeader("connection", "close");
     done();
   });
   // In a scope, so that its error handler and parsers do not apply to routes added from outside.
-  app.register(async (scope) => addRoutes(scope, parts, openRequests, paths));
+  app.register(async (scope) => 
+    addRoutes(scope, { ...parts, requestMetrics: metrics }, openRequests, paths),
+  );
   // Not awaited: `close` itself waits for the connections.
   app.addHook("preClose", async () => void openRequests.drain(app.server));
 
@@ -170,11 +178,11 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
 /** Adds every route, and the error of a request that no route serves. */
 function addRoutes(
   scope: FastifyInstance,
-  parts: HttpServerParts,
+  parts: HttpServerParts & { readonly requestMetrics: RequestMetrics | undefined },
   openRequests: OpenRequests,
   paths: ReadonlySet<string>,
 ): void {
-  const { log, settings, identifyCaller, earlyCheck } = parts;
+  const { log, settings, identifyCaller, earlyCheck, requestMetrics } = parts;
   const routes = createRoutes(parts, openRequests, () => listPaths(paths));
   const logRequest = createAccessLog(log);
 
@@ -185,8 +193,7 @@ function addRoutes(
   scope.addContentTypeParser("*", (_request, _payload, done) => done(null));
 
   function begin(
-    route: string,
-    envelope: Envelope,
+    { route, pattern, envelope }: Pick<RequestContext, "route" | "pattern" | "envelope">,
     request: FastifyRequest,
     reply: FastifyReply,
   ): RequestContext {
@@ -194,6 +201,7 @@ function addRoutes(
       requestId: request.id,
       envelope,
       route,
+      pattern,
       startedMs: performance.now(),
       hangUp: new AbortController(),
       isTaken: false,
@@ -201,9 +209,11 @@ function addRoutes(
     };
     request.context = context;
     reply.headers(requestIdHeaders(context.requestId));
+    const ended = requestMetrics?.begin(pattern);
     // One listener for all that ends with the answer.
     reply.raw.once("close", () => {
       logRequest(request, reply);
+      ended?.();
       const isAnswered = reply.raw.writableEnded;
       if (!isAnswered) context.hangUp.abort();
       context.reservation?.release();
@@ -216,12 +226,13 @@ function addRoutes(
   function addRoute(url: string, route: Route): void {
     const isVariant = url !== route.paths[0] || route.isUnlisted === true;
     const { method, envelope, credential, needsVersion, monthUsage = false, run } = route;
+    const [pattern = url] = route.paths;
     scope.route({
       method,
       url,
       config: { isVariant },
       onRequest: async (request, reply) => {
-        const context = begin(url, envelope, request, reply);
+        const context = begin({ route: url, pattern, envelope }, request, reply);
         if (!credential) return;
         if (openRequests.isDraining) throw shuttingDown();
         parts.addressLimit.checkRequest(request);
@@ -255,7 +266,7 @@ function addRoutes(
   // In the first hook, so that the error is sent before the body is read.
   scope.addHook("onRequest", (request, reply, done) => {
     if (!request.is404) return done();
-    begin("none", "union", request, reply);
+    begin({ route: "none", pattern: "none", envelope: "union" }, request, reply);
     const { error, allow } = noRouteError(request.method, request.url, served, listPaths(paths));
     if (allow.length > 0) reply.header("allow", allow.join(", "));
     done(error);

@@ -62,6 +62,7 @@ export class Bill {
   /** The end of the answer, which waits for the charge. */
   readonly #end: Event[] = [];
   #settlement: Promise<Receipt> | undefined;
+  #usage: Usage | undefined;
   readonly #onHangUp = () => this.#leave();
 
   /** `client` fires when the client hangs up. */
@@ -204,6 +205,17 @@ export class Bill {
     this.#client.removeEventListener("abort", this.#onHangUp);
   }
 
+  /** How the request went, once it is closed. */
+  summary(): { provider: string; model: string; usage: Usage | undefined; error?: string } {
+    const failure = this.#failure;
+    return {
+      provider: this.#answer?.provider ?? "",
+      model: this.#hold.model,
+      usage: this.#usage,
+      ...(failure !== undefined && { error: toApiError(failure).reason }),
+    };
+  }
+
   // Stops the provider at once, unless its next report would make the bill exact.
   #leave(): void {
     if (this.#leftDuring !== undefined || this.#active.cancelReason || this.#settlement) return;
@@ -282,7 +294,10 @@ export class Bill {
   }
 
   #charge(billable: BillableUsage, outcome: Outcome): Promise<Receipt> {
-    this.#settlement ??= this.#parts.holds.settle(this.#hold, this.#endingOf(billable, outcome));
+    if (this.#settlement === undefined) {
+      this.#usage = chargedUsage(billable.usage, this.#hold.grantedOutput);
+      this.#settlement = this.#parts.holds.settle(this.#hold, this.#endingOf(billable, outcome));
+    }
     return this.#settlement;
   }
 

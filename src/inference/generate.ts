@@ -18,6 +18,7 @@ import type { Place, RateLimitState, RateLimits } from "../rate-limits/rate-limi
 import type { ActiveRequest, ActiveRequests } from "./active-requests.ts";
 import { Bill, type BillParts } from "./bill.ts";
 import type { Catalog } from "./catalog.ts";
+import type { GenaiMetrics } from "./genai-metrics.ts";
 import { fewestTokensOf, rangeOfCount } from "./input-counts.ts";
 import { affinityOf, type Prepared, prepare } from "./prepare.ts";
 import { estimatedTokensOf } from "./prompt-size.ts";
@@ -35,6 +36,8 @@ export type GenerateParts = BillParts & {
   readonly requestMaxMs: number;
   /** Whether a provider may be called while the hold is being placed. */
   readonly overlap: boolean;
+  /** Absent: nothing is counted by the names of OpenTelemetry. */
+  readonly genai?: GenaiMetrics | undefined;
 };
 
 /** A caller that pays. */
@@ -55,6 +58,9 @@ export async function* generate(
   call: Call,
   caller: PayingCaller,
 ): AsyncGenerator<GenerateResponse, undefined> {
+  const { genai } = parts;
+  const startMs = genai ? performance.now() : 0;
+  let firstEventMs: number | undefined;
   const requestId = requestIdOf(call);
   const { prepared, place } = await begin(parts, received, caller);
   // Open before the hold, so that a revocation or a drain also ends requests that are being
@@ -112,6 +118,7 @@ export async function* generate(
       const alive = parts.confirmAlive();
       if (alive) await alive;
       bill.throwIfEnded();
+      if (genai && shown.length > 0) firstEventMs ??= performance.now() - startMs;
       if (shown.length > 0) yield response({ case: "events", value: eventsOf(shown) });
       if (bill.isCut) break;
     }
@@ -128,6 +135,8 @@ export async function* generate(
   } finally {
     // If the answer failed or its reader left, charges the usage so far. No effect once settled.
     await bill?.close();
+    if (genai && bill)
+      genai.count({ ...bill.summary(), durationMs: performance.now() - startMs, firstEventMs });
     clearTimeout(timer);
     parts.activeRequests.close(active);
   }

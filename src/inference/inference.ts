@@ -14,11 +14,13 @@ import type { RateLimits } from "../rate-limits/rate-limits.ts";
 import { ActiveRequests } from "./active-requests.ts";
 import type { Catalog } from "./catalog.ts";
 import { countTokens } from "./count.ts";
+import type { GenaiMetrics } from "./genai-metrics.ts";
 import { generate, type PayingCaller } from "./generate.ts";
 import { InputCounts } from "./input-counts.ts";
 import { getModel, listModels } from "./models.ts";
 
 export { type Catalog, createCatalog } from "./catalog.ts";
+export { GenaiMetrics } from "./genai-metrics.ts";
 
 export type Inference = {
   readonly service: Implementation<typeof InferenceService, AuthenticatedCall>;
@@ -52,6 +54,8 @@ export function createInference(parts: {
   requestMaxMs?: number;
   /** Whether a provider may be called while the hold is being placed. Default: true. */
   overlap?: boolean;
+  /** Absent: nothing is counted by the names of OpenTelemetry. */
+  genai?: GenaiMetrics | undefined;
 }): Inference {
   const activeRequests = new ActiveRequests();
   const inputCounts = new InputCounts();

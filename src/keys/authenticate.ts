@@ -11,6 +11,7 @@ import {
   type CallHeaders,
   environmentToken,
 } from "../contract/contract.ts";
+import type { Metrics } from "../metrics/metrics.ts";
 import { digestSecret, isSecret } from "./secret.ts";
 import type { FoundSecret } from "./store.ts";
 
@@ -38,6 +39,8 @@ export function createAuthentication(parts: {
   findSecrets: (digests: readonly string[]) => Promise<FoundSecret[]>;
   onUse: (secretId: string) => void;
   maxWaitMs?: number | undefined;
+  /** Absent: nothing is counted. */
+  metrics?: Metrics | undefined;
 }): Authentication {
   const { adminToken, findSecrets, onUse, maxWaitMs } = parts;
   const cache = new SecretCache<FoundSecret>(cacheLimits);
@@ -51,6 +54,7 @@ export function createAuthentication(parts: {
   };
   const lookup = createSecretLookup(findUsed, cache, maxWaitMs);
   const isAdmin = adminCheck(adminToken);
+  const looks = countLooks(parts.metrics);
 
   return {
     async authenticate(requestHeader) {
@@ -61,13 +65,24 @@ export function createAuthentication(parts: {
       }
       const digest = digestSecret(token);
       const cached = cache.get(digest);
-      if (!cached) return callerOf(await lookup.find(digest), false);
+      if (!cached) {
+        const read = await lookup.find(digest);
+        looks[read ? "miss" : "invalid"].value += 1;
+        return callerOf(read, false);
+      }
+      looks[cached.found ? "hit" : "invalid"].value += 1;
       // In the background: a failure matters only when the entry is too old to be used.
       if (cached.isStale) lookup.refresh(digest);
       return callerOf(cached.found, cached.isExpired);
     },
     forget: (keyId) => cache.invalidate(keyId),
   };
+}
+
+function countLooks(metrics: Metrics | undefined) {
+  const tally = (result: string) =>
+    metrics?.counter("gateway_key_cache_total", [result]) ?? { value: 0 };
+  return { hit: tally("hit"), miss: tally("miss"), invalid: tally("invalid") };
 }
 
 /**

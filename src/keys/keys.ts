@@ -33,6 +33,7 @@ import {
   rotateKey,
   updateKey,
 } from "./administration.ts";
+import type { Metrics } from "../metrics/metrics.ts";
 import { createAuthentication } from "./authenticate.ts";
 import { LastUse } from "./last-use.ts";
 import { RevocationCheck } from "./revocation.ts";
@@ -97,6 +98,8 @@ export function createKeys(parts: {
   hints?: Hints | undefined;
   /** How long a call waits for an unreachable database. */
   maxWaitMs?: number;
+  /** Absent: nothing is counted. */
+  metrics?: Metrics | undefined;
 }): Keys {
   const { adminToken, resolveModel, log, hints } = parts;
   const store = createKeyStore(parts.postgres);
@@ -106,6 +109,7 @@ export function createKeys(parts: {
     findSecrets: store.findSecrets,
     onUse: (secretId) => lastUse.add(secretId),
     maxWaitMs: parts.maxWaitMs,
+    metrics: parts.metrics,
   });
   const revocation = new RevocationCheck(store.liveSecrets);
   const changes = createChanges({

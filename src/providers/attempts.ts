@@ -8,6 +8,7 @@ import type { Clock } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { failed } from "./failures.ts";
+import type { ProviderMetrics } from "./provider-metrics.ts";
 import type {
   ProviderAnswer,
   ProviderEnd,
@@ -23,6 +24,8 @@ export type AnswerParts = {
   readonly clock: Clock;
   readonly log: Log;
   readonly budget: RetryBudget;
+  /** Absent: nothing is counted. */
+  readonly metrics?: ProviderMetrics | undefined;
 };
 
 /**
@@ -31,7 +34,7 @@ export type AnswerParts = {
  * attempt, because the configuration may change between them.
  */
 export async function startAnswer(
-  { clock, log, budget }: AnswerParts,
+  { clock, log, budget, metrics }: AnswerParts,
   request: ProviderRequest,
   findRoutes: () => readonly ProviderRoute[],
 ): Promise<ProviderAnswer> {
@@ -43,7 +46,7 @@ export async function startAnswer(
     const route = await acquireRoute(routes, request.signal);
     const totalMs = route.connection.settings.totalMs - (clock.now() - startMs);
     const isRepeated = calls.some((earlier) => earlier.route.connection === route.connection);
-    const called = new RunningAttempt(route, request, { clock, log, totalMs, isRepeated });
+    const called = new RunningAttempt(route, request, { clock, log, metrics, totalMs, isRepeated });
     calls.push(called);
     await called.begin();
     return called;
@@ -72,6 +75,7 @@ class RunningAttempt {
   readonly route: AcquiredRoute;
   readonly #clock: Clock;
   readonly #log: Log;
+  readonly #metrics: ProviderMetrics | undefined;
   readonly #request: ProviderRequest;
   readonly #startMs: number;
   readonly #isRepeated: boolean;
@@ -91,11 +95,12 @@ class RunningAttempt {
   constructor(
     route: AcquiredRoute,
     request: ProviderRequest,
-    parts: { clock: Clock; log: Log; totalMs: number; isRepeated: boolean },
+    parts: Omit<AnswerParts, "budget"> & { totalMs: number; isRepeated: boolean },
   ) {
     this.route = route;
     this.#clock = parts.clock;
     this.#log = parts.log;
+    this.#metrics = parts.metrics;
     this.#request = request;
     this.#startMs = parts.clock.now();
     this.#isRepeated = parts.isRepeated;
@@ -188,6 +193,12 @@ class RunningAttempt {
     const isFailed = end.outcome !== "delivered" && end.isOurs !== true;
     if (isFailed && this.#firstEventMs === undefined) this.#request.onAccepted(false);
     this.#reportToCircuit(end);
+    this.#metrics?.count({
+      provider: this.provider,
+      model: this.#request.request.model,
+      outcome: this.attempt()?.outcome ?? end.outcome,
+      ms: this.#clock.now() - this.#startMs,
+    });
   }
 
   #reportToCircuit(end: ProviderEnd): void {

@@ -24,6 +24,10 @@ export class ConcurrencyLimit {
     return this.#calls.count;
   }
 
+  get waiting(): number {
+    return this.#waiting.size;
+  }
+
   /** Resolves when no call is active or waits. */
   whenIdle(): Promise<void> {
     return this.#calls.wait();

@@ -10,9 +10,11 @@ import {
   type HttpProviderSettings,
   type ProviderSettings,
 } from "../config/catalog.ts";
+import type { Metrics } from "../metrics/metrics.ts";
 import { createAnthropic } from "./anthropic.ts";
 import { RetryBudget, startAnswer } from "./attempts.ts";
 import { createOpenai } from "./openai.ts";
+import { ProviderMetrics } from "./provider-metrics.ts";
 import type { Provider, ProviderRequest, Providers, ProviderTokenCount } from "./provider.ts";
 import {
   createConnection,
@@ -46,13 +48,17 @@ export function createProviders(parts: {
   env: NodeJS.ProcessEnv;
   /** Default: the system clock. */
   clock?: Clock;
+  /** Absent: nothing is counted. */
+  metrics?: Metrics | undefined;
 }): ManagedProviders {
   const { log, env, clock = systemClock } = parts;
-  const answerParts = { clock, log, budget: new RetryBudget() };
+  const metrics = parts.metrics && new ProviderMetrics(parts.metrics);
+  const answerParts = { clock, log, metrics, budget: new RetryBudget() };
   let { models } = parts.file;
   const contextTokensOf = (id: string) => models.find((model) => model.id === id)?.contextTokens;
   const open = (settings: ProviderSettings) => openProvider(settings, env, clock, contextTokensOf);
   let router = new Router(parts.file, openConnections(parts.file, new Map(), env, open, clock));
+  if (parts.metrics) readProviders(parts.metrics, () => router);
   return {
     generate: (request) => startAnswer(answerParts, request, () => router.routesFor(request)),
     countTokens: (request) => countTokens(request, router.routesFor(request)),
@@ -68,6 +74,28 @@ export function createProviders(parts: {
       await Promise.all([...router.connections.values()].map(({ provider }) => provider.destroy()));
     },
   };
+}
+
+/** What the providers are like in the moment of a scrape. */
+function readProviders(metrics: Metrics, router: () => Router): void {
+  const connections = () => [...router().connections.values()];
+  metrics.read("gateway_provider_state", () =>
+    connections().map(({ name, circuit }) => ({
+      labels: [name] as const,
+      value: circuit.waitMs() === 0 ? 1 : 0,
+    })),
+  );
+  metrics.read("gateway_model_usable", () =>
+    router()
+      .usableModels()
+      .map(([model, isUsable]) => ({ labels: [model] as const, value: isUsable ? 1 : 0 })),
+  );
+  metrics.read("gateway_provider_concurrency", () =>
+    connections().flatMap(({ name, concurrency }) => [
+      { labels: [name, "busy"] as const, value: concurrency.active },
+      { labels: [name, "waiting"] as const, value: concurrency.waiting },
+    ]),
+  );
 }
 
 // A provider with unchanged settings keeps its connection, and so its circuit and active calls.

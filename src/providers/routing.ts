@@ -71,15 +71,21 @@ export class Router {
 
   /** True when at least one model has a route that is not closed to all accounts now. */
   isUsable(): boolean {
-    for (const groups of this.#groupsByModel.values()) {
-      for (const target of groups.flat()) {
-        const connection = this.connections.get(target.provider);
-        if (connection === undefined) continue;
-        const { circuit, coolDowns } = connection;
-        if (circuit.waitMs() === 0 && coolDowns.waitMs(target.model) === 0) return true;
-      }
-    }
-    return false;
+    return [...this.#groupsByModel.values()].some((groups) => this.#hasRoute(groups));
+  }
+
+  /** Each model, and whether it has such a route. */
+  usableModels(): [model: string, isUsable: boolean][] {
+    return [...this.#groupsByModel].map(([model, groups]) => [model, this.#hasRoute(groups)]);
+  }
+
+  #hasRoute(groups: readonly (readonly Route[])[]): boolean {
+    return groups.flat().some((target) => {
+      const connection = this.connections.get(target.provider);
+      if (connection === undefined) return false;
+      const { circuit, coolDowns } = connection;
+      return circuit.waitMs() === 0 && coolDowns.waitMs(target.model) === 0;
+    });
   }
 }
 

@@ -3,6 +3,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { loopbackRanges, matchAddresses } from "../base/client-address.ts";
 import { withTimeout } from "../base/timeout.ts";
+import type { ErrorReason } from "../base/errors.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import type { Config } from "../config/environment.ts";
 import { hostAndPort } from "../config/environment.ts";
@@ -25,6 +26,14 @@ import {
   reportErrors,
 } from "../http/early-check.ts";
 import { createHttpServer, type Readiness } from "../http/http.ts";
+import {
+  Metrics,
+  type MetricsListener,
+  readProcess,
+  type Snapshot,
+  serveMetrics,
+  snapshotOf,
+} from "../metrics/metrics.ts";
 import { createRateLimits } from "../rate-limits/rate-limits.ts";
 import { type FirstKeys, saveAdminToken, seed, signInLinkAdvice } from "./bootstrap.ts";
 import { remoteReadiness } from "./readiness.ts";
@@ -37,8 +46,14 @@ export type Gateway = {
   readonly grpcAddress?: string;
   /** Present only at the first start. */
   readonly firstKeys?: FirstKeys;
+  /** Base address of the listener of metrics. Absent where there is none, and in a worker. */
+  readonly metricsAddress?: string;
+  /** The metrics of this process. Empty where none are counted. */
+  metrics(): Snapshot;
   /** Takes models, prices, routes and providers from another file. No request is dropped. */
   reload(catalog: CatalogFile): void;
+  /** Counts a file that was rejected before it reached `reload`. */
+  countRejectedFile(): void;
   /**
    * For the drain delay, tells balancers to send no more requests, and serves those that come. Then
    * rejects new requests, lets active ones finish until the drain limit, cancels and settles the
@@ -84,8 +99,11 @@ export async function startGateway(parts: GatewayParts): Promise<Gateway> {
   }
 }
 
-async function openGateway(parts: GatewayParts, stack: AsyncDisposableStack): Promise<Gateway> {
-  const { config, log } = parts;
+async function openGateway(given: GatewayParts, stack: AsyncDisposableStack): Promise<Gateway> {
+  const { config, log } = given;
+  const metrics = config.metrics && new Metrics();
+  const parts = { ...given, metrics };
+  const listener = metrics && (await openMetrics(metrics, parts, stack));
   const local = config.role === "facade" ? undefined : await startServices(parts, stack);
   const { core, readiness } = local
     ? { core: localCore(local.services), readiness: local.readiness }
@@ -106,15 +124,25 @@ async function openGateway(parts: GatewayParts, stack: AsyncDisposableStack): Pr
         });
   // Last: otherwise a start that fails because a port is in use creates keys and never prints them.
   const firstKeys = local && (await createFirstKeys(core, local, parts));
+  let isDraining = false;
+  metrics?.readOne("gateway_draining", () => (isDraining ? 1 : 0));
+  const countReload = (result: "taken" | "rejected") => {
+    if (metrics) metrics.counter("gateway_config_reloads_total", [result]).value += 1;
+  };
   return {
+    metrics: () => (metrics ? snapshotOf(metrics) : []),
+    countRejectedFile: () => countReload("rejected"),
+    ...(listener && { metricsAddress: listener.address }),
     ...(http && { httpAddress: http.address }),
     ...(grpc && { grpcAddress: grpc.address }),
     ...(firstKeys && { firstKeys }),
     reload(catalog) {
       local?.reload(catalog);
       ({ nativeBearer } = catalog);
+      countReload("taken");
     },
     async stop({ retire = false, hurry } = {}) {
+      isDraining = true;
       const open = [http, grpc].filter((listener) => listener !== undefined);
       if (!retire && config.drainDelayMs > 0) {
         for (const listener of open) listener.leave();
@@ -131,6 +159,26 @@ async function openGateway(parts: GatewayParts, stack: AsyncDisposableStack): Pr
       }
       await stack.disposeAsync();
     },
+  };
+}
+
+/** Opened first and closed last. The parent of several workers has a listener for all of them. */
+async function openMetrics(
+  metrics: Metrics,
+  { config, shared }: GatewayParts,
+  stack: AsyncDisposableStack,
+): Promise<MetricsListener | undefined> {
+  stack.defer(readProcess(metrics));
+  if (!config.metrics || shared) return undefined;
+  const opening = serveMetrics(config.metrics, () => snapshotOf(metrics));
+  return stack.adopt(await opening, (listener) => listener.close());
+}
+
+/** Counts the errors that callers get. */
+function countErrors(metrics: Metrics | undefined) {
+  if (!metrics) return undefined;
+  return (reason: ErrorReason) => {
+    metrics.counter("gateway_errors_total", [reason]).value += 1;
   };
 }
 
@@ -161,7 +209,7 @@ function connectCore(
 }
 
 async function openGrpc(
-  { config, log }: GatewayParts,
+  { config, log, metrics }: GatewayParts,
   local: StartedServices,
   stack: AsyncDisposableStack,
 ): Promise<Listener> {
@@ -175,6 +223,7 @@ async function openGrpc(
     readiness: async () => servingOf(await local.readiness()),
     ...(config.grpcTls && { tls: config.grpcTls }),
     allowPlaintext: config.grpcAllowPlaintext,
+    onError: countErrors(metrics),
   });
   const port = await server.listen(config.grpcHost, config.grpcPort);
   // Waits for nothing: after a drain no call is left, and after a failed start none has begun.
@@ -210,7 +259,7 @@ type HttpParts = GatewayParts & {
 };
 
 async function openHttp(parts: HttpParts): Promise<Listener> {
-  const { config, log, shared, local, services } = parts;
+  const { config, log, metrics, shared, local, services } = parts;
   const { readiness, nativeBearer, grpcAddress, stack } = parts;
   const { host, port, trustedProxies, httpAdmin, streamCost } = config;
   const { core, limits, onPayerChange } = local
@@ -241,6 +290,7 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
     addressLimit,
     failedCredentials,
     log,
+    metrics,
   });
   const cookies = createSessionCookie(publicUrl);
   const adminMethods = httpAdmin !== "false";
@@ -255,6 +305,7 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
     stopping: app.stopping,
     grpcAddress,
     sessionCookie: cookies,
+    onError: countErrors(metrics),
   });
   registerConsole(app, {
     core,

@@ -45,6 +45,7 @@ export async function runGateway(
   // Its default would end the process.
   process.on("SIGUSR2", () => log.warn("SIGUSR2 ignored: it is for the parent of several workers"));
   parent?.onReload(reload);
+  parent?.onMetrics(async () => (await starting).metrics());
   parent?.onStop((reason) => {
     if (reason !== "orphaned") return void stop({ reason, retire: reason === "retire" });
     setTimeout(() => hurry.abort(), orphanDrainMs);
@@ -62,7 +63,8 @@ export async function runGateway(
     if (parent) parent.ready({ announcement, http, grpc });
     else {
       console.log(announcement);
-      log.info({ http, grpc, role: config.role }, "ready");
+      const { metricsAddress: metrics } = gateway;
+      log.info({ http, grpc, metrics, role: config.role }, "ready");
     }
     shrinkHeap();
     shrinkAfterBursts();
@@ -86,6 +88,7 @@ export async function runGateway(
     try {
       const gateway = await starting;
       await gateway.stop({ retire, hurry: hurry.signal });
+      await parent?.leave(gateway.metrics());
       log.info("stopped");
       process.exit(0);
     } catch (error) {
@@ -103,6 +106,7 @@ export async function runGateway(
       return true;
     } catch (error) {
       const problem = error instanceof Error ? error.message : String(error);
+      void starting.then((gateway) => gateway.countRejectedFile()).catch(() => undefined);
       log.error({ problem }, "new configuration file rejected; the current one stays in effect");
       return false;
     }

@@ -16,9 +16,10 @@ import { type Authenticate, localClient, type Services } from "../contract/contr
 import { intercept } from "../contract/interceptor.ts";
 import type { OnPayerChange } from "../http/early-check.ts";
 import type { Readiness } from "../http/http.ts";
-import { createCatalog, createInference, type Inference } from "../inference/inference.ts";
+import { createCatalog, createInference, GenaiMetrics, type Inference } from "../inference/inference.ts";
 import { createKeys } from "../keys/keys.ts";
 import { createMailer } from "../mail/mail.ts";
+import type { Metrics } from "../metrics/metrics.ts";
 import { createPayments } from "../payments/payments.ts";
 import { createPeople, type Installation, isOfPeople } from "../people/people.ts";
 import { startEmbedded } from "../postgres/embedded/embedded.ts";
@@ -64,6 +65,8 @@ export type GatewayParts = {
   readonly log: Log;
   /** URL of the embedded database, where the parent of this process runs it. */
   readonly embeddedUrl?: string | undefined;
+  /** Absent: nothing is counted. */
+  readonly metrics?: Metrics | undefined;
   /** Present in a worker: what the workers of a machine share. Redis, if configured, goes first. */
   readonly shared?: Shared;
 };
@@ -73,7 +76,7 @@ export async function startServices(
   parts: GatewayParts,
   stack: AsyncDisposableStack,
 ): Promise<StartedServices> {
-  const { config, env, log } = parts;
+  const { config, env, log, metrics } = parts;
   const url = config.databaseUrl ?? parts.embeddedUrl ?? (await embed(config.dataDir, log, stack));
   if (config.databaseUrl !== undefined) await checkDatabase(url);
   const { migrationDatabaseUrl: ownerUrl, ledgerEngine: engine } = config;
@@ -82,17 +85,19 @@ export async function startServices(
   const months = new MonthKeeper(ledger, log);
   await months.start();
   stack.defer(() => months.stop());
+  metrics?.readOne("gateway_ledger_months_ahead", () => months.monthsAhead);
   const adminToken = await findAdminToken(config.dataDir, config.adminToken);
   if (config.databaseUrl !== undefined) {
     const watch = new LedgerWatch(postgres, log);
     await watch.start({ ...config, roleStatements: ledger.roleStatements });
+    metrics?.readOne("gateway_ledger_sync_standbys", () => watch.syncStandbys);
     stack.defer(() => watch.stop());
   }
   const redis = openRedis(config.redisUrl, log, stack);
   const hints = redis ?? parts.shared?.hints;
   let catalog = createCatalog(parts.catalog);
 
-  const providers = stack.adopt(createProviders({ file: parts.catalog, log, env }), (one) =>
+  const providers = stack.adopt(createProviders({ file: parts.catalog, log, env, metrics }), (one) =>
     one.close(),
   );
   const keys = createKeys({
@@ -102,6 +107,7 @@ export async function startServices(
     log,
     hints,
     maxWaitMs: config.ledgerMaxWaitMs,
+    metrics,
   });
   let publicUrl = config.publicUrl ?? new URL(`http://localhost:${config.port}`);
   const people = createPeople({
@@ -125,6 +131,7 @@ export async function startServices(
     exports: [keys.ofAccount.export, people.ofAccount.export],
     maxWaitMs: config.ledgerMaxWaitMs,
     parent: parts.shared?.nodes,
+    metrics,
     // Called only after this process has lost its heartbeat, when `inference` exists.
     onLost: () => void inference.cancelAll("declared dead"),
   });
@@ -141,7 +148,17 @@ export async function startServices(
     providers,
     log,
     overlap: config.overlap,
+    genai: metrics && config.metrics?.genai ? new GenaiMetrics(metrics) : undefined,
   });
+  if (metrics) {
+    const { counters } = inference;
+    metrics.readOne("gateway_provider_zero_usage_total", () => counters.providerReportedZero);
+    metrics.readOne("gateway_overlap_aborted_total", () => counters.discardedCalls);
+    metrics.read("gateway_limits_state", () => {
+      const { state } = limits.ready();
+      return limitStates.map((one) => ({ labels: [one] as const, value: one === state ? 1 : 0 }));
+    });
+  }
   stack.defer(() => inference.stop());
 
   await billing.start();
@@ -200,6 +217,8 @@ export async function startServices(
     cancelActive: () => inference.cancelAll("draining"),
   };
 }
+
+const limitStates = ["memory", "redis", "degraded"] as const;
 
 /**
  * Finds callers by each kind of credential: `Session …` is a person's, `Bearer adm-gw2-…` an admin

@@ -11,7 +11,8 @@ const unwritableCodes = ["EACCES", "EROFS", "EPERM", "ENOSPC", "ENOTDIR"];
 /** Describes the cause, and the remedy if it is known. Contains no password. */
 export function startupErrorMessage(error: unknown, config: Config): string {
   const { code, message, port, path } = detailsOf(error);
-  if (code === "EADDRINUSE") return portInUse("PORT", port);
+  if (code === "EADDRINUSE")
+    return portInUse(port === config.metrics?.port ? "METRICS_PORT" : "PORT", port);
   // grpc-js gives the code in the message only.
   if (message.includes("EADDRINUSE")) return portInUse("GRPC_PORT", config.grpcPort);
   if (unwritableCodes.includes(code)) {

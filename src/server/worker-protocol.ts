@@ -2,6 +2,7 @@
 // the parent, so the two may be of different versions: messages may gain members and kinds, and an
 // unknown kind is ignored.
 
+import type { Snapshot } from "../metrics/metrics.ts";
 import type { WindowsReply, WindowsRequest } from "../rate-limits/shared-windows.ts";
 
 export type ToWorker =
@@ -24,6 +25,8 @@ export type ToWorker =
   /** Leave new connections to the other workers, finish those that are open, exit. */
   | { readonly kind: "retire" }
   | { readonly kind: "windows"; readonly reply: WindowsReply }
+  /** Send `metrics`. */
+  | { readonly kind: "read-metrics" }
   | HintMessage;
 
 export type ToParent =
@@ -37,6 +40,8 @@ export type ToParent =
   /** The worker has taken this version of the configuration file. */
   | { readonly kind: "reloaded"; readonly version: number }
   | { readonly kind: "windows"; readonly request: WindowsRequest }
+  /** The metrics of now. The last ones stay in the sums when the worker has exited. */
+  | { readonly kind: "metrics"; readonly snapshot: Snapshot }
   | HintMessage;
 
 /** The worker serves its ports. */

@@ -3,6 +3,7 @@
 import type { Worker } from "node:cluster";
 import type { NodeParent } from "../billing/billing.ts";
 import { createSharedLimiter, type SharedLimiter } from "../rate-limits/shared-windows.ts";
+import type { Snapshot } from "../metrics/metrics.ts";
 import type { Hints } from "../redis/redis.ts";
 import type { ReadyMessage, ToParent, ToWorker } from "./worker-protocol.ts";
 
@@ -28,6 +29,10 @@ export type Parent = {
   /** `reload` returns false if the file has a mistake. */
   onReload(reload: (catalogText: string) => Promise<boolean>): void;
   onStop(listener: (reason: StopReason) => void): void;
+  /** `read` returns the metrics of this worker. */
+  onMetrics(read: () => Promise<Snapshot>): void;
+  /** Leaves the last metrics of this worker with the parent. Resolves when they were sent. */
+  leave(metrics: Snapshot): Promise<void>;
 };
 
 /** Waits for the first message of the parent. Ends the process if the parent is gone. */
@@ -44,6 +49,7 @@ export async function joinParent(worker: Worker): Promise<Parent> {
   const nodes = createNodes((nodeId) => send({ kind: "node", nodeId }));
   const started = Promise.withResolvers<Extract<ToWorker, { kind: "start" }>>();
   let reload: (catalogText: string) => Promise<boolean> = async () => false;
+  let readMetrics: () => Promise<Snapshot> = async () => [];
   let stop: (reason: StopReason) => void = () => process.exit(1);
 
   worker.on("disconnect", () => {
@@ -64,6 +70,10 @@ export async function joinParent(worker: Worker): Promise<Parent> {
         return stop(message.kind);
       case "windows":
         return limiter.receive(message.reply);
+      case "read-metrics":
+        return void readMetrics()
+          .catch((): Snapshot => [])
+          .then((snapshot) => send({ kind: "metrics", snapshot }));
       case "nodes-ended":
         return nodes.receive(message.nodeIds);
       case "hint":
@@ -84,6 +94,10 @@ export async function joinParent(worker: Worker): Promise<Parent> {
     onStop(listener) {
       stop = listener;
     },
+    onMetrics(read) {
+      readMetrics = read;
+    },
+    leave: (snapshot) => new Promise((resolve) => send({ kind: "metrics", snapshot }, resolve)),
   };
 }
 

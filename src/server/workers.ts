@@ -8,10 +8,12 @@ import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
 import type { Config } from "../config/environment.ts";
 import { type Embedded, startEmbedded } from "../postgres/embedded/embedded.ts";
+import { serveMetrics } from "../metrics/metrics.ts";
 import { createSharedWindows } from "../rate-limits/shared-windows.ts";
 import { shrinkHeap } from "./shrink-heap.ts";
 import { onEndSignals } from "./signals.ts";
 import { startupErrorMessage } from "./startup-error.ts";
+import { WorkerMetrics } from "./worker-metrics.ts";
 import type { ReadyMessage, ToParent, ToWorker } from "./worker-protocol.ts";
 
 /** After so many deaths within a minute the gateway ends: restarting does not help. */
@@ -49,6 +51,11 @@ export async function runWorkers(parts: Parts): Promise<void> {
   process.on("SIGHUP", () => workers.reload());
   process.on("SIGUSR2", () => void workers.replaceAll());
   try {
+    const { metrics } = workers;
+    if (config.metrics && metrics) {
+      const { address } = await serveMetrics(config.metrics, () => metrics.read());
+      log.info({ metrics: address }, "metrics of all workers");
+    }
     const embedded = await database;
     await workers.start(embedded?.url);
   } catch (error) {
@@ -89,6 +96,7 @@ class Workers {
   readonly #readCatalogText: () => string;
   readonly #onEnd: (exitCode: number) => Promise<void>;
   readonly #answerWindows;
+  readonly #metrics: WorkerMetrics | undefined;
   readonly #children = new Set<Child>();
   #embeddedUrl: string | undefined;
   #endedNodes: readonly string[] = [];
@@ -110,11 +118,17 @@ class Workers {
     this.#readCatalogText = parts.readCatalogText;
     this.#onEnd = onEnd;
     this.#answerWindows = createSharedWindows(parts.log);
+    this.#metrics = parts.config.metrics && new WorkerMetrics();
     this.#catalogText = parts.readCatalogText();
     this.#offered = { version: 0, text: this.#catalogText };
     // All workers accept from the same queue of the system. Were connections passed on by the
     // parent, those in a worker's queue would be lost when it dies.
     cluster.schedulingPolicy = cluster.SCHED_NONE;
+  }
+
+  /** The metrics of all workers. Undefined: none are counted. */
+  get metrics(): WorkerMetrics | undefined {
+    return this.#metrics;
   }
 
   /** Starts the first worker, which migrates and seeds the database, and then the others. */
@@ -221,6 +235,7 @@ class Workers {
       problem: undefined,
     };
     this.#children.add(child);
+    this.#metrics?.add(worker.id, () => send(child, { kind: "read-metrics" }));
     worker.on("message", (message: ToParent) => {
       switch (message.kind) {
         case "join":
@@ -248,12 +263,15 @@ class Workers {
           return void this.#answerWindows(message.request).then((reply) =>
             send(child, { kind: "windows", reply }),
           );
+        case "metrics":
+          return this.#metrics?.receive(worker.id, message.snapshot);
         case "hint":
           for (const other of this.#children) if (other !== child) send(other, message);
       }
     });
     const onExit = (exit: Exit) => {
       if (!this.#children.delete(child)) return;
+      this.#metrics?.remove(worker.id);
       this.#reportEnd(child.nodeIds);
       ready.reject(new Error("the worker exited"));
       exited.resolve(exit);

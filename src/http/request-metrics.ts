@@ -1,0 +1,119 @@
+// Counts the requests of the HTTP listener. Each kind of request has a row of counts, so that a
+// request adds to fields: one look-up, and no label.
+
+import type { FastifyReply, FastifyRequest } from "fastify";
+import { type Outcome, OutcomeSchema, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { type Distribution, type Metrics, type Tally } from "../metrics/metrics.ts";
+import { isUnanswered } from "./access-log.ts";
+import type { RequestContext } from "./context.ts";
+import { errorTable } from "./error-table.ts";
+
+/** The counts of requests with the same route, model, status, outcome and form. */
+type Row = {
+  readonly requests: Tally;
+  readonly duration: Distribution;
+  readonly firstEvent: Distribution | undefined;
+  readonly overhead: Distribution | undefined;
+};
+
+export class RequestMetrics {
+  readonly #metrics: Metrics;
+  readonly #rows = new Map<string, Row>();
+  /** Open requests by route, of the routes of this listener. */
+  readonly #open = new Map<string, Tally>();
+
+  /** `openCount`: all open requests, with those of routes that were added from outside. */
+  constructor(metrics: Metrics, openCount: () => number) {
+    this.#metrics = metrics;
+    metrics.read("gateway_open_requests", () => {
+      const ours = [...this.#open].map(([route, { value }]) => ({
+        labels: [route] as const,
+        value,
+      }));
+      const sum = ours.reduce((total, { value }) => total + value, 0);
+      return [...ours, { labels: ["other"], value: openCount() - sum }];
+    });
+  }
+
+  /** A request of a route of this listener has begun. Call the result when it has ended. */
+  begin(route: string): () => void {
+    const open = this.#open.get(route) ?? { value: 0 };
+    this.#open.set(route, open);
+    open.value += 1;
+    return () => {
+      open.value -= 1;
+    };
+  }
+
+  /** Call it when the connection is done with the request. */
+  end(request: FastifyRequest, reply: FastifyReply): void {
+    // Routes that were added from outside have none.
+    const context: RequestContext | undefined = request.context;
+    const { raw } = reply;
+    const unanswered = isUnanswered(raw);
+    const status = unanswered ? errorTable.cancelled.status : raw.statusCode;
+    const { receipt, logFields } = context ?? {};
+    const error = logFields?.error ?? (unanswered ? "cancelled" : undefined);
+    if (error !== undefined) this.#metrics.counter("gateway_errors_total", [error]).value += 1;
+    const route = context?.pattern ?? request.routeOptions.url ?? "none";
+    const outcome = outcomeOf(receipt, { isSent: raw.writableEnded, status, error });
+    const model = logFields?.model ?? "";
+    const stream = logFields?.stream === true;
+    const key = `${route} ${model} ${status} ${outcome} ${stream}`;
+    const row = this.#rows.get(key) ?? this.#addRow(key, { route, model, status, outcome, stream });
+    row.requests.value += 1;
+    row.duration.observe(reply.elapsedTime / 1000);
+    const firstByteMs = logFields?.firstByteMs;
+    if (firstByteMs !== undefined) row.firstEvent?.observe(firstByteMs / 1000);
+    if (receipt && row.overhead) {
+      const added = addedMs(receipt, firstByteMs ?? reply.elapsedTime);
+      if (added !== undefined) row.overhead.observe(added / 1000);
+    }
+  }
+
+  #addRow(
+    key: string,
+    facts: { route: string; model: string; status: number; outcome: string; stream: boolean },
+  ): Row {
+    const { route, model, status, outcome, stream } = facts;
+    const metrics = this.#metrics;
+    const isPaid = model !== "";
+    const row: Row = {
+      requests: metrics.counter("gateway_requests_total", [route, model, `${status}`, outcome]),
+      duration: metrics.histogram("gateway_request_duration_seconds", [route, model, `${stream}`]),
+      firstEvent: isPaid
+        ? metrics.histogram("gateway_time_to_first_event_seconds", [model])
+        : undefined,
+      overhead: isPaid ? metrics.histogram("gateway_overhead_seconds", [route]) : undefined,
+    };
+    this.#rows.set(key, row);
+    return row;
+  }
+}
+
+function outcomeOf(
+  receipt: Receipt | undefined,
+  { isSent, status, error }: { isSent: boolean; status: number; error: string | undefined },
+): string {
+  if (receipt) return outcomeName(receipt.outcome);
+  if (!isSent) return "hung_up";
+  // An error in a stream comes after its status.
+  if (status >= 500 || (error !== undefined && status < 400)) return "failed";
+  return status >= 400 ? "rejected" : "free";
+}
+
+const outcomeNames = new Map(
+  OutcomeSchema.values.map(({ number, localName }) => [number, localName.toLowerCase()]),
+);
+
+function outcomeName(outcome: Outcome): string {
+  return outcomeNames.get(Number(outcome)) ?? "unspecified";
+}
+
+/** What is left of a time without the provider's. Undefined where several were called. */
+function addedMs({ attempts }: Receipt, ms: number): number | undefined {
+  const [attempt, another] = attempts;
+  const after = attempt?.firstEventAfter;
+  if (after === undefined || another !== undefined) return undefined;
+  return Math.max(0, ms - Number(after.seconds) * 1000 - after.nanos / 1e6);
+}

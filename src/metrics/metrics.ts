@@ -1,0 +1,9 @@
+// The face of this folder: the metrics of one process, of several together, and their listener.
+//
+// By hand, see docs/decisions/0044-metrics-by-hand.md.
+
+export { definitions, type MetricName } from "./definitions.ts";
+export { readProcess } from "./process.ts";
+export { type Distribution, Metrics, type Reading, type Tally } from "./registry.ts";
+export { type MetricsListener, serveMetrics } from "./serve.ts";
+export { countsOf, mergeSnapshots, render, type Snapshot, snapshotOf } from "./text.ts";

@@ -1,0 +1,77 @@
+// The metrics of all workers of a machine, as one scrape. Counts of workers that have exited stay in
+// the sums: a count that goes back would look like a restart, and be counted again.
+
+import {
+  countsOf,
+  Metrics,
+  mergeSnapshots,
+  readProcess,
+  type Snapshot,
+  snapshotOf,
+} from "../metrics/metrics.ts";
+import { withTimeout } from "../base/timeout.ts";
+
+/** A worker that does not answer in this time is shown as it was. */
+const answerMsMax = 1_000;
+
+type Worker = {
+  latest: Snapshot;
+  answered: PromiseWithResolvers<void>;
+  readonly ask: () => void;
+};
+
+export class WorkerMetrics {
+  readonly #own = new Metrics();
+  readonly #workers = new Map<number, Worker>();
+  #exited: Snapshot = [];
+
+  constructor() {
+    readProcess(this.#own);
+  }
+
+  /** A worker has begun. `ask` asks it for its metrics. */
+  add(id: number, ask: () => void): void {
+    this.#workers.set(id, { latest: [], answered: Promise.withResolvers(), ask });
+  }
+
+  receive(id: number, snapshot: Snapshot): void {
+    const worker = this.#workers.get(id);
+    if (!worker) return;
+    worker.latest = snapshot;
+    worker.answered.resolve();
+  }
+
+  /** The worker has exited. */
+  remove(id: number): void {
+    const worker = this.#workers.get(id);
+    if (!worker) return;
+    this.#workers.delete(id);
+    worker.answered.resolve();
+    this.#exited = mergeSnapshots([
+      { snapshot: this.#exited },
+      { snapshot: countsOf(worker.latest) },
+    ]);
+  }
+
+  async read(): Promise<Snapshot> {
+    const asked = [...this.#workers.values()];
+    await Promise.all(
+      asked.map((worker) => {
+        worker.answered = Promise.withResolvers();
+        worker.ask();
+        return withTimeout(worker.answered.promise, answerMsMax, () => undefined);
+      }),
+    );
+    const workers = [...this.#workers].map(([id, { latest }]) => ({
+      snapshot: latest,
+      worker: String(id),
+    }));
+    const parent = { snapshot: processOf(snapshotOf(this.#own)), worker: "parent" };
+    return mergeSnapshots([...workers, { snapshot: this.#exited }, parent]);
+  }
+}
+
+/** Of the parent, only what is about its process. */
+function processOf(snapshot: Snapshot): Snapshot {
+  return snapshot.filter(({ definition }) => definition.merge === "each");
+}

@@ -206,7 +206,7 @@ export class RedisSync {
     if (this.#warnedAtMs !== undefined && nowMs - this.#warnedAtMs <= warnEveryMs) return;
     this.#warnedAtMs = nowMs;
     this.#parts.log.warn(
-      { reason },
+      { code: "limits_degraded", reason },
       "rate limits: not enforced through Redis; each node admits its fallback quota",
     );
   }

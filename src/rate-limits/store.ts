@@ -12,13 +12,15 @@ const scripts = {
   register: script(import.meta.url, "register"),
 };
 
-const overageChannel = "gateway:limits:overage";
+// One hash tag for all: a decision reads several keys, which a cluster must keep on one server.
+const tag = "{gateway:limits}";
+const overageChannel = `${tag}:overage`;
 const keys = {
-  window: (name: string) => `gateway:limits:window:${name}`,
-  epoch: "gateway:limits:epoch",
-  synced: "gateway:limits:synced",
-  nodes: "gateway:limits:nodes",
-  waitingSince: "gateway:limits:waiting-since",
+  window: (name: string) => `${tag}:window:${name}`,
+  epoch: `${tag}:epoch`,
+  synced: `${tag}:synced`,
+  nodes: `${tag}:nodes`,
+  waitingSince: `${tag}:waiting-since`,
 };
 
 const syncMsMax = 1_000;

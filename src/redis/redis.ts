@@ -5,10 +5,11 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
-import { Redis as Connection, type RedisOptions } from "ioredis";
+import { Cluster, Redis as Connection, type RedisOptions } from "ioredis";
 import type { ChangeHints } from "../base/change-feed.ts";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
+import { parseRedisUrl } from "../config/redis-url.ts";
 
 /** A Lua script. The server caches it under its SHA-1 digest after the first run. */
 export type Script = { readonly text: string; readonly sha: string };
@@ -65,11 +66,14 @@ const options = {
   socketTimeout: 3_000,
 } satisfies RedisOptions;
 
-/** Connects in the background, and reconnects whenever the connection is lost. */
+/**
+ * Connects in the background, and reconnects whenever the connection is lost. All keys of a script
+ * must have the same hash tag. Throws an Error for an address that `parseRedisUrl` refuses.
+ */
 export function connectRedis(url: string, log: Log): Redis {
-  const commands = new Connection(url, options);
+  const commands = open(url, options);
   // A connection in subscriber mode can send no other commands.
-  const subscriber = new Connection(url, {
+  const subscriber = open(url, {
     ...options,
     enableOfflineQueue: true,
     maxRetriesPerRequest: null,
@@ -83,7 +87,8 @@ export function connectRedis(url: string, log: Log): Redis {
   commands.on("error", (error) => {
     // Only the message: an error of ioredis also carries its command, and that of AUTH contains the
     // password.
-    if (error.message !== reported) log.warn({ reason: error.message }, "redis: cannot connect");
+    if (error.message !== reported)
+      log.warn({ code: "redis_unreachable", reason: error.message }, "redis: cannot connect");
     reported = error.message;
   });
   commands.on("ready", () => {
@@ -126,8 +131,50 @@ export function connectRedis(url: string, log: Log): Redis {
   };
 }
 
+/** How long a cluster or a sentinel may take to say where the servers are. */
+const askMsMax = 2_000;
+
+type Options = Omit<typeof options, "maxRetriesPerRequest"> & {
+  readonly maxRetriesPerRequest: number | null;
+};
+
+function open(text: string, all: Options): Connection | Cluster {
+  const address = parseRedisUrl(text);
+  if (address.kind === "server") return new Connection(address.url, all);
+  const { servers, username, password } = address;
+  const tls = address.tls ? { tls: {} } : undefined;
+  const user = { ...(username && { username }), ...(password && { password }) };
+  if (address.kind === "sentinel")
+    return new Connection({
+      ...all,
+      ...user,
+      ...tls,
+      sentinels: [...servers],
+      name: address.name,
+      db: address.db,
+      ...(tls && { enableTLSForSentinelMode: true, sentinelTLS: {} }),
+      sentinelCommandTimeout: askMsMax,
+      sentinelRetryStrategy: all.retryStrategy,
+      // Leaves a primary that was demoted, as soon as a sentinel says so.
+      failoverDetector: true,
+    });
+  const { retryStrategy, enableOfflineQueue, ...redisOptions } = all;
+  return new Cluster([...servers], {
+    enableOfflineQueue,
+    clusterRetryStrategy: retryStrategy,
+    // A certificate names the server, not its address.
+    dnsLookup: (name, callback) => callback(null, name),
+    slotsRefreshTimeout: askMsMax,
+    slotsRefreshInterval: askMsMax,
+    // A command that a broken connection may have sent is not sent again.
+    retryDelayOnFailover: 0,
+    retryDelayOnClusterDown: 0,
+    redisOptions: { ...redisOptions, ...user, ...tls },
+  });
+}
+
 async function runScript(
-  connection: Connection,
+  connection: Connection | Cluster,
   { text, sha }: Script,
   keys: readonly string[],
   args: readonly (string | number)[],

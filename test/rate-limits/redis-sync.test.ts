@@ -29,7 +29,7 @@ async function startNodes(url: string, count: number, answerMsMax = generousMs):
     const counting: Redis = {
       ...redis,
       run: (script, keys, ...rest) => {
-        if (keys[0]?.startsWith("gateway:limits:window:rpm:")) calls.count += 1;
+        if (keys[0]?.startsWith("{gateway:limits}:window:rpm:")) calls.count += 1;
         return redis.run(script, keys, ...rest);
       },
       get connected() {
@@ -167,7 +167,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       await server.restart();
     }
     await untilAll(nodes, "redis");
-    assert.equal(await server.command("zcard", "gateway:limits:window:rpm:key_a"), 1);
+    assert.equal(await server.command("zcard", "{gateway:limits}:window:rpm:key_a"), 1);
   });
 
   test("failed requests count over all nodes", async () => {
@@ -204,7 +204,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
       (nowMs + agoMs).toFixed(3),
       `other:${index}`,
     ]);
-    await server.command("zadd", "gateway:limits:window:rpm:key_a", ...entries);
+    await server.command("zadd", "{gateway:limits}:window:rpm:key_a", ...entries);
     assert.deepEqual(await burst([node], "key_a", 3, 3), [1]);
     const error: unknown = await node.limits.acquire("key_a", 3).catch((thrown: unknown) => thrown);
     assert.ok(error instanceof ApiError && error.facts.retryAfterMs !== undefined);
@@ -217,8 +217,8 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
   test("refused requests leave nothing in Redis, and a window expires a minute after its last request", async () => {
     nodes = await startNodes(server.url, 1);
     await burst(nodes, "key_a", 4, 50);
-    assert.equal(await server.command("zcard", "gateway:limits:window:rpm:key_a"), 4);
-    const life = Number(await server.command("pttl", "gateway:limits:window:rpm:key_a"));
+    assert.equal(await server.command("zcard", "{gateway:limits}:window:rpm:key_a"), 4);
+    const life = Number(await server.command("pttl", "{gateway:limits}:window:rpm:key_a"));
     assert.ok(life > 55_000 && life <= 61_000);
   });
 
@@ -345,7 +345,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     }
     await untilAll(nodes, "degraded");
     await untilAll(nodes, "redis");
-    const stored = Number(await server.command("zcard", "gateway:limits:window:rpm:key_a"));
+    const stored = Number(await server.command("zcard", "{gateway:limits}:window:rpm:key_a"));
     assert.equal(sum(await burst(nodes, "key_a", 30, 40)), 30 - stored);
   });
 
@@ -406,7 +406,7 @@ describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
     await stopNodes(nodes);
     // The synced mark lives for three seconds after the last heartbeat.
     await vi.waitFor(
-      async () => assert.equal(await server.command("exists", "gateway:limits:synced"), 0),
+      async () => assert.equal(await server.command("exists", "{gateway:limits}:synced"), 0),
       {
         timeout: 5_000,
       },

@@ -19,5 +19,6 @@ export function findProgram(name: string): string | undefined {
     });
 }
 
-/** Path of a Redis or Valkey server; undefined when neither is installed. */
-export const redisBinary = findProgram("redis-server") ?? findProgram("valkey-server");
+/** Path of a Redis or Valkey server, or REDIS_BINARY; undefined when none is installed. */
+export const redisBinary =
+  process.env.REDIS_BINARY ?? findProgram("redis-server") ?? findProgram("valkey-server");

@@ -1,0 +1,164 @@
+// Limits through a Redis Cluster, and through sentinels that promote a replica.
+
+import { setTimeout as delay } from "node:timers/promises";
+import { getCACertificates, setDefaultCACertificates } from "node:tls";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import { ApiError } from "../../src/base/errors.ts";
+import { createLog } from "../../src/base/log.ts";
+import { createRateLimits, type RateLimits } from "../../src/rate-limits/rate-limits.ts";
+import { connectRedis } from "../../src/redis/redis.ts";
+import { createAuthority } from "../support/certificates.ts";
+import { redisBinary } from "../support/programs.ts";
+import { redisMissing } from "../support/redis.ts";
+import {
+  startRedisCluster,
+  startRedisWithTls,
+  startSentinels,
+} from "../support/redis-topologies.ts";
+
+const log = createLog("silent");
+const cleanups: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
+});
+
+/** As NODE_EXTRA_CA_CERTS, until the test ends. */
+function trust(authority: Buffer): void {
+  const before = getCACertificates("default");
+  setDefaultCACertificates([...before, authority.toString()]);
+  cleanups.push(() => setDefaultCACertificates(before));
+}
+
+/** Processes whose limits are counted together. */
+async function startNodes(url: string, names = ["node_1", "node_2"]): Promise<RateLimits[]> {
+  const all = names.map((name) => {
+    const redis = connectRedis(url, log);
+    const limits = createRateLimits({
+      redis,
+      nodes: { id: () => name, live: () => names },
+      log,
+      // A busy machine must not decide the test.
+      answerMsMax: 1_000,
+    });
+    cleanups.push(async () => {
+      await limits.stop();
+      await redis.close();
+    });
+    return limits;
+  });
+  await Promise.all(all.map((one) => one.start()));
+  return all;
+}
+
+const decided = { timeout: 20_000, interval: 50 };
+
+function everySynced(all: readonly RateLimits[]): Promise<void> {
+  return vi.waitFor(() => {
+    for (const limits of all) expect(limits.ready()).toEqual({ state: "redis" });
+  }, decided);
+}
+
+/** True if the request is admitted. */
+async function tries(limits: RateLimits | undefined, key: string, limit: number): Promise<boolean> {
+  try {
+    await limits?.acquire(key, limit);
+    return true;
+  } catch (error) {
+    if (error instanceof ApiError && error.reason === "rate_limited") return false;
+    throw error;
+  }
+}
+
+describe.skipIf(!redisBinary)(redisBinary ? "with Redis" : redisMissing, () => {
+  test("a cluster decides exactly, for every key on one of its servers", {
+    timeout: 60_000,
+  }, async () => {
+    const cluster = await startRedisCluster();
+    cleanups.push(() => cluster.stop());
+    const nodes = await startNodes(cluster.url);
+    await everySynced(nodes);
+    for (const key of ["key_a", "key_b", "key_c"]) {
+      const admitted = await Promise.all(
+        Array.from({ length: 30 }, (_, index) => tries(nodes[index % 2], key, 10)),
+      );
+      expect(admitted.filter((one) => one)).toHaveLength(10);
+    }
+    // Windows, epoch, mark, nodes: one hash tag, one server.
+    const sizes = await Promise.all([0, 1, 2].map((index) => cluster.call(index, "dbsize")));
+    expect(sizes.filter((size) => Number(size) > 0)).toHaveLength(1);
+  });
+
+  for (const [name, startWithTls] of [
+    ["one server", startRedisWithTls],
+    ["a cluster", startRedisCluster],
+  ] as const) {
+    test(`${name} is reached over TLS, and only with a certificate that Node trusts`, {
+      timeout: 60_000,
+    }, async () => {
+      const authority = createAuthority("of redis");
+      const server = await startWithTls({
+        ...authority.issue("redis"),
+        authority: authority.certificate,
+      });
+      cleanups.push(() => server.stop());
+      const stranger = connectRedis(server.url, log);
+      cleanups.push(() => stranger.close());
+      await delay(500);
+      expect(stranger.connected).toBe(false);
+      trust(authority.certificate);
+      const [node] = await startNodes(server.url, ["node_1"]);
+      await everySynced(node ? [node] : []);
+      expect(await tries(node, "key_a", 1)).toBe(true);
+      expect(await tries(node, "key_a", 1)).toBe(false);
+    });
+  }
+
+  test("hints of one process reach the others through a cluster", {
+    timeout: 60_000,
+  }, async () => {
+    const cluster = await startRedisCluster();
+    const [sender, receiver] = [connectRedis(cluster.url, log), connectRedis(cluster.url, log)];
+    cleanups.push(
+      () => cluster.stop(),
+      () => sender.close(),
+      () => receiver.close(),
+    );
+    const received: string[] = [];
+    receiver.subscribe("channel", (message) => received.push(message));
+    await vi.waitFor(() => {
+      sender.publish("channel", "hint");
+      expect(received).toContain("hint");
+    }, decided);
+  });
+
+  test("while sentinels promote a replica under load, the limit holds, and Redis decides again", {
+    timeout: 120_000,
+  }, async () => {
+    const sentinels = await startSentinels(1_000);
+    cleanups.push(() => sentinels.stop());
+    const nodes = await startNodes(sentinels.url);
+    await everySynced(nodes);
+    const limit = 200;
+    let admitted = 0;
+    let isOver = false;
+    const loads = nodes.map(async (node) => {
+      while (!isOver) {
+        if (await tries(node, "key_a", limit)) admitted += 1;
+        await delay(10);
+      }
+    });
+    await vi.waitFor(() => expect(admitted).toBeGreaterThan(30), decided);
+    sentinels.kill(0);
+    await vi.waitFor(async () => {
+      expect(String(await sentinels.call(1, "role"))).toMatch(/^master/);
+      await everySynced(nodes);
+    }, decided);
+    await vi.waitFor(() => expect(admitted).toBe(limit), decided);
+    // All of a minute's admissions are used up: nobody gets another one.
+    for (let index = 0; index < 50; index++)
+      expect(await tries(nodes[index % 2], "key_a", limit)).toBe(false);
+    isOver = true;
+    await Promise.all(loads);
+    expect(admitted).toBe(limit);
+  });
+});

@@ -1,0 +1,130 @@
+// Sends spans to a collector, by OTLP over HTTP with JSON. No request waits for it: spans are
+// dropped while the collector is away or too slow.
+
+import type { Log } from "../base/log.ts";
+import { withTimeout } from "../base/timeout.ts";
+import type { TracingSettings } from "../config/environment.ts";
+import type { SpanData, SpanKind } from "./span.ts";
+
+const everyMs = 5_000;
+const batchMax = 512;
+const waitingMax = 4_096;
+const sendMsMax = 10_000;
+const closeMsMax = 2_000;
+
+export class SpanExporter {
+  readonly #settings: TracingSettings;
+  readonly #log: Log;
+  readonly #waiting: SpanData[] = [];
+  #timer: NodeJS.Timeout | undefined;
+  #sending: Promise<void> | undefined;
+  #isFailing = false;
+
+  constructor(settings: TracingSettings, log: Log) {
+    this.#settings = settings;
+    this.#log = log;
+  }
+
+  add(span: SpanData): void {
+    if (this.#waiting.length >= waitingMax) return;
+    this.#waiting.push(span);
+    if (this.#waiting.length >= batchMax) void this.#send();
+    else this.#timer ??= setTimeout(() => void this.#send(), everyMs).unref();
+  }
+
+  async close(): Promise<void> {
+    await withTimeout(this.#send(), closeMsMax, () => undefined);
+  }
+
+  #send(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#sending ??= this.#sendAll().finally(() => {
+      this.#sending = undefined;
+    });
+    return this.#sending;
+  }
+
+  async #sendAll(): Promise<void> {
+    while (this.#waiting.length > 0) {
+      const batch = this.#waiting.splice(0, batchMax);
+      try {
+        await this.#post(batch);
+        this.#isFailing = false;
+      } catch (error) {
+        if (!this.#isFailing)
+          this.#log.warn(
+            { code: "traces_not_exported", reason: reasonOf(error) },
+            "the collector takes no spans: they are dropped",
+          );
+        this.#isFailing = true;
+        return;
+      }
+    }
+  }
+
+  async #post(batch: readonly SpanData[]): Promise<void> {
+    const { endpoint, headers, serviceName } = this.#settings;
+    const response = await fetch(endpoint, {
+      method: "POST",
+      headers: { ...headers, "content-type": "application/json" },
+      body: JSON.stringify(encodeSpans(batch, serviceName)),
+      signal: AbortSignal.timeout(sendMsMax),
+    });
+    await response.arrayBuffer();
+    if (!response.ok) throw new Error(`status ${response.status}`);
+  }
+}
+
+function reasonOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const { cause } = error;
+  return cause instanceof Error && cause.message !== "" ? cause.message : error.message;
+}
+
+const kinds: Readonly<Record<SpanKind, number>> = { internal: 1, server: 2, client: 3 };
+const statusError = 2;
+
+/** The body of `POST /v1/traces`. */
+function encodeSpans(spans: readonly SpanData[], serviceName: string) {
+  return {
+    resourceSpans: [
+      {
+        resource: { attributes: encodeAttributes({ "service.name": serviceName }) },
+        scopeSpans: [
+          {
+            scope: { name: "model-gateway" },
+            spans: spans.map((span) => ({
+              traceId: span.traceId,
+              spanId: span.spanId,
+              ...(span.parentId !== "" && { parentSpanId: span.parentId }),
+              name: span.name,
+              kind: kinds[span.kind],
+              startTimeUnixNano: nanosOf(span.startMs),
+              endTimeUnixNano: nanosOf(span.endMs),
+              attributes: encodeAttributes(span.attributes),
+              status: span.error === undefined ? {} : { code: statusError, message: span.error },
+            })),
+          },
+        ],
+      },
+    ],
+  };
+}
+
+function encodeAttributes(attributes: Readonly<Record<string, string | number>>) {
+  return Object.entries(attributes).map(([key, value]) => ({
+    key,
+    value:
+      typeof value === "string"
+        ? { stringValue: value }
+        : Number.isInteger(value)
+          ? { intValue: String(value) }
+          : { doubleValue: value },
+  }));
+}
+
+/** A float has no room for nanoseconds of Unix time: to the microsecond. */
+function nanosOf(ms: number): string {
+  return `${BigInt(Math.round(ms * 1000))}000`;
+}

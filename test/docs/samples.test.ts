@@ -19,7 +19,9 @@ vi.setConfig({ testTimeout: 60_000 });
 
 /** Shell samples that do not run here, by a part of their text, with the reason. */
 const byHand = {
-  "npm install && npm start": "test/server/process.test.ts starts gateways",
+  "npm install --omit=dev && npm start": "test/server/process.test.ts starts gateways",
+  "METRICS_PORT=9464 npm start": "test/server/metrics.test.ts reads metrics",
+  gateway_ledger_violations: "writes to a folder of the node exporter",
   "npm install && npm test": "runs this very suite",
   "claude -p hello": "needs Claude Code",
   "aider --model": "needs Aider",

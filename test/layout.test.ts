@@ -49,8 +49,9 @@ const rows: readonly Readonly<Record<string, readonly string[]>>[] = [
     redis: ["redis"],
     mail: ["mail"],
     metrics: ["metrics"],
+    tracing: ["tracing"],
   },
-  { config: ["environment", "database-url", "catalog", "describe"] },
+  { config: ["environment", "database-url", "redis-url", "catalog", "describe"] },
   // The floor: every file may be imported by all, and imports nothing but generated code.
   {
     base: [

@@ -130,7 +130,8 @@ export function createFeed(parts: {
         await source.clean();
       }
     } catch (err) {
-      if (!isFailing) log.warn({ err }, `cannot read the change feed of ${source.name}`);
+      if (!isFailing)
+        log.warn({ code: "changes_unread", err }, `cannot read the change feed of ${source.name}`);
       isFailing = true;
     }
   }

@@ -4,7 +4,15 @@
 
 import { type Logger, pino } from "pino";
 
-export type Log = Logger;
+/** Writes a line with a code, which says what an operator does about it. */
+type LogCoded = (fields: LogFields, message: string) => void;
+type LogFields = { readonly code: LogCode; readonly [name: string]: unknown };
+
+export type Log = Omit<Logger, "warn" | "error" | "fatal"> & {
+  readonly warn: LogCoded;
+  readonly error: LogCoded;
+  readonly fatal: LogCoded;
+};
 
 /**
  * A logger with one of pino's levels. `silent` writes nothing. `worker`: the number of this worker
@@ -33,3 +41,139 @@ export function createLog(level: string, worker?: number): Log {
     }),
   );
 }
+
+/**
+ * The stable codes of lines of level 40 and above, and what an operator does about each. The table
+ * in docs/watching.md is generated from this list.
+ */
+export const logCodes = {
+  account_circuit_open:
+    "requests of one account make a provider fail, and only they are kept away from it; look " +
+    "at what that account sends",
+  admin_token_made:
+    "the admin token that the first start made was lost; take the new one from the file that " +
+    "the line names",
+  audit_not_stored:
+    "the row of an administrative act is missing in `audit_events`, and the line `audit` has " +
+    "it; look at the database",
+  background_task_failed:
+    "a task that repeats every second failed, and is repeated; look at the database if it " +
+    "goes on",
+  changes_unread:
+    "changes of keys or people are seen late, for paid requests never; look at the database",
+  charges_unread: "a stream of charges stands still; look at the database",
+  client_addresses_unknown:
+    "set `GRPC_TLS_CLIENT_CA`, or accept that all people share the address of the facade",
+  config_rejected: "correct the configuration file and send SIGHUP again; the old file is in use",
+  console_not_bundled:
+    "people cannot open the console, and the next one who does makes the gateway try again; look " +
+    "at the error, and reinstall the packages",
+  config_unreadable:
+    "make the configuration file readable and send the signal again; the old file is in use",
+  declared_dead:
+    "this process was silent for 12 seconds, and its requests were settled by others; look " +
+    "for pauses of the machine and of the network to the database",
+  deposit_of_another_order:
+    "two orders name one deposit; look at both at the processor before crediting anything by " +
+    "hand",
+  drain_limit_reached:
+    "answers were cut at the end of a process; raise `DRAIN_LIMIT_SECONDS` if they may take " +
+    "longer",
+  embedded_database_slow: "the embedded database takes long to stop; wait, or look at its disk",
+  grant_not_posted:
+    "credits of a payment are posted late, and it is repeated; look at the database if it " +
+    "goes on",
+  hold_not_shrunk:
+    "a running request holds more credits than it needs until its end; look at the database " +
+    "if it goes on",
+  internal_error: "a bug: report the line, which names the method or the request",
+  key_unread:
+    "a changed key could not be read, so its running requests go on; look at the database and " +
+    "revoke the key again",
+  last_use_not_stored: "the last use of keys is stored late; look at the database if it goes on",
+  ledger_blocked:
+    "something locks the pools of accounts; look for long transactions in `pg_stat_activity`",
+  ledger_engine_untested: "nobody has run the gateway on this engine; test it, or use PostgreSQL",
+  ledger_may_be_changed: "run the statements of the line as the owner of the tables",
+  ledger_months_missing:
+    "give `MIGRATION_DATABASE_URL` the rights of the owner; without the partition of a month " +
+    "nothing is charged in it",
+  ledger_moved: "nothing: another server of the list was promoted",
+  ledger_not_synchronous:
+    "a failover would lose charges; set up synchronous replication, or bring the standby back",
+  ledger_role_missing: "run the statements of the line as an administrator of the database",
+  ledger_two_primaries:
+    "stop the servers that the line names in `others`, now: they accept writes that will be " +
+    "lost",
+  ledger_unreachable: "requests get 503; bring the database back. `/health` says what is wrong",
+  limits_degraded:
+    "Redis does not answer, and each process enforces its share of every limit; bring Redis " +
+    "back",
+  mail_not_sent: "a mail failed; the line says whether it is tried again. Look at the mail server",
+  mail_outcome_not_stored: "a mail may be sent twice; look at the database",
+  mails_unread: "mails wait; look at the database",
+  no_operator: "run `npm run sign-in-link` for the first operator",
+  node_not_removed:
+    "a dead process is still listed, and it is repeated; look at the database if it goes on",
+  oidc_metadata_unread:
+    "people cannot sign in at that company; look at its address and certificate",
+  oidc_sign_in_failed:
+    "one sign-in failed; if all fail, compare client id, secret and redirect address",
+  order_not_opened: "the buyer was told to choose another way to pay; look at the processor",
+  order_work_failed: "repeated by itself; look at the processor and the database if it goes on",
+  orders_unread: "payments are credited late; look at the database",
+  orphan_not_settled:
+    "a request of a dead process keeps its hold, and it is repeated; look at the error of the " +
+    "line",
+  process_paused:
+    "the machine stopped this process for seconds; look for swapping, overcommitted hosts and " +
+    "suspended machines",
+  processor_silent:
+    "a payment processor did not answer, and is asked again; look at its status page if it " +
+    "goes on",
+  provider_alarm:
+    "only you can repair it: the provider refuses the credential or the account, lacks the " +
+    "model, or its certificate is not accepted",
+  provider_call_failed:
+    "another provider was tried if the model has one; look at the provider if many fail",
+  provider_circuit_open:
+    "calls stay away from the provider for 2 to 60 seconds; look at its status page",
+  provider_not_closed: "nothing: connections of a removed provider ended with an error",
+  provider_past_grant:
+    "a provider generated more than it was allowed, and you pay for it; ask it why",
+  provider_reported_zero:
+    "a provider reports no input tokens, so prompts are free; set `zero_usage: missing` for " +
+    "the model",
+  redis_unreachable: "bring Redis back, or correct `REDIS_URL`",
+  rejections_not_counted: "reports of errors lack requests; look at the database if it goes on",
+  request_id_used_twice:
+    "a hold was released without a charge; a caller repeats ids over months, which it must " +
+    "not",
+  requests_reaped:
+    "a process died, and its requests were settled by their last recorded usage; find out why " +
+    "it died",
+  retention_failed: "old sessions and addresses stay another day; look at the database",
+  settlements_left:
+    "a process stopped while the ledger was away; the others settle its requests when it is " +
+    "back",
+  sign_up_account_missing:
+    "create the account that `sign_up` names, or correct the configuration file",
+  signal_ignored: "send SIGUSR2 to the parent of several workers, not to this process",
+  stop_failed: "look at the error; the next start repairs what was left",
+  traces_not_exported: "traces are lost, and nothing else; look at the collector",
+  uncaught_exception:
+    "a bug: report the line. The process ends, and the others settle its requests",
+  usage_day_mended:
+    "nothing, once: the sums of a day were written anew from its hours. A bug if it comes " +
+    "again",
+  usage_day_not_closed: "reports over days grow slow if it goes on; look at the database",
+  usage_day_reopened: "nothing: a request of a past day was settled late",
+  webhooks_not_removed: "old webhooks stay longer; look at the database if it goes on",
+  worker_died: "look at the lines before it, and at the memory of the machine",
+  worker_killed: "a worker did not end in time; its requests are settled by the others",
+  worker_not_ready: "the old workers stay; the line says what the new one lacks",
+  worker_not_started: "the line says why; it is tried again",
+  workers_ended: "the gateway has ended; a supervisor must start it again",
+} as const satisfies Readonly<Record<string, string>>;
+
+export type LogCode = keyof typeof logCodes;

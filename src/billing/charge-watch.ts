@@ -153,7 +153,8 @@ export class ChargeWatch {
       if (this.#isFailing) this.#log.info("the settled charges are readable again");
       this.#isFailing = false;
     } catch (err) {
-      if (!this.#isFailing) this.#log.warn({ err }, "cannot read the settled charges");
+      if (!this.#isFailing)
+        this.#log.warn({ code: "charges_unread", err }, "cannot read the settled charges");
       this.#isFailing = true;
     }
   }

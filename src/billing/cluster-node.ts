@@ -101,7 +101,10 @@ export class ClusterNode {
     const isLate = this.#tickedAtMs !== undefined && nowMs - this.#tickedAtMs >= tickMs + pauseMs;
     if (!isLate) return this.#confirming;
     this.#tickedAtMs = nowMs;
-    this.#log.warn("this process was paused: delivering nothing until the ledger confirms it");
+    this.#log.warn(
+      { code: "process_paused" },
+      "this process was paused: delivering nothing until the ledger confirms it",
+    );
     this.#confirming ??= this.#confirmInTime().finally(() => {
       this.#confirming = undefined;
     });
@@ -188,7 +191,8 @@ export class ClusterNode {
       if (this.#isUnreachable) this.#log.info("the ledger is reachable again");
       this.#isUnreachable = false;
     } catch (err) {
-      if (!this.#isUnreachable) this.#log.error({ err }, "the ledger is unreachable");
+      if (!this.#isUnreachable)
+        this.#log.error({ code: "ledger_unreachable", err }, "the ledger is unreachable");
       this.#isUnreachable = true;
     }
   }
@@ -199,7 +203,7 @@ export class ClusterNode {
     this.#runInBackground("reap", async () => {
       const orphans = await this.#findOrphans(dead);
       this.#reap(holds, dead, orphans).catch((err: unknown) =>
-        this.#log.warn({ err }, "cannot remove a dead node"),
+        this.#log.warn({ code: "node_not_removed", err }, "cannot remove a dead node"),
       );
     });
     this.#runInBackground("release unconfirmed", () => holds.releaseUnconfirmed());
@@ -215,7 +219,9 @@ export class ClusterNode {
     if (this.#backgroundTasks.has(task)) return;
     this.#backgroundTasks.add(task);
     run()
-      .catch((err: unknown) => this.#log.warn({ err, task }, "background task failed"))
+      .catch((err: unknown) =>
+        this.#log.warn({ code: "background_task_failed", err, task }, "background task failed"),
+      )
       .finally(() => this.#backgroundTasks.delete(task));
   }
 
@@ -238,7 +244,7 @@ export class ClusterNode {
   // requests must fail.
   async #reregister(): Promise<void> {
     this.#log.error(
-      { nodeId: this.#id },
+      { code: "declared_dead", nodeId: this.#id },
       "this process was declared dead; failing its running requests and registering again",
     );
     this.lose();
@@ -274,10 +280,14 @@ export class ClusterNode {
     const reaped = await Promise.allSettled(orphans.map((orphan) => this.#reapOne(holds, orphan)));
     const failed = reaped.find((one) => one.status === "rejected");
     this.#onReaped?.(reaped.filter(({ status }) => status === "fulfilled").length);
-    if (failed) this.#log.error({ err: failed.reason }, "cannot settle an orphaned request");
+    if (failed)
+      this.#log.error(
+        { code: "orphan_not_settled", err: failed.reason },
+        "cannot settle an orphaned request",
+      );
     if (orphans.length > 0)
       this.#log.warn(
-        { requests: orphans.length, dead },
+        { code: "requests_reaped", requests: orphans.length, dead },
         "settled the requests of dead processes or past their deadlines",
       );
     for (const nodeId of dead) await this.#store.deleteNode(nodeId);
@@ -293,7 +303,7 @@ export class ClusterNode {
     } catch (error) {
       if (!isUniqueViolation(error)) throw error;
       this.#log.error(
-        { ...requestKeyOf(hold) },
+        { code: "request_id_used_twice", ...requestKeyOf(hold) },
         "a request id was used twice; releasing the hold of the request without a charge",
       );
       await this.#store.releaseHold(hold);

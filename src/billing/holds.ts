@@ -236,7 +236,10 @@ export class HoldKeeper implements Holds {
         groupOf: (request) => poolOf(payerOf(request)),
         runBlocked: admitOn(blockedAdmissions),
         onBlocked: (err) =>
-          this.#log.warn({ err }, "admission: some pools are blocked; retrying them separately"),
+          this.#log.warn(
+            { code: "ledger_blocked", err },
+            "admission: some pools are blocked; retrying them separately",
+          ),
         onUnconfirmed: (request) => this.#rememberUnconfirmed(request),
         metrics: this.#metrics?.queue("admit"),
       }),
@@ -249,7 +252,10 @@ export class HoldKeeper implements Holds {
         groupOf: ({ hold }) => poolOf(hold.payer),
         runBlocked: settleOn(blockedSettlements),
         onBlocked: (err) =>
-          this.#log.warn({ err }, "settlement: some pools are blocked; retrying them separately"),
+          this.#log.warn(
+            { code: "ledger_blocked", err },
+            "settlement: some pools are blocked; retrying them separately",
+          ),
         metrics: this.#metrics?.queue("settle"),
       }),
     };
@@ -365,7 +371,8 @@ export class HoldKeeper implements Holds {
     const shrinking = this.#settle({ kind: "shrink", hold, amountMicro })
       .then(
         () => this.#wakeWaiting(poolOf(payer), hold.amountMicro - amountMicro),
-        (err: unknown) => this.#log.warn({ err, requestId }, "cannot shrink a hold"),
+        (err: unknown) =>
+          this.#log.warn({ code: "hold_not_shrunk", err, requestId }, "cannot shrink a hold"),
       )
       .finally(() => {
         if (this.#shrinking.get(requestKey) === shrinking) this.#shrinking.delete(requestKey);
@@ -507,7 +514,7 @@ export class HoldKeeper implements Holds {
     const left = leftBy.reduce((sum, one) => sum + one, 0);
     if (left > 0)
       this.#log.error(
-        { requests: left },
+        { code: "settlements_left", requests: left },
         "stopped before the ledger was reachable; other processes will settle these requests",
       );
     this.#isClosed = true;

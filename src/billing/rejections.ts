@@ -53,7 +53,10 @@ export class Rejections {
 
   async #writeAll(): Promise<void> {
     if (this.#uncounted > 0)
-      this.#log.warn({ requests: this.#uncounted }, "rejected requests were not counted");
+      this.#log.warn(
+        { code: "rejections_not_counted", requests: this.#uncounted },
+        "rejected requests were not counted",
+      );
     this.#uncounted = 0;
     const left = [...this.#counts.values()];
     this.#counts = new Map();
@@ -69,7 +72,10 @@ export class Rejections {
         ]);
         left.splice(0, batch.length);
       } catch (err) {
-        this.#log.warn({ err }, "cannot write the counts of rejected requests yet");
+        this.#log.warn(
+          { code: "rejections_not_counted", err },
+          "cannot write the counts of rejected requests yet",
+        );
         for (const one of left.splice(0)) this.#add(one);
       }
     }

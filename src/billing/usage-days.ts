@@ -78,7 +78,11 @@ export class UsageDays {
       this.#running ??= this.run()
         .catch((err: unknown) => {
           // Another process is at it.
-          if (!isBlocked(err)) this.#log.warn({ err }, "cannot close the days of the usage yet");
+          if (!isBlocked(err))
+            this.#log.warn(
+              { code: "usage_day_not_closed", err },
+              "cannot close the days of the usage yet",
+            );
         })
         .finally(() => {
           this.#running = undefined;
@@ -106,7 +110,10 @@ export class UsageDays {
     if (admittedAt >= this.#closedTo) return;
     const day = dayOf(admittedAt);
     if (!this.#late.has(day))
-      this.#log.error({ day }, "a request of a closed day was settled: the day is written again");
+      this.#log.error(
+        { code: "usage_day_reopened", day },
+        "a request of a closed day was settled: the day is written again",
+      );
     this.#late.add(day);
     this.#mendLate();
   }
@@ -115,7 +122,12 @@ export class UsageDays {
   #mendLate(): void {
     if (this.#late.size === 0) return;
     this.#mending ??= this.#mendAll()
-      .catch((err: unknown) => this.#log.warn({ err }, "cannot write a closed day again yet"))
+      .catch((err: unknown) =>
+        this.#log.warn(
+          { code: "usage_day_not_closed", err },
+          "cannot write a closed day again yet",
+        ),
+      )
       .finally(() => {
         this.#mending = undefined;
       });
@@ -205,7 +217,10 @@ export class UsageDays {
   async #check(tx: Tx, day: string): Promise<void> {
     const [row] = await tx.query<{ differences: number }>(statements.compareDay, [day]);
     if (row?.differences === 0) return;
-    this.#log.error({ day, ...row }, "a day of the usage differs from its hours: it is mended");
+    this.#log.error(
+      { code: "usage_day_mended", day, ...row },
+      "a day of the usage differs from its hours: it is mended",
+    );
     await tx.query(statements.writeDay, [day]);
   }
 

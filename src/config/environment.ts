@@ -7,6 +7,7 @@ import { isIP } from "node:net";
 import { availableParallelism } from "node:os";
 import { readMailAddress } from "../base/mail-address.ts";
 import { parseDatabaseUrl } from "./database-url.ts";
+import { parseRedisUrl } from "./redis-url.ts";
 
 export type Role = "all" | "core" | "facade";
 
@@ -33,7 +34,7 @@ export type Config = {
   readonly requireSync: boolean;
   /** How long a new request waits for the ledger. */
   readonly ledgerMaxWaitMs: number;
-  /** Absent: rate limits are counted in the memory of this process. */
+  /** As `parseRedisUrl` reads it. Absent: limits are counted in the memory of this process. */
   readonly redisUrl?: string;
   /**
    * Absent: the first start generates one and writes it to first-keys.json. Required with
@@ -45,6 +46,8 @@ export type Config = {
   readonly logLevel: LogLevel;
   /** Absent: no metrics are counted. `genai`: also under the names of OpenTelemetry. */
   readonly metrics?: { readonly host: string; readonly port: number; readonly genai: boolean };
+  /** Absent: nothing is traced. */
+  readonly tracing?: TracingSettings;
   readonly role: Role;
   /** Number of processes that serve the ports. With 1, the process itself does. */
   readonly workers: number;
@@ -84,6 +87,27 @@ export type Config = {
     readonly perKeyBytes: number;
     readonly perAddressBytes: number;
   };
+};
+
+const samplers = [
+  "always_on",
+  "always_off",
+  "traceidratio",
+  "parentbased_always_on",
+  "parentbased_always_off",
+  "parentbased_traceidratio",
+] as const;
+
+/** Where traces go, and which requests have one. */
+export type TracingSettings = {
+  /** With the path, such as `http://localhost:4318/v1/traces`. */
+  readonly endpoint: string;
+  /** Sent with each batch, for a collector that asks for a credential. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly serviceName: string;
+  readonly sampler: (typeof samplers)[number];
+  /** Share of the requests that are traced, of those that the sampler decides on. */
+  readonly ratio: number;
 };
 
 /** The server that takes our mail. */
@@ -133,9 +157,9 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     choice,
     flag,
     list,
-    url,
     origin,
     databaseUrl: readDatabaseUrl,
+    redisUrl: readRedisUrl,
     pair,
     file,
     smtpUrl: readSmtpUrl,
@@ -147,7 +171,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   const migrationDatabaseUrl = readDatabaseUrl("MIGRATION_DATABASE_URL");
   const engine = choice("LEDGER_ENGINE", ["auto", ...ledgerEngines] as const, "auto");
   const requireSync = flag("REQUIRE_SYNC", false);
-  const redisUrl = url("REDIS_URL", ["redis:", "rediss:"]);
+  const redisUrl = readRedisUrl("REDIS_URL");
   const adminToken = text("ADMIN_TOKEN");
   const catalogPath = readCatalogPath(env);
   const publicUrl = origin("PUBLIC_URL");
@@ -179,6 +203,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     text("METRICS_PORT") === undefined
       ? undefined
       : integer("METRICS_PORT", { min: 0, max: 65_535, fallback: 0 });
+  const tracing = readTracing();
   if (migrationDatabaseUrl !== undefined && databaseUrl === undefined)
     problems.push("MIGRATION_DATABASE_URL: requires DATABASE_URL");
   if (requireSync && databaseUrl === undefined)
@@ -198,6 +223,31 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     problems.push(
       "TRUSTED_PROXIES: must be an address or a CIDR range, or several separated by commas",
     );
+  }
+
+  /** The variables of OpenTelemetry. */
+  function readTracing(): TracingSettings | undefined {
+    const base = text("OTEL_EXPORTER_OTLP_ENDPOINT");
+    const names = text("OTEL_EXPORTER_OTLP_HEADERS");
+    const share = text("OTEL_TRACES_SAMPLER_ARG") ?? "0.01";
+    const ratio = /^(0|1|0?\.\d+|[01]\.\d+)$/.test(share) ? Number(share) : Number.NaN;
+    const settings = {
+      serviceName: text("OTEL_SERVICE_NAME") ?? "model-gateway",
+      sampler: choice("OTEL_TRACES_SAMPLER", samplers, "parentbased_traceidratio"),
+      ratio,
+    };
+    if (base === undefined) return undefined;
+    if (!(ratio >= 0 && ratio <= 1))
+      problems.push("OTEL_TRACES_SAMPLER_ARG: must be a number from 0 to 1");
+    const headers = readHeaderList(names ?? "");
+    if (headers === undefined)
+      problems.push("OTEL_EXPORTER_OTLP_HEADERS: must be name=value, or several with commas");
+    if (!/^https?:$/.test(URL.parse(base)?.protocol ?? "")) {
+      problems.push("OTEL_EXPORTER_OTLP_ENDPOINT: must be an http or https URL");
+      return undefined;
+    }
+    const endpoint = `${base.replace(/\/+$/, "")}/v1/traces`;
+    return { ...settings, endpoint, headers: headers ?? {} };
   }
 
   function readWorkers(): number {
@@ -224,6 +274,7 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
     ...(catalogPath !== undefined && { catalogPath }),
     logLevel: choice("LOG_LEVEL", logLevels, "info"),
     ...(metricsPort !== undefined && { metrics: { host: metricsHost, port: metricsPort, genai } }),
+    ...(tracing && { tracing }),
     role,
     workers: readWorkers(),
     ...(publicUrl && { publicUrl }),
@@ -251,6 +302,21 @@ export function readConfig(env: NodeJS.ProcessEnv): Config {
   if (problems.length > 0)
     throw new Error(`configuration:\n${problems.map((one) => `  ${one}`).join("\n")}`);
   return Object.freeze(config);
+}
+
+/** `name=value,…`, percent-encoded. Undefined: it is not. */
+function readHeaderList(list: string): Record<string, string> | undefined {
+  const headers: Record<string, string> = {};
+  for (const one of list.split(",").filter((part) => part.trim() !== "")) {
+    const [, name, value = ""] = /^\s*([\w-]+)\s*=(.*)$/.exec(one) ?? [];
+    if (name === undefined) return undefined;
+    try {
+      headers[name.toLowerCase()] = decodeURIComponent(value.trim());
+    } catch {
+      return undefined;
+    }
+  }
+  return headers;
 }
 
 const mebibyte = 1024 * 1024;
@@ -337,25 +403,18 @@ function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
       .split(",")
       .map((one) => one.trim())
       .filter((one) => one !== "");
-  const url = (name: string, protocols: readonly string[]): string | undefined => {
-    const value = text(name);
-    if (value !== undefined && !protocols.includes(URL.parse(value)?.protocol ?? "")) {
-      problems.push(
-        `${name}: must be a URL that begins with ${protocols.map((one) => `${one}//`).join(" or ")}`,
-      );
-    }
-    return value;
-  };
-  const databaseUrl = (name: string): string | undefined => {
+  const parsed = (name: string, parse: (value: string) => unknown): string | undefined => {
     const value = text(name);
     if (value === undefined) return undefined;
     try {
-      parseDatabaseUrl(value);
+      parse(value);
     } catch (error) {
       problems.push(`${name}: ${error instanceof Error ? error.message : error}`);
     }
     return value;
   };
+  const databaseUrl = (name: string) => parsed(name, parseDatabaseUrl);
+  const redisUrl = (name: string) => parsed(name, parseRedisUrl);
   const origin = (name: string): URL | undefined => {
     const value = text(name);
     if (value === undefined) return undefined;
@@ -413,7 +472,7 @@ function createReader(env: NodeJS.ProcessEnv, problems: string[]) {
     return undefined;
   };
   return {
-    ...{ text, integer, choice, flag, list, url, origin, databaseUrl, file, pair },
+    ...{ text, integer, choice, flag, list, origin, databaseUrl, redisUrl, file, pair },
     ...{ smtpUrl, mailAddress },
   };
 }

@@ -48,6 +48,8 @@ export type HttpProviderSettings = LoadSettings & {
   readonly idleMs: number;
   /** Define the tools that a conversation has called, if its request defines none. */
   readonly toolStubs: boolean;
+  /** Whether the provider hears of traces. */
+  readonly traceHeaders: boolean;
   /** openai: send `cache_control` marks. */
   readonly cacheMarks: boolean;
   /** openai: name of the output limit. */
@@ -110,6 +112,7 @@ function readHttpProvider(
     firstByteMs: limit("first_byte_ms", 120_000),
     idleMs: limit("idle_ms", 120_000),
     toolStubs: section.flag("tool_stubs", false),
+    traceHeaders: section.flag("trace_headers", false),
     cacheMarks: kind === "openai" && section.flag("cache_marks", false),
     maxTokensName:
       kind === "openai"

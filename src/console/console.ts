@@ -85,7 +85,10 @@ export function registerPage(app: FastifyInstance, { publicUrl, log }: PageParts
       const { html } = await loadBundle();
       return reply.type("text/html; charset=utf-8").send(html);
     } catch (error) {
-      log.error({ err: error }, "the console could not be bundled; everything else is served");
+      log.error(
+        { code: "console_not_bundled", err: error },
+        "the console could not be bundled; everything else is served",
+      );
       return reply
         .code(503)
         .type("text/plain; charset=utf-8")

@@ -159,7 +159,10 @@ export class Act {
 
 async function record(sink: AuditSink, event: AuditEvent, log: Log): Promise<void> {
   await sink.record(event).catch((err: unknown) => {
-    log.error({ err, method: event.method }, "an audit event could not be stored");
+    log.error(
+      { code: "audit_not_stored", err, method: event.method },
+      "an audit event could not be stored",
+    );
   });
 }
 

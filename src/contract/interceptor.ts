@@ -59,7 +59,10 @@ export function intercept<S extends DescService>(
       const isSpecific = thrown instanceof ApiError && thrown.reason !== "cancelled";
       const error = signal.aborted && !isSpecific ? abortError(signal) : toApiError(thrown);
       if (error.reason === "internal")
-        log.error({ method: desc.name, err: error.cause ?? error }, "call failed");
+        log.error(
+          { code: "internal_error", method: desc.name, err: error.cause ?? error },
+          "call failed",
+        );
       throw error;
     };
 

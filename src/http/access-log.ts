@@ -19,7 +19,7 @@ export function createAccessLog(log: Log): (request: FastifyRequest, reply: Fast
   // and none of them is secret.
   const plain = log.child({}, { redact: [] });
   return (request, reply) => {
-    const { requestId, route, identity, logFields, receipt } = request.context;
+    const { requestId, route, identity, logFields, receipt, trace } = request.context;
     const key = identity?.caller.key;
     const { raw } = reply;
     const unanswered = isUnanswered(raw);
@@ -44,6 +44,7 @@ export function createAccessLog(log: Log): (request: FastifyRequest, reply: Fast
         outcome: receipt && OutcomeSchema.value[receipt.outcome]?.localName,
         amountMicrocredits: receipt?.amountMicrocredits.toString(),
         tokens: receipt?.usage && tokensOf(receipt.usage),
+        traceId: trace?.span?.traceId,
         hungUp: raw.writableEnded ? undefined : true,
       },
       "request",

@@ -294,7 +294,7 @@ function keepGrant(
 }
 
 // Other headers stay in the listener, cookies among them.
-const forwarded = ["authorization", "x-request-id"];
+const forwarded = ["authorization", "x-request-id", "traceparent"];
 
 function callOf(
   { requestHeader, signal, values }: HandlerContext,

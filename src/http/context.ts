@@ -9,6 +9,7 @@ import type { Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { AuthenticateResponse } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import type { ErrorReason } from "../base/errors.ts";
 import { isRequestId, newRequestId } from "../base/ids.ts";
+import type { Incoming } from "../tracing/tracing.ts";
 import type { BodyReservation } from "./body-memory.ts";
 import type { CheckedRequest } from "./early-check.ts";
 import type { Envelope } from "./error-body.ts";
@@ -21,6 +22,8 @@ export type RequestContext = {
   /** The first spelling of that path. */
   readonly pattern: string;
   readonly startedMs: number;
+  /** Absent: this process traces nothing. */
+  readonly trace?: Incoming | undefined;
   /** Aborted when the client hangs up before its answer is complete. */
   readonly hangUp: AbortController;
   /** Absent until the caller is authenticated. */

@@ -26,7 +26,10 @@ export function createErrorHandler(log: Log) {
     const apiError = fromFastifyError(error) ?? toApiError(error);
     // The interceptor of the services logs the errors that it wraps.
     if (apiError !== error && apiError.reason === "internal")
-      log.error({ requestId: context.requestId, err: error }, "request failed");
+      log.error(
+        { code: "internal_error", requestId: context.requestId, err: error },
+        "request failed",
+      );
     context.logFields.error = apiError.reason;
     const response = toErrorResponse(apiError, context.envelope, context.requestId);
     context.checked?.fail(apiError, response.status, context.bodyBytes);

@@ -7,6 +7,8 @@ import { type Clock, systemClock } from "../base/clock.ts";
 import { shuttingDown } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { type Core, withCaller, withNewId, withOnTaken } from "../contract/contract.ts";
+import type { Metrics } from "../metrics/metrics.ts";
+import type { Tracer } from "../tracing/tracing.ts";
 import { getAbout, getDescriptorSet } from "./about.ts";
 import { createAccessLog } from "./access-log.ts";
 import type { AddressLimit } from "./address-limit.ts";
@@ -40,7 +42,6 @@ import {
 import { allowHalfClose } from "./half-close.ts";
 import { getEmpty, getLiveness, getReadiness, type Readiness } from "./health.ts";
 import { postCountTokens, postMessages } from "./messages.ts";
-import type { Metrics } from "../metrics/metrics.ts";
 import { getModel, getModels, getModelsInfo } from "./models.ts";
 import { RequestMetrics } from "./request-metrics.ts";
 import { defaultKeepAlive, type KeepAlive } from "./send-stream.ts";
@@ -75,6 +76,8 @@ export type HttpServerParts = {
   readonly log: Log;
   /** Absent: nothing is counted. */
   readonly metrics?: Metrics | undefined;
+  /** Absent: nothing is traced. */
+  readonly tracer?: Tracer | undefined;
 };
 
 export type HttpServer = FastifyInstance & {
@@ -120,8 +123,7 @@ type Route = {
 export function createHttpServer(parts: HttpServerParts): HttpServer {
   const { trustedProxies } = parts.settings;
   const openRequests = new OpenRequests();
-  const metrics =
-    parts.metrics && new RequestMetrics(parts.metrics, () => openRequests.count);
+  const metrics = parts.metrics && new RequestMetrics(parts.metrics, () => openRequests.count);
   const app = fastify({
     logger: false,
     genReqId: requestIdOf,
@@ -160,7 +162,7 @@ export function createHttpServer(parts: HttpServerParts): HttpServer {
     done();
   });
   // In a scope, so that its error handler and parsers do not apply to routes added from outside.
-  app.register(async (scope) => 
+  app.register(async (scope) =>
     addRoutes(scope, { ...parts, requestMetrics: metrics }, openRequests, paths),
   );
   // Not awaited: `close` itself waits for the connections.
@@ -182,7 +184,7 @@ function addRoutes(
   openRequests: OpenRequests,
   paths: ReadonlySet<string>,
 ): void {
-  const { log, settings, identifyCaller, earlyCheck, requestMetrics } = parts;
+  const { log, settings, identifyCaller, earlyCheck, requestMetrics, tracer } = parts;
   const routes = createRoutes(parts, openRequests, () => listPaths(paths));
   const logRequest = createAccessLog(log);
 
@@ -193,7 +195,14 @@ function addRoutes(
   scope.addContentTypeParser("*", (_request, _payload, done) => done(null));
 
   function begin(
-    { route, pattern, envelope }: Pick<RequestContext, "route" | "pattern" | "envelope">,
+    {
+      route,
+      pattern,
+      envelope,
+      credential,
+    }: Pick<RequestContext, "route" | "pattern" | "envelope"> & {
+      credential?: CredentialForm | undefined;
+    },
     request: FastifyRequest,
     reply: FastifyReply,
   ): RequestContext {
@@ -203,6 +212,8 @@ function addRoutes(
       route,
       pattern,
       startedMs: performance.now(),
+      // Probes and descriptions are not worth a trace.
+      trace: credential && tracer?.receive(traceparentOf(request), `${request.method} ${pattern}`),
       hangUp: new AbortController(),
       isTaken: false,
       logFields: {},
@@ -213,6 +224,7 @@ function addRoutes(
     // One listener for all that ends with the answer.
     reply.raw.once("close", () => {
       logRequest(request, reply);
+      endTrace(request, reply);
       ended?.();
       const isAnswered = reply.raw.writableEnded;
       if (!isAnswered) context.hangUp.abort();
@@ -232,13 +244,17 @@ function addRoutes(
       url,
       config: { isVariant },
       onRequest: async (request, reply) => {
-        const context = begin({ route: url, pattern, envelope }, request, reply);
+        const context = begin({ route: url, pattern, envelope, credential }, request, reply);
         if (!credential) return;
         if (openRequests.isDraining) throw shuttingDown();
         parts.addressLimit.checkRequest(request);
         const key = readCredential(credential, request.raw, settings.nativeBearer());
         const authorization = `Bearer ${key}`;
-        const headers = { authorization, "x-request-id": context.requestId };
+        const headers = {
+          authorization,
+          "x-request-id": context.requestId,
+          ...(context.trace && { traceparent: context.trace.traceparent }),
+        };
         const call = { headers, signal: context.hangUp.signal };
         const attempt = { authorization, address: request.ip, monthUsage };
         const { caller, atMs } = await identifyCaller(attempt, call);
@@ -271,6 +287,31 @@ function addRoutes(
     if (allow.length > 0) reply.header("allow", allow.join(", "));
     done(error);
   });
+}
+
+function traceparentOf({ headers }: FastifyRequest): string | undefined {
+  const { traceparent } = headers;
+  return typeof traceparent === "string" ? traceparent : undefined;
+}
+
+function endTrace({ method, context }: FastifyRequest, { raw }: FastifyReply): void {
+  const { trace, identity, logFields, pattern, requestId } = context;
+  if (!trace?.span) return;
+  const key = identity?.caller.key;
+  const error = logFields.error ?? (raw.writableEnded ? undefined : "cancelled");
+  const isOurs = raw.statusCode >= 500 || (error !== undefined && raw.statusCode < 400);
+  trace.span.end(
+    {
+      "http.request.method": method,
+      "http.route": pattern,
+      "http.response.status_code": raw.statusCode,
+      "error.type": error,
+      "gateway.request_id": requestId,
+      "gateway.account_id": key?.accountId,
+      "gateway.key_id": key?.keyId,
+    },
+    isOurs ? error : undefined,
+  );
 }
 
 /** The paths that are served, as `METHOD /path`, without the methods that a wildcard stands for. */

@@ -2,8 +2,12 @@
 // request adds to fields: one look-up, and no label.
 
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { type Outcome, OutcomeSchema, type Receipt } from "../../gen/gateway/billing/v1/billing_pb.ts";
-import { type Distribution, type Metrics, type Tally } from "../metrics/metrics.ts";
+import {
+  type Outcome,
+  OutcomeSchema,
+  type Receipt,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Distribution, Metrics, Tally } from "../metrics/metrics.ts";
 import { isUnanswered } from "./access-log.ts";
 import type { RequestContext } from "./context.ts";
 import { errorTable } from "./error-table.ts";
@@ -64,11 +68,10 @@ export class RequestMetrics {
     row.requests.value += 1;
     row.duration.observe(reply.elapsedTime / 1000);
     const firstByteMs = logFields?.firstByteMs;
-    if (firstByteMs !== undefined) row.firstEvent?.observe(firstByteMs / 1000);
-    if (receipt && row.overhead) {
-      const added = addedMs(receipt, firstByteMs ?? reply.elapsedTime);
-      if (added !== undefined) row.overhead.observe(added / 1000);
-    }
+    if (firstByteMs === undefined) return;
+    row.firstEvent?.observe(firstByteMs / 1000);
+    const added = receipt && addedMs(receipt, firstByteMs);
+    if (added !== undefined) row.overhead?.observe(added / 1000);
   }
 
   #addRow(

@@ -24,7 +24,9 @@ import { withTimeout } from "../base/timeout.ts";
 import { chargedUsage, type Ending, type Hold, type Holds } from "../billing/billing.ts";
 import { withoutRuns } from "../formats/text-run.ts";
 import type { ProviderAnswer } from "../providers/providers.ts";
+import type { TraceScope } from "../tracing/tracing.ts";
 import type { ActiveRequest } from "./active-requests.ts";
+import { genaiTokens } from "./genai-metrics.ts";
 import type { InputCounts } from "./input-counts.ts";
 import { type BillableUsage, Meter } from "./meter.ts";
 import type { Prepared } from "./prepare.ts";
@@ -52,6 +54,7 @@ export class Bill {
   readonly #active: ActiveRequest;
   readonly #client: AbortSignal;
   readonly #meter: Meter;
+  readonly #trace: TraceScope | undefined;
   #hold: Hold;
   #answer: ProviderAnswer | undefined;
   /** True while a provider has the whole request and has not answered with an error status. */
@@ -68,14 +71,21 @@ export class Bill {
   /** `client` fires when the client hangs up. */
   constructor(
     parts: BillParts,
-    request: { prepared: Prepared; hold: Hold; active: ActiveRequest; client: AbortSignal },
+    request: {
+      prepared: Prepared;
+      hold: Hold;
+      active: ActiveRequest;
+      client: AbortSignal;
+      trace?: TraceScope | undefined;
+    },
   ) {
-    const { prepared, hold, active, client } = request;
+    const { prepared, hold, active, client, trace } = request;
     this.#parts = parts;
     this.#prepared = prepared;
     this.#hold = hold;
     this.#active = active;
     this.#client = client;
+    this.#trace = trace;
     this.#meter = new Meter({
       countedInput: estimatedTokensOf(prepared.size),
       writesLiveLong: prepared.size.mostExpensiveInput === InputCategory.CACHE_WRITE_1H,
@@ -297,8 +307,22 @@ export class Bill {
     if (this.#settlement === undefined) {
       this.#usage = chargedUsage(billable.usage, this.#hold.grantedOutput);
       this.#settlement = this.#parts.holds.settle(this.#hold, this.#endingOf(billable, outcome));
+      if (this.#trace) this.#traceSettlement(this.#trace, this.#settlement, this.#usage);
     }
     return this.#settlement;
+  }
+
+  #traceSettlement(trace: TraceScope, settlement: Promise<Receipt>, usage: Usage): void {
+    const span = trace.span("settle");
+    settlement.then(
+      (receipt) => span.end({ "gateway.microcredits": Number(receipt.amountMicrocredits) }),
+      (error: unknown) => span.end({}, toApiError(error).reason),
+    );
+    const tokens = genaiTokens(usage);
+    this.#answer?.span?.set({
+      "gen_ai.usage.input_tokens": tokens.input,
+      "gen_ai.usage.output_tokens": tokens.output,
+    });
   }
 
   #endingOf({ usage, basis }: BillableUsage, outcome: Outcome): Ending {

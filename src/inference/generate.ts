@@ -15,6 +15,7 @@ import { type Hold, minHoldMicro, type NewHold, type UsageBounds } from "../bill
 import type { Call, Caller } from "../contract/contract.ts";
 import type { ProviderAnswer, Providers } from "../providers/providers.ts";
 import type { Place, RateLimitState, RateLimits } from "../rate-limits/rate-limits.ts";
+import type { Tracer } from "../tracing/tracing.ts";
 import type { ActiveRequest, ActiveRequests } from "./active-requests.ts";
 import { Bill, type BillParts } from "./bill.ts";
 import type { Catalog } from "./catalog.ts";
@@ -38,6 +39,8 @@ export type GenerateParts = BillParts & {
   readonly overlap: boolean;
   /** Absent: nothing is counted by the names of OpenTelemetry. */
   readonly genai?: GenaiMetrics | undefined;
+  /** Absent: nothing is traced. */
+  readonly tracer?: Tracer | undefined;
 };
 
 /** A caller that pays. */
@@ -45,6 +48,8 @@ export type PayingCaller = Extract<Caller, { kind: "key" }>;
 
 /** Time between the time limit of a request and the deadline of its hold. */
 const deadlineMarginMs = 60_000;
+/** Of a call that nobody has begun to trace. */
+const traceName = "gateway.inference.v1.InferenceService/Generate";
 /** Longest wait for a provider's count during an admission. */
 const countMaxWaitMs = 2_000;
 
@@ -61,12 +66,14 @@ export async function* generate(
   const { genai } = parts;
   const startMs = genai ? performance.now() : 0;
   let firstEventMs: number | undefined;
+  const trace = parts.tracer?.join(call.requestHeader.get("traceparent"), traceName);
   const requestId = requestIdOf(call);
   const { prepared, place } = await begin(parts, received, caller);
   // Open before the hold, so that a revocation or a drain also ends requests that are being
   // admitted.
   const active = parts.activeRequests.open(caller.key.keyId, caller.secret.secretId);
   const timer = setTimeout(() => active.cancel(timeLimit), parts.requestMaxMs);
+  const holding = trace?.span("hold");
   let bill: Bill | undefined;
   const callProvider = (maxTokens: number, mayRepeat?: () => Promise<boolean>): ProviderCall => {
     const answer = parts.providers.generate({
@@ -83,6 +90,7 @@ export async function* generate(
       },
       acceptsRuns: call.acceptsRuns ?? false,
       mayRepeat,
+      trace,
     });
     const calling = { answer, isAccepted: false };
     return calling;
@@ -97,7 +105,8 @@ export async function* generate(
       ? await placeWhileCalling(parts, newHold, active, call.signal, callProvider)
       : undefined;
     const hold = early?.hold ?? (await placeHold(parts, prepared, newHold, caller, call.signal));
-    bill = new Bill(parts, { prepared, hold, active, client: call.signal });
+    holding?.end({ "gateway.microcredits": Number(hold.amountMicro) });
+    bill = new Bill(parts, { prepared, hold, active, client: call.signal, trace });
     // Only now: what a provider does before the hold is durable is not the client's to pay.
     if (early?.isAccepted) reportAccepted(bill, true);
     // Settles at once: a client that stopped reading leaves this generator suspended at a `yield`.
@@ -129,12 +138,14 @@ export async function* generate(
     yield response({ case: "receipt", value: receiptMessage(receipt) });
   } catch (error) {
     if (bill) throw bill.fail(error);
+    holding?.end({}, toApiError(error).reason);
     // Only admitted requests count towards the limit of the key.
     place?.cancel();
     throw rejected(parts, caller, error);
   } finally {
     // If the answer failed or its reader left, charges the usage so far. No effect once settled.
     await bill?.close();
+    trace?.end({ "gateway.request_id": requestId }, bill?.summary().error);
     if (genai && bill)
       genai.count({ ...bill.summary(), durationMs: performance.now() - startMs, firstEventMs });
     clearTimeout(timer);

@@ -11,6 +11,7 @@ import type { AuthenticatedCall, Caller, Implementation } from "../contract/cont
 import type { Keys } from "../keys/keys.ts";
 import type { Providers } from "../providers/providers.ts";
 import type { RateLimits } from "../rate-limits/rate-limits.ts";
+import type { Tracer } from "../tracing/tracing.ts";
 import { ActiveRequests } from "./active-requests.ts";
 import type { Catalog } from "./catalog.ts";
 import { countTokens } from "./count.ts";
@@ -56,6 +57,8 @@ export function createInference(parts: {
   overlap?: boolean;
   /** Absent: nothing is counted by the names of OpenTelemetry. */
   genai?: GenaiMetrics | undefined;
+  /** Absent: nothing is traced. */
+  tracer?: Tracer | undefined;
 }): Inference {
   const activeRequests = new ActiveRequests();
   const inputCounts = new InputCounts();
@@ -69,7 +72,7 @@ export function createInference(parts: {
   };
   const stopWatching = parts.keys.onChanged(({ keyId }) => {
     cancelRefused(activeRequests, parts.keys, keyId).catch((err: unknown) =>
-      parts.log.error({ err, keyId }, "a changed key could not be read"),
+      parts.log.error({ code: "key_unread", err, keyId }, "a changed key could not be read"),
     );
   });
   return {

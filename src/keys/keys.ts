@@ -19,6 +19,7 @@ import type {
   Caller,
   Implementation,
 } from "../contract/contract.ts";
+import type { Metrics } from "../metrics/metrics.ts";
 import type { Postgres, Tx } from "../postgres/postgres.ts";
 import { type Hints, hintsOn } from "../redis/redis.ts";
 import type { ResolveModel } from "./administration.ts";
@@ -33,7 +34,6 @@ import {
   rotateKey,
   updateKey,
 } from "./administration.ts";
-import type { Metrics } from "../metrics/metrics.ts";
 import { createAuthentication } from "./authenticate.ts";
 import { LastUse } from "./last-use.ts";
 import { RevocationCheck } from "./revocation.ts";

@@ -41,7 +41,7 @@ export class LastUse {
       for (let at = 0; at < secretIds.length; at += batchMax)
         await this.#write(secretIds.slice(at, at + batchMax));
     } catch (err) {
-      this.#log.warn({ err }, "cannot record the last use of keys");
+      this.#log.warn({ code: "last_use_not_stored", err }, "cannot record the last use of keys");
     }
   }
 }

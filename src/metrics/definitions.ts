@@ -58,8 +58,8 @@ export const definitions = {
   gateway_overhead_seconds: {
     kind: "histogram",
     help:
-      "what the gateway itself adds: the time to the first event, or to the end of a plain answer, " +
-      "without the provider's. Of requests with one attempt",
+      "what the gateway itself adds to the time to the first event of a stream. Of completed " +
+      "streams with one attempt",
     labels: ["route"],
     buckets: seconds,
   },
@@ -262,9 +262,7 @@ export const definitions = {
     kind: "histogram",
     help: "time to the first event of an answer, towards the client",
     labels: genaiLabels,
-    buckets: [
-      0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10,
-    ],
+    buckets: [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10],
   },
   gen_ai_server_time_per_output_token_seconds: {
     kind: "histogram",

@@ -1,8 +1,8 @@
 // The face of this folder: the metrics of one process, of several together, and their listener.
 //
-// By hand, see docs/decisions/0044-metrics-by-hand.md.
+// By hand, see docs/decisions/0045-metrics-by-hand.md.
 
-export { definitions, type MetricName } from "./definitions.ts";
+export { type Definition, definitions, type MetricName } from "./definitions.ts";
 export { readProcess } from "./process.ts";
 export { type Distribution, Metrics, type Reading, type Tally } from "./registry.ts";
 export { type MetricsListener, serveMetrics } from "./serve.ts";

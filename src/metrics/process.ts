@@ -1,12 +1,12 @@
 // The figures of this process: processor, memory, event loop, garbage collections.
 
+import { readFileSync } from "node:fs";
 import {
   constants,
   monitorEventLoopDelay,
   PerformanceObserver,
   performance,
 } from "node:perf_hooks";
-import { readFileSync } from "node:fs";
 import type { Metrics } from "./registry.ts";
 
 const gcKinds: ReadonlyMap<number, string> = new Map([
@@ -23,9 +23,7 @@ const version = String(Object(packageFile).version);
 
 /** Adds the figures of this process. Returns the function that stops watching. */
 export function readProcess(metrics: Metrics): () => void {
-  metrics.read("gateway_build_info", () => [
-    { labels: [version, process.version], value: 1 },
-  ]);
+  metrics.read("gateway_build_info", () => [{ labels: [version, process.version], value: 1 }]);
   metrics.readOne("process_cpu_seconds_total", () => {
     const { user, system } = process.cpuUsage();
     return (user + system) / 1e6;
@@ -43,9 +41,11 @@ export function readProcess(metrics: Metrics): () => void {
 
   const pauses = new Map([...gcKinds.values()].map((kind) => [kind, 0]));
   const observer = new PerformanceObserver((list) => {
-    for (const { detail, duration } of list.getEntries()) {
+    for (const entry of list.getEntries()) {
+      // Of these entries, which Node's types leave out.
+      const detail: unknown = Reflect.get(entry, "detail");
       const kind = gcKinds.get(Number(Object(detail).kind)) ?? "major";
-      pauses.set(kind, (pauses.get(kind) ?? 0) + duration / 1000);
+      pauses.set(kind, (pauses.get(kind) ?? 0) + entry.duration / 1000);
     }
   });
   observer.observe({ entryTypes: ["gc"] });

@@ -50,7 +50,10 @@ type Reader = {
   readonly name: MetricName;
   read(): readonly { readonly labels: readonly string[]; readonly value: number }[];
 };
-type Series = Map<string, { readonly labels: readonly string[]; readonly value: Tally | Distribution }>;
+type Series = Map<
+  string,
+  { readonly labels: readonly string[]; readonly value: Tally | Distribution }
+>;
 
 export class Metrics {
   readonly #series = new Map<MetricName, Series>();

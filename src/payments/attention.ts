@@ -275,6 +275,6 @@ export async function approveDecision(
 async function finish(parts: Parts, orderId: string): Promise<void> {
   parts.changed(orderId);
   await postGrants(parts, orderId).catch((err: unknown) =>
-    parts.log.warn({ orderId, err }, "a grant could not be posted yet"),
+    parts.log.warn({ code: "grant_not_posted", orderId, err }, "a grant could not be posted yet"),
   );
 }

@@ -33,7 +33,12 @@ export async function applyLook(
     for (const deposit of deposits) {
       if (!(await tables.upsertDeposit(order, deposit)))
         parts.log.error(
-          { orderId, processor: order.processor, deposit: deposit.externalId },
+          {
+            code: "deposit_of_another_order",
+            orderId,
+            processor: order.processor,
+            deposit: deposit.externalId,
+          },
           "a processor reports the deposit of another order",
         );
     }

@@ -50,7 +50,9 @@ export function createCleaning({ store, log }: Pick<Parts, "store" | "log">) {
   const clean = () => {
     running = store
       .removeHooks()
-      .catch((err: unknown) => log.warn({ err }, "old webhooks could not be removed"));
+      .catch((err: unknown) =>
+        log.warn({ code: "webhooks_not_removed", err }, "old webhooks could not be removed"),
+      );
   };
   return {
     start(): void {

@@ -148,7 +148,10 @@ async function openAtProcessor(
   } catch (error) {
     await store.failOpening(orderId);
     if (error instanceof ApiError) throw error;
-    log.warn({ orderId, processor: processor.name, err: error }, "a processor opened no order");
+    log.warn(
+      { code: "order_not_opened", orderId, processor: processor.name, err: error },
+      "a processor opened no order",
+    );
     throw new ApiError("gateway_unavailable", {
       message: "The payment processor does not answer. Nothing was ordered; try again shortly.",
       retryAfterMs: 5_000,

@@ -56,7 +56,8 @@ export function createPoller(parts: Parts, repeat: Repeat): Poller {
       if (isFailing) log.info("orders are looked at again");
       isFailing = false;
     } catch (err) {
-      if (!isFailing) log.warn({ err }, "cannot find the orders that are due");
+      if (!isFailing)
+        log.warn({ code: "orders_unread", err }, "cannot find the orders that are due");
       isFailing = true;
     }
     isTicking = false;
@@ -71,7 +72,10 @@ export function createPoller(parts: Parts, repeat: Repeat): Poller {
     running.add();
     doneOf(work)
       .catch((err: unknown) =>
-        log.warn({ ...work, err }, "work on an order or a bonus failed, and will be repeated"),
+        log.warn(
+          { code: "order_work_failed", ...work, err },
+          "work on an order or a bonus failed, and will be repeated",
+        ),
       )
       .finally(() => running.done());
   }
@@ -112,6 +116,9 @@ export function createPoller(parts: Parts, repeat: Repeat): Poller {
 type LookWork = Extract<Work, { kind: "look" }>;
 
 function reportFailure(log: Log, processor: string, orderId: string, err: unknown): undefined {
-  log.warn({ processor, orderId, err }, "a processor did not answer a look");
+  log.warn(
+    { code: "processor_silent", processor, orderId, err },
+    "a processor did not answer a look",
+  );
   return undefined;
 }

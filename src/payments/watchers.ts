@@ -33,7 +33,8 @@ export function createWatchers(store: Pick<PaymentsStore, "readVersions">, log: 
       versions = found;
       isFailing = false;
     } catch (err) {
-      if (!isFailing) log.warn({ err }, "cannot read the versions of watched orders");
+      if (!isFailing)
+        log.warn({ code: "orders_unread", err }, "cannot read the versions of watched orders");
       isFailing = true;
     }
     timer = undefined;

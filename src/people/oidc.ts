@@ -107,7 +107,10 @@ function createOidcProvider(parts: {
     reading ??= discover()
       .catch((error: unknown) => {
         if (!known) throw error;
-        log.warn({ oidc: name, ...describe(error) }, "the metadata of the provider were not read");
+        log.warn(
+          { code: "oidc_metadata_unread", oidc: name, ...describe(error) },
+          "the metadata of the provider were not read",
+        );
         return known;
       })
       .then((configuration) => {
@@ -122,7 +125,10 @@ function createOidcProvider(parts: {
 
   const fail = (error: unknown): never => {
     const isAway = isUnreachable(error);
-    log.warn({ oidc: name, ...describe(error) }, "a sign-in at the provider failed");
+    log.warn(
+      { code: "oidc_sign_in_failed", oidc: name, ...describe(error) },
+      "a sign-in at the provider failed",
+    );
     if (isAway)
       throw new ApiError("gateway_unavailable", {
         message: `${settings.title} does not answer. Try again shortly, or sign in another way.`,

@@ -41,7 +41,7 @@ export function createOutbox(parts: {
     while (!stopped.signal.aborted) {
       const { promise } = wake;
       const isMore = await sendDue().catch((err: unknown) => {
-        log.warn({ err }, "the mails that wait could not be read");
+        log.warn({ code: "mails_unread", err }, "the mails that wait could not be read");
         return false;
       });
       if (isMore || stopped.signal.aborted) continue;
@@ -75,11 +75,19 @@ export function createOutbox(parts: {
       const problem = error instanceof MailError ? error.message : "The mail could not be sent.";
       const waitMs = Math.min(waitMsMax, minuteMs * 2 ** (attempts - 1));
       const reason = Object(Object(error).cause ?? error).message;
-      log.warn({ mail: mailId, kind, attempts, problem, reason }, "a mail was not sent");
+      log.warn(
+        { code: "mail_not_sent", mail: mailId, kind, attempts, problem, reason },
+        "a mail was not sent",
+      );
       // Without a database the mail stays claimed, and is due again after two minutes.
       await store
         .settleMail(mailId, isPermanent ? "failed" : "waiting", problem, waitMs)
-        .catch((err: unknown) => log.warn({ err, mail: mailId }, "the outcome was not stored"));
+        .catch((err: unknown) =>
+          log.warn(
+            { code: "mail_outcome_not_stored", err, mail: mailId },
+            "the outcome was not stored",
+          ),
+        );
     }
   }
 

@@ -35,7 +35,10 @@ export function createRetention(parts: {
       await inBatches(() => store.removeSessions(keptDays, idleMsMax, batchMax));
       await inBatches(() => store.removeAddresses(keptDays, batchMax));
     } catch (err) {
-      log.warn({ err }, "cannot remove old sessions and addresses; trying again tomorrow");
+      log.warn(
+        { code: "retention_failed", err },
+        "cannot remove old sessions and addresses; trying again tomorrow",
+      );
     }
   }
 

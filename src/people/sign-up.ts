@@ -85,7 +85,10 @@ export async function findAccount(
   }
   const { accountId } = join;
   if ((await store.findAccountName(accountId)) === undefined) {
-    log.error({ accountId }, "the account that new people join does not exist");
+    log.error(
+      { code: "sign_up_account_missing", accountId },
+      "the account that new people join does not exist",
+    );
     throw new ApiError("gateway_unavailable", {
       message: "The account that new people join does not exist. Tell the operator.",
     });

@@ -7,8 +7,8 @@ import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { Clock } from "../base/clock.ts";
 import { ApiError, toApiError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
+import type { Span } from "../tracing/tracing.ts";
 import { failed } from "./failures.ts";
-import type { ProviderMetrics } from "./provider-metrics.ts";
 import type {
   ProviderAnswer,
   ProviderEnd,
@@ -17,6 +17,7 @@ import type {
   ProviderStream,
   Read,
 } from "./provider.ts";
+import type { ProviderMetrics } from "./provider-metrics.ts";
 import { type AcquiredRoute, acquireRoute, type ProviderRoute, routesAfter } from "./routing.ts";
 
 /** Shared by all requests of the process. */
@@ -46,7 +47,10 @@ export async function startAnswer(
     const route = await acquireRoute(routes, request.signal);
     const totalMs = route.connection.settings.totalMs - (clock.now() - startMs);
     const isRepeated = calls.some((earlier) => earlier.route.connection === route.connection);
-    const called = new RunningAttempt(route, request, { clock, log, metrics, totalMs, isRepeated });
+    const called = new RunningAttempt(route, request, {
+      ...{ clock, log, metrics, totalMs, isRepeated },
+      isSecond: calls.length > 0,
+    });
     calls.push(called);
     await called.begin();
     return called;
@@ -79,6 +83,8 @@ class RunningAttempt {
   readonly #request: ProviderRequest;
   readonly #startMs: number;
   readonly #isRepeated: boolean;
+  readonly #isSecond: boolean;
+  readonly #span: Span | undefined;
   readonly #cancelTimer: () => void;
   /** Undefined until the first event. */
   answer: Omit<ProviderAnswer, "attempts"> | undefined;
@@ -95,7 +101,11 @@ class RunningAttempt {
   constructor(
     route: AcquiredRoute,
     request: ProviderRequest,
-    parts: Omit<AnswerParts, "budget"> & { totalMs: number; isRepeated: boolean },
+    parts: Omit<AnswerParts, "budget"> & {
+      totalMs: number;
+      isRepeated: boolean;
+      isSecond: boolean;
+    },
   ) {
     this.route = route;
     this.#clock = parts.clock;
@@ -104,6 +114,8 @@ class RunningAttempt {
     this.#request = request;
     this.#startMs = parts.clock.now();
     this.#isRepeated = parts.isRepeated;
+    this.#isSecond = parts.isSecond;
+    this.#span = request.trace?.span(`chat ${request.request.model}`, "client");
     this.#cancelTimer = parts.clock.after(Math.max(0, parts.totalMs), () =>
       this.#stream?.stop(new ApiError("timeout")),
     );
@@ -152,6 +164,7 @@ class RunningAttempt {
         onAccepted: () => this.#request.onAccepted(true),
         onEnd: (end) => this.#finish(end),
         acceptsRuns: this.#request.acceptsRuns ?? false,
+        traceparent: this.#tracesProvider ? this.#span?.traceparent : undefined,
       });
     } catch (error) {
       // Nothing was sent.
@@ -163,7 +176,8 @@ class RunningAttempt {
     if (this.#request.signal.aborted) this.#cancel();
     try {
       const events = resume(await this.#readFirst(this.#stream), this.#stream);
-      this.answer = { provider: this.provider, isPlain: this.#stream.isPlain, events };
+      const { isPlain } = this.#stream;
+      this.answer = { provider: this.provider, isPlain, events, span: this.#span };
     } catch (error) {
       // A stream that rejects without having called `onEnd` is a bug of ours. The concurrency limit
       // and the circuit breaker are updated all the same.
@@ -193,12 +207,41 @@ class RunningAttempt {
     const isFailed = end.outcome !== "delivered" && end.isOurs !== true;
     if (isFailed && this.#firstEventMs === undefined) this.#request.onAccepted(false);
     this.#reportToCircuit(end);
+    if (this.#span) this.#endSpan(this.#span, end);
     this.#metrics?.count({
       provider: this.provider,
       model: this.#request.request.model,
       outcome: this.attempt()?.outcome ?? end.outcome,
       ms: this.#clock.now() - this.#startMs,
     });
+  }
+
+  get #tracesProvider(): boolean {
+    const { settings } = this.route.connection;
+    return settings.kind !== "simulated" && settings.traceHeaders;
+  }
+
+  #endSpan(span: Span, end: ProviderEnd): void {
+    const { settings } = this.route.connection;
+    const { model, maxTokens } = this.#request.request;
+    const url = settings.kind === "simulated" ? undefined : URL.parse(settings.baseUrl);
+    const isDelivered = end.outcome === "delivered";
+    const error = isDelivered ? undefined : end.error.reason;
+    span.end(
+      {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": this.provider,
+        "gen_ai.request.model": model,
+        "gen_ai.response.model": this.route.target.model,
+        "gen_ai.request.max_tokens": maxTokens,
+        "http.response.status_code": end.status === 0 ? undefined : end.status,
+        "server.address": url?.hostname,
+        "server.port": url ? Number(url.port || (url.protocol === "https:" ? 443 : 80)) : undefined,
+        "gateway.attempt": this.#isSecond ? 2 : 1,
+        "error.type": error,
+      },
+      error,
+    );
   }
 
   #reportToCircuit(end: ProviderEnd): void {
@@ -218,8 +261,12 @@ class RunningAttempt {
       outcome: this.attempt()?.outcome,
       status: end.status,
     };
-    if (end.alarm !== undefined) this.#log.error(facts, end.alarm);
-    else this.#log.warn({ ...facts, err: end.error.facts.cause }, "provider call failed");
+    if (end.alarm !== undefined) this.#log.error({ code: "provider_alarm", ...facts }, end.alarm);
+    else
+      this.#log.warn(
+        { code: "provider_call_failed", ...facts, err: end.error.facts.cause },
+        "provider call failed",
+      );
     if (end.coolDownMs !== undefined) {
       // A limit of tokens a minute may be met by one large request. Every other reason to ask for a
       // pause concerns the provider itself.
@@ -231,10 +278,13 @@ class RunningAttempt {
     const scope = this.#isRepeated ? "request" : (end.scope ?? "account");
     const opened = circuit.fail(accountId, probes, scope);
     if (opened === "provider")
-      this.#log.error(facts, "the provider fails too often: its circuit is open");
+      this.#log.error(
+        { code: "provider_circuit_open", ...facts },
+        "the provider fails too often: its circuit is open",
+      );
     else if (opened === "account")
       this.#log.warn(
-        { ...facts, accountId },
+        { code: "account_circuit_open", ...facts, accountId },
         "the provider fails too often for an account: its circuit is open for that account",
       );
   }

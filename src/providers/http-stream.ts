@@ -167,6 +167,8 @@ export class HttpStream implements ProviderStream, Dispatcher.DispatchHandler {
     this.#isSent = true;
     if (this.#end !== undefined) return;
     const { dispatcher, path, headers, body } = this.#request;
+    const { traceparent } = this.#call;
+    if (traceparent !== undefined) headers.push("traceparent", traceparent);
     dispatcher.dispatch({ method: "POST", path, headers, body }, this);
   }
 

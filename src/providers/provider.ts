@@ -7,6 +7,7 @@ import type { Event } from "../../gen/gateway/inference/v1/event_pb.ts";
 import type { GenerateRequest } from "../../gen/gateway/inference/v1/inference_pb.ts";
 import type { ApiError } from "../base/errors.ts";
 import type { Route } from "../config/catalog.ts";
+import type { Span, TraceScope } from "../tracing/tracing.ts";
 import type { FailureScope } from "./circuit-breaker.ts";
 
 /** One request of the inference service. */
@@ -42,6 +43,8 @@ export type ProviderRequest = {
    * Absent: one may always be made.
    */
   readonly mayRepeat?: (() => Promise<boolean>) | undefined;
+  /** Absent: the request is not traced. */
+  readonly trace?: TraceScope | undefined;
 };
 
 /** The input tokens that a provider counted, with further members of its answer. */
@@ -51,6 +54,8 @@ export type ProviderTokenCount = { readonly inputTokens: number; readonly extens
 export type ProviderAnswer = {
   /** Name of the provider that answers, as in the configuration. Absent where none began. */
   readonly provider?: string;
+  /** The span of its call. */
+  readonly span?: Span | undefined;
   /** True when the answer came in one piece, not as a stream. */
   readonly isPlain: boolean;
   /**
@@ -93,6 +98,8 @@ export type ProviderCall = {
   readonly onEnd: (end: ProviderEnd) => void;
   /** As in `ProviderRequest`. A provider may ignore it. */
   readonly acceptsRuns?: boolean;
+  /** A header that names our span. Absent: the provider does not hear of it. */
+  readonly traceparent?: string | undefined;
 };
 
 /** How a call ended. */

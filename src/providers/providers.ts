@@ -14,8 +14,8 @@ import type { Metrics } from "../metrics/metrics.ts";
 import { createAnthropic } from "./anthropic.ts";
 import { RetryBudget, startAnswer } from "./attempts.ts";
 import { createOpenai } from "./openai.ts";
-import { ProviderMetrics } from "./provider-metrics.ts";
 import type { Provider, ProviderRequest, Providers, ProviderTokenCount } from "./provider.ts";
+import { ProviderMetrics } from "./provider-metrics.ts";
 import {
   createConnection,
   type ProviderConnection,
@@ -145,7 +145,10 @@ function credentialOf(
 function closeWhenIdle({ name, provider, concurrency }: ProviderConnection, log: Log): void {
   const closing = concurrency.whenIdle().then(() => provider.close());
   closing.catch((error: unknown) =>
-    log.warn({ provider: name, err: error }, "closing a provider failed"),
+    log.warn(
+      { code: "provider_not_closed", provider: name, err: error },
+      "closing a provider failed",
+    ),
   );
 }
 

@@ -134,7 +134,8 @@ export function connectRedis(url: string, log: Log): Redis {
 /** How long a cluster or a sentinel may take to say where the servers are. */
 const askMsMax = 2_000;
 
-type Options = Omit<typeof options, "maxRetriesPerRequest"> & {
+type Options = Omit<typeof options, "enableOfflineQueue" | "maxRetriesPerRequest"> & {
+  readonly enableOfflineQueue: boolean;
   readonly maxRetriesPerRequest: number | null;
 };
 

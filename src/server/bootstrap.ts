@@ -60,7 +60,7 @@ export async function saveAdminToken(dataDir: string, adminToken: string, log: L
   await stageFirstKeys(dataDir, { ...file, adminToken });
   await publishFirstKeys(dataDir);
   log.warn(
-    { file: firstKeysPath(dataDir) },
+    { code: "admin_token_made", file: firstKeysPath(dataDir) },
     "no admin token was found: a new one is in this file, and earlier generated ones are not valid",
   );
 }

@@ -2,8 +2,8 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { loopbackRanges, matchAddresses } from "../base/client-address.ts";
-import { withTimeout } from "../base/timeout.ts";
 import type { ErrorReason } from "../base/errors.ts";
+import { withTimeout } from "../base/timeout.ts";
 import type { CatalogFile } from "../config/catalog.ts";
 import type { Config } from "../config/environment.ts";
 import { hostAndPort } from "../config/environment.ts";
@@ -35,6 +35,7 @@ import {
   snapshotOf,
 } from "../metrics/metrics.ts";
 import { createRateLimits } from "../rate-limits/rate-limits.ts";
+import { Tracer } from "../tracing/tracing.ts";
 import { type FirstKeys, saveAdminToken, seed, signInLinkAdvice } from "./bootstrap.ts";
 import { remoteReadiness } from "./readiness.ts";
 import { type GatewayParts, type StartedServices, startServices } from "./services.ts";
@@ -102,7 +103,9 @@ export async function startGateway(parts: GatewayParts): Promise<Gateway> {
 async function openGateway(given: GatewayParts, stack: AsyncDisposableStack): Promise<Gateway> {
   const { config, log } = given;
   const metrics = config.metrics && new Metrics();
-  const parts = { ...given, metrics };
+  const tracer =
+    config.tracing && stack.adopt(new Tracer(config.tracing, log), (one) => one.close());
+  const parts = { ...given, metrics, tracer };
   const listener = metrics && (await openMetrics(metrics, parts, stack));
   const local = config.role === "facade" ? undefined : await startServices(parts, stack);
   const { core, readiness } = local
@@ -153,7 +156,10 @@ async function openGateway(given: GatewayParts, stack: AsyncDisposableStack): Pr
       const hurried = hurry && aborted(hurry).then(() => false);
       const early = Promise.race([drained, ...(hurried ? [hurried] : [])]);
       if (!(await withTimeout(early, config.drainLimitMs, () => false))) {
-        log.warn("drain limit reached: cancelling and settling the active requests");
+        log.warn(
+          { code: "drain_limit_reached" },
+          "drain limit reached: cancelling and settling the active requests",
+        );
         const settled = Promise.all([drained, local?.cancelActive()]);
         await withTimeout(settled, cancelLimitMs, () => undefined);
       }
@@ -192,7 +198,10 @@ async function createFirstKeys(
   const firstKeys = seeds ? await seed({ core, dataDir, ...local }) : undefined;
   if (!firstKeys && configured === undefined) await saveAdminToken(dataDir, adminToken, log);
   if (!firstKeys && !(await installation.hasOperator()))
-    log.warn(`nobody is an operator of the console yet: ${signInLinkAdvice}`);
+    log.warn(
+      { code: "no_operator" },
+      `nobody is an operator of the console yet: ${signInLinkAdvice}`,
+    );
   return firstKeys;
 }
 
@@ -215,6 +224,7 @@ async function openGrpc(
 ): Promise<Listener> {
   if (config.role === "core" && !config.grpcTls?.clientAuthorities)
     log.warn(
+      { code: "client_addresses_unknown" },
       "GRPC_TLS_CLIENT_CA is not set: the address of a facade counts as that of its clients",
     );
   const server = createGrpcServer({
@@ -259,7 +269,7 @@ type HttpParts = GatewayParts & {
 };
 
 async function openHttp(parts: HttpParts): Promise<Listener> {
-  const { config, log, metrics, shared, local, services } = parts;
+  const { config, log, metrics, tracer, shared, local, services } = parts;
   const { readiness, nativeBearer, grpcAddress, stack } = parts;
   const { host, port, trustedProxies, httpAdmin, streamCost } = config;
   const { core, limits, onPayerChange } = local
@@ -291,6 +301,7 @@ async function openHttp(parts: HttpParts): Promise<Listener> {
     failedCredentials,
     log,
     metrics,
+    tracer,
   });
   const cookies = createSessionCookie(publicUrl);
   const adminMethods = httpAdmin !== "false";

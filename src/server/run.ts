@@ -43,7 +43,12 @@ export async function runGateway(
   // A worker gets the file from its parent.
   process.on("SIGHUP", () => void (parent ? undefined : reload()));
   // Its default would end the process.
-  process.on("SIGUSR2", () => log.warn("SIGUSR2 ignored: it is for the parent of several workers"));
+  process.on("SIGUSR2", () =>
+    log.warn(
+      { code: "signal_ignored" },
+      "SIGUSR2 ignored: it is for the parent of several workers",
+    ),
+  );
   parent?.onReload(reload);
   parent?.onMetrics(async () => (await starting).metrics());
   parent?.onStop((reason) => {
@@ -92,7 +97,7 @@ export async function runGateway(
       log.info("stopped");
       process.exit(0);
     } catch (error) {
-      log.error({ err: error }, "the gateway failed to stop cleanly");
+      log.error({ code: "stop_failed", err: error }, "the gateway failed to stop cleanly");
       process.exit(1);
     }
   }
@@ -107,7 +112,10 @@ export async function runGateway(
     } catch (error) {
       const problem = error instanceof Error ? error.message : String(error);
       void starting.then((gateway) => gateway.countRejectedFile()).catch(() => undefined);
-      log.error({ problem }, "new configuration file rejected; the current one stays in effect");
+      log.error(
+        { code: "config_rejected", problem },
+        "new configuration file rejected; the current one stays in effect",
+      );
       return false;
     }
   }

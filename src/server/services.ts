@@ -16,7 +16,12 @@ import { type Authenticate, localClient, type Services } from "../contract/contr
 import { intercept } from "../contract/interceptor.ts";
 import type { OnPayerChange } from "../http/early-check.ts";
 import type { Readiness } from "../http/http.ts";
-import { createCatalog, createInference, GenaiMetrics, type Inference } from "../inference/inference.ts";
+import {
+  createCatalog,
+  createInference,
+  GenaiMetrics,
+  type Inference,
+} from "../inference/inference.ts";
 import { createKeys } from "../keys/keys.ts";
 import { createMailer } from "../mail/mail.ts";
 import type { Metrics } from "../metrics/metrics.ts";
@@ -28,6 +33,7 @@ import { checkDatabase } from "../postgres/preflight.ts";
 import { createProviders } from "../providers/providers.ts";
 import { createRateLimits, type RateLimits } from "../rate-limits/rate-limits.ts";
 import { connectRedis, hintsOn, type Redis } from "../redis/redis.ts";
+import type { Tracer } from "../tracing/tracing.ts";
 import { findAdminToken } from "./bootstrap.ts";
 import { LedgerWatch } from "./ledger-watch.ts";
 import { MonthKeeper } from "./month-keeper.ts";
@@ -67,6 +73,8 @@ export type GatewayParts = {
   readonly embeddedUrl?: string | undefined;
   /** Absent: nothing is counted. */
   readonly metrics?: Metrics | undefined;
+  /** Absent: nothing is traced. */
+  readonly tracer?: Tracer | undefined;
   /** Present in a worker: what the workers of a machine share. Redis, if configured, goes first. */
   readonly shared?: Shared;
 };
@@ -97,8 +105,9 @@ export async function startServices(
   const hints = redis ?? parts.shared?.hints;
   let catalog = createCatalog(parts.catalog);
 
-  const providers = stack.adopt(createProviders({ file: parts.catalog, log, env, metrics }), (one) =>
-    one.close(),
+  const providers = stack.adopt(
+    createProviders({ file: parts.catalog, log, env, metrics }),
+    (one) => one.close(),
   );
   const keys = createKeys({
     postgres,
@@ -149,6 +158,7 @@ export async function startServices(
     log,
     overlap: config.overlap,
     genai: metrics && config.metrics?.genai ? new GenaiMetrics(metrics) : undefined,
+    tracer: parts.tracer,
   });
   if (metrics) {
     const { counters } = inference;

@@ -1,6 +1,7 @@
-// The metrics of all workers of a machine, as one scrape. Counts of workers that have exited stay in
-// the sums: a count that goes back would look like a restart, and be counted again.
+// The metrics of all workers of a machine, as one scrape. Counts of workers that have exited stay
+// in the sums: a count that goes back would look like a restart, and be counted again.
 
+import { withTimeout } from "../base/timeout.ts";
 import {
   countsOf,
   Metrics,
@@ -9,7 +10,6 @@ import {
   type Snapshot,
   snapshotOf,
 } from "../metrics/metrics.ts";
-import { withTimeout } from "../base/timeout.ts";
 
 /** A worker that does not answer in this time is shown as it was. */
 const answerMsMax = 1_000;

@@ -2,8 +2,8 @@
 
 import type { Worker } from "node:cluster";
 import type { NodeParent } from "../billing/billing.ts";
-import { createSharedLimiter, type SharedLimiter } from "../rate-limits/shared-windows.ts";
 import type { Snapshot } from "../metrics/metrics.ts";
+import { createSharedLimiter, type SharedLimiter } from "../rate-limits/shared-windows.ts";
 import type { Hints } from "../redis/redis.ts";
 import type { ReadyMessage, ToParent, ToWorker } from "./worker-protocol.ts";
 

@@ -7,8 +7,8 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { Log } from "../base/log.ts";
 import { withTimeout } from "../base/timeout.ts";
 import type { Config } from "../config/environment.ts";
-import { type Embedded, startEmbedded } from "../postgres/embedded/embedded.ts";
 import { serveMetrics } from "../metrics/metrics.ts";
+import { type Embedded, startEmbedded } from "../postgres/embedded/embedded.ts";
 import { createSharedWindows } from "../rate-limits/shared-windows.ts";
 import { shrinkHeap } from "./shrink-heap.ts";
 import { onEndSignals } from "./signals.ts";
@@ -22,7 +22,7 @@ const deathsMs = 60_000;
 const restartPauseMs = { first: 500, max: 10_000 };
 /** How long a new worker may take before the replacement of the old ones is given up. */
 const replaceMsMax = 30_000;
-/** Added to the drain delay and limit: time to cancel and settle what is left, and to leave the ledger. */
+/** Added to the drain: time to cancel and settle what is left, and to leave the ledger. */
 const stopMarginMs = 15_000;
 /** Ended nodes that a new worker hears of. The ledger forgets a node when its requests settled. */
 const endedNodesMax = 100;
@@ -203,7 +203,10 @@ class Workers {
         next.state = "ending";
         next.worker.process.kill("SIGKILL");
         const { problem } = next;
-        this.#log.error({ problem }, "a new worker did not get ready: the old workers stay");
+        this.#log.error(
+          { code: "worker_not_ready", problem },
+          "a new worker did not get ready: the old workers stay",
+        );
         return this.#restartMissing(0);
       }
       // Unless a newer one was offered meanwhile.
@@ -296,12 +299,15 @@ class Workers {
     for (const child of this.#children) send(child, { kind: "nodes-ended", nodeIds });
   }
 
-  #onDeath({ worker }: Child, exit: Exit): void {
+  #onDeath({ worker }: Child, { code: exitCode, signal }: Exit): void {
     // Somebody sent SIGTERM to this worker alone.
-    if (exit.code === 0) return void this.#restartMissing(0);
+    if (exitCode === 0) return void this.#restartMissing(0);
     const nowMs = performance.now();
     this.#deathsAtMs = [...this.#deathsAtMs.filter((atMs) => atMs > nowMs - deathsMs), nowMs];
-    this.#log.error({ worker: worker.id, pid: worker.process.pid, ...exit }, "a worker died");
+    this.#log.error(
+      { code: "worker_died", worker: worker.id, pid: worker.process.pid, exitCode, signal },
+      "a worker died",
+    );
     if (this.#deathsAtMs.length < deathsMax) void this.#restartMissing(this.#deathsAtMs.length - 1);
     else this.#fail(`${deathsMax} workers died within a minute`, 1);
   }
@@ -322,14 +328,17 @@ class Workers {
         tries = -1;
         continue;
       }
-      this.#log.error({ problem: child.problem }, "a worker failed to start");
+      this.#log.error(
+        { code: "worker_not_started", problem: child.problem },
+        "a worker failed to start",
+      );
       if (live.length === 0) return this.#fail("no worker is left, and none starts", 1);
     }
   }
 
   #fail(reason: string, exitCode: number): void {
     if (this.#isStopping) return;
-    this.#log.fatal(`${reason}: ending the gateway`);
+    this.#log.fatal({ code: "workers_ended" }, `${reason}: ending the gateway`);
     void this.#endAll(exitCode);
   }
 
@@ -348,7 +357,10 @@ class Workers {
     const { drainDelayMs, drainLimitMs } = this.#config;
     const limitMs = drainDelayMs + drainLimitMs + stopMarginMs;
     if (await withTimeout(exited, limitMs, () => undefined)) return;
-    this.#log.error({ worker: worker.id }, "a worker did not stop in time: killing it");
+    this.#log.error(
+      { code: "worker_killed", worker: worker.id },
+      "a worker did not stop in time: killing it",
+    );
     worker.process.kill("SIGKILL");
     await exited;
   }
@@ -372,7 +384,10 @@ class Workers {
       return this.#readCatalogText();
     } catch (error) {
       const problem = error instanceof Error ? error.message : String(error);
-      this.#log.error({ problem }, "cannot read the configuration file; nothing is changed");
+      this.#log.error(
+        { code: "config_unreadable", problem },
+        "cannot read the configuration file; nothing is changed",
+      );
       return undefined;
     }
   }

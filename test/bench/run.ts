@@ -24,6 +24,7 @@ import { profile } from "./suites/profile.ts";
 import { reports } from "./suites/reports.ts";
 import { split } from "./suites/split.ts";
 import { stream } from "./suites/stream.ts";
+import { watching } from "./suites/watching.ts";
 import { webhooks } from "./suites/webhooks.ts";
 import { workers } from "./suites/workers.ts";
 
@@ -45,6 +46,7 @@ const suites: Record<string, () => Promise<Result>> = {
   workers,
   limits,
   webhooks,
+  watching,
   keys,
   history,
   reports,

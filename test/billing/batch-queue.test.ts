@@ -247,3 +247,23 @@ test("a drain ends in time and returns the number of failed items", async () => 
   expect((await all).map((one) => one.status)).toEqual(Array(5).fill("rejected"));
   await expect(queue.submit("c")).rejects.toMatchObject({ reason: "gateway_unavailable" });
 });
+
+test("a failure of the database is remembered until a batch or a trial succeeds", async () => {
+  const { queue, fail, pass } = playedQueue({ maxWaitMs: 0 });
+  const failing = queue.submit("a");
+  expect(queue.needsTrial).toBe(false);
+  await fail(0, new Unconfirmed());
+  await expect(failing).rejects.toThrow();
+  await vi.waitFor(() => expect(queue.needsTrial).toBe(true));
+  expect(queue.stalledMs).toBeGreaterThan(0);
+  queue.noteSuccess();
+  expect([queue.needsTrial, queue.stalledMs]).toEqual([false, 0]);
+
+  const failed = queue.submit("b");
+  await fail(1, new Unconfirmed());
+  await expect(failed).rejects.toThrow();
+  const passing = queue.submit("c");
+  await pass(2);
+  await passing;
+  expect([queue.needsTrial, queue.stalledMs]).toEqual([false, 0]);
+});

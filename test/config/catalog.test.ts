@@ -320,6 +320,7 @@ describe("providers", () => {
       idleMs: 120_000,
       totalMs: 1_800_000,
       toolStubs: false,
+      traceHeaders: false,
       cacheMarks: false,
       maxTokensName: "max_tokens",
     });

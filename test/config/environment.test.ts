@@ -21,6 +21,7 @@ test("an empty environment gives a gateway for one machine", () => {
     streamCost: true,
     overlap: true,
     seed: true,
+    drainDelayMs: 0,
     drainLimitMs: 120_000,
     trustedProxies: [],
     maxConnectionsPerAddress: 256,
@@ -144,7 +145,8 @@ test("all problems are reported at once", () => {
   };
   expect(problemsOf(env)).toEqual([
     "DATABASE_URL: must be a URL that begins with postgres:// or postgresql://",
-    "REDIS_URL: must be a URL that begins with redis:// or rediss://",
+    "REDIS_URL: must be redis://host:6379, rediss://…, redis+cluster://a:6379,b:6379, " +
+      "or redis+sentinel://a:26379,b:26379/name",
     "ADMIN_TOKEN: must have at least 16 characters",
     "CORE_ADDRESS: is required with ROLE=facade",
     "PUBLIC_URL: is required with ROLE=facade",

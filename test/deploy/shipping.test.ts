@@ -34,7 +34,7 @@ const unknown = (names: Iterable<string>) => [...names].filter((name) => !settin
 const image = read("Containerfile");
 
 test("the image sets variables that exist, and starts as `npm start` does", () => {
-  const variables = [...image.matchAll(/^(?:ENV|   ) ([A-Z_]+)=(\S+)/gm)];
+  const variables = [...image.matchAll(/^(?:ENV| {3}) ([A-Z_]+)=(\S+)/gm)];
   const byName = new Map(variables.map(([, name = "", value = ""]) => [name, value]));
   expect(unknown(byName.keys())).toEqual([]);
   expect(byName.size).toBeGreaterThan(5);

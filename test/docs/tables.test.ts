@@ -1,16 +1,27 @@
 // The documents are complete: they contain every closed list of the code, and no other entry.
 
-import { readdirSync, readFileSync } from "node:fs";
+import { globSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { Outcome, OutcomeSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { logCodes } from "../../src/base/log.ts";
 import { readConfig } from "../../src/config/environment.ts";
 import { readDocument, readSection, root } from "./documents.ts";
-import { refreshTables, tablesDocument } from "./tables.ts";
+import { refreshTables, tablesDocuments } from "./tables.ts";
 
-test("the tables of reasons and methods are those of the code (`npm run docs` writes them)", () => {
-  const text = readDocument(tablesDocument);
-  expect(refreshTables(text)).toBe(text);
+for (const document of tablesDocuments) {
+  test(`the tables of ${document} are those of the code (\`npm run docs\` writes them)`, () => {
+    const text = readDocument(document);
+    expect(refreshTables(document, text)).toBe(text);
+  });
+}
+
+test("every code of a log line is used", () => {
+  const sources = globSync("src/**/*.ts", { cwd: root })
+    .filter((path) => !path.endsWith("base/log.ts"))
+    .map((path) => readFileSync(join(root, path), "utf8"))
+    .join("\n");
+  expect(Object.keys(logCodes).filter((code) => !sources.includes(`code: "${code}"`))).toEqual([]);
 });
 
 test("the settings are the environment variables that are read", () => {

@@ -1,4 +1,4 @@
-// The tables of docs/customers.md that come from the code. `npm run docs` writes them;
+// The tables of the documents that come from the code. `npm run docs` writes them;
 // `tables.test.ts` compares.
 
 import { writeFileSync } from "node:fs";
@@ -12,22 +12,28 @@ import {
   OperatorRoleSchema,
 } from "../../gen/gateway/common/v1/roles_pb.ts";
 import { errorCatalog } from "../../src/base/errors.ts";
+import { logCodes } from "../../src/base/log.ts";
 import { serviceTypes } from "../../src/contract/contract.ts";
 import { errorTable } from "../../src/http/error-table.ts";
+import { type Definition, definitions } from "../../src/metrics/metrics.ts";
 import { readDocument, root } from "./documents.ts";
 
-/** The document with the generated tables. */
-export const tablesDocument = "docs/customers.md";
+/** The generated tables, by document and name. */
+const tables: Readonly<Record<string, Readonly<Record<string, () => string>>>> = {
+  "docs/customers.md": { reasons: reasonsTable, methods: methodsTable },
+  "docs/watching.md": { metrics: metricsTable, "log codes": logCodesTable },
+};
 
-/** `text` with its generated tables replaced by those of the code. */
-export function refreshTables(text: string): string {
+/** The documents with generated tables. */
+export const tablesDocuments = Object.keys(tables);
+
+/** The text of a document with its generated tables replaced by those of the code. */
+export function refreshTables(document: string, text: string): string {
   let fresh = text;
-  for (const [name, table] of Object.entries({
-    reasons: reasonsTable(),
-    methods: methodsTable(),
-  })) {
+  for (const [name, render] of Object.entries(tables[document] ?? {})) {
+    const table = render();
     const block = new RegExp(`(<!-- table: ${name} -->\n)[^]*?(<!-- end -->)`);
-    if (!block.test(fresh)) throw new Error(`${tablesDocument} lacks the table ${name}`);
+    if (!block.test(fresh)) throw new Error(`${document} lacks the table ${name}`);
     fresh = fresh.replace(block, (_, begin: string, end: string) => `${begin}\n${table}\n\n${end}`);
   }
   return fresh;
@@ -75,6 +81,22 @@ function methodsTable(): string {
   return renderTable(head, rows);
 }
 
+function metricsTable(): string {
+  const all: Readonly<Record<string, Definition>> = definitions;
+  const rows = Object.entries(all).map(([name, { kind, labels, help }]) => [
+    `\`${name}\``,
+    kind,
+    labels.map((label) => `\`${label}\``).join(", "),
+    help,
+  ]);
+  return renderTable(["metric", "type", "labels", "meaning"], rows);
+}
+
+function logCodesTable(): string {
+  const rows = Object.entries(logCodes).map(([code, advice]) => [`\`${code}\``, advice]);
+  return renderTable(["code", "what to do"], rows);
+}
+
 /** The name of an enum value in small letters. Empty for the value 0. */
 function nameOf(schema: DescEnum, value: number): string {
   return value === 0 ? "" : (schema.value[value]?.localName.toLowerCase() ?? "");
@@ -86,5 +108,6 @@ function renderTable(head: string[], rows: string[][]): string {
 }
 
 if (import.meta.main) {
-  writeFileSync(join(root, tablesDocument), refreshTables(readDocument(tablesDocument)));
+  for (const document of tablesDocuments)
+    writeFileSync(join(root, document), refreshTables(document, readDocument(document)));
 }

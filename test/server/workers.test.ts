@@ -6,6 +6,7 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { Agent, Client, request } from "undici";
 import { afterEach, expect, test } from "vitest";
 import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
@@ -18,6 +19,8 @@ import {
   expectStartToFail,
   startChildGateway,
 } from "../support/child-gateway.ts";
+import { scrape } from "../support/metrics.ts";
+import { freePort } from "../support/ports.ts";
 import { isAlive, logged, logLines, workerPids } from "../support/workers.ts";
 
 // Each test starts several processes, which take seconds on a busy machine.
@@ -472,4 +475,37 @@ test("a facade runs as workers too, and both roles stop cleanly", { timeout }, a
   expect((await send(facade, v1)).status).toBe(200);
   expect((await facade.end("SIGTERM")).code).toBe(0);
   expect((await core.end("SIGINT")).code).toBe(0);
+});
+
+test("one scrape has the figures of all workers, and keeps the counts of those that left", {
+  timeout,
+}, async () => {
+  const dataDir = newDataDir();
+  const port = await freePort();
+  const gateway = await start({ DATA_DIR: dataDir, METRICS_PORT: String(port) });
+  const { v1 } = readKeys(dataDir);
+  const address = `http://127.0.0.1:${port}`;
+  const pay = async (count: number) => {
+    for (let sent = 0; sent < count; sent++) expect((await send(gateway, v1)).status).toBe(200);
+  };
+  await pay(20);
+  const before = await scrape(address);
+  expect(before.sum("gateway_charges_total")).toBe(20);
+  expect(before.sum("gateway_requests_total", { route: "/v1/messages" })).toBe(20);
+  expect(before.sum("gateway_ledger_up")).toBe(1);
+  expect(before.valuesOf("process_resident_memory_bytes", "worker")).toEqual(["1", "2", "parent"]);
+
+  // One leaves, and sends its last counts. One is killed, and is counted as it was last seen.
+  const [first = 0, second = 0] = workerPids(gateway);
+  process.kill(first, "SIGTERM");
+  await logged(gateway, "worker ready", 3);
+  while (isAlive(first)) await delay(20);
+  await pay(20);
+  expect((await scrape(address)).sum("gateway_charges_total")).toBe(40);
+  process.kill(second, "SIGKILL");
+  await logged(gateway, "worker ready", 4);
+  await pay(20);
+  const after = await scrape(address);
+  expect(after.sum("gateway_charges_total")).toBe(60);
+  expect(after.valuesOf("process_resident_memory_bytes", "worker")).toEqual(["3", "4", "parent"]);
 });

@@ -1,5 +1,5 @@
-// A TCP balancer that knows nothing but GET /health: it repeats no request, and takes no process out
-// by itself.
+// A TCP balancer that knows nothing but GET /health: it repeats no request, and takes no process
+// out by itself.
 
 import { once } from "node:events";
 import { createConnection, createServer, type Socket } from "node:net";

@@ -19,6 +19,8 @@ export type TestGateway = {
   /** `host:port` of the gRPC listener. */
   grpcAddress: string;
   databaseUrl: string;
+  /** Base address of the metrics, where METRICS_PORT is set. */
+  metricsAddress: string | undefined;
   accountId: string;
   v1: string;
   v2: string;
@@ -100,6 +102,7 @@ export async function startTestGateway(options: TestGatewayOptions = {}): Promis
     address: text(facade.httpAddress),
     grpcAddress: text(core.grpcAddress),
     databaseUrl: database.url,
+    metricsAddress: core.metricsAddress,
     accountId: text(accountId),
     v1: text(v1),
     v2: text(v2),

@@ -44,8 +44,9 @@ export async function startRedisCluster(tls?: Tls): Promise<Topology> {
     await call("cluster", "set-config-epoch", index + 1);
   }
   const [first, ...others] = stage.servers;
-  for (const { call } of others)
-    await call("cluster", "meet", "127.0.0.1", first?.port ?? 0, await busPortOf(first));
+  if (first)
+    for (const { call } of others)
+      await call("cluster", "meet", "127.0.0.1", first.port, await busPortOf(first));
   for (const { call } of stage.servers)
     while (!String(await call("cluster", "info")).includes("cluster_state:ok")) await delay(50);
   return {
@@ -54,8 +55,8 @@ export async function startRedisCluster(tls?: Tls): Promise<Topology> {
   };
 }
 
-async function busPortOf(server: Server | undefined): Promise<number> {
-  const [, port] = (await server?.call("config", "get", "cluster-port")) as [string, string];
+async function busPortOf({ call }: Server): Promise<number> {
+  const [, port] = (await call("config", "get", "cluster-port")) as [string, string];
   return Number(port);
 }
 
@@ -71,7 +72,7 @@ export async function startSentinels(downMs: number): Promise<Topology> {
       [
         `sentinel monitor main 127.0.0.1 ${primary.port} 2`,
         `sentinel down-after-milliseconds main ${downMs}`,
-        "sentinel failover-timeout main 10000",
+        "sentinel failover-timeout main 2000",
       ],
     );
     sentinels.push(sentinel);

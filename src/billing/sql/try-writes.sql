@@ -1,5 +1,6 @@
--- Writes what admissions and settlements write: a hold, a pool, a charge and an hour of usage. Fails
--- where they would: at a lock, on a full disk. The caller rolls back. The rows are of no account.
+-- Writes what admissions and settlements write: a hold, a pool, a charge and an hour of usage.
+-- Fails where they would: at a lock, on a full disk. The caller rolls back. The rows are of no
+-- account.
 -- $1 request_id
 with placed as (
   insert into holds (account_id, request_id, "family", key_id, model, month, amount,

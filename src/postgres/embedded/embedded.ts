@@ -284,7 +284,10 @@ async function stop(cluster: string, url: string, log: Log): Promise<void> {
     if (still?.pid !== server.pid) return;
     await delay(pollMs);
   }
-  log.warn({ pid: server.pid }, "the embedded PostgreSQL has not stopped yet");
+  log.warn(
+    { code: "embedded_database_slow", pid: server.pid },
+    "the embedded PostgreSQL has not stopped yet",
+  );
 }
 
 async function isShared(url: string): Promise<boolean> {

@@ -1,6 +1,7 @@
 // Connect and gRPC-web: the services on the public HTTP listener, so that browsers and `curl`
 // with JSON can manage keys and read usage. The routes call Core, so they work in every role.
 
+import type { ServerResponse } from "node:http";
 import {
   clearField,
   clone,
@@ -91,6 +92,11 @@ export type SessionCookie = {
  */
 export function registerConnect(app: FastifyInstance, parts: ConnectParts): void {
   app.register(async (scope) => {
+    scope.addHook("onRequest", (request, reply, done) => {
+      const { url = "" } = request.routeOptions;
+      if (endlessPaths.has(url)) cutWhenStopped(reply.raw, parts.stopping);
+      done();
+    });
     // Fastify would answer an unknown media type with an error of its own form.
     scope.removeAllContentTypeParsers();
     scope.addContentTypeParser("*", (_request, _payload, done) => done(null));
@@ -136,6 +142,32 @@ function addUnimplemented(scope: FastifyInstance, grpcAddress: string | undefine
       `/grpc.reflection.${version}.ServerReflection/*`,
       `Reflection is served by ${server}. Over HTTP, GET /protos/descriptor.binpb has the descriptors.`,
     );
+}
+
+const endlessPaths = new Set(
+  Object.values(serviceTypes).flatMap(({ typeName, methods }) =>
+    methods.filter((desc) => getOption(desc, endless)).map(({ name }) => `/${typeName}/${name}`),
+  ),
+);
+
+/** How long a client may take to read the end of an endless stream. */
+const lastBytesMs = 1_000;
+
+/**
+ * Cuts the connection of an endless stream when the listener stops and its client does not read:
+ * the library writes the next bytes only when it has read those before.
+ */
+function cutWhenStopped(reply: ServerResponse, stopping: AbortSignal): void {
+  let timer: NodeJS.Timeout | undefined;
+  const cut = () => {
+    timer = setTimeout(() => reply.destroy(), lastBytesMs);
+  };
+  stopping.addEventListener("abort", cut, { once: true });
+  if (stopping.aborted) cut();
+  reply.once("close", () => {
+    stopping.removeEventListener("abort", cut);
+    clearTimeout(timer);
+  });
 }
 
 type Handler = ConnectRouter["handlers"][number];

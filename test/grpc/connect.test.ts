@@ -8,8 +8,9 @@ import { encodeEnvelope } from "@connectrpc/connect/protocol";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import fastify from "fastify";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { WatchChargesResponseSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { AuthenticateResponseSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
-import { ApiError } from "../../src/base/errors.ts";
+import { ApiError, shuttingDown } from "../../src/base/errors.ts";
 import { localCore, serviceTypes } from "../../src/contract/contract.ts";
 import { fieldsMax } from "../../src/contract/decode-request.ts";
 import type { FailedCredentials } from "../../src/http/authenticate.ts";
@@ -26,6 +27,7 @@ import {
   type Script,
   scriptedServices,
 } from "../support/scripted-services.ts";
+import { settled } from "../support/settled.ts";
 
 type Changes = Partial<ConnectParts & { failedCredentials: FailedCredentials }>;
 
@@ -78,6 +80,7 @@ const getPools = "gateway.billing.v1.BillingService/GetPools";
 const listAccounts = "gateway.billing.v1.BillingService/ListAccounts";
 const authenticate = "gateway.keys.v1.KeysService/Authenticate";
 const countTokens = "gateway.inference.v1.InferenceService/CountTokens";
+const watchCharges = "gateway.billing.v1.BillingService/WatchCharges";
 const generate = "gateway.inference.v1.InferenceService/Generate";
 
 describe("curl with JSON", () => {
@@ -501,5 +504,63 @@ describe("the public listener", () => {
     expect((await post(url, authenticate, { credential: adminToken })).status).toBe(429);
     // This credential was good before, and shares its address with the wrong ones.
     expect((await post(url, authenticate)).status).toBe(200);
+  });
+});
+
+describe("a stream without an end whose reader stops reading", () => {
+  /** Opens such a stream. Its messages are large, so that they fill every buffer on the way. */
+  async function openStalled() {
+    const stopping = new AbortController();
+    const closed = Promise.withResolvers<void>();
+    const state = { produced: 0 };
+    const url = await open(
+      {
+        ...emptyAnswers(),
+        async *stream() {
+          try {
+            for (;;) {
+              state.produced++;
+              const charges = [{ model: "x".repeat(100_000) }];
+              yield create(WatchChargesResponseSchema, { charges });
+            }
+          } finally {
+            closed.resolve();
+          }
+        },
+      },
+      { stopping: stopping.signal },
+    );
+    const hangUp = new AbortController();
+    const response = await fetch(`${url}/${watchCharges}`, {
+      method: "POST",
+      headers: { "content-type": "application/connect+json", authorization: `Bearer ${key}` },
+      body: encodeEnvelope(0, new TextEncoder().encode("{}")),
+      signal: hangUp.signal,
+    });
+    expect(response.status).toBe(200);
+    return { state, stopping, closed: closed.promise, hangUp, response };
+  }
+
+  test("stops its producer", async () => {
+    const { state, hangUp } = await openStalled();
+    const whenStopped = await settled(() => state.produced);
+    // 100 MB were as good as no limit.
+    expect(whenStopped).toBeLessThan(1_000);
+    hangUp.abort();
+  });
+
+  test("ends when the reader hangs up", async () => {
+    const { state, hangUp, closed } = await openStalled();
+    await settled(() => state.produced);
+    hangUp.abort();
+    await closed;
+  });
+
+  test("is cut when the listener stops, so that a drain need not wait for it", async () => {
+    const { state, stopping, closed, response } = await openStalled();
+    await settled(() => state.produced);
+    stopping.abort(shuttingDown());
+    await closed;
+    await expect(response.text()).rejects.toThrow();
   });
 });

@@ -1,6 +1,5 @@
 // The gRPC listener as a client in any language uses it.
 
-import { setTimeout as pause } from "node:timers/promises";
 import { create, fromBinary, type JsonObject, type Message, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 import { describe, expect, test } from "vitest";
@@ -23,6 +22,7 @@ import {
   reasonOf,
 } from "../support/plain-grpc-client.ts";
 import { emptyAnswers, key, scriptedServices } from "../support/scripted-services.ts";
+import { settled } from "../support/settled.ts";
 
 const generate = "/gateway.inference.v1.InferenceService/Generate";
 const countTokens = "/gateway.inference.v1.InferenceService/CountTokens";
@@ -367,12 +367,3 @@ describe("a slow reader", () => {
     await cleaned.promise;
   });
 });
-
-/** The value once it has stopped changing. */
-async function settled(value: () => number): Promise<number> {
-  for (let quiet = 0, before = value(); ; before = value()) {
-    await pause(50);
-    quiet = value() === before ? quiet + 1 : 0;
-    if (quiet === 5) return before;
-  }
-}

@@ -31,9 +31,14 @@ export function textParam(query: Query, name: string): string {
   return values[0] ?? "";
 }
 
+const listMax = 1_000;
+
 /** Texts that are separated by commas, or given one by one. */
 export function listParam(query: Query, name: string): string[] {
-  return (query.get(name) ?? []).flatMap((text) => text.split(",")).filter((one) => one !== "");
+  const given = query.get(name) ?? [];
+  const texts = given.flatMap((text) => text.split(",")).filter((one) => one !== "");
+  if (texts.length > listMax) throw invalidField(name, `has more than ${listMax} entries`);
+  return texts;
 }
 
 /** A whole number from 1 to `max`. 0: it is absent. */
@@ -52,9 +57,14 @@ export function timeParam(query: Query, name: string): Timestamp | undefined {
   const text = textParam(query, name);
   if (text === "") return undefined;
   const time = new Date(text);
-  if (!timeForm.test(text) || Number.isNaN(time.getTime()))
+  if (!timeForm.test(text) || Number.isNaN(time.getTime()) || !isDay(text.slice(0, 10)))
     throw invalidField(name, "is neither a day (2026-11-01) nor a time (2026-11-01T12:00:00Z)");
   return timestampFromDate(time);
+}
+
+// JavaScript takes the 30th of February for the 2nd of March.
+function isDay(day: string): boolean {
+  return new Date(day).toISOString().startsWith(day);
 }
 
 /** The parameters `from` and `to`, as fields of a request. */

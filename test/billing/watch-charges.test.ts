@@ -9,7 +9,6 @@ import {
   Outcome,
   type Receipt,
   WatchChargesRequestSchema,
-  type WatchChargesResponse,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { ApiError, toApiError } from "../../src/base/errors.ts";
 import type { Payer } from "../../src/billing/admission.ts";
@@ -21,6 +20,7 @@ import { environmentToken } from "../../src/contract/contract.ts";
 import { intercept } from "../../src/contract/interceptor.ts";
 import { connectPostgres, type Postgres } from "../../src/postgres/postgres.ts";
 import { callBy } from "../support/calls.ts";
+import { ChargeReader } from "../support/charge-reader.ts";
 import { writeCharges } from "../support/charges.ts";
 import { endingWith, freshLedger, holdRequest, log, price } from "../support/ledger.ts";
 import { planOf, scannedCharges } from "../support/plans.ts";
@@ -65,49 +65,6 @@ afterAll(async () => {
   await ledger.close();
 });
 
-/** Reads one stream. */
-class Reader {
-  readonly messages: WatchChargesResponse[] = [];
-  readonly times: number[] = [];
-  readonly ended: Promise<unknown>;
-  readonly #stop = new AbortController();
-  #onMessage = () => {};
-
-  constructor(open: (signal: AbortSignal) => AsyncIterable<WatchChargesResponse>) {
-    this.ended = this.#read(open(this.#stop.signal)).catch((error: unknown) => error);
-  }
-
-  get charges(): Receipt[] {
-    return this.messages.flatMap(({ charges }) => charges);
-  }
-
-  get ids(): string[] {
-    return this.charges.map(({ requestId }) => requestId);
-  }
-
-  /** Resolves when `is` holds after a message. */
-  async until(is: (reader: Reader) => boolean): Promise<void> {
-    while (!is(this)) {
-      const { promise, resolve } = Promise.withResolvers<void>();
-      this.#onMessage = resolve;
-      await promise;
-    }
-  }
-
-  async stop(): Promise<void> {
-    this.#stop.abort();
-    await this.ended;
-  }
-
-  async #read(stream: AsyncIterable<WatchChargesResponse>): Promise<void> {
-    for await (const message of stream) {
-      this.messages.push(message);
-      this.times.push(performance.now());
-      this.#onMessage();
-    }
-  }
-}
-
 type Filter = MessageInitShape<typeof WatchChargesRequestSchema>["filter"];
 
 /** A reader of an account at a node, which has had its first message. */
@@ -115,8 +72,8 @@ async function watch(
   node: Awaited<ReturnType<typeof startBilling>>,
   payer: Payer,
   filter?: Filter,
-): Promise<Reader> {
-  const reader = new Reader((signal) =>
+): Promise<ChargeReader> {
+  const reader = new ChargeReader((signal) =>
     node.billing.service.watchCharges(
       create(WatchChargesRequestSchema, { filter }),
       callBy(environmentToken, { accountId: payer.accountId, signal }),
@@ -294,7 +251,7 @@ describe("the reads", () => {
       },
     });
     const open = (payer: Payer | undefined) =>
-      new Reader((signal) =>
+      new ChargeReader((signal) =>
         watched.watch({ accountId: payer?.accountId ?? "", matches: () => true }, signal),
       );
     const readers = [open(payers[0]), open(payers[0]), open(payers[1])];
@@ -323,7 +280,7 @@ describe("the reads", () => {
         },
       },
     });
-    const reader = new Reader((signal) =>
+    const reader = new ChargeReader((signal) =>
       watched.watch({ accountId: payer.accountId, matches: () => true }, signal),
     );
     const { requestId } = await charge(second, payer);
@@ -379,7 +336,7 @@ describe("the stream of a key", () => {
       if (failure) throw failure;
     }, payer);
     const request = create(WatchChargesRequestSchema, { accountId: payer.accountId });
-    const reader = new Reader((signal) => service.watchCharges(request, callAt(signal)));
+    const reader = new ChargeReader((signal) => service.watchCharges(request, callAt(signal)));
     await reader.until(({ messages }) => messages.length > 0);
     failure = new ApiError("billing_unavailable");
     const before = checks;

@@ -9,7 +9,7 @@ import {
   startCrashCluster,
   usageOf,
 } from "../support/crash-cluster.ts";
-import { sumCharges, sumUsage } from "../support/sums.ts";
+import { sumCharges, sumCsv, sumPages, sumUsage } from "../support/sums.ts";
 
 const kills = 30;
 const clients = 6;
@@ -104,4 +104,6 @@ test("thirty kills under load: complete answers are charged exactly, all others 
   expect(usage.pages).toBeGreaterThan(0);
   expect(usage.rows).toEqual(sums);
   expect(usage.totals).toEqual(sums);
+  expect(await sumPages(stage.ledger, payer.accountId)).toEqual(sums);
+  expect(await sumCsv(stage.ledger, payer.accountId)).toEqual(sums);
 });

@@ -1,14 +1,20 @@
-// The sums of an account by every way that shows them: its charges, row by row, and its reports,
-// page by page.
+// The sums of an account by every way that shows them: its charges, row by row, in pages and as CSV,
+// and its reports, page by page.
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import {
   Bucket,
+  ExportChargesRequestSchema,
+  ListChargesRequestSchema,
   QueryUsageRequestSchema,
   UsageGroup,
   type UsageSums,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { parseCredits } from "../../src/base/money.ts";
+import { listCharges } from "../../src/billing/charges.ts";
+import { exportCharges } from "../../src/billing/export-charges.ts";
+import { createLedgerStore } from "../../src/billing/store.ts";
 import { createReports } from "../../src/billing/usage.ts";
 import type { Postgres } from "../../src/postgres/postgres.ts";
 
@@ -80,4 +86,56 @@ export async function sumUsage(
     pages++;
   } while (pageToken !== "");
   return { totals, rows, pages };
+}
+
+/** What the receipts of all pages add up to, in pages of a few. */
+export async function sumPages(
+  { postgres }: { postgres: Postgres },
+  accountId: string,
+): Promise<Sums> {
+  const store = createLedgerStore(postgres);
+  let [pageToken, sums] = ["", nothing];
+  do {
+    const page = await listCharges(
+      store,
+      create(ListChargesRequestSchema, { pageSize: 7, pageToken }),
+      { accountId, onlyKey: undefined },
+    );
+    for (const { amountMicrocredits: amountMicro, usage } of page.charges) {
+      const { input = 0, output = 0 } = usage ?? {};
+      sums = add(sums, {
+        ...{ requests: 1n, amountMicro },
+        ...{ input: BigInt(input), output: BigInt(output) },
+      });
+    }
+    pageToken = page.nextPageToken;
+  } while (pageToken !== "");
+  return sums;
+}
+
+/** What the lines of the exported file add up to. */
+export async function sumCsv({ postgres }: { postgres: Postgres }, accountId: string) {
+  const lines = exportCharges(
+    { store: createLedgerStore(postgres), usage: createReports(postgres.reports) },
+    create(ExportChargesRequestSchema),
+    { accountId, onlyKey: undefined },
+    new AbortController().signal,
+  );
+  let text = "";
+  for await (const { csv } of lines) text += csv;
+  const [head = [], ...rows] = text
+    .split("\r\n")
+    .slice(0, -1)
+    .map((line) => line.split(","));
+  const cell = (row: readonly string[], name: string) => row[head.indexOf(name)] ?? "";
+  return rows
+    .map(
+      (row): Sums => ({
+        requests: 1n,
+        amountMicro: parseCredits(cell(row, "charge_credits")) ?? -1n,
+        input: BigInt(cell(row, "input")),
+        output: BigInt(cell(row, "output")),
+      }),
+    )
+    .reduce(add, nothing);
 }

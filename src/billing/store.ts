@@ -18,6 +18,7 @@ import { timeOrderedId } from "../base/ids.ts";
 import type { TimeCursor } from "../base/paging.ts";
 import { tokenCategories } from "../base/token-categories.ts";
 import {
+  isTimedOut,
   isUniqueViolation,
   isUnreachable,
   type Postgres,
@@ -165,6 +166,9 @@ export function createLedgerStore(postgres: Database) {
       query: (one, values) => postgres.heartbeats.query<never>(one, values).catch(throwUnavailable),
     },
   };
+  /** As `db`. A statement that the database ends throws `report_too_large`. */
+  const query: Database["query"] = (one, values) =>
+    postgres.query<never>(one, values).catch(throwTooLarge).catch(throwUnavailable);
   return {
     /** Runs `work` in one transaction; its statements fail as all of this store do. */
     transaction: db.transaction,
@@ -287,8 +291,8 @@ export function createLedgerStore(postgres: Database) {
       const more = [before.at, before.id, from, ...filter, looks, limit];
       const rows =
         keyId === undefined
-          ? db.query<FoundChargeRow>(statements.listCharges, [accountId, ...more])
-          : db.query<FoundChargeRow>(statements.listKeyCharges, [accountId, keyId, ...more]);
+          ? query<FoundChargeRow>(statements.listCharges, [accountId, ...more])
+          : query<FoundChargeRow>(statements.listKeyCharges, [accountId, keyId, ...more]);
       return (await rows).map((row) => ({
         charge: toReceipt(row),
         isMatch: row.is_match,
@@ -303,8 +307,8 @@ export function createLedgerStore(postgres: Database) {
     ): Promise<ExportedRow[]> => {
       const page = [after.at, after.id, to, limit];
       return keyId === undefined
-        ? db.query<ExportedRow>(statements.exportCharges, [accountId, ...page])
-        : db.query<ExportedRow>(statements.exportKeyCharges, [accountId, keyId, ...page]);
+        ? query<ExportedRow>(statements.exportCharges, [accountId, ...page])
+        : query<ExportedRow>(statements.exportKeyCharges, [accountId, keyId, ...page]);
     },
     /** The requests that were settled since shortly before `since`, newest first, and the time. */
     readSettled: async (
@@ -368,10 +372,15 @@ function idsOf(requests: readonly RequestKey[]): [string[], string[]] {
   return [requests.map(({ accountId }) => accountId), requests.map(({ requestId }) => requestId)];
 }
 
-function throwUnavailable(cause: unknown): never {
+export function throwUnavailable(cause: unknown): never {
   throw isUnreachable(cause)
     ? new ApiError("billing_unavailable", { retryAfterMs: 1000, cause })
     : cause;
+}
+
+/** For reports, which the database ends when they take too long. */
+export function throwTooLarge(cause: unknown): never {
+  throw isTimedOut(cause) ? new ApiError("report_too_large", { cause }) : cause;
 }
 
 async function createTransfer(db: Database, transfer: NewTransfer): Promise<Transfer> {

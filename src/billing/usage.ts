@@ -21,7 +21,7 @@ import {
   UsageSumsSchema,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
-import { ApiError, invalidField } from "../base/errors.ts";
+import { invalidField } from "../base/errors.ts";
 import { type FamilyName, familyOf } from "../base/families.ts";
 import {
   type AskedRange,
@@ -36,7 +36,8 @@ import {
 } from "../base/paging.ts";
 import { byCategory, categoryColumns } from "../base/token-categories.ts";
 import { firstEventColumns, type SumColumn } from "../base/usage-sums.ts";
-import { isTimedOut, isUnreachable, statement, type Tx } from "../postgres/postgres.ts";
+import { statement, type Tx } from "../postgres/postgres.ts";
+import { throwTooLarge, throwUnavailable } from "./store.ts";
 import { dayMs, dayOf, hourMs, hoursKeptDays, startOfDay } from "./usage-days.ts";
 
 const statements = {
@@ -83,12 +84,10 @@ function bucketName(bucket: Bucket): "none" | "hour" | "day" | "month" {
 /** `db` should be the connections for reports, which end a statement that takes too long. */
 export function createReports(db: Tx) {
   async function read<Row>(...query: Parameters<typeof db.query>): Promise<Row[]> {
-    return db.query<Row>(...query).catch((cause: unknown) => {
-      if (isTimedOut(cause)) throw new ApiError("report_too_large", { cause });
-      if (isUnreachable(cause))
-        throw new ApiError("billing_unavailable", { retryAfterMs: 1_000, cause });
-      throw cause;
-    });
+    return db
+      .query<Row>(...query)
+      .catch(throwTooLarge)
+      .catch(throwUnavailable);
   }
 
   async function readClock(accountId: string, keyIds: readonly string[] | null): Promise<Clock> {

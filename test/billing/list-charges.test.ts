@@ -1,15 +1,23 @@
-// Which charges a list finds, how far each page looks, and that no plan reads all charges.
+// Which charges a list finds, how far each page looks, and that no plan reads all charges, neither
+// of lists nor of exports.
 
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { timestampDate, timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
+  ExportChargesRequestSchema,
   ListChargesRequestSchema,
   type ListChargesResponse,
   Outcome,
 } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import type { Payer } from "../../src/billing/admission.ts";
+import { listCharges } from "../../src/billing/charges.ts";
+import { exportCharges } from "../../src/billing/export-charges.ts";
+import { createLedgerStore } from "../../src/billing/store.ts";
+import { createReports } from "../../src/billing/usage.ts";
 import type { Call } from "../../src/contract/contract.ts";
+import { connectPostgres } from "../../src/postgres/postgres.ts";
 import { errorOf, freshBilling } from "../support/billing.ts";
 import { writeCharges } from "../support/charges.ts";
 import { planOf, scannedCharges } from "../support/plans.ts";
@@ -184,9 +192,33 @@ describe("a page", () => {
   });
 });
 
+test("a list or an export that takes too long is ended by the database, and says so", async () => {
+  const hurried = connectPostgres(world.url, { timeoutMs: 2_100 });
+  const client = new Client({ connectionString: world.url });
+  await client.connect();
+  await client.query("begin; lock table charges");
+  const store = createLedgerStore({ ...hurried, query: hurried.reports.query });
+  const scope = { accountId: busy.accountId, onlyKey: undefined };
+  const never = new AbortController().signal;
+  const usage = createReports(world.postgres.reports);
+  const lines = exportCharges({ store, usage }, create(ExportChargesRequestSchema), scope, never);
+  try {
+    // The line of names needs no charge.
+    await lines.next();
+    const failed = await Promise.all([
+      errorOf(listCharges(store, create(ListChargesRequestSchema), scope)),
+      errorOf(lines.next()),
+    ]);
+    expect(failed.map(({ reason }) => reason)).toEqual(Array(2).fill("report_too_large"));
+  } finally {
+    await Promise.all([client.end(), hurried.close()]);
+  }
+});
+
 describe("the plan", () => {
   const account = () => `'${busy.accountId}'`;
-  const [before, from] = ["'2026-09-15T00:00:00Z', ''", "'2026-09-01T00:00:00Z'"];
+  const [end, from] = ["'2026-09-15T00:00:00Z'", "'2026-09-01T00:00:00Z'"];
+  const before = `${end}, ''`;
   const rest = "'model-none', array['completed'], 1, 20000, 101".split(", ");
 
   for (const isGeneric of [false, true]) {
@@ -200,6 +232,8 @@ describe("the plan", () => {
             "billing/list-key-charges",
             [account(), `'${busy.keyId}'`, ...before.split(", "), from, ...rest],
           ],
+          ["billing/export-charges", [account(), from, "''", end, "1000"]],
+          ["billing/export-key-charges", [account(), `'${busy.keyId}'`, from, "''", end, "1000"]],
         ] as const;
         for (const [name, values] of lists) {
           const plan = await planOf(world.url, name, { values, isGeneric });

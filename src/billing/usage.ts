@@ -126,16 +126,15 @@ export function createReports(db: Tx) {
     ]);
   }
 
-  async function listDays({ scope, parts, filters, page }: Reading): Promise<UsageSumRow[]> {
+  async function listDays(reading: Reading): Promise<UsageSumRow[]> {
+    const { scope, groupBy, parts, filters, page } = reading;
     const [key = null, model = null] = page.after?.names ?? [];
-    const rows = await read<SumsRow & { day: string; key_id: string; model: string }>(
-      statements.listUsage,
-      [
-        ...[scope.accountId, ...parts, ...filters],
-        ...[page.after ? dayOf(page.after.at) : null, key, model, page.size + 1],
-      ],
-    );
-    return rows.map((row) => ({ ...row, period: startOfDay(row.day), family: "" }));
+    const rows = await read<Omit<UsageSumRow, "period"> & { day: string }>(statements.listUsage, [
+      ...[scope.accountId, ...parts, ...filters],
+      ...[page.after ? dayOf(page.after.at) : null, key, model, page.size + 1],
+      groupBy.includes(UsageGroup.FAMILY),
+    ]);
+    return rows.map((row) => ({ ...row, period: startOfDay(row.day) }));
   }
 
   return {
@@ -300,11 +299,13 @@ function startOfMonth(at: Date): Date {
   return start;
 }
 
-/** True if a row of a closed day is a row of the answer: there are many, and nothing to add up. */
+/**
+ * True if a row of a closed day is a row of the answer: there are many, and nothing to add up. A
+ * key has one family.
+ */
 function isOfDays({ bucket, groupBy }: QueryUsageRequest): boolean {
-  const { KEY, MODEL, FAMILY } = UsageGroup;
-  const isByBoth = groupBy.includes(KEY) && groupBy.includes(MODEL);
-  return bucket === Bucket.DAY && isByBoth && !groupBy.includes(FAMILY);
+  const { KEY, MODEL } = UsageGroup;
+  return bucket === Bucket.DAY && groupBy.includes(KEY) && groupBy.includes(MODEL);
 }
 
 function checkGroups(groupBy: readonly number[]): void {

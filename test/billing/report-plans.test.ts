@@ -46,12 +46,12 @@ const reports: { name: string; file: string; values: unknown[] }[] = [
   {
     name: "usage by day, key and model over 13 months",
     file: "list-usage",
-    values: ["acc_1", ...days, null, null, null, null, null, 2_001],
+    values: ["acc_1", ...days, null, null, null, null, null, 2_001, true],
   },
   {
     name: "usage by day, key and model, a later page",
     file: "list-usage",
-    values: ["acc_1", ...days, keys, null, "2026-05-03", "key_1", "model-a", 2_001],
+    values: ["acc_1", ...days, keys, null, "2026-05-03", "key_1", "model-a", 2_001, false],
   },
   {
     name: "the totals of usage over 13 months",

@@ -14,6 +14,7 @@ left join (
     and u.hour >= date_trunc('day', now(), 'UTC') - $2::integer * interval '1 day'
   group by k."family"
 ) s using ("family")
+cross join usage_progress g
 cross join lateral (
   select exists (
     select 1
@@ -21,6 +22,8 @@ cross join lateral (
     join keys k on k.account_id = u.account_id and k.key_id = u.key_id
     where u.account_id = $1 and k."family" = p."family"
       and u.hour < date_trunc('day', now(), 'UTC') - $2::integer * interval '1 day'
+      -- The closed days have the hours before: of a family without use, all of them are looked at.
+      and u.hour >= g.closed_to::timestamp at time zone 'utc'
   ) or exists (
     select 1
     from usage_daily u

@@ -34,6 +34,8 @@ export type GatewayProcess = BenchProcess & {
   readonly grpcAddress: string;
   readonly adminToken: string;
   readonly accountId: string;
+  /** The link of the first operator. Empty: this gateway did not seed its database. */
+  readonly ownerLink: string;
 };
 
 export type GatewayOptions = {
@@ -133,7 +135,9 @@ export class Lab {
       await fund(grpc, written.accountId);
     }
     const { v1: key, accountId } = this.#keys.get(databaseUrl) ?? { v1: "", accountId: "" };
-    return { pid: pidOf(child), port: portOf(http), key, accountId, grpcAddress: grpc, adminToken };
+    const ownerLink = String(written.ownerLink ?? "");
+    const process = { pid: pidOf(child), port: portOf(http) };
+    return { ...process, key, accountId, ownerLink, grpcAddress: grpc, adminToken };
   }
 
   /** A process of the role `facade` in front of one of the role `core`. */

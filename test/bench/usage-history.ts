@@ -11,12 +11,17 @@ import { pairPrice } from "./pairs.ts";
 
 export const historyAccounts = 100;
 export const historyMonths = 13;
+/** A fifth of the charges is its own. */
+export const busiestAccount = "acc_1";
 const models = ["bench-a", "bench-b", "bench-c", "bench-d", "bench-e"];
 const tokens = 100;
 const price = priceVersion("bench-history", { ...pairPrice });
 /** The amount of each charge. */
 export const historyChargeMicro = BigInt(tokens) * (price.input + price.output);
 const dayMs = 24 * 3_600_000;
+/** Months that are written at once, to use two processors, and how much faster that is. */
+const width = 2;
+const speedup = 1.5;
 
 /** Accounts `acc_1` to `acc_100` with credits, their pools, and their keys `key_<account>_<n>`. */
 export async function addHistoryAccounts(postgres: Postgres): Promise<void> {
@@ -39,25 +44,42 @@ export async function addHistoryAccounts(postgres: Postgres): Promise<void> {
   );
 }
 
+/** What was written, and how long closing its days took. */
+export type History = { readonly charges: number; readonly closingSeconds: number };
+
+type Month = { readonly start: Date; readonly end: Date };
+
 /**
- * Adds `perMonth` charges in each month of the thirteen that end today, latest first, until all are
- * there or `msMax` is over. Returns how many charges were added.
+ * Adds `charges` charges, spread evenly over the thirteen months that end today. If they would take
+ * longer than `msMax`, as one full month shows, it adds fewer to each of the others.
  */
 export async function addHistory(
   postgres: Postgres,
-  { perMonth, msMax }: { perMonth: number; msMax: number },
-): Promise<number> {
-  const deadline = performance.now() + msMax;
-  const today = new Date(Math.floor(Date.now() / dayMs) * dayMs);
+  { charges, msMax }: { charges: number; msMax: number },
+): Promise<History> {
+  const started = performance.now();
+  const months = monthsUntil(new Date(Math.floor(Date.now() / dayMs) * dayMs));
+  const daysOf = ({ start, end }: Month) => (end.getTime() - start.getTime()) / dayMs;
+  const allDays = months.reduce((sum, month) => sum + daysOf(month), 0);
+  let perDay = charges / allDays;
   let added = 0;
-  for (let back = 0; back < historyMonths && performance.now() < deadline; back++) {
-    const start = new Date(Date.UTC(today.getUTCFullYear(), today.getUTCMonth() - back, 1));
-    const next = new Date(Date.UTC(start.getUTCFullYear(), start.getUTCMonth() + 1, 1));
-    const end = next < today ? next : today;
-    const count = Math.round((perMonth * (end.getTime() - start.getTime())) / (30 * dayMs));
-    if (count > 0) await addMonth(postgres, start, end, count);
+  const add = async (month: Month) => {
+    const count = Math.round(perDay * daysOf(month));
+    if (count > 0) await addMonth(postgres, month, count);
     added += count;
-  }
+  };
+  const [last, full, ...others] = months;
+  if (!last || !full) throw new Error("a history without months");
+  await add(full);
+  const msOfMonth = performance.now() - started;
+  const msPerDay = msOfMonth / daysOf(full) / speedup;
+  const msLeft = Math.max(0, msMax - msOfMonth);
+  perDay *= Math.min(1, msLeft / (msPerDay * (allDays - daysOf(full))));
+  const waiting = [last, ...others];
+  const worker = async () => {
+    for (let month = waiting.shift(); month; month = waiting.shift()) await add(month);
+  };
+  await Promise.all(Array.from({ length: width }, worker));
   await runSql(
     postgres,
     `insert into key_months (account_id, key_id, month, spent)
@@ -75,14 +97,25 @@ export async function addHistory(
     "update usage_progress set closed_to = '0001-01-01', hours_from = '0001-01-01'",
   );
   // As a gateway does: closes the days, and removes the hours that are too old.
+  const closing = performance.now();
   await new UsageDays(postgres, createLog("silent")).run();
+  const closingSeconds = (performance.now() - closing) / 1000;
   await runSql(postgres, "vacuum analyze");
   await runSql(postgres, "checkpoint");
-  return added;
+  return { charges: added, closingSeconds };
+}
+
+/** The thirteen months that end at `end`, latest first. */
+function monthsUntil(end: Date): Month[] {
+  return Array.from({ length: historyMonths }, (_, back) => {
+    const start = new Date(Date.UTC(end.getUTCFullYear(), end.getUTCMonth() - back, 1));
+    const next = new Date(Date.UTC(start.getUTCFullYear(), start.getUTCMonth() + 1, 1));
+    return { start, end: next < end ? next : end };
+  });
 }
 
 /** One month, in a table of its own that becomes a partition when it is full and indexed. */
-async function addMonth(postgres: Postgres, start: Date, end: Date, count: number): Promise<void> {
+async function addMonth(postgres: Postgres, { start, end }: Month, count: number): Promise<void> {
   const month = start.toISOString().slice(0, 10);
   const name = `charges_${month.slice(0, 7).replace("-", "_")}`;
   const present = await runSql(postgres, "select 1 where to_regclass($1) is not null", [name]);
@@ -111,7 +144,9 @@ async function addMonth(postgres: Postgres, start: Date, end: Date, count: numbe
        select n, case when n % 5 = 0 then 1 else n / 5 % 99 + 2 end as account,
          case when n % 5 = 0 then n / 5 % 20 + 1 else n / 500 % 4 + 1 end as key,
          case when n % 5 = 0 then n / 100 % 5 + 1 else 1 end as model,
-         $6::timestamptz + n * (($7::timestamptz - $6::timestamptz) / $8::int) as at
+         -- Whole milliseconds, as times of admission are.
+         date_trunc('milliseconds',
+           $6::timestamptz + n * (($7::timestamptz - $6::timestamptz) / $8::int)) as at
        from generate_series(0, $8::int - 1) n
      ) rows`,
     [...[month, models, tokens, price.priceVersion, historyChargeMicro, start, end, count]],
@@ -122,14 +157,17 @@ async function addMonth(postgres: Postgres, start: Date, end: Date, count: numbe
       `select pg_get_indexdef(indexrelid) as definition from pg_index
        where indrelid = 'charges'::regclass and not indisprimary`,
     );
-    await runSql(postgres, `alter table ${name} add primary key (account_id, request_id, month)`);
-    for (const { definition } of indexes)
-      await runSql(postgres, definition.replace(/ index \S+ on only \S+ /i, ` index on ${name} `));
-    await runSql(
-      postgres,
-      `alter table charges attach partition ${name}
-         for values from ('${month}') to ('${month}'::date + interval '1 month')`,
-    );
+    await postgres.transaction(async (tx) => {
+      await runSql(tx, "set local maintenance_work_mem = '512MB'");
+      await runSql(tx, `alter table ${name} add primary key (account_id, request_id, month)`);
+      for (const { definition } of indexes)
+        await runSql(tx, definition.replace(/ index \S+ on only \S+ /i, ` index on ${name} `));
+      await runSql(
+        tx,
+        `alter table charges attach partition ${name}
+           for values from ('${month}') to ('${month}'::date + interval '1 month')`,
+      );
+    });
   }
   await runSql(
     postgres,

@@ -2703,7 +2703,7 @@ export const BillingService: GenService<{
   /**
    * Lists the charges of an account that match a filter, in the order of their admission, newest
    * first. Looks at 20,000 charges for each page at most: a page can have fewer entries than asked
-   * for, or none, and others follow. Errors: INVALID_REQUEST (range, page).
+   * for, or none, and others follow. Errors: INVALID_REQUEST (range, page), REPORT_TOO_LARGE.
    *
    * @generated from rpc gateway.billing.v1.BillingService.ListCharges
    */
@@ -2716,7 +2716,8 @@ export const BillingService: GenService<{
    * Streams the charges of a range as CSV (RFC 4180), in the order of their admission: a line of
    * column names, then a line for each charge. Times are UTC, credits are exact decimals. A text
    * that a spreadsheet would take for a formula begins with `'`. At most 5,000,000 charges: a range
-   * with more fails before its first line. Errors: INVALID_REQUEST (range, number of charges).
+   * with more fails before its first line. Errors: INVALID_REQUEST (range, number of charges),
+   * REPORT_TOO_LARGE.
    *
    * @generated from rpc gateway.billing.v1.BillingService.ExportCharges
    */

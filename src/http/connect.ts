@@ -172,7 +172,10 @@ function cutWhenStopped(reply: ServerResponse, stopping: AbortSignal): void {
 
 type Handler = ConnectRouter["handlers"][number];
 
-/** The same handler. It gives the library's empty 405 and 415 a body in Connect's own form. */
+/**
+ * The same handler. It gives the library's empty 405 and 415 a body in Connect's own form, and keeps
+ * it from printing an error for each client that hangs up.
+ */
 function explainRejection(handler: Handler): Handler {
   const isStream = handler.method.methodKind !== "unary";
   const types = ["json", "proto"].flatMap((codec) => [
@@ -181,7 +184,8 @@ function explainRejection(handler: Handler): Handler {
   ]);
   const explained = async (request: Parameters<Handler>[0]) => {
     const response = await handler(request);
-    if (response.status !== 405 && response.status !== 415) return response;
+    if (response.status !== 405 && response.status !== 415)
+      return { ...response, ...(response.body && { body: markHangUps(response.body) }) };
     const isType = response.status === 415;
     const error = isType
       ? new ApiError("invalid_request", {
@@ -194,6 +198,28 @@ function explainRejection(handler: Handler): Handler {
     return { status: response.status, header, body: createAsyncIterable([body]) };
   };
   return Object.assign(explained, handler);
+}
+
+const hangUp = Object.assign(new Error("the client hung up"), { code: "ECONNRESET" });
+
+/**
+ * The same bytes. A write that a hang-up has cancelled gets the cause by which the library knows it:
+ * it prints other failed writes to stderr.
+ */
+function markHangUps(bytes: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
+  return {
+    [Symbol.asyncIterator]() {
+      const iterator = bytes[Symbol.asyncIterator]();
+      return {
+        next: () => iterator.next(),
+        return: async () => (await iterator.return?.()) ?? { done: true, value: undefined },
+        async throw(error: unknown) {
+          if (error instanceof Error) error.cause ??= hangUp;
+          return (await iterator.throw?.(error)) ?? { done: true, value: undefined };
+        },
+      };
+    },
+  };
 }
 
 const fastifyRequest = createContextKey<FastifyRequest | undefined>(undefined, {

@@ -6,6 +6,7 @@ import { createConnectTransport } from "@connectrpc/connect-node";
 import { Client } from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { BillingService, Outcome } from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../gen/gateway/common/v1/family_pb.ts";
 import { KeysService } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { newRequestId } from "../../src/base/ids.ts";
 import type { Payer } from "../../src/billing/admission.ts";
@@ -178,7 +179,7 @@ async function keyBeside(
   accountReader = false,
 ): Promise<{ payer: Payer; secret: string }> {
   const keys = createClient(KeysService, overConnect(first));
-  const request = { accountId, family: 1, name: newRequestId(), accountReader };
+  const request = { accountId, family: Family.V1, name: newRequestId(), accountReader };
   const { key, secret } = await keys.createKey(request, { headers: adminHeaders });
   return { payer: { accountId, family: "v1", keyId: key?.keyId ?? "" }, secret };
 }

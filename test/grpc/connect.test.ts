@@ -7,7 +7,7 @@ import { Code, createClient } from "@connectrpc/connect";
 import { encodeEnvelope } from "@connectrpc/connect/protocol";
 import { createConnectTransport, createGrpcWebTransport } from "@connectrpc/connect-node";
 import fastify from "fastify";
-import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import { WatchChargesResponseSchema } from "../../gen/gateway/billing/v1/billing_pb.ts";
 import { AuthenticateResponseSchema } from "../../gen/gateway/keys/v1/keys_pb.ts";
 import { ApiError, shuttingDown } from "../../src/base/errors.ts";
@@ -508,6 +508,10 @@ describe("the public listener", () => {
 });
 
 describe("a stream without an end whose reader stops reading", () => {
+  // The library prints what it does not take for a hang-up, between our lines of JSON.
+  const printed = vi.spyOn(console, "error");
+  afterEach(() => expect(printed).not.toHaveBeenCalled());
+
   /** Opens such a stream. Its messages are large, so that they fill every buffer on the way. */
   async function openStalled() {
     const stopping = new AbortController();

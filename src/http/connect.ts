@@ -173,8 +173,8 @@ function cutWhenStopped(reply: ServerResponse, stopping: AbortSignal): void {
 type Handler = ConnectRouter["handlers"][number];
 
 /**
- * The same handler. It gives the library's empty 405 and 415 a body in Connect's own form, and keeps
- * it from printing an error for each client that hangs up.
+ * The same handler. It gives the library's empty 405 and 415 a body in Connect's own form, and
+ * keeps it from printing an error for each client that hangs up.
  */
 function explainRejection(handler: Handler): Handler {
   const isStream = handler.method.methodKind !== "unary";
@@ -203,8 +203,8 @@ function explainRejection(handler: Handler): Handler {
 const hangUp = Object.assign(new Error("the client hung up"), { code: "ECONNRESET" });
 
 /**
- * The same bytes. A write that a hang-up has cancelled gets the cause by which the library knows it:
- * it prints other failed writes to stderr.
+ * The same bytes. A write that a hang-up has cancelled gets the cause by which the library knows
+ * it: it prints other failed writes to stderr.
  */
 function markHangUps(bytes: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> {
   return {

@@ -1,5 +1,5 @@
-// Downloads `charges.csv` from a gateway as the browser of its operator does, and watches the memory
-// of the gateway meanwhile.
+// Downloads `charges.csv` from a gateway as the browser of its operator does, and watches the
+// memory of the gateway meanwhile.
 
 import { once } from "node:events";
 import { get, type IncomingMessage } from "node:http";

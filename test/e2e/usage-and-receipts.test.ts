@@ -1,5 +1,5 @@
-// GET /v1/usage and GET /v1/receipts as customers with a key read them: whose figures they are, what
-// they add up to, their filters, pages and errors. In one process, and with separate roles.
+// GET /v1/usage and GET /v1/receipts as customers with a key read them: whose figures they are,
+// what they add up to, their filters, pages and errors. In one process, and with separate roles.
 
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";

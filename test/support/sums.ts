@@ -1,5 +1,5 @@
-// The sums of an account by every way that shows them: its charges, row by row, in pages and as CSV,
-// and its reports, page by page.
+// The sums of an account by every way that shows them: its charges, row by row, in pages and as
+// CSV, and its reports, page by page.
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";

@@ -1,6 +1,6 @@
 // Reports over thirteen months of charges, pages and files of charges, and what reports cost
-// settlements. The suite writes about 20 GB, so it runs only when it is named. BENCH_CHARGES asks for
-// fewer charges than 31 million.
+// settlements. The suite writes about 20 GB, so it runs only when it is named. BENCH_CHARGES asks
+// for fewer charges than 31 million.
 
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";

@@ -1,6 +1,6 @@
 // Files that people download: `GET /console/export/charges.csv?account=…&from=…&to=…&key=…`, and
-// `usage.csv`, which also takes `bucket`. The browser sends the session as a cookie, since a link
-// has no headers. Both call the services, so a facade serves the same files.
+// `usage.csv`, which also takes `model` and `bucket`. The browser sends the session as a cookie,
+// since a link has no headers. Both call the services, so a facade serves the same files.
 
 import { Readable } from "node:stream";
 import { timestampDate } from "@bufbuild/protobuf/wkt";
@@ -42,7 +42,10 @@ type Lines = (core: Core, query: Query, options: CallOptions) => AsyncIterable<s
 /** Each file, with the parameters of its query. */
 const files: Readonly<Record<string, { parameters: readonly string[]; lines: Lines }>> = {
   "charges.csv": { parameters: ["account", "from", "to", "key"], lines: chargeLines },
-  "usage.csv": { parameters: ["account", "from", "to", "key", "bucket"], lines: usageLines },
+  "usage.csv": {
+    parameters: ["account", "from", "to", "key", "model", "bucket"],
+    lines: usageLines,
+  },
 };
 
 async function* chargeLines(
@@ -70,6 +73,7 @@ async function* usageLines(core: Core, query: Query, options: CallOptions): Asyn
     bucket: choiceOf(buckets, "bucket", textParam(query, "bucket") || "day"),
     groupBy: [UsageGroup.KEY, UsageGroup.MODEL, UsageGroup.FAMILY],
     keyIds: listParam(query, "key"),
+    models: listParam(query, "model"),
   };
   let pageToken = "";
   let head = csvLine(usageColumns);

@@ -108,13 +108,18 @@ for (const split of [false, true]) {
       expect([sumOf(rows), sumOf(usage), listed, totals?.amountMicrocredits]).toEqual(
         Array(4).fill(expected),
       );
-      // Each key has its own file.
-      const [{ key_id: keyId = "" } = {}] = rows;
+      // Each key has its own file, and each model its own sums.
+      const [{ key_id: keyId = "", model = "" } = {}] = rows;
       const ofKey = rows.filter((row) => row.key_id === keyId);
       const keyRows = parse(await (await read(`charges.csv?${all()}&key=${keyId}`)).text());
       expect(keyRows).toEqual(ofKey);
       expect(sumOf(parse(await (await read(`usage.csv?${all()}&key=${keyId}`)).text()))).toBe(
         sumOf(ofKey),
+      );
+      const ofModel = rows.filter((row) => row.model === model);
+      expect(ofModel.length).toBeLessThan(rows.length);
+      expect(sumOf(parse(await (await read(`usage.csv?${all()}&model=${model}`)).text()))).toBe(
+        sumOf(ofModel),
       );
     });
 

@@ -6,6 +6,7 @@ import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
 import { AccountRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
 import { PeopleService } from "../../../gen/gateway/people/v1/people_pb.ts";
 import { type Answer, accountId, answer, type PageStates } from "./answers.ts";
+import { figureStates } from "./figure-states.ts";
 import { peopleStates } from "./people-states.ts";
 
 const at = (text: string) => timestampFromDate(new Date(text));
@@ -77,4 +78,4 @@ export const commonAnswers: readonly Answer[] = [
   answer(PeopleService.method.beginSignIn, () => ({ passkeyOptionsJson: "{}" })),
 ];
 
-export const allPages: readonly PageStates[] = [...peopleStates];
+export const allPages: readonly PageStates[] = [...peopleStates, ...figureStates];

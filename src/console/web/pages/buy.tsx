@@ -1,0 +1,261 @@
+// A purchase, one decision a step: pool, pack, coin and network. Each step has an address, so that
+// the back button goes one step back.
+
+import type { ComponentChildren, JSX } from "preact";
+import { useRef, useState } from "preact/hooks";
+import {
+  type ListPaymentMethodsResponse,
+  type PaymentMethod,
+  PaymentsService,
+} from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { call, invalidate, useCall } from "../api.ts";
+import { credits } from "../format.ts";
+import { LinkButton } from "../parts/button.tsx";
+import { ChoiceField, Form, fieldError, TextField } from "../parts/form.tsx";
+import { networkName, usdText } from "../parts/orders.tsx";
+import { Card, Head } from "../parts/page.tsx";
+import { familyOf, type PoolName } from "../parts/pools.ts";
+import { Notice } from "../parts/small.tsx";
+import { Empty, Skeleton, View } from "../parts/view.tsx";
+import { go, href, type PageProps, useQuery } from "../router.ts";
+import { account } from "../session.ts";
+import { words } from "../words.ts";
+import { mayBuy } from "./credits.tsx";
+
+const defaults = { pool: "", pack: "", method: "" };
+const stepCents = 500;
+/** 1 credit is half a cent. */
+const microcreditsPerCent = 2_000_000n;
+
+export function Buy(_: PageProps): JSX.Element {
+  const [query] = useQuery(defaults);
+  const methods = useCall(PaymentsService.method.listPaymentMethods, {});
+  const pool = query.pool === "v1" || query.pool === "v2" ? query.pool : undefined;
+  return (
+    <>
+      <Head
+        title={words.purchase.title}
+        back={{ href: href("credits"), label: words.purchase.back }}
+      />
+      <View call={methods} skeleton={<Skeleton rows={4} />} empty={(offer) => refusal(offer)}>
+        {(offer) => {
+          const usdCents = packOf(query.pack, offer);
+          return (
+            <div class="purchase">
+              {offer.methods.some(({ simulated }) => simulated) && (
+                <Notice tone="warn">{words.purchase.simulated}</Notice>
+              )}
+              {pool === undefined ? (
+                <PoolStep />
+              ) : usdCents === undefined ? (
+                <PackStep pool={pool} offer={offer} />
+              ) : (
+                <MethodStep pool={pool} usdCents={usdCents} offer={offer} />
+              )}
+            </div>
+          );
+        }}
+      </View>
+    </>
+  );
+}
+
+function refusal({ methods }: ListPaymentMethodsResponse): JSX.Element | undefined {
+  const { none, notForYou, title } = words.purchase;
+  const back = <LinkButton href={href("credits")}>{words.purchase.toCredits}</LinkButton>;
+  if (methods.length === 0)
+    return (
+      <Empty title={none.title} action={back}>
+        {none.text}
+      </Empty>
+    );
+  if (mayBuy()) return undefined;
+  return (
+    <Empty title={title} action={back}>
+      {notForYou}
+    </Empty>
+  );
+}
+
+/** The pack of the address. Undefined: it is none that can be ordered. */
+function packOf(text: string, { mostUsdCents }: ListPaymentMethodsResponse): number | undefined {
+  const cents = /^\d{1,9}$/.test(text) ? Number(text) : 0;
+  return cents >= stepCents && cents % stepCents === 0 && cents <= mostUsdCents ? cents : undefined;
+}
+
+function creditsFor(usdCents: number): string {
+  return credits(BigInt(usdCents) * microcreditsPerCent);
+}
+
+const stepCount = 3;
+
+function Step({ at, children }: { readonly at: number; readonly children: ComponentChildren }) {
+  return (
+    <Card>
+      <p class="purchase-step faint">{words.purchase.steps(at, stepCount)}</p>
+      {children}
+    </Card>
+  );
+}
+
+function PoolStep(): JSX.Element {
+  const [pool, setPool] = useState<PoolName>("v1");
+  const { pools } = words.credits;
+  return (
+    <Step at={1}>
+      <Form submit={words.purchase.next} onSubmit={async () => go(href("credits/buy", { pool }))}>
+        <ChoiceField
+          name="family"
+          label={words.purchase.pool}
+          value={pool}
+          onInput={setPool}
+          options={[
+            { value: "v1", label: pools.v1.name, hint: pools.v1.keys },
+            { value: "v2", label: pools.v2.name, hint: pools.v2.keys },
+          ]}
+        />
+      </Form>
+    </Step>
+  );
+}
+
+const another = "another";
+
+function PackStep({
+  pool,
+  offer,
+}: {
+  readonly pool: PoolName;
+  readonly offer: ListPaymentMethodsResponse;
+}): JSX.Element {
+  const { packsUsdCents, mostUsdCents } = offer;
+  const [pack, setPack] = useState(String(packsUsdCents[0] ?? another));
+  const [typed, setTyped] = useState("");
+  const most = usdText(mostUsdCents);
+  const next = async () => {
+    if (pack !== another) return go(href("credits/buy", { pool, pack }));
+    const cents = /^\d{1,7}$/.test(typed.trim()) ? Number(typed.trim()) * 100 : 0;
+    const usdCents = packOf(String(cents), offer);
+    if (usdCents === undefined) throw fieldError("usd_cents", words.purchase.anotherWrong(most));
+    go(href("credits/buy", { pool, pack: String(usdCents) }));
+  };
+  return (
+    <Step at={2}>
+      <Chosen terms={[[words.credits.pools[pool].name, href("credits/buy")]]} />
+      <Form submit={words.purchase.next} fields={["usd_cents"]} onSubmit={next}>
+        <ChoiceField
+          name="pack"
+          label={words.purchase.pack}
+          value={pack}
+          onInput={setPack}
+          options={[
+            ...packsUsdCents.map((cents) => ({
+              value: String(cents),
+              label: words.purchase.packOf(creditsFor(cents)),
+              hint: words.purchase.packFor(usdText(cents)),
+            })),
+            {
+              value: another,
+              label: words.purchase.another,
+              hint: words.purchase.anotherHint(most),
+            },
+          ]}
+        />
+        {pack === another && (
+          <TextField
+            {...{ name: "usd_cents", label: words.purchase.anotherLabel, type: "number" }}
+            value={typed}
+            onInput={setTyped}
+            isFirst
+          />
+        )}
+      </Form>
+    </Step>
+  );
+}
+
+function MethodStep({
+  pool,
+  usdCents,
+  offer,
+}: {
+  readonly pool: PoolName;
+  readonly usdCents: number;
+  readonly offer: ListPaymentMethodsResponse;
+}): JSX.Element {
+  const offered = offer.methods.filter(({ leastUsdCents }) => leastUsdCents <= usdCents);
+  const [chosen, setChosen] = useState(offered[0]?.method ?? "");
+  // A repeat after a lost answer is the same order. Another choice is another one.
+  const attempts = useRef(new Map<string, string>());
+  const order = async () => {
+    const key = attempts.current.get(chosen) ?? randomText();
+    attempts.current.set(chosen, key);
+    const { order: made } = await call(PaymentsService.method.createOrder, {
+      ...{ accountId: account.value.accountId, family: familyOf[pool], usdCents },
+      ...{ method: chosen, idempotencyKey: key },
+    });
+    invalidate(PaymentsService.method.listOrders);
+    if (made) go(href(`credits/orders/${made.orderId}`), { replace: true });
+  };
+  const chosenTerms: [string, string][] = [
+    [words.credits.pools[pool].name, href("credits/buy")],
+    [
+      [words.purchase.packOf(creditsFor(usdCents)), words.purchase.packFor(usdText(usdCents))].join(
+        ", ",
+      ),
+      href("credits/buy", { pool }),
+    ],
+  ];
+  return (
+    <Step at={3}>
+      <Chosen terms={chosenTerms} />
+      {offered.length === 0 ? (
+        <p>{words.purchase.noMethod}</p>
+      ) : (
+        <Form submit={words.purchase.order(usdText(usdCents))} onSubmit={order}>
+          <ChoiceField
+            name="method"
+            label={words.purchase.method}
+            hint={words.purchase.rate}
+            value={chosen}
+            onInput={setChosen}
+            options={offered.map((method) => ({
+              value: method.method,
+              label: words.purchase.methodName(method.asset, networkName(method.network)),
+              hint: feeText(method),
+            }))}
+          />
+        </Form>
+      )}
+    </Step>
+  );
+}
+
+function feeText({ feeNote, processor, leastUsdCents }: PaymentMethod): string {
+  const fee = feeNote === "" ? words.purchase.networkFee : feeNote;
+  const least =
+    leastUsdCents > stepCents ? ` ${words.purchase.methodLeast(usdText(leastUsdCents))}` : "";
+  return `${fee}${least} (${processor})`;
+}
+
+/** What was decided in the steps before, each with the way back to it. */
+function Chosen({ terms }: { readonly terms: readonly (readonly [string, string])[] }) {
+  return (
+    <ul class="chosen">
+      {terms.map(([text, back]) => (
+        <li key={text}>
+          <span>{text}</span>{" "}
+          <a href={back} aria-label={words.purchase.changeOf(text)}>
+            {words.purchase.change}
+          </a>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
+/** Works without https, where `crypto.randomUUID` does not. */
+function randomText(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return `console-${[...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}

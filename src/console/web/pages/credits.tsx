@@ -1,0 +1,354 @@
+// Both pools, what came into them, orders, and what waits for a person.
+
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import {
+  BillingService,
+  type Forecast,
+  type Pool,
+  type Transfer,
+  TransferKind,
+} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { AccountRole } from "../../../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  Attention,
+  type Order,
+  PaymentsService,
+} from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { both, call, invalidate, useCall, usePages } from "../api.ts";
+import { credits, dollars } from "../format.ts";
+import { BillingDetailsCard } from "../parts/billing-details.tsx";
+import { Button, LinkButton } from "../parts/button.tsx";
+import { textOf } from "../parts/enum-names.ts";
+import { Form, TextField } from "../parts/form.tsx";
+import { tell } from "../parts/messages.tsx";
+import { OrderTag, packText, paidWith } from "../parts/orders.tsx";
+import { Card, Head } from "../parts/page.tsx";
+import { poolNameOf, poolOf } from "../parts/pools.ts";
+import { Notice, Time } from "../parts/small.tsx";
+import { Table } from "../parts/table.tsx";
+import { Skeleton, View } from "../parts/view.tsx";
+import { href, type PageProps } from "../router.ts";
+import { account } from "../session.ts";
+import { words } from "../words.ts";
+
+const pageSize = 20;
+
+export function Credits(_: PageProps): JSX.Element {
+  const { accountId } = account.value;
+  const pools = both(
+    useCall(BillingService.method.getPools, { accountId }),
+    useCall(BillingService.method.getForecast, { accountId }),
+  );
+  const orders = usePages(
+    PaymentsService.method.listOrders,
+    { accountId, pageSize },
+    (page) => page.orders,
+  );
+  return (
+    <>
+      <Head
+        title={words.credits.title}
+        tools={
+          mayBuy() && (
+            <LinkButton kind="main" href={href("credits/buy")}>
+              {words.credits.buy}
+            </LinkButton>
+          )
+        }
+      />
+      <p class="intro muted">{words.credits.intro}</p>
+      <Waiting orders={orders.data?.items ?? []} />
+      <View call={pools} skeleton={<Skeleton figures={2} />}>
+        {([{ pools: all }, { forecasts }]) => (
+          <div class="pools">
+            {all.map((pool) => (
+              <PoolCard
+                key={pool.family}
+                pool={pool}
+                forecast={forecasts.find(({ family }) => family === pool.family)}
+              />
+            ))}
+          </div>
+        )}
+      </View>
+      <Card title={words.credits.orders} flush>
+        <View
+          call={orders}
+          skeleton={<Skeleton rows={3} />}
+          empty={({ items }) =>
+            items.length === 0 ? (
+              <p class="card-text muted">{words.credits.ordersNone}</p>
+            ) : undefined
+          }
+        >
+          {({ items, isLast }) => (
+            <>
+              <Orders orders={items} />
+              {!isLast && <More onMore={orders.more} />}
+            </>
+          )}
+        </View>
+      </Card>
+      <Transfers />
+      <div class="side-by-side">
+        {account.value.role === AccountRole.OWNER && <Promotion />}
+        <BillingDetailsCard />
+      </div>
+    </>
+  );
+}
+
+/** Operators look, and book credits in their own way. */
+export function mayBuy(): boolean {
+  return account.value.role >= AccountRole.MEMBER;
+}
+
+/** Orders that wait for somebody, so that nobody has to ask where the money is. */
+function Waiting({ orders }: { readonly orders: readonly Order[] }): JSX.Element | null {
+  const waiting = orders.filter(
+    ({ attention, notice }) => attention !== Attention.UNSPECIFIED || notice !== "",
+  );
+  if (waiting.length === 0) return null;
+  return (
+    <section aria-label={words.credits.waiting} class="stack orders-waiting">
+      {waiting.map((order) => (
+        <Notice
+          key={order.orderId}
+          tone="warn"
+          action={
+            <LinkButton href={href(`credits/orders/${order.orderId}`)}>
+              {words.credits.look}
+            </LinkButton>
+          }
+        >
+          <strong>{words.credits.waitingFor(packText(order))}.</strong> {order.notice}
+        </Notice>
+      ))}
+    </section>
+  );
+}
+
+function PoolCard({
+  pool,
+  forecast,
+}: {
+  readonly pool: Pool;
+  readonly forecast: Forecast | undefined;
+}): JSX.Element {
+  const { name, inText, keys } = poolOf(pool.family);
+  const { freeMicrocredits: free, heldMicrocredits: held = 0n, postedMicrocredits } = pool;
+  const isDebt = free < 0n || (postedMicrocredits ?? 0n) < 0n;
+  return (
+    <section class="card pool">
+      <div class="body">
+        <h2>{name}</h2>
+        <p class="faint">{keys}</p>
+        <p class="pool-free" data-tone={isDebt ? "bad" : undefined}>
+          <b>{credits(free)}</b> <span class="muted">≈ {dollars(free)}</span>
+        </p>
+        <PoolBar free={free} held={held} />
+        <ul class="pool-facts muted">
+          <li>{held === 0n ? words.credits.heldNone : words.credits.held(credits(held))}</li>
+          <li>{leftText(forecast)}</li>
+        </ul>
+        {isDebt && <p class="problem">{words.credits.debt}</p>}
+        {mayBuy() && (
+          <LinkButton href={href("credits/buy", { pool: poolNameOf(pool.family) })}>
+            {words.credits.buyFor(inText)}
+          </LinkButton>
+        )}
+      </div>
+    </section>
+  );
+}
+
+/** What is free and what running requests hold, to scale. Its figures stand beside it. */
+function PoolBar({ free, held }: { readonly free: bigint; readonly held: bigint }): JSX.Element {
+  const left = free > 0n ? free : 0n;
+  const all = left + held;
+  const share = all === 0n ? 0 : (Number(left) / Number(all)) * 100;
+  return (
+    <span class="pool-bar" aria-hidden="true">
+      <i class="pool-part-free" style={{ inlineSize: `${share}%` }} />
+      <i class="pool-part-held" style={{ inlineSize: `${all === 0n ? 0 : 100 - share}%` }} />
+    </span>
+  );
+}
+
+function leftText(forecast: Forecast | undefined): string {
+  if (forecast?.dailyMicrocredits === undefined) return words.credits.leftUnknown;
+  if (forecast.daysLeft === undefined) return words.credits.leftUnused;
+  return words.credits.left(forecast.daysLeft);
+}
+
+function Orders({ orders }: { readonly orders: readonly Order[] }): JSX.Element {
+  const { ordersHead: head } = words.credits;
+  return (
+    <Table
+      caption={words.credits.ordersCaption}
+      columns={[
+        {
+          name: "order",
+          head: head.order,
+          cell: (order) => (
+            <a class="row-link" href={href(`credits/orders/${order.orderId}`)}>
+              <Time at={order.createdAt} as="moment" />
+            </a>
+          ),
+        },
+        { name: "pack", head: head.pack, cell: packText },
+        { name: "state", head: head.state, cell: (order) => <OrderTag order={order} /> },
+        { name: "paid", head: head.paidBy, cell: paidWith },
+        { name: "pool", head: head.pool, cell: ({ family }) => poolOf(family).name },
+        {
+          ...{ name: "granted", head: head.granted, end: true },
+          cell: ({ grantedMicrocredits }) => credits(grantedMicrocredits),
+        },
+        {
+          name: "receipt",
+          head: head.receipt,
+          cell: ({ orderId, receiptNumber }) =>
+            receiptNumber === "" ? (
+              <span class="faint">{words.requests.none}</span>
+            ) : (
+              <a href={href(`credits/orders/${orderId}/receipt`)}>{receiptNumber}</a>
+            ),
+        },
+      ]}
+      rows={orders}
+      keyOf={({ orderId }) => orderId}
+    />
+  );
+}
+
+function Transfers(): JSX.Element {
+  const { accountId } = account.value;
+  const transfers = usePages(
+    BillingService.method.listTransfers,
+    { accountId, pageSize },
+    (page) => page.transfers,
+  );
+  const { transfersHead: head } = words.credits;
+  return (
+    <Card
+      title={words.credits.transfers}
+      about={words.credits.transfersNote}
+      tools={
+        <LinkButton
+          kind="quiet"
+          icon="download"
+          href={`/console/export/charges.csv?${new URLSearchParams({ account: accountId })}`}
+          download
+        >
+          {words.credits.requestsCsv}
+        </LinkButton>
+      }
+      flush
+    >
+      <View
+        call={transfers}
+        skeleton={<Skeleton rows={4} />}
+        empty={({ items }) =>
+          items.length === 0 ? (
+            <p class="card-text muted">{words.credits.transfersNone}</p>
+          ) : undefined
+        }
+      >
+        {({ items, isLast }) => (
+          <>
+            <Table
+              caption={words.credits.transfersCaption}
+              columns={[
+                {
+                  name: "at",
+                  head: head.at,
+                  cell: ({ createdAt }) => <Time at={createdAt} as="moment" />,
+                },
+                { name: "kind", head: head.kind, cell: kindText },
+                {
+                  ...{ name: "amount", head: head.amount, end: true },
+                  cell: (transfer) => signed(changeOf(transfer)),
+                },
+                {
+                  ...{ name: "after", head: head.after, end: true },
+                  cell: ({ postedAfterMicrocredits }) => credits(postedAfterMicrocredits),
+                },
+                { name: "pool", head: head.pool, cell: ({ family }) => poolOf(family).name },
+                {
+                  name: "reason",
+                  head: head.reason,
+                  cell: ({ reason }) => (
+                    <span class="clipped muted" dir="auto" title={reason}>
+                      {reason}
+                    </span>
+                  ),
+                },
+              ]}
+              rows={items}
+              keyOf={({ transferId }) => transferId}
+            />
+            {!isLast && <More onMore={transfers.more} />}
+          </>
+        )}
+      </View>
+    </Card>
+  );
+}
+
+function More({ onMore }: { readonly onMore: () => Promise<void> }): JSX.Element {
+  return (
+    <p class="table-foot row">
+      <Button kind="quiet" onClick={onMore}>
+        {words.credits.more}
+      </Button>
+    </p>
+  );
+}
+
+function kindText({ kind }: Transfer): string {
+  return textOf(TransferKind, words.credits.kinds, kind);
+}
+
+/** What a transfer changes: the kind gives the direction. */
+export function changeOf({ kind, amountMicrocredits }: Transfer): bigint {
+  const takes = kind === TransferKind.REFUND || kind === TransferKind.CHARGEBACK;
+  return takes ? -amountMicrocredits : amountMicrocredits;
+}
+
+function signed(micro: bigint): string {
+  return micro < 0n ? `− ${credits(-micro)}` : `+ ${credits(micro)}`;
+}
+
+function Promotion(): JSX.Element {
+  const [code, setCode] = useState("");
+  const { accountId } = account.value;
+  const redeem = async () => {
+    const { bonusMicrocredits, family } = await call(PaymentsService.method.redeemPromotion, {
+      ...{ accountId, code: code.trim() },
+    });
+    setCode("");
+    tell(words.credits.promotionDone(credits(bonusMicrocredits), poolOf(family).inText));
+    const { getPools, getForecast, listTransfers } = BillingService.method;
+    invalidate(getPools, getForecast, listTransfers);
+  };
+  return (
+    <Card title={words.credits.promotion}>
+      <Form
+        submit={words.credits.promotionSubmit}
+        kind="plain"
+        fields={["code"]}
+        disabled={code.trim() === ""}
+        onSubmit={redeem}
+      >
+        <TextField
+          name="code"
+          label={words.credits.promotionLabel}
+          hint={words.credits.promotionHint}
+          value={code}
+          onInput={setCode}
+        />
+      </Form>
+    </Card>
+  );
+}

@@ -1,0 +1,424 @@
+// An order: what to send where, what was seen so far, and what went wrong. It follows along by one
+// stream, which also makes the gateway look more often.
+
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import {
+  type Deposit,
+  DepositState,
+  type Order,
+  OrderState,
+  PaymentsService,
+  type Refund,
+  RefundState,
+} from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { call, invalidate, type StreamState, useCall, useStream } from "../api.ts";
+import { clock, credits, toDate } from "../format.ts";
+import { Button, Copy, LinkButton } from "../parts/button.tsx";
+import { addDecimals, countdown, exact, groupDigits, isZero } from "../parts/decimals.ts";
+import { Dialog } from "../parts/dialog.tsx";
+import { textOf } from "../parts/enum-names.ts";
+import { Form } from "../parts/form.tsx";
+import { networkName, OrderTag, usdText } from "../parts/orders.tsx";
+import { Card, Head } from "../parts/page.tsx";
+import { poolNameOf, poolOf } from "../parts/pools.ts";
+import { Qr } from "../parts/qr.tsx";
+import { Facts, Notice, Time } from "../parts/small.tsx";
+import { Table } from "../parts/table.tsx";
+import { Skeleton, View } from "../parts/view.tsx";
+import { href, type PageProps } from "../router.ts";
+import { words } from "../words.ts";
+import { mayBuy } from "./credits.tsx";
+
+export function OrderPage({ params }: PageProps): JSX.Element {
+  const { orderId = "" } = params;
+  const first = useCall(PaymentsService.method.getOrder, { orderId });
+  const [newest, setNewest] = useState<Order>();
+  const order = newest?.orderId === orderId ? newest : first.data?.order;
+  // Of a closed order, the stream ends at once.
+  const isWatched = order !== undefined && order.state !== OrderState.CLOSED;
+  const stream = useStream(
+    PaymentsService.method.watchOrder,
+    isWatched ? { orderId } : undefined,
+    ({ order: next }) => {
+      if (!next) return;
+      setNewest(next);
+      // Other pages show them, too.
+      invalidate(PaymentsService.method.listOrders);
+      const { getPools, getForecast, listTransfers } = BillingService.method;
+      if (next.grantedMicrocredits !== order?.grantedMicrocredits)
+        invalidate(getPools, getForecast, listTransfers);
+    },
+  );
+  return (
+    <>
+      <Head
+        title={
+          order ? words.purchase.orderTitle(credits(order.microcredits)) : words.purchase.title
+        }
+        back={{ href: href("credits"), label: words.purchase.back }}
+        detail={
+          order && (
+            <span class="row">
+              {words.purchase.forPool(usdText(order.usdCents), poolOf(order.family).inText)}
+              <OrderTag order={order} />
+            </span>
+          )
+        }
+      />
+      <View call={{ ...first, data: order }} skeleton={<Skeleton rows={8} />}>
+        {(shown) => <Whole order={shown} stream={stream} />}
+      </View>
+    </>
+  );
+}
+
+function Whole({
+  order,
+  stream,
+}: {
+  readonly order: Order;
+  readonly stream: StreamState;
+}): JSX.Element {
+  const [isCancelling, setCancelling] = useState(false);
+  const now = useNow();
+  const isPayable = needsPayment(order, now);
+  const problem = problemOf(order, now);
+  return (
+    <div class="order">
+      {order.simulated && <Notice tone="warn">{words.purchase.simulated}</Notice>}
+      <Seen order={order} stream={stream} now={now} />
+      {problem && (
+        <Notice tone="warn" action={problem.action}>
+          {problem.text}
+        </Notice>
+      )}
+      {isPayable && <Pay order={order} now={now} />}
+      <div class="row order-actions">
+        {order.receiptNumber !== "" && (
+          <LinkButton href={href(`credits/orders/${order.orderId}/receipt`)}>
+            {words.purchase.receipt} {order.receiptNumber}
+          </LinkButton>
+        )}
+        {order.state === OrderState.PAID && (
+          <LinkButton kind="main" href={href("credits")}>
+            {words.purchase.toCredits}
+          </LinkButton>
+        )}
+        {order.state === OrderState.OPEN && mayBuy() && (
+          <Button kind="quiet" onClick={() => setCancelling(true)}>
+            {words.purchase.cancel}
+          </Button>
+        )}
+      </div>
+      {order.deposits.length > 0 && <Deposits deposits={order.deposits} />}
+      {order.refunds.length > 0 && <Refunds refunds={order.refunds} />}
+      <Card>
+        <Facts>
+          {[
+            [words.purchase.facts.by, poolOf(order.family).name],
+            [words.purchase.facts.made, <Time key="made" at={order.createdAt} as="moment" />],
+            [
+              words.purchase.facts.rate,
+              words.purchase.rateOf(order.asset, groupDigits(order.usdRate)),
+            ],
+            [words.purchase.facts.watched, <Time key="until" at={order.watchedUntil} as="day" />],
+            [
+              words.purchase.facts.order,
+              <span key="id" class="id">
+                <code>{order.orderId}</code> <Copy text={order.orderId} isSmall />
+              </span>,
+            ],
+          ]}
+        </Facts>
+      </Card>
+      {isCancelling && <CancelDialog order={order} onClose={() => setCancelling(false)} />}
+    </div>
+  );
+}
+
+/** True while it makes sense to send something to the address. */
+function needsPayment({ state, quotedUntil, missingAmount }: Order, now: Date): boolean {
+  const isQuoted = quotedUntil !== undefined && toDate(quotedUntil) > now;
+  const isWaiting = state === OrderState.OPEN || state === OrderState.PARTLY_PAID;
+  return isWaiting && isQuoted && !isZero(missingAmount);
+}
+
+/** The line that changes: what was seen so far. */
+function Seen({
+  order,
+  stream,
+  now,
+}: {
+  readonly order: Order;
+  readonly stream: StreamState;
+  readonly now: Date;
+}): JSX.Element {
+  const { lookedAt, lookedNever, stream: streams } = words.purchase;
+  const isOver = order.state === OrderState.PAID || order.state === OrderState.CLOSED;
+  return (
+    <section class="card order-seen" data-state={order.state}>
+      <div class="body">
+        <p class="seen-line" role="status">
+          {seenText(order)}
+        </p>
+        {!isOver && (
+          <p class="faint">
+            {order.lookedAt ? lookedAt(ago(toDate(order.lookedAt), now)) : lookedNever}{" "}
+            {stream === "waiting" && streams.waiting}{" "}
+            {order.state === OrderState.OPEN && words.purchase.seen.leave}
+          </p>
+        )}
+      </div>
+    </section>
+  );
+}
+
+function seenText(order: Order): string {
+  const { seen, states } = words.purchase;
+  const { asset, quotedAmount, seenAmount, settledAmount, missingAmount, family, state } = order;
+  const waiting = order.deposits.filter((one) => one.state === DepositState.SEEN);
+  if (state === OrderState.PAID)
+    return seen.paid(credits(order.grantedMicrocredits), poolOf(family).inText);
+  if (waiting.length > 0) {
+    const [slowest] = [...waiting].sort((a, b) => a.confirmations - b.confirmations);
+    const known = isZero(settledAmount) ? seenAmount : addDecimals(seenAmount, settledAmount);
+    const confirmed = slowest
+      ? ` ${seen.confirmations(slowest.confirmations, slowest.confirmationsNeeded)}`
+      : "";
+    return isZero(known)
+      ? `${states.SEEN}.${confirmed}`
+      : `${seen.seen(known, quotedAmount, asset)}${confirmed}`;
+  }
+  if (!isZero(settledAmount)) return seen.partly(settledAmount, missingAmount, asset);
+  if (order.deposits.some((one) => one.state === DepositState.SETTLED)) return seen.other;
+  return state === OrderState.CANCELLED || state === OrderState.CLOSED
+    ? seen.nothingAtAll
+    : seen.nothing;
+}
+
+/** What went wrong, in one paragraph, and the one thing to do about it. */
+function problemOf(
+  order: Order,
+  now: Date,
+): { readonly text: string; readonly action?: JSX.Element } | undefined {
+  const { wrong, again } = words.purchase;
+  const { state, notice, grantedMicrocredits: granted, microcredits, quotedUntil } = order;
+  const buyAgain = mayBuy() ? (
+    <LinkButton
+      href={href("credits/buy", { pool: poolNameOf(order.family), pack: String(order.usdCents) })}
+    >
+      {again}
+    </LinkButton>
+  ) : undefined;
+  const withAgain = (text: string) => ({ text, ...(buyAgain && { action: buyAgain }) });
+  if (notice !== "") return { text: notice };
+  const refund = order.refunds.find((one) => one.state === RefundState.REFUNDING);
+  if (refund) return { text: wrong.refunding(exact(refund.amountMicrodollars)) };
+  const isQuoted = quotedUntil !== undefined && toDate(quotedUntil) > now;
+  switch (state) {
+    case OrderState.PARTLY_PAID:
+      if (granted > 0n) return { text: wrong.partlyOver(credits(granted)) };
+      return isQuoted ? { text: wrong.partlyOpen(clock(quotedUntil)) } : { text: wrong.partlyDust };
+    case OrderState.SEEN:
+      return isQuoted ? undefined : { text: wrong.lateSeen };
+    case OrderState.EXPIRED:
+      return withAgain(wrong.expired);
+    case OrderState.CANCELLED:
+      return withAgain(wrong.cancelled);
+    case OrderState.CLOSED:
+      return granted > 0n ? undefined : withAgain(wrong.closed);
+    case OrderState.PAID:
+      return granted > microcredits ? { text: wrong.overpaid(credits(granted)) } : undefined;
+    default:
+      return undefined;
+  }
+}
+
+/** What to send, where, and until when. */
+function Pay({ order, now }: { readonly order: Order; readonly now: Date }): JSX.Element {
+  const { asset, network, payTo, memo, checkoutUrl, quotedUntil, missingAmount, state } = order;
+  const isRest = state === OrderState.PARTLY_PAID;
+  const until = quotedUntil && toDate(quotedUntil);
+  const isInvoice = network.includes("lightning");
+  const pay = words.purchase;
+  return (
+    <section class="card pay">
+      <div class="body">
+        <div class="pay-code">
+          <Qr text={payText(order)} label={pay.qr(asset, payTo)} />
+        </div>
+        <div class="pay-facts">
+          <p class="label">{isRest ? pay.amountMissing : pay.amount}</p>
+          <p class="pay-amount">
+            <b>{groupDigits(missingAmount)}</b> <span>{asset}</span>
+            <Copy text={missingAmount} label={pay.copyAmount} isSmall />
+          </p>
+          <p class="label">{isInvoice ? pay.invoice : pay.address}</p>
+          <p class="pay-address">
+            <code>{payTo}</code>
+            <Copy text={payTo} label={pay.copyAddress} isSmall />
+          </p>
+          {memo !== "" && (
+            <>
+              <p class="label">{pay.memo}</p>
+              <p class="pay-address">
+                <code>{memo}</code>
+                <Copy text={memo} label={pay.copyMemo} isSmall />
+              </p>
+              <p class="problem pay-memo">{pay.memoNote}</p>
+            </>
+          )}
+          {until && (
+            <p class="pay-time">
+              <span role="timer">{pay.countdown(countdown(until, now))}</span>{" "}
+              <span class="faint">{pay.until(clock(until))}</span>
+            </p>
+          )}
+          <ul class="pay-notes muted">
+            <li>{pay.onlyNetwork(asset, networkName(network))}</li>
+            <li>{pay.exchangeFee}</li>
+          </ul>
+          {checkoutUrl.startsWith("https://") && (
+            <LinkButton href={checkoutUrl}>{pay.checkout}</LinkButton>
+          )}
+        </div>
+      </div>
+    </section>
+  );
+}
+
+/** What a wallet reads. Only of bitcoin do all wallets understand an amount. */
+function payText({ asset, network, payTo, missingAmount, simulated }: Order): string {
+  const isPlain = simulated || asset !== "BTC" || network !== "bitcoin";
+  return isPlain ? payTo : `bitcoin:${payTo}?amount=${missingAmount}`;
+}
+
+/** Moves on every second. */
+function useNow(): Date {
+  const [now, setNow] = useState(() => new Date());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(new Date()), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return now;
+}
+
+function ago(at: Date, now: Date): string {
+  const seconds = Math.max(0, Math.round((now.getTime() - at.getTime()) / 1000));
+  return words.purchase.secondsAgo(seconds);
+}
+
+function Deposits({ deposits }: { readonly deposits: readonly Deposit[] }): JSX.Element {
+  const { depositsHead: head, depositStates, seen } = words.purchase;
+  return (
+    <Card title={words.purchase.deposits} flush>
+      <Table
+        caption={words.purchase.deposits}
+        columns={[
+          {
+            name: "at",
+            head: head.at,
+            cell: ({ firstSeenAt }) => <Time at={firstSeenAt} as="moment" />,
+          },
+          {
+            ...{ name: "amount", head: head.amount, end: true },
+            cell: ({ amount, asset, network }) => `${amount} ${asset} (${networkName(network)})`,
+          },
+          {
+            name: "state",
+            head: head.state,
+            cell: ({ state, confirmations, confirmationsNeeded }) =>
+              state === DepositState.SEEN
+                ? seen.confirmations(confirmations, confirmationsNeeded)
+                : textOf(DepositState, depositStates, state),
+          },
+          {
+            ...{ name: "value", head: head.value, end: true },
+            cell: ({ valueMicrodollars: value }) =>
+              value === undefined ? words.requests.none : `$${exact(value)}`,
+          },
+          {
+            name: "id",
+            head: head.id,
+            cell: ({ depositId }) => (
+              <span class="id">
+                <code class="clipped">{depositId}</code> <Copy text={depositId} isSmall />
+              </span>
+            ),
+          },
+        ]}
+        rows={deposits}
+        keyOf={({ depositId }) => depositId}
+      />
+    </Card>
+  );
+}
+
+function Refunds({ refunds }: { readonly refunds: readonly Refund[] }): JSX.Element {
+  const { refundsHead: head, refundStates } = words.purchase;
+  return (
+    <Card title={words.purchase.refunds} flush>
+      <Table
+        caption={words.purchase.refunds}
+        columns={[
+          {
+            name: "at",
+            head: head.at,
+            cell: ({ createdAt }) => <Time at={createdAt} as="moment" />,
+          },
+          {
+            ...{ name: "amount", head: head.amount, end: true },
+            cell: ({ amountMicrodollars: amount }) =>
+              amount === 0n ? words.purchase.wholeDeposit : `$${exact(amount)}`,
+          },
+          {
+            name: "state",
+            head: head.state,
+            cell: ({ state }) => textOf(RefundState, refundStates, state),
+          },
+          {
+            name: "reason",
+            head: head.reason,
+            cell: ({ reason }) => (
+              <span class="clipped" dir="auto" title={reason}>
+                {reason}
+              </span>
+            ),
+          },
+          {
+            name: "transaction",
+            head: head.transaction,
+            cell: ({ transaction }) =>
+              transaction === "" ? words.requests.none : <code class="clipped">{transaction}</code>,
+          },
+        ]}
+        rows={refunds}
+        keyOf={({ number }) => String(number)}
+      />
+    </Card>
+  );
+}
+
+function CancelDialog({
+  order,
+  onClose,
+}: {
+  readonly order: Order;
+  readonly onClose: () => void;
+}): JSX.Element {
+  const { orderId } = order;
+  const cancel = async () => {
+    await call(PaymentsService.method.cancelOrder, { orderId });
+    const { getOrder, listOrders } = PaymentsService.method;
+    invalidate(getOrder, listOrders);
+    onClose();
+  };
+  return (
+    <Dialog title={words.purchase.cancelTitle} onClose={onClose}>
+      <p>{words.purchase.cancelText}</p>
+      <Form submit={words.purchase.cancel} kind="danger" onSubmit={cancel} onCancel={onClose} />
+    </Dialog>
+  );
+}

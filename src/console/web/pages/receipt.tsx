@@ -1,0 +1,302 @@
+// What one request cost, and why: tokens × price = credits for each category.
+
+import type { JSX } from "preact";
+import {
+  Basis,
+  BillingService,
+  Outcome,
+  type Receipt,
+} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Usage } from "../../../../gen/gateway/common/v1/usage_pb.ts";
+import { useCall } from "../api.ts";
+import { count, credits, dollars, duration } from "../format.ts";
+import { Copy } from "../parts/button.tsx";
+import { durationOf, firstEventOf } from "../parts/charge-list.ts";
+import { textOf } from "../parts/enum-names.ts";
+import { hintOf, useKeys } from "../parts/key-names.ts";
+import { Card, Figure, Figures, Head } from "../parts/page.tsx";
+import { poolOf } from "../parts/pools.ts";
+import { Facts, KeyName, Notice, Tag, Time, type Tone } from "../parts/small.tsx";
+import { Table } from "../parts/table.tsx";
+import { type TokenCategory, tokenCategories } from "../parts/usage-report.ts";
+import { Skeleton, View } from "../parts/view.tsx";
+import { href, type PageProps } from "../router.ts";
+import { account } from "../session.ts";
+import { words } from "../words.ts";
+
+/** A running request is looked at again this often. */
+const runningMs = 2_000;
+
+export function ReceiptPage({ params }: PageProps): JSX.Element {
+  const { requestId = "" } = params;
+  const request = { requestId, accountId: account.value.accountId };
+  const known = useCall(BillingService.method.getReceipt, request);
+  const isRunning = known.data?.receipt?.outcome === Outcome.UNSPECIFIED;
+  // The same question: the answer is shared.
+  const receipt = useCall(
+    BillingService.method.getReceipt,
+    request,
+    isRunning ? { everyMs: runningMs } : {},
+  );
+  return (
+    <>
+      <Head
+        title={words.receipt.title}
+        back={{ href: href("requests"), label: words.receipt.back }}
+        detail={
+          <span class="id">
+            <code>{requestId}</code>
+            <Copy text={requestId} label={words.receipt.copyId} isSmall />
+          </span>
+        }
+      />
+      <View call={receipt} skeleton={<Skeleton figures={3} rows={8} />}>
+        {({ receipt: found }) => found && <Whole receipt={found} />}
+      </View>
+    </>
+  );
+}
+
+function Whole({ receipt }: { readonly receipt: Receipt }): JSX.Element {
+  const { outcome, amountMicrocredits, model, keyId, family, attempts } = receipt;
+  const isRunning = outcome === Outcome.UNSPECIFIED;
+  const keys = useKeys([keyId]);
+  const took = durationOf(receipt);
+  const first = firstEventOf(receipt);
+  return (
+    <>
+      <div class="above">
+        <Notice {...toneProps(toneOf(outcome))}>
+          <strong>{wordsOf(outcome).label}.</strong> {wordsOf(outcome).sentence}
+        </Notice>
+      </div>
+      <Figures>
+        <Figure
+          label={words.receipt.charged}
+          value={isRunning ? words.receipt.soFar : credits(amountMicrocredits, 4)}
+          {...(!isRunning && {
+            unit: words.receipt.unit,
+            note: `≈ ${smallDollars(amountMicrocredits)}`,
+          })}
+        />
+        <Figure
+          label={words.receipt.duration}
+          value={took === undefined ? words.requests.none : duration(took)}
+          note={first !== undefined && `${words.receipt.firstToken} ${duration(first)}`}
+        />
+        <Figure label={words.receipt.pool} value={poolOf(family).name} note={poolOf(family).keys} />
+      </Figures>
+      <Card title={words.receipt.cost} note={words.receipt.costNote} flush>
+        <Cost receipt={receipt} />
+      </Card>
+      <Card>
+        <Facts>
+          {[
+            [
+              words.receipt.key,
+              <KeyName
+                key={keyId}
+                name={keys.get(keyId)?.name ?? ""}
+                hint={hintOf(keys.get(keyId)) || keyId}
+                href={href(`keys/${keyId}`)}
+              />,
+            ],
+            [words.receipt.model, model],
+            [words.receipt.admitted, <Time key="at" at={receipt.admittedAt} as="moment" />],
+            [words.receipt.basis, textOf(Basis, words.receipt.bases, receipt.basis)],
+            [words.receipt.hold, words.receipt.credits(credits(receipt.holdMicrocredits, 4))],
+            [words.receipt.granted, words.receipt.tokens(count(receipt.grantedOutput))],
+            isRunning
+              ? undefined
+              : [
+                  words.receipt.released,
+                  words.receipt.credits(credits(receipt.holdMicrocredits - amountMicrocredits, 4)),
+                ],
+            receipt.price && [
+              words.receipt.priceVersion,
+              <code key="version">{receipt.price.priceVersion}</code>,
+            ],
+          ]}
+        </Facts>
+      </Card>
+      <Card title={words.receipt.attempts} note={words.receipt.attemptsNote} flush>
+        {attempts.length === 0 ? (
+          <p class="card-text muted">{words.receipt.attemptsNone}</p>
+        ) : (
+          <Attempts receipt={receipt} />
+        )}
+      </Card>
+    </>
+  );
+}
+
+type Line = {
+  readonly category: TokenCategory;
+  readonly tokens: number;
+  readonly reported: number;
+  /** Micro-credits of one token, which are credits of a million tokens. */
+  readonly price: bigint;
+};
+
+function Cost({ receipt }: { readonly receipt: Receipt }): JSX.Element {
+  const { usage, price, reportedUsage, amountMicrocredits, overrunMicrocredits } = receipt;
+  const { head } = words.receipt;
+  const lines: Line[] = tokenCategories.map((category) => ({
+    category,
+    tokens: usage?.[category] ?? 0,
+    reported: (reportedUsage ?? usage)?.[category] ?? 0,
+    price: price?.[category] ?? 0n,
+  }));
+  const costOf = ({ tokens, price: each }: Line) => BigInt(tokens) * each;
+  const sum = lines.reduce((all, line) => all + costOf(line), 0n);
+  const all = (of: Usage | undefined) =>
+    tokenCategories.reduce((total, category) => total + (of?.[category] ?? 0), 0);
+  const isRunning = receipt.outcome === Outcome.UNSPECIFIED;
+  // What the hold does not cover is not charged.
+  const beyond = isRunning ? 0n : sum - amountMicrocredits;
+  return (
+    <>
+      <Table
+        caption={words.receipt.cost}
+        columns={[
+          {
+            ...{ name: "category", head: head.category },
+            cell: ({ category }) => (
+              <>
+                <i class={`bars-mark ${categoryClasses[category]}`} />
+                {words.usage.categories[category]}
+              </>
+            ),
+          },
+          {
+            ...{ name: "tokens", head: head.tokens, end: true },
+            cell: (line) => count(line.tokens),
+          },
+          ...(reportedUsage
+            ? [
+                {
+                  ...{ name: "reported", head: head.reported, end: true },
+                  cell: (line: Line) => count(line.reported),
+                },
+              ]
+            : []),
+          {
+            ...{ name: "price", head: head.price, end: true },
+            cell: (line) => <span class="muted">× {count(line.price)}</span>,
+          },
+          {
+            ...{ name: "credits", head: head.credits, end: true },
+            cell: (line) => `= ${credits(costOf(line), 4)}`,
+          },
+        ]}
+        rows={lines}
+        keyOf={({ category }) => category}
+        foot={[
+          words.receipt.sum,
+          count(all(usage)),
+          ...(reportedUsage ? [count(all(reportedUsage))] : []),
+          "",
+          credits(sum, 4),
+        ]}
+      />
+      {beyond > 0n && (
+        <dl class="sums">
+          <div>
+            <dt>{words.receipt.overrun}</dt>
+            <dd>− {credits(beyond, 4)}</dd>
+          </div>
+          <div>
+            <dt>{words.receipt.amount}</dt>
+            <dd>{credits(amountMicrocredits, 4)}</dd>
+          </div>
+        </dl>
+      )}
+      {reportedUsage && (
+        <p class="card-text muted">
+          {words.receipt.reportedNote(credits(overrunMicrocredits - beyond, 4))}
+        </p>
+      )}
+    </>
+  );
+}
+
+function Attempts({ receipt }: { readonly receipt: Receipt }): JSX.Element {
+  const { attemptHead, attemptOutcomes } = words.receipt;
+  const ended: Readonly<Record<string, string>> = attemptOutcomes;
+  return (
+    <Table
+      caption={words.receipt.attempts}
+      columns={[
+        { name: "provider", head: attemptHead.provider, cell: ({ one }) => one.provider },
+        {
+          name: "outcome",
+          head: attemptHead.outcome,
+          cell: ({ one }) => ended[one.outcome] ?? one.outcome,
+        },
+        {
+          ...{ name: "status", head: attemptHead.status, end: true },
+          cell: ({ one }) => (one.status === 0 ? words.requests.none : String(one.status)),
+        },
+        {
+          ...{ name: "first", head: attemptHead.first, end: true },
+          cell: ({ one: { firstEventAfter: after } }) =>
+            after
+              ? duration(Number(after.seconds) * 1000 + after.nanos / 1_000_000)
+              : words.requests.none,
+        },
+      ]}
+      rows={receipt.attempts.map((one, index) => ({ one, index }))}
+      keyOf={({ index }) => String(index)}
+    />
+  );
+}
+
+/** How a request ended, in a word. */
+export function OutcomeTag({ outcome }: { readonly outcome: Outcome }): JSX.Element {
+  const tone = toneOf(outcome);
+  return <Tag {...toneProps(tone)}>{wordsOf(outcome).label}</Tag>;
+}
+
+function toneProps(tone: "good" | "warn" | "bad" | undefined): {
+  tone?: Tone & ("good" | "warn" | "bad");
+} {
+  return tone ? { tone } : {};
+}
+
+function wordsOf(outcome: Outcome): { readonly label: string; readonly sentence: string } {
+  return textOf(Outcome, words.receipt.outcomes, outcome);
+}
+
+function toneOf(outcome: Outcome): "good" | "warn" | "bad" | undefined {
+  switch (outcome) {
+    case Outcome.COMPLETED:
+    case Outcome.UNSPECIFIED:
+      return undefined;
+    case Outcome.PROVIDER_FAILED:
+    case Outcome.PROVIDER_BROKE:
+    case Outcome.GATEWAY_FAILED:
+    case Outcome.REAPED:
+    case Outcome.INPUT_ABOVE_HOLD:
+      return "bad";
+    default:
+      return "warn";
+  }
+}
+
+/** The colour of each category, by its class. */
+export const categoryClasses: Readonly<Record<TokenCategory, string>> = {
+  input: "cat-input",
+  output: "cat-output",
+  thinking: "cat-thinking",
+  cacheWrite5m: "cat-write-5m",
+  cacheWrite1h: "cat-write-1h",
+  cacheRead: "cat-read",
+};
+
+/** Most requests cost less than a cent. */
+function smallDollars(micro: bigint): string {
+  // 1 credit is 5,000 micro-dollars.
+  const microDollars = micro / 200n;
+  if (microDollars >= 10_000n || micro === 0n) return dollars(micro);
+  return `$${(Number(microDollars) / 1_000_000).toFixed(6)}`;
+}

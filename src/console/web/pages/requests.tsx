@@ -1,0 +1,415 @@
+// Single requests, newest first, as they end. One stream serves the whole page.
+
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { JSX } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import {
+  BillingService,
+  type ListChargesRequestSchema,
+  Outcome,
+  type Receipt,
+} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Key } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { type Call, call, type StreamState, useCall, useStream } from "../api.ts";
+import { compact, credits, duration, moment, parseCredits, toDate } from "../format.ts";
+import { Button, LinkButton } from "../parts/button.tsx";
+import {
+  addLive,
+  addNewest,
+  addOlder,
+  type ChargeList,
+  chargePageSize,
+  durationOf,
+  firstEventOf,
+} from "../parts/charge-list.ts";
+import { Segments } from "../parts/choices.tsx";
+import {
+  ChoiceFilter,
+  choiceOf,
+  DayFilter,
+  Filters,
+  ModelFilter,
+  optionsOf,
+  TextFilter,
+} from "../parts/filters.tsx";
+import { KeyFilter } from "../parts/key-filter.tsx";
+import { hintOf, useKeys } from "../parts/key-names.ts";
+import { Card, Head } from "../parts/page.tsx";
+import { KeyName, Notice } from "../parts/small.tsx";
+import { type Column, Table } from "../parts/table.tsx";
+import { dayOf, tokenCategories } from "../parts/usage-report.ts";
+import { Empty, Skeleton, View } from "../parts/view.tsx";
+import { href, type PageProps, useQuery } from "../router.ts";
+import { account, can } from "../session.ts";
+import { words } from "../words.ts";
+import { OutcomeTag } from "./receipt.tsx";
+
+const defaults = {
+  ...{ key: "", model: "", outcome: "", least: "", from: "", to: "" },
+  ...{ times: "utc", live: "on" },
+};
+
+const outcomes: Readonly<Record<keyof typeof words.requests.outcomes, readonly Outcome[]>> = {
+  "": [],
+  completed: [Outcome.COMPLETED],
+  failed: [
+    Outcome.PROVIDER_FAILED,
+    Outcome.PROVIDER_BROKE,
+    Outcome.GATEWAY_FAILED,
+    Outcome.REAPED,
+    Outcome.INPUT_ABOVE_HOLD,
+  ],
+  cut: [
+    Outcome.CLIENT_LEFT_BEFORE_ACCEPTANCE,
+    Outcome.CLIENT_LEFT_BEFORE_CONTENT,
+    Outcome.CLIENT_LEFT,
+    Outcome.REVOKED,
+    Outcome.TIME_LIMIT,
+  ],
+};
+
+const dayMs = 86_400_000;
+
+export function Requests(_: PageProps): JSX.Element {
+  const [query, setQuery] = useQuery(defaults);
+  const outcome = choiceOf(query.outcome, words.requests.outcomes, "");
+  const zone = choiceOf(query.times, words.requests.zones, "utc");
+  const least = query.least === "" ? 0n : parseCredits(query.least);
+  const [from, last] = [dayOf(query.from), dayOf(query.to)];
+  const to = last && new Date(last.getTime() + dayMs);
+  const { accountId } = account.value;
+  const filter = {
+    ...{ keyId: query.key, model: query.model, outcomes: [...outcomes[outcome]] },
+    minAmountMicrocredits: least ?? 0n,
+  };
+  const request = {
+    ...{ accountId, filter, pageSize: chargePageSize },
+    ...(from && { from: timestampFromDate(from) }),
+    ...(to && { to: timestampFromDate(to) }),
+  };
+  // A range that ends in the past gets nothing new.
+  const mayGrow = !to || to > new Date();
+  const isLive = query.live === "on" && mayGrow;
+  const list = useChargeList(request);
+  const stream = useStream(
+    BillingService.method.watchCharges,
+    // Whoever lists and then watches misses nothing.
+    isLive && list.data ? { accountId, filter } : undefined,
+    ({ charges, isIncomplete }) => list.addLive(charges.filter(isSince(from)), isIncomplete),
+  );
+  const charges = list.data?.charges ?? [];
+  const keys = useKeys([...charges.map(({ keyId }) => keyId), query.key]);
+  const isFiltered =
+    [query.key, query.model, query.outcome, query.least, query.from, query.to].join("") !== "";
+  return (
+    <>
+      <Head
+        title={words.requests.title}
+        tools={
+          <>
+            <Segments
+              label={words.requests.times}
+              value={zone}
+              onInput={(times) => setQuery({ times })}
+              options={optionsOf(words.requests.zones)}
+            />
+            <LiveSwitch
+              state={stream}
+              isOn={isLive}
+              isDisabled={!mayGrow}
+              onInput={(on) => setQuery({ live: on ? "on" : "off" })}
+            />
+            <LinkButton href={csvAddress(accountId, query.key, from, to)} icon="download" download>
+              {words.requests.csv}
+            </LinkButton>
+          </>
+        }
+      />
+      <Filters>
+        <KeyFilter
+          keyId={query.key}
+          known={keys.get(query.key)}
+          onInput={(key) => setQuery({ key })}
+        />
+        <ModelFilter value={query.model} onInput={(model) => setQuery({ model })} />
+        <ChoiceFilter
+          label={words.requests.outcome}
+          value={outcome}
+          onInput={(value) => setQuery({ outcome: value })}
+          options={optionsOf(words.requests.outcomes)}
+        />
+        <TextFilter
+          label={words.requests.least}
+          value={query.least}
+          problem={least === undefined ? words.requests.leastWrong : undefined}
+          onInput={(value) => setQuery({ least: value.trim() })}
+        />
+        <DayFilter
+          label={words.requests.from}
+          value={query.from}
+          onInput={(value) => setQuery({ from: value })}
+        />
+        <DayFilter
+          label={words.requests.to}
+          value={query.to}
+          onInput={(value) => setQuery({ to: value })}
+        />
+      </Filters>
+      <View
+        call={list}
+        skeleton={<Skeleton rows={10} />}
+        empty={(shown) =>
+          shown.charges.length === 0 && shown.token === "" ? (
+            <None
+              isFiltered={isFiltered}
+              onClear={() => setQuery({ ...defaults, times: query.times, live: query.live })}
+            />
+          ) : undefined
+        }
+      >
+        {(shown) => (
+          <>
+            {shown.isIncomplete && (
+              <div class="above">
+                <Notice
+                  tone="warn"
+                  action={<Button onClick={list.restart}>{words.requests.readAgain}</Button>}
+                >
+                  {words.requests.leftOut}
+                </Notice>
+              </div>
+            )}
+            <Card flush>
+              {shown.charges.length > 0 && (
+                <div class="dense">
+                  <Table
+                    caption={words.requests.caption}
+                    columns={columnsOf(keys, zone)}
+                    rows={shown.charges}
+                    keyOf={({ requestId }) => requestId}
+                  />
+                </div>
+              )}
+              <Foot list={shown} onMore={list.more} />
+            </Card>
+          </>
+        )}
+      </View>
+    </>
+  );
+}
+
+type ChargeCall = Call<ChargeList> & {
+  addLive(charges: readonly Receipt[], isIncomplete: boolean): void;
+  more(): Promise<void>;
+  /** Begins anew with the newest page. */
+  restart(): void;
+};
+
+type ListRequest = MessageInitShape<typeof ListChargesRequestSchema>;
+
+/** The charges of a filter: the newest page, those behind it, and what the stream adds. */
+function useChargeList(request: ListRequest): ChargeCall {
+  const first = useCall(BillingService.method.listCharges, request);
+  const question = JSON.stringify(request, (_, value) =>
+    typeof value === "bigint" ? String(value) : value,
+  );
+  const [kept, setKept] = useState<{ question: string; list: ChargeList }>();
+  const list = kept?.question === question ? kept.list : undefined;
+  const change = (next: (list: ChargeList | undefined) => ChargeList | undefined) =>
+    setKept((before) => {
+      const after = next(before?.question === question ? before.list : undefined);
+      return after && { question, list: after };
+    });
+  const { data } = first;
+  useEffect(() => {
+    if (data) change((before) => addNewest(before, data));
+  }, [data, question]);
+  return {
+    ...first,
+    // Until the effect has run, the page itself.
+    data: list ?? (data && addNewest(undefined, data)),
+    addLive: (charges, isIncomplete) => change((before) => addLive(before, charges, isIncomplete)),
+    async more() {
+      if (!list || list.token === "") return;
+      const page = await call(BillingService.method.listCharges, {
+        ...request,
+        pageToken: list.token,
+      });
+      change((before) => before && addOlder(before, page));
+    },
+    restart() {
+      setKept(undefined);
+      first.refresh();
+    },
+  };
+}
+
+function isSince(from: Date | undefined): (charge: Receipt) => boolean {
+  return ({ admittedAt }) => !from || !admittedAt || toDate(admittedAt) >= from;
+}
+
+function csvAddress(
+  accountId: string,
+  keyId: string,
+  from: Date | undefined,
+  to: Date | undefined,
+): string {
+  const search = new URLSearchParams({
+    account: accountId,
+    ...(from && { from: from.toISOString() }),
+    ...(to && { to: to.toISOString() }),
+    ...(keyId !== "" && { key: keyId }),
+  });
+  return `/console/export/charges.csv?${search}`;
+}
+
+type LiveSwitchProps = {
+  readonly state: StreamState;
+  readonly isOn: boolean;
+  readonly isDisabled: boolean;
+  readonly onInput: (on: boolean) => void;
+};
+
+function LiveSwitch({ state, isOn, isDisabled, onInput }: LiveSwitchProps): JSX.Element {
+  return (
+    <button
+      type="button"
+      class="button live"
+      aria-pressed={isOn}
+      disabled={isDisabled}
+      data-state={state}
+      onClick={() => onInput(!isOn)}
+    >
+      <i aria-hidden="true" />
+      <span class="live-word">{isOn ? words.requests.liveState[state] : words.requests.live}</span>
+    </button>
+  );
+}
+
+function None({
+  isFiltered,
+  onClear,
+}: {
+  readonly isFiltered: boolean;
+  readonly onClear: () => void;
+}): JSX.Element {
+  const { noMatch, empty } = words.requests;
+  if (isFiltered)
+    return (
+      <Empty title={noMatch.title} action={<Button onClick={onClear}>{noMatch.action}</Button>}>
+        {noMatch.text}
+      </Empty>
+    );
+  return (
+    <Empty
+      title={empty.title}
+      action={
+        can("member") && (
+          <LinkButton kind="main" href={href("keys", { new: "1" })}>
+            {empty.action}
+          </LinkButton>
+        )
+      }
+    >
+      {empty.text}
+    </Empty>
+  );
+}
+
+/** How far back the list goes, and the button to go on. */
+function Foot({
+  list,
+  onMore,
+}: {
+  readonly list: ChargeList;
+  readonly onMore: () => Promise<void>;
+}): JSX.Element {
+  const { token, searchedTo, charges, isSparse, isIncomplete } = list;
+  if (token === "") return <p class="table-foot faint">{isIncomplete ? "" : words.requests.all}</p>;
+  return (
+    <p class="table-foot row">
+      {isSparse && searchedTo && (
+        <span class="muted">
+          {charges.length === 0
+            ? words.requests.searchedNone(moment(searchedTo))
+            : words.requests.searchedTo(moment(searchedTo))}
+        </span>
+      )}
+      <Button kind="quiet" onClick={onMore}>
+        {isSparse ? words.requests.searchOn : words.requests.more}
+      </Button>
+    </p>
+  );
+}
+
+/** A time of a row. The year is left out where it is the one of now. */
+function timeText(at: Date, zone: keyof typeof words.requests.zones): string {
+  const isThisYear = at.getUTCFullYear() === new Date().getUTCFullYear();
+  return new Intl.DateTimeFormat("en-GB", {
+    ...{ day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" },
+    ...(!isThisYear && { year: "numeric" }),
+    ...(zone === "utc" && { timeZone: "UTC" }),
+  }).format(at);
+}
+
+function columnsOf(
+  keys: ReadonlyMap<string, Key>,
+  zone: keyof typeof words.requests.zones,
+): Column<Receipt>[] {
+  const { head, categories, zones, none, open } = words.requests;
+  return [
+    {
+      name: "time",
+      head: head.time(zones[zone]),
+      cell: ({ requestId, admittedAt }) => (
+        <a class="row-link" href={href(`requests/${requestId}`)} title={open(requestId)}>
+          {admittedAt ? timeText(toDate(admittedAt), zone) : requestId}
+        </a>
+      ),
+    },
+    {
+      name: "key",
+      head: head.key,
+      cell: ({ keyId }) => (
+        <KeyName
+          name={keys.get(keyId)?.name ?? ""}
+          hint={keys.get(keyId)?.name ? undefined : hintOf(keys.get(keyId)) || keyId}
+          href={href(`keys/${keyId}`)}
+        />
+      ),
+    },
+    { name: "model", head: head.model, cell: ({ model }) => model },
+    ...tokenCategories.map((category) => ({
+      ...{ name: category, head: categories[category], end: true },
+      cell: ({ usage }: Receipt) => <Tokens count={usage?.[category] ?? 0} />,
+    })),
+    {
+      ...{ name: "credits", head: head.credits, end: true },
+      cell: ({ amountMicrocredits }) => credits(amountMicrocredits, 4),
+    },
+    {
+      name: "outcome",
+      head: head.outcome,
+      cell: ({ outcome }) => <OutcomeTag outcome={outcome} />,
+    },
+    {
+      ...{ name: "first", head: head.firstToken, end: true },
+      cell: (charge) => timeOf(firstEventOf(charge)) ?? none,
+    },
+    {
+      ...{ name: "duration", head: head.duration, end: true },
+      cell: (charge) => timeOf(durationOf(charge)) ?? none,
+    },
+  ];
+}
+
+function timeOf(ms: number | undefined): string | undefined {
+  return ms === undefined ? undefined : duration(ms);
+}
+
+/** Most categories of a request are 0, which should not be read. */
+function Tokens({ count }: { readonly count: number }): JSX.Element {
+  return <span class={count === 0 ? "faint" : undefined}>{compact(count)}</span>;
+}

@@ -1,0 +1,636 @@
+// What was used, over time: by token category, model or key, in credits, tokens or requests.
+
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import { useState } from "preact/hooks";
+import {
+  BillingService,
+  Bucket,
+  ErrorGroup,
+  type QueryErrorsResponse,
+  type QueryUsageResponse,
+  UsageGroup,
+  type UsageRow,
+} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import type { Key } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { both, type Call, useCall } from "../api.ts";
+import { clock, compact, count, credits, percent } from "../format.ts";
+import { useAllPages } from "../parts/all-pages.ts";
+import { Bars, Legend, type Series } from "../parts/bars.tsx";
+import { Button, Copy, LinkButton } from "../parts/button.tsx";
+import { Segments } from "../parts/choices.tsx";
+import {
+  ChoiceFilter,
+  choiceOf,
+  DayFilter,
+  Filters,
+  ModelFilter,
+  optionsOf,
+} from "../parts/filters.tsx";
+import { KeyFilter } from "../parts/key-filter.tsx";
+import { hintOf, useKeys } from "../parts/key-names.ts";
+import { Card, Figure, Figures, Head } from "../parts/page.tsx";
+import { KeyName } from "../parts/small.tsx";
+import { type Column, Table } from "../parts/table.tsx";
+import type { Bar } from "../parts/timeline.ts";
+import {
+  addSums,
+  type Category,
+  type Compared,
+  categoriesOf,
+  categoryBars,
+  changeOf,
+  firstEventWithin,
+  isWithin,
+  type Measure,
+  measured,
+  namedBars,
+  type Period,
+  type Plan,
+  planOf,
+  rangeOf,
+  type TimedSums,
+  timed,
+} from "../parts/usage-report.ts";
+import { Empty, Skeleton, View } from "../parts/view.tsx";
+import { href, type PageProps, useQuery } from "../router.ts";
+import { account, can } from "../session.ts";
+import { words } from "../words.ts";
+
+type By = "category" | "model" | "key";
+
+const defaults = {
+  period: "30d",
+  by: "category",
+  in: "credits",
+  bucket: "",
+  from: "",
+  to: "",
+  key: "",
+  model: "",
+};
+
+const buckets = { hour: Bucket.HOUR, day: Bucket.DAY, month: Bucket.MONTH } as const;
+/** So many models or keys have a colour of their own. */
+const namedMax = 6;
+
+const rowsOf = ({ rows }: QueryUsageResponse) => rows;
+
+export function Usage(_: PageProps) {
+  const [query, setQuery] = useQuery(defaults);
+  const period: Period = choiceOf(query.period, words.usage.periods, "30d");
+  const by: By = choiceOf(query.by, words.usage.bys, "category");
+  const measure: Measure = choiceOf(query.in, words.usage.measures, "credits");
+  const wanted = choiceOf(query.bucket, words.usage.buckets, "");
+  const now = new Date();
+  const compared = rangeOf(period, now, query);
+  const plan = compared && planOf(compared, wanted, now);
+  const { accountId } = account.value;
+  const filter = {
+    accountId,
+    keyIds: query.key === "" ? [] : [query.key],
+    models: query.model === "" ? [] : [query.model],
+  };
+  const to = compared && !compared.isOpen ? { to: timestampFromDate(compared.range.to) } : {};
+  const from = compared && timestampFromDate(compared.range.from);
+
+  const chart = useAllPages(
+    BillingService.method.queryUsage,
+    plan && {
+      ...{ ...filter, ...to, from: timestampFromDate(plan.askFrom) },
+      bucket: buckets[plan.bucket],
+    },
+    rowsOf,
+  );
+  const group = by === "model" ? UsageGroup.MODEL : UsageGroup.KEY;
+  const table = useAllPages(
+    BillingService.method.queryUsage,
+    from && { ...filter, ...to, from, bucket: Bucket.NONE, groupBy: [group] },
+    rowsOf,
+  );
+  const nameOf = (row: UsageRow) => (by === "model" ? row.model : row.keyId);
+  const tableRows = table.data?.items ?? [];
+  const largest = [...tableRows]
+    .sort((a, b) => compare(sumOf(b, measure), sumOf(a, measure)))
+    .slice(0, namedMax)
+    .map(nameOf);
+  const named = useAllPages(
+    BillingService.method.queryUsage,
+    by !== "category" && plan && from && table.data?.isLast && largest.length > 0
+      ? {
+          ...{ ...filter, ...to, from, bucket: buckets[plan.bucket], groupBy: [group] },
+          ...(by === "model" ? { models: largest } : { keyIds: largest }),
+        }
+      : undefined,
+    rowsOf,
+  );
+  const refused = useCall(
+    BillingService.method.queryErrors,
+    from && {
+      ...{ accountId, keyIds: filter.keyIds, ...to, from },
+      bucket: Bucket.NONE,
+      groupBy: [ErrorGroup.REASON],
+    },
+  );
+  const keys = useKeys([...tableRows.map(({ keyId }) => keyId), query.key]);
+
+  const title = (
+    <Head
+      title={words.usage.title}
+      tools={
+        <>
+          <Segments
+            label={words.usage.period}
+            value={period}
+            onInput={(value) => setQuery({ period: value })}
+            options={optionsOf(words.usage.periods)}
+          />
+          <Segments
+            label={words.usage.by}
+            value={by}
+            onInput={(value) => setQuery({ by: value })}
+            options={optionsOf(words.usage.bys)}
+          />
+          {compared && (
+            <LinkButton href={csvAddress(filter, compared, plan)} download>
+              {words.usage.csv}
+            </LinkButton>
+          )}
+        </>
+      }
+    />
+  );
+  const filters = (
+    <Filters>
+      {period === "custom" && (
+        <>
+          <DayFilter
+            label={words.usage.from}
+            value={query.from}
+            onInput={(value) => setQuery({ from: value })}
+          />
+          <DayFilter
+            label={words.usage.to}
+            value={query.to}
+            onInput={(value) => setQuery({ to: value })}
+          />
+        </>
+      )}
+      <KeyFilter
+        keyId={query.key}
+        known={keys.get(query.key)}
+        onInput={(key) => setQuery({ key })}
+      />
+      <ModelFilter value={query.model} onInput={(model) => setQuery({ model })} />
+      <ChoiceFilter
+        label={words.usage.bucket}
+        value={wanted}
+        onInput={(bucket) => setQuery({ bucket })}
+        options={optionsOf(words.usage.buckets)}
+      />
+      <Copy text={location.href} label={words.usage.copyLink} />
+    </Filters>
+  );
+  if (!compared || !plan)
+    return (
+      <>
+        {title}
+        {filters}
+        <p role="alert" class="muted">
+          {words.usage.rangeWrong}
+        </p>
+      </>
+    );
+
+  const report = both(chart, by === "category" ? both(table, table) : both(table, named));
+  const noNamed = table.data?.isLast === true && tableRows.length === 0;
+  const whole = by !== "category" && noNamed ? both(chart, both(table, table)) : report;
+  return (
+    <>
+      {title}
+      {filters}
+      <View
+        call={whole}
+        skeleton={<Skeleton figures={4} chart rows={6} />}
+        empty={([, [list]]) =>
+          list.items.length === 0 ? (
+            <Nothing period={period} onWiden={() => setQuery({ period: "13m" })} />
+          ) : undefined
+        }
+        partial={([{ isLast }, [list]]) =>
+          isLast && list.isLast ? undefined : words.usage.stillLoading
+        }
+      >
+        {([shown, [list, names]]) => {
+          const all = shown.items.flatMap((row) => timed(row));
+          // Without the range before, all rows count: the first bucket may begin before the range.
+          const isCompared = plan.askFrom < compared.range.from;
+          const current = isCompared ? all.filter(isWithin(compared.range)) : all;
+          const before = isCompared ? all.filter(isWithin(compared.before)) : undefined;
+          const chosen = list.items.length > 0 ? largest : [];
+          const series =
+            by === "category"
+              ? categorySeries(measure)
+              : namedSeries(chosen, { by, keys, others: list.items.length - chosen.length });
+          const bars =
+            by === "category"
+              ? categoryBars(current, measure, { range: compared.range, span: plan.span })
+              : namedBars(
+                  {
+                    all: current,
+                    named: names.items.flatMap((row) => timed(row, nameOf(row))),
+                  },
+                  chosen,
+                  measure,
+                  { range: compared.range, span: plan.span },
+                );
+          const until = list.last.completeUntil ?? shown.last.completeUntil;
+          return (
+            <>
+              <Totals current={current} before={before} period={period} />
+              <Chart
+                {...{ measure, series, plan, bars }}
+                isOpen={compared.isOpen}
+                onMeasure={(value) => setQuery({ in: value })}
+                isByWeek={wanted === "day" && plan.span === "week"}
+              />
+              <Rows
+                {...{ rows: list.items, by, keys, isWhole: list.isLast }}
+                note={until && words.usage.completeUntil(clock(until))}
+              />
+            </>
+          );
+        }}
+      </View>
+      <Refused call={refused} />
+    </>
+  );
+}
+
+function compare(a: bigint, b: bigint): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+function sumOf({ sums }: UsageRow, measure: Measure): bigint {
+  return sums ? measured(measure, sums) : 0n;
+}
+
+/** The file has the same range and filters as the page. */
+function csvAddress(
+  { accountId, keyIds, models }: { accountId: string; keyIds: string[]; models: string[] },
+  { range, isOpen }: Compared,
+  plan: Plan | undefined,
+): string {
+  const search = new URLSearchParams({
+    account: accountId,
+    from: range.from.toISOString(),
+    ...(!isOpen && { to: range.to.toISOString() }),
+    bucket: plan?.bucket ?? "day",
+    ...(keyIds[0] && { key: keyIds[0] }),
+    ...(models[0] && { model: models[0] }),
+  });
+  return `/console/export/usage.csv?${search}`;
+}
+
+function Nothing({ period, onWiden }: { readonly period: Period; readonly onWiden: () => void }) {
+  const { empty } = words.usage;
+  const action = can("member") ? (
+    <LinkButton kind="main" href={href("keys", { new: "1" })}>
+      {empty.action}
+    </LinkButton>
+  ) : undefined;
+  const widen = <Button onClick={onWiden}>{empty.other}</Button>;
+  return (
+    <Empty title={empty.title} action={period === "13m" ? action : widen}>
+      {empty.text}
+    </Empty>
+  );
+}
+
+function Totals({
+  current,
+  before,
+  period,
+}: {
+  readonly current: readonly TimedSums[];
+  readonly before: readonly TimedSums[] | undefined;
+  readonly period: Period;
+}) {
+  const sums = addSums(current);
+  const incomplete = sums.failed + sums.cut;
+  const share = sums.input === 0n ? 0 : Number(sums.cacheRead) / Number(sums.input);
+  const median = firstEventWithin(sums, 0.5);
+  const slowest = firstEventWithin(sums, 0.99);
+  return (
+    <Figures>
+      <Figure
+        label={words.usage.spent}
+        value={credits(sums.amount)}
+        note={before && changeNote(sums.amount, addSums(before).amount, period)}
+      />
+      <Figure
+        label={words.usage.requests}
+        value={count(sums.requests)}
+        note={
+          incomplete === 0n
+            ? words.usage.allCompleted
+            : words.usage.notCompleted(count(sums.failed), count(sums.cut))
+        }
+      />
+      <Figure
+        label={words.usage.tokens}
+        value={compact(sums.tokens)}
+        note={words.usage.fromCache(percent(share))}
+      />
+      <Figure
+        label={words.usage.firstToken}
+        value={median === undefined ? words.requests.none : boundText(median)}
+        note={
+          slowest === undefined
+            ? words.usage.firstTokenNone
+            : words.usage.slowest(boundText(slowest))
+        }
+      />
+    </Figures>
+  );
+}
+
+/** Counts have bounds, so a median is known as well as they are apart. */
+function boundText(ms: number): string {
+  if (ms === Infinity) return words.usage.beyond("50 s");
+  return words.usage.about(`${ms / 1000} s`);
+}
+
+function changeNote(now: bigint, before: bigint, period: Period): string {
+  const { more, less, same, none, before: names } = words.usage;
+  const change = changeOf(now, before);
+  if (change === undefined) return none(names[period]);
+  const text = percent(Math.round(Math.abs(change) * 100) / 100);
+  if (Math.abs(change) < 0.005) return same(names[period]);
+  return change > 0 ? more(text, names[period]) : less(text, names[period]);
+}
+
+const categoryClasses: Readonly<Record<Category, string>> = {
+  input: "cat-input",
+  output: "cat-output",
+  thinking: "cat-thinking",
+  cacheWrite5m: "cat-write-5m",
+  cacheWrite1h: "cat-write-1h",
+  cacheRead: "cat-read",
+  cache: "cat-read",
+  completed: "end-completed",
+  failed: "end-failed",
+  cut: "end-cut",
+};
+
+function categorySeries(measure: Measure): Series[] {
+  const names = { ...words.usage.categories, ...words.usage.endings };
+  return categoriesOf[measure].map((id) => ({ id, name: names[id], colour: categoryClasses[id] }));
+}
+
+function namedSeries(
+  ids: readonly string[],
+  {
+    by,
+    keys,
+    others,
+  }: {
+    readonly by: By;
+    readonly keys: ReadonlyMap<string, Key>;
+    readonly others: number;
+  },
+): Series[] {
+  const nameOf = (id: string) => (by === "key" ? keyText(id, keys.get(id)) : id);
+  return [
+    ...ids.map((id, index) => ({ id, name: nameOf(id), colour: `series-${index + 1}` })),
+    { id: "", name: words.usage.rest(count(others)), colour: "series-rest" },
+  ].filter(({ id }) => id !== "" || others > 0);
+}
+
+function keyText(id: string, key: Key | undefined): string {
+  return key?.name || hintOf(key) || id;
+}
+
+const oneCredit = 1_000_000n;
+
+function Chart({
+  measure,
+  series,
+  bars,
+  plan,
+  isOpen,
+  isByWeek,
+  onMeasure,
+}: {
+  readonly measure: Measure;
+  readonly series: readonly Series[];
+  readonly bars: readonly Bar[];
+  readonly plan: Plan;
+  readonly isOpen: boolean;
+  readonly isByWeek: boolean;
+  readonly onMeasure: (measure: Measure) => void;
+}) {
+  const label = words.usage.chart(measure, plan.span);
+  const unit = words.usage.value[measure];
+  const isCredits = measure === "credits";
+  return (
+    <Card
+      title={label}
+      tools={
+        <Segments
+          label={words.usage.measure}
+          value={measure}
+          onInput={onMeasure}
+          options={optionsOf(words.usage.measures)}
+        />
+      }
+    >
+      <Legend series={series} />
+      <Bars
+        {...{ label, series, bars, span: plan.span }}
+        openFrom={isOpen ? bars.at(-1)?.from : undefined}
+        format={(value) => unit(isCredits ? credits(value) : count(value))}
+        formatTick={(value) => (isCredits ? tickOfCredits(value) : compact(value))}
+        leastTick={isCredits ? oneCredit / 1000n : 1n}
+      />
+      {isByWeek && <p class="faint">{words.usage.weeks}</p>}
+    </Card>
+  );
+}
+
+/** `0.005`, `20`, `1.5 M` */
+function tickOfCredits(micro: bigint): string {
+  if (micro >= oneCredit) return compact(micro / oneCredit);
+  return String(Number(micro) / Number(oneCredit));
+}
+
+type Sort = { readonly by: string; readonly descending: boolean };
+const rowsAtOnce = 50;
+
+function Rows({
+  rows,
+  by,
+  keys,
+  note,
+  isWhole,
+}: {
+  readonly rows: readonly UsageRow[];
+  readonly by: By;
+  readonly keys: ReadonlyMap<string, Key>;
+  readonly note: string | undefined;
+  readonly isWhole: boolean;
+}) {
+  const [sort, setSort] = useState<Sort>({ by: "credits", descending: true });
+  const [shown, setShown] = useState(rowsAtOnce);
+  const kind = by === "model" ? "model" : "key";
+  const columns = columnsOf(kind, keys);
+  const column = columns.find(({ column: { name } }) => name === sort.by) ?? columns[0];
+  const sorted = [...rows].sort((a, b) => {
+    const order = column ? compareValues(column.valueOf(a), column.valueOf(b)) : 0;
+    return sort.descending ? -order : order;
+  });
+  return (
+    <Card title={words.usage.table[kind]} note={note} flush>
+      <div class="dense">
+        <Table
+          caption={words.usage.table[kind]}
+          columns={columns.map((one) => one.column)}
+          rows={sorted.slice(0, shown)}
+          keyOf={(row) => row.keyId || row.model}
+          foot={[words.usage.total[kind], ...columns.slice(1).map(({ foot }) => foot(rows))]}
+          sort={{
+            ...sort,
+            onSort: (name, descending) => setSort({ by: name, descending }),
+          }}
+        />
+      </div>
+      {sorted.length > shown && (
+        <p class="table-foot row">
+          <Button kind="quiet" onClick={() => setShown(shown + rowsAtOnce)}>
+            {words.usage.showMore(Math.min(rowsAtOnce, sorted.length - shown))}
+          </Button>
+        </p>
+      )}
+      {!isWhole && <p class="table-foot faint">{words.usage.stillLoading}</p>}
+    </Card>
+  );
+}
+
+type Summed = {
+  readonly column: Column<UsageRow>;
+  readonly valueOf: (row: UsageRow) => bigint | string;
+  readonly foot: (rows: readonly UsageRow[]) => string;
+};
+
+function columnsOf(kind: "key" | "model", keys: ReadonlyMap<string, Key>): Summed[] {
+  const { head, categories } = words.usage;
+  const number = (
+    name: string,
+    label: string,
+    valueIn: (row: UsageRow) => bigint,
+    format: (value: bigint) => string,
+  ): Summed => ({
+    column: {
+      name,
+      head: label,
+      cell: (row) => format(valueIn(row)),
+      ...{ end: true, sortable: true },
+    },
+    valueOf: valueIn,
+    foot: (rows) => format(rows.reduce((sum, row) => sum + valueIn(row), 0n)),
+  });
+  const tokens = (row: UsageRow) => row.sums?.usage;
+  const named: Summed = {
+    column: {
+      ...{ name: kind, head: head[kind], sortable: true },
+      cell: (row) =>
+        kind === "model" ? (
+          <a class="row-link" href={href("requests", { model: row.model })}>
+            {row.model}
+          </a>
+        ) : (
+          <KeyName
+            name={keys.get(row.keyId)?.name ?? ""}
+            hint={hintOf(keys.get(row.keyId)) || row.keyId}
+            href={href(`keys/${row.keyId}`)}
+          />
+        ),
+    },
+    valueOf: (row) => (kind === "model" ? row.model : keyText(row.keyId, keys.get(row.keyId))),
+    foot: () => "",
+  };
+  return [
+    named,
+    number(
+      "credits",
+      head.credits,
+      (row) => row.sums?.amountMicrocredits ?? 0n,
+      (n) => credits(n),
+    ),
+    number("requests", head.requests, (row) => row.sums?.requests ?? 0n, count),
+    number(
+      "not-completed",
+      head.notCompleted,
+      (row) => (row.sums?.failed ?? 0n) + (row.sums?.cut ?? 0n),
+      count,
+    ),
+    number("input", categories.input, (row) => tokens(row)?.input ?? 0n, compact),
+    number("output", categories.output, (row) => tokens(row)?.output ?? 0n, compact),
+    number("thinking", categories.thinking, (row) => tokens(row)?.thinking ?? 0n, compact),
+    number(
+      "cache-write",
+      head.cacheWrite,
+      (row) => (tokens(row)?.cacheWrite5m ?? 0n) + (tokens(row)?.cacheWrite1h ?? 0n),
+      compact,
+    ),
+    number("cache-read", categories.cacheRead, (row) => tokens(row)?.cacheRead ?? 0n, compact),
+  ];
+}
+
+function compareValues(a: bigint | string, b: bigint | string): number {
+  if (typeof a === "string" && typeof b === "string") return a.localeCompare(b);
+  return a < b ? -1 : a > b ? 1 : 0;
+}
+
+function Refused({ call }: { readonly call: Call<QueryErrorsResponse> }) {
+  const { usage } = words;
+  return (
+    <Card title={usage.refused} note={usage.refusedNote} flush>
+      <View
+        call={call}
+        skeleton={<Skeleton rows={2} />}
+        empty={({ rows }) =>
+          rows.length === 0 ? <p class="card-text muted">{usage.refusedNone}</p> : undefined
+        }
+      >
+        {({ rows, total }) => (
+          <Table
+            caption={usage.refused}
+            columns={[
+              {
+                ...{ name: "reason", head: usage.refusedHead.reason },
+                cell: (row) => refusalOf(row.reason).label,
+              },
+              {
+                ...{ name: "count", head: usage.refusedHead.count, end: true },
+                cell: (row) => count(row.requests),
+              },
+              {
+                ...{ name: "advice", head: usage.refusedHead.last },
+                cell: (row) => <span class="muted">{refusalOf(row.reason).advice}</span>,
+              },
+            ]}
+            rows={[...rows].sort((a, b) => compare(b.requests, a.requests))}
+            keyOf={({ reason }) => reason}
+            foot={[words.bars.total, count(total ?? 0n), ""]}
+          />
+        )}
+      </View>
+    </Card>
+  );
+}
+
+function refusalOf(reason: string): { readonly label: string; readonly advice: string } {
+  const { other, ...known } = words.refusals;
+  const found = Object.entries(known).find(([name]) => name === reason)?.[1];
+  return found ?? { label: other.label(reason), advice: other.advice };
+}

@@ -1,0 +1,120 @@
+// The fields in the row of filters, above figures and lists. What they hold is in the address.
+
+import type { ComponentChildren, JSX } from "preact";
+import { InferenceService } from "../../../../gen/gateway/inference/v1/inference_pb.ts";
+import { useCall } from "../api.ts";
+import { words } from "../words.ts";
+
+/** A row of filters. `label`: for screen readers. */
+export function Filters({ children }: { readonly children: ComponentChildren }): JSX.Element {
+  return (
+    <search class="filters" aria-label={words.usage.filters}>
+      {children}
+    </search>
+  );
+}
+
+type FilterProps<V extends string = string> = {
+  readonly label: string;
+  readonly value: V;
+  readonly onInput: (value: V) => void;
+};
+
+/** A day as `2026-11-22`. Empty: none. */
+export function DayFilter({ label, value, onInput }: FilterProps): JSX.Element {
+  return (
+    <label class="filter">
+      <span>{label}</span>
+      <input type="date" value={value} onChange={(event) => onInput(event.currentTarget.value)} />
+    </label>
+  );
+}
+
+/** A text that counts once it is complete: after Enter, or when the field is left. */
+export function TextFilter(
+  props: FilterProps & { readonly problem?: string | undefined },
+): JSX.Element {
+  const { label, value, onInput, problem } = props;
+  return (
+    <label class="filter">
+      <span>{label}</span>
+      <input
+        type="text"
+        inputMode="decimal"
+        value={value}
+        title={problem}
+        aria-invalid={problem !== undefined}
+        onChange={(event) => onInput(event.currentTarget.value)}
+      />
+      {problem && (
+        <span class="problem" role="alert">
+          {problem}
+        </span>
+      )}
+    </label>
+  );
+}
+
+type ChoiceFilterProps<V extends string> = FilterProps<V> & {
+  readonly options: readonly { readonly value: V; readonly label: string }[];
+};
+
+export function ChoiceFilter<V extends string>(props: ChoiceFilterProps<V>): JSX.Element {
+  const { label, value, onInput, options } = props;
+  return (
+    <label class="filter">
+      <span>{label}</span>
+      <select
+        value={value}
+        onChange={(event) => {
+          const chosen = options.find((one) => one.value === event.currentTarget.value);
+          if (chosen) onInput(chosen.value);
+        }}
+      >
+        {options.map((one) => (
+          <option key={one.value} value={one.value}>
+            {one.label}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+/** The models of the catalogue, and the one that is chosen, which may be gone from it. */
+export function ModelFilter({ value, onInput }: Omit<FilterProps, "label">): JSX.Element {
+  const { data } = useCall(InferenceService.method.listModels, {});
+  const models = (data?.models ?? []).filter(({ aliasFor }) => aliasFor === "").map(({ id }) => id);
+  const offered = [...new Set([...models, value])].filter((name) => name !== "").sort();
+  return (
+    <ChoiceFilter
+      label={words.usage.model}
+      value={value}
+      onInput={onInput}
+      options={[
+        { value: "", label: words.usage.allModels },
+        ...offered.map((name) => ({ value: name, label: name })),
+      ]}
+    />
+  );
+}
+
+/** Labels by value, as the options of a choice, in their order. */
+export function optionsOf<V extends string>(
+  labels: Readonly<Record<V, string>>,
+): { readonly value: V; readonly label: string }[] {
+  const isValue = (name: string): name is V => name in labels;
+  return Object.keys(labels)
+    .filter(isValue)
+    .map((value) => ({ value, label: labels[value] }));
+}
+
+/** What an address asks for, which somebody may have typed. */
+export function choiceOf<V extends string>(
+  text: string,
+  choices: Readonly<Record<V, unknown>>,
+  fallback: NoInfer<V>,
+): V {
+  const isChoice = (name: string): name is V => Object.hasOwn(choices, name);
+  return isChoice(text) ? text : fallback;
+}

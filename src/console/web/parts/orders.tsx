@@ -1,0 +1,55 @@
+// What orders are called: their pack, coin and state.
+
+import type { JSX } from "preact";
+import {
+  Attention,
+  type Order,
+  OrderState,
+} from "../../../../gen/gateway/payments/v1/payments_pb.ts";
+import { count, credits } from "../format.ts";
+import { words } from "../words.ts";
+import { textOf } from "./enum-names.ts";
+import { Tag, type Tone } from "./small.tsx";
+
+/** "1,000.00 credits" */
+export function packText({ microcredits }: Order): string {
+  return words.purchase.packOf(credits(microcredits));
+}
+
+/** "USDT on tron" */
+export function paidWith({ asset, network }: Order): string {
+  return words.purchase.methodName(asset, networkName(network));
+}
+
+/** Networks as their users write them. Others are written as the gateway names them. */
+export function networkName(network: string): string {
+  const known: Readonly<Record<string, string>> = words.purchase.networks;
+  return known[network] ?? network;
+}
+
+/** Cents as "5" or "7.50". */
+export function usdText(cents: number): string {
+  return cents % 100 === 0 ? count(cents / 100) : (cents / 100).toFixed(2);
+}
+
+export function OrderTag({ order }: { readonly order: Order }): JSX.Element {
+  const tone = toneOf(order);
+  const state = textOf(OrderState, words.purchase.states, order.state);
+  const isWaiting = order.attention !== Attention.UNSPECIFIED;
+  return <Tag {...(tone && { tone })}>{isWaiting ? words.purchase.waits(state) : state}</Tag>;
+}
+
+function toneOf({ state, attention }: Order): Tone | undefined {
+  if (attention !== Attention.UNSPECIFIED) return "warn";
+  switch (state) {
+    case OrderState.PAID:
+      return "good";
+    case OrderState.SEEN:
+    case OrderState.OPEN:
+      return "accent";
+    case OrderState.PARTLY_PAID:
+      return "warn";
+    default:
+      return undefined;
+  }
+}

@@ -1,0 +1,18 @@
+// The two pools, and what people call them.
+
+import { Family } from "../../../../gen/gateway/common/v1/family_pb.ts";
+import { words } from "../words.ts";
+
+export type PoolName = keyof typeof words.credits.pools;
+
+/** As addresses and CSV files name it. */
+export function poolNameOf(family: Family): PoolName {
+  return family === Family.V2 ? "v2" : "v1";
+}
+
+/** What people call it, alone and in a sentence, and which keys it pays for. */
+export function poolOf(family: Family): (typeof words.credits.pools)[PoolName] {
+  return words.credits.pools[poolNameOf(family)];
+}
+
+export const familyOf: Readonly<Record<PoolName, Family>> = { v1: Family.V1, v2: Family.V2 };

@@ -1,0 +1,273 @@
+// What the usage page asks for and how it adds up the answer. Pure, so that tests need no browser.
+
+import type { UsageRow, UsageSums } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import {
+  type Bar,
+  barsOf,
+  nextSpan,
+  readableSpan,
+  type Span,
+  spansIn,
+  startOf,
+} from "./timeline.ts";
+
+export type Period = "7d" | "30d" | "month" | "13m" | "custom";
+export type Measure = "credits" | "tokens" | "requests";
+
+/** Exclusive at its end. */
+export type Range = { readonly from: Date; readonly to: Date };
+
+/** A range to show, and the one before it to compare with. */
+export type Compared = {
+  readonly range: Range;
+  /** True: the range ends now, and grows. */
+  readonly isOpen: boolean;
+  readonly before: Range;
+};
+
+const dayMs = 86_400_000;
+
+/**
+ * The range of a period. `from`, `to`: first and last day (`2026-11-22`) of a custom one.
+ * Undefined: they are no range that has begun.
+ */
+export function rangeOf(
+  period: Period,
+  now: Date,
+  { from, to }: { readonly from: string; readonly to: string } = { from: "", to: "" },
+): Compared | undefined {
+  const today = startOf("day", now);
+  const daysAgo = (days: number) => new Date(today.getTime() - days * dayMs);
+  const monthsAgo = (months: number) =>
+    new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth() - months, 1));
+  if (period === "7d" || period === "30d") {
+    const days = period === "7d" ? 7 : 30;
+    const start = daysAgo(days - 1);
+    const before = { from: daysAgo(2 * days - 1), to: start };
+    return { range: { from: start, to: now }, isOpen: true, before };
+  }
+  if (period === "month") {
+    const [start, last] = [monthsAgo(0), monthsAgo(1)];
+    const end = new Date(
+      Math.min(last.getTime() + (now.getTime() - start.getTime()), start.getTime()),
+    );
+    // Sums are of whole days, so the day of now counts whole in both months.
+    const to = new Date(Math.min(nextSpan("day", startOf("day", end)).getTime(), start.getTime()));
+    return { range: { from: start, to: now }, isOpen: true, before: { from: last, to } };
+  }
+  if (period === "13m") {
+    const start = monthsAgo(12);
+    return {
+      range: { from: start, to: now },
+      isOpen: true,
+      before: { from: monthsAgo(25), to: start },
+    };
+  }
+  const [first, last] = [dayOf(from), dayOf(to)];
+  if (!first || !last || first > last || first > now) return undefined;
+  const end = new Date(last.getTime() + dayMs);
+  const isOpen = end > now;
+  const length = end.getTime() - first.getTime();
+  const before = { from: new Date(first.getTime() - length), to: first };
+  return { range: { from: first, to: isOpen ? now : end }, isOpen, before };
+}
+
+/** Midnight of a day as `2026-11-22`. Undefined: it is none. */
+export function dayOf(text: string): Date | undefined {
+  if (!/^\d{4}-\d{2}-\d{2}$/.test(text)) return undefined;
+  const date = new Date(`${text}T00:00:00Z`);
+  return Number.isNaN(date.getTime()) || date.toISOString().slice(0, 10) !== text
+    ? undefined
+    : date;
+}
+
+/** Single hours are kept for 100 days; the one day less is the day that has begun. */
+const hoursKeptMs = 99 * dayMs;
+/** A page of the report has 2,000 rows. */
+const daysMax = 1_900;
+
+/** What one bar covers, what is asked for, and from when on. */
+export type Plan = {
+  readonly span: Span;
+  readonly bucket: "hour" | "day" | "month";
+  /** The range before is asked for with the same call, unless that is too much. */
+  readonly askFrom: Date;
+};
+
+/** `wanted`: what the person chose; empty: the one that fits. */
+export function planOf(
+  { range, before }: Compared,
+  wanted: "" | "hour" | "day" | "month",
+  now: Date,
+): Plan {
+  const days = spansIn("day", range.from, range.to);
+  const fitting = days <= 2 ? "hour" : days <= 120 ? "day" : "month";
+  const hoursAreKept = before.from.getTime() > now.getTime() - hoursKeptMs;
+  const chosen = wanted || fitting;
+  const span = readableSpan(
+    chosen === "hour" && !hoursAreKept ? "day" : chosen,
+    range.from,
+    range.to,
+  );
+  if (span === "hour") return { span, bucket: "hour", askFrom: before.from };
+  const isOfMonths = [range.from, before.from].every((at) => at.getUTCDate() === 1);
+  if (span === "month" && isOfMonths) return { span, bucket: "month", askFrom: before.from };
+  if (spansIn("day", before.from, range.to) <= daysMax)
+    return { span, bucket: "day", askFrom: before.from };
+  return { span: "month", bucket: "month", askFrom: range.from };
+}
+
+/** A row with its time, as `UsageRow` has it. */
+export type TimedSums = { readonly from: Date; readonly name: string; readonly sums: UsageSums };
+
+export function timed(row: UsageRow, name = ""): TimedSums[] {
+  if (!row.from || !row.sums) return [];
+  return [{ from: new Date(Number(row.from.seconds) * 1000), name, sums: row.sums }];
+}
+
+export function isWithin({ from, to }: Range): (row: { readonly from: Date }) => boolean {
+  return (row) => row.from >= from && row.from < to;
+}
+
+/** All tokens of some sums. */
+export function tokensOf({ usage }: UsageSums): bigint {
+  if (!usage) return 0n;
+  return tokenCategories.reduce((sum, category) => sum + usage[category], 0n);
+}
+
+/** In the order of every list. */
+export const tokenCategories = [
+  "input",
+  "output",
+  "thinking",
+  "cacheWrite5m",
+  "cacheWrite1h",
+  "cacheRead",
+] as const;
+
+export type TokenCategory = (typeof tokenCategories)[number];
+
+export function measured(measure: Measure, sums: UsageSums): bigint {
+  if (measure === "credits") return sums.amountMicrocredits;
+  return measure === "tokens" ? tokensOf(sums) : sums.requests;
+}
+
+/** The parts of a bar by category. */
+export type Category = TokenCategory | "cache" | "completed" | "failed" | "cut";
+
+/** The parts that a measure has, from the bottom up. */
+export const categoriesOf: Readonly<Record<Measure, readonly Category[]>> = {
+  credits: ["input", "output", "thinking", "cache"],
+  tokens: tokenCategories,
+  requests: ["completed", "failed", "cut"],
+};
+
+/** One value for each of `categoriesOf`. */
+export function partsOf(measure: Measure, sums: UsageSums): bigint[] {
+  if (measure === "credits")
+    return [
+      sums.inputMicrocredits,
+      sums.outputMicrocredits,
+      sums.thinkingMicrocredits,
+      sums.cacheMicrocredits,
+    ];
+  if (measure === "requests") return [sums.completed, sums.failed, sums.cut];
+  return tokenCategories.map((category) => sums.usage?.[category] ?? 0n);
+}
+
+/** Bars by category. */
+export function categoryBars(
+  rows: readonly TimedSums[],
+  measure: Measure,
+  { range, span }: { readonly range: Range; readonly span: Span },
+): Bar[] {
+  const series = categoriesOf[measure].length;
+  const parts = rows.map(({ from, sums }) => ({ from, values: partsOf(measure, sums) }));
+  return barsOf(parts, { span, ...range, series });
+}
+
+/** Bars by name, such as the id of a key: one part for each of `names`, and one for all others. */
+export function namedBars(
+  { all, named }: { readonly all: readonly TimedSums[]; readonly named: readonly TimedSums[] },
+  names: readonly string[],
+  measure: Measure,
+  { range, span }: { readonly range: Range; readonly span: Span },
+): Bar[] {
+  const series = names.length + 1;
+  const rest = names.length;
+  const rows: Bar[] = all.map(({ from, sums }) => ({
+    from,
+    values: [...Array<bigint>(rest).fill(0n), measured(measure, sums)],
+  }));
+  for (const { from, name, sums } of named) {
+    const place = names.indexOf(name);
+    if (place === -1) continue;
+    const value = measured(measure, sums);
+    const values = Array<bigint>(series).fill(0n);
+    values[place] = value;
+    values[rest] = -value;
+    rows.push({ from, values });
+  }
+  const bars = barsOf(rows, { span, ...range, series });
+  // What was charged between the two answers is in one of them only.
+  return bars.map(({ from, values }) => ({
+    from,
+    values: values.map((value) => (value < 0n ? 0n : value)),
+  }));
+}
+
+type Counted = Pick<UsageSums, "firstEventCounts">;
+
+/** Adds up sums. */
+export function addSums(rows: readonly TimedSums[]): {
+  readonly amount: bigint;
+  readonly requests: bigint;
+  readonly failed: bigint;
+  readonly cut: bigint;
+  readonly tokens: bigint;
+  readonly input: bigint;
+  readonly cacheRead: bigint;
+  readonly firstEventCounts: readonly bigint[];
+} {
+  const sum = (of: (sums: UsageSums) => bigint) =>
+    rows.reduce((all, { sums }) => all + of(sums), 0n);
+  const usage = (category: TokenCategory) => sum((one) => one.usage?.[category] ?? 0n);
+  return {
+    amount: sum((one) => one.amountMicrocredits),
+    requests: sum((one) => one.requests),
+    failed: sum((one) => one.failed),
+    cut: sum((one) => one.cut),
+    tokens: sum(tokensOf),
+    input: usage("input") + usage("cacheWrite5m") + usage("cacheWrite1h") + usage("cacheRead"),
+    cacheRead: usage("cacheRead"),
+    firstEventCounts: Array.from({ length: 10 }, (_, index) =>
+      sum((one) => one.firstEventCounts[index] ?? 0n),
+    ),
+  };
+}
+
+/** Upper bounds of all but the last count of first events, in milliseconds. */
+export const firstEventBoundsMs = [100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 5e4] as const;
+
+/**
+ * The count in which a share of the first events ends: its upper bound in milliseconds, or
+ * `Infinity` for the last one. Undefined: there was no first event.
+ */
+export function firstEventWithin(
+  { firstEventCounts }: Counted | { readonly firstEventCounts: readonly bigint[] },
+  share: number,
+): number | undefined {
+  const all = firstEventCounts.reduce((sum, one) => sum + one, 0n);
+  if (all === 0n) return undefined;
+  let seen = 0n;
+  for (const [index, one] of firstEventCounts.entries()) {
+    seen += one;
+    if (Number(seen) >= share * Number(all)) return firstEventBoundsMs[index] ?? Infinity;
+  }
+  return Infinity;
+}
+
+/** `(now - before) / before`. Undefined: there was nothing before. */
+export function changeOf(now: bigint, before: bigint): number | undefined {
+  return before === 0n ? undefined : Number(now - before) / Number(before);
+}

@@ -1,0 +1,363 @@
+// The arithmetic of the console's figures, without a browser: bars of a chart, ranges of a report,
+// a list of charges that grows at both ends, and exact decimals.
+
+import { create } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import {
+  ListChargesResponseSchema,
+  ReceiptSchema,
+  UsageSumsSchema,
+} from "../../gen/gateway/billing/v1/billing_pb.ts";
+import { UsageTotalSchema } from "../../gen/gateway/common/v1/usage_pb.ts";
+import {
+  addLive,
+  addNewest,
+  addOlder,
+  begin,
+  durationOf,
+  firstEventOf,
+} from "../../src/console/web/parts/charge-list.ts";
+import {
+  addDecimals,
+  countdown,
+  exact,
+  groupDigits,
+  isZero,
+} from "../../src/console/web/parts/decimals.ts";
+import {
+  barsOf,
+  nextSpan,
+  readableSpan,
+  type Span,
+  startOf,
+  ticksUpTo,
+  totalOf,
+} from "../../src/console/web/parts/timeline.ts";
+import {
+  addSums,
+  categoryBars,
+  changeOf,
+  dayOf,
+  firstEventWithin,
+  isWithin,
+  type Measure,
+  namedBars,
+  type Period,
+  planOf,
+  rangeOf,
+  type TimedSums,
+} from "../../src/console/web/parts/usage-report.ts";
+
+const now = new Date("2026-11-22T14:02:31Z");
+const hourMs = 3_600_000;
+
+describe("time in charts", () => {
+  test.each<[Span, string, string]>([
+    ["hour", "2026-11-22T14:00:00.000Z", "2026-11-22T15:00:00.000Z"],
+    ["day", "2026-11-22T00:00:00.000Z", "2026-11-23T00:00:00.000Z"],
+    // 22 November 2026 is a Sunday: the last day of its week.
+    ["week", "2026-11-16T00:00:00.000Z", "2026-11-23T00:00:00.000Z"],
+    ["month", "2026-11-01T00:00:00.000Z", "2026-12-01T00:00:00.000Z"],
+  ])("a %s begins in UTC, and the next one follows it", (span, start, next) => {
+    expect(startOf(span, now).toISOString()).toBe(start);
+    expect(nextSpan(span, startOf(span, now)).toISOString()).toBe(next);
+  });
+
+  test("days become weeks above 120 bars, hours days above 168", () => {
+    const days = (n: number) => new Date(now.getTime() - n * 24 * hourMs);
+    expect(readableSpan("day", days(119), now)).toBe("day");
+    expect(readableSpan("day", days(121), now)).toBe("week");
+    expect(readableSpan("hour", days(6), now)).toBe("hour");
+    expect(readableSpan("hour", days(8), now)).toBe("day");
+    expect(readableSpan("hour", days(3000), now)).toBe("month");
+  });
+
+  test("bars neither lose nor double what is in their rows, whatever the span", () => {
+    const rows = fc.array(
+      fc.record({
+        ageMs: fc.integer({ min: 0, max: 90 * 24 * hourMs }),
+        values: fc.tuple(fc.bigInt(0n, 10n ** 15n), fc.bigInt(0n, 10n ** 15n)),
+      }),
+      { maxLength: 50 },
+    );
+    fc.assert(
+      fc.property(rows, fc.constantFrom<Span>("hour", "day", "week", "month"), (asked, span) => {
+        const from = new Date(now.getTime() - 90 * 24 * hourMs);
+        const range = { span, from, to: now, series: 2 };
+        const bars = barsOf(
+          asked.map(({ ageMs, values }) => ({ from: new Date(now.getTime() - ageMs - 1), values })),
+          range,
+        );
+        const sum = (values: readonly bigint[]) => values.reduce((all, one) => all + one, 0n);
+        expect(sum(bars.map(totalOf))).toBe(sum(asked.map(({ values }) => sum(values))));
+        expect(bars[0]?.from).toEqual(startOf(span, from));
+        for (const [index, bar] of bars.entries())
+          if (index > 0) expect(bar.from).toEqual(nextSpan(span, bars[index - 1]?.from ?? now));
+      }),
+      { numRuns: 25 },
+    );
+  });
+
+  test("an axis reaches its largest bar in at most four round steps", () => {
+    expect(ticksUpTo(0n)).toEqual([0n, 1n]);
+    expect(ticksUpTo(7n)).toEqual([0n, 2n, 4n, 6n, 8n]);
+    expect(ticksUpTo(164_000_000n, 1_000n)).toEqual(
+      [0n, 50n, 100n, 150n, 200n].map((n) => n * 1_000_000n),
+    );
+    fc.assert(
+      fc.property(fc.bigInt(0n, 2n ** 63n), (max) => {
+        const ticks = ticksUpTo(max);
+        expect(ticks.length).toBeLessThanOrEqual(5);
+        expect((ticks.at(-1) ?? 0n) >= max).toBe(true);
+      }),
+    );
+  });
+});
+
+function row(at: string, amounts: Partial<Record<string, bigint>> = {}, name = ""): TimedSums {
+  const {
+    input = 0n,
+    output = 0n,
+    thinking = 0n,
+    cache = 0n,
+    tokens = 0n,
+    requests = 1n,
+  } = amounts;
+  return {
+    from: new Date(at),
+    name,
+    sums: create(UsageSumsSchema, {
+      usage: create(UsageTotalSchema, { input: tokens }),
+      amountMicrocredits: input + output + thinking + cache,
+      inputMicrocredits: input,
+      outputMicrocredits: output,
+      cacheMicrocredits: cache,
+      thinkingMicrocredits: thinking,
+      requests,
+      completed: requests,
+      firstEventCounts: [0n, 0n, 6n, 3n, 0n, 0n, 0n, 0n, 0n, 1n],
+    }),
+  };
+}
+
+describe("reports of usage", () => {
+  test.each<[Period, string, string, string]>([
+    ["7d", "2026-11-16", "2026-11-09", "2026-11-16"],
+    ["30d", "2026-10-24", "2026-09-24", "2026-10-24"],
+    ["month", "2026-11-01", "2026-10-01", "2026-10-23"],
+    ["13m", "2025-11-01", "2024-10-01", "2025-11-01"],
+  ])("%s ends now, and is compared with as much before", (period, from, before, beforeTo) => {
+    const compared = rangeOf(period, now);
+    expect(compared?.isOpen).toBe(true);
+    expect(compared?.range).toEqual({ from: new Date(from), to: now });
+    expect(compared?.before).toEqual({ from: new Date(before), to: new Date(beforeTo) });
+  });
+
+  test("days that a person chooses include the last one; what is no range is none", () => {
+    const chosen = rangeOf("custom", now, { from: "2026-11-01", to: "2026-11-03" });
+    expect(chosen?.range).toEqual({ from: new Date("2026-11-01"), to: new Date("2026-11-04") });
+    expect(chosen?.before.from).toEqual(new Date("2026-10-29"));
+    expect(rangeOf("custom", now, { from: "2026-11-22", to: "2026-11-22" })?.isOpen).toBe(true);
+    for (const [from, to] of [
+      ["", ""],
+      ["2026-11-04", "2026-11-03"],
+      ["2026-11-23", "2026-11-24"],
+      ["2026-02-30", "2026-03-01"],
+      ["yesterday", "2026-11-03"],
+      ["2026-11-01", "<script>"],
+    ])
+      expect(rangeOf("custom", now, { from: from ?? "", to: to ?? "" })).toBeUndefined();
+    expect(dayOf("2026-11-22")).toEqual(new Date("2026-11-22"));
+  });
+
+  test("a plan asks for what its bars need, of a page of rows and of hours that are kept", () => {
+    const plan = (
+      period: Period,
+      wanted: "" | "hour" | "day" | "month",
+      days = { from: "", to: "" },
+    ) => {
+      const compared = rangeOf(period, now, days);
+      return compared && planOf(compared, wanted, now);
+    };
+    expect(plan("30d", "")).toMatchObject({ span: "day", bucket: "day" });
+    expect(plan("7d", "hour")).toMatchObject({ span: "hour", bucket: "hour" });
+    expect(plan("30d", "hour")).toMatchObject({ span: "day", bucket: "day" });
+    expect(plan("13m", "")).toMatchObject({ span: "month", bucket: "month" });
+    expect(plan("13m", "day")).toMatchObject({ span: "week", bucket: "day" });
+    const old = { from: "2026-05-01", to: "2026-05-01" };
+    expect(plan("custom", "", old)).toMatchObject({ span: "day", bucket: "day" });
+    // Ten years are read by month, without the ten years before them.
+    const years = { from: "2016-11-23", to: "2026-11-22" };
+    expect(plan("custom", "day", years)).toEqual({
+      ...{ span: "month", bucket: "month" },
+      askFrom: new Date("2016-11-23"),
+    });
+  });
+
+  test("bars by category, by key and without either have one sum", () => {
+    const amount = fc.bigInt(0n, 10n ** 12n);
+    const rows = fc.array(
+      fc.record({
+        day: fc.integer({ min: 1, max: 22 }),
+        name: fc.constantFrom("key_a", "key_b", "key_c"),
+        parts: fc.record({
+          input: amount,
+          output: amount,
+          thinking: amount,
+          cache: amount,
+          tokens: amount,
+        }),
+      }),
+      { maxLength: 40 },
+    );
+    const range = { range: { from: new Date("2026-11-01"), to: now }, span: "day" as const };
+    fc.assert(
+      fc.property(
+        rows,
+        fc.constantFrom<Measure>("credits", "tokens", "requests"),
+        (asked, measure) => {
+          const all = asked.map(({ day, name, parts }) =>
+            row(`2026-11-${String(day).padStart(2, "0")}T00:00:00Z`, parts, name),
+          );
+          const total = (bars: readonly { values: readonly bigint[] }[]) =>
+            bars.flatMap(({ values }) => values).reduce((sum, one) => sum + one, 0n);
+          const byKey = namedBars(
+            { all, named: all.filter(({ name }) => name !== "key_c") },
+            ["key_a", "key_b"],
+            measure,
+            range,
+          );
+          const sums = addSums(all);
+          const expected = { credits: sums.amount, tokens: sums.tokens, requests: sums.requests };
+          expect(total(categoryBars(all, measure, range))).toBe(expected[measure]);
+          expect(total(byKey)).toBe(expected[measure]);
+        },
+      ),
+      { numRuns: 50 },
+    );
+  });
+
+  test("what was charged between two answers makes no bar negative", () => {
+    const day = "2026-11-22T00:00:00Z";
+    const [bar] = namedBars(
+      { all: [row(day, { input: 5n })], named: [row(day, { input: 9n }, "key_a")] },
+      ["key_a"],
+      "credits",
+      { range: { from: new Date(day), to: now }, span: "day" },
+    );
+    expect(bar?.values).toEqual([9n, 0n]);
+  });
+
+  test("a median is known to its bounds, and a change needs something to compare with", () => {
+    const sums = addSums([row("2026-11-22T00:00:00Z")]);
+    expect(firstEventWithin(sums, 0.5)).toBe(500);
+    expect(firstEventWithin(sums, 0.9)).toBe(1000);
+    expect(firstEventWithin(sums, 0.99)).toBe(Number.POSITIVE_INFINITY);
+    expect(firstEventWithin({ firstEventCounts: [] }, 0.5)).toBeUndefined();
+    expect(changeOf(112n, 100n)).toBeCloseTo(0.12);
+    expect(changeOf(1n, 0n)).toBeUndefined();
+    const { from, to } = { from: new Date("2026-11-01"), to: new Date("2026-11-02") };
+    expect([from, to].map((at) => isWithin({ from, to })({ from: at }))).toEqual([true, false]);
+  });
+});
+
+function charge(second: number, requestId = `req_${second}`) {
+  const at = new Date(now.getTime() + second * 1000);
+  return create(ReceiptSchema, {
+    requestId,
+    admittedAt: timestampFromDate(at),
+    settledAt: timestampFromDate(new Date(at.getTime() + 1_250)),
+    attempts: [
+      { firstEventAfter: { seconds: 9n, nanos: 0 } },
+      { firstEventAfter: { seconds: 0n, nanos: 840_000_000 } },
+    ],
+  });
+}
+
+function page(seconds: readonly number[], nextPageToken = "") {
+  return create(ListChargesResponseSchema, {
+    charges: seconds.map((second) => charge(second)),
+    nextPageToken,
+  });
+}
+
+const secondsOf = (list: { charges: readonly { requestId: string }[] } | undefined) =>
+  list?.charges.map(({ requestId }) => Number(requestId.slice(4)));
+
+describe("a list of charges", () => {
+  test("grows at both ends, newest first, each charge once", () => {
+    let list = begin(page([5, 4, 3], "older"));
+    list = addLive(list, [charge(6), charge(5)], false) ?? list;
+    list = addOlder(list, page([2, 1]));
+    expect(secondsOf(list)).toEqual([6, 5, 4, 3, 2, 1]);
+    expect(list).toMatchObject({ token: "", isIncomplete: false });
+  });
+
+  test("begins anew where charges would be missing in between", () => {
+    const list = addOlder(begin(page([5, 4], "a")), page([3], "b"));
+    expect(secondsOf(addNewest(list, page([6, 5], "c")))).toEqual([6, 5, 4, 3]);
+    expect(addNewest(list, page([6, 5], "c")).token).toBe("b");
+    expect(secondsOf(addNewest(list, page([9, 8], "c")))).toEqual([9, 8]);
+    expect(secondsOf(addNewest(undefined, page([1])))).toEqual([1]);
+  });
+
+  test("says so when the stream left charges out, or the list is too long", () => {
+    expect(addLive(begin(page([1])), [], true)?.isIncomplete).toBe(true);
+    const many = Array.from({ length: 1_001 }, (_, second) => charge(second));
+    const list = addLive(begin(page([1], "older")), many, false);
+    expect(list?.charges).toHaveLength(1_000);
+    expect(list).toMatchObject({ token: "", isIncomplete: true });
+    expect(list?.charges[0]?.requestId).toBe("req_1000");
+  });
+
+  test("a request took until its settlement, and its first event is of its last attempt", () => {
+    expect(durationOf(charge(1))).toBe(1_250);
+    expect(firstEventOf(charge(1))).toBe(840);
+    expect(durationOf(create(ReceiptSchema, {}))).toBeUndefined();
+    expect(firstEventOf(create(ReceiptSchema, {}))).toBeUndefined();
+  });
+});
+
+describe("exact decimals", () => {
+  test("coins add up without a float in between", () => {
+    expect(addDecimals("0.1", "0.2")).toBe("0.3");
+    expect(addDecimals("0.00004", "0.0000369")).toBe("0.0000769");
+    expect(addDecimals("1", "2")).toBe("3");
+    expect(addDecimals("10", "0.000000000000000001")).toBe("10.000000000000000001");
+    const decimal = fc.tuple(fc.bigInt(0n, 10n ** 30n), fc.integer({ min: 0, max: 18 }));
+    fc.assert(
+      fc.property(decimal, decimal, ([a, placesA], [b, placesB]) => {
+        const text = (units: bigint, places: number) => {
+          const digits = String(units).padStart(places + 1, "0");
+          return places === 0 ? digits : `${digits.slice(0, -places)}.${digits.slice(-places)}`;
+        };
+        const units = (decimalText: string) => {
+          const [whole = "0", rest = ""] = decimalText.split(".");
+          return BigInt(whole + rest.padEnd(18, "0"));
+        };
+        const [first, second] = [text(a, placesA), text(b, placesB)];
+        expect(units(addDecimals(first, second))).toBe(units(first) + units(second));
+      }),
+    );
+  });
+
+  test("amounts of documents have two places, or as many as they need", () => {
+    expect(exact(5_000_000n)).toBe("5.00");
+    expect(exact(4_987_650n)).toBe("4.98765");
+    expect(exact(-1_234_567_000_000n)).toBe("−1,234,567.00");
+    expect(exact(1n)).toBe("0.000001");
+    expect(groupDigits("65000.00")).toBe("65,000.00");
+    expect(groupDigits("999")).toBe("999");
+    expect(["0", "0.000", "", "0.01"].map(isZero)).toEqual([true, true, true, false]);
+  });
+
+  test("a countdown ends at zero", () => {
+    const until = new Date("2026-11-22T14:17:31Z");
+    expect(countdown(until, now)).toBe("15:00");
+    expect(countdown(until, new Date(until.getTime() - 1))).toBe("0:01");
+    expect(countdown(until, new Date(until.getTime() + 5_000))).toBe("0:00");
+    expect(countdown(new Date(now.getTime() + 2 * hourMs), now)).toBe("2:00:00");
+  });
+});

@@ -1,0 +1,630 @@
+// The states of the pages with figures: usage, requests, receipts, credits and purchases.
+
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  AccountStatus,
+  Basis,
+  BillingService,
+  Bucket,
+  Outcome,
+  type Receipt,
+  type ReceiptSchema,
+  TransferKind,
+  UsageGroup,
+  type UsageSumsSchema,
+} from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
+import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb.ts";
+import { type KeySchema, KeyStatus, KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
+import {
+  Attention,
+  DepositState,
+  DocumentKind,
+  type OrderSchema,
+  OrderState,
+  PaymentsService,
+  RefundState,
+} from "../../../gen/gateway/payments/v1/payments_pb.ts";
+import { type Answer, answer, failing, now, type PageStates, pending } from "./answers.ts";
+
+const accountId = "acct_acme";
+const dayMs = 86_400_000;
+const credit = 1_000_000n;
+const at = (date: Date) => timestampFromDate(date);
+const ago = (seconds: number) => at(new Date(now.getTime() - seconds * 1000));
+
+/** The same numbers in every run. */
+function randomOf(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = ((state % 2_147_483_647) * 16_807) % 2_147_483_647;
+    return state / 2_147_483_647;
+  };
+}
+
+type KeyInit = MessageInitShape<typeof KeySchema>;
+
+/** Real names: long, empty, in other scripts, and with what must stay text. */
+const names = [
+  "ci",
+  "editor, Ana",
+  "batch",
+  '<img src="x" onerror="alert(1)"> & Söhne',
+  "مفتاح الإنتاج الرئيسي",
+  "🚀 nightly build 🧪",
+  "a key whose name has exactly sixty characters, which is long",
+  "",
+  "contractor",
+];
+
+function keyOf(index: number): KeyInit {
+  const name = names[index] ?? `service ${index}`;
+  const hint = `sk-gw2-1${String(index).padStart(4, "k")}…w${String(index).padStart(3, "y")}`;
+  return {
+    ...{ keyId: `key_${index}`, accountId, family: Family.V1, name, status: KeyStatus.ACTIVE },
+    createdAt: ago(90 * 86_400),
+    secrets: [{ secretId: `sec_${index}`, hint, createdAt: ago(90 * 86_400) }],
+  };
+}
+
+const models = ["opus", "sonnet", "haiku", "gpt-large", "gpt-small", "fable", "embed"];
+
+/** Credits in micro-credits, with the tokens that go with them. */
+function sumsOf(
+  amount: bigint,
+  requests = amount / 200_000n + 1n,
+): MessageInitShape<typeof UsageSumsSchema> {
+  const part = (percent: bigint) => (amount * percent) / 100n;
+  const rest = amount - part(18n) - part(34n) - part(16n);
+  return {
+    usage: {
+      input: amount / 300n,
+      output: amount / 1_500n,
+      thinking: amount / 4_000n,
+      cacheWrite5m: amount / 900n,
+      cacheWrite1h: amount / 3_000n,
+      cacheRead: amount / 120n,
+    },
+    amountMicrocredits: amount,
+    inputMicrocredits: part(18n),
+    outputMicrocredits: part(34n),
+    thinkingMicrocredits: part(16n),
+    cacheMicrocredits: rest,
+    requests,
+    completed: requests - requests / 100n - requests / 300n,
+    failed: requests / 300n,
+    cut: requests / 100n,
+    firstEventCounts: [1n, 4n, 30n, 60n, 40n, 10n, 2n, 1n, 0n, 0n].map(
+      (n) => (n * requests) / 148n,
+    ),
+  };
+}
+
+type UsageRequest = {
+  readonly bucket: Bucket;
+  readonly groupBy: readonly UsageGroup[];
+  readonly keyIds: readonly string[];
+  readonly models: readonly string[];
+  readonly from?: { readonly seconds: bigint } | undefined;
+};
+
+/** Credits that were spent in a time, by a rhythm of weeks. */
+function spentIn(from: Date, to: Date): number {
+  let sum = 0;
+  for (let time = from.getTime(); time < Math.min(to.getTime(), now.getTime()); time += 3_600_000) {
+    const day = Math.floor(time / dayMs);
+    const weekend = [0, 6].includes(new Date(time).getUTCDay()) ? 0.45 : 1;
+    sum += ((45 + randomOf(day * 48_271 + 11)() * 90) * weekend) / 24;
+  }
+  return sum;
+}
+
+/** A few use most, and many use little. */
+function shares(ids: readonly string[]): number[] {
+  const weights = ids.map((_, index) => 1 / (index + 1.6));
+  const all = weights.reduce((sum, one) => sum + one, 0);
+  return weights.map((weight) => weight / all);
+}
+
+/** A busy account: `scale` times 97 credits a day or so. */
+function usageAnswer(scale: bigint, keyCount = names.length) {
+  return answer(BillingService.method.queryUsage, (request: UsageRequest) => {
+    const from = request.from ? new Date(Number(request.from.seconds) * 1000) : now;
+    const group = request.groupBy[0];
+    const ids =
+      group === UsageGroup.MODEL
+        ? models
+        : group === UsageGroup.KEY
+          ? Array.from({ length: keyCount }, (_, index) => `key_${index}`)
+          : [""];
+    const asked = new Set([...request.keyIds, ...request.models]);
+    const shown = asked.size > 0 && group ? ids.filter((id) => asked.has(id)) : ids;
+    const starts: Date[] = [];
+    if (request.bucket === Bucket.NONE) starts.push(from);
+    else if (request.bucket === Bucket.MONTH)
+      for (let start = from; start < now; ) {
+        starts.push(start);
+        start = new Date(Date.UTC(start.getUTCFullYear(), start.getUTCMonth() + 1, 1));
+      }
+    else {
+      const step = request.bucket === Bucket.HOUR ? 3_600_000 : dayMs;
+      for (let time = from.getTime(); time < now.getTime(); time += step)
+        starts.push(new Date(time));
+    }
+    const shareOf = (id: string) => (group ? (shares(ids)[ids.indexOf(id)] ?? 0) : 1);
+    const endOf = (start: Date) => {
+      if (request.bucket === Bucket.NONE) return now;
+      if (request.bucket === Bucket.MONTH)
+        return new Date(Date.UTC(start.getUTCFullYear(), start.getUTCMonth() + 1, 1));
+      return new Date(start.getTime() + (request.bucket === Bucket.HOUR ? 3_600_000 : dayMs));
+    };
+    const rows = starts.flatMap((start) => {
+      const spent = spentIn(start, endOf(start));
+      return shown.map((id) => ({
+        from: at(start),
+        keyId: group === UsageGroup.KEY ? id : "",
+        model: group === UsageGroup.MODEL ? id : "",
+        sums: sumsOf(BigInt(Math.round(spent * shareOf(id) * 1_000)) * scale * 1_000n),
+      }));
+    });
+    return {
+      rows,
+      totals: sumsOf(rows.reduce((sum, row) => sum + (row.sums.amountMicrocredits ?? 0n), 0n)),
+      completeUntil: ago(31),
+      ...(request.from && { from: at(from) }),
+      to: at(now),
+    };
+  });
+}
+
+const noUsage = answer(BillingService.method.queryUsage, () => ({
+  ...{ rows: [], totals: {}, completeUntil: ago(31), to: at(now) },
+}));
+
+const refused = answer(BillingService.method.queryErrors, () => ({
+  rows: [
+    { from: ago(86_400), reason: "RATE_LIMITED", requests: 1_204n },
+    { from: ago(86_400), reason: "MONTHLY_CAP_REACHED", requests: 88n },
+    { from: ago(86_400), reason: "CREDITS_EXHAUSTED", requests: 3n },
+    { from: ago(86_400), reason: "SOMETHING_NEW", requests: 1n },
+  ],
+  total: 1_296n,
+}));
+
+const noneRefused = answer(BillingService.method.queryErrors, () => ({ rows: [], total: 0n }));
+
+const keys = answer(KeysService.method.listKeys, () => ({
+  keys: names.map((_, index) => keyOf(index)),
+}));
+
+/** 5,000 keys, in pages as they are asked for. */
+const manyKeys = answer(KeysService.method.listKeys, ({ pageSize, pageToken, query }) => {
+  const start = pageToken === "" ? 0 : Number(pageToken);
+  const all = Array.from({ length: 5_000 }, (_, index) => keyOf(index)).filter(
+    ({ name = "" }) => query === "" || name.includes(query),
+  );
+  const end = start + (pageSize || 100);
+  return { keys: all.slice(start, end), nextPageToken: end < all.length ? String(end) : "" };
+});
+
+const catalogue = answer(InferenceService.method.listModels, () => ({
+  models: models.map((id) => ({ id, displayName: id })),
+}));
+
+const usageBase: readonly Answer[] = [keys, catalogue, refused];
+
+const price = {
+  ...{ priceVersion: "5f0c2b7d9a41", input: 600n, output: 3_000n, thinking: 3_000n },
+  ...{ cacheWrite5m: 750n, cacheWrite1h: 1_200n, cacheRead: 60n },
+};
+
+type ReceiptInit = Exclude<MessageInitShape<typeof ReceiptSchema>, Receipt>;
+
+function chargeOf(index: number, of: ReceiptInit = {}): ReceiptInit {
+  const random = randomOf((index + 3) * 7_919_321);
+  const outcomes = [Outcome.CLIENT_LEFT, Outcome.PROVIDER_BROKE, Outcome.TIME_LIMIT];
+  const outcome = index % 9 === 4 ? (outcomes[index % 3] ?? Outcome.COMPLETED) : Outcome.COMPLETED;
+  const usage = {
+    input: Math.round(random() * 4_000) + 12,
+    output: Math.round(random() * 900),
+    thinking: index % 3 === 0 ? Math.round(random() * 2_000) : 0,
+    cacheWrite5m: index % 4 === 0 ? Math.round(random() * 9_000) : 0,
+    cacheWrite1h: 0,
+    cacheRead: index % 2 === 0 ? Math.round(random() * 180_000) : 0,
+  };
+  const amount =
+    BigInt(usage.input) * price.input +
+    BigInt(usage.output) * price.output +
+    BigInt(usage.thinking) * price.thinking +
+    BigInt(usage.cacheWrite5m) * price.cacheWrite5m +
+    BigInt(usage.cacheRead) * price.cacheRead;
+  const admitted = now.getTime() - index * 41_000 - 8_000;
+  return {
+    requestId: `req_0199e1c0a1b27c3d8e4f${String(index).padStart(4, "0")}`,
+    ...{ accountId, keyId: `key_${index % names.length}`, family: Family.V1 },
+    model: models[index % models.length] ?? "opus",
+    ...{ usage, price, outcome, basis: Basis.REPORTED },
+    holdMicrocredits: amount + 900_000n,
+    amountMicrocredits: amount,
+    attempts: [
+      {
+        ...{ provider: "primary", outcome: "delivered", status: 200 },
+        firstEventAfter: { seconds: 0n, nanos: 400_000_000 + (index % 7) * 70_000_000 },
+      },
+    ],
+    admittedAt: at(new Date(admitted)),
+    settledAt: at(new Date(admitted + 1_250 + index * 300)),
+    grantedOutput: 32_000,
+    ...of,
+  };
+}
+
+const charges = answer(BillingService.method.listCharges, () => ({
+  charges: Array.from({ length: 50 }, (_, index) => chargeOf(index)),
+  nextPageToken: "more",
+  searchedTo: ago(50 * 41),
+}));
+
+const receiptOf = (of: ReceiptInit) =>
+  answer(BillingService.method.getReceipt, () => ({ receipt: chargeOf(0, of) }));
+const receiptPath = "requests/req_0199e1c0a1b27c3d8e4f0000";
+
+const pools = (free: readonly [bigint, bigint], held: bigint) => [
+  answer(BillingService.method.getPools, () => ({
+    pools: [
+      {
+        ...{ family: Family.V1, postedMicrocredits: free[0] + held },
+        ...{ heldMicrocredits: held, freeMicrocredits: free[0] },
+      },
+      {
+        ...{ family: Family.V2, postedMicrocredits: free[1] },
+        ...{ heldMicrocredits: 0n, freeMicrocredits: free[1] },
+      },
+    ],
+  })),
+  answer(BillingService.method.getForecast, () => ({
+    forecasts: [
+      {
+        ...{ family: Family.V1, freeMicrocredits: free[0], dailyMicrocredits: 97n * credit },
+        daysLeft: Math.max(0, Number(free[0] / (97n * credit))),
+      },
+      { family: Family.V2, freeMicrocredits: free[1] },
+    ],
+  })),
+];
+
+const account = answer(BillingService.method.getAccount, () => ({
+  account: {
+    ...{ accountId, name: "ACME Robotics", status: AccountStatus.ACTIVE },
+    createdAt: ago(200 * 86_400),
+    billingDetails: {
+      name: "ACME Robotics GmbH",
+      address: "Werkstraße 12\n10115 Berlin\nGermany",
+      taxId: "DE 123456789",
+    },
+  },
+}));
+
+type OrderInit = MessageInitShape<typeof OrderSchema>;
+
+function orderOf(of: OrderInit = {}): OrderInit {
+  return {
+    orderId: "ord_0199e1c0a1b27c3d8e4f",
+    ...{ accountId, family: Family.V1, usdCents: 500, microcredits: 1_000n * credit },
+    ...{ processor: "btcpay", method: "btcpay:btc", asset: "BTC", network: "bitcoin" },
+    ...{ quotedAmount: "0.0000769", usdRate: "65000.00" },
+    payTo: "bc1qcr8te4kr609gcawutmrza0j4xv80jy8z306fyu",
+    state: OrderState.OPEN,
+    ...{ seenAmount: "0", settledAmount: "0", missingAmount: "0.0000769" },
+    createdBy: "person:per_ana",
+    createdAt: ago(45),
+    quotedUntil: at(new Date(now.getTime() + 14.5 * 60_000)),
+    watchedUntil: at(new Date(now.getTime() + 7 * dayMs)),
+    lookedAt: ago(5),
+    ...of,
+  };
+}
+
+const seenDeposit = {
+  ...{ depositId: "4a5e1e4baab89f3a32518a88c31bc87f618f76673e2cc77ab2127b7afdeda33b:0" },
+  ...{ asset: "BTC", network: "bitcoin", amount: "0.00004", state: DepositState.SEEN },
+  ...{ confirmations: 0, confirmationsNeeded: 1, firstSeenAt: ago(20) },
+};
+const settledDeposit = {
+  ...seenDeposit,
+  ...{ state: DepositState.SETTLED, confirmations: 1, settledAt: ago(10) },
+  valueMicrodollars: 2_600_000n,
+};
+const wholeDeposit = { ...settledDeposit, amount: "0.0000769", valueMicrodollars: 4_998_500n };
+
+const orders = {
+  open: orderOf(),
+  seen: orderOf({
+    ...{ state: OrderState.SEEN, seenAmount: "0.00004", missingAmount: "0.0000369" },
+    deposits: [seenDeposit],
+  }),
+  partly: orderOf({
+    ...{ state: OrderState.PARTLY_PAID, settledAmount: "0.00004", missingAmount: "0.0000369" },
+    deposits: [settledDeposit],
+  }),
+  paid: orderOf({
+    ...{ state: OrderState.PAID, settledAmount: "0.0000769", missingAmount: "0" },
+    ...{ deposits: [wholeDeposit], grantedMicrocredits: 1_000n * credit },
+    receiptNumber: "R2026-000017",
+  }),
+  expired: orderOf({
+    ...{ state: OrderState.EXPIRED, createdAt: ago(3_600), quotedUntil: ago(2_700) },
+  }),
+  cancelled: orderOf({ state: OrderState.CANCELLED, createdAt: ago(3_600) }),
+  attention: orderOf({
+    ...{ orderId: "ord_0199e1c0a1b27c3d8e50", state: OrderState.PAID, usdCents: 2_000 },
+    ...{ microcredits: 4_000n * credit, grantedMicrocredits: 14_000n * credit },
+    ...{ settledAmount: "0.0015", missingAmount: "0", attention: Attention.OVERPAID },
+    notice: "More arrived than is credited without asking. The operator decides about the rest.",
+    deposits: [{ ...wholeDeposit, amount: "0.0015", valueMicrodollars: 97_500_000n }],
+    ...{ receiptNumber: "R2026-000016", createdAt: ago(86_400) },
+  }),
+  refunding: orderOf({
+    ...{ orderId: "ord_0199e1c0a1b27c3d8e51", state: OrderState.PAID, missingAmount: "0" },
+    ...{ settledAmount: "0.0000769", grantedMicrocredits: 600n * credit },
+    ...{ refundedMicrodollars: 2_000_000n, receiptNumber: "R2026-000011" },
+    deposits: [wholeDeposit],
+    refunds: [
+      {
+        ...{ number: 1, state: RefundState.REFUNDING, amountMicrodollars: 2_000_000n },
+        ...{ microcredits: 400n * credit, createdAt: ago(600) },
+        reason: "The customer asked for a part of it back, by mail of 22 November.",
+      },
+    ],
+    createdAt: ago(86_400 * 3),
+  }),
+  simulated: orderOf({
+    ...{ simulated: true, processor: "simulated", method: "simulated:usdt" },
+    ...{ asset: "USDT", network: "tron", quotedAmount: "5", missingAmount: "5", usdRate: "1.00" },
+    payTo: "simulated-usdt-4f0c2b7d9a41e8c3d5f60718",
+  }),
+  memo: orderOf({
+    ...{ asset: "USDC", network: "base", quotedAmount: "2000", missingAmount: "2000" },
+    ...{ usdCents: 200_000, microcredits: 400_000n * credit, usdRate: "1.00", memo: "48213377" },
+    payTo: "0x9858EfFD232B4033E47d90003D41EC34EcaEda94",
+    checkoutUrl: "https://pay.example.com/i/KxYz",
+  }),
+};
+
+const listOrders = (list: readonly OrderInit[]) =>
+  answer(PaymentsService.method.listOrders, () => ({ orders: [...list] }));
+const order = (of: OrderInit): readonly Answer[] => [
+  answer(PaymentsService.method.getOrder, () => ({ order: of })),
+  answer(PaymentsService.method.watchOrder, () => [{ order: of }]),
+];
+
+const transfers = (scale: bigint) =>
+  answer(BillingService.method.listTransfers, () => ({
+    transfers: [
+      {
+        ...{ transferId: "tr_4", accountId, family: Family.V1, kind: TransferKind.CHARGEBACK },
+        ...{ amountMicrocredits: 400n * credit * scale, createdAt: ago(600), actor: "payments" },
+        postedAfterMicrocredits: 6_412_080_000n * scale,
+        reason: "A payment that had arrived is gone again.",
+      },
+      {
+        ...{ transferId: "tr_3", accountId, family: Family.V1, kind: TransferKind.DEPOSIT },
+        ...{ amountMicrocredits: 4_000n * credit * scale, createdAt: ago(86_400) },
+        postedAfterMicrocredits: 6_812_080_000n * scale,
+        reason: "order ord_0199e1c0a1b27c3d8e50",
+      },
+      {
+        ...{ transferId: "tr_2", accountId, family: Family.V2, kind: TransferKind.BONUS },
+        ...{ amountMicrocredits: 200n * credit * scale, createdAt: ago(86_400 * 20) },
+        ...{ postedAfterMicrocredits: 200n * credit * scale, reason: "‏קוד הנחה לפתיחה <b>!</b>" },
+      },
+      {
+        ...{ transferId: "tr_1", accountId, family: Family.V1, kind: TransferKind.ADJUSTMENT },
+        ...{ amountMicrocredits: -12_500_000n * scale, createdAt: ago(86_400 * 40) },
+        ...{ postedAfterMicrocredits: 2_812_080_000n * scale, reason: "" },
+      },
+    ],
+  }));
+
+const noTransfers = answer(BillingService.method.listTransfers, () => ({ transfers: [] }));
+
+const method = (asset: string, network: string, feeNote: string, simulated = false) => ({
+  ...{ method: `btcpay:${asset.toLowerCase()}-${network}`, asset, network, feeNote, simulated },
+  ...{
+    processor: simulated ? "simulated" : "btcpay",
+    leastUsdCents: network === "ethereum" ? 5_000 : 500,
+  },
+});
+const methods = (simulated: boolean) =>
+  answer(PaymentsService.method.listPaymentMethods, () => ({
+    methods: [
+      method("BTC", "bitcoin", "", simulated),
+      method("ETH", "ethereum", "The network's fee can be several dollars.", simulated),
+      method("USDT", "tron", "About 1 USD of network fee.", simulated),
+      method("USDC", "base", "Less than a cent of network fee.", simulated),
+    ],
+    packsUsdCents: [500, 2_000, 5_000, 20_000],
+    mostUsdCents: 200_000,
+  }));
+
+const party = (name: string, taxId = "") => ({ name, address: "1 Main Street\nDublin", taxId });
+const line = (microdollars: bigint) => ({
+  ...{ microcredits: microdollars * 200n, microdollars, at: ago(86_400) },
+});
+const documentOf = (isNote: boolean) => ({
+  ...{ number: isNote ? "C2026-000003" : "R2026-000017", orderId: "ord_0199e1c0a1b27c3d8e4f" },
+  kind: isNote ? DocumentKind.CREDIT_NOTE : DocumentKind.RECEIPT,
+  ...{ issuedAt: ago(80_000), accountId, family: Family.V1 },
+  seller: party("Gateway Services Ltd", "IE1234567X"),
+  buyer: {
+    name: "شركة الروبوتات المتحدة & <Söhne>",
+    ...{ address: "Werkstraße 12\n10115 Berlin", taxId: "DE 123456789" },
+  },
+  lines: isNote ? [line(2_000_000n)] : [line(2_600_000n), line(2_398_500n)],
+  totalMicrodollars: isNote ? 2_000_000n : 4_998_500n,
+  totalMicrocredits: (isNote ? 2_000_000n : 4_998_500n) * 200n,
+  receiptNumber: isNote ? "R2026-000017" : "",
+});
+const documents = (notes: boolean) =>
+  answer(PaymentsService.method.getReceiptDocument, () => ({
+    receipt: documentOf(false),
+    creditNotes: notes ? [documentOf(true)] : [],
+    deposits: [settledDeposit, wholeDeposit],
+  }));
+
+const { queryUsage, listCharges, getReceipt, getPools } = BillingService.method;
+const { getOrder, getReceiptDocument, listPaymentMethods } = PaymentsService.method;
+
+const creditsBase = (scale: bigint): readonly Answer[] => [
+  ...pools([6_412_080_000n * scale, 200n * credit * scale], 41_500_000n * scale),
+  ...[listOrders([orders.open, orders.attention, orders.refunding, orders.expired]), account],
+  transfers(scale),
+];
+
+export const figureStates: readonly PageStates[] = [
+  {
+    name: "usage",
+    path: "usage",
+    states: {
+      loading: [...usageBase, pending(queryUsage)],
+      empty: [keys, catalogue, noneRefused, noUsage],
+      partial: [...usageBase, usageAnswer(1n), pending(BillingService.method.queryErrors)],
+      failed: [...usageBase, failing(queryUsage, "report_too_large")],
+      full: [...usageBase, usageAnswer(1n)],
+      large: [...usageBase, usageAnswer(100_000n)],
+    },
+  },
+  {
+    name: "usage-by-key",
+    path: "usage?by=key&in=tokens",
+    states: {
+      full: [...usageBase, usageAnswer(1n)],
+      "5,000 keys": [catalogue, refused, manyKeys, usageAnswer(1n, 2_000)],
+    },
+  },
+  {
+    name: "usage-by-model",
+    path: "usage?period=13m&by=model&bucket=day",
+    states: { full: [...usageBase, usageAnswer(1n)] },
+  },
+  {
+    name: "usage-custom",
+    path: "usage?period=custom&from=2026-11-30&to=2026-11-01",
+    states: { wrong: [...usageBase] },
+  },
+  {
+    name: "requests",
+    path: "requests",
+    states: {
+      loading: [keys, catalogue, pending(listCharges)],
+      empty: [keys, catalogue, answer(listCharges, () => ({ charges: [] }))],
+      partial: [
+        ...[keys, catalogue, charges],
+        answer(BillingService.method.watchCharges, () => [{ isIncomplete: true }]),
+      ],
+      failed: [keys, catalogue, failing(listCharges, "internal")],
+      full: [keys, catalogue, charges],
+    },
+  },
+  {
+    name: "requests-filtered",
+    path: "requests?outcome=failed&key=key_3&times=local",
+    states: {
+      none: [keys, catalogue, answer(listCharges, () => ({ charges: [] }))],
+      searched: [
+        ...[keys, catalogue],
+        answer(listCharges, () => ({
+          charges: [4, 13].map((index) => chargeOf(index)),
+          ...{ nextPageToken: "more", searchedTo: ago(86_400 * 3) },
+        })),
+      ],
+    },
+  },
+  {
+    name: "receipt",
+    path: receiptPath,
+    states: {
+      loading: [keys, pending(getReceipt)],
+      failed: [keys, failing(getReceipt, "not_found")],
+      running: [
+        keys,
+        receiptOf({
+          outcome: Outcome.UNSPECIFIED,
+          basis: Basis.UNSPECIFIED,
+          amountMicrocredits: 0n,
+        }),
+      ],
+      full: [keys, receiptOf({})],
+      overrun: [
+        keys,
+        receiptOf({
+          ...{
+            outcome: Outcome.CLIENT_LEFT,
+            holdMicrocredits: 2_000_000n,
+            amountMicrocredits: 2_000_000n,
+          },
+          overrunMicrocredits: 16_000_000n,
+          reportedUsage: { input: 4_000, output: 2_000, thinking: 2_000, cacheRead: 170_000 },
+          attempts: [
+            { provider: "primary", outcome: "failed", status: 529 },
+            { provider: "primary", outcome: "timeout", status: 0 },
+            {
+              ...{ provider: "fallback", outcome: "delivered", status: 200 },
+              firstEventAfter: { seconds: 3n, nanos: 100_000_000 },
+            },
+          ],
+        }),
+      ],
+    },
+  },
+  {
+    name: "credits",
+    path: "credits",
+    states: {
+      loading: [pending(getPools), account, noTransfers, listOrders([])],
+      empty: [...pools([0n, 0n], 0n), account, noTransfers, listOrders([])],
+      failed: [failing(getPools, "billing_unavailable"), account, noTransfers, listOrders([])],
+      partial: [...creditsBase(1n), pending(BillingService.method.listTransfers)],
+      full: creditsBase(1n),
+      large: creditsBase(1_560n),
+      debt: [...pools([-500n * credit, 0n], 0n), account, transfers(1n), listOrders([])],
+    },
+  },
+  {
+    name: "buy",
+    path: "credits/buy",
+    states: {
+      loading: [pending(listPaymentMethods)],
+      empty: [answer(listPaymentMethods, () => ({}))],
+      failed: [failing(listPaymentMethods, "gateway_unavailable")],
+      full: [methods(false)],
+      simulated: [methods(true)],
+    },
+  },
+  { name: "buy-pack", path: "credits/buy?pool=v1", states: { full: [methods(true)] } },
+  {
+    name: "buy-method",
+    path: "credits/buy?pool=v2&pack=500",
+    states: { full: [methods(false)] },
+  },
+  {
+    name: "order",
+    path: "credits/orders/ord_0199e1c0a1b27c3d8e4f",
+    states: {
+      loading: [pending(getOrder)],
+      failed: [failing(getOrder, "not_found")],
+      ...Object.fromEntries(Object.entries(orders).map(([name, one]) => [name, order(one)])),
+    },
+  },
+  {
+    name: "document",
+    path: "credits/orders/ord_0199e1c0a1b27c3d8e4f/receipt",
+    states: {
+      loading: [pending(getReceiptDocument)],
+      failed: [failing(getReceiptDocument, "not_found")],
+      full: [documents(false)],
+      "credit notes": [documents(true)],
+    },
+  },
+];

@@ -1,16 +1,450 @@
 // The states of the pages about people and keys.
 
-import { BillingService } from "../../../gen/gateway/billing/v1/billing_pb.ts";
-import { failing, type PageStates, pending } from "./answers.ts";
+import type { MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import {
+  AccountStatus,
+  BillingService,
+  Outcome,
+} from "../../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../../gen/gateway/common/v1/family_pb.ts";
+import { AccountRole } from "../../../gen/gateway/common/v1/roles_pb.ts";
+import { InferenceService } from "../../../gen/gateway/inference/v1/inference_pb.ts";
+import { type KeySchema, KeyStatus, KeysService } from "../../../gen/gateway/keys/v1/keys_pb.ts";
+import { LinkPurpose, MailState, PeopleService } from "../../../gen/gateway/people/v1/people_pb.ts";
+import {
+  type Answer,
+  accountId,
+  answer,
+  failing,
+  now,
+  type PageStates,
+  pending,
+} from "./answers.ts";
+
+const { method: people } = PeopleService;
+const { method: keysMethod } = KeysService;
+const { method: billing } = BillingService;
+
+const minute = 60;
+const hour = 60 * minute;
+const day = 24 * hour;
+/** So many seconds before the time of the states. */
+const ago = (seconds: number) => timestampFromDate(new Date(now.getTime() - seconds * 1000));
+const credit = 1_000_000n;
+
+type KeyInit = MessageInitShape<typeof KeySchema>;
+
+function keyOf(index: number, of: KeyInit): KeyInit {
+  const digits = String(index).padStart(4, "0");
+  return {
+    keyId: `key_${digits}`,
+    accountId,
+    family: Family.V1,
+    name: `program ${index}`,
+    status: KeyStatus.ACTIVE,
+    secrets: [
+      {
+        secretId: `secret_${digits}`,
+        hint: `sk-gw2-1A${digits}…w${digits}`,
+        createdAt: ago(40 * day),
+        lastUsedAt: ago(3 * minute),
+      },
+    ],
+    createdAt: ago(40 * day - index),
+    lastUsedAt: ago(3 * minute + index * hour),
+    monthSpentMicrocredits: BigInt((index * 7919) % 900) * credit + 330_000n,
+    monthHeldMicrocredits: 0n,
+    monthResetsAt: timestampFromDate(new Date("2026-12-01T00:00:00Z")),
+    createdBy: "person:person_olga",
+    managedBy: "person:person_olga",
+    ...of,
+  };
+}
+
+/** Real names: long, empty, in other scripts, and with what must stay text. */
+const someKeys: readonly KeyInit[] = [
+  keyOf(1, {
+    name: "ci",
+    monthSpentMicrocredits: 1_204_900_000n,
+    monthlyCapMicrocredits: 2_000n * credit,
+    monthHeldMicrocredits: 12n * credit,
+    requestsPerMinute: 600,
+  }),
+  keyOf(2, {
+    name: "editor, Ana",
+    family: Family.V2,
+    createdBy: "person:person_ana",
+    managedBy: "person:person_ana",
+    monthSpentMicrocredits: 921_330_000n,
+    monthlyCapMicrocredits: 1_000n * credit,
+    allowedModels: ["claude-haiku-4-5", "claude-sonnet-4-6"],
+  }),
+  keyOf(3, {
+    name: "contractor",
+    status: KeyStatus.PAUSED,
+    paused: true,
+    createdBy: "person:person_left",
+    monthSpentMicrocredits: 200n * credit,
+    monthlyCapMicrocredits: 200n * credit,
+  }),
+  keyOf(4, {
+    name: "<b>nightly</b> & weekly jobs of the whole research department 🧪",
+    expiresAt: timestampFromDate(new Date(now.getTime() + 2.5 * day * 1000)),
+    createdBy: "token:provisioning",
+    managedBy: "",
+  }),
+  keyOf(5, { name: "מפתח לבדיקות", monthSpentMicrocredits: 10_000_000n * credit }),
+  keyOf(6, { name: "", monthSpentMicrocredits: 0n, lastUsedAt: undefined }),
+  keyOf(7, { name: "old laptop", status: KeyStatus.EXPIRED, expiresAt: ago(3 * day) }),
+  keyOf(8, { name: "leaked", status: KeyStatus.REVOKED, revokedAt: ago(9 * day) }),
+];
+
+const manyKeys = Array.from({ length: 5000 }, (_, index) => keyOf(index, {}));
+
+const listKeys = answer(keysMethod.listKeys, () => ({ keys: [...someKeys] }));
+const listManyKeys = answer(keysMethod.listKeys, ({ pageSize, pageToken }) => {
+  const from = Number(pageToken || "0");
+  const to = from + (pageSize || 100);
+  return {
+    keys: manyKeys.slice(from, to),
+    nextPageToken: to < manyKeys.length ? String(to) : "",
+  };
+});
+
+const listMembers = answer(people.listMembers, () => ({
+  members: [
+    {
+      personId: "person_ana",
+      login: "ana@acme.example",
+      name: "Ana Bălan",
+      role: AccountRole.MEMBER,
+      joinedAt: ago(200 * day),
+      lastSeenAt: ago(2 * hour),
+    },
+    {
+      personId: "person_olga",
+      login: "olga@acme.example",
+      name: "Olga Marín",
+      role: AccountRole.OWNER,
+      joinedAt: ago(265 * day),
+      lastSeenAt: ago(20),
+    },
+    {
+      personId: "person_long",
+      login: "bookkeeping-and-procurement.department@subsidiary.acme-robotics.example",
+      name: "محاسبة",
+      role: AccountRole.VIEWER,
+      joinedAt: ago(3 * day),
+    },
+  ],
+  invitations: [
+    {
+      invitationId: "invitation_1",
+      role: AccountRole.MEMBER,
+      email: "kim@acme.example",
+      createdAt: ago(hour),
+      endsAt: timestampFromDate(new Date(now.getTime() + 7 * day * 1000)),
+      createdBy: "person:person_olga",
+      mail: MailState.SENT,
+    },
+    {
+      invitationId: "invitation_2",
+      role: AccountRole.OWNER,
+      email: "wrong@nowhere.example",
+      createdAt: ago(day),
+      endsAt: timestampFromDate(new Date(now.getTime() + 6 * day * 1000)),
+      createdBy: "person:person_olga",
+      mail: MailState.FAILED,
+      mailProblem: "The mail server refused the address.",
+    },
+    {
+      invitationId: "invitation_3",
+      role: AccountRole.VIEWER,
+      createdAt: ago(2 * day),
+      endsAt: timestampFromDate(new Date(now.getTime() + 5 * day * 1000)),
+      createdBy: "person:person_olga",
+    },
+  ],
+}));
+
+const models = ["claude-opus-4-6", "claude-sonnet-4-6", "claude-haiku-4-5"];
+
+const usage = answer(billing.queryUsage, ({ keyIds }) => ({
+  rows: Array.from({ length: 30 }, (_, index) =>
+    models.map((model, at) => ({
+      from: timestampFromDate(new Date(Date.UTC(2026, 9, 24 + index))),
+      model,
+      sums: {
+        amountMicrocredits:
+          BigInt(((index * 37 + at * 53) % 60) + 4) * (keyIds.length > 0 ? 300_000n : credit),
+        requests: BigInt((index * 31 + at * 7) % 400),
+      },
+    })),
+  ).flat(),
+  from: timestampFromDate(new Date("2026-10-24T00:00:00Z")),
+  to: timestampFromDate(now),
+  completeUntil: timestampFromDate(new Date("2026-11-22T14:02:00Z")),
+}));
+const noUsage = answer(billing.queryUsage, () => ({ rows: [] }));
+
+const outcomes = [Outcome.COMPLETED, Outcome.COMPLETED, Outcome.CLIENT_LEFT, Outcome.COMPLETED];
+const charges = answer(billing.listCharges, () => ({
+  charges: Array.from({ length: 10 }, (_, index) => ({
+    requestId: `req_0199e1c0a1b27c3d8e4f_${index}`,
+    accountId,
+    keyId: `key_000${(index % 5) + 1}`,
+    family: Family.V1,
+    model: models[index % 3] ?? "",
+    usage: { input: 1200 * (index + 1), output: 310 + index, cacheRead: 18_000 },
+    amountMicrocredits: BigInt(index * 13_337 + 4_200),
+    outcome: index === 4 ? Outcome.PROVIDER_BROKE : (outcomes[index % 4] ?? Outcome.COMPLETED),
+    admittedAt: ago(20 + index * 95),
+    settledAt: ago(15 + index * 95),
+  })),
+}));
+const noCharges = answer(billing.listCharges, () => ({ charges: [] }));
+
+const catalogue = answer(InferenceService.method.listModels, () => ({
+  models: models.map((id, index) => ({
+    id,
+    displayName: id,
+    price: { input: 1000n / BigInt(index + 1), output: 5000n / BigInt(index + 1) },
+  })),
+}));
+
+const aKey: KeyInit = keyOf(1, {
+  name: "ci",
+  monthSpentMicrocredits: 1_204_900_000n,
+  monthlyCapMicrocredits: 2_000n * credit,
+  monthHeldMicrocredits: 12n * credit,
+  requestsPerMinute: 600,
+  secrets: [
+    {
+      secretId: "secret_new",
+      hint: "sk-gw2-1AbCd…wXyZ",
+      createdAt: ago(26 * minute),
+      lastUsedAt: ago(3 * minute),
+    },
+    {
+      secretId: "secret_old",
+      hint: "sk-gw2-1Qe7p…0LmT",
+      createdAt: ago(40 * day),
+      expiresAt: timestampFromDate(new Date(now.getTime() + 23.5 * hour * 1000)),
+      lastUsedAt: ago(2 * hour),
+    },
+    {
+      secretId: "secret_dead",
+      hint: "sk-gw2-1Zr4k…9hVa",
+      createdAt: ago(90 * day),
+      revokedAt: ago(41 * day),
+    },
+  ],
+});
+const getKey = (key: KeyInit = aKey) => answer(keysMethod.getKey, () => ({ key }));
+
+const acts = answer(people.listAuditEvents, () => ({
+  events: [
+    ["RotateKey", "person:person_olga", 26 * minute],
+    ["UpdateKey", "person:person_ana", 3 * day],
+    ["CreateKey", "token:provisioning", 40 * day],
+  ].map(([method, actor, seconds], index) => ({
+    eventId: `event_${index}`,
+    at: ago(Number(seconds)),
+    method: String(method),
+    actor: String(actor),
+    outcome: index === 1 ? "not_permitted" : "ok",
+    address: "203.0.113.7",
+    facts: { keyId: "key_0001" },
+  })),
+}));
+
+const sessions = answer(people.listSessions, () => ({
+  sessions: [
+    {
+      sessionId: "session_1",
+      createdAt: ago(3 * hour),
+      usedAt: ago(20),
+      address: "203.0.113.7",
+      agent: "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0",
+      current: true,
+    },
+    {
+      sessionId: "session_2",
+      createdAt: ago(5 * day),
+      usedAt: ago(2 * day),
+      address: "2001:db8::17",
+      agent:
+        "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36",
+    },
+  ],
+}));
+
+const providers = answer(people.beginSignIn, () => ({
+  passkeyOptionsJson: "{}",
+  providers: [{ name: "acme", title: "ACME" }],
+  signUp: true,
+}));
+const stranger = failing(people.getSession, "missing_key");
+const role = (role: AccountRole): Answer =>
+  answer(people.getSession, () => ({
+    person: { personId: "person_vic", login: "vic@acme.example", name: "Vic" },
+    accounts: [{ accountId, name: "ACME Robotics", role }],
+    hasPassword: true,
+  }));
+
+const link = (purpose: LinkPurpose, needsPasskey = false) => [
+  stranger,
+  providers,
+  answer(people.beginPasskey, () => ({
+    passkeyOptionsJson: "{}",
+    link: {
+      purpose,
+      accountName: "ACME Robotics",
+      role: purpose === LinkPurpose.INVITATION ? AccountRole.MEMBER : AccountRole.OWNER,
+      login: "kim@acme.example",
+      needsPasskey,
+    },
+  })),
+];
+
+const forecast = (free: bigint, daysLeft?: number) => [
+  answer(billing.getForecast, () => ({
+    forecasts: [
+      {
+        family: Family.V1,
+        freeMicrocredits: free,
+        filledToMicrocredits: 5_000n * credit,
+        ...(daysLeft !== undefined && { daysLeft }),
+      },
+      {
+        family: Family.V2,
+        freeMicrocredits: 1_200n * credit,
+        filledToMicrocredits: 1_200n * credit,
+      },
+    ],
+  })),
+];
+
+const whole = [listKeys, listMembers, usage, charges, catalogue, acts, sessions];
+const settings = [...whole, providers];
 
 export const peopleStates: readonly PageStates[] = [
+  {
+    name: "sign-in",
+    path: "/console/sign-in",
+    states: {
+      loading: [stranger, pending(people.beginSignIn)],
+      full: [stranger, providers],
+      plain: [stranger],
+    },
+  },
+  {
+    name: "sign-up",
+    path: "/console/sign-up",
+    states: { full: [stranger, providers], closed: [stranger] },
+  },
+  {
+    name: "link",
+    path: "/console/welcome#token",
+    states: {
+      loading: [stranger, pending(people.beginPasskey)],
+      failed: [stranger, failing(people.beginPasskey, "not_found")],
+      owner: link(LinkPurpose.OWNER, true),
+      invitation: link(LinkPurpose.INVITATION),
+      "invitation of a signed-in person": link(LinkPurpose.INVITATION).slice(1),
+      recovery: link(LinkPurpose.RECOVERY),
+      "sign-up": link(LinkPurpose.SIGN_UP),
+    },
+  },
+  { name: "start", path: "start", states: { full: whole } },
   {
     name: "overview",
     path: "",
     states: {
-      loading: [pending(BillingService.method.getPools)],
-      failed: [failing(BillingService.method.getPools, "billing_unavailable")],
-      full: [],
+      loading: [
+        pending(billing.getPools),
+        pending(billing.queryUsage),
+        pending(keysMethod.listKeys),
+      ],
+      empty: [answer(keysMethod.listKeys, () => ({})), noUsage, noCharges],
+      unused: [listKeys, noUsage, noCharges],
+      failed: [
+        failing(billing.getPools, "billing_unavailable"),
+        failing(billing.queryUsage, "report_too_large"),
+        failing(keysMethod.listKeys, "internal"),
+        failing(billing.listCharges, "internal"),
+      ],
+      full: whole,
+      "running low": [...forecast(480n * credit, 2.2), ...whole],
+      "nothing left": [...forecast(0n), ...whole],
+      suspended: [
+        answer(billing.getAccount, () => ({
+          account: {
+            accountId,
+            name: "ACME Robotics",
+            status: AccountStatus.SUSPENDED,
+            statusReason: "We could not reach you about an invoice.",
+          },
+        })),
+        ...whole,
+      ],
+      viewer: [role(AccountRole.VIEWER), ...whole],
     },
   },
+  {
+    name: "keys",
+    path: "keys?status=all",
+    states: {
+      loading: [pending(keysMethod.listKeys)],
+      empty: [answer(keysMethod.listKeys, () => ({}))],
+      failed: [failing(keysMethod.listKeys, "internal")],
+      full: whole,
+      many: [listManyKeys, listMembers],
+      viewer: [role(AccountRole.VIEWER), ...whole],
+    },
+  },
+  { name: "keys-filtered", path: "keys?q=nothing-like-it", states: { full: whole } },
+  { name: "key-form", path: "keys?new=1", states: { full: whole } },
+  {
+    name: "key",
+    path: "keys/key_0001",
+    states: {
+      loading: [pending(keysMethod.getKey)],
+      failed: [failing(keysMethod.getKey, "internal")],
+      missing: [failing(keysMethod.getKey, "not_found")],
+      unused: [
+        getKey(keyOf(6, { name: "", monthSpentMicrocredits: 0n, lastUsedAt: undefined })),
+        listMembers,
+        noUsage,
+        noCharges,
+        answer(people.listAuditEvents, () => ({})),
+      ],
+      full: [getKey(), ...whole],
+      revoked: [getKey(keyOf(8, { status: KeyStatus.REVOKED, revokedAt: ago(day) })), ...whole],
+      viewer: [role(AccountRole.VIEWER), getKey(), ...whole],
+    },
+  },
+  {
+    name: "members",
+    path: "members",
+    states: {
+      loading: [pending(people.listMembers)],
+      failed: [failing(people.listMembers, "internal")],
+      full: whole,
+      viewer: [role(AccountRole.VIEWER)],
+    },
+  },
+  {
+    name: "settings",
+    path: "settings",
+    states: {
+      loading: [pending(people.listSessions), pending(billing.getAccount)],
+      failed: [failing(people.listSessions, "internal")],
+      full: settings,
+      viewer: [role(AccountRole.VIEWER), ...settings],
+    },
+  },
+  { name: "nowhere", path: "no/such/page", states: { full: [] } },
+  { name: "foreign", path: "/console/acct_other/keys", states: { full: [] } },
 ];

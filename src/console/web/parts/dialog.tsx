@@ -17,11 +17,14 @@ export function Dialog(props: DialogProps): JSX.Element {
   const { title, onClose, wide = false, mayClose = () => true, children } = props;
   const element = useRef<HTMLDialogElement>(null);
   const id = useId();
+  const isGone = useRef(false);
   useEffect(() => {
     const before = document.activeElement;
     const dialog = element.current;
     dialog?.showModal();
+    dialog?.querySelector<HTMLElement>("[data-autofocus=true]")?.focus();
     return () => {
+      isGone.current = true;
       dialog?.close();
       if (before instanceof HTMLElement && before.isConnected) before.focus();
     };
@@ -39,6 +42,10 @@ export function Dialog(props: DialogProps): JSX.Element {
         if (event.target !== element.current) return;
         event.preventDefault();
         tryClose();
+      }}
+      // The browser closes it at a second Escape, whatever the first one was told.
+      onClose={(event) => {
+        if (event.target === element.current && !isGone.current) onClose();
       }}
     >
       <header>

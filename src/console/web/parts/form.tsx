@@ -29,6 +29,7 @@ export function Form(props: FormProps): JSX.Element {
   const [error, setError] = useState<CallError>();
   const [isBusy, setBusy] = useState(false);
   const form = useRef<HTMLFormElement>(null);
+  useEffect(() => form.current?.querySelector<HTMLElement>("[data-autofocus=true]")?.focus(), []);
   const isAtField = error?.field !== undefined && fields.includes(fieldNameOf(error));
   useEffect(() => {
     if (isAtField) form.current?.querySelector<HTMLElement>("[aria-invalid=true]")?.focus();

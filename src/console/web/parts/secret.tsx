@@ -24,6 +24,7 @@ export function Secret({ secret, onCopied }: SecretProps): JSX.Element {
           ref={field}
           type="text"
           readOnly
+          data-autofocus
           aria-label={words.secret.label}
           value={secret}
           autocomplete="off"

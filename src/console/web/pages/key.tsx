@@ -1,0 +1,339 @@
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import {
+  type Key,
+  KeyStatus,
+  KeysService,
+  type Secret,
+} from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { type AuditEvent, PeopleService } from "../../../../gen/gateway/people/v1/people_pb.ts";
+import { call, useCall } from "../api.ts";
+import { count, credits, day, dollars, moment, relative, toDate } from "../format.ts";
+import { familyName } from "../names.ts";
+import { useActorNames } from "../parts/actors.ts";
+import { Button } from "../parts/button.tsx";
+import { Dialog } from "../parts/dialog.tsx";
+import { Form } from "../parts/form.tsx";
+import {
+  EditKeyDialog,
+  keysChanged,
+  nameOfKey,
+  pauseKey,
+  RevokeKeyDialog,
+  RotateKeyDialog,
+  resumeKey,
+} from "../parts/key-dialogs.tsx";
+import { NewestRequests } from "../parts/newest-requests.tsx";
+import { Card, Figure, Figures, Head } from "../parts/page.tsx";
+import { Facts, Meter, Tag, Time } from "../parts/small.tsx";
+import { type Column, Table } from "../parts/table.tsx";
+import { DayBars, timedRows, useLastDays } from "../parts/usage-bars.tsx";
+import { Empty, Skeleton, View } from "../parts/view.tsx";
+import { href, type PageProps } from "../router.ts";
+import { account, can } from "../session.ts";
+import { words } from "../words.ts";
+import { KeyTags, mayManage } from "./keys.tsx";
+
+export function KeyPage({ params }: PageProps): JSX.Element {
+  const keyId = params.keyId ?? "";
+  const found = useCall(KeysService.method.getKey, { keyId }, { everyMs: 30_000 });
+  const back = { href: href("keys"), label: words.key.back };
+  const key = found.data?.key;
+  // A key of another account has an address of its own there.
+  const isElsewhere = key !== undefined && key.accountId !== account.value.accountId;
+  if (isElsewhere || (found.error?.reason === "not_found" && !key))
+    return (
+      <>
+        <Head title={words.key.missingTitle} back={back} />
+        <Card>
+          <Empty title={words.key.missingTitle}>{words.key.missing}</Empty>
+        </Card>
+      </>
+    );
+  return (
+    <>
+      {!key && <Head title={words.keys.key} back={back} />}
+      <View call={found} skeleton={<Skeleton figures={4} chart />}>
+        {(data) => data.key && <KeyContent apiKey={data.key} back={back} />}
+      </View>
+    </>
+  );
+}
+
+type ContentProps = { apiKey: Key; back: { href: string; label: string } };
+type OpenDialog = "edit" | "rotate" | "revoke";
+
+function KeyContent({ apiKey, back }: ContentProps): JSX.Element {
+  const [dialog, setDialog] = useState<OpenDialog>();
+  const close = () => setDialog(undefined);
+  const { status, keyId } = apiKey;
+  const isRevoked = status === KeyStatus.REVOKED;
+  const tools = mayManage(apiKey) && !isRevoked && (
+    <>
+      <Button onClick={() => setDialog("edit")}>{words.key.edit}</Button>
+      {apiKey.paused ? (
+        <Button onClick={() => resumeKey(apiKey)}>{words.keys.resume}</Button>
+      ) : (
+        <Button onClick={() => pauseKey(apiKey)}>{words.keys.pause}</Button>
+      )}
+      <Button onClick={() => setDialog("revoke")}>{words.key.revoke}</Button>
+      <Button kind="main" onClick={() => setDialog("rotate")}>
+        {words.key.rotate}
+      </Button>
+    </>
+  );
+  return (
+    <>
+      <Head
+        title={nameOfKey(apiKey)}
+        back={back}
+        detail={
+          <span class="row">
+            <KeyTags apiKey={apiKey} />
+            <Tag>{familyName(apiKey.family)}</Tag>
+            <code class="hint">{apiKey.secrets[0]?.hint}</code>
+          </span>
+        }
+        tools={tools}
+      />
+      <KeyFigures apiKey={apiKey} />
+      <Usage keyId={keyId} />
+      <div class="two">
+        <Limits apiKey={apiKey} />
+        <Secrets apiKey={apiKey} />
+      </div>
+      <NewestRequests keyId={keyId} />
+      {can("owner") && <AuditEvents keyId={keyId} />}
+      {dialog === "edit" && <EditKeyDialog apiKey={apiKey} onClose={close} />}
+      {dialog === "rotate" && <RotateKeyDialog apiKey={apiKey} onClose={close} />}
+      {dialog === "revoke" && <RevokeKeyDialog apiKey={apiKey} onClose={close} />}
+    </>
+  );
+}
+
+function KeyFigures({ apiKey }: { apiKey: Key }): JSX.Element {
+  const { monthSpentMicrocredits: spent, monthlyCapMicrocredits: cap } = apiKey;
+  const share = cap === undefined ? 0 : Number(spent) / Math.max(Number(cap), 1);
+  return (
+    <Figures>
+      <Figure
+        label={words.key.spent}
+        value={credits(spent)}
+        {...(share >= 1 ? { tone: "bad" } : share >= 0.8 ? { tone: "warn" } : {})}
+        note={
+          cap === undefined ? (
+            words.common.approximately(dollars(spent))
+          ) : (
+            <>
+              {words.key.ofCap(credits(cap))}
+              <Meter value={Number(spent)} max={Number(cap)} />
+            </>
+          )
+        }
+      />
+      <Figure
+        label={words.key.held}
+        value={credits(apiKey.monthHeldMicrocredits)}
+        note={words.key.heldNote}
+      />
+      <Figure
+        label={words.key.perMinute}
+        value={apiKey.requestsPerMinute === undefined ? "–" : count(apiKey.requestsPerMinute)}
+        note={apiKey.requestsPerMinute === undefined ? words.keyForm.unlimited : undefined}
+      />
+      <Figure
+        label={words.key.lastUsed}
+        value={<Time at={apiKey.lastUsedAt} />}
+        note={apiKey.lastUsedAt && moment(apiKey.lastUsedAt)}
+      />
+    </Figures>
+  );
+}
+
+function Usage({ keyId }: { keyId: string }): JSX.Element {
+  const usage = useLastDays(keyId);
+  return (
+    <Card title={words.key.usage}>
+      <View
+        call={usage}
+        skeleton={<Skeleton chart />}
+        empty={({ rows }) =>
+          rows.length > 0 ? undefined : <p class="muted">{words.key.noRequests}</p>
+        }
+      >
+        {({ rows }) => <DayBars rows={timedRows(rows)} />}
+      </View>
+    </Card>
+  );
+}
+
+function Limits({ apiKey }: { apiKey: Key }): JSX.Element {
+  const nameOfActor = useActorNames();
+  const { allowedModels, monthlyCapMicrocredits: cap, expiresAt, createdAt } = apiKey;
+  return (
+    <Card title={words.key.facts}>
+      <Facts>
+        {[
+          [
+            words.key.cap,
+            cap === undefined
+              ? words.key.noCap
+              : `${credits(cap)} ${words.common.approximately(dollars(cap))}`,
+          ],
+          apiKey.monthResetsAt ? [words.key.resets, day(apiKey.monthResetsAt)] : undefined,
+          [
+            words.key.perMinute,
+            apiKey.requestsPerMinute === undefined
+              ? words.keyForm.unlimited
+              : count(apiKey.requestsPerMinute),
+          ],
+          [
+            words.key.models,
+            allowedModels.length === 0 ? words.key.allModels : allowedModels.join(", "),
+          ],
+          [
+            words.key.expires,
+            <Time key="expires" at={expiresAt} as="moment" otherwise={words.key.neverExpires} />,
+          ],
+          [words.key.reader, apiKey.accountReader ? words.key.yes : words.key.no],
+          [
+            words.key.created,
+            createdAt && words.key.createdBy(day(createdAt), nameOfActor(apiKey.createdBy)),
+          ],
+          [words.key.managedBy, nameOfActor(apiKey.managedBy)],
+          [
+            words.key.id,
+            <code key="id" class="mono">
+              {apiKey.keyId}
+            </code>,
+          ],
+        ]}
+      </Facts>
+    </Card>
+  );
+}
+
+const hourMs = 3_600_000;
+
+function isValid({ revokedAt, expiresAt }: Secret): boolean {
+  return !revokedAt && (!expiresAt || toDate(expiresAt).getTime() > Date.now());
+}
+
+function Secrets({ apiKey }: { apiKey: Key }): JSX.Element {
+  const [ending, setEnding] = useState<Secret>();
+  const valid = apiKey.secrets.filter(isValid);
+  // The last one is ended with the key.
+  const mayEnd = (secret: Secret) =>
+    mayManage(apiKey) && valid.length > 1 && isValid(secret) && secret !== valid[0];
+  // It looks as if nobody needs it any more.
+  const isIdle = ({ lastUsedAt, createdAt }: Secret) => {
+    const at = lastUsedAt ?? createdAt;
+    return at !== undefined && Date.now() - toDate(at).getTime() > hourMs;
+  };
+  const columns: readonly Column<Secret>[] = [
+    {
+      name: "secret",
+      head: words.key.secret,
+      cell: ({ hint }) => <code class="mono">{hint}</code>,
+    },
+    {
+      name: "state",
+      head: words.key.secretState,
+      cell: (secret) =>
+        !isValid(secret) ? (
+          <Tag>{words.key.ended}</Tag>
+        ) : secret.expiresAt ? (
+          <Tag tone="warn">{words.key.validUntil(relative(secret.expiresAt))}</Tag>
+        ) : (
+          <Tag tone="good">{words.key.valid}</Tag>
+        ),
+    },
+    {
+      name: "used",
+      head: words.key.lastUsed,
+      end: true,
+      cell: ({ lastUsedAt }) => <Time at={lastUsedAt} />,
+    },
+    {
+      name: "actions",
+      head: <span class="visually-hidden">{words.keys.actions}</span>,
+      end: true,
+      cell: (secret) =>
+        mayEnd(secret) && (
+          <Button kind={isIdle(secret) ? "plain" : "quiet"} onClick={() => setEnding(secret)}>
+            {words.key.endNow}
+          </Button>
+        ),
+    },
+  ];
+  const end = async () => {
+    const { keyId } = apiKey;
+    await call(KeysService.method.revokeSecret, { keyId, secretId: ending?.secretId ?? "" });
+    keysChanged();
+    setEnding(undefined);
+  };
+  return (
+    <Card flush title={words.key.secrets} about={words.key.secretsAbout}>
+      <Table
+        caption={words.key.secrets}
+        columns={columns}
+        rows={apiKey.secrets}
+        keyOf={({ secretId }) => secretId}
+      />
+      {ending && (
+        <Dialog title={words.key.endTitle(ending.hint)} onClose={() => setEnding(undefined)}>
+          <p>
+            {ending.lastUsedAt
+              ? words.key.endText(relative(ending.lastUsedAt))
+              : words.key.endNever}
+          </p>
+          <Form
+            kind="danger"
+            submit={words.key.endButton}
+            onSubmit={end}
+            onCancel={() => setEnding(undefined)}
+          />
+        </Dialog>
+      )}
+    </Card>
+  );
+}
+
+function AuditEvents({ keyId }: { keyId: string }): JSX.Element {
+  const { accountId } = account.value;
+  const nameOfActor = useActorNames();
+  const events = useCall(PeopleService.method.listAuditEvents, { accountId, pageSize: 1000 });
+  const columns: readonly Column<AuditEvent>[] = [
+    { name: "at", head: words.overview.time, cell: ({ at }) => <Time at={at} /> },
+    {
+      name: "method",
+      head: words.key.act,
+      cell: ({ method, outcome }) => (
+        <>
+          {words.acts[method] ?? method}{" "}
+          {outcome !== "ok" && <Tag tone="bad">{words.key.refused(outcome)}</Tag>}
+        </>
+      ),
+    },
+    { name: "actor", head: words.members.by, cell: ({ actor }) => nameOfActor(actor) },
+    { name: "address", head: words.settings.address, cell: ({ address }) => address },
+  ];
+  return (
+    <Card flush title={words.key.audit} note={words.key.auditAbout}>
+      <View call={events} skeleton={<Skeleton rows={3} />}>
+        {(data) => {
+          const own = data.events.filter(({ facts }) => facts.keyId === keyId);
+          if (own.length === 0) return <p class="card-text muted">{words.key.noAudit}</p>;
+          return (
+            <Table
+              caption={words.key.audit}
+              columns={columns}
+              rows={own}
+              keyOf={({ eventId }) => eventId}
+            />
+          );
+        }}
+      </View>
+    </Card>
+  );
+}

@@ -1,0 +1,375 @@
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { AccountRole } from "../../../../gen/gateway/common/v1/roles_pb.ts";
+import {
+  type Invitation,
+  MailState,
+  type Member,
+  MemberKeys,
+  PeopleService,
+} from "../../../../gen/gateway/people/v1/people_pb.ts";
+import { call, invalidate, toCallError, useCall } from "../api.ts";
+import { roleName } from "../names.ts";
+import { useActorNames } from "../parts/actors.ts";
+import { Button, Copy } from "../parts/button.tsx";
+import { Dialog } from "../parts/dialog.tsx";
+import { ChoiceField, Form, TextField } from "../parts/form.tsx";
+import { report, tell } from "../parts/messages.tsx";
+import { Card, Head } from "../parts/page.tsx";
+import { Tag, Time } from "../parts/small.tsx";
+import { type Column, Table } from "../parts/table.tsx";
+import { Empty, Skeleton, View } from "../parts/view.tsx";
+import { account, can, refreshSession, session } from "../session.ts";
+import { words } from "../words.ts";
+
+const roleOf = {
+  owner: AccountRole.OWNER,
+  member: AccountRole.MEMBER,
+  viewer: AccountRole.VIEWER,
+} as const;
+type Role = keyof typeof roleOf;
+const roles = ["owner", "member", "viewer"] as const satisfies readonly Role[];
+
+const nameOf = ({ name, login }: Member) => name || login;
+
+export function Members(): JSX.Element {
+  const { accountId } = account.value;
+  const [isInviting, setInviting] = useState(false);
+  const request = can("owner") ? { accountId } : undefined;
+  const members = useCall(PeopleService.method.listMembers, request);
+  if (!request)
+    return (
+      <>
+        <Head title={words.members.title} />
+        <Card>
+          <Empty title={words.members.ownersOnlyTitle}>{words.members.ownersOnly}</Empty>
+        </Card>
+      </>
+    );
+  return (
+    <>
+      <Head
+        title={words.members.title}
+        tools={
+          <Button kind="main" icon="plus" onClick={() => setInviting(true)}>
+            {words.members.invite}
+          </Button>
+        }
+      />
+      <View
+        call={members}
+        skeleton={
+          <Card flush>
+            <Skeleton rows={4} />
+          </Card>
+        }
+      >
+        {(data) => (
+          <>
+            <MemberTable members={data.members} />
+            {data.invitations.length > 0 && <Invitations invitations={data.invitations} />}
+          </>
+        )}
+      </View>
+      {isInviting && <InviteDialog onClose={() => setInviting(false)} />}
+    </>
+  );
+}
+
+function membersChanged(): void {
+  invalidate(PeopleService.method.listMembers);
+  refreshSession();
+}
+
+function MemberTable({ members }: { members: readonly Member[] }): JSX.Element {
+  const { accountId } = account.value;
+  const [removing, setRemoving] = useState<Member>();
+  const own = session.value.person?.personId;
+  const change = async (member: Member, role: Role) => {
+    const { personId } = member;
+    await call(PeopleService.method.updateMember, { accountId, personId, role: roleOf[role] });
+    membersChanged();
+    tell(words.members.changed(nameOf(member), words.shell.roles[role]));
+  };
+  const columns: readonly Column<Member>[] = [
+    {
+      name: "person",
+      head: words.members.person,
+      cell: (member) => (
+        <span class="key-name">
+          <span class="name" dir="auto">
+            {nameOf(member)}
+          </span>
+          {member.name && <span class="faint">{member.login}</span>}
+          {member.personId === own && <Tag tone="accent">{words.members.you}</Tag>}
+        </span>
+      ),
+    },
+    {
+      name: "role",
+      head: words.members.role,
+      cell: (member) => <RoleSelect member={member} onChange={(role) => change(member, role)} />,
+    },
+    { name: "seen", head: words.members.lastSeen, cell: (one) => <Time at={one.lastSeenAt} /> },
+    {
+      name: "joined",
+      head: words.members.joined,
+      cell: (one) => <Time at={one.joinedAt} as="day" />,
+    },
+    {
+      name: "actions",
+      head: <span class="visually-hidden">{words.members.actions}</span>,
+      end: true,
+      cell: (member) => (
+        <Button kind="quiet" onClick={() => setRemoving(member)}>
+          {member.personId === own ? words.members.leave : words.members.remove}
+        </Button>
+      ),
+    },
+  ];
+  return (
+    <Card flush>
+      <Table
+        caption={words.members.caption}
+        columns={columns}
+        rows={members}
+        keyOf={({ personId }) => personId}
+      />
+      {removing && (
+        <RemoveMemberDialog
+          personId={removing.personId}
+          name={nameOf(removing)}
+          onClose={() => setRemoving(undefined)}
+        />
+      )}
+    </Card>
+  );
+}
+
+type RoleSelectProps = { member: Member; onChange: (role: Role) => Promise<void> };
+
+/** The role changes when the service has changed it. */
+function RoleSelect({ member, onChange }: RoleSelectProps): JSX.Element {
+  const [wanted, setWanted] = useState<Role>();
+  const shown = roleName(member.role);
+  const choose = async (role: Role) => {
+    setWanted(role);
+    try {
+      await onChange(role);
+    } finally {
+      setWanted(undefined);
+    }
+  };
+  return (
+    <select
+      class="small-select"
+      aria-label={words.members.roleOf(nameOf(member))}
+      value={wanted ?? shown}
+      disabled={wanted !== undefined}
+      onInput={(event) => {
+        const role = roles.find((one) => one === event.currentTarget.value);
+        if (role) choose(role).catch((thrown: unknown) => report(toCallError(thrown)));
+      }}
+    >
+      {roles.map((role) => (
+        <option key={role} value={role}>
+          {words.members.roles[role]}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+function Invitations({ invitations }: { invitations: readonly Invitation[] }): JSX.Element {
+  const { accountId } = account.value;
+  const nameOfActor = useActorNames();
+  const withdraw = async ({ invitationId }: Invitation) => {
+    await call(PeopleService.method.revokeInvitation, { accountId, invitationId });
+    membersChanged();
+    tell(words.members.withdrawn);
+  };
+  const columns: readonly Column<Invitation>[] = [
+    {
+      name: "invited",
+      head: words.members.invited,
+      cell: ({ email, login }) => (
+        <span class="key-name">
+          <span class="name">{email || login || words.members.anybody}</span>
+        </span>
+      ),
+    },
+    {
+      name: "role",
+      head: words.members.role,
+      cell: ({ role }) => words.shell.roles[roleName(role)],
+    },
+    { name: "mail", head: words.members.sent, cell: (one) => <MailTag invitation={one} /> },
+    { name: "ends", head: words.members.ends, cell: ({ endsAt }) => <Time at={endsAt} as="day" /> },
+    { name: "by", head: words.members.by, cell: ({ createdBy }) => nameOfActor(createdBy) },
+    {
+      name: "actions",
+      head: <span class="visually-hidden">{words.members.actions}</span>,
+      end: true,
+      cell: (one) => (
+        <Button kind="quiet" onClick={() => withdraw(one)}>
+          {words.members.revoke}
+        </Button>
+      ),
+    },
+  ];
+  return (
+    <Card flush title={words.members.invitations}>
+      <Table
+        caption={words.members.invitationsCaption}
+        columns={columns}
+        rows={invitations}
+        keyOf={({ invitationId }) => invitationId}
+      />
+    </Card>
+  );
+}
+
+function MailTag({ invitation }: { invitation: Invitation }): JSX.Element {
+  const { mail, mailProblem } = invitation;
+  if (mail === MailState.WAITING)
+    return (
+      <span title={mailProblem}>
+        <Tag tone={mailProblem ? "warn" : "accent"}>{words.members.mailWaiting}</Tag>
+      </span>
+    );
+  if (mail === MailState.SENT) return <Tag tone="good">{words.members.mailSent}</Tag>;
+  if (mail === MailState.FAILED)
+    return (
+      <span title={mailProblem}>
+        <Tag tone="bad">{words.members.mailFailed}</Tag>
+      </span>
+    );
+  return <Tag>{words.members.linkShown}</Tag>;
+}
+
+function InviteDialog({ onClose }: { onClose: () => void }): JSX.Element {
+  const { accountId } = account.value;
+  const [email, setEmail] = useState("");
+  const [role, setRole] = useState<Role>("member");
+  const [made, setMade] = useState<{ readonly link: string }>();
+  const send = async () => {
+    const { link } = await call(PeopleService.method.invite, {
+      accountId,
+      role: roleOf[role],
+      email: email.trim(),
+    });
+    membersChanged();
+    setMade({ link });
+  };
+  const done = (
+    <div class="buttons">
+      <Button kind="main" onClick={onClose}>
+        {words.members.done}
+      </Button>
+    </div>
+  );
+  if (made?.link === "")
+    return (
+      <Dialog title={words.members.mailedTitle} onClose={onClose}>
+        <p>{words.members.mailedLead(email.trim())}</p>
+        {done}
+      </Dialog>
+    );
+  if (made)
+    return (
+      <Dialog title={words.members.linkTitle} onClose={onClose} wide>
+        <p>{words.members.linkLead}</p>
+        <div class="secret">
+          <div class="secret-row">
+            <input type="text" readOnly aria-label={words.members.link} value={made.link} />
+            <Copy text={made.link} kind="main" />
+          </div>
+        </div>
+        {done}
+      </Dialog>
+    );
+  return (
+    <Dialog title={words.members.inviteTitle} onClose={onClose}>
+      <p class="muted">{words.members.inviteLead}</p>
+      <Form
+        submit={words.members.inviteButton}
+        fields={["email", "role"]}
+        onSubmit={send}
+        onCancel={onClose}
+      >
+        <TextField
+          name="email"
+          type="email"
+          label={words.members.email}
+          hint={words.members.emailHint}
+          value={email}
+          onInput={setEmail}
+          isFirst
+        />
+        <ChoiceField
+          name="role"
+          label={words.members.role}
+          value={role}
+          onInput={setRole}
+          options={roles.toReversed().map((value) => ({
+            value,
+            label: words.members.roles[value],
+            hint: words.members.roles[`${value}Hint`],
+          }))}
+        />
+      </Form>
+    </Dialog>
+  );
+}
+
+type RemoveProps = { personId: string; name: string; onClose: () => void };
+
+/** Removes somebody from the account, or the person itself. */
+export function RemoveMemberDialog({ personId, name, onClose }: RemoveProps): JSX.Element {
+  const { accountId, name: accountName } = account.value;
+  const isSelf = personId === session.value.person?.personId;
+  const [keys, setKeys] = useState<"keep" | "revoke">("keep");
+  const send = async () => {
+    await call(PeopleService.method.removeMember, {
+      accountId,
+      personId,
+      keys: keys === "keep" ? MemberKeys.KEEP : MemberKeys.REVOKE,
+    });
+    // Whatever of the account is in memory goes.
+    if (isSelf) return location.assign("/console/");
+    membersChanged();
+    tell(words.members.removed(name));
+    onClose();
+  };
+  const { members } = words;
+  return (
+    <Dialog
+      title={isSelf ? members.leaveTitle(accountName) : members.removeTitle(name)}
+      onClose={onClose}
+    >
+      <p>{isSelf ? members.leaveLead : members.removeLead}</p>
+      <Form
+        kind="danger"
+        submit={isSelf ? members.leaveButton : members.removeButton(name)}
+        fields={["keys"]}
+        onSubmit={send}
+        onCancel={onClose}
+      >
+        <ChoiceField
+          name="keys"
+          label={isSelf ? members.ownKeys : members.keys}
+          value={keys}
+          onInput={setKeys}
+          options={[
+            {
+              value: "keep",
+              label: members.keep,
+              hint: isSelf ? members.keepOwnHint : members.keepHint,
+            },
+            { value: "revoke", label: members.revokeKeys, hint: members.revokeKeysHint },
+          ]}
+        />
+      </Form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,487 @@
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import {
+  OidcPurpose,
+  PeopleService,
+  type Session,
+} from "../../../../gen/gateway/people/v1/people_pb.ts";
+import { call, invalidate, useCall } from "../api.ts";
+import { relative } from "../format.ts";
+import { leaveFor } from "../oidc.ts";
+import { BillingDetailsCard } from "../parts/billing-details.tsx";
+import { Button, LinkButton } from "../parts/button.tsx";
+import { exact } from "../parts/decimals.ts";
+import { Dialog } from "../parts/dialog.tsx";
+import { Form, fieldError, TextField } from "../parts/form.tsx";
+import { tell } from "../parts/messages.tsx";
+import { Card, Head } from "../parts/page.tsx";
+import { Facts, Snippet, Tag, Time } from "../parts/small.tsx";
+import { type Column, Table } from "../parts/table.tsx";
+import { Skeleton, View } from "../parts/view.tsx";
+import { createPasskey } from "../passkeys.ts";
+import { account, can, currentSession, loadSession, refreshSession, session } from "../session.ts";
+import { words } from "../words.ts";
+import { RemoveMemberDialog } from "./members.tsx";
+
+type OpenDialog = "rename" | "close" | "leave" | "passkey" | "password" | "delete";
+
+export function Settings(): JSX.Element {
+  const [dialog, setDialog] = useState<OpenDialog>();
+  const close = () => setDialog(undefined);
+  const { person } = session.value;
+  const { accountId, name } = account.value;
+  const isMember = session.value.accounts.some((one) => one.accountId === accountId);
+  const owns = can("owner");
+  return (
+    <>
+      <Head title={words.settings.title} />
+      <Card
+        title={words.settings.account}
+        tools={
+          owns && (
+            <Button kind="quiet" onClick={() => setDialog("rename")}>
+              {words.settings.rename}
+            </Button>
+          )
+        }
+      >
+        <Facts>
+          {[
+            [
+              words.settings.accountName,
+              <span key="name" dir="auto">
+                {name}
+              </span>,
+            ],
+            [
+              words.settings.accountId,
+              <code key="id" class="mono">
+                {accountId}
+              </code>,
+            ],
+          ]}
+        </Facts>
+      </Card>
+      <BillingDetailsCard />
+      <Ways onOpen={setDialog} />
+      <Sessions />
+      <Card title={words.settings.you}>
+        <Facts>
+          {[
+            [words.settings.login, person?.login],
+            person?.name ? [words.settings.name, person.name] : undefined,
+            person?.email ? [words.settings.email, person.email] : undefined,
+          ]}
+        </Facts>
+      </Card>
+      <Card title={words.settings.endings}>
+        <ul class="endings">
+          {owns && (
+            <Ending title={words.settings.data} about={words.settings.dataAbout}>
+              <LinkButton
+                download
+                icon="download"
+                href={`/console/export/account?${new URLSearchParams({ account: accountId })}`}
+              >
+                {words.settings.download}
+              </LinkButton>
+            </Ending>
+          )}
+          {isMember && (
+            <Ending title={words.settings.leave} about={words.members.leaveLead}>
+              <Button onClick={() => setDialog("leave")}>{words.members.leave}</Button>
+            </Ending>
+          )}
+          {owns && isMember && (
+            <Ending title={words.settings.closeAccount} about={words.settings.closeAbout}>
+              <Button onClick={() => setDialog("close")}>{words.settings.closeShort}</Button>
+            </Ending>
+          )}
+          <Ending title={words.settings.deleteMe} about={words.settings.deleteAbout}>
+            <Button onClick={() => setDialog("delete")}>{words.settings.deleteShort}</Button>
+          </Ending>
+        </ul>
+      </Card>
+      {dialog === "rename" && <RenameDialog onClose={close} />}
+      {dialog === "close" && <CloseAccountDialog onClose={close} />}
+      {dialog === "passkey" && <PasskeyDialog onClose={close} />}
+      {dialog === "password" && <PasswordDialog onClose={close} />}
+      {dialog === "delete" && <DeleteDialog onClose={close} />}
+      {dialog === "leave" && (
+        <RemoveMemberDialog personId={person?.personId ?? ""} name={name} onClose={close} />
+      )}
+    </>
+  );
+}
+
+type EndingProps = { title: string; about: string; children: JSX.Element };
+
+function Ending({ title, about, children }: EndingProps): JSX.Element {
+  return (
+    <li class="spread">
+      <div>
+        <h3>{title}</h3>
+        <p class="muted">{about}</p>
+      </div>
+      {children}
+    </li>
+  );
+}
+
+/** A way to sign in that a person removes. */
+type Removal = { readonly name: string; readonly run: () => Promise<unknown> };
+
+function Ways({ onOpen }: { onOpen: (dialog: OpenDialog) => void }): JSX.Element {
+  const [removal, setRemoval] = useState<Removal>();
+  const { passkeys, hasPassword, identities } = session.value;
+  const { data } = useCall(PeopleService.method.beginSignIn, {});
+  const providers = data?.providers ?? [];
+  const titleOf = (name: string) => providers.find((one) => one.name === name)?.title || name;
+  const remove = async () => {
+    await removal?.run();
+    setRemoval(undefined);
+    await loadSession();
+    tell(words.settings.removed);
+  };
+  return (
+    <Card
+      title={words.settings.ways}
+      about={words.settings.waysAbout}
+      tools={
+        <Button icon="passkey" onClick={() => onOpen("passkey")}>
+          {words.settings.addPasskey}
+        </Button>
+      }
+    >
+      <ul class="endings">
+        {passkeys.map(({ passkeyId, name, createdAt, usedAt }) => (
+          <li class="spread" key={passkeyId}>
+            <div>
+              <h3 dir="auto">{words.settings.passkeyNamed(name)}</h3>
+              <p class="muted">
+                {usedAt
+                  ? words.settings.used(relative(usedAt))
+                  : createdAt && words.settings.added(relative(createdAt))}
+              </p>
+            </div>
+            <Button
+              kind="quiet"
+              onClick={() =>
+                setRemoval({
+                  name: words.settings.passkeyNamed(name),
+                  run: () => call(PeopleService.method.removePasskey, { passkeyId }),
+                })
+              }
+            >
+              {words.settings.remove}
+            </Button>
+          </li>
+        ))}
+        {identities.map(({ identityId, provider, usedAt }) => (
+          <li class="spread" key={identityId}>
+            <div>
+              <h3>{words.settings.provider(titleOf(provider))}</h3>
+              <p class="muted">{usedAt && words.settings.used(relative(usedAt))}</p>
+            </div>
+            <Button
+              kind="quiet"
+              onClick={() =>
+                setRemoval({
+                  name: words.settings.provider(titleOf(provider)),
+                  run: () => call(PeopleService.method.removeIdentity, { identityId }),
+                })
+              }
+            >
+              {words.settings.remove}
+            </Button>
+          </li>
+        ))}
+        <li class="spread">
+          <div>
+            <h3>{words.settings.password}</h3>
+            <p class="muted">
+              {hasPassword ? words.settings.passwordSet : words.settings.passwordNone}
+            </p>
+          </div>
+          <div class="row">
+            {hasPassword && (
+              <Button
+                kind="quiet"
+                onClick={() =>
+                  setRemoval({
+                    name: words.settings.password,
+                    run: () => call(PeopleService.method.setPassword, { password: "" }),
+                  })
+                }
+              >
+                {words.settings.remove}
+              </Button>
+            )}
+            <Button onClick={() => onOpen("password")}>
+              {hasPassword ? words.settings.changePassword : words.settings.setPassword}
+            </Button>
+          </div>
+        </li>
+        {providers
+          .filter(({ name }) => !identities.some(({ provider }) => provider === name))
+          .map(({ name, title }) => (
+            <li class="spread" key={name}>
+              <h3>{words.settings.provider(title || name)}</h3>
+              <Button onClick={() => addIdentity(name)}>
+                {words.settings.connect(title || name)}
+              </Button>
+            </li>
+          ))}
+      </ul>
+      {removal && (
+        <Dialog
+          title={words.settings.removeWay(removal.name)}
+          onClose={() => setRemoval(undefined)}
+        >
+          <p>{words.settings.removeWayText}</p>
+          <Form
+            kind="danger"
+            submit={words.settings.remove}
+            onSubmit={remove}
+            onCancel={() => setRemoval(undefined)}
+          />
+        </Dialog>
+      )}
+    </Card>
+  );
+}
+
+async function addIdentity(provider: string): Promise<void> {
+  const { authorizationUrl } = await call(PeopleService.method.beginOidc, {
+    provider,
+    purpose: OidcPurpose.ADD,
+  });
+  leaveFor(authorizationUrl, location.pathname);
+}
+
+function Sessions(): JSX.Element {
+  const sessions = useCall(PeopleService.method.listSessions, {});
+  const end = async ({ sessionId }: Session) => {
+    await call(PeopleService.method.revokeSession, { sessionId });
+    invalidate(PeopleService.method.listSessions);
+    tell(words.settings.ended);
+  };
+  const columns: readonly Column<Session>[] = [
+    {
+      name: "browser",
+      head: words.settings.browser,
+      cell: ({ agent, current }) => (
+        <span title={agent}>
+          {browserOf(agent)} {current && <Tag tone="accent">{words.settings.current}</Tag>}
+        </span>
+      ),
+    },
+    { name: "address", head: words.settings.address, cell: ({ address }) => address },
+    {
+      name: "since",
+      head: words.settings.since,
+      cell: ({ createdAt }) => <Time at={createdAt} />,
+    },
+    { name: "used", head: words.settings.lastUsed, cell: ({ usedAt }) => <Time at={usedAt} /> },
+    {
+      name: "actions",
+      head: <span class="visually-hidden">{words.keys.actions}</span>,
+      end: true,
+      cell: (one) =>
+        !one.current && (
+          <Button kind="quiet" onClick={() => end(one)}>
+            {words.settings.end}
+          </Button>
+        ),
+    },
+  ];
+  return (
+    <Card flush title={words.settings.sessions} about={words.settings.sessionsAbout}>
+      <View call={sessions} skeleton={<Skeleton rows={2} />}>
+        {(data) => (
+          <Table
+            caption={words.settings.sessionsCaption}
+            columns={columns}
+            rows={data.sessions}
+            keyOf={({ sessionId }) => sessionId}
+          />
+        )}
+      </View>
+    </Card>
+  );
+}
+
+// Later names are part of more: every Edge calls itself Chrome, every Chrome Safari.
+const browsers = ["Edg", "OPR", "Firefox", "Chrome", "Safari"];
+const systems = ["Android", "iPhone", "iPad", "Windows", "Mac OS X", "Linux"];
+const shownNames: Readonly<Record<string, string>> = {
+  ...{ Edg: "Edge", OPR: "Opera", "Mac OS X": "macOS" },
+};
+
+/** "Firefox, Linux" of what a browser calls itself; else the beginning of that. */
+function browserOf(agent: string): string {
+  const found = [browsers, systems].flatMap(
+    (names) => names.find((one) => agent.includes(one)) ?? [],
+  );
+  const text = found.map((name) => shownNames[name] ?? name).join(", ");
+  return text || agent.slice(0, 40) || words.settings.unknownBrowser;
+}
+
+type DialogProps = { onClose: () => void };
+
+function RenameDialog({ onClose }: DialogProps): JSX.Element {
+  const { accountId } = account.value;
+  const [name, setName] = useState(account.value.name);
+  const send = async () => {
+    await call(BillingService.method.renameAccount, { accountId, name: name.trim() });
+    invalidate(BillingService.method.getAccount);
+    refreshSession();
+    tell(words.settings.renamed);
+    onClose();
+  };
+  return (
+    <Dialog title={words.settings.rename} onClose={onClose}>
+      <Form submit={words.settings.rename} fields={["name"]} onSubmit={send} onCancel={onClose}>
+        <TextField
+          name="name"
+          label={words.settings.accountName}
+          hint={words.settings.accountFacts}
+          value={name}
+          onInput={setName}
+          isFirst
+        />
+      </Form>
+    </Dialog>
+  );
+}
+
+function CloseAccountDialog({ onClose }: DialogProps): JSX.Element {
+  const { accountId, name } = account.value;
+  const [confirm, setConfirm] = useState("");
+  const pools = useCall(BillingService.method.getPools, { accountId });
+  const free = (pools.data?.pools ?? []).reduce(
+    (sum, { freeMicrocredits }) => sum + (freeMicrocredits > 0n ? freeMicrocredits : 0n),
+    0n,
+  );
+  const send = async () => {
+    await call(BillingService.method.closeAccount, { accountId, confirm: confirm.trim() });
+    // The credits may have changed since: the service says what to type then.
+    invalidate(BillingService.method.getAccount, BillingService.method.getPools);
+    tell(words.settings.closed);
+    onClose();
+  };
+  return (
+    <Dialog title={words.settings.closeTitle(name)} onClose={onClose}>
+      <p>{words.settings.closeAbout}</p>
+      {pools.data && <Snippet text={words.settings.closeWords(name, exact(free))} />}
+      <Form
+        kind="danger"
+        submit={words.settings.closeButton}
+        fields={["confirm"]}
+        onSubmit={send}
+        onCancel={onClose}
+      >
+        <TextField
+          name="confirm"
+          label={words.settings.closeType}
+          value={confirm}
+          onInput={setConfirm}
+          isFirst
+        />
+      </Form>
+    </Dialog>
+  );
+}
+
+function PasskeyDialog({ onClose }: DialogProps): JSX.Element {
+  const [name, setName] = useState("");
+  const send = async () => {
+    const { passkeyOptionsJson } = await call(PeopleService.method.beginPasskey, {});
+    const answerJson = await createPasskey(passkeyOptionsJson);
+    await call(PeopleService.method.addPasskey, { answerJson, name: name.trim() });
+    await loadSession();
+    tell(words.settings.passkeyAdded);
+    onClose();
+  };
+  return (
+    <Dialog title={words.settings.addPasskey} onClose={onClose}>
+      <Form submit={words.settings.addPasskey} fields={["name"]} onSubmit={send} onCancel={onClose}>
+        <TextField
+          name="name"
+          label={words.settings.passkeyName}
+          hint={words.settings.passkeyNameHint}
+          value={name}
+          onInput={setName}
+          isFirst
+        />
+      </Form>
+    </Dialog>
+  );
+}
+
+function PasswordDialog({ onClose }: DialogProps): JSX.Element {
+  const [password, setPassword] = useState("");
+  const send = async () => {
+    // An empty one would remove it.
+    if (password === "") throw fieldError("password", words.links.passwordHint);
+    await call(PeopleService.method.setPassword, { password });
+    await loadSession();
+    invalidate(PeopleService.method.listSessions);
+    tell(words.settings.passwordSaved);
+    onClose();
+  };
+  return (
+    <Dialog title={words.settings.passwordTitle} onClose={onClose}>
+      <Form
+        submit={words.settings.setPassword}
+        fields={["password"]}
+        onSubmit={send}
+        onCancel={onClose}
+      >
+        <TextField
+          name="password"
+          type="password"
+          label={words.settings.password}
+          hint={words.settings.passwordHint}
+          autocomplete="new-password"
+          value={password}
+          onInput={setPassword}
+          isFirst
+        />
+      </Form>
+    </Dialog>
+  );
+}
+
+function DeleteDialog({ onClose }: DialogProps): JSX.Element {
+  const { personId = "", login = "" } = session.value.person ?? {};
+  const [typed, setTyped] = useState("");
+  const send = async () => {
+    if (typed.trim().toLowerCase() !== login)
+      throw fieldError("confirm", words.settings.deleteWrong);
+    await call(PeopleService.method.deletePerson, { personId });
+    currentSession.value = undefined;
+    location.assign("/console/sign-in");
+  };
+  return (
+    <Dialog title={words.settings.deleteTitle} onClose={onClose}>
+      <p>{words.settings.deleteAbout}</p>
+      <Form
+        kind="danger"
+        submit={words.settings.deleteButton}
+        fields={["confirm"]}
+        onSubmit={send}
+        onCancel={onClose}
+      >
+        <TextField
+          name="confirm"
+          label={words.settings.deleteType(login)}
+          value={typed}
+          onInput={setTyped}
+          isFirst
+        />
+      </Form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,291 @@
+// What a person does with a key: create, edit, rotate, revoke.
+
+import { create } from "@bufbuild/protobuf";
+import { type Duration, DurationSchema } from "@bufbuild/protobuf/wkt";
+import type { JSX } from "preact";
+import { useState } from "preact/hooks";
+import { BillingService } from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { Family } from "../../../../gen/gateway/common/v1/family_pb.ts";
+import { type Key, KeysService } from "../../../../gen/gateway/keys/v1/keys_pb.ts";
+import { call, invalidate, useCall } from "../api.ts";
+import { credits, moment, relative } from "../format.ts";
+import { familyName } from "../names.ts";
+import { account } from "../session.ts";
+import { words } from "../words.ts";
+import { Button } from "./button.tsx";
+import { Segments } from "./choices.tsx";
+import { Dialog } from "./dialog.tsx";
+import { ChoiceField, Form, fieldError, TextField } from "./form.tsx";
+import {
+  changedPaths,
+  type KeyFields,
+  KeyLimits,
+  keyFieldNames,
+  keyFieldsOf,
+  noKeyFields,
+  readKeyFields,
+} from "./key-form.tsx";
+import { tell } from "./messages.tsx";
+import { Secret, SecretSnippets } from "./secret.tsx";
+import { Notice } from "./small.tsx";
+
+/** Whoever shows keys asks again. */
+export function keysChanged(): void {
+  invalidate(KeysService.method.listKeys, KeysService.method.getKey);
+}
+
+export function nameOfKey({ name }: Key): string {
+  return name || words.keys.unnamed;
+}
+
+type Made = { readonly key: Key | undefined; readonly secret: string };
+
+export function CreateKeyDialog({ onClose }: { onClose: () => void }): JSX.Element {
+  const { accountId } = account.value;
+  const [fields, setFields] = useState<KeyFields>(noKeyFields);
+  const [family, setFamily] = useState<"v1" | "v2">("v1");
+  const [made, setMade] = useState<Made>();
+  const pools = useCall(BillingService.method.getPools, { accountId }).data?.pools ?? [];
+  const freeOf = (name: "v1" | "v2") => {
+    const pool = pools.find((one) => familyName(one.family) === name);
+    return pool ? ` ${credits(pool.freeMicrocredits)} ${words.common.credits}.` : "";
+  };
+  if (made)
+    return (
+      <SecretDialog
+        title={words.keys.createdTitle(made.key ? nameOfKey(made.key) : "")}
+        secret={made.secret}
+        onClose={onClose}
+      />
+    );
+  const send = async () => {
+    const answer = await call(KeysService.method.createKey, {
+      accountId,
+      family: family === "v1" ? Family.V1 : Family.V2,
+      ...readKeyFields(fields),
+    });
+    keysChanged();
+    setMade({ key: answer.key, secret: answer.secret });
+  };
+  return (
+    <Dialog title={words.keys.create} onClose={onClose}>
+      <Form
+        submit={words.keys.createButton}
+        fields={keyFieldNames}
+        onSubmit={send}
+        onCancel={onClose}
+      >
+        <TextField
+          name="name"
+          label={words.keyForm.name}
+          hint={words.keyForm.nameHint}
+          value={fields.name}
+          onInput={(name) => setFields({ ...fields, name })}
+          isFirst
+        />
+        <ChoiceField
+          name="family"
+          label={words.keyForm.family}
+          value={family}
+          onInput={setFamily}
+          options={[
+            {
+              value: "v1",
+              label: words.families.v1,
+              hint: words.families.v1Hint + freeOf("v1"),
+            },
+            {
+              value: "v2",
+              label: words.families.v2,
+              hint: words.families.v2Hint + freeOf("v2"),
+            },
+          ]}
+        />
+        <details>
+          <summary>{words.keyForm.limits}</summary>
+          <KeyLimits fields={fields} onChange={setFields} />
+        </details>
+      </Form>
+    </Dialog>
+  );
+}
+
+type SecretDialogProps = { title: string; secret: string; onClose: () => void };
+
+/** The secret, once. Closing before it was copied asks. */
+function SecretDialog({ title, secret, onClose }: SecretDialogProps): JSX.Element {
+  const [isCopied, setCopied] = useState(false);
+  const [isAsking, setAsking] = useState(false);
+  const mayClose = () => {
+    if (isCopied || isAsking) return true;
+    setAsking(true);
+    return false;
+  };
+  const copied = () => setCopied(true);
+  return (
+    <Dialog title={title} onClose={onClose} mayClose={mayClose} wide>
+      <Secret secret={secret} onCopied={copied} />
+      <h3>{words.secret.howTo}</h3>
+      <SecretSnippets secret={secret} onCopied={copied} />
+      {isAsking && !isCopied && (
+        <Notice
+          tone="warn"
+          action={
+            <>
+              <Button kind="quiet" onClick={onClose}>
+                {words.secret.closeAnyway}
+              </Button>
+              <Button onClick={() => setAsking(false)}>{words.secret.goBack}</Button>
+            </>
+          }
+        >
+          {words.secret.notCopied}
+        </Notice>
+      )}
+      <div class="buttons">
+        <Button kind="main" onClick={() => mayClose() && onClose()}>
+          {words.secret.stored}
+        </Button>
+      </div>
+    </Dialog>
+  );
+}
+
+type KeyDialogProps = { apiKey: Key; onClose: () => void };
+
+export function EditKeyDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element {
+  // As it was when the dialog opened: only what is changed here is sent.
+  const [before] = useState(() => keyFieldsOf(apiKey));
+  const [fields, setFields] = useState(before);
+  const send = async () => {
+    const paths = changedPaths(before, fields);
+    if (paths.length > 0)
+      await call(KeysService.method.updateKey, {
+        key: { keyId: apiKey.keyId, ...readKeyFields(fields) },
+        updateMask: { paths },
+      });
+    keysChanged();
+    tell(words.key.saved);
+    onClose();
+  };
+  return (
+    <Dialog title={words.key.editTitle(nameOfKey(apiKey))} onClose={onClose}>
+      <Form submit={words.common.save} fields={keyFieldNames} onSubmit={send} onCancel={onClose}>
+        <TextField
+          name="name"
+          label={words.keyForm.name}
+          value={fields.name}
+          onInput={(name) => setFields({ ...fields, name })}
+          isFirst
+        />
+        <KeyLimits fields={fields} onChange={setFields} />
+      </Form>
+    </Dialog>
+  );
+}
+
+const hourMs = 3_600_000;
+const overlaps = { now: 0, hour: hourMs, day: 24 * hourMs, week: 7 * 24 * hourMs } as const;
+type Overlap = keyof typeof overlaps;
+const overlapNames = ["now", "hour", "day", "week"] as const satisfies readonly Overlap[];
+
+export function RotateKeyDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element {
+  const [overlap, setOverlap] = useState<Overlap>("day");
+  const [secret, setSecret] = useState<string>();
+  const name = nameOfKey(apiKey);
+  if (secret !== undefined)
+    return <SecretDialog title={words.rotate.done(name)} secret={secret} onClose={onClose} />;
+  const send = async () => {
+    const answer = await call(KeysService.method.rotateKey, {
+      keyId: apiKey.keyId,
+      overlap: durationOf(overlaps[overlap]),
+    });
+    keysChanged();
+    setSecret(answer.secret);
+  };
+  const until = new Date(Date.now() + overlaps[overlap]);
+  return (
+    <Dialog title={words.rotate.title(name)} onClose={onClose}>
+      <p>{words.rotate.lead}</p>
+      <Form submit={words.rotate.button} onSubmit={send} onCancel={onClose}>
+        <div class="field">
+          <h3>{words.rotate.overlap}</h3>
+          <Segments
+            label={words.rotate.overlap}
+            value={overlap}
+            onInput={setOverlap}
+            options={overlapNames.map((value) => ({
+              value,
+              label: words.rotate.overlaps[value],
+            }))}
+          />
+        </div>
+        <p class="notice" role="status">
+          {overlap === "now" ? words.rotate.lineNow : words.rotate.line(moment(until))}
+        </p>
+      </Form>
+    </Dialog>
+  );
+}
+
+function durationOf(ms: number): Duration {
+  return create(DurationSchema, { seconds: BigInt(ms / 1000) });
+}
+
+export async function pauseKey(key: Key): Promise<void> {
+  await call(KeysService.method.pauseKey, { keyId: key.keyId });
+  keysChanged();
+  tell(words.keys.paused(nameOfKey(key)));
+}
+
+export async function resumeKey(key: Key): Promise<void> {
+  await call(KeysService.method.resumeKey, { keyId: key.keyId });
+  keysChanged();
+  tell(words.keys.resumed(nameOfKey(key)));
+}
+
+export function RevokeKeyDialog({ apiKey, onClose }: KeyDialogProps): JSX.Element {
+  const [typed, setTyped] = useState("");
+  const name = nameOfKey(apiKey);
+  const { lastUsedAt, monthHeldMicrocredits: held } = apiKey;
+  const send = async () => {
+    if (typed.trim() !== name.trim()) throw fieldError("confirm", words.revoke.wrongName);
+    await call(KeysService.method.revokeKey, { keyId: apiKey.keyId });
+    keysChanged();
+    tell(words.revoke.done(name));
+    onClose();
+  };
+  const pause = async () => {
+    await pauseKey(apiKey);
+    onClose();
+  };
+  return (
+    <Dialog title={words.revoke.title(name)} onClose={onClose}>
+      <p>{words.revoke.lead}</p>
+      <p>
+        {lastUsedAt ? words.revoke.used(relative(lastUsedAt)) : words.revoke.neverUsed}{" "}
+        {held > 0n && words.revoke.running(credits(held))}
+      </p>
+      {!apiKey.paused && (
+        <Notice action={<Button onClick={pause}>{words.revoke.pause}</Button>}>
+          {words.revoke.pauseFirst}
+        </Notice>
+      )}
+      <Form
+        kind="danger"
+        submit={words.revoke.button(name)}
+        fields={["confirm"]}
+        onSubmit={send}
+        onCancel={onClose}
+      >
+        <TextField
+          name="confirm"
+          label={words.revoke.type(name)}
+          value={typed}
+          onInput={setTyped}
+          isFirst
+        />
+      </Form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,86 @@
+// Bars of the last 30 days, on pages that are about something else.
+
+import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import type { JSX } from "preact";
+import {
+  BillingService,
+  Bucket,
+  UsageGroup,
+} from "../../../../gen/gateway/billing/v1/billing_pb.ts";
+import { type Call, useCall } from "../api.ts";
+import { compact, credits } from "../format.ts";
+import { account } from "../session.ts";
+import { words } from "../words.ts";
+import { Bars, Legend, type Series } from "./bars.tsx";
+import { type Bar, startOf } from "./timeline.ts";
+import { isWithin, namedBars, rangeOf, type TimedSums, timed } from "./usage-report.ts";
+
+type UsageAnswer = Parameters<typeof timed>[0];
+
+/** What was used of an account, or of one key, on each of the last 30 days, by model. */
+export function useLastDays(keyId?: string): Call<{ readonly rows: readonly UsageAnswer[] }> {
+  const { accountId } = account.value;
+  // The start is that of a day, so that the question stays the same until midnight. On the last day
+  // of a long month, the month began earlier.
+  const now = new Date();
+  const { range } = rangeOf("30d", now) ?? {};
+  const month = startOf("month", now);
+  return useCall(BillingService.method.queryUsage, {
+    accountId,
+    from: timestampFromDate(range && range.from < month ? range.from : month),
+    bucket: Bucket.DAY,
+    groupBy: [UsageGroup.MODEL],
+    keyIds: keyId === undefined ? [] : [keyId],
+  });
+}
+
+/** The rows of an answer. */
+export function timedRows(rows: readonly UsageAnswer[]): TimedSums[] {
+  return rows.flatMap((row) => timed(row, row.model));
+}
+
+/** The sum of the charges since a time. */
+export function spentSince(rows: readonly TimedSums[], from: Date): bigint {
+  return rows
+    .filter(isWithin({ from, to: new Date(8.64e15) }))
+    .reduce((sum, { sums }) => sum + sums.amountMicrocredits, 0n);
+}
+
+const modelsMax = 5;
+
+/** Stacked bars, one for each day. The models that cost most have colours of their own. */
+export function DayBars({ rows }: { rows: readonly TimedSums[] }): JSX.Element | null {
+  const { range } = rangeOf("30d", new Date()) ?? {};
+  if (!range) return null;
+  const totals = new Map<string, bigint>();
+  for (const { name, sums } of rows)
+    totals.set(name, (totals.get(name) ?? 0n) + sums.amountMicrocredits);
+  const models = [...totals].sort(([, a], [, b]) => (a < b ? 1 : -1)).map(([name]) => name);
+  const names = models.slice(0, modelsMax);
+  const bars: readonly Bar[] = namedBars(
+    { all: rows, named: rows.filter(({ name }) => names.includes(name)) },
+    names,
+    "credits",
+    { range, span: "day" },
+  );
+  const hasRest = models.length > names.length;
+  const series: readonly Series[] = [
+    ...names.map((id, index) => ({ id, name: id, colour: `series-${index + 1}` })),
+    ...(hasRest ? [{ id: "", name: words.overview.otherModels, colour: "series-rest" }] : []),
+  ];
+  return (
+    <>
+      <Legend series={series} />
+      <Bars
+        label={words.overview.chart}
+        series={series}
+        bars={bars}
+        span="day"
+        openFrom={startOf("day", new Date())}
+        format={(value) => `${credits(value)} ${words.common.credits}`}
+        formatTick={(value) => compact(value / 1_000_000n)}
+        leastTick={1_000_000n}
+      />
+    </>
+  );
+}

@@ -46,6 +46,8 @@ for (const name of ["haproxy", "nginx"] as const) {
   for (const withDelay of [false, true]) {
     const pair = await startRollingPair({
       DATABASE_URL: database.url,
+      // The keys of the first start are in it.
+      DATA_DIR: join(folder, "keys"),
       DRAIN_DELAY_SECONDS: String(withDelay ? delaySeconds : 0),
       // Each request comes from the balancer.
       TRUSTED_PROXIES: "127.0.0.1",

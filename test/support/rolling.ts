@@ -23,6 +23,7 @@ export type RollingPair = {
 /** `env`: the settings of both beyond the usual, with DATABASE_URL. */
 export async function startRollingPair(env: NodeJS.ProcessEnv): Promise<RollingPair> {
   const folder = await mkdtemp(join(tmpdir(), "gateway-rolling-"));
+  const dataDir = env.DATA_DIR ?? folder;
   const CONFIG = join(folder, "catalog.yaml");
   await writeFile(CONFIG, defaultCatalogWithoutPauses());
   const settings = {
@@ -34,7 +35,7 @@ export async function startRollingPair(env: NodeJS.ProcessEnv): Promise<RollingP
   const processes = new Map<number, ChildGateway>();
   // One after the other: the first one migrates and seeds.
   for (const port of ports) processes.set(port, await start(port));
-  const keys: unknown = JSON.parse(await readFile(join(folder, "first-keys.json"), "utf8"));
+  const keys: unknown = JSON.parse(await readFile(join(dataDir, "first-keys.json"), "utf8"));
   return {
     ports,
     secret: String(Object(keys).v1),
